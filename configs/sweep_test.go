@@ -137,7 +137,8 @@ options: {local_tokens: [4, 4, 4, 4]}
 sweep:
   axes:
     - {name: a, key: "options.local_tokens[0, 2]", values: [8, 16]}
-    - {name: b, points: [{label: one, set: {"options.local_tokens[1]": 9, "backbones[0]": x}}, {label: all, set: {options.local_tokens: [1, 2]}}]}
+    - {name: b, points: [{label: one, set: {"options.local_tokens[1]": 9, "backbones[0]": x}},
+        {label: all, set: {options.local_tokens: [1, 2]}}]}
 `
 	s := sweep(t, text, SweepOptions{Sets: []string{"options.local_tokens[1]=7"}})
 	var got []string
@@ -554,7 +555,8 @@ func FuzzSweep(f *testing.F) {
 
 // FuzzPlan: any sweep.json is a plan that is the same again when written and read, or an error in one line.
 func FuzzPlan(f *testing.F) {
-	f.Add([]byte(`{"name":"x","axes":[{"name":"a","labels":["b"]}],"seeds":[1],"cells":[{"folder":"b/seed-1","labels":{"a":"b"},"seed":1}]}`))
+	f.Add([]byte(`{"name":"x","axes":[{"name":"a","labels":["b"]}],"seeds":[1],
+		"cells":[{"folder":"b/seed-1","labels":{"a":"b"},"seed":1}]}`))
 	f.Add([]byte(`{"card":{"rows":["a"],"numbers":{"by":["a"],"values":{"b":[1,2],"c":3}}},"cells":[]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := parsePlan("sweep.json", b)

@@ -26,6 +26,10 @@ func check(e *spec.Experiment, set Settings, participants []message.Participant)
 			"client; run " +
 			"it in one process, without secure aggregation")
 	}
+	if e.BatchClients > 1 && (set.Remote != nil || set.Executor != nil) {
+		return message.Participant{}, fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, "+
+			"here each trains by itself; set it to 1", e.BatchClients)
+	}
 	if set.Remote != nil {
 		return checkParticipants(e, participants)
 	}

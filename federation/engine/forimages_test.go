@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -10,6 +12,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/models/clip"
 	"promptfed/runtime/tensor"
 )
 
@@ -26,28 +29,76 @@ func conditional(t *testing.T, with ...string) *spec.Experiment {
 	return e
 }
 
+// prompted is an experiment of a method whose steps run the image tower, of three rows and a prompt of two tokens.
+func prompted(t *testing.T, name string, with ...string) *spec.Experiment {
+	t.Helper()
+	m, err := methods.Build(name, with, map[string]any{"vision_tokens": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Clients = methodtest.Alike(9, 5, 6, 3)
+	return e
+}
+
 // Steps that compute one or three images of a batch of four at a time leave the prompts, losses and accuracies of whole
 // batches, up to rounding; a wrapper's term that depends on no image counts once.
 func TestStepsInPartsAreTheWhole(t *testing.T) {
-	whole := mustRun(t, conditional(t, "fedprox"), engine.Settings{Terms: true})
-	for _, images := range []int{1, 3} {
-		e := conditional(t, "fedprox")
-		e.Training.Memory = images*4*4*4*6 + 5
-		got := mustRun(t, e, engine.Settings{Terms: true})
-		for name, want := range whole.Prompts {
-			if d := got.Prompts[name].Clone(); !d.IsInt() {
-				d.Axpy(-1, want)
-				if !(d.MaxAbs() <= 2e-6*max(1, want.MaxAbs())) {
-					t.Errorf("%d images at a time: %s differs by %g", images, name, d.MaxAbs())
+	task := methodtest.Alike(1)[0].Backbone.Task()
+	image := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
+	frozen := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, 0, false) // FedNTD's received prompt
+	for _, c := range []struct {
+		name  string
+		make  func() *spec.Experiment
+		bytes int // of an image
+	}{
+		{"cocoop", func() *spec.Experiment { return conditional(t, "fedprox") }, 4 * 4 * 4 * 6},
+		{"fedvpt", func() *spec.Experiment { return prompted(t, "fedvpt", "fedprox", "fedntd") }, image + frozen},
+		{"fedhpl", func() *spec.Experiment { return prompted(t, "fedhpl") }, image},
+	} {
+		whole := mustRun(t, c.make(), engine.Settings{Terms: true})
+		for _, images := range []int{1, 3} {
+			e := c.make()
+			e.Training.Memory = images*c.bytes + 5
+			if note, err := e.ForImages(e.Clients[0].Backbone); err != nil ||
+				!strings.Contains(note, fmt.Sprintf("%d at a time of a batch of 4", images)) {
+				t.Errorf("%s says %q %v", c.name, note, err)
+			}
+			got := mustRun(t, e, engine.Settings{Terms: true})
+			for name, want := range whole.Prompts {
+				if d := got.Prompts[name].Clone(); !d.IsInt() {
+					d.Axpy(-1, want)
+					if !(d.MaxAbs() <= 2e-6*max(1, want.MaxAbs())) {
+						t.Errorf("%s, %d images at a time: %s differs by %g", c.name, images, name, d.MaxAbs())
+					}
+				}
+			}
+			for i, r := range got.Records {
+				if want := whole.Records[i]; math.Abs(r.Loss-want.Loss) > 1e-5 || r.Accuracy != want.Accuracy {
+					t.Errorf("%s, %d images at a time: round %d has loss %g and accuracy %g, want %g and %g", c.name,
+						images, i, r.Loss, r.Accuracy, want.Loss, want.Accuracy)
 				}
 			}
 		}
-		for i, r := range got.Records {
-			if want := whole.Records[i]; math.Abs(r.Loss-want.Loss) > 1e-5 || r.Accuracy != want.Accuracy {
-				t.Errorf("%d images at a time: round %d has loss %g and accuracy %g, want %g and %g", images, i, r.Loss,
-					r.Accuracy, want.Loss, want.Accuracy)
-			}
-		}
+	}
+}
+
+// A loss that compares the images of a batch is not computed in parts: what does not fit is refused before anything runs.
+func TestComparedImagesAreNotCut(t *testing.T) {
+	m, err := methods.Build("fedlora", nil, map[string]any{"towers": "image"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Clients = methodtest.Alike(9, 5)
+	if note, err := e.ForImages(e.Clients[0].Backbone); err != nil || !strings.Contains(note, "4 at a time of a batch") {
+		t.Errorf("with room it says %q %v", note, err)
+	}
+	task := e.Clients[0].Backbone.Task()
+	e.Training.Memory = 3 * clip.BlocksStepBytes(3, task.VisionWidth, task.VisionUnits, task.VisionLayers, true)
+	if note, err := e.ForImages(e.Clients[0].Backbone); err == nil ||
+		!strings.Contains(err.Error(), "whose images the loss compares, train.memory_gb") {
+		t.Errorf("without room it says %q %v", note, err)
 	}
 }
 
@@ -65,7 +116,7 @@ func TestMemoryForImagesIsToldBefore(t *testing.T) {
 		t.Errorf("a method without prompts for images says %q %v", note, err)
 	}
 	e.Training.Memory = 300
-	refused(t, e, engine.Settings{}, "a text prompt for each image", "4 classes", "train.memory_gb")
+	refused(t, e, engine.Settings{}, "a text prompt for each image", "one image", "train.memory_gb")
 }
 
 // Class scores are computed in parts of the same size, and are the same.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,18 +44,31 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 		workers = 1
 	}
 	eg.SetLimit(workers)
+	clients := make([]*spec.Client, len(o.Clients))
 	for i, id := range o.Clients {
+		clients[i] = p.Clients[id]
+	}
+	groups, err := p.groups(ctx, o, clients)
+	if err != nil {
+		return nil, err
+	}
+	for _, group := range groups {
 		eg.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			var err error
-			replies[i], err = p.one(ctx, p.Clients[id], o.For(id))
-			lost[i] = !o.Kind.Tests() && p.Lost != nil && p.Lost(o, id)
-			if err == nil && p.Done != nil {
-				p.Done(o, id)
+			got, err := p.some(ctx, o, group)
+			if err != nil {
+				return err
 			}
-			return err
+			for k, i := range group {
+				id := o.Clients[i]
+				replies[i], lost[i] = got[k], !o.Kind.Tests() && p.Lost != nil && p.Lost(o, id)
+				if p.Done != nil {
+					p.Done(o, id)
+				}
+			}
+			return nil
 		})
 	}
 	if err := eg.Wait(); err != nil {
@@ -69,27 +83,58 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	return came, nil
 }
 
-func (p *Pool) one(ctx context.Context, c *spec.Client, o message.Instruction) (message.Reply, error) {
-	r := message.Reply{Client: c.ID, Down: wire.Size(o.Tensors())}
-	var err error
-	if p.Encode {
-		began := time.Now()
-		if o, err = message.Reencode(o); err != nil {
-			return r, err
+// groups divides the clients of an instruction, by their place in it, among turns that are done together. What tests
+// can compute together is computed here.
+func (p *Pool) groups(ctx context.Context, o message.Instruction, clients []*spec.Client) ([][]int, error) {
+	if p.Executor == nil {
+		if o.Kind == message.Train {
+			return p.Worker.Groups(clients, o.Total)
 		}
-		since(&p.overhead.messages, began)
+		if err := p.Worker.ComputeAhead(ctx, o, clients, p.Store.Get, max(1, p.Workers)); err != nil {
+			return nil, err
+		}
 	}
-	reply, next, err := p.answer(ctx, c, o)
-	r.Upload, r.Stats, r.Scores = reply.Upload, reply.Stats, reply.Scores
+	return slices.Collect(slices.Chunk(message.Indices(len(clients)), 1)), nil
+}
+
+// some does the turns of one group.
+func (p *Pool) some(ctx context.Context, o message.Instruction, group []int) ([]message.Reply, error) {
+	jobs, replies := make([]local.Job, len(group)), make([]message.Reply, len(group))
+	for k, i := range group {
+		j := &jobs[k]
+		j.Client, j.Instruction = p.Clients[o.Clients[i]], o.For(o.Clients[i])
+		replies[k] = message.Reply{Client: j.Client.ID, Down: wire.Size(j.Instruction.Tensors())}
+		if p.Encode {
+			began := time.Now()
+			var err error
+			if j.Instruction, err = message.Reencode(j.Instruction); err != nil {
+				return nil, err
+			}
+			since(&p.overhead.messages, began)
+		}
+	}
+	answers, next, err := p.answer(ctx, jobs)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
+	for k, j := range jobs {
+		r := &replies[k]
+		r.Upload, r.Stats, r.Scores = answers[k].Upload, answers[k].Stats, answers[k].Scores
+		if *r, err = p.received(j.Instruction, *r, next[k]); err != nil {
+			return nil, err
+		}
+	}
+	return replies, nil
+}
+
+// received is a reply as it arrives; next is what its client is to remember, nil for what it does.
+func (p *Pool) received(o message.Instruction, r message.Reply, next *message.ClientState) (message.Reply, error) {
 	if o.Kind.Tests() {
 		return p.decoded(r)
 	}
 	if next != nil {
 		began := time.Now()
-		if err := p.Store.Hold(o.Round, c.ID, *next); err != nil {
+		if err := p.Store.Hold(o.Round, r.Client, *next); err != nil {
 			return r, err
 		}
 		since(&p.overhead.disk, began)
@@ -102,7 +147,7 @@ func (p *Pool) one(ctx context.Context, c *spec.Client, o message.Instruction) (
 			return r, err
 		}
 		if p.Sent != nil {
-			p.Sent(o, c.ID, message)
+			p.Sent(o, r.Client, message)
 		}
 		back, err := wire.Decode(message)
 		if err != nil {
@@ -125,19 +170,33 @@ func (p *Pool) decoded(r message.Reply) (message.Reply, error) {
 	return r.With(m)
 }
 
-func (p *Pool) answer(ctx context.Context, c *spec.Client, o message.Instruction) (message.Reply, *message.ClientState,
-	error) {
-	state := func() (message.ClientState, error) { return p.Store.Get(c.ID) }
+// answer has turns done: one, or those of a group.
+func (p *Pool) answer(ctx context.Context, jobs []local.Job) ([]message.Reply, []*message.ClientState, error) {
+	replies, next := make([]message.Reply, len(jobs)), make([]*message.ClientState, len(jobs))
+	first := jobs[0]
+	var err error
 	if p.Executor != nil {
-		return p.Worker.ExecuteRemotely(ctx, p.Executor, c, o, state)
+		state := func() (message.ClientState, error) { return p.Store.Get(first.Client.ID) }
+		replies[0], next[0], err = p.Worker.ExecuteRemotely(ctx, p.Executor, first.Client, first.Instruction, state)
+		return replies, next, err
 	}
-	began := time.Now()
-	s, err := state()
-	since(&p.overhead.disk, began)
-	if err != nil {
-		return message.Reply{}, nil, err
+	for k := range jobs {
+		began := time.Now()
+		jobs[k].State, err = p.Store.Get(jobs[k].Client.ID)
+		since(&p.overhead.disk, began)
+		if err != nil {
+			return nil, nil, err
+		}
 	}
-	return p.Worker.Execute(ctx, c, o, s)
+	if len(jobs) == 1 {
+		replies[0], next[0], err = p.Worker.Execute(ctx, first.Client, first.Instruction, jobs[0].State)
+		return replies, next, err
+	}
+	replies, states, err := p.Worker.TrainTogether(ctx, jobs)
+	for k := range states {
+		next[k] = &states[k]
+	}
+	return replies, next, err
 }
 
 // Accept keeps the held states of clients whose upload counted, and forgets those of the others.

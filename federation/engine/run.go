@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -277,12 +275,5 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 			return nil, err
 		}
 	}
-	b, err := json.MarshalIndent(r.Summary, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	return r, atomicfile.Write(filepath.Join(set.Dir, record.SummaryFile), func(w io.Writer) error {
-		_, err := w.Write(append(b, '\n'))
-		return err
-	})
+	return r, atomicfile.Write(filepath.Join(set.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
 }

@@ -5,7 +5,6 @@ package experiment
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -208,6 +207,10 @@ func (c Config) InOneProcess() error {
 		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this " +
 			"experiment in one process, or set it to fresh")
 	}
+	if n := c.Runtime.BatchClients; n > 1 {
+		return fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, here each trains by "+
+			"itself; set it to 1", n)
+	}
 	return nil
 }
 
@@ -231,9 +234,6 @@ func (c Config) Check() error {
 	if len(c.Backbones) == 0 {
 		bad("backbones: empty; name at least one, see promptfed list backbones")
 	}
-	if !slices.Contains([]string{"cycle", "random"}, c.Assign) {
-		bad("assign: %q is not known; take cycle or random", c.Assign)
-	}
 	for _, n := range []struct {
 		key   string
 		value int
@@ -249,24 +249,15 @@ func (c Config) Check() error {
 	if !(c.Participation > 0 && c.Participation <= 1) {
 		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
 	}
-	if err := data.OneOf("sampling", c.Sampling, "fixed", poisson); err != nil {
-		bad("%w", err)
-	}
-	if err := data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"); err != nil {
-		bad("%w", err)
-	}
-	if err := data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop,
-		data.DuplicatesError); err != nil {
-		bad("%w", err)
-	}
-	if err := data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float); err != nil {
-		bad("%w", err)
-	}
+	errs = append(errs, data.OneOf("assign", c.Assign, "cycle", "random"),
+		data.OneOf("sampling", c.Sampling, "fixed", poisson),
+		data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"),
+		data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop, data.DuplicatesError),
+		data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float),
+		data.OneOf("eval.view", c.Eval.View, record.Views()...),
+		data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState))
 	if c.Eval.Embeddings < 0 {
 		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
-	}
-	if err := data.OneOf("eval.view", c.Eval.View, record.Views()...); err != nil {
-		bad("%w", err)
 	}
 	errs = append(errs, c.checkEval())
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
@@ -275,9 +266,6 @@ func (c Config) Check() error {
 	_, wrong := optim.New(c.Train.optimizer())
 	if wrong != nil {
 		bad("train: %w", wrong)
-	}
-	if err := data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState); err != nil {
-		bad("%w", err)
 	}
 	if c.Train.State == sharedState && c.SecureAggregation.On() {
 		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure " +

@@ -137,12 +137,7 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 	if err != nil { // no place to remember it
 		dir = ""
 	}
-	tell := func(done, total int) {
-		if progress != nil {
-			progress("comparing images", done, total)
-		}
-	}
-	contents, err := data.Cache{Dir: dir}.Contents(ctx, list, b.workers(), tell)
+	contents, err := data.Cache{Dir: dir}.Contents(ctx, list, b.workers(), progress.of("comparing images"))
 	if err != nil {
 		return err
 	}

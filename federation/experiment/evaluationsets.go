@@ -26,10 +26,7 @@ type evaluationSet struct {
 
 // newEvaluationSet makes an evaluation set of the test examples of a set.
 func newEvaluationSet(name string, s *data.Set) (evaluationSet, error) {
-	p := evaluationSet{name: name, classes: s.Classes, examples: s.Test}
-	if s.Pool != nil {
-		p.examples = s.Pool
-	}
+	p := evaluationSet{name: name, classes: s.Classes, examples: s.OrPool(s.Test)}
 	if len(p.examples) == 0 {
 		return p, fmt.Errorf("evaluation set %s has no test images", name)
 	}

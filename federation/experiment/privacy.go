@@ -56,12 +56,11 @@ func (b *Built) openSecureAggregation() error {
 
 // JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without, it gives nil.
 func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
-	if b.layer == nil && secure.HasJoined(p.Dir) {
-		return nil, errors.New("the server has no secure aggregation any more, under which this client took part in " +
-			"its " +
-			"run; if that is right, take another --state")
-	}
 	if b.layer == nil {
+		if secure.HasJoined(p.Dir) {
+			return nil, errors.New("the server has no secure aggregation any more, under which this client took part " +
+				"in its run; if that is right, take another --state")
+		}
 		return nil, nil
 	}
 	p.Agreed = b.Engine.RunSpec().String()

@@ -139,6 +139,11 @@ func (Base) Start(*Global) error             { return nil }
 func (Base) Statistics(int) []Statistic      { return nil }
 func (Base) Join(*Global, []int) error       { return nil }
 
+// FedAvg is Base that says so: what a base method embeds whose server needs no more than the mean.
+type FedAvg struct{ Base }
+
+func (FedAvg) Traits() Traits { return Traits{Mean: ByExamples} }
+
 // Merge replaces the shared parameters by their mean over the uploads, weighted by examples (FedAvg: McMahan et al.,
 // AISTATS 2017, algorithm 1).
 func (Base) Merge(g *Global, ups []Upload) error {

@@ -9,12 +9,13 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Learnable parts inside a tower's blocks.
+// Learnable inputs of the image tower, and learnable parts inside a tower's blocks.
 type (
-	Changes = clip.Changes
-	LowRank = clip.LowRank
-	Adapter = clip.Adapter
-	Layer   = clip.Layer
+	VisionPrompts = clip.VisionPrompts
+	Changes       = clip.Changes
+	LowRank       = clip.LowRank
+	Adapter       = clip.Adapter
+	Layer         = clip.Layer
 )
 
 // Prompt is what the class features are made of: a prompt in front of the class name, or a hand-written text.

@@ -192,21 +192,6 @@ func (s *Scope) Texts(templates ...string) graph.Node {
 		graph.Attrs{"templates": graph.Attr(strings.Join(templates, TemplateBreak))})
 }
 
-// VisionPrompts are learnable inputs of the image tower beside the pixels. The zero value is none.
-type VisionPrompts struct {
-	// Pixels [3,S,S] are added to the normalised pixels.
-	Pixels graph.Node
-	// Tokens [P,VisionWidth] join the first block's tokens, or a ResNet's attention pooling as further keys and values.
-	Tokens graph.Node
-	// Deep[i] [P,VisionWidth] takes the prompt tokens' place at the input of block i+1 of a transformer; where it is
-	// absent the tokens go on from the block before.
-	Deep []graph.Node
-	// Normed puts Tokens behind the tower's first layer norm.
-	Normed bool
-	// Changes of a transformer's blocks.
-	Changes Changes
-}
-
 // Vision gives the image features [B,D] of the batch with prompts: the image tower runs in every step.
 func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	n := s.task.ImageSize

@@ -18,7 +18,7 @@ import (
 //   - the public code takes batches of 1, which is train.batch here; paper and code agree otherwise;
 //   - the network begins as torch.nn.Linear does; the joint dimension D enters it, so clients must agree in it.
 type CoCoOp struct {
-	method.Base
+	method.FedAvg
 	WordContext `config:",squash"`
 	Reduce      int `config:"reduce" help:"the network's hidden width is the embedding dimension divided by this"`
 }
@@ -33,8 +33,6 @@ func newCoCoOp() Layer {
 func (m *CoCoOp) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), Within("reduce", m.Reduce, 1, maxHidden))
 }
-
-func (CoCoOp) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m CoCoOp) Params(t method.Task) []method.Param {
 	hidden := max(1, t.Dim/m.Reduce)

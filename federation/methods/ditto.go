@@ -83,7 +83,7 @@ func allShared(base method.Method) error {
 	if err := besideBase(base); err != nil {
 		return err
 	}
-	if len(SharedNames(base)) < len(paramNames(base)) {
+	if len(SharedNames(base)) < len(base.Params(anywhere)) {
 		return errors.New("it keeps a model of each client's own beside the averaged one, but the base method has " +
 			"private parameters already; choose another base method")
 	}

@@ -29,30 +29,27 @@ import (
 //     the last;
 //   - all clients need backbones of one embedding dimension D.
 type FedCLIP struct {
-	method.Base
-	Objective string  `config:"loss" help:"contrastive or ce"`
-	Weighting string  `config:"weighting" help:"of clients in the average: uniform or examples"`
-	Template  string  `config:"template" help:"hand-written prompt, {} is the class; empty for data.template"`
-	InputNorm float64 `config:"input_norm" help:"length of image features before the adapter"`
+	WeightedMean `config:",squash"`
+	Objective    string  `config:"loss" help:"contrastive or ce"`
+	Template     string  `config:"template" help:"hand-written prompt, {} is the class; empty for data.template"`
+	InputNorm    float64 `config:"input_norm" help:"length of image features before the adapter"`
 }
 
 var fedCLIPDef = Def{Name: "fedclip", Title: "FedCLIP", New: newFedCLIP,
 	Paper: "Lu et al., FedCLIP: Fast Generalization and Personalization for CLIP, IEEE Data Eng. Bull. 2023"}
 
 func newFedCLIP() Layer {
-	return &FedCLIP{Objective: "contrastive", Weighting: "uniform", Template: "a picture of a {}", InputNorm: 1}
+	return &FedCLIP{Objective: "contrastive", WeightedMean: uniformMean, Template: "a picture of a {}", InputNorm: 1}
 }
 
 func (m *FedCLIP) Build(method.Method) (method.Method, error) {
-	err := Join(OneOf("loss", m.Objective, "contrastive", "ce"), OneOf("weighting", m.Weighting, "uniform", "examples"),
+	err := Join(m.Check(), OneOf("loss", m.Objective, "contrastive", "ce"),
 		Within("input_norm", m.InputNorm, 1e-6, maxWeight))
 	if m.Template != "" && !strings.Contains(m.Template, "{}") {
 		err = Join(err, fmt.Errorf("option template is %q; it has no {} for the class", m.Template))
 	}
 	return *m, err
 }
-
-func (m FedCLIP) Traits() method.Traits { return method.Traits{Mean: method.Weights(m.Weighting)} }
 
 func (m FedCLIP) Params(t method.Task) []method.Param {
 	return append(linear("adapter/1", t.Dim, t.Dim), linear("adapter/2", t.Dim, t.Dim)...)
@@ -81,7 +78,7 @@ func (m FedCLIP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.adapted(
 
 func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Objective == "ce" {
-		return m.Base.Loss(s, logits)
+		return m.WeightedMean.Loss(s, logits)
 	}
 	return contrastive(s, m.adapted(s), m.texts(s))
 }
@@ -95,11 +92,4 @@ func contrastive(s *method.Scope, image, text graph.Node) graph.Node {
 	ofImages, ofTexts := logSumExp(pairs.Sub(own.Unsqueeze(1)), 1), logSumExp(pairs.Sub(own.Unsqueeze(0)), 0)
 	return s.Term("cross entropy of images", ofImages.Mean().Scale(0.5)).Add(s.Term("cross entropy of texts",
 		ofTexts.Mean().Scale(0.5)))
-}
-
-func (m FedCLIP) Merge(g *method.Global, ups []method.Upload) error {
-	if m.Weighting == "uniform" {
-		ups = equally(ups)
-	}
-	return m.Base.Merge(g, ups)
 }

@@ -48,19 +48,14 @@ func newFedHPL() Layer {
 }
 
 func (m *FedHPL) Build(method.Method) (method.Method, error) {
-	return *m, Join(m.Visual.Check(), m.Weighting.Check(), Within("gamma", m.Gamma, 0, maxWeight), Within("temperature",
-		m.T, 1e-3, maxWeight),
-		OneOf("kd", m.KD, "hinton", "plain"), OneOf("of", m.Of, "correct", "all"))
+	return *m, Join(m.Visual.Check(), m.Weighting.Check(), Within("gamma", m.Gamma, 0, maxWeight),
+		Within("temperature", m.T, 1e-3, maxWeight), OneOf("kd", m.KD, "hinton", "plain"), OneOf("of", m.Of, "correct", "all"))
 }
 
 // Tensors that travel: scores [C,C] by class of the examples, and of how many they are the mean [C,1].
 const hplLogits, hplN = "hpl/logits", "hpl/n"
 
 func (m FedHPL) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Private) }
-
-func (m FedHPL) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.Features(s, s.Param("prompt")), s.HandText())
-}
 
 func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Base.Loss(s, logits)

@@ -32,7 +32,7 @@ import (
 //   - the code trains with AdamW at lr 1e-5 (scripts), clips gradients at norm 1 and tests the client's own weights
 //     after its training: settings of train and eval.
 type FedLoRA struct {
-	method.Base
+	method.FedAvg
 	Template  `config:",squash"`
 	Towers    string   `config:"towers" help:"that are changed: text, image or both"`
 	Maps      []string `config:"maps" help:"that are changed: all, or some of q, k, v, out, up, down and head"`
@@ -80,7 +80,7 @@ func (m FedLoRA) Traits() method.Traits {
 	if m.Aggregate == "product" && m.Owner == "shared" {
 		return method.Traits{Needs: "each client's factors, whose products it averages; set aggregate: factors"}
 	}
-	return method.Traits{Mean: method.ByExamples}
+	return m.FedAvg.Traits()
 }
 
 // site is one map of a tower with its changes in all blocks.
@@ -169,7 +169,7 @@ func (m FedLoRA) Logits(s *method.Scope) graph.Node { return s.Cosine(m.features
 
 func (m FedLoRA) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Objective == "ce" {
-		return m.Base.Loss(s, logits)
+		return m.FedAvg.Loss(s, logits)
 	}
 	image, text := m.features(s)
 	return contrastive(s, image, text)
@@ -178,7 +178,7 @@ func (m FedLoRA) Loss(s *method.Scope, logits graph.Node) graph.Node {
 // Merge averages the factors, or the products.
 func (m FedLoRA) Merge(g *method.Global, ups []method.Upload) error {
 	if m.Aggregate == "factors" || m.Owner == "private" {
-		return m.Base.Merge(g, ups)
+		return m.FedAvg.Merge(g, ups)
 	}
 	for name, a := range g.Shared {
 		site, ok := strings.CutSuffix(name, "/a")

@@ -128,8 +128,8 @@ func (m FedNova) Merge(g *method.Global, ups []method.Upload) error {
 		return err
 	}
 	sum, total := 0.0, 0.0
-	for i, u := range ups {
-		p := m.weight(u)
+	for i, u := range m.counted(ups) {
+		p := float64(u.N)
 		sum, total = sum+p*work[i], total+p
 	}
 	if total > 0 {

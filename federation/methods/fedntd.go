@@ -1,8 +1,6 @@
 package methods
 
 import (
-	"errors"
-
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 )
@@ -31,16 +29,10 @@ var fedNTDDef = Def{Name: "fedntd", Title: "FedNTD", New: newFedNTD,
 func newFedNTD() Layer { return &FedNTD{Beta: 1, Tau: 1} }
 
 func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
-	err := Join(Within("beta", m.Beta, 0, maxWeight), Within("tau", m.Tau, 1e-6, maxWeight), learnsScores(inner))
-	if len(paramNames(inner)) == 0 {
-		err = Join(err, errors.New("it distils what was received into what is learned, but the base method learns "+
-			"nothing; remove it"))
-	}
+	err := Join(Within("beta", m.Beta, 0, maxWeight), Within("tau", m.Tau, 1e-6, maxWeight), learnsScores(inner),
+		mustLearn(inner, "distils what was received into what is learned"))
 	m.Method = inner
-	if err != nil {
-		return *m, err
-	}
-	return *m, fits(*m, inner)
+	return *m, fits(*m, inner, err)
 }
 
 func (FedNTD) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }

@@ -8,8 +8,7 @@ import (
 // FedOTP scores an image by transport between its patches and two prompts of each class, "global", shared, and "local",
 // private, both [tokens,w]. With the similarities S [M,2] of M patches to the two, the score is exp(logit_scale) <T,S>,
 // where the plan T solves entropic transport for the cost 1-S: every patch sends at most 1/M (transport: unbalanced,
-// eq.
-// 9) or exactly that (balanced), and each prompt receives top_percent/2. T is a constant for gradients.
+// eq. 9) or exactly that (balanced), and each prompt receives top_percent/2. T is a constant for gradients.
 //
 // Li et al., Global and Local Prompts Cooperation via Optimal Transport for Federated Learning, CVPR 2024, eq. 5-12,
 // algorithm 1; the plan is found as in the public code, by fast Dykstra iterations with K = e^-(1-S)/eps from v = 1:
@@ -29,7 +28,7 @@ import (
 //   - in its first round the code trains every client, so that each has a local prompt; here a client that never
 //     trained is tested with the one it drew.
 type FedOTP struct {
-	method.Base
+	method.FedAvg
 	Context   `config:",squash"`
 	Transport string  `config:"transport" help:"unbalanced or balanced"`
 	Top       float64 `config:"top_percent" help:"gamma, the mass that is transported in all; balanced takes 1"`
@@ -49,14 +48,11 @@ func newFedOTP() Layer {
 }
 
 func (m *FedOTP) Build(method.Method) (method.Method, error) {
-	return *m, Join(m.Check(), OneOf("transport", m.Transport, "unbalanced", "balanced"), Within("top_percent", m.Top,
-		1e-3, 1),
-		Within("eps", m.Eps, 1e-4, maxWeight), Within("iters", m.Iters, 1, maxSteps), Within("threshold", m.Threshold,
-			0, maxWeight),
+	return *m, Join(m.Check(), OneOf("transport", m.Transport, "unbalanced", "balanced"),
+		Within("top_percent", m.Top, 1e-3, 1), Within("eps", m.Eps, 1e-4, maxWeight),
+		Within("iters", m.Iters, 1, maxSteps), Within("threshold", m.Threshold, 0, maxWeight),
 		OneOf("stop", m.Stop, "image", "pair", "batch", "code"))
 }
-
-func (FedOTP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m FedOTP) Params(t method.Task) []method.Param {
 	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)

@@ -21,7 +21,7 @@ import (
 //
 // The code also computes the features of u v alone and does not use them.
 type FedPGP struct {
-	method.Base
+	method.FedAvg
 	Tokens   int     `config:"tokens" help:"prompt tokens"`
 	Rank     int     `config:"rank" help:"of the private change, b"`
 	Mu       float64 `config:"mu" help:"weight of the contrastive term; 0 removes it"`
@@ -44,8 +44,6 @@ func (m *FedPGP) Build(method.Method) (method.Method, error) {
 		OneOf("positive", m.Positive, "hand", "code"), Within("init_std", m.Std, 0, maxWeight))
 }
 
-func (FedPGP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
-
 func (m FedPGP) Params(t method.Task) []method.Param {
 	return []method.Param{
 		{Name: "sigma", Shape: []int{m.Tokens, t.Width}, Std: m.Std, Owner: method.Shared},
@@ -62,7 +60,7 @@ func (m FedPGP) full(s *method.Scope) graph.Node {
 func (m FedPGP) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), m.full(s)) }
 
 func (m FedPGP) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Base.Loss(s, logits)
+	loss := m.FedAvg.Loss(s, logits)
 	if m.Mu == 0 {
 		return loss
 	}

@@ -35,7 +35,7 @@ import (
 //   - eot: own reads every sequence at its own end, longest reads all at the end of the longest prompt's text, as the
 //     code does.
 type FedPHA struct {
-	method.Base
+	method.FedAvg
 	Global        int           `config:"global_tokens" help:"length of the shared prompt"`
 	Local         []int         `config:"local_tokens" help:"length of private prompts: one number, or one per client"`
 	Ratio         float64       `config:"ratio" help:"rho of eq. 9"`
@@ -76,8 +76,6 @@ func (m *FedPHA) Build(method.Method) (method.Method, error) {
 	}
 	return *m, err
 }
-
-func (FedPHA) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
 

@@ -8,7 +8,6 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods/projection"
-	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
 
@@ -35,7 +34,7 @@ import (
 //     [v,v] where prompts are shallow;
 //   - the code's rate of 0.1 and its 10 local epochs are the experiment's.
 type FedPR struct {
-	method.Base
+	method.FedAvg
 	Visual    `config:",squash"`
 	Ratio     float64 `config:"ratio" help:"share of the directions, the weakest, in which the prompt may move"`
 	Projector string  `config:"projector" help:"fixed directions: the prompt's own (exact-null), or others too (code)"`
@@ -60,13 +59,7 @@ func (m *FedPR) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (FedPR) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
-
 func (m FedPR) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Shared) }
-
-func (m FedPR) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.Features(s, s.Param("prompt")), s.HandText())
-}
 
 // Begin lets a trace see the transforms.
 func (m FedPR) Begin(l *method.Local) error {
@@ -127,8 +120,7 @@ func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 		keep := projection.ProjectBehind
 		if m.Projector == projection.Code {
 			keep = func(p *tensor.Tensor, lo int) (*projection.Projection, error) {
-				return projection.ProjectColumns(p, lo,
-					width)
+				return projection.ProjectColumns(p, lo, width)
 			}
 		}
 		q, err := keep(rows, first)

@@ -1,7 +1,6 @@
 package methods
 
 import (
-	"errors"
 	"fmt"
 
 	"promptfed/federation/method"
@@ -59,16 +58,10 @@ func newFedProto() Layer {
 func (m *FedProto) Build(inner method.Method) (method.Method, error) {
 	err := Join(m.Check(), Within("lambda", m.Lambda, 0, maxWeight), OneOf("distance", m.Distance, "sum", "mean"),
 		OneOf("of", m.Of, "text", "image"),
-		OneOf("group", m.Group, "backbone", "dimension"), OneOf("test", m.Test, "scores", "prototypes"))
-	if len(paramNames(inner)) == 0 {
-		err = Join(err, errors.New("it ties what is learned to prototypes, but the base method learns nothing; remove "+
-			"it"))
-	}
+		OneOf("group", m.Group, "backbone", "dimension"), OneOf("test", m.Test, "scores", "prototypes"),
+		mustLearn(inner, "ties what is learned to prototypes"))
 	m.Method = inner
-	if err != nil {
-		return *m, err
-	}
-	return *m, fits(*m, inner)
+	return *m, fits(*m, inner, err)
 }
 
 func (m FedProto) Traits() method.Traits {

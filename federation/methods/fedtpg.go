@@ -27,33 +27,28 @@ import (
 //
 // The width of the class features enters the shared weights, so clients must agree in it.
 type FedTPG struct {
-	method.Base
-	Tokens    int     `config:"tokens" help:"prompt tokens that the generator makes"`
-	Heads     int     `config:"heads" help:"of each attention; they must divide the prompt width"`
-	Depth     int     `config:"depth" help:"blocks of self-attention after the cross-attention"`
-	Mult      int     `config:"mult" help:"hidden width of the feed-forward layers, in prompt widths"`
-	Classes   string  `config:"classes" help:"own: names and training scores of the client's own classes; all: of all"`
-	Test      string  `config:"test" help:"classes that test images are scored against: all or own"`
-	Weighting string  `config:"weighting" help:"of clients in the average: uniform or examples"`
-	Std       float64 `config:"init_std" help:"standard deviation of the first queries"`
+	WeightedMean `config:",squash"`
+	Tokens       int     `config:"tokens" help:"prompt tokens that the generator makes"`
+	Heads        int     `config:"heads" help:"of each attention; they must divide the prompt width"`
+	Depth        int     `config:"depth" help:"blocks of self-attention after the cross-attention"`
+	Mult         int     `config:"mult" help:"hidden width of the feed-forward layers, in prompt widths"`
+	Classes      string  `config:"classes" help:"own: names and training scores of the client's own classes; all: of all"`
+	Test         string  `config:"test" help:"classes that test images are scored against: all or own"`
+	Std          float64 `config:"init_std" help:"standard deviation of the first queries"`
 }
 
 var fedTPGDef = Def{Name: "fedtpg", Title: "FedTPG", New: newFedTPG,
 	Paper: "Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024"}
 
 func newFedTPG() Layer {
-	return &FedTPG{Tokens: 4, Heads: 4, Mult: 4, Classes: "own", Test: "all", Weighting: "uniform", Std: 0.02}
+	return &FedTPG{Tokens: 4, Heads: 4, Mult: 4, Classes: "own", Test: "all", WeightedMean: uniformMean, Std: 0.02}
 }
 
 func (m *FedTPG) Build(method.Method) (method.Method, error) {
-	return *m, Join(Within("tokens", m.Tokens, 1, maxTokens), Within("heads", m.Heads, 1, maxTokens), Within("depth",
-		m.Depth, 0, 64),
-		Within("mult", m.Mult, 1, 64), OneOf("classes", m.Classes, "own", "all"), OneOf("test", m.Test, "all", "own"),
-		OneOf("weighting", m.Weighting, "uniform", "examples"),
-		Within("init_std", m.Std, 0, maxWeight))
+	return *m, Join(m.Check(), Within("tokens", m.Tokens, 1, maxTokens), Within("heads", m.Heads, 1, maxTokens),
+		Within("depth", m.Depth, 0, 64), Within("mult", m.Mult, 1, 64), Within("init_std", m.Std, 0, maxWeight),
+		OneOf("classes", m.Classes, "own", "all"), OneOf("test", m.Test, "all", "own"))
 }
-
-func (m FedTPG) Traits() method.Traits { return method.Traits{Mean: method.Weights(m.Weighting)} }
 
 // Names of the generator's parts.
 const (
@@ -165,16 +160,9 @@ func (m FedTPG) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		logits = logits.Add(others(s))
 	}
 	if m.Classes == "all" && m.Test == "all" {
-		return m.Base.Loss(s, logits)
+		return m.WeightedMean.Loss(s, logits)
 	}
 	// Examples of classes that are out of the scores, such as GGTPC's prototypes of other clients' classes, count 0.
 	each := logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]
 	return s.Term(method.CrossEntropy, each.Mul(s.Owned().Rows(s.Label())).Mean().Neg())
-}
-
-func (m FedTPG) Merge(g *method.Global, ups []method.Upload) error {
-	if m.Weighting == "uniform" {
-		ups = equally(ups)
-	}
-	return m.Base.Merge(g, ups)
 }

@@ -1,9 +1,6 @@
 package methods
 
-import (
-	"promptfed/federation/method"
-	"promptfed/runtime/graph"
-)
+import "promptfed/federation/method"
 
 // FedVPT averages one prompt of the image tower, "prompt", and compares image features with those of the hand-written
 // prompts (data.template); every client is tested with the average.
@@ -12,7 +9,7 @@ import (
 // FedAvg of Jia et al., Visual Prompt Tuning, ECCV 2022, eq. 4-7, such as in GGTPC's tables. VPT learns a linear head
 // as well; here CLIP's text features take its place, so that nothing but prompts travels.
 type FedVPT struct {
-	method.Base
+	method.FedAvg
 	Visual `config:",squash"`
 }
 
@@ -23,10 +20,4 @@ func newFedVPT() Layer { return &FedVPT{Visual: defaultVisual} }
 
 func (m *FedVPT) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
-func (FedVPT) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
-
 func (m FedVPT) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Shared) }
-
-func (m FedVPT) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(m.Features(s, s.Param("prompt")), s.HandText())
-}

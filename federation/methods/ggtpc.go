@@ -1,7 +1,6 @@
 package methods
 
 import (
-	"errors"
 	"fmt"
 
 	"promptfed/federation/method"
@@ -72,13 +71,10 @@ func newGGTPC() Layer {
 func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	err := Join(OneOf("stats", m.Stats, "packed", "lowrank"), Within("rank", m.Rank, 1, maxHidden),
-		Within("min_count", m.MinCount, 1, maxSteps), Within("share", m.Share, 0, 1), Within("axes", m.Axes, 1,
-			maxHidden),
-		OneOf("estimate", m.Estimate, "once", "round"), Within("strength", m.Strength, 0, maxWeight),
-		OneOf("patches", m.Patches, "noise", "keep"), OneOf("sampling", m.Sampling, "class", "sample", "none"))
-	if len(paramNames(inner)) == 0 {
-		err = Join(err, errors.New("it calibrates what is trained on, but the base method learns nothing; remove it"))
-	}
+		Within("min_count", m.MinCount, 1, maxSteps), Within("share", m.Share, 0, 1),
+		Within("axes", m.Axes, 1, maxHidden), OneOf("estimate", m.Estimate, "once", "round"),
+		Within("strength", m.Strength, 0, maxWeight), OneOf("patches", m.Patches, "noise", "keep"), OneOf("sampling", m.Sampling, "class", "sample", "none"),
+		mustLearn(inner, "calibrates what is trained on"))
 	return *m, err
 }
 

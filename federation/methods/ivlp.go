@@ -15,7 +15,7 @@ import (
 // 4 tokens in 9 blocks of each tower are the defaults of PromptSRC's public code; MaPLe's ablation has 2. keep_local
 // leaves a part on each client, as FedPer does: text or image, or deep, the prompts of all blocks behind the first.
 type IVLP struct {
-	method.Base
+	method.FedAvg
 	DeepPrompts `config:",squash"`
 	KeepLocal   string `config:"keep_local" help:"prompts that stay on their client: none, text, image or deep"`
 }
@@ -28,8 +28,6 @@ func newIVLP() Layer { return &IVLP{DeepPrompts: defaultDeep, KeepLocal: "none"}
 func (m *IVLP) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), OneOf("keep_local", m.KeepLocal, "none", "text", "image", "deep"))
 }
-
-func (IVLP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m IVLP) Params(t method.Task) []method.Param { return m.Declare(t, m.owner) }
 

@@ -14,7 +14,7 @@ import (
 // all rows are unit rows; 8 is the paper's lambda. The mean is over all classes, also those that a client has no
 // examples of (classes: all), or over its own (own).
 type KgCoOp struct {
-	method.Base
+	method.FedAvg
 	WordContext `config:",squash"`
 	Template    `config:",squash"`
 	Lambda      float64 `config:"lambda" help:"weight of the distance to the hand-written prompt; 0 removes it"`
@@ -37,8 +37,6 @@ func (m *KgCoOp) Build(method.Method) (method.Method, error) {
 		OneOf("distance", m.Distance, "cosine", "squared"), OneOf("classes", m.Classes, "all", "own"))
 }
 
-func (KgCoOp) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
-
 func (m KgCoOp) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 
 func (m KgCoOp) texts(s *method.Scope) graph.Node { return s.Text(m.Prompt(s, s.Param("ctx"))) }
@@ -46,7 +44,7 @@ func (m KgCoOp) texts(s *method.Scope) graph.Node { return s.Text(m.Prompt(s, s.
 func (m KgCoOp) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), m.texts(s)) }
 
 func (m KgCoOp) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Base.Loss(s, logits)
+	loss := m.FedAvg.Loss(s, logits)
 	if m.Lambda == 0 {
 		return loss
 	}

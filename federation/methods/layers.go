@@ -56,13 +56,3 @@ func uniform(seed uint64, name string, t *tensor.Tensor, bound float64) {
 		t.Data[i] = float32(float64(v) * bound)
 	}
 }
-
-// equally gives every upload the weight of one example.
-func equally(ups []method.Upload) []method.Upload {
-	out := make([]method.Upload, len(ups))
-	for i, u := range ups {
-		u.N = 1
-		out[i] = u
-	}
-	return out
-}

@@ -20,7 +20,7 @@ import (
 //   - what couples the image tower's first prompt is what was learned and the words together, the prompt itself;
 //   - 9 blocks are for base-to-new, 3 for other data sets and domains.
 type MaPLe struct {
-	method.Base
+	method.FedAvg
 	WordContext `config:",squash"`
 	Depth       int     `config:"depth" help:"first blocks of both towers that have prompts; of fewer, all"`
 	DeepStd     float64 `config:"deep_std" help:"standard deviation of the first prompts of later blocks"`
@@ -36,8 +36,6 @@ func newMaPLe() Layer {
 func (m *MaPLe) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), Within("depth", m.Depth, 1, maxTokens), Within("deep_std", m.DeepStd, 0, maxWeight))
 }
-
-func (MaPLe) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 const couple = "couple"
 

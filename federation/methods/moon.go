@@ -43,10 +43,7 @@ func (m *MOON) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	err := Join(Within("mu", m.Mu, 0, maxWeight), Within("tau", m.Tau, 1e-6, maxWeight),
 		OneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), MustShare(inner), learnsScores(inner))
-	if err != nil {
-		return *m, err
-	}
-	return *m, fits(*m, inner)
+	return *m, fits(*m, inner, err)
 }
 
 func (MOON) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }

@@ -28,7 +28,7 @@ import (
 //   - "regenerating pseudo labels" (section 4.1) belongs to nothing in the method and is left out;
 //   - the prompts have 16 tokens each, first values as in CoOp; batch and local epochs are the experiment's.
 type PFedDC struct {
-	method.Base
+	method.FedAvg
 	TextTokens int     `config:"text_tokens" help:"tokens of each text prompt"`
 	Std        float64 `config:"init_std" help:"standard deviation of the first text prompts"`
 	Visual     `config:",squash"`
@@ -51,8 +51,6 @@ func (m *PFedDC) Build(method.Method) (method.Method, error) {
 		m.Visual.Check(), m.Attention.Check(), OneOf("attention", m.Modules, "both", "text", "image", "none"),
 		OneOf("without", m.Without, "shared", "own", "mean"))
 }
-
-func (PFedDC) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 // mixed tells whether a tower's prompts pass an attention module.
 func (m PFedDC) mixed(tower string) bool { return m.Modules == "both" || m.Modules == tower }

@@ -27,7 +27,7 @@ import (
 //   - the code's tests take the class features that the first client tested had, for every client and round; here each
 //     client is tested with its own.
 type PFedMMA struct {
-	method.Base
+	method.FedAvg
 	Template `config:",squash"`
 	Towers   string  `config:"towers" help:"that have adapters: text, image or both"`
 	Blocks   int     `config:"blocks" help:"last blocks of each tower that have an adapter; of fewer, all"`
@@ -48,8 +48,6 @@ func (m *PFedMMA) Build(method.Method) (method.Method, error) {
 		Within("blocks", m.Blocks, 1, maxTokens), Within("rank", m.Rank, 1, maxHidden),
 		Within("alpha", m.Alpha, 0, maxWeight))
 }
-
-func (PFedMMA) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 // adapted are the towers with adapters, their widths and blocks, and how many of these have one.
 func (m PFedMMA) adapted(t method.Task) (towers []string, widths, layers []int, blocks int) {

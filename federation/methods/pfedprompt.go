@@ -23,7 +23,7 @@ import (
 //     which leaves little to learn; train: both uses the same scores as the test;
 //   - features are those of whole images, not spatial ones; of several views of an image one is remembered.
 type PFedPrompt struct {
-	method.Base
+	method.FedAvg
 	Context `config:",squash"`
 	Alpha   float64 `config:"alpha" help:"weight of the memory's scores"`
 	Beta    float64 `config:"beta" help:"sharpness of the attention; 0 for the backbone's exp(logit_scale)"`
@@ -44,21 +44,14 @@ func (m *PFedPrompt) Build(method.Method) (method.Method, error) {
 		OneOf("value", m.Value, "label", "feature"), OneOf("train", m.Train, "text", "both"))
 }
 
-func (PFedPrompt) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
-
 func (m PFedPrompt) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 
 func (m PFedPrompt) Logits(s *method.Scope) graph.Node {
-	logits := m.prompted(s)
+	logits := m.Context.Logits(s)
 	if m.Alpha == 0 {
 		return logits
 	}
 	return logits.Add(m.remembered(s).Scale(m.Alpha * s.Task().Scale))
-}
-
-// prompted gives the prompt's scores [B,C].
-func (m PFedPrompt) prompted(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), m.Features(s, s.Param("ctx")))
 }
 
 // remembered gives the memory's scores [B,C], before their scale.
@@ -78,7 +71,7 @@ func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
 
 func (m PFedPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Train == "text" {
-		logits = m.prompted(s)
+		logits = m.Context.Logits(s)
 	}
-	return m.Base.Loss(s, logits)
+	return m.FedAvg.Loss(s, logits)
 }

@@ -18,7 +18,7 @@ import (
 //   - patches are those of the backbone: a ResNet's cells through the attention pooling, a transformer's tokens through
 //     the last norm and the projection. PLOT++ is not here.
 type PLOT struct {
-	method.Base
+	method.FedAvg
 	Context   `config:",squash"`
 	N         int     `config:"n" help:"prompts of each class"`
 	Eps       float64 `config:"eps" help:"strength of the entropy"`
@@ -40,8 +40,6 @@ func (m *PLOT) Build(method.Method) (method.Method, error) {
 		Within("iters", m.Iters, 1, maxSteps), Within("threshold", m.Threshold, 0, maxWeight),
 		OneOf("stop", m.Stop, "pair", "image", "batch"))
 }
-
-func (PLOT) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m PLOT) Params(t method.Task) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}

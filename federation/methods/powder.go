@@ -21,7 +21,7 @@ import (
 // pool, the attention and the weighting by use remain; there is no stream, and what is mixed are scores, since a text
 // pass for each image would cost a batch of them.
 type Powder struct {
-	method.Base
+	method.FedAvg
 	Context   `config:",squash"`
 	Prompts   int     `config:"prompts" help:"how many are in the pool"`
 	Sharpness float64 `config:"sharpness" help:"of the attention to keys; 0 weighs all prompts alike"`
@@ -44,7 +44,7 @@ func (m Powder) Traits() method.Traits {
 	if m.attends() && m.Weighting == "use" {
 		return method.Traits{Needs: "how much each client uses each prompt; set weighting: examples"}
 	}
-	return method.Traits{Mean: method.ByExamples}
+	return m.FedAvg.Traits()
 }
 
 // powderUse names the mean attention [P] that a client uploads.
@@ -103,7 +103,7 @@ func (m Powder) Extras(method.Task) []method.Extra {
 
 func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 	if !m.attends() || m.Weighting == "examples" {
-		return m.Base.Merge(g, ups)
+		return m.FedAvg.Merge(g, ups)
 	}
 	shared := tensor.Map{}
 	for i := range m.Prompts {

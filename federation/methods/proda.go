@@ -24,7 +24,7 @@ import (
 //     between prompts is over all;
 //   - the covariance divides by the number of prompts, by one more with divisor: n+1, as FLiP does.
 type ProDA struct {
-	method.Base
+	method.FedAvg
 	N        int     `config:"n" help:"prompts; position mixed takes multiples of 4"`
 	Tokens   int     `config:"tokens" help:"of each prompt"`
 	Std      float64 `config:"init_std" help:"standard deviation of the first prompts"`
@@ -53,8 +53,6 @@ func (m *ProDA) Build(method.Method) (method.Method, error) {
 	}
 	return *m, err
 }
-
-func (ProDA) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m ProDA) Params(t method.Task) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}

@@ -18,7 +18,7 @@ import (
 //
 // The prompt has 16 tokens, of which the last begin at "a photo of a" and the others at zeros, as in the public code.
 type ProGrad struct {
-	method.Base
+	method.FedAvg
 	WordContext `config:",squash"`
 	Template    `config:",squash"`
 	Lambda      float64 `config:"lambda" help:"share of the conflicting part taken out; add: weight of the second loss"`
@@ -40,8 +40,6 @@ func (m *ProGrad) Build(method.Method) (method.Method, error) {
 		Within("tau", m.Tau, 1e-3, maxWeight), OneOf("variant", m.Variant, "project", "add"))
 }
 
-func (ProGrad) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
-
 func (m ProGrad) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 
 func (m ProGrad) Logits(s *method.Scope) graph.Node {
@@ -51,7 +49,7 @@ func (m ProGrad) Logits(s *method.Scope) graph.Node {
 const general = "general knowledge"
 
 func (m ProGrad) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Base.Loss(s, logits)
+	loss := m.FedAvg.Loss(s, logits)
 	hand := s.Image().MatMulT(m.Texts(s)).Scale(s.Task().Scale / m.Tau).Softmax(-1)
 	second := hand.Mul(logits.Scale(1 / m.Tau).LogSoftmax(-1)).Sum(-1).Mean().Scale(-m.Tau * m.Tau)
 	if m.Variant == "add" {

@@ -10,7 +10,7 @@ import (
 // Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm
 // 1. Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3).
 type PromptFL struct {
-	method.Base
+	method.FedAvg
 	Context `config:",squash"`
 }
 
@@ -22,13 +22,7 @@ func newPromptFL() Layer { return &PromptFL{Context: defaultContext} }
 
 func (m *PromptFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
-func (PromptFL) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
-
 func (m PromptFL) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
-
-func (m PromptFL) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), m.Features(s, s.Param("ctx")))
-}
 
 // Context are the options of learnable text prompts [tokens,w] as CoOp has them, "ctx" where there is one.
 type Context struct {
@@ -53,4 +47,9 @@ func (c Context) Declare(t method.Task, name string, o method.Owner) []method.Pa
 // Features gives the class features [C,D] of a prompt.
 func (c Context) Features(s *method.Scope, ctx graph.Node) graph.Node {
 	return s.TextRead(ctx, method.Reading{Position: c.Position})
+}
+
+// Logits compares images with the class features of the prompt "ctx".
+func (c Context) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), c.Features(s, s.Param("ctx")))
 }

@@ -28,7 +28,7 @@ import (
 //   - h_c is the unit mean of the unit features of all templates, the code's of 60 as they are, not made unit; here the
 //     templates are those of option ensemble and data.template.
 type PromptSRC struct {
-	method.Base
+	method.FedAvg
 	DeepPrompts `config:",squash"`
 	Ensemble    []string `config:"ensemble" help:"templates: imagenet-7, or texts with {}; empty: data.template alone"`
 	TextWeight  float64  `config:"text_weight" help:"of the distance of class features"`
@@ -55,27 +55,21 @@ func (m *PromptSRC) Build(method.Method) (method.Method, error) {
 		Within("image_weight", m.ImageWeight, 0, maxWeight), Within("kl_weight", m.KLWeight, 0, maxWeight),
 		OneOf("kl", m.KL, "teacher-first", "student-first"), OneOf("gpa", m.GPA, "rounds", "none"),
 		Within("gpa_mean", m.GPAMean, 0, 1), Within("gpa_std", m.GPAStd, 1e-3, maxWeight))
-	for _, t := range m.Ensemble {
-		switch {
-		case t == "imagenet-7":
-			m.texts = append(m.texts, imagenet7...)
-		case strings.Contains(t, "{}"):
-			m.texts = append(m.texts, t)
-		default:
+	m.texts = ensemble(m.Ensemble)
+	for _, t := range m.texts {
+		if !strings.Contains(t, "{}") {
 			err = Join(err, fmt.Errorf("option ensemble has %q, which has no {} for the class", t))
 		}
 	}
 	return *m, err
 }
 
-func (PromptSRC) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
-
 func (m PromptSRC) Params(t method.Task) []method.Param { return m.Declare(t, shared) }
 
 func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }
 
 func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	loss := m.Base.Loss(s, logits)
+	loss := m.FedAvg.Loss(s, logits)
 	hand := s.Texts(m.texts...)
 	add := func(name string, weight float64, of func() graph.Node) {
 		if weight > 0 {
@@ -102,7 +96,7 @@ const meanOfRounds = "gpa/"
 
 // Merge averages the prompts; the last round leaves the mean of all rounds.
 func (m PromptSRC) Merge(g *method.Global, ups []method.Upload) error {
-	if err := m.Base.Merge(g, ups); err != nil || m.GPA == "none" {
+	if err := m.FedAvg.Merge(g, ups); err != nil || m.GPA == "none" {
 		return err
 	}
 	weights := gaussian(g.Rounds, m.GPAMean*float64(g.Rounds), m.GPAStd*float64(g.Rounds))

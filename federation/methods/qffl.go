@@ -110,9 +110,9 @@ func (m QFFL) Merge(g *method.Global, ups []method.Upload) error {
 		return err
 	}
 	counts, below := make([]float64, len(ups)), 0.0 // over L, so that Δ_k are moves
-	for i, u := range ups {
+	for i, u := range m.counted(ups) {
 		f, far := losses[i]+1e-10, normOf(u.Shared, old) // the 1e-10 keeps powers of 0 finite
-		counts[i] = m.weight(u) * math.Pow(f, m.Q)
+		counts[i] = float64(u.N) * math.Pow(f, m.Q)
 		below += counts[i] * (1 + m.Q*l*far*far/f)
 	}
 	g.Shared = old.Clone()

@@ -47,8 +47,8 @@ func newRobust() Layer {
 
 func (m *Robust) Build(inner method.Method) (method.Method, error) {
 	err := Join(m.Check(), OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
-		Within("trim", m.Trim, 0, 0.499), Within("attackers", m.Attackers, 0, 1<<20), Within("clip", m.Clip, 0,
-			maxWeight), MustShare(inner))
+		Within("trim", m.Trim, 0, 0.499), Within("attackers", m.Attackers, 0, 1<<20),
+		Within("clip", m.Clip, 0, maxWeight), MustShare(inner))
 	m.Method = inner
 	return *m, err
 }

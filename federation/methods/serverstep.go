@@ -20,18 +20,34 @@ func (w Weighting) Check() error { return OneOf("weighting", w.Weighting, "unifo
 // Average lets the layer inside make the mean and gives the shared parameters as they were before.
 func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {
 	old = g.Shared.Clone()
-	if w.Weighting == "uniform" {
-		ups = equally(ups)
-	}
-	return old, inner.Merge(g, ups)
+	return old, inner.Merge(g, w.counted(ups))
 }
 
-// weight is how much an upload counts.
-func (w Weighting) weight(u method.Upload) float64 {
+// counted gives uploads as they count: uniform, each has the weight of one example.
+func (w Weighting) counted(ups []method.Upload) []method.Upload {
 	if w.Weighting == "uniform" {
-		return 1
+		ups = slices.Clone(ups)
+		for i := range ups {
+			ups[i].N = 1
+		}
 	}
-	return float64(u.N)
+	return ups
+}
+
+// WeightedMean is FedAvg in which clients count as an option says.
+type WeightedMean struct {
+	method.Base
+	Weighting `config:",squash"`
+}
+
+var uniformMean = WeightedMean{Weighting: Weighting{"uniform"}}
+
+func (m WeightedMean) Traits() method.Traits {
+	return method.Traits{Mean: method.Weights(m.Weighting.Weighting)}
+}
+
+func (m WeightedMean) Merge(g *method.Global, ups []method.Upload) error {
+	return m.Base.Merge(g, m.counted(ups))
 }
 
 // MustShare refuses a stack that leaves the server nothing to average.

@@ -50,40 +50,41 @@ func nameOf(m method.Method) string {
 	return fmt.Sprintf("%T", m)
 }
 
-// SharedNames lists the parameters of a method that the server averages.
-func SharedNames(m method.Method) []string {
-	return named(m, func(p method.Param) bool { return p.Owner == method.Shared })
+// mustLearn refuses a wrapper, which does something, over a base method that learns nothing.
+func mustLearn(inner method.Method, does string) error {
+	if len(inner.Params(anywhere)) == 0 {
+		return fmt.Errorf("it %s, but the base method learns nothing; remove it", does)
+	}
+	return nil
 }
 
-// paramNames lists all parameters of a method.
-func paramNames(m method.Method) []string { return named(m, func(method.Param) bool { return true }) }
+// SharedNames lists the parameters of a method that the server averages.
+func SharedNames(m method.Method) []string {
+	var out []string
+	for _, p := range m.Params(anywhere) {
+		if p.Owner == method.Shared {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
 
 // anywhere is a task to ask a method what it declares before the real one is known.
 var anywhere = method.Task{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
 	VisionWidth: 8, VisionLayers: 2}
 
-// fits refuses a wrapper whose loss cannot be built over a base method whose own can. Where that cannot be built here
-// either, sizes of the real task may be what it lacks.
-func fits(m, inner method.Method) error {
+// fits refuses a wrapper whose loss cannot be built over a base method whose own can, unless err does already. Where
+// that cannot be built here either, sizes of the real task may be what it lacks.
+func fits(m, inner method.Method, err error) error {
 	graphs := func(m method.Method) error {
 		s := method.NewScope(anywhere, m.Params(anywhere))
 		m.Loss(s, m.Logits(s))
 		return s.Graph().Err()
 	}
-	if graphs(inner) != nil {
-		return nil
+	if err != nil || graphs(inner) != nil {
+		return err
 	}
 	return graphs(m)
-}
-
-func named(m method.Method, ok func(method.Param) bool) []string {
-	var out []string
-	for _, p := range m.Params(anywhere) {
-		if ok(p) {
-			out = append(out, p.Name)
-		}
-	}
-	return out
 }
 
 // sharing says what a base method shares, for errors.

@@ -19,7 +19,7 @@ import (
 // decides what is trusted. Of that the two kinds of prompts and their weighting by uncertainty remain, on the text side
 // and without a stream.
 type UOPP struct {
-	method.Base
+	method.FedAvg
 	Context `config:",squash"`
 	Mixture string `config:"mixture" help:"entropy, or mean for equal weights"`
 }
@@ -32,8 +32,6 @@ func newUOPP() Layer { return &UOPP{Context: defaultContext, Mixture: "entropy"}
 func (m *UOPP) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), OneOf("mixture", m.Mixture, "entropy", "mean"))
 }
-
-func (UOPP) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (m UOPP) Params(t method.Task) []method.Param {
 	return append(m.Declare(t, "general", method.Shared), m.Declare(t, "expert", method.Private)...)

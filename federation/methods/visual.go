@@ -69,6 +69,11 @@ func (v Visual) Features(s *method.Scope, prompt graph.Node) graph.Node {
 	return s.Vision(method.VisionPrompts{Tokens: blocks[0], Deep: blocks[1:], Normed: v.Normed})
 }
 
+// Logits compares image features under the prompt "prompt" with those of the hand-written texts.
+func (v Visual) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(v.Features(s, s.Param("prompt")), s.HandText())
+}
+
 // framed leaves of a prompt [3,S,S] what lies within the frame.
 func (v Visual) framed(prompt graph.Node, size int) graph.Node {
 	if v.Border == 0 || 2*v.Border >= size {

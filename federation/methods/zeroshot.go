@@ -17,7 +17,7 @@ import (
 // of their unit class features, made unit again. CoOp adds the data set's own template to the ensemble: `template:
 // pets, ensemble: imagenet-7` scores with all eight.
 type ZeroShot struct {
-	method.Base
+	method.FedAvg
 	Template string   `config:"template"`
 	Ensemble []string `config:"ensemble" help:"further templates: imagenet-7, none, or texts with {}"`
 
@@ -48,21 +48,27 @@ var templates = map[string]string{
 var imagenet7 = []string{"itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
 	"a {} in a video game.", "art of the {}.", "a photo of the small {}."}
 
+// ensemble are the templates that a list names.
+func ensemble(list []string) (texts []string) {
+	for _, t := range list {
+		switch t {
+		case "none":
+		case "imagenet-7":
+			texts = append(texts, imagenet7...)
+		default:
+			texts = append(texts, t)
+		}
+	}
+	return texts
+}
+
 var zeroShotDef = Def{Name: "zeroshot", Title: "zero-shot CLIP", New: newZeroShot,
 	Paper: "Radford et al., Learning Transferable Visual Models, ICML 2021"}
 
 func newZeroShot() Layer { return &ZeroShot{Template: "auto"} }
 
 func (m *ZeroShot) Build(method.Method) (method.Method, error) {
-	for _, e := range m.Ensemble {
-		switch e {
-		case "none":
-		case "imagenet-7":
-			m.texts = append(m.texts, imagenet7...)
-		default:
-			m.texts = append(m.texts, e)
-		}
-	}
+	m.texts = ensemble(m.Ensemble)
 	if named, ok := templates[m.Template]; ok {
 		m.texts = append(m.texts, named)
 	} else if m.Template != "auto" {
@@ -80,8 +86,6 @@ func (m *ZeroShot) Build(method.Method) (method.Method, error) {
 	}
 	return *m, err
 }
-
-func (ZeroShot) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
 
 func (ZeroShot) Params(method.Task) []method.Param { return nil }
 

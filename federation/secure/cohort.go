@@ -114,13 +114,7 @@ func (r *round) save() error {
 func (r *round) run(ctx context.Context) error {
 	if r.server.Joined() == nil {
 		if _, err := r.ask(ctx, keysStep, r.order.Clients, pack(sessionName, encodeTerms(r.terms)), keysName,
-			func(id int, b []byte) error {
-				j, err := secagg.DecodeJoining(b)
-				if err != nil {
-					return err
-				}
-				return r.server.Join(id, j)
-			}); err != nil {
+			decoded(secagg.DecodeJoining, r.server.Join)); err != nil {
 			return err
 		}
 	}
@@ -133,13 +127,7 @@ func (r *round) run(ctx context.Context) error {
 	}
 	if r.server.Dealt() == nil {
 		if _, err = r.ask(ctx, sharesStep, r.server.Joined(), pack(rosterName, roster.Encode()), sharesName,
-			func(id int, b []byte) error {
-				e, err := secagg.DecodeEnvelopes(b)
-				if err != nil {
-					return err
-				}
-				return r.server.Deal(id, e)
-			}); err != nil {
+			decoded(secagg.DecodeEnvelopes, r.server.Deal)); err != nil {
 			return err
 		}
 	}
@@ -169,16 +157,21 @@ func (r *round) run(ctx context.Context) error {
 		return err
 	}
 	if _, err = r.ask(ctx, revealStep, took, pack(signedName, signed.Encode()), revealName,
-		func(id int, b []byte) error {
-			a, err := secagg.DecodeShares(b)
-			if err != nil {
-				return err
-			}
-			return r.server.Reveal(id, a)
-		}); err != nil {
+		decoded(secagg.DecodeShares, r.server.Reveal)); err != nil {
 		return err
 	}
 	return r.finish()
+}
+
+// decoded takes what a client's message says.
+func decoded[T any](decode func([]byte) (T, error), take func(int, T) error) func(int, []byte) error {
+	return func(id int, b []byte) error {
+		v, err := decode(b)
+		if err != nil {
+			return err
+		}
+		return take(id, v)
+	}
 }
 
 // ask runs one step beside training with clients and gives those whose messages were taken.

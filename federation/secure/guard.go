@@ -202,11 +202,7 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 
 // begin starts the session that an order names, or answers again as before. Each round has one.
 func (c *client) begin(o message.Instruction) (tensor.Map, error) {
-	b, err := unpack(o.Broadcast, sessionName)
-	if err != nil {
-		return nil, err
-	}
-	t, err := c.l.decodeTerms(b)
+	t, err := read(o.Broadcast, sessionName, c.l.decodeTerms)
 	if err != nil {
 		return nil, err
 	}
@@ -237,11 +233,7 @@ func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 }
 
 func (c *client) share(o message.Instruction) (tensor.Map, error) {
-	b, err := unpack(o.Broadcast, rosterName)
-	if err != nil {
-		return nil, err
-	}
-	r, err := secagg.DecodeRoster(b)
+	r, err := read(o.Broadcast, rosterName, secagg.DecodeRoster)
 	if err != nil {
 		return nil, err
 	}
@@ -254,11 +246,7 @@ func (c *client) share(o message.Instruction) (tensor.Map, error) {
 }
 
 func (c *client) agree(o message.Instruction) (tensor.Map, error) {
-	b, err := unpack(o.Broadcast, questionName)
-	if err != nil {
-		return nil, err
-	}
-	q, err := secagg.DecodeQuestion(b)
+	q, err := read(o.Broadcast, questionName, secagg.DecodeQuestion)
 	if err != nil {
 		return nil, err
 	}
@@ -267,11 +255,7 @@ func (c *client) agree(o message.Instruction) (tensor.Map, error) {
 }
 
 func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
-	b, err := unpack(o.Broadcast, signedName)
-	if err != nil {
-		return nil, err
-	}
-	signed, err := secagg.DecodeSignatures(b)
+	signed, err := read(o.Broadcast, signedName, secagg.DecodeSignatures)
 	if err != nil {
 		return nil, err
 	}
@@ -318,11 +302,7 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	if err := c.checkSession(o); err != nil {
 		return nil, err
 	}
-	b, err := unpack(o.PerClient[c.id], inboxName)
-	if err != nil {
-		return nil, err
-	}
-	in, err := secagg.DecodeEnvelopes(b)
+	in, err := read(o.PerClient[c.id], inboxName, secagg.DecodeEnvelopes)
 	if err != nil {
 		return nil, err
 	}

@@ -60,3 +60,12 @@ func unpack(m tensor.Map, name string) ([]byte, error) {
 	}
 	return out[:n], nil
 }
+
+// read takes a message out of tensors and decodes it.
+func read[T any](m tensor.Map, name string, decode func([]byte) (T, error)) (out T, err error) {
+	b, err := unpack(m, name)
+	if err != nil {
+		return out, err
+	}
+	return decode(b)
+}

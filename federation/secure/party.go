@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,27 +50,14 @@ func (p Party) read(name string, into any) (bool, error) {
 	if p.Dir == "" {
 		return false, nil
 	}
-	path := filepath.Join(p.Dir, name)
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, into)
-	}
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", path, err)
-	}
-	return true, nil
+	return atomicfile.ReadJSON(filepath.Join(p.Dir, name), into)
 }
 
 func (p Party) write(name string, v any) error {
 	if p.Dir == "" {
 		return nil
 	}
-	return atomicfile.WritePrivate(filepath.Join(p.Dir, name), func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(v)
-	})
+	return atomicfile.WritePrivate(filepath.Join(p.Dir, name), atomicfile.JSON(v, ""))
 }
 
 // version tells whether a file is the one that was written last.

@@ -9,9 +9,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"promptfed/runtime/atomicfile"
 	"slices"
 	"strings"
+
+	"promptfed/runtime/atomicfile"
 )
 
 // Form is a way in which bundles lie on disk.
@@ -20,9 +21,8 @@ type Form struct {
 	NameOf func(dir string) (name string, ok bool)
 	// Open opens such a folder. Everything that it says is checked but the contents of large files, of which only the
 	// sizes are (see Towers.Verify).
-	// Parts tells whether it takes more of a specification than a folder.
 	Open  func(spec Spec) (*Bundle, error)
-	Parts bool
+	Parts bool // whether it takes more of a specification than a folder
 	// Inspect, where it is set, tells of files and folders that are no bundle, but that one can be made of.
 	Inspect func(path string) (Report, error)
 }
@@ -79,11 +79,7 @@ func openSpec(s Spec) (*Bundle, error) {
 // Inspect tells what is in a bundle, a checkpoint, an ONNX file or a .safetensors file. It reads no weights.
 func Inspect(path string) (r Report, err error) {
 	if s, err := ParseSpec(path); err == nil && (s.Image != "" || s.Variant != "") {
-		b, err := openSpec(s)
-		if err != nil {
-			return Report{}, err
-		}
-		return reportOf(b), nil
+		return reportOf(openSpec(s))
 	}
 	st, err := os.Stat(path)
 	if err != nil {
@@ -96,11 +92,7 @@ func Inspect(path string) (r Report, err error) {
 	_, _, isBundle := formOf(dir)
 	switch {
 	case isBundle:
-		b, err := Open(dir)
-		if err != nil {
-			return Report{}, err
-		}
-		return reportOf(b), nil
+		return reportOf(Open(dir))
 	case !st.IsDir() && strings.HasSuffix(strings.ToLower(path), ".onnx"):
 		r, err = inspectONNX(path)
 	default:
@@ -116,11 +108,14 @@ func Inspect(path string) (r Report, err error) {
 	return r, err
 }
 
-func reportOf(b *Bundle) Report {
+func reportOf(b *Bundle, err error) (Report, error) {
+	if err != nil {
+		return Report{}, err
+	}
 	r := Report{Kind: KindBundle, Path: b.Dir, Format: b.Source, Bundle: b}
 	b.Report(&r)
 	r.count()
-	return r
+	return r, nil
 }
 
 const maxManifest = 16 << 20 // bytes of bundle.json

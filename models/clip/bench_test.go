@@ -138,25 +138,25 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kern
 	return step{compile(t, o, out...), in}
 }
 
-// gemm runs the linear layers of one tower on rows of that many tokens, forward (x wᵀ) and backward (x w), and nothing
-// else: the rate that the step can at best reach.
-func gemm(t testing.TB, w onDisk, rows int, o ort.Options) (step, float64) {
+// gemm runs the linear layers of a tower's blocks on rows of that many tokens, forward (x wᵀ) and backward (x w), and
+// nothing else: the rate that the step can at best reach.
+func gemm(t testing.TB, w onDisk, prefix string, width, layers, rows int, o ort.Options) (step, float64) {
 	t.Helper()
-	g, a := graph.New(), clip.TextB
+	g := graph.New()
 	x := map[int]graph.Node{}
 	in := tensor.Map{}
-	for _, n := range []int{a.Width, 3 * a.Width, 4 * a.Width} {
+	for _, n := range []int{width, 3 * width, 4 * width} {
 		name := fmt.Sprintf("x%d", n)
 		in[name] = formula(name, []int{rows, n})
 		x[n] = g.Input(name, graph.Float, graph.Static(rows, n))
 	}
 	flops := 0.0
 	total := g.Scalar(0)
-	for i := range a.Layers {
-		p := fmt.Sprintf("transformer.resblocks.%d.", i)
-		for name, s := range map[string][2]int{"attn.in_proj_weight": {3 * a.Width, a.Width},
-			"attn.out_proj.weight": {a.Width, a.Width},
-			"mlp.c_fc.weight":      {4 * a.Width, a.Width}, "mlp.c_proj.weight": {a.Width, 4 * a.Width}} {
+	for i := range layers {
+		p := fmt.Sprintf("%stransformer.resblocks.%d.", prefix, i)
+		for name, s := range map[string][2]int{"attn.in_proj_weight": {3 * width, width},
+			"attn.out_proj.weight": {width, width},
+			"mlp.c_fc.weight":      {4 * width, width}, "mlp.c_proj.weight": {width, 4 * width}} {
 			m := w.Node(g, p+name, s[0], s[1])
 			total = total.Add(x[s[1]].Linear(m, graph.Node{}).Slice(0, 0, 1).Slice(1, 0,
 				1)).Add(x[s[0]].MatMul(m).Slice(0, 0, 1).Slice(1, 0, 1))
@@ -165,6 +165,26 @@ func gemm(t testing.TB, w onDisk, rows int, o ort.Options) (step, float64) {
 	}
 	o.WeightsDir = w.dir
 	return step{compile(t, o, graph.Output{Name: "y", Node: total}), in}, flops
+}
+
+// visionStep is forward and backward from the features of images to 16 prompt tokens, with kernels or not.
+func visionStep(t testing.TB, w onDisk, v clip.Vision, images int, kernels bool, o ort.Options) step {
+	t.Helper()
+	g, in := graph.New(), tensor.Map{"tokens": formula("tokens", []int{16, v.Width}),
+		"pixels": formula("pixels", []int{images, 3, v.Image, v.Image})}
+	if kernels {
+		g.UseKernels()
+	}
+	tokens := g.Input("tokens", graph.Float, graph.Static(16, v.Width))
+	image, _ := v.Prompted(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3),
+		graph.D(v.Image), graph.D(v.Image)}), clip.VisionPrompts{Tokens: tokens, Normed: true})
+	loss := image.Square().Sum()
+	d, err := grad.Of(loss, tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.WeightsDir = w.dir
+	return step{compile(t, o, graph.Output{Name: "loss", Node: loss}, graph.Output{Name: "d", Node: d[0]}), in}
 }
 
 // BenchmarkTextStep measures a training step of the text tower at ViT-B/16 size with prompts of 16 tokens. Beside
@@ -198,7 +218,7 @@ func BenchmarkTextStep(b *testing.B) {
 					for _, ids := range s.IDs {
 						rows += len(ids)
 					}
-					bare, bareFLOPs := gemm(b, w, prompts*(rows+17), o)
+					bare, bareFLOPs := gemm(b, w, "", text.Width, text.Layers, prompts*(rows+17), o)
 					var plain step
 					if prompts == 1 && os.Getenv("CLIP_BENCH_NOPLAIN") == "" {
 						plain = textStep(b, w, s, prompts, true, false, o)

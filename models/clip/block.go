@@ -102,6 +102,9 @@ func (p projected) heads(b block, batch, n int) []graph.Node {
 
 // full runs the block on batch sequences of n rows with a mask [n,n], or none.
 func (b block) full(x, mask graph.Node, n int) graph.Node {
+	if b.kernels() && !mask.OK() && n <= graph.MostSequenceRows {
+		return b.rest(x, nn.SequenceAttention(b.project(b.norm1(x), 0, 3).joined(), n, b.heads))
+	}
 	h := b.project(b.norm1(x), 0, 3).heads(b, -1, n)
 	return b.rest(x, nn.Rows(nn.Attend(h[0], h[1], h[2], mask)))
 }

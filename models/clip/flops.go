@@ -1,5 +1,7 @@
 package clip
 
+import "strings"
+
 // StepFLOPs counts the floating point operations, two per multiply-add, that a training step of the text tower cannot
 // do without: forward, and backward to the prompts. Products with weights and attention are counted, element-wise work
 // is not. It is the work of the cheap form without its padding: prefix rows once per prompt; suffix rows up to the read
@@ -54,4 +56,46 @@ func (t Text) PlainStepFLOPs(classes int) float64 {
 // and the feed-forward layers.
 func (t Text) rest() float64 {
 	return float64(t.Width*t.Width + 2*t.Width*units(t.MLP, t.Width))
+}
+
+// FLOPs counts, as StepFLOPs does, the operations that the features of an image take, without those of its patches, with
+// so many prompt tokens; steps tells that those of a gradient to tokens of the first block are among them.
+func (v Vision) FLOPs(tokens int, step bool) float64 {
+	w, n := float64(v.Width), float64(1+v.Patches()+tokens)
+	last := 2*n*w*w + w*w + 2*n*w // of the last block, or of attention pooling: keys and values of all, one query
+	if v.ResNet() {
+		return 2 * (v.convolutions() + last + w*float64(v.EmbedDim))
+	}
+	passes, attention, embedding := 1.0, 2*n*n*w, float64(v.Patches()*3*v.Patch*v.Patch*v.Width)
+	if step { // products with weights twice, those in attention three times
+		passes, attention = 2, 3*attention
+	}
+	weights := w*w + 2*w*float64(v.Units())
+	full := passes*n*(3*w*w+weights) + attention
+	return 2 * (embedding + float64(v.Layers-1)*full + passes*(last+weights+w*float64(v.EmbedDim)))
+}
+
+// convolutions are the multiply-adds of a ResNet's.
+func (a VisionArch) convolutions() (macs float64) {
+	side := a.Image / 2
+	for i, c := range a.Convolutions() {
+		stage, name, _ := strings.Cut(strings.TrimPrefix(c.Name, "visual."), ".")
+		if i == 3 || name == "0.conv3" && stage != "layer1" { // behind an average pooling
+			side /= 2
+		}
+		macs += float64(c.Out*c.In*c.Kernel*c.Kernel) * float64(side*side)
+	}
+	return macs
+}
+
+// BlocksStepBytes is about how much memory a step through so many blocks of the image tower takes for an image of so many
+// rows: of each row, what the gradient needs of every block, which is the residual sum before and behind attention,
+// query, key and value, and the feed-forward layers before their activation; changed blocks need their norms and
+// activations too; and what one block is working on.
+func BlocksStepBytes(rows, width, units, layers int, changed bool) int {
+	kept := 5*width + units
+	if changed {
+		kept += 3*width + units
+	}
+	return 4 * rows * (layers*kept + 6*width + 3*units)
 }

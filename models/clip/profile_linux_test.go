@@ -3,6 +3,7 @@ package clip_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -44,32 +45,12 @@ func TestProfile(t *testing.T) {
 			o := ort.Options{IntraThreads: threads, Prepack: true}
 			spin, profiled := o, o
 			spin.Spinning, profiled.Profile = true, filepath.Join(t.TempDir(), "step")
-			bare, flops := gemm(t, w, rows, o)
+			bare, flops := gemm(t, w, "", clip.TextB.Width, clip.TextB.Layers, rows, o)
 			all := []step{textStep(t, w, s, 1, false, true, o), textStep(t, w, s, 1, false, false, o), bare,
 				textStep(t, w, s, 1, false, true, spin)}
 			text := clip.Text{TextArch: clip.TextB}
 			own := text.StepFLOPs(s, prompted(graph.New(), 1, text.Width, tensor.Map{}))
-			var clock, processor, took, used [4][]float64
-			for turn := range turns + 1 {
-				for k := range all {
-					i := (turn + k) % len(all) // each follows each other
-					begin := processorTime(t)
-					took[i] = append(took[i], all[i].run(t).Seconds())
-					used[i] = append(used[i], processorTime(t)-begin)
-					time.Sleep(20 * time.Millisecond) // threads that spin go on for a while
-				}
-			}
-			for i := range all {
-				for turn := 1; turn <= turns; turn++ { // the first warms up
-					clock[i] = append(clock[i], took[i][turn]/took[0][turn])
-					processor[i] = append(processor[i], used[i][turn]/used[0][turn])
-				}
-			}
-			t.Logf("%s, threads %d: %.1f ms, %.1f of processors; %.0f %% of its products by the clock, %.0f %% in "+
-				"processor time; without kernels %.2f times as long, %.2f; spinning %.2f, %.2f", name, threads,
-				1e3*median(took[0][1:]), 1e3*median(used[0][1:]), 100*median(clock[2])*own/flops,
-				100*median(processor[2])*own/flops, median(clock[1]), median(processor[1]), median(clock[3]),
-				median(processor[3]))
+			compared(t, fmt.Sprintf("%s, threads %d", name, threads), turns, all, own/flops)
 			p := textStep(t, w, s, 1, false, true, profiled)
 			for range turns {
 				p.run(t)
@@ -77,6 +58,58 @@ func TestProfile(t *testing.T) {
 			p.s.Close()
 			logProfile(t, profiled.Profile)
 		}
+	}
+}
+
+// TestVisionProfile does the same for a step of the image tower of ViT-B/32 on 8 images with 16 prompt tokens.
+func TestVisionProfile(t *testing.T) {
+	turns, err := strconv.Atoi(os.Getenv("CLIP_PROFILE"))
+	if err != nil {
+		t.Skip("CLIP_PROFILE is not a number of turns")
+	}
+	const images, tokens = 8, 16
+	v := clip.Vision{VisionArch: clip.VisionB32}
+	w := writeFormula(t, t.TempDir(), v.Shapes())
+	o := ort.Options{IntraThreads: 1, Prepack: true}
+	profiled := o
+	profiled.Profile = filepath.Join(t.TempDir(), "step")
+	bare, flops := gemm(t, w, "visual.", v.Width, v.Layers, images*(1+v.Patches()+tokens), o)
+	all := []step{visionStep(t, w, v, images, true, o), visionStep(t, w, v, images, false, o), bare}
+	compared(t, "image tower", turns, all, images*v.FLOPs(tokens, true)/flops)
+	p := visionStep(t, w, v, images, true, profiled)
+	for range turns {
+		p.run(t)
+	}
+	p.s.Close()
+	logProfile(t, profiled.Profile)
+}
+
+// compared lets steps take turns and prints how long each takes beside the first, in the median over turns: one with
+// kernels, one without, bare products of which the first needs so large a part, and one that spins, if it is there.
+func compared(t *testing.T, name string, turns int, all []step, needs float64) {
+	t.Helper()
+	clock, processor := make([][]float64, len(all)), make([][]float64, len(all))
+	took, used := make([][]float64, len(all)), make([][]float64, len(all))
+	for turn := range turns + 1 {
+		for k := range all {
+			i := (turn + k) % len(all) // each follows each other
+			begin := processorTime(t)
+			took[i] = append(took[i], all[i].run(t).Seconds())
+			used[i] = append(used[i], processorTime(t)-begin)
+			time.Sleep(20 * time.Millisecond) // threads that spin go on for a while
+		}
+	}
+	for i := range all {
+		for turn := 1; turn <= turns; turn++ { // the first warms up
+			clock[i] = append(clock[i], took[i][turn]/took[0][turn])
+			processor[i] = append(processor[i], used[i][turn]/used[0][turn])
+		}
+	}
+	t.Logf("%s: %.1f ms, %.1f of processors; %.0f %% of its products by the clock, %.0f %% in processor time; without "+
+		"kernels %.2f times as long, %.2f", name, 1e3*median(took[0][1:]), 1e3*median(used[0][1:]),
+		100*median(clock[2])*needs, 100*median(processor[2])*needs, median(clock[1]), median(processor[1]))
+	if len(all) > 3 {
+		t.Logf("spinning %.2f times as long, %.2f in processor time", median(clock[3]), median(processor[3]))
 	}
 }
 

@@ -72,7 +72,7 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 		switch {
 		case p.Ctx.OK() && p.Ctx.Rank() == 3:
 			out[i] = t.forImages(t.changed(g, w, p.Changes), own, p)
-		case p.Class == Middle || p.Class == Front:
+		case p.Class == Middle || p.Class == Front || t.plainOnly(own):
 			out[i] = t.placed(t.changed(g, w, p.Changes), own, p)
 		default:
 			waiting = append(waiting, i)
@@ -134,6 +134,9 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 		return fmt.Errorf("text tower: reads %d positions behind EOT", p.After)
 	case p.Class != "" && p.Class != End && p.Class != Middle && p.Class != Front:
 		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", p.Class, End, Middle, Front)
+	}
+	if err := t.checkPlain(s, p); err != nil {
+		return err
 	}
 	if err := p.Changes.check("text tower", t.Width, t.Layers, t.Units(), t.EmbedDim); err != nil {
 		return err

@@ -41,8 +41,9 @@ func TestVisionPromptsEqualPyTorch(t *testing.T) {
 	}
 	for _, c := range golden.ViT {
 		t.Run("vit "+c.Name, func(t *testing.T) {
-			checkPrompts(t, promptedViT, formulaWeights(promptedViT.Shapes()),
-				c)
+			for _, kernels := range []bool{false, true} {
+				checkPrompts(t, promptedViT, formulaWeights(promptedViT.Shapes()), c, kernels)
+			}
 		})
 	}
 	resnet := clip.Memory{}
@@ -50,13 +51,16 @@ func TestVisionPromptsEqualPyTorch(t *testing.T) {
 		resnet[name] = resnetFormula(name, shape)
 	}
 	for _, c := range golden.ResNet {
-		t.Run("resnet "+c.Name, func(t *testing.T) { checkPrompts(t, promptedRN, resnet, c) })
+		t.Run("resnet "+c.Name, func(t *testing.T) { checkPrompts(t, promptedRN, resnet, c, true) })
 	}
 }
 
-func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCase) {
+func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCase, kernels bool) {
 	const batch = 2
 	g, in := graph.New(), tensor.Map{"pixels": formula("pixels", []int{batch, 3, arch.Image, arch.Image})}
+	if kernels {
+		g.UseKernels()
+	}
 	node := map[string]graph.Node{}
 	for name, shape := range c.Inputs {
 		node[name], in[name] = g.Input(name, graph.Float, graph.Static(shape...)), formula(name, shape)

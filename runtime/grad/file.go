@@ -82,31 +82,31 @@ func Choose(f *graph.File, of, wrt []string) ([]graph.Output, error) {
 	for _, name := range of {
 		n, ok := f.Output(name)
 		if !ok {
-			var all []string
-			for _, o := range f.Outputs {
-				all = append(all, label(o.Name, o.Node))
-			}
-			return nil, fmt.Errorf("gradient: no output %q; the model has %s", name, strings.Join(all, ", "))
+			return nil, fmt.Errorf("gradient: no output %q; the model has %s", name, list(f.Outputs))
 		}
 		outputs = append(outputs, graph.Output{Name: name, Node: n})
 	}
 	for _, name := range wrt {
 		x, ok := f.Graph.InputNamed(name)
 		if !ok || !graph.Differentiable(x.DType()) {
-			var all []string
+			var all []graph.Output
 			for _, in := range f.Inputs() {
-				all = append(all, label(in.Name(), in))
+				all = append(all, graph.Output{Name: in.Name(), Node: in})
 			}
 			what := "no input %q; the model has %s"
 			if ok {
 				what = "input %q holds integers, which have no gradient; the model has %s"
 			}
-			return nil, fmt.Errorf("gradient: "+what, name, strings.Join(all, ", "))
+			return nil, fmt.Errorf("gradient: "+what, name, list(all))
 		}
 	}
 	return outputs, nil
 }
 
-func label(name string, n node) string {
-	return fmt.Sprintf("%s %s%v", name, strings.ToLower(n.DType().String()), n.Shape())
+func list(values []graph.Output) string {
+	var all []string
+	for _, v := range values {
+		all = append(all, fmt.Sprintf("%s %s%v", v.Name, strings.ToLower(v.Node.DType().String()), v.Node.Shape()))
+	}
+	return strings.Join(all, ", ")
 }

@@ -41,6 +41,9 @@ const (
 // KernelWidth is what widths must be multiples of for operators of the domain Kernels.
 const KernelWidth = 16
 
+// MostSequenceRows is how long a sequence may be for the operators SequenceAttention.
+const MostSequenceRows = 4096
+
 // Graph is a growing set of interned operators.
 type Graph struct {
 	ops    []*Op

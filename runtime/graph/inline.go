@@ -2,7 +2,7 @@ package graph
 
 import (
 	"fmt"
-	"slices"
+	"maps"
 
 	"promptfed/runtime/onnx"
 )
@@ -22,11 +22,11 @@ type OpTransform func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) 
 
 // InlineWith is Inline in which transform, where it is not nil, makes the outputs of operators.
 func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTransform) ([]Node, error) {
-	c := &inliner{g: g, now: map[Node]Node{}, transform: transform}
-	for old, n := range replace {
-		c.now[old] = n
+	c := &inliner{g: g, now: maps.Clone(replace), transform: transform}
+	if c.now == nil {
+		c.now = map[Node]Node{}
 	}
-	for _, op := range c.reachable(roots) {
+	for _, op := range ReachableUpTo(replace, roots...) {
 		if err := c.op(op); err != nil {
 			return nil, fmt.Errorf("%s: %w", op.Label(), err)
 		}
@@ -49,30 +49,6 @@ type inliner struct {
 	g         *Graph
 	now       map[Node]Node
 	transform OpTransform
-}
-
-// reachable lists the operators behind roots, up to values that are replaced, in the order they were made.
-func (c *inliner) reachable(roots []Node) []*Op {
-	seen := map[*Op]bool{}
-	var out, visit []*Op
-	push := func(list []Node) {
-		for _, n := range list {
-			if _, given := c.now[n]; n.OK() && !given && !seen[n.v.op] {
-				seen[n.v.op] = true
-				visit = append(visit, n.v.op)
-			}
-		}
-	}
-	push(roots)
-	for len(visit) > 0 {
-		op := visit[len(visit)-1]
-		visit = visit[:len(visit)-1]
-		out = append(out, op)
-		push(op.In)
-		push(op.Uses)
-	}
-	slices.SortFunc(out, func(a, b *Op) int { return a.ID - b.ID })
-	return out
 }
 
 func (c *inliner) op(op *Op) error {

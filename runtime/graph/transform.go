@@ -3,29 +3,27 @@ package graph
 import "slices"
 
 // Reachable lists the operators that roots depend on, in the order they were made.
-func Reachable(roots ...Node) []*Op {
+func Reachable(roots ...Node) []*Op { return ReachableUpTo[bool](nil, roots...) }
+
+// ReachableUpTo is Reachable without what only the values that are keys of given depend on.
+func ReachableUpTo[V any](given map[Node]V, roots ...Node) []*Op {
 	seen := map[*Op]bool{}
-	var out []*Op
-	var visit []*Op
-	push := func(n Node) {
-		if n.OK() && !seen[n.v.op] {
-			seen[n.v.op] = true
-			visit = append(visit, n.v.op)
+	var out, visit []*Op
+	push := func(list []Node) {
+		for _, n := range list {
+			if _, stop := given[n]; n.OK() && !stop && !seen[n.v.op] {
+				seen[n.v.op] = true
+				visit = append(visit, n.v.op)
+			}
 		}
 	}
-	for _, r := range roots {
-		push(r)
-	}
+	push(roots)
 	for len(visit) > 0 {
 		op := visit[len(visit)-1]
 		visit = visit[:len(visit)-1]
 		out = append(out, op)
-		for _, n := range op.In {
-			push(n)
-		}
-		for _, n := range op.Uses {
-			push(n)
-		}
+		push(op.In)
+		push(op.Uses)
 	}
 	slices.SortFunc(out, func(a, b *Op) int { return a.ID - b.ID })
 	return out

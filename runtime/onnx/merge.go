@@ -1,8 +1,6 @@
 package onnx
 
-import (
-	"slices"
-)
+import "slices"
 
 // Part is one graph of a chain of graphs. It is taken over and changed.
 type Part struct {
@@ -49,14 +47,13 @@ func Merge(parts ...Part) *ModelProto {
 		all.Functions = append(all.Functions, p.Model.Functions...)
 		all.IrVersion = max(all.IrVersion, p.Model.IrVersion)
 		for _, o := range p.Model.OpsetImport {
-			domain := o.Domain
-			if domain == "ai.onnx" {
-				domain = ""
+			if Standard(o.Domain) {
+				o = &OperatorSetIdProto{Version: o.Version}
 			}
-			k := slices.IndexFunc(all.OpsetImport, func(a *OperatorSetIdProto) bool { return a.Domain == domain })
+			k := slices.IndexFunc(all.OpsetImport, func(a *OperatorSetIdProto) bool { return a.Domain == o.Domain })
 			if k < 0 {
-				all.OpsetImport = append(all.OpsetImport, &OperatorSetIdProto{Domain: domain, Version: o.Version})
-				continue
+				k = len(all.OpsetImport)
+				all.OpsetImport = append(all.OpsetImport, &OperatorSetIdProto{Domain: o.Domain})
 			}
 			all.OpsetImport[k].Version = max(all.OpsetImport[k].Version, o.Version)
 		}
@@ -83,12 +80,8 @@ func rename(g *GraphProto, to func(string) string) {
 		if n.Name != "" {
 			n.Name = to(n.Name)
 		}
-		for _, a := range n.Attribute {
-			for _, inner := range append(slices.Clone(a.Graphs), a.G) {
-				if inner != nil {
-					rename(inner, to)
-				}
-			}
+		for _, inner := range Subgraphs(n) {
+			rename(inner, to)
 		}
 	}
 }

@@ -60,8 +60,7 @@ func numbers(f func(a, b int) int) fold {
 // predicate folds a comparison of two numbers.
 func predicate(f func(a, b int) bool) fold {
 	return pairwise(func(a, b graph.Dim) (graph.Dim, bool) {
-		return graph.Truth(f(a.N, b.N)), a.Static() &&
-			b.Static()
+		return graph.Truth(f(a.N, b.N)), a.Static() && b.Static()
 	})
 }
 

@@ -16,6 +16,8 @@ func init() {
 	own("LayerNormGrad", 5, "", sameShape, nil)
 	own("Attention", 2, "heads int, keys int", inferPacked, packedVJP)
 	own("AttentionGrad", 4, "heads int, keys int", sameShape, nil)
+	own("SequenceAttention", 1, "heads int, rows int", inferSequences, sequencesVJP)
+	own("SequenceAttentionGrad", 2, "heads int, rows int", sameShape, nil)
 }
 
 func kernel(kind string, at graph.Attrs, in ...node) node {
@@ -42,6 +44,20 @@ func inferPacked(o *infer) error {
 
 func packedVJP(c *call) []node {
 	return []node{kernel("AttentionGrad", c.Attrs, c.X(0), c.X(1), c.Out[1], c.G()), {}}
+}
+
+// inferSequences is for query, key and value side by side [n,3w], n possibly symbolic: the sums of values [n,w].
+func inferSequences(o *infer) error {
+	x, heads, rows := o.In[0].Shape(), o.Attrs.Int("heads", 0), o.Attrs.Int("rows", 0)
+	if len(x) != 2 || !x[1].Static() || heads < 1 || x[1].N%(3*heads) != 0 || rows < 1 ||
+		x[0].Static() && x[0].N%rows != 0 {
+		return fmt.Errorf("rows %v of %d heads in sequences of %d", x, heads, rows)
+	}
+	return o.Set(graph.Shape{x[0], graph.D(x[1].N / 3)})
+}
+
+func sequencesVJP(c *call) []node {
+	return []node{kernel("SequenceAttentionGrad", c.Attrs, c.X(0), c.G())}
 }
 
 // kernelRows tells whether a kernel can take the rows of x.

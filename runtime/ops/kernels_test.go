@@ -23,6 +23,10 @@ func init() {
 		packed("", 16, []int64{0, 1, 0, 0, 0, 2, 0, 0, 0, 2, 2, 3, 0, 2, 2, 4, 0, 2, 4, 5}),
 		packed("wide heads, rows that nobody sees", 64,
 			[]int64{1, 4, 0, 0, 1, 4, 0, 0, 1, 2, 3, 4, 1, 2, 1, 2, 2, 4, 2, 4}),
+		sequences("", 5, 1, 16),
+		sequences("wide heads", 3, 2, 64),
+		sequences("heads between", 6, 2, 32),
+		sequences("more rows than a vector", 40, 1, 16),
 		packed("rows of a CLIP", 32, []int64{0, 5, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0}),
 	)
 }
@@ -32,6 +36,14 @@ func packed(name string, width int, spans []int64) gradientCase {
 	return gradientCase{graph.Kernels + ".Attention", name, one(func(b *bench) node {
 		at := attrs{"heads": graph.Attr(2), "keys": graph.Attr(16)}
 		return b.ApplyN(graph.Kernels, "Attention", at, 2, b.x("x", 5, 6*width), b.ints("spans", spans, 5, 4))[0]
+	}), 0}
+}
+
+// sequences is attention over so many sequences of rows rows of 2 heads of that width.
+func sequences(name string, rows, count, width int) gradientCase {
+	return gradientCase{graph.Kernels + ".SequenceAttention", name, one(func(b *bench) node {
+		at := attrs{"heads": graph.Attr(2), "rows": graph.Attr(rows)}
+		return b.Apply(graph.Kernels, "SequenceAttention", at, b.x("x", rows*count, 6*width))
 	}), 0}
 }
 
@@ -48,9 +60,11 @@ func kernelStep(rows int, spans []int64) ([]graph.Output, tensor.Map) {
 	vector := func(n int, of float32) node {
 		return g.Const(tensor.Of(slices.Repeat([]float32{of}, n), n))
 	}
-	y := g.ApplyN(graph.Standard, "LayerNormalization", nil, 3, x, vector(3*width, 1), vector(3*width, 0.1))[0]
-	y = g.ApplyN(graph.Kernels, "Attention", attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}, 2, y,
+	normed := g.ApplyN(graph.Standard, "LayerNormalization", nil, 3, x, vector(3*width, 1), vector(3*width, 0.1))[0]
+	y := g.ApplyN(graph.Kernels, "Attention", attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}, 2, normed,
 		g.Input("spans", graph.Int64, graph.Static(rows, 4)))[0]
+	whole := attrs{"heads": graph.Attr(heads), "rows": graph.Attr(min(rows, 50))}
+	y = y.Add(g.Apply(graph.Kernels, "SequenceAttention", whole, normed))
 	y = g.Apply(graph.Kernels, "BiasQuickGelu", nil, y, vector(width, 0.2))
 	d, err := grad.Of(y.Square().Sum(), x)
 	if err != nil {

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -44,36 +45,22 @@ func sgd(c Config) ([]Transform, error) {
 	return parts, nil
 }
 
-// adam is torch.optim.Adam.
-func adam(c Config) ([]Transform, error) {
-	step, err := c.adamStep()
-	if err != nil || c.WeightDecay == 0 {
-		return step, err
+// adam is torch.optim.Adam or, with weight decay decoupled, torch.optim.AdamW.
+func adam(decoupled bool) func(Config) ([]Transform, error) {
+	return func(c Config) ([]Transform, error) {
+		if c.Momentum != 0 || c.Dampening != 0 || c.Nesterov {
+			return nil, errors.New("momentum, dampening and nesterov belong to sgd; remove them")
+		}
+		step := ScaleByAdam(cmp.Or(c.Beta1, .9), cmp.Or(c.Beta2, .999), cmp.Or(c.Eps, 1e-8))
+		switch decay := AddDecayedWeights(c.WeightDecay); {
+		case c.WeightDecay == 0:
+			return []Transform{step}, nil
+		case decoupled:
+			return []Transform{step, decay}, nil
+		default:
+			return []Transform{decay, step}, nil
+		}
 	}
-	return append([]Transform{AddDecayedWeights(c.WeightDecay)}, step...), nil
-}
-
-// adamw is torch.optim.AdamW.
-func adamw(c Config) ([]Transform, error) {
-	step, err := c.adamStep()
-	if err != nil || c.WeightDecay == 0 {
-		return step, err
-	}
-	return append(step, AddDecayedWeights(c.WeightDecay)), nil
-}
-
-func (c Config) adamStep() ([]Transform, error) {
-	if c.Momentum != 0 || c.Dampening != 0 || c.Nesterov {
-		return nil, errors.New("momentum, dampening and nesterov belong to sgd; remove them")
-	}
-	return []Transform{ScaleByAdam(or(c.Beta1, .9), or(c.Beta2, .999), or(c.Eps, 1e-8))}, nil
-}
-
-func or(v, standard float64) float64 {
-	if v == 0 {
-		return standard
-	}
-	return v
 }
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

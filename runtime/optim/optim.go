@@ -31,7 +31,7 @@ type Config struct {
 	ClipValue float64 `config:"clip_value"`
 }
 
-var builders = map[string]func(Config) ([]Transform, error){"sgd": sgd, "adam": adam, "adamw": adamw}
+var builders = map[string]func(Config) ([]Transform, error){"sgd": sgd, "adam": adam(false), "adamw": adam(true)}
 
 // Names lists the optimizers in sorted order.
 func Names() []string { return slices.Sorted(maps.Keys(builders)) }

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -30,28 +31,17 @@ var schedules = map[string]func(s Schedule, base float64) (Rate, error){
 	"cosine":   cosineRate,
 }
 
-// ScheduleKinds lists the schedules in sorted order.
-func ScheduleKinds() []string { return slices.Sorted(maps.Keys(schedules)) }
-
-// WarmupKinds lists the kinds of warm-up: constant keeps WarmupLR (ConstantWarmupScheduler of Dassl, used by CoOp),
-// linear rises from WarmupLR to the base rate, WarmupLR + (base-WarmupLR) t/Warmup (torch's LinearLR).
-func WarmupKinds() []string { return []string{"constant", "linear"} }
-
 // New returns the schedule that starts at the base learning rate.
 func (s Schedule) New(base float64) (Rate, error) {
-	kind, warm := s.Kind, s.WarmupKind
-	if kind == "" {
-		kind = "constant"
-	}
-	if warm == "" {
-		warm = "constant"
-	}
-	build, ok := schedules[kind]
+	build, ok := schedules[cmp.Or(s.Kind, "constant")]
 	if !ok {
-		return nil, fmt.Errorf("optim: unknown schedule %q; known: %s", kind, strings.Join(ScheduleKinds(), ", "))
+		return nil, fmt.Errorf("optim: unknown schedule %q; known: %s", s.Kind,
+			strings.Join(slices.Sorted(maps.Keys(schedules)), ", "))
 	}
-	if !slices.Contains(WarmupKinds(), warm) {
-		return nil, fmt.Errorf("optim: unknown warm-up %q; known: %s", warm, strings.Join(WarmupKinds(), ", "))
+	// constant keeps WarmupLR (ConstantWarmupScheduler of Dassl, used by CoOp), linear rises from WarmupLR to the base
+	// rate, WarmupLR + (base-WarmupLR) t/Warmup (torch's LinearLR)
+	if warmups := []string{"", "constant", "linear"}; !slices.Contains(warmups, s.WarmupKind) {
+		return nil, fmt.Errorf("optim: unknown warm-up %q; known: %s", s.WarmupKind, strings.Join(warmups[1:], ", "))
 	}
 	for _, f := range []struct {
 		key   string
@@ -70,7 +60,7 @@ func (s Schedule) New(base float64) (Rate, error) {
 		switch {
 		case t >= s.Warmup:
 			return then(t - s.Warmup)
-		case warm == "linear":
+		case s.WarmupKind == "linear":
 			return s.WarmupLR + (base-s.WarmupLR)*float64(t)/float64(s.Warmup)
 		}
 		return s.WarmupLR
@@ -82,7 +72,7 @@ func stepRate(s Schedule, base float64) (Rate, error) {
 	if s.StepSize < 1 {
 		return nil, fmt.Errorf("optim: schedule step has step_size %d; it must be 1 or more", s.StepSize)
 	}
-	gamma := or(s.Gamma, .1)
+	gamma := cmp.Or(s.Gamma, .1)
 	return func(t int) float64 { return base * math.Pow(gamma, float64(t/s.StepSize)) }, nil
 }
 

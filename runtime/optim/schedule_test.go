@@ -35,7 +35,7 @@ func TestSchedules(t *testing.T) {
 			}
 		})
 	}
-	for _, kind := range ScheduleKinds() {
+	for kind := range schedules {
 		if !tested[kind] {
 			t.Errorf("schedule %s has no golden case", kind)
 		}

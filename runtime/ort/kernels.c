@@ -1,6 +1,6 @@
 // Operators of the domain "promptfed": what a training step does between its matrix products, each in one pass over
-// memory where ONNX Runtime's own operators take five to twenty. All are float32. Sums are in a fixed order, and what one
-// thread computes does not depend on how many there are, so results are the same for any number of threads.
+// memory where ONNX Runtime's own operators take five to twenty. All are float32. Sums are in a fixed order, and what
+// one thread computes does not depend on how many there are, so results are the same for any number of threads.
 #include "native.h"
 #include <string.h>
 
@@ -63,8 +63,10 @@ typedef struct {
 	const int64_t *spans;
 	float *out[2];
 	int64_t rows, width; // of the first input; of attention: tokens, and width of queries
-	int64_t heads, keys;
+	int64_t heads, keys, length; // length: rows of a sequence
 	int64_t units, parts; // rows, or heads of attention, and into how many parts they are cut
+	float *room;          // for each part, where it needs some
+	int64_t roomOfPart;
 } job;
 
 // part is the units of a part, [from,to).
@@ -161,8 +163,8 @@ INLINE void weigh(float *p, int64_t n, int64_t keys) {
 }
 
 // scores puts x·m of the rows of m from..to, times scale, behind one another for each of some rows of x.
-INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64_t row, int64_t from, int64_t to, float scale,
-	float *p, int64_t nextP, int blocks) {
+INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64_t row, int64_t from, int64_t to,
+	float scale, float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++) {
 		vec s[GROUP] = {0};
 		for (int b = 0; b < blocks; b++) {
@@ -176,8 +178,8 @@ INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64
 }
 
 // gather adds to y the rows of m from..to, each times its weight, for each of some rows of y.
-INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, int64_t from, int64_t to, const float *p,
-	int64_t nextP, int blocks) {
+INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, int64_t from, int64_t to,
+	const float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++)
 		for (int b = 0; b < blocks; b++) {
 			vec v = load(m + row * k + L * b);
@@ -187,8 +189,8 @@ INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, 
 }
 
 // spread adds to the rows of m from..to some rows of x, each times its weight.
-INLINE void spread(const float *x, int64_t next, int rows, float *m, int64_t row, int64_t from, int64_t to, const float *p,
-	int64_t nextP, int blocks) {
+INLINE void spread(const float *x, int64_t next, int rows, float *m, int64_t row, int64_t from, int64_t to,
+	const float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++)
 		for (int b = 0; b < blocks; b++) {
 			vec v = load(m + row * k + L * b);
@@ -288,12 +290,119 @@ INLINE void eachHead(const job *j, size_t i, int backwards) {
 			eachRow(j, from, blocks, backwards);
 }
 
-// attention is attention of [qkv, spans], where each row's query sees the keys and values of its two spans of rows, to the
-// sums of values [rows,width] and the weights [rows,heads,keys].
+// attention is attention of [qkv, spans], where each row's query sees the keys and values of its two spans of rows, to
+// the sums of values [rows,width] and the weights [rows,heads,keys].
 CLONES static void attention(void *data, size_t i) { eachHead(data, i, 0); }
 
 // attentionGrad is its gradient with respect to qkv, of [qkv, spans, weights, dy].
 CLONES static void attentionGrad(void *data, size_t i) { eachHead(data, i, 1); }
+
+// Attention of whole sequences of rows, all of which see one another, keeps no weights: the gradient makes them
+// again. Of each head keys and values stand transposed, so that a vector holds a number of L keys.
+
+// transposed copies n rows of blocks·L numbers to blocks·L rows of keys, zeros behind the n-th.
+INLINE void transposed(const float *x, int64_t row, int64_t n, int64_t keys, float *to, int blocks) {
+	for (int c = 0; c < L * blocks; c++) {
+		for (int64_t k = 0; k < n; k++)
+			to[keys * c + k] = x[row * k + c];
+		memset(to + keys * c + n, 0, (keys - n) * sizeof *to);
+	}
+}
+
+// tile puts the products of rows of x with some vectors of keys of t, transposed, behind one another for each row.
+INLINE void tile(const float *x, int64_t next, int rows, const float *t, int64_t keys, float scale, float *p, int vectors,
+	int blocks) {
+	vec s[GROUP][2] = {0};
+	for (int c = 0; c < L * blocks; c++)
+		for (int v = 0; v < vectors; v++) {
+			vec k = load(t + keys * c + L * v);
+			for (int i = 0; i < rows; i++)
+				s[i][v] += x[next * i + c] * k;
+		}
+	for (int i = 0; i < rows; i++)
+		for (int v = 0; v < vectors; v++)
+			store(p + keys * i + L * v, s[i][v] * scale);
+}
+
+// against does so with all keys.
+INLINE void against(const float *x, int64_t next, int rows, const float *t, int64_t keys, float scale, float *p,
+	int blocks) {
+	int64_t k = 0;
+	for (; k + 2 * L <= keys; k += 2 * L)
+		tile(x, next, rows, t + k, keys, scale, p + k, 2, blocks);
+	if (k < keys)
+		tile(x, next, rows, t + k, keys, scale, p + k, 1, blocks);
+}
+
+// ofRows is some rows from r on of a sequence of n: their sums of values, or backwards their part of the gradient. room has
+// keys and values transposed, then the rows' weights and their gradients.
+INLINE void ofRows(head h, int64_t n, int64_t r, int rows, int blocks, int backwards, float *room) {
+	int64_t keys = h.keys, all = L * blocks * keys;
+	float *p = room + 2 * all, *d = p + GROUP * keys;
+	vec y[GROUP][WIDEST] = {0};
+	against(h.q + h.row * r, h.row, rows, room, keys, h.scale, p, blocks);
+	for (int i = 0; i < rows; i++)
+		weigh(p + keys * i, n, keys);
+	if (!backwards)
+		gather(y, rows, h.value, h.row, 0, n, p, keys, blocks);
+	else {
+		const float *dy = h.dy + h.out * r;
+		against(dy, h.out, rows, room + all, keys, 1, d, blocks);
+		spread(dy, h.out, rows, h.dvalue, h.row, 0, n, p, keys, blocks);
+		for (int i = 0; i < rows; i++) {
+			vec along = {0};
+			for (int64_t k = 0; k < keys; k += L)
+				along += load(p + keys * i + k) * load(d + keys * i + k);
+			float a = sum(along);
+			for (int64_t k = 0; k < keys; k += L)
+				store(d + keys * i + k, load(p + keys * i + k) * (load(d + keys * i + k) - a) * h.scale);
+		}
+		gather(y, rows, h.key, h.row, 0, n, d, keys, blocks);
+		spread(h.q + h.row * r, h.row, rows, h.dkey, h.row, 0, n, d, keys, blocks);
+	}
+	for (int i = 0; i < rows; i++)
+		for (int b = 0; b < blocks; b++)
+			store((backwards ? h.dq + h.row * (r + i) : h.y + h.out * (r + i)) + L * b, y[i][b]);
+}
+
+INLINE void eachSequence(const job *j, int64_t i, int blocks, int backwards, float *room) {
+	int64_t n = j->length, w = j->width, d = L * blocks, at = i / j->heads * n;
+	head h = {.q = j->in[0] + 3 * w * at + i % j->heads * d, .row = 3 * w, .out = w, .keys = j->keys,
+		.scale = 1 / __builtin_sqrtf(d)};
+	h.key = h.q + w, h.value = h.key + w;
+	if (backwards) {
+		h.dy = j->in[1] + w * at + i % j->heads * d;
+		h.dq = j->out[0] + (h.q - j->in[0]), h.dkey = h.dq + w, h.dvalue = h.dkey + w;
+		for (int64_t r = 0; r < n; r++) {
+			memset(h.dkey + h.row * r, 0, d * sizeof *h.dkey);
+			memset(h.dvalue + h.row * r, 0, d * sizeof *h.dkey);
+		}
+		transposed(h.value, h.row, n, h.keys, room + d * h.keys, blocks);
+	} else
+		h.y = j->out[0] + w * at + i % j->heads * d;
+	transposed(h.key, h.row, n, h.keys, room, blocks);
+	int64_t r = 0;
+	for (; r + GROUP <= n; r += GROUP)
+		ofRows(h, n, r, GROUP, blocks, backwards, room);
+	for (; r < n; r++)
+		ofRows(h, n, r, 1, blocks, backwards, room);
+}
+
+INLINE void eachHeadOfSequences(const job *j, size_t i, int backwards) {
+	int64_t from, to, blocks = j->width / j->heads / L;
+	part(j, i, &from, &to);
+	for (; from < to; from++)
+		if (blocks == 4)
+			eachSequence(j, from, 4, backwards, j->room + i * j->roomOfPart);
+		else
+			eachSequence(j, from, blocks, backwards, j->room + i * j->roomOfPart);
+}
+
+// sequences is attention of qkv, each of whose sequences of so many rows sees itself, to the sums of values [rows,width].
+CLONES static void sequences(void *data, size_t i) { eachHeadOfSequences(data, i, 0); }
+
+// sequencesGrad is its gradient with respect to qkv, of [qkv, dy].
+CLONES static void sequencesGrad(void *data, size_t i) { eachHeadOfSequences(data, i, 1); }
 
 // op is ONNX Runtime's OrtCustomOp, version 16 of it, with what an operator's functions need behind it.
 typedef struct op {
@@ -325,7 +434,7 @@ typedef struct op {
 typedef struct {
 	table t;
 	const op *op;
-	int64_t heads, keys;
+	int64_t heads, keys, length;
 } state;
 
 // LARGE is from how many multiplications on work is worth waking threads for.
@@ -338,13 +447,15 @@ static void *wrong(table t, const char *message) {
 static void *createState(const op *o, table t, const void *info, void **out) {
 	state *s = calloc(1, sizeof *s);
 	if (!s) return wrong(t, "out of memory");
-	*s = (state){t, o, 1, 0};
+	*s = (state){t, o, 1, 0, 0};
 	*out = s;
-	if (o->run != attention && o->run != attentionGrad) return NULL;
+	int spans = o->run == attention || o->run == attentionGrad;
+	if (!spans && o->run != sequences && o->run != sequencesGrad) return NULL;
 	void *(*get)(const void *, const char *, int64_t *) = (void *(*)(const void *, const char *, int64_t *))
 		t[KernelInfoGetAttribute_int64];
 	void *status = get(info, "heads", &s->heads);
-	return status ? status : get(info, "keys", &s->keys);
+	if (status) return status;
+	return spans ? get(info, "keys", &s->keys) : get(info, "rows", &s->length);
 }
 
 // tensor gives the data and the shape, padded with 1, of an input.
@@ -375,9 +486,10 @@ static int64_t count(const int64_t s[4]) { return s[0] * s[1] * s[2] * s[3]; }
 static void *computeState(void *data, void *context) {
 	state *s = data;
 	table t = s->t;
-	job j = {.heads = s->heads, .keys = s->keys};
+	job j = {.heads = s->heads, .keys = s->keys, .length = s->length};
 	int64_t shape[5][4];
 	int attends = s->op->run == attention || s->op->run == attentionGrad;
+	int whole = s->op->run == sequences || s->op->run == sequencesGrad, backwards = s->op->in > 1;
 	for (size_t i = 0; i < s->op->in; i++) {
 		void *p = NULL, *status = tensor(t, context, i, &p, shape[i]);
 		if (status) return status;
@@ -400,6 +512,17 @@ static void *computeState(void *data, void *context) {
 		}
 		j.units = j.heads;
 		j.parts = j.rows * s->keys * j.width < (s->op->run == attention ? LARGE : LARGE / 2) ? 1 : j.heads;
+	} else if (whole) {
+		j.width /= 3;
+		if (s->heads < 1 || s->length < 1 || s->length > 4096 || j.rows % s->length || count(shape[0]) != 3 * j.rows * j.width ||
+			j.width % (s->heads * L) || j.width / (s->heads * L) > WIDEST ||
+			(backwards && count(shape[1]) != j.rows * j.width))
+			return wrong(t, "attention of sequences: shapes, heads and rows do not fit");
+		j.keys = (s->length + L - 1) / L * L;
+		j.units = j.rows / s->length * j.heads;
+		j.parts = j.rows * j.keys * j.width < LARGE ? 1 : j.units < 32 ? j.units : 32;
+		j.roomOfPart = 2 * j.keys * (j.width / j.heads + GROUP);
+		if (!(j.room = malloc((j.parts ? j.parts : 1) * j.roomOfPart * sizeof *j.room))) return wrong(t, "out of memory");
 	} else {
 		size_t last = s->op->in - 1;
 		if (j.width % L || count(shape[1]) != j.width || (last > 1 && count(shape[last]) != count(shape[0])) ||
@@ -409,13 +532,15 @@ static void *computeState(void *data, void *context) {
 		j.parts = j.rows * j.width < LARGE / 16 ? 1 : 16;
 	}
 	int64_t out[2] = {j.rows, j.width}, weights[3] = {j.rows, s->heads, s->keys};
-	if (s->op->run == attentionGrad) out[1] *= 3;
+	if (s->op->run == attentionGrad || s->op->run == sequencesGrad) out[1] *= 3;
 	void *status = result(t, context, 0, out, 2, &j.out[0]);
 	if (!status && s->op->run == attention) status = result(t, context, 1, weights, 3, &j.out[1]);
-	if (status) return status;
-	if (j.parts == 1) return s->op->run(&j, 0), NULL;
-	return ((void *(*)(void *, void (*)(void *, size_t), size_t, size_t, void *))t[KernelContext_ParallelFor])(context,
-		s->op->run, j.parts, 0, &j);
+	if (!status && j.parts == 1) s->op->run(&j, 0);
+	else if (!status)
+		status = ((void *(*)(void *, void (*)(void *, size_t), size_t, size_t, void *))t[KernelContext_ParallelFor])(
+			context, s->op->run, j.parts, 0, &j);
+	free(j.room);
+	return status;
 }
 
 static const char *name(const op *o) { return o->called; }
@@ -430,8 +555,8 @@ static int required(const op *o, size_t i) { return (void)o, (void)i, 0; }
 static int one(const op *o) { return (void)o, 1; }
 
 #define OP(called, in, out, run) \
-	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, required, required, required, one, one, \
-		one, one, createState, computeState, called, in, out, run}
+	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, required, required, required, one, \
+		one, one, one, createState, computeState, called, in, out, run}
 
 static const op ops[] = {
 	OP("BiasQuickGelu", 2, 1, biasGelu),
@@ -439,6 +564,8 @@ static const op ops[] = {
 	OP("LayerNormGrad", 5, 1, normGrad),
 	OP("Attention", 2, 2, attention),
 	OP("AttentionGrad", 4, 1, attentionGrad),
+	OP("SequenceAttention", 1, 1, sequences),
+	OP("SequenceAttentionGrad", 2, 1, sequencesGrad),
 };
 
 void *newKernels(table t, void **domain) {

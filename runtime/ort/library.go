@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -30,7 +31,10 @@ func libraryNames() []string {
 // in the folder of the executable or lib/ inside it, in bin/ of this module's root when the working directory lies in
 // the module, or in promptfed/ of the user's cache folder; else a name that the system's loader knows.
 // The error names every place that was searched and says what to do.
-func FindLibrary() (string, error) {
+func FindLibrary() (string, error) { return findLibrary(false) }
+
+// findLibrary is FindLibrary; where CUDA is asked for, a folder cuda/ inside of each comes before all of them.
+func findLibrary(cuda bool) (string, error) {
 	if path := os.Getenv(LibraryVariable); path != "" {
 		info, err := os.Stat(path)
 		switch {
@@ -43,7 +47,7 @@ func FindLibrary() (string, error) {
 		}
 		return path, nil
 	}
-	names, dirs := libraryNames(), libraryDirs()
+	names, dirs := libraryNames(), libraryDirs(cuda)
 	for _, dir := range dirs {
 		for _, name := range names {
 			path := filepath.Join(dir, name)
@@ -62,8 +66,7 @@ func FindLibrary() (string, error) {
 		ErrNoLibrary, strings.Join(names, " and "), strings.Join(dirs, ", "), LibraryVariable)
 }
 
-func libraryDirs() []string {
-	var dirs []string
+func libraryDirs(cuda bool) (dirs []string) {
 	if exe, err := os.Executable(); err == nil {
 		if real, err := filepath.EvalSymlinks(exe); err == nil {
 			exe = real
@@ -77,6 +80,11 @@ func libraryDirs() []string {
 	}
 	if cache, err := os.UserCacheDir(); err == nil {
 		dirs = append(dirs, filepath.Join(cache, "promptfed"))
+	}
+	if cuda {
+		for i, dir := range slices.Clone(dirs) {
+			dirs = slices.Insert(dirs, i, filepath.Join(dir, "cuda"))
+		}
 	}
 	return dirs
 }

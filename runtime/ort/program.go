@@ -15,14 +15,14 @@ type program struct {
 	nativeOutputs   []string
 	model           []byte
 	weights         string // folder of the external data, "" when there is none
-	matrices        []matrix
+	external        []weight
 }
 
-// matrix is an initializer [rows,columns] of float32 whose elements lie in a file.
-type matrix struct {
-	name          string
-	at            onnx.External
-	rows, columns int64
+// weight is an initializer of float32 whose elements lie in a file.
+type weight struct {
+	name  string
+	at    onnx.External
+	shape []int64
 }
 
 // prepare describes a model and encodes it as ONNX Runtime takes it.
@@ -36,10 +36,10 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	if err != nil {
 		return nil, p.errorf("%w", err)
 	}
-	if p.inputs, err = ports(onnx.Inputs(g)); err != nil {
+	if p.inputs, err = infos(onnx.Inputs(g)); err != nil {
 		return nil, p.errorf("input %w", err)
 	}
-	if p.outputs, err = ports(a.Kept); err != nil {
+	if p.outputs, err = infos(a.Kept); err != nil {
 		return nil, p.errorf("output %w", err)
 	}
 	switch {
@@ -53,28 +53,28 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	if err != nil {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
 	}
-	p.weights, p.matrices = weights, matrices(m)
+	p.weights, p.external = weights, externals(m)
 	if p.model, err = onnx.Marshal(m); err != nil {
 		return nil, p.errorf("encoding the model: %s", oneLine(err))
 	}
 	return p, nil
 }
 
-func matrices(m *onnx.ModelProto) (out []matrix) {
+func externals(m *onnx.ModelProto) (out []weight) {
 	for _, t := range m.GetGraph().GetInitializer() {
-		if !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) || len(t.Dims) != 2 {
+		if !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) {
 			continue
 		}
 		if at, err := onnx.ExternalOf(t); err == nil && at.Length > 0 {
-			out = append(out, matrix{t.Name, at, t.Dims[0], t.Dims[1]})
+			out = append(out, weight{t.Name, at, t.Dims})
 		}
 	}
 	return out
 }
 
-func ports(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
+func infos(list []*onnx.ValueInfoProto) (out []ValueInfo, err error) {
 	for _, v := range list {
-		p, err := portOf(v)
+		p, err := infoOf(v)
 		if err != nil {
 			return nil, err
 		}

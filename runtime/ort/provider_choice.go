@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
+
+	binding "github.com/yalue/onnxruntime_go"
 
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
@@ -17,7 +16,7 @@ var ErrProvider = errors.New("the provider is not available")
 
 // ChooseProvider finds out which provider options will run on, before any work depends on it: it compiles and runs a
 // graph of one node. CUDA that is not available is an error that wraps ErrProvider. Auto becomes CUDA, or CPU without a
-// memory limit, and why tells what kept CUDA away; sessions opened with these options then run on that one provider or
+// memory limit and with one device, and why tells what kept CUDA away; sessions opened with these options then run on that one provider or
 // fail, so that a run is not spread over two.
 func ChooseProvider(o Options) (chosen Options, why error, err error) {
 	if err := o.check(); err != nil {
@@ -41,7 +40,7 @@ func ChooseProvider(o Options) (chosen Options, why error, err error) {
 			err)
 	}
 	if o.Provider = s.Provider(); o.Provider == CPU {
-		o.MemoryLimit = 0
+		o.MemoryLimit, o.Devices = 0, 1
 	}
 	return o, s.Fallback(), nil
 }
@@ -60,13 +59,23 @@ func probeModel() *onnx.ModelProto {
 			Output: []*onnx.ValueInfoProto{value("y")}}}
 }
 
-var levels = map[string]OptLevel{"all": OptAll, "extended": OptExtended, "basic": OptBasic, "none": OptNone}
+// levels are the names of OptLevels, and what the binding calls them.
+var levels = []struct {
+	name   string
+	native binding.GraphOptimizationLevel
+}{
+	OptAll:      {"all", binding.GraphOptimizationLevelEnableAll},
+	OptExtended: {"extended", binding.GraphOptimizationLevelEnableExtended},
+	OptBasic:    {"basic", binding.GraphOptimizationLevelEnableBasic},
+	OptNone:     {"none", binding.GraphOptimizationLevelDisableAll},
+}
 
 // Level is the optimisation level of a name: all, extended, basic or none.
 func Level(name string) (OptLevel, error) {
-	if l, ok := levels[name]; ok {
-		return l, nil
+	for i, l := range levels {
+		if l.name == name {
+			return OptLevel(i), nil
+		}
 	}
-	return 0, fmt.Errorf("%q is no optimisation level: use %s", name, strings.Join(slices.Sorted(maps.Keys(levels)),
-		", "))
+	return 0, fmt.Errorf("%q is no optimisation level: use all, extended, basic or none", name)
 }

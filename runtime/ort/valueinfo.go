@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Dim is one axis of a port: a fixed Size, or Size -1 with the Symbol that the graph gives it ("" for none). Axes of
-// different inputs with one symbol must agree in a run.
+// Dim is one axis of an input or output: a fixed Size, or Size -1 with the Symbol that the graph gives it ("" for none).
+// Axes of different inputs with one symbol must agree in a run.
 type Dim struct {
 	Size   int
 	Symbol string
@@ -66,29 +66,16 @@ func (p ValueInfo) fixed() ([]int, bool) {
 	return shape, true
 }
 
-// integerRange gives the smallest and largest value of an integer type, as far as int64 can hold them.
-func integerRange(t onnx.TensorProto_DataType) (lo, hi int64, ok bool) {
-	switch t {
-	case onnx.TensorProto_BOOL:
-		return 0, 1, true
-	case onnx.TensorProto_INT8:
-		return math.MinInt8, math.MaxInt8, true
-	case onnx.TensorProto_UINT8:
-		return 0, math.MaxUint8, true
-	case onnx.TensorProto_INT16:
-		return math.MinInt16, math.MaxInt16, true
-	case onnx.TensorProto_UINT16:
-		return 0, math.MaxUint16, true
-	case onnx.TensorProto_INT32:
-		return math.MinInt32, math.MaxInt32, true
-	case onnx.TensorProto_UINT32:
-		return 0, math.MaxUint32, true
-	case onnx.TensorProto_INT64:
-		return math.MinInt64, math.MaxInt64, true
-	case onnx.TensorProto_UINT64:
-		return 0, math.MaxInt64, true
-	}
-	return 0, 0, false
+// integerRanges are the smallest and largest value of integer types, as far as int64 can hold them.
+var integerRanges = map[onnx.TensorProto_DataType][2]int64{
+	onnx.TensorProto_BOOL:   {0, 1},
+	onnx.TensorProto_INT8:   {math.MinInt8, math.MaxInt8},
+	onnx.TensorProto_UINT8:  {0, math.MaxUint8},
+	onnx.TensorProto_INT16:  {math.MinInt16, math.MaxInt16},
+	onnx.TensorProto_UINT16: {0, math.MaxUint16},
+	onnx.TensorProto_INT32:  {math.MinInt32, math.MaxInt32},
+	onnx.TensorProto_UINT32: {0, math.MaxUint32},
+	onnx.TensorProto_UINT64: {0, math.MaxInt64},
 }
 
 func typeName(t onnx.TensorProto_DataType) string {
@@ -101,7 +88,7 @@ func typeName(t onnx.TensorProto_DataType) string {
 	return strings.ToLower(t.String())
 }
 
-func portOf(v *onnx.ValueInfoProto) (ValueInfo, error) {
+func infoOf(v *onnx.ValueInfoProto) (ValueInfo, error) {
 	tt := v.GetType().GetTensorType()
 	if tt == nil {
 		return ValueInfo{}, fmt.Errorf("%q is not declared as a tensor", v.GetName())

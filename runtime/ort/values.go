@@ -7,7 +7,6 @@ import (
 
 	binding "github.com/yalue/onnxruntime_go"
 
-	"promptfed/runtime/onnx"
 	"promptfed/runtime/tensor"
 )
 
@@ -41,7 +40,7 @@ func (s *Session) checkInputs(in tensor.Map) error {
 	for _, p := range s.inputs {
 		t, ok := in[p.Name]
 		if !ok || t == nil {
-			return s.errorf("input %q is missing; it takes %s", p.Name, portList(s.inputs))
+			return s.errorf("input %q is missing; it takes %s", p.Name, joined(s.inputs, ValueInfo.String))
 		}
 		if err := s.checkInput(p, t, sizes); err != nil {
 			return err
@@ -50,7 +49,7 @@ func (s *Session) checkInputs(in tensor.Map) error {
 	if len(in) > len(s.inputs) {
 		for _, name := range in.Names() {
 			if !slices.ContainsFunc(s.inputs, func(p ValueInfo) bool { return p.Name == name }) {
-				return s.errorf("no input %q; it takes %s", name, portList(s.inputs))
+				return s.errorf("no input %q; it takes %s", name, joined(s.inputs, ValueInfo.String))
 			}
 		}
 	}
@@ -96,9 +95,9 @@ func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, sizes map[string]axi
 				"agree", a.input, a.size, a.index, p.Name, got, i, d.Symbol)
 		}
 	}
-	if lo, hi, ok := integerRange(p.Type); ok && p.Type != onnx.TensorProto_INT64 {
+	if limits, ok := integerRanges[p.Type]; ok {
 		for i, v := range t.Ints {
-			if v < lo || v > hi {
+			if v < limits[0] || v > limits[1] {
 				return s.errorf("input %q holds %d at element %d, which %s cannot hold", p.Name, v, i, typeName(p.Type))
 			}
 		}
@@ -106,18 +105,11 @@ func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, sizes map[string]axi
 	return nil
 }
 
-func portNames(ports []ValueInfo) string {
-	names := make([]string, len(ports))
-	for i, p := range ports {
-		names[i] = p.Name
-	}
-	return strings.Join(names, ", ")
-}
-
-func portList(ports []ValueInfo) string {
-	list := make([]string, len(ports))
-	for i, p := range ports {
-		list[i] = p.String()
+// joined lists inputs or outputs, each by its name or with its type and shape.
+func joined(infos []ValueInfo, text func(ValueInfo) string) string {
+	list := make([]string, len(infos))
+	for i, v := range infos {
+		list[i] = text(v)
 	}
 	return strings.Join(list, ", ")
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/x448/float16"
+
 	"promptfed/runtime/tensor"
 )
 
@@ -19,31 +21,21 @@ var elementSize = map[string]int{
 // ElementSize is the number of bytes of one element of a dtype ("F32", "F16", "BF16", "I64", ...), or 0 when unknown.
 func ElementSize(dtype string) int { return elementSize[dtype] }
 
-// Numeric tells whether a dtype converts to a tensor: every real one of 1, 2, 4 or 8 bytes but the 8-bit floats.
-func Numeric(dtype string) bool {
-	switch dtype {
-	case "F32", "F16", "BF16", "F64":
-		return true
-	}
-	return integer(dtype)
-}
-
-func integer(dtype string) bool {
-	switch dtype {
-	case "BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64":
-		return true
-	}
-	return false
+// numeric lists the dtypes that convert to a tensor, every real one of 1, 2, 4 or 8 bytes but the 8-bit floats, and
+// tells whether they do to an integer one.
+var numeric = map[string]bool{
+	"F32": false, "F16": false, "BF16": false, "F64": false, "BOOL": true, "U8": true, "I8": true, "U16": true,
+	"I16": true, "U32": true, "I32": true, "U64": true, "I64": true,
 }
 
 // NewTensor returns a zeroed tensor of the kind a dtype converts to: float32 for F32, F16, BF16 and F64,
 // int64 for integers and booleans. An error names a dtype that has no conversion.
 func NewTensor(dtype string, shape []int) (*tensor.Tensor, error) {
-	switch {
-	case !Numeric(dtype):
+	switch integer, ok := numeric[dtype]; {
+	case !ok:
 		return nil, fmt.Errorf("dtype %q cannot be read as numbers; store the tensor as F32, F16, BF16, F64 or an "+
 			"integer type", dtype)
-	case integer(dtype):
+	case integer:
 		return tensor.OfInts(make([]int64, tensor.Size(shape)), shape...), nil
 	}
 	return tensor.New(shape...), nil
@@ -61,7 +53,7 @@ func Decode(dtype string, raw []byte, t *tensor.Tensor, at int) error {
 		}
 	case "F16":
 		for i := range n {
-			t.Data[at+i] = Half(le.Uint16(raw[2*i:]))
+			t.Data[at+i] = float16.Frombits(le.Uint16(raw[2*i:])).Float32()
 		}
 	case "BF16":
 		for i := range n {
@@ -111,17 +103,4 @@ func Decode(dtype string, raw []byte, t *tensor.Tensor, at int) error {
 		return fmt.Errorf("dtype %q cannot be read as numbers", dtype)
 	}
 	return nil
-}
-
-// Half converts an IEEE 754 binary16 number to float32 exactly, subnormals, infinities and NaN payloads included.
-func Half(h uint16) float32 {
-	sign, exp, frac := uint32(h&0x8000)<<16, uint32(h>>10)&0x1f, uint32(h&0x3ff)
-	switch exp {
-	case 0:
-		f := float32(frac) * (1.0 / (1 << 24))
-		return math.Float32frombits(math.Float32bits(f) | sign)
-	case 0x1f:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }

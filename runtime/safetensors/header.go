@@ -1,13 +1,14 @@
 package safetensors
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/bits"
 	"slices"
-	"strings"
 )
 
 const (
@@ -96,19 +97,9 @@ func byteSize(shape []int64, unit int) (int64, error) {
 
 // place makes offsets absolute and checks that the tensors tile the data exactly.
 func place(tensors map[string]entry, base, size int64) error {
-	names := make([]string, 0, len(tensors))
-	for name := range tensors {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
+	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
 		x, y := tensors[a], tensors[b]
-		switch {
-		case x.begin != y.begin:
-			return int(min(1, max(-1, x.begin-y.begin)))
-		case x.end != y.end:
-			return int(min(1, max(-1, x.end-y.end)))
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(x.begin, y.begin), cmp.Compare(x.end, y.end), cmp.Compare(a, b))
 	})
 	at := int64(0)
 	for _, name := range names {

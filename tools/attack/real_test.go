@@ -20,7 +20,8 @@ name: attack
 method: fedpha
 options: {global_tokens: 4, local_tokens: [4, 6], projector: exact-null}
 backbones: [DIR/bundle]
-data: {set: synthetic, shots: 4, generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
+data: {set: synthetic, shots: 4,
+  generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
 partition: {kind: iid, clients: 2}
 train: {rounds: 6, lr: 0.01, epochs: 2, batch: 4}
 eval: {every: 3}

@@ -30,7 +30,8 @@ name: attack
 method: promptfl
 options: {tokens: 2}
 backbones: [DIR/bundle]
-data: {set: synthetic, shots: 4, generator: {classes: [circle, square], domains: [cartoon], train: 20, test: 20, size: 32}}
+data: {set: synthetic, shots: 4,
+  generator: {classes: [circle, square], domains: [cartoon], train: 20, test: 20, size: 32}}
 partition: {kind: iid, clients: 5}
 train: {rounds: 3, lr: 0.1}
 eval: {every: 3}

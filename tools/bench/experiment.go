@@ -95,11 +95,11 @@ func Experiment(ctx context.Context, o ExperimentOptions) (r ExperimentReport, e
 	if o.Progress == nil {
 		o.Progress = func(string, int, int) {}
 	}
-	dir, err := os.MkdirTemp("", "promptfed-bench-")
+	dir, remove, err := scratch("1.5 GB")
 	if err != nil {
-		return r, fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for 1.5 GB", err)
+		return r, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	if err := r.rounds(ctx, o, dir); err != nil {
 		return r, err
 	}
@@ -219,7 +219,7 @@ func countPublished(e *spec.Experiment, trained []int, batch int) publishedRound
 
 // publish measures the steps of the published form and reckons what the rounds would have taken.
 func (r *ExperimentReport) publish(ctx context.Context, o ExperimentOptions, towers []*tower, rounds []publishedRound,
-	p protocol) error {
+	p protocol) (err error) {
 	session := o.Session
 	session.IntraThreads = o.Workers // one client at a time, on all cores
 	t := *towers[len(towers)-1]
@@ -233,11 +233,16 @@ func (r *ExperimentReport) publish(ctx context.Context, o ExperimentOptions, tow
 	var open closer
 	defer func() { err = errors.Join(err, open.close()) }()
 	forward := func(what string, t tower, feed tensor.Map, build func(*graph.Graph) (graph.Node, error)) *contestant {
-		run, done, e := t.forward(session, feed, build)
-		if err = errors.Join(err, e); e == nil {
-			open.add(done)
+		n, e := build(graph.New())
+		x, o := new(compiled), session
+		o.WeightsDir = t.dir
+		if e == nil {
+			x, e = compile(n, feed, o)
 		}
-		return &contestant{what: what, run: run}
+		if err = errors.Join(err, e); e == nil {
+			open.add(x.close)
+		}
+		return &contestant{what: what, run: x.run}
 	}
 	ctx16 := method.Draw(seed, 0, "ctx", []int{16, t.text.Width}, promptStd)
 	x := &contestant{what: "training step", run: step.run}
@@ -286,25 +291,6 @@ func (r *ExperimentReport) publish(ctx context.Context, o ExperimentOptions, tow
 
 // imagesAtOnce is how many images go through an image tower to be timed.
 const imagesAtOnce = 8
-
-// forward compiles a node over the tower's weights.
-func (t tower) forward(o ort.Options, feed tensor.Map, build func(*graph.Graph) (graph.Node, error)) (
-	run func(context.Context) error, done func() error, err error) {
-	n, err := build(graph.New())
-	if err != nil {
-		return nil, nil, err
-	}
-	model, err := graph.Model(graph.Output{Name: "out", Node: n})
-	if err != nil {
-		return nil, nil, err
-	}
-	o.WeightsDir = t.dir
-	s, err := ort.NewSession(model, o)
-	if err != nil {
-		return nil, nil, err
-	}
-	return func(ctx context.Context) error { _, err := s.Run(ctx, feed); return err }, s.Close, nil
-}
 
 // cost measures what clients cost beside computing.
 func (r *ExperimentReport) cost(ctx context.Context, o ExperimentOptions, dir string) error {

@@ -10,19 +10,33 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// products is a session of bare matrix products.
-type products struct {
+// compiled is a graph and what it is fed with.
+type compiled struct {
 	session *ort.Session
 	feed    tensor.Map
-	flops   float64
 }
 
-func (p *products) run(ctx context.Context) error {
-	_, err := p.session.Run(ctx, p.feed)
+func compile(n graph.Node, feed tensor.Map, o ort.Options) (*compiled, error) {
+	model, err := graph.Model(graph.Output{Name: "out", Node: n})
+	if err != nil {
+		return nil, err
+	}
+	s, err := ort.NewSession(model, o)
+	return &compiled{s, feed}, err
+}
+
+func (c *compiled) run(ctx context.Context) error {
+	_, err := c.session.Run(ctx, c.feed)
 	return err
 }
 
-func (p *products) close() error { return p.session.Close() }
+func (c *compiled) close() error { return c.session.Close() }
+
+// products are bare matrix products.
+type products struct {
+	*compiled
+	flops float64
+}
 
 // chain collects products and reads one number of each, so that none can be left out.
 type chain struct {
@@ -52,19 +66,12 @@ func (c *chain) add(y graph.Node, inner int) {
 }
 
 func (c *chain) compile(o ort.Options) (*products, error) {
-	model, err := graph.Model(graph.Output{Name: "sum", Node: c.sum})
-	if err != nil {
-		return nil, err
-	}
-	s, err := ort.NewSession(model, o)
-	if err != nil {
-		return nil, err
-	}
-	return &products{session: s, feed: c.in, flops: c.flops}, nil
+	p, err := compile(c.sum, c.in, o)
+	return &products{p, c.flops}, err
 }
 
-// towerProducts runs every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on as many rows as
-// the step has: the shapes, the weights and the order of its matrix products, and nothing else.
+// towerProducts runs every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on as many rows
+// as the step has: the shapes, the weights and the order of its matrix products, and nothing else.
 func towerProducts(t tower, rows int, o ort.Options) (*products, error) {
 	c, w := newChain(), t.text.Width
 	linear := func(name string, out, in int) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -90,11 +89,11 @@ func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error)
 	if err != nil {
 		return r, err
 	}
-	dir, err := os.MkdirTemp("", "promptfed-bench-")
+	dir, remove, err := scratch("600 MB")
 	if err != nil {
-		return r, fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for 600 MB", err)
+		return r, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	defer func() { err = errors.Join(err, remove()) }()
 	t, err := randomTower("random", text, vision, dir)
 	if err != nil {
 		return r, err

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -45,24 +46,28 @@ func openTower(o Options) (t tower, remove func() error, err error) {
 		weights, ok := converted.Weights(b)
 		if !ok {
 			return t, nil, fmt.Errorf("bundle %s holds exported towers, of which the plain form is not known: take "+
-				"one "+
-				"that promptfed convert made", b.Name)
+				"one that promptfed convert made", b.Name)
 		}
 		return tower{name: b.Name, text: clip.Text{TextArch: b.Text}, weights: weights, dir: b.WeightsDir(),
 				scale: b.LogitScale, sos: words.SOS(), tokens: b.ClassTokens, embed: b.Embed},
-			func() error { return nil },
-			nil
+			func() error { return nil }, nil
 	}
-	dir, err := os.MkdirTemp("", "promptfed-bench-")
+	dir, remove, err := scratch("200 MB")
 	if err != nil {
-		return t, nil, fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
+		return t, nil, err
 	}
-	remove = func() error { return os.RemoveAll(dir) }
-	t, err = randomTower("random", o.arch, clip.VisionArch{}, dir)
-	if err != nil {
-		remove()
+	if t, err = randomTower("random", o.arch, clip.VisionArch{}, dir); err != nil {
+		err = errors.Join(err, remove())
 	}
 	return t, remove, err
+}
+
+// scratch makes a folder for random weights.
+func scratch(room string) (dir string, remove func() error, err error) {
+	if dir, err = os.MkdirTemp("", "promptfed-bench-"); err != nil {
+		err = fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for %s", err, room)
+	}
+	return dir, func() error { return os.RemoveAll(dir) }, err
 }
 
 // randomTower draws weights as CLIP's training starts (Radford et al. 2021, initialize_parameters of the published
@@ -263,7 +268,7 @@ func (t tower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts)
 	if t.vision.Width == 0 {
 		return graph.Node{}, fmt.Errorf("backbone %s has no image tower here", t.name)
 	}
-	n, _ := t.vision.Prompted(g, t.weights, pixels, clip.VisionPrompts(p))
+	n, _ := t.vision.Prompted(g, t.weights, pixels, p)
 	return n, g.Err()
 }
 

@@ -49,7 +49,8 @@ name: chaos
 method: METHOD
 options: OPTIONS
 backbones: [DIR/bundle]
-data: {set: synthetic, shots: 2, generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 40, test: 10, size: 32}}
+data: {set: synthetic, shots: 2,
+  generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 40, test: 10, size: 32}}
 partition: {kind: iid, clients: CLIENTS}
 train: {rounds: ROUNDS, lr: 0.01, epochs: 1, batch: 4}
 participation: SHARE

@@ -2,15 +2,13 @@ package checks
 
 import (
 	"fmt"
-	"go/scanner"
-	"go/token"
 	"strings"
 	"unicode/utf8"
 )
 
 // Limits of what is read at a time.
 const (
-	mostColumns = 120 // of a line, a tab counted as four
+	mostColumns = 120 // of a line, a tab counted as four, and bytes
 	mostFiles   = 20  // Go files of a folder, tests apart: more are a sign of two subjects
 )
 
@@ -40,32 +38,16 @@ func Folders(files []string) []string {
 	return bad
 }
 
-// Lines finds lines that are too long. Raw strings, struct tags among them, are not broken and do not count, nor does
-// generated code.
+// Lines finds lines that are too long, in bytes or in columns, struct tags and raw strings among them; generated code
+// is left out. The help of a key that does not fit into its tag stands in LongHelp (federation/keys).
 func Lines(file string, source []byte) ([]string, error) {
 	if strings.HasSuffix(file, ".pb.go") {
 		return nil, nil
 	}
-	set := token.NewFileSet()
-	f := set.AddFile(file, -1, len(source))
-	raw := map[int]bool{}
-	var s scanner.Scanner
-	s.Init(f, source, nil, 0)
-	for {
-		at, t, text := s.Scan()
-		if t == token.EOF {
-			break
-		}
-		if t == token.STRING && text[0] == '`' {
-			for line := range strings.Count(text, "\n") + 1 {
-				raw[f.Line(at)+line] = true
-			}
-		}
-	}
 	var bad []string
 	for i, line := range strings.Split(string(source), "\n") {
-		if n := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t"); n > mostColumns && !raw[i+1] {
-			bad = append(bad, fmt.Sprintf("%s:%d: %d columns, at most %d", file, i+1, n, mostColumns))
+		if n := max(len(line), utf8.RuneCountInString(line)+3*strings.Count(line, "\t")); n > mostColumns {
+			bad = append(bad, fmt.Sprintf("%s:%d: %d columns or bytes, at most %d", file, i+1, n, mostColumns))
 		}
 	}
 	return bad, nil

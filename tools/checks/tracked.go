@@ -26,8 +26,10 @@ var traces = []struct {
 	what    string
 	pattern *regexp.Regexp
 }{
-	{"an absolute path of one machine", regexp.MustCompile(`(?:^|[^\w.~$)}/-])/(?:work|workspace|root|home|Users|tmp|mnt|private)/[\w.-]`)},
-	{"a registry's host", regexp.MustCompile(`(?i)\b(?:registry\.[a-z0-9-]+\.[a-z]{2,}|(?:proxy|sum)\.golang\.org|pypi\.org|[a-z0-9-]+\.pythonhosted\.org)\b`)},
+	{"an absolute path of one machine", regexp.MustCompile(
+		`(?:^|[^\w.~$)}/-])/(?:work|workspace|root|home|Users|tmp|mnt|private)/[\w.-]`)},
+	{"a registry's host", regexp.MustCompile(`(?i)\b(?:registry\.[a-z0-9-]+\.[a-z]{2,}|(?:proxy|sum)\.golang\.org|` +
+		`pypi\.org|[a-z0-9-]+\.pythonhosted\.org)\b`)},
 }
 
 // Tracked lists the files that git tracks under root; ok is false where root is no git checkout or git is missing.

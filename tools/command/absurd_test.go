@@ -53,7 +53,8 @@ name: absurd
 method: promptfl
 options: {tokens: 4}
 backbones: [none]
-data: {set: synthetic, shots: 2, generator: {classes: [circle, square, star], domains: [cartoon], train: 4, test: 4, size: 16}}
+data: {set: synthetic, shots: 2,
+  generator: {classes: [circle, square, star], domains: [cartoon], train: 4, test: 4, size: 16}}
 partition: {kind: iid, clients: 2}
 train: {rounds: 1, lr: 0.01, epochs: 1, batch: 4}
 runtime: {cache: %s/cache}

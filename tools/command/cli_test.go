@@ -54,7 +54,8 @@ name: small
 method: fedpha
 options: {global_tokens: 4, local_tokens: [4, 6], projector: exact-null}
 backbones: [BUNDLE]
-data: {set: synthetic, shots: 4, generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
+data: {set: synthetic, shots: 4,
+  generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
 partition: {kind: dirichlet, clients: 4, beta: 1}
 train: {rounds: 6, lr: 0.01, epochs: 2, batch: 4}
 participation: 0.75

@@ -138,8 +138,8 @@ func TestOtherMethodOfAFile(t *testing.T) {
 // The program says what it was built from, and help names what completes its commands.
 func TestVersionAndCompletion(t *testing.T) {
 	// a clean checkout has the commit in the version that Go notes
-	if out := mustRun(t, "--version"); !regexp.MustCompile(`^promptfed (\S+, commit \S+|\S+-[0-9a-f]{12}\S*)\n$`).MatchString(out) ||
-		strings.Contains(out, "devel") {
+	version := regexp.MustCompile(`^promptfed (\S+, commit \S+|\S+-[0-9a-f]{12}\S*)\n$`)
+	if out := mustRun(t, "--version"); !version.MatchString(out) || strings.Contains(out, "devel") {
 		t.Errorf("%q", out)
 	}
 	if out := mustRun(t, "--help"); !strings.Contains(out, "\n  completion ") {

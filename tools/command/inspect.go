@@ -10,15 +10,36 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/runtime/ort"
 )
 
 func inspectCommand() *cobra.Command {
-	all := false
-	c := &cobra.Command{Use: "inspect PATH", Args: exactly(1), Short: "show what is in a bundle, a checkpoint, an " +
-		"ONNX file or a safetensors file"}
+	all, provider := false, ""
+	c := &cobra.Command{Use: "inspect PATH", Short: "show what is in a bundle, a checkpoint, an ONNX file or a " +
+		"safetensors file, or what a provider needs and runs"}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && provider != "" {
+			return nil
+		}
+		return exactly(1)(c, args)
+	}
 	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
+	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider runs "+
+		"each operator of a bundle or an ONNX file; PATH may be left out")
 	c.RunE = func(_ *cobra.Command, args []string) error {
+		var rows [][]string
+		if provider != "" {
+			o := ort.Options{Provider: provider}
+			library, err := libraryRows(o)
+			fmt.Print(align(library))
+			if err != nil || len(args) == 0 {
+				return err
+			}
+		}
 		r, err := bundle.Inspect(args[0])
+		if err == nil && provider != "" {
+			rows, err = placementRows(r, ort.Options{Provider: provider})
+		}
 		if err != nil {
 			return err
 		}
@@ -27,7 +48,7 @@ func inspectCommand() *cobra.Command {
 			fmt.Printf(" (%s)", r.Format)
 		}
 		fmt.Println()
-		fmt.Print(align(inspectRows(r, all)))
+		fmt.Print(align(append(inspectRows(r, all), rows...)))
 		return nil
 	}
 	return c

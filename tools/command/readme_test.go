@@ -92,7 +92,8 @@ func TestREADME(t *testing.T) {
 	t.Chdir(home)
 	seen := map[string]bool{}
 	var served []*process
-	for _, m := range regexp.MustCompile(`(?m)^    (?:bin/)?promptfed (.*?)(?:\s+#.*)?$`).FindAllStringSubmatch(text, -1) {
+	command := regexp.MustCompile(`(?m)^    (?:bin/)?promptfed (.*?)(?:\s+#.*)?$`)
+	for _, m := range command.FindAllStringSubmatch(text, -1) {
 		line := m[1]
 		found := false
 		for _, w := range walked {

@@ -125,10 +125,11 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 }
 
-const everyKind = `{"paper":"P","item":"Table 9","title":"all","rows":["method"],"columns":["x"],"metric":"last","average":"row",
-"numbers":{"by":["method","x"],"values":{"A":{"4":60}}},"figures":[
-{"kind":"curves","line":"method","panel":"x"},{"kind":"shots","x":"x","line":"method","panel":"y"},{"kind":"sensitivity","x":"z","metric":"worst"},
-{"kind":"heatmap","x":"x","y":"y","panel":"z"},{"kind":"scatter3","x":"x","y":"y","z":"z"},{"kind":"box","group":"x"},{"kind":"box","group":"domain"},
+const everyKind = `{"paper":"P","item":"Table 9","title":"all","rows":["method"],"columns":["x"],"metric":"last",
+"average":"row","numbers":{"by":["method","x"],"values":{"A":{"4":60}}},"figures":[
+{"kind":"curves","line":"method","panel":"x"},{"kind":"shots","x":"x","line":"method","panel":"y"},
+{"kind":"sensitivity","x":"z","metric":"worst"},{"kind":"heatmap","x":"x","y":"y","panel":"z"},
+{"kind":"scatter3","x":"x","y":"y","z":"z"},{"kind":"box","group":"x"},{"kind":"box","group":"domain"},
 {"kind":"box"},{"kind":"strips"},{"kind":"tsne"},{"kind":"pca"},{"kind":"bubbles"},{"kind":"cost"}]}`
 
 // Every kind of figure of a card is drawn; the table's numbers are worked out by hand: of method A, x 4 are the cells 0

@@ -127,7 +127,8 @@ func TestUI(t *testing.T) {
 		t.Error("the page does not show the run")
 	}
 	save(t, filepath.Join(dir, "a"), "provenance.json", []byte(`{"calls":[{"command":["promptfed","run","x.yaml"],`+
-		`"host":"node7","version":"v1","start":"2026-01-02T03:04:05Z","seconds":61}],"data":{"set":"pacs","digest":"ab"}}`))
+		`"host":"node7","version":"v1","start":"2026-01-02T03:04:05Z","seconds":61}],`+
+		`"data":{"set":"pacs","digest":"ab"}}`))
 	if text := page("/details?run=a"); !strings.Contains(text, `"round 3: loss 1.0000, accuracy 52.50 % (personal)`) ||
 		!strings.Contains(text, `{"Name":"took","Value":"1m1s"}`) || !strings.Contains(text, "promptfed run x.yaml") ||
 		!strings.Contains(text, "pacs, digest ab") {

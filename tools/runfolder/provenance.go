@@ -28,7 +28,7 @@ const ProvenanceFile = "provenance.json"
 type Provenance struct {
 	Seeds map[string]uint64 `json:"seeds"`
 	Data  *Data             `json:"data,omitempty"` // nil where the clients, and their data, are elsewhere
-	Calls []Call            `json:"calls"`          // of the program, that worked on the run: more than one where it was resumed
+	Calls []Call            `json:"calls"`          // of the program; more than one where it was resumed
 }
 
 // Data says what a run was made of.

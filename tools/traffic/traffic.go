@@ -153,7 +153,7 @@ func Rows() ([][]string, error) {
 }
 
 // Note says at which sizes Rows are counted.
-const Note = `One client and one round at d = p = 512, m = 16 tokens, l = 100 classes, d1 = 512, d2 = 8, default options. Messages are counted as
-they are encoded, names and shapes included, in the second round; formulas are those of FedAPPR's table S6, in numbers of 4 bytes,
-both ways together.
+const Note = `One client and one round at d = p = 512, m = 16 tokens, l = 100 classes, d1 = 512, d2 = 8, default
+options. Messages are counted as they are encoded, names and shapes included, in the second round; formulas are
+those of FedAPPR's table S6, in numbers of 4 bytes, both ways together.
 `

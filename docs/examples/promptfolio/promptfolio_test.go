@@ -34,15 +34,15 @@ func TestSuite(t *testing.T) {
 // Two rounds by hand (methodtest.Hand has the toy). From global = local = 0 with theta 0.4 the two scores of an image
 // (x,y) differ by z = 2y (0.6 g/r_g + 0.4 l/r_l), so that dz/dg = 1.2 y and dz/dl = 0.8 y. At z = 0 the slopes of the
 // losses ln(1+e^-z) of client 0 (y = 0.8) are -0.48 and -0.32, those of ln(1+e^z) of client 1 (y = 0.6) 0.36 and 0.24.
-// With lr 0.9375 client 0 ends with 0.45 and 0.3, client 1 with -0.3375 and -0.225; the mean of the global ones by 1 and
-// 2 examples is -0.075.
+// With lr 0.9375 client 0 ends with 0.45 and 0.3, client 1 with -0.3375 and -0.225; the mean of the global ones by 1
+// and 2 examples is -0.075.
 func TestTwoRoundsByHand(t *testing.T) {
 	z := 1.6 * (0.6*-0.075/math.Hypot(1, 0.075) + 0.4*0.3/math.Hypot(1, 0.3))
 	methodtest.Hand{Method: "promptfolio", Options: options{"tokens": 1}, LR: 0.9375,
 		First: map[string]float64{"global": 0, "c0/local": 0, "c1/local": 0},
-		Want: map[string]float64{"r0/c0/upload/global": 0.45, "r0/c1/upload/global": -0.3375, "r0/merged/global": -0.075,
-			"r0/c0/s0/after/local": 0.3, "r0/c1/s0/after/local": -0.225, "r1/c0/begin/local": 0.3,
-			"r1/c0/s0/loss": math.Log(1 + math.Exp(-z))}}.Check(t)
+		Want: map[string]float64{"r0/c0/upload/global": 0.45, "r0/c1/upload/global": -0.3375,
+			"r0/merged/global": -0.075, "r0/c0/s0/after/local": 0.3, "r0/c1/s0/after/local": -0.225,
+			"r1/c0/begin/local": 0.3, "r1/c0/s0/loss": math.Log(1 + math.Exp(-z))}}.Check(t)
 }
 
 const config = `
@@ -50,7 +50,8 @@ name: folio
 method: promptfolio
 options: {tokens: 4}
 backbones: [tiny-vit-b16]
-data: {set: synthetic, generator: {classes: [circle, square, star, house], domains: [neon], train: 6, test: 4, size: 32}}
+data: {set: synthetic,
+  generator: {classes: [circle, square, star, house], domains: [neon], train: 6, test: 4, size: 32}}
 partition: {kind: dirichlet, clients: 4, beta: 1}
 train: {rounds: 5, lr: 0.05, epochs: 2, batch: 8}
 `

@@ -42,17 +42,27 @@ func (c *compiler) close() error { return c.pool.Close() }
 
 // step compiles the loss and its gradients with respect to every parameter.
 func (c *compiler) step(b spec.Backbone, task method.Task) (*program, error) {
-	return c.once("step", b, task, func(s *method.Scope) ([]graph.Output, error) {
-		loss := c.m.Loss(s, c.m.Logits(s))
-		if err := s.Graph().Err(); err != nil {
-			return nil, err
+	return c.once(stepKind, b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*program, error) {
+		apart := spec.Apart(nodesOf(losses)...) != ""
+		p, err := c.trained(b, s, losses)
+		if err == nil {
+			p.apart = apart
 		}
-		losses := []graph.Output{{Name: lossOutput, Node: loss}}
-		for _, l := range s.Besides() {
-			losses = append(losses, graph.Output{Name: besideOutput + l.Name + "/" + lossOutput, Node: l.Node})
-		}
-		return losses, allUsed(s, loss)
-	}, func(s *method.Scope, losses []graph.Output) (*program, error) { return c.trained(b, s, losses) })
+		return p, err
+	})
+}
+
+// losses are the loss, and those beside it.
+func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
+	loss := c.m.Loss(s, c.m.Logits(s))
+	if err := s.Graph().Err(); err != nil {
+		return nil, err
+	}
+	out := []graph.Output{{Name: lossOutput, Node: loss}}
+	for _, l := range s.Besides() {
+		out = append(out, graph.Output{Name: besideOutput + l.Name + "/" + lossOutput, Node: l.Node})
+	}
+	return out, allUsed(s, loss)
 }
 
 // allUsed refuses declared parameters that the loss does not depend on: they would be averaged and never learned.
@@ -104,35 +114,53 @@ func (c *compiler) eval(b spec.Backbone, task method.Task, of func(*method.Scope
 
 // split compiles a value, and the parts of it that depend on no row of data as a program of their own.
 func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*program, error) {
-	n, err := c.lowered(b, n)
+	apart := spec.Apart(n) != ""
+	if apart { // towers that see rows have fixed parts inside
+		var err error
+		if n, err = c.lowered(b, n); err != nil {
+			return nil, err
+		}
+	}
+	rest, fixed := cut(n)
+	nodes, err := c.allLowered(b, append(nodesOf(fixed), rest))
 	if err != nil {
 		return nil, err
 	}
-	if n.Rank() == 0 {
-		n = n.Reshape(1)
+	for i := range fixed {
+		fixed[i].Node = nodes[i]
 	}
-	var parts []graph.Node
-	var out []graph.Output
-	for _, part := range FixedParts(n) {
-		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
-			continue
-		}
-		out = append(out, graph.Output{Name: fixedInput + strconv.Itoa(len(parts)), Node: part})
-		parts = append(parts, part)
-	}
-	rest := Replace(n, parts, func(i int) graph.Node {
-		return s.Graph().Input(out[i].Name, parts[i].DType(), parts[i].Shape())
-	})
-	p, err := c.compile(b, s, alone(rest))
+	p, err := c.compile(b, s, alone(nodes[len(fixed)]))
 	if err != nil {
 		return nil, err
 	}
 	p.byRow = rest.Shape()[0] == graph.Sym("B")
-	if len(parts) > 0 {
-		p.fixed, err = c.compile(b, s, out)
+	if len(fixed) > 0 {
+		if p.fixed, err = c.compile(b, s, fixed); err == nil {
+			p.fixed.apart = apart
+		}
 	}
 	return p, err
 }
+
+// cut replaces the parts of a value that depend on no row of data by inputs, and gives them under their names.
+func cut(n graph.Node) (rest graph.Node, fixed []graph.Output) {
+	if n.Rank() == 0 {
+		n = n.Reshape(1)
+	}
+	for _, part := range FixedParts(n) {
+		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
+			continue
+		}
+		fixed = append(fixed, graph.Output{Name: fixedInput + strconv.Itoa(len(fixed)), Node: part})
+	}
+	return Replace(n, nodesOf(fixed), func(i int) graph.Node {
+		part := fixed[i].Node
+		return part.Graph().Input(fixed[i].Name, part.DType(), part.Shape())
+	}), fixed
+}
+
+// Kinds of programs whose values are losses.
+const stepKind, termsKind = "step", "terms"
 
 // once gives the program that finish makes of the nodes that build makes for a task. A method may read anything of its
 // Task, the client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it.
@@ -174,13 +202,12 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	}
 	p, ok := c.compiled[same]
 	if !ok {
-		nodes := make([]graph.Node, len(of))
-		for i, o := range of {
-			nodes[i] = o.Node
-		}
-		most, _, err := spec.ForImages(b, c.classes, c.memory, nodes...)
+		most, err := spec.AtOnce(b, c.classes, c.memory, nodesOf(of)...)
 		if err != nil {
 			return nil, err
+		}
+		if steps := kind == stepKind || kind == termsKind; steps && !spec.MeanOverRows(nodesOf(of)...) {
+			most = 0
 		}
 		if p, err = finish(s, of); err != nil {
 			return nil, err
@@ -211,30 +238,83 @@ func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node) ([]graph.Node
 	return out, roots[0].Graph().Err()
 }
 
-// withGradients are losses, named PREFIX and lossOutput, each with its gradients under the same prefix.
-func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output) ([]graph.Output, error) {
-	nodes, reach := make([]graph.Node, len(losses)), make([][]graph.Node, len(losses))
-	for i, l := range losses { // once prompts share a pass through the text tower, all seem to reach all
-		nodes[i], reach[i] = l.Node, graph.Inputs(l.Node)
+// withGradients are the losses of n clients, each with its gradients. A name is PREFIX and lossOutput; gradients stand
+// under the same prefix.
+func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output,
+	n int) ([]graph.Output, error) {
+	all := copies(s, losses, n)
+	reach := make([][]graph.Node, len(all))
+	for i, l := range all { // once prompts share a pass through the text tower, all seem to reach all
+		reach[i] = graph.Inputs(l.Node)
 	}
-	nodes, err := c.allLowered(b, nodes)
+	nodes, err := c.allLowered(b, nodesOf(all))
 	if err != nil {
 		return nil, err
 	}
 	var out []graph.Output
-	for i, l := range losses {
-		one, err := gradientsOf(s, nodes[i], strings.TrimSuffix(l.Name, lossOutput), reach[i])
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", l.Name, err)
+	for i := range losses {
+		var names []string
+		var wrt []graph.Node
+		var sum graph.Node
+		for k := i; k < len(all); k += len(losses) {
+			loss, err := scalarLoss(nodes[k])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, graph.Output{Name: all[k].Name, Node: loss.Reshape(1)})
+			if k == i {
+				sum = loss
+			} else {
+				sum = sum.Add(loss)
+			}
+			at := strings.TrimSuffix(all[k].Name, lossOutput)
+			client := strings.TrimSuffix(all[k].Name, losses[i].Name)
+			for _, input := range trainable(s) {
+				if d, ok := s.Graph().InputNamed(client + input); ok && slices.Contains(reach[k], d) {
+					names, wrt = append(names, at+gradOutput+input), append(wrt, d)
+				}
+			}
 		}
-		out = append(out, one...)
+		if len(wrt) == 0 {
+			continue
+		}
+		grads, err := grad.Of(sum, wrt...)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", losses[i].Name, err)
+		}
+		for k, d := range grads {
+			out = append(out, graph.Output{Name: names[k], Node: d})
+		}
 	}
 	return out, nil
 }
 
+func scalarLoss(n graph.Node) (graph.Node, error) {
+	if size, ok := n.Shape().Ints(); !ok || tensor.Size(size) != 1 {
+		return n, fmt.Errorf("the loss has shape %v; it must be one number", n.Shape())
+	}
+	if n.Rank() != 0 {
+		n = n.Reshape()
+	}
+	return n, nil
+}
+
+// trainable lists the inputs that have gradients: parameters, and values of host functions that hand theirs on.
+func trainable(s *method.Scope) (out []string) {
+	for _, p := range s.Params() {
+		out = append(out, method.ParamInput+"/"+p.Name)
+	}
+	for _, h := range s.Hosts() {
+		if h.Func.VJP != nil {
+			out = append(out, method.HostInput+"/"+h.Name)
+		}
+	}
+	return out
+}
+
 // trained compiles losses with their gradients.
 func (c *compiler) trained(b spec.Backbone, s *method.Scope, losses []graph.Output) (*program, error) {
-	out, err := c.withGradients(b, s, losses)
+	out, err := c.withGradients(b, s, losses, 1)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +323,7 @@ func (c *compiler) trained(b spec.Backbone, s *method.Scope, losses []graph.Outp
 
 // terms compiles every term of the loss with its gradients, with names under termOutput and the term's name.
 func (c *compiler) terms(b spec.Backbone, task method.Task) (*program, error) {
-	return c.once("terms", b, task, func(s *method.Scope) ([]graph.Output, error) {
+	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
 		if err := s.Graph().Err(); err != nil {
 			return nil, err
@@ -257,42 +337,23 @@ func (c *compiler) terms(b spec.Backbone, task method.Task) (*program, error) {
 	}, func(s *method.Scope, terms []graph.Output) (*program, error) { return c.trained(b, s, terms) })
 }
 
-// gradientsOf are a loss and its gradients with respect to those parameters and host functions that are among inputs,
-// named lossOutput and gradOutput NAME behind at.
-func gradientsOf(s *method.Scope, loss graph.Node, at string, inputs []graph.Node) ([]graph.Output, error) {
-	if n, ok := loss.Shape().Ints(); !ok || tensor.Size(n) != 1 {
-		return nil, fmt.Errorf("the loss has shape %v; it must be one number", loss.Shape())
+// session compiles outputs once for each key.
+func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Output, error)) (*ort.Session, error) {
+	o := c.options
+	if b != nil {
+		o.WeightsDir = b.WeightsDir()
 	}
-	if loss.Rank() != 0 {
-		loss = loss.Reshape()
-	}
-	out := []graph.Output{{Name: at + lossOutput, Node: loss.Reshape(1)}}
-	var names []string
-	var wrt []graph.Node
-	trained := func(input string) {
-		if n, ok := s.Graph().InputNamed(input); ok && slices.Contains(inputs, n) {
-			names, wrt = append(names, input), append(wrt, n)
+	return c.pool.Get(key+" "+o.WeightsDir, func() (*ort.Session, error) {
+		out, err := build()
+		if err != nil {
+			return nil, err
 		}
-	}
-	for _, p := range s.Params() {
-		trained(method.ParamInput + "/" + p.Name)
-	}
-	for _, h := range s.Hosts() {
-		if h.Func.VJP != nil {
-			trained(method.HostInput + "/" + h.Name)
+		model, err := graph.Model(out...)
+		if err != nil {
+			return nil, err
 		}
-	}
-	if len(wrt) == 0 {
-		return out, nil
-	}
-	grads, err := grad.Of(loss, wrt...)
-	if err != nil {
-		return nil, err
-	}
-	for i, d := range grads {
-		out = append(out, graph.Output{Name: at + gradOutput + names[i], Node: d})
-	}
-	return out, nil
+		return ort.NewSession(model, o)
+	})
 }
 
 func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
@@ -300,24 +361,12 @@ func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output)
 	if err != nil {
 		return nil, err
 	}
-	o := c.options
-	if b != nil {
-		o.WeightsDir = b.WeightsDir()
-	}
-	session, err := c.pool.Get(fmt.Sprintf("%x %s", sum, o.WeightsDir), func() (*ort.Session, error) {
-		model, err := graph.Model(out...)
-		if err != nil {
-			return nil, err
-		}
-		return ort.NewSession(model, o)
-	})
+	session, err := c.session(fmt.Sprintf("%x", sum), b, func() ([]graph.Output, error) { return out, nil })
 	if err != nil {
 		return nil, err
 	}
 	p := &program{session: session, number: lastProgram.Add(1)}
-	roots := make([]graph.Node, len(out))
-	for i, o := range out {
-		roots[i] = o.Node
+	for _, o := range out {
 		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
 			p.params = append(p.params, name)
 		} else if name, ok := strings.CutPrefix(o.Name, besideOutput); ok {
@@ -330,7 +379,7 @@ func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output)
 			}
 		}
 	}
-	for _, n := range graph.Inputs(roots...) {
+	for _, n := range graph.Inputs(nodesOf(out)...) {
 		p.inputs = append(p.inputs, n.Name())
 		if slices.Contains(spec.LargeInputs, n.Name()) {
 			p.also = append(p.also, n.Name())

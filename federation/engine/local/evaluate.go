@@ -94,22 +94,20 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		return logits, &h, nil
 	}
 	var logits [2]*tensor.Tensor
-	if has.Global {
-		if logits[method.GlobalView], r.Global, err = score(); err != nil {
+	for _, view := range evaluations(has, p, s) {
+		of := &r.Global
+		if view == method.PersonalView {
+			of = &r.Personal
+			if len(s.Own) > 0 {
+				l.Shared = s.Own
+			}
+		}
+		if logits[view], *of, err = score(); err != nil {
 			return fail(err)
 		}
 	}
-	switch {
-	case !has.Personal:
-	case has.Global && !p.reads(s.Own):
+	if has.Personal && r.Personal == nil {
 		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
-	default:
-		if len(s.Own) > 0 {
-			l.Shared = s.Own
-		}
-		if logits[method.PersonalView], r.Personal, err = score(); err != nil {
-			return fail(err)
-		}
 	}
 	if w.Tracer != nil {
 		tr := trace.OfClient(w.Tracer, o.Round, c.ID)
@@ -133,4 +131,15 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		}
 	}
 	return r, nil
+}
+
+// evaluations are those that give numbers of their own: class scores that read no shared parameter are the same in both.
+func evaluations(has record.Evaluable, p *program, s message.ClientState) (out []method.View) {
+	if has.Global {
+		out = append(out, method.GlobalView)
+	}
+	if has.Personal && (!has.Global || p.reads(s.Own)) {
+		out = append(out, method.PersonalView)
+	}
+	return out
 }

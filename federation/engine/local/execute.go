@@ -15,9 +15,11 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	r.Client = c.ID
 	switch o.Kind {
 	case message.Train:
-		var after message.ClientState
-		r.Upload, after, r.Stats, err = w.train(ctx, c, o, s, w.shared)
-		next = &after
+		replies, after, err := w.TrainTogether(ctx, []Job{{c, o, s}})
+		if err != nil {
+			return r, nil, err
+		}
+		return replies[0], &after[0], nil
 	case message.Compute:
 		r.Upload, err = w.ComputeStatistic(c, o, s)
 	case message.Test:
@@ -32,12 +34,18 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 		err = fmt.Errorf("unknown instruction %q", o.Kind)
 	}
 	if err == nil {
-		if err = message.CheckFinite("upload ", message.UploadTensors(r.Upload)); err != nil {
-			err = fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
-		}
+		err = checkReply(Job{c, o, s}, r)
 	}
 	if err != nil {
 		return message.Reply{Client: c.ID}, nil, err
 	}
-	return r, next, nil
+	return r, nil, nil
+}
+
+// checkReply refuses tensors that are no numbers.
+func checkReply(j Job, r message.Reply) error {
+	if err := message.CheckFinite("upload ", message.UploadTensors(r.Upload)); err != nil {
+		return ofTurn(j.Client, j.Instruction, err)
+	}
+	return nil
 }

@@ -26,6 +26,7 @@ type program struct {
 	// nil where there are none
 	fixed  *program
 	number int64 // that no other compiled graph of this process has
+	apart  bool  // steps of several clients gain nothing in one run, see spec.Apart
 }
 
 // lastProgram counts what was compiled.
@@ -79,4 +80,16 @@ func (p *program) hostsOf(s *method.Scope) []method.HostCall {
 	return slices.DeleteFunc(slices.Clone(s.Hosts()), func(h method.HostCall) bool {
 		return !slices.Contains(p.inputs, method.HostInput+"/"+h.Name)
 	})
+}
+
+// outputBytes is the size of all that the program gives, as far as its shape is known.
+func (p *program) outputBytes() (total int) {
+	for _, out := range p.session.Outputs() {
+		n := 4
+		for _, d := range out.Shape {
+			n *= max(1, d.Size)
+		}
+		total += n
+	}
+	return total
 }

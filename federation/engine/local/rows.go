@@ -13,8 +13,7 @@ import (
 
 // evalRows computes a node over all training rows of a client.
 func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState,
-	of func(*method.Scope) graph.Node) (*tensor.Tensor,
-	error) {
+	of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 	p, err := w.c.eval(c.Backbone, l.Task, of)
 	if err != nil {
 		return nil, err
@@ -27,16 +26,14 @@ func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState
 
 // run computes a program's value over all rows of a data set.
 func (w *Worker) run(ctx context.Context, p *program, l *method.Local, s message.ClientState,
-	data method.Data) (*tensor.Tensor,
-	error) {
+	data method.Data) (*tensor.Tensor, error) {
 	return w.runOn(ctx, p, l, s, data, message.Indices(data.Len()))
 }
 
 // scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts where rows are
 // large.
 func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s message.ClientState,
-	data method.Data) (*tensor.Tensor,
-	error) {
+	data method.Data) (*tensor.Tensor, error) {
 	most := p.atOnce()
 	if most == 0 || data.Len() <= most {
 		return w.run(ctx, p, l, s, data)
@@ -81,8 +78,7 @@ func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s messa
 
 // FixedNodes computes nodes that do not depend on an image, as valueName names them.
 func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
-	scope *method.Scope,
-	nodes []graph.Node) (tensor.Map, error) {
+	scope *method.Scope, nodes []graph.Node) (tensor.Map, error) {
 	if len(nodes) == 0 {
 		return nil, nil
 	}
@@ -169,6 +165,9 @@ func rowsOf(batch tensor.Map, rows, from, to int) tensor.Map {
 	}
 	return out
 }
+
+// rowsPerRun is how many rows with patches or pixels are scored at a time.
+const rowsPerRun = 64
 
 // atOnce is how many rows of a data set are scored at a time; 0 is all.
 func (p *program) atOnce() int {

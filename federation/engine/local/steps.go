@@ -6,106 +6,100 @@ import (
 	"math"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
-	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
 
-// steps is the local training loop.
-func (w *Worker) steps(ctx context.Context, p *program, l *method.Local, s message.ClientState, client int,
-	shared *sharedOptimizer,
-	tr trace.Client,
-	m *termMeter) (message.Stats, error) {
-	if len(p.params) == 0 {
-		return message.Stats{}, nil
-	}
-	opt, err := optim.New(w.Training.Optim)
-	if err == nil {
-		err = shared.load(opt, parameters(l))
-	}
-	if err != nil {
-		return message.Stats{}, err
-	}
-	host := callbackValues{}
-	sum := 0.0
-	train, most := w.Training.Of(client)
-	for epoch := range train.Epochs {
-		l.Epoch = epoch
-		order := l.Data.Order(l.Rand)
-		for _, rows := range train.Batches(order) {
-			if most > 0 && l.Steps == most {
-				break
+// train takes all steps of some turns of one program, a step of each at a time. An error in one turn ends all.
+func (w *Worker) train(ctx context.Context, turns []*turn) error {
+	for len(turns) > 0 {
+		var now []*turn
+		for _, t := range turns {
+			if t.rows = t.next(); t.rows != nil {
+				now = append(now, t)
 			}
-			loss, err := w.step(ctx, p, opt, l, s, rows, host, epoch, tr, m)
-			if err != nil {
-				return message.Stats{}, fmt.Errorf("step %d: %w", l.Steps, err)
-			}
-			sum += loss
-			l.Steps++
 		}
+		for rest := now; len(rest) > 0; {
+			n := w.inOneRun(len(rest))
+			if err := w.step(ctx, rest[:n]); err != nil {
+				return err
+			}
+			rest = rest[n:]
+		}
+		turns = now
 	}
-	if l.Steps == 0 {
-		return message.Stats{}, fmt.Errorf("the data gave no rows in %d epochs", train.Epochs)
-	}
-	shared.keep(opt, parameters(l))
-	return message.Stats{Loss: sum / float64(l.Steps), Steps: l.Steps, Terms: m.mean()}, nil
+	return nil
 }
 
-// step is one optimizer step; it gives the loss before it.
-func (w *Worker) step(ctx context.Context, p *program, opt *optim.Optimizer, l *method.Local, s message.ClientState,
-	rows []int,
-	host callbackValues, epoch int,
-	tr trace.Client, m *termMeter) (float64, error) {
+// step is one optimizer step of each of some turns, in one run.
+func (w *Worker) step(ctx context.Context, turns []*turn) error {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return turns[0].failed(err)
 	}
-	batch, err := l.Data.Batch(rows, l.Rand, p.also...)
-	if err != nil {
-		return 0, err
-	}
-	if err := checkBatch(batch, rows); err != nil {
-		return 0, err
-	}
-	now := parameters(l)
-	in := inputs{l: l, s: s, now: now, batch: batch}
-	feed, out, err := p.inParts(ctx, in, host, epoch)
-	if err != nil {
-		return 0, err
-	}
-	grads, err := gradients(p, in, out, gradOutput, host)
-	l.Beside = map[string]tensor.Map{}
-	for _, name := range p.beside {
+	ins := make([]inputs, len(turns))
+	for i, t := range turns {
+		batch, err := t.l.Data.Batch(t.rows, t.l.Rand, t.p.also...)
 		if err == nil {
-			l.Beside[name], err = gradients(p, in, out, besideOutput+name+"/"+gradOutput, host)
+			err = checkBatch(batch, t.rows)
+		}
+		if err != nil {
+			return t.failed(err)
+		}
+		ins[i] = inputs{l: t.l, s: t.s, now: parameters(t.l), batch: batch}
+	}
+	feeds, outs, err := w.runSteps(ctx, turns, ins)
+	if err != nil {
+		return turns[0].failed(err)
+	}
+	for i, t := range turns {
+		if err := w.update(ctx, t, ins[i], feeds[i], outs[i]); err != nil {
+			return t.failed(err)
+		}
+	}
+	return nil
+}
+
+// update moves the parameters of a turn after a step was run.
+func (w *Worker) update(ctx context.Context, t *turn, in inputs, feed, out tensor.Map) error {
+	l := t.l
+	grads, err := gradients(t.p, in, out, gradOutput, t.host)
+	l.Beside = map[string]tensor.Map{}
+	for _, name := range t.p.beside {
+		if err == nil {
+			l.Beside[name], err = gradients(t.p, in, out, besideOutput+name+"/"+gradOutput, t.host)
 		}
 	}
 	if err == nil {
-		err = m.step(ctx, p, in, feed, host, epoch, grads)
+		err = t.meter.step(ctx, t.p, in, feed, t.host, t.epoch, grads)
 	}
 	if err == nil {
 		err = w.Method.Adjust(l, grads)
 	}
 	if err != nil {
-		return 0, err
+		return err
 	}
 	for _, name := range l.Frozen {
 		delete(grads, name)
 	}
-	m.adjusted(grads)
-	tr.Step(l.Steps, batch, p.draws(feed), out[lossOutput], grads, l.LR)
+	t.meter.adjusted(grads)
+	t.tr.Step(l.Steps, in.batch, t.p.draws(feed), out[lossOutput], grads, l.LR)
 	if err := message.CheckFinite("the gradient of ", grads); err != nil {
-		return 0, err
+		return err
 	}
 	loss := float64(out[lossOutput].Data[0])
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		return 0, fmt.Errorf("the loss is %v; %s", loss, message.DivergenceHint)
+		return fmt.Errorf("the loss is %v; %s", loss, message.DivergenceHint)
 	}
-	if err := opt.Step(now, grads, l.LR); err != nil {
-		return 0, fmt.Errorf("%w; %s", err, message.DivergenceHint)
+	if err := t.opt.Step(in.now, grads, l.LR); err != nil {
+		return fmt.Errorf("%w; %s", err, message.DivergenceHint)
 	}
-	tr.After(l.Steps, now)
-	return loss, message.CheckFinite("parameter ", now)
+	t.tr.After(l.Steps, in.now)
+	if err := message.CheckFinite("parameter ", in.now); err != nil {
+		return err
+	}
+	t.loss += loss
+	l.Steps++
+	return nil
 }
 
 // parameters is one view of all parameters being trained; the tensors are shared.

@@ -3,7 +3,6 @@
 package local
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -25,12 +24,13 @@ import (
 // Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use. NewWorker makes
 // one.
 type Worker struct {
-	Method   method.Method
-	Training spec.Training
-	Seed     uint64
-	Tracer   trace.Tracer  // nil for none
-	Guard    message.Guard // nil for none
-	Terms    bool          // whether the terms of the loss are measured
+	Method       method.Method
+	Training     spec.Training
+	Seed         uint64
+	Tracer       trace.Tracer  // nil for none
+	Guard        message.Guard // nil for none
+	Terms        bool          // whether the terms of the loss are measured
+	BatchClients int           // steps of how many clients may go in one run; 0 and 1 are the same
 	// Confusion lets the reply to a test tell which class was taken for which, if the server asks.
 	Confusion bool
 
@@ -57,8 +57,7 @@ type Settings struct {
 // NewWorker returns the client side of an experiment; Close frees its sessions.
 func NewWorker(e *spec.Experiment, set Settings) *Worker {
 	w := &Worker{Method: e.Method, Training: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
-		Terms: set.Terms, Confusion: e.Evaluate.Confusion,
-		Noise: set.Noise, plan: e.Plan,
+		Terms: set.Terms, BatchClients: e.BatchClients, Confusion: e.Evaluate.Confusion, Noise: set.Noise, plan: e.Plan,
 		c:        newCompiler(e.Method, e.Classes, e.Template, e.Training.Memory, set.Session),
 		computed: newComputed(mostComputed)}
 	w.evaluators = setEvaluators(e, set, w.computed)
@@ -123,63 +122,3 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	return l, s
 }
-
-// Train is one client's local training, with a fresh optimizer. It gives what to upload and what to remember if the
-// server takes it.
-func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instruction,
-	s message.ClientState) (method.Upload, message.ClientState, message.Stats, error) {
-	return w.train(ctx, c, o, s, nil)
-}
-
-func (w *Worker) train(ctx context.Context, c *spec.Client, o message.Instruction, s message.ClientState,
-	shared *sharedOptimizer) (method.Upload,
-	message.ClientState, message.Stats, error) {
-	fail := func(err error) (method.Upload, message.ClientState, message.Stats, error) {
-		return method.Upload{}, message.ClientState{}, message.Stats{}, fmt.Errorf("round %d, client %d: %w", o.Round+1,
-			c.ID, err)
-	}
-	l, s := w.Begin(c, o, s)
-	p, err := w.c.step(c.Backbone, l.Task)
-	if err != nil {
-		return fail(err)
-	}
-	rate, err := w.Training.Schedule.New(w.Training.Optim.LR)
-	if err != nil {
-		return fail(err)
-	}
-	l.LR = rate(o.Round)
-	tr := trace.OfClient(w.Tracer, o.Round, c.ID)
-	tr.PutAll("down", l.Broadcast)
-	tr.PutAll("kept", l.State)
-	if err := w.Method.Begin(l); err != nil {
-		return fail(err)
-	}
-	tr.PutAll("begin", l.Shared, l.Private)
-	m, err := w.meter(c, l.Task, tr)
-	if err != nil {
-		return fail(err)
-	}
-	stats, err := w.steps(ctx, p, l, s, c.ID, shared, tr, m)
-	if err != nil {
-		return fail(err)
-	}
-	l.Data = c.Train
-	up := method.Upload{Client: c.ID, N: c.Train.Len(), Shared: l.Shared, Extra: tensor.Map{}}
-	if err := w.Method.Finish(l, &up); err != nil {
-		return fail(err)
-	}
-	tr.PutAll("upload", up.Shared, up.Extra)
-	if w.Guard != nil {
-		if err := w.Guard.Protect(c.ID, o, &up, &stats); err != nil {
-			return fail(err)
-		}
-	}
-	own := l.Own
-	if own == nil {
-		own = l.Shared.Clone()
-	}
-	return up, message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, nil
-}
-
-// rowsPerRun is how many rows with patches or pixels are scored at a time.
-const rowsPerRun = 64

@@ -26,6 +26,7 @@ type Experiment struct {
 	Precision      string // of features, for the fingerprint; empty and half are the same
 	Clients        []*Client
 	Training       Training
+	BatchClients   int        // steps of how many clients may go in one run; 0 and 1 are the same
 	Synthetic      *Synthetic // nil for none
 	EvaluationSets []EvaluationSet
 	Plan           Plan // Clients and Peers are filled in
@@ -57,6 +58,9 @@ func (e *Experiment) Fingerprint() string {
 	}
 	if p := e.otherPrecision(); p != "" {
 		fmt.Fprintln(h, "precision", p)
+	}
+	if e.BatchClients > 1 { // numbers are the same up to rounding
+		fmt.Fprintln(h, "clients in a run", e.BatchClients)
 	}
 	if len(e.Reproduces) > 0 {
 		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)

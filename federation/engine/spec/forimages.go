@@ -2,56 +2,102 @@ package spec
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 )
 
 // defaultMemory bounds Training.Memory where nothing is said.
 const defaultMemory = 4 << 30
 
-// ForImages tells how many rows of a batch a graph with text prompts for each image may run on at a time, within a
-// bound on memory, and what one takes; 0 and 0 for a graph without.
-func ForImages(b Backbone, classes []string, bound int, roots ...graph.Node) (rows, bytes int, err error) {
+// perImage is what a graph computes for each image: with a text prompt of its own, or in the image tower.
+type perImage struct {
+	what  string
+	bytes int // that a step takes for one
+	bound int
+}
+
+// forImages reads it from a graph in which towers are placeholders; bound is Training.Memory.
+func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f perImage, err error) {
+	if f.bound = bound; bound == 0 {
+		f.bound = defaultMemory
+	}
 	for _, op := range graph.Reachable(roots...) {
-		if what, _ := op.Placeholder(); what != method.PlaceholderText {
-			continue
-		}
-		if p := method.PromptOf(op); p.Ctx.OK() && p.Ctx.Rank() == 3 {
-			n, err := b.StepBytesForImage(classes, p.Ctx.Dim(1))
-			if err != nil {
-				return 0, 0, err
+		switch what, _ := op.Placeholder(); what {
+		case method.PlaceholderText:
+			if p := method.PromptOf(op); p.Ctx.OK() && p.Ctx.Rank() == 3 {
+				n, err := b.StepBytesForImage(classes, p.Ctx.Dim(1))
+				if err != nil {
+					return f, err
+				}
+				f.what, f.bytes = "a text prompt for each image", f.bytes+n
 			}
-			bytes += n
+		case method.PlaceholderVision:
+			if f.bytes += visionBytes(b.Task(), op); f.what == "" {
+				f.what = "the image tower in every step"
+			}
 		}
 	}
-	if bytes == 0 {
-		return 0, 0, nil
+	return f, nil
+}
+
+// visionBytes is what the image tower takes for one image of a step: less where nothing in it is learned.
+func visionBytes(t method.Task, op *graph.Op) int {
+	_, p := method.VisionOf(op)
+	rows := 1 + t.Patches
+	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
+		if tokens.OK() {
+			rows = max(rows, 1+t.Patches+tokens.Dim(-2))
+		}
 	}
-	if bound == 0 {
-		bound = defaultMemory
+	learned := slices.ContainsFunc(graph.Inputs(op.In...), func(n graph.Node) bool {
+		return strings.HasPrefix(n.Name(), method.ParamInput+"/")
+	})
+	layers := t.VisionLayers
+	if !learned {
+		layers = 0
 	}
-	if rows = bound / bytes; rows == 0 {
-		return 0, 0, fmt.Errorf("a text prompt for each image: %d classes take about %.1f GiB for one image, "+
-			"train.memory_gb allows %.1f; raise it, or use fewer classes", len(classes), gib(bytes), gib(bound))
+	return clip.BlocksStepBytes(rows, t.VisionWidth, t.VisionUnits, layers, !p.Changes.None())
+}
+
+// AtOnce tells how many rows of a batch a graph may run on at a time; 0 is any number.
+func AtOnce(b Backbone, classes []string, bound int, roots ...graph.Node) (int, error) {
+	f, err := forImages(b, classes, bound, roots...)
+	if f.bytes == 0 || err != nil {
+		return 0, err
 	}
-	return rows, bytes, nil
+	if f.bytes > f.bound {
+		return 0, f.tooLarge("one image", f.bytes)
+	}
+	return f.bound / f.bytes, nil
+}
+
+func (f perImage) tooLarge(what string, bytes int) error {
+	return fmt.Errorf("%s: a step takes about %.1f GiB for %s, train.memory_gb allows %.1f; raise it, or use smaller "+
+		"batches, fewer classes or tokens", f.what, gib(bytes), what, gib(f.bound))
 }
 
 func gib(bytes int) float64 { return float64(bytes) / (1 << 30) }
 
-// ForImages says, before anything runs, how many images with text prompts of their own a training step computes at a
-// time and what memory that takes; empty for a method without.
+// ForImages says, before anything runs, how many images a training step computes at a time and what memory that takes;
+// empty for a method that computes nothing for each image.
 func (e *Experiment) ForImages(b Backbone) (string, error) {
-	t := b.Task()
-	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
-	s := method.NewScope(t, e.Method.Params(t))
-	logits := e.Method.Logits(s)
-	rows, bytes, err := ForImages(b, e.Classes, e.Training.Memory, logits, e.Method.Loss(s, logits))
-	if rows == 0 || err != nil {
+	logits, loss := e.onePass(b)
+	f, err := forImages(b, e.Classes, e.Training.Memory, logits, loss)
+	if f.bytes == 0 || err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("a text prompt for each image: %d at a time of a batch of %d, about %.2f GiB in each worker "+
-		"(train.memory_gb)", min(rows, e.Training.Batch), e.Training.Batch,
-		gib(bytes*min(rows, e.Training.Batch))), nil
+	rows := min(f.bound/f.bytes, e.Training.Batch)
+	switch {
+	case rows == 0:
+		return "", f.tooLarge("one image", f.bytes)
+	case rows < e.Training.Batch && !MeanOverRows(loss):
+		return "", f.tooLarge(fmt.Sprintf("a batch of %d, whose images the loss compares", e.Training.Batch),
+			f.bytes*e.Training.Batch)
+	}
+	return fmt.Sprintf("%s: %d at a time of a batch of %d, about %.2f GiB in each worker "+
+		"(train.memory_gb)", f.what, rows, e.Training.Batch, gib(f.bytes*rows)), nil
 }

@@ -55,6 +55,19 @@ func (t Training) Of(client int) (Training, int) {
 	return t, p.Steps
 }
 
+// StepsOf is how many steps a client with n examples takes in a round, where each is taken once in an epoch.
+func (t Training) StepsOf(client, n int) int {
+	t, most := t.Of(client)
+	steps := n / t.Batch
+	if n%t.Batch > 0 && (steps == 0 || !t.DropLast) {
+		steps++
+	}
+	if steps *= t.Epochs; most > 0 {
+		steps = min(steps, most)
+	}
+	return steps
+}
+
 // Steps is the training of one client for so many steps at the learning rate before the schedule.
 func (t Training) Steps(client, n int) Training {
 	p := Overrides{}

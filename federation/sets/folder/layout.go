@@ -28,7 +28,7 @@ func detect(w *source.Walk, top []string) (string, error) {
 	splits, others := source.SplitsAmong(top)
 	deep, err := deep(w, top)
 	if err != nil {
-		return "", torn(w, err, splits, others)
+		return "", torn(err, splits, others)
 	}
 	switch {
 	case !deep && len(splits) > 0 && len(others) == 0:
@@ -107,7 +107,7 @@ func splitsBelow(w *source.Walk, dirs []string) error {
 }
 
 // torn words the error of folders of which some hold folders, where names of splits may explain it.
-func torn(w *source.Walk, err error, splits map[string][]string, others []string) error {
+func torn(err error, splits map[string][]string, others []string) error {
 	var t mixed
 	if !errors.As(err, &t) || len(splits) == 0 {
 		return err

@@ -3,7 +3,6 @@ package natsserver
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -176,8 +175,5 @@ func public(key nkeys.KeyPair) string {
 }
 
 func secretFile(path, text string) error {
-	return atomicfile.WritePrivate(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	return atomicfile.WritePrivate(path, atomicfile.Bytes([]byte(text)))
 }

@@ -4,6 +4,7 @@ package natsserver
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -59,7 +60,8 @@ func Start(e Options) (*Server, error) {
 	}
 	g := &authenticator{run: e.Run, token: e.Token, certificates: e.TLS != nil &&
 		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers,
-		secret: subjects.NewID(), log: e.Log, revoked: e.Revoked}
+		secret: subjects.NewID(), log: e.Log, revoked: e.Revoked, open: map[string]int{},
+		banned: map[string]time.Time{}, seen: map[string]*x509.Certificate{}}
 	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5,
 		MaxControlLine: 4096,

@@ -85,6 +85,16 @@ type Reply struct {
 	Content
 }
 
+// Message is what a reply's header says, without its tensors.
+func (r Reply) Message() message.Reply {
+	out := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
+	out.Upload.Client, out.Upload.N = r.Client, r.N
+	if r.Scores != nil {
+		out.Scores = *r.Scores
+	}
+	return out
+}
+
 // Content tells of the tensors of a message.
 type Content struct {
 	Size   int    `json:"size"`             // of their encoded form, in bytes

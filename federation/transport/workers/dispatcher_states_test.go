@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -29,7 +28,7 @@ import (
 func TestDispatcherLargeStates(t *testing.T) {
 	const size, clients = 20e6, 6
 	ca, log := transporttest.NewAuthority(t), &transporttest.Logs{}
-	ctx, cancel := context.WithCancel(transporttest.Within(t, 2*time.Minute))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
 	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy", Limit: 1 << 20,
 		TLS: ca.TLS("server"), Log: log.Logger()})

@@ -128,6 +128,40 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 	return nc
 }
 
+// same runs the experiment over the queue and compares what it learned with a run in one process.
+func (f *farm) same(ctx context.Context, want, records string, change ...func(*engine.Settings)) workers.Totals {
+	f.t.Helper()
+	prompts, notes, totals, err := f.run(ctx, change...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if prompts != want || notes != records {
+		f.t.Errorf("another result than in one process; %+v\n%s\n%s", totals, notes, records)
+	}
+	return totals
+}
+
+// process runs a worker as a process of its own and gives the error that it ends with; its connection goes with the
+// test.
+func (f *farm) process(ctx context.Context, jobs int) (ended <-chan error) {
+	f.t.Helper()
+	id, done := subjects.NewID(), make(chan error, 1)
+	nc := f.dialed(ctx, id)
+	go func() { done <- f.work(ctx, nc, id, 0, jobs) }()
+	return done
+}
+
+// dialed is dial; the connection goes with the test.
+func (f *farm) dialed(ctx context.Context, id string) *nats.Conn {
+	f.t.Helper()
+	nc, err := f.dial(ctx, id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(nc.Close)
+	return nc
+}
+
 // Run runs the experiment over the queue and gives what it learned.
 func (f *farm) run(ctx context.Context, change ...func(*engine.Settings)) (prompts, records string,
 	totals workers.Totals, err error) {

@@ -43,13 +43,16 @@ func TestConfigErrors(t *testing.T) {
 			`preprocess: images of 32 pixels for a tower that takes 16`},
 		{"wrong scale", ids, `{"logit_scale": -1}`, `logit_scale -1 must be positive`},
 		{"two scales", ids, `{"logit_scale": 50, "logit_scale_log": 1}`, `leave one of them out`},
-		{"no table", embeddings, `{}`, `write "token_embedding": {"file": "tokens.safetensors", "tensor": NAME} in bundle.json`},
+		{"no table", embeddings, `{}`,
+			`write "token_embedding": {"file": "tokens.safetensors", "tensor": NAME} in bundle.json`},
 		{"no such tensor", embeddings, `{"token_embedding": {"file": "tokens.safetensors", "tensor": "rows"}}`,
 			`has no tensor "rows"; it has weight`},
 		{"place outside the file", embeddings,
 			`{"token_embedding": {"file": "tokens.safetensors", "offset": 20000, "shape": [530, 8]}}`,
 			`the token embedding: 16960 bytes at 20000 are wanted of `},
-		{"not its rows", embeddings, `{"token_embedding": {"file": "tokens.safetensors", "offset": 80, "shape": [1060, 4]}}`, `it is 4 wide, the tower takes 8`},
+		{"not its rows", embeddings,
+			`{"token_embedding": {"file": "tokens.safetensors", "offset": 80, "shape": [1060, 4]}}`,
+			`it is 4 wide, the tower takes 8`},
 		{"damaged", ids, `{"files": {"text.onnx": {"size": 12}}}`, `bundle.json says 12`},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -77,8 +80,10 @@ func TestConfigPreprocessing(t *testing.T) {
 	}
 	check(0.48145466, 0.26862954, 2) // no scale, no preprocessing
 	orttest.Write(t, filepath.Join(dir, "preprocessor_config.json"),
-		`{"size": {"shortest_edge": 16}, "crop_size": 16, "resample": 3, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}`)
+		`{"size": {"shortest_edge": 16}, "crop_size": 16, "resample": 3, `+
+			`"image_mean": [0.5, 0.5, 0.5], "image_std": [0.25, 0.25, 0.25]}`)
 	check(0.5, 0.25, 1)
-	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile), `{"logit_scale": 50, "preprocess": {"mean": [0.1, 0.2, 0.3]}}`)
+	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
+		`{"logit_scale": 50, "preprocess": {"mean": [0.1, 0.2, 0.3]}}`)
 	check(0.1, 0.25, 0)
 }

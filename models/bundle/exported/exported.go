@@ -80,6 +80,7 @@ func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 	if err := m.open(); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
 	}
+	m.recognise(run)
 	m.openBatches(run)
 	b.Towers = m
 	return b, nil

@@ -1,7 +1,6 @@
 package exported
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -104,19 +103,13 @@ func matching(list []export, pattern string) []export {
 // choose takes the one file of a role: of the variant that is asked for, else of the most exact. It is an error when
 // there are two.
 func choose(role string, list []export, variant string) (export, error) {
-	var fit []export
+	best := 3
 	for _, e := range list {
-		switch c := cmp.Compare(e.rank(), rankOf(fit)); {
-		case variant != "":
-			if strings.EqualFold(e.variant, variant) {
-				fit = append(fit, e)
-			}
-		case c < 0:
-			fit = []export{e}
-		case c == 0:
-			fit = append(fit, e)
-		}
+		best = min(best, e.rank())
 	}
+	fit := slices.DeleteFunc(slices.Clone(list), func(e export) bool {
+		return variant == "" && e.rank() != best || variant != "" && !strings.EqualFold(e.variant, variant)
+	})
 	switch {
 	case len(fit) == 0:
 		return export{}, fmt.Errorf("no %s of variant %q: there is %s", role, variant, files(list))
@@ -125,13 +118,6 @@ func choose(role string, list []export, variant string) (export, error) {
 			fit[0].file, fit[1].file, bundle.ManifestFile)
 	}
 	return fit[0], nil
-}
-
-func rankOf(list []export) int {
-	if len(list) == 0 {
-		return 3
-	}
-	return list[0].rank()
 }
 
 func files(list []export) string {

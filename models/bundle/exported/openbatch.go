@@ -343,31 +343,27 @@ func noise(shape ...int) *tensor.Tensor {
 
 // openBatches opens the batches that the export fixed, where that is found to change nothing.
 func (m *model) openBatches(run Runner) {
-	if n := m.image.batch; n > 0 {
-		o, err := searchOpening(n, m.b.Dir, run, m.image.bothForms)
-		m.opened("images", n, err)
-		if err == nil {
-			m.image.open, m.image.batch = o, 0
+	for _, t := range []struct {
+		what      string
+		batch     *int
+		open      **opening
+		bothForms func(*opening) (*onnx.ModelProto, tensor.Map, error)
+	}{{"images", &m.image.batch, &m.image.open, m.image.bothForms},
+		{"texts", &m.text.batch, &m.text.open, m.text.bothForms}} {
+		n := *t.batch
+		if n == 0 {
+			continue
 		}
-	}
-	if n := m.text.batch; n > 0 {
-		o, err := searchOpening(n, m.b.Dir, run, m.text.bothForms)
-		m.opened("texts", n, err)
-		if err == nil {
-			m.text.open, m.text.batch = o, 0
+		o, err := searchOpening(n, m.b.Dir, run, t.bothForms)
+		if err != nil {
+			m.decided("batch of "+t.what, "stays fixed at %d, as the export has it (%v): as many go through the "+
+				"tower at a time, however few there are", n, err)
+			continue
 		}
+		*t.open, *t.batch = o, 0
+		m.decided("batch of "+t.what, "fixed at %d by the export, and opened: %d rows have the same features in "+
+			"both forms", n, n+2)
 	}
-}
-
-func (m *model) opened(what string, n int, err error) {
-	if err == nil {
-		m.decided("batch of "+what, "fixed at %d by the export, and opened: %d rows have the same features in both "+
-			"forms", n, n+2)
-		return
-	}
-	m.decided("batch of "+what, "stays fixed at %d, as the export has it (%v): as many go through the tower at a "+
-		"time, "+
-		"however few there are", n, err)
 }
 
 // bothForms is a model of the tower with the batch of the export and with an open one, on the same rows.
@@ -388,14 +384,19 @@ func (t *imageTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	m, err := graph.Model(graph.Output{Name: "fixed", Node: fixed}, graph.Output{Name: "opened", Node: opened})
+	return m, tensor.Map{bundle.PixelsInput: t.example(rows)}, err
+}
+
+// example is images of noise, as levels where the graph takes those.
+func (t *imageTower) example(rows int) *tensor.Tensor {
 	in := noise(rows, 3, t.size, t.size)
 	if t.levels > 0 {
 		for i, v := range in.Data {
 			in.Data[i] = float32(math.Round(float64((v + 1) / 2 * t.levels)))
 		}
 	}
-	m, err := graph.Model(graph.Output{Name: "fixed", Node: fixed}, graph.Output{Name: "opened", Node: opened})
-	return m, tensor.Map{bundle.PixelsInput: in}, err
+	return in
 }
 
 func (t *textTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) {

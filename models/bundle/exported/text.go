@@ -22,6 +22,7 @@ type textTower struct {
 
 	batch, length      int // fixed by the export, else 0
 	open               *opening
+	shared             *recognised // in place of the graph, where it is CLIP's
 	context, embedDim  int
 	short              bool // sequences need only be as long as they are
 	causal             bool

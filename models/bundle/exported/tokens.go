@@ -77,11 +77,8 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 // of takes the table from a constant of a graph.
 func (e *embeddingTable) of(dir string, n graph.Node) error {
 	shape, ok := n.Shape().Ints()
-	if !ok || len(shape) != 2 {
+	if !ok || !isTable(shape) {
 		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", n.Shape())
-	}
-	if shape[0] < 1 || shape[1] < 1 || shape[0] > bundle.MaxRows || shape[1] > bundle.MaxExtent {
-		return fmt.Errorf("the token embedding has shape %v, must be [vocabulary,width]", shape)
 	}
 	e.rows, e.width, e.dtype = shape[0], shape[1], bundle.TypeName(n.DType())
 	if n.Op().Literal() == nil {
@@ -96,6 +93,10 @@ func (e *embeddingTable) of(dir string, n graph.Node) error {
 		return fmt.Errorf("the token embedding holds %d bytes for %v of %s", len(e.inline), shape, e.dtype)
 	}
 	return nil
+}
+
+func isTable(shape []int) bool {
+	return len(shape) == 2 && min(shape[0], shape[1]) > 0 && shape[0] <= bundle.MaxRows && shape[1] <= bundle.MaxExtent
 }
 
 // dequantise computes the rows of a table that is stored as 8-bit integers with one scale.
@@ -131,8 +132,7 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 	path := filepath.Join(dir, filepath.FromSlash(s.File))
 	switch {
 	case s.Shape != nil:
-		if len(s.Shape) != 2 || s.Shape[0] < 1 || s.Shape[1] < 1 || s.Shape[0] > bundle.MaxRows ||
-			s.Shape[1] > bundle.MaxExtent {
+		if !isTable(s.Shape) {
 			return fmt.Errorf("shape %v, must be [vocabulary,width]", s.Shape)
 		}
 		*e = embeddingTable{file: s.File, offset: s.Offset, dtype: cmp.Or(s.DType, "F32"), rows: s.Shape[0],

@@ -47,15 +47,11 @@ type role struct {
 
 var (
 	imageRole = role{"image", []string{"image_embeds", "image_features", "image_embeddings", "unnorm_image_features",
-		"embedding", bundle.ImageOutput}, func(f *graph.File, n graph.Node) bool {
-		return takesPixels(f, n) &&
-			!takesText(f, n)
-	}}
+		"embedding", bundle.ImageOutput},
+		func(f *graph.File, n graph.Node) bool { return takesPixels(f, n) && !takesText(f, n) }}
 	textRole = role{"text", []string{"text_embeds", "text_features", "text_embeddings", "unnorm_text_features",
-		"embedding", bundle.TextOutput}, func(f *graph.File, n graph.Node) bool {
-		return takesText(f, n) &&
-			!takesPixels(f, n)
-	}}
+		"embedding", bundle.TextOutput},
+		func(f *graph.File, n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) }}
 )
 
 // pick is the value that holds the features of a tower: the output that is named, the only one that could, or one under
@@ -88,10 +84,7 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale f
 		}
 	}
 	if len(fit) == 0 && image.OK() {
-		if r.key == textRole.key {
-			return text, scale, nil
-		}
-		return image, scale, nil
+		return map[string]graph.Node{"image": image, "text": text}[r.key], scale, nil
 	}
 	return n, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
 		"{\"output\": NAME} in %s", describe(outputs(f)), r.key, bundle.ManifestFile)
@@ -239,8 +232,7 @@ func takesPixels(f *graph.File, n graph.Node) bool {
 
 func takesText(f *graph.File, n graph.Node) bool {
 	return slices.ContainsFunc(reached(f, n), func(in graph.Node) bool {
-		return isInt(in) || isFloat(in) &&
-			in.Rank() == 3
+		return isInt(in) || isFloat(in) && in.Rank() == 3
 	})
 }
 
@@ -249,7 +241,7 @@ func staticAxis(n graph.Node, axis int) int {
 	if !n.OK() {
 		return 0
 	}
-	if s := n.Shape(); axis < len(s) && s[axis].Static() {
+	if s := n.Shape(); axis >= 0 && axis < len(s) && s[axis].Static() {
 		return s[axis].N
 	}
 	return 0

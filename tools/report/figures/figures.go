@@ -84,14 +84,16 @@ var onDark = []struct{ from, to string }{{"#222222", "#e7eaf0"}, {"#888888", "#7
 // darkRules are CSS for an SVG file: browsers apply them where the page around an image is dark.
 var darkRules = func() string {
 	var b strings.Builder
-	b.WriteString(`<style>@media (prefers-color-scheme: dark) { path[style*="fill:#FFFFFF"] { fill: #11151c !important }`)
+	b.WriteString("<style>@media (prefers-color-scheme: dark) {" +
+		` path[style*="fill:#FFFFFF"] { fill: #11151c !important }`)
 	rules := slices.Clone(onDark)
 	for i, light := range LineColours[0] {
 		rules = append(rules, struct{ from, to string }{strings.ToUpper(light), LineColours[1][i]})
 	}
 	for _, r := range rules {
-		fmt.Fprintf(&b, ` [style*="fill:%[1]s"] { fill: %[2]s !important } [style*="stroke:%[1]s"] { stroke: %[2]s !important }`,
-			r.from, r.to)
+		for _, property := range []string{"fill", "stroke"} {
+			fmt.Fprintf(&b, ` [style*="%[1]s:%[2]s"] { %[1]s: %[3]s !important }`, property, r.from, r.to)
+		}
 	}
 	b.WriteString(" }</style>")
 	return b.String()

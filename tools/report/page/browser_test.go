@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -138,6 +139,19 @@ func js[T any](b *tab, expression string) T {
 	return v
 }
 
+// text is what the first element of a selector says.
+func (b *tab) text(selector string) string {
+	b.Helper()
+	return js[string](b, fmt.Sprintf(`document.querySelector(%q).textContent`, selector))
+}
+
+// texts is what all elements of a selector say that can be seen, with " | " between them.
+func (b *tab) texts(selector string) string {
+	b.Helper()
+	return js[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].filter((e) => e.checkVisibility())
+		.map((e) => e.textContent.trim()).join(" | ")`, selector))
+}
+
 // run runs statements in the page.
 func (b *tab) run(statements string) { b.Helper(); js[bool](b, statements+"; true") }
 
@@ -155,7 +169,8 @@ func (b *tab) until(expression string) {
 // frame waits until what was asked of the page is painted: the second next frame, and the tasks before it.
 func (b *tab) frame() {
 	b.Helper()
-	b.run(`window.painted = false; requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => (window.painted = true))))`)
+	b.run(`window.painted = false;
+		requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => (window.painted = true))))`)
 	b.until(`window.painted`)
 }
 

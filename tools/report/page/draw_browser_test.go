@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -58,7 +59,8 @@ func TestZoom(t *testing.T) {
 
 	// A drag over the middle half.
 	b.run(`document.querySelector("#curves-chart").scrollIntoView({block: "center", behavior: "instant"})`)
-	box := js[[]float64](b, `(() => { const r = document.querySelector("#curves-chart .u-over").getBoundingClientRect(); return [r.left, r.top, r.width, r.height] })()`)
+	box := js[[]float64](b, `((r) => [r.left, r.top, r.width, r.height])(
+		document.querySelector("#curves-chart .u-over").getBoundingClientRect())`)
 	x := func(share float64) float64 { return box[0] + share*box[2] }
 	y := box[1] + box[3]/2
 	b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, x(.25), y),
@@ -77,7 +79,8 @@ func TestZoom(t *testing.T) {
 
 	wheel := func() {
 		t.Helper()
-		b.run(`document.querySelector("#curves-chart .u-over").dispatchEvent(new WheelEvent("wheel", {deltaY: -100, clientX: 640, bubbles: true, cancelable: true}))`)
+		b.run(`document.querySelector("#curves-chart .u-over").dispatchEvent(new WheelEvent("wheel",
+			{deltaY: -100, clientX: 640, bubbles: true, cancelable: true}))`)
 	}
 	wheel()
 	whole("a wheel over a plot without the focus")
@@ -95,7 +98,7 @@ func TestZoom(t *testing.T) {
 	b.focus("#curves-chart")
 	b.key(kb.ArrowRight, chromedp.ModifierShift)
 	b.key(kb.ArrowRight, chromedp.ModifierShift)
-	if got := js[string](b, `document.querySelector("#curves-chart .heard").textContent`); !strings.HasPrefix(got,
+	if got := b.text("#curves-chart .heard"); !strings.HasPrefix(got,
 		"Round 1: pFedDC · OxfordPets ") {
 		t.Errorf("Shift and the right arrow twice read %q", got)
 	}
@@ -109,8 +112,15 @@ func TestZoom(t *testing.T) {
 // painted counts the pixels of the plot that have a colour's hue: whether a line is really drawn.
 func (b *tab) painted(red, green, blue int) int {
 	b.Helper()
-	return js[int](b, `(() => { const c = document.querySelector("#curves-chart canvas"), p = c.getContext("2d").getImageData(0, 0, c.width, c.height).data; let n = 0;
-		for (let i = 0; i < p.length; i += 4) if (Math.abs(p[i]-`+strconv.Itoa(red)+`) + Math.abs(p[i+1]-`+strconv.Itoa(green)+`) + Math.abs(p[i+2]-`+strconv.Itoa(blue)+`) < 24 && p[i+3] > 200) n++; return n })()`)
+	return js[int](b, fmt.Sprintf(`(() => {
+		const c = document.querySelector("#curves-chart canvas"), want = [%d, %d, %d];
+		const p = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+		let n = 0;
+		for (let i = 0; i < p.length; i += 4) {
+			const off = want.reduce((sum, w, k) => sum + Math.abs(p[i+k] - w), 0);
+			if (off < 24 && p[i+3] > 200) n++;
+		}
+		return n })()`, red, green, blue))
 }
 
 func TestLegendAndLines(t *testing.T) {
@@ -150,7 +160,7 @@ func TestLegendAndLines(t *testing.T) {
 	if n := lines(); n != 10 { // of 45 runs the first ten, said beside the legend
 		t.Errorf("%d lines of 45 runs are shown at first", n)
 	}
-	if got := js[string](b, `document.getElementById("curves-shown").textContent`); got != "10 of 45 lines shown" {
+	if got := b.text("#curves-shown"); got != "10 of 45 lines shown" {
 		t.Errorf("the legend says %q", got)
 	}
 	b.choose("curves-lines", "clients")
@@ -158,12 +168,13 @@ func TestLegendAndLines(t *testing.T) {
 	if n := lines(); n != 9 { // 8 clients and their mean
 		t.Errorf("%d lines for 8 clients", n)
 	}
-	if got := js[string](b, `document.querySelector('#curves-legend [data-key="c3"]').textContent`); !strings.HasPrefix(got, "client 3 · sketch · ViT-B/32") {
+	if got := b.text(`#curves-legend [data-key="c3"]`); !strings.HasPrefix(got,
+		"client 3 · sketch · ViT-B/32") {
 		t.Errorf("the fourth client is called %q", got)
 	}
 	b.choose("curves-lines", "groups")
 	b.choose("curves-metric", "bytes")
-	if got := js[string](b, `document.getElementById("curves-axis").textContent`); got != "Bytes per round by round" {
+	if got := b.text("#curves-axis"); got != "Bytes per round by round" {
 		t.Errorf("the axis is called %q", got)
 	}
 
@@ -175,7 +186,7 @@ func TestLegendAndLines(t *testing.T) {
 func TestPartition(t *testing.T) {
 	r := sample(3, 8)
 	b := open(t, r)
-	read := func() string { return js[string](b, `document.getElementById("partition-read").textContent`) }
+	read := func() string { return b.text("#partition-read") }
 	sum := 0
 	for _, c := range r.Runs[0].Clients {
 		for _, n := range c.Train {

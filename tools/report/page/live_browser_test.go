@@ -64,7 +64,8 @@ func TestLive(t *testing.T) {
 	b.until(`document.getElementById("curves-chart").dataset.to === "11"`) // rounds 0 to 11
 	step.Store(15)
 	rounds("20")
-	b.until(`document.querySelectorAll("#runs-table tbody tr").length === 2 && document.querySelector("#results h3").textContent === "Tables of two runs"`)
+	b.until(`document.querySelectorAll("#runs-table tbody tr").length === 2 &&
+		document.querySelector("#results h3").textContent === "Tables of two runs"`)
 	if !js[bool](b, `window.stays && document.querySelector("#results-1 thead button") !== null`) {
 		t.Error("the page was loaded again, or its new table does not sort")
 	}
@@ -74,9 +75,6 @@ func TestLive(t *testing.T) {
 	}
 }
 
-// runNames are the runs that the table shows.
-const runNames = `[...document.querySelectorAll("#runs-table tbody tr th button")].map((e) => e.textContent).join(" | ")`
-
 // TestRunsTable filters, sorts, groups and hides, with numbers of the sample: levels 60 + 4 m + 6 s of method m on set
 // s (sample_test.go), and three seeds each.
 func TestRunsTable(t *testing.T) {
@@ -85,11 +83,16 @@ func TestRunsTable(t *testing.T) {
 		t.Helper()
 		b.until(`document.getElementById("runs-status").textContent === "` + want + `"`)
 	}
+	find := func(text string) {
+		t.Helper()
+		b.run(`{ const f = document.getElementById("runs-find"); f.value = "` + text + `";
+			f.dispatchEvent(new Event("input")) }`)
+	}
 	status("45 of 45 runs")
 	b.focus("#runs-find")
 	b.key("method=FedPHA seed=2 oxford")
 	status("1 of 45 runs")
-	if got := js[string](b, runNames); got != "FedPHA · OxfordPets, seed 2" {
+	if got := b.texts("#runs-table tbody tr th button"); got != "FedPHA · OxfordPets, seed 2" {
 		t.Errorf("found %s", got)
 	}
 	if got := js[string](b, `document.getElementById("curves-chart").dataset.lines`); got != "1" {
@@ -100,9 +103,9 @@ func TestRunsTable(t *testing.T) {
 	b.key("accuracy>86") // near 88 is pFedDC on OxfordPets alone; next is SDFed, near 84
 	status("3 of 45 runs")
 	link := js[string](b, "location.href")
-	b.run(`document.getElementById("runs-find").value = "nothing"; document.getElementById("runs-find").dispatchEvent(new Event("input"))`)
+	find("nothing")
 	status("0 of 45 runs")
-	b.run(`document.getElementById("runs-find").value = ""; document.getElementById("runs-find").dispatchEvent(new Event("input"))`)
+	find("")
 	status("45 of 45 runs")
 
 	b.choose("runs-by", "method")
@@ -110,7 +113,7 @@ func TestRunsTable(t *testing.T) {
 		t.Errorf("%d groups of five methods", got)
 	}
 	b.click(`[data-at="sort-accuracy"]`)
-	if got := js[string](b, `document.querySelector("#runs-table tr.total th button").textContent`); got !=
+	if got := b.text("#runs-table tr.total th button"); got !=
 		"method = pFedDC" {
 		t.Errorf("the best group is %q", got)
 	}
@@ -129,14 +132,14 @@ func TestRunsTable(t *testing.T) {
 	if n := js[int](b, `document.querySelectorAll("#curves-plots > div").length`); n != 3 {
 		t.Errorf("%d places for three plots", n)
 	}
-	if got := js[string](b, `[...document.querySelectorAll(".facet")].filter((e) => e.checkVisibility()).map((e) => e.textContent).join()`); got != "data = Caltech101,data = Flowers102,data = OxfordPets" {
+	if got := b.texts(".facet"); got != "data = Caltech101 | data = Flowers102 | data = OxfordPets" {
 		t.Errorf("plots of %s", got)
 	}
 
 	// the link shows in another tab what was found
 	other := newTab(t)
 	other.do(chromedp.Navigate(link), chromedp.WaitReady(chromedp.CSS(`html[data-ready="true"]`)))
-	if got := js[string](other, `document.getElementById("runs-status").textContent`); got != "3 of 45 runs" {
+	if got := other.text("#runs-status"); got != "3 of 45 runs" {
 		t.Errorf("the link shows %s", got)
 	}
 	b.quiet()
@@ -153,16 +156,16 @@ func TestMeanOverSeeds(t *testing.T) {
 		run("c", []int{0, 1, 2, 3, 4}, 5, 2, 5, 9, 16)}})
 	b.click("#curves-data summary")
 	b.until(`document.querySelector("#curves-data table") !== null`)
-	const cells = `[...document.querySelectorAll("#curves-data tbody tr")].map((r) => r.textContent.trim()).join(" ")`
-	if got := js[string](b, cells); got != "03 12 413" { // rounds 0, 1, 4 with the means 3, 2, 13
+	if got := b.texts("#curves-data tbody tr"); got != "03 | 12 | 413" { // rounds 0, 1, 4 with the means 3, 2, 13
 		t.Errorf("means over seeds: %s", got)
 	}
-	if !js[bool](b, `document.getElementById("curves-bands").checked && !document.getElementById("curves-band").hidden`) {
+	if !js[bool](b, `document.getElementById("curves-bands").checked &&
+		!document.getElementById("curves-band").hidden`) {
 		t.Error("one line shows no band by itself")
 	}
 	b.choose("runs-by", "group")
 	// of the last values 10, 13, 16: mean 13, sample deviation 3
-	if got := js[string](b, `document.querySelector("#runs-table tr.total").textContent`); !strings.Contains(got,
+	if got := b.text("#runs-table tr.total"); !strings.Contains(got,
 		"13 ± 3") {
 		t.Errorf("the group shows %q", got)
 	}
@@ -173,12 +176,13 @@ func TestMeanOverSeeds(t *testing.T) {
 func TestCompareAndCopy(t *testing.T) {
 	r := sample(5, 4)
 	b := open(t, r)
-	b.run(`window.copied = []; Object.defineProperty(navigator, "clipboard", { value: { writeText: async (s) => { copied.push(s); } } })`)
-	head := js[string](b, `[...document.querySelectorAll("#configuration thead th")].map((e) => e.textContent).slice(0, 2).join()`)
-	if head != "setting,PromptFL · Caltech101 (3 seeds)" {
+	b.run(`window.copied = [];
+		Object.defineProperty(navigator, "clipboard", { value: { writeText: async (s) => { copied.push(s); } } })`)
+	head := b.texts("#configuration thead th:nth-child(-n+2)")
+	if head != "setting | PromptFL · Caltech101 (3 seeds)" {
 		t.Errorf("columns are %s", head)
 	}
-	if got := js[string](b, `[...document.querySelectorAll("#configuration tbody th")].map((e) => e.textContent).join()`); got != "method,data.set" {
+	if got := b.texts("#configuration tbody th"); got != "method | data.set" {
 		t.Errorf("settings that differ are %s", got) // the seed does within columns only
 	}
 	for _, form := range []string{"Markdown", "LaTeX", "CSV"} {
@@ -211,22 +215,22 @@ func TestOneRun(t *testing.T) {
 	b.run(`document.activeElement.blur()`)
 	b.key("j")
 	b.until(`document.getElementById("classes-tool").checkVisibility()`)
-	if got := js[string](b, `document.getElementById("classes-read").textContent`); got !=
+	if got := b.text("#classes-read"); got !=
 		"2 classes, 8 test examples, global accuracy 87.50 %" { // 7 of 8
 		t.Errorf("classes: %s", got)
 	}
 	b.focus("#classes-grid")
 	b.key(kb.ArrowRight)
 	b.key(kb.ArrowRight)
-	if got := js[string](b, `document.getElementById("classes-read").textContent`); got != "cat taken for dog: 1 of 4" {
+	if got := b.text("#classes-read"); got != "cat taken for dog: 1 of 4" {
 		t.Errorf("the matrix reads %q", got)
 	}
 	b.choose("classes-view", "personal")
 	b.until(`document.getElementById("classes-read").textContent.endsWith("personal accuracy 100.00 %")`)
-	if got := js[string](b, `document.getElementById("run-log").textContent`); got != strings.Join(r.Runs[1].Log, "\n") {
+	if got := b.text("#run-log"); got != strings.Join(r.Runs[1].Log, "\n") {
 		t.Errorf("the log is %q", got)
 	}
-	if got := js[string](b, `document.querySelector("#terms-table tbody tr").textContent`); got != "alignment220.25" {
+	if got := b.text("#terms-table tbody tr"); got != "alignment220.25" {
 		t.Errorf("terms: %s", got)
 	}
 	b.run(`document.activeElement.blur()`)

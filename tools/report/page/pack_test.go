@@ -48,8 +48,8 @@ func TestBlockSharesAndSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `[{"id":"p1","name":"p1","group":"p","method":"","sweep":"","seed":0,"state":"","why":"","planned":0,` +
-		`"tags":[],"labels":{},"settings":[],"x":[[0,5]],"curves":[{"m":0,"x":0,"y":[1,2]}],` +
+	const want = `[{"id":"p1","name":"p1","group":"p","method":"","sweep":"","seed":0,"state":"","why":"",` +
+		`"planned":0,"tags":[],"labels":{},"settings":[],"x":[[0,5]],"curves":[{"m":0,"x":0,"y":[1,2]}],` +
 		`"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0,` +
 		`"details":{"config":null,"log":null,"confusion":null,"terms":null}}]`
 	if string(got) != want {

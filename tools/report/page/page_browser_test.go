@@ -26,7 +26,8 @@ func TestPageIsQuiet(t *testing.T) {
 // A page that tries to reach out is stopped by its policy: without this, TestPageIsQuiet could pass for want of trying.
 func TestPolicyForbidsTheNetwork(t *testing.T) {
 	b := open(t, sample(3, 4))
-	b.run(`const i = new Image(); i.onload = () => (window.image = "yes"); i.onerror = () => (window.image = "no"); i.src = "http://127.0.0.1:9/x.png"`)
+	b.run(`const i = new Image(); i.onload = () => (window.image = "yes"); i.onerror = () => (window.image = "no");
+		i.src = "http://127.0.0.1:9/x.png"`)
 	b.run(`fetch("http://127.0.0.1:9/").then(() => (window.fetched = "yes"), () => (window.fetched = "no"))`)
 	b.run(`const s = document.createElement("script"); s.textContent = "window.ran = true"; document.body.append(s)`)
 	b.until(`!!(window.image && window.fetched)`)
@@ -41,21 +42,22 @@ func TestPolicyForbidsTheNetwork(t *testing.T) {
 	}
 }
 
-const firstColumn = `[...document.querySelectorAll("#results-1 tbody:first-of-type tr")].filter(r => !r.hidden).map(r => r.cells[0].textContent).join(" ")`
+const firstColumn = "#results-1 tbody:first-of-type tr > :first-child"
 
 func TestSort(t *testing.T) {
 	b := open(t, sample(3, 4))
-	const written = "PromptFL FedPGP FedPHA SDFed pFedDC"
-	const reversed = "pFedDC SDFed FedPHA FedPGP PromptFL"
+	const written = "PromptFL | FedPGP | FedPHA | SDFed | pFedDC"
+	const reversed = "pFedDC | SDFed | FedPHA | FedPGP | PromptFL"
 	order := func(want, direction string) {
 		t.Helper()
-		if got := js[string](b, firstColumn); got != want {
+		if got := b.texts(firstColumn); got != want {
 			t.Errorf("rows are %s; want %s", got, want)
 		}
-		if got := js[string](b, `[...document.querySelectorAll("#results-1 th[aria-sort]")].map(e => e.textContent + " " + e.getAttribute("aria-sort")).join()`); got != direction {
+		if got := js[string](b, `[...document.querySelectorAll("#results-1 th[aria-sort]")]
+			.map((e) => e.textContent + " " + e.getAttribute("aria-sort")).join()`); got != direction {
 			t.Errorf("aria-sort says %q; want %q", got, direction)
 		}
-		if got := js[string](b, `document.querySelector("#results-1 table").rows[document.querySelector("#results-1 table").rows.length-1].cells[0].textContent`); got != "Average" {
+		if got := b.text("#results-1 tbody:last-of-type tr:last-child > :first-child"); got != "Average" {
 			t.Errorf("the last row is %s; the average stays below", got)
 		}
 	}
@@ -68,18 +70,18 @@ func TestSort(t *testing.T) {
 
 	b.focus(`#results-1 th[data-column="0"] button`)
 	b.key(kb.Enter)
-	order("FedPGP FedPHA pFedDC PromptFL SDFed", "method ascending")
+	order("FedPGP | FedPHA | pFedDC | PromptFL | SDFed", "method ascending")
 	b.key(" ")
-	order("SDFed PromptFL pFedDC FedPHA FedPGP", "method descending")
+	order("SDFed | PromptFL | pFedDC | FedPHA | FedPGP", "method descending")
 	b.key(kb.Enter)
 	order(written, "")
 
 	b.focus("#results-1 .rowfilter input")
 	b.key("fedp 70")
-	if got := js[string](b, firstColumn); got != "FedPGP" {
+	if got := b.texts(firstColumn); got != "FedPGP" {
 		t.Errorf("filtered rows are %s; only FedPGP has both words", got)
 	}
-	if got := js[string](b, `document.querySelector("#results-1 .status").textContent`); got != "1 of 5 rows" {
+	if got := b.text("#results-1 .status"); got != "1 of 5 rows" {
 		t.Errorf("the filter says %q", got)
 	}
 	b.quiet()
@@ -88,8 +90,15 @@ func TestSort(t *testing.T) {
 // contrast is WCAG's contrast of the text with the least, of all that is visible: (L1+0.05)/(L2+0.05).
 const contrast = `(() => {
 	const parse = (c) => (c.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
-	const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-	const behind = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1) return c.slice(0, 3); } return [255, 255, 255]; };
+	const linear = (v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+	const light = (c) => { const [r, g, b] = c.map(linear); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+	const behind = (e) => {
+		for (; e; e = e.parentElement) {
+			const c = parse(getComputedStyle(e).backgroundColor);
+			if (c.length < 4 || c[3] === 1) return c.slice(0, 3);
+		}
+		return [255, 255, 255];
+	};
 	let worst = { ratio: 99, text: "", seen: 0 };
 	const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	while (walk.nextNode()) {
@@ -161,7 +170,10 @@ func TestPhone(t *testing.T) {
 	b.until(`!` + box + `.classList.contains("more")`)
 	if wide, inner := js[int](b, "document.documentElement.scrollWidth"), js[int](b, "innerWidth"); wide > inner ||
 		inner != 360 {
-		t.Errorf("the page is %d wide in a window of %d: %s", wide, inner, js[string](b, `[...document.querySelectorAll("main *")].filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, .plot")).map((e) => e.tagName + "." + e.className + "#" + e.id).join(" ")`))
+		t.Errorf("the page is %d wide in a window of %d: %s", wide, inner, js[string](b,
+			`[...document.querySelectorAll("main *")].filter((e) => e.checkVisibility() &&
+				e.getBoundingClientRect().right > innerWidth + 1 && !e.closest(".scroll, .plot"))
+				.map((e) => e.tagName + "." + e.className + "#" + e.id).join(" ")`))
 	}
 	b.quiet()
 }
@@ -169,7 +181,10 @@ func TestPhone(t *testing.T) {
 func TestTabReachesEverything(t *testing.T) {
 	b := open(t, sample(5, 4))
 	b.run(`document.activeElement.blur()`)
-	controls := js[[]string](b, `[...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")].filter((e) => e.checkVisibility() && !e.disabled && e.tabIndex >= 0).map((e, i) => (e.dataset.stop = String(i)))`)
+	controls := js[[]string](b, `
+		[...document.querySelectorAll("a[href], button, select, input, summary, [tabindex='0']")]
+			.filter((e) => e.checkVisibility() && !e.disabled && e.tabIndex >= 0)
+			.map((e, i) => (e.dataset.stop = String(i)))`)
 	if len(controls) < 90 {
 		t.Fatalf("only %d controls", len(controls))
 	}
@@ -177,7 +192,8 @@ func TestTabReachesEverything(t *testing.T) {
 	outline := true
 	for range len(controls) + 5 {
 		b.key(kb.Tab)
-		s := js[[]string](b, `[document.activeElement.dataset.stop || "", getComputedStyle(document.activeElement).outlineStyle, document.activeElement.tagName]`)
+		s := js[[]string](b, `((e) => [e.dataset.stop || "", getComputedStyle(e).outlineStyle, e.tagName])(
+			document.activeElement)`)
 		if s[0] == "" {
 			break
 		}

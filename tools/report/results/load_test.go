@@ -86,11 +86,15 @@ func TestLoadLooseRuns(t *testing.T) {
 	}
 }
 
-const plan = `{"name":"grid","axes":[{"name":"method","labels":["P","F"]},{"name":"rho","labels":["0.3","0.8"]}],"seeds":[1,2],"cells":[
-{"folder":"p/3/seed-1","labels":{"method":"P","rho":"0.3"},"seed":1},{"folder":"p/3/seed-2","labels":{"method":"P","rho":"0.3"},"seed":2},
-{"folder":"f/8/seed-1","labels":{"method":"F","rho":"0.8"},"seed":1},{"folder":"f/8/seed-2","labels":{"method":"F","rho":"0.8"},"seed":2},
+const plan = `{"name":"grid","axes":[{"name":"method","labels":["P","F"]},{"name":"rho","labels":["0.3","0.8"]}],
+"seeds":[1,2],"cells":[
+{"folder":"p/3/seed-1","labels":{"method":"P","rho":"0.3"},"seed":1},
+{"folder":"p/3/seed-2","labels":{"method":"P","rho":"0.3"},"seed":2},
+{"folder":"f/8/seed-1","labels":{"method":"F","rho":"0.8"},"seed":1},
+{"folder":"f/8/seed-2","labels":{"method":"F","rho":"0.8"},"seed":2},
 {"folder":"f/3/seed-1","labels":{"method":"F","rho":"0.3"},"seed":1}],
-"card":{"paper":"X","item":"Table 1","rows":["method"],"columns":["rho"],"numbers":{"by":["method","rho"],"values":{"P":{"0.3":[91.2,0.3]}}}}}`
+"card":{"paper":"X","item":"Table 1","rows":["method"],"columns":["rho"],
+"numbers":{"by":["method","rho"],"values":{"P":{"0.3":[91.2,0.3]}}}}}`
 
 func TestLoadSweep(t *testing.T) {
 	dir := t.TempDir()
@@ -176,7 +180,8 @@ func TestClients(t *testing.T) {
 	if c, err := run.Clients(); c != nil || err != nil {
 		t.Errorf("without a file: %v, %v", c, err)
 	}
-	put(t, dir, "clients.json", `{"classes":["a","b"],"clients":[{"backbone":"x","domain":"d","train":[3,4],"val":[],"test":[1,0]}]}`)
+	put(t, dir, "clients.json",
+		`{"classes":["a","b"],"clients":[{"backbone":"x","domain":"d","train":[3,4],"val":[],"test":[1,0]}]}`)
 	if c, err := run.Clients(); err != nil || c.Clients[0].Train[1] != 4 || c.Clients[0].Domain != "d" {
 		t.Errorf("%v, %v", c, err)
 	}
@@ -193,7 +198,9 @@ func TestClients(t *testing.T) {
 func FuzzRunFolder(f *testing.F) {
 	f.Add([]byte(lines([2]float64{.5, .7})), []byte(config("a", "b", 1, 1)), []byte(`{"rounds":1}`),
 		[]byte(`{"classes":["a"],"clients":[{"train":[1]}]}`), []byte(plan))
-	f.Add([]byte(`{"round":0,"tested":true,"per_client":[1],"f1":0.5,"exams":{"new":{"accuracy":1}},"per_domain":{"a":1}}`+"\n"), []byte("with: [a]\nseed: -1"), []byte("{}"), []byte("{}"), []byte(`{"card":{"numbers":{"values":{"a":null}}}}`))
+	f.Add([]byte(`{"round":0,"tested":true,"per_client":[1],"f1":0.5,"exams":{"new":{"accuracy":1}},`+
+		`"per_domain":{"a":1}}`+"\n"), []byte("with: [a]\nseed: -1"), []byte("{}"), []byte("{}"),
+		[]byte(`{"card":{"numbers":{"values":{"a":null}}}}`))
 	f.Add([]byte("\n\n"), []byte("&a [*a]"), []byte("null"), []byte("null"), []byte("null"))
 	f.Fuzz(func(t *testing.T, rounds, config, summary, clients, sweep []byte) {
 		dir := t.TempDir()

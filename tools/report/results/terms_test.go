@@ -9,7 +9,8 @@ import (
 
 // Two rounds of three terms: pull is below 1e-3 on all it reaches in both; push is above in the second; ridge is small
 // beside cross entropy, but alone on its parameter; the correction begins in round 1 and has no value.
-const twoRounds = `{"round":0,"terms":[{"name":"cross entropy","value":2,"norm":4,"relative":1,"params":{"a":{"norm":4,"relative":1}}},` +
+const twoRounds = `{"round":0,"terms":[` +
+	`{"name":"cross entropy","value":2,"norm":4,"relative":1,"params":{"a":{"norm":4,"relative":1}}},` +
 	`{"name":"pull","value":0.5,"norm":0.001,"relative":0.00025,"params":{"a":{"norm":0.001,"relative":0.00025}}},` +
 	`{"name":"push","value":-1,"norm":0,"relative":0,"params":{"a":{"norm":0,"relative":0}}},` +
 	`{"name":"ridge","value":3,"norm":0.002,"relative":0.0005,"params":{"b":{"norm":0.002,"relative":null}}}]}

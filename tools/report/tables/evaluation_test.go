@@ -181,8 +181,10 @@ func TestWhatNumbersRestOn(t *testing.T) {
 func TestPaperEvaluation(t *testing.T) {
 	groups := field(record.MethodView, "0.1")
 	groups[2].Plan.Card = &configs.Card{}
-	if err := json.Unmarshal([]byte(`{"paper":"X","item":"Table 1","views":{"default":"unsaid","by":"method","labels":{"Pers":"global"},"why":"section 4"},
-		"numbers":{"by":["method","beta"],"values":{"Avg":{"0.1":46},"Pers":{"0.1":45},"Local":{"0.1":86}}}}`), groups[2].Plan.Card); err != nil {
+	if err := json.Unmarshal([]byte(`{"paper":"X","item":"Table 1",
+		"views":{"default":"unsaid","by":"method","labels":{"Pers":"global"},"why":"section 4"},
+		"numbers":{"by":["method","beta"],"values":{"Avg":{"0.1":46},"Pers":{"0.1":45},"Local":{"0.1":86}}}}`),
+		groups[2].Plan.Card); err != nil {
 		t.Fatal(err)
 	}
 	l := Layout{Rows: []string{"method", EvaluationAxis}, Columns: []string{"beta"}, Card: groups[2].Plan.Card}

@@ -97,9 +97,9 @@ func golden(t *testing.T, name, got string) {
 }
 
 // By hand: P_1 on cat with seed 1 is the mean of 0.50 and 0.52 over rho, 0.51, with seed 2 0.55: 53.00 ± 2.00, or ±
-// 2.83 with n-1. On dog 63.00 ± 2.00, so the row's average is 58.00 ± 2.00. F&2 on cat is 63.00 ± 2.00; on dog seed 2
-// lacks a value of rho, so seed 1 alone counts: the mean of 0.70 and 0.72, 71.00, and 66.00 in the row's average, from
-// 61 and 71.
+// 2.83 with n-1. On dog 63.00 ± 2.00, so the row's average is 58.00 ± 2.00. F&2 on cat is 63.00 ± 2.00; on dog seed
+// 2 lacks a value of rho, so seed 1 alone counts: the mean of 0.70 and 0.72, 71.00, and 66.00 in the row's average,
+// from 61 and 71.
 func TestPaperLayout(t *testing.T) {
 	tab := build(t, sweep(t, card), Layout{Title: "X, Table 1", Second: true})
 	var got []string
@@ -155,7 +155,8 @@ func TestCSVReadsBack(t *testing.T) {
 
 // The pseudo-axis of domains: the domains lie 0.1 around the mean, so their deviation is 10.
 func TestDomains(t *testing.T) {
-	groups := sweep(t, `{"rows":["method","ρ"],"columns":["data","domain"],"average":"row","numbers":{"by":["method","data","domain"],"values":{"P_1":{"cat":{"Std":9.5}}}}}`)
+	groups := sweep(t, `{"rows":["method","ρ"],"columns":["data","domain"],"average":"row",
+		"numbers":{"by":["method","data","domain"],"values":{"P_1":{"cat":{"Std":9.5}}}}}`)
 	tab := build(t, groups, Layout{})
 	if got := strings.Join(tab.Heads(), "|"); got != "method|ρ|cat, Art|cat, Photo|cat, Average|cat, Std|dog, "+
 		"Art|dog, Photo|dog, Average|dog, Std" {
@@ -180,7 +181,8 @@ func TestDomains(t *testing.T) {
 
 // Averages over one axis of two stand where the paper has them: here over rho within cat, and over both.
 func TestPartialAverages(t *testing.T) {
-	groups := sweep(t, `{"rows":["data","ρ"],"columns":["method"],"average":"both","numbers":{"by":["method","data","ρ"],"values":{"P_1":{"cat":{"Average":54}}}}}`)
+	groups := sweep(t, `{"rows":["data","ρ"],"columns":["method"],"average":"both",
+		"numbers":{"by":["method","data","ρ"],"values":{"P_1":{"cat":{"Average":54}}}}}`)
 	tab := build(t, groups, Layout{})
 	var got []string
 	for _, r := range tab.Rows {
@@ -219,7 +221,8 @@ func TestSets(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	groups := sweep(t, `{"rows":["method"],"columns":["data"],"metric":"seconds","numbers":{"unit":"minutes","by":["method","data"],"values":{"P_1":{"cat":2}}}}`)
+	groups := sweep(t, `{"rows":["method"],"columns":["data"],"metric":"seconds",
+		"numbers":{"unit":"minutes","by":["method","data"],"values":{"P_1":{"cat":2}}}}`)
 	tab := build(t, groups, Layout{Smoke: true})
 	if got := tab.Text(tab.Rows[0].Cells[0]); got != "1.50 ± 0.00 (2)" { // 90 seconds a round
 		t.Errorf("minutes: %s", got)
@@ -288,7 +291,9 @@ func TestLaTeXEscapes(t *testing.T) {
 	tab := build(t, sweep(t, card), Layout{Title: `100 % of $x_1^2$ & #3 ~ \alpha {a} <b> [c] "d" ρ`, Second: true})
 	text := tab.latex()
 	caption, _, _ := strings.Cut(text[strings.Index(text, `\caption{`):], "\n")
-	if want := `\caption{100 \% of \$x\_1\textasciicircum{}2\$ \& \#3 \textasciitilde{} \textbackslash{}alpha \{a\} $<$b$>$ {[}c{]} ''d'' $\rho$.`; !strings.HasPrefix(caption, want) {
+	want := `\caption{100 \% of \$x\_1\textasciicircum{}2\$ \& \#3 \textasciitilde{} \textbackslash{}alpha \{a\} ` +
+		`$<$b$>$ {[}c{]} ''d'' $\rho$.`
+	if !strings.HasPrefix(caption, want) {
 		t.Errorf("%s\nwant\n%s", caption, want)
 	}
 	depth := 0

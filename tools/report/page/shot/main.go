@@ -76,8 +76,9 @@ func run(args []string) error {
 		return fmt.Errorf("%s: %w", args[0], err)
 	}
 	if len(args) == 6 {
-		if _, err := chromedp.Run(b, chromedp.Evaluate[bool](fmt.Sprintf(`document.documentElement.style.scrollBehavior = "auto";
-			document.querySelector(%q).scrollIntoView(); true`, args[5]))); err != nil {
+		to := fmt.Sprintf(`document.documentElement.style.scrollBehavior = "auto";
+			document.querySelector(%q).scrollIntoView(); true`, args[5])
+		if _, err := chromedp.Run(b, chromedp.Evaluate[bool](to)); err != nil {
 			return fmt.Errorf("%s: no %s: %w", args[0], args[5], err)
 		}
 	}

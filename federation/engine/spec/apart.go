@@ -1,0 +1,48 @@
+package spec
+
+import (
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// Apart tells why the graphs of several clients gain nothing in one run: empty where prompts of theirs can go through
+// the text tower in one pass, and no tower sees rows of data, which fill a run by themselves.
+func Apart(roots ...graph.Node) (why string) {
+	why = "no learned prompt goes through the text tower"
+	for _, op := range graph.Reachable(roots...) {
+		switch what, _ := op.Placeholder(); {
+		case what == method.PlaceholderVision:
+			return "the image tower runs in every step"
+		case what != method.PlaceholderText:
+		case slices.ContainsFunc(graph.Inputs(op.In...), func(n graph.Node) bool { return OfImage(n.Name()) }):
+			return "the text tower runs for each image"
+		case len(op.In) > 0:
+			why = ""
+		}
+	}
+	return why
+}
+
+// Apart tells why clients on a backbone train apart although Experiment.BatchClients lets them train together; empty
+// where they do train together.
+func (e *Experiment) Apart(b Backbone) string {
+	if e.BatchClients <= 1 {
+		return ""
+	}
+	if e.Training.Shared {
+		return "one optimizer goes from client to client"
+	}
+	logits, loss := e.onePass(b)
+	return Apart(logits, loss)
+}
+
+// onePass are the class scores and the loss of the first client on a backbone; towers are placeholders.
+func (e *Experiment) onePass(b Backbone) (logits, loss graph.Node) {
+	t := b.Task()
+	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
+	s := method.NewScope(t, e.Method.Params(t))
+	logits = e.Method.Logits(s)
+	return logits, e.Method.Loss(s, logits)
+}

@@ -1,0 +1,163 @@
+package spec
+
+import (
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// dependence says how a node depends on the rows of a batch.
+type dependence int
+
+const (
+	ofNone  dependence = iota
+	ofRow              // entry i of the first axis on row i alone
+	ofMean             // a mean over rows of what depends on each, or linear in such means
+	ofBatch            // in any other way, or in one that is not known
+)
+
+// MeanOverRows tells whether values are means over the rows of a batch, or depend on none, so that a batch may be
+// computed in parts, each counting by its rows. A loss that compares the images of a batch, such as CLIP's own, is not,
+// and neither is one with an operator that is not known here.
+func MeanOverRows(values ...graph.Node) bool {
+	of := map[*graph.Op]dependence{}
+	for _, op := range graph.Reachable(values...) {
+		of[op] = dependenceOf(op, func(n graph.Node) dependence {
+			if !n.OK() {
+				return ofNone
+			}
+			return of[n.Op()]
+		})
+	}
+	return !slices.ContainsFunc(values, func(n graph.Node) bool { d := of[n.Op()]; return d == ofRow || d == ofBatch })
+}
+
+// Operators by what they leave of the dependence of their inputs.
+var (
+	eachEntry = []string{"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Neg", "Exp", "Log", "Sqrt", "Reciprocal",
+		"Abs", "Erf", "Tanh", "Sigmoid", "Relu", "Softplus", "Identity", "Cast", "Greater", "Less", "Equal", "Not",
+		"And", "Or", "Where", "StopGradient"}
+	rearranges = []string{"Reshape", "Squeeze", "Unsqueeze", "Identity"}
+	reduces    = []string{"ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin"}
+	products   = []string{"MatMul", "FusedMatMul", "Gemm"}
+)
+
+// dependenceOf is that of an operator's outputs, from those of its inputs.
+func dependenceOf(op *graph.Op, of func(graph.Node) dependence) dependence {
+	first := op.Out[0].Shape()
+	byRow := len(first) > 0 && first[0] == graph.Sym("B")
+	if op.IsInput() {
+		if byRow {
+			return ofRow
+		}
+		return ofNone
+	}
+	var rows, means int
+	for _, n := range append(slices.Clone(op.In), op.Uses...) {
+		switch of(n) {
+		case ofBatch:
+			return ofBatch
+		case ofRow:
+			rows++
+		case ofMean:
+			means++
+		}
+	}
+	switch {
+	case rows+means == 0:
+		return ofNone
+	case len(op.Uses) > 0 || rows > 0 && means > 0:
+		return ofBatch
+	case means > 0:
+		if linear(op, of, means) {
+			return ofMean
+		}
+	case slices.Contains(reduces, op.Kind):
+		switch axes, known := reduced(op); {
+		case !known:
+		case byRow && !slices.Contains(axes, 0):
+			return ofRow
+		case op.Kind == "ReduceMean":
+			return ofMean
+		}
+	case byRow && rowwise(op, of):
+		return ofRow
+	}
+	return ofBatch
+}
+
+// linear tells whether an operator is linear in its inputs that are means.
+func linear(op *graph.Op, of func(graph.Node) dependence, means int) bool {
+	switch op.Kind {
+	case "Add", "Sub", "Neg":
+		return true
+	case "Mul":
+		return means == 1
+	case "Div":
+		return means == 1 && of(op.In[0]) == ofMean
+	}
+	return slices.Contains(rearranges, op.Kind)
+}
+
+// rowwise tells whether the first axis of an operator's output is that of its inputs that depend on rows, entry by
+// entry; the output's is the batch.
+func rowwise(op *graph.Op, of func(graph.Node) dependence) bool {
+	rank := op.Out[0].Rank()
+	row := func(i int) bool { return of(op.X(i)) == ofRow }
+	axis := func(missing int) int { return (op.Attrs.Int("axis", missing) + rank) % rank }
+	switch what, placeholder := op.Placeholder(); {
+	case placeholder: // images, and text prompts for each; no prompt of the image tower is for one image
+		return (what == method.PlaceholderVision || what == method.PlaceholderText) && row(0) &&
+			!slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return of(n) == ofRow })
+	case slices.Contains(eachEntry, op.Kind):
+		return !slices.ContainsFunc(op.In, func(n graph.Node) bool {
+			return n.OK() && n.Rank() == rank && of(n) != ofRow && !n.Shape()[0].Is(1) || of(n) == ofRow && n.Rank() != rank
+		})
+	case slices.Contains(rearranges, op.Kind):
+		return op.In[0].Shape()[0] == graph.Sym("B")
+	case slices.Contains(products, op.Kind):
+		a, b := op.In[0], op.In[1]
+		switch {
+		case a.Rank() < 2 || b.Rank() < 2:
+			return false
+		case row(0) && !row(1):
+			return b.Rank() == 2 && (a.Rank() > 2 || op.Attrs.Int("transA", 0) == 0) && !row(2)
+		case !row(0):
+			return a.Rank() == 2 && b.Rank() > 2 && !row(2)
+		}
+		return a.Rank() > 2 && a.Rank() == b.Rank()
+	}
+	switch op.Kind {
+	case "Softmax", "LogSoftmax", "LayerNormalization":
+		return rank > 1 && axis(-1) > 0 && !row(1) && !row(2)
+	case "Transpose":
+		perm, ok := op.Attrs.Ints("perm")
+		return ok && perm[0] == 0
+	case "OneHot":
+		return axis(-1) > 0 && !row(1) && !row(2)
+	case "Gather": // entries of a row, or of a table for each row
+		at := op.Attrs.Int("axis", 0)
+		return row(0) && !row(1) && at > 0 || row(1) && !row(0) && at == 0
+	case "Concat":
+		return axis(0) > 0 && !slices.ContainsFunc(op.In, func(n graph.Node) bool { return of(n) != ofRow })
+	}
+	return false
+}
+
+// reduced are the axes of a reduction, counted from the first; all where none are given.
+func reduced(op *graph.Op) (axes []int, known bool) {
+	rank := op.In[0].Rank()
+	if !op.X(1).OK() {
+		for i := range rank {
+			axes = append(axes, i)
+		}
+		return axes, true
+	}
+	axes, known = op.X(1).StaticInts()
+	axes = slices.Clone(axes)
+	for i := range axes {
+		axes[i] = (axes[i] + rank) % rank
+	}
+	return axes, known
+}

@@ -1,0 +1,80 @@
+package spec_test
+
+import (
+	"slices"
+	"testing"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/graph"
+)
+
+// Of all methods, and wrappers over a learner of image prompts, those whose losses are not known as means over rows.
+func TestLossesThatAreMeansOverRows(t *testing.T) {
+	var batchwise []string
+	options := map[string]map[string]any{"fedtpg": {"heads": 2}, "fedproto": {"of": "image"}}
+	for _, d := range methods.Table() {
+		base, with := d.Name, []string(nil)
+		if d.Wrapper() {
+			base, with = "fedvpt", []string{d.Name}
+		}
+		if d.Name == "appr" { // acts on text prompts
+			base = "promptfl"
+		}
+		m, err := methods.Build(base, with, options[d.Name])
+		if err != nil {
+			t.Fatal(err)
+		}
+		task := methodtest.Alike(4)[0].Backbone.Task()
+		task.Clients, task.Classes, task.Backbone = 4, 4, "toy"
+		s := method.NewScope(task, m.Params(task))
+		loss := m.Loss(s, m.Logits(s))
+		if err := s.Graph().Err(); err != nil {
+			t.Fatalf("%s: %v", d.Name, err)
+		}
+		if !spec.MeanOverRows(loss) {
+			batchwise = append(batchwise, d.Name)
+		}
+	}
+	// FedCLIP and FLoRA take CLIP's contrastive loss. The loops of FedOTP and PLOT, and Powder's stack of scores, are not
+	// known, and need not be: these compute nothing for each image that is worth parts.
+	if want := []string{"fedclip", "fedlora", "fedotp", "plot", "powder"}; !slices.Equal(batchwise, want) {
+		t.Errorf("losses of %v are no means over rows, want %v", batchwise, want)
+	}
+}
+
+// By hand, over x [B,3] and y [B,3]: what is a mean over rows, and what sees two rows at once.
+func TestMeanOverRows(t *testing.T) {
+	g := graph.New()
+	rows := graph.Shape{graph.Sym("B"), graph.D(3)}
+	x, y := g.Input("image", graph.Float, rows), g.Input("other", graph.Float, rows)
+	w, label := g.Input("param/w", graph.Float, graph.Static(3, 3)), g.Input("label", graph.Int64, rows[:1])
+	for _, c := range []struct {
+		what string
+		of   graph.Node
+		want bool
+	}{
+		{"a parameter's norm", w.Square().Sum(), true},
+		{"the mean of products with a parameter", x.MatMul(w).Mean(), true},
+		{"cross entropy", graph.CrossEntropy(x.MatMulT(w), label), true},
+		{"a sum of means, weighted", x.Mean().Scale(3).Add(y.Square().Sum(-1).Mean().Neg()).Shift(2), true},
+		{"rows compared with rows of their own", x.Mul(y).Sum(-1).Softplus().Mean(), true},
+		{"a table's rows", x.Sub(w.Rows(label)).Abs().Mean(), true},
+		{"a sum over rows", x.Sum(), false},
+		{"rows themselves", x, false},
+		{"the square of a mean", x.Mean().Square(), false},
+		{"a mean over a mean", x.Mean().Div(y.Mean()), false},
+		{"rows against all rows", x.MatMulT(y).Mean(), false},
+		{"rows less their mean", x.Sub(x.MeanKeep(0)).Square().Mean(), false},
+		{"softmax over rows", x.Softmax(0).Mean(), false},
+		{"a parameter for each of three rows", x.Add(w).Mean(), false},
+		{"columns as rows", x.T().MatMul(y).Mean(), false},
+		{"numbers of all rows in one axis, which no rule knows", x.Reshape(-1).Mean(), false},
+	} {
+		if got := spec.MeanOverRows(c.of); got != c.want {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package bench
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/spec"
+	"promptfed/models/clip"
+	"promptfed/runtime/ort"
+)
+
+// TestTogether measures steps of K clients in one run, K = 1, 2, 4 and 8, against bare products on the rows of one, at
+// ViT-B/16 size: BENCH_TOGETHER turns on two threads side by side, each a run of everything in turn. It prints medians
+// per client step by the clock and in processor time, which other programs on the machine bear upon less.
+func TestTogether(t *testing.T) {
+	turns, err := strconv.Atoi(os.Getenv("BENCH_TOGETHER"))
+	if err != nil {
+		t.Skip("BENCH_TOGETHER is not a number of turns")
+	}
+	tower, err := randomTower("random", clip.TextB, clip.VisionArch{}, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := []int{1, 2, 4, 8}
+	o := ort.Options{IntraThreads: 1, Prepack: true}
+	for name, classes := range map[string][]string{"cifar10": clip.CIFAR10.Names(), "cifar100": clip.CIFAR100.Names()} {
+		if of := os.Getenv("BENCH_CLASSES"); of != "" && of != name {
+			continue
+		}
+		s, err := promptFL(tower, classes, 16, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bare, err := towerProducts(tower, s.rows(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := []func(context.Context) error{bare.run}
+		for _, k := range sizes {
+			var jobs []local.Job
+			for id := range k {
+				jobs = append(jobs, local.Job{Client: &spec.Client{ID: id, Backbone: tower, Train: s.client.Train},
+					Instruction: s.order})
+			}
+			w := *s.worker
+			w.BatchClients = k
+			runs = append(runs, func(ctx context.Context) error {
+				_, _, err := w.TrainTogether(ctx, jobs)
+				return err
+			})
+		}
+		clock, used := make([][2][]float64, len(runs)), make([][2][]float64, len(runs))
+		failed := make(chan error, 2)
+		for core := range 2 {
+			go func() {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				failed <- func() error {
+					for turn := range turns + 1 {
+						for n := range runs {
+							i := (turn + n + core) % len(runs)
+							began, begin := time.Now(), threadTime()
+							if err := runs[i](t.Context()); err != nil {
+								return err
+							}
+							if turn > 0 { // the first one compiles
+								clock[i][core] = append(clock[i][core], time.Since(began).Seconds())
+								used[i][core] = append(used[i][core], threadTime()-begin)
+							}
+						}
+					}
+					return nil
+				}()
+			}()
+		}
+		for range 2 {
+			if err := <-failed; err != nil {
+				t.Fatal(err)
+			}
+		}
+		median := func(v [2][]float64) float64 {
+			all := slices.Sorted(slices.Values(slices.Concat(v[0], v[1])))
+			return 1e3 * all[len(all)/2]
+		}
+		products := median(used[0]) / bare.flops * s.flops(tower)
+		t.Logf("%s: products of one step %.1f ms of a processor", name, products)
+		for i, k := range sizes {
+			own := median(used[i+1]) / float64(k)
+			t.Logf("K=%d: %.1f ms by the clock, %.1f ms of a processor a client step, %.0f %% of its products", k,
+				median(clock[i+1])/float64(k), own, 100*products/own)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := bare.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// threadTime is what this thread has used so far of a processor, in seconds.
+func threadTime() float64 {
+	var u syscall.Rusage
+	const thread = 1 // RUSAGE_THREAD
+	if syscall.Getrusage(thread, &u) != nil {
+		return 0
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
