@@ -94,11 +94,16 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		return logits, &h, nil
 	}
 	var logits [2]*tensor.Tensor
-	for _, view := range evaluations(has, p, s) {
+	for _, view := range w.evaluations(has, p, s) {
 		of := &r.Global
 		if view == method.PersonalView {
 			of = &r.Personal
-			if len(s.Own) > 0 {
+			if w.Training.FineTune > 0 {
+				if l, s, err = w.fineTuned(ctx, c, o, s); err != nil {
+					return fail(err)
+				}
+				r.Untrained = false
+			} else if len(s.Own) > 0 {
 				l.Shared = s.Own
 			}
 		}
@@ -134,11 +139,11 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 }
 
 // evaluations are those that give numbers of their own: class scores that read no shared parameter are the same in both.
-func evaluations(has record.Evaluable, p *program, s message.ClientState) (out []method.View) {
+func (w *Worker) evaluations(has record.Evaluable, p *program, s message.ClientState) (out []method.View) {
 	if has.Global {
 		out = append(out, method.GlobalView)
 	}
-	if has.Personal && (!has.Global || p.reads(s.Own)) {
+	if has.Personal && (!has.Global || w.Training.FineTune > 0 || p.reads(s.Own)) {
 		out = append(out, method.PersonalView)
 	}
 	return out
