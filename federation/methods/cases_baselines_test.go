@@ -26,9 +26,21 @@ func attentive(n methodtest.Names) methodtest.Names {
 	return plus(n, methodtest.Names{Later: of(n, "amp/u")}, of(n, "amp/w"), last)
 }
 
+var gate = []string{"gate/q/w", "gate/q/b", "gate/k/w", "gate/k/b", "gate/v/w", "gate/v/b", "gate/o/w", "gate/o/b"}
+
+// gated are pFedMoAP's names; in round 0 there is nobody to mix with, and the gates stay as they are.
+var gated = methodtest.Names{Shared: []string{"ctx"}, PerClient: []string{"moap/experts", "moap/known"}, Private: gate,
+	ServerState: func(int) []string { return []string{"moap/0", "moap/1", "moap/2", "moap/3"} },
+	Frozen: func(round, _ int) []string {
+		if round == 0 {
+			return gate
+		}
+		return nil
+	}}
+
 // phased is of a first pass over the data for private parameters alone.
 func phased(n methodtest.Names) methodtest.Names {
-	n.Frozen = func(epoch int) []string {
+	n.Frozen = func(_, epoch int) []string {
 		if epoch == 0 {
 			return n.Shared
 		}
@@ -79,12 +91,15 @@ func init() {
 		methodtest.Case{Name: "fedotp", With: []string{"fedamp", "moon"}, Options: short,
 			Zero:  options{"moon": noMOON},
 			Names: attentive(transport), NoDerivative: true},
+		methodtest.Case{Name: "pfedmoap", Options: options{"tokens": 2, "experts": 3, "heads": 1, "init_std": 0.4,
+			"gate_dim": 2, "gate_lr": 0.2}, Names: gated},
 	)
 	averages = append(averages, []averaging{
 		{"promptfl+fednova", nil, "set strength of fednova: 0"}, {"promptfl+fednova", noNova, "examples"},
 		{"promptfl+qffl", nil, "set q: 0"},
 		{"promptfl+qffl", options{"q": 0.0, "weighting": "uniform"}, "uniform"},
 		{"promptfl+ditto", nil, "examples"}, {"promptfl+apfl", options{"alpha_lr": 1.0}, "examples"},
+		{"pfedmoap", nil, "every client's own prompt"},
 		{"promptfl+fedamp", nil, "every client's own parameters"},
 		{"fedclip+fedper", options{"private": "adapter/2"}, "uniform"},
 		{"fedclip+fedrep", options{"private": "adapter/2", "weighting": "examples"}, "examples"},

@@ -62,7 +62,7 @@ func (c Case) trace(t *testing.T) {
 				add(step, "image", "label", "loss")
 				add(step, n.Reads...)
 				add(step+"grad/", slices.DeleteFunc(slices.Clone(learned), func(name string) bool {
-					return n.Frozen != nil && slices.Contains(n.Frozen(s/max(1, client.Train.Len()/4)), name)
+					return n.Frozen != nil && slices.Contains(n.Frozen(r, s/max(1, client.Train.Len()/4)), name)
 				})...)
 				add(step+"after/", learned...)
 				add(step+"draw/", n.Draw...)

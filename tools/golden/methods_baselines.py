@@ -1,7 +1,9 @@
-"""Wrappers of the server's step and of personalisation: FedNova, q-FedAvg, FedPer, FedRep, Ditto, APFL, FedAMP. See methods.py."""
+"""Wrappers of the server's step and of personalisation: FedNova, q-FedAvg, FedPer, FedRep, Ditto, APFL, FedAMP; and pFedMoAP. See methods.py."""
 import torch
 
-from methods import DASSL, F, PLAIN, Summed, Wrapper
+import math
+
+from methods import BACKBONES, DASSL, F, PLAIN, SCALE, W, Method, Summed, Wrapper, text
 from methods_wrappers import ALIKE, OTP, PHA, T, TWO, Server
 
 TERMS = {"terms": True}
@@ -189,6 +191,67 @@ class FedAMP(Summed, Wrapper):
         super().merge(r, server, ups)
 
 
+class PFedMoAP(Method):
+    """Eq. 6-10, with torch's attention taken apart."""
+    shared, private = ["ctx"], [f"gate/{n}/{p}" for n in "qkvo" for p in "wb"]
+    defaults = {"tokens": 16, "experts": 10, "gate_dim": 128, "heads": 8, "kappa": 10.0, "lambda": 0.5, "gate_lr": 0.01}
+
+    def __init__(self, o):
+        super().__init__(o)
+        self.personal = True
+
+    def init(self, name, client):
+        if name == "ctx":
+            return 10, 0.6, self.o["tokens"], W
+        d = len(self.pool(torch.zeros(BACKBONES[client][0])))
+        return (40 + 10 * client + self.private.index(name), 0.8, *((d, d) if name[-1] == "w" else (d,)))
+
+    def pool(self, v):
+        return v[..., :: max(1, v.shape[-1] // self.o["gate_dim"])]
+
+    def logits(self, env, p):
+        own = text(p["ctx"], env.backbone)
+        alone = SCALE * env.x @ own.T
+        known = [e for e, there in zip(env.down["moap/experts"], env.down["moap/known"]) if there]
+        if not known:
+            return alone
+        keys = self.pool(torch.stack([own] + [text(e, env.backbone).detach() for e in known]))
+        lin = {n: lambda x, n=n: F.linear(x, p[f"gate/{n}/w"], p[f"gate/{n}/b"]) for n in "qkvo"}
+        x, h = self.pool(env.x), self.o["heads"]
+        split = lambda t: t.reshape(*t.shape[:-1], h, -1)
+        a = torch.einsum("bhj,echj->bche", split(lin["q"](x)), split(lin["k"](keys)))
+        a = torch.softmax(self.o["kappa"] * a, -1)
+        mix = torch.einsum("bche,echj->bchj", a, split(lin["v"](keys))).flatten(2)
+        return SCALE * torch.einsum("bj,bcj->bc", x, lin["o"](mix)) + self.o["lambda"] * alone
+
+    def start(self, server):
+        for k in range(3):
+            server.each[k] = {"moap/experts": torch.zeros(self.o["experts"] - 1, self.o["tokens"], W).double(),
+                              "moap/known": torch.zeros(self.o["experts"] - 1).double()}
+
+    def adjust(self, env, grads):
+        if not env.down["moap/known"].any():
+            env.frozen = self.private
+        elif self.o["gate_lr"]:
+            for n in self.private:
+                grads[n] *= self.o["gate_lr"] / env.lr
+
+    def loss(self, env, p):
+        out = super().loss(env, p)
+        return out + 0 * sum(p[n].sum() for n in self.private)  # so that all have a gradient
+
+    def merge(self, r, server, ups):
+        server.kept.update({f"moap/{u.client}": u.shared["ctx"] for u in ups})
+        self.start(server)
+        for u in ups:
+            near = sorted((v for v in ups if v is not u), key=lambda v: (v.shared["ctx"] - u.shared["ctx"]).norm())
+            for i, v in enumerate(near[: self.o["experts"] - 1]):
+                server.each[u.client]["moap/experts"][i] = v.shared["ctx"]
+                server.each[u.client]["moap/known"][i] = 1
+        super().merge(r, server, ups)
+
+
+METHODS = {"pfedmoap": PFedMoAP}
 WRAPPERS = {"fedamp": FedAMP, "ditto": Ditto, "apfl": APFL, "fedper": FedPer, "fedrep": FedRep, "fednova": FedNova, "qffl": QFFL}
 CASES = [
     ("promptfl", ["fednova"], T, TWO),
@@ -210,5 +273,7 @@ CASES = [
     ("prograd", ["apfl"], {**T, "alpha": 0.9, "alpha_lr": 0.2}, PLAIN),
     ("promptfl", ["fedamp"], T, DASSL, TERMS),
     ("fedpha", ["fedamp"], {**PHA, "fedamp": {"mu": 0.5, "sigma": 3.0, "alpha": 6.0}}, PLAIN),
+    ("pfedmoap", [], {"tokens": 2, "experts": 2, "gate_dim": 2, "heads": 3, "gate_lr": 0.3}, TWO),
+    ("pfedmoap", [], {"tokens": 2, "experts": 4, "heads": 1, "kappa": 2.0, "lambda": 0.2, "gate_lr": 0.0}, DASSL),
     ("pfedmma", ["fedrep"], {"rank": 2, "alpha": 0.5, "towers": "text", "private": ["mid/b"], "head_epochs": 2}, {**PLAIN, "epochs": 3}),
 ]
