@@ -12,10 +12,10 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
+.PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet format lint arrows docs bench fuzz chaos golden clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## train the demo's methods on synthetic images, print their table, write runs/demo
 	@rm -rf runs/demo
@@ -55,6 +55,13 @@ build: library ## leave bin/promptfed, with the ONNX Runtime library beside it
 
 library:
 	@tools/fetch-onnxruntime.sh
+
+library-cuda: build ## ONNX Runtime for CUDA 13 into bin/cuda (256 MB; needs pip), and what of CUDA and cuDNN is missing
+	@tools/fetch-onnxruntime-cuda.sh
+	@bin/promptfed inspect --provider cuda || true
+
+test-cuda: build ## method suite and parity tests on a GPU; says so where there is none
+	@tools/test-cuda.sh
 
 browser:
 	@tools/fetch-chromium.sh

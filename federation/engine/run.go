@@ -47,7 +47,7 @@ type Settings struct {
 	// Noise is where the noise of differential privacy comes from, and with it the draw of a round's clients; nil for
 	// the run's seed, which is a simulation.
 	Noise *noise.Noise
-	// Guard is the client's side of what Around is the server's side of; both nil for none.
+	// Guard is the client's side of what Wrap is the server's side of; both nil for none.
 	Guard message.Guard
 	Wrap  func(message.Cohort) message.Cohort // puts a layer between the server and the clients
 }

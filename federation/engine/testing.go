@@ -14,8 +14,7 @@ import (
 func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	g, e := &s.Global, s.Evaluate
 	test := message.Instruction{Kind: message.Test, Round: g.Round, Clients: s.Plan.Known(), Total: s.Plan.Clients,
-		Shared:    g.Shared,
-		Broadcast: g.Broadcast, PerClient: g.PerClient}
+		Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient}
 	if e.Validate {
 		o := test
 		o.Kind = message.Validate
@@ -60,8 +59,7 @@ func (s *Server) validation(replies []message.Reply) *record.Validation {
 	}
 	t := record.SummariseSet(s.has, s.view, replies, s.Plan.Known(), s.Plan.Infos)
 	return &record.Validation{Global: record.Summarised(t.Evaluations.Global),
-		Personal: record.Summarised(t.Evaluations.Personal),
-		Clients:  t.Answered, Examples: t.Sizes}
+		Personal: record.Summarised(t.Evaluations.Personal), Clients: t.Answered, Examples: t.Sizes}
 }
 
 // adapt tests the clients that never train, after each number of steps. What counts is what each has of its own after

@@ -29,9 +29,9 @@ func (p passes) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 	return p.Toy.Text(g, classes, prompts)
 }
 
-// TestPromptsInOnePass: of seven clients in runs of up to four, steps are of four and then, where three are left, of two
-// and of one; tests need the class features of the merged prompt and of seven own ones, so twice four. A graph is built
-// once for each number: 4, 2 and 1 for steps, 4 and 1 for tests.
+// TestPromptsInOnePass: of seven clients in runs of up to four, steps are of four and then, where three are left, of
+// two and of one; tests need the class features of the merged prompt and of seven own ones, so twice four. A graph is
+// built once for each number: 4, 2 and 1 for steps, 4 and 1 for tests.
 func TestPromptsInOnePass(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {

@@ -51,10 +51,9 @@ func distance(t *testing.T, a, b tensor.Map) (d float64) {
 	return d
 }
 
-// TestBatchClients: with the bundled towers, where prompts of several clients are rows of one product, prompts are those
-// of steps apart but for 1e-6, with fewer clients in a run than there are, as many, and more. Clients have different
-// backbones, numbers of examples and, with fedpha, lengths of their own prompts. Workers, and being broken off and
-// resumed, change no byte.
+// TestBatchClients: with the bundled towers, where prompts of several clients are rows of one product, prompts are
+// those of steps apart but for 1e-6, with fewer clients in a run than there are and with more. Clients have different
+// backbones and numbers of examples. Workers, an answer that is lost, and being broken off and resumed, change no byte.
 func TestBatchClients(t *testing.T) {
 	for _, names := range []string{"promptfl", "fedpha", "fedotp", "promptfl+ggtpc", "fedappr"} {
 		t.Run(names, func(t *testing.T) {
@@ -67,9 +66,19 @@ func TestBatchClients(t *testing.T) {
 			c.Partition.Kind, c.Partition.Clients, c.Partition.Fill = "dirichlet", 7, true
 			c.Data.Generator.Train, c.Train.Batch = 8, 4
 			c.Runtime.Workers = 1
+			lost := func(round, client int) bool { return round == 0 && client == 1 }
+			finish := func(b *Built) *engine.Result {
+				set := b.Settings()
+				set.Lost = lost
+				r, err := engine.Run(context.Background(), b.Engine, set)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
 			of := func(n int) *engine.Result {
 				c.Runtime.BatchClients = n
-				return finish(t, open(t, c))
+				return finish(open(t, c))
 			}
 			want := of(1)
 			for _, n := range []int{2, 3, 20} {
@@ -86,7 +95,7 @@ func TestBatchClients(t *testing.T) {
 				}
 			}
 			c.Runtime.BatchClients = 3
-			prompts, records := result(t, finish(t, open(t, c)))
+			prompts, records := result(t, finish(open(t, c)))
 			same := func(what string, r *engine.Result) {
 				p, recs := result(t, r)
 				if p != prompts || recs != records {
@@ -94,10 +103,10 @@ func TestBatchClients(t *testing.T) {
 				}
 			}
 			c.Runtime.Workers = 5
-			same("5 workers", finish(t, open(t, c)))
+			same("5 workers", finish(open(t, c)))
 			b := open(t, c)
 			set := b.Settings()
-			set.Dir = t.TempDir()
+			set.Dir, set.Lost = t.TempDir(), lost
 			ctx, stop := context.WithCancel(context.Background())
 			set.OnTurn = func(o message.Instruction, _ int) {
 				if o.Round == 1 {
@@ -123,8 +132,8 @@ func TestBatchClients(t *testing.T) {
 	}
 }
 
-// TestBatchClientsIsSaid: where clients stay apart all the same, a note says why, once for each backbone; where they are
-// processes of their own, the key is refused.
+// TestBatchClientsIsSaid: where clients stay apart all the same, a note says why, once for each backbone; where they
+// are processes of their own, the key is refused.
 func TestBatchClientsIsSaid(t *testing.T) {
 	for method, want := range map[string]string{"promptfl": "", "fedvpt": "the image tower runs in every step",
 		"cocoop": "the text tower runs for each image", "fedclip": "no learned prompt goes through the text tower"} {

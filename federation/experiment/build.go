@@ -317,8 +317,7 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 		return features.Extractor{}, err
 	}
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision},
-		Session: b.runtime().Session(), Workers: b.workers(),
-		Seed: b.Config.Seed}
+		Session: b.runtime().Session(), Workers: b.workers(), Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
 	}
@@ -443,9 +442,8 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(),
-		Encode: b.Config.Runtime.Encode, Provider: b.Provider,
-		Terms: b.Config.Eval.Terms}
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(), Encode: b.Config.Runtime.Encode,
+		Provider: b.Provider, Terms: b.Config.Eval.Terms}
 	switch {
 	case b.guard != nil:
 		s.Guard = b.guard

@@ -69,8 +69,7 @@ func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
 	e.Options, e.Secure = string(b.options), ""
 	out := spec.Compatibility{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
-		Digests: map[string]string{}}
+		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(), Digests: map[string]string{}}
 	for _, f := range b.Bundles {
 		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)
 		if err != nil {

@@ -119,8 +119,8 @@ func (Train) LongHelp() map[string]string {
 			"after the other, in one process",
 		"weight_decay": "added to the gradient as in PyTorch; of adamw, taken off the parameter",
 		"patience":     "stop after so many tested rounds without a better validation accuracy; 0 to train all rounds",
-		"memory_gb": "bound on what a step with a text prompt for each image computes at a time, in each worker; " +
-			"more of a batch follows in parts",
+		"memory_gb": "bound on what a step through the image tower, or with a text prompt for each image, computes " +
+			"at a time, in each worker; more of a batch follows in parts",
 	}
 }
 
@@ -128,7 +128,7 @@ func (Train) LongHelp() map[string]string {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
-	// View is engine.Plan.View.
+	// View is spec.Plan.View.
 	View string `config:"view"`
 	// What is tested beside a client's test data, and which round counts.
 	Validate   bool     `config:"validate" help:"test the clients' validation data too in every tested round"`
@@ -184,8 +184,7 @@ func Defaults() Config {
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9,
-			WeightDecay: 5e-4, Memory: 4,
-			Schedule: optim.Schedule{Kind: "constant"}},
+			WeightDecay: 5e-4, Memory: 4, Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
 		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,

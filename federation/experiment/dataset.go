@@ -54,8 +54,7 @@ type Shared struct {
 // describe is DataInfo of a set.
 func describe(s *data.Set, d data.Duplicates) DataInfo {
 	out := DataInfo{Set: s.Name, Layout: s.Layout, Classes: len(s.Classes), Domains: s.Domains, LeftOut: len(s.Skipped),
-		Duplicates: d,
-		Notes:      slices.Clone(s.Notes)}
+		Duplicates: d, Notes: slices.Clone(s.Notes)}
 	for _, sp := range s.Splits() {
 		counts := s.Counts(*sp.Examples)
 		one := SplitInfo{Name: sp.Name, Images: len(*sp.Examples), Least: slices.Min(counts), Most: slices.Max(counts)}

@@ -44,7 +44,7 @@ func (b *Built) testedImages() []data.Example {
 }
 
 // openEvaluationSets opens the data of every evaluation set: the classes of the whole set that data.classes leaves out,
-// and with them all test images of the base classes (engine.BaseToNew), the domains that partition.leave_out leaves out
+// and with them all test images of the base classes (record.BaseToNew), the domains that partition.leave_out leaves out
 // with all their images, and other sets.
 func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progress Progress) error {
 	if part, other := b.Config.Data.Classes, map[string]string{record.BaseSet: record.NewSet,

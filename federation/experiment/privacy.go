@@ -24,7 +24,7 @@ func (b *Built) openSecureAggregation() error {
 		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
 	}
 	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Statistics != "clear" {
-		return fmt.Errorf("secure_aggregation: clients answer the survey of %s, and the server would see each answer "+
+		return fmt.Errorf("secure_aggregation: clients answer the statistic %s, and the server would see each answer "+
 			"as it is; set secure_aggregation.statistics: clear to let it, or leave the layer out", strings.Join(asked,
 			", "))
 	}

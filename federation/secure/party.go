@@ -19,19 +19,19 @@ import (
 // Party is where one side of secure aggregation is that has the other elsewhere.
 type Party struct {
 	Run    string          // identity of the run
-	Agreed string          // what all sides of the run have in common, such as engine.Terms
+	Agreed string          // what all sides of the run have in common, such as spec.RunSpec
 	Dir    string          // folder of what outlasts a restart
 	Who    secagg.Identity // signs for the client that is here; on the server's side it only verifies
 }
 
-// Files of a Place's folder.
+// Files of a Party's folder.
 const (
 	RecordFile = "secagg.json"      // what this side remembers, with a client's secrets of the round
 	KeysFile   = "secagg-keys.json" // keys of the others
 	LogFile    = "secagg.jsonl"     // what a client saw, a line for each sum and each refusal
 )
 
-// inProcess is the place of clients and a server of one process.
+// inProcess is the party of clients and a server of one process.
 func inProcess() Party { return Party{Who: &secagg.Local{}} }
 
 // context is the digest that all messages of a run are bound to.

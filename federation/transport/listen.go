@@ -96,6 +96,6 @@ func (h *Server) dropInvalid() {
 func (h *Server) Hello(*exchange.Session, protocol.HelloRequest) protocol.HelloReply {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	return protocol.HelloReply{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes,
+	return protocol.HelloReply{Clients: h.set.Clients, Config: h.set.Config, Classes: h.runSpec.Classes,
 		InsecureDP: h.set.InsecureDP}
 }

@@ -58,7 +58,7 @@ type Settings struct {
 	Ban func(client int)
 }
 
-// Server is the server's side of a run: an message.Remote.
+// Server is the server's side of a run: a message.Remote.
 type Server struct {
 	*exchange.Host
 	set Settings
@@ -67,7 +67,7 @@ type Server struct {
 
 	// guarded by Host.Mu
 	clients  []clientRecord
-	terms    spec.RunSpec
+	runSpec  spec.RunSpec
 	accepted map[int]string // order whose upload of a client counts last
 	safe     map[int]string // likewise, in the last checkpoint
 	trained  map[int]string // by client: the training order it answered in the round that is being run
@@ -85,8 +85,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 	}
 	if set.Clients < 1 || set.Clients > subjects.MaxClient || !(set.Quorum > 0 && set.Quorum <= 1) || set.Deadline < 0 {
 		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: there must be 1 or more clients, a quorum above "+
-			"0 and at most 1, and no negative deadline",
-			set.Clients, set.Quorum, set.Deadline)
+			"0 and at most 1, and no negative deadline", set.Clients, set.Quorum, set.Deadline)
 	}
 	if set.Largest <= 0 {
 		set.Largest = exchange.DefaultLargest
@@ -95,8 +94,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Server{set: set, Names: subjects.Names(set.Name), clients: make([]clientRecord, set.Clients),
-		terms:    set.RunSpec,
-		Host:     exchange.NewHost(nc, set.ID, set.Limit, set.Largest, "", set.Log),
+		runSpec: set.RunSpec, Host: exchange.NewHost(nc, set.ID, set.Limit, set.Largest, "", set.Log),
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
 		longest: map[string]float64{}}
 	if other, err := exchange.Responds(ctx, nc, h.StatusRequest(), h.ToStatus()); other || err != nil {
@@ -148,8 +146,8 @@ func (h *Server) prepare() error {
 // Close stops answering. What is stored stays, so that the run can go on.
 func (h *Server) Close() { h.Stop() }
 
-// termsFile is of what all members agreed to; beside it there is one file a member.
-const termsFile = "terms"
+// runSpecFile is of what all members agreed to; beside it there is one file a member.
+const runSpecFile = "terms"
 
 func (h *Server) memberPath(name string) string {
 	return filepath.Join(h.set.Dir, membersDir, name+".json")
@@ -161,12 +159,12 @@ func (h *Server) writeMember(name string, v any) error {
 
 // readMembers reads the members of a run that goes on.
 func (h *Server) readMembers() error {
-	there, err := atomicfile.ReadJSON(h.memberPath(termsFile), &h.terms)
+	there, err := atomicfile.ReadJSON(h.memberPath(runSpecFile), &h.runSpec)
 	if err != nil {
 		return err
 	}
 	if there && len(h.set.RunSpec.Classes) > 0 { // what the configuration fixes
-		if err := h.set.RunSpec.Mismatch(h.terms); err != nil {
+		if err := h.set.RunSpec.Mismatch(h.runSpec); err != nil {
 			return fmt.Errorf("this run went another way before: %w; take another --out", err)
 		}
 	}

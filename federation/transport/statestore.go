@@ -201,8 +201,7 @@ func (v *stateStore) get(id string) (message.ClientState, error) {
 		}
 	}
 	return message.ClientState{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows "+
-		"nothing "+
-		"of; give the folder that it had before with --state", v.dir)
+		"nothing of; give the folder that it had before with --state", v.dir)
 }
 
 // prune forgets what cannot count any more when an order comes that says which uploads count last, and last in the

@@ -41,6 +41,7 @@ type Optimizer struct {
 	chain  Transform
 	state  tensor.Map
 	shapes map[string][]int // of the parameters whose state is known to fit
+	room   tensor.Map       // for the updates of a step
 }
 
 // New returns the optimizer that cfg describes, without state.
@@ -68,7 +69,7 @@ func New(cfg Config) (*Optimizer, error) {
 
 // With returns an optimizer made of the given transforms, in that order.
 func With(parts ...Transform) *Optimizer {
-	return &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}}
+	return &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}, room: tensor.Map{}}
 }
 
 // Step turns grads into updates u and subtracts lr u from the parameters of the same names, in place. Parameters
@@ -99,7 +100,17 @@ func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
 	if err := o.start(fresh); err != nil {
 		return err
 	}
-	updates := o.chain.Update(grads, o.state, params)
+	updates := tensor.Map{} // in place of the last step's, where they fit
+	for name, g := range grads {
+		u := o.room[name]
+		if u == nil || !u.SameShape(g) {
+			u = tensor.New(g.Shape...)
+			o.room[name] = u
+		}
+		copy(u.Data, g.Data)
+		updates[name] = u
+	}
+	o.chain.Update(updates, o.state, params)
 	for _, name := range updates.Names() {
 		if i := updates[name].Finite(); i >= 0 {
 			return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,

@@ -13,9 +13,8 @@ type Transform struct {
 	Name string
 	// Init returns fresh state for the given parameters, named SLOT/PARAMETER; nil for a transform without state.
 	Init func(params tensor.Map) tensor.Map
-	// Update returns new updates of the same names and shapes as the given ones, which it leaves alone, and changes
-	// state in place. params holds at least the names of updates.
-	Update func(updates, state, params tensor.Map) tensor.Map
+	// Update changes updates and state in place. params holds at least the names of updates.
+	Update func(updates, state, params tensor.Map)
 }
 
 // Chain applies transforms one after another. State names start with the transform's name, and with NAME.2 and so on
@@ -40,52 +39,46 @@ func Chain(parts ...Transform) Transform {
 			}
 			return state
 		},
-		Update: func(updates, state, params tensor.Map) tensor.Map {
+		Update: func(updates, state, params tensor.Map) {
 			for i, p := range parts {
-				updates = p.Update(updates, state.Under(prefix[i]), params)
+				p.Update(updates, state.Under(prefix[i]), params)
 			}
-			return updates
 		},
 	}
-}
-
-// each makes a stateless transform of a function of one element's update u and parameter p.
-func each(name string, f func(u, p float64) float64) Transform {
-	return Transform{Name: name, Update: func(updates, _, params tensor.Map) tensor.Map {
-		out := make(tensor.Map, len(updates))
-		for name, u := range updates {
-			p, v := params[name], tensor.New(u.Shape...)
-			for i, x := range u.Data {
-				v.Data[i] = float32(f(float64(x), float64(p.Data[i])))
-			}
-			out[name] = v
-		}
-		return out
-	}}
 }
 
 // AddDecayedWeights adds decay times the parameter to the update: L2 regularisation in front of a momentum (SGD, Adam),
 // decoupled weight decay behind it (AdamW, Loshchilov and Hutter 2019).
 func AddDecayedWeights(decay float64) Transform {
-	return each("decay", func(u, p float64) float64 { return u + decay*p })
+	return Transform{Name: "decay", Update: func(updates, _, params tensor.Map) {
+		for name, u := range updates {
+			u.Axpy(decay, params[name])
+		}
+	}}
 }
 
 // ClipByValue limits every element to [-limit, limit], as torch.nn.utils.clip_grad_value_.
 func ClipByValue(limit float64) Transform {
-	return each("clip_value", func(u, _ float64) float64 { return max(-limit, min(limit, u)) })
+	return Transform{Name: "clip_value", Update: func(updates, _, _ tensor.Map) {
+		for _, u := range updates {
+			for i, x := range u.Data {
+				u.Data[i] = float32(max(-limit, min(limit, float64(x))))
+			}
+		}
+	}}
 }
 
 // ClipByGlobalNorm scales all updates by min(1, limit/(norm+1e-6)), norm being the Euclidean norm over all of them, as
 // torch.nn.utils.clip_grad_norm_.
 func ClipByGlobalNorm(limit float64) Transform {
-	return Transform{Name: "clip_norm", Update: func(updates, _, _ tensor.Map) tensor.Map {
+	return Transform{Name: "clip_norm", Update: func(updates, _, _ tensor.Map) {
 		sum := 0.0
 		for _, name := range updates.Names() {
 			n := updates[name].Norm()
 			sum += n * n
 		}
 		scale := min(1, limit/(math.Sqrt(sum)+1e-6))
-		return updates.Clone().Scale(scale)
+		updates.Scale(scale)
 	}}
 }
 
@@ -95,26 +88,23 @@ func Momentum(momentum, dampening float64, nesterov bool) Transform {
 	return Transform{
 		Name: "momentum",
 		Init: func(params tensor.Map) tensor.Map { return slots(params, "b") },
-		Update: func(updates, state, params tensor.Map) tensor.Map {
-			out := make(tensor.Map, len(updates))
+		Update: func(updates, state, params tensor.Map) {
 			for name, u := range updates {
-				b, step, v := state["b/"+name], state["step/"+name], tensor.New(u.Shape...)
+				b, step := state["b/"+name].Data[:len(u.Data)], state["step/"+name]
 				keep, take := momentum, 1-dampening
 				if step.Ints[0] == 0 {
 					keep, take = 0, 1
 				}
 				step.Ints[0]++
 				for i, x := range u.Data {
-					m := keep*float64(b.Data[i]) + take*float64(x)
-					b.Data[i] = float32(m)
+					m := keep*float64(b[i]) + take*float64(x)
+					b[i] = float32(m)
 					if nesterov {
 						m = float64(x) + momentum*m
 					}
-					v.Data[i] = float32(m)
+					u.Data[i] = float32(m)
 				}
-				out[name] = v
 			}
-			return out
 		},
 	}
 }
@@ -125,24 +115,20 @@ func ScaleByAdam(beta1, beta2, eps float64) Transform {
 	return Transform{
 		Name: "adam",
 		Init: func(params tensor.Map) tensor.Map { return slots(params, "m", "v") },
-		Update: func(updates, state, params tensor.Map) tensor.Map {
-			out := make(tensor.Map, len(updates))
+		Update: func(updates, state, params tensor.Map) {
 			for name, u := range updates {
 				m, v, step := state["m/"+name], state["v/"+name], state["step/"+name]
 				step.Ints[0]++
 				t := float64(step.Ints[0])
 				c1, c2 := 1-math.Pow(beta1, t), 1-math.Pow(beta2, t)
-				w := tensor.New(u.Shape...)
 				for i, x := range u.Data {
 					g := float64(x)
 					mi := beta1*float64(m.Data[i]) + (1-beta1)*g
 					vi := beta2*float64(v.Data[i]) + (1-beta2)*g*g
 					m.Data[i], v.Data[i] = float32(mi), float32(vi)
-					w.Data[i] = float32(mi / c1 / (math.Sqrt(vi/c2) + eps))
+					u.Data[i] = float32(mi / c1 / (math.Sqrt(vi/c2) + eps))
 				}
-				out[name] = w
 			}
-			return out
 		},
 	}
 }

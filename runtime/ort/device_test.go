@@ -65,7 +65,8 @@ func TestRunsSpreadOverDevices(t *testing.T) {
 // are. Without the option nothing was noted.
 func TestPlacement(t *testing.T) {
 	b := (&builder{}).in("x", f32, dims{"B", 2}).constant("W", []float32{1, 2, 3, 4, 5, 6}, 2, 3)
-	b.node("MatMul", []string{"x", "W"}, "a").node("MatMul", []string{"x", "W"}, "b").node("Add", []string{"a", "b"}, "c")
+	b.node("MatMul", []string{"x", "W"}, "a").node("MatMul", []string{"x", "W"}, "b")
+	b.node("Add", []string{"a", "b"}, "c")
 	s := open(t, b.node("Sin", []string{"c"}, "y").out("y", f32, dims{"B", 3}).model(t), ort.Options{Placement: true})
 	nodes, err := s.Placement()
 	var ops []string

@@ -1,18 +1,23 @@
 package ort
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
 	binding "github.com/yalue/onnxruntime_go"
 )
 
-// Providers that Options.Provider may name; the empty string means CPU.
+// Providers that Options.Provider may name. The empty string is what ProviderVariable names, as it does for the key
+// runtime.provider of configurations, or CPU.
 const (
 	CPU  = "cpu"
 	CUDA = "cuda"
 	Auto = "auto" // CUDA where it works, else CPU
+
+	ProviderVariable = "PROMPTFED_RUNTIME_PROVIDER"
 )
 
 // OptLevel says how far ONNX Runtime rewrites a graph before running it. Every level computes the same function up to
@@ -79,12 +84,18 @@ type Options struct {
 	upload bool // of tests: treat the CPU as a device that weights are copied to
 }
 
+// WithProvider gives options that name a provider.
+func (o Options) WithProvider() Options {
+	o.Provider = cmp.Or(o.Provider, os.Getenv(ProviderVariable), CPU)
+	return o
+}
+
 // onDevice tells whether the provider keeps weights on a device of its own.
 func (o Options) onDevice(provider string) bool { return provider == CUDA || o.upload }
 
 func (o Options) check() error {
 	switch o.Provider {
-	case "", CPU:
+	case CPU:
 		if o.MemoryLimit != 0 {
 			return fmt.Errorf("ort: a memory limit of %d bytes on provider cpu, which has none: remove the limit or "+
 				"choose cuda", o.MemoryLimit)
@@ -210,8 +221,8 @@ func noCUDA(err error) error {
 	todo := "run `make library-cuda`, or install Microsoft's GPU build of ONNX Runtime and set " + LibraryVariable +
 		" to its library file"
 	if missing := missingCUDA(); len(missing) > 0 {
-		todo = fmt.Sprintf("missing here: %s: install CUDA 13, cuDNN 9 and NVIDIA's driver, where the loader finds them "+
-			"(LD_LIBRARY_PATH)", strings.Join(missing, ", "))
+		todo = fmt.Sprintf("missing here: %s: install CUDA 13, cuDNN 9 and NVIDIA's driver, where the loader finds "+
+			"them (LD_LIBRARY_PATH)", strings.Join(missing, ", "))
 	}
 	return absent{fmt.Sprintf("ort: provider cuda is not available in %s (%s): %s, or use provider cpu",
 		environment.path, oneLine(err), todo)}

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	binding "github.com/yalue/onnxruntime_go"
 
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
 )
 
 // ErrClosed is wrapped by the error of a Run on a closed session or a Get on a closed pool.
@@ -37,6 +39,7 @@ type replica struct {
 // are not tensors of numbers or bool, on external data that is missing, cut short or outside of Options.WeightsDir, on
 // a provider that is not available, and on graphs that ONNX Runtime refuses.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
+	o = o.WithProvider()
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -44,7 +47,7 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := start(o.Provider == CUDA || o.Provider == Auto); err != nil {
+	if err := start(o.Provider != CPU); err != nil {
 		return nil, err
 	}
 	s := &Session{program: p, slots: p.slots()}
@@ -148,4 +151,15 @@ func (s *Session) Close() error {
 		return s.errorf("closing: %s", oneLine(err))
 	}
 	return nil
+}
+
+// Once compiles a model, runs it and closes it: for models that are needed a single time. See Session.Run.
+func Once(ctx context.Context, model *onnx.ModelProto, o Options, feeds tensor.Map,
+	outputs ...string) (tensor.Map, error) {
+	s, err := NewSession(model, o)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.Run(ctx, feeds, outputs...)
+	return out, errors.Join(err, s.Close())
 }

@@ -114,8 +114,9 @@ func (t *Tensor) Axpy(a float64, x *Tensor) {
 	if len(t.Data) != len(x.Data) {
 		panic(fmt.Sprintf("tensor.Axpy: shapes %v and %v", t.Shape, x.Shape))
 	}
+	to := t.Data[:len(x.Data)]
 	for i, v := range x.Data {
-		t.Data[i] = float32(float64(t.Data[i]) + a*float64(v))
+		to[i] = float32(float64(to[i]) + a*float64(v))
 	}
 }
 
@@ -130,9 +131,22 @@ func (t *Tensor) Norm() float64 {
 
 // Finite reports the index of the first NaN or infinite element, or -1 when there is none.
 func (t *Tensor) Finite() int {
-	for i, v := range t.Data {
-		if v-v != 0 { // of NaN and infinities NaN
-			return i
+	const together = 64 // v-v is 0, or NaN of NaN and infinities, which a sum keeps
+	for from := 0; from < len(t.Data); from += together {
+		part := t.Data[from:min(from+together, len(t.Data))]
+		var a, b, c, d float32
+		i := 0
+		for ; i+4 <= len(part); i += 4 {
+			p := part[i : i+4]
+			a, b, c, d = a+(p[0]-p[0]), b+(p[1]-p[1]), c+(p[2]-p[2]), d+(p[3]-p[3])
+		}
+		if i == len(part) && a+b+c+d == 0 {
+			continue
+		}
+		for i, v := range part {
+			if v-v != 0 {
+				return from + i
+			}
 		}
 	}
 	return -1

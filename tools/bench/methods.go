@@ -28,6 +28,7 @@ type MethodsOptions struct {
 	Only     []string // methods and wrappers; empty is all
 	Threads  int      // of ONNX Runtime; 0 is one per core
 	Image    string   // image tower: rn50, rn101, vit-b32 (also when empty) or vit-b16
+	Memory   int      // spec.Training.Memory
 	Session  ort.Options
 	Progress func(what string, done, total int) // may be nil
 }
@@ -147,6 +148,7 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 	if err != nil {
 		return s, err
 	}
+	e.Training.Memory = o.Memory
 	if len(e.Method.Params(b.Task())) == 0 {
 		return s, errors.New("it learns nothing")
 	}

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// multiplies are the operators that multiply matrices or convolve.
+// multiplies are the operators that multiply matrices or convolve, in attention of our own among other things.
 var multiplies = map[string]bool{"MatMul": true, "FusedMatMul": true, "Gemm": true, "FusedGemm": true, "Conv": true,
-	"FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true}
+	"FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true,
+	"AttentionGrad": true, "SequenceAttention": true, "SequenceAttentionGrad": true}
 
 // readProfiles reads what ONNX Runtime's profiles whose names begin so say that operators took, in seconds, in all runs
 // of each graph but for the first of so many equal parts. The files are removed.

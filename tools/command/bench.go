@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -9,6 +8,7 @@ import (
 
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/bench"
 	"promptfed/tools/progress"
 )
@@ -19,7 +19,9 @@ type benchFlags struct {
 	backbone, file string
 	experiment     bool
 	methods        bool
+	features       bool
 	image          string
+	memory         float64
 	only           []string
 	against        string
 	rounds         int
@@ -39,12 +41,14 @@ func benchCommand() *cobra.Command {
 			"whole experiments"}
 	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions, and with --experiment a tiny backbone")
 	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both)")
-	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core); of --methods the "+
-		"first (default one per core)")
+	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core); of --methods and "+
+		"--features the first (default one per core)")
 	c.Flags().StringVar(&f.backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
 	c.Flags().BoolVar(&f.experiment, "experiment", false, "rounds of Table S5's protocol (FedAPPR) in place of a "+
 		"step, and what 1,000 clients cost beside computing")
 	c.Flags().BoolVar(&f.methods, "methods", false, "a client's turn of one step with every method and wrapper")
+	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "of --methods: train.memory_gb (default 4)")
+	c.Flags().BoolVar(&f.features, "features", false, "images a second through full-size image towers")
 	c.Flags().StringSliceVar(&f.only, "only", nil, "methods of --methods (default all), or the one of --experiment "+
 		"(default promptfl)")
 	c.Flags().StringVar(&f.image, "image-tower", "vit-b32", "of --methods: rn50, rn101, vit-b32 or vit-b16")
@@ -87,11 +91,15 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if f.file == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
+	return atomicfile.Write(f.file, atomicfile.JSON(r, "  "))
+}
+
+// threads is the first of --threads, 0 where none are given.
+func (f benchFlags) threads() int {
+	if len(f.Threads) == 0 {
+		return 0
 	}
-	return writeFile(f.file, append(text, '\n'))
+	return f.Threads[0]
 }
 
 func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {
@@ -100,11 +108,12 @@ func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measure
 	}
 	if f.methods {
 		o := bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image, Session: f.Session,
-			Progress: f.Progress}
-		if len(f.Threads) > 0 {
-			o.Threads = f.Threads[0]
-		}
+			Memory: int(f.memory * (1 << 30)), Threads: f.threads(), Progress: f.Progress}
 		return bench.Methods(cmd.Context(), o)
+	}
+	if f.features {
+		return bench.Features(cmd.Context(), bench.FeaturesOptions{Quick: f.Quick, Threads: f.threads(),
+			Session: f.Session, Progress: f.Progress})
 	}
 	if f.experiment {
 		if len(f.only) > 1 {

@@ -52,7 +52,8 @@ func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, client
 				return ofTurn(c, o, err)
 			}
 			for _, v := range needs {
-				if seen[v.key] || bytes > w.computed.most/2 { // what is forgotten again before it is asked for costs double
+				// what is forgotten before it is asked for costs double
+				if seen[v.key] || bytes > w.computed.most/2 {
 					continue
 				}
 				seen[v.key] = true

@@ -124,10 +124,7 @@ func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local,
 func (p *program) inParts(ctx context.Context, in inputs, host callbackValues, epoch int) (feed, out tensor.Map,
 	err error) {
 	rows := in.batch[method.LabelInput].Shape[0]
-	most := p.most
-	if most == 0 {
-		most = rows
-	}
+	most := spec.PartOf(rows, p.most)
 	whole := in.batch
 	for from := 0; from < rows; from += most {
 		to := min(rows, from+most)

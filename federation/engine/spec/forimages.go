@@ -75,6 +75,16 @@ func AtOnce(b Backbone, classes []string, bound int, roots ...graph.Node) (int, 
 	return f.bound / f.bytes, nil
 }
 
+// PartOf is the size of the parts in which rows are computed, at most so many at a time, 0 for no bound: as few parts as
+// may be and about alike, since runs on another number of rows take memory of their own.
+func PartOf(rows, most int) int {
+	if most == 0 || most >= rows {
+		return rows
+	}
+	parts := (rows + most - 1) / most
+	return (rows + parts - 1) / parts
+}
+
 func (f perImage) tooLarge(what string, bytes int) error {
 	return fmt.Errorf("%s: a step takes about %.1f GiB for %s, train.memory_gb allows %.1f; raise it, or use smaller "+
 		"batches, fewer classes or tokens", f.what, gib(bytes), what, gib(f.bound))
@@ -90,7 +100,7 @@ func (e *Experiment) ForImages(b Backbone) (string, error) {
 	if f.bytes == 0 || err != nil {
 		return "", err
 	}
-	rows := min(f.bound/f.bytes, e.Training.Batch)
+	rows := f.bound / f.bytes
 	switch {
 	case rows == 0:
 		return "", f.tooLarge("one image", f.bytes)
@@ -98,6 +108,7 @@ func (e *Experiment) ForImages(b Backbone) (string, error) {
 		return "", f.tooLarge(fmt.Sprintf("a batch of %d, whose images the loss compares", e.Training.Batch),
 			f.bytes*e.Training.Batch)
 	}
+	rows = PartOf(e.Training.Batch, rows)
 	return fmt.Sprintf("%s: %d at a time of a batch of %d, about %.2f GiB in each worker "+
 		"(train.memory_gb)", f.what, rows, e.Training.Batch, gib(f.bytes*rows)), nil
 }

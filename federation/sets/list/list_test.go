@@ -176,7 +176,7 @@ func fuzzList(f *testing.F, read func(raw string, add func(int, entry) error) er
 		if err != nil || len(l.entries) == 0 {
 			return
 		}
-		r, err := l.roll()
+		r, err := l.images()
 		if err != nil {
 			return
 		}

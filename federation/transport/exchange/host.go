@@ -21,7 +21,7 @@ import (
 type Host struct {
 	Conn        *nats.Conn
 	RunID       string // of the run
-	InlineLimit int    // as Settings.Limit
+	InlineLimit int    // bytes of tensors that travel in a message; more go in pieces
 	Largest     int
 	Identity    certs.Identity
 	signing     atomic.Pointer[signingKey]
@@ -43,7 +43,7 @@ const maxDecoding = 4
 func NewHost(nc *nats.Conn, run string, limit, largest int, dir string, log *slog.Logger) *Host {
 	most := int(nc.MaxPayload()) - protocol.MaxFrame
 	if limit <= 0 || limit > most {
-		limit = min(defaultLimit, most)
+		limit = min(DefaultLimit, most)
 	}
 	h := &Host{Conn: nc, RunID: run, InlineLimit: limit, Largest: largest, Log: log,
 		Outbox: Outbox{Dir: dir, InMemory: limit}, decoding: make(chan struct{}, maxDecoding)}
@@ -371,9 +371,9 @@ func Notify(c chan struct{}) {
 	}
 }
 
-// defaultLimit is how many bytes of tensors travel in a message, and DefaultLargest how many are taken of a client.
+// DefaultLimit is how many bytes of tensors travel in a message, and DefaultLargest how many are taken of a client.
 const (
-	defaultLimit   = 256 << 10
+	DefaultLimit   = 256 << 10
 	DefaultLargest = 64 << 20
 )
 

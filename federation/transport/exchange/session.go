@@ -195,7 +195,7 @@ func (d *Session) heartbeat(m *nats.Msg) {
 	}
 }
 
-// Executes to a request for a piece, or to a piece: the first byte.
+// Answers to a request for a piece, or to a piece: the first byte.
 const (
 	pieceHere  = 'p' // the piece follows, after its CRC-32
 	pieceTaken = 't'

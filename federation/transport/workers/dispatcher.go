@@ -30,11 +30,11 @@ type Settings struct {
 	Log     *slog.Logger
 }
 
-// LargestJob is the default of DispatcherSettings.Largest: an order and what the client remembers, twice the size of
+// LargestJob is the default of Settings.Largest: an order and what the client remembers, twice the size of
 // each on its own.
 const LargestJob = 4 * exchange.DefaultLargest
 
-// Dispatcher is an local.RemoteExecutor: it spreads the jobs of simulated clients over worker machines. A worker has as
+// Dispatcher is a local.RemoteExecutor: it spreads the jobs of simulated clients over worker machines. A worker has as
 // many slots as it does jobs at a time, and every slot is a member of the run, which speaks and hears as a client does.
 // A job is an order with what the client remembers, so that any worker can do it, and whoever does gives the same
 // result, which counts once. One whose worker was missed goes to another.

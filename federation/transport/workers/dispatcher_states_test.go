@@ -39,7 +39,7 @@ func TestDispatcherLargeStates(t *testing.T) {
 	e := transporttest.Method("promptfl", nil, nil).Experiment(t)
 	dir := t.TempDir()
 	d, err := workers.Open(ctx, emb.Conn(), workers.Settings{Queue: "toy", Dir: dir,
-		Config: []byte("x"), Compatibility: footing(e), Identity: ca.Identity("server"), Log: log.Logger()})
+		Config: []byte("x"), Compatibility: compatibility(e), Identity: ca.Identity("server"), Log: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestDispatcherLargeStates(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- w.Run(ctx, nc, inv, workers.Info{Host: "h", Jobs: 1, Compatibility: footing(e)},
+		ended <- w.Run(ctx, nc, inv, workers.Info{Host: "h", Jobs: 1, Compatibility: compatibility(e)},
 			func(_ context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 				*message.ClientState, error) {
 				s.Own["ctx"].Data[1]++

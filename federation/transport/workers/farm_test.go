@@ -45,7 +45,7 @@ type farm struct {
 
 func newFarm(t testing.TB, e *spec.Experiment) *farm {
 	f := &farm{t: t, e: e, dir: t.TempDir(), log: &transporttest.Logs{}}
-	f.set = workers.Settings{Queue: "toy", Config: []byte("name: toy\n"), Compatibility: footing(e),
+	f.set = workers.Settings{Queue: "toy", Config: []byte("name: toy\n"), Compatibility: compatibility(e),
 		Log: f.log.Logger()}
 	var err error
 	f.nats, err = natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy",
@@ -64,7 +64,7 @@ func newFarm(t testing.TB, e *spec.Experiment) *farm {
 	return f
 }
 
-func footing(e *spec.Experiment) spec.Compatibility {
+func compatibility(e *spec.Experiment) spec.Compatibility {
 	return spec.Compatibility{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{"data": "abc"}}
 }
@@ -102,7 +102,7 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs 
 	if f.around != nil {
 		job = f.around(worker, job)
 	}
-	info := workers.Info{Host: fmt.Sprint("host", worker), Jobs: jobs, Compatibility: footing(f.e)}
+	info := workers.Info{Host: fmt.Sprint("host", worker), Jobs: jobs, Compatibility: compatibility(f.e)}
 	for _, c := range change {
 		c(&info)
 	}

@@ -57,7 +57,7 @@ func encodeResult(r message.Reply, next *message.ClientState) tensor.Map {
 	return m
 }
 
-// decodeResult reads what result gave in answer to an order, and refuses what no client of it could give.
+// decodeResult reads what encodeResult gave in answer to an order, and refuses what no client of it could give.
 func decodeResult(r protocol.Reply, o message.Instruction, body []byte) (message.Reply, *message.ClientState, error) {
 	out := r.Message()
 	m, err := r.Content.Tensors(body)

@@ -102,8 +102,7 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 // admit checks what a worker says of itself.
 func (s *slot) admit(w Info) error {
 	if !subjects.ID.MatchString(w.Instance) || w.Worker != s.worker || !protocol.Label.MatchString(w.Host) ||
-		w.Jobs < 1 ||
-		w.Jobs > subjects.MaxJobs {
+		w.Jobs < 1 || w.Jobs > subjects.MaxJobs {
 		return fmt.Errorf("%d jobs at a time, host %.100q, worker %.40q or instance %.40q are none", w.Jobs, w.Host,
 			w.Worker, w.Instance)
 	}

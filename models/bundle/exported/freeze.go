@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,10 +40,7 @@ func Freeze(b *bundle.Bundle, out string) error {
 		if err != nil {
 			return err
 		}
-		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), func(w io.Writer) error {
-			_, err := w.Write(append(data, '\n'))
-			return err
-		})
+		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), atomicfile.Bytes(append(data, '\n')))
 	})
 }
 

@@ -1,6 +1,7 @@
-package command
+package report
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,12 +24,8 @@ const mostMaps = 12
 
 // mapped are the runs whose prompts or features a figure shows: the first finished one of each label of an axis.
 func (v *view) mapped(f configs.Figure) []facetRun {
-	axis := f.Panel
-	if axis == "" {
-		axis = v.axis
-	}
 	var out []facetRun
-	for _, p := range facets(v.groups, axis) {
+	for _, p := range facets(v.groups, cmp.Or(f.Panel, v.axis)) {
 		for _, g := range p.groups {
 			if done := g.Done(); len(done) > 0 && len(out) < mostMaps {
 				out = append(out, facetRun{p.title, done[0]})
@@ -47,10 +44,7 @@ type facetRun struct {
 // tsne maps what each client learned, coloured by backbone.
 func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 	out := figures.TSNE{Title: f.Title}
-	by := f.Group
-	if by == "" {
-		by = "backbone"
-	}
+	by := cmp.Or(f.Group, "backbone")
 	for _, r := range v.mapped(f) {
 		path := filepath.Join(r.run.Dir, record.PromptsFile)
 		prompts, _, err := safetensors.ReadFile(path)
@@ -75,9 +69,6 @@ func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 			}
 		}
 		out.Panels = append(out.Panels, panel)
-	}
-	if len(out.Panels) == 0 {
-		return nil, nil
 	}
 	return out, nil
 }
@@ -170,9 +161,6 @@ func (v *view) pca(f configs.Figure) (figures.Drawer, error) {
 			}
 			out.Panels = append(out.Panels, panel)
 		}
-	}
-	if len(out.Panels) == 0 {
-		return nil, nil
 	}
 	return out, nil
 }

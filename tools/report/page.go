@@ -1,4 +1,4 @@
-package command
+package report
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 )
 
 // page is what report.html shows.
-func (r *report) page() (page.Report, error) {
+func (r *Report) page() (page.Report, error) {
 	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment(),
-		Sample: r.std == string(results.Sample)}
+		Sample: r.Std == string(results.Sample)}
 	if len(r.Plans) == 1 && r.Plans[0].Card != nil {
 		c := r.Plans[0].Card
 		p.Title = r.Plans[0].Name // the card says the rest
@@ -59,7 +59,7 @@ func (r *report) page() (page.Report, error) {
 }
 
 // methods lists what the runs train in the order in which the groups stand.
-func (r *report) methods() []string {
+func (r *Report) methods() []string {
 	var out []string
 	for _, g := range r.Groups {
 		if m := methodOf(g); m != "" && !slices.Contains(out, m) {
@@ -73,7 +73,7 @@ func (r *report) methods() []string {
 func methodOf(g *results.Group) string { return cmp.Or(g.Labels["method"], g.Method()) }
 
 // counted says how many runs the page is about.
-func (r *report) counted() string {
+func (r *Report) counted() string {
 	n := map[results.State]int{}
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
@@ -90,7 +90,7 @@ func (r *report) counted() string {
 }
 
 // pageMetrics lists the metrics of curves that some run has.
-func (r *report) pageMetrics(p *page.Report) []results.Metric {
+func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 	var out []results.Metric
 	for _, name := range []string{results.Accuracy, results.GlobalView, results.PersonalView, results.Weighted,
 		results.F1, results.Worst, results.DomainStd,
@@ -109,14 +109,14 @@ func (r *report) pageMetrics(p *page.Report) []results.Metric {
 }
 
 // groupName tells a group from those of other sweeps where the page is about several.
-func (r *report) groupName(g *results.Group) string {
+func (r *Report) groupName(g *results.Group) string {
 	if g.Plan == nil || len(r.main) == 1 {
 		return g.Name
 	}
 	return joinTitle(g.Plan.Name, g.Name)
 }
 
-func (r *report) runName(g *results.Group, run *results.Run) string {
+func (r *Report) runName(g *results.Group, run *results.Run) string {
 	name := r.groupName(g)
 	if len(g.Runs) == 1 {
 		return name
@@ -132,7 +132,7 @@ func pairs(g *results.Group) []page.Pair {
 	return out
 }
 
-func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page.Run, error) {
+func (r *Report) pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page.Run, error) {
 	out := page.Run{ID: r.seen(run.Dir), Name: r.runName(g, run), Group: r.groupName(g), Method: methodOf(g),
 		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Why, Planned: run.Planned,
 		Tags: run.Tags, Config: run.Config}
@@ -178,7 +178,7 @@ func (r *report) pageRun(g *results.Group, run *results.Run, metrics []results.M
 }
 
 // seen is a folder as it is seen from that of the report.
-func (r *report) seen(dir string) string {
+func (r *Report) seen(dir string) string {
 	if rel, err := filepath.Rel(r.folder, dir); err == nil {
 		dir = rel
 	}

@@ -1,4 +1,4 @@
-package command
+package report
 
 import (
 	"math"
@@ -35,7 +35,7 @@ func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
 		if len(c.Classes) > mostConfused {
 			v.note("figure confusion: %d classes are too many to be drawn; %s of the run folder has the counts",
 				len(c.Classes), record.ConfusionFile)
-			return nil, nil
+			return nil, figures.ErrEmpty
 		}
 		out.RowNames, out.ColumnNames = c.Classes, c.Classes
 		for _, m := range []struct {
@@ -53,9 +53,6 @@ func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
 			}
 			out.Panels = append(out.Panels, figures.HeatPanel{Title: joinTitle(r.label, m.name), Values: rows})
 		}
-	}
-	if len(out.Panels) == 0 {
-		return nil, nil
 	}
 	return out, nil
 }

@@ -1,6 +1,7 @@
-package command
+package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -58,9 +59,6 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 			func(s figures.Sample) bool { return len(s.Values) == 0 })
 	}
 	out.Panels = slices.DeleteFunc(out.Panels, func(p figures.BoxPanel) bool { return len(p.Boxes) == 0 })
-	if len(out.Panels) == 0 {
-		return nil, nil
-	}
 	return out, nil
 }
 
@@ -150,15 +148,8 @@ func holds(c experiment.ClientInfo) bool {
 func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
 	out := figures.Strips{Title: f.Title, Y: y}
-	axis := f.Panel
-	if axis == "" {
-		axis = v.axis
-	}
-	by := f.Group
-	if by == "" {
-		by = "backbone"
-	}
-	for _, p := range facets(v.groups, axis) {
+	by := cmp.Or(f.Group, "backbone")
+	for _, p := range facets(v.groups, cmp.Or(f.Panel, v.axis)) {
 		sum, count := []float64{}, 0
 		var info *experiment.Clients
 		for _, g := range p.groups {
@@ -195,9 +186,6 @@ func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error
 			panel.Groups = append(panel.Groups, figures.StripGroup{Label: name, Values: at[name]})
 		}
 		out.Panels = append(out.Panels, panel)
-	}
-	if len(out.Panels) == 0 {
-		return nil, nil
 	}
 	return out, nil
 }
@@ -241,10 +229,7 @@ func (v *view) bubbles(f configs.Figure) (figures.Drawer, error) {
 			}
 		}
 	}
-	switch len(out.Panels) {
-	case 0:
-		return nil, nil
-	case 1:
+	if len(out.Panels) == 1 {
 		out.Panels[0].Title = ""
 	}
 	return out, nil

@@ -1,4 +1,4 @@
-package command
+package report
 
 import (
 	"math"
@@ -48,7 +48,7 @@ func contested(t *testing.T, seeds int) *view {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &view{report: &report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name,
+	v := &view{Report: &Report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name,
 		metric: m, axis: "method", spread: results.Population}
 	v.compare()
 	return v
@@ -65,8 +65,9 @@ func TestStars(t *testing.T) {
 		if clients.N != 24*seeds || clients.HolmWilcoxon > 1e-3 {
 			t.Fatalf("%d pairs of clients with p = %v are no test of this", clients.N, clients.HolmWilcoxon)
 		}
-		f, ok := v.significance(configs.Figure{}, m).(figures.Significance)
-		if !ok || f.P[0][1] != want && !(math.IsNaN(want) && math.IsNaN(f.P[0][1])) ||
+		d, err := v.significance(configs.Figure{}, m)
+		f, ok := d.(figures.Significance)
+		if err != nil || !ok || f.P[0][1] != want && !(math.IsNaN(want) && math.IsNaN(f.P[0][1])) ||
 			math.Abs(f.Difference[1][0]-13-.1*float64(seeds-1)/2) > 1e-9 {
 			t.Errorf("%d seeds: p %v, want %v; differences %v", seeds, f.P, want, f.Difference)
 		}

@@ -1,7 +1,8 @@
-package command
+package report
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,7 +21,7 @@ type namedFigure struct {
 
 // view is a part of a report while its figures are made: a sweep, or runs that belong to none.
 type view struct {
-	*report
+	*Report
 	plan   *results.Plan // nil for none
 	groups []*results.Group
 	name   string // of the sweep
@@ -111,12 +112,12 @@ var unevaluated = []string{"bubbles", "cost", "tsne", "pca", "confusion", "terms
 func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 	f.Title += v.caption(f, m)
 	d, err := v.drawer(f, m)
-	if err == nil && d == nil {
-		return
-	}
 	var drawn *figures.Figure
 	if err == nil {
 		drawn, err = d.Draw()
+	}
+	if errors.Is(err, figures.ErrEmpty) {
+		return
 	}
 	if err != nil {
 		v.note("figure %s is not drawn: %w", file, err)
@@ -193,7 +194,8 @@ func slug(s string) string {
 	return strings.Trim(noSlug.ReplaceAllString(strings.ToLower(s), "-"), "-.")
 }
 
-// drawer makes the figure of a kind; nil without an error where the runs do not have what it shows.
+// drawer makes the figure of a kind, or gives figures.ErrEmpty: here or from Draw where the runs do not have what it
+// shows.
 func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	switch f.Kind {
 	case "curves":
@@ -215,12 +217,9 @@ func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error
 	case "cost":
 		return v.cost(f, m), nil
 	case "significance":
-		return v.significance(f, m), nil
+		return v.significance(f, m)
 	case "terms":
-		if d := v.terms(f); d != nil {
-			return d, nil
-		}
-		return nil, nil
+		return v.terms(f), nil
 	case "tsne":
 		return v.tsne(f)
 	case "pca":

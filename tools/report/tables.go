@@ -1,42 +1,34 @@
-package command
+package report
 
 import (
+	"cmp"
 	"slices"
 
-	"promptfed/configs"
 	"promptfed/tools/report/results"
 	"promptfed/tools/report/tables"
 )
 
 // layout is that of the main table: as the command line asks, else as the card does, else the first axis in rows and
 // the second in columns; a single axis stands beside what else a run gives.
-func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
-	l := tables.Layout{Title: "Runs", Metric: r.metric, Average: r.average, Spread: results.Spread(r.std),
-		Second: r.second}
+func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
+	l := tables.Layout{Title: "Runs", Metric: r.Metric, Average: r.Average, Spread: results.Spread(r.Std),
+		Second: r.Second}
 	if p != nil {
 		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
 	}
 	if c := l.Card; c != nil {
-		l.Title = cardTitle(c)
-		if l.Metric == "" {
-			l.Metric = c.Metric
-		}
-		if l.Average == "" {
-			l.Average = c.Average
-		}
+		l.Title, l.Metric, l.Average = c.Heading(), cmp.Or(l.Metric, c.Metric), cmp.Or(l.Average, c.Average)
 		l.Rows, l.Columns = c.Rows, c.Columns
-		if r.view == "" && c.Views.Why != "" { // both of ours beside the paper's number, whichever it is
+		if r.View == "" && c.Views.Why != "" { // both of ours beside the paper's number, whichever it is
 			l.Rows = append(slices.Clone(c.Rows), tables.EvaluationAxis)
 		}
 	}
-	if len(r.rows)+len(r.columns) > 0 {
-		l.Rows, l.Columns = r.rows, r.columns
+	if len(r.Rows)+len(r.Columns) > 0 {
+		l.Rows, l.Columns = r.Rows, r.Columns
 	}
-	if l.Metric == "" {
-		l.Metric = results.DefaultMetric(groups)
-	}
+	l.Metric = cmp.Or(l.Metric, results.DefaultMetric(groups))
 	l.Metrics = results.MainMetrics(l.Metric, groups)
-	if l.Card != nil && len(l.Card.Metrics) > 0 && r.metric == "" {
+	if l.Card != nil && len(l.Card.Metrics) > 0 && r.Metric == "" {
 		l.Metrics = l.Card.Metrics
 	}
 	if len(l.Rows)+len(l.Columns) == 0 {
@@ -53,7 +45,7 @@ func (r *report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 }
 
 // wholeLayout is that of the table with a line for every point of the grid and a column for every metric.
-func (r *report) wholeLayout(p *results.Plan, groups []*results.Group, main tables.Layout) tables.Layout {
+func (r *Report) wholeLayout(p *results.Plan, groups []*results.Group, main tables.Layout) tables.Layout {
 	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups),
 		Columns: []string{tables.MetricAxis},
 		Spread:  main.Spread, Second: main.Second, Smoke: main.Smoke}
@@ -64,15 +56,6 @@ func (r *report) wholeLayout(p *results.Plan, groups []*results.Group, main tabl
 		l.Rows = append(l.Rows, a.Name)
 	}
 	return l
-}
-
-// cardTitle names the item of the paper.
-func cardTitle(c *configs.Card) string {
-	title := joinTitle(c.Paper, c.Item)
-	if c.Title == "" || title == "" {
-		return title + c.Title
-	}
-	return title + ": " + c.Title
 }
 
 // mostCompared bounds the labels that are compared each with each, longestPairs the lines of a table of comparisons.

@@ -1,4 +1,4 @@
-package command
+package report
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func (v *view) weakTerms(main *tables.Table) {
 			weak = slices.DeleteFunc(weak, func(t string) bool { return !slices.Contains(of, t) })
 		}
 		for _, t := range weak {
-			line := vanishes(g.Name, t, rounds)
+			line := results.VanishingNote(g.Name, t, rounds)
 			v.Notes = append(v.Notes, line)
 			main.Remarks = append(main.Remarks, line+".")
 		}
@@ -60,9 +60,6 @@ func (v *view) terms(f configs.Figure) figures.Drawer {
 	if more > 0 {
 		v.note("the figure of terms shows the first %d of %d groups of runs that measured them", maxTermPanels,
 			maxTermPanels+more)
-	}
-	if len(out.Panels) == 0 {
-		return nil
 	}
 	return out
 }

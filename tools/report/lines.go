@@ -1,4 +1,4 @@
-package command
+package report
 
 import (
 	"cmp"
@@ -15,21 +15,21 @@ import (
 
 // scale is what values of a metric are multiplied by in figures, and the axis that shows them.
 func scale(m results.Metric) (float64, figures.Axis) {
-	title, _, _ := strings.Cut(m.Title(), ",")
-	if m.Unit() == results.Percent {
-		return 100, figures.Axis{Label: title + " (%)", Within: [2]float64{0, 100}}
+	a := figures.Axis{}
+	a.Label, _, _ = strings.Cut(m.Title(), ",")
+	switch m.Unit() {
+	case results.Percent:
+		a.Label += " (%)"
+		a.Within = [2]float64{0, 100}
+	case results.Plain:
+	default:
+		a.Label += " (" + string(m.Unit()) + ")"
 	}
-	if m.Unit() != results.Plain {
-		title += " (" + string(m.Unit()) + ")"
-	}
-	return 1, figures.Axis{Label: title}
+	return m.Factor(), a
 }
 
 func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
-	line := f.Line
-	if line == "" {
-		line = v.axis
-	}
+	line := cmp.Or(f.Line, v.axis)
 	factor, y := scale(m)
 	out := figures.Curves{Title: f.Title, Colours: v.colours(line)}
 	for _, p := range facets(v.groups, f.Panel) {
@@ -52,9 +52,6 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 		if len(panel.Lines) > 0 {
 			out.Panels = append(out.Panels, panel)
 		}
-	}
-	if len(out.Panels) == 0 {
-		return nil
 	}
 	return out
 }
@@ -135,9 +132,6 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 			out.Panels = append(out.Panels, panel)
 		}
 	}
-	if len(out.Panels) == 0 {
-		return nil, nil
-	}
 	return out, nil
 }
 
@@ -154,26 +148,21 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 	out := figures.Cost{Title: f.Title, Colours: v.colours(v.axis), Bytes: "per round, all clients",
 		Seconds: "per round"}
 	factor, _ := scale(m)
-	known := false
 	for _, l := range facets(v.groups, v.axis) {
 		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.In(results.Bytes, "")).Mean(),
 			Seconds:  stat(l.groups, m.In(results.Seconds, "")).Mean(),
 			Accuracy: factor * stat(l.groups, m).Mean()}
 		if row.Bytes > 0 || row.Seconds > 0 {
-			known = true
 			out.Rows = append(out.Rows, row)
 		}
-	}
-	if !known {
-		return nil
 	}
 	return out
 }
 
-func (v *view) significance(f configs.Figure, m results.Metric) figures.Drawer {
+func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	pairs := v.pairs[m.Name][results.OverClients]
 	if !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
-		return nil
+		return nil, figures.ErrEmpty
 	}
 	factor, _ := scale(m)
 	n := len(v.labels)
@@ -200,5 +189,5 @@ func (v *view) significance(f configs.Figure, m results.Metric) figures.Drawer {
 	if out.Test == "" {
 		out.Test = fmt.Sprintf("No stars: a test needs %d paired runs or more", results.MinRuns)
 	}
-	return out
+	return out, nil
 }

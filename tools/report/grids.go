@@ -1,4 +1,4 @@
-package command
+package report
 
 import (
 	"fmt"
@@ -79,9 +79,6 @@ func (v *view) scatter3(f configs.Figure, m results.Metric) (figures.Drawer, err
 		if len(panel.Points) > 0 {
 			out.Panels = append(out.Panels, panel)
 		}
-	}
-	if len(out.Panels) == 0 {
-		return nil, nil
 	}
 	return out, nil
 }

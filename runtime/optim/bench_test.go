@@ -1,0 +1,22 @@
+package optim_test
+
+import (
+	"testing"
+
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// BenchmarkStep is a step of SGD on as many numbers as FedTPG's generator has.
+func BenchmarkStep(b *testing.B) {
+	o, err := optim.New(optim.Config{Name: "sgd", Momentum: 0.9, WeightDecay: 5e-4})
+	if err != nil {
+		b.Fatal(err)
+	}
+	params, grads := tensor.Map{"w": tensor.New(4096, 1024)}, tensor.Map{"w": tensor.New(4096, 1024)}
+	for b.Loop() {
+		if err := o.Step(params, grads, 0.1); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
