@@ -103,8 +103,8 @@ func withCopies(base method.Method, t method.Task, prefix string) []method.Param
 // twoModels refuses what would let one model change the other.
 func twoModels(l *method.Local) error {
 	if l.Optim.ClipNorm > 0 {
-		return errors.New("train.clip_norm bounds the gradients of the averaged model and of the client's own together; " +
-			"set it to 0, or use clip_value")
+		return errors.New("train.clip_norm bounds the gradients of the averaged model and of the client's own " +
+			"together; set it to 0, or use clip_value")
 	}
 	return nil
 }

@@ -12,9 +12,11 @@ import (
 )
 
 // FedAMP has no model for all: the server keeps the last parameters w_i of every client and sends each a mixture u_i of
-// its own and those of clients that are like it, and a client goes on from its own w_i with the loss + mu/2 |w - u_i|²,
+// its own and those of clients that are like it, and a client goes on from its own w_i with the loss and
+// mu/2 |w - u_i|²,
 //
-//	u_i = Σ_j x_ij w_j, x_ij = alpha A'(|w_i - w_j|²) for j ≠ i, x_ii = 1 - Σ_(j≠i) x_ij, A(y) = 1 - exp(-y/sigma).
+//	u_i = Σ_j x_ij w_j, x_ij = alpha A'(|w_i - w_j|²) for j ≠ i, x_ii = 1 - Σ_(j≠i) x_ij,
+//	A(y) = 1 - exp(-y/sigma).
 //
 // Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021, algorithm 1. Where there is a
 // choice:

@@ -26,7 +26,13 @@ type FedPer struct {
 
 // Split says which shared parameters of a base method become private.
 type Split struct {
-	Private []string `config:"private" help:"shared parameters that stay on clients, by name or the name up to a /; none shares all"`
+	Private []string `config:"private"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Split) LongHelp() map[string]string {
+	return map[string]string{"private": "shared parameters that stay on their clients, by name or what a name has " +
+		"before a slash; none shares all"}
 }
 
 var fedPerDef = Def{Name: "fedper", Title: "FedPer", New: func() Layer { return &FedPer{} },

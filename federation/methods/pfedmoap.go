@@ -118,8 +118,8 @@ func (m PFedMoAP) mixed(s *method.Scope, others graph.Node) graph.Node {
 	channels := m.channels(t)
 	e, c, h, wide := m.Experts, t.Classes, m.Heads, len(channels)
 	if wide%h != 0 {
-		return g.Fail("%d heads do not divide the %d channels of features that reach the gate; choose options.heads or "+
-			"options.gate_dim otherwise", h, wide)
+		return g.Fail("%d heads do not divide the %d channels of features that reach the gate; choose options.heads "+
+			"or options.gate_dim otherwise", h, wide)
 	}
 	pool := func(n graph.Node) graph.Node { return n.Gather(n.Rank()-1, g.Ints(channels...)) }
 	layer := func(n graph.Node, name string) graph.Node { return through(s, moapGate+name, n.Reshape(-1, wide)) }
