@@ -24,6 +24,9 @@ type FedPer struct {
 	Split `config:",squash"`
 }
 
+// allAveraged is FedAvg: what stays on clients has to be named for each base method.
+var allAveraged = Split{Private: []string{"none"}}
+
 // Split says which shared parameters of a base method become private.
 type Split struct {
 	Private []string `config:"private"`
@@ -32,10 +35,10 @@ type Split struct {
 // LongHelp implements keys.LongHelp.
 func (Split) LongHelp() map[string]string {
 	return map[string]string{"private": "shared parameters that stay on their clients, by name or what a name has " +
-		"before a slash; none shares all"}
+		"before a slash; none shares all, which is FedAvg"}
 }
 
-var fedPerDef = Def{Name: "fedper", Title: "FedPer", New: func() Layer { return &FedPer{} },
+var fedPerDef = Def{Name: "fedper", Title: "FedPer", New: func() Layer { return &FedPer{Split: allAveraged} },
 	Paper: "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv 1912.00818"}
 
 func (m *FedPer) Build(inner method.Method) (method.Method, error) {

@@ -21,7 +21,7 @@ type FedRep struct {
 	Head  int `config:"head_epochs" help:"first passes over the data, for private parameters alone"`
 }
 
-var fedRepDef = Def{Name: "fedrep", Title: "FedRep", New: func() Layer { return &FedRep{Head: 1} },
+var fedRepDef = Def{Name: "fedrep", Title: "FedRep", New: func() Layer { return &FedRep{Split: allAveraged, Head: 1} },
 	Paper: "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021"}
 
 func (m *FedRep) Build(inner method.Method) (method.Method, error) {

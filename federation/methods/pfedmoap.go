@@ -40,7 +40,7 @@ type PFedMoAP struct {
 	Context `config:",squash"`
 	Experts int     `config:"experts" help:"E, prompts that a client mixes, its own with them"`
 	Dim     int     `config:"gate_dim" help:"d, about as many channels of features reach the gate"`
-	Heads   int     `config:"heads" help:"of the gate's attention; they must divide its channels"`
+	Heads   int     `config:"heads" help:"of the gate's attention; fewer where they do not divide its channels"`
 	Kappa   float64 `config:"kappa" help:"sharpness of the gate's attention"`
 	Lambda  float64 `config:"lambda" help:"weight of the client's own prompt beside the mixture"`
 	GateLR  float64 `config:"gate_lr" help:"learning rate of the gate; 0 for that of the prompt"`
@@ -117,9 +117,8 @@ func (m PFedMoAP) mixed(s *method.Scope, others graph.Node) graph.Node {
 	alone := s.Cosine(x, own)
 	channels := m.channels(t)
 	e, c, h, wide := m.Experts, t.Classes, m.Heads, len(channels)
-	if wide%h != 0 {
-		return g.Fail("%d heads do not divide the %d channels of features that reach the gate; choose options.heads "+
-			"or options.gate_dim otherwise", h, wide)
+	for wide%h != 0 {
+		h--
 	}
 	pool := func(n graph.Node) graph.Node { return n.Gather(n.Rank()-1, g.Ints(channels...)) }
 	layer := func(n graph.Node, name string) graph.Node { return through(s, moapGate+name, n.Reshape(-1, wide)) }

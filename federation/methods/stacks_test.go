@@ -14,8 +14,7 @@ import (
 )
 
 // fitting are options that fit the toy, whose prompts are 6 wide, and that leave nothing out in two rounds.
-var fitting = map[string]options{"fedtpg": {"heads": 2, "mult": 1}, "appr": {"warmup": 0}, "fedappr": {"warmup": 0},
-	"fedper": {"private": "none"}, "pfedmoap": {"heads": 1}, "fedrep": {"private": "none"}}
+var fitting = map[string]options{"fedtpg": {"heads": 2, "mult": 1}, "appr": {"warmup": 0}, "fedappr": {"warmup": 0}}
 
 // stack runs two rounds of a base method and wrappers with their defaults, or gives the reason why they are refused.
 func stack(base string, with ...string) error {

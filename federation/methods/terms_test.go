@@ -56,11 +56,7 @@ func TestLossesAreSumsOfTerms(t *testing.T) {
 		if e.Wrapper() {
 			name, with = "promptfl", []string{e.Name}
 		}
-		o := fitting[e.Name]
-		if fitting[e.Name] == nil {
-			o = fitting[name]
-		}
-		m, err := methods.Build(name, with, o)
+		m, err := methods.Build(name, with, fitting[name])
 		if err != nil {
 			t.Fatal(err)
 		}

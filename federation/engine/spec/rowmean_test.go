@@ -14,8 +14,7 @@ import (
 // Of all methods, and wrappers over a learner of image prompts, those whose losses are not known as means over rows.
 func TestLossesThatAreMeansOverRows(t *testing.T) {
 	var batchwise []string
-	options := map[string]map[string]any{"fedtpg": {"heads": 2}, "fedproto": {"of": "image"}, "pfedmoap": {"heads": 1},
-		"fedper": {"private": "none"}, "fedrep": {"private": "none"}}
+	options := map[string]map[string]any{"fedtpg": {"heads": 2}, "fedproto": {"of": "image"}}
 	for _, d := range methods.Table() {
 		base, with := d.Name, []string(nil)
 		if d.Wrapper() {
