@@ -148,7 +148,7 @@ func (b *Built) define() error {
 		return fmt.Errorf("options: %w", err)
 	}
 	b.Engine = &spec.Experiment{
-		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(b.options),
+		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(b.options) + c.Train.lossTerm(),
 		Reproduces: c.Reproduces(),
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Precision: b.Config.Data.Precision, BatchClients: c.Runtime.BatchClients,
@@ -246,7 +246,7 @@ func (b *Built) openBackbones() error {
 		if err != nil {
 			return fmt.Errorf("backbones: %w", err)
 		}
-		open[name] = f
+		open[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
 		b.Bundles = append(b.Bundles, f)
 	}
 	for _, name := range c.assigned(len(b.Parts)) {
@@ -312,7 +312,7 @@ func (b *Built) runtime() Runtime {
 
 // Extractor computes features as the configuration says.
 func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
-	dir, err := b.cacheDir()
+	dir, err := FeatureCache(b.Config.Runtime.Cache)
 	if err != nil {
 		return features.Extractor{}, err
 	}

@@ -86,6 +86,12 @@ const (
 	nobody    = "none"
 )
 
+// What fits labels.
+const (
+	softmaxLoss = "softmax"
+	sigmoidLoss = "sigmoid"
+)
+
 // Train is the section train.
 type Train struct {
 	Rounds      int            `config:"rounds" help:"times that clients train and the server merges"`
@@ -93,6 +99,7 @@ type Train struct {
 	Batch       int            `config:"batch" help:"examples of one step"`
 	Centralised bool           `config:"centralised" help:"one client trains on the examples of all: an upper bound"`
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
+	Loss        string         `config:"loss"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
 	State       string         `config:"optimizer_state"`
@@ -117,6 +124,8 @@ func (Train) LongHelp() map[string]string {
 		"optimizer_state": "fresh: every turn of a client starts with a new optimizer; shared: one goes from client " +
 			"to client with its momentum, as in public code of FedOTP, FedPGP and pFedMoAP; clients then train one " +
 			"after the other, in one process",
+		"loss": "what fits labels: softmax, over all classes; sigmoid, for each class by itself, with the backbone's " +
+			"logit_bias, as SigLIP was trained",
 		"weight_decay": "added to the gradient as in PyTorch; of adamw, taken off the parameter",
 		"patience":     "stop after so many tested rounds without a better validation accuracy; 0 to train all rounds",
 		"memory_gb": "bound on what a step through the image tower, or with a text prompt for each image, computes " +
@@ -183,8 +192,9 @@ func Defaults() Config {
 			Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
-		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9,
-			WeightDecay: 5e-4, Memory: 4, Schedule: optim.Schedule{Kind: "constant"}},
+		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Loss: softmaxLoss, Optimizer: "sgd", State: freshState, LR: 0.002,
+			Momentum: 0.9, WeightDecay: 5e-4, Memory: 4,
+			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
 		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
@@ -257,6 +267,7 @@ func (c Config) Check() error {
 		data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop, data.DuplicatesError),
 		data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float),
 		data.OneOf("eval.view", c.Eval.View, record.Views()...),
+		data.OneOf("train.loss", c.Train.Loss, softmaxLoss, sigmoidLoss),
 		data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState))
 	if c.Eval.Embeddings < 0 {
 		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
@@ -296,6 +307,14 @@ func checkName(name string) error {
 		return fmt.Errorf("%d bytes are too many to name a folder; at most %d", len(name), longestName)
 	}
 	return nil
+}
+
+// lossTerm sets runs apart that have another loss than softmax, like an option of the method.
+func (t Train) lossTerm() string {
+	if t.Loss == sigmoidLoss {
+		return " train.loss=" + t.Loss
+	}
+	return ""
 }
 
 func (t Train) optimizer() optim.Config {

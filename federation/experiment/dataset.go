@@ -132,7 +132,7 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 	for _, sp := range s.Splits() {
 		list = append(list, *sp.Examples...)
 	}
-	dir, err := b.cacheDir()
+	dir, err := FeatureCache(b.Config.Runtime.Cache)
 	if err != nil { // no place to remember it
 		dir = ""
 	}
@@ -279,9 +279,9 @@ func (b *Built) withoutValidation() *data.Set {
 	return &s
 }
 
-// cacheDir is the folder of the feature cache.
-func (b *Built) cacheDir() (string, error) {
-	if dir := b.Config.Runtime.Cache; dir != "" {
+// FeatureCache is the folder of the feature cache: that of runtime.cache, or one of the user's.
+func FeatureCache(dir string) (string, error) {
+	if dir != "" {
 		return dir, nil
 	}
 	user, err := os.UserCacheDir()

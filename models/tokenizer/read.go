@@ -20,6 +20,9 @@ const (
 )
 
 const (
+	// ConfigName says beside a tokenizer what its file does not.
+	ConfigName = "tokenizer_config.json"
+
 	jsonName   = "tokenizer.json"
 	vocabName  = "vocab.json"
 	mergesName = "merges.txt"
@@ -121,7 +124,7 @@ func (p *padName) UnmarshalJSON(data []byte) error {
 // readConfig reads the tokenizer_config.json beside a file. Without one, or with one that cannot be read, nothing is
 // said.
 func readConfig(path string) (c hfConfig) {
-	f, err := os.Open(filepath.Join(filepath.Dir(path), "tokenizer_config.json"))
+	f, err := os.Open(filepath.Join(filepath.Dir(path), ConfigName))
 	if err != nil {
 		return c
 	}

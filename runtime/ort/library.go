@@ -64,7 +64,8 @@ func findLibrary(cuda bool) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%w: looked for %s in %s and where the system's loader looks: run `make build` in the "+
-		"promptfed checkout, or set %s to the library file",
+		"promptfed checkout, or set %s to the library file; without a checkout, `npm pack onnxruntime-node` fetches a "+
+		"package whose folder package/bin/ has one for each platform",
 		ErrNoLibrary, strings.Join(names, " and "), strings.Join(dirs, ", "), LibraryVariable)
 }
 

@@ -73,7 +73,7 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 		}
 		add("embedding dimension", "%d", m.Text.EmbedDim)
 		add("logit scale", "%.4f", m.LogitScale)
-		add("preprocessing", "%+v", m.Preprocess)
+		add("preprocessing", "%v", m.Preprocess)
 		for _, n := range m.Notes {
 			add("note", "%s", n)
 		}

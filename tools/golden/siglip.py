@@ -78,11 +78,36 @@ def siglip():
     both = model(tok(SENTENCES, padding="max_length", return_tensors="pt").input_ids, pixels)
     golden["logits"] = both.logits_per_image
     golden["probabilities"] = torch.sigmoid(both.logits_per_image)
+    exported(model, folder)
     measured("siglip", golden, model.get_text_features, model.text_model.embeddings.token_embedding, [tok(c + ".").input_ids for c in CLASSES],
              [], tok.pad_token_id, 16, 12)
     odd = ["", "A Photo, of a DOG!", "  Two  spaces ", "e\u0301a\u0301 \ufb01sh", "x-y_z", "\u72d7 dog", "it's 3.14", "tab\tnew\nline", "\u2026\u3000x", "<unk>"]
     with open(f"{OUT}/siglip.tokens.json", "w", encoding="utf-8") as f:
         json.dump({s: tok(s).input_ids for s in odd}, f, ensure_ascii=False)
+
+
+def exported(model, folder):
+    """The towers as transformers.js has them, ids without a mask; the golden file is that of the checkpoint."""
+    out = "models/bundle/exported/testdata/siglip"
+    os.makedirs(f"{out}/onnx", exist_ok=True)
+    for name in ("preprocessor_config.json", "spiece.model", "tokenizer_config.json"):
+        shutil.copy(f"{folder}/{name}", f"{out}/{name}")
+
+    class Pooled(torch.nn.Module):
+        def __init__(self, tower):
+            super().__init__()
+            self.tower = tower
+
+        def forward(self, x):
+            y = self.tower(x)
+            return y.last_hidden_state, y.pooler_output
+
+    model.vision_model.embeddings.patch_embedding.padding = (0, 0)  # "valid" has no operator
+    names = ["last_hidden_state", "pooler_output"]
+    torch.onnx.export(Pooled(model.text_model), torch.zeros(2, 16, dtype=torch.int64), f"{out}/onnx/text_model.onnx", opset_version=14,
+                      input_names=["input_ids"], output_names=names, dynamic_axes={n: {0: "batch"} for n in ["input_ids"] + names})
+    torch.onnx.export(Pooled(model.vision_model), torch.zeros(2, 3, 14, 14), f"{out}/onnx/vision_model.onnx", opset_version=14,
+                      input_names=["pixel_values"], output_names=names, dynamic_axes={n: {0: "batch"} for n in ["pixel_values"] + names})
 
 
 def open_clip(folder, name, vision, text, **more):

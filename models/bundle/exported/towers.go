@@ -51,7 +51,7 @@ func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
 	var flat, read []int
 	tokens := make([][]int, len(ids))
 	for i, s := range ids {
-		tokens[i] = append(slices.Clone(s), slices.Repeat([]int{clip.PadID}, length-len(s))...)
+		tokens[i] = append(slices.Clone(s), slices.Repeat([]int{m.text.pad}, length-len(s))...)
 		flat, read = append(flat, tokens[i]...), append(read, len(s)-1)
 	}
 	rows, err := m.Embed(flat)
