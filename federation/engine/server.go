@@ -52,11 +52,11 @@ type Server struct {
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Rounds: s.Plan.Rounds, Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed,
-		Width: task.Width, Infos: s.Plan.Infos, Sampling: s.Plan.Sampling(), Shared: tensor.Map{},
+		Width: task.Width, Task: task, Infos: s.Plan.Infos, Sampling: s.Plan.Sampling(), Shared: tensor.Map{},
 		Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
-			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
+			s.Global.Shared[p.Name] = p.Draw(s.Plan.Seed, -1)
 		}
 	}
 	s.known = s.Plan.Infos
@@ -92,6 +92,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		return record.Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)
 	}
 	rec := record.Record{Round: g.Round, Clients: s.sample(g.Round), LR: s.Rate(g.Round)}
+	g.LR = rec.LR
 	instruction := message.Instruction{Round: g.Round, Clients: rec.Clients, Total: s.Plan.Clients, Shared: g.Shared,
 		Broadcast: g.Broadcast, PerClient: g.PerClient}
 

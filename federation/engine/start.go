@@ -38,8 +38,7 @@ func Untrained(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
 	out := tensor.Map{}.Put("shared", s.Global.Shared).Put(state.DownFolder, state.Sent(e, &s.Global, participants))
 	for _, p := range e.Method.Params(e.Task(c)) {
 		if p.Owner == method.Private {
-			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = method.Draw(e.Plan.Seed, c.ID, p.Name, p.Shape,
-				p.Std)
+			out["client/"+strconv.Itoa(c.ID)+"/private/"+p.Name] = p.Draw(e.Plan.Seed, c.ID)
 		}
 	}
 	return out, nil

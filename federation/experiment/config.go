@@ -147,6 +147,7 @@ type Eval struct {
 	SetsEvery  int      `config:"sets_every"`
 	NewClients int      `config:"new_clients"`
 	NewSteps   []int    `config:"new_steps"`
+	FineTune   int      `config:"fine_tune"`
 	Confusion  string   `config:"confusion"`
 	ZeroShot   bool     `config:"zero_shot"`
 	// Terms changes nothing that is trained.
@@ -171,6 +172,8 @@ func (Eval) LongHelp() map[string]string {
 			"steps of their own",
 		"new_steps": "steps that a new client takes on its own training data from the shared parameters before it " +
 			"is tested",
+		"fine_tune": "epochs that each client trains a copy of the server's parameters on its own training data " +
+			"before its personal evaluation, which tests that copy; 0 tests what it last trained",
 		"confusion": "confusion matrix of the last test: local (of clients in this process), all (clients elsewhere " +
 			"send their counts of classes too) or none",
 		"zero_shot": "compare hand-written prompts with chance before training, and warn where they are no better",

@@ -44,6 +44,9 @@ func (c Config) checkEval() error {
 			bad("eval.new_steps: %d; each number must lie between 0 and %d and stand once", k, maxNewSteps)
 		}
 	}
+	if e.FineTune < 0 || e.FineTune > maxNewSteps {
+		bad("eval.fine_tune: %d; it must lie between 0 and %d", e.FineTune, maxNewSteps)
+	}
 	if e.NewClients > 0 && len(e.NewSteps) == 0 {
 		bad("eval.new_steps: empty; give numbers of steps, such as [0, 10]")
 	}

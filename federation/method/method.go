@@ -92,6 +92,16 @@ type Param struct {
 	Shape []int
 	Std   float64 // of the normal distribution it starts from; 0 starts at zero
 	Owner Owner
+	// First gives what a private parameter starts from on every client, in place of a draw on each; nil for that draw.
+	First func(seed uint64) *tensor.Tensor
+}
+
+// Draw gives the first value of a parameter on a client, or with -1 on the server.
+func (p Param) Draw(seed uint64, client int) *tensor.Tensor {
+	if p.First != nil {
+		return p.First(seed)
+	}
+	return Draw(seed, client, p.Name, p.Shape, p.Std)
 }
 
 // Task is what a method is to be built for, on one client.

@@ -23,6 +23,7 @@ type Scope struct {
 	beside *[]graph.Output
 	pair   *[2]graph.Node // what Cosine compared first
 	spread *spread        // nil for none
+	with   *with          // nil for none
 }
 
 // NewScope starts a graph for one client.
@@ -53,6 +54,14 @@ func (s *Scope) Hosts() []HostCall { return *s.hosts }
 
 // Param is a learnable tensor, in Received and Before scopes as a constant.
 func (s *Scope) Param(name string) graph.Node {
+	if s.with != nil {
+		outer := *s
+		outer.with = s.with.outer
+		if n := s.with.of(&outer, name); n.OK() {
+			return n
+		}
+		return outer.Param(name)
+	}
 	i := slices.IndexFunc(s.params, func(p Param) bool { return p.Name == name })
 	if i < 0 {
 		return s.g.Fail("parameter %q is used but not declared by Params", name)
@@ -279,6 +288,30 @@ func (s *Scope) frozen(at string) *Scope {
 	return &c
 }
 
+// with is what a scope of With reads in place of parameters.
+type with struct {
+	word  string
+	of    func(*Scope, string) graph.Node
+	outer *with
+}
+
+// With is this scope with something else in place of parameters: what of gives for a name in a scope that reads the
+// parameters themselves, from where this one does; they are as they are where it gives nothing. The word ends the names
+// of terms and of scalars of Beside that are named in it.
+func (s *Scope) With(word string, of func(s *Scope, name string) graph.Node) *Scope {
+	c := *s
+	c.with, c.pair = &with{word, of, s.with}, &[2]graph.Node{}
+	return &c
+}
+
+// named is a name as it is in scopes of With.
+func (s *Scope) named(name string) string {
+	for w := s.with; w != nil; w = w.outer {
+		name += " " + w.word
+	}
+	return name
+}
+
 // HostFunc is a function of parameters that is computed on the host, outside the graph.
 type HostFunc struct {
 	Forward func(in ...*tensor.Tensor) (*tensor.Tensor, error)
@@ -310,7 +343,9 @@ type HostCall struct {
 // Host gives f of some parameters as a node of the given shape; a size of -1 is not known before. The arguments must be
 // parameters of this scope.
 func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) graph.Node {
-	name = s.at + name
+	if name = s.at + name; s.with != nil {
+		name = "with/" + s.named(name) // a trace has no place for a second value
+	}
 	call := HostCall{Name: name, Func: f}
 	for _, n := range of {
 		if n.Name() == "" || !n.Op().IsInput() {

@@ -24,10 +24,15 @@ type Data interface {
 
 // Local is one client during one round.
 type Local struct {
-	Task                Task
-	Round, Steps        int // Steps counts the optimizer steps taken so far in this round
-	LR                  float64
-	Shared, Private     tensor.Map // parameters being trained
+	Task            Task
+	Round, Steps    int // Steps counts the optimizer steps taken so far in this round
+	Epoch           int // the pass over the data that runs, counted from 0
+	LR              float64
+	Optim           optim.Config // of the steps, which take the rate LR
+	Shared, Private tensor.Map   // parameters being trained
+	// Own are the values of the shared parameters that the client is left and tested with by itself, where Finish sets
+	// them; nil for Shared.
+	Own                 tensor.Map
 	Received, Broadcast tensor.Map // what the server sent: Shared as it was, and extras; read only
 	State               tensor.Map // survives rounds, never leaves the client
 	Scalars             map[string]float64
@@ -41,6 +46,8 @@ type Local struct {
 	Traced    bool // somebody records what the steps use and draw
 	// Beside are the gradients of the losses of Scope.Beside in this step, by name and parameter, as Adjust finds them.
 	Beside map[string]tensor.Map
+	// Frozen are parameters that this step leaves as they are, as Adjust sets them: the optimizer gets no gradient.
+	Frozen []string
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
@@ -52,12 +59,14 @@ type Local struct {
 // Global is the server between rounds. All of it is checkpointed.
 type Global struct {
 	Round     int
-	Rounds    int // that the experiment has
+	Rounds    int     // that the experiment has
+	LR        float64 // of the clients' steps in this round
 	Clients   int
 	Classes   int
 	Seed      uint64
 	Sampling  Sampling           // who trains in a round
 	Width     int                // of prompts
+	Task      Task               // of the client that the shared parameters were drawn for
 	Infos     []ClientInfo       // what the server knows of each client; of one that did not join yet nothing
 	Shared    tensor.Map         // the averaged parameters
 	Broadcast tensor.Map         // extra tensors sent to everyone

@@ -29,7 +29,7 @@ type Term struct {
 // Term names a scalar that is added to the loss, weighted as it is added, and gives it back. Parts of one name are one
 // term, their sum. It adds nothing to the graph.
 func (s *Scope) Term(name string, n graph.Node) graph.Node {
-	if !termName.MatchString(name) {
+	if name = s.named(name); !termName.MatchString(name) {
 		return s.g.Fail("a term of the loss is called %q; take lower-case words, at most 60 letters, digits, spaces "+
 			"and hyphens", name)
 	}
@@ -94,7 +94,7 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 
 // Beside names a scalar that is no part of the loss, whose gradients Adjust is to see: Local.Beside.
 func (s *Scope) Beside(name string, n graph.Node) {
-	*s.beside = append(*s.beside, graph.Output{Name: name, Node: n})
+	*s.beside = append(*s.beside, graph.Output{Name: s.named(name), Node: n})
 }
 
 // Besides are the scalars of Beside.

@@ -9,13 +9,15 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// averages says of stacks how clients count in the mean that is all their server needs, or words of what it needs more.
-// Of every method and wrapper it has the default options, read off its rule of aggregation.
-var averages = []struct {
+type averaging struct {
 	stack   string
 	options options
 	want    string
-}{
+}
+
+// averages says of stacks how clients count in the mean that is all their server needs, or words of what it needs more.
+// Of every method and wrapper it has the default options, read off its rule of aggregation.
+var averages = []averaging{
 	{"coop", nil, "shares nothing"}, {"zeroshot", nil, "shares nothing"}, {"fedhpl", nil, "shares nothing"},
 	{"fedappr", nil, "appr needs every client's prompt"}, {"powder", nil, "set weighting: examples"},
 	{"fedclip", nil, "uniform"}, {"fedtpg", options{"heads": 2, "mult": 1}, "uniform"}, {"fedotp", nil, "examples"},

@@ -10,7 +10,7 @@ import (
 func plus(base, more methodtest.Names, kept, serverKept []string) methodtest.Names {
 	n := base
 	n.Broadcast, n.PerClient = slices.Concat(n.Broadcast, more.Broadcast), slices.Concat(n.PerClient, more.PerClient)
-	n.Up = slices.Concat(n.Up, more.Up)
+	n.Up, n.Later = slices.Concat(n.Up, more.Up), slices.Concat(n.Later, more.Later)
 	n.State = func(round int) []string {
 		var old []string
 		if base.State != nil {

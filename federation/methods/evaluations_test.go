@@ -24,7 +24,7 @@ var evaluable = map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sd
 	"fedappr": "shared", "fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
 	"gptfl": "shared", "promptfl": "shared", "cocoop": "shared", "fedlora": "shared", "ivlp": "shared",
 	"kgcoop": "shared", "maple": "shared", "plot": "shared", "proda": "shared", "prograd": "shared",
-	"promptsrc": "shared", "pfedmma": every, "ivlp keep_local: image": every,
+	"promptsrc": "shared", "pfedmma": every, "pfedmoap": "private server shared", "ivlp keep_local: image": every,
 	"fedotp": every, "fedpgp": every, "pfeddc": every, "powder": every, "uopp": every, "pfedprompt": "examples shared",
 	"coop+fedprox": own, "fedpha+fedprox+appr": own, "fedotp+scaffold": every, "promptfl+ggtpc+fedproto": "shared",
 	"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server",

@@ -112,7 +112,7 @@ func (c golden) trace(t *testing.T) tensor.Map {
 
 // compare gives the largest difference, each relative to the largest value of its tensor or to 1e-2. The gradient of a
 // term by itself is small, and what is left of float32 numbers that nearly cancel, as MOON's cosines do: it may differ
-// by 2e-4.
+// by 2e-4. So may the gradients of pFedMoAP's gate, whose biases change nothing that classes differ in.
 func compare(t *testing.T, label string, got tensor.Map, want *tensor.Tensor) float64 {
 	t.Helper()
 	at, worst := 0, 0.0
@@ -128,6 +128,9 @@ func compare(t *testing.T, label string, got tensor.Map, want *tensor.Tensor) fl
 		scale, bound := max(1e-2, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs()), 1e-5
 		if strings.Contains(name, "/term/") {
 			scale, bound = max(1e-3, tensor.Of(want.Data[at:at+part.Len()], part.Len()).MaxAbs()), 2e-4
+		}
+		if strings.Contains(name, "/grad/gate/") {
+			bound = 2e-4
 		}
 		for i, v := range part.Data {
 			diff := math.Abs(float64(v)-float64(want.Data[at+i])) / scale

@@ -56,7 +56,10 @@ var refused = map[string]string{
 
 // reasons are those that any other stack may be refused for.
 var reasons = []string{"has nothing to take from this base method",
-	"shares nothing", "learns nothing", "needs a shared text prompt",
+	"shares nothing", "learns nothing", "needs a shared text prompt", "make the server's step out of the mean",
+	"say where clients start a round",
+	"it says what the base method's parameters are", "the base method's server needs more of clients than a mean",
+	"the base method has private parameters already",
 	"needs a base method that moves text features", "must be the last", "it would leave the clients without",
 	"teacher would be the client's own private parameters"}
 

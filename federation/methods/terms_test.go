@@ -40,6 +40,9 @@ var namedTerms = map[string]string{
 	"promptsrc": "cross entropy, text features, image features, class probabilities",
 	"fedpgp":    "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy " +
 		"expert",
+	"apfl":   "cross entropy, cross entropy personal",
+	"ditto":  "cross entropy, cross entropy personal, proximal personal",
+	"fedamp": "cross entropy, attentive proximal",
 	"feddyn": "cross entropy, dynamic linear, dynamic quadratic", "fedntd": "cross entropy, not-true distillation",
 	"fedproto": "cross entropy, prototype distance", "fedprox": "cross entropy, proximal",
 	"moon": "cross entropy, model-contrastive",

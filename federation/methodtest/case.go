@@ -24,7 +24,8 @@ type Case struct {
 	Name    string   // of the base method in methods.Table()
 	With    []string // wrappers, inner first
 	Options map[string]any
-	// Zero are the options that leave nothing of the outermost wrapper; nil for a case without wrappers.
+	// Zero are the options that leave nothing of the outermost wrapper; nil for a case without wrappers, or of a
+	// wrapper that always keeps something.
 	Zero map[string]any
 	// NoDerivative tells that the stated gradient is not the derivative of the loss, by intention.
 	NoDerivative bool
@@ -40,14 +41,16 @@ type Case struct {
 // Names are the tensors of a method in a trace, by the contract of the trace folder.
 type Names struct {
 	Shared, Private []string
-	Broadcast       []string                 // extras that the server sends to all
-	PerClient       []string                 // extras that it sends to single clients
-	Up              []string                 // extras that a client uploads
-	Draw            []string                 // random tensors of a step
-	Reads           []string                 // patches, pixels: what a batch holds beside image and label
-	Memory          bool                     // whether class scores read the client's own examples
-	State           func(round int) []string // what a client kept before a round
-	ServerState     func(round int) []string // after the merge
+	Broadcast       []string                        // extras that the server sends to all
+	PerClient       []string                        // extras that it sends to single clients
+	Later           []string                        // extras that it sends to single clients from round 1 on
+	Up              []string                        // extras that a client uploads
+	Draw            []string                        // random tensors of a step
+	Frozen          func(round, epoch int) []string // what the steps of a pass over the data leave as it is
+	Reads           []string                        // patches, pixels: what a batch holds beside image and label
+	Memory          bool                            // whether class scores read the client's own examples
+	State           func(round int) []string        // what a client kept before a round
+	ServerState     func(round int) []string        // after the merge
 	Statistic       *Statistic
 }
 
@@ -173,8 +176,8 @@ func (c Case) workers(t *testing.T) {
 
 // zero: a wrapper of no strength leaves its base method as it is.
 func (c Case) zero(t *testing.T) {
-	if len(c.With) == 0 {
-		t.Skip("a base method")
+	if c.Zero == nil {
+		t.Skip("there is nothing to leave out")
 	}
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil

@@ -36,7 +36,7 @@ func (c Case) gradients(t *testing.T) {
 	task.Client, task.Clients, task.Classes = client.ID, len(e.Clients), len(Classes)
 	plan := e.Plan
 	plan.Clients = 4
-	g := &method.Global{Clients: 4, Sampling: plan.Sampling(), Classes: len(Classes), Seed: 7, Width: Width,
+	g := &method.Global{Clients: 4, Task: task, Sampling: plan.Sampling(), Classes: len(Classes), Seed: 7, Width: Width,
 		Shared:    tensor.Map{},
 		Broadcast: tensor.Map{},
 		PerClient: map[int]tensor.Map{}, State: tensor.Map{}}

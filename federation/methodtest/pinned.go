@@ -37,7 +37,7 @@ func (p Pinned) Params(t method.Task) []method.Param {
 	out := slices.Clone(p.Method.Params(t))
 	for i := range out {
 		if p.First[fmt.Sprintf("c%d/%s", t.Client, out[i].Name)] != nil {
-			out[i].Std = 0
+			out[i].Std, out[i].First = 0, nil
 		}
 	}
 	return out

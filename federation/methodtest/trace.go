@@ -42,6 +42,9 @@ func (c Case) trace(t *testing.T) {
 			add(p+"begin/", learned...)
 			add(p+"down/", n.Broadcast...)
 			add(p+"down/", n.PerClient...)
+			if r > 0 {
+				add(p+"down/", n.Later...)
+			}
 			add(p+"kept/", at(r, n.State)...)
 			add(p+"upload/", n.Shared...)
 			add(p+"upload/", n.Up...)
@@ -58,7 +61,9 @@ func (c Case) trace(t *testing.T) {
 				step := fmt.Sprintf("%ss%d/", p, s)
 				add(step, "image", "label", "loss")
 				add(step, n.Reads...)
-				add(step+"grad/", learned...)
+				add(step+"grad/", slices.DeleteFunc(slices.Clone(learned), func(name string) bool {
+					return n.Frozen != nil && slices.Contains(n.Frozen(r, s/max(1, client.Train.Len()/4)), name)
+				})...)
 				add(step+"after/", learned...)
 				add(step+"draw/", n.Draw...)
 			}

@@ -244,6 +244,7 @@ def build(case):
 
 def simulate(case):
     m, train, trace, firsts, sizes = build(case), case["train"], {}, {}, case.get("sizes", SIZES)
+    m.train = train
     backbones = BACKBONES[:1] * 3 if case.get("alike") else BACKBONES
 
     def put(name, t):
@@ -267,12 +268,13 @@ def simulate(case):
         received = {**server.shared, **private[k]}
         return types.SimpleNamespace(r=r, k=k, n=sizes[k], clients=3, backbone=backbones[k], all_x=x, all_y=y, all_patches=patches, all_pixels=pixels, x=x, y=y, patches=patches, pixels=pixels,
                                      received=received, before={**received, **own[k]}, down={**server.down, **server.each.get(k, {})},
-                                     kept=kept[k], memo={}, draws={}, scalars={}, steps=0, lr=None, rand=Draws(r, k))
+                                     kept=kept[k], memo={}, draws={}, scalars={}, steps=0, frozen=[], lr=None, rand=Draws(r, k))
 
     for r in range(2):
         lr = train["lr"]
         if train["schedule"] == "cosine":
             lr = lr * (1 + math.cos(math.pi * r / 10)) / 2
+        server.lr = lr
         for s, (ask, digest) in m.surveys(r).items():
             answers = []
             for k in range(3):
@@ -324,6 +326,8 @@ def simulate(case):
                     loss.backward()
                     before = {n: t.grad.clone() for n, t in p.items()}
                     m.adjust(env, {n: t.grad for n, t in p.items()})
+                    for n in env.frozen:
+                        p[n].grad = None
                     for n, t in p.items() if case.get("terms") else []:
                         if (t.grad != before[n]).any():
                             put(f"{step}correction/grad/{n}", t.grad - before[n])
@@ -331,7 +335,8 @@ def simulate(case):
                     for n, t in env.draws.items():
                         put(f"{at}s{env.steps}/draw/{n}", t)
                     for n, t in p.items():
-                        put(f"{at}s{env.steps}/grad/{n}", t.grad)
+                        if t.grad is not None:
+                            put(f"{at}s{env.steps}/grad/{n}", t.grad)
                     sgd.step()
                     for n, t in p.items():
                         put(f"{at}s{env.steps}/after/{n}", t)
@@ -341,7 +346,7 @@ def simulate(case):
             up = types.SimpleNamespace(client=k, n=sizes[k], shared={n: p[n] for n in m.shared}, extra={})
             with torch.no_grad():
                 m.finish(env, p, up)
-            own[k] = {n: p[n] for n in m.shared}
+            own[k] = getattr(env, "own", None) or {n: p[n] for n in m.shared}
             private[k] = {n: p[n] for n in m.private}
             uploads.append(up)
             for n, t in {**up.shared, **up.extra}.items():

@@ -88,7 +88,10 @@ func (w *Worker) fixedOfTest(c *spec.Client, o message.Instruction, s message.Cl
 	if err != nil || p.fixed == nil || p.fixed.apart {
 		return nil, err
 	}
-	for _, view := range evaluations(record.EvaluableOf(w.Method, l.Task), p, s) {
+	for _, view := range w.evaluations(record.EvaluableOf(w.Method, l.Task), p, s) {
+		if view == method.PersonalView && w.Training.FineTune > 0 {
+			break // its parameters are not there yet
+		}
 		l := *l
 		if view == method.PersonalView && len(s.Own) > 0 {
 			l.Shared = s.Own

@@ -94,11 +94,16 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		return logits, &h, nil
 	}
 	var logits [2]*tensor.Tensor
-	for _, view := range evaluations(has, p, s) {
+	for _, view := range w.evaluations(has, p, s) {
 		of := &r.Global
 		if view == method.PersonalView {
 			of = &r.Personal
-			if len(s.Own) > 0 {
+			if w.Training.FineTune > 0 {
+				if l, s, err = w.fineTuned(ctx, c, o, s); err != nil {
+					return fail(err)
+				}
+				r.Untrained = false
+			} else if len(s.Own) > 0 {
 				l.Shared = s.Own
 			}
 		}
@@ -135,11 +140,11 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 
 // evaluations are those that give numbers of their own: class scores that read no shared parameter are the same in
 // both.
-func evaluations(has record.Evaluable, p *program, s message.ClientState) (out []method.View) {
+func (w *Worker) evaluations(has record.Evaluable, p *program, s message.ClientState) (out []method.View) {
 	if has.Global {
 		out = append(out, method.GlobalView)
 	}
-	if has.Personal && (!has.Global || p.reads(s.Own)) {
+	if has.Personal && (!has.Global || w.Training.FineTune > 0 || p.reads(s.Own)) {
 		out = append(out, method.PersonalView)
 	}
 	return out
@@ -164,10 +169,9 @@ func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruc
 // from the shared parameters and its own first private ones, at the learning rate before the schedule. Nothing is
 // remembered.
 func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instruction) (message.Scores, error) {
-	alone, s := *w, message.ClientState{}
-	alone.Tracer, alone.Guard, alone.Terms = nil, nil, false
+	alone, s := w.alone(), message.ClientState{}
 	if o.Steps > 0 {
-		alone.Training = w.Training.Steps(c.ID, o.Steps)
+		alone.Training = alone.Training.Steps(c.ID, o.Steps)
 		var err error
 		if _, s, _, err = alone.Train(ctx, c, o, s); err != nil {
 			return message.Scores{}, fmt.Errorf("%w; a new client cannot take steps with this method here: set "+
@@ -175,4 +179,29 @@ func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instructio
 		}
 	}
 	return alone.Test(ctx, c, o, s)
+}
+
+// alone is this worker for training that nobody else hears of, and that is the only one before a test.
+func (w *Worker) alone() *Worker {
+	c := *w
+	c.Tracer, c.Guard, c.Terms, c.Training.FineTune = nil, nil, false, 0
+	return &c
+}
+
+// fineTuned is a client that trained what the server sent for some epochs, by the method's own local training at the
+// learning rate of the round, and is tested with that.
+func (w *Worker) fineTuned(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (*method.Local, message.ClientState, error) {
+	alone := w.alone()
+	alone.Training = w.Training.Tuning(c.ID)
+	o.Statistic = "fine-tuning" // draws its own random numbers
+	t, err := alone.begin(c, o, s, nil)
+	if err == nil {
+		err = alone.train(ctx, []*turn{t})
+	}
+	if err != nil {
+		return nil, s, fmt.Errorf("fine-tuning: %w", err)
+	}
+	t.l.Data = c.Train
+	return t.l, t.s, nil
 }

@@ -78,6 +78,9 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, feed, out tenso
 	if err != nil {
 		return err
 	}
+	for _, name := range l.Frozen {
+		delete(grads, name)
+	}
 	t.meter.adjusted(grads)
 	t.tr.Step(l.Steps, in.batch, t.p.draws(feed), out[lossOutput], grads, l.LR)
 	if err := message.CheckFinite("the gradient of ", grads); err != nil {

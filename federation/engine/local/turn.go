@@ -71,6 +71,7 @@ func (t *turn) next() []int {
 			return nil
 		}
 		t.epoch++
+		t.l.Epoch = t.epoch
 		t.batches = t.pace.Batches(t.l.Data.Order(t.l.Rand))
 	}
 	rows := t.batches[0]
@@ -97,7 +98,11 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	if w.Guard != nil {
 		err = w.Guard.Protect(t.c.ID, t.o, &up, &stats)
 	}
-	return up, message.ClientState{Private: l.Private, Own: l.Shared.Clone(), Method: l.State}, stats, err
+	own := l.Own
+	if own == nil {
+		own = l.Shared.Clone()
+	}
+	return up, message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, err
 }
 
 // failed says which step of whose turn an error belongs to.

@@ -87,12 +87,12 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	for _, p := range w.Method.Params(task) {
 		if p.Owner == method.Private && s.Private[p.Name] == nil {
-			s.Private[p.Name] = method.Draw(w.Seed, c.ID, p.Name, p.Shape, p.Std)
+			s.Private[p.Name] = p.Draw(w.Seed, c.ID)
 		}
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
 		Shared: o.Shared.Clone(), Private: s.Private.Clone(), State: s.Method.Clone(), Scalars: map[string]float64{},
-		Cache:  map[string]any{},
+		Cache: map[string]any{}, Optim: w.Training.Optim,
 		Traced: w.Tracer != nil, Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
 			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Statistic)}
 	for _, extras := range []tensor.Map{o.Broadcast, o.PerClient[c.ID]} {

@@ -38,9 +38,9 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 			batchwise = append(batchwise, d.Name)
 		}
 	}
-	// FedCLIP and FLoRA take CLIP's contrastive loss. The loops of FedOTP and PLOT, and Powder's stack of scores, are not
-	// known, and need not be: these compute nothing for each image that is worth parts.
-	if want := []string{"fedclip", "fedlora", "fedotp", "plot", "powder"}; !slices.Equal(batchwise, want) {
+	// FedCLIP and FLoRA take CLIP's contrastive loss. The loops of FedOTP and PLOT, Powder's stack of scores and pFedMoAP's heads
+	// are not known, and need not be: these compute nothing for each image that is worth parts.
+	if want := []string{"fedclip", "fedlora", "fedotp", "pfedmoap", "plot", "powder"}; !slices.Equal(batchwise, want) {
 		t.Errorf("losses of %v are no means over rows, want %v", batchwise, want)
 	}
 }

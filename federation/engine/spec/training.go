@@ -17,6 +17,9 @@ type Training struct {
 	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum
 	// leaks between clients. They train one after the other, by number, in one process.
 	Shared bool
+	// FineTune has the personal evaluation test a copy of each client that trained the server's parameters for so many
+	// epochs by itself; 0 has it test what the client last trained. Nothing of it is remembered.
+	FineTune int
 	// Memory bounds, in bytes, what a step with text prompts for each image computes at a time; 0 is 4 GiB.
 	Memory int
 }
@@ -66,6 +69,13 @@ func (t Training) StepsOf(client, n int) int {
 		steps = min(steps, most)
 	}
 	return steps
+}
+
+// Tuning is the training of one client for FineTune epochs.
+func (t Training) Tuning(client int) Training {
+	p, _ := t.Of(client)
+	t.Overrides = []Overrides{{Epochs: t.FineTune, Batch: p.Batch}}
+	return t
 }
 
 // Steps is the training of one client for so many steps at the learning rate before the schedule.

@@ -1,0 +1,88 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/tensor"
+)
+
+// ownView is PromptFL whose headline, which traces have the scores of, is the personal evaluation.
+type ownView struct{ method.Method }
+
+func (ownView) View() method.View { return method.PersonalView }
+
+// tuned runs PromptFL on some clients in a fixed order of examples, fine-tuned for so many epochs.
+func tuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*engine.Result, tensor.Map) {
+	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(ownView{m})
+	e.Clients = methodtest.Alike(sizes...)
+	for _, c := range e.Clients {
+		c.Train = methodtest.InOrder{Features: c.Train.(*spec.Features)}
+	}
+	e.Plan.Rounds, e.Plan.Participation, e.Training.FineTune = rounds, share, epochs
+	e.Training.Optim.Momentum = 0.9
+	rec := trace.NewRecorder()
+	return mustRun(t, e, engine.Settings{Tracer: rec}), rec.Tensors
+}
+
+// A federation of one client that is fine-tuned for as many epochs as a round has is tested with what its next round
+// would leave, and its rounds are what they were.
+func TestFineTuningIsAnotherRound(t *testing.T) {
+	_, bare := tuned(t, 0, 3, 1, 9)
+	_, ahead := tuned(t, 1, 2, 1, 9)
+	for round, next := range []string{"r1", "r2"} {
+		at := []string{"r0", "r1"}[round]
+		if got, want := ahead[at+"/c0/eval/logits"], bare[next+"/c0/eval/logits"]; !slices.Equal(got.Data, want.Data) {
+			t.Errorf("%s is tested with %v, the next round ends with %v", at, got.Data[:4], want.Data[:4])
+		}
+	}
+	if slices.Equal(ahead["r0/c0/eval/logits"].Data, bare["r0/c0/eval/logits"].Data) {
+		t.Error("fine-tuning changes no score")
+	}
+	for name, v := range ahead {
+		if !strings.Contains(name, "/eval/") && !slices.Equal(v.Data, bare[name].Data) {
+			t.Errorf("%s is another with fine-tuning", name)
+		}
+	}
+}
+
+// Clients that never trained are fine-tuned too, with several clients in a run and with messages that travel.
+func TestFineTuningIsForEveryClient(t *testing.T) {
+	one, _ := tuned(t, 2, 1, 0.25, 9, 5, 6, 3)
+	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range one.Records {
+		if u := r.Untrained; u != 0 {
+			t.Errorf("%d clients are said to be untrained", u)
+		}
+	}
+	run := func(batch int, encode bool) string {
+		e := withMethod(m)
+		e.Clients, e.Plan.Rounds, e.Plan.Participation = methodtest.Alike(9, 5, 6, 3), 2, 0.5
+		e.Training.FineTune, e.BatchClients = 2, batch
+		r := mustRun(t, e, engine.Settings{Encode: encode, Workers: 2})
+		global, own := r.Records[1].Evaluations.Global, r.Records[1].Evaluations.Personal
+		return fmt.Sprint(global.PerClient, *global.ECE, own.PerClient, *own.ECE)
+	}
+	plain := run(1, false)
+	if got := run(1, true); got != plain {
+		t.Errorf("encoded messages give\n%s\n%s", got, plain)
+	}
+	if got := run(3, false); got != plain {
+		t.Errorf("clients in one run give\n%s\n%s", got, plain)
+	}
+}

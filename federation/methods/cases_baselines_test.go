@@ -1,0 +1,107 @@
+package methods_test
+
+import (
+	"fmt"
+
+	"promptfed/federation/methodtest"
+)
+
+// reporting adds a number that clients upload.
+func reporting(n methodtest.Names, name string) methodtest.Names {
+	return plus(n, methodtest.Names{Up: []string{name}}, nil, nil)
+}
+
+// twice adds a private copy of every shared parameter.
+func twice(n methodtest.Names, prefix string) methodtest.Names {
+	n.Private = of(n, prefix)
+	return n
+}
+
+// attentive adds what FedAMP keeps, on the server of all four clients of the suite, and sends.
+func attentive(n methodtest.Names) methodtest.Names {
+	var last []string
+	for k := range 4 {
+		last = append(last, of(n, fmt.Sprint("amp/", k))...)
+	}
+	return plus(n, methodtest.Names{Later: of(n, "amp/u")}, of(n, "amp/w"), last)
+}
+
+var gate = []string{"gate/q/w", "gate/q/b", "gate/k/w", "gate/k/b", "gate/v/w", "gate/v/b", "gate/o/w", "gate/o/b"}
+
+// gated are pFedMoAP's names; in round 0 there is nobody to mix with, and the gates stay as they are.
+var gated = methodtest.Names{Shared: []string{"ctx"}, PerClient: []string{"moap/experts", "moap/known"}, Private: gate,
+	ServerState: func(int) []string { return []string{"moap/0", "moap/1", "moap/2", "moap/3"} },
+	Frozen: func(round, _ int) []string {
+		if round == 0 {
+			return gate
+		}
+		return nil
+	}}
+
+// phased is of a first pass over the data for private parameters alone.
+func phased(n methodtest.Names) methodtest.Names {
+	n.Frozen = func(_, epoch int) []string {
+		if epoch == 0 {
+			return n.Shared
+		}
+		return n.Private
+	}
+	return n
+}
+
+var (
+	noNova = options{"strength": 0.0}
+	noQFFL = options{"q": 0.0}
+	noOwn  = options{"private": "none"}
+)
+
+func init() {
+	cases = append(cases,
+		methodtest.Case{Name: "promptfl", With: []string{"fednova"}, Options: short, Zero: noNova, Noised: true,
+			Names: reporting(context, "nova/a")},
+		methodtest.Case{Name: "fedpha", With: []string{"fedprox", "fednova"}, Options: with(exactNull, options{
+			"mu": 0.3, "weighting": "uniform", "most": 0.0}), Zero: noNova, Noised: true,
+			Names: reporting(two, "nova/a")},
+		methodtest.Case{Name: "promptfl", With: []string{"qffl"}, Options: with(short, options{"q": 1.0}),
+			Zero: noQFFL, Names: reporting(context, "qffl/loss")},
+		methodtest.Case{Name: "fedotp", With: []string{"qffl"}, Options: with(short, options{"weighting": "uniform",
+			"lipschitz": 5.0}), Zero: noQFFL, Names: reporting(transport, "qffl/loss"), NoDerivative: true},
+		methodtest.Case{Name: "ivlp", With: []string{"fedper"}, Options: options{"tokens": 2, "private": "image"},
+			Zero: noOwn, Alike: true, Names: keeping(everyone, "image/")},
+		methodtest.Case{Name: "fedclip", With: []string{"fedper"}, Options: options{"private": "adapter/2"},
+			Zero: noOwn, Alike: true, Names: keeping(adapter, "adapter/2/")},
+		methodtest.Case{Name: "cocoop", With: []string{"fedrep"}, Options: options{"reduce": 2,
+			"private": []string{"meta/1", "meta/2/w"}}, Zero: noOwn, Alike: true, NoDerivative: true,
+			Names: phased(keeping(conditional, "meta/1/", "meta/2/w"))},
+		methodtest.Case{Name: "promptfl", With: []string{"ditto"}, Options: with(short, options{"lambda": 0.5}),
+			Names: twice(context, "ditto")},
+		methodtest.Case{Name: "prograd", With: []string{"ditto"}, Options: options{"tokens": 3,
+			"ditto": options{"lambda": 1.0}},
+			Names: twice(known, "ditto"), NoDerivative: true},
+		methodtest.Case{Name: "promptfl", With: []string{"ditto", "fedprox"}, Options: short, Zero: options{"mu": 0.0},
+			Names: twice(context, "ditto")},
+		methodtest.Case{Name: "promptfl", With: []string{"apfl"}, Options: with(short, options{"alpha_lr": 0.5}),
+			NoDerivative: true,
+			Names:        plus(twice(context, "apfl"), methodtest.Names{}, []string{"apfl/a"}, nil)},
+		methodtest.Case{Name: "fedclip", With: []string{"apfl"}, Options: options{"alpha": 0.25}, Alike: true,
+			NoDerivative: true, Names: twice(adapter, "apfl")},
+		methodtest.Case{Name: "promptfl", With: []string{"fedamp"}, Options: short, Names: attentive(context)},
+		methodtest.Case{Name: "fedpha", With: []string{"fedamp"}, Options: with(exactNull,
+			options{"fedamp": options{"mu": 0.5, "sigma": 2.0, "alpha": 0.5}}), Names: attentive(two)},
+		methodtest.Case{Name: "fedotp", With: []string{"fedamp", "moon"}, Options: short,
+			Zero:  options{"moon": noMOON},
+			Names: attentive(transport), NoDerivative: true},
+		methodtest.Case{Name: "pfedmoap", Options: options{"tokens": 2, "experts": 3, "heads": 1, "init_std": 0.4,
+			"gate_dim": 2, "gate_lr": 0.2}, Names: gated},
+	)
+	averages = append(averages, []averaging{
+		{"promptfl+fednova", nil, "set strength of fednova: 0"}, {"promptfl+fednova", noNova, "examples"},
+		{"promptfl+qffl", nil, "set q: 0"},
+		{"promptfl+qffl", options{"q": 0.0, "weighting": "uniform"}, "uniform"},
+		{"promptfl+ditto", nil, "examples"}, {"promptfl+apfl", options{"alpha_lr": 1.0}, "examples"},
+		{"pfedmoap", nil, "every client's own prompt"},
+		{"promptfl+fedamp", nil, "every client's own parameters"},
+		{"fedclip+fedper", options{"private": "adapter/2"}, "uniform"},
+		{"fedclip+fedrep", options{"private": "adapter/2", "weighting": "examples"}, "examples"},
+	}...)
+}

@@ -1,0 +1,74 @@
+package methods_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/methods"
+)
+
+// The averaged model is the same to the last bit with a client's own model beside it and without.
+func TestOwnModelsLeaveTheAveragedOne(t *testing.T) {
+	for base, o := range map[string]options{"promptfl": {"tokens": 2}, "prograd": {"tokens": 2}, "fedclip": {}} {
+		bare := runTraced(t, base, nil, o, 3, twoEpochs)
+		for _, wrapper := range []string{"ditto", "apfl"} {
+			both := runTraced(t, base, []string{wrapper}, o, 3, twoEpochs)
+			seen := 0
+			for name, want := range bare {
+				if !strings.Contains(name, "/upload/") && !strings.Contains(name, "/merged/") {
+					continue
+				}
+				if seen++; !slices.Equal(both[name].Data, want.Data) {
+					t.Errorf("%s+%s: %s is another", base, wrapper, name)
+				}
+			}
+			if seen < 12 {
+				t.Errorf("%s: only %d tensors compared", base, seen)
+			}
+		}
+	}
+}
+
+// With lambda 0 or with a = 1 the own model is that of local training alone, with all its rounds: the same as CoOp's,
+// from the same start.
+func TestOwnModelsByThemselves(t *testing.T) {
+	o := options{"tokens": 2, "init_std": 0.0}
+	alone := runTraced(t, "coop", nil, o, 3, twoEpochs)
+	for wrapper, more := range map[string]options{"ditto": {"lambda": 0.0}, "apfl": {"alpha": 1.0}} {
+		got := runTraced(t, "promptfl", []string{wrapper}, with(o, more), 3, twoEpochs)
+		want := alone["r2/c0/s5/after/ctx"]
+		for i, v := range got["r2/c0/s5/after/"+wrapper+"/ctx"].Data {
+			if math.Abs(float64(v-want.Data[i])) > 1e-6 {
+				t.Errorf("%s: element %d is %v, alone %v", wrapper, i, v, want.Data[i])
+			}
+		}
+	}
+}
+
+// A pull that is strong against the rate keeps Ditto's own model at what the server sent.
+func TestDittoIsKeptNear(t *testing.T) {
+	far := func(lambda float64) float64 {
+		train := twoEpochs
+		train.Optim.LR, train.Optim.Momentum = 1e-3, 0
+		got := runTraced(t, "promptfl", []string{"ditto"}, options{"tokens": 2, "lambda": lambda}, 2, train)
+		v := got["r1/c0/s5/after/ditto/ctx"].Clone()
+		v.Axpy(-1, got["r0/merged/ctx"])
+		return v.Norm()
+	}
+	if near, free := far(900), far(0); near > free/4 {
+		t.Errorf("%g away from what was sent with lambda 900, %g with 0", near, free)
+	}
+}
+
+func TestOwnModelsThatAreRefused(t *testing.T) {
+	for stack, want := range map[string]string{"fedpha+ditto": "has private parameters already",
+		"coop+apfl": "has private parameters already", "zeroshot+ditto": "shares nothing",
+		"promptfl+fedprox+apfl": "list it before fedprox"} {
+		layers := strings.Split(stack, "+")
+		if _, err := methods.Build(layers[0], layers[1:], nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", stack, err, want)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package methods
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// FedAMP has no model for all: the server keeps the last parameters w_i of every client and sends each a mixture u_i of
+// its own and those of clients that are like it, and a client goes on from its own w_i with the loss and
+// mu/2 |w - u_i|²,
+//
+//	u_i = Σ_j x_ij w_j, x_ij = alpha A'(|w_i - w_j|²) for j ≠ i, x_ii = 1 - Σ_(j≠i) x_ij,
+//	A(y) = 1 - exp(-y/sigma).
+//
+// Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021, algorithm 1. Where there is a
+// choice:
+//   - sigma: 0 takes the median squared distance of two clients of the round, since prompts lie close to each other;
+//   - alpha: 0 takes sigma over the number of clients, with which x_ii is above 0. Another alpha may be too large for
+//     that; then self: scale shrinks the others until they sum up to 1, and refuse stops the run;
+//   - mu is the paper's lambda over alpha;
+//   - public code (PFLlib) takes the norm in place of its square.
+//
+// The server sends the base method's mean beside u_i, which newcomers start from and the global evaluation tests: a
+// client gets twice what it uploads. A client that uploads far from all others changes nothing of theirs. The kinds of
+// robust that make all uploads alike leave nothing to tell clients apart.
+//
+// Names: amp/u/NAME, to single clients; amp/K/NAME, what client K uploaded last, on the server; amp/w/NAME, what a
+// client keeps.
+type FedAMP struct {
+	method.Method
+	Mu    float64 `config:"mu" help:"strength of the pull to the server's mixture"`
+	Sigma float64 `config:"sigma" help:"squared distance within which clients are alike; 0 is the median"`
+	Alpha float64 `config:"alpha" help:"step of the mixture; 0 is sigma over the number of clients"`
+	Self  string  `config:"self" help:"where the own weight would be below 0: scale the others, or refuse"`
+}
+
+var fedAMPDef = Def{Name: "fedamp", Title: "FedAMP", New: func() Layer { return &FedAMP{Mu: 1, Self: "scale"} },
+	Paper: "Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021"}
+
+func (m *FedAMP) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, Join(Within("mu", m.Mu, 0, maxWeight), Within("sigma", m.Sigma, 0, maxWeight),
+		Within("alpha", m.Alpha, 0, maxWeight), OneOf("self", m.Self, "scale", "refuse"), MustShare(inner))
+}
+
+func (FedAMP) Traits() method.Traits {
+	return method.Traits{Needs: "every client's own parameters",
+		Roles: map[method.Role]string{method.ServerStep: "", method.RoundStart: ""}}
+}
+
+func (FedAMP) View() method.View { return method.PersonalView }
+
+// Names of mixtures and of what a client goes on from; the server has the latter under amp and a client's number.
+const (
+	ampU = "amp/u"
+	ampW = "amp/w"
+	amp  = "amp"
+)
+
+func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	for _, name := range s.SharedNames() {
+		w := s.Param(name)
+		far := w.Sub(s.Broadcast(ampU+"/"+name, sizes(w)...))
+		loss = loss.Add(s.Term("attentive proximal", far.Square().Sum().Scale(m.Mu/2)))
+	}
+	return loss
+}
+
+// Begin goes on from the client's own parameters; one that nothing was mixed for yet is pulled to the mean.
+func (m FedAMP) Begin(l *method.Local) error {
+	for name := range l.Shared {
+		if t := l.State[ampW+"/"+name]; t != nil {
+			l.Shared[name] = t.Clone()
+		}
+		if at := ampU + "/" + name; l.Broadcast[at] == nil {
+			l.Broadcast[at] = l.Received[name]
+		}
+	}
+	return m.Method.Begin(l)
+}
+
+func (m FedAMP) Finish(l *method.Local, up *method.Upload) error {
+	l.State.Put(ampW, l.Shared.Clone())
+	return m.Method.Finish(l, up)
+}
+
+func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
+	for _, u := range ups {
+		g.State.Put(ampOf(u.Client), u.Shared)
+	}
+	var clients []int
+	var last []tensor.Map
+	for k := range g.Clients {
+		if w := g.State.Under(ampOf(k)); len(w) > 0 {
+			clients, last = append(clients, k), append(last, w)
+		}
+	}
+	weights, err := m.weights(last)
+	if err != nil {
+		return err
+	}
+	for i, k := range clients {
+		u := last[i].Clone().Scale(weights[i][i])
+		for j := range last {
+			if j != i {
+				u.Axpy(weights[i][j], last[j])
+			}
+		}
+		if g.PerClient[k] == nil {
+			g.PerClient[k] = tensor.Map{}
+		}
+		g.PerClient[k].Put(ampU, u)
+	}
+	return m.Method.Merge(g, ups)
+}
+
+func ampOf(client int) string { return amp + "/" + strconv.Itoa(client) }
+
+// weights gives x, whose rows sum up to 1.
+func (m FedAMP) weights(w []tensor.Map) ([][]float64, error) {
+	n := len(w)
+	x, all := make([][]float64, n), []float64{} // squared distances first
+	for i := range x {
+		x[i] = make([]float64, n)
+		for j := range i {
+			d := normOf(w[i], w[j])
+			x[i][j], x[j][i], all = d*d, d*d, append(all, d*d)
+		}
+	}
+	sigma := m.Sigma
+	if slices.Sort(all); sigma == 0 && n > 1 {
+		sigma = max(median(all), math.SmallestNonzeroFloat32)
+	}
+	most := 1 / float64(n) // alpha/sigma
+	if m.Alpha > 0 {
+		most = m.Alpha / sigma
+	}
+	for i := range x {
+		others := 0.0
+		for j := range x {
+			if j != i {
+				x[i][j] = most * math.Exp(-x[i][j]/sigma)
+				others += x[i][j]
+			}
+		}
+		if others > 1 {
+			if m.Self == "refuse" {
+				return nil, fmt.Errorf("fedamp: the weights of other clients sum up to %.4g; lower alpha or set "+
+					"self: scale", others)
+			}
+			for j := range x {
+				x[i][j] /= others
+			}
+			others = 1
+		}
+		x[i][i] = 1 - others
+	}
+	return x, nil
+}

@@ -1,0 +1,164 @@
+package methods
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// FedPer keeps some of a base method's shared parameters on each client and averages the others; a step trains all.
+//
+// Arivazhagan et al., Federated Learning with Personalization Layers, arXiv 1912.00818, algorithms 1 and 2. There the
+// private parameters are a network's last layers; here they are named, such as image/prompt of ivlp, meta of cocoop or
+// couple of maple. They start from the same values on every client, those that the server would have sent, and a client
+// is tested with the average of the others and its own.
+//
+// It says what the base method's parameters are, and so stands next to it, before all other wrappers.
+type FedPer struct {
+	method.Method
+	Split `config:",squash"`
+}
+
+// allAveraged is FedAvg: what stays on clients has to be named for each base method.
+var allAveraged = Split{Private: []string{"none"}}
+
+// Split says which shared parameters of a base method become private.
+type Split struct {
+	Private []string `config:"private"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Split) LongHelp() map[string]string {
+	return map[string]string{"private": "shared parameters that stay on their clients, by name or what a name has " +
+		"before a slash; none shares all, which is FedAvg"}
+}
+
+var fedPerDef = Def{Name: "fedper", Title: "FedPer", New: func() Layer { return &FedPer{Split: allAveraged} },
+	Paper: "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv 1912.00818"}
+
+func (m *FedPer) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, m.check(inner)
+}
+
+func (FedPer) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+
+func (m FedPer) Params(t method.Task) []method.Param { return m.params(m.Method, t) }
+
+func (m FedPer) Start(g *method.Global) error { return m.start(m.Method, g) }
+
+// roomy is a task with every parameter that a method may have.
+var roomy = func() method.Task {
+	t := anywhere
+	t.TextLayers, t.TextUnits, t.VisionUnits = 2, 8, 8
+	return t
+}()
+
+// check finds what is wrong with the names over a base method.
+func (s Split) check(base method.Method) error {
+	err := besideBase(base)
+	if t := method.TraitsOf(base); err == nil && t.Mean == "" {
+		err = errors.New("the base method's server needs more of clients than a mean; choose another base method")
+	}
+	if err != nil {
+		return err
+	}
+	return s.matches(base.Params(roomy))
+}
+
+// besideBase refuses to wrap anything but a base method.
+func besideBase(inner method.Method) error {
+	if inside(inner) != nil {
+		return fmt.Errorf("it says what the base method's parameters are; list it before %s", nameOf(inner))
+	}
+	return nil
+}
+
+// matches finds names that a method has not, and what leaves nothing to share.
+func (s Split) matches(params []method.Param) error {
+	if s.none() {
+		return nil
+	}
+	var shared []string
+	for _, p := range params {
+		if p.Owner == method.Shared {
+			shared = append(shared, p.Name)
+		}
+	}
+	for _, at := range s.Private {
+		if !slices.ContainsFunc(shared, func(name string) bool { return under(name, at) }) {
+			return fmt.Errorf("option private names %.60q; the base method shares %s", at, sharing(shared))
+		}
+	}
+	switch left := slices.DeleteFunc(slices.Clone(shared), s.keeps); {
+	case len(shared) == 0:
+		return errors.New("the base method shares nothing; remove it")
+	case len(s.Private) == 0:
+		return fmt.Errorf("option private is empty; name what stays on clients, of %s", sharing(shared))
+	case len(left) == 0:
+		return fmt.Errorf("option private leaves nothing of %s to share; leave a part, or take a base method that "+
+			"learns on each client alone", sharing(shared))
+	}
+	return nil
+}
+
+func (s Split) none() bool { return len(s.Private) == 1 && s.Private[0] == "none" }
+
+// keeps tells whether a shared parameter becomes private.
+func (s Split) keeps(name string) bool {
+	return slices.ContainsFunc(s.Private, func(at string) bool { return under(name, at) })
+}
+
+func under(name, at string) bool { return name == at || strings.HasPrefix(name, at+"/") }
+
+// params gives a base method's parameters with their new owners.
+func (s Split) params(base method.Method, t method.Task) []method.Param {
+	out := slices.Clone(base.Params(t))
+	for i, p := range out {
+		if p.Owner == method.Shared && s.keeps(p.Name) {
+			out[i].Owner = method.Private
+			out[i].First = firstOf(base, t, p.Name)
+		}
+	}
+	return out
+}
+
+// firstOf gives the first value that a base method's server gives a parameter that it shares by itself.
+func firstOf(base method.Method, t method.Task, name string) func(uint64) *tensor.Tensor {
+	return func(seed uint64) *tensor.Tensor {
+		g := method.Global{Seed: seed, Task: t, Width: t.Width, Classes: t.Classes, Clients: t.Clients,
+			Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
+		startAll(base, &g) // the server met its error, if there is one, before round 0
+		return g.Shared[name]
+	}
+}
+
+// startAll lets a base method start with all that it shares by itself.
+func startAll(base method.Method, g *method.Global) error {
+	shared := maps.Clone(g.Shared)
+	if shared == nil {
+		shared = tensor.Map{}
+	}
+	for _, p := range base.Params(g.Task) {
+		if p.Owner == method.Shared && shared[p.Name] == nil {
+			shared[p.Name] = p.Draw(g.Seed, -1)
+		}
+	}
+	g.Shared = shared
+	return base.Start(g)
+}
+
+// start takes from the server what stays on clients.
+func (s Split) start(base method.Method, g *method.Global) error {
+	if err := s.matches(base.Params(g.Task)); err != nil {
+		return err
+	}
+	err := startAll(base, g)
+	maps.DeleteFunc(g.Shared, func(name string, _ *tensor.Tensor) bool { return s.keeps(name) })
+	return err
+}

@@ -1,0 +1,55 @@
+package methods
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// FedRep splits a base method's shared parameters as FedPer does and trains the two parts one after the other: in the
+// first head_epochs passes over the data the private ones alone, in the others of train.epochs the shared ones alone.
+// What a pass leaves as it is gets no gradient, no weight decay and no momentum, so that each part has, in effect, an
+// optimizer of its own.
+//
+// Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, algorithm 1. The
+// paper counts clients alike in the mean, the base method here by examples as a rule; public code (PFLlib) has one pass
+// for each part.
+type FedRep struct {
+	method.Method
+	Split `config:",squash"`
+	Head  int `config:"head_epochs" help:"first passes over the data, for private parameters alone"`
+}
+
+var fedRepDef = Def{Name: "fedrep", Title: "FedRep", New: func() Layer { return &FedRep{Split: allAveraged, Head: 1} },
+	Paper: "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021"}
+
+func (m *FedRep) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, Join(Within("head_epochs", m.Head, 1, maxSteps), m.check(inner))
+}
+
+func (FedRep) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+
+func (m FedRep) Params(t method.Task) []method.Param { return m.params(m.Method, t) }
+
+func (m FedRep) Start(g *method.Global) error { return m.start(m.Method, g) }
+
+func (m FedRep) Adjust(l *method.Local, g tensor.Map) error {
+	if l.Frozen = nil; !m.none() {
+		frozen := l.Private
+		if l.Epoch < m.Head {
+			frozen = l.Shared
+		}
+		l.Frozen = frozen.Names()
+	}
+	return m.Method.Adjust(l, g)
+}
+
+func (m FedRep) Finish(l *method.Local, up *method.Upload) error {
+	if !m.none() && l.Epoch < m.Head {
+		return fmt.Errorf("fedrep: all %d passes over the data trained private parameters alone; set train.epochs "+
+			"above head_epochs, %d", l.Epoch+1, m.Head)
+	}
+	return m.Method.Finish(l, up)
+}

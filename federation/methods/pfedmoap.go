@@ -1,0 +1,226 @@
+package methods
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// PFedMoAP averages one text prompt "ctx" and lets each client mix it, by a gate of its own, with prompts of other
+// clients, which the server sends as they were uploaded. With r = D div dim, pool(v) every r-th channel of v, and K_c
+// the pooled features of class c of the client's own prompt and of the others', the scores of an image x are
+//
+//	z_c = s pool(x)·A_c(x) + lambda s x·t_c, A_c(x) = Wo concat_h Σ_e a_ceh (Wv K_ce)_h,
+//	a_ceh = softmax_e(kappa (Wq pool(x))_h·(Wk K_ce)_h),
+//
+// h being a head of the attention. The gate's four linear layers, "gate/q", k, v and o, are private. A client that the
+// server has no prompt of yet has no others either and scores with s x·t_c; its gate stays as it is.
+//
+// Luo, Chen, Wu, Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, ICLR 2025,
+// eq. 6-10. Notes:
+//   - the others are those of the round before that are nearest to the client's own prompt in the pool of all last
+//     uploads, as the paper says; public code draws them once for all, takes prompts of the running round, and passes
+//     gates from client to client;
+//   - the others' features are computed once a turn and are constants; tests have those that the server sent last;
+//   - gate_lr is the paper's rate for the gate: its gradients are scaled by gate_lr over the rate of the round, which
+//     for SGD without weight decay is that; 0 trains the gate at the round's rate;
+//   - the code's layers start uniform within 1/√d, here normal with the same standard deviation;
+//   - a client is tested with the prompt that it trained, its gate and its others.
+//
+// Clients see prompts of single other clients, so that neither secure aggregation nor differential privacy covers this
+// method. Names: moap/experts [E-1,T,w] and moap/known [E-1], 1 where there is one, to single clients; moap/K, the last
+// prompt of client K, on the server.
+type PFedMoAP struct {
+	method.FedAvg
+	Context `config:",squash"`
+	Experts int     `config:"experts" help:"E, prompts that a client mixes, its own with them"`
+	Dim     int     `config:"gate_dim" help:"d, about as many channels of features reach the gate"`
+	Heads   int     `config:"heads" help:"of the gate's attention; fewer where they do not divide its channels"`
+	Kappa   float64 `config:"kappa" help:"sharpness of the gate's attention"`
+	Lambda  float64 `config:"lambda" help:"weight of the client's own prompt beside the mixture"`
+	GateLR  float64 `config:"gate_lr" help:"learning rate of the gate; 0 for that of the prompt"`
+}
+
+var pFedMoAPDef = Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,
+	Paper: "Luo et al., Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, " +
+		"ICLR 2025"}
+
+func newPFedMoAP() Layer {
+	return &PFedMoAP{Context: defaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5, GateLR: 0.01}
+}
+
+func (m *PFedMoAP) Build(method.Method) (method.Method, error) {
+	return *m, Join(m.Check(), Within("experts", m.Experts, 2, 256), Within("gate_dim", m.Dim, 1, maxHidden),
+		Within("heads", m.Heads, 1, 1024), Within("kappa", m.Kappa, 0, maxWeight),
+		Within("lambda", m.Lambda, 0, maxWeight), Within("gate_lr", m.GateLR, 0, maxWeight))
+}
+
+func (PFedMoAP) Traits() method.Traits { return method.Traits{Needs: "every client's own prompt"} }
+
+func (PFedMoAP) View() method.View { return method.PersonalView }
+
+// Names of the gate's layers and of what the server sends and has; moapFeatures are a turn's constants.
+const (
+	moapGate     = "gate/"
+	moapExperts  = "moap/experts"
+	moapKnown    = "moap/known"
+	moapFeatures = "moap/features"
+	moapPool     = "moap/"
+)
+
+// channels are those of D that reach the gate.
+func (m PFedMoAP) channels(t method.Task) (out []int) {
+	for i := 0; i < t.Dim; i += max(1, t.Dim/m.Dim) {
+		out = append(out, i)
+	}
+	return out
+}
+
+func (m PFedMoAP) Params(t method.Task) []method.Param {
+	out := m.Declare(t, "ctx", method.Shared)
+	d := len(m.channels(t))
+	std := 1 / math.Sqrt(3*float64(max(1, d)))
+	for _, layer := range []string{"q", "k", "v", "o"} {
+		for _, p := range linear(moapGate+layer, d, d) {
+			p.Std, p.Owner = std, method.Private
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// others gives the class features [E-1,C,D] of the other clients' prompts.
+func (m PFedMoAP) others(s *method.Scope) graph.Node {
+	var out []graph.Node
+	for _, p := range each(s.Broadcast(moapExperts, m.Experts-1, m.Tokens, s.Task().Width)) {
+		out = append(out, m.Features(s, p))
+	}
+	return graph.Stack(out...)
+}
+
+func (m PFedMoAP) Logits(s *method.Scope) graph.Node { return m.mixed(s, m.others(s)) }
+
+func (m PFedMoAP) Loss(s *method.Scope, _ graph.Node) graph.Node {
+	t := s.Task()
+	return s.CrossEntropy(m.mixed(s, s.State(moapFeatures, m.Experts-1, t.Classes, t.Dim)))
+}
+
+// mixed gives the scores [B,C] with other clients' features.
+func (m PFedMoAP) mixed(s *method.Scope, others graph.Node) graph.Node {
+	g, t := s.Graph(), s.Task()
+	x, own := s.Image(), m.Features(s, s.Param("ctx"))
+	alone := s.Cosine(x, own)
+	channels := m.channels(t)
+	e, c, h, wide := m.Experts, t.Classes, m.Heads, len(channels)
+	for wide%h != 0 {
+		h--
+	}
+	pool := func(n graph.Node) graph.Node { return n.Gather(n.Rank()-1, g.Ints(channels...)) }
+	layer := func(n graph.Node, name string) graph.Node { return through(s, moapGate+name, n.Reshape(-1, wide)) }
+	image := pool(x)                                                     // [B,d]
+	keys := pool(graph.Concat(0, own.Unsqueeze(0), others))              // [E,C,d]
+	q := layer(image, "q").Reshape(-1, h, wide/h).Transpose(1, 0, 2)     // [h,B,d/h]
+	k := layer(keys, "k").Reshape(e, c, h, wide/h).Transpose(2, 3, 1, 0) // [h,d/h,C,E]
+	scores := q.MatMul(k.Reshape(h, wide/h, c*e)).Reshape(h, -1, c, e)   // [h,B,C,E]
+	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), s.Broadcast(moapKnown, e-1))
+	a := scores.Scale(m.Kappa).Add(known.Shift(-1).Scale(never)).Softmax(-1)       // of nobody's prompt 0
+	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)           // [h,C,E,d/h]
+	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                 // [B,C,h,d/h]
+	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)              // [B,C,d]
+	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).Scale(t.Scale).ReshapeLike(alone) // [B,C]
+	count := s.Broadcast(moapKnown, e-1).Sum()
+	return count.Greater(count.Scale(0)).Where(z.Add(alone.Scale(m.Lambda)), alone)
+}
+
+// Begin computes the others' features for all steps of the turn.
+func (m PFedMoAP) Begin(l *method.Local) error {
+	if l.Broadcast[moapKnown] == nil { // it joined in the middle of a round
+		m.nobody(l.Broadcast, l.Task.Width)
+	}
+	features, err := l.Eval(m.others)
+	if err == nil {
+		l.State[moapFeatures] = features
+	}
+	return err
+}
+
+// nobody puts in place that there are no others.
+func (m PFedMoAP) nobody(sent tensor.Map, width int) {
+	sent[moapExperts], sent[moapKnown] = tensor.New(m.Experts-1, m.Tokens, width), tensor.New(m.Experts-1)
+}
+
+func (m PFedMoAP) Adjust(l *method.Local, grads tensor.Map) error {
+	l.Frozen = nil
+	for name, g := range grads {
+		switch {
+		case name == "ctx":
+		case l.Broadcast[moapKnown].MaxAbs() == 0:
+			l.Frozen = append(l.Frozen, name)
+		case m.GateLR > 0 && l.LR > 0:
+			scaled(g, m.GateLR/l.LR)
+		}
+	}
+	return nil
+}
+
+func (m PFedMoAP) Finish(l *method.Local, _ *method.Upload) error {
+	delete(l.State, moapFeatures)
+	return nil
+}
+
+// Start tells all clients that there is nobody yet.
+func (m PFedMoAP) Start(g *method.Global) error {
+	for k := range g.Clients {
+		if g.PerClient[k] == nil {
+			g.PerClient[k] = tensor.Map{}
+		}
+		if g.PerClient[k][moapKnown] == nil {
+			m.nobody(g.PerClient[k], g.Width)
+		}
+	}
+	return nil
+}
+
+func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
+	for _, u := range ups {
+		g.State[moapPool+strconv.Itoa(u.Client)] = u.Shared["ctx"]
+	}
+	if err := m.Start(g); err != nil { // for those that joined
+		return err
+	}
+	for k := range g.Clients {
+		if own := g.State[moapPool+strconv.Itoa(k)]; own != nil {
+			m.send(g, k, own)
+		}
+	}
+	return m.FedAvg.Merge(g, ups)
+}
+
+// send chooses the prompts that are nearest to a client's own, in their order.
+func (m PFedMoAP) send(g *method.Global, client int, own *tensor.Tensor) {
+	type other struct {
+		prompt *tensor.Tensor
+		far    float64
+	}
+	var all []other
+	for k := range g.Clients {
+		if p := g.State[moapPool+strconv.Itoa(k)]; p != nil && k != client {
+			d := p.Clone()
+			d.Axpy(-1, own)
+			all = append(all, other{p, d.Norm()})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b other) int { return cmp.Compare(a.far, b.far) })
+	sent := tensor.Map{}
+	m.nobody(sent, own.Shape[1])
+	for i, o := range all[:min(len(all), m.Experts-1)] {
+		copy(sent[moapExperts].Row(i).Data, o.prompt.Data)
+		sent[moapKnown].Data[i] = 1
+	}
+	g.PerClient[client][moapExperts], g.PerClient[client][moapKnown] = sent[moapExperts], sent[moapKnown]
+}
