@@ -148,7 +148,8 @@ func (b *Built) define() error {
 		return fmt.Errorf("options: %w", err)
 	}
 	b.Engine = &spec.Experiment{
-		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(b.options) + c.Train.lossTerm(),
+		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(b.options) +
+			c.Train.lossTerm(),
 		Reproduces: c.Reproduces(),
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Precision: b.Config.Data.Precision, BatchClients: c.Runtime.BatchClients,

@@ -90,7 +90,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	hfText, hfVision := c.Has(huggingfaceScheme.tokens), c.Has(huggingfaceScheme.patches)
 	prefix, resnet := resnetPrefix(c)
 	resnet = resnet && !hfVision
-	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && !slices.Contains(modelTypes, kind) && !resnet {
+	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && !slices.Contains(modelTypes,
+		kind) && !resnet {
 		return scheme{}, fmt.Errorf("config.json says model_type %q, which is not supported; %s", oneLine(kind),
 			expected)
 	}
@@ -113,7 +114,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	default:
 		return scheme{}, fmt.Errorf("not a CLIP: its tensors are named like %s; %s", sample(names), expected)
 	}
-	if kind := c.config["model_type"]; c.format == HuggingFace && !resnet && (kind == "siglip") != s.siglip && kind != nil {
+	if kind := c.config["model_type"]; c.format == HuggingFace && !resnet && (kind == "siglip") != s.siglip &&
+		kind != nil {
 		return s, fmt.Errorf("config.json says model_type %q, but the tensors are not those of one; %s", kind, expected)
 	}
 	if resnet {

@@ -127,8 +127,8 @@ func stages(file, where string, m map[string]any, a *Arch) error {
 }
 
 // fromHuggingFace reads a CLIPConfig. Of a ResNet, vision_config tells image_size and layers only. Keys that are left
-// out have the defaults of transformers' CLIPTextConfig and CLIPVisionConfig, or SigLIP's; text_config_dict and vision_config_dict,
-// of old files, replace text_config and vision_config.
+// out have the defaults of transformers' CLIPTextConfig and CLIPVisionConfig, or SigLIP's; text_config_dict and
+// vision_config_dict, of old files, replace text_config and vision_config.
 func fromHuggingFace(cfg map[string]any, s scheme, a *Arch) error {
 	textHeads, epsilon, activation := 8, 1e-5, QuickGELU
 	if s.siglip {
@@ -189,7 +189,8 @@ func fromHuggingFace(cfg map[string]any, s scheme, a *Arch) error {
 		t.Activation = act
 	}
 	if s.siglip {
-		return agree(huggingfaceConfig, "text_config.", section(cfg, "text_config"), fact{"projection_size", a.EmbedDim})
+		return agree(huggingfaceConfig, "text_config.", section(cfg, "text_config"), fact{"projection_size",
+			a.EmbedDim})
 	}
 	return agree(huggingfaceConfig, "", cfg, fact{"projection_dim", a.EmbedDim})
 }

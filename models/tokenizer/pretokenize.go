@@ -11,7 +11,8 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// piece is a part of a text. match tells whether it is what a pattern looks for; first, whether the text begins with it.
+// piece is a part of a text. match tells whether it is what a pattern looks for; first, whether the text begins with
+// it.
 type piece struct {
 	text         string
 	match, first bool

@@ -43,8 +43,8 @@ func (s *scored) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// score is a number as Hugging Face's library reads it: its digits as an integer, divided by a power of ten, which may be
-// off by one in the last place. Cuts that are equally probable but for that would fall the other way otherwise.
+// score is a number as Hugging Face's library reads it: its digits as an integer, divided by a power of ten, which may
+// be off by one in the last place. Cuts that are equally probable but for that would fall the other way otherwise.
 func score(text string) (float64, error) {
 	exact, err := strconv.ParseFloat(text, 64)
 	if err != nil {

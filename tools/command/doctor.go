@@ -24,8 +24,9 @@ import (
 const dataRoot = "PROMPTFED_DATA_ROOT"
 
 func doctorCommand() *cobra.Command {
-	c := &cobra.Command{Use: "doctor", Args: exactly(0), Short: "show what was found on this machine: the ONNX Runtime " +
-		"library and its providers, cores, memory, disk, backbones, caches and image sets"}
+	c := &cobra.Command{Use: "doctor", Args: exactly(0),
+		Short: "show what was found on this machine: the ONNX Runtime " +
+			"library and its providers, cores, memory, disk, backbones, caches and image sets"}
 	var models, cache, root string
 	c.Flags().StringVar(&models, "models", "", "folder with bundles by name")
 	c.Flags().StringVar(&cache, "cache", "", "folder of the feature cache, as runtime.cache")
@@ -121,8 +122,10 @@ func dataRows(root string) (rows [][]string) {
 			continue
 		}
 		if s, err := sets.Open(c); err == nil {
-			rows = append(rows, []string{"image set " + k.Name, fmt.Sprintf("%d classes, %d training and %d test images%s",
-				len(s.Classes), len(s.Train), len(s.Test), cmp.Or(strings.Join(append([]string{""}, s.Domains...), ", "), ""))})
+			rows = append(rows, []string{"image set " + k.Name,
+				fmt.Sprintf("%d classes, %d training and %d test images%s",
+					len(s.Classes), len(s.Train), len(s.Test), cmp.Or(strings.Join(append([]string{""}, s.Domains...),
+						", "), ""))})
 		}
 	}
 	if rows == nil {

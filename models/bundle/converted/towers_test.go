@@ -129,7 +129,8 @@ func TestBidirectionalLimits(t *testing.T) {
 	b := convert(t, "testdata/siglip", converted.Options{})
 	g := graph.New()
 	ctx := g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width))
-	for name, p := range map[string]clip.Prompt{"deep": {Ctx: ctx, Deep: []graph.Node{ctx}}, "after": {Ctx: ctx, After: 1},
+	for name, p := range map[string]clip.Prompt{"deep": {Ctx: ctx, Deep: []graph.Node{ctx}}, "after": {Ctx: ctx,
+		After: 1},
 		"image": {Ctx: g.Input("own", graph.Float, graph.Static(2, 3, b.Text.Width))}} {
 		if _, err := b.Prompts(g, classes, []clip.Prompt{p}); err == nil || !strings.Contains(err.Error(), "causal") {
 			t.Errorf("%s: error %v", name, err)

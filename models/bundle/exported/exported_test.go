@@ -19,7 +19,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// running tells whether opening a bundle may run its graphs, and plainOnly whether CLIP's text tower stays unrecognised.
+// running tells whether opening a bundle may run its graphs, and plainOnly whether CLIP's text tower stays
+// unrecognised.
 var running, plainOnly bool
 
 func init() {

@@ -37,7 +37,8 @@ func (c weight) in(g *graph.Graph) (graph.Node, error) {
 		list, err := graph.Inline(g, []graph.Node{c.node}, nil)
 		return append(list, graph.Node{})[0], err
 	}
-	list, err := graph.Inline(g, slices.DeleteFunc(slices.Clone(c.packed.In[1:]), func(n graph.Node) bool { return !n.OK() }), nil)
+	list, err := graph.Inline(g, slices.DeleteFunc(slices.Clone(c.packed.In[1:]),
+		func(n graph.Node) bool { return !n.OK() }), nil)
 	if err != nil {
 		return graph.Node{}, err
 	}
@@ -47,7 +48,8 @@ func (c weight) in(g *graph.Graph) (graph.Node, error) {
 // linear puts a linear layer with a bias.
 func (w weights) linear(name string, l linear, in, out int) error {
 	if l.in != in || l.out != out || !l.b.OK() {
-		return fmt.Errorf("%s is a layer of %d to %d values, must be of %d to %d with a bias", name, l.in, l.out, in, out)
+		return fmt.Errorf("%s is a layer of %d to %d values, must be of %d to %d with a bias", name, l.in, l.out, in,
+			out)
 	}
 	w.put(name+"weight", l.w)
 	w.put(name+"bias", l.b)

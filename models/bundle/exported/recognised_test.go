@@ -81,7 +81,8 @@ func TestFormIsSaid(t *testing.T) {
 
 // Any graph may be looked at: operators without inputs, of other ranks and types, in any order.
 func FuzzRecognise(f *testing.F) {
-	for _, name := range []string{"vit/image.onnx", "vit/text.onnx", "optimum/text_model.onnx", "optimum/vision_model.onnx",
+	for _, name := range []string{"vit/image.onnx", "vit/text.onnx", "optimum/text_model.onnx",
+		"optimum/vision_model.onnx",
 		"quantised/onnx/text_model_q4.onnx"} {
 		f.Add(name, []byte{})
 		for seed := range 40 {

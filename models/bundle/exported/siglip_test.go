@@ -43,7 +43,8 @@ func TestSigLIP(t *testing.T) {
 	if model, err = b.ImageModel(); err != nil {
 		t.Fatal(err)
 	}
-	got["image"] = orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})[bundle.ImageOutput]
+	got["image"] = orttest.Run(t, model, b.WeightsDir(),
+		tensor.Map{bundle.PixelsInput: want["pixels"]})[bundle.ImageOutput]
 	for _, name := range []string{"end", "sentences", "grad", "image"} {
 		orttest.Near(t, name, got[name], want[name])
 	}

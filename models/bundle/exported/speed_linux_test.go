@@ -22,7 +22,8 @@ import (
 )
 
 // A step on a recognised export takes at most 1.1 times as long as one on the converted checkpoint: bundles take turns,
-// and the medians of processor time are compared, as others use the machine too. PROMPTFED_STEPS lists folders of one model, as in PATH, the converted one first.
+// and the medians of processor time are compared, as others use the machine too. PROMPTFED_STEPS lists folders of one
+// model, as in PATH, the converted one first.
 func TestStepOfARecognisedExport(t *testing.T) {
 	dirs := filepath.SplitList(os.Getenv("PROMPTFED_STEPS"))
 	if len(dirs) < 2 {

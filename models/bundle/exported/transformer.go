@@ -254,7 +254,8 @@ func (m *matcher) block(n graph.Node) (before graph.Node, w weights, err error) 
 	}
 	before, out, err := m.residual(middle, "ln_1", w, func(out linear) (linear, error) { return m.attention(out.x, w) })
 	if err == nil {
-		err = errors.Join(w.linear("mlp.c_proj.", down, m.mlp, m.width), w.linear("attn.out_proj.", out, m.width, m.width))
+		err = errors.Join(w.linear("mlp.c_proj.", down, m.mlp, m.width), w.linear("attn.out_proj.", out, m.width,
+			m.width))
 	}
 	return before, w, err
 }
@@ -363,7 +364,8 @@ func (m *matcher) attention(n graph.Node, w weights) (first linear, err error) {
 	var all [3]linear
 	for i, side := range sides {
 		var ok bool
-		if all[i], ok = m.linearBehind(side, scaling); !ok || m.back(all[i].x, arranging) != m.back(all[0].x, arranging) {
+		if all[i], ok = m.linearBehind(side, scaling); !ok || m.back(all[i].x, arranging) != m.back(all[0].x,
+			arranging) {
 			return first, errors.New("queries, keys and values are no projections of one value")
 		}
 	}
