@@ -37,8 +37,8 @@ func TestRoundHalf(t *testing.T) {
 	}
 }
 
-// fileSize is how many bytes a shard takes by the safetensors format: 8 of the header's length, the header, filled up with
-// spaces to a multiple of 8, and the rows; then 32 of SHA-256.
+// fileSize is how many bytes a shard takes by the safetensors format: 8 of the header's length, the header, filled up
+// with spaces to a multiple of 8, and the rows; then 32 of SHA-256.
 func fileSize(dtype string, shape string, rows int) int64 {
 	header := fmt.Sprintf(`{"__metadata__":{"key":"%064d"},"rows":{"dtype":%q,"shape":%s,"data_offsets":[0,%d]}}`, 0,
 		dtype, shape, rows)

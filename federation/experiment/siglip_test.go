@@ -13,7 +13,8 @@ import (
 func TestSigLIP(t *testing.T) {
 	orttest.Need(t)
 	dir := filepath.Join(t.TempDir(), "siglip")
-	if _, err := converted.Convert("../../models/bundle/converted/testdata/siglip", dir, converted.Options{}); err != nil {
+	if _, err := converted.Convert("../../models/bundle/converted/testdata/siglip", dir,
+		converted.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	prints := map[string]bool{} // a client with another loss than the server's is refused

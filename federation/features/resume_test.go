@@ -154,7 +154,8 @@ func TestKilled(t *testing.T) {
 }
 
 // TestStorage: pixels of 150 images [3,8,8] in half precision take 150*3*64*2 bytes and 200 more for each of 3 shards:
-// 8 and a header of 157 or 158 filled up to a multiple of 8, and 32 of SHA-256 (rows.go); a disk that lacks them is refused before anything is computed, one that has them is not.
+// 8 and a header of 157 or 158 filled up to a multiple of 8, and 32 of SHA-256 (rows.go); a disk that lacks them is
+// refused before anything is computed, one that has them is not.
 func TestStorage(t *testing.T) {
 	b, list, dir := small(t), images(t, 150), t.TempDir()
 	size := b.Preprocess.Size

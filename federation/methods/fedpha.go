@@ -21,8 +21,8 @@ import (
 // Where paper and public code part ways, both are options, the paper first:
 //   - projector: eq9 keeps the last floor((1-ratio)w) right singular vectors, alg1 (algorithm 1) the columns from
 //     (1-ratio)w on, def1 (SDFed's definition 1) those from ratio w on, code keeps columns int(T(1-ratio)).. of the
-//     reduced SVD, exact-null is the basis-free I - V_r V_rᵀ. A prompt of T < w tokens determines no more than T of the
-//     w directions: the last w-T are an arbitrary basis of its null space, as LAPACK completes it close to the
+//     reduced SVD, exact-null is the basis-free I - V_r V_rᵀ. A prompt of T < w tokens determines no more than T of
+//     the w directions: the last w-T are an arbitrary basis of its null space, as LAPACK completes it close to the
 //     coordinate axes, so that eq9 is nearly the same mask of channels for every prompt (with T 16, w 512 and ratio 0.8
 //     the subspaces kept for two unrelated prompts overlap by 0.90, by chance it were 0.20). Ours is therefore
 //     exact-null, which removes the prompt's own directions and nothing else, and is what eq. 8-10 say the projection

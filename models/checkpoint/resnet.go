@@ -61,14 +61,15 @@ func (c Convolution) Folded() (weight, bias *Handle) {
 
 // computed is a tensor that change makes of h on Load; it has no place in a file.
 func computed(h *Handle, change func(*tensor.Tensor) error) *Handle {
-	return &Handle{Name: h.Name, DType: "F32", Shape: slices.Clone(h.Shape), Computed: true, load: func() (*tensor.Tensor,
-		error) {
-		t, err := finite(h)
-		if err == nil {
-			err = change(t)
-		}
-		return t, err
-	}}
+	return &Handle{Name: h.Name, DType: "F32", Shape: slices.Clone(h.Shape), Computed: true,
+		load: func() (*tensor.Tensor,
+			error) {
+			t, err := finite(h)
+			if err == nil {
+				err = change(t)
+			}
+			return t, err
+		}}
 }
 
 // scaleRows multiplies each row, along the first axis, with its number.

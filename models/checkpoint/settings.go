@@ -197,7 +197,8 @@ func fromHuggingFace(cfg map[string]any, s scheme, a *Arch) error {
 		t.Activation = act
 	}
 	if s.siglip {
-		return agree(huggingfaceConfig, "text_config.", section(cfg, "text_config"), fact{"projection_size", a.EmbedDim})
+		return agree(huggingfaceConfig, "text_config.", section(cfg, "text_config"), fact{"projection_size",
+			a.EmbedDim})
 	}
 	return agree(huggingfaceConfig, "", cfg, fact{"projection_dim", a.EmbedDim})
 }

@@ -28,8 +28,8 @@ type Suffixes struct {
 // PadID is the token that CLIP's tokenizer fills sequences with.
 const PadID = 0
 
-// Special are the tokens around texts: SOS starts them, -1 where none does, and Pad fills them up. NoStop tells that the
-// tokenizer drops the full stop.
+// Special are the tokens around texts: SOS starts them, -1 where none does, and Pad fills them up. NoStop tells that
+// the tokenizer drops the full stop.
 type Special struct {
 	SOS, Pad int
 	NoStop   bool
@@ -48,7 +48,8 @@ func SuffixesOf(names []string, ids [][]int, special Special, width int,
 	if len(names) == 0 || len(names) != len(ids) {
 		return nil, fmt.Errorf("%d class names with %d token lists", len(names), len(ids))
 	}
-	s := &Suffixes{Names: names, IDs: ids, width: width, padID: special.Pad, behind: 2, memo: map[string]*tensor.Tensor{}}
+	s := &Suffixes{Names: names, IDs: ids, width: width, padID: special.Pad, behind: 2,
+		memo: map[string]*tensor.Tensor{}}
 	if special.NoStop {
 		s.behind = 1
 	}

@@ -58,7 +58,8 @@ func read(kind string, data json.RawMessage, depth int) (c component, err error)
 		return c, fmt.Errorf("%s: %w", kind, err)
 	}
 	if depth > maxDepth || len(c.Steps)+len(c.PreSteps)+len(c.Post) > maxSteps {
-		return c, fmt.Errorf("%s: sequences nest more than %d deep or have more than %d steps", kind, maxDepth, maxSteps)
+		return c, fmt.Errorf("%s: sequences nest more than %d deep or have more than %d steps", kind, maxDepth,
+			maxSteps)
 	}
 	if c.Type == "" {
 		return c, fmt.Errorf("%s has no type", kind)

@@ -123,9 +123,9 @@ func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
 	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 4)))[0]
 }
 
-// SequenceAttention is attention of sequences of n rows that hold query, key and value side by side [B·n,3·heads·d], to
-// [B·n,heads·d]: each row sees all of its sequence. It is for graphs with kernels, as PackedAttention is, and leaves no
-// weights in memory.
+// SequenceAttention is attention of sequences of n rows that hold query, key and value side by side [B·n,3·heads·d],
+// to [B·n,heads·d]: each row sees all of its sequence. It is for graphs with kernels, as PackedAttention is, and
+// leaves no weights in memory.
 func SequenceAttention(qkv graph.Node, n, heads int) graph.Node {
 	at := graph.Attrs{"heads": graph.Attr(heads), "rows": graph.Attr(n)}
 	return qkv.Graph().Apply(graph.Kernels, "SequenceAttention", at, qkv)

@@ -115,8 +115,8 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 	if resume {
 		there, err := atomicfile.ReadJSON(path, &saved)
 		if err == nil && there && saved.InsecureDP != insecureDP {
-			err = usageError{fmt.Errorf("%s: the run began with insecure_dp %v; go on likewise (flag --insecure-dp), or "+
-				"take another --out", path, saved.InsecureDP)}
+			err = usageError{fmt.Errorf("%s: the run began with insecure_dp %v; go on likewise (flag "+
+				"--insecure-dp), or take another --out", path, saved.InsecureDP)}
 		}
 		if err != nil || there {
 			return saved.Run, there, err

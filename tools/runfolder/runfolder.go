@@ -154,7 +154,8 @@ func Remove(dirs []string) error {
 	for _, dir := range slices.Compact(held) {
 		release, err := lock(dir)
 		if errors.As(err, new(Occupied)) {
-			return Occupied{fmt.Errorf("another promptfed works in %s; nothing was removed: wait until it has ended", dir)}
+			return Occupied{fmt.Errorf("another promptfed works in %s; nothing was removed: wait until it has ended",
+				dir)}
 		}
 		if err != nil {
 			return err

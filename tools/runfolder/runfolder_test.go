@@ -110,7 +110,8 @@ func TestRemove(t *testing.T) {
 		}
 		release()
 	}
-	if err := Remove([]string{single, cell}); err != nil || there(dir, "run") || there(cell, ".") || !there(dir, "sweep") {
+	if err := Remove([]string{single, cell}); err != nil || there(dir, "run") || there(cell, ".") || !there(dir,
+		"sweep") {
 		t.Errorf("removed: %v", err)
 	}
 }

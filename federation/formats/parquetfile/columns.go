@@ -57,7 +57,8 @@ func (f *File) columns(features map[string]Feature) (c pqColumns, err error) {
 }
 
 // firstOf is the first column of some names that is fit; nil for none.
-func firstOf(top map[string]*parquet.Column, names []string, fit func(*parquet.Column) *parquet.Column) *parquet.Column {
+func firstOf(top map[string]*parquet.Column, names []string,
+	fit func(*parquet.Column) *parquet.Column) *parquet.Column {
 	for _, name := range names {
 		if c := fit(top[name]); c != nil {
 			return c

@@ -202,7 +202,8 @@ func aircraftLists(_ source.Config, paths []string) (*source.Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l, classLists(l, label, paths[1:], []string{"train", "val", "test"}, func(line string) (class, image string) {
+	return l, classLists(l, label, paths[1:], []string{"train", "val", "test"}, func(line string) (class,
+		image string) {
 		name, class, _ := strings.Cut(line, " ")
 		return class, name + ".jpg"
 	})

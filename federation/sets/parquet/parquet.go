@@ -42,8 +42,9 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 	}
 	for _, f := range files {
 		if f.split == "" && len(splits) > 1 {
-			x.listing.Notes = append(x.listing.Notes, fmt.Sprintf("%s is left out: its name says neither train, val nor "+
-				"test", f.path))
+			x.listing.Notes = append(x.listing.Notes,
+				fmt.Sprintf("%s is left out: its name says neither train, val nor "+
+					"test", f.path))
 			continue
 		}
 		err := x.add(f.path, f.split)
@@ -197,7 +198,8 @@ func (x *pqSet) add(file, split string) error {
 				}
 				return raw, nil
 			}}
-			x.listing.Items = append(x.listing.Items, source.Item{Path: id, Label: numbers[label], Split: split, Known: &e,
+			x.listing.Items = append(x.listing.Items, source.Item{Path: id, Label: numbers[label], Split: split,
+				Known:  &e,
 				Domain: place(x.domains, domains.Values[domain].Name(domainNames))})
 			row++
 		}

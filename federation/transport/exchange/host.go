@@ -38,8 +38,8 @@ type Host struct {
 // maxDecoding is how many members' tensors may be whole in memory at a time.
 const maxDecoding = 4
 
-// NewHost makes the host of a run. limit is how many bytes of tensors travel in a message, 0 for the default, and largest
-// how many are taken from a member or given to one at most; more than limit lie in dir on their way.
+// NewHost makes the host of a run. limit is how many bytes of tensors travel in a message, 0 for the default, and
+// largest how many are taken from a member or given to one at most; more than limit lie in dir on their way.
 func NewHost(nc *nats.Conn, run string, limit, largest int, dir string, log *slog.Logger) *Host {
 	most := int(nc.MaxPayload()) - protocol.MaxFrame
 	if limit <= 0 || limit > most {

@@ -113,7 +113,8 @@ func (j *conversion) describe() error {
 	j.m = Manifest{
 		Version: bundle.Version, Name: j.Name, Architecture: a.Name(), Source: string(j.c.Format()),
 		TextWidth: a.Text.Width, EmbedDim: a.EmbedDim, ImageSize: a.ImageSize, Context: a.Context,
-		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias, TokenizerFile: tokenizerFile,
+		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias,
+		TokenizerFile: tokenizerFile,
 		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, MLP: mlp(a.Text),
 			Context: a.Context, EmbedDim: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon,
 			Bidirectional: a.Bidirectional, Masked: a.Masked, PostNorm: a.PostNorm, Pool: a.TextPool,
