@@ -12,10 +12,11 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test build library browser check vet format lint arrows docs bench fuzz chaos golden clean
+.PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
+	arrows docs bench fuzz chaos golden clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## train the demo's methods on synthetic images, print their table, write runs/demo
 	@rm -rf runs/demo
@@ -56,14 +57,31 @@ build: library ## leave bin/promptfed, with the ONNX Runtime library beside it
 library:
 	@tools/fetch-onnxruntime.sh
 
+library-cuda: build ## ONNX Runtime for CUDA 13 into bin/cuda (256 MB; needs pip), and what of CUDA and cuDNN is missing
+	@tools/fetch-onnxruntime-cuda.sh
+	@bin/promptfed inspect --provider cuda || true
+
+test-cuda: build ## method suite and parity tests on a GPU; says so where there is none
+	@tools/test-cuda.sh
+
 browser:
 	@tools/fetch-chromium.sh
 
-check: format vet lint arrows test ## what CI runs
+check: format vet platforms lint arrows test ## what CI runs
 	@echo "make check: all passed"
 
 vet: ## go vet
 	go vet ./...
+
+# What needs cgo is type-checked by tools/checks: TestEveryPlatform.
+platforms: ## go vet of the packages that need no cgo, for every platform that the library is pinned for
+	@list=$$(go list -test -f '{{or .ForTest .ImportPath}} {{.ImportPath}} {{join .Deps " "}} ' ./... | awk \
+		'{ sub(/\.test$$/, "", $$1); all[$$1] } / promptfed\/runtime\/ort / { cgo[$$1] } \
+		END { for (p in all) if (!(p in cgo)) print p }' | sort); \
+	for platform in linux/arm64 darwin/arm64 windows/amd64; do \
+		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go vet $$list || exit 1; \
+		echo "$$platform: $$(echo $$list | wc -w) packages without cgo pass go vet"; \
+	done
 
 format: ## fail on Go files that gofmt would change
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt -w is needed for:" $$files >&2; exit 1; fi

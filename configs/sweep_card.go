@@ -111,6 +111,15 @@ var (
 	groups = []string{DomainAxis, "backbone"}
 )
 
+// Heading names the item of the paper and what it shows.
+func (c Card) Heading() string {
+	item := strings.Join(slices.DeleteFunc([]string{c.Paper, c.Item}, func(s string) bool { return s == "" }), ", ")
+	if c.Title == "" || item == "" {
+		return item + c.Title
+	}
+	return item + ": " + c.Title
+}
+
 // Number is the paper's number at labels, one for each axis that the numbers are nested by.
 func (c *Card) Number(labels map[string]string) (mean, std float64, hasStd, ok bool) {
 	if c == nil {

@@ -194,10 +194,7 @@ func (c Cache) Contents(ctx context.Context, list []Example, workers int, progre
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
 	}
-	return out, atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(append(b, sum[:]...))
-		return err
-	})
+	return out, atomicfile.Write(path, atomicfile.Bytes(append(b, sum[:]...)))
 }
 
 // readContents reads what Cache.Contents wrote of n examples.

@@ -38,52 +38,39 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 		bad   *BadImage
 		err   error
 	}
+	one := func(i int) result {
+		img, err := examples[i].Image(decode)
+		if err != nil {
+			return result{bad: &BadImage{examples[i].Name(), trimmed(err)}}
+		}
+		v, err := prepare(i, img)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", examples[i].Name(), err)
+		}
+		return result{value: v, err: err}
+	}
 	workers = max(1, workers)
 	g, ctx := errgroup.WithContext(ctx)
-	tickets := make(chan chan result, 2*workers) // in the order of examples
-	type job struct {
-		i   int
-		out chan result
-	}
-	jobs := make(chan job)
+	results := make(chan chan result, 2*workers) // in the order of examples
 	g.Go(func() error {
-		defer close(tickets)
-		defer close(jobs)
+		defer close(results)
+		var work errgroup.Group
+		work.SetLimit(workers)
+		defer work.Wait()
 		for i := range examples {
 			out := make(chan result, 1)
 			select {
-			case tickets <- out:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			select {
-			case jobs <- job{i, out}:
+			case results <- out:
+				work.Go(func() error { out <- one(i); return nil })
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
 		return nil
 	})
-	for range workers {
-		g.Go(func() error {
-			for j := range jobs {
-				img, err := examples[j.i].Image(decode)
-				if err != nil {
-					j.out <- result{bad: &BadImage{examples[j.i].Name(), trimmed(err)}}
-					continue
-				}
-				v, err := prepare(j.i, img)
-				if err != nil {
-					err = fmt.Errorf("%s: %w", examples[j.i].Name(), err)
-				}
-				j.out <- result{value: v, err: err}
-			}
-			return nil
-		})
-	}
 	g.Go(func() error {
 		i := 0
-		for out := range tickets {
+		for out := range results {
 			select {
 			case r := <-out:
 				if r.bad != nil && corrupt != Skip {

@@ -111,6 +111,14 @@ func (s *Set) Splits() []Split {
 	return append(out, Split{"test", &s.Test})
 }
 
+// OrPool is what indices into one of the lists point into: the pool, where there is one.
+func (s *Set) OrPool(list []Example) []Example {
+	if s.Pool != nil {
+		return s.Pool
+	}
+	return list
+}
+
 // MergeSplits makes Pool of train, val (unless it is to be left out) and test, in this order.
 func (s *Set) MergeSplits(val bool) {
 	s.Pool = append([]Example{}, s.Train...)

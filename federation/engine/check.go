@@ -18,13 +18,15 @@ func check(e *spec.Experiment, set Settings, participants []message.Participant)
 	}
 	if set.Terms && set.Guard != nil {
 		return message.Participant{}, errors.New("eval.terms: each client would tell the lengths of its own " +
-			"gradients, which " +
-			"secure aggregation hides; leave one of the two out")
+			"gradients, which secure aggregation hides; leave one of the two out")
 	}
 	if e.Training.Shared && (set.Remote != nil || set.Executor != nil || set.Guard != nil || set.Wrap != nil) {
 		return message.Participant{}, errors.New("train.optimizer_state: shared has one optimizer go from client to " +
-			"client; run " +
-			"it in one process, without secure aggregation")
+			"client; run it in one process, without secure aggregation")
+	}
+	if e.BatchClients > 1 && (set.Remote != nil || set.Executor != nil) {
+		return message.Participant{}, fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, "+
+			"here each trains by itself; set it to 1", e.BatchClients)
 	}
 	if set.Remote != nil {
 		return checkParticipants(e, participants)

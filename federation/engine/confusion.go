@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"encoding/json"
-	"io"
 	"path/filepath"
 
 	"promptfed/federation/engine/record"
@@ -19,12 +17,5 @@ func keepConfusion(e *spec.Experiment, set Settings, s *Server, round int) error
 	if set.Dir == "" {
 		return nil
 	}
-	b, err := json.Marshal(s.Confusion)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(set.Dir, record.ConfusionFile), func(w io.Writer) error {
-		_, err := w.Write(append(b, '\n'))
-		return err
-	})
+	return atomicfile.Write(filepath.Join(set.Dir, record.ConfusionFile), atomicfile.JSON(s.Confusion, ""))
 }

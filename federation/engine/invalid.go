@@ -19,8 +19,7 @@ type RejectionObserver interface {
 // same state. Clients of this process are trusted: an error is one of the program. So it is where the method fails over
 // all of several replies; a single client is left out, and the round has none.
 func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(g *method.Global,
-	ups []method.Upload) error) ([]message.Reply,
-	error) {
+	ups []method.Upload) error) ([]message.Reply, error) {
 	watcher, remote := s.Cohort.(RejectionObserver)
 	if !remote {
 		return replies, do(g, message.UploadsOf(replies))

@@ -44,7 +44,11 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 		workers = 1
 	}
 	eg.SetLimit(workers)
-	groups, err := p.groups(o)
+	clients := make([]*spec.Client, len(o.Clients))
+	for i, id := range o.Clients {
+		clients[i] = p.Clients[id]
+	}
+	groups, err := p.groups(ctx, o, clients)
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +83,16 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	return came, nil
 }
 
-// groups divides the clients of an instruction, by their place in it, among turns that are done together.
-func (p *Pool) groups(o message.Instruction) ([][]int, error) {
-	clients := make([]*spec.Client, len(o.Clients))
-	for i, id := range o.Clients {
-		clients[i] = p.Clients[id]
-	}
-	if o.Kind == message.Train && p.Executor == nil {
-		return p.Worker.Groups(clients, o.Total)
+// groups divides the clients of an instruction, by their place in it, among turns that are done together. What tests
+// can compute together is computed here.
+func (p *Pool) groups(ctx context.Context, o message.Instruction, clients []*spec.Client) ([][]int, error) {
+	if p.Executor == nil {
+		if o.Kind == message.Train {
+			return p.Worker.Groups(clients, o.Total)
+		}
+		if err := p.Worker.ComputeAhead(ctx, o, clients, p.Store.Get, max(1, p.Workers)); err != nil {
+			return nil, err
+		}
 	}
 	return slices.Collect(slices.Chunk(message.Indices(len(clients)), 1)), nil
 }

@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,7 +47,7 @@ type Settings struct {
 	// Noise is where the noise of differential privacy comes from, and with it the draw of a round's clients; nil for
 	// the run's seed, which is a simulation.
 	Noise *noise.Noise
-	// Guard is the client's side of what Around is the server's side of; both nil for none.
+	// Guard is the client's side of what Wrap is the server's side of; both nil for none.
 	Guard message.Guard
 	Wrap  func(message.Cohort) message.Cohort // puts a layer between the server and the clients
 }
@@ -277,12 +275,5 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 			return nil, err
 		}
 	}
-	b, err := json.MarshalIndent(r.Summary, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	return r, atomicfile.Write(filepath.Join(set.Dir, record.SummaryFile), func(w io.Writer) error {
-		_, err := w.Write(append(b, '\n'))
-		return err
-	})
+	return r, atomicfile.Write(filepath.Join(set.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
 }

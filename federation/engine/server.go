@@ -29,7 +29,7 @@ type Server struct {
 	EvaluationSets []string // evaluation sets
 	Terms          bool     // whether clients measure the terms of their losses
 	Global         method.Global
-	// Known gives the clients as they are known by now where some may join later; nil where all are there from the
+	// Infos gives the clients as they are known by now where some may join later; nil where all are there from the
 	// start.
 	Infos func() []method.ClientInfo
 	// Limited is what was refused of clients elsewhere, and cut, since it was asked last; nil where none are.
@@ -52,9 +52,8 @@ type Server struct {
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
 	s.Global = method.Global{Rounds: s.Plan.Rounds, Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed,
-		Width: task.Width, Infos: s.Plan.Infos,
-		Sampling: s.Plan.Sampling(), Shared: tensor.Map{}, Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{},
-		State: tensor.Map{}}
+		Width: task.Width, Infos: s.Plan.Infos, Sampling: s.Plan.Sampling(), Shared: tensor.Map{},
+		Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
 			s.Global.Shared[p.Name] = method.Draw(s.Plan.Seed, -1, p.Name, p.Shape, p.Std)
@@ -94,8 +93,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	}
 	rec := record.Record{Round: g.Round, Clients: s.sample(g.Round), LR: s.Rate(g.Round)}
 	instruction := message.Instruction{Round: g.Round, Clients: rec.Clients, Total: s.Plan.Clients, Shared: g.Shared,
-		Broadcast: g.Broadcast,
-		PerClient: g.PerClient}
+		Broadcast: g.Broadcast, PerClient: g.PerClient}
 
 	for _, q := range s.statistics {
 		ask := instruction

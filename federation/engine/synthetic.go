@@ -13,8 +13,7 @@ import (
 func (s *Server) pretrain(ctx context.Context, of *spec.Synthetic) error {
 	g := &s.Global
 	shared, err := s.worker.Pretrain(ctx, of, message.Instruction{Kind: message.Train, Clients: []int{0},
-		Total: s.Plan.Clients, Shared: g.Shared,
-		Broadcast: g.Broadcast, PerClient: g.PerClient})
+		Total: s.Plan.Clients, Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient})
 	if err != nil {
 		return fmt.Errorf("synthetic images: %w", err)
 	}

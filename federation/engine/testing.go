@@ -2,17 +2,19 @@ package engine
 
 import (
 	"context"
+	"slices"
+	"strconv"
+
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"slices"
+	"promptfed/federation/method"
 )
 
 // testing does all the tests of a round.
 func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	g, e := &s.Global, s.Evaluate
 	test := message.Instruction{Kind: message.Test, Round: g.Round, Clients: s.Plan.Known(), Total: s.Plan.Clients,
-		Shared:    g.Shared,
-		Broadcast: g.Broadcast, PerClient: g.PerClient}
+		Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient}
 	if e.Validate {
 		o := test
 		o.Kind = message.Validate
@@ -57,6 +59,43 @@ func (s *Server) validation(replies []message.Reply) *record.Validation {
 	}
 	t := record.SummariseSet(s.has, s.view, replies, s.Plan.Known(), s.Plan.Infos)
 	return &record.Validation{Global: record.Summarised(t.Evaluations.Global),
-		Personal: record.Summarised(t.Evaluations.Personal),
-		Clients:  t.Answered, Examples: t.Sizes}
+		Personal: record.Summarised(t.Evaluations.Personal), Clients: t.Answered, Examples: t.Sizes}
+}
+
+// adapt tests the clients that never train, after each number of steps. What counts is what each has of its own after
+// them.
+func (s *Server) adapt(ctx context.Context, test message.Instruction, rec *record.Record) error {
+	view := method.PersonalView
+	if !s.has.Personal {
+		view = method.GlobalView
+	}
+	for _, steps := range s.Evaluate.NewSteps {
+		o := test
+		o.Kind, o.Steps, o.Clients = message.Adapt, steps, s.Plan.New
+		replies, err := s.Cohort.Run(ctx, o)
+		if err != nil {
+			return err
+		}
+		if rec.NewClients == nil {
+			rec.NewClients = map[string]record.SetResult{}
+		}
+		rec.NewClients[strconv.Itoa(steps)] = record.SummariseSet(s.has, view, replies, o.Clients, s.Plan.Infos)
+	}
+	return nil
+}
+
+// evaluateSets gives the evaluation sets after the last round.
+func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
+	for _, name := range s.EvaluationSets {
+		test.Set = name
+		replies, err := s.Cohort.Run(ctx, test)
+		if err != nil {
+			return err
+		}
+		if rec.EvaluationSets == nil {
+			rec.EvaluationSets = map[string]record.SetResult{}
+		}
+		rec.EvaluationSets[name] = record.SummariseSet(s.has, s.view, replies, test.Clients, s.Plan.Infos)
+	}
+	return nil
 }

@@ -14,9 +14,11 @@ func (b Backbone) Name() string { return b.Bundle.Name }
 
 func (b Backbone) Task() method.Task {
 	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(), Scale: b.LogitScale,
-		ImageSize: b.Preprocess.Size}
-	if b.TakesPromptTokens() {
+		Bias: b.LogitBias, Sigmoid: b.Sigmoid, ImageSize: b.Preprocess.Size}
+	if b.Bundle.Text.Layers > 0 { // else it is a graph that was not recognised
 		t.TextLayers, t.TextUnits = b.Bundle.Text.Layers, b.Bundle.Text.Units()
+	}
+	if b.TakesPromptTokens() {
 		t.VisionWidth = b.Bundle.Vision.Width
 		if !b.Bundle.Vision.ResNet() {
 			t.VisionLayers, t.VisionUnits = b.Bundle.Vision.Layers, b.Bundle.Vision.Units()

@@ -36,6 +36,7 @@ type Built struct {
 	Engine   *spec.Experiment // without clients until Features
 	Info     DataInfo
 
+	options    []byte // of the method, in JSON
 	duplicates data.Duplicates
 	contents   map[string]data.Content // of images that are equal to others, by ID
 
@@ -64,6 +65,14 @@ func (b *Built) Close() error {
 
 // Progress hears what is going on during long work.
 type Progress func(what string, done, total int)
+
+// of is progress of one thing; nil where nobody hears of it.
+func (p Progress) of(what string) func(done, total int) {
+	if p == nil {
+		return nil
+	}
+	return func(done, total int) { p(what, done, total) }
+}
 
 // Open checks a configuration, opens the data and the backbones, and hands the examples out. No feature is computed.
 func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
@@ -103,7 +112,6 @@ func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	c.Runtime.Prepack = named(c.Runtime.Prepack)
 	b := &Built{Config: c}
 	if err := b.openData(ctx, progress); err != nil {
 		return nil, err
@@ -119,6 +127,7 @@ func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
 
 // define builds the method and the engine's experiment, without clients, for the classes of the data.
 func (b *Built) define() error {
+	b.Config.Runtime.Prepack = named(b.Config.Runtime.Prepack)
 	var err error
 	c := b.Config
 	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
@@ -135,12 +144,11 @@ func (b *Built) define() error {
 	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
 		return err
 	}
-	options, err := json.Marshal(b.Config.Options)
-	if err != nil {
+	if b.options, err = json.Marshal(b.Config.Options); err != nil {
 		return fmt.Errorf("options: %w", err)
 	}
 	b.Engine = &spec.Experiment{
-		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(options),
+		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"), Options: string(b.options) + c.Train.lossTerm(),
 		Reproduces: c.Reproduces(),
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Precision: b.Config.Data.Precision, BatchClients: c.Runtime.BatchClients,
@@ -218,27 +226,13 @@ func (b *Built) dropUnreadable(ctx context.Context, s *data.Set, progress Progre
 	if b.Config.Data.Corrupt != data.Skip {
 		return nil
 	}
-	return s.DropUnreadable(ctx, b.workers(), data.Skip, preprocess.Decode, func(done, total int) {
-		if progress != nil {
-			progress("reading images", done, total)
-		}
-	})
+	return s.DropUnreadable(ctx, b.workers(), data.Skip, preprocess.Decode, progress.of("reading images"))
 }
 
-// trainList and testList are what the partition's indices point into.
-func (b *Built) trainList() []data.Example {
-	if b.Set.Pool != nil {
-		return b.Set.Pool
-	}
-	return b.Set.Train
-}
-
-func (b *Built) testList() []data.Example {
-	if b.Set.Pool != nil {
-		return b.Set.Pool
-	}
-	return b.Set.Test
-}
+// trainList, valList and testList are what the partition's indices point into.
+func (b *Built) trainList() []data.Example { return b.Set.OrPool(b.Set.Train) }
+func (b *Built) valList() []data.Example   { return b.Set.OrPool(b.Set.Val) }
+func (b *Built) testList() []data.Example  { return b.Set.OrPool(b.Set.Test) }
 
 func (b *Built) openBackbones() error {
 	c := b.Config
@@ -251,16 +245,11 @@ func (b *Built) openBackbones() error {
 		if err != nil {
 			return fmt.Errorf("backbones: %w", err)
 		}
-		open[name] = f
+		open[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
 		b.Bundles = append(b.Bundles, f)
 	}
-	r := method.Rand(c.Seed, "backbones")
-	for i := range b.Parts {
-		k := i % len(c.Backbones)
-		if c.Assign == "random" {
-			k = r.IntN(len(c.Backbones))
-		}
-		b.Assigned = append(b.Assigned, open[c.Backbones[k]])
+	for _, name := range c.assigned(len(b.Parts)) {
+		b.Assigned = append(b.Assigned, open[name])
 	}
 	for _, f := range b.Bundles {
 		note, err := b.Engine.ForImages(Backbone{f})
@@ -276,6 +265,19 @@ func (b *Built) openBackbones() error {
 		}
 	}
 	return nil
+}
+
+// assigned are the backbones of the first n clients.
+func (c Config) assigned(n int) []string {
+	out, r := make([]string, n), method.Rand(c.Seed, "backbones")
+	for i := range out {
+		k := i % len(c.Backbones)
+		if c.Assign == "random" {
+			k = r.IntN(len(c.Backbones))
+		}
+		out[i] = c.Backbones[k]
+	}
+	return out
 }
 
 func (b *Built) workers() int {
@@ -299,7 +301,7 @@ func (b *Built) ChooseProvider() error {
 func (b *Built) runtime() Runtime {
 	r := b.Config.Runtime
 	if b.Provider == ort.CPU {
-		r.MemoryLimit = 0
+		r.MemoryLimit, r.Devices = 0, 1
 	}
 	if b.Provider != "" {
 		r.Provider = b.Provider
@@ -309,13 +311,12 @@ func (b *Built) runtime() Runtime {
 
 // Extractor computes features as the configuration says.
 func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
-	dir, err := b.cacheDir()
+	dir, err := FeatureCache(b.Config.Runtime.Cache)
 	if err != nil {
 		return features.Extractor{}, err
 	}
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: b.Config.Data.Precision},
-		Session: b.runtime().Session(), Workers: b.workers(),
-		Seed: b.Config.Seed}
+		Session: b.runtime().Session(), Workers: b.workers(), Seed: b.Config.Seed}
 	if progress != nil {
 		x.Progress = func(bundle string, done, total int) { progress("features of "+bundle, done, total) }
 	}
@@ -340,39 +341,38 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if _, err := b.Storage(); err != nil {
 		return err
 	}
-	train, val, test := map[*bundle.Bundle]*spec.Features{}, map[*bundle.Bundle]*spec.Features{},
-		map[*bundle.Bundle]*spec.Features{}
+	clients := make([]*spec.Client, len(b.Parts))
 	for _, f := range b.Bundles {
-		if train[f], err = b.featuresOf(ctx, x, f, b.trainList(), b.Config.Data.Views); err != nil {
+		train, err := b.featuresOf(ctx, x, f, b.trainList(), b.Config.Data.Views)
+		if err != nil {
 			return err
 		}
-		if test[f], err = b.featuresOf(ctx, x, f, b.testList(), 1); err != nil {
+		test, err := b.featuresOf(ctx, x, f, b.testList(), 1)
+		if err != nil {
 			return err
 		}
-		if !validating {
-			continue
+		var val *spec.Features
+		if validating {
+			if val, err = b.featuresOf(ctx, x, f, b.valList(), 1); err != nil {
+				return err
+			}
 		}
-		if val[f], err = b.featuresOf(ctx, x, f, b.valList(), 1); err != nil {
-			return err
+		for i, part := range b.Parts {
+			if b.Assigned[i] != f {
+				continue
+			}
+			clients[i] = &spec.Client{ID: i, Backbone: Backbone{f}, Domain: part.Domain,
+				Train: train.Pick(b.trainedOn(i)), Test: test.Pick(part.Test)}
+			if validating {
+				clients[i].Val = val.Pick(part.Val)
+			}
 		}
 	}
 	if err := b.syntheticFeatures(ctx, x); err != nil {
 		return err
 	}
-	if err := b.evaluationFeatures(ctx, x); err != nil {
-		return err
-	}
-	b.Engine.Clients = nil
-	for i, part := range b.Parts {
-		f := b.Assigned[i]
-		c := &spec.Client{ID: i, Backbone: Backbone{f}, Domain: part.Domain, Train: train[f].Pick(b.trainedOn(i)),
-			Test: test[f].Pick(part.Test)}
-		if validating {
-			c.Val = val[f].Pick(part.Val)
-		}
-		b.Engine.Clients = append(b.Engine.Clients, c)
-	}
-	return nil
+	b.Engine.Clients = clients
+	return b.evaluationFeatures(ctx, x)
 }
 
 // Storage is what Features will write, and an error where there is no room for it.
@@ -441,9 +441,8 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(),
-		Encode: b.Config.Runtime.Encode, Provider: b.Provider,
-		Terms: b.Config.Eval.Terms}
+	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(), Encode: b.Config.Runtime.Encode,
+		Provider: b.Provider, Terms: b.Config.Eval.Terms}
 	switch {
 	case b.guard != nil:
 		s.Guard = b.guard

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"image"
 	"image/draw"
@@ -27,20 +26,33 @@ func (b *Built) Shared() Config {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.SecureAggregation = d.Runtime, d.Synthetic, d.SecureAggregation
 	c.Data.Root, c.Eval.SetsRoot, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
-	c.Backbones = nil
-	for _, name := range b.Config.Backbones {
-		c.Backbones = append(c.Backbones, bundle.ShortName(name))
-	}
+	c.shortenBackbones()
 	return c
+}
+
+// shortenBackbones leaves the names of backbones, which may be folders of this machine.
+func (c *Config) shortenBackbones() {
+	c.Backbones = slices.Clone(c.Backbones)
+	for i, name := range c.Backbones {
+		c.Backbones[i] = bundle.ShortName(name)
+	}
+}
+
+// pathAmongBackbones is the first name that is a path; "" without one.
+func (c Config) pathAmongBackbones() string {
+	for _, name := range c.Backbones {
+		if name == "" || name != bundle.ShortName(name) || name == ".." || name == "." {
+			return fmt.Sprintf("%.60q", name)
+		}
+	}
+	return ""
 }
 
 // CheckShared makes a configuration from another machine's run safe to start from: nothing in it names a file of this
 // machine.
 func CheckShared(c Config) (Config, error) {
-	for _, name := range c.Backbones {
-		if name == "" || name != bundle.ShortName(name) || name == ".." || name == "." {
-			return c, fmt.Errorf("the run names the backbone %.60q, which is a path", name)
-		}
+	if name := c.pathAmongBackbones(); name != "" {
+		return c, fmt.Errorf("the run names the backbone %s, which is a path", name)
 	}
 	return (&Built{Config: c}).Shared(), nil
 }
@@ -55,14 +67,9 @@ func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error
 // Compatibility is what workers must have in common with this experiment, after Features.
 func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
-	options, err := json.Marshal(b.Config.Options)
-	if err != nil {
-		return spec.Compatibility{}, fmt.Errorf("options: %w", err)
-	}
-	e.Options, e.Secure = string(options), ""
+	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm(), ""
 	out := spec.Compatibility{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
-		Digests: map[string]string{}}
+		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(), Digests: map[string]string{}}
 	for _, f := range b.Bundles {
 		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)
 		if err != nil {
@@ -79,6 +86,7 @@ func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 		lists["evaluation set "+p.name] = p.examples
 	}
 	for _, what := range slices.Sorted(maps.Keys(lists)) {
+		var err error
 		if out.Digests[what], err = content(ctx, lists[what]); err != nil {
 			return out, fmt.Errorf("%s: %w", what, err)
 		}

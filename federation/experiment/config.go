@@ -5,7 +5,6 @@ package experiment
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -87,6 +86,12 @@ const (
 	nobody    = "none"
 )
 
+// What fits labels.
+const (
+	softmaxLoss = "softmax"
+	sigmoidLoss = "sigmoid"
+)
+
 // Train is the section train.
 type Train struct {
 	Rounds      int            `config:"rounds" help:"times that clients train and the server merges"`
@@ -94,6 +99,7 @@ type Train struct {
 	Batch       int            `config:"batch" help:"examples of one step"`
 	Centralised bool           `config:"centralised" help:"one client trains on the examples of all: an upper bound"`
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
+	Loss        string         `config:"loss"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
 	State       string         `config:"optimizer_state"`
@@ -118,6 +124,8 @@ func (Train) LongHelp() map[string]string {
 		"optimizer_state": "fresh: every turn of a client starts with a new optimizer; shared: one goes from client " +
 			"to client with its momentum, as in public code of FedOTP, FedPGP and pFedMoAP; clients then train one " +
 			"after the other, in one process",
+		"loss": "what fits labels: softmax, over all classes; sigmoid, for each class by itself, with the backbone's " +
+			"logit_bias, as SigLIP was trained",
 		"weight_decay": "added to the gradient as in PyTorch; of adamw, taken off the parameter",
 		"patience":     "stop after so many tested rounds without a better validation accuracy; 0 to train all rounds",
 		"memory_gb": "bound on what a step through the image tower, or with a text prompt for each image, computes " +
@@ -129,7 +137,7 @@ func (Train) LongHelp() map[string]string {
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
 	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
-	// View is engine.Plan.View.
+	// View is spec.Plan.View.
 	View string `config:"view"`
 	// What is tested beside a client's test data, and which round counts.
 	Validate   bool     `config:"validate" help:"test the clients' validation data too in every tested round"`
@@ -181,8 +189,8 @@ func Defaults() Config {
 			Template: autoTemplate},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
-		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Optimizer: "sgd", State: freshState, LR: 0.002, Momentum: 0.9,
-			WeightDecay: 5e-4, Memory: 4,
+		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Loss: softmaxLoss, Optimizer: "sgd", State: freshState, LR: 0.002,
+			Momentum: 0.9, WeightDecay: 5e-4, Memory: 4,
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
@@ -235,9 +243,6 @@ func (c Config) Check() error {
 	if len(c.Backbones) == 0 {
 		bad("backbones: empty; name at least one, see promptfed list backbones")
 	}
-	if !slices.Contains([]string{"cycle", "random"}, c.Assign) {
-		bad("assign: %q is not known; take cycle or random", c.Assign)
-	}
 	for _, n := range []struct {
 		key   string
 		value int
@@ -253,24 +258,16 @@ func (c Config) Check() error {
 	if !(c.Participation > 0 && c.Participation <= 1) {
 		bad("participation: %v; it must be above 0 and at most 1", c.Participation)
 	}
-	if err := data.OneOf("sampling", c.Sampling, "fixed", poisson); err != nil {
-		bad("%w", err)
-	}
-	if err := data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"); err != nil {
-		bad("%w", err)
-	}
-	if err := data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop,
-		data.DuplicatesError); err != nil {
-		bad("%w", err)
-	}
-	if err := data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float); err != nil {
-		bad("%w", err)
-	}
+	errs = append(errs, data.OneOf("assign", c.Assign, "cycle", "random"),
+		data.OneOf("sampling", c.Sampling, "fixed", poisson),
+		data.OneOf("data.classes", c.Data.Classes, allClasses, "base", "new"),
+		data.OneOf("data.duplicates", c.Data.Duplicates, data.DuplicatesKeep, data.DuplicatesDrop, data.DuplicatesError),
+		data.OneOf("data.precision", c.Data.Precision, data.Half, data.Float),
+		data.OneOf("eval.view", c.Eval.View, record.Views()...),
+		data.OneOf("train.loss", c.Train.Loss, softmaxLoss, sigmoidLoss),
+		data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState))
 	if c.Eval.Embeddings < 0 {
 		bad("eval.embeddings: %d is negative; take 0 for none", c.Eval.Embeddings)
-	}
-	if err := data.OneOf("eval.view", c.Eval.View, record.Views()...); err != nil {
-		bad("%w", err)
 	}
 	errs = append(errs, c.checkEval())
 	if c.Data.Template != autoTemplate && !strings.Contains(c.Data.Template, "{}") {
@@ -279,9 +276,6 @@ func (c Config) Check() error {
 	_, wrong := optim.New(c.Train.optimizer())
 	if wrong != nil {
 		bad("train: %w", wrong)
-	}
-	if err := data.OneOf("train.optimizer_state", c.Train.State, freshState, sharedState); err != nil {
-		bad("%w", err)
 	}
 	if c.Train.State == sharedState && c.SecureAggregation.On() {
 		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure " +
@@ -310,6 +304,14 @@ func checkName(name string) error {
 		return fmt.Errorf("%d bytes are too many to name a folder; at most %d", len(name), longestName)
 	}
 	return nil
+}
+
+// lossTerm sets runs apart that have another loss than softmax, like an option of the method.
+func (t Train) lossTerm() string {
+	if t.Loss == sigmoidLoss {
+		return " train.loss=" + t.Loss
+	}
+	return ""
 }
 
 func (t Train) optimizer() optim.Config {

@@ -54,8 +54,7 @@ type Shared struct {
 // describe is DataInfo of a set.
 func describe(s *data.Set, d data.Duplicates) DataInfo {
 	out := DataInfo{Set: s.Name, Layout: s.Layout, Classes: len(s.Classes), Domains: s.Domains, LeftOut: len(s.Skipped),
-		Duplicates: d,
-		Notes:      slices.Clone(s.Notes)}
+		Duplicates: d, Notes: slices.Clone(s.Notes)}
 	for _, sp := range s.Splits() {
 		counts := s.Counts(*sp.Examples)
 		one := SplitInfo{Name: sp.Name, Images: len(*sp.Examples), Least: slices.Min(counts), Most: slices.Max(counts)}
@@ -133,16 +132,11 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 	for _, sp := range s.Splits() {
 		list = append(list, *sp.Examples...)
 	}
-	dir, err := b.cacheDir()
+	dir, err := FeatureCache(b.Config.Runtime.Cache)
 	if err != nil { // no place to remember it
 		dir = ""
 	}
-	tell := func(done, total int) {
-		if progress != nil {
-			progress("comparing images", done, total)
-		}
-	}
-	contents, err := data.Cache{Dir: dir}.Contents(ctx, list, b.workers(), tell)
+	contents, err := data.Cache{Dir: dir}.Contents(ctx, list, b.workers(), progress.of("comparing images"))
 	if err != nil {
 		return err
 	}
@@ -285,9 +279,9 @@ func (b *Built) withoutValidation() *data.Set {
 	return &s
 }
 
-// cacheDir is the folder of the feature cache.
-func (b *Built) cacheDir() (string, error) {
-	if dir := b.Config.Runtime.Cache; dir != "" {
+// FeatureCache is the folder of the feature cache: that of runtime.cache, or one of the user's.
+func FeatureCache(dir string) (string, error) {
+	if dir != "" {
 		return dir, nil
 	}
 	user, err := os.UserCacheDir()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/partition"
@@ -82,14 +83,6 @@ func (b *Built) validating() (bool, error) {
 	return b.Config.Eval.Validate && some, nil
 }
 
-// valList is what the partition's validation indices point into.
-func (b *Built) valList() []data.Example {
-	if b.Set.Pool != nil {
-		return b.Set.Pool
-	}
-	return b.Set.Val
-}
-
 // Evaluation is what the engine needs of how the experiment is evaluated.
 func (c Config) Evaluation() record.TestPlan {
 	return record.TestPlan{Validate: c.Eval.Validate, BestVal: c.Eval.Select == BestVal, Patience: c.Train.Patience,
@@ -104,18 +97,11 @@ func (b *Built) acrossMachines() { b.Engine.Evaluate.Confusion = b.Config.Eval.C
 // trainersAndNew are who trains and who never does: the last clients, in whose places holdOutClients puts those that
 // are drawn. Both are nil where all train.
 func (c Config) trainersAndNew() (trainers, never []int) {
-	n := c.Partition.Clients - c.Eval.NewClients
 	if c.Eval.NewClients == 0 {
 		return nil, nil
 	}
-	for id := range c.Partition.Clients {
-		if id < n {
-			trainers = append(trainers, id)
-		} else {
-			never = append(never, id)
-		}
-	}
-	return trainers, never
+	all, n := message.Indices(c.Partition.Clients), c.Partition.Clients-c.Eval.NewClients
+	return all[:n], all[n:]
 }
 
 // holdOutClients draws n of the parts by the seed and puts them behind the others, each in its order, so that lists by

@@ -26,10 +26,7 @@ type evaluationSet struct {
 
 // newEvaluationSet makes an evaluation set of the test examples of a set.
 func newEvaluationSet(name string, s *data.Set) (evaluationSet, error) {
-	p := evaluationSet{name: name, classes: s.Classes, examples: s.Test}
-	if s.Pool != nil {
-		p.examples = s.Pool
-	}
+	p := evaluationSet{name: name, classes: s.Classes, examples: s.OrPool(s.Test)}
 	if len(p.examples) == 0 {
 		return p, fmt.Errorf("evaluation set %s has no test images", name)
 	}
@@ -47,7 +44,7 @@ func (b *Built) testedImages() []data.Example {
 }
 
 // openEvaluationSets opens the data of every evaluation set: the classes of the whole set that data.classes leaves out,
-// and with them all test images of the base classes (engine.BaseToNew), the domains that partition.leave_out leaves out
+// and with them all test images of the base classes (record.BaseToNew), the domains that partition.leave_out leaves out
 // with all their images, and other sets.
 func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progress Progress) error {
 	if part, other := b.Config.Data.Classes, map[string]string{record.BaseSet: record.NewSet,

@@ -135,9 +135,9 @@ func (c Config) Facts(l Link) (facts.Facts, error) {
 	}
 	o := factSource{Built: b, Link: l}
 	o.dp, o.private = methods.Private(b.Method)
-	var out facts.Facts
-	for _, f := range factTable {
-		out = append(out, facts.Fact{Name: f.name, Value: f.value(o), Help: f.help})
+	out := AllFacts()
+	for i, f := range factTable {
+		out[i].Value = f.value(o)
 	}
 	return out, nil
 }

@@ -42,8 +42,7 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	c.Runtime.Prepack = named(c.Runtime.Prepack)
-	c.Backbones, c.Assign = []string{assigned(c, p.Client)}, "cycle"
+	c.Backbones, c.Assign = c.assigned(p.Client + 1)[p.Client:], "cycle"
 	b := &Built{Config: c, of: p.Of}
 	if err := b.openOwn(ctx, p, progress); err != nil {
 		return nil, err
@@ -53,18 +52,6 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 	}
 	b.acrossMachines()
 	return b, b.openBackbones()
-}
-
-// assigned is the backbone that a run in one process would give to a client.
-func assigned(c Config, client int) string {
-	k := client % len(c.Backbones)
-	if c.Assign == "random" {
-		r := method.Rand(c.Seed, "backbones")
-		for range client + 1 {
-			k = r.IntN(len(c.Backbones))
-		}
-	}
-	return c.Backbones[k]
 }
 
 // openOwn opens data that is all of one client: train and test as given, or a pool cut 60/20/20.

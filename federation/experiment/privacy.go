@@ -24,7 +24,7 @@ func (b *Built) openSecureAggregation() error {
 		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
 	}
 	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Statistics != "clear" {
-		return fmt.Errorf("secure_aggregation: clients answer the survey of %s, and the server would see each answer "+
+		return fmt.Errorf("secure_aggregation: clients answer the statistic %s, and the server would see each answer "+
 			"as it is; set secure_aggregation.statistics: clear to let it, or leave the layer out", strings.Join(asked,
 			", "))
 	}
@@ -56,12 +56,11 @@ func (b *Built) openSecureAggregation() error {
 
 // JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without, it gives nil.
 func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
-	if b.layer == nil && secure.HasJoined(p.Dir) {
-		return nil, errors.New("the server has no secure aggregation any more, under which this client took part in " +
-			"its " +
-			"run; if that is right, take another --state")
-	}
 	if b.layer == nil {
+		if secure.HasJoined(p.Dir) {
+			return nil, errors.New("the server has no secure aggregation any more, under which this client took part " +
+				"in its run; if that is right, take another --state")
+		}
 		return nil, nil
 	}
 	p.Agreed = b.Engine.RunSpec().String()

@@ -71,14 +71,14 @@ func TestSecureAggregation(t *testing.T) {
 	drawn.Sampling, drawn.With, drawn.Options = poisson, []string{"dp"}, map[string]any{"where": "client", "noise": 0.5}
 	refuses(t, drawn, "secure_aggregation: sampling: poisson draws any number", "sampling: fixed")
 	c.With, c.Options = []string{"scaffold", "ggtpc"}, map[string]any{"min_count": 1}
-	refuses(t, c, "the survey of ggtpc", "statistics: clear")
+	refuses(t, c, "the statistic ggtpc", "statistics: clear")
 	c.SecureAggregation.Threshold = 0
 	plain = finish(t, open(t, c))
 	c.SecureAggregation.Threshold, c.SecureAggregation.Statistics = 0.6, "clear"
 	sum = finish(t, open(t, c))
 	for i, v := range plain.Prompts["shared/ctx"].Data {
 		if d := math.Abs(float64(v - sum.Prompts["shared/ctx"].Data[i])); !(d < 1e-6) {
-			t.Fatalf("with control variates and a survey the prompts differ by %v", d)
+			t.Fatalf("with control variates and a statistic the prompts differ by %v", d)
 		}
 	}
 	c.With, c.Options = []string{"dp"}, map[string]any{"where": "client", "noise": 0.5}

@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/sets"
-	"promptfed/models/bundle"
 )
 
 // OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The engine's
@@ -19,7 +18,6 @@ func OpenServer(c Config) (*Built, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	c.Runtime.Prepack = named(c.Runtime.Prepack)
 	b := &Built{Config: c, Set: &data.Set{}}
 	if c.Data.Template == autoTemplate {
 		b.Config.Data.Template = ""
@@ -76,10 +74,7 @@ func (b *Built) Invitation() Config {
 	if c.Data.Template == "" {
 		c.Data.Template = autoTemplate
 	}
-	c.Backbones = nil
-	for _, name := range b.Config.Backbones {
-		c.Backbones = append(c.Backbones, bundle.ShortName(name))
-	}
+	c.shortenBackbones()
 	return c
 }
 
@@ -88,11 +83,9 @@ func CheckInvitation(c Config) (Config, error) {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
 	c.Data.Config, c.Eval.Embeddings = withoutData(c.Data.Config), 0
-	for _, name := range c.Backbones {
-		if name == "" || name != bundle.ShortName(name) || name == ".." || name == "." {
-			return c, fmt.Errorf("the server names the backbone %.60q, which is a path; name this client's own with "+
-				"--set backbones=[NAME]", name)
-		}
+	if name := c.pathAmongBackbones(); name != "" {
+		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's own with "+
+			"--set backbones=[NAME]", name)
 	}
 	return c, c.Check()
 }

@@ -11,10 +11,11 @@ import (
 // Runtime is the section runtime: nothing here changes a result beyond rounding.
 type Runtime struct {
 	Provider     string `config:"provider" help:"cpu, cuda or auto (cuda where it works, else cpu, and says so)"`
-	Device       int    `config:"device" help:"number of the CUDA device"`
+	Device       int    `config:"device" help:"number of the CUDA device, the first one of devices"`
+	Devices      int    `config:"devices" help:"CUDA devices, from device on, that share the work of all workers"`
 	MemoryLimit  int64  `config:"memory_limit"`
 	Workers      int    `config:"workers" help:"clients that train at a time; 0 is one per core"`
-	BatchClients int    `config:"batch_clients" help:"clients whose steps go in one run, at most: one pass of the text tower; part of the experiment, since it rounds otherwise"`
+	BatchClients int    `config:"batch_clients"`
 	Threads      int    `config:"threads" help:"of ONNX Runtime within one operator of one client"`
 	InterThreads int    `config:"inter_threads" help:"operators of one client that run side by side"`
 	Spinning     bool   `config:"spinning" help:"idle threads busy-wait"`
@@ -29,6 +30,8 @@ type Runtime struct {
 // LongHelp implements keys.LongHelp.
 func (Runtime) LongHelp() map[string]string {
 	return map[string]string{
+		"batch_clients": "clients whose steps go in one run, at most: one pass of the text tower; part of the " +
+			"experiment, since it rounds otherwise",
 		"memory_limit": "bytes of ONNX Runtime's arena on the CUDA device, for each session; 0 for no limit",
 		"prepack": "text towers in the kernels' layout, once per backbone: true is faster, false takes less memory, " +
 			"auto is true on the CPU",
@@ -36,7 +39,8 @@ func (Runtime) LongHelp() map[string]string {
 }
 
 func defaultRuntime() Runtime {
-	return Runtime{Provider: ort.CPU, BatchClients: 1, Threads: 1, InterThreads: 1, Arena: true, Prepack: auto, Optimization: "all"}
+	return Runtime{Provider: ort.CPU, Devices: 1, BatchClients: 1, Threads: 1, InterThreads: 1, Arena: true,
+		Prepack: auto, Optimization: "all"}
 }
 
 const auto = "auto"
@@ -58,6 +62,9 @@ func (r Runtime) check() error {
 			bad("memory_limit: %d bytes on provider cpu, which has none; remove it or choose provider cuda",
 				r.MemoryLimit)
 		}
+		if r.Devices > 1 {
+			bad("devices: %d on provider cpu, which is one; remove it or choose provider cuda", r.Devices)
+		}
 	case ort.CUDA, ort.Auto:
 	default:
 		bad("provider: %q is not known; take cpu, cuda or auto", r.Provider)
@@ -65,9 +72,8 @@ func (r Runtime) check() error {
 	for _, n := range []struct {
 		key   string
 		value int64
-	}{{"device", int64(r.Device)}, {"memory_limit", r.MemoryLimit}, {"workers", int64(r.Workers)},
-		{"threads", int64(r.Threads)},
-		{"inter_threads", int64(r.InterThreads)}} {
+	}{{"device", int64(r.Device)}, {"devices", int64(r.Devices)}, {"memory_limit", r.MemoryLimit},
+		{"workers", int64(r.Workers)}, {"threads", int64(r.Threads)}, {"inter_threads", int64(r.InterThreads)}} {
 		if n.value < 0 {
 			bad("%s: %d; it may not be negative", n.key, n.value)
 		}
@@ -89,7 +95,7 @@ func (r Runtime) check() error {
 func (r *Runtime) ChooseProvider() (why error, err error) {
 	o, why, err := ort.ChooseProvider(r.Session())
 	if err == nil {
-		r.Provider, r.MemoryLimit = o.Provider, o.MemoryLimit
+		r.Provider, r.MemoryLimit, r.Devices = o.Provider, o.MemoryLimit, o.Devices
 	}
 	return why, err
 }
@@ -104,6 +110,6 @@ func (r Runtime) Session() ort.Options {
 	if err != nil {
 		level = ort.OptAll
 	}
-	return ort.Options{Provider: r.Provider, Device: r.Device, MemoryLimit: r.MemoryLimit, IntraThreads: r.Threads,
-		InterThreads: r.InterThreads, Spinning: r.Spinning, NoArena: !r.Arena, Prepack: prepack, OptLevel: level}
+	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, MemoryLimit: r.MemoryLimit,
+		IntraThreads: r.Threads, InterThreads: r.InterThreads, Spinning: r.Spinning, NoArena: !r.Arena, Prepack: prepack, OptLevel: level}
 }

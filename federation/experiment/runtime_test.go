@@ -20,6 +20,8 @@ func TestRuntimeChecks(t *testing.T) {
 		},
 		"runtime.device: -1":                                     func(r *Runtime) { r.Device = -1 },
 		"runtime.workers: -1":                                    func(r *Runtime) { r.Workers = -1 },
+		"runtime.batch_clients: 0; take 1":                       func(r *Runtime) { r.BatchClients = 0 },
+		"runtime.batch_clients: -3; take 1":                      func(r *Runtime) { r.BatchClients = -3 },
 		"runtime.threads: -1":                                    func(r *Runtime) { r.Threads = -1 },
 		"runtime.inter_threads: -1":                              func(r *Runtime) { r.InterThreads = -1 },
 		`runtime.prepack: "maybe" is not known`:                  func(r *Runtime) { r.Prepack = "maybe" },
@@ -63,7 +65,7 @@ func TestRuntimeReachesSessions(t *testing.T) {
 // Auto leaves the configuration as it was and tells what it took; a library with CUDA takes that.
 func TestAutoTellsWhatItTook(t *testing.T) {
 	c := Defaults()
-	c.Runtime.Provider, c.Runtime.MemoryLimit = ort.Auto, 1<<30
+	c.Runtime.Provider, c.Runtime.MemoryLimit, c.Runtime.Devices = ort.Auto, 1<<30, 2
 	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 4, 4
 	b, err := Open(context.Background(), c, nil)
 	if err == nil {
@@ -78,8 +80,9 @@ func TestAutoTellsWhatItTook(t *testing.T) {
 		t.Errorf("configuration %q, taken %q, session %q, summary %q", b.Config.Runtime.Provider, b.Provider,
 			set.Session.Provider, set.Provider)
 	}
-	if b.Provider == ort.CPU && (b.Fallback == nil || set.Session.MemoryLimit != 0 || !strings.Contains(set.Provider,
-		"provider cuda is not available")) {
-		t.Errorf("fallback %v, limit %d, summary %q", b.Fallback, set.Session.MemoryLimit, set.Provider)
+	if b.Provider == ort.CPU && (b.Fallback == nil || set.Session.MemoryLimit != 0 || set.Session.Devices != 1 ||
+		!strings.Contains(set.Provider, "provider cuda is not available")) {
+		t.Errorf("fallback %v, limit %d, %d devices, summary %q", b.Fallback, set.Session.MemoryLimit,
+			set.Session.Devices, set.Provider)
 	}
 }

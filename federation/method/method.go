@@ -103,6 +103,8 @@ type Task struct {
 	Dim     int     // D, of the features
 	Patches int     // M, image patches; 0 where the backbone offers none
 	Scale   float64 // exp(logit_scale) of the backbone
+	Bias    float64 // logit_bias of the backbone, where it was trained with a sigmoid loss
+	Sigmoid bool    // labels are fitted by a sigmoid for each class, in place of a softmax over all
 
 	Backbone     string // its name; features of different backbones do not compare
 	ImageSize    int    // S, pixels on a side

@@ -27,8 +27,8 @@ import (
 // the fixed denominator. Every client counts once: a weight by examples would tell of the data. Where there is a
 // choice:
 //   - where: server clips and adds the noise there; the server sees every update as it is. client clips and adds a
-//     share of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server which
-//     gets sums only (secure aggregation) never sees less noise than is reckoned with, as long as least m uploads
+//     share of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server
+//     which gets sums only (secure aggregation) never sees less noise than is reckoned with, as long as least m uploads
 //     arrive; a round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
 //   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
 //   - Noise comes from a secret of whoever adds it, across machines (Local.Noise, Global.Noise). In one process, which

@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// By hand: [[5,4],[4,5]] has the eigenvalues 9 and 1 along (1,1)/√2 and (1,-1)/√2; the equal entries of the second are
-// told apart by which comes first. As rows it is (2,1) and (1,2), whose Gram matrix is the same.
+// By hand: [[5,4],[4,5]] has the eigenvalues 9 and 1 along (1,1)/√2 and (1,-1)/√2; the equal entries of the second
+// are told apart by which comes first. As rows it is (2,1) and (1,2), whose Gram matrix is the same.
 func TestPrincipalAxesByHand(t *testing.T) {
 	s := 1 / math.Sqrt2
 	byMatrix, err := principalAxes(mat.NewSymDense(2, []float64{5, 4, 4, 5}), 2)

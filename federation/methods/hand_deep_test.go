@@ -35,8 +35,8 @@ var (
 	mmaLoss, mmaP, mmaQ = bothTowers(1+0.4, -0.3)
 	mmaFirst            = mmaPinned()
 
-	// PromptSRC: of the class features (1,±p)/s those of the hand-written prompt, (1,±1)/√2, differ at p = 0 by 1-1/√2
-	// and 1/√2, 1/2 in the mean of the four numbers, with the slope -1 on either class: -1/2 in that mean.
+	// PromptSRC: of the class features (1,±p)/s those of the hand-written prompt, (1,±1)/√2, differ at p = 0 by
+	// 1-1/√2 and 1/√2, 1/2 in the mean of the four numbers, with the slope -1 on either class: -1/2 in that mean.
 	srcM = lr * (0.8 + 1 + 2*(-0.6+1)) / 3
 )
 

@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// The pencil's numbers. With r = √(1+p²) the unit features are (1,p)/r and (1,-p)/r, so that for an image (x,y) the two
-// logits differ by z = 2yp/r, and dz/dp = 2y/r³. Client 0 (y = 0.8, class 0) has the loss ln(1+e^-z) with slope
+// The pencil's numbers. With r = √(1+p²) the unit features are (1,p)/r and (1,-p)/r, so that for an image (x,y) the
+// two logits differ by z = 2yp/r, and dz/dp = 2y/r³. Client 0 (y = 0.8, class 0) has the loss ln(1+e^-z) with slope
 // -1.6/r³ / (1+e^z), client 1 (y = 0.6, class 1) the loss ln(1+e^z) with slope 1.2/r³ / (1+e^-z). At p = 0 the slopes
 // are -0.8 and 0.6.
 
@@ -42,9 +42,9 @@ var (
 // FedPHA from global = 1 and local = 0. The shared prompt has rank 1 in width 1, so exact-null leaves nothing: the
 // projected prompt is 0. Pull: the features of p and 0 are (1,±p)/r and (1,0), at a squared distance of 2-2/r for both
 // classes, with slope 2p/r³; it is 0 at p = 0. Push: the features of local p and global q are at the distance
-// d = √(2-2(1+pq)/(rs)), s = √(1+q²). At p = 0, q = 1: d² = 2-√2; with c = (1+pq)/(rs), dc/dp = q/s = 1/√2 and
-// dc/dq = -q/s³ = -1/(2√2), and dd = -dc/d. Push is alpha - d, so its slope is dc/d in each: with alpha = 1 it is
-// active.
+// d = √(2-2(1+pq)/(rs)), s = √(1+q²). At p = 0, q = 1: d² = 2-√2; with c = (1+pq)/(rs), dc/dp = q/s = 1/√2
+// and dc/dq = -q/s³ = -1/(2√2), and dd = -dc/d. Push is alpha - d, so its slope is dc/d in each: with alpha = 1 it
+// is active.
 var (
 	phaD     = math.Sqrt(2 - math.Sqrt2)
 	local0   = -lr * (slope0(0) + 1/math.Sqrt2/phaD)
@@ -63,8 +63,8 @@ var (
 
 // FedAPPR from ctx = 0.5 with w1 = 2, w2 = 1, lambda_a 0.3, lambda_r 0.2 and no warm-up. The discriminator's log-odds
 // of a prompt p > 0 are 2p, of p < 0 are 0 (the ReLU). -log D = ln(1+e^-2p) has the slope -2/(1+e^2p). The proximal
-// term is 0 at the received prompt. Client 1 has more examples, and 0.5 - lr·slope stays above 0 for both clients at lr
-// 0.25.
+// term is 0 at the received prompt. Client 1 has more examples, and 0.5 - lr·slope stays above 0 for both clients at
+// lr 0.25.
 const apprLR = 0.25
 
 var (
@@ -100,8 +100,8 @@ var (
 
 // FedCLIP by cross entropy, from an adapter of zeros. The class features are (1,1)/√2 and (1,-1)/√2. With d the
 // difference of the second layer's two biases, f' is (x, y e^d) made unit: at the angle θ with tan θ = y e^d / x, so
-// that z = √2 sin θ and dz/dd = √2 sin θ cos²θ, d moving twice as fast as each bias. All weights keep the slope 0,
-// since the hidden layer is 0.
+// that z = √2 sin θ and dz/dd = √2 sin θ cos²θ, d moving twice as fast as each bias. All weights keep the slope
+// 0, since the hidden layer is 0.
 func clipSlope(x, y, d, sign float64) (slope, loss float64) {
 	angle := math.Atan2(y*math.Exp(d), x)
 	z, dz := math.Sqrt2*math.Sin(angle), math.Sqrt2*math.Sin(angle)*math.Cos(angle)*math.Cos(angle)
@@ -118,8 +118,8 @@ var (
 // FedPGP from sigma = 0 and u = v = 1, so that the full prompt f = sigma + uv is 1; mu 1, temperature 1/2. With
 // features (1,±p)/r the cosines, equal for both classes, are far = (1+sf)/(r(s) r(f)) and, to the hand-written
 // (1,±1)/√2, near = (1+s)/(√2 r(s)). At s = 0, f = 1 both are 1/√2: the term is ln 2, its slope half of 2(far' -
-// near'). In f, far' is -f/r(f)³ = -1/(2√2); in s at fixed f, far' and near' are 1/√2 each. So sigma, u and v all have
-// the slope of cross entropy at 1 less 1/(2√2).
+// near'). In f, far' is -f/r(f)³ = -1/(2√2); in s at fixed f, far' and near' are 1/√2 each. So sigma, u and v all
+// have the slope of cross entropy at 1 less 1/(2√2).
 var (
 	pgp0, pgp1 = -lr * (slope0(1) - math.Sqrt2/4), -lr * (slope1(1) - math.Sqrt2/4) // sigma; u and v are 1 more
 	pgpM       = (pgp0 + 2*pgp1) / 3
@@ -130,9 +130,10 @@ var (
 
 // FedTPG with one query, one head, weights of 0 but the attention's output weight of 1, and all biases 0. A layer norm
 // over one number gives 0, so that queries and feed-forward layers say nothing but their last bias. Of the two names'
-// features (1,±1)/√2 layer norm makes (0,0) and (tpgC,-tpgC); both weigh 1/2. The prompt is 0, its slope -0.8 and 0.6,
-// and so the slope of the value, output and last biases; that of the value weights is ±tpgC/2 times it. The plain mean
-// of both clients' first steps, lr 0.1 in the biases and ±lr 0.1 tpgC/2 in the value weights, gives the prompt tpgP.
+// features (1,±1)/√2 layer norm makes (0,0) and (tpgC,-tpgC); both weigh 1/2. The prompt is 0, its slope -0.8 and
+// 0.6, and so the slope of the value, output and last biases; that of the value weights is ±tpgC/2 times it. The plain
+// mean of both clients' first steps, lr 0.1 in the biases and ±lr 0.1 tpgC/2 in the value weights, gives the prompt
+// tpgP.
 var (
 	tpgC = math.Sqrt2 / 2 / math.Sqrt(0.5+1e-5)
 	tpgP = lr * 0.1 * (3 + tpgC*tpgC/2)

@@ -7,8 +7,8 @@ import (
 )
 
 // A prompt p of the pencil's image tower turns an image (x,y) into (x,y+p)/r, r = √(x²+(y+p)²). The hand-written
-// prompts have the features (1,±1)/√2, so that the scores of the two classes differ by z = √2 (y+p)/r, and dz/dp = √2
-// x²/r³. Client 0, (0.6,0.8) of class 0, has the loss ln(1+e^-z), client 1, (0.8,0.6) of class 1, ln(1+e^z).
+// prompts have the features (1,±1)/√2, so that the scores of the two classes differ by z = √2 (y+p)/r, and dz/dp =
+// √2 x²/r³. Client 0, (0.6,0.8) of class 0, has the loss ln(1+e^-z), client 1, (0.8,0.6) of class 1, ln(1+e^z).
 
 func look(x, y, p float64) (z, slope float64) {
 	r := math.Hypot(x, y+p)

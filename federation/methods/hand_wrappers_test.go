@@ -21,8 +21,8 @@ var (
 	scaffold0          = plain - lr*(control0+0.7)
 )
 
-// FedDyn with alpha 0.5: h_0 = -0.5·0.75, h_1 = 0.5·0.5625 and h = (h_0+h_1)/2 = -0.046875; the plain mean less h/alpha
-// is 0.1875. There the quadratic term is 0 and has no slope, and client 0's linear term is 0.375 w.
+// FedDyn with alpha 0.5: h_0 = -0.5·0.75, h_1 = 0.5·0.5625 and h = (h_0+h_1)/2 = -0.046875; the plain mean less
+// h/alpha is 0.1875. There the quadratic term is 0 and has no slope, and client 0's linear term is 0.375 w.
 const dynM = plain + 0.046875/0.5
 
 // FedOpt with the mean move d = -0.125: adam's m = 0.1 d = -0.0125 and v = 0.01 d², √v = 0.0125; with tau 0.0125 the
@@ -35,9 +35,9 @@ var (
 )
 
 // MOON with mu 0.5, tau 0.5. Class scores (a+bp, a-bp)/r of an image (a,b) have the cosine
-// (a²+b²pq)/√((a²+b²p²)(a²+b²q²)) between prompts p and q. In round 0 the last model is the received one: the term is
-// mu ln 2 and has no slope. In round 1 client 0 starts from p = -0.125 and its last prompt is q = 0.75, with a = 0.6,
-// b = 0.8; the cosine to the received model is 1 and has no slope there.
+// (a²+b²pq)/√((a²+b²p²)(a²+b²q²)) between prompts p and q. In round 0 the last model is the received one: the
+// term is mu ln 2 and has no slope. In round 1 client 0 starts from p = -0.125 and its last prompt is q = 0.75, with a
+// = 0.6, b = 0.8; the cosine to the received model is 1 and has no slope there.
 var (
 	moonA     = 0.36 + 0.64*average*average
 	moonB     = math.Sqrt(moonA * (0.36 + 0.64*end0*end0))

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -42,7 +43,7 @@ func (c Case) Aggregation(t *testing.T) {
 			continue
 		}
 		for i, v := range want[name].Data {
-			if d := math.Abs(float64(got[name].Data[i] - v)); !(d <= 1e-5*max(1, want[name].MaxAbs())) {
+			if d := math.Abs(float64(got[name].Data[i] - v)); !(d <= orttest.Within(1e-5)*max(1, want[name].MaxAbs())) {
 				t.Errorf("%s differs by %v where the server gets the mean alone", name, d)
 				break
 			}

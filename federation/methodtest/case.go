@@ -156,6 +156,7 @@ func Run(t *testing.T, c Case) {
 	t.Run("gradients", c.gradients)
 	t.Run("zero", c.zero)
 	t.Run("workers", c.workers)
+	t.Run("together", c.together)
 	t.Run("messages", c.messages)
 	t.Run("resume", c.resume)
 	t.Run("lost", c.lost)

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -141,7 +142,7 @@ func (h Hand) Check(t *testing.T) {
 		got := rec.Tensors[name]
 		if got == nil || i >= len(got.Data) {
 			t.Errorf("nothing is called %s", name)
-		} else if math.Abs(float64(got.Data[i])-want) > 1e-6 {
+		} else if math.Abs(float64(got.Data[i])-want) > orttest.Within(1e-6) {
 			t.Errorf("%s is %.8f, by hand %.8f", name, got.Data[i], want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -74,7 +75,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 			for name, d := range fit {
 				fits[name] += d.Norm() / float64(4*steps)
 			}
-			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= 1e-5*(1+size)) {
+			if want := float64(step["loss"].Data[0]); !(math.Abs(loss-want) <= orttest.Within(1e-5)*(1+size)) {
 				t.Errorf("round %d, client %d, step %d: the terms add up to %g, the loss is %g", round, client, s, loss,
 					want)
 			}
@@ -89,7 +90,7 @@ func (c Case) checkTerms(t *testing.T, trace tensor.Map, round int, got []record
 			}
 		}
 	}
-	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-5*(1e-3+math.Abs(b)) }
+	near := func(a, b float64) bool { return math.Abs(a-b) <= orttest.Within(1e-5)*(1e-3+math.Abs(b)) }
 	for _, term := range got {
 		if value := term.Value; value != nil && !near(*value, values[term.Name]) ||
 			(value == nil) != (term.Name == message.Correction) {

@@ -345,7 +345,8 @@ func TestJSONAndTable(t *testing.T) {
 	if err := WriteJSON(&b, s, clients); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"clients":[{"train":[0,2],"val":[],"test":[0],"domain":""},{"train":[1,3],"val":[],"test":[1],"domain":""}],` +
+	want := `{"clients":[{"train":[0,2],"val":[],"test":[0],"domain":""},` +
+		`{"train":[1,3],"val":[],"test":[1],"domain":""}],` +
 		`"labels":{"test":[0,1],"train":[0,1,0,1]}}` + "\n"
 	if b.String() != want {
 		t.Errorf("%s", b.String())

@@ -72,8 +72,7 @@ func stratified(index []int, list []data.Example, share float64, seed uint64) (k
 		}
 	}
 	slices.SortFunc(all, func(a, b placed) int {
-		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.tie,
-			b.tie))
+		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.tie, b.tie))
 	})
 	n := min(max(1, int(share*float64(len(all))+0.5)), len(all)-1)
 	for k, p := range all {

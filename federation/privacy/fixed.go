@@ -32,7 +32,8 @@ const exactly = 256
 
 // fixedWhole is (a-1) times the bound for a whole order: the log of
 //
-//	1 + q² C(a,2) min(4 (e^ε(2)-1), 2 e^ε(2)) + Σ_j>2 q^j C(a,j) min(4 √(B(2⌊j/2⌋) B(2⌈j/2⌉)), 2 e^((j-1) ε(j)))
+//	1 + q² C(a,2) min(4 (e^ε(2)-1), 2 e^ε(2)) +
+//	Σ_j>2 q^j C(a,j) min(4 √(B(2⌊j/2⌋) B(2⌈j/2⌉)), 2 e^((j-1) ε(j)))
 //
 // with ε the Gaussian mechanism's divergence and B its forward differences.
 func fixedWhole(q, s, a float64) float64 {

@@ -25,8 +25,7 @@ type Params struct {
 func (t Params) check() error {
 	if t.Threshold < 2 || t.Length < 1 || t.Ring.Width < 1 || t.Ring.Width > 8 {
 		return fmt.Errorf("secure aggregation with a threshold of %d, %d numbers of %d bytes; it needs a threshold "+
-			"of 2 or more, one number, and 1 to 8 bytes",
-			t.Threshold, t.Length, t.Ring.Width)
+			"of 2 or more, one number, and 1 to 8 bytes", t.Threshold, t.Length, t.Ring.Width)
 	}
 	return nil
 }
@@ -63,7 +62,7 @@ type ClientState struct {
 }
 
 // Client is one client in one session. A step that comes again with the same words has the same answer, byte for byte;
-// with others it is refused. Whatever a method answers must be kept, by Memory, before it is sent. A Client is not safe
+// with others it is refused. Whatever a method answers must be kept, by State, before it is sent. A Client is not safe
 // for concurrent use.
 type Client struct {
 	id     int
@@ -103,7 +102,7 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 	return c, nil
 }
 
-// Restore goes on with a session that Memory remembers.
+// Restore goes on with a session that State gave.
 func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	c := &Client{id: id, who: who, peers: peers, random: random, m: m}
 	fail := func(err error) (*Client, error) {

@@ -13,7 +13,7 @@
 //
 // A client that is missing at one step is left out of those that follow; what it masked is recovered from the others as
 // long as Threshold of them stay to the end, and below that there is no sum. Both sides may be started again at any
-// step, from Memory and from Progress: the same words have the same answer, byte for byte, and others none.
+// step, from State and from Progress: the same words have the same answer, byte for byte, and others none.
 //
 // What it rests on: X25519 (crypto/ecdh), HKDF with SHA-256 (crypto/hkdf), AES-256-GCM for shares on their way through
 // the server, AES-256 in counter mode for masks, and Shamir's secret sharing over the scalars of Ristretto255

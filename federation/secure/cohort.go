@@ -34,7 +34,7 @@ func (l *Layer) Wrap(c message.Cohort) message.Cohort {
 	return &cohort{Cohort: c, l: l, p: inProcess(), saved: progress{Peers: secagg.Peers{}}}
 }
 
-// WrapAt is Around for clients elsewhere. A round that was under way when the server ended goes on in the same
+// WrapAt is Wrap for clients elsewhere. A round that was under way when the server ended goes on in the same
 // session, since its clients take no other: with those of the steps that are over, and with the sum if it was made.
 func (l *Layer) WrapAt(p Party) (func(message.Cohort) message.Cohort, error) {
 	old := progress{}
@@ -113,7 +113,7 @@ func (r *round) save() error {
 
 func (r *round) run(ctx context.Context) error {
 	if r.server.Joined() == nil {
-		if _, err := r.ask(ctx, keysStep, r.order.Clients, pack(sessionName, encodeTerms(r.terms)), keysName,
+		if _, err := r.ask(ctx, keysStep, r.order.Clients, pack(sessionName, encodeParams(r.terms)), keysName,
 			decoded(secagg.DecodeJoining, r.server.Join)); err != nil {
 			return err
 		}
@@ -178,8 +178,7 @@ func decoded[T any](decode func([]byte) (T, error), take func(int, T) error) fun
 func (r *round) ask(ctx context.Context, step string, clients []int, down tensor.Map, name string, take func(int,
 	[]byte) error) ([]int, error) {
 	o := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: step, Clients: clients,
-		Total:  r.order.Total,
-		Shared: tensor.Map{}, Broadcast: down}
+		Total: r.order.Total, Shared: tensor.Map{}, Broadcast: down}
 	return r.send(ctx, o, name, take)
 }
 

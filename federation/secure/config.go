@@ -1,5 +1,5 @@
 // Package secure runs secure aggregation in the rounds of an experiment, over any cohort: a Guard on the clients' side
-// makes masked whole numbers of what a client uploads, and Around on the server's side gives the server one upload, the
+// makes masked whole numbers of what a client uploads, and Wrap on the server's side gives the server one upload, the
 // mean of all. The steps of package secagg travel as orders and answers like any other, so that nothing that carries
 // messages has to know.
 //

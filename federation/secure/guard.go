@@ -16,7 +16,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Guard is the clients' side: of all clients of one process, or of the one client that is at a Place.
+// Guard is the clients' side: of all clients of one process, or of the one client that a Party is for.
 type Guard struct {
 	l       *Layer
 	p       Party
@@ -67,8 +67,7 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 		c.record = record{Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
 		err = fmt.Errorf("%s belongs to client %d of another run, or to another client, under secure aggregation; "+
-			"take "+
-			"another --state", p.Dir, c.Client)
+			"take another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
 		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is right, take another "+
 			"--state", c.Facts, now)
@@ -202,15 +201,14 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 
 // begin starts the session that an order names, or answers again as before. Each round has one.
 func (c *client) begin(o message.Instruction) (tensor.Map, error) {
-	t, err := read(o.Broadcast, sessionName, c.l.decodeTerms)
+	t, err := read(o.Broadcast, sessionName, c.l.decodeParams)
 	if err != nil {
 		return nil, err
 	}
 	t.Round, t.Context = o.Round, c.p.context()
 	if o.Total != c.l.clients {
 		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d",
-			o.Total,
-			c.l.clients)
+			o.Total, c.l.clients)
 	}
 	if least := c.l.threshold(); t.Threshold != least {
 		return nil, fmt.Errorf("the server's threshold is %d; by this client's configuration a sum must hold %d of %d "+
@@ -329,14 +327,14 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	return ring.Encode(y), err
 }
 
-// encodeTerms writes what a session's first order tells: its name, the threshold and the length of vectors.
-func encodeTerms(t secagg.Params) []byte {
+// encodeParams writes what a session's first order tells: its name, the threshold and the length of vectors.
+func encodeParams(t secagg.Params) []byte {
 	b := binary.LittleEndian.AppendUint32(t.Session[:], uint32(t.Threshold))
 	return binary.LittleEndian.AppendUint64(b, uint64(t.Length))
 }
 
-// decodeTerms reads what encodeTerms wrote; the rest follows from the configuration.
-func (l *Layer) decodeTerms(b []byte) (t secagg.Params, err error) {
+// decodeParams reads what encodeParams wrote; the rest follows from the configuration.
+func (l *Layer) decodeParams(b []byte) (t secagg.Params, err error) {
 	if len(b) != secagg.SessionSize+12 {
 		return t, fmt.Errorf("the session's terms have %d bytes", len(b))
 	}

@@ -87,7 +87,7 @@ func (s *liar) roster(t secagg.Params, clients ...int) secagg.Roster {
 	s.t.Helper()
 	r := secagg.Roster{}
 	for _, k := range clients {
-		b := s.must(s.ask(k, t.Round, keysStep, pack(sessionName, encodeTerms(t)), keysName))
+		b := s.must(s.ask(k, t.Round, keysStep, pack(sessionName, encodeParams(t)), keysName))
 		j, err := secagg.DecodeJoining(b)
 		if err != nil {
 			s.t.Fatal(err)
@@ -134,7 +134,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	s := newLiar(t)
 	all := []int{0, 1, 2, 3, 4}
 	first := s.terms(4)
-	session := func(t secagg.Params) tensor.Map { return pack(sessionName, encodeTerms(t)) }
+	session := func(t secagg.Params) tensor.Map { return pack(sessionName, encodeParams(t)) }
 	low, high := first, first
 	low.Threshold, high.Threshold = 2, 5
 	_, err := s.ask(0, 4, keysStep, session(low), keysName)
@@ -304,7 +304,7 @@ func TestOneProcess(t *testing.T) {
 	first := s.guards[0]
 	s.roster(s.terms(1), 0)
 	s.guards[0] = second
-	_, err = s.ask(0, 1, keysStep, pack(sessionName, encodeTerms(s.terms(1))), keysName)
+	_, err = s.ask(0, 1, keysStep, pack(sessionName, encodeParams(s.terms(1))), keysName)
 	s.refuses(err, "another process wrote secagg.json")
 	s.guards[0] = first
 	s.roster(s.terms(2), 0)
@@ -350,7 +350,7 @@ func FuzzGuard(f *testing.F) {
 	signed := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName))
 	steps := []struct{ step, down, up string }{{keysStep, sessionName, keysName}, {sharesStep, rosterName, sharesName},
 		{agreeStep, questionName, agreedName}, {revealStep, signedName, revealName}}
-	for i, b := range [][]byte{encodeTerms(t), r.Encode(), q.Encode(), secagg.Signatures{0: signed}.Encode(), inbox,
+	for i, b := range [][]byte{encodeParams(t), r.Encode(), q.Encode(), secagg.Signatures{0: signed}.Encode(), inbox,
 		nil} {
 		f.Add(byte(i), b)
 	}

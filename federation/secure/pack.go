@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Names of messages. Those to and from guards lie under engine.GuardPart.
+// Names of messages. Those to and from guards lie under message.GuardPart.
 const (
 	keysStep   = "secagg-keys"
 	sharesStep = "secagg-shares"

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,19 +19,19 @@ import (
 // Party is where one side of secure aggregation is that has the other elsewhere.
 type Party struct {
 	Run    string          // identity of the run
-	Agreed string          // what all sides of the run have in common, such as engine.Terms
+	Agreed string          // what all sides of the run have in common, such as spec.RunSpec
 	Dir    string          // folder of what outlasts a restart
 	Who    secagg.Identity // signs for the client that is here; on the server's side it only verifies
 }
 
-// Files of a Place's folder.
+// Files of a Party's folder.
 const (
 	RecordFile = "secagg.json"      // what this side remembers, with a client's secrets of the round
 	KeysFile   = "secagg-keys.json" // keys of the others
 	LogFile    = "secagg.jsonl"     // what a client saw, a line for each sum and each refusal
 )
 
-// inProcess is the place of clients and a server of one process.
+// inProcess is the party of clients and a server of one process.
 func inProcess() Party { return Party{Who: &secagg.Local{}} }
 
 // context is the digest that all messages of a run are bound to.
@@ -52,27 +50,14 @@ func (p Party) read(name string, into any) (bool, error) {
 	if p.Dir == "" {
 		return false, nil
 	}
-	path := filepath.Join(p.Dir, name)
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, into)
-	}
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", path, err)
-	}
-	return true, nil
+	return atomicfile.ReadJSON(filepath.Join(p.Dir, name), into)
 }
 
 func (p Party) write(name string, v any) error {
 	if p.Dir == "" {
 		return nil
 	}
-	return atomicfile.WritePrivate(filepath.Join(p.Dir, name), func(w io.Writer) error {
-		return json.NewEncoder(w).Encode(v)
-	})
+	return atomicfile.WritePrivate(filepath.Join(p.Dir, name), atomicfile.JSON(v, ""))
 }
 
 // version tells whether a file is the one that was written last.

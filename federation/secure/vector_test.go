@@ -113,7 +113,7 @@ func FuzzPack(f *testing.F) {
 			t.Fatalf("%v was read as %x", m["x"].Ints, other)
 		}
 		l := &Layer{c: Config{Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, weighting: Uniform, clients: 5, round: 5}
-		if terms, err := l.decodeTerms(b); err == nil && !bytes.Equal(encodeTerms(terms), b) {
+		if terms, err := l.decodeParams(b); err == nil && !bytes.Equal(encodeParams(terms), b) {
 			t.Fatalf("%x was read as %+v", b, terms)
 		}
 	})

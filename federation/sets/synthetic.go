@@ -11,9 +11,7 @@ import (
 
 // syntheticKind is the images that the program makes.
 var syntheticKind = Kind{Name: "synthetic", About: "objects and patterns in several visual domains, drawn by the " +
-	"program",
-	Expects: "nothing",
-	Source:  "made on the fly; choose with data.generator", Open: openSynthetic}
+	"program", Expects: "nothing", Source: "made on the fly; choose with data.generator", Open: openSynthetic}
 
 // openSynthetic lists images that models/synthetic makes on demand. Their names begin with "drawn", as the set was once
 // called: random streams are told apart by them, and recorded runs stay what they are. The seed of an image depends on
@@ -29,8 +27,7 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 	}
 	if o.Train < 1 || o.Test < 1 || o.Val < 0 {
 		return nil, fmt.Errorf("data.generator: train %d, val %d, test %d: train and test need at least 1 image per "+
-			"class and domain",
-			o.Train, o.Val, o.Test)
+			"class and domain", o.Train, o.Val, o.Test)
 	}
 	s := &data.Set{Layout: "made on the fly", Classes: slices.Clone(o.Classes), Domains: slices.Clone(o.Domains)}
 	if len(s.Classes) == 0 {

@@ -51,8 +51,8 @@ func TestDrawnSet(t *testing.T) {
 	for _, c := range []struct {
 		d     Generator
 		words []string
-	}{{Generator{Classes: []string{"blob"}}, []string{`"blob"`, "star"}}, {Generator{Domains: []string{"x"}}, []string{`"x"`,
-		"photo"}},
+	}{{Generator{Classes: []string{"blob"}}, []string{`"blob"`, "star"}},
+		{Generator{Domains: []string{"x"}}, []string{`"x"`, "photo"}},
 		{Generator{Train: 3}, []string{"test 0"}}, {Generator{Classes: []string{"star", "star"}}, []string{"twice"}}} {
 		_, err := Open(Config{Generator: c.d})
 		datatest.WantError(t, err, c.words...)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
@@ -64,7 +63,7 @@ func TestOneBadOfThree(t *testing.T) {
 	}
 	s = newSite(t, e)
 	bad(s)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
 	left := s.joinAll(ctx, cancel, 3)
 	if err := s.serve(ctx, false); err == nil || !strings.Contains(err.Error(), "client 1") ||

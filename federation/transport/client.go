@@ -109,8 +109,7 @@ func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchang
 
 // Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
 func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.Identity,
-	log *slog.Logger) (*exchange.Invitation,
-	error) {
+	log *slog.Logger) (*exchange.Invitation, error) {
 	if err := subjects.CheckName(run); err != nil {
 		return nil, err
 	}

@@ -210,8 +210,7 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	if quorum == 1 && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
 		return false, fmt.Errorf("round %d: %d of %d clients have no answer, and with --quorum 1 all must: client "+
-			"%d: %s", c.order.Round+1, len(c.failed),
-			len(c.order.Clients), k, c.failed[k])
+			"%d: %s", c.order.Round+1, len(c.failed), len(c.order.Clients), k, c.failed[k])
 	}
 	for _, k := range c.order.Clients {
 		_, answered := c.got[k]

@@ -1,6 +1,6 @@
-// Package transport runs the clients of an experiment on other machines: it is an message.Cohort over NATS.
+// Package transport runs the clients of an experiment on other machines: it is a message.Cohort over NATS.
 //
-// The Server is an message.Cohort and gives orders to clients (NewClient), which keep their state in a folder. What
+// The Server is a message.Cohort and gives orders to clients (NewClient), which keep their state in a folder. What
 // both say to each other is in transport/exchange and transport/protocol, who signs it in transport/certs, who may use
 // which subject in transport/subjects and transport/natsserver. Simulated clients run on machines of a queue in the
 // same way: transport/workers.

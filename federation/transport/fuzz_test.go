@@ -125,7 +125,7 @@ func FuzzJoin(f *testing.F) {
 	d, _ := fuzzed(f)
 	p := transporttest.Proof(f)
 	card := protocol.JoinRequest{JoinHeader: protocol.JoinHeader{Run: d.RunID, Instance: "i", Nonce: subjects.NewID(),
-		Proof: p}, RunSpec: d.h.terms,
+		Proof: p}, RunSpec: d.h.runSpec,
 		Backbone: "b", Tokens: "t", Examples: 5}
 	card.Participant.Task = methodtest.Alike(1)[0].Backbone.Task()
 	card.Participant.Task.Backbone = "toy"
@@ -144,7 +144,7 @@ func FuzzJoin(f *testing.F) {
 			return
 		}
 		if k.Examples < 1 || k.Client != 0 || k.Run != d.RunID || !protocol.Label.MatchString(k.Participant.Domain) ||
-			k.Participant.Task.Width > 1<<16 || d.h.terms.Mismatch(k.RunSpec) != nil || len(d.h.terms.Classes) == 0 {
+			k.Participant.Task.Width > 1<<16 || d.h.runSpec.Mismatch(k.RunSpec) != nil || len(d.h.runSpec.Classes) == 0 {
 			t.Fatalf("%+v", k)
 		}
 	})

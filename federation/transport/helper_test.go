@@ -185,7 +185,7 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 // run serves and joins with all clients at once.
 func (s *site) run(change ...func(*transport.Settings, *engine.Settings)) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithCancel(transporttest.Within(s.t))
 	defer cancel()
 	left := s.joinAll(ctx, cancel, len(s.e.Clients))
 	if err := s.serve(ctx, false, change...); err != nil {

@@ -50,7 +50,7 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 // errLater marks a refusal that may pass.
 var errLater = errors.New("another process is this client")
 
-// admit checks a card and keeps it.
+// admit checks a request to join and keeps it.
 func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) error {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -74,24 +74,24 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		return fmt.Errorf("%w: client %d was there %v ago; stop it, or wait a moment", errLater, client,
 			time.Since(k.Seen).Round(time.Second))
 	}
-	terms := h.terms
-	if len(terms.Classes) == 0 {
-		terms.Classes = c.RunSpec.Classes
+	agreed := h.runSpec
+	if len(agreed.Classes) == 0 {
+		agreed.Classes = c.RunSpec.Classes
 	}
-	if terms.Template == "" {
-		terms.Template = c.RunSpec.Template
+	if agreed.Template == "" {
+		agreed.Template = c.RunSpec.Template
 	}
 	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Participant.Joined }) {
-		terms.EvaluationSets = c.RunSpec.EvaluationSets
+		agreed.EvaluationSets = c.RunSpec.EvaluationSets
 	}
-	if len(terms.Classes) == 0 || len(terms.Classes) > 1<<20 {
-		return fmt.Errorf("%d classes", len(terms.Classes))
+	if len(agreed.Classes) == 0 || len(agreed.Classes) > 1<<20 {
+		return fmt.Errorf("%d classes", len(agreed.Classes))
 	}
-	if err := terms.Mismatch(c.RunSpec); err != nil {
+	if err := agreed.Mismatch(c.RunSpec); err != nil {
 		return err
 	}
 	c.Participant.Joined = true
-	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(terms.Classes)
+	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(agreed.Classes)
 	for k, other := range h.clients {
 		if !other.Participant.Joined || k == client {
 			continue
@@ -103,20 +103,19 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		alike.Client = client
 		if alike.Backbone == t.Backbone && (alike != *t || other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
 			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's "+
-				"(%.12s, %.12s); take the same files, or give the bundle another name",
-				t.Backbone, protocol.Printable(c.Backbone), protocol.Printable(c.Tokens), k, other.Backbone,
-				other.Tokens)
+				"(%.12s, %.12s); take the same files, or give the bundle another name", t.Backbone,
+				protocol.Printable(c.Backbone), protocol.Printable(c.Tokens), k, other.Backbone, other.Tokens)
 		}
 	}
 	if err := h.writeMember(certs.UserOf(client), c); err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Participant.Joined }) {
-		if err := h.writeMember(termsFile, terms); err != nil {
+		if err := h.writeMember(runSpecFile, agreed); err != nil {
 			return err
 		}
 	}
-	h.terms = terms
+	h.runSpec = agreed
 	k.JoinRequest = c
 	k.SetJoined(c.Instance, key)
 	return nil
@@ -132,20 +131,20 @@ func (h *Server) Wait(ctx context.Context, clients int) (spec.RunSpec, error) {
 				n++
 			}
 		}
-		terms := h.terms
+		agreed := h.runSpec
 		h.Mu.Unlock()
 		if n >= clients {
-			return terms, nil
+			return agreed, nil
 		}
 		select {
 		case <-h.joined:
 		case <-ctx.Done():
-			return terms, ctx.Err()
+			return agreed, ctx.Err()
 		}
 	}
 }
 
-// clientRecord is a client as the hub knows it.
+// clientRecord is a client as the server knows it.
 type clientRecord struct {
 	protocol.JoinRequest
 	exchange.MemberState

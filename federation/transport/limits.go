@@ -114,7 +114,7 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 }
 
 // limitExamples lets uploads of clients that joined with unlikely many examples weigh less, or refuses them; answers to
-// surveys, in which every class has a weight of its own, are refused.
+// statistics, in which every class has a weight of its own, are refused.
 func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxExamples < 0 {
 		return
@@ -149,9 +149,8 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 		if o.Kind == message.Compute {
 			for _, name := range counts.Names() {
 				if n := sumOf(counts[name]); n > float64(most) {
-					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are believed "+
-						"(--max-examples)", n,
-						most)
+					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are believed (--max-examples)",
+						n, most)
 				}
 			}
 			continue
@@ -320,8 +319,7 @@ func refuseTests(replies []message.Reply, refused map[int]error) {
 	for _, r := range replies {
 		if n := r.Scores.Examples; float64(n) > most {
 			refused[r.Client] = fmt.Errorf("it was tested with %d examples; more than %.0f, %d times what is usual, "+
-				"are "+
-				"not believed", n, most, maxClaim)
+				"are not believed", n, most, maxClaim)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -50,34 +49,19 @@ func (h *Server) listen() error {
 	}); err != nil {
 		return err
 	}
-	stop := make(chan struct{})
-	h.Stops = append(h.Stops, func() { close(stop) })
-	go h.watch(stop)
+	h.EverySecond(h.watch)
 	return h.Conn.Flush()
 }
 
 // watch tells of clients that send more than they may, and cuts them off.
-func (h *Server) watch(stop <-chan struct{}) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-stop:
-			return
-		case <-t.C:
-		}
-		if _, err := h.Identity.Revoked.Refresh(); err != nil {
-			h.Log.Error("cannot read", "error", err)
-		}
-		h.dropInvalid()
-		for _, d := range h.sessions {
-			if all, err := d.Sub.Dropped(); err == nil {
-				d.Excess.Add(int64(all - d.Dropped))
-				d.Dropped = all
-			}
-			if d.Floods() && h.set.Ban != nil {
-				h.set.Ban(d.Number)
-			}
+func (h *Server) watch() {
+	if _, err := h.Identity.Revoked.Refresh(); err != nil {
+		h.Log.Error("cannot read", "error", err)
+	}
+	h.dropInvalid()
+	for _, d := range h.sessions {
+		if d.Floods() && h.set.Ban != nil {
+			h.set.Ban(d.Number)
 		}
 	}
 }
@@ -112,6 +96,6 @@ func (h *Server) dropInvalid() {
 func (h *Server) Hello(*exchange.Session, protocol.HelloRequest) protocol.HelloReply {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	return protocol.HelloReply{Clients: h.set.Clients, Config: h.set.Config, Classes: h.terms.Classes,
+	return protocol.HelloReply{Clients: h.set.Clients, Config: h.set.Config, Classes: h.runSpec.Classes,
 		InsecureDP: h.set.InsecureDP}
 }

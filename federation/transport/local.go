@@ -19,8 +19,7 @@ type LocalExecutor struct {
 
 // Execute does what an order asks.
 func (p LocalExecutor) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
-	*message.ClientState,
-	error) {
+	*message.ClientState, error) {
 	return p.Worker.Execute(ctx, p.Client, o, s)
 }
 

@@ -10,11 +10,7 @@ import (
 
 // decodeReply is a reply with its tensors, unless they are none that an order could have.
 func (h *Server) decodeReply(o message.Instruction, r protocol.Reply, body []byte) (message.Reply, error) {
-	answer := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
-	answer.Upload.Client, answer.Upload.N = r.Client, r.N
-	if r.Scores != nil {
-		answer.Scores = *r.Scores
-	}
+	answer := r.Message()
 	tensors, err := r.Tensors(body)
 	if err != nil {
 		return answer, err
@@ -34,11 +30,7 @@ func (h *Server) decodeReply(o message.Instruction, r protocol.Reply, body []byt
 func (h *Server) record(client int, id string, r message.Reply, size int) {
 	h.Mu.Lock()
 	c := h.current
-	_, got := map[int]message.Reply(nil), false
-	if c != nil {
-		_, got = c.got[client]
-	}
-	if c == nil || c.given[client] != id || got || c.failed[client] != "" {
+	if c == nil || c.given[client] != id || !c.waits(client) {
 		h.Mu.Unlock()
 		return
 	}

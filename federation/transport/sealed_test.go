@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/local"
@@ -147,7 +146,7 @@ func TestSealedRestarts(t *testing.T) {
 		"asksecagg-reveal"} {
 		t.Run(step, func(t *testing.T) {
 			s := sealedSite(t, scaffold.Experiment(t), layer)
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			ctx, cancel := context.WithCancel(transporttest.Within(t))
 			defer cancel()
 			first, kill := context.WithCancel(ctx)
 			left := s.joinAll(first, cancel, 4)

@@ -17,10 +17,7 @@ func (c *collection) tensors(h *Server, client int) (protocol.Content, error) {
 		if err != nil {
 			return out, err
 		}
-		if out.SetBody(body); len(body) > h.set.Limit {
-			out.Detach()
-		}
-		return out, h.Outbox.Put(out.Sum, body)
+		return h.Stage(body)
 	}
 	if len(c.order.PerClient) > 0 {
 		return encode()

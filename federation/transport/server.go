@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -60,16 +58,16 @@ type Settings struct {
 	Ban func(client int)
 }
 
-// Server is the server's side of a run: an message.Remote.
+// Server is the server's side of a run: a message.Remote.
 type Server struct {
-	exchange.Host
+	*exchange.Host
 	set Settings
 	subjects.Names
 	sessions []*exchange.Session // by client
 
 	// guarded by Host.Mu
 	clients  []clientRecord
-	terms    spec.RunSpec
+	runSpec  spec.RunSpec
 	accepted map[int]string // order whose upload of a client counts last
 	safe     map[int]string // likewise, in the last checkpoint
 	trained  map[int]string // by client: the training order it answered in the round that is being run
@@ -87,11 +85,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 	}
 	if set.Clients < 1 || set.Clients > subjects.MaxClient || !(set.Quorum > 0 && set.Quorum <= 1) || set.Deadline < 0 {
 		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: there must be 1 or more clients, a quorum above "+
-			"0 and at most 1, and no negative deadline",
-			set.Clients, set.Quorum, set.Deadline)
-	}
-	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-protocol.MaxFrame {
-		set.Limit = min(exchange.DefaultLimit, int(nc.MaxPayload())-protocol.MaxFrame)
+			"0 and at most 1, and no negative deadline", set.Clients, set.Quorum, set.Deadline)
 	}
 	if set.Largest <= 0 {
 		set.Largest = exchange.DefaultLargest
@@ -100,9 +94,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
 	h := &Server{set: set, Names: subjects.Names(set.Name), clients: make([]clientRecord, set.Clients),
-		terms: set.RunSpec,
-		Host: exchange.Host{Conn: nc, RunID: set.ID, InlineLimit: set.Limit, Largest: set.Largest, Log: set.Log,
-			Decoding: make(chan struct{}, exchange.MaxDecoding)},
+		runSpec: set.RunSpec, Host: exchange.NewHost(nc, set.ID, set.Limit, set.Largest, "", set.Log),
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
 		longest: map[string]float64{}}
 	if other, err := exchange.Responds(ctx, nc, h.StatusRequest(), h.ToStatus()); other || err != nil {
@@ -130,7 +122,7 @@ func (h *Server) prepare() error {
 			return err
 		}
 		h.set.Dir = dir
-		h.Stops = append(h.Stops, func() { os.RemoveAll(dir) })
+		h.OnStop(func() { os.RemoveAll(dir) })
 	}
 	for _, d := range []string{dir, filepath.Join(dir, membersDir), filepath.Join(dir, piecesDir)} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -147,54 +139,38 @@ func (h *Server) prepare() error {
 	if err = h.UseKey(h.set.Identity, dir); err != nil {
 		return err
 	}
-	h.Outbox = exchange.Outbox{Dir: filepath.Join(dir, piecesDir), InMemory: h.set.Limit}
-	h.Stops = append(h.Stops, h.Outbox.Clear)
+	h.Outbox.Dir = filepath.Join(dir, piecesDir)
 	return h.readMembers()
 }
 
 // Close stops answering. What is stored stays, so that the run can go on.
 func (h *Server) Close() { h.Stop() }
 
-// termsFile is of what all members agreed to; beside it there is one file a member.
-const termsFile = "terms"
+// runSpecFile is of what all members agreed to; beside it there is one file a member.
+const runSpecFile = "terms"
 
 func (h *Server) memberPath(name string) string {
 	return filepath.Join(h.set.Dir, membersDir, name+".json")
 }
 
 func (h *Server) writeMember(name string, v any) error {
-	return atomicfile.WritePrivate(h.memberPath(name), func(w io.Writer) error { return json.NewEncoder(w).Encode(v) })
-}
-
-// readMember tells whether there was something to read.
-func (h *Server) readMember(name string, into any) (bool, error) {
-	b, err := os.ReadFile(h.memberPath(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(b, into)
-	}
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", h.memberPath(name), err)
-	}
-	return true, nil
+	return atomicfile.WritePrivate(h.memberPath(name), atomicfile.JSON(v, ""))
 }
 
 // readMembers reads the members of a run that goes on.
 func (h *Server) readMembers() error {
-	there, err := h.readMember(termsFile, &h.terms)
+	there, err := atomicfile.ReadJSON(h.memberPath(runSpecFile), &h.runSpec)
 	if err != nil {
 		return err
 	}
 	if there && len(h.set.RunSpec.Classes) > 0 { // what the configuration fixes
-		if err := h.set.RunSpec.Mismatch(h.terms); err != nil {
+		if err := h.set.RunSpec.Mismatch(h.runSpec); err != nil {
 			return fmt.Errorf("this run went another way before: %w; take another --out", err)
 		}
 	}
 	for k := range h.clients {
 		m := &h.clients[k]
-		there, err := h.readMember(certs.UserOf(k), &m.JoinRequest)
+		there, err := atomicfile.ReadJSON(h.memberPath(certs.UserOf(k)), &m.JoinRequest)
 		if err != nil {
 			return err
 		}

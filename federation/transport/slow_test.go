@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -31,7 +30,7 @@ func TestLargeObjects(t *testing.T) {
 	}{{20e6, 8e6}, {60e6, 24e6}} {
 		t.Run(fmt.Sprint(c.size/1e6, " MB"), func(t *testing.T) {
 			ca, log := transporttest.NewAuthority(t), &transporttest.Logs{}
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+			ctx, cancel := context.WithCancel(transporttest.Within(t))
 			defer cancel()
 			emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Run: "toy", Limit: 1 << 20,
 				TLS: ca.TLS("server"), Log: log.Logger()})

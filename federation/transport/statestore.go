@@ -2,11 +2,7 @@ package transport
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,8 +44,7 @@ type storeHeader struct {
 
 // write replaces storeFile; the caller holds the lock, or is alone.
 func (v *stateStore) write() error {
-	return atomicfile.WritePrivate(filepath.Join(v.dir, storeFile),
-		func(w io.Writer) error { return json.NewEncoder(w).Encode(v.storeHeader) })
+	return atomicfile.WritePrivate(filepath.Join(v.dir, storeFile), atomicfile.JSON(v.storeHeader, ""))
 }
 
 // finish notes that the run is over.
@@ -94,8 +89,7 @@ func (v *stateStore) checkServer(accepted, safe string) error {
 // FinishedRun gives the identity of the run that a client's folder belongs to, where that run is over; "" otherwise.
 func FinishedRun(dir string) string {
 	var o storeHeader
-	b, err := os.ReadFile(filepath.Join(dir, storeFile))
-	if err != nil || json.Unmarshal(b, &o) != nil || !o.Done {
+	if _, err := atomicfile.ReadJSON(filepath.Join(dir, storeFile), &o); err != nil || !o.Done {
 		return ""
 	}
 	return o.Run
@@ -112,16 +106,13 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 		return v, fmt.Errorf("the client's folder must be closed to others: %w; take another --state", err)
 	}
 	path := filepath.Join(dir, storeFile)
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return v, v.write()
-	}
-	if err != nil {
-		return v, err
-	}
 	var o storeHeader
-	if err := json.Unmarshal(b, &o); err != nil {
-		return v, fmt.Errorf("%s: %w", path, err)
+	there, err := atomicfile.ReadJSON(path, &o)
+	if err == nil && !there {
+		err = v.write()
+	}
+	if err != nil || !there {
+		return v, err
 	}
 	files, _, err := v.files()
 	if err != nil {
@@ -210,8 +201,7 @@ func (v *stateStore) get(id string) (message.ClientState, error) {
 		}
 	}
 	return message.ClientState{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows "+
-		"nothing "+
-		"of; give the folder that it had before with --state", v.dir)
+		"nothing of; give the folder that it had before with --state", v.dir)
 }
 
 // prune forgets what cannot count any more when an order comes that says which uploads count last, and last in the

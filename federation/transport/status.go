@@ -81,9 +81,8 @@ func (h *Server) Status() Status {
 	}
 	for i, k := range h.clients {
 		c := ClientStatus{Client: i, Joined: k.Participant.Joined, Left: k.Left, Seen: -1, Doing: k.Activity,
-			Backbone: k.Participant.Task.Backbone,
-			Domain:   k.Participant.Domain, Replies: k.Replies, Refused: k.Refused, Up: k.Up, Down: k.Down,
-			Examples: k.Examples, Counted: k.counted, Reason: k.reason}
+			Backbone: k.Participant.Task.Backbone, Domain: k.Participant.Domain, Replies: k.Replies, Refused: k.Refused,
+			Up: k.Up, Down: k.Down, Examples: k.Examples, Counted: k.counted, Reason: k.reason}
 		if !k.Seen.IsZero() {
 			c.Seen = time.Since(k.Seen).Seconds()
 		}

@@ -19,7 +19,7 @@ import (
 // words; one of this version refuses a server of another.
 func TestVersions(t *testing.T) {
 	s := newSite(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()

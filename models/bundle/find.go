@@ -47,7 +47,7 @@ func Find(name string, paths ...string) (*Bundle, error) {
 	if _, _, ok := formOf(name); ok || strings.ContainsAny(name, `/\`) {
 		return Open(name)
 	}
-	dirs := searchPath(paths)
+	dirs := SearchPath(paths...)
 	for _, dir := range dirs {
 		path := filepath.Join(dir, name)
 		if _, _, ok := formOf(path); ok {
@@ -85,7 +85,7 @@ type Entry struct{ Name, Dir string }
 // List gives the bundles that Find knows by name, sorted, each name once. What cannot be read is left out.
 func List(paths ...string) []Entry {
 	var out []Entry
-	all := installed(searchPath(paths))
+	all := installed(SearchPath(paths...))
 	for name := range registered {
 		all = append(all, Entry{Name: name})
 	}
@@ -116,7 +116,8 @@ func installed(dirs []string) []Entry {
 	return out
 }
 
-func searchPath(paths []string) []string {
+// SearchPath are the folders that Find looks for names in.
+func SearchPath(paths ...string) []string {
 	var out []string
 	for _, p := range append(slices.Clone(paths), filepath.SplitList(os.Getenv(ModelsVariable))...) {
 		if p != "" {

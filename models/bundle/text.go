@@ -47,7 +47,9 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 		if err != nil {
 			return graph.Node{}, b.wrap(err)
 		}
-		ids[i] = append(append([]int{t.SOS()}, inner...), t.EOT())
+		if ids[i] = append(inner, t.EOT()); t.SOS() >= 0 {
+			ids[i] = append([]int{t.SOS()}, ids[i]...)
+		}
 		if len(ids[i]) > b.Text.Context {
 			return graph.Node{}, fmt.Errorf("bundle %s: text %.60q takes %d tokens with start and end, the context "+
 				"has %d: shorten it",
@@ -143,7 +145,12 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 	if s, ok := b.suffixes[key]; ok {
 		return s, nil
 	}
-	s, err := clip.NewSuffixes(classes, ids, b.tokens.SOS(), b.Text.Width, b.Embed)
+	stop, err := b.tokens.Encode(".")
+	if err != nil {
+		return nil, b.wrap(err)
+	}
+	s, err := clip.SuffixesOf(classes, ids, clip.Special{SOS: b.tokens.SOS(), Pad: b.tokens.Pad(), NoStop: len(stop) == 0},
+		b.Text.Width, b.Embed)
 	if err != nil {
 		return nil, b.wrap(err)
 	}

@@ -15,12 +15,15 @@ const (
 const (
 	QuickGELU = "quick_gelu"
 	GELU      = "gelu"
+	GELUTanh  = "gelu_tanh" // gelu_pytorch_tanh in transformers
 )
+
+var activations = []string{QuickGELU, GELU, GELUTanh}
 
 // Transformer is the size of one tower. Width/Heads is the width of a head; MLP is the width of the feed-forward layer.
 type Transformer struct {
 	Width, Layers, Heads, MLP int
-	Activation                string  // QuickGELU or GELU
+	Activation                string  // QuickGELU, GELU or GELUTanh
 	Epsilon                   float64 // of the layer normalisations
 }
 
@@ -41,8 +44,18 @@ type Arch struct {
 	Context   int // tokens of a text, end of text included
 	Vocab     int
 
+	Form
+
+	LogitBias  float64  // what is added to scaled similarities in front of a sigmoid
 	LogitScale float64  // what cosine similarities are multiplied with: exp of the stored parameter
 	Warnings   []string // what was assumed because nothing said it
+}
+
+// Form is what other towers than CLIP's do otherwise: see clip.TextArch and clip.VisionArch.
+type Form struct {
+	Bidirectional                                bool
+	TextPool, VisionPool                         string
+	NoClass, NoPreNorm, NormPooled, NoProjection bool
 }
 
 // Grid is the number of patches on a side of the image (of output cells, for a ResNet).

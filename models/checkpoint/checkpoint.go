@@ -31,14 +31,14 @@ const (
 
 // Options settle what a checkpoint does not say. The zero value takes everything from the checkpoint.
 type Options struct {
-	Activation  string // QuickGELU or GELU, of both towers
+	Activation  string // QuickGELU, GELU or GELUTanh, of both towers
 	TextHeads   int    // attention heads of the text tower
 	VisionHeads int    // attention heads of the image tower
 }
 
 func (o Options) check() error {
-	if o.Activation != "" && o.Activation != QuickGELU && o.Activation != GELU {
-		return fmt.Errorf("activation %q: want %q or %q", o.Activation, QuickGELU, GELU)
+	if o.Activation != "" && !slices.Contains(activations, o.Activation) {
+		return fmt.Errorf("activation %q: want one of %q", o.Activation, activations)
 	}
 	if o.TextHeads < 0 || o.VisionHeads < 0 {
 		return fmt.Errorf("%d text heads and %d vision heads: want positive numbers", o.TextHeads, o.VisionHeads)
@@ -49,7 +49,7 @@ func (o Options) check() error {
 // sideFiles lie beside the weights of a Hugging Face or OpenCLIP folder.
 var sideFiles = []string{"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json",
 	"special_tokens_map.json",
-	"preprocessor_config.json"}
+	"preprocessor_config.json", "spiece.model"}
 
 // Checkpoint is an open checkpoint. Its methods are safe for concurrent use.
 type Checkpoint struct {

@@ -3,6 +3,9 @@ package checkpoint
 import (
 	"fmt"
 	"math"
+	"strings"
+
+	"promptfed/models/clip"
 )
 
 // Weights are the tensors of a CLIP, unread, in one form for all naming schemes.
@@ -12,6 +15,7 @@ type Weights struct {
 	Vision     VisionTower // zero for a ResNet
 	ResNet     ResNetTower // zero for a ViT
 	LogitScale *Handle     // the natural logarithm of Arch.LogitScale
+	LogitBias  *Handle     // of a sigmoid loss, or nil
 }
 
 // Linear maps rows x to x W^T + Bias. Weight is W [out,in], or its transpose [in,out] when Transposed is set.
@@ -55,17 +59,27 @@ type TextTower struct {
 	Tokens, Positions *Handle
 	Blocks            []Block
 	Final             Norm
-	Projection        Linear // to the space of image and text features, without bias
+	Projection        Linear // to the space of image and text features
 }
 
 // VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions
-// [grid*grid+1,width] and the rest of the image tower.
+// [grid*grid+1,width] and the rest of the image tower. The bias of a convolution that has one is part of the positions.
+// Class, Pre and Projection are absent where the architecture says so.
 type VisionTower struct {
 	Patches, Class, Positions *Handle
 	Pre                       Norm
 	Blocks                    []Block
 	Post                      Norm
 	Projection                Linear // to the space of image and text features, without bias
+	Pool                      *AttentionPool
+}
+
+// AttentionPool reads the features of an image with one query, Probe [1,1,width] (Zhai et al., SigLIP, ICCV 2023).
+type AttentionPool struct {
+	Probe     *Handle
+	Attention Attention
+	Norm      Norm
+	Up, Down  Linear
 }
 
 // CLIP finds every tensor of a CLIP in a checkpoint named in OpenAI's, OpenCLIP's or Hugging Face's way, and checks
@@ -88,6 +102,9 @@ func find(c *Checkpoint) (*Weights, error) {
 	w := &Weights{}
 	a := &w.Arch
 	w.LogitScale = f.find("logit_scale")
+	if c.Has("logit_bias") {
+		w.LogitBias = f.find("logit_bias")
+	}
 	w.readText(f, s)
 	if s.resnet {
 		w.readResNet(f, s.visual)
@@ -103,15 +120,24 @@ func find(c *Checkpoint) (*Weights, error) {
 	if err := f.leftovers(s, a); err != nil {
 		return nil, err
 	}
-	t, err := w.LogitScale.Load()
+	scale, err := number(w.LogitScale)
+	if err == nil && w.LogitBias != nil {
+		a.LogitBias, err = number(w.LogitBias)
+	}
+	a.LogitScale = math.Exp(scale)
+	return w, err
+}
+
+// number is the one element of a tensor.
+func number(h *Handle) (float64, error) {
+	t, err := h.Load()
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	if len(t.Data) != 1 || t.Finite() >= 0 {
-		return nil, fmt.Errorf("logit_scale is %v %v, want one number", t, t.Data)
+		return 0, fmt.Errorf("%s is %v %v, want one number", h.Name, t, t.Data)
 	}
-	a.LogitScale = math.Exp(float64(t.Data[0]))
-	return w, nil
+	return float64(t.Data[0]), nil
 }
 
 func (w *Weights) readText(f *finder, s scheme) {
@@ -126,6 +152,9 @@ func (w *Weights) readText(f *finder, s scheme) {
 	f.shape(w.Text.Positions, a.Context, width)
 	w.Text.Final = f.norm(s.textFinal, width)
 	w.Text.Projection = f.projection(s.textProjection, s.linearProjection, width, 0)
+	if bias := strings.TrimSuffix(s.textProjection, "weight") + "bias"; f.err == nil && f.c.Has(bias) {
+		w.Text.Projection.Bias = f.find(bias, projected(w.Text.Projection))
+	}
 	if f.err != nil {
 		return
 	}
@@ -145,21 +174,41 @@ func (w *Weights) readVision(f *finder, s scheme) {
 	width := v.Patches.Shape[0]
 	a.Vision.Width, a.Patch = width, v.Patches.Shape[3]
 	f.shape(v.Patches, width, 3, a.Patch, a.Patch)
-	n := v.Positions.Shape[0] - 1
+	class, what := 1, "one for the class and a square number of patches"
+	if a.NoClass = s.siglip; a.NoClass {
+		class, what = 0, "a square number of patches"
+	}
+	n := v.Positions.Shape[0] - class
 	grid := int(math.Round(math.Sqrt(float64(max(n, 0)))))
 	if grid == 0 || grid*grid != n || a.Patch == 0 {
-		f.fail("tensor %q has %d positions, want one for the class and a square number of patches", v.Positions.Name,
-			n+1)
+		f.fail("tensor %q has %d positions, want %s", v.Positions.Name, n+class, what)
 		return
 	}
 	a.ImageSize = grid * a.Patch
-	f.shape(v.Positions, n+1, width)
-	v.Class = f.find(s.class, width)
-	v.Pre = f.norm(s.visionPre, width)
+	f.shape(v.Positions, n+class, width)
 	v.Post = f.norm(s.visionPost, width)
-	v.Projection = f.projection(s.visionProjection, s.linearProjection, width, a.EmbedDim)
+	if s.siglip {
+		a.Bidirectional, a.TextPool, a.VisionPool = true, clip.LastPool, clip.AttentionPool
+		a.NoPreNorm, a.NoProjection = true, true
+		if f.err == nil && a.EmbedDim != width {
+			f.fail("features of texts have %d numbers, those of images %d", a.EmbedDim, width)
+		}
+		v.Positions = f.biased(v.Positions, strings.TrimSuffix(s.patches, "weight")+"bias", width)
+	} else {
+		v.Class = f.find(s.class, width)
+		if a.NoPreNorm = f.c.format == OpenCLIP && !f.c.Has(s.visionPre+"weight"); !a.NoPreNorm {
+			v.Pre = f.norm(s.visionPre, width)
+		}
+		v.Projection = f.projection(s.visionProjection, s.linearProjection, width, a.EmbedDim)
+		if bias := strings.TrimSuffix(s.visionProjection, "weight") + "bias"; f.c.Has(bias) {
+			f.fail("tensor %q: a projection of images with bias is not supported", bias)
+		}
+	}
 	v.Blocks, a.Vision.MLP = f.blocks(s, s.visionBlocks, width)
 	a.Vision.Layers = len(v.Blocks)
+	if s.siglip && f.err == nil {
+		v.Pool = f.attentionPool("vision_model.head.", width, a.Vision.MLP)
+	}
 }
 
 func projected(l Linear) int {

@@ -255,6 +255,7 @@ func TestWrongArchitectures(t *testing.T) {
 			`not a CLIP: its tensors are named like "bert.embeddings`},
 		{"BERT by config", HuggingFace, tensor.Map{"x": tensor.New(1)}, `{"model_type":"bert"}`, `model_type "bert"`},
 		{"SigLIP", HuggingFace, renamed(t, hf, same), `{"model_type":"siglip"}`, `model_type "siglip"`},
+		{"no causal mask", OpenCLIP, renamed(t, oc, same), openclip("", `,"no_causal_mask":3`), "no_causal_mask is 3"},
 		{"text only", HuggingFace, renamed(t, hf, without("vision_model.")), "", "no image tower"},
 		{"image only", StateDict, renamed(t, oc, without("token_embedding")), "", "no text tower"},
 		{"timm", OpenCLIP, tensor.Map{"visual.trunk.patch_embed.proj.weight": tensor.New(1),
@@ -271,11 +272,14 @@ func TestWrongArchitectures(t *testing.T) {
 			"does not split into 3 heads"},
 		{"image size", OpenCLIP, renamed(t, oc, same), openclip(`,"image_size":[224,224]`, ""),
 			"image_size is [224 224], but the weights say 8|image_size is 224, but the weights say 8"},
-		{"pooling", OpenCLIP, renamed(t, oc, same), openclip("", `,"pool_type":"last"`),
-			"text_cfg.pool_type = last is not supported"},
+		{"pooling", OpenCLIP, renamed(t, oc, same), openclip("", `,"pool_type":"mean"`),
+			`text_cfg.pool_type "mean" is not supported`},
+		{"pooling of patches", OpenCLIP, renamed(t, oc, same), openclip(`,"pool_type":"none"`, ""),
+			`vision_cfg.pool_type "none" is not supported`},
+		{"no pre-norm", OpenCLIP, renamed(t, oc, same), openclip(`,"no_ln_pre":true`, ""), "no_ln_pre is true"},
 		{"no config", OpenCLIP, renamed(t, oc, same), `{}`, "model_cfg with vision_cfg and text_cfg is missing"},
-		{"layer scale", StateDict, tensor.Map{"visual.transformer.resblocks.0.ls_1.gamma": tensor.New(1)}, "",
-			"layer scale"},
+		{"CoCa", StateDict, tensor.Map{"visual.attn_pool.query": tensor.New(1)}, "",
+			"attention pooling (CoCa)"},
 	} {
 		ckpt, err := FromMap(c.format, c.m, config(t, c.config), Options{})
 		if err != nil {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"promptfed/runtime/tensor"
 )
 
 // finder looks up tensors, checks their shapes, and keeps the first failure.
@@ -73,9 +75,6 @@ func (f *finder) projection(name string, linear bool, width, embed int) Linear {
 		embed = -1
 	}
 	if linear || strings.HasSuffix(name, ".weight") {
-		if bias := strings.TrimSuffix(name, "weight") + "bias"; f.c.Has(bias) {
-			f.fail("tensor %q: a projection with bias is not supported", bias)
-		}
 		return Linear{Weight: f.find(name, embed, width)}
 	}
 	return Linear{Weight: f.find(name, width, embed), Transposed: true}
@@ -122,6 +121,14 @@ func (f *finder) blocks(s scheme, prefix string, width int) ([]Block, int) {
 		out[i] = Block{Norm1: f.norm(p+s.norm1, width), Attention: f.attention(s, p, width), Norm2: f.norm(p+s.norm2,
 			width),
 			Up: f.linear(p+s.up, mlp, width), Down: f.linear(p+s.down, width, mlp)}
+		for _, scale := range []struct {
+			name string
+			of   *Linear
+		}{{p + "ls_1.gamma", &out[i].Attention.Out}, {p + "ls_2.gamma", &out[i].Down}} {
+			if f.c.Has(scale.name) {
+				*scale.of = f.scaled(*scale.of, scale.name, width)
+			}
+		}
 		if f.err != nil {
 			return nil, 0
 		}
@@ -129,15 +136,69 @@ func (f *finder) blocks(s scheme, prefix string, width int) ([]Block, int) {
 	return out, mlp
 }
 
+// scaled is a linear layer whose outputs are multiplied with a tensor (layer scale: Touvron et al., ICCV 2021), as one.
+func (f *finder) scaled(l Linear, name string, width int) Linear {
+	gamma := f.find(name, width)
+	if f.err != nil {
+		return l
+	}
+	scale := func(t *tensor.Tensor) error {
+		by, err := finite(gamma)
+		if err != nil {
+			return err
+		}
+		s := make([]float64, width)
+		for i, v := range by.Data {
+			s[i] = float64(v)
+		}
+		scaleRows(t, s)
+		return nil
+	}
+	return Linear{Weight: computed(l.Weight, scale), Bias: computed(l.Bias, scale)}
+}
+
+// biased is positions [n,width] with a tensor [width] added to each.
+func (f *finder) biased(positions *Handle, name string, width int) *Handle {
+	bias := f.find(name, width)
+	if f.err != nil {
+		return positions
+	}
+	return computed(positions, func(t *tensor.Tensor) error {
+		b, err := finite(bias)
+		if err != nil {
+			return err
+		}
+		for i := range t.Data {
+			t.Data[i] += b.Data[i%width]
+		}
+		return nil
+	})
+}
+
+func (f *finder) attentionPool(prefix string, width, mlp int) *AttentionPool {
+	p := &AttentionPool{Probe: f.find(prefix+"probe", 1, 1, width), Norm: f.norm(prefix+"layernorm.", width),
+		Attention: f.fused(prefix+"attention.", width), Up: f.linear(prefix+"mlp.fc1.", mlp, width),
+		Down: f.linear(prefix+"mlp.fc2.", width, mlp)}
+	p.Attention.Out = f.linear(prefix+"attention.out_proj.", width, width)
+	return p
+}
+
 func (f *finder) attention(s scheme, prefix string, width int) Attention {
-	a := Attention{Out: f.linear(prefix+s.out, width, width)}
 	if s.huggingface {
+		a := Attention{Out: f.linear(prefix+s.out, width, width)}
 		a.Q = f.linear(prefix+"self_attn.q_proj.", width, width)
 		a.K = f.linear(prefix+"self_attn.k_proj.", width, width)
 		a.V = f.linear(prefix+"self_attn.v_proj.", width, width)
 		return a
 	}
-	in := f.linear(prefix+"attn.in_proj_", 3*width, width)
+	a := f.fused(prefix+"attn.", width)
+	a.Out = f.linear(prefix+s.out, width, width)
+	return a
+}
+
+// fused are queries, keys and values that are stored as one.
+func (f *finder) fused(prefix string, width int) (a Attention) {
+	in := f.linear(prefix+"in_proj_", 3*width, width)
 	for i, part := range []*Linear{&a.Q, &a.K, &a.V} {
 		if f.err != nil {
 			return a

@@ -22,6 +22,8 @@ type Handle struct {
 	File           string
 	Offset, Length int64
 
+	Computed bool // of several tensors on Load: it has no place in the checkpoint
+
 	r    io.ReaderAt // the file itself, when File is set
 	load func() (*tensor.Tensor, error)
 }

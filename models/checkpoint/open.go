@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -64,7 +65,7 @@ func (c *Checkpoint) openFolder() error {
 	if hf != "" && oc != "" {
 		// Hub repositories often hold both; what is not described as a CLIP, or needs a pickle, gives way.
 		cfg, err := readJSON(filepath.Join(c.dir, huggingfaceConfig))
-		if err != nil || cfg["model_type"] != "clip" || isSafe(oc) && !isSafe(hf) {
+		if err != nil || !slices.Contains(modelTypes, fmt.Sprint(cfg["model_type"])) || isSafe(oc) && !isSafe(hf) {
 			hf = ""
 		}
 	}

@@ -61,7 +61,8 @@ func (c Convolution) Folded() (weight, bias *Handle) {
 
 // computed is a tensor that change makes of h on Load; it has no place in a file.
 func computed(h *Handle, change func(*tensor.Tensor) error) *Handle {
-	return &Handle{Name: h.Name, DType: "F32", Shape: slices.Clone(h.Shape), load: func() (*tensor.Tensor, error) {
+	return &Handle{Name: h.Name, DType: "F32", Shape: slices.Clone(h.Shape), Computed: true, load: func() (*tensor.Tensor,
+		error) {
 		t, err := finite(h)
 		if err == nil {
 			err = change(t)

@@ -20,6 +20,7 @@ type scheme struct {
 	resnet           bool
 	// prefix of a ResNet image tower, with OpenAI's names behind it
 	visual string
+	siglip bool
 }
 
 // openaiScheme names tensors as OpenAI's CLIP and OpenCLIP do. OpenCLIP's "custom text" models put text. before the
@@ -53,20 +54,28 @@ var huggingfaceScheme = scheme{
 		"text_model."},
 }
 
+// siglipScheme is that of transformers' SiglipModel: Hugging Face's, with heads in place of projections.
+var siglipScheme = func() scheme {
+	s := huggingfaceScheme
+	s.siglip, s.textProjection = true, "text_model.head.weight"
+	return s
+}()
+
 // unsupported tensors and what they give away.
 var unsupported = []struct{ part, what string }{
-	{"visual.trunk.", "an image tower of timm"},
+	{"visual.trunk.", "an image tower of timm (of SigLIP, take the folder in transformers' form)"},
 	{"text.transformer.embeddings.", "a text tower of Hugging Face inside an OpenCLIP model"},
 	{"text.transformer.encoder.", "a text tower of Hugging Face inside an OpenCLIP model"},
 	{"visual.attn_pool.", "attention pooling (CoCa)"},
 	{"text_decoder.", "a text decoder (CoCa)"},
-	{".ls_1.gamma", "layer scale"},
-	{"logit_bias", "a sigmoid loss (SigLIP)"},
 }
 
 const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names visual.conv1.weight and " +
 	"token_embedding.weight, " +
-	"or Hugging Face's vision_model. and text_model.)"
+	"or Hugging Face's vision_model. and text_model., of CLIP or SigLIP)"
+
+// modelTypes are those of config.json that can be read.
+var modelTypes = []string{"clip", "siglip"}
 
 // schemeOf tells the naming scheme of a checkpoint, or why it is not a CLIP.
 func schemeOf(c *Checkpoint) (scheme, error) {
@@ -81,7 +90,7 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	hfText, hfVision := c.Has(huggingfaceScheme.tokens), c.Has(huggingfaceScheme.patches)
 	prefix, resnet := resnetPrefix(c)
 	resnet = resnet && !hfVision
-	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && kind != "clip" && !resnet {
+	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && !slices.Contains(modelTypes, kind) && !resnet {
 		return scheme{}, fmt.Errorf("config.json says model_type %q, which is not supported; %s", oneLine(kind),
 			expected)
 	}
@@ -89,6 +98,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	text, custom := c.Has("token_embedding.weight"), c.Has("text.token_embedding.weight")
 	var s scheme
 	switch {
+	case hfText && hfVision && c.Has("vision_model.head.probe"):
+		s = siglipScheme
 	case hfText && (hfVision || resnet):
 		s = huggingfaceScheme
 	case vision && text:
@@ -101,6 +112,9 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 		return scheme{}, fmt.Errorf("the checkpoint has an image tower but no text tower; %s", expected)
 	default:
 		return scheme{}, fmt.Errorf("not a CLIP: its tensors are named like %s; %s", sample(names), expected)
+	}
+	if kind := c.config["model_type"]; c.format == HuggingFace && !resnet && (kind == "siglip") != s.siglip && kind != nil {
+		return s, fmt.Errorf("config.json says model_type %q, but the tensors are not those of one; %s", kind, expected)
 	}
 	if resnet {
 		s = s.withResNet(c, prefix)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"promptfed/models/clip"
 )
 
 // settings completes an architecture with what weights do not show: heads, activation and the epsilon of
@@ -17,7 +19,7 @@ func settings(c *Checkpoint, s scheme, a *Arch) error {
 	var err error
 	switch {
 	case c.config != nil && (s.huggingface || c.format == HuggingFace && section(c.config, "text_config") != nil):
-		err = fromHuggingFace(c.config, a)
+		err = fromHuggingFace(c.config, s, a)
 	case c.format == OpenCLIP && c.config != nil:
 		err = fromOpenCLIP(c, a)
 	default:
@@ -125,16 +127,20 @@ func stages(file, where string, m map[string]any, a *Arch) error {
 }
 
 // fromHuggingFace reads a CLIPConfig. Of a ResNet, vision_config tells image_size and layers only. Keys that are left
-// out have the defaults of transformers' CLIPTextConfig and CLIPVisionConfig; text_config_dict and vision_config_dict,
+// out have the defaults of transformers' CLIPTextConfig and CLIPVisionConfig, or SigLIP's; text_config_dict and vision_config_dict,
 // of old files, replace text_config and vision_config.
-func fromHuggingFace(cfg map[string]any, a *Arch) error {
+func fromHuggingFace(cfg map[string]any, s scheme, a *Arch) error {
+	textHeads, epsilon, activation := 8, 1e-5, QuickGELU
+	if s.siglip {
+		textHeads, epsilon, activation = 12, 1e-6, GELUTanh
+	}
 	towers := []struct {
 		key   string
 		t     *Transformer
 		heads int
 		extra []fact
 	}{
-		{"text_config", &a.Text, 8, []fact{{"vocab_size", a.Vocab}, {"max_position_embeddings", a.Context}}},
+		{"text_config", &a.Text, textHeads, []fact{{"vocab_size", a.Vocab}, {"max_position_embeddings", a.Context}}},
 		{"vision_config", &a.Vision, 12, []fact{{"image_size", a.ImageSize}, {"patch_size", a.Patch}}},
 	}
 	for _, tower := range towers {
@@ -160,11 +166,11 @@ func fromHuggingFace(cfg map[string]any, a *Arch) error {
 		}
 		var err error
 		if t.Heads, err = setting(m, "num_attention_heads", tower.heads); err == nil {
-			t.Epsilon, err = setting(m, "layer_norm_eps", 1e-5)
+			t.Epsilon, err = setting(m, "layer_norm_eps", epsilon)
 		}
 		var act string
 		if err == nil {
-			act, err = setting(m, "hidden_act", QuickGELU)
+			act, err = setting(m, "hidden_act", activation)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %s.%w", huggingfaceConfig, tower.key, err)
@@ -173,23 +179,69 @@ func fromHuggingFace(cfg map[string]any, a *Arch) error {
 			return fmt.Errorf("%s: %s has %d heads and layer_norm_eps %g", huggingfaceConfig, tower.key, t.Heads,
 				t.Epsilon)
 		}
-		if act != QuickGELU && act != GELU {
-			return fmt.Errorf("%s: %s.hidden_act %q is not supported, want %s or %s", huggingfaceConfig, tower.key,
-				oneLine(act), QuickGELU, GELU)
+		if act == "gelu_pytorch_tanh" {
+			act = GELUTanh
+		}
+		if !slices.Contains(activations, act) {
+			return fmt.Errorf("%s: %s.hidden_act %q is not supported, want one of %v", huggingfaceConfig, tower.key,
+				oneLine(act), activations)
 		}
 		t.Activation = act
+	}
+	if s.siglip {
+		return agree(huggingfaceConfig, "text_config.", section(cfg, "text_config"), fact{"projection_size", a.EmbedDim})
 	}
 	return agree(huggingfaceConfig, "", cfg, fact{"projection_dim", a.EmbedDim})
 }
 
 // neutral lists OpenCLIP options that change the computation, with the values under which they do not.
 var neutral = map[string][]string{
-	"timm_model_name": {""}, "hf_model_name": {""}, "attentional_pool": {"false"}, "global_average_pool": {"false"},
-	"pool_type": {"tok", "argmax", ""}, "input_patchnorm": {"false"}, "no_ln_pre": {"false"},
-	"final_ln_after_pool": {"false"},
-	"pos_embed_type":      {"learnable"}, "no_causal_mask": {"false"}, "embed_cls": {"false"}, "act_kwargs": {"map[]"},
+	"timm_model_name": {""}, "hf_model_name": {""}, "attentional_pool": {"false"}, "input_patchnorm": {"false"},
+	"pos_embed_type": {"learnable"}, "embed_cls": {"false"}, "act_kwargs": {"map[]", "map[approximate:none]",
+		"map[approximate:tanh]"},
 	"block_type": {"default", "null"}, "qk_norm": {"false"}, "scaled_cosine_attn": {"false"}, "scale_heads": {"false"},
-	"attn_type": {""}, "ls_init_value": {""},
+	"attn_type": {""},
+}
+
+// openCLIPForm reads what of a tower OpenCLIP may do otherwise than OpenAI's CLIP.
+func openCLIPForm(vision, text map[string]any, a *Arch) (err error) {
+	flag := func(m map[string]any, key string) bool {
+		var on bool
+		if err == nil {
+			on, err = setting(m, key, false)
+		}
+		return on
+	}
+	word := func(m map[string]any, key, def string) string {
+		if err == nil {
+			def, err = setting(m, key, def)
+		}
+		return def
+	}
+	pool := word(vision, "pool_type", "tok")
+	if flag(vision, "global_average_pool") {
+		pool = "avg"
+	}
+	a.NormPooled, a.Bidirectional = flag(vision, "final_ln_after_pool"), flag(text, "no_causal_mask")
+	if bare := flag(vision, "no_ln_pre"); err == nil && a.Kind == ViT && bare != a.NoPreNorm {
+		return fmt.Errorf("vision_cfg.no_ln_pre is %v, but the weights say %v", bare, a.NoPreNorm)
+	}
+	ok, known := true, true
+	if a.Kind == ViT {
+		a.VisionPool, ok = map[string]string{"tok": "", "avg": clip.MeanPool}[pool], pool == "tok" || pool == "avg"
+	}
+	at := word(text, "pool_type", "argmax")
+	a.TextPool, known = map[string]string{"argmax": "", "eos": "", "first": clip.FirstPool, "last": clip.LastPool}[at],
+		slices.Contains([]string{"argmax", "eos", "first", "last"}, at)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return fmt.Errorf("vision_cfg.pool_type %q is not supported, want tok or avg", oneLine(pool))
+	case !known:
+		return fmt.Errorf("text_cfg.pool_type %q is not supported, want argmax, eos, first or last", oneLine(at))
+	}
+	return nil
 }
 
 // fromOpenCLIP reads model_cfg of an open_clip_config.json. Defaults are those of OpenCLIP's CLIPVisionCfg and
@@ -243,6 +295,9 @@ func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 	if err != nil {
 		return err
 	}
+	if err := openCLIPForm(vision, text, a); err != nil {
+		return fmt.Errorf("%s: model_cfg.%w", file, err)
+	}
 	quick, err := setting(model, "quick_gelu", false)
 	if err == nil {
 		a.Text.Heads, err = setting(text, "heads", 8)
@@ -267,6 +322,14 @@ func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 	a.Text.Activation = act
 	if a.Kind == ViT {
 		a.Vision.Activation = act
+	}
+	for _, tower := range []struct {
+		cfg map[string]any
+		t   *Transformer
+	}{{vision, &a.Vision}, {text, &a.Text}} {
+		if section(tower.cfg, "act_kwargs")["approximate"] == "tanh" && tower.t.Activation == GELU {
+			tower.t.Activation = GELUTanh
+		}
 	}
 	return nil
 }

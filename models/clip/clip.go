@@ -30,8 +30,16 @@ type TextArch struct {
 	MLP        int     `json:"mlp,omitempty"`        // units of the feed-forward layers, 4·Width when 0
 	Context    int     `json:"context"`              // longest token sequence, 77 in the published models
 	EmbedDim   int     `json:"embed_dim"`            // size of the space shared with images
-	Activation string  `json:"activation,omitempty"` // nn.QuickGELU (default) or nn.GELU
+	Activation string  `json:"activation,omitempty"` // nn.QuickGELU (default), nn.GELU or nn.GELUTanh
 	Eps        float64 `json:"eps,omitempty"`        // of the layer norms, default 1e-5
+
+	// Bidirectional is a tower without causal mask: every token sees all of them, padding too. Such a tower has no
+	// shared-prefix form.
+	Bidirectional  bool   `json:"bidirectional,omitempty"`
+	Masked         bool   `json:"masked,omitempty"`          // of a bidirectional tower: padding is hidden
+	Pad            int    `json:"pad,omitempty"`             // token that fills texts up
+	Pool           string `json:"pool,omitempty"`            // EndPool (default), FirstPool or LastPool
+	ProjectionBias bool   `json:"projection_bias,omitempty"` // of the map to features
 }
 
 // VisionArch is the architecture of an image tower: a vision transformer, or CLIP's modified ResNet where Stages are
@@ -49,6 +57,13 @@ type VisionArch struct {
 	EmbedDim   int     `json:"embed_dim"`
 	Activation string  `json:"activation,omitempty"`
 	Eps        float64 `json:"eps,omitempty"` // of the normalisations, default 1e-5
+
+	// Pool is FirstPool (default), which reads the class token; MeanPool, of the patches; or AttentionPool.
+	Pool         string `json:"pool,omitempty"`
+	NoClass      bool   `json:"no_class,omitempty"`      // tokens are those of the patches alone
+	NoPreNorm    bool   `json:"no_pre_norm,omitempty"`   // no norm in front of the first block
+	NormPooled   bool   `json:"norm_pooled,omitempty"`   // the last norm stands behind the pooling
+	NoProjection bool   `json:"no_projection,omitempty"` // features are as wide as the tower
 }
 
 // Published sizes.
@@ -65,6 +80,9 @@ func (a TextArch) Check() error {
 	if a.Context < 2 {
 		return fmt.Errorf("text tower: context %d, at least 2 tokens are needed", a.Context)
 	}
+	if err := checkPool("text tower", a.Pool, EndPool, FirstPool, LastPool); err != nil {
+		return err
+	}
 	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.MLP, a.EmbedDim, a.Activation, a.Eps)
 }
 
@@ -75,6 +93,9 @@ func (a VisionArch) Check() error {
 	}
 	if a.ResNet() {
 		return a.checkResNet()
+	}
+	if err := a.checkPooling(); err != nil {
+		return err
 	}
 	return checkTower("vision tower", a.Width, a.Layers, a.Heads, a.MLP, a.EmbedDim, a.Activation, a.Eps)
 }
@@ -88,8 +109,8 @@ func checkTower(what string, width, layers, heads, mlp, embedDim int, act string
 		return fmt.Errorf("%s: feed-forward layers of %d units", what, mlp)
 	case width%heads != 0:
 		return fmt.Errorf("%s: width %d does not divide into %d heads", what, width, heads)
-	case act != "" && act != nn.QuickGELU && act != nn.GELU:
-		return fmt.Errorf("%s: activation %q, must be %s or %s", what, act, nn.QuickGELU, nn.GELU)
+	case act != "" && act != nn.QuickGELU && act != nn.GELU && act != nn.GELUTanh:
+		return fmt.Errorf("%s: activation %q, must be %s, %s or %s", what, act, nn.QuickGELU, nn.GELU, nn.GELUTanh)
 	case eps < 0:
 		return fmt.Errorf("%s: eps %g is negative", what, eps)
 	}

@@ -2,18 +2,19 @@ package clip
 
 import (
 	"fmt"
+	"slices"
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
 
-// placed is a prompt with the class name in front of it or in its middle, in the plain form.
+// placed is a prompt in the plain form.
 func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 	longest := 0
 	for _, n := range s.Lengths(p) {
 		longest = max(longest, n)
 	}
-	emb, _, read := s.Sequences(p, longest)
+	emb, _, read := s.sequences(tw.g, p, t.length(longest))
 	if tw.g.Err() != nil {
 		return tw.g.Fail("%w", fmt.Errorf("text tower: class position %s", p.Class))
 	}
@@ -24,7 +25,7 @@ func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 func (s *Suffixes) Lengths(p Prompt) []int {
 	out := make([]int, len(s.IDs))
 	for c, ids := range s.IDs {
-		out[c] = 1 + p.length() + len(ids) + p.After
+		out[c] = s.begin() + p.length() + len(ids) + p.After
 	}
 	return out
 }
@@ -34,7 +35,11 @@ func (s *Suffixes) Lengths(p Prompt) []int {
 // for SOS and for the places of the prompt. Of an odd number of prompt tokens around a name the second half is longer,
 // as in CoOp's code. length must be at least the largest of Lengths.
 func (s *Suffixes) Sequences(p Prompt, length int) (emb graph.Node, tokens [][]int, read []int) {
-	g, n := p.Ctx.Graph(), p.Ctx.Dim(0)
+	return s.sequences(p.Ctx.Graph(), p, length)
+}
+
+func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.Node, tokens [][]int, read []int) {
+	n := p.length()
 	half := n
 	switch p.Class {
 	case Middle:
@@ -42,19 +47,22 @@ func (s *Suffixes) Sequences(p Prompt, length int) (emb graph.Node, tokens [][]i
 	case Front:
 		half = 0
 	}
-	// The table: prompt, SOS, padding, then every class's suffix.
+	// The table: prompt, padding, SOS where there is one, then every class's suffix.
 	table := s.constant(g, "table", func() *tensor.Tensor {
-		data := append(append([]float32{}, s.sos...), s.pad...)
+		data := append(slices.Clone(s.pad), s.sos...)
 		for _, rows := range s.rows {
 			data = append(data, rows...)
 		}
 		return tensor.Of(data, len(data)/s.width, s.width)
 	})
 	var index []int
-	own := n + 2
+	own := n + 1 + s.begin()
 	for _, ids := range s.IDs {
-		name := len(ids) - 2
-		seq, list := []int{n}, []int{-1}
+		name := max(0, len(ids)-s.behind)
+		var seq, list []int
+		if s.sos != nil {
+			seq, list = []int{n + 1}, []int{-1}
+		}
 		prompt := func(from, to int) {
 			for i := from; i < to; i++ {
 				seq, list = append(seq, i), append(list, -1)
@@ -65,13 +73,18 @@ func (s *Suffixes) Sequences(p Prompt, length int) (emb graph.Node, tokens [][]i
 			seq, list = append(seq, own+i), append(list, ids[i])
 		}
 		prompt(half, n)
-		seq, list = append(seq, own+name, own+name+1), append(list, ids[name], ids[name+1])
+		for i := name; i < len(ids); i++ {
+			seq, list = append(seq, own+i), append(list, ids[i])
+		}
 		read = append(read, len(seq)-1+p.After)
 		for len(seq) < length {
-			seq, list = append(seq, n+1), append(list, PadID)
+			seq, list = append(seq, n), append(list, s.padID)
 		}
 		index, tokens = append(index, seq...), append(tokens, list)
 		own += len(ids)
 	}
-	return graph.Concat(0, p.Ctx, table).Rows(g.Ints(index...)).Reshape(len(s.IDs), length, s.width), tokens, read
+	if p.Ctx.OK() {
+		table = graph.Concat(0, p.Ctx, table)
+	}
+	return table.Rows(g.Ints(index...)).Reshape(len(s.IDs), length, s.width), tokens, read
 }

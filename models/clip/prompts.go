@@ -2,6 +2,7 @@ package clip
 
 import (
 	"fmt"
+	"slices"
 
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
@@ -72,11 +73,14 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 		switch {
 		case p.Ctx.OK() && p.Ctx.Rank() == 3:
 			out[i] = t.forImages(t.changed(g, w, p.Changes), own, p)
-		case p.Class == Middle || p.Class == Front:
+		case p.Class == Middle || p.Class == Front || t.plainOnly(own):
 			out[i] = t.placed(t.changed(g, w, p.Changes), own, p)
 		default:
 			waiting = append(waiting, i)
 		}
+	}
+	if !g.HasKernels() { // whose attention takes prompts of any lengths at once
+		waiting = t.stacked(g, w, s, prompts, waiting, out)
 	}
 	for len(waiting) > 0 {
 		tw := t.changed(g, w, prompts[waiting[0]].Changes)
@@ -95,6 +99,38 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 		waiting = later
 	}
 	return out
+}
+
+// stacked runs prompts that differ in nothing but their numbers as one [n,T,width], as if they were those of n images,
+// so that a device gets as few operators for many as for one. It gives those of waiting that have no equals.
+func (t Text) stacked(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt, waiting []int,
+	out []graph.Node) (rest []int) {
+	equal := func(a, b Prompt) bool {
+		return a.length() == b.length() && a.suffixes(s) == b.suffixes(s) && a.Changes.Equal(b.Changes)
+	}
+	for len(waiting) > 0 {
+		first := prompts[waiting[0]]
+		var same, others []int
+		var tokens []graph.Node
+		for _, i := range waiting {
+			if p := prompts[i]; p.Ctx.OK() && !p.Bare && p.After == 0 && len(p.Deep) == 0 && equal(p, first) {
+				same, tokens = append(same, i), append(tokens, p.Ctx)
+			} else {
+				others = append(others, i)
+			}
+		}
+		if len(same) < 2 {
+			rest, waiting = append(rest, waiting[0]), waiting[1:]
+			continue
+		}
+		own := first.suffixes(s)
+		f := t.forImages(t.changed(g, w, first.Changes), own, Prompt{Ctx: graph.Stack(tokens...)})
+		for k, part := range f.Split(0, slices.Repeat([]int{len(own.IDs)}, len(same))...) {
+			out[same[k]] = part
+		}
+		waiting = others
+	}
+	return rest
 }
 
 // changed is the tower with changes.
@@ -134,6 +170,9 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 		return fmt.Errorf("text tower: reads %d positions behind EOT", p.After)
 	case p.Class != "" && p.Class != End && p.Class != Middle && p.Class != Front:
 		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", p.Class, End, Middle, Front)
+	}
+	if err := t.checkPlain(s, p); err != nil {
+		return err
 	}
 	if err := p.Changes.check("text tower", t.Width, t.Layers, t.Units(), t.EmbedDim); err != nil {
 		return err

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"promptfed/models/clip"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -94,13 +96,13 @@ func run(t testing.TB, s *ort.Session, in tensor.Map) tensor.Map {
 	return out
 }
 
-// near checks that the largest difference is at most tol of the largest value.
+// near checks that the largest difference is at most tol of the largest value; see orttest.Within.
 func near(t testing.TB, what string, got, want []float32, tol float64) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
 	}
-	diff, top := 0.0, 0.0
+	diff, top, tol := 0.0, 0.0, orttest.Within(tol)
 	for i := range got {
 		d := math.Abs(float64(got[i]) - float64(want[i]))
 		if !(d <= diff) {
@@ -139,6 +141,9 @@ func TestPromptsEqualPlain(t *testing.T) {
 			t: []int{40, 3}},
 		{name: "several prompts", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 4}, {}}, t: []int{16, 4,
 			9}},
+		{name: "equal lengths", classes: 30, layers: 3, prompts: []clip.Prompt{{}, {After: 1}, {}, {}},
+			t: []int{9, 9, 4, 9}},
+		{name: "equal lengths, few rows", classes: 5, layers: 1, prompts: []clip.Prompt{{}, {}}, t: []int{3, 3}},
 		{name: "places", classes: 7, layers: 2, prompts: []clip.Prompt{{Class: clip.Middle}, {Class: clip.End},
 			{Class: clip.Front, After: 2}}, t: []int{5, 5, 4}},
 	}
@@ -185,11 +190,31 @@ func TestPromptsEqualPlain(t *testing.T) {
 				return plain
 			}, false)
 			for _, kernels := range []bool{false, true} {
+				if kernels {
+					orttest.OnCPU(t)
+				}
 				got := compute(func(g *graph.Graph) []graph.Node { return text.Prompts(g, w, s, c.prompts) }, kernels)
 				for name := range want {
 					near(t, fmt.Sprintf("kernels %v: %s", kernels, name), got[name].Data, want[name].Data, 1e-5)
 				}
 			}
 		})
+	}
+}
+
+// Without kernels, eight prompts of one length take as many products as two: all of them are one.
+func TestEqualPromptsShareOperators(t *testing.T) {
+	text, w, s := clip.Text{TextArch: tiny}, formulaWeights(tiny.Shapes()), classes(t, 30, tiny.Width)
+	products := func(n int) (count int) {
+		g := graph.New()
+		for _, op := range graph.Reachable(text.Prompts(g, w, s, prompted(g, n, tiny.Width, tensor.Map{}))...) {
+			if strings.HasSuffix(op.Kind, "MatMul") || op.Kind == "Gemm" {
+				count++
+			}
+		}
+		return count
+	}
+	if two, eight := products(2), products(8); two == 0 || eight != two {
+		t.Errorf("%d products for eight prompts, %d for two", eight, two)
 	}
 }

@@ -130,8 +130,8 @@ func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 	return r.batchNorm(r.g.Apply(graph.Standard, "Conv", at, x, w), c.Norm, c.Out)
 }
 
-// batchNorm is gain·(x-mean)/sqrt(variance+eps) + bias for each channel (Ioffe and Szegedy 2015), by running moments or
-// by those of the batch.
+// batchNorm is gain·(x-mean)/sqrt(variance+eps) + bias for each channel (Ioffe and Szegedy 2015), by running moments
+// or by those of the batch.
 func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 	gain, bias := r.w.Node(r.g, name+".weight", channels), r.w.Node(r.g, name+".bias", channels)
 	if r.v.Moments == nil {

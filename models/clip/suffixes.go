@@ -18,7 +18,9 @@ type Suffixes struct {
 
 	width    int
 	rows     [][]float32 // per class, embeddings of IDs
-	sos, pad []float32
+	sos, pad []float32   // sos is nil where no token starts a text
+	padID    int
+	behind   int // tokens behind every name: the full stop, where it has one, and EOT
 	mu       sync.Mutex
 	memo     map[string]*tensor.Tensor // constants by what they depend on, so that graphs can intern them
 }
@@ -26,16 +28,32 @@ type Suffixes struct {
 // PadID is the token that CLIP's tokenizer fills sequences with.
 const PadID = 0
 
-// NewSuffixes looks up the embeddings of all classes. ids[c] is [name . EOT] of names[c]; embed gives the rows of the
-// token embedding, width numbers for each id.
+// Special are the tokens around texts: SOS starts them, -1 where none does, and Pad fills them up. NoStop tells that the
+// tokenizer drops the full stop.
+type Special struct {
+	SOS, Pad int
+	NoStop   bool
+}
+
+// NewSuffixes is SuffixesOf for CLIP's tokenizer.
 func NewSuffixes(names []string, ids [][]int, sos, width int, embed func(ids []int) ([]float32, error)) (*Suffixes,
 	error) {
+	return SuffixesOf(names, ids, Special{SOS: sos, Pad: PadID}, width, embed)
+}
+
+// SuffixesOf looks up the embeddings of all classes. ids[c] is [name . EOT] of names[c]; embed gives the rows of the
+// token embedding, width numbers for each id.
+func SuffixesOf(names []string, ids [][]int, special Special, width int,
+	embed func(ids []int) ([]float32, error)) (*Suffixes, error) {
 	if len(names) == 0 || len(names) != len(ids) {
 		return nil, fmt.Errorf("%d class names with %d token lists", len(names), len(ids))
 	}
-	s := &Suffixes{Names: names, IDs: ids, width: width, memo: map[string]*tensor.Tensor{}}
+	s := &Suffixes{Names: names, IDs: ids, width: width, padID: special.Pad, behind: 2, memo: map[string]*tensor.Tensor{}}
+	if special.NoStop {
+		s.behind = 1
+	}
 	for c, list := range ids {
-		if len(list) < 2 {
+		if len(list) < s.behind {
 			return nil, fmt.Errorf("class %q has tokens %v, needs a name and the end token", names[c], list)
 		}
 		rows, err := lookUp(embed, list, width)
@@ -44,12 +62,19 @@ func NewSuffixes(names []string, ids [][]int, sos, width int, embed func(ids []i
 		}
 		s.rows = append(s.rows, rows)
 	}
-	both, err := lookUp(embed, []int{sos, PadID}, width)
-	if err != nil {
-		return nil, err
+	var err error
+	if s.pad, err = lookUp(embed, []int{special.Pad}, width); err == nil && special.SOS >= 0 {
+		s.sos, err = lookUp(embed, []int{special.SOS}, width)
 	}
-	s.sos, s.pad = both[:width:width], both[width:]
-	return s, nil
+	return s, err
+}
+
+// begin is how many tokens start a text.
+func (s *Suffixes) begin() int {
+	if s.sos == nil {
+		return 0
+	}
+	return 1
 }
 
 func lookUp(embed func([]int) ([]float32, error), ids []int, width int) ([]float32, error) {
@@ -67,7 +92,7 @@ func lookUp(embed func([]int) ([]float32, error), ids []int, width int) ([]float
 // positions behind EOT.
 func (s *Suffixes) Fits(a TextArch, prompt, after int) error {
 	for c, ids := range s.IDs {
-		if n := 1 + prompt + len(ids) + after; n > a.Context {
+		if n := s.begin() + prompt + len(ids) + after; n > a.Context {
 			return fmt.Errorf("class %q (%d tokens with the full stop and the end token) behind a prompt of %d "+
 				"tokens needs %d positions, the text tower has %d: shorten the name or the prompt",
 				s.Names[c], len(ids), prompt, n, a.Context)

@@ -1,6 +1,8 @@
 package clip
 
 import (
+	"slices"
+
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
 	"promptfed/runtime/tensor"
@@ -8,7 +10,8 @@ import (
 
 // Plain is the text tower as published, and the reference for Prompts: from token embeddings [C,L,width] without
 // positions, L at most the context, and the position [C] (int64) whose output is read, to features [C,EmbedDim], which
-// are not normalised. C may be symbolic. Tokens after the read position change nothing.
+// are not normalised. C may be symbolic. Tokens after the read position change nothing in a causal tower that is read at
+// the end token; a bidirectional one takes sequences of the full context, filled up with padding.
 func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 	g := emb.Graph()
 	if g.Err() != nil {
@@ -26,11 +29,11 @@ func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
 	x := emb.Add(t.positions(tw, 0, n)).Reshape(-1, t.Width)
-	mask := tw.g.Const(causal(n))
+	mask := t.mask(read, n)
 	for i := range t.Layers {
 		x = tw.block(i).full(x, mask, n)
 	}
-	return t.head(tw, x.Rows(rowIndex(emb, read, n)))
+	return t.head(tw, t.pooled(x, emb, read))
 }
 
 // Sequences is Plain for token sequences that are known while building, from the embeddings that embed looks up: the
@@ -46,14 +49,15 @@ func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids [
 		}
 		longest = max(longest, len(s))
 	}
-	data := make([]float32, len(ids)*longest*t.Width)
+	longest = t.length(longest)
+	data := make([]float32, 0, len(ids)*longest*t.Width)
 	last := make([]int, len(ids))
 	for i, s := range ids {
-		rows, err := lookUp(embed, s, t.Width)
+		rows, err := lookUp(embed, append(slices.Clone(s), slices.Repeat([]int{t.Pad}, longest-len(s))...), t.Width)
 		if err != nil {
 			return g.Fail("%w", err)
 		}
-		copy(data[i*longest*t.Width:], rows)
+		data = append(data, rows...)
 		last[i] = len(s) - 1
 	}
 	return t.Plain(w, g.Const(tensor.Of(data, len(ids), longest, t.Width)), g.Ints(last...))
@@ -61,7 +65,11 @@ func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids [
 
 // head reads features [C,EmbedDim] off rows [C,width].
 func (t Text) head(tw tower, rows graph.Node) graph.Node {
-	return tw.project(tw.norm(rows, "ln_final"), "text_projection", "text_projection.weight", t.EmbedDim)
+	y := tw.project(tw.norm(rows, "ln_final"), "text_projection", "text_projection.weight", t.EmbedDim)
+	if t.ProjectionBias {
+		y = y.Add(tw.w.Node(tw.g, "text_projection.bias", t.EmbedDim))
+	}
+	return y
 }
 
 // positions are the position embeddings from..to, [to-from,width].

@@ -36,13 +36,15 @@ func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionP
 }
 
 func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
-	own := 1 + v.Patches()
+	own := v.ownTokens()
 	n := own
 	x := v.tokens(tw, pixels).Reshape(-1, v.Width)
 	if !p.Normed {
 		x, n = tw.behind(x, n, own, p.Tokens)
 	}
-	x = tw.norm(x, "visual.ln_pre")
+	if !v.NoPreNorm {
+		x = tw.norm(x, "visual.ln_pre")
+	}
 	if p.Normed {
 		x, n = tw.behind(x, n, own, p.Tokens)
 	}
@@ -54,19 +56,27 @@ func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (image
 			x = tw.block(i).full(x, graph.Node{}, n)
 		}
 	}
-	last := tw.block(v.Layers - 1)
-	all := last.full(x, graph.Node{}, n).Reshape(-1, n, v.Width)
-	patches = v.head(tw, all.Slice(1, 1, own).Reshape(-1, v.Width)).Reshape(-1, own-1, v.EmbedDim)
-	return v.head(tw, last.first(x, n)), patches
+	return v.pool(tw, x, n, own)
 }
 
-// tokens is [class token, patch embeddings] plus positions, [B,1+patches,width]. The convolution with stride = kernel
+// ownTokens is the number of tokens of an image without prompts.
+func (a VisionArch) ownTokens() int {
+	if a.NoClass {
+		return a.Patches()
+	}
+	return 1 + a.Patches()
+}
+
+// tokens is [class token, patch embeddings] plus positions, [B,1+patches,width], without the first where there is none. The convolution with stride = kernel
 // is a linear layer on patches.
 func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 	side, p := v.Image/v.Patch, v.Patch
 	flat := pixels.Reshape(-1, 3, side, p, side, p).Transpose(0, 2, 4, 1, 3, 5).Reshape(-1, 3*p*p)
 	emb := nn.Linear(flat, tw.w.Node(tw.g, "visual.conv1.weight", v.Width, 3*p*p), graph.Node{}, 1, 1)
 	n := v.Patches()
+	if v.NoClass {
+		return emb.Reshape(-1, n, v.Width).Add(tw.w.Node(tw.g, "visual.positional_embedding", n, v.Width))
+	}
 	// One row of zeros makes room for the class token, which is added as if it belonged to position 0.
 	x := tw.pad(emb.Reshape(-1, n, v.Width), 0, 1, 0, 0, 0, 0)
 	class := tw.pad(tw.w.Node(tw.g, "visual.class_embedding", v.Width).Reshape(1, v.Width), 0, 0, n, 0)
@@ -91,5 +101,5 @@ func firstRows(x graph.Node, n, width int) graph.Node {
 }
 
 func (v Vision) head(tw tower, rows graph.Node) graph.Node {
-	return tw.project(tw.norm(rows, "visual.ln_post"), "visual.proj", "visual_projection.weight", v.EmbedDim)
+	return v.projected(tw, tw.norm(rows, "visual.ln_post"))
 }

@@ -63,6 +63,9 @@ func (a TextArch) Shapes() map[string][]int {
 		"ln_final.weight":      {a.Width}, "ln_final.bias": {a.Width},
 		"text_projection": {a.Width, a.EmbedDim},
 	}
+	if a.ProjectionBias {
+		s["text_projection.bias"] = []int{a.EmbedDim}
+	}
 	blockShapes(s, "", a.Width, units(a.MLP, a.Width), a.Layers)
 	return s
 }
@@ -80,10 +83,24 @@ func (a VisionArch) Shapes() map[string][]int {
 	s := map[string][]int{
 		"visual.conv1.weight":         {a.Width, 3, a.Patch, a.Patch},
 		"visual.class_embedding":      {a.Width},
-		"visual.positional_embedding": {1 + a.Patches(), a.Width},
+		"visual.positional_embedding": {a.ownTokens(), a.Width},
 		"visual.ln_pre.weight":        {a.Width}, "visual.ln_pre.bias": {a.Width},
 		"visual.ln_post.weight": {a.Width}, "visual.ln_post.bias": {a.Width},
 		"visual.proj": {a.Width, a.EmbedDim},
+	}
+	for _, absent := range []struct {
+		is    bool
+		names []string
+	}{{a.NoClass, []string{"visual.class_embedding"}}, {a.NoProjection, []string{"visual.proj"}},
+		{a.NoPreNorm, []string{"visual.ln_pre.weight", "visual.ln_pre.bias"}}} {
+		for _, name := range absent.names {
+			if absent.is {
+				delete(s, name)
+			}
+		}
+	}
+	if a.Pool == AttentionPool {
+		a.attentionShapes(s)
 	}
 	blockShapes(s, "visual.", a.Width, units(a.MLP, a.Width), a.Layers)
 	return s

@@ -29,7 +29,7 @@ func FromHF(data []byte) (Preprocess, error) {
 	}
 	on := func(b *bool) bool { return b == nil || *b }
 	p := CLIP(224)
-	p.Crop = on(f.Crop)
+	p.Crop = on(f.Crop) && (f.Crop != nil || !f.Size.square) // SigLIP's says nothing of a crop
 	switch {
 	case !on(f.Resize) || !on(f.Rescale):
 		return fail("do_resize and do_rescale must be true")
@@ -70,6 +70,7 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 		Mode          string          `json:"mode"`
 		Interpolation string          `json:"interpolation"`
 		ResizeMode    string          `json:"resize_mode"`
+		Fill          json.RawMessage `json:"fill_color"`
 		Mean          []float32       `json:"mean"`
 		Std           []float32       `json:"std"`
 	}{Mode: "RGB", Interpolation: Bicubic, ResizeMode: "shortest"}
@@ -89,9 +90,12 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 			p.Size = pair[0]
 		}
 	}
-	if f.Mode != "RGB" || f.ResizeMode != "shortest" && f.ResizeMode != "squash" {
-		return Preprocess{}, fmt.Errorf("preprocess_cfg: mode %q with resize_mode %q, need RGB with shortest or "+
-			"squash", f.Mode, f.ResizeMode)
+	if p.Longest = f.ResizeMode == "longest"; p.Longest && len(f.Fill) > 0 && json.Unmarshal(f.Fill, &p.Fill) != nil {
+		return Preprocess{}, fmt.Errorf("preprocess_cfg: fill_color %.40s, need one level from 0 to 255", f.Fill)
+	}
+	if f.Mode != "RGB" || !p.Crop && !p.Longest && f.ResizeMode != "squash" {
+		return Preprocess{}, fmt.Errorf("preprocess_cfg: mode %q with resize_mode %q, need RGB with shortest, longest "+
+			"or squash", f.Mode, f.ResizeMode)
 	}
 	if err := p.colours(f.Mean, f.Std); err != nil {
 		return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)

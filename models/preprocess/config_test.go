@@ -15,6 +15,8 @@ func TestConfigs(t *testing.T) {
 		`{"crop_size":{"height":30,"width":30},"size":{"shortest_edge":30},"rescale_factor":0.00392156862745098,` +
 			`"do_rescale":true,` + colours + `}`: CLIP(30),
 		`{}`: CLIP(224),
+		`{"size":{"height":16,"width":16},"image_mean":[0.5,0.5,0.5],"image_std":[0.5,0.5,0.5],"resample":2}`: {
+			Size: 16, Resize: Bilinear, Mean: [3]float32{.5, .5, .5}, Std: [3]float32{.5, .5, .5}},
 		`{"do_center_crop":false,"size":{"height":32,"width":32},"resample":2,"do_normalize":false}`: {
 			Size: 32, Resize: Bilinear, Std: [3]float32{1, 1, 1}},
 	} {
@@ -62,7 +64,7 @@ func TestConfigErrors(t *testing.T) {
 	for data, want := range map[string]string{
 		`[`:                         "preprocess_cfg",
 		`{"size":[2,3]}`:            "two equal ones",
-		`{"resize_mode":"longest"}`: "shortest or squash",
+		`{"resize_mode":"stretch"}`: "longest or squash",
 		`{"interpolation":"area"}`:  `resize "area"`,
 	} {
 		if _, err := FromOpenCLIP([]byte(data), 224); err == nil || !strings.Contains(err.Error(), want) {

@@ -21,6 +21,9 @@ func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	if err := p.Validate(); err != nil {
 		return g.Fail("%w", err)
 	}
+	if p.Longest {
+		return g.Fail("preprocess: images that are fitted by their longer side cannot be prepared inside a graph")
+	}
 	if pixels.DType() == graph.Uint8 {
 		pixels = pixels.Transpose(0, 3, 1, 2)
 	} else {

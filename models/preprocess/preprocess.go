@@ -13,6 +13,7 @@
 package preprocess
 
 import (
+	"errors"
 	"fmt"
 	"image"
 	"math"
@@ -37,6 +38,9 @@ type Preprocess struct {
 	// Crop resizes the shorter side to Size and keeps the centre; without it the
 	// whole image is squashed to the square.
 	Crop bool `json:"crop"`
+	// Longest resizes the longer side to Size and fills the margins with grey of level Fill.
+	Longest bool  `json:"longest,omitempty"`
+	Fill    uint8 `json:"fill,omitempty"`
 	// Mean and Std normalise red, green and blue after scaling to [0,1]: (x-mean)/std.
 	Mean [3]float32 `json:"mean"`
 	Std  [3]float32 `json:"std"`
@@ -59,6 +63,9 @@ func (p Preprocess) Validate() error {
 	if _, ok := filters[p.Resize]; !ok {
 		return fmt.Errorf("preprocess: resize %q, need %s or %s", p.Resize, Bicubic, Bilinear)
 	}
+	if p.Crop && p.Longest {
+		return errors.New("preprocess: the shorter side cannot be cropped where the longer one is fitted")
+	}
 	for c := range 3 {
 		if !finite(p.Mean[c]) || !finite(p.Std[c]) || p.Std[c] <= 0 {
 			return fmt.Errorf("preprocess: mean %v and std %v must be finite and std above 0", p.Mean, p.Std)
@@ -75,12 +82,15 @@ func finite(x float32) bool { return !math.IsNaN(float64(x)) && !math.IsInf(floa
 func (p Preprocess) Pixels(img image.Image) []float32 {
 	src := rasterOf(img)
 	width, height := p.Size, p.Size
-	if p.Crop {
+	switch {
+	case p.Crop:
 		width, height = shorterSide(src.w, src.h, p.Size)
+	case p.Longest:
+		width, height = longerSide(src.w, src.h, p.Size)
 	}
 	return p.normalised(src, box{0, 0, src.w, src.h}, frame{
 		width: width, height: height,
-		left: centre(width, p.Size), top: centre(height, p.Size), size: p.Size,
+		left: max(0, centre(width, p.Size)), top: max(0, centre(height, p.Size)), size: p.Size, fill: p.Fill,
 	}, false)
 }
 
@@ -97,6 +107,16 @@ func shorterSide(w, h, size int) (int, int) {
 		return size, long(h, w)
 	}
 	return long(w, h), size
+}
+
+// longerSide is OpenCLIP's rule: the longer side becomes size, the shorter one is rounded to even.
+func longerSide(w, h, size int) (int, int) {
+	if w == 0 || h == 0 {
+		return size, size
+	}
+	ratio := max(float64(w)/float64(size), float64(h)/float64(size))
+	side := func(n int) int { return min(size, max(1, int(math.RoundToEven(float64(n)/ratio)))) }
+	return side(w), side(h)
 }
 
 // centre is where torchvision's CenterCrop starts: half of the margin, rounded to even.

@@ -78,7 +78,8 @@ func TestAgainstPillow(t *testing.T) {
 		Cases         []struct {
 			Size          int
 			Resize        string
-			Crop          bool
+			Crop, Longest bool
+			Fill          uint8
 			Bytes, Pixels string
 		}
 		Views []struct {
@@ -96,10 +97,10 @@ func TestAgainstPillow(t *testing.T) {
 		}
 		for _, c := range r.Cases {
 			p := CLIP(c.Size)
-			p.Resize, p.Crop = c.Resize, c.Crop
+			p.Resize, p.Crop, p.Longest, p.Fill = c.Resize, c.Crop, c.Longest, c.Fill
 			got := p.Pixels(img)
 			if sha(p.quantised(got)) != c.Bytes {
-				t.Errorf("%s %d %s crop %v: bytes differ", r.File, c.Size, c.Resize, c.Crop)
+				t.Errorf("%s %d %s crop %v longest %v: bytes differ", r.File, c.Size, c.Resize, c.Crop, c.Longest)
 			} else if sha(floats(got)) != c.Pixels {
 				t.Errorf("%s %d %s crop %v: normalised values differ", r.File, c.Size, c.Resize, c.Crop)
 			}

@@ -48,9 +48,13 @@ func cubic(x float64) float64 {
 type box struct{ left, top, width, height int }
 
 // frame is the square of size pixels, starting at left and top, of a picture
-// that is width x height. Only this square is ever computed, so that a 1 x
-// 1,000,000 image costs no more than its own size.
-type frame struct{ width, height, left, top, size int }
+// that is width x height; where that is smaller, it stands in the middle, and
+// fill around it. Only this square is ever computed, so that a 1 x 1,000,000
+// image costs no more than its own size.
+type frame struct {
+	width, height, left, top, size int
+	fill                           byte
+}
 
 // weights gives, for each output pixel of one axis, the first input pixel and
 // the weights of it and its successors.
@@ -106,21 +110,26 @@ type scratch struct {
 // resample gives the frame as size x size pixels of red, green and blue. The
 // result is good until the next call.
 func (s *scratch) resample(src *raster, b box, f frame, k filter) []byte {
-	n := f.size
-	s.out = grow(s.out, 3*n*n)
+	columns, n := min(f.size, f.width), min(f.size, f.height)
+	s.out = grow(s.out, 3*f.size*f.size)
 	if b.width == 0 || b.height == 0 {
 		clear(s.out)
 		return s.out
 	}
-	s.across.set(b.width, f.width, f.left, n, k)
+	if columns < f.size || n < f.size {
+		for i := range s.out {
+			s.out[i] = f.fill
+		}
+	}
+	s.across.set(b.width, f.width, f.left, columns, k)
 	s.down.set(b.height, f.height, f.top, n, k)
 	lo := s.down.first[0]
 	hi := s.down.first[n-1] + s.down.count[n-1]
-	s.rows = grow(s.rows, 3*n*(hi-lo))
+	s.rows = grow(s.rows, 3*columns*(hi-lo))
 	for y := lo; y < hi; y++ {
 		line := src.pix[3*((b.top+y)*src.w+b.left):][:3*b.width]
-		into := s.rows[3*n*(y-lo):][:3*n]
-		for x := range n {
+		into := s.rows[3*columns*(y-lo):][:3*columns]
+		for x := range columns {
 			first, count := s.across.first[x], s.across.count[x]
 			var red, green, blue int32 = 1 << (precision - 1), 1 << (precision - 1), 1 << (precision - 1)
 			from := line[3*first:][:3*count]
@@ -133,19 +142,20 @@ func (s *scratch) resample(src *raster, b box, f frame, k filter) []byte {
 			into[3*x], into[3*x+1], into[3*x+2] = clip(red), clip(green), clip(blue)
 		}
 	}
-	sums := make([]int32, 3*n)
+	sums := make([]int32, 3*columns)
+	place := 3 * ((f.size-n)/2*f.size + (f.size-columns)/2)
 	for y := range n {
 		for i := range sums {
 			sums[i] = 1 << (precision - 1)
 		}
 		for i, v := range s.down.value[y*s.down.stride:][:s.down.count[y]] {
-			line := s.rows[3*n*(s.down.first[y]+i-lo):][:3*n]
+			line := s.rows[3*columns*(s.down.first[y]+i-lo):][:3*columns]
 			for x, p := range line {
 				sums[x] += int32(p) * v
 			}
 		}
 		for x, v := range sums {
-			s.out[3*n*y+x] = clip(v)
+			s.out[place+3*f.size*y+x] = clip(v)
 		}
 	}
 	return s.out

@@ -93,11 +93,11 @@ func TestMislabelled(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{jsonName, f[1][vocabName], "not a CLIP tokenizer"},
+		{jsonName, f[1][vocabName], "must be BPE, WordPiece, WordLevel or Unigram"},
 		{jsonName, f[2][mergesName], "not the JSON of a vocabulary"},
 		{jsonName, f[3]["list.txt.gz"], "not the JSON of a vocabulary"},
 		{jsonName, zip, "not the JSON of a vocabulary"},
-		{jsonName, []byte("null"), "not a CLIP tokenizer"},
+		{jsonName, []byte("null"), "must be BPE, WordPiece, WordLevel or Unigram"},
 		{mergesName, f[0][jsonName], `line 1: "{" is not two tokens`},
 		{mergesName, zip, "is not two tokens"},
 		{openAIName, f[2][mergesName], "3 merges, OpenAI's list has 48894 and more: it is cut short"},
@@ -133,7 +133,7 @@ func TestBombs(t *testing.T) {
 		{"d.json", []byte(strings.Repeat("[", 1<<20)), "not the JSON of a vocabulary", 16 << 20},
 		{"e.json", []byte(`{"added_tokens":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`),
 			"not the JSON of a vocabulary", 16 << 20},
-		{"f.json", make([]byte, maxFile+1), "more than 16777216 bytes", 6 * maxFile},
+		{"f.json", make([]byte, maxJSON+1), "more than 67108864 bytes", 6 * maxJSON},
 		{"g.json", []byte(tokens.String()), "not the JSON of a vocabulary", 6 * maxFile},
 		{"h.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{"a":1,"b":2,"a":3}}}`),
 			`token "a" is listed twice`, 1 << 20},
@@ -141,6 +141,8 @@ func TestBombs(t *testing.T) {
 			1 << 20},
 		{"j.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":[1]}}`), "not an object",
 			1 << 20},
+		{"k.json", []byte(`{"model":{"type":"Unigram","unk_id":0,"vocab":[` + strings.Repeat(`["a",0],`, 1<<18) +
+			`["a",0]]}}`), "puts 0 tokens in front of a text and 0 behind it", 1 << 28},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		if err := os.WriteFile(path, c.data, 0o644); err != nil {

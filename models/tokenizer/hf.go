@@ -14,24 +14,49 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// hfFile is the part of Hugging Face's tokenizer.json that says what a CLIP
-// vocabulary is. Everything else in that file is the same for every CLIP.
+// hfFile is Hugging Face's tokenizer.json.
 type hfFile struct {
-	Added []hfAdded `json:"added_tokens"`
-	Model hfModel   `json:"model"`
+	Added      []hfAdded       `json:"added_tokens"`
+	Normalizer json.RawMessage `json:"normalizer"`
+	Pre        json.RawMessage `json:"pre_tokenizer"`
+	Post       json.RawMessage `json:"post_processor"`
+	Padding    *hfPadding      `json:"padding"`
+	Model      hfModel         `json:"model"`
 }
 
 type hfAdded struct {
-	ID      int    `json:"id"`
-	Content string `json:"content"`
+	ID         int    `json:"id"`
+	Content    string `json:"content"`
+	SingleWord bool   `json:"single_word"`
+	Left       bool   `json:"lstrip"`
+	Right      bool   `json:"rstrip"`
+	Normalized *bool  `json:"normalized"`
+	Special    bool   `json:"special"`
+}
+
+type hfPadding struct {
+	Direction string `json:"direction"`
+	ID        int    `json:"pad_id"`
 }
 
 type hfModel struct {
-	Type      string     `json:"type"`
-	EndOfWord string     `json:"end_of_word_suffix"`
-	Vocab     vocabulary `json:"vocab"`
-	Merges    []hfPair   `json:"merges"`
+	Type         string          `json:"type"`
+	Dropout      float64         `json:"dropout"`
+	Unknown      string          `json:"unk_token"`
+	UnknownID    *int            `json:"unk_id"`
+	Prefix       string          `json:"continuing_subword_prefix"`
+	EndOfWord    string          `json:"end_of_word_suffix"`
+	FuseUnknown  bool            `json:"fuse_unk"`
+	ByteFallback bool            `json:"byte_fallback"`
+	IgnoreMerges bool            `json:"ignore_merges"`
+	MaxInput     *int            `json:"max_input_chars_per_word"`
+	RawVocab     json.RawMessage `json:"vocab"`
+	Merges       []hfPair        `json:"merges"`
+	Vocab        vocabulary      `json:"-"`
 }
+
+// maxTokens bounds the tokens of a vocabulary. The largest of a published text tower has 262,144.
+const maxTokens = 1 << 20
 
 // vocabulary is a JSON object of token -> id. A token that stands in it twice is an error: which of its ids counts
 // would depend on the reader.
@@ -55,6 +80,9 @@ func (v *vocabulary) UnmarshalJSON(data []byte) error {
 		if !ok {
 			return fmt.Errorf("vocab holds %v where a token is wanted", t)
 		}
+		if len(*v) >= maxTokens {
+			return fmt.Errorf("more than %d tokens", maxTokens)
+		}
 		if _, twice := (*v)[token]; twice {
 			return fmt.Errorf("token %s is listed twice", quote(token))
 		}
@@ -72,16 +100,20 @@ type hfPair pair
 
 func (p *hfPair) UnmarshalJSON(data []byte) error {
 	var line string
-	if json.Unmarshal(data, &line) != nil {
-		var list []string
-		if err := json.Unmarshal(data, &list); err != nil {
-			return err
-		}
-		line = strings.Join(list, " ")
+	if json.Unmarshal(data, &line) == nil {
+		m, err := splitPair(line)
+		*p = hfPair(m)
+		return err
 	}
-	m, err := splitPair(line)
-	*p = hfPair(m)
-	return err
+	var list []string
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	if len(list) != 2 {
+		return fmt.Errorf("merges hold %.60s where two tokens are wanted", data)
+	}
+	*p = hfPair{list[0], list[1]}
+	return nil
 }
 
 // hfHead is what tokenizer.json says before its model: special tokens, cleaning,
@@ -111,10 +143,17 @@ const hfHead = `{
 "vocab": {
 `
 
-// Write stores the vocabulary as Hugging Face's tokenizer.json, tokens in the
-// order of their ids: the same vocabulary always gives the same bytes.
+// Write stores the tokenizer as Hugging Face's tokenizer.json, CLIP's tokens in the order of their ids: the same
+// tokenizer always gives the same bytes.
 func (t *Tokenizer) Write(w io.Writer) error {
 	var b bytes.Buffer
+	if t.file != nil {
+		data, err := json.Marshal(t.file)
+		if err == nil {
+			_, err = w.Write(data)
+		}
+		return err
+	}
 	fmt.Fprintf(&b, hfHead, t.sos, t.eot, StartOfText, EndOfText)
 	var vocab, merges []string
 	for _, id := range slices.Sorted(maps.Keys(t.tokens)) {

@@ -29,7 +29,7 @@ func TestDamagedFiles(t *testing.T) {
 		{"cut gzip", map[string]string{"bpe_simple_vocab_16e6.txt.gz": "\x1f\x8b\x08\x00\x00"}, "gzip"},
 		{"long line", map[string]string{"merges.txt": strings.Repeat("x", 1<<17)}, "token too long"},
 		{"cut json", map[string]string{"tokenizer.json": `{"model": {`}, "not the JSON of a vocabulary"},
-		{"other model", map[string]string{"tokenizer.json": `{"model": {"type": "Unigram"}}`}, "not a CLIP tokenizer"},
+		{"no model", map[string]string{"tokenizer.json": `{"model": {"type": "Unigram"}}`}, "JSON of a vocabulary"},
 		{"no merges file", map[string]string{"vocab.json": `{` + ends + `}`}, "merges.txt must lie beside it"},
 		{"shared id", map[string]string{"vocab.json": `{"a":1,` + ends + `}`, "merges.txt": "a b\n"},
 			`tokens "<|startoftext|>" and "a" share id 1`},
@@ -61,6 +61,94 @@ func TestDamagedFiles(t *testing.T) {
 	if _, err := Load(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("missing path loaded")
 	}
+}
+
+// post ends texts with token 0 of the model in front of it.
+const post = `"post_processor":{"type":"BertProcessing","sep":["e",0],"cls":["s",1]}`
+
+// hostileFiles are tokenizer.json files that are no CLIP's, and what the error must say; none where they are fine.
+var hostileFiles = []struct{ data, want string }{
+	{`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post + `}`, ""},
+	{`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0}},` + post + `}`, "no token has id 1"},
+	{`{"model":{"type":"WordPiece","unk_token":"u","vocab":{"a":0}}}`, `unknown token "u"`},
+	{`{"model":{"type":"WordPiece","unk_token":"a","max_input_chars_per_word":99999999,"vocab":{"a":0}}}`,
+		"max_input_chars_per_word"},
+	{`{"model":{"type":"BPE","dropout":0.5,"vocab":{"a":0}}}`, "another result each time"},
+	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b","ab c"]}}`, `"c" is not a token`},
+	// A merge that makes one of its own sides can be joined again and again, but each time the text gets shorter.
+	{`{"model":{"type":"BPE","continuing_subword_prefix":"b","vocab":{"a":0,"b":1,"ba":2},"merges":["a b","a ba"]},` +
+		post + `}`, `merge 2 makes "aa", which is not a token`},
+	{`{"model":{"type":"BPE","continuing_subword_prefix":"b","vocab":{"a":0,"b":1,"ba":2},"merges":["a b"]},` +
+		post + `}`, ""},
+	{`{"model":{"type":"BPE","vocab":{"a":-5}}}`, "outside 0.."},
+	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1}},"added_tokens":[{"id":99999999,"content":"x"}],` + post + `}`,
+		"outside 0.."},
+	{`{"model":{"type":"BPE","vocab":{"a":0}},"added_tokens":[{"id":1,"content":"a"}]}`, "has ids 0 and 1"},
+	{`{"model":{"type":"Unigram","vocab":[["a",1e999]]}}`, "JSON of a vocabulary"},
+	{`{"model":{"type":"Unigram","vocab":[["a"]]}}`, "a token and its score are wanted"},
+	{`{"model":{"type":"Unigram","unk_id":7,"vocab":[["a",0]]}}`, "unk_id 7"},
+	{`{"model":{"type":"Unigram","vocab":[]}}`, "the vocabulary is empty"},
+	{`{"model":{"type":"Unigram","vocab":[["a",0],["b",-1]]},"normalizer":{"type":"Precompiled",` +
+		`"precompiled_charsmap":"/////w=="}}`, "table of replacements is damaged"},
+	{`{"model":{"type":"BPE","vocab":{"a":0}},"normalizer":{"type":"Reverse"}}`, `normalizer "Reverse"`},
+	{`{"model":{"type":"BPE","vocab":{"a":0}},"normalizer":` +
+		strings.Repeat(`{"type":"Sequence","normalizers":[`, 99) + strings.Repeat(`]}`, 99) + `}`, "nest more than 8"},
+	{`{"model":{"type":"BPE","vocab":{"a":0}},"pre_tokenizer":{"type":"Split","pattern":{"Regex":"(a"},` +
+		`"behavior":"Isolated"}}`, "regular expression"},
+	{`{"model":{"type":"BPE","vocab":{"a":0}},"pre_tokenizer":{"type":"Split","pattern":{"String":"a"},` +
+		`"behavior":"Both"}}`, `behavior "Both"`},
+	{`{"model":{"type":"BPE","vocab":{"a":0}},"pre_tokenizer":{"type":"Metaspace","replacement":"ab"}}`,
+		"must be one character"},
+	{`{"model":{"type":"BPE","vocab":{"a":0}},"pre_tokenizer":{"type":"UnicodeScripts"}}`, `"UnicodeScripts"`},
+	{`{"model":{"type":"BPE","vocab":{"a":0}},"post_processor":{"type":"TemplateProcessing","single":` +
+		`[{"SpecialToken":{"id":"x"}}],"special_tokens":{}}}`, "neither the text nor a special token"},
+	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1}},"padding":{"direction":"Left","pad_id":0},` + post + `}`,
+		"only Right"},
+	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1}},"padding":{"pad_id":9},` + post + `}`, "no token has id 9"},
+	{`{"model":[],"added_tokens":{}}`, "not the JSON of a vocabulary"},
+}
+
+func TestHostileFiles(t *testing.T) {
+	for _, c := range hostileFiles {
+		_, err := readHF(strings.NewReader(c.data))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%.200s: %v, want %q", c.data, err, c.want)
+		}
+	}
+	// An expression that takes exponential time ends.
+	tok, err := readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post +
+		`,"normalizer":{"type":"Replace","pattern":{"Regex":"(a+)+$"},"content":""}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tok.Encode(strings.Repeat("a", 60) + "b"); err == nil || !strings.Contains(err.Error(), "(a+)+$") {
+		t.Errorf("error %v", err)
+	}
+	// What is made longer and longer ends too.
+	tok, err = readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post +
+		`,"normalizer":{"type":"Sequence","normalizers":[` + strings.Repeat(
+		`{"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaaaaaaaa"},`, 30) + `{"type":"NFC"}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tok.Encode("a"); err == nil || !strings.Contains(err.Error(), "makes more than") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// FuzzReadSPM reads SentencePiece's files.
+func FuzzReadSPM(f *testing.F) {
+	piece := func(token, kind string) string {
+		p := "\x0a" + string(rune(len(token))) + token + "\x15\x00\x00\x80\xbf\x18" + kind
+		return "\x0a" + string(rune(len(p))) + p
+	}
+	f.Add([]byte(piece("</s>", "\x03") + piece("u", "\x02") + piece("a", "\x01")))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if tok, err := readSPM(strings.NewReader(string(data)), true); err == nil {
+			reload(t, tok)
+		}
+	})
 }
 
 func squeeze(s string) string {
@@ -110,9 +198,19 @@ func FuzzFromMerges(f *testing.F) {
 }
 
 func FuzzReadHF(f *testing.F) {
-	f.Add([]byte(`{"added_tokens":[{"id":9,"content":"<|startoftext|>"}],"model":{"type":"BPE","end_of_word_suffix":"</w>",
-		"vocab":{"l":0,"o":1,"lo":3,"<|endoftext|>":7},"merges":["l o"]}}`))
+	f.Add([]byte(`{"added_tokens":[{"id":9,"content":"<|startoftext|>"}],"model":{"type":"BPE",
+		"end_of_word_suffix":"</w>","vocab":{"l":0,"o":1,"lo":3,"<|endoftext|>":7},"merges":["l o"]}}`))
 	f.Add([]byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":null,"merges":[["a","b"]]}}`))
+	for _, kind := range hostileFiles {
+		f.Add([]byte(kind.data))
+	}
+	for _, name := range []string{"bert", "gemma", "t5", "words"} {
+		data, err := os.ReadFile("testdata/files/" + name + "/tokenizer.json")
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if tok, err := readHF(strings.NewReader(string(data))); err == nil {
 			reload(t, tok)

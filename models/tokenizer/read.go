@@ -12,11 +12,17 @@ import (
 	"strings"
 )
 
-// maxFile bounds what is read of one vocabulary file, in bytes after unpacking. CLIP's largest form has under four
-// million; a map of what a longer one may hold would take a gigabyte.
-const maxFile = 16 << 20
+// Limits of what is read of one vocabulary file, in bytes after unpacking: CLIP's largest list of merges has under four
+// million, SigLIP 2's tokenizer.json 34 million. Maps are bounded by maxTokens.
+const (
+	maxFile = 16 << 20
+	maxJSON = 64 << 20
+)
 
 const (
+	// ConfigName says beside a tokenizer what its file does not.
+	ConfigName = "tokenizer_config.json"
+
 	jsonName   = "tokenizer.json"
 	vocabName  = "vocab.json"
 	mergesName = "merges.txt"
@@ -25,9 +31,11 @@ const (
 
 // Load reads a vocabulary from a folder or a file. In a folder it takes the
 // first that is there of tokenizer.json, vocab.json with merges.txt,
-// bpe_simple_vocab_16e6.txt.gz and bpe_simple_vocab_16e6.txt. A file may be any
-// of these; a list of merges on its own, gzipped or not, is numbered as OpenAI
-// does and cut after CLIPMerges.
+// bpe_simple_vocab_16e6.txt.gz, bpe_simple_vocab_16e6.txt and SentencePiece's
+// spiece.model. A file may be any of these; a list of merges on its own, gzipped
+// or not, is numbered as OpenAI does and cut after CLIPMerges. A
+// tokenizer_config.json beside the file says what texts are filled up with, and
+// which tokenizer SentencePiece's file belongs to.
 func Load(path string) (*Tokenizer, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -45,15 +53,20 @@ func Load(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
+// Names are the files of which Load takes the first in a folder.
+func Names() []string {
+	return append([]string{jsonName, vocabName, openAIName + ".gz", openAIName, mergesName}, spmNames...)
+}
+
 func pick(dir string) (string, error) {
-	for _, name := range []string{jsonName, vocabName, openAIName + ".gz", openAIName, mergesName} {
+	for _, name := range Names() {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("tokenizer: %s holds no vocabulary: need %s, or %s and %s, or %s.gz",
-		dir, jsonName, vocabName, mergesName, openAIName)
+	return "", fmt.Errorf("tokenizer: %s holds no vocabulary: need %s, or %s and %s, or %s.gz, or %s",
+		dir, jsonName, vocabName, mergesName, openAIName, spmNames[0])
 }
 
 func loadFile(path string) (*Tokenizer, error) {
@@ -62,7 +75,15 @@ func loadFile(path string) (*Tokenizer, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if !strings.HasSuffix(path, ".json") {
+	switch {
+	case strings.HasSuffix(path, ".model"):
+		c := readConfig(path)
+		t, err := readSPM(f, c.Class == "SiglipTokenizer" && orTrue(c.Lower))
+		return t.padded(c), err
+	case strings.HasSuffix(path, ".json") && filepath.Base(path) != vocabName:
+		t, err := readHF(f)
+		return t.padded(readConfig(path)), err
+	case !strings.HasSuffix(path, ".json"):
 		merges, err := readMerges(f, CLIPMerges)
 		if err != nil {
 			return nil, err
@@ -72,15 +93,59 @@ func loadFile(path string) (*Tokenizer, error) {
 		}
 		return fromMerges(merges)
 	}
-	if filepath.Base(path) != vocabName {
-		return readHF(f)
-	}
 	m, err := os.Open(filepath.Join(filepath.Dir(path), mergesName))
 	if err != nil {
 		return nil, fmt.Errorf("%s must lie beside it: %w", mergesName, err)
 	}
 	defer m.Close()
 	return readVocab(f, m)
+}
+
+// hfConfig is what is read of tokenizer_config.json.
+type hfConfig struct {
+	Class string  `json:"tokenizer_class"`
+	Lower *bool   `json:"do_lower_case"`
+	Pad   padName `json:"pad_token"`
+}
+
+// padName is a token, or an object with its content.
+type padName string
+
+func (p *padName) UnmarshalJSON(data []byte) error {
+	var object struct{ Content string }
+	if json.Unmarshal(data, (*string)(p)) == nil {
+		return nil
+	}
+	err := json.Unmarshal(data, &object)
+	*p = padName(object.Content)
+	return err
+}
+
+// readConfig reads the tokenizer_config.json beside a file. Without one, or with one that cannot be read, nothing is
+// said.
+func readConfig(path string) (c hfConfig) {
+	f, err := os.Open(filepath.Join(filepath.Dir(path), ConfigName))
+	if err != nil {
+		return c
+	}
+	defer f.Close()
+	if decodeJSON(f, &c) != nil {
+		return hfConfig{}
+	}
+	return c
+}
+
+// padded fills in the token that texts are filled up with: that of tokenizer_config.json, or one of the usual names.
+func (t *Tokenizer) padded(c hfConfig) *Tokenizer {
+	if t == nil || t.pipe == nil || t.pad >= 0 {
+		return t
+	}
+	for _, name := range []string{string(c.Pad), "<pad>", "[PAD]", t.tokens[t.eot]} {
+		if id, ok := t.ids[name]; ok && name != "" {
+			return t.WithPad(id)
+		}
+	}
+	return t
 }
 
 // FromMerges makes OpenAI's vocabulary out of the first limit merges of a list,
@@ -113,7 +178,7 @@ func readMerges(r io.Reader, limit int) ([]pair, error) {
 		buf = bufio.NewReader(z)
 	}
 	var merges []pair
-	lines := bufio.NewScanner(bounded(buf))
+	lines := bufio.NewScanner(bounded(buf, maxFile))
 	for n := 1; (limit <= 0 || len(merges) < limit) && lines.Scan(); n++ {
 		line := lines.Text()
 		if n == 1 && strings.Contains(line, "#version") {
@@ -158,36 +223,8 @@ func readVocab(vocabFile, mergesFile io.Reader) (*Tokenizer, error) {
 	return build(vocab, merges)
 }
 
-// readHF reads tokenizer.json. Added tokens other than the two special ones
-// keep their id but are not looked for in texts.
-func readHF(r io.Reader) (*Tokenizer, error) {
-	var f hfFile
-	if err := decodeJSON(r, &f); err != nil {
-		return nil, err
-	}
-	if f.Model.Type != "BPE" || f.Model.EndOfWord != wordEnd {
-		return nil, fmt.Errorf("model type %q with word end %q, need BPE with %q: not a CLIP tokenizer",
-			f.Model.Type, f.Model.EndOfWord, wordEnd)
-	}
-	vocab := f.Model.Vocab
-	if vocab == nil {
-		vocab = vocabulary{}
-	}
-	for _, a := range f.Added {
-		if id, ok := vocab[a.Content]; ok && id != a.ID {
-			return nil, fmt.Errorf("token %s has ids %d and %d", quote(a.Content), id, a.ID)
-		}
-		vocab[a.Content] = a.ID
-	}
-	merges := make([]pair, len(f.Model.Merges))
-	for i, m := range f.Model.Merges {
-		merges[i] = pair(m)
-	}
-	return build(vocab, merges)
-}
-
 func decodeJSON(r io.Reader, into any) error {
-	data, err := io.ReadAll(bounded(r))
+	data, err := io.ReadAll(bounded(r, maxJSON))
 	if err != nil {
 		return err
 	}
@@ -197,17 +234,17 @@ func decodeJSON(r io.Reader, into any) error {
 	return nil
 }
 
-// bounded fails, rather than ends, once maxFile bytes were read.
-func bounded(r io.Reader) io.Reader { return &boundedReader{r, maxFile} }
+// bounded fails, rather than ends, once limit bytes were read.
+func bounded(r io.Reader, limit int) io.Reader { return &boundedReader{r, limit, limit} }
 
 type boundedReader struct {
-	r    io.Reader
-	left int
+	r           io.Reader
+	left, limit int
 }
 
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("more than %d bytes: not a vocabulary", maxFile)
+		return 0, fmt.Errorf("more than %d bytes: not a vocabulary", b.limit)
 	}
 	n, err := b.r.Read(p[:min(len(p), b.left)])
 	b.left -= n

@@ -59,3 +59,18 @@ func TestComposedGraph(t *testing.T) {
 		near(t, o.Name, got[o.Name], want[o.Name], 2e-5)
 	}
 }
+
+// By hand: softplus(-2)+softplus(-1) and softplus(0)+softplus(-3), halved; the gradient is -z σ(-z l)/2.
+func TestSigmoidCrossEntropy(t *testing.T) {
+	g := graph.New()
+	logits := g.Input("l", graph.Float, graph.Static(2, 2))
+	loss := graph.SigmoidCrossEntropy(logits, g.Ints(0, 1))
+	d, err := grad.Of(loss, logits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := run(t, modelOf(t, graph.Output{Name: "loss", Node: loss}, graph.Output{Name: "grad", Node: d[0]}),
+		tensor.Map{"l": tensor.Of([]float32{2, -1, 0, 3}, 2, 2)})
+	near(t, "loss", out["loss"], tensor.Of([]float32{0.590962}), 1e-6)
+	near(t, "grad", out["grad"], tensor.Of([]float32{-0.0596015, 0.1344707, 0.25, -0.0237129}, 2, 2), 1e-6)
+}

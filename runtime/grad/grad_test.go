@@ -197,7 +197,8 @@ func TestFileErrors(t *testing.T) {
 	for _, c := range []struct{ of, wrt, want string }{
 		{"z", "x", `gradient: no output "z"; the model has y float[N,3], same int64[1], d float[?]`},
 		{"y", "z", `gradient: no input "z"; the model has x float[N,4], k int64[1]`},
-		{"y", "k", `gradient: input "k" holds integers, which have no gradient; the model has x float[N,4], k int64[1]`},
+		{"y", "k", `gradient: input "k" holds integers, which have no gradient; the model has x float[N,4], ` +
+			`k int64[1]`},
 		{"same", "x", `gradient: output "same" holds INT64; only floating-point outputs have gradients`},
 		{"d", "x", `no gradient rule for operator Det (node layer/Det)`},
 	} {

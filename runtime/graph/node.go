@@ -209,5 +209,13 @@ func CrossEntropy(logits, label Node) Node {
 	return logits.LogSoftmax(-1).Mul(OneHot(label, logits.Dim(-1))).Sum(-1).Mean().Neg()
 }
 
+// SigmoidCrossEntropy asks each class by itself whether an example is of it: the mean over a batch of the sum over classes
+// of -log σ(z l), for logits l [B,C] and z = 1 of the label's class, -1 of others (Zhai et al., SigLIP, ICCV 2023, section
+// 3.2, with classes for texts).
+func SigmoidCrossEntropy(logits, label Node) Node {
+	sign := OneHot(label, logits.Dim(-1)).Scale(-2).Shift(1)
+	return logits.Mul(sign).Softplus().Sum(-1).Mean()
+}
+
 // MSE is the mean of squared differences over all elements.
 func MSE(a, b Node) Node { return a.Sub(b).Square().Mean() }

@@ -23,6 +23,9 @@ func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
 // thread before the product starts.
 func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	at := graph.Attrs{"transB": graph.Attr(1)}
+	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // as exports store it
+		w, at = op.In[0], graph.Attrs{}
+	}
 	if scale != 1 {
 		at["alpha"] = graph.Attr(float32(scale))
 	}
@@ -40,6 +43,7 @@ func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 const (
 	QuickGELU = "quick_gelu" // x σ(1.702 x), what OpenAI's CLIP was trained with
 	GELU      = "gelu"       // x Φ(x), exact by the error function
+	GELUTanh  = "gelu_tanh"  // its approximation by the hyperbolic tangent (Hendrycks and Gimpel 2016)
 )
 
 // quick is QuickGELU's slope inside the sigmoid.
@@ -51,8 +55,11 @@ const quick = 1.702
 func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 	up, down func(y, x graph.Node, scale float64) graph.Node) graph.Node {
 	g, in, out := x.Graph(), quick, 1/quick
-	if act == GELU {
+	switch act {
+	case GELU:
 		in, out = math.Sqrt2/2, math.Sqrt2/2
+	case GELUTanh:
+		in, out = 1, 1
 	}
 	kernels := act == QuickGELU && g.HasKernels() && fcBias.Dim(0)%graph.KernelWidth == 0
 	first := fcBias
@@ -67,8 +74,11 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 		a = g.Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1))}, a) // a σ(a)
 	case act == GELU:
 		a = a.Add(a.Mul(a.Erf()))
+	case act == GELUTanh: // √(2/π)(x + 0.044715 x³) = x √(2/π)(1 + 0.044715 x²)
+		u := a.Mul(a.Square().Scale(0.044715).Shift(1)).Scale(math.Sqrt(2 / math.Pi))
+		a = a.Scale(0.5).Mul(u.Tanh().Shift(1))
 	default:
-		return g.Fail("activation %q: use %s or %s", act, QuickGELU, GELU)
+		return g.Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
 	}
 	return down(Linear(a, proj, projBias, out, 1), a, out)
 }

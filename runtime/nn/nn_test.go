@@ -58,6 +58,9 @@ func TestMLP(t *testing.T) {
 	for act, f := range map[string]func(float64) float64{
 		nn.QuickGELU: func(x float64) float64 { return x / (1 + math.Exp(-1.702*x)) },
 		nn.GELU:      func(x float64) float64 { return x * (1 + math.Erf(x/math.Sqrt2)) / 2 },
+		nn.GELUTanh: func(x float64) float64 {
+			return x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) / 2
+		},
 	} {
 		in, want := tensor.New(4, 1), []float64{}
 		for i, x := range xs {

@@ -38,8 +38,8 @@ func inferAttention(o *infer) error {
 }
 
 // decomposeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of
-// shapes [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier tokens
-// are not supported.
+// shapes [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier
+// tokens are not supported.
 func decomposeAttention(c *call, in []node) node {
 	at := c.Attrs
 	if len(in) < 3 || len(in) > 4 || len(c.Out) > 1 && (c.Out[1].Name() != "" || len(c.Out) > 2) {

@@ -13,6 +13,7 @@ import (
 	"promptfed/runtime/gradtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -213,7 +214,7 @@ func TestWitnesses(t *testing.T) {
 		}
 		for _, o := range outputs {
 			for i, v := range want[o.Name].Data {
-				if d := math.Abs(float64(got[o.Name].Data[i] - v)); !(d <= 1e-5*want[o.Name].MaxAbs()) {
+				if d := math.Abs(float64(got[o.Name].Data[i] - v)); !(d <= orttest.Within(1e-5)*want[o.Name].MaxAbs()) {
 					t.Fatalf("%s: %s[%d] is off by %.2g", w.kind, o.Name, i, d)
 				}
 			}

@@ -1,6 +1,7 @@
 package ops
 
 import (
+	"errors"
 	"fmt"
 
 	"promptfed/runtime/graph"
@@ -106,15 +107,23 @@ func inferMatMulNBits(o *infer) error {
 	return o.Set(append(append(graph.Shape{}, x[:len(x)-1]...), graph.D(n)))
 }
 
-// decomposeMatMulNBits unpacks 4-bit weights, the low half of a byte first: W = (q - zero) scale, where zero is 8
-// unless it is given, packed in the same way.
 func decomposeMatMulNBits(c *call, in []node) node {
-	k, n, block, err := nBits(c.Attrs)
+	w, err := NBitsWeight(c.Attrs, in)
 	if err != nil {
 		return c.Refuse("%v", err)
 	}
-	if c.Attrs.Int("bits", 4) != 4 || len(in) > 3 && in[3].OK() && in[3].DType() != graph.Uint8 || len(in) > 4 {
-		return c.Refuse("only weights of 4 bits, with zero points of 4 bits, are supported")
+	return in[0].MatMul(w.Transpose(1, 0))
+}
+
+// NBitsWeight unpacks W [N,K] of a MatMulNBits of 4 bits from its inputs, of which the first is not looked at, the low
+// half of a byte first: W = (q - zero) scale, where zero is 8 unless it is given, packed in the same way.
+func NBitsWeight(at graph.Attrs, in []graph.Node) (graph.Node, error) {
+	k, n, block, err := nBits(at)
+	if err != nil {
+		return node{}, err
+	}
+	if at.Int("bits", 4) != 4 || len(in) > 3 && in[3].OK() && in[3].DType() != graph.Uint8 || len(in) > 4 {
+		return node{}, errors.New("only weights of 4 bits, with zero points of 4 bits, are supported")
 	}
 	blocks := (k + block - 1) / block
 	halves := func(b node, sizes ...int) node {
@@ -128,8 +137,7 @@ func decomposeMatMulNBits(c *call, in []node) node {
 	} else {
 		q = q.Shift(-8)
 	}
-	w := q.Mul(in[2].Reshape(n, blocks, 1)).Reshape(n, blocks*block).Slice(1, 0, k)
-	return in[0].MatMul(w.Transpose(1, 0))
+	return q.Mul(in[2].Reshape(n, blocks, 1)).Reshape(n, blocks*block).Slice(1, 0, k), nil
 }
 
 func floor(n node) node { return n.Graph().Apply(graph.Standard, "Floor", nil, n) }

@@ -38,7 +38,7 @@ func ReturnFreed() error {
 	if err := c.addOutput(s.slots[0]); err != nil {
 		return s.errorf("%s", oneLine(err))
 	}
-	if err := s.inner.RunWithOptions(c.inputs, c.outputs, options); err != nil {
+	if err := s.replicas[0].inner.RunWithOptions(c.inputs, c.outputs, options); err != nil {
 		return s.errorf("returning memory: %s", oneLine(err))
 	}
 	returnHeap()

@@ -17,15 +17,16 @@ var environment struct {
 	path, version string
 }
 
-// start loads the library and creates the environment, once per process.
+// start loads the library, one for CUDA if that is asked for and there is one, and creates the environment, once per
+// process.
 // ONNX Runtime keeps its log to itself: what goes wrong comes back as an error.
-func start() error {
+func start(cuda bool) error {
 	environment.Lock()
 	defer environment.Unlock()
 	if environment.version != "" {
 		return nil
 	}
-	path, err := FindLibrary()
+	path, err := findLibrary(cuda)
 	if err != nil {
 		return fmt.Errorf("ort: %w", err)
 	}
@@ -48,7 +49,7 @@ func start() error {
 
 // Library loads ONNX Runtime if that has not happened yet and returns the path and version of the library in use.
 func Library() (path, version string, err error) {
-	if err := start(); err != nil {
+	if err := start(false); err != nil {
 		return "", "", err
 	}
 	environment.Lock()

@@ -76,6 +76,7 @@ func TestWrongModels(t *testing.T) {
 		"provider": {linear(t), ort.Options{Provider: "tpu"}, []string{`unknown provider "tpu"`,
 			"cpu, cuda or auto"}},
 		"limit":   {linear(t), ort.Options{MemoryLimit: 1 << 20}, []string{"memory limit", "choose cuda"}},
+		"devices": {linear(t), ort.Options{Devices: 2}, []string{"2 devices on provider cpu", "choose cuda"}},
 		"threads": {linear(t), ort.Options{IntraThreads: -1}, []string{"-1 intra"}},
 		"level":   {linear(t), ort.Options{OptLevel: 9}, []string{"level 9"}},
 		"device":  {linear(t), ort.Options{Provider: ort.CUDA, Device: -1}, []string{"device -1"}},
@@ -109,8 +110,11 @@ func TestCUDAAbsent(t *testing.T) {
 	if strings.Contains(err.Error(), ".cc:") {
 		t.Errorf("the error names ONNX Runtime's source: %v", err)
 	}
-	wantError(t, err, "provider cuda is not available in", "install Microsoft's GPU build", ort.LibraryVariable,
-		"or use provider cpu")
+	todo := []string{"make library-cuda", ort.LibraryVariable}
+	if needed, _ := ort.CUDALibraries(); len(needed) > 0 { // the GPU build, without CUDA
+		todo = []string{"missing here: lib", "libcudnn.so.9", "LD_LIBRARY_PATH"}
+	}
+	wantError(t, err, append(todo, "provider cuda is not available in", "or use provider cpu")...)
 	s := open(t, linear(t), ort.Options{Provider: ort.Auto, MemoryLimit: 1 << 30})
 	if s.Provider() != ort.CPU {
 		t.Errorf("auto took %q", s.Provider())

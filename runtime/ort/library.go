@@ -2,11 +2,14 @@ package ort
 
 import (
 	"bufio"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -30,7 +33,10 @@ func libraryNames() []string {
 // in the folder of the executable or lib/ inside it, in bin/ of this module's root when the working directory lies in
 // the module, or in promptfed/ of the user's cache folder; else a name that the system's loader knows.
 // The error names every place that was searched and says what to do.
-func FindLibrary() (string, error) {
+func FindLibrary() (string, error) { return findLibrary(false) }
+
+// findLibrary is FindLibrary; where CUDA is asked for, a folder cuda/ inside of each comes before all of them.
+func findLibrary(cuda bool) (string, error) {
 	if path := os.Getenv(LibraryVariable); path != "" {
 		info, err := os.Stat(path)
 		switch {
@@ -43,7 +49,7 @@ func FindLibrary() (string, error) {
 		}
 		return path, nil
 	}
-	names, dirs := libraryNames(), libraryDirs()
+	names, dirs := libraryNames(), libraryDirs(cuda)
 	for _, dir := range dirs {
 		for _, name := range names {
 			path := filepath.Join(dir, name)
@@ -58,12 +64,12 @@ func FindLibrary() (string, error) {
 		}
 	}
 	return "", fmt.Errorf("%w: looked for %s in %s and where the system's loader looks: run `make build` in the "+
-		"promptfed checkout, or set %s to the library file",
+		"promptfed checkout, or set %s to the library file; without a checkout, `npm pack onnxruntime-node` fetches a "+
+		"package whose folder package/bin/ has one for each platform",
 		ErrNoLibrary, strings.Join(names, " and "), strings.Join(dirs, ", "), LibraryVariable)
 }
 
-func libraryDirs() []string {
-	var dirs []string
+func libraryDirs(cuda bool) (dirs []string) {
 	if exe, err := os.Executable(); err == nil {
 		if real, err := filepath.EvalSymlinks(exe); err == nil {
 			exe = real
@@ -77,6 +83,11 @@ func libraryDirs() []string {
 	}
 	if cache, err := os.UserCacheDir(); err == nil {
 		dirs = append(dirs, filepath.Join(cache, "promptfed"))
+	}
+	if cuda {
+		for i, dir := range slices.Clone(dirs) {
+			dirs = slices.Insert(dirs, i, filepath.Join(dir, "cuda"))
+		}
 	}
 	return dirs
 }
@@ -107,4 +118,51 @@ func declaresModule(path, module string) bool {
 		}
 	}
 	return false
+}
+
+// Needed is a shared library that ONNX Runtime's CUDA provider loads.
+type Needed struct {
+	Name  string
+	Found bool // by the system's loader
+}
+
+// nvidia are the names of CUDA's, cuDNN's and the driver's libraries.
+var nvidia = regexp.MustCompile(`^lib(cu|nv)`)
+
+// CUDALibraries lists what the CUDA provider beside the library in use loads of CUDA, cuDNN and the driver; nothing
+// where that library has no such provider beside it.
+func CUDALibraries() (needed []Needed, err error) {
+	if err := start(true); err != nil {
+		return nil, err
+	}
+	path := environment.path
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	}
+	f, err := elf.Open(filepath.Join(filepath.Dir(path), "libonnxruntime_providers_cuda.so"))
+	if err != nil {
+		return nil, nil
+	}
+	defer f.Close()
+	names, err := f.ImportedLibraries()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append(names, "libcudnn.so.9", "libcufft.so.12") { // the last two when a graph needs them
+		if nvidia.MatchString(name) {
+			needed = append(needed, Needed{name, loaderKnows(name)})
+		}
+	}
+	return needed, nil
+}
+
+// missingCUDA names those that are not found.
+func missingCUDA() (names []string) {
+	needed, _ := CUDALibraries()
+	for _, n := range needed {
+		if !n.Found {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }

@@ -23,6 +23,10 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			fmt.Print(err)
 		}
+	case "cuda":
+		_, _, err := ort.ChooseProvider(ort.Options{Provider: ort.CUDA})
+		path, _, _ := ort.Library()
+		fmt.Print(path, " ", err)
 	case "load":
 		path, version, err := ort.Library()
 		fmt.Print(path, " ", version, " ", err)
@@ -125,6 +129,14 @@ func TestFindLibrary(t *testing.T) {
 		if got := probe(t, "find", exe, checkout, "XDG_CACHE_HOME="+cache); got != place {
 			t.Errorf("beside the executable: %q, want %q", got, place)
 		}
+	}
+	gpu := filepath.Join(base, "prog", "cuda", name)
+	symlink(t, library, gpu)
+	if got := probe(t, "cuda", exe, checkout); !strings.HasPrefix(got, gpu+" ") {
+		t.Errorf("for CUDA: %q, want %q", got, gpu)
+	}
+	if got := probe(t, "find", exe, checkout); got != filepath.Join(base, "prog", name) {
+		t.Errorf("for the CPU beside one for CUDA: %q", got)
 	}
 	named := filepath.Join(loader, name)
 	if got := probe(t, "find", exe, checkout, ort.LibraryVariable+"="+named); got != named {

@@ -42,13 +42,24 @@ static void *newContainer(table t, void **out) {
 	return ((void *(*)(void **))t[CreatePrepackedWeightsContainer])(out);
 }
 
-static void *addMatrix(table t, void *options, void *memory, const char *name, void *data, int64_t rows,
-	int64_t columns, void **value) {
-	int64_t shape[] = {rows, columns};
-	void *status = ((void *(*)(void *, void *, size_t, const int64_t *, size_t, int, void **))
-		t[CreateTensorWithDataAsOrtValue])(memory, data, 4 * rows * columns, shape, 2, 1, value); // 1: float32
-	if (status) return status;
-	return ((void *(*)(void *, const char *, void *))t[AddInitializer])(options, name, *value);
+static void *wrap(table t, void *memory, void *data, const int64_t *shape, size_t rank, void **value) {
+	size_t bytes = 4;
+	for (size_t i = 0; i < rank; i++)
+		bytes *= shape[i];
+	return ((void *(*)(void *, void *, size_t, const int64_t *, size_t, int, void **))
+		t[CreateTensorWithDataAsOrtValue])(memory, data, bytes, shape, rank, 1, value); // 1: float32
+}
+
+// view makes a value of the shape over the memory of another one, which lies on any device.
+static void *view(table t, void *of, const int64_t *shape, size_t rank, void **value) {
+	void *memory = NULL, *data = NULL;
+	void *status = ((void *(*)(void *, void **))t[GetTensorMemoryInfo])(of, &memory);
+	if (!status) status = ((void *(*)(void *, void **))t[GetTensorMutableData])(of, &data);
+	return status ? status : wrap(t, memory, data, shape, rank, value);
+}
+
+static void *addInitializer(table t, void *options, const char *name, void *value) {
+	return ((void *(*)(void *, const char *, void *))t[AddInitializer])(options, name, value);
 }
 
 static void *newSession(table t, void *env, void *model, size_t bytes, void *options, void *container, void **out) {
@@ -156,20 +167,29 @@ func (a *api) newContainer() (c unsafe.Pointer, err error) {
 	return c, a.failed(C.newContainer(a.table, &c))
 }
 
-func (a *api) releaseContainer(c unsafe.Pointer) {
-	C.release(a.table, C.ReleasePrepackedWeightsContainer, c)
+func (a *api) release(kind C.int, what unsafe.Pointer) { C.release(a.table, kind, what) }
+
+func (a *api) releaseContainer(c unsafe.Pointer) { a.release(C.ReleasePrepackedWeightsContainer, c) }
+
+func (a *api) releaseValue(v unsafe.Pointer) { a.release(C.ReleaseValue, v) }
+
+// wrap makes a value of float32 that begins with data, which must outlive it.
+func (a *api) wrap(shape []int64, data []byte) (value unsafe.Pointer, err error) {
+	return value, a.failed(C.wrap(a.table, a.memory, unsafe.Pointer(unsafe.SliceData(data)),
+		(*C.int64_t)(unsafe.SliceData(shape)), C.size_t(len(shape)), &value))
 }
 
-// addMatrix lets a session take a matrix from data; value must be released after the session, set or not.
-func (a *api) addMatrix(options unsafe.Pointer, m matrix, data []byte) (value unsafe.Pointer, err error) {
-	name := C.CString(m.name)
-	defer C.free(unsafe.Pointer(name))
-	status := C.addMatrix(a.table, options, a.memory, name, unsafe.Pointer(&data[m.at.Offset]), C.int64_t(m.rows),
-		C.int64_t(m.columns), &value)
-	return value, a.failed(status)
+// view makes a value over the memory of another one, which must outlive it.
+func (a *api) view(of unsafe.Pointer, shape []int64) (value unsafe.Pointer, err error) {
+	return value, a.failed(C.view(a.table, of, (*C.int64_t)(unsafe.SliceData(shape)), C.size_t(len(shape)), &value))
 }
 
-func (a *api) releaseValue(v unsafe.Pointer) { C.release(a.table, C.ReleaseValue, v) }
+// addInitializer lets a session take an initializer from a value, which must be released after the session.
+func (a *api) addInitializer(options unsafe.Pointer, name string, value unsafe.Pointer) error {
+	n := C.CString(name)
+	defer C.free(unsafe.Pointer(n))
+	return a.failed(C.addInitializer(a.table, options, n, value))
+}
 
 // newSession compiles a graph with packed weights that a container shares.
 func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs,

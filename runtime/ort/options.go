@@ -1,17 +1,23 @@
 package ort
 
 import (
+	"cmp"
 	"fmt"
+	"os"
 	"strconv"
+	"strings"
 
 	binding "github.com/yalue/onnxruntime_go"
 )
 
-// Providers that Options.Provider may name; the empty string means CPU.
+// Providers that Options.Provider may name. The empty string is what ProviderVariable names, as it does for the key
+// runtime.provider of configurations, or CPU.
 const (
 	CPU  = "cpu"
 	CUDA = "cuda"
 	Auto = "auto" // CUDA where it works, else CPU
+
+	ProviderVariable = "PROMPTFED_RUNTIME_PROVIDER"
 )
 
 // OptLevel says how far ONNX Runtime rewrites a graph before running it. Every level computes the same function up to
@@ -32,8 +38,9 @@ type Options struct {
 	// Provider is CPU, CUDA or Auto. CUDA fails with a message when it is not available; Auto falls back to CPU, and
 	// Session.Provider tells what it took.
 	Provider string
-	// Device is the number of the CUDA device.
-	Device int
+	// Device is the number of the CUDA device, the first one of Devices, which share the runs of a session: each run
+	// goes to the device with the fewest in flight, so that workers spread over them. Devices 0 is 1.
+	Device, Devices int
 	// MemoryLimit bounds ONNX Runtime's arena on the CUDA device in bytes; 0 is no bound. Refused on CPU, where there
 	// is no such bound.
 	MemoryLimit int64
@@ -64,28 +71,45 @@ type Options struct {
 	// begins so, complete when the session closes.
 	Profile string
 
+	// Placement notes which provider takes each operator, for Session.Placement.
+	Placement bool
+
 	// WeightsDir is the folder that the graph's external data files are named relative to. It may be a symbolic link;
 	// neither names nor links inside it may lead out of it, but for those of Hugging Face's cache (see onnx.Locate).
 	WeightsDir string
 	// Outputs keeps only these outputs of the graph, in this order; ONNX Runtime then removes all that they do not
 	// need, which it cannot do for outputs that a Run leaves out. Empty keeps all.
 	Outputs []string
+
+	upload bool // of tests: treat the CPU as a device that weights are copied to
 }
+
+// WithProvider gives options that name a provider.
+func (o Options) WithProvider() Options {
+	o.Provider = cmp.Or(o.Provider, os.Getenv(ProviderVariable), CPU)
+	return o
+}
+
+// onDevice tells whether the provider keeps weights on a device of its own.
+func (o Options) onDevice(provider string) bool { return provider == CUDA || o.upload }
 
 func (o Options) check() error {
 	switch o.Provider {
-	case "", CPU:
+	case CPU:
 		if o.MemoryLimit != 0 {
 			return fmt.Errorf("ort: a memory limit of %d bytes on provider cpu, which has none: remove the limit or "+
 				"choose cuda", o.MemoryLimit)
+		}
+		if o.Devices > 1 && !o.upload {
+			return fmt.Errorf("ort: %d devices on provider cpu, which is one: remove them or choose cuda", o.Devices)
 		}
 	case CUDA, Auto:
 	default:
 		return fmt.Errorf("ort: unknown provider %q: use cpu, cuda or auto", o.Provider)
 	}
 	switch {
-	case o.Device < 0:
-		return fmt.Errorf("ort: device %d: devices count from 0", o.Device)
+	case o.Device < 0 || o.Devices < 0:
+		return fmt.Errorf("ort: device %d and %d devices: devices count from 0", o.Device, o.Devices)
 	case o.MemoryLimit < 0:
 		return fmt.Errorf("ort: a memory limit of %d bytes: use 0 for none", o.MemoryLimit)
 	case o.IntraThreads < 0 || o.InterThreads < 0:
@@ -145,6 +169,9 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		}
 		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
 	}
+	if o.Placement {
+		entries = append(entries, [2]string{"session.record_ep_graph_assignment_info", "1"})
+	}
 	if weights != "" {
 		entries = append(entries, [2]string{"session.model_external_initializers_file_folder_path", weights})
 	}
@@ -176,7 +203,8 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 		return noCUDA(err)
 	}
 	defer cuda.Destroy()
-	settings := map[string]string{"device_id": strconv.Itoa(o.Device), "use_tf32": "0"}
+	settings := map[string]string{"device_id": strconv.Itoa(o.Device), "use_tf32": "0",
+		"arena_extend_strategy": "kSameAsRequested"}
 	if o.MemoryLimit > 0 {
 		settings["gpu_mem_limit"] = strconv.FormatInt(o.MemoryLimit, 10)
 	}
@@ -190,9 +218,14 @@ func (o Options) addCUDA(so *binding.SessionOptions) error {
 }
 
 func noCUDA(err error) error {
-	return absent{fmt.Sprintf("ort: provider cuda is not available in %s (%s): install Microsoft's GPU build of ONNX "+
-		"Runtime with the CUDA and cuDNN libraries it names and set %s to its library file, or use provider cpu",
-		environment.path, oneLine(err), LibraryVariable)}
+	todo := "run `make library-cuda`, or install Microsoft's GPU build of ONNX Runtime and set " + LibraryVariable +
+		" to its library file"
+	if missing := missingCUDA(); len(missing) > 0 {
+		todo = fmt.Sprintf("missing here: %s: install CUDA 13, cuDNN 9 and NVIDIA's driver, where the loader finds "+
+			"them (LD_LIBRARY_PATH)", strings.Join(missing, ", "))
+	}
+	return absent{fmt.Sprintf("ort: provider cuda is not available in %s (%s): %s, or use provider cpu",
+		environment.path, oneLine(err), todo)}
 }
 
 // absent is an ErrProvider that says all of it itself.

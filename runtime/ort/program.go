@@ -15,14 +15,14 @@ type program struct {
 	nativeOutputs   []string
 	model           []byte
 	weights         string // folder of the external data, "" when there is none
-	matrices        []matrix
+	external        []weight
 }
 
-// matrix is an initializer [rows,columns] of float32 whose elements lie in a file.
-type matrix struct {
-	name          string
-	at            onnx.External
-	rows, columns int64
+// weight is an initializer of float32 whose elements lie in a file.
+type weight struct {
+	name  string
+	at    onnx.External
+	shape []int64
 }
 
 // prepare describes a model and encodes it as ONNX Runtime takes it.
@@ -53,20 +53,20 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	if err != nil {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
 	}
-	p.weights, p.matrices = weights, matrices(m)
+	p.weights, p.external = weights, externals(m)
 	if p.model, err = onnx.Marshal(m); err != nil {
 		return nil, p.errorf("encoding the model: %s", oneLine(err))
 	}
 	return p, nil
 }
 
-func matrices(m *onnx.ModelProto) (out []matrix) {
+func externals(m *onnx.ModelProto) (out []weight) {
 	for _, t := range m.GetGraph().GetInitializer() {
-		if !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) || len(t.Dims) != 2 {
+		if !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) {
 			continue
 		}
 		if at, err := onnx.ExternalOf(t); err == nil && at.Length > 0 {
-			out = append(out, matrix{t.Name, at, t.Dims[0], t.Dims[1]})
+			out = append(out, weight{t.Name, at, t.Dims})
 		}
 	}
 	return out

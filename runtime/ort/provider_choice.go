@@ -16,15 +16,12 @@ var ErrProvider = errors.New("the provider is not available")
 
 // ChooseProvider finds out which provider options will run on, before any work depends on it: it compiles and runs a
 // graph of one node. CUDA that is not available is an error that wraps ErrProvider. Auto becomes CUDA, or CPU without a
-// memory limit, and why tells what kept CUDA away; sessions opened with these options then run on that one provider or
-// fail, so that a run is not spread over two.
+// memory limit and with one device, and why tells what kept CUDA away; sessions opened with these options then run on
+// that one provider or fail, so that a run is not spread over two.
 func ChooseProvider(o Options) (chosen Options, why error, err error) {
-	if err := o.check(); err != nil {
+	o = o.WithProvider()
+	if err := o.check(); err != nil || o.Provider == CPU {
 		return o, nil, err
-	}
-	if o.Provider == "" || o.Provider == CPU {
-		o.Provider = CPU
-		return o, nil, nil
 	}
 	probe := o
 	probe.WeightsDir, probe.Outputs = "", nil
@@ -40,7 +37,7 @@ func ChooseProvider(o Options) (chosen Options, why error, err error) {
 			err)
 	}
 	if o.Provider = s.Provider(); o.Provider == CPU {
-		o.MemoryLimit = 0
+		o.MemoryLimit, o.Devices = 0, 1
 	}
 	return o, s.Fallback(), nil
 }

@@ -76,7 +76,7 @@ func (s *Session) choose(names []string) ([]int, error) {
 func (s *Session) invoke(ctx context.Context, c *call) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.inner == nil {
+	if s.replicas == nil {
 		return s.errorf("run: %w", ErrClosed)
 	}
 	if ctx.Err() != nil {
@@ -86,8 +86,10 @@ func (s *Session) invoke(ctx context.Context, c *call) error {
 	if err != nil {
 		return s.errorf("run options: %s", oneLine(err))
 	}
+	on, done := s.pick()
+	defer done()
 	began := time.Now()
-	err = s.inner.RunWithOptions(c.inputs, c.outputs, options)
+	err = on.inner.RunWithOptions(c.inputs, c.outputs, options)
 	inside.Add(int64(time.Since(began)))
 	release()
 	switch {

@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	binding "github.com/yalue/onnxruntime_go"
 
 	"promptfed/runtime/onnx"
+	"promptfed/runtime/tensor"
 )
 
 // ErrClosed is wrapped by the error of a Run on a closed session or a Get on a closed pool.
@@ -22,15 +24,22 @@ type Session struct {
 	fallback error
 	slots    []slot
 
-	mu    sync.RWMutex // held for reading by every run, for writing by Close
-	inner *binding.DynamicAdvancedSession
-	held  *packed
+	mu       sync.RWMutex // held for reading by every run, for writing by Close
+	replicas []*replica   // one for each device; none when closed
+}
+
+// replica is the session on one device.
+type replica struct {
+	device int
+	inner  *binding.DynamicAdvancedSession
+	held   *sharer
 }
 
 // NewSession compiles an ONNX model, which is not changed and not needed afterwards. It fails on inputs or outputs that
 // are not tensors of numbers or bool, on external data that is missing, cut short or outside of Options.WeightsDir, on
 // a provider that is not available, and on graphs that ONNX Runtime refuses.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
+	o = o.WithProvider()
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -38,7 +47,7 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := start(); err != nil {
+	if err := start(o.Provider != CPU); err != nil {
 		return nil, err
 	}
 	s := &Session{program: p, slots: p.slots()}
@@ -55,7 +64,7 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.model, s.matrices = nil, nil
+	s.model, s.external = nil, nil
 	return s, nil
 }
 
@@ -75,21 +84,48 @@ func Open(path string, o Options) (*Session, error) {
 	return s, nil
 }
 
+// compile makes a replica for each device of the options.
 func (s *Session) compile(o Options, provider string) error {
-	native, err := o.native(provider, s.weights)
-	if err != nil {
-		return err
+	devices := 1
+	if o.onDevice(provider) {
+		devices = max(1, o.Devices)
 	}
-	defer native.Destroy()
-	if o.Prepack && provider == CPU && len(s.matrices) > 0 {
-		s.inner, s.held, err = s.compilePacked(native)
-	} else {
-		s.inner, err = binding.NewDynamicAdvancedSessionWithONNXData(s.model, s.native, s.nativeOutputs, native)
-	}
-	if err != nil {
-		return s.errorf("provider %s refuses it: %s", provider, oneLine(err))
+	for range devices {
+		r, err := s.replica(o, provider)
+		if err != nil {
+			return errors.Join(err, s.destroy())
+		}
+		s.replicas = append(s.replicas, r)
+		o.Device++
 	}
 	return nil
+}
+
+func (s *Session) replica(o Options, provider string) (*replica, error) {
+	native, err := o.native(provider, s.weights)
+	if err != nil {
+		return nil, err
+	}
+	defer native.Destroy()
+	r := &replica{device: o.Device}
+	if (o.Prepack || o.onDevice(provider)) && len(s.external) > 0 {
+		r.inner, r.held, err = s.compileShared(native, o, provider)
+	} else {
+		r.inner, err = binding.NewDynamicAdvancedSessionWithONNXData(s.model, s.native, s.nativeOutputs, native)
+	}
+	if err != nil {
+		return nil, s.errorf("provider %s refuses it: %s", provider, oneLine(err))
+	}
+	return r, nil
+}
+
+// destroy frees all replicas.
+func (s *Session) destroy() (err error) {
+	for _, r := range s.replicas {
+		err = errors.Join(err, r.inner.Destroy(), r.held.close())
+	}
+	s.replicas = nil
+	return err
 }
 
 // Inputs describes what Run takes, in the graph's order.
@@ -108,13 +144,22 @@ func (s *Session) Fallback() error { return s.fallback }
 func (s *Session) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.inner == nil {
+	if s.replicas == nil {
 		return nil
 	}
-	err := errors.Join(s.inner.Destroy(), s.held.close())
-	s.inner, s.held = nil, nil
-	if err = errors.Join(err, ReturnFreed()); err != nil {
+	if err := errors.Join(s.destroy(), ReturnFreed()); err != nil {
 		return s.errorf("closing: %s", oneLine(err))
 	}
 	return nil
+}
+
+// Once compiles a model, runs it and closes it: for models that are needed a single time. See Session.Run.
+func Once(ctx context.Context, model *onnx.ModelProto, o Options, feeds tensor.Map,
+	outputs ...string) (tensor.Map, error) {
+	s, err := NewSession(model, o)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.Run(ctx, feeds, outputs...)
+	return out, errors.Join(err, s.Close())
 }

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Dim is one axis of an input or output: a fixed Size, or Size -1 with the Symbol that the graph gives it ("" for none). Axes of
-// different inputs with one symbol must agree in a run.
+// Dim is one axis of an input or output: a fixed Size, or Size -1 with the Symbol that the graph gives it ("" for
+// none). Axes of different inputs with one symbol must agree in a run.
 type Dim struct {
 	Size   int
 	Symbol string

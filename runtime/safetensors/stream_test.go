@@ -33,7 +33,8 @@ func TestStreamBytes(t *testing.T) {
 		}
 	}
 	h := `{"__metadata__":{"k":"v"},"z":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},` +
-		`"none":{"dtype":"F32","shape":[0,5],"data_offsets":[16,16]},"n":{"dtype":"I64","shape":[],"data_offsets":[16,24]}}`
+		`"none":{"dtype":"F32","shape":[0,5],"data_offsets":[16,16]},` +
+		`"n":{"dtype":"I64","shape":[],"data_offsets":[16,24]}}`
 	h += strings.Repeat(" ", 248-len(h))
 	want := string(binary.LittleEndian.AppendUint64(nil, uint64(len(h)))) + h +
 		"\x00\x00\x80\x3f\x00\x00\x00\xc0\x00\x00\x00\x3f\x00\x00\x00\x00" + "\x02\x01\x00\x00\x00\x00\x00\x00"

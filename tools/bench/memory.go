@@ -29,6 +29,11 @@ func plainBytes(a clip.TextArch) float64 {
 	return 4 * float64(a.Layers) * (28*l*float64(a.Width) + 3*float64(a.Heads)*l*l)
 }
 
+// Memory is the memory of the machine and what of it is free, in bytes; 0 where the system does not tell.
+func Memory() (total, free int64) {
+	return procNumber("/proc/meminfo", "MemTotal:"), procNumber("/proc/meminfo", "MemAvailable:")
+}
+
 // resident is the memory of this process in bytes, 0 where the system does not tell.
 func resident() int64 { return procNumber("/proc/self/status", "VmRSS:") }
 

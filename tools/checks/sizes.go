@@ -13,7 +13,7 @@ const (
 )
 
 // larger are folders that hold more than mostFiles; they may shrink and not grow. Commands and methods are a file each.
-var larger = map[string]int{"federation/methods": 62, "tools/command": 53}
+var larger = map[string]int{"federation/methods": 62, "tools/command": 44}
 
 // Folders finds folders with too many Go files, and exceptions that are none any more.
 func Folders(files []string) []string {
@@ -38,8 +38,8 @@ func Folders(files []string) []string {
 	return bad
 }
 
-// Lines finds lines that are too long, in bytes or in columns, struct tags and raw strings among them; generated code is
-// left out. The help of a key that does not fit into its tag stands in LongHelp (federation/keys).
+// Lines finds lines that are too long, in bytes or in columns, struct tags and raw strings among them; generated code
+// is left out. The help of a key that does not fit into its tag stands in LongHelp (federation/keys).
 func Lines(file string, source []byte) ([]string, error) {
 	if strings.HasSuffix(file, ".pb.go") {
 		return nil, nil

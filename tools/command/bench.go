@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -9,6 +8,7 @@ import (
 
 	"promptfed/federation/experiment"
 	"promptfed/models/bundle"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/bench"
 	"promptfed/tools/progress"
 )
@@ -91,11 +91,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if f.file == "" {
 		return nil
 	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return writeFile(f.file, append(text, '\n'))
+	return atomicfile.Write(f.file, atomicfile.JSON(r, "  "))
 }
 
 // threads is the first of --threads, 0 where none are given.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"promptfed/federation/transport/certs"
+	"promptfed/runtime/atomicfile"
 )
 
 // replaceCerts revokes certificates and makes new ones, in this order: after the theft of a key both are wanted.
@@ -118,7 +119,8 @@ func (m *maker) revoke(authority string, which []string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})); err != nil {
+	text := pem.EncodeToMemory(&pem.Block{Type: "X509 CRL", Bytes: der})
+	if err := atomicfile.Write(path, atomicfile.Bytes(text)); err != nil {
 		return err
 	}
 	fmt.Printf("%d certificates are revoked in %s; the server needs that file in the folder of its --tls\n",

@@ -51,7 +51,7 @@ func execute(ctx context.Context, args []string) int {
 		pretrainCommand(),
 		predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
 		joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand(),
-		uiCommand(), runsCommand())
+		uiCommand(), runsCommand(), doctorCommand())
 	complete(root)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

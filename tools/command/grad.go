@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -45,7 +46,7 @@ func gradCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("%s: %w", out, err)
 		}
-		if err = writeFile(out, b); err == nil {
+		if err = atomicfile.Write(out, atomicfile.Bytes(b)); err == nil {
 			fmt.Printf("%s: gradients of %s with respect to %s\n", out, strings.Join(of, ", "), strings.Join(wrt, ", "))
 		}
 		return err

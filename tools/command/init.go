@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 
+	"promptfed/runtime/atomicfile"
+
 	"github.com/spf13/cobra"
 )
 
@@ -28,7 +30,7 @@ func initCommand() *cobra.Command {
 		if _, err := os.Stat(out); err == nil && !force {
 			return usageError{fmt.Errorf("%s is there already; use --force to replace it, or another --out", out)}
 		}
-		if err := writeFile(out, p.Text); err != nil {
+		if err := atomicfile.Write(out, atomicfile.Bytes(p.Text)); err != nil {
 			return err
 		}
 		fmt.Printf("written to %s; promptfed run %s trains\n", out, out)

@@ -10,15 +10,39 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
 )
 
 func inspectCommand() *cobra.Command {
-	all := false
-	c := &cobra.Command{Use: "inspect PATH", Args: exactly(1), Short: "show what is in a bundle, a checkpoint, an " +
-		"ONNX file or a safetensors file"}
+	all, provider := false, ""
+	c := &cobra.Command{Use: "inspect PATH", Short: "show what is in a bundle, a checkpoint, an ONNX file or a " +
+		"safetensors file, or what a provider needs and runs"}
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && provider != "" {
+			return nil
+		}
+		return exactly(1)(c, args)
+	}
 	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
+	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider runs "+
+		"each operator of a bundle or an ONNX file; PATH may be left out")
 	c.RunE = func(_ *cobra.Command, args []string) error {
+		var rows [][]string
+		if provider != "" {
+			o := ort.Options{Provider: provider}
+			library, err := libraryRows(o)
+			fmt.Print(align(library))
+			if err != nil || len(args) == 0 {
+				return err
+			}
+		}
 		r, err := bundle.Inspect(args[0])
+		if err == nil && provider != "" {
+			rows, err = placementRows(r, ort.Options{Provider: provider})
+		}
 		if err != nil {
 			return err
 		}
@@ -27,7 +51,7 @@ func inspectCommand() *cobra.Command {
 			fmt.Printf(" (%s)", r.Format)
 		}
 		fmt.Println()
-		fmt.Print(align(inspectRows(r, all)))
+		fmt.Print(align(append(inspectRows(r, all), rows...)))
 		return nil
 	}
 	return c
@@ -98,4 +122,108 @@ func imageTower(v clip.VisionArch) string {
 	}
 	return fmt.Sprintf("width %d, %d layers, %d heads, patches of %d, images of %d, %s", v.Width, v.Layers, v.Heads,
 		v.Patch, v.Image, v.Activation)
+}
+
+// libraryRows tell which ONNX Runtime is in use, and of the provider cuda which libraries it needs and where it runs.
+func libraryRows(o ort.Options) (rows [][]string, err error) {
+	_, why, err := ort.ChooseProvider(o)
+	path, version, failed := ort.Library()
+	if failed != nil {
+		return nil, failed
+	}
+	rows = [][]string{{"what", "value"}, {"ONNX Runtime", version + ", " + path}}
+	if o.Provider != ort.CPU {
+		needed, failed := ort.CUDALibraries()
+		if failed != nil {
+			return nil, failed
+		}
+		for _, n := range needed {
+			rows = append(rows, []string{n.Name, map[bool]string{true: "found", false: "missing"}[n.Found]})
+		}
+	}
+	switch {
+	case err != nil:
+		return rows, err
+	case why != nil:
+		return append(rows, []string{"provider " + o.Provider, "cpu: " + why.Error()}), nil
+	}
+	return append(rows, []string{"provider " + o.Provider, "runs"}), nil
+}
+
+// placementRows tell which provider runs how many operators of the graphs of a bundle or an ONNX file: those that a
+// provider other than the CPU leaves to the CPU are named.
+func placementRows(r bundle.Report, o ort.Options) (rows [][]string, err error) {
+	o.Placement = true
+	add := func(what string, s *ort.Session, err error) error {
+		if err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		defer s.Close()
+		nodes, err := s.Placement()
+		if err != nil {
+			return err
+		}
+		by := map[string]map[string]int{}
+		for _, n := range nodes {
+			if by[n.Provider] == nil {
+				by[n.Provider] = map[string]int{}
+			}
+			by[n.Provider][n.Operator]++
+		}
+		for _, provider := range slices.Sorted(maps.Keys(by)) {
+			total, ops := 0, []string(nil)
+			for _, op := range slices.Sorted(maps.Keys(by[provider])) {
+				total += by[provider][op]
+				ops = append(ops, fmt.Sprintf("%s %d", op, by[provider][op]))
+			}
+			value := fmt.Sprintf("%d operators", total)
+			if provider == ort.CPU && s.Provider() != ort.CPU {
+				value += ", which " + s.Provider() + " leaves to it: " + strings.Join(ops, ", ")
+			}
+			rows = append(rows, []string{what + " on " + provider, value})
+		}
+		return nil
+	}
+	b := r.Bundle
+	switch {
+	case b == nil && r.Kind == bundle.KindONNX:
+		s, err := ort.Open(r.Path, o)
+		return rows, add("graph", s, err)
+	case b == nil:
+		return nil, usageError{fmt.Errorf("%s is a %s: --provider is for bundles and ONNX files", r.Path, r.Kind)}
+	}
+	o.WeightsDir = b.WeightsDir()
+	image, err := b.ImageModel()
+	if err != nil {
+		return nil, err
+	}
+	step, err := stepModel(b, o.Provider)
+	if err != nil {
+		return nil, err
+	}
+	s, err := ort.NewSession(image, o)
+	if err := add("image tower", s, err); err != nil {
+		return nil, err
+	}
+	s, err = ort.NewSession(step, o)
+	return rows, add("training step", s, err)
+}
+
+// stepModel is the text tower over two classes, with the gradient of a prompt of 16 tokens, as training builds it.
+func stepModel(b *bundle.Bundle, provider string) (*onnx.ModelProto, error) {
+	g := graph.New()
+	if provider == ort.CPU {
+		g.UseKernels()
+	}
+	ctx := g.Input("ctx", graph.Float, graph.Static(16, b.Text.Width))
+	features, err := b.Prompts(g, []string{"cat", "dog"}, []clip.Prompt{{Ctx: ctx}})
+	if err != nil {
+		return nil, err
+	}
+	loss := features[0].Mul(features[0]).Sum()
+	gradient, err := grad.Of(loss, ctx)
+	if err != nil {
+		return nil, err
+	}
+	return graph.Model(graph.Output{Name: "loss", Node: loss}, graph.Output{Name: "grad/ctx", Node: gradient[0]})
 }

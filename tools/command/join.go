@@ -27,6 +27,7 @@ import (
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/progress"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
@@ -300,7 +301,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 		Path: filepath.Join(f.state, record.PromptsFile)}
 	a, err := transport.NewClient(nc, inv, request, f.state, executor, log)
 	if err == nil {
-		err = errors.Join(writeConfig(f.state, b.Config), writeJSON(f.state, results.DataFile, b.Info))
+		err = errors.Join(writeConfig(f.state, b.Config), writeInfo(f.state, results.DataFile, b.Info))
 	}
 	end := func(error) error { return nil }
 	if err == nil {
@@ -347,7 +348,7 @@ func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, e
 		return conf, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
 	}
 	path := filepath.Join(f.state, "invitation.yaml")
-	if err := writeFile(path, inv.Config); err != nil {
+	if err := atomicfile.Write(path, atomicfile.Bytes(inv.Config)); err != nil {
 		return conf, err
 	}
 	conf, err = configs.Load(path, nil)

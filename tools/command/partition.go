@@ -10,6 +10,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/partition"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/progress"
 )
 
@@ -30,7 +31,7 @@ func partitionCommand() *cobra.Command {
 		if err := partition.WriteJSON(&text, b.Set, b.Parts); err != nil {
 			return err
 		}
-		return writeFile(file, text.Bytes())
+		return atomicfile.Write(file, atomicfile.Bytes(text.Bytes()))
 	})
 	c.Flags().StringVar(&file, "json", "", "write the partition to a file")
 	show := c.RunE

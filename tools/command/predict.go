@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/trained"
 	"promptfed/tools/progress"
+	"promptfed/tools/report/results"
 )
 
 func predictCommand() *cobra.Command {
@@ -102,7 +103,7 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	if err := onlyRuntime(sets); err != nil {
 		return experiment.Config{}, err
 	}
-	conf, err := configs.Load(filepath.Join(dir, configFile), sets)
+	conf, err := configs.Load(filepath.Join(dir, results.ConfigFile), sets)
 	if err != nil {
 		return conf, usageError{fmt.Errorf("%w; is %s a run folder?", err, dir)}
 	}

@@ -3,13 +3,11 @@ package command
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"promptfed/federation/experiment"
-	"promptfed/runtime/atomicfile"
 	"promptfed/tools/progress"
 )
 
@@ -71,14 +69,6 @@ func chooseProvider(conf *experiment.Config, d *progress.Display) error {
 	why, err := conf.Runtime.ChooseProvider()
 	d.Fallback(why)
 	return err
-}
-
-// writeFile replaces a file by some bytes.
-func writeFile(path string, b []byte) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(b)
-		return err
-	})
 }
 
 // needed is the error of a flag that must be given.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -78,5 +79,34 @@ func TestAbsentProvider(t *testing.T) {
 	if _, stderr, code := call("bench", "--set", "runtime.prepack=maybe"); code != usage || !strings.Contains(stderr,
 		"take auto, true or false") {
 		t.Errorf("a wrong value: exit %d, %q", code, stderr)
+	}
+}
+
+// Every operator of a bundle's graphs runs on the CPU there, the operators of ours among them; with a provider that is
+// not available inspect says which library is in use, and fails with one line.
+func TestInspectProvider(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "bundle")
+	mustRun(t, "convert", filepath.Join("..", "..", "models", "tiny", "tiny-vit-b16"), "--out", dir)
+	stdout := mustRun(t, "inspect", dir, "--provider", "cpu")
+	for _, want := range []string{`provider cpu +runs`, `image tower on cpu +\d{2,} operators`,
+		`training step on cpu +\d{2,} operators`} {
+		if !regexp.MustCompile(want).MatchString(stdout) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
+	}
+	if strings.Contains(stdout, "on cuda") || strings.Contains(stdout, "leaves to it") {
+		t.Errorf("another provider on the CPU:\n%s", stdout)
+	}
+	if _, _, code := call("inspect", filepath.Join("..", "..", "models", "tiny", "merges.txt"), "--provider",
+		"cpu"); code != failed {
+		t.Errorf("a vocabulary: exit code %d", code)
+	}
+	if _, _, err := ort.ChooseProvider(ort.Options{Provider: ort.CUDA}); err == nil {
+		t.Skip("this library has a CUDA provider")
+	}
+	stdout, stderr, code := call("inspect", "--provider", "cuda")
+	if code != failed || !strings.Contains(stdout, "ONNX Runtime") || strings.Count(stderr, "\n") != 1 ||
+		!strings.Contains(stderr, "provider cuda is not available in") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 }

@@ -105,9 +105,9 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		text = append(append(text, line...), '\n')
 	}
 	save(t, dir, record.RoundsFile, text)
-	save(t, dir, configFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
+	save(t, dir, results.ConfigFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
 	for name, v := range map[string]any{record.SummaryFile: record.Summarise(records, method.PersonalView),
-		clientsFile: clients} {
+		results.ClientsFile: clients} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +141,7 @@ func TestReportOfEveryKind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := made.text(tables.View{All: true, Definitions: true})
+	text := made.Text(tables.View{All: true, Definitions: true})
 	for _, want := range []string{"P, Table 9: all", "A       *57.00 ± 0.50 (60, −3.00)  *65.00 ± 0.50  *61.00 ± " +
 		"0.50", "Averaged over y (4, 8) and z (4, 8)."} {
 		if !strings.Contains(text, want) {
@@ -196,7 +196,7 @@ func TestReportOfSeveral(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := made.text(tables.View{All: true, Definitions: true})
+	text := made.Text(tables.View{All: true, Definitions: true})
 	for _, want := range []string{"made\nmethod", "Runs\nrun", "made  32.50 [1]",
 		"[1] 1 of 2 seeds; seed 2 failed: summary.json speaks of 3 rounds, rounds.jsonl has 1", "note: "} {
 		if !strings.Contains(text, want) {

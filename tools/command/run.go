@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,8 +18,10 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/progress"
 	"promptfed/tools/quickstart"
+	"promptfed/tools/report"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
@@ -157,8 +158,12 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer others.close()
+	series := progress.Series{Runs: len(confs)}
+	for _, conf := range confs {
+		series.Rounds += conf.Train.Rounds
+	}
 	for i, conf := range confs {
-		if err := runOne(ctx, conf.Config, folders[i], f.use, others); err != nil {
+		if err := runOne(ctx, conf.Config, folders[i], f.use, others, &series); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -176,8 +181,8 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r.show(f.shown)
-	fmt.Printf("written to %s; %s shows it\n", folder, filepath.Join(folder, reportPage))
+	f.shown.show(r)
+	fmt.Printf("written to %s; %s shows it\n", folder, filepath.Join(folder, report.Page))
 	return nil
 }
 
@@ -197,8 +202,9 @@ func load(path string, sets []string) (configs.Loaded, error) {
 }
 
 // runOne trains in a run folder and reports what it gave.
-func runOne(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, others *cluster) error {
-	d := progress.New(conf)
+func runOne(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, others *cluster,
+	series *progress.Series) error {
+	d := series.New(conf)
 	defer d.Close()
 	if _, err := train(ctx, conf, dir, use, 0, d, others); err != nil {
 		if ctx.Err() != nil {
@@ -244,13 +250,13 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 	}()
 	// A run that goes on keeps the file until it is known to be the same experiment.
 	writeUsed := func() error { return writeConfig(dir, b.Config) }
-	if _, err := os.Stat(filepath.Join(dir, configFile)); !use.Resume || err != nil {
+	if _, err := os.Stat(filepath.Join(dir, results.ConfigFile)); !use.Resume || err != nil {
 		if err := writeUsed(); err != nil {
 			return nil, err
 		}
 	}
-	if err := errors.Join(writeJSON(dir, clientsFile, b.Clients()), writeJSON(dir, results.DataFile,
-		b.Info)); err != nil {
+	if err := errors.Join(writeInfo(dir, results.ClientsFile, b.Clients()),
+		writeInfo(dir, results.DataFile, b.Info)); err != nil {
 		return nil, err
 	}
 	events, err := newEventLog(dir, conf.Eval.TensorBoard)
@@ -287,28 +293,18 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 	return r, events.close()
 }
 
-// Files of a run folder that are written here.
-const (
-	configFile  = results.ConfigFile
-	clientsFile = results.ClientsFile
-)
-
 // writeConfig keeps the resolved configuration in the run folder.
 func writeConfig(dir string, conf experiment.Config) error {
 	text, err := configs.YAML(conf)
 	if err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(dir, configFile), text)
+	return atomicfile.Write(filepath.Join(dir, results.ConfigFile), atomicfile.Bytes(text))
 }
 
-// writeJSON keeps what the run is about in a file of the run folder.
-func writeJSON(dir, name string, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return writeFile(filepath.Join(dir, name), append(text, '\n'))
+// writeInfo keeps what a run is about in a file of its folder.
+func writeInfo(dir, name string, v any) error {
+	return atomicfile.Write(filepath.Join(dir, name), atomicfile.JSON(v, ""))
 }
 
 // asUsage marks what a wrong configuration caused, and leaves failures of the machine alone.

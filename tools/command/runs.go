@@ -13,6 +13,7 @@ import (
 	"promptfed/tools/report/page"
 	"promptfed/tools/report/results"
 	"promptfed/tools/report/tables"
+	"promptfed/tools/runfolder"
 )
 
 func runsCommand() *cobra.Command {
@@ -131,8 +132,7 @@ func valueOf(m results.Metric, r *results.Run) string {
 	if !ok {
 		return missing
 	}
-	factor, _ := scale(m)
-	return strconv.FormatFloat(factor*v, 'f', 2, 64)
+	return strconv.FormatFloat(m.Factor()*v, 'f', 2, 64)
 }
 
 func runsCompare() *cobra.Command {
@@ -242,16 +242,21 @@ func runsRemove() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		what, all := "would remove", []string{}
 		for _, r := range runs {
 			if info, err := os.Lstat(r.Dir); err != nil || !info.IsDir() {
-				return fmt.Errorf("%s is no folder any more; nothing more was removed", r.Dir)
+				return fmt.Errorf("%s is no folder any more; nothing was removed", r.Dir)
 			}
-			if yes {
-				if err := os.RemoveAll(r.Dir); err != nil {
-					return err
-				}
+			all = append(all, r.Dir)
+		}
+		if yes {
+			what = "removed"
+			if err := runfolder.Remove(all); err != nil {
+				return err
 			}
-			fmt.Println(map[bool]string{true: "removed", false: "would remove"}[yes], folderSeen(r.Dir))
+		}
+		for _, dir := range all {
+			fmt.Println(what, folderSeen(dir))
 		}
 		if !yes {
 			fmt.Printf("nothing was removed; --yes removes these %d run folders with all in them\n", len(runs))

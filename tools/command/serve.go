@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math"
@@ -26,6 +25,7 @@ import (
 	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/progress"
+	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
 
@@ -189,7 +189,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	r.show(shownFlags{})
+	shownFlags{}.show(r)
 	fmt.Println("written to", dir)
 	return nil
 }
@@ -252,9 +252,5 @@ func writeServerClients(dir string, classes []string, members []message.Particip
 		out.Clients = append(out.Clients, experiment.ClientInfo{Backbone: m.Task.Backbone, Domain: m.Domain,
 			Train: none, Val: []int{}, Test: none})
 	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		return err
-	}
-	return writeFile(filepath.Join(dir, clientsFile), append(text, '\n'))
+	return writeInfo(dir, results.ClientsFile, out)
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"math"
 	"os"
@@ -23,6 +21,7 @@ import (
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/natsserver"
 	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/atomicfile"
 )
 
 // settings are those of the hub.
@@ -104,8 +103,7 @@ const (
 
 // seededNoise is said where noise hides nothing.
 const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody " +
-	"knows; " +
-	"it hides nothing, and no epsilon is recorded"
+	"knows; it hides nothing, and no epsilon is recorded"
 
 // runID is the identity of the run in a folder, made anew unless the run goes on; where its noise comes from stays.
 func runID(dir string, resume, insecureDP bool) (id string, old bool, err error) {
@@ -115,27 +113,17 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 		InsecureDP bool   `json:"insecure_dp,omitempty"`
 	}
 	if resume {
-		b, err := os.ReadFile(path)
-		if err == nil {
-			if err := json.Unmarshal(b, &saved); err != nil {
-				return "", false, fmt.Errorf("%s: %w", path, err)
-			}
-			if saved.InsecureDP != insecureDP {
-				return "", false, usageError{fmt.Errorf("%s: the run began with insecure_dp %v; go on likewise (flag "+
-					"--insecure-dp), or take another --out", path, saved.InsecureDP)}
-			}
-			return saved.Run, true, nil
+		there, err := atomicfile.ReadJSON(path, &saved)
+		if err == nil && there && saved.InsecureDP != insecureDP {
+			err = usageError{fmt.Errorf("%s: the run began with insecure_dp %v; go on likewise (flag --insecure-dp), or "+
+				"take another --out", path, saved.InsecureDP)}
 		}
-		if !errors.Is(err, fs.ErrNotExist) {
-			return "", false, err
+		if err != nil || there {
+			return saved.Run, there, err
 		}
 	}
 	saved.Run, saved.InsecureDP = subjects.NewID(), insecureDP
-	b, err := json.Marshal(saved)
-	if err == nil {
-		err = writeFile(path, append(b, '\n'))
-	}
-	return saved.Run, false, err
+	return saved.Run, false, atomicfile.Write(path, atomicfile.JSON(saved, ""))
 }
 
 // plainToken is said where a token is all that protects.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"promptfed/tools/report"
 	"promptfed/tools/report/tables"
 )
 
@@ -34,25 +34,6 @@ func width() int {
 }
 
 // show prints the main tables of a report, and its notes.
-func (r *report) show(f shownFlags) {
-	fmt.Print(r.text(tables.View{Width: width(), All: f.all, Definitions: f.definitions}))
-}
-
-func (r *report) text(v tables.View) string {
-	var b strings.Builder
-	hidden := 0
-	for i, t := range r.main {
-		if i > 0 {
-			b.WriteString("\n")
-		}
-		b.WriteString(t.Terminal(v))
-		hidden += t.Hidden()
-	}
-	for _, n := range r.Notes {
-		b.WriteString("note: " + n + "\n")
-	}
-	if hidden > 0 && !v.All {
-		b.WriteString("More columns with --all-metrics; --definitions says what they are (also of promptfed report).\n")
-	}
-	return b.String()
+func (f shownFlags) show(r *report.Report) {
+	fmt.Print(r.Text(tables.View{Width: width(), All: f.all, Definitions: f.definitions}))
 }

@@ -11,6 +11,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
@@ -104,10 +105,10 @@ func claimSweep(s *configs.Sweep, dir string, use runfolder.Use) (release func()
 		return release, err
 	}
 	// The plan comes last: with it the folder is a sweep's.
-	if err := writeFile(filepath.Join(dir, configs.SweepYAML), text); err != nil {
+	if err := atomicfile.Write(filepath.Join(dir, configs.SweepYAML), atomicfile.Bytes(text)); err != nil {
 		return release, err
 	}
-	return release, writeFile(filepath.Join(dir, configs.PlanFile), plan)
+	return release, atomicfile.Write(filepath.Join(dir, configs.PlanFile), atomicfile.Bytes(plan))
 }
 
 // finished tells whether the folder of a cell holds everything that its run gives.

@@ -15,8 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/configs"
+	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/progress"
+	"promptfed/tools/report"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 )
@@ -62,7 +64,7 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	if len(r.failed) < len(s.Cells) {
 		made, e := writeReports([]string{dir}, dir)
 		if err = e; err == nil {
-			made.show(f.shown)
+			f.shown.show(made)
 		}
 	}
 	for _, line := range r.failed {
@@ -74,7 +76,7 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d cells in %s; %s shows them\n", len(s.Cells), dir, filepath.Join(dir, reportPage))
+	fmt.Printf("%d cells in %s; %s shows them\n", len(s.Cells), dir, filepath.Join(dir, report.Page))
 	return nil
 }
 
@@ -153,7 +155,7 @@ func (r *sweepRun) note(c configs.Cell, line string) error {
 	dir := cellDir(r.dir, c)
 	err := os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = writeFile(filepath.Join(dir, results.ErrorFile), []byte(line+"\n"))
+		err = atomicfile.Write(filepath.Join(dir, results.ErrorFile), atomicfile.Bytes([]byte(line+"\n")))
 	}
 	if full(err) {
 		return err

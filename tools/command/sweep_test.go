@@ -101,8 +101,8 @@ func TestSweepEqualsRuns(t *testing.T) {
 			t.Errorf("%s is not the same with one job and with several: %.200q, %.200q", f, a[max(0, at-80):],
 				b[max(0, at-80):])
 		}
-		if !bytes.Equal(read(t, one, f, configFile), read(t, four, f, configFile)) {
-			t.Errorf("%s: %s differs", f, configFile)
+		if !bytes.Equal(read(t, one, f, results.ConfigFile), read(t, four, f, results.ConfigFile)) {
+			t.Errorf("%s: %s differs", f, results.ConfigFile)
 		}
 	}
 	for _, c := range []struct {

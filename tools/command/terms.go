@@ -125,19 +125,8 @@ func (t *termsTable) add(name string, rounds []results.Round) {
 		}
 	}
 	for _, term := range results.VanishingTerms(rounds) {
-		t.notes = append(t.notes, vanishes(name, term, rounds))
+		t.notes = append(t.notes, results.VanishingNote(name, term, rounds))
 	}
-}
-
-// vanishes says that a term of a run does next to nothing in these rounds.
-func vanishes(run, term string, rounds []results.Round) string {
-	if results.Off(rounds, term) {
-		return fmt.Sprintf("%s: the term %q has no gradient in any of the %d rounds; one that waits for a warm-up "+
-			"needs more rounds",
-			run, term, len(rounds))
-	}
-	return fmt.Sprintf("%s: the gradient of the term %q is below %g of cross entropy's in every round", run, term,
-		results.Vanishing)
 }
 
 // number has three digits; "-" is none.

@@ -6,6 +6,7 @@ Writes models/bundle/exported/testdata/layouts: a folder for each layout that th
 has, with names, inputs and outputs as in the exports that go by them. Needs PyTorch, and transformers for two of them; tried
 with PyTorch 1.13 and transformers 4.30.
 """
+import collections
 import json
 import pathlib
 import shutil
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import checkpoint as ck
 import exported_nets
 import exported_onnx
 from exported_towers import CONTEXT, EOT, IMAGE, JOINT, SOS, VOCAB, WIDTH, TextTower, golden, whole
@@ -93,6 +95,66 @@ class Bidirectional(TextTower):
     def __init__(self):
         super().__init__(False)
         self.mask.zero_()
+
+
+class ImageTower(nn.Module):
+    """OpenAI's vision transformer, with prompt tokens behind the patches in each block."""
+
+    def __init__(self, width=12, heads=3, patch=8):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, width, patch, patch, bias=False)
+        self.class_embedding, self.n = nn.Parameter(torch.randn(width)), (IMAGE // patch) ** 2 + 1
+        self.positional_embedding = nn.Parameter(torch.randn(self.n, width))
+        self.ln_pre, self.ln_post = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.blocks = nn.ModuleList([Wide(width, heads) for _ in range(3)])
+        self.proj = nn.Parameter(torch.randn(width, JOINT) * 0.5)
+
+    def forward(self, x, *prompts):
+        x = self.conv1(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.class_embedding + torch.zeros(x.shape[0], 1, x.shape[-1]), x], 1) + self.positional_embedding
+        x = self.ln_pre(x)
+        for i, b in enumerate(self.blocks):
+            if i < len(prompts):
+                x = torch.cat([x[:, : self.n], prompts[i].expand(x.shape[0], *prompts[i].shape)], 1)
+            x = b(x.transpose(0, 1)).transpose(0, 1)
+        return self.ln_post(x[:, 0]) @ self.proj
+
+
+class Wide(nn.Module):
+    """A block with the exact GELU."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attn = nn.MultiheadAttention(width, heads)
+        self.c_fc, self.c_proj = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        h = self.ln_1(x)
+        x = x + self.attn(h, h, h, need_weights=False)[0]
+        return x + self.c_proj(F.gelu(self.c_fc(self.ln_2(x))))
+
+
+def prompted():
+    """A folder whose image tower is a vision transformer, with features and gradients under prompts in two blocks."""
+    torch.manual_seed(6)
+    text, image = TextTower(False).eval(), ImageTower().eval()
+    for p in list(text.parameters()) + list(image.parameters()):
+        if p.dim() < 2:
+            p.data += torch.randn_like(p) * 0.3
+    px, batch = torch.randn(2, 3, IMAGE, IMAGE), {0: "batch"}
+    out = folder("vit")
+    write(image, (px,), out / "image.onnx", ["input"], ["output"], {"input": batch, "output": batch})
+    write(text, (whole(),), out / "text.onnx", ["input"], ["output"], {"input": batch, "output": batch})
+    golden(out, text, text, image)
+    tokens = [torch.randn(2, 12).requires_grad_(), torch.randn(3, 12).requires_grad_()]
+    y = F.normalize(image(px, *tokens), dim=-1)
+    d = torch.randn(y.shape)
+    (y * d).sum().backward()
+    values = dict(pixels=px, tokens=tokens[0], deep=tokens[1], image=y, d=d, tokens_grad=tokens[0].grad,
+                  deep_grad=tokens[1].grad)
+    ck.write_safetensors(f"{out}/prompted.safetensors",
+                         collections.OrderedDict((k, v.detach().contiguous()) for k, v in values.items()))
 
 
 def towers(cls=TextTower, *args):
@@ -350,6 +412,7 @@ def main():
     if len(sys.argv) > 1:
         OUT = pathlib.Path(sys.argv[1])
     openai()
+    prompted()
     try:
         hugging_face()
     except ImportError as e:

@@ -25,6 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 OUT = ROOT / "models" / "preprocess" / "testdata"
 MEAN = np.array([0.48145466, 0.4578275, 0.40821073], np.float32)
 STD = np.array([0.26862954, 0.26130258, 0.27577711], np.float32)
+FILL = 9
 FILTER = {"bicubic": Image.BICUBIC, "bilinear": Image.BILINEAR}
 
 
@@ -72,7 +73,13 @@ def rgb_of(im):
     return im.convert("RGB")
 
 
-def preprocess(im, size, filter, crop):
+def preprocess(im, size, filter, crop, longest):
+    if longest:  # OpenCLIP's ResizeKeepRatio(longest=1) and CenterCropOrPad
+        ratio = max(im.size[0] / size, im.size[1] / size)
+        w, h = (max(1, round(x / ratio)) for x in im.size)
+        out = Image.new("RGB", (size, size), (FILL,) * 3)
+        out.paste(im.resize((w, h), FILTER[filter]), ((size - w) // 2, (size - h) // 2))
+        return np.array(out)
     if not crop:
         return np.array(im.resize((size, size), FILTER[filter]))
     w, h = im.size
@@ -126,10 +133,12 @@ def main():
         im = rgb_of(im)
         w, h = im.size
         row = {"file": name, "width": w, "height": h, "rgb": sha(np.array(im)), "cases": [], "views": []}
-        for size, filter, crop in [(24, "bicubic", True), (64, "bicubic", True), (224, "bicubic", True), (31, "bilinear", True),
-                                   (32, "bicubic", False), (100, "bilinear", False)]:
-            a = preprocess(im, size, filter, crop)
-            row["cases"].append({"size": size, "resize": filter, "crop": crop, "bytes": sha(a), "pixels": sha(normalise(a))})
+        for size, filter, crop, longest in [(24, "bicubic", True, False), (64, "bicubic", True, False), (224, "bicubic", True, False),
+                                            (31, "bilinear", True, False), (32, "bicubic", False, False), (100, "bilinear", False, False),
+                                            (40, "bicubic", False, True), (25, "bilinear", False, True)]:
+            a = preprocess(im, size, filter, crop, longest)
+            case = {"size": size, "resize": filter, "crop": crop, "bytes": sha(a), "pixels": sha(normalise(a))}
+            row["cases"].append({**case, **({"longest": True, "fill": FILL} if longest else {})})
         for box, flip in [([0, 0, w, h], True), ([w // 3, h // 4, max(1, w // 2), max(1, h // 2)], False)]:
             row["views"].append({"box": box, "flip": flip, "pixels": sha(normalise(view(im, box, 40, flip)))})
         rows.append(row)

@@ -29,13 +29,15 @@ type Monitor interface {
 
 // Display shows long work: one live line on a terminal, plain lines elsewhere. It is safe for concurrent use.
 type Display struct {
-	name string
-	live bool
+	name   string
+	live   bool
+	series *Series // that the run is one of; nil for none
 
 	mu       sync.Mutex
 	bar      *progressbar.ProgressBar
 	what     string
 	rounds   int
+	heard    int // rounds that there was word of
 	clients  int
 	earlier  int // rounds of earlier calls
 	finished int
@@ -116,6 +118,9 @@ func (d *Display) Start(rounds, clients int) {
 	defer d.mu.Unlock()
 	d.end()
 	d.rounds, d.clients, d.began, d.spoke = rounds, clients, time.Now(), time.Now()
+	if d.series != nil && d.series.began.IsZero() {
+		d.series.began = d.began
+	}
 	d.begin(rounds*clients, "client")
 	d.describe(d.name)
 }
@@ -137,8 +142,8 @@ func (d *Display) Turn(o message.Instruction, client int) {
 	if d.bar != nil {
 		share := float64(d.clients) / float64(max(1, len(o.Clients)))
 		d.bar.Set(min(d.rounds*d.clients, o.Round*d.clients+int(float64(d.finished)*share)))
-		d.describe(fmt.Sprintf("%s round %d/%d, client %d/%d%s", d.name, o.Round+1, d.rounds, d.finished,
-			len(o.Clients), d.last))
+		d.describe(fmt.Sprintf("%s round %d/%d, client %d/%d%s%s", d.name, o.Round+1, d.rounds, d.finished,
+			len(o.Clients), d.last, d.series.left()))
 	}
 }
 
@@ -147,6 +152,8 @@ func (d *Display) Round(r record.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.finished, d.spoke = 0, time.Now()
+	d.heard++
+	d.series.round(!d.turned)
 	if !d.turned {
 		d.earlier, d.began = r.Round+1, time.Now()
 	}
@@ -168,7 +175,8 @@ func (d *Display) Round(r record.Record) {
 	for _, u := range record.MissingTests([]record.Record{r}) {
 		line += ", " + u.String()
 	}
-	fmt.Fprintf(os.Stderr, "%s, %.1f s%s\n", line, r.Seconds, left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier))
+	fmt.Fprintf(os.Stderr, "%s, %.1f s%s%s\n", line, r.Seconds,
+		left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier), d.series.left())
 }
 
 // left is how long the rest will take at the pace since work began; empty where there is none, or nothing to go by.
@@ -238,4 +246,7 @@ func (d *Display) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
+	if d.series != nil { // a run that stopped early leaves out rounds
+		d.series.Rounds, d.heard = d.series.Rounds-(d.rounds-d.heard), d.rounds
+	}
 }

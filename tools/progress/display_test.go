@@ -56,6 +56,29 @@ func TestLines(t *testing.T) {
 	}
 }
 
+// Of two runs of five rounds each has one of an earlier call, takes two seconds for a second one, and stops then: after
+// that of the first run 3 + 5 rounds are left, after that of the second 3, at two seconds each.
+func TestSeries(t *testing.T) {
+	text := said(t, func() {
+		s := Series{Runs: 2, Rounds: 10}
+		for range 2 {
+			d := s.New(experiment.Defaults())
+			d.Start(5, 1)
+			d.Round(record.Record{Round: 0})
+			d.Turn(message.Instruction{Kind: message.Train, Round: 1, Clients: []int{0}}, 0)
+			s.began = time.Now().Add(-2 * time.Second * time.Duration(s.done+1))
+			d.Round(record.Record{Round: 1})
+			d.Close()
+		}
+	})
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) != 4 || !strings.HasSuffix(lines[1], ", about 16s left for all runs") ||
+		!strings.HasPrefix(lines[2], "run, seed 1 (run 2 of 2): round 1/5") ||
+		!strings.HasSuffix(lines[3], ", about 6s left for all runs") {
+		t.Errorf("%q", lines)
+	}
+}
+
 // Long preparation tells how far it is where nobody sees a bar.
 func TestSlowWork(t *testing.T) {
 	text := said(t, func() {

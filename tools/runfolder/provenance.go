@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -93,16 +92,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began 
 		call.ONNX = v
 	}
 	p.Calls = append(p.Calls, call)
-	write := func() error {
-		b, err := json.MarshalIndent(p, "", "  ")
-		if err != nil {
-			return err
-		}
-		return atomicfile.Write(path, func(w io.Writer) error {
-			_, err := w.Write(append(b, '\n'))
-			return err
-		})
-	}
+	write := func() error { return atomicfile.Write(path, atomicfile.JSON(p, "  ")) }
 	return func(failed error) error {
 		last := &p.Calls[len(p.Calls)-1]
 		seconds := math.Round(1000*time.Since(began).Seconds()) / 1000

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"promptfed/configs"
@@ -132,6 +133,37 @@ func Clear(dir string) error {
 	for _, name := range files {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 			return fmt.Errorf("cannot remove what the run folder holds: %w; use another --out", err)
+		}
+	}
+	return nil
+}
+
+// Remove removes run folders with all in them, or none of them where a program works in one, or in the sweep that one
+// belongs to.
+func Remove(dirs []string) error {
+	var held []string
+	for _, dir := range dirs {
+		held = append(held, dir)
+		for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
+			if _, err := os.Stat(filepath.Join(up, configs.PlanFile)); err == nil {
+				held = append(held, up)
+			}
+		}
+	}
+	slices.Sort(held)
+	for _, dir := range slices.Compact(held) {
+		release, err := lock(dir)
+		if errors.As(err, new(Occupied)) {
+			return Occupied{fmt.Errorf("another promptfed works in %s; nothing was removed: wait until it has ended", dir)}
+		}
+		if err != nil {
+			return err
+		}
+		defer release()
+	}
+	for _, dir := range dirs {
+		if err := os.RemoveAll(dir); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 )
@@ -83,6 +84,35 @@ func TestLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	release()
+}
+
+// A run that a program works on is not removed, nor is one of a sweep that goes on, nor what is named beside it.
+func TestRemove(t *testing.T) {
+	dir := t.TempDir()
+	single, cell := filepath.Join(dir, "run"), filepath.Join(dir, "sweep", "a", "seed-1")
+	for _, d := range []string{single, cell} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep := filepath.Join(dir, "sweep")
+	if err := os.WriteFile(filepath.Join(sweep, configs.PlanFile), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{single, cell, sweep} {
+		release, err := lock(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Remove([]string{single, cell}); !errors.As(err, new(Occupied)) || !there(dir, "run") ||
+			!there(cell, ".") {
+			t.Errorf("with %s locked: %v", at, err)
+		}
+		release()
+	}
+	if err := Remove([]string{single, cell}); err != nil || there(dir, "run") || there(cell, ".") || !there(dir, "sweep") {
+		t.Errorf("removed: %v", err)
+	}
 }
 
 // Check leaves nothing behind, and finds that a file is in the way.

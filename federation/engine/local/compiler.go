@@ -86,7 +86,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 // scope starts a graph that this worker's sessions run.
 func (c *compiler) scope(task method.Task) *method.Scope {
 	s := method.NewScope(task, c.m.Params(task))
-	if p := c.options.Provider; p == "" || p == ort.CPU {
+	if c.options.WithProvider().Provider == ort.CPU {
 		s.Graph().UseKernels()
 	}
 	return s

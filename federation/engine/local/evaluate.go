@@ -94,22 +94,20 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		return logits, &h, nil
 	}
 	var logits [2]*tensor.Tensor
-	if has.Global {
-		if logits[method.GlobalView], r.Global, err = score(); err != nil {
+	for _, view := range evaluations(has, p, s) {
+		of := &r.Global
+		if view == method.PersonalView {
+			of = &r.Personal
+			if len(s.Own) > 0 {
+				l.Shared = s.Own
+			}
+		}
+		if logits[view], *of, err = score(); err != nil {
 			return fail(err)
 		}
 	}
-	switch {
-	case !has.Personal:
-	case has.Global && !p.reads(s.Own):
+	if has.Personal && r.Personal == nil {
 		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
-	default:
-		if len(s.Own) > 0 {
-			l.Shared = s.Own
-		}
-		if logits[method.PersonalView], r.Personal, err = score(); err != nil {
-			return fail(err)
-		}
 	}
 	if w.Tracer != nil {
 		tr := trace.OfClient(w.Tracer, o.Round, c.ID)
@@ -133,4 +131,48 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		}
 	}
 	return r, nil
+}
+
+// evaluations are those that give numbers of their own: class scores that read no shared parameter are the same in
+// both.
+func evaluations(has record.Evaluable, p *program, s message.ClientState) (out []method.View) {
+	if has.Global {
+		out = append(out, method.GlobalView)
+	}
+	if has.Personal && (!has.Global || p.reads(s.Own)) {
+		out = append(out, method.PersonalView)
+	}
+	return out
+}
+
+// validate tests a client on its validation data.
+func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (message.Scores, error) {
+	if c.Val == nil || c.Val.Len() == 0 {
+		return message.Scores{}, nil
+	}
+	quiet, other := *w, *c
+	quiet.Tracer, other.Test = nil, c.Val
+	r, err := quiet.Test(ctx, &other, o, s)
+	if err != nil {
+		err = fmt.Errorf("validation: %w", err)
+	}
+	return r, err
+}
+
+// adapt tests a client that never trains: it takes some steps of the method's own local training on its training data,
+// from the shared parameters and its own first private ones, at the learning rate before the schedule. Nothing is
+// remembered.
+func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instruction) (message.Scores, error) {
+	alone, s := *w, message.ClientState{}
+	alone.Tracer, alone.Guard, alone.Terms = nil, nil, false
+	if o.Steps > 0 {
+		alone.Training = w.Training.Steps(c.ID, o.Steps)
+		var err error
+		if _, s, _, err = alone.Train(ctx, c, o, s); err != nil {
+			return message.Scores{}, fmt.Errorf("%w; a new client cannot take steps with this method here: set "+
+				"eval.new_steps: [0]", err)
+		}
+	}
+	return alone.Test(ctx, c, o, s)
 }

@@ -38,17 +38,22 @@ func setEvaluators(e *spec.Experiment, set Settings, shared *computed) map[strin
 // evaluate tests one client.
 func (x setEvaluator) evaluate(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (message.Scores, error) {
-	visitor := *c
-	visitor.Test = x.set.Test[c.Backbone.Name()]
-	if len(x.set.Classes) > 0 {
-		visitor.Train = spec.LabelsOnly(visitor.Test.Labels()) // its own examples have other classes
-	}
 	o.Set = ""
-	scores, err := x.Test(ctx, &visitor, o, s)
+	scores, err := x.Test(ctx, x.visitor(c), o, s)
 	if err != nil {
 		return scores, fmt.Errorf("evaluation set %s: %w", x.set.Name, err)
 	}
 	return scores, nil
+}
+
+// visitor is a client with the set for its test data.
+func (x setEvaluator) visitor(c *spec.Client) *spec.Client {
+	v := *c
+	v.Test = x.set.Test[c.Backbone.Name()]
+	if len(x.set.Classes) > 0 {
+		v.Train = spec.LabelsOnly(v.Test.Labels()) // its own examples have other classes
+	}
+	return &v
 }
 
 // closeAll frees the sessions of set evaluators.

@@ -81,3 +81,15 @@ func (p *program) hostsOf(s *method.Scope) []method.HostCall {
 		return !slices.Contains(p.inputs, method.HostInput+"/"+h.Name)
 	})
 }
+
+// outputBytes is the size of all that the program gives, as far as its shape is known.
+func (p *program) outputBytes() (total int) {
+	for _, out := range p.session.Outputs() {
+		n := 4
+		for _, d := range out.Shape {
+			n *= max(1, d.Size)
+		}
+		total += n
+	}
+	return total
+}

@@ -166,8 +166,12 @@ func nodesOf(outputs []graph.Output) []graph.Node {
 	return out
 }
 
-// runAll runs a graph of several clients, and gives each its outputs.
+// runAll runs a graph of several clients, or of one, and gives each its outputs.
 func runAll(ctx context.Context, session *ort.Session, feeds []tensor.Map) ([]tensor.Map, error) {
+	if len(feeds) == 1 {
+		out, err := session.Run(ctx, feeds[0])
+		return []tensor.Map{out}, err
+	}
 	all, outs := tensor.Map{}, make([]tensor.Map, len(feeds))
 	for _, in := range session.Inputs() {
 		at, name, _ := strings.Cut(in.Name, "/")

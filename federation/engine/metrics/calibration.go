@@ -28,12 +28,7 @@ func calibration(scores *tensor.Tensor, labels []int64) Calibration {
 	out := make(Calibration, CalibrationBins)
 	for i, y := range labels {
 		row := scores.Row(i).Data
-		best, sum := 0, 0.0
-		for j, v := range row {
-			if v > row[best] {
-				best = j
-			}
-		}
+		best, sum := Argmax(row), 0.0
 		for _, v := range row {
 			sum += math.Exp(float64(v) - float64(row[best]))
 		}
@@ -41,7 +36,7 @@ func calibration(scores *tensor.Tensor, labels []int64) Calibration {
 		b := &out[min(CalibrationBins, max(1, int(math.Ceil(confidence*CalibrationBins))))-1]
 		b.Examples++
 		b.Confidence += confidence
-		if int64(best) == y {
+		if best == y {
 			b.Correct++
 		}
 	}

@@ -41,8 +41,7 @@ func Classify(scores *tensor.Tensor, labels []int64, own []int64) Classification
 			of(y).correct++
 		}
 		if slices.Contains(own, y) && !slices.ContainsFunc(own, func(j int64) bool {
-			return row[j] > row[y] ||
-				row[j] == row[y] && j < y
+			return row[j] > row[y] || row[j] == row[y] && j < y
 		}) {
 			h.CorrectOwn++
 		}

@@ -43,8 +43,7 @@ func Argmax(row []float32) int64 {
 
 func sortedPairs(m map[[2]int64]int64) [][2]int64 {
 	return slices.SortedFunc(maps.Keys(m), func(a, b [2]int64) int {
-		return cmp.Or(cmp.Compare(a[0], b[0]),
-			cmp.Compare(a[1], b[1]))
+		return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1]))
 	})
 }
 

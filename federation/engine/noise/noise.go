@@ -5,13 +5,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	mathrand "math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,12 +39,7 @@ type noiseFile struct {
 // OpenNoise reads the file of a run, or makes one with a new key where there is none, or one of another run.
 func OpenNoise(path, run string) (*Noise, error) {
 	n := &Noise{path: path}
-	b, err := os.ReadFile(path)
-	if err == nil {
-		if err := json.Unmarshal(b, &n.noiseFile); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	if _, err := atomicfile.ReadJSON(path, &n.noiseFile); err != nil {
 		return nil, err
 	}
 	if n.Run == run && len(n.Key) == sha256.Size && n.Released != nil {
@@ -61,7 +53,7 @@ func OpenNoise(path, run string) (*Noise, error) {
 }
 
 func (n *Noise) write() error {
-	return atomicfile.WritePrivate(n.path, func(w io.Writer) error { return json.NewEncoder(w).Encode(n.noiseFile) })
+	return atomicfile.WritePrivate(n.path, atomicfile.JSON(n.noiseFile, ""))
 }
 
 // Rand is a source of random numbers that depends on the key and a path of words.

@@ -77,8 +77,7 @@ func SummariseSet(has Evaluable, view method.View, replies []message.Reply, aske
 	if answered := message.ClientsOf(replies); len(answered) < len(asked) {
 		t.Answered = answered
 		t.Unanswered = slices.DeleteFunc(slices.Clone(asked), func(id int) bool {
-			return slices.Contains(answered,
-				id)
+			return slices.Contains(answered, id)
 		})
 	}
 	if has.Global {

@@ -80,14 +80,13 @@ func TestScoreOfOne(t *testing.T) {
 		Personal: &metrics.Classification{Correct: 3, F1: 0.5}}},
 		{Client: 1, Scores: message.Scores{Examples: 4, Global: &metrics.Classification{Correct: 4, F1: 1}}}}
 	has, infos := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
+	const personal = `"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,` +
+		`"own_classes":0,"per_client":[0.75]`
+	const rest = `"accuracy_personal":0.75,"evaluations":{"personal":{` + personal + `}},"test_sizes":[4],` +
+		`"answered":[0],"unanswered":[1],"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`
 	for view, want := range map[method.View]string{
-		method.PersonalView: `{"round":0,"loss":0,"tested":true,"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,` +
-			`"per_client":[0.75],"view":"personal","accuracy_personal":0.75,"evaluations":{"personal":{"accuracy":0.75,"accuracy_std":0,` +
-			`"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,"per_client":[0.75]}},"test_sizes":[4],"answered":[0],"unanswered":[1],` +
-			`"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`,
-		method.GlobalView: `{"round":0,"loss":0,"tested":true,"view":"global","accuracy_personal":0.75,"evaluations":{"personal":{"accuracy":0.75,` +
-			`"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"own_classes":0,"per_client":[0.75]}},"test_sizes":[4],"answered":[0],"unanswered":[1],` +
-			`"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`,
+		method.PersonalView: `{"round":0,"loss":0,"tested":true,` + personal + `,"view":"personal",` + rest,
+		method.GlobalView:   `{"round":0,"loss":0,"tested":true,"view":"global",` + rest,
 	} {
 		r := Record{}
 		r.Score(has, view, replies, message.Indices(len(infos)), infos)

@@ -1,10 +1,10 @@
 package record
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,15 +19,7 @@ func Records(dir string) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []Record
-	for line := range splitLines(b) {
-		var r Record
-		if json.Unmarshal(line, &r) != nil || r.Round != len(out) {
-			break
-		}
-		out = append(out, r)
-	}
-	return out, nil
+	return parseLines(b), nil
 }
 
 // Journal is rounds.jsonl, one record a line.
@@ -49,21 +41,13 @@ func OpenJournal(path string, done int, last Record) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot resume: %s: %w", path, err)
 	}
-	return &Journal{path: path, Records: records}, atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(text)
-		return err
-	})
+	return &Journal{path: path, Records: records}, atomicfile.Write(path, atomicfile.Bytes(text))
 }
 
 // parseJournal gives the records of the rounds that are done, and their lines.
 func parseJournal(b []byte, done int, last Record) (records []Record, text []byte, err error) {
-	for line := range splitLines(b) {
-		var r Record
-		if json.Unmarshal(line, &r) != nil || r.Round >= done || r.Round != len(records) {
-			break
-		}
-		records = append(records, r)
-	}
+	records = parseLines(b)
+	records = records[:min(done, len(records))]
 	if done > 0 && len(records) == done-1 {
 		records = append(records, last)
 	}
@@ -81,19 +65,16 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 	return records, text, nil
 }
 
-func splitLines(b []byte) func(func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for len(b) > 0 {
-			i := 0
-			for i < len(b) && b[i] != '\n' {
-				i++
-			}
-			if i == len(b) || !yield(b[:i]) { // a line without its end was not finished
-				return
-			}
-			b = b[i+1:]
+// parseLines gives the records of rounds that follow each other, up to the first line that is none or has no end.
+func parseLines(b []byte) (records []Record) {
+	for line := range bytes.Lines(b) {
+		var r Record
+		if !bytes.HasSuffix(line, []byte("\n")) || json.Unmarshal(line, &r) != nil || r.Round != len(records) {
+			break
 		}
+		records = append(records, r)
 	}
+	return records
 }
 
 func (j *Journal) Add(r Record) error {
@@ -105,16 +86,13 @@ func (j *Journal) Add(r Record) error {
 	if err != nil {
 		return err
 	}
-	if _, err = f.Write(append(line, '\n')); err != nil {
-		f.Close()
-		return err
+	if _, err = f.Write(append(line, '\n')); err == nil {
+		err = f.Sync()
 	}
-	if err := f.Sync(); err != nil {
-		f.Close()
-		return err
+	if err = errors.Join(err, f.Close()); err == nil {
+		j.Records = append(j.Records, r)
 	}
-	j.Records = append(j.Records, r)
-	return f.Close()
+	return err
 }
 
 // Files of a run folder.

@@ -181,8 +181,7 @@ func Summarise(records []Record, view method.View) Summary {
 // of takes what stands for the result from a round.
 func (s *Summary) of(r Record) {
 	s.Global, s.Personal, s.Evaluations, s.EvaluationSets, s.Untrained = r.Global, r.Personal, r.Evaluations,
-		r.EvaluationSets,
-		r.Untrained
+		r.EvaluationSets, r.Untrained
 	s.BaseToNew, s.NewClients, s.Selected = r.BaseToNew, r.NewClients, r.Round
 }
 

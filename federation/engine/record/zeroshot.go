@@ -34,8 +34,6 @@ func (z ZeroShot) warning() string {
 		return ""
 	}
 	return fmt.Sprintf("zero-shot accuracy of %s is %.1f %%, not above chance (%.1f %%: the larger of 1/%d and the "+
-		"most frequent class): "+
-		"check the order and spelling of class names, the labels, data.template, and that images are preprocessed as "+
-		"the backbone expects",
-		z.Backbone, 100*z.Accuracy, 100*z.Chance, z.Classes)
+		"most frequent class): check the order and spelling of class names, the labels, data.template, and that "+
+		"images are preprocessed as the backbone expects", z.Backbone, 100*z.Accuracy, 100*z.Chance, z.Classes)
 }

@@ -16,7 +16,7 @@ type Experiment struct {
 	MethodName string // for reports and the fingerprint: base method and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
-	Privacy    string // what epsilons reckon with, for Terms; empty without differential privacy
+	Privacy    string // what epsilons reckon with, for RunSpec; empty without differential privacy
 	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the
 	// fingerprint and the summary.
 	Reproduces     []string
@@ -29,7 +29,7 @@ type Experiment struct {
 	BatchClients   int        // steps of how many clients may go in one run; 0 and 1 are the same
 	Synthetic      *Synthetic // nil for none
 	EvaluationSets []EvaluationSet
-	Plan           Plan // Clients and Peers are filled in
+	Plan           Plan // Clients and Infos are filled in
 	Evaluate       record.TestPlan
 }
 

@@ -10,12 +10,8 @@ import (
 
 // Templates lists the templates of hand-written prompts that the method reads beside the experiment's own, sorted.
 func (e *Experiment) Templates(b Backbone) []string {
-	t := b.Task()
-	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
-	s := method.NewScope(t, e.Method.Params(t))
-	logits := e.Method.Logits(s)
 	var out []string
-	for _, op := range graph.Reachable(logits, e.Method.Loss(s, logits)) {
+	for _, op := range graph.Reachable(e.onePass(b)) {
 		list := ""
 		switch what, _ := op.Placeholder(); what {
 		case method.PlaceholderHand:

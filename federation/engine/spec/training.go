@@ -40,7 +40,7 @@ type Overrides struct {
 	Steps  int // of a round at most, 0 for no bound
 }
 
-// Of is the training of a client whose pace stands in Each, which is repeated when there are more clients.
+// Of is the training of a client by its entry of Overrides, which are repeated when there are more clients.
 func (t Training) Of(client int) (Training, int) {
 	if len(t.Overrides) == 0 {
 		return t, 0

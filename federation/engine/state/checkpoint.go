@@ -27,7 +27,7 @@ type Position struct {
 	Remote []byte              `json:"remote,omitempty"` // what a cohort elsewhere remembers
 	Infos  []method.ClientInfo `json:"peers,omitempty"`  // of such a cohort, those that the method knows
 
-	Optimizer tensor.Map // of sharedOptimizer, among the tensors
+	Optimizer tensor.Map // that all clients share, among the tensors
 }
 
 func SaveCheckpoint(dir string, g *method.Global, p Position) error {

@@ -25,7 +25,7 @@ func WriteChecksummed(path string, m tensor.Map, meta map[string]string) error {
 	return safetensors.WritePrivateFile(path, m, meta)
 }
 
-// ReadChecksummed reads what writeSealed wrote and refuses a file that was changed since.
+// ReadChecksummed reads what WriteChecksummed wrote and refuses a file that was changed since.
 func ReadChecksummed(path string) (tensor.Map, map[string]string, error) {
 	m, meta, err := safetensors.ReadFile(path)
 	if err != nil {

@@ -45,8 +45,7 @@ type Location struct {
 // NewStore returns an empty store that writes to dir, or keeps everything in memory when dir is empty.
 func NewStore(dir string) *Store {
 	return &Store{dir: dir, held: map[int]message.ClientState{}, pending: map[int]message.ClientState{},
-		index:  map[int]Location{},
-		placed: map[int]Location{}}
+		index: map[int]Location{}, placed: map[int]Location{}}
 }
 
 // Get gives the state of a client; one that was never accepted is empty.

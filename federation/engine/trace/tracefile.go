@@ -2,9 +2,7 @@ package trace
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,18 +73,11 @@ func (r *Recorder) Write(dir string, info Info) error {
 	info.Steps = slices.SortedFunc(slices.Values(r.Steps), func(a, b StepRecord) int {
 		return cmp.Or(a.Round-b.Round, a.Client-b.Client, a.Step-b.Step)
 	})
-	b, err := json.MarshalIndent(info, "", " ")
-	if err != nil {
-		return fmt.Errorf("trace: %w", err)
-	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
 	if err := safetensors.WriteFile(filepath.Join(dir, TensorsFile), r.Tensors, nil); err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
-	return atomicfile.Write(filepath.Join(dir, InfoFile), func(w io.Writer) error {
-		_, err := w.Write(append(b, '\n'))
-		return err
-	})
+	return atomicfile.Write(filepath.Join(dir, InfoFile), atomicfile.JSON(info, " "))
 }

@@ -3,7 +3,6 @@ package trained
 import (
 	"context"
 	"fmt"
-	"io"
 	"math"
 
 	"promptfed/federation/experiment"
@@ -48,10 +47,7 @@ func Export(ctx context.Context, c experiment.Config, dir string, k int, pixels,
 	if err := f.try(ctx, m); err != nil {
 		return 0, fmt.Errorf("%s: the classifier does not run: %w", out, err)
 	}
-	return int64(len(encoded)), atomicfile.Write(out, func(w io.Writer) error {
-		_, err := w.Write(encoded)
-		return err
-	})
+	return int64(len(encoded)), atomicfile.Write(out, atomicfile.Bytes(encoded))
 }
 
 // try runs an exported classifier on one small image.

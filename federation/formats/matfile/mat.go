@@ -20,7 +20,7 @@ const (
 	matCompressed = 15 // miCOMPRESSED
 	matMaxName    = 256
 	matMaxDims    = 8
-	matMaxNumbers = 1 << 24 // of readMAT
+	matMaxNumbers = 1 << 24 // that Numbers reads
 )
 
 // matTypes are the numeric element types: bytes per number and how to read one.

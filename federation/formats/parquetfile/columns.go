@@ -2,13 +2,12 @@ package parquetfile
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/parquet-go/parquet-go"
-
-	"promptfed/federation/sets/source"
 )
 
 // pqColumns are the columns of a file that are used; domain is nil where there is none.
@@ -33,39 +32,38 @@ func (f *File) columns(features map[string]Feature) (c pqColumns, err error) {
 			have = append(have, col.Name())
 		}
 	}
-	for _, name := range pqImages {
-		if c.Image = imageLeaf(top[name]); c.Image != nil {
-			break
+	images := slices.Clone(pqImages)
+	for _, name := range slices.Sorted(maps.Keys(top)) {
+		if top[name].Column("bytes") != nil {
+			images = append(images, name)
 		}
 	}
-	if c.Image == nil {
-		for _, name := range source.SortedKeys(top) {
-			if top[name].Column("bytes") != nil && c.Image == nil {
-				c.Image = imageLeaf(top[name])
-			}
-		}
-	}
-	if c.Image == nil {
+	if c.Image = firstOf(top, images, imageLeaf); c.Image == nil {
 		return c, fmt.Errorf("%s: no image column among %q: expected binary, or a struct with bytes, called one of "+
 			"%s", f.path, have, strings.Join(pqImages, ", "))
 	}
 	labels := slices.Clone(pqLabels)
-	for _, name := range source.SortedKeys(features) {
+	for _, name := range slices.Sorted(maps.Keys(features)) {
 		if len(features[name].Names) > 0 && name != "coarse_label" && name != "domain" {
 			labels = append(labels, strings.ToLower(name))
 		}
 	}
-	for _, name := range labels {
-		if c.Label = valueLeaf(top[name]); c.Label != nil {
-			break
-		}
-	}
-	if c.Label == nil {
+	if c.Label = firstOf(top, labels, valueLeaf); c.Label == nil {
 		return c, fmt.Errorf("%s: no label column among %q: expected whole numbers or text, called one of %s", f.path,
 			have, strings.Join(pqLabels, ", "))
 	}
 	c.Domain = valueLeaf(top["domain"])
 	return c, nil
+}
+
+// firstOf is the first column of some names that is fit; nil for none.
+func firstOf(top map[string]*parquet.Column, names []string, fit func(*parquet.Column) *parquet.Column) *parquet.Column {
+	for _, name := range names {
+		if c := fit(top[name]); c != nil {
+			return c
+		}
+	}
+	return nil
 }
 
 // imageLeaf is the column of an image's bytes.

@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/parquet-go/parquet-go"
 	"go.yaml.in/yaml/v3"
-
-	"promptfed/federation/sets/source"
 )
 
 // Feature is what a Hugging Face data set says about a column.
@@ -115,7 +115,7 @@ func infoFeatures(raw []byte) (map[string]Feature, error) {
 	if err := json.Unmarshal(raw, &infos); err != nil {
 		return nil, err
 	}
-	for _, name := range source.SortedKeys(infos) {
+	for _, name := range slices.Sorted(maps.Keys(infos)) {
 		if hasNames(infos[name].Features) {
 			return infos[name].Features, nil
 		}
@@ -126,84 +126,76 @@ func infoFeatures(raw []byte) (map[string]Feature, error) {
 // readmeFeatures reads the YAML at the head of README.md: dataset_info, one or a list, has features, each with a name
 // and a dtype of class_label: names: {'0': NAME, ...}.
 func readmeFeatures(raw []byte) (map[string]Feature, error) {
-	rest, ok := bytes.CutPrefix(raw, []byte("---\n"))
-	if !ok {
-		return nil, nil
-	}
-	head, _, ok := bytes.Cut(rest, []byte("\n---"))
-	if !ok {
+	rest, starts := bytes.CutPrefix(raw, []byte("---\n"))
+	head, _, ends := bytes.Cut(rest, []byte("\n---"))
+	if !starts || !ends {
 		return nil, nil
 	}
 	var card struct {
-		Info yaml.Node `yaml:"dataset_info"`
+		Info described `yaml:"dataset_info"`
 	}
 	if err := yaml.Unmarshal(head, &card); err != nil {
 		return nil, err
 	}
-	type info struct {
-		Features []struct {
-			Name string    `yaml:"name"`
-			Type yaml.Node `yaml:"dtype"`
-		} `yaml:"features"`
-	}
-	var infos []info
-	switch card.Info.Kind {
-	case yaml.MappingNode:
-		var one info
-		if err := card.Info.Decode(&one); err != nil {
-			return nil, err
-		}
-		infos = []info{one}
-	case yaml.SequenceNode:
-		if err := card.Info.Decode(&infos); err != nil {
-			return nil, err
-		}
-	}
 	out := map[string]Feature{}
-	for _, i := range infos {
+	for _, i := range card.Info {
 		for _, f := range i.Features {
-			var label struct {
-				Class struct {
-					Names yaml.Node `yaml:"names"`
-				} `yaml:"class_label"`
+			if len(f.Type.Names) > 0 {
+				out[f.Name] = f.Type
 			}
-			if f.Type.Kind != yaml.MappingNode || f.Type.Decode(&label) != nil {
-				continue
-			}
-			names, err := labelNames(label.Class.Names)
-			if err != nil {
-				return nil, fmt.Errorf("names of %q: %w", f.Name, err)
-			}
-			out[f.Name] = Feature{names}
 		}
-		if hasNames(out) {
+		if len(out) > 0 {
 			break
 		}
 	}
 	return out, nil
 }
 
-// labelNames reads a list of names, or a map from their numbers.
-func labelNames(n yaml.Node) ([]string, error) {
+// described is what README.md says of each configuration of a data set.
+type described []struct {
+	Features []struct {
+		Name string  `yaml:"name"`
+		Type Feature `yaml:"dtype"`
+	} `yaml:"features"`
+}
+
+// UnmarshalYAML reads a list, or what stands for a list of one.
+func (d *described) UnmarshalYAML(n *yaml.Node) error {
+	type list described
 	switch n.Kind {
-	case yaml.SequenceNode:
-		var names []string
-		err := n.Decode(&names)
-		return names, err
 	case yaml.MappingNode:
-		var byNumber map[string]string
-		if err := n.Decode(&byNumber); err != nil {
-			return nil, err
-		}
-		names := make([]string, len(byNumber))
-		for k, name := range byNumber {
-			i, err := strconv.Atoi(k)
-			if err != nil || i < 0 || i >= len(names) {
-				return nil, fmt.Errorf("%q is not one of 0 to %d", k, len(names)-1)
-			}
-			names[i] = name
-		}
-		return names, nil
+		*d = make(described, 1)
+		return n.Decode(&(*d)[0])
+	case yaml.SequenceNode:
+		return n.Decode((*list)(d))
 	}
-	return nil, nil
+	return nil
+}
+
+// UnmarshalYAML reads the names of a class label, a list or a map from their numbers; other features have none.
+func (f *Feature) UnmarshalYAML(n *yaml.Node) error {
+	var label struct {
+		Class struct {
+			Names yaml.Node `yaml:"names"`
+		} `yaml:"class_label"`
+	}
+	if n.Kind != yaml.MappingNode || n.Decode(&label) != nil {
+		return nil
+	}
+	if label.Class.Names.Kind != yaml.MappingNode {
+		return label.Class.Names.Decode(&f.Names)
+	}
+	var byNumber map[string]string
+	if err := label.Class.Names.Decode(&byNumber); err != nil {
+		return err
+	}
+	f.Names = make([]string, len(byNumber))
+	for k, name := range byNumber {
+		i, err := strconv.Atoi(k)
+		if err != nil || i < 0 || i >= len(byNumber) {
+			return fmt.Errorf("class names: %q is not one of 0 to %d", k, len(byNumber)-1)
+		}
+		f.Names[i] = name
+	}
+	return nil
 }

@@ -108,7 +108,8 @@ func (a *Array) rows(r io.ReaderAt) (any, any, error) {
 	return &out[0], &out[1], nil
 }
 
-var npyHeader = regexp.MustCompile(`^\{'descr': '([<>|=])([iubfUSO]\d*)', 'fortran_order': (True|False), 'shape': \(([\d, ]*)\), \}\s*$`)
+var npyHeader = regexp.MustCompile(`^\{'descr': '([<>|=])([iubfUSO]\d*)', ` +
+	`'fortran_order': (True|False), 'shape': \(([\d, ]*)\), \}\s*$`)
 
 // npyOrPickle reads a file of numpy.save ("NEP 1") or a bare pickle.
 func npyOrPickle(r io.ReaderAt, size int64) (any, error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/nlpodyssey/gopickle/types"
@@ -109,24 +111,18 @@ func (t DType) value(b []byte) (any, error) {
 		}
 		return int(x), nil
 	}
-	signed := t.Letter == 'i'
-	switch {
-	case t.Size == 1 && signed:
-		return int(int8(b[0])), nil
-	case t.Size == 1:
-		return int(b[0]), nil
-	case t.Size == 2 && signed:
-		return int(int16(order.Uint16(b))), nil
-	case t.Size == 2:
-		return int(order.Uint16(b)), nil
-	case t.Size == 4 && signed:
-		return int(int32(order.Uint32(b))), nil
-	case t.Size == 4:
-		return int(order.Uint32(b)), nil
-	case t.Size == 8:
-		return int(order.Uint64(b)), nil
+	if len(b) > 8 || bits.OnesCount(uint(len(b))) != 1 {
+		return nil, fmt.Errorf("numpy type %c%d", t.Letter, t.Size)
 	}
-	return nil, fmt.Errorf("numpy type %c%d", t.Letter, t.Size)
+	var wide [8]byte
+	if copy(wide[:], b); t.big {
+		slices.Reverse(wide[:len(b)])
+	}
+	u := binary.LittleEndian.Uint64(wide[:])
+	if unused := 64 - 8*len(b); t.Letter == 'i' { // the sign goes up
+		return int(int64(u<<unused) >> unused), nil
+	}
+	return int(u), nil
 }
 
 // Text is a string or bytes as a string.

@@ -60,7 +60,7 @@ func eachDomain(j *allocation.Job, beta float64) ([]allocation.Client, error) {
 			return nil, fmt.Errorf("domain %s: %w", j.Set.Domains[d], err)
 		}
 		got, err := cutClasses(j, lists, count[i], beta, 1, func() *pyrand.NumPy {
-			again, _ := pyrand.NewNumPy(seed) // j.numpy has looked at the only seed that could be too large
+			again, _ := pyrand.NewNumPy(seed) // numpy has looked at the only seed that could be too large
 			return again
 		})
 		if err != nil {

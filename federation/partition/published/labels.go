@@ -18,8 +18,7 @@ func LabelUniform(j *allocation.Job) ([]allocation.Client, error) {
 	classes := len(j.Set.Classes)
 	if j.Classes*j.Clients%classes != 0 {
 		return nil, fmt.Errorf("the code needs clients*classes (%d*%d) to be a multiple of the set's %d classes: "+
-			"change partition.clients or partition.classes",
-			j.Clients, j.Classes, classes)
+			"change partition.clients or partition.classes", j.Clients, j.Classes, classes)
 	}
 	places := j.Classes * j.Clients / classes
 	left := make([]int, classes)

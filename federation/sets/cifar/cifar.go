@@ -82,11 +82,8 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 		first += "1"
 	}
 	return nil, source.NothingFound(fmt.Errorf("no %s in %s: looked for %s.bin or the pickle %s, and for folders "+
-		"train and test "+
-		"with class folders, "+
-		"in it and in %s there: give data.root the folder that holds them or the one above it", c.title, cfg.Root,
-		first, first,
-		strings.Join(c.folders, ", ")), dirs)
+		"train and test with class folders, in it and in %s there: give data.root the folder that holds them or the "+
+		"one above it", c.title, cfg.Root, first, first, strings.Join(c.folders, ", ")), dirs)
 }
 
 // files are the training files of a folder in order, and its test file or "".

@@ -9,8 +9,7 @@ import (
 var Kinds = []source.Kind{
 	{Name: "cifar10", About: "CIFAR-10 (Krizhevsky, 2009): 10 classes",
 		Expects: "cifar-10-batches-bin/ with data_batch_N.bin and test_batch.bin, cifar-10-batches-py/ with the same " +
-			"as pickles, " +
-			"or {train,test}/CLASS/ with images",
+			"as pickles, or {train,test}/CLASS/ with images",
 		Source:  "the binary or Python version that the University of Toronto hands out, or image files made of it",
 		Layouts: cifarLayouts, Open: cifar10.open},
 	{Name: "cifar10-bin", About: "another name of cifar10",

@@ -139,8 +139,7 @@ func (r *cifarReader) file(path string) ([]data.Example, error) {
 		have := &r.set.Coarse[fine[i]]
 		if *have >= 0 && *have != c {
 			return nil, fmt.Errorf("%s: record %d: class %q is of superclass %q here and %q before", path, i,
-				r.set.Classes[fine[i]],
-				r.set.Superclasses[c], r.set.Superclasses[*have])
+				r.set.Classes[fine[i]], r.set.Superclasses[c], r.set.Superclasses[*have])
 		}
 		*have = c
 	}

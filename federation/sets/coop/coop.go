@@ -38,11 +38,11 @@ func openRelease(r release) func(source.Config) (*data.Set, error) {
 		if err != nil {
 			return nil, err
 		}
-		roll, err := r.roll(cfg, f, dirs)
+		listing, err := r.listing(cfg, f, dirs)
 		if err != nil {
 			return nil, err
 		}
-		s, err := roll.Set(cfg)
+		s, err := listing.Set(cfg)
 		if err != nil {
 			return nil, err
 		}
@@ -54,20 +54,20 @@ func openRelease(r release) func(source.Config) (*data.Set, error) {
 	}
 }
 
-// roll reads the first list that is there.
-func (r release) roll(cfg source.Config, f source.Finder, dirs []string) (*source.Listing, error) {
+// listing reads the first list that is there.
+func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*source.Listing, error) {
 	for _, dir := range dirs {
 		path, ok, err := f.Split(dir, r.split)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			roll, err := readSplitFile(path)
+			listing, err := readSplitFile(path)
 			if err != nil {
 				return nil, err
 			}
-			roll.Layout = "CoOp's split file " + filepath.Base(path)
-			return roll, locate(roll, f, dir, dirs, r.images)
+			listing.Layout = "CoOp's split file " + filepath.Base(path)
+			return listing, locate(listing, f, dir, dirs, r.images)
 		}
 	}
 	for _, form := range r.forms {
@@ -79,12 +79,12 @@ func (r release) roll(cfg source.Config, f source.Finder, dirs []string) (*sourc
 			if !ok {
 				continue
 			}
-			roll, err := form.read(cfg, paths)
+			listing, err := form.read(cfg, paths)
 			if err != nil {
 				return nil, err
 			}
-			roll.Root, roll.Layout = dir, "the release's own files, "+strings.Join(source.Bases(paths), ", ")
-			return roll, nil
+			listing.Root, listing.Layout = dir, "the release's own files, "+strings.Join(source.Bases(paths), ", ")
+			return listing, nil
 		}
 	}
 	return nil, source.NothingFound(r.missing(cfg), dirs)

@@ -25,8 +25,10 @@ func series(dir string, n int, classes ...string) []string {
 }
 
 // pets is a split file of two classes; its labels are not in the order of names, nor its images in that of labels.
-const pets = `{"train": [["Bombay_2.jpg", 1, "abyssinian"], ["Bengal_1.jpg", 0, "american_bulldog"], ["Bombay_1.jpg", 1, "abyssinian"]],
- "val": [["Bengal_2.jpg", 0, "american_bulldog"]], "test": [["Bombay_3.jpg", 1, "abyssinian"], ["Bengal_3.jpg", 0, "american_bulldog"]]}`
+const pets = `{"train": [["Bombay_2.jpg", 1, "abyssinian"], ["Bengal_1.jpg", 0, "american_bulldog"],
+  ["Bombay_1.jpg", 1, "abyssinian"]],
+ "val": [["Bengal_2.jpg", 0, "american_bulldog"]],
+ "test": [["Bombay_3.jpg", 1, "abyssinian"], ["Bengal_3.jpg", 0, "american_bulldog"]]}`
 
 var petFiles = []string{"images/Bombay_1.jpg", "images/Bombay_2.jpg", "images/Bombay_3.jpg", "images/Bengal_1.jpg",
 	"images/Bengal_2.jpg",
@@ -141,8 +143,10 @@ func TestSplitFileErrors(t *testing.T) {
 			[]string{"Bombay_1.jpg twice"}},
 		"only in test": {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": [["Bombay_2.jpg", 1, "y"]]}`,
 			[]string{`"y"`, "no training images"}},
-		"no tests":     {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": []}`, []string{"no test images"}},
-		"some missing": {`{"train": [["Bombay_1.jpg", 0, "x"], ["no.jpg", 0, "x"], ["nope.jpg", 0, "x"]], "test": [["Bombay_2.jpg", 0, "x"]]}`, []string{"2 of the 4", filepath.Join(root, "images", "no.jpg"), "missing", "data.corrupt: skip"}},
+		"no tests": {`{"train": [["Bombay_1.jpg", 0, "x"]], "test": []}`, []string{"no test images"}},
+		"some missing": {`{"train": [["Bombay_1.jpg", 0, "x"], ["no.jpg", 0, "x"], ["nope.jpg", 0, "x"]],
+			"test": [["Bombay_2.jpg", 0, "x"]]}`,
+			[]string{"2 of the 4", filepath.Join(root, "images", "no.jpg"), "missing", "data.corrupt: skip"}},
 		"all missing": {`{"train": [["z/no.jpg", 0, "x"]], "test": []}`, []string{"z/no.jpg", filepath.Join(root,
 			"images")}},
 		"not UTF-8 is text": {"{\"train\": [[\"a.jpg\", 0, \"\x01\"]], \"test\": []}", []string{"invalid character"}},
@@ -168,7 +172,8 @@ func TestSplitFileSkips(t *testing.T) {
 // TestLabelGaps: a part of a split file keeps the order of its labels.
 func TestLabelGaps(t *testing.T) {
 	root := datatest.Tree(t, series("images", 2, "x", "y")...)
-	datatest.Write(t, root, map[string]string{"split_zhou_Food101.json": `{"train": [["x/1.jpg", 90, "x"], ["y/1.jpg", 7, "y"]], "test": [["x/2.jpg", 90, "x"]]}`})
+	datatest.Write(t, root, map[string]string{"split_zhou_Food101.json": `{"train": [["x/1.jpg", 90, "x"],
+		["y/1.jpg", 7, "y"]], "test": [["x/2.jpg", 90, "x"]]}`})
 	s := mustOpen(t, source.Config{Set: "food101", Root: root})
 	if !slices.Equal(s.Classes, []string{"y", "x"}) || s.Train[0].Label != 1 || !strings.Contains(s.Notes[0],
 		"renumbered") {

@@ -57,6 +57,5 @@ func locate(l *source.Listing, f source.Finder, dir string, dirs, images []strin
 		}
 	}
 	return fmt.Errorf("%s lists %s, but it is not under %s: put the images where CoOp has them", l.List,
-		l.Items[0].Path,
-		strings.Join(append(tried, there...), ", nor under "))
+		l.Items[0].Path, strings.Join(append(tried, there...), ", nor under "))
 }

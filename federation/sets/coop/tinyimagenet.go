@@ -41,8 +41,7 @@ func tinyLists(cfg source.Config, paths []string) (*source.Listing, error) {
 	}
 	l.List = paths[2]
 	return l, source.EachLine(paths[2], func(where, line string) error {
-		return annotation(l, label, filepath.ToSlash(images),
-			where, line)
+		return annotation(l, label, filepath.ToSlash(images), where, line)
 	})
 }
 

@@ -159,10 +159,7 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 		l.w.Skipped = append(l.w.Skipped, data.Skipped{Name: name, Reason: "is known to be broken in " + l.title})
 		return nil
 	}
-	file, st, err := l.resolve(name)
-	if err != nil {
-		return err
-	}
+	file, st := l.resolve(name)
 	if st == nil {
 		err := fmt.Errorf("%s: image %s is not there: looked in %s", where, name, strings.Join(l.dirs, ", "))
 		if !l.w.Skip {
@@ -182,13 +179,13 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 
 // resolve finds the file of a listed path in the folders that it may be relative to, as it is or without its first
 // folders: FedBN's paths start above the set's folder. A file that is nowhere has no info.
-func (l *listed) resolve(name string) (string, fs.FileInfo, error) {
+func (l *listed) resolve(name string) (string, fs.FileInfo) {
 	for i, dir := range l.dirs {
 		for rest := name; ; {
 			file := filepath.Join(dir, filepath.FromSlash(rest))
 			if st, err := os.Stat(file); err == nil && !st.IsDir() {
 				l.dirs[0], l.dirs[i] = l.dirs[i], l.dirs[0]
-				return file, st, nil
+				return file, st
 			}
 			var more bool
 			if _, rest, more = strings.Cut(rest, "/"); !more || !strings.Contains(rest, "/") {
@@ -196,7 +193,7 @@ func (l *listed) resolve(name string) (string, fs.FileInfo, error) {
 			}
 		}
 	}
-	return "", nil, nil
+	return "", nil
 }
 
 // finish orders the classes by label.

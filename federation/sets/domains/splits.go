@@ -109,8 +109,7 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *da
 			leaks))
 	case leaks > 0:
 		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too and were left out of the test "+
-			"split; "+
-			"data.layout: lists-as-published keeps them", where, leaks))
+			"split; data.layout: lists-as-published keeps them", where, leaks))
 	}
 	if s, err = l.finish(notes...); err == nil {
 		s.Layout = "lists in " + where

@@ -135,7 +135,8 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "dog", "3.png"), []byte("x"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	datatest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`, "none of its 1")
+	datatest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, nil), `"dog"`,
+		"none of its 1")
 }
 
 func TestClassNames(t *testing.T) {

@@ -19,8 +19,7 @@ var layouts = []string{classesLayout, domainsLayout, SplitLayout, splitDomainsLa
 
 // LayoutForms are the layouts as paths.
 var LayoutForms = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOMAIN/CLASS/",
-	SplitLayout:        "SPLIT/CLASS/",
-	splitDomainsLayout: "SPLIT/DOMAIN/CLASS/"}
+	SplitLayout: "SPLIT/CLASS/", splitDomainsLayout: "SPLIT/DOMAIN/CLASS/"}
 
 // detect tells the layouts apart. Folders that hold images are classes and folders that hold folders are splits or
 // domains, whichever their names say. What can be read in two ways is an error with both, never a guess.
@@ -28,7 +27,7 @@ func detect(w *source.Walk, top []string) (string, error) {
 	splits, others := source.SplitsAmong(top)
 	deep, err := deep(w, top)
 	if err != nil {
-		return "", torn(w, err, splits, others)
+		return "", torn(err, splits, others)
 	}
 	switch {
 	case !deep && len(splits) > 0 && len(others) == 0:
@@ -49,9 +48,8 @@ func detect(w *source.Walk, top []string) (string, error) {
 		return domainsLayout, nil
 	case len(others) > 0:
 		return "", fmt.Errorf("%s: some folders are named as splits (%s), others are not (%s). Either the set has "+
-			"splits, and %s must be moved "+
-			"away; or all are domains: then set data.layout: domains", w.Root, source.FolderNames(flat(splits)),
-			source.FolderNames(others), source.FolderNames(others))
+			"splits, and %s must be moved away; or all are domains: then set data.layout: domains", w.Root,
+			source.FolderNames(flat(splits)), source.FolderNames(others), source.FolderNames(others))
 	}
 	for _, split := range []string{"train", "val", "test"} {
 		if same := splits[split]; len(same) > 1 {
@@ -97,17 +95,16 @@ func splitsBelow(w *source.Walk, dirs []string) error {
 		}
 		if source.LookLikeSplits(sub) {
 			return fmt.Errorf("%s holds the folders %s. Either they are splits of one domain or class, and splits "+
-				"must be the outermost "+
-				"folders, as in %s, or in data.root itself: name the folder above them there; or they are classes: "+
-				"then set data.layout: domains",
-				d, source.FolderNames(sub), LayoutForms[splitDomainsLayout])
+				"must be the outermost folders, as in %s, or in data.root itself: name the folder above them there; "+
+				"or they are classes: then set data.layout: domains", d, source.FolderNames(sub),
+				LayoutForms[splitDomainsLayout])
 		}
 	}
 	return nil
 }
 
 // torn words the error of folders of which some hold folders, where names of splits may explain it.
-func torn(w *source.Walk, err error, splits map[string][]string, others []string) error {
+func torn(err error, splits map[string][]string, others []string) error {
 	var t mixed
 	if !errors.As(err, &t) || len(splits) == 0 {
 		return err
@@ -118,13 +115,11 @@ func torn(w *source.Walk, err error, splits map[string][]string, others []string
 	}
 	if len(others) == 0 {
 		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without "+
-			"folders for test and "+
-			"val, two of every ten images of %s are held out for testing", t.without, t.with,
+			"folders for test and val, two of every ten images of %s are held out for testing", t.without, t.with,
 			source.FolderNames(splits["train"]))
 	}
 	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s), and %s must be moved "+
-		"away; or all "+
-		"folders are classes, and must hold images: then set data.layout: classes", t.with, t.without,
+		"away; or all folders are classes, and must hold images: then set data.layout: classes", t.with, t.without,
 		source.FolderNames(flat(splits)), source.FolderNames(others))
 }
 
@@ -141,8 +136,7 @@ type mixed struct{ with, without string }
 
 func (m mixed) Error() string {
 	return fmt.Sprintf("%s holds folders but %s holds none: expected all folders to be classes with images, or all "+
-		"to be domains with class folders",
-		m.with, m.without)
+		"to be domains with class folders", m.with, m.without)
 }
 
 // deep tells whether folders hold folders. Some that do beside some that do not is an error.

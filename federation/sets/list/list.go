@@ -15,8 +15,7 @@ import (
 
 // Kind is any images that a file lists.
 var Kind = source.Kind{Name: "list", About: "any images, named with their labels in a CSV or JSON file",
-	Expects: listExpects,
-	Source:  "your own images", Open: openListed}
+	Expects: listExpects, Source: "your own images", Open: openListed}
 
 const listExpects = "a .csv, .tsv, .json or .jsonl file, or a folder with list.csv and so on: columns path, label, " +
 	"and if wanted class, domain, split"
@@ -26,10 +25,9 @@ var listNames = []string{"list.csv", "list.tsv", "list.json", "list.jsonl", "met
 
 // listColumns maps names of columns, in lower case, to what they hold.
 var listColumns = map[string]string{"path": "path", "file": "path", "filename": "path", "file_name": "path",
-	"filepath":  "path",
-	"file_path": "path", "image": "path", "image_path": "path", "label": "label", "labels": "label", "target": "label",
-	"class": "class", "class_name": "class", "classname": "class", "domain": "domain", "split": "split",
-	"partition": "split"}
+	"filepath": "path", "file_path": "path", "image": "path", "image_path": "path", "label": "label", "labels": "label",
+	"target": "label", "class": "class", "class_name": "class", "classname": "class", "domain": "domain",
+	"split": "split", "partition": "split"}
 
 // entry is one line of a list.
 type entry struct{ path, label, class, domain, split string }
@@ -73,13 +71,13 @@ func openListed(cfg source.Config) (*data.Set, error) {
 	if err := read(r, l.add); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	roll, err := l.roll()
+	images, err := l.images()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	roll.Layout = "the list " + filepath.Base(file)
-	roll.List, roll.Root, roll.Images = file, filepath.Dir(file), filepath.Dir(file)
-	return roll.Set(cfg)
+	images.Layout = "the list " + filepath.Base(file)
+	images.List, images.Root, images.Images = file, filepath.Dir(file), filepath.Dir(file)
+	return images.Set(cfg)
 }
 
 // listFile is the list that data.root is or holds.
@@ -155,8 +153,8 @@ func (l *listing) add(line int, e entry) error {
 	return nil
 }
 
-// roll gives classes and domains their numbers.
-func (l *listing) roll() (*source.Listing, error) {
+// images gives classes and domains their numbers.
+func (l *listing) images() (*source.Listing, error) {
 	r := &source.Listing{}
 	labels, whole := map[string]int{}, true
 	domains := map[string]bool{}

@@ -26,7 +26,10 @@ func TestListFormats(t *testing.T) {
 			"Test;photo;Alarm_Clock;im/4.png;\r\n",
 		"list.tsv": "path\tlabel\tdomain\tsplit\nim/1.png\tzebra\tSketch\ttrain\n" +
 			"im/2.png\tAlarm_Clock\tphoto\ttrain\nim/3.png\tzebra\tphoto\tval\nim/4.png\tAlarm_Clock\tphoto\ttest\n",
-		"list.json": `[{"path": "im/1.png", "label": "zebra", "domain": "Sketch", "split": "train"}, {"path": "im/2.png", "label": "Alarm_Clock", "domain": "photo", "split": "train", "more": [1]},` + "\n" + `{"path": "im/3.png", "label": "zebra", "domain": "photo", "split": "val"}, {"path": "im/4.png", "label": "Alarm_Clock", "domain": "photo", "split": "test"}]`,
+		"list.json": `[{"path": "im/1.png", "label": "zebra", "domain": "Sketch", "split": "train"},
+			{"path": "im/2.png", "label": "Alarm_Clock", "domain": "photo", "split": "train", "more": [1]},
+			{"path": "im/3.png", "label": "zebra", "domain": "photo", "split": "val"},
+			{"path": "im/4.png", "label": "Alarm_Clock", "domain": "photo", "split": "test"}]`,
 		"metadata.jsonl": "\n" + `{"file_name": "im/1.png", "label": "zebra", "domain": "Sketch", "split": "train"}` +
 			"\n" + `{"file_name": "im/2.png", "label": "Alarm_Clock", "domain": "photo", "split": "train"}` + "\n" +
 			`{"file_name": "im/3.png", "label": "zebra", "domain": "photo", "split": "val"}` + "\n\n" +
@@ -173,7 +176,7 @@ func fuzzList(f *testing.F, read func(raw string, add func(int, entry) error) er
 		if err != nil || len(l.entries) == 0 {
 			return
 		}
-		r, err := l.roll()
+		r, err := l.images()
 		if err != nil {
 			return
 		}

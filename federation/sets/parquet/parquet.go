@@ -32,7 +32,7 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 		return nil, err
 	}
 	x := &pqSet{root: cfg.Root, pages: parquetfile.NewImagePages(), labels: map[string]int{}, domains: map[string]int{},
-		roll: &source.Listing{List: cfg.Root, Layout: fmt.Sprintf("%d Parquet files", len(files))}}
+		listing: &source.Listing{List: cfg.Root, Layout: fmt.Sprintf("%d Parquet files", len(files))}}
 	if st, err := os.Stat(cfg.Root); err == nil && !st.IsDir() {
 		x.root = filepath.Dir(cfg.Root)
 	}
@@ -42,13 +42,13 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 	}
 	for _, f := range files {
 		if f.split == "" && len(splits) > 1 {
-			x.roll.Notes = append(x.roll.Notes, fmt.Sprintf("%s is left out: its name says neither train, val nor "+
+			x.listing.Notes = append(x.listing.Notes, fmt.Sprintf("%s is left out: its name says neither train, val nor "+
 				"test", f.path))
 			continue
 		}
 		err := x.add(f.path, f.split)
 		if err != nil && cfg.Corrupt == data.Skip {
-			x.roll.Skipped = append(x.roll.Skipped, data.Skipped{Name: f.path, Reason: err.Error()})
+			x.listing.Skipped = append(x.listing.Skipped, data.Skipped{Name: f.path, Reason: err.Error()})
 		} else if err != nil {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func splitOf(path string) (split string, err error) {
 // pqSet collects the rows of the files.
 type pqSet struct {
 	root    string
-	roll    *source.Listing
+	listing *source.Listing
 	pages   *parquetfile.ImagePages
 	names   []string // of numbers, by the files' features; nil where they do not say
 	text    bool     // labels are text
@@ -157,10 +157,9 @@ func (x *pqSet) add(file, split string) error {
 		return err
 	}
 	if len(labels.Rows) > 0 && !slices.ContainsFunc(labels.Rows, func(v int32) bool {
-		return v >= 0 &&
-			labels.Values[v].Number >= 0
+		return v >= 0 && labels.Values[v].Number >= 0
 	}) {
-		x.roll.Notes = append(x.roll.Notes, fmt.Sprintf("%s is left out: its rows have no labels", file))
+		x.listing.Notes = append(x.listing.Notes, fmt.Sprintf("%s is left out: its rows have no labels", file))
 		return nil
 	}
 	numbers, err := x.number(labels, features[columns.Label.Name()].Names)
@@ -198,7 +197,7 @@ func (x *pqSet) add(file, split string) error {
 				}
 				return raw, nil
 			}}
-			x.roll.Items = append(x.roll.Items, source.Item{Path: id, Label: numbers[label], Split: split, Known: &e,
+			x.listing.Items = append(x.listing.Items, source.Item{Path: id, Label: numbers[label], Split: split, Known: &e,
 				Domain: place(x.domains, domains.Values[domain].Name(domainNames))})
 			row++
 		}
@@ -239,7 +238,7 @@ func (x *pqSet) number(labels parquetfile.Values, names []string) ([]int, error)
 			return nil, fmt.Errorf("label %d is out of range: expected 0 to %d", v.Number, end)
 		}
 		out[i] = int(v.Number)
-		if err := x.roll.Name("label", out[i], v.Name(names)); err != nil {
+		if err := x.listing.Name("label", out[i], v.Name(names)); err != nil {
 			return nil, err
 		}
 	}
@@ -248,7 +247,7 @@ func (x *pqSet) number(labels parquetfile.Values, names []string) ([]int, error)
 
 // set sorts classes and domains that are text, makes the splits that are not given, and makes the set.
 func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
-	l := x.roll
+	l := x.listing
 	label, domain := map[int]int{}, map[int]int{}
 	for i, name := range source.SortedKeys(x.labels) {
 		label[x.labels[name]] = i

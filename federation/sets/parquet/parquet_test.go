@@ -174,7 +174,10 @@ func TestParquetNames(t *testing.T) {
 	}{
 		"none":   {nil, nil, []string{"3", "7"}},
 		"config": {nil, map[string]string{"7": "seven"}, []string{"3", "seven"}},
-		"infos":  {map[string]string{"dataset_infos.json": `{"default": {"features": {"image": {"_type": "Image"}, "x": [{"a": 1}], "fine_label": {"names": [` + strings.Join(list, ",") + `], "_type": "ClassLabel"}}}}`}, nil, []string{"crab", "Hen House"}},
+		"infos": {map[string]string{"dataset_infos.json": `{"default": {"features": {
+			"image": {"_type": "Image"}, "x": [{"a": 1}], 
+			"fine_label": {"names": [` + strings.Join(list, ",") + `], "_type": "ClassLabel"}}}}`}, nil,
+			[]string{"crab", "Hen House"}},
 		"README": {map[string]string{"README.md": "---\nlicense: mit\ndataset_info:\n  features:\n  - name: image\n " +
 			"   dtype: image\n  - name: fine_label\n    dtype:\n      class_label:\n        names:\n" +
 			strings.Join(numbered, "\n") + "\n---\n# A set\n"}, nil, []string{"crab", "Hen House"}},

@@ -80,8 +80,7 @@ func (l *Listing) Name(where string, label int, name string) error {
 // of two and more has an image in test, if there is to be one, and every class has one in train.
 func (l *Listing) draw(from string, train, val float64) {
 	slices.SortStableFunc(l.Items, func(a, b Item) int {
-		return cmp.Or(a.Label-b.Label, strings.Compare(a.Path,
-			b.Path))
+		return cmp.Or(a.Label-b.Label, strings.Compare(a.Path, b.Path))
 	})
 	for i := 0; i < len(l.Items); {
 		var class []int
@@ -177,8 +176,7 @@ func (l *Listing) Set(cfg Config) (*data.Set, error) {
 	if missing > 0 && cfg.Corrupt != data.Skip {
 		first := s.Skipped[len(s.Skipped)-missing]
 		return nil, fmt.Errorf("%d of the %d images that %s lists cannot be used; the first, %s, %s: complete the "+
-			"images, or set data.corrupt: skip",
-			missing, len(l.Items), l.List, first.Name, first.Reason)
+			"images, or set data.corrupt: skip", missing, len(l.Items), l.List, first.Name, first.Reason)
 	}
 	for c, n := range s.Counts(s.Train) {
 		if n == 0 {

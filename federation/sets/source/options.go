@@ -27,7 +27,7 @@ func (Config) LongHelp() map[string]string {
 	}
 }
 
-// Generator are the of the images that the program makes (set synthetic).
+// Generator is the section data.generator: the images that the program makes (set synthetic).
 type Generator struct {
 	Classes    []string `config:"classes" help:"empty: all objects; names of patterns are allowed too"`
 	Domains    []string `config:"domains" help:"empty: all"`

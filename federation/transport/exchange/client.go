@@ -58,8 +58,7 @@ func NewClient(nc *nats.Conn, inv *Invitation, who certs.Identity, instance stri
 	}
 	*request.Header() = protocol.JoinHeader{Run: inv.Run, Instance: instance, Client: inv.Client, Proof: p}
 	a := &Client{Invitation: inv, nc: nc, join: request, signer: who.Signer, reconnected: make(chan struct{}),
-		role: role,
-		log:  log}
+		role: role, log: log}
 	a.activity.Store(Idle)
 	a.server.Store(&inv.server)
 	return a, nil
@@ -155,8 +154,7 @@ func (a *Client) askToJoin(ctx context.Context) error {
 func (a *Client) heartbeat(leaves bool) {
 	a.heartbeats++
 	v := protocol.Heartbeat{Run: a.Invitation.Run, Client: a.Client, Instance: a.join.Header().Instance,
-		Count: a.heartbeats,
-		Doing: a.activity.Load().(string), Try: a.try, Leaves: leaves}
+		Count: a.heartbeats, Doing: a.activity.Load().(string), Try: a.try, Leaves: leaves}
 	b, err := protocol.Pack(a.signer, protocol.HeartbeatMessage, v, nil)
 	if err == nil {
 		a.nc.Publish(a.Verb(subjects.HeartbeatVerb), b)

@@ -35,9 +35,7 @@ func fuzzed(f *testing.F) (s *Session, r protocol.Reply, renew func() *Pending) 
 		f.Fatal(err)
 	}
 	f.Cleanup(e.Close)
-	h := &Host{Conn: e.Conn(), RunID: strings.Repeat("ab", 16), InlineLimit: 1 << 10, Largest: 1 << 20,
-		Log: slog.New(slog.DiscardHandler), Outbox: Outbox{Dir: f.TempDir(), InMemory: 1 << 10},
-		Decoding: make(chan struct{}, MaxDecoding)}
+	h := NewHost(e.Conn(), strings.Repeat("ab", 16), 1<<10, 1<<20, f.TempDir(), slog.New(slog.DiscardHandler))
 	if err := h.UseKey(certs.Identity{Signer: transporttest.Key}, ""); err != nil {
 		f.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -20,22 +21,73 @@ import (
 type Host struct {
 	Conn        *nats.Conn
 	RunID       string // of the run
-	InlineLimit int    // as Settings.Limit
+	InlineLimit int    // bytes of tensors that travel in a message; more go in pieces
 	Largest     int
 	Identity    certs.Identity
 	signing     atomic.Pointer[signingKey]
 	Outbox      Outbox
 	Counters    counters
-	Decoding    chan struct{} // bounds how many members' tensors are whole in memory at a time
+	decoding    chan struct{} // bounds how many members' tensors are whole in memory at a time
 	Log         *slog.Logger
-	Stops       []func()
+	stops       []func()
 
 	Mu  sync.Mutex
 	Seq int64 // of the newest order
 }
 
-// MaxDecoding is what may go through host.heavy.
-const MaxDecoding = 4
+// maxDecoding is how many members' tensors may be whole in memory at a time.
+const maxDecoding = 4
+
+// NewHost makes the host of a run. limit is how many bytes of tensors travel in a message, 0 for the default, and largest
+// how many are taken from a member or given to one at most; more than limit lie in dir on their way.
+func NewHost(nc *nats.Conn, run string, limit, largest int, dir string, log *slog.Logger) *Host {
+	most := int(nc.MaxPayload()) - protocol.MaxFrame
+	if limit <= 0 || limit > most {
+		limit = min(DefaultLimit, most)
+	}
+	h := &Host{Conn: nc, RunID: run, InlineLimit: limit, Largest: largest, Log: log,
+		Outbox: Outbox{Dir: dir, InMemory: limit}, decoding: make(chan struct{}, maxDecoding)}
+	h.OnStop(h.Outbox.Clear)
+	return h
+}
+
+// OnStop has something done when the host stops.
+func (h *Host) OnStop(do func()) { h.stops = append(h.stops, do) }
+
+// EverySecond does something again and again until the host stops.
+func (h *Host) EverySecond(do func()) {
+	over, t := make(chan struct{}), time.NewTicker(time.Second)
+	h.OnStop(func() { close(over) })
+	go func() {
+		defer t.Stop()
+		for {
+			select {
+			case <-over:
+				return
+			case <-t.C:
+				do()
+			}
+		}
+	}()
+}
+
+// Decode does what needs a member's tensors whole in memory, for few members at a time.
+func (h *Host) Decode(do func()) {
+	h.decoding <- struct{}{}
+	defer func() { <-h.decoding }()
+	do()
+}
+
+// Stage puts the encoded tensors of an order into the outbox, and gives what its header says of them.
+func (h *Host) Stage(body []byte) (out protocol.Content, err error) {
+	if out.SetBody(body); len(body) > h.InlineLimit {
+		out.Detach()
+	}
+	if len(body) > h.Largest {
+		return out, fmt.Errorf("%d bytes of tensors; at most %d are possible", len(body), h.Largest)
+	}
+	return out, h.Outbox.Put(out.Sum, body)
+}
 
 // UseKey makes the host sign with the key of an identity, or with one that is in a folder or made there.
 func (h *Host) UseKey(who certs.Identity, dir string) (err error) {
@@ -79,7 +131,7 @@ func (h *Host) Renew(who certs.Identity) error {
 func (h *Host) Subscribe(subject string, do nats.MsgHandler) (*nats.Subscription, error) {
 	s, err := h.Conn.Subscribe(subject, do)
 	if err == nil {
-		h.Stops = append(h.Stops, func() { s.Unsubscribe() })
+		h.OnStop(func() { s.Unsubscribe() })
 	}
 	return s, err
 }
@@ -87,10 +139,10 @@ func (h *Host) Subscribe(subject string, do nats.MsgHandler) (*nats.Subscription
 // Stop stops answering.
 func (h *Host) Stop() {
 	h.Conn.FlushTimeout(time.Second) // the last receipts
-	for _, stop := range h.Stops {
+	for _, stop := range h.stops {
 		stop()
 	}
-	h.Stops = nil
+	h.stops = nil
 }
 
 // Responds tells whether somebody answers at a subject, to the inbox that the question is asked from.
@@ -319,7 +371,7 @@ func Notify(c chan struct{}) {
 	}
 }
 
-// Defaults of Settings.
+// DefaultLimit is how many bytes of tensors travel in a message, and DefaultLargest how many are taken of a client.
 const (
 	DefaultLimit   = 256 << 10
 	DefaultLargest = 64 << 20

@@ -91,8 +91,7 @@ func (i *Invitation) Server() string {
 
 // Invite asks for the invitation of whoever has an address.
 func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.HelloRequest, who certs.Identity,
-	log *slog.Logger) (*Invitation,
-	error) {
+	log *slog.Logger) (*Invitation, error) {
 	q.Nonce = subjects.NewID()
 	b, err := json.Marshal(q)
 	if err != nil {
@@ -148,9 +147,8 @@ func ParseInvitation(b []byte, q protocol.HelloRequest, who certs.Identity) (*In
 	if !subjects.ID.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
 		return nil, errors.New("the server's invitation makes no sense")
 	}
-	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes,
-		InsecureDP: h.InsecureDP, Limit: h.Limit,
-		Largest: h.Largest, server: server, Key: h.Proof.Key}, nil
+	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, InsecureDP: h.InsecureDP,
+		Limit: h.Limit, Largest: h.Largest, server: server, Key: h.Proof.Key}, nil
 }
 
 // request asks until somebody is there to answer; wait is the time that one answer may take.

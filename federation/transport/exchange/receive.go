@@ -11,8 +11,8 @@ import (
 
 // receiveReply looks at one reply: it counts, or it is dropped and that is logged; or its tensors are to come first.
 func (d *Session) receiveReply(m *nats.Msg) {
-	d.Decoding <- struct{}{}
-	defer func() { <-d.Decoding }()
+	d.decoding <- struct{}{}
+	defer func() { <-d.decoding }()
 	var r protocol.Reply
 	body, err := d.open(protocol.ReplyMessage, m, &r)
 	if errors.Is(err, errUnknown) {

@@ -27,12 +27,12 @@ type Session struct {
 	Number  int    // of the client, or of the job that a worker's part of this address is for
 	user    string // whose certificate it must be
 	handler Handler
-	Log     *slog.Logger // names the member
-	Sub     *nats.Subscription
-	pace    *rate.Limiter // of all messages; more wait
-	talk    *rate.Limiter // of those that cost the server more than they cost the client
-	Excess  atomic.Int64  // messages dropped since watch looked
-	Dropped int           // by sub, when watch looked
+	Log     *slog.Logger       // names the member
+	sub     *nats.Subscription // nil where messages come from elsewhere
+	pace    *rate.Limiter      // of all messages; more wait
+	talk    *rate.Limiter      // of those that cost the server more than they cost the client
+	Excess  atomic.Int64       // messages dropped since Floods looked
+	dropped int                // by sub, when Floods looked
 }
 
 // Handler is the run that a session belongs to.
@@ -61,14 +61,20 @@ const (
 
 // Subscribe hears the member.
 func (d *Session) Subscribe() (err error) {
-	if d.Sub, err = d.Host.Subscribe(d.Verb("*"), d.Handle); err != nil {
+	if d.sub, err = d.Host.Subscribe(d.Verb("*"), d.Handle); err != nil {
 		return err
 	}
-	return d.Sub.SetPendingLimits(MaxQueued, 2*maxInFlight*pieceSize+4*(d.InlineLimit+protocol.MaxFrame))
+	return d.sub.SetPendingLimits(MaxQueued, 2*maxInFlight*pieceSize+4*(d.InlineLimit+protocol.MaxFrame))
 }
 
 // Floods tells whether the member sent more than it may since the last time.
 func (d *Session) Floods() bool {
+	if d.sub != nil {
+		if all, err := d.sub.Dropped(); err == nil {
+			d.Excess.Add(int64(all - d.dropped))
+			d.dropped = all
+		}
+	}
 	n := d.Excess.Swap(0)
 	if n > 0 {
 		d.Counters.Dropped.Add(n)
@@ -189,7 +195,7 @@ func (d *Session) heartbeat(m *nats.Msg) {
 	}
 }
 
-// Executes to a request for a piece, or to a piece: the first byte.
+// Answers to a request for a piece, or to a piece: the first byte.
 const (
 	pieceHere  = 'p' // the piece follows, after its CRC-32
 	pieceTaken = 't'

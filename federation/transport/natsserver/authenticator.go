@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
-	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net"
@@ -61,7 +60,7 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 		return true
 	}
 	from := address(c.RemoteAddress())
-	if g.guesses(from) >= maxGuesses {
+	if g.guesses(from, 0) >= maxGuesses {
 		return g.refuse(from, "too many guesses")
 	}
 	user := o.Username
@@ -76,7 +75,7 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 		user = g.noteCertificate(state.PeerCertificates[0])
 	}
 	if g.token != "" && !same(o.Password, g.token) {
-		g.guessed(from)
+		g.guesses(from, 1)
 		time.Sleep(guessPause)
 		return g.refuse(from, "another token")
 	}
@@ -123,7 +122,7 @@ func (g *authenticator) refuse(from, why string) bool {
 
 // roll begins a new count where the time of the last is over.
 func (g *authenticator) roll() {
-	if g.wrong != nil && time.Since(g.since) < guessTime {
+	if time.Since(g.since) < guessTime {
 		return
 	}
 	if g.refused > 1 {
@@ -132,31 +131,23 @@ func (g *authenticator) roll() {
 	g.since, g.refused, g.wrong = time.Now(), 0, map[string]int{}
 }
 
-func (g *authenticator) guesses(from string) int {
+// guesses is how many wrong tokens came from an address lately, with some more.
+func (g *authenticator) guesses(from string, more int) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.roll()
-	return g.wrong[from]
-}
-
-func (g *authenticator) guessed(from string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.roll()
-	if len(g.wrong) < 1<<16 {
-		g.wrong[from]++
+	if more > 0 && len(g.wrong) < 1<<16 {
+		g.wrong[from] += more
 	}
+	return g.wrong[from]
 }
 
 // noteCertificate notes a certificate that a connection has, and gives the user that it names.
 func (g *authenticator) noteCertificate(c *x509.Certificate) string {
-	sum := sha256.Sum256(c.Raw)
+	sum := fmt.Sprintf("%x", sha256.Sum256(c.Raw))
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.seen == nil {
-		g.seen = map[string]*x509.Certificate{}
-	}
-	g.seen[hex.EncodeToString(sum[:])] = c
+	g.seen[sum] = c
 	return c.Subject.CommonName
 }
 
@@ -177,9 +168,6 @@ func (g *authenticator) invalidUsers() (users []string, sums map[string]bool) {
 func (g *authenticator) ban(user string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.banned == nil {
-		g.banned = map[string]time.Time{}
-	}
 	g.banned[user] = time.Now().Add(banTime)
 }
 
@@ -194,9 +182,6 @@ func (g *authenticator) isBanned(user string) bool {
 func (g *authenticator) crowded(user string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.open == nil {
-		g.open = map[string]int{}
-	}
 	if g.open[user] >= maxConnections {
 		g.open[user] = g.connections(user)
 	}

@@ -3,7 +3,6 @@ package natsserver
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,7 +14,7 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Files of a folder that NATSOperator writes; credentials are USER.creds.
+// Files of a folder that WriteOperator writes; credentials are USER.creds.
 const (
 	operatorFile  = "operator.jwt"
 	operatorConf  = "nats.conf"
@@ -24,7 +23,7 @@ const (
 	operatorName  = "operator" // of the operator's seed
 )
 
-// WriteOperator writes what NATSConfig does in the form of an operator with signed accounts (JWT) into a folder: a
+// WriteOperator writes what WriteConfig does in the form of an operator with signed accounts (JWT) into a folder: a
 // configuration for a nats-server with the accounts in it, the operator's JWT, and credentials for each user. Keys and
 // credentials that are there stay, so that clients can be added; without its key in operatorKeys a user gets an account
 // anew, and its old credentials are none any more. certs is a folder of certificates for TLS, or empty for none.
@@ -176,8 +175,5 @@ func public(key nkeys.KeyPair) string {
 }
 
 func secretFile(path, text string) error {
-	return atomicfile.WritePrivate(path, func(w io.Writer) error {
-		_, err := io.WriteString(w, text)
-		return err
-	})
+	return atomicfile.WritePrivate(path, atomicfile.Bytes([]byte(text)))
 }

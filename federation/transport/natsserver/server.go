@@ -4,6 +4,7 @@ package natsserver
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
@@ -59,11 +60,11 @@ func Start(e Options) (*Server, error) {
 	}
 	g := &authenticator{run: e.Run, token: e.Token, certificates: e.TLS != nil &&
 		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers,
-		secret: subjects.NewID(), log: e.Log, revoked: e.Revoked}
+		secret: subjects.NewID(), log: e.Log, revoked: e.Revoked, open: map[string]int{},
+		banned: map[string]time.Time{}, seen: map[string]*x509.Certificate{}}
 	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5,
-		MaxControlLine: 4096,
-		WriteDeadline:  30 * time.Second, PingInterval: time.Minute}
+		MaxControlLine: 4096, WriteDeadline: 30 * time.Second, PingInterval: time.Minute}
 	s, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)

@@ -85,6 +85,16 @@ type Reply struct {
 	Content
 }
 
+// Message is what a reply's header says, without its tensors.
+func (r Reply) Message() message.Reply {
+	out := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
+	out.Upload.Client, out.Upload.N = r.Client, r.N
+	if r.Scores != nil {
+		out.Scores = *r.Scores
+	}
+	return out
+}
+
 // Content tells of the tensors of a message.
 type Content struct {
 	Size   int    `json:"size"`             // of their encoded form, in bytes
@@ -113,16 +123,13 @@ func (o Order) Identity() string {
 // OrderFor is the header of an order to one client.
 func OrderFor(run string, o message.Instruction, client int) Order {
 	return Order{Run: run, Kind: string(o.Kind), Round: o.Round, Statistic: o.Statistic, Set: o.Set, Steps: o.Steps,
-		Confusion: o.Confusion,
-		Client:    client, Total: o.Total}
+		Confusion: o.Confusion, Client: client, Total: o.Total}
 }
 
 // Instruction is the order that a header tells of, without its tensors.
 func (o Order) Instruction() message.Instruction {
 	return message.Instruction{Kind: message.Kind(o.Kind), Round: o.Round, Statistic: o.Statistic, Set: o.Set,
-		Steps:     o.Steps,
-		Confusion: o.Confusion,
-		Clients:   []int{o.Client}, Total: o.Total}
+		Steps: o.Steps, Confusion: o.Confusion, Clients: []int{o.Client}, Total: o.Total}
 }
 
 // HeaderLimit is how long the header of a message may be.
@@ -186,7 +193,7 @@ func Split(what string, b []byte) (Frame, error) {
 	return Frame{b[:n], b[n : int(n)+s], b[int(n)+s:]}, nil
 }
 
-// Unpack reads what pack wrote into a header, once its signature is found to be that of whom it should come from, whose
+// Unpack reads what Pack wrote into a header, once its signature is found to be that of whom it should come from, whose
 // certificate counts still; unknown fields are errors.
 func Unpack(from certs.Verifier, what string, b []byte, header any) (body []byte, err error) {
 	f, err := Split(what, b)

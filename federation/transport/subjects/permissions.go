@@ -15,7 +15,7 @@ type Permission struct {
 }
 
 // PermissionOf is that of a user, or nil where a run has no such user. Workers, who trust each other, are one user; the
-// embedded server keeps them apart, see workerRight.
+// embedded server keeps them apart, see WorkerPermission.
 func (n Names) PermissionOf(user string) *Permission {
 	switch user {
 	case certs.StatusUser:
@@ -33,7 +33,7 @@ func (n Names) PermissionOf(user string) *Permission {
 	return &Permission{[]string{at.Verb("*"), n.OldHello(text)}, []string{at.To + ".>", OldInbox + text + ".>"}}
 }
 
-// WorkerPermission is that of a worker that gave its connection the name of WorkerOptions; nil for others.
+// WorkerPermission is that of a worker that gave its connection the name of workers.ConnOptions; nil for others.
 func (n Names) WorkerPermission(user, name string) *Permission {
 	id, ok := strings.CutPrefix(name, certs.WorkerUser+"-")
 	if !ok || user != certs.WorkerUser || !ID.MatchString(id) {

@@ -101,7 +101,7 @@ func Timeless(t testing.TB, records []record.Record) string {
 
 func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}
@@ -124,9 +124,10 @@ func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 	return string(b), Timeless(t, r.Records)
 }
 
-// Within gives a context that ends with the test, or after some time.
-func Within(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), d)
+// Within gives a context that ends with the test, or when the test hangs: the time for that is long, as machines that
+// test are busy.
+func Within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

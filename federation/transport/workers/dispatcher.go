@@ -14,7 +14,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
-	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 )
 
@@ -31,16 +30,16 @@ type Settings struct {
 	Log     *slog.Logger
 }
 
-// LargestJob is the default of DispatcherSettings.Largest: an order and what the client remembers, twice the size of
+// LargestJob is the default of Settings.Largest: an order and what the client remembers, twice the size of
 // each on its own.
 const LargestJob = 4 * exchange.DefaultLargest
 
-// Dispatcher is an local.RemoteExecutor: it spreads the jobs of simulated clients over worker machines. A worker has as
+// Dispatcher is a local.RemoteExecutor: it spreads the jobs of simulated clients over worker machines. A worker has as
 // many slots as it does jobs at a time, and every slot is a member of the run, which speaks and hears as a client does.
 // A job is an order with what the client remembers, so that any worker can do it, and whoever does gives the same
 // result, which counts once. One whose worker was missed goes to another.
 type Dispatcher struct {
-	exchange.Host
+	*exchange.Host
 	subjects.Names
 	set  Settings
 	jobs chan *job // that no slot has yet
@@ -63,28 +62,20 @@ type Totals struct {
 	Up      int64 // bytes from workers that counted, with headers
 }
 
-// Bounds of what workers there may be.
-const (
-	maxSlots = 1 << 14
-)
+// maxSlots bounds how many slots workers may have together.
+const maxSlots = 1 << 14
 
 // Open takes a queue for a run.
 func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error) {
 	if err := subjects.CheckName(set.Queue); err != nil {
 		return nil, err
 	}
-	if set.Limit <= 0 || set.Limit > int(nc.MaxPayload())-protocol.MaxFrame {
-		set.Limit = min(exchange.DefaultLimit, int(nc.MaxPayload())-protocol.MaxFrame)
-	}
 	if set.Largest <= 0 {
 		set.Largest = LargestJob
 	}
 	d := &Dispatcher{Names: subjects.Names(set.Queue), set: set, jobs: make(chan *job), slots: map[string]*slot{},
 		heard: map[string]time.Time{}, workers: map[string]bool{},
-		Host: exchange.Host{Conn: nc, RunID: subjects.NewID(), InlineLimit: set.Limit, Largest: set.Largest,
-			Log:    set.Log,
-			Outbox: exchange.Outbox{Dir: set.Dir, InMemory: set.Limit}, Decoding: make(chan struct{},
-				exchange.MaxDecoding)}}
+		Host: exchange.NewHost(nc, subjects.NewID(), set.Limit, set.Largest, set.Dir, set.Log)}
 	if err := d.UseKey(set.Identity, ""); err != nil {
 		return nil, err
 	}
@@ -95,9 +86,7 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 	if _, err := d.Subscribe(d.FromWorker("*")+".>", d.handle); err != nil {
 		return nil, err
 	}
-	over := make(chan struct{})
-	d.Stops = append(d.Stops, func() { close(over) }, d.Outbox.Clear)
-	go d.watch(over)
+	d.EverySecond(d.watch)
 	return d, nc.Flush()
 }
 
@@ -156,30 +145,21 @@ func (d *Dispatcher) handle(m *nats.Msg) {
 }
 
 // watch misses workers that say nothing any more. While there is no NATS server nobody can be heard.
-func (d *Dispatcher) watch(over <-chan struct{}) {
-	t := time.NewTicker(time.Second)
-	defer t.Stop()
-	for {
-		select {
-		case <-over:
-			return
-		case <-t.C:
+func (d *Dispatcher) watch() {
+	d.Mu.Lock()
+	defer d.Mu.Unlock()
+	for _, s := range d.slots {
+		s.Floods()
+		if at := d.heard[s.worker]; !d.Conn.IsConnected() {
+			d.heard[s.worker] = time.Now()
+		} else if time.Since(at) >= exchange.PresenceTimeout {
+			s.release("a worker is missed")
 		}
-		d.Mu.Lock()
-		for _, s := range d.slots {
-			s.Floods()
-			if at := d.heard[s.worker]; !d.Conn.IsConnected() {
-				d.heard[s.worker] = time.Now()
-			} else if time.Since(at) >= exchange.PresenceTimeout {
-				s.release("a worker is missed")
-			}
+	}
+	for worker, at := range d.heard {
+		if time.Since(at) >= exchange.PresenceTimeout {
+			delete(d.heard, worker)
 		}
-		for worker, at := range d.heard {
-			if time.Since(at) >= exchange.PresenceTimeout {
-				delete(d.heard, worker)
-			}
-		}
-		d.Mu.Unlock()
 	}
 }
 

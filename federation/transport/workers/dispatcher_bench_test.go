@@ -3,7 +3,6 @@ package workers_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
@@ -28,7 +27,7 @@ func BenchmarkJob(b *testing.B) {
 					return message.Reply{Client: client, Upload: up}, &message.ClientState{Own: o.Shared}, nil
 				}
 			}
-			ctx, cancel := context.WithCancel(transporttest.Within(b, 10*time.Minute))
+			ctx, cancel := context.WithCancel(transporttest.Within(b))
 			defer cancel()
 			c, err := workers.Open(ctx, f.nats.Conn(), f.set)
 			if err != nil {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -30,7 +29,7 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
 			f := newFarm(t, transporttest.FedPHA.Experiment(t))
 			f.set.Limit = limit
-			ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+			ctx, cancel := context.WithCancel(transporttest.Within(t))
 			defer cancel()
 			n := f.elsewhere(ctx)
 			defer func() { n.Shutdown() }()
@@ -57,12 +56,8 @@ func TestDispatcherOverForeignServer(t *testing.T) {
 			}
 			f.start(ctx, 0, 1)
 			f.start(ctx, 1, 2)
-			prompts, notes, totals, err := f.run(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if prompts != want || notes != records || !restarted.Load() || totals.Failed > 0 {
-				t.Errorf("another result than in one process; %+v", totals)
+			if totals := f.same(ctx, want, records); !restarted.Load() || totals.Failed > 0 {
+				t.Errorf("%+v, the NATS server was restarted: %v", totals, restarted.Load())
 			}
 		})
 	}
@@ -91,7 +86,7 @@ func TestDispatcherVanishes(t *testing.T) {
 	for _, certified := range []bool{false, true} {
 		t.Run(fmt.Sprint("certified=", certified), func(t *testing.T) {
 			f := newFarm(t, transporttest.FedPHA.Experiment(t))
-			ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+			ctx, cancel := context.WithCancel(transporttest.Within(t))
 			defer cancel()
 			n := f.elsewhere(ctx)
 			defer n.Shutdown()
@@ -101,19 +96,13 @@ func TestDispatcherVanishes(t *testing.T) {
 			if _, err := workers.Open(ctx, f.conn, f.set); err != nil {
 				t.Fatal(err)
 			}
-			id := subjects.NewID()
-			nc, err := f.dial(ctx, id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nc.Close()
-			ended := make(chan error, 1)
-			go func() { ended <- f.work(ctx, nc, id, 0, 3) }()
+			ended := f.process(ctx, 3)
 			transporttest.Eventually(t, "joining", func() bool {
 				return strings.Contains(f.log.String(),
 					"a worker takes part")
 			})
 			f.conn.Close() // as kill -9 does
+			var err error
 			if f.conn, err = exchange.Dial(ctx, f.url, "run", f.log.Logger()); err != nil {
 				t.Fatal(err)
 			}
@@ -136,7 +125,7 @@ func TestDispatcherOperator(t *testing.T) {
 	for _, certified := range []bool{false, true} {
 		t.Run(fmt.Sprint("certified=", certified), func(t *testing.T) {
 			f := newFarm(t, transporttest.FedPHA.Experiment(t))
-			ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+			ctx, cancel := context.WithCancel(transporttest.Within(t))
 			defer cancel()
 			n := f.elsewhere(ctx)
 			defer n.Shutdown()
@@ -157,13 +146,7 @@ func TestDispatcherOperator(t *testing.T) {
 			}
 			p.Nc.Flush()
 			f.start(ctx, 0, 3)
-			prompts, notes, totals, err := f.run(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if prompts != want || notes != records {
-				t.Error("another result than in one process")
-			}
+			totals := f.same(ctx, want, records)
 			p.Mu.Lock()
 			sent := p.Sent
 			p.Mu.Unlock()
@@ -185,15 +168,10 @@ func TestDispatcherOperator(t *testing.T) {
 			} {
 				f.who = func(string) certs.Identity { return who }
 				id := subjects.NewID()
-				nc, err := f.dial(ctx, id)
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = f.work(ctx, nc, id, 1, 1)
+				err := f.work(ctx, f.dialed(ctx, id), id, 1, 1)
 				if err == nil || !strings.Contains(err.Error(), say) {
 					t.Errorf("%q: %v", say, err)
 				}
-				nc.Close()
 			}
 		})
 	}

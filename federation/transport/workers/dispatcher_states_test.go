@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -29,7 +28,7 @@ import (
 func TestDispatcherLargeStates(t *testing.T) {
 	const size, clients = 20e6, 6
 	ca, log := transporttest.NewAuthority(t), &transporttest.Logs{}
-	ctx, cancel := context.WithCancel(transporttest.Within(t, 2*time.Minute))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
 	emb, err := natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy", Limit: 1 << 20,
 		TLS: ca.TLS("server"), Log: log.Logger()})
@@ -40,7 +39,7 @@ func TestDispatcherLargeStates(t *testing.T) {
 	e := transporttest.Method("promptfl", nil, nil).Experiment(t)
 	dir := t.TempDir()
 	d, err := workers.Open(ctx, emb.Conn(), workers.Settings{Queue: "toy", Dir: dir,
-		Config: []byte("x"), Compatibility: footing(e), Identity: ca.Identity("server"), Log: log.Logger()})
+		Config: []byte("x"), Compatibility: compatibility(e), Identity: ca.Identity("server"), Log: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +61,7 @@ func TestDispatcherLargeStates(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() {
-		ended <- w.Run(ctx, nc, inv, workers.Info{Host: "h", Jobs: 1, Compatibility: footing(e)},
+		ended <- w.Run(ctx, nc, inv, workers.Info{Host: "h", Jobs: 1, Compatibility: compatibility(e)},
 			func(_ context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 				*message.ClientState, error) {
 				s.Own["ctx"].Data[1]++

@@ -33,18 +33,12 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d-workers-limit-%d", s.Method, c.workers, c.limit), func(t *testing.T) {
 				f := newFarm(t, transporttest.Examined(s.Experiment(t)))
 				f.set.Limit = c.limit
-				ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+				ctx, cancel := context.WithCancel(transporttest.Within(t))
 				defer cancel()
 				for k := range c.workers {
 					f.start(ctx, k, c.jobs)
 				}
-				prompts, notes, totals, err := f.run(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if prompts != want || notes != records {
-					t.Errorf("another result than in one process\n%s\n%s", notes, records)
-				}
+				totals := f.same(ctx, want, records)
 				if totals.Jobs == 0 || totals.Failed > 0 || totals.Late > 0 || int64(totals.Jobs) != f.jobs.Load() {
 					t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
 				}
@@ -58,7 +52,7 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 func TestDispatcherLosesWorkers(t *testing.T) {
 	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t, 2*time.Minute))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
 	inside, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -81,13 +75,7 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 		close(release)
 		f.start(ctx, 1, 2)
 	}()
-	prompts, notes, totals, err := f.run(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if prompts != want || notes != records {
-		t.Error("another result than in one process")
-	}
+	totals := f.same(ctx, want, records)
 	if totals.Workers != 2 || int64(totals.Jobs) >= f.jobs.Load() {
 		t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
 	}
@@ -97,7 +85,7 @@ func TestDispatcherLosesWorkers(t *testing.T) {
 func TestDispatcherDuplicates(t *testing.T) {
 	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
 	var copies atomic.Int64
 	sub, err := f.nats.Conn().Subscribe("pf.toy.work.from.*.*.reply", func(m *nats.Msg) {
@@ -111,16 +99,11 @@ func TestDispatcherDuplicates(t *testing.T) {
 	}
 	defer sub.Unsubscribe()
 	f.start(ctx, 0, 2)
-	prompts, notes, totals, err := f.run(ctx)
-	if err != nil {
-		t.Fatal(err)
+	totals := f.same(ctx, want, records)
+	if totals.Late == 0 || int64(totals.Jobs) != f.jobs.Load() {
+		t.Errorf("%+v, %d turns done", totals, f.jobs.Load())
 	}
-	if prompts != want || notes != records {
-		t.Error("another result than in one process")
-	}
-	if totals.Late == 0 || int64(totals.Jobs) != f.jobs.Load() || totals.Jobs > int(copies.Load()) {
-		t.Errorf("%+v, %d copies", totals, copies.Load())
-	}
+	transporttest.Eventually(t, "a copy of every result", func() bool { return int(copies.Load()) >= totals.Jobs })
 }
 
 // A run that was stopped goes on with other workers; a worker that is still there takes the next run of the queue for
@@ -128,31 +111,18 @@ func TestDispatcherDuplicates(t *testing.T) {
 func TestDispatcherResumes(t *testing.T) {
 	want, records := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
-	id := subjects.NewID()
-	nc, err := f.dial(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- f.work(ctx, nc, id, 0, 2) }()
+	ended := f.process(ctx, 2)
 	stopped, stop := context.WithCancel(ctx)
-	_, _, _, err = f.run(stopped, func(s *engine.Settings) {
+	_, _, _, err := f.run(stopped, func(s *engine.Settings) {
 		s.OnRound = func(record.Record) { stop() }
 	})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	f.start(ctx, 1, 1)
-	prompts, notes, _, err := f.run(ctx, func(s *engine.Settings) { s.Resume = true })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if prompts != want || notes != records {
-		t.Error("another result than in one process")
-	}
+	f.same(ctx, want, records, func(s *engine.Settings) { s.Resume = true })
 	c, err := workers.Open(ctx, f.nats.Conn(), f.set)
 	if err != nil {
 		t.Fatal(err)
@@ -166,18 +136,14 @@ func TestDispatcherResumes(t *testing.T) {
 // What a worker must have in common with the run is asked before it gets a turn; a second run cannot have the queue.
 func TestDispatcherRefuses(t *testing.T) {
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx := transporttest.Within(t, time.Minute)
+	ctx := transporttest.Within(t)
 	c, err := workers.Open(ctx, f.nats.Conn(), f.set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	id := subjects.NewID()
-	nc, err := f.dial(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := f.dialed(ctx, id)
 	for say, change := range map[string]func(*workers.Info){
 		"data: the run has": func(c *workers.Info) {
 			c.Compatibility.Digests = map[string]string{"data": "xyz"}
@@ -217,7 +183,7 @@ func TestDispatcherRefuses(t *testing.T) {
 func TestDispatcherFailures(t *testing.T) {
 	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
 	var left atomic.Int64
 	left.Store(2)
@@ -254,7 +220,7 @@ func TestDispatcherGivesTerms(t *testing.T) {
 	want := transporttest.Timeless(t, r.Records)
 	f := newFarm(t, s.Experiment(t))
 	f.each.Terms = true
-	ctx, cancel := context.WithCancel(transporttest.Within(t, time.Minute))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
 	f.start(ctx, 0, 2)
 	if _, got, _, err := f.run(ctx, func(set *engine.Settings) { set.Terms = true }); err != nil || got != want {

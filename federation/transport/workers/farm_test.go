@@ -45,7 +45,7 @@ type farm struct {
 
 func newFarm(t testing.TB, e *spec.Experiment) *farm {
 	f := &farm{t: t, e: e, dir: t.TempDir(), log: &transporttest.Logs{}}
-	f.set = workers.Settings{Queue: "toy", Config: []byte("name: toy\n"), Compatibility: footing(e),
+	f.set = workers.Settings{Queue: "toy", Config: []byte("name: toy\n"), Compatibility: compatibility(e),
 		Log: f.log.Logger()}
 	var err error
 	f.nats, err = natsserver.Start(natsserver.Options{Listen: "127.0.0.1:0", Workers: true, Run: "toy",
@@ -64,7 +64,7 @@ func newFarm(t testing.TB, e *spec.Experiment) *farm {
 	return f
 }
 
-func footing(e *spec.Experiment) spec.Compatibility {
+func compatibility(e *spec.Experiment) spec.Compatibility {
 	return spec.Compatibility{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{"data": "abc"}}
 }
@@ -102,7 +102,7 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs 
 	if f.around != nil {
 		job = f.around(worker, job)
 	}
-	info := workers.Info{Host: fmt.Sprint("host", worker), Jobs: jobs, Compatibility: footing(f.e)}
+	info := workers.Info{Host: fmt.Sprint("host", worker), Jobs: jobs, Compatibility: compatibility(f.e)}
 	for _, c := range change {
 		c(&info)
 	}
@@ -125,6 +125,40 @@ func (f *farm) start(ctx context.Context, worker, jobs int) *nats.Conn {
 			f.t.Errorf("worker %d: %v", worker, err)
 		}
 	})
+	return nc
+}
+
+// same runs the experiment over the queue and compares what it learned with a run in one process.
+func (f *farm) same(ctx context.Context, want, records string, change ...func(*engine.Settings)) workers.Totals {
+	f.t.Helper()
+	prompts, notes, totals, err := f.run(ctx, change...)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if prompts != want || notes != records {
+		f.t.Errorf("another result than in one process; %+v\n%s\n%s", totals, notes, records)
+	}
+	return totals
+}
+
+// process runs a worker as a process of its own and gives the error that it ends with; its connection goes with the
+// test.
+func (f *farm) process(ctx context.Context, jobs int) (ended <-chan error) {
+	f.t.Helper()
+	id, done := subjects.NewID(), make(chan error, 1)
+	nc := f.dialed(ctx, id)
+	go func() { done <- f.work(ctx, nc, id, 0, jobs) }()
+	return done
+}
+
+// dialed is dial; the connection goes with the test.
+func (f *farm) dialed(ctx context.Context, id string) *nats.Conn {
+	f.t.Helper()
+	nc, err := f.dial(ctx, id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(nc.Close)
 	return nc
 }
 

@@ -57,13 +57,9 @@ func encodeResult(r message.Reply, next *message.ClientState) tensor.Map {
 	return m
 }
 
-// decodeResult reads what result gave in answer to an order, and refuses what no client of it could give.
+// decodeResult reads what encodeResult gave in answer to an order, and refuses what no client of it could give.
 func decodeResult(r protocol.Reply, o message.Instruction, body []byte) (message.Reply, *message.ClientState, error) {
-	out := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
-	out.Upload.Client, out.Upload.N = r.Client, r.N
-	if r.Scores != nil {
-		out.Scores = *r.Scores
-	}
+	out := r.Message()
 	m, err := r.Content.Tensors(body)
 	if err == nil {
 		err = onlyParts(m, replyPart, statePart)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
@@ -101,8 +102,7 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 // admit checks what a worker says of itself.
 func (s *slot) admit(w Info) error {
 	if !subjects.ID.MatchString(w.Instance) || w.Worker != s.worker || !protocol.Label.MatchString(w.Host) ||
-		w.Jobs < 1 ||
-		w.Jobs > subjects.MaxJobs {
+		w.Jobs < 1 || w.Jobs > subjects.MaxJobs {
 		return fmt.Errorf("%d jobs at a time, host %.100q, worker %.40q or instance %.40q are none", w.Jobs, w.Host,
 			w.Worker, w.Instance)
 	}
@@ -201,24 +201,20 @@ func (s *slot) run(a *job) outcome {
 
 // encode puts the tensors of a job into the outbox. What the client remembers is in memory no longer than that.
 func (s *slot) encode(a *job) (out protocol.Content, err error) {
-	s.Decoding <- struct{}{}
-	defer func() { <-s.Decoding }()
-	state, err := a.state()
-	if err != nil {
-		return out, err
-	}
-	body, err := encodeJob(a.order, state)
-	if err != nil {
-		return out, err
-	}
-	if out.SetBody(body); len(body) > s.InlineLimit {
-		out.Detach()
-	}
-	if len(body) > s.Largest {
-		return out, fmt.Errorf("round %d, client %d: the job has %d bytes; at most %d are possible", a.order.Round+1,
-			a.client, len(body), s.Largest)
-	}
-	return out, s.Outbox.Put(out.Sum, body)
+	s.Decode(func() {
+		var state message.ClientState
+		if state, err = a.state(); err != nil {
+			return
+		}
+		var body []byte
+		if body, err = encodeJob(a.order, state); err == nil {
+			out, err = s.Stage(body)
+		}
+		if err != nil {
+			err = fmt.Errorf("round %d, client %d: the job: %w", a.order.Round+1, a.client, err)
+		}
+	})
+	return out, err
 }
 
 // complete ends a job, unless it has ended.

@@ -77,8 +77,7 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation
 		at.Address, at.Client = subjects.Names(w.Queue).Slot(w.Worker, n), n
 		mine.Worker = w.Worker
 		a, err := exchange.NewClient(nc, &at, who, instance, &mine, &workerRole{host: info.Host, to: at.To, do: do,
-			log: log},
-			log)
+			log: log}, log)
 		if err != nil {
 			return err
 		}
@@ -158,8 +157,7 @@ func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 func (w *workerRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder) (message.Reply,
 	*message.ClientState, error) {
 	body, err := a.Tensors(ctx, j, func(string) (*os.File, error) {
-		return exchange.UnnamedFile("",
-			"promptfed-job-*")
+		return exchange.UnnamedFile("", "promptfed-job-*")
 	})
 	if err != nil {
 		return message.Reply{}, nil, err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -114,15 +113,19 @@ func (j *conversion) describe() error {
 	j.m = Manifest{
 		Version: bundle.Version, Name: j.Name, Architecture: a.Name(), Source: string(j.c.Format()),
 		TextWidth: a.Text.Width, EmbedDim: a.EmbedDim, ImageSize: a.ImageSize, Context: a.Context,
-		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), TokenizerFile: tokenizerFile,
+		LogitScale: a.LogitScale, LogScale: math.Log(a.LogitScale), LogitBias: a.LogitBias, TokenizerFile: tokenizerFile,
 		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, MLP: mlp(a.Text),
-			Context:  a.Context,
-			EmbedDim: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon},
+			Context: a.Context, EmbedDim: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon,
+			Bidirectional: a.Bidirectional, Pool: a.TextPool, ProjectionBias: j.w.Text.Projection.Bias != nil},
 		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, Stages: a.Stages,
-			MLP:   mlp(a.Vision),
-			Patch: a.Patch, Image: a.ImageSize, EmbedDim: a.EmbedDim, Activation: a.Vision.Activation,
-			Eps: a.Vision.Epsilon},
+			MLP: mlp(a.Vision), Patch: a.Patch, Image: a.ImageSize, EmbedDim: a.EmbedDim,
+			Activation: a.Vision.Activation, Eps: a.Vision.Epsilon, Pool: a.VisionPool, NoClass: a.NoClass,
+			NoPreNorm: a.NoPreNorm, NormPooled: a.NormPooled, NoProjection: a.NoProjection},
 		Files: map[string]bundle.File{}, Notes: a.Warnings,
+	}
+	if a.Bidirectional {
+		j.note("the text tower has no causal mask: every class and prompt goes through it in full, and nothing is shared " +
+			"between classes")
 	}
 	if err := j.m.checkTowers(); err != nil {
 		return err
@@ -176,8 +179,5 @@ func (j *conversion) note(format string, a ...any) {
 }
 
 func writeFile(path string, data []byte) error {
-	return atomicfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(data)
-		return err
-	})
+	return atomicfile.Write(path, atomicfile.Bytes(data))
 }

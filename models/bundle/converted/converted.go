@@ -76,7 +76,7 @@ func open(dir string) (*bundle.Bundle, error) {
 
 func newBundle(dir string, m Manifest) *bundle.Bundle {
 	return &bundle.Bundle{Name: m.Name, Architecture: m.Architecture, Source: m.Source, Text: m.Text, Vision: m.Vision,
-		LogitScale: m.LogitScale, Preprocess: m.Preprocess, Notes: m.Notes, Dir: dir, Vocabulary: m.TokenizerFile,
+		LogitScale: m.LogitScale, LogitBias: m.LogitBias, Preprocess: m.Preprocess, Notes: m.Notes, Dir: dir, Vocabulary: m.TokenizerFile,
 		TokenRows: m.Tokens.Shape[0], Towers: towers{dir, m}}
 }
 
@@ -162,7 +162,7 @@ func (t towers) Verify() error {
 // preprocessing.
 func (t towers) Digest() string {
 	m := t.m
-	m.Name, m.Architecture, m.LogitScale, m.LogScale, m.Notes, m.Source = "", "", 0, 0, nil, ""
+	m.Name, m.Architecture, m.LogitScale, m.LogScale, m.LogitBias, m.Notes, m.Source = "", "", 0, 0, 0, nil, ""
 	text, err := json.Marshal(m)
 	if err != nil { // a manifest was read from JSON or written as such
 		panic(err)

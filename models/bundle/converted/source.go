@@ -46,11 +46,11 @@ func (j *conversion) preprocessing() error {
 	return nil
 }
 
-// vocabulary writes tokenizer.json.
+// vocabulary writes tokenizer.json, and takes from it what texts are filled up with.
 func (j *conversion) vocabulary(dir string) error {
 	path := j.Vocab
 	if path == "" {
-		for _, name := range []string{"tokenizer.json", "vocab.json"} {
+		for _, name := range []string{"tokenizer.json", "vocab.json", "spiece.model"} {
 			if path = j.c.File(name); path != "" {
 				break
 			}
@@ -69,13 +69,14 @@ func (j *conversion) vocabulary(dir string) error {
 	case n > rows:
 		return fmt.Errorf("%s has %d tokens, but the checkpoint embeds %d: it is the vocabulary of another model; "+
 			"give its own with --vocab", path, n, rows)
-	case n < rows && !strings.HasSuffix(path, ".json"):
+	case n < rows && !slices.Contains([]string{".json", ".model"}, filepath.Ext(path)):
 		// A list of merges is numbered by counting, so with merges missing every later token would get a wrong number.
 		return fmt.Errorf("%s makes %d tokens, but the checkpoint embeds %d: it is cut short, or the vocabulary of "+
 			"another model", path, n, rows)
 	case n < rows:
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
+	j.m.Text.Pad = t.Pad()
 	j.endToken(t)
 	return atomicfile.Write(filepath.Join(dir, tokenizerFile), t.Write)
 }
@@ -118,8 +119,8 @@ func (j *conversion) weights(dir string) error {
 	progress := func(done int64) { j.Progress(done, total) }
 	places := map[string]Place{}
 	if files != nil {
-		stored := slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.derived })
-		items = slices.DeleteFunc(items, func(it item) bool { return !it.derived })
+		stored := slices.DeleteFunc(slices.Clone(items), func(it item) bool { return it.from.Computed })
+		items = slices.DeleteFunc(items, func(it item) bool { return !it.from.Computed })
 		done, err := j.link(dir, stored, files, places, progress)
 		if err != nil {
 			return err
@@ -154,7 +155,7 @@ func inPlace(items []item) []string {
 	making := false
 	for _, it := range items {
 		h := it.from
-		if it.derived {
+		if it.from.Computed {
 			making = true
 			continue
 		}

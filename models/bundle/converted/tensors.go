@@ -14,7 +14,7 @@ const tokensName = "token_embedding.weight"
 // folded into its convolutions.
 func collect(w *checkpoint.Weights, fuse bool) []item {
 	var out []item
-	add := func(name string, h *checkpoint.Handle) { out = append(out, item{name: name, from: h}) }
+	add := func(name string, h *checkpoint.Handle) { out = append(out, item{name, h}) }
 	linear := func(name string, l checkpoint.Linear) {
 		add(name+"weight", l.Weight)
 		add(name+"bias", l.Bias)
@@ -52,10 +52,14 @@ func collect(w *checkpoint.Weights, fuse bool) []item {
 	blocks("", w.Text.Blocks)
 	norm("ln_final", w.Text.Final)
 	projection("text_projection", "text_projection.weight", w.Text.Projection)
+	if bias := w.Text.Projection.Bias; bias != nil {
+		add("text_projection.bias", bias)
+	}
 	if w.Arch.Kind == checkpoint.ResNet {
 		for _, c := range w.ResNet.Convolutions {
 			weight, bias := c.Folded()
-			out = append(out, item{c.Name + ".weight", weight, true}, item{c.Name + ".bias", bias, true})
+			add(c.Name+".weight", weight)
+			add(c.Name+".bias", bias)
 		}
 		add("visual.attnpool.positional_embedding", w.ResNet.Positions)
 		linear("visual.attnpool.q_proj.", w.ResNet.Q)
@@ -65,11 +69,25 @@ func collect(w *checkpoint.Weights, fuse bool) []item {
 		return out
 	}
 	add("visual.conv1.weight", w.Vision.Patches)
-	add("visual.class_embedding", w.Vision.Class)
+	if !w.Arch.NoClass {
+		add("visual.class_embedding", w.Vision.Class)
+	}
 	add("visual.positional_embedding", w.Vision.Positions)
-	norm("visual.ln_pre", w.Vision.Pre)
+	if !w.Arch.NoPreNorm {
+		norm("visual.ln_pre", w.Vision.Pre)
+	}
 	blocks("visual.", w.Vision.Blocks)
 	norm("visual.ln_post", w.Vision.Post)
-	projection("visual.proj", "visual_projection.weight", w.Vision.Projection)
+	if !w.Arch.NoProjection {
+		projection("visual.proj", "visual_projection.weight", w.Vision.Projection)
+	}
+	if p := w.Vision.Pool; p != nil {
+		add("visual.attn_pool.probe", p.Probe)
+		linear("visual.attn_pool.attn.in_proj_", p.Attention.Fused())
+		linear("visual.attn_pool.attn.out_proj.", p.Attention.Out)
+		norm("visual.attn_pool.ln_2", p.Norm)
+		linear("visual.attn_pool.mlp.c_fc.", p.Up)
+		linear("visual.attn_pool.mlp.c_proj.", p.Down)
+	}
 	return out
 }

@@ -13,9 +13,8 @@ import (
 
 // item is a tensor of a checkpoint under the name it has in a bundle.
 type item struct {
-	name    string
-	from    *checkpoint.Handle
-	derived bool // of several stored tensors: it has no place in the checkpoint
+	name string
+	from *checkpoint.Handle
 }
 
 // maxPart bounds how much of a tensor is in memory at once, in elements, where its format allows reading parts.

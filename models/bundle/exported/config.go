@@ -24,6 +24,7 @@ type config struct {
 	ImageSize     int             `json:"image_size,omitempty"`
 	Context       int             `json:"context_length,omitempty"`
 	LogitScale    float64         `json:"logit_scale,omitempty"`
+	LogitBias     float64         `json:"logit_bias,omitempty"`
 	LogScale      *float64        `json:"logit_scale_log,omitempty"`
 	Preprocess    json.RawMessage `json:"preprocess,omitempty"`
 	TokenizerFile string          `json:"tokenizer,omitempty"`

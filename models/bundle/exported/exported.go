@@ -80,6 +80,7 @@ func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 	if err := m.open(); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", b.Name, err)
 	}
+	m.recognise(run)
 	m.openBatches(run)
 	b.Towers = m
 	return b, nil
@@ -201,7 +202,7 @@ func (m *model) describe() error {
 	if err != nil {
 		return err
 	}
-	b.LogitScale, b.Preprocess = scale, p
+	b.LogitScale, b.LogitBias, b.Preprocess = scale, h.LogitBias, p
 	b.Vision = clip.VisionArch{Image: m.image.size, EmbedDim: m.image.embedDim}
 	return nil
 }
@@ -220,7 +221,7 @@ func (m *model) finish() error {
 		return fmt.Errorf("the tokenizer has %d tokens, the token embedding of %s %d rows: they do not belong "+
 			"together", tokens.VocabSize(), t.name, rows)
 	}
-	t.sos, t.eotID = tokens.SOS(), tokens.EOT()
+	t.sos, t.eotID, t.pad = tokens.SOS(), tokens.EOT(), tokens.Pad()
 	filler, err := tokens.Encode("x")
 	if err != nil || len(filler) == 0 {
 		filler = []int{1}
@@ -244,7 +245,7 @@ func (m *model) finish() error {
 			m.image.name, m.image.embedDim, m.image.output.Name(), t.name, t.embedDim, t.output.Name())
 	}
 	b.TokenRows = t.table.rows
-	b.Text = clip.TextArch{Width: t.table.width, Context: t.context, EmbedDim: t.embedDim}
+	b.Text = clip.TextArch{Width: t.table.width, Context: t.context, EmbedDim: t.embedDim, Pad: t.pad}
 	b.Notes = append(b.Notes, t.notes...)
 	return nil
 }

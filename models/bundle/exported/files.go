@@ -104,10 +104,6 @@ func (m *model) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// vocabularies are the files of which tokenizer.Load takes the first in a folder.
-var vocabularies = []string{"tokenizer.json", "vocab.json", "merges.txt", "bpe_simple_vocab_16e6.txt.gz",
-	"bpe_simple_vocab_16e6.txt"}
-
 // tokenizer reads the vocabulary: the file that bundle.json names, or what is nearest to the text tower.
 func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	name := m.config.TokenizerFile
@@ -126,7 +122,7 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	}
 	for _, dir := range dirs {
 		before := len(m.read)
-		for _, file := range vocabularies {
+		for _, file := range append(tokenizer.Names(), tokenizer.ConfigName) {
 			if file = path.Join(dir, file); regular(file) {
 				m.read = append(m.read, file)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,10 +40,7 @@ func Freeze(b *bundle.Bundle, out string) error {
 		if err != nil {
 			return err
 		}
-		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), func(w io.Writer) error {
-			_, err := w.Write(append(data, '\n'))
-			return err
-		})
+		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), atomicfile.Bytes(append(data, '\n')))
 	})
 }
 
@@ -64,7 +60,8 @@ func (m *model) settled() config {
 	}
 	c.Version, c.Name, c.Architecture, c.Source = bundle.Version, b.Name, b.Architecture, b.Source
 	c.TextWidth, c.EmbedDim, c.ImageSize, c.Context = b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context
-	c.LogitScale, c.LogScale, c.Notes, c.Files = b.LogitScale, nil, b.Notes, map[string]bundle.File{}
+	c.LogitScale, c.LogitBias, c.LogScale, c.Notes, c.Files = b.LogitScale, b.LogitBias, nil, b.Notes,
+		map[string]bundle.File{}
 	c.Preprocess, _ = json.Marshal(b.Preprocess)
 	c.Model, c.Variant, c.TokenizerFile = "", "", b.Vocabulary
 	c.Image = imageConfig{File: i.name, Input: name(i.input), Output: name(i.output), Patches: name(i.patches)}

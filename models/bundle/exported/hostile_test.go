@@ -185,7 +185,8 @@ func TestFunctionsOfExportedTowersStayInTheirFolder(t *testing.T) {
 				{Name: "value", Type: onnx.AttributeProto_TENSOR, T: secret}}}}})
 	})
 	orttest.Write(t, filepath.Join(filepath.Dir(dir), "secret"), strings.Repeat("x", 8))
-	orttest.OneLine(t, "a function", useTower(t, dir), `"../secret", which is not a path inside the folder of the model`)
+	orttest.OneLine(t, "a function", useTower(t, dir),
+		`"../secret", which is not a path inside the folder of the model`)
 	_, err := bundle.Inspect(filepath.Join(dir, "image.onnx"))
 	orttest.OneLine(t, "the file", err, `"../secret", which is not a path inside the folder of the model`)
 }

@@ -19,11 +19,12 @@ type imageTower struct {
 	size, embedDim, count  int        // of images, features and patches
 	batch                  int        // fixed by the export, else 0
 
-	open    *opening // how a batch that the export fixed becomes any, where that was found
-	last    bool     // channels are the last axis of the input
-	rounded bool     // pixels become uint8, and gradients end there
-	levels  float32  // the graph normalises pixels from 0 to this; 0 where it does not
-	scale   float64  // what the file multiplies similarities with, 0 where it does not tell
+	vit     *recognisedViT // where the graph is CLIP's vision transformer
+	open    *opening       // how a batch that the export fixed becomes any, where that was found
+	last    bool           // channels are the last axis of the input
+	rounded bool           // pixels become uint8, and gradients end there
+	levels  float32        // the graph normalises pixels from 0 to this; 0 where it does not
+	scale   float64        // what the file multiplies similarities with, 0 where it does not tell
 }
 
 func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imageTower, error) {
@@ -182,17 +183,7 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 	if t.patches.OK() {
 		roots = append(roots, t.patches)
 	}
-	x := pixels
-	if t.last {
-		x = x.Transpose(0, 2, 3, 1)
-	}
-	switch {
-	case t.input.DType() == graph.Double:
-		x = x.Cast(graph.Double)
-	case t.rounded:
-		x = g.Apply(graph.Standard, "Round", nil, x).Cast(graph.Uint8)
-	}
-	replace := map[graph.Node]graph.Node{t.input: x}
+	replace := map[graph.Node]graph.Node{t.input: t.feed(g, pixels)}
 	var out []graph.Node
 	if t.open != nil {
 		out, err = t.open.inline(g, roots, replace, staticAxis(pixels, 0))
@@ -206,6 +197,17 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 		patches = out[1].Cast(graph.Float)
 	}
 	return out[0], patches, g.Err()
+}
+
+// feed is what the input takes for pixels.
+func (t *imageTower) feed(g *graph.Graph, x graph.Node) graph.Node {
+	if t.last {
+		x = x.Transpose(0, 2, 3, 1)
+	}
+	if t.rounded {
+		return g.Apply(graph.Standard, "Round", nil, x).Cast(graph.Uint8)
+	}
+	return wide(x, t.input)
 }
 
 // model is the tower under the names that bundles use, with the batch that it was exported for.
@@ -227,19 +229,27 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	return graph.Model(list...)
 }
 
-var errNoPromptTokens = errors.New("an exported image tower takes prompts at pixel level only; convert the " +
-	"checkpoint to have prompt tokens")
+var errNoPromptTokens = errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
+	"takes prompts at pixel level only (promptfed inspect says why); convert the checkpoint to have prompt tokens")
 
-// prompted is the tower with prompts, which can only be added to the pixels.
+// prompted is the tower with prompts: those of tokens go into the recognised form, once it was compared with the graph.
 func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node,
 	err error) {
-	if p.Tokens.OK() || len(p.Deep) > 0 || !p.Changes.None() {
-		return image, patches, errNoPromptTokens
-	}
 	if p.Pixels.OK() {
 		pixels = pixels.Add(p.Pixels)
 	}
-	if image, patches, err = t.build(g, pixels); err != nil {
+	switch plain := !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None(); {
+	case plain:
+		image, patches, err = t.build(g, pixels)
+	case t.vit == nil:
+		return image, patches, errNoPromptTokens
+	default:
+		if err := t.vit.proof(); err != nil {
+			return image, patches, fmt.Errorf("%w (%v)", errNoPromptTokens, err)
+		}
+		image, patches, err = t.tokens(g, t.vit, pixels, p)
+	}
+	if err != nil {
 		err = fmt.Errorf("%s: %w", t.name, err)
 	}
 	return image, patches, err

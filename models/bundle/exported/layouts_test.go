@@ -44,7 +44,11 @@ func TestLayouts(t *testing.T) {
 				t.Errorf("images still go through in batches of %d", b.Batch())
 			}
 			want := orttest.Golden(t, path)
-			sameAs(t, b, want)
+			bothForms(t, specOf(dir), want)
+			// What CLIP-ONNX writes has lost the causal mask: there is no prefix that classes could share.
+			if recognised := b.Text.Layers == 2; recognised == (filepath.Base(dir) == "clip-onnx") {
+				t.Errorf("recognised as CLIP's text tower: %t", recognised)
+			}
 			frozen := filepath.Join(t.TempDir(), "frozen")
 			if err := exported.Freeze(b, frozen); err != nil {
 				t.Fatal(err)
@@ -85,10 +89,7 @@ func TestLayoutsThatAreNotClear(t *testing.T) {
 			"visual/preprocess_cfg.json", "", "visual/preprocessor_config.json"),
 			[]string{"visual/preprocess_cfg.json", "visual/preprocessor_config.json", "write preprocess"}},
 	} {
-		dir := filepath.Join(t.TempDir(), "tower")
-		if err := os.CopyFS(dir, os.DirFS(filepath.Join(layouts, c.layout))); err != nil {
-			t.Fatal(err)
-		}
+		dir := copyLayout(t, c.layout)
 		if err := c.change(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -97,11 +98,22 @@ func TestLayoutsThatAreNotClear(t *testing.T) {
 	}
 }
 
+// copyLayout is a copy of a layout that a test may change.
+func copyLayout(t *testing.T, name string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "tower")
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(layouts, name))); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // copied copies files within a folder, from and to in turn; from nothing is a preprocessing of its own.
 func copied(names ...string) func(dir string) error {
 	return func(dir string) error {
 		for i := 0; i < len(names); i += 2 {
-			data := []byte(`{"size": {"height": 16, "width": 16}, "do_center_crop": false, "image_mean": [0.5, 0.5, 0.5]}`)
+			data := []byte(`{"size": {"height": 16, "width": 16}, "do_center_crop": false,
+				"image_mean": [0.5, 0.5, 0.5]}`)
 			var err error
 			if names[i] != "" {
 				if data, err = os.ReadFile(filepath.Join(dir, names[i])); err != nil {
@@ -143,8 +155,8 @@ func TestVariants(t *testing.T) {
 // of a class are those that it has alone. It stood in a graph once for each class before, which ended at 256.
 func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 	orttest.Need(t)
-	running = true
-	defer func() { running = false }()
+	running, plainOnly = true, true
+	defer func() { running, plainOnly = false, false }()
 	for _, layout := range []string{"immich", "usls"} {
 		b := openBundle(t, layouts+"/"+layout)
 		if b.Batch() != 0 {
@@ -180,10 +192,7 @@ func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 
 // A text tower that rounds activations is refused by the operator's name, with what to take.
 func TestRoundedTextTowerIsRefused(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS(layouts+"/quantised")); err != nil {
-		t.Fatal(err)
-	}
+	dir := copyLayout(t, "quantised")
 	for _, variant := range []string{"q4", "int8"} {
 		if err := os.Remove(dir + "/onnx/text_model_" + variant + ".onnx"); err != nil {
 			t.Fatal(err)
@@ -197,10 +206,7 @@ func TestRoundedTextTowerIsRefused(t *testing.T) {
 // The rows of the tokens may be stored as integers of 8 bits.
 func TestTokensOfEightBits(t *testing.T) {
 	orttest.Need(t)
-	dir := filepath.Join(t.TempDir(), "tower")
-	if err := os.CopyFS(dir, os.DirFS(layouts+"/quantised")); err != nil {
-		t.Fatal(err)
-	}
+	dir := copyLayout(t, "quantised")
 	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"image": {"file": "onnx/vision_model_q4.onnx"}, "text": {"file": "onnx/text_model_int8.onnx"}}`)
 	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))

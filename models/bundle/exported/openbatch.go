@@ -384,14 +384,19 @@ func (t *imageTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	m, err := graph.Model(graph.Output{Name: "fixed", Node: fixed}, graph.Output{Name: "opened", Node: opened})
+	return m, tensor.Map{bundle.PixelsInput: t.example(rows)}, err
+}
+
+// example is images of noise, as levels where the graph takes those.
+func (t *imageTower) example(rows int) *tensor.Tensor {
 	in := noise(rows, 3, t.size, t.size)
 	if t.levels > 0 {
 		for i, v := range in.Data {
 			in.Data[i] = float32(math.Round(float64((v + 1) / 2 * t.levels)))
 		}
 	}
-	m, err := graph.Model(graph.Output{Name: "fixed", Node: fixed}, graph.Output{Name: "opened", Node: opened})
-	return m, tensor.Map{bundle.PixelsInput: in}, err
+	return in
 }
 
 func (t *textTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) {

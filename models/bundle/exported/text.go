@@ -22,10 +22,12 @@ type textTower struct {
 
 	batch, length      int // fixed by the export, else 0
 	open               *opening
+	shared             *recognised // in place of the graph, where it is CLIP's
 	context, embedDim  int
 	short              bool // sequences need only be as long as they are
 	causal             bool
-	sos, eotID, filler int
+	sos, eotID, filler int // sos is -1 where no token starts a text
+	pad                int
 	notes              []string
 }
 
@@ -285,8 +287,8 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 			case i == read[c]:
 				return t.eotID
 			case i > read[c]:
-				return 0
-			case i == 0:
+				return t.pad
+			case i == 0 && t.sos >= 0:
 				return t.sos
 			case id < 0 || id == t.eotID:
 				return t.filler

@@ -10,7 +10,6 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Image takes prompts of pixels only.
 func (m *model) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
 	return m.image.prompted(g, pixels, p)
 }
@@ -21,9 +20,12 @@ func (m *model) Batch() int { return m.image.batch }
 
 func (m *model) Patches() int { return m.image.count }
 
-func (m *model) TakesPromptTokens() bool { return false }
+func (m *model) TakesPromptTokens() bool { return m.image.vit != nil }
 
 func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
+	if r := m.text.shared; r != nil {
+		return r.Prompts(g, r, s, prompts), g.Err()
+	}
 	if len(prompts) == 0 {
 		return nil, nil
 	}
@@ -31,12 +33,16 @@ func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.P
 		return !p.Ctx.OK() || p.Ctx.Rank() == 3 || p.Bare || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
 	}) {
 		return nil, errors.New("an exported text tower takes no deep prompts, low-rank changes, adapters or prompts " +
-			"for each image; convert a checkpoint of the model (promptfed convert)")
+			"for each image, as its graph was not recognised as CLIP's (promptfed inspect says why); convert a " +
+			"checkpoint of the model (promptfed convert)")
 	}
 	return m.text.prompts(g, s, prompts)
 }
 
 func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
+	if r := m.text.shared; r != nil {
+		return r.Sequences(g, r, ids, m.Embed), g.Err()
+	}
 	longest := 0
 	for _, s := range ids {
 		longest = max(longest, len(s))
@@ -45,7 +51,7 @@ func (m *model) TextFeatures(g *graph.Graph, ids [][]int) (graph.Node, error) {
 	var flat, read []int
 	tokens := make([][]int, len(ids))
 	for i, s := range ids {
-		tokens[i] = append(slices.Clone(s), slices.Repeat([]int{clip.PadID}, length-len(s))...)
+		tokens[i] = append(slices.Clone(s), slices.Repeat([]int{m.text.pad}, length-len(s))...)
 		flat, read = append(flat, tokens[i]...), append(read, len(s)-1)
 	}
 	rows, err := m.Embed(flat)

@@ -45,12 +45,15 @@ type role struct {
 	could func(f *graph.File, n graph.Node) bool
 }
 
+// pooler holds the features of SigLIP, whose towers end there; of CLIP, a projection is still to come.
+const pooler = "pooler_output"
+
 var (
 	imageRole = role{"image", []string{"image_embeds", "image_features", "image_embeddings", "unnorm_image_features",
-		"embedding", bundle.ImageOutput},
+		"embedding", bundle.ImageOutput, pooler},
 		func(f *graph.File, n graph.Node) bool { return takesPixels(f, n) && !takesText(f, n) }}
 	textRole = role{"text", []string{"text_embeds", "text_features", "text_embeddings", "unnorm_text_features",
-		"embedding", bundle.TextOutput},
+		"embedding", bundle.TextOutput, pooler},
 		func(f *graph.File, n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) }}
 )
 
@@ -241,7 +244,7 @@ func staticAxis(n graph.Node, axis int) int {
 	if !n.OK() {
 		return 0
 	}
-	if s := n.Shape(); axis < len(s) && s[axis].Static() {
+	if s := n.Shape(); axis >= 0 && axis < len(s) && s[axis].Static() {
 		return s[axis].N
 	}
 	return 0

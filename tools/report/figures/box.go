@@ -42,7 +42,7 @@ const maxBoxes = 200
 
 // Draw implements Drawer.
 func (f Box) Draw() (*Figure, error) {
-	return withKind("box")(f.draw())
+	return drawn("box", len(f.Panels), f.draw)
 }
 
 func (f Box) draw() (*Figure, error) {

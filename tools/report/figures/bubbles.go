@@ -31,7 +31,7 @@ const maxBins = 100
 
 // Draw implements Drawer.
 func (f Bubbles) Draw() (*Figure, error) {
-	return withKind("bubbles")(f.draw())
+	return drawn("bubbles", len(f.Panels), f.draw)
 }
 
 func (f Bubbles) draw() (*Figure, error) {

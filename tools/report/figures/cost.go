@@ -35,11 +35,11 @@ const maxRows = 100
 
 // Draw implements Drawer.
 func (f Cost) Draw() (*Figure, error) {
-	return withKind("cost")(f.draw())
+	return drawn("cost", len(f.Rows), f.draw)
 }
 
 func (f Cost) draw() (*Figure, error) {
-	if len(f.Rows) == 0 || len(f.Rows) > maxRows {
+	if len(f.Rows) > maxRows {
 		return nil, fmt.Errorf("%d methods: give 1 to %d", len(f.Rows), maxRows)
 	}
 	s := sheet{title: f.Title, columns: 2, width: 190, height: max(50, 15*vg.Length(len(f.Rows)))}

@@ -18,7 +18,9 @@ type Curves struct {
 
 // Draw implements Drawer.
 func (f Curves) Draw() (*Figure, error) {
-	return withKind("curves")(linePanels(f.Title, f.Columns, f.SameY, f.Panels, f.Colours, newBand, newCurve))
+	return drawn("curves", len(f.Panels), func() (*Figure, error) {
+		return linePanels(f.Title, f.Columns, f.SameY, f.Panels, f.Colours, newBand, newCurve)
+	})
 }
 
 // curve is one line with its band, and markers at some of its points.
@@ -117,7 +119,9 @@ type Sensitivity struct {
 
 // Draw implements Drawer.
 func (f Sensitivity) Draw() (*Figure, error) {
-	return withKind("sensitivity")(linePanels(f.Title, f.Columns, f.SameY, f.Panels, f.Colours, newWhiskers))
+	return drawn("sensitivity", len(f.Panels), func() (*Figure, error) {
+		return linePanels(f.Title, f.Columns, f.SameY, f.Panels, f.Colours, newWhiskers)
+	})
 }
 
 // whiskers are the points of a line with error bars. Lines with error bars stand a little aside of each other, so that

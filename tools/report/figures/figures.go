@@ -6,8 +6,8 @@ package figures
 import (
 	"bytes"
 	"encoding/xml"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +28,9 @@ type Drawer interface {
 	Draw() (*Figure, error)
 }
 
+// ErrEmpty is the error of drawing what has no panels or rows, for whoever takes that as nothing to draw.
+var ErrEmpty = errors.New("there is no panel: give at least one")
+
 // Figure is a figure laid out, ready to be painted in any format.
 type Figure struct {
 	width, height vg.Length // points, 72 to the inch
@@ -38,14 +41,16 @@ type Figure struct {
 // Size is the width and height of the figure in points.
 func (f *Figure) Size() (width, height float64) { return f.width.Points(), f.height.Points() }
 
-// withKind puts the kind of a figure before the error of laying it out.
-func withKind(kind string) func(*Figure, error) (*Figure, error) {
-	return func(f *Figure, err error) (*Figure, error) {
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", kind, err)
-		}
-		return f, nil
+// drawn lays a figure out that has some panels, or gives the error with the figure's kind.
+func drawn(kind string, panels int, draw func() (*Figure, error)) (*Figure, error) {
+	f, err := (*Figure)(nil), ErrEmpty
+	if panels > 0 {
+		f, err = draw()
 	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", kind, err)
+	}
+	return f, nil
 }
 
 // pngDPI is twice the resolution that screens are taken to have.
@@ -128,10 +133,7 @@ func Save(f *Figure, dir, name string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", filepath.Join(dir, name+format.ext), err)
 		}
-		err = atomicfile.Write(filepath.Join(dir, name+format.ext), func(w io.Writer) error {
-			_, err := w.Write(data)
-			return err
-		})
+		err = atomicfile.Write(filepath.Join(dir, name+format.ext), atomicfile.Bytes(data))
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package figures
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image/png"
 	"math"
@@ -130,7 +131,7 @@ func TestOddInputs(t *testing.T) {
 		Drawer
 		want string // part of the error; "" for none
 	}{
-		{"no panels", Curves{}, "curves: no line has a point"},
+		{"no panels", Curves{}, "curves: there is no panel"},
 		{"no points", Curves{Panels: []LinePanel{{Lines: []Line{{}}}}}, "curves: no line has a point"},
 		{"NaN", Curves{Panels: one(1, nan)}, "no line has a point"},
 		{"infinite", Sensitivity{Panels: one(1, math.Inf(-1))}, "sensitivity: no line has a point"},
@@ -155,7 +156,7 @@ func TestOddInputs(t *testing.T) {
 		{"huge labels", Curves{Title: long, Panels: []LinePanel{{Title: long, X: Axis{Label: long},
 			Y: Axis{Label: long}, Lines: []Line{{Label: long, X: []float64{1}, Y: []float64{1}}}}}}, ""},
 		{"bytes that are no text", Curves{Title: "a\x00b\xff\n\tc", Panels: one(1, 1)}, ""},
-		{"no heat", HeatMap{}, "heat map: 0 row names"},
+		{"no heat", HeatMap{Panels: []HeatPanel{{}}}, "heat map: 0 row names"},
 		{"heat without numbers", HeatMap{RowNames: []string{"a"}, ColumnNames: []string{"b"},
 			Panels: []HeatPanel{{Values: [][]float64{{nan}}}}}, "no value to colour by"},
 		{"one cell", HeatMap{RowNames: []string{long}, ColumnNames: []string{long},
@@ -176,8 +177,9 @@ func TestOddInputs(t *testing.T) {
 		{"one point in space", Scatter3{Panels: []Scatter3Panel{{Points: []Point3{{1, 1, 1, 1}}}}}, ""},
 		{"coloured but nowhere", Scatter3{Panels: []Scatter3Panel{{Points: []Point3{{nan, 1, 1, 1}}}}}, ""},
 		{"no clients", Strips{Panels: []StripPanel{{}}}, "strips: panel 1 has 0 clients"},
-		{"unknown strips", Strips{As: "x"}, `unknown form "x"`},
-		{"no strips", Strips{}, "no client has a value"},
+		{"unknown strips", Strips{As: "x", Panels: []StripPanel{{}}}, `unknown form "x"`},
+		{"no strips", Strips{Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{nan}}}}}},
+			"no client has a value"},
 		{"one client", Strips{As: StripBars, Panels: []StripPanel{{Groups: []StripGroup{{Values: []float64{-3}}}}}},
 			""},
 		{"clients on a log axis", Strips{As: StripBars, Y: Axis{Log: true},
@@ -205,11 +207,9 @@ func TestOddInputs(t *testing.T) {
 		{"ragged bubbles", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{1}, {1, 2}}}}},
 			"client 1 has counts of 2 classes"},
 		{"one bubble", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{math.MaxInt}}}}}, ""},
-		{"no costs", Cost{}, "cost: 0 methods"},
 		{"unknown costs", Cost{Rows: []CostRow{{"a", 0, nan, 1}}}, "no method has a cost"},
 		{"one cost", Cost{Log: true, Rows: []CostRow{{long, 1, 0, 1}}}, ""},
 		{"cost against one", Cost{Against: true, Rows: []CostRow{{long, 1, 1, 1}}}, ""},
-		{"no methods", Significance{}, "significance: 0 methods"},
 		{"one method", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{1}}}, ""},
 		{"impossible p", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{2}}},
 			"give 0 to 1"},
@@ -269,5 +269,15 @@ func TestHeatMapRuns(t *testing.T) {
 	}
 	if got := strings.Count(string(svg), "<path"); got > 8*n {
 		t.Errorf("%d paths, %d bytes", got, len(svg))
+	}
+}
+
+// What has no panels and no rows is told from what is wrong, so that a report leaves it out without a note.
+func TestErrEmpty(t *testing.T) {
+	for _, d := range []Drawer{Curves{}, Sensitivity{}, HeatMap{}, Scatter3{}, Box{}, Strips{}, TSNE{}, PCA{},
+		Bubbles{}, Cost{}, Significance{}} {
+		if _, err := d.Draw(); !errors.Is(err, ErrEmpty) {
+			t.Errorf("%T: %v", d, err)
+		}
 	}
 }

@@ -40,7 +40,7 @@ const maxCells = 512
 
 // Draw implements Drawer.
 func (f HeatMap) Draw() (*Figure, error) {
-	return withKind("heat map")(f.draw())
+	return drawn("heat map", len(f.Panels), f.draw)
 }
 
 func (f HeatMap) draw() (*Figure, error) {

@@ -33,7 +33,7 @@ type PCA struct {
 
 // Draw implements Drawer.
 func (f PCA) Draw() (*Figure, error) {
-	return withKind("PCA")(f.draw())
+	return drawn("PCA", len(f.Panels), f.draw)
 }
 
 func (f PCA) draw() (*Figure, error) {

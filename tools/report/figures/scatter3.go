@@ -34,7 +34,7 @@ type Scatter3 struct {
 
 // Draw implements Drawer.
 func (f Scatter3) Draw() (*Figure, error) {
-	return withKind("scatter3")(f.draw())
+	return drawn("scatter3", len(f.Panels), f.draw)
 }
 
 func (f Scatter3) draw() (*Figure, error) {

@@ -153,9 +153,6 @@ func (s *sheet) shareLabels(cols int) {
 
 // figure lays the sheet out.
 func (s *sheet) figure() (*Figure, error) {
-	if len(s.panels) == 0 {
-		return nil, fmt.Errorf("there is no panel: give at least one")
-	}
 	if len(s.panels) > maxPanels {
 		return nil, fmt.Errorf("%d panels are too many for one figure: give at most %d", len(s.panels), maxPanels)
 	}

@@ -21,7 +21,7 @@ type Significance struct {
 
 // Draw implements Drawer.
 func (f Significance) Draw() (*Figure, error) {
-	return withKind("significance")(f.draw())
+	return drawn("significance", len(f.Names), f.draw)
 }
 
 // key says what the stars mean, where there is anything that could have some.

@@ -45,7 +45,7 @@ const maxClients = 10_000
 
 // Draw implements Drawer.
 func (f Strips) Draw() (*Figure, error) {
-	return withKind("strips")(f.draw())
+	return drawn("strips", len(f.Panels), f.draw)
 }
 
 func (f Strips) draw() (*Figure, error) {

@@ -24,7 +24,7 @@ type TSNE struct {
 
 // Draw implements Drawer.
 func (f TSNE) Draw() (*Figure, error) {
-	return withKind("t-SNE")(f.draw())
+	return drawn("t-SNE", len(f.Panels), f.draw)
 }
 
 func (f TSNE) draw() (*Figure, error) {

@@ -1,7 +1,6 @@
 package results
 
 import (
-	"encoding/json"
 	"math"
 	"path/filepath"
 	"slices"
@@ -105,12 +104,6 @@ func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 			finite(c.T.P), finite(c.HolmT),
 			finite(c.Wilcoxon.Statistic), finite(c.Wilcoxon.P), finite(c.HolmWilcoxon)})
 	}
-}
-
-// Bytes is the file.
-func (j *JSON) Bytes() ([]byte, error) {
-	b, err := json.MarshalIndent(j, "", "  ")
-	return append(b, '\n'), err
 }
 
 func sweepName(p *Plan) string {

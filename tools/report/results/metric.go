@@ -265,6 +265,14 @@ func (m Metric) Title() string {
 // Unit is what its values are counted in.
 func (m Metric) Unit() Unit { return quantities[m.quantity].unit }
 
+// Factor is what its values are multiplied by to be shown in its unit.
+func (m Metric) Factor() float64 {
+	if m.Unit() == Percent {
+		return 100
+	}
+	return 1
+}
+
 // LessIsBetter is true of losses, costs and deviations.
 func (m Metric) LessIsBetter() bool { return quantities[m.quantity].less }
 

@@ -3,7 +3,6 @@ package results
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,12 +54,5 @@ func (r *Run) Tag(add, remove []string) error {
 	tags := slices.DeleteFunc(slices.Concat(r.Tags, add), func(t string) bool { return slices.Contains(remove, t) })
 	slices.Sort(tags)
 	r.Tags = slices.Compact(tags)
-	text, err := json.Marshal(append([]string{}, r.Tags...))
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(r.Dir, TagsFile), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return atomicfile.Write(filepath.Join(r.Dir, TagsFile), atomicfile.JSON(append([]string{}, r.Tags...), ""))
 }

@@ -80,8 +80,18 @@ func VanishingTerms(rounds []Round) []string {
 	return slices.DeleteFunc(names, func(n string) bool { return acts[n] })
 }
 
-// Off tells whether a term had no gradient at all in any round, as one that waits for a warm-up to end.
-func Off(rounds []Round, term string) bool {
+// VanishingNote says that a term of a run is one of VanishingTerms.
+func VanishingNote(run, term string, rounds []Round) string {
+	if off(rounds, term) {
+		return fmt.Sprintf("%s: the term %q has no gradient in any of the %d rounds; one that waits for a warm-up "+
+			"needs more rounds", run, term, len(rounds))
+	}
+	return fmt.Sprintf("%s: the gradient of the term %q is below %g of cross entropy's in every round", run, term,
+		Vanishing)
+}
+
+// off tells whether a term had no gradient at all in any round, as one that waits for a warm-up to end.
+func off(rounds []Round, term string) bool {
 	return !slices.ContainsFunc(Terms(rounds), func(t *Term) bool {
 		return t.Name == term && slices.ContainsFunc(t.Norm, func(v float64) bool { return v > 0 })
 	})

@@ -47,7 +47,7 @@ func TestTermsOfRounds(t *testing.T) {
 	if got := VanishingTerms(rounds[:1]); !slices.Equal(got, []string{"pull", "push"}) {
 		t.Errorf("%q do next to nothing in the first round", got)
 	}
-	if Off(rounds, "pull") || !Off(rounds[:1], "push") || !Off(rounds, "none") {
+	if off(rounds, "pull") || !off(rounds[:1], "push") || !off(rounds, "none") {
 		t.Error("of pull, push in the first round and none, only the last two have no gradient")
 	}
 }

@@ -177,9 +177,5 @@ func (c *Client) cutPool(index []int, rng *rand.Rand) {
 
 // Of returns the client's examples of s.
 func (c Client) Of(s *data.Set) (train, val, test []data.Example) {
-	a, b, d := s.Train, s.Val, s.Test
-	if s.Pool != nil {
-		a, b, d = s.Pool, s.Pool, s.Pool
-	}
-	return data.Pick(a, c.Train), data.Pick(b, c.Val), data.Pick(d, c.Test)
+	return data.Pick(s.OrPool(s.Train), c.Train), data.Pick(s.OrPool(s.Val), c.Val), data.Pick(s.OrPool(s.Test), c.Test)
 }

@@ -44,8 +44,7 @@ func (p Config) CheckFits(lists []List) error {
 	first, last := lists[0], lists[len(lists)-1]
 	if most := min(len(first.Index), len(last.Index)); p.MinSize > most/p.Clients {
 		return fmt.Errorf("%d clients with %d examples each do not fit in %d training and %d test examples: lower "+
-			"partition.clients or partition.min_size",
-			p.Clients, p.MinSize, len(first.Index), len(last.Index))
+			"partition.clients or partition.min_size", p.Clients, p.MinSize, len(first.Index), len(last.Index))
 	}
 	return nil
 }

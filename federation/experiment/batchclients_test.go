@@ -1,0 +1,168 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/datatest"
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/wire"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// result is all that a run tells but how long it took: the bytes of its prompts, and its records.
+func result(t *testing.T, r *engine.Result) (prompts, records string) {
+	t.Helper()
+	b, err := wire.Encode(r.Prompts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.Records {
+		r.Records[i].Seconds, r.Records[i].Phases = 0, nil
+	}
+	text, err := json.Marshal(r.Records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b), string(text)
+}
+
+// distance is the largest difference of two sets of tensors, each over its largest magnitude or 1.
+func distance(t *testing.T, a, b tensor.Map) (d float64) {
+	t.Helper()
+	if !slices.Equal(a.Names(), b.Names()) {
+		t.Fatalf("%v and %v", a.Names(), b.Names())
+	}
+	for name, x := range a {
+		for i, v := range x.Data {
+			d = max(d, math.Abs(float64(v-b[name].Data[i]))/max(1, x.MaxAbs()))
+		}
+	}
+	return d
+}
+
+// TestBatchClients: with the bundled towers, where prompts of several clients are rows of one product, prompts are
+// those of steps apart but for 1e-6, with fewer clients in a run than there are and with more. Clients have different
+// backbones and numbers of examples. Workers, an answer that is lost, and being broken off and resumed, change no byte.
+func TestBatchClients(t *testing.T) {
+	for _, names := range []string{"promptfl", "fedpha", "fedotp", "promptfl+ggtpc", "fedappr"} {
+		t.Run(names, func(t *testing.T) {
+			base, with, wrapped := strings.Cut(names, "+")
+			c := small(base)
+			if wrapped {
+				c.With = []string{with}
+			}
+			c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b16", "tiny-rn50"}
+			c.Partition.Kind, c.Partition.Clients, c.Partition.Fill = "dirichlet", 7, true
+			c.Data.Generator.Train, c.Train.Batch = 8, 4
+			c.Runtime.Workers = 1
+			lost := func(round, client int) bool { return round == 0 && client == 1 }
+			finish := func(b *Built) *engine.Result {
+				set := b.Settings()
+				set.Lost = lost
+				r, err := engine.Run(context.Background(), b.Engine, set)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}
+			of := func(n int) *engine.Result {
+				c.Runtime.BatchClients = n
+				return finish(open(t, c))
+			}
+			want := of(1)
+			for _, n := range []int{2, 3, 20} {
+				got := of(n)
+				if d := distance(t, got.Prompts, want.Prompts); !(d <= 1e-6) {
+					t.Errorf("%d clients in a run: prompts differ by %g", n, d)
+				}
+				for i, r := range got.Records {
+					if d := math.Abs(r.Loss - want.Records[i].Loss); !(d <= 1e-6*math.Abs(r.Loss)) ||
+						fmt.Sprint(r.PerClient) != fmt.Sprint(want.Records[i].PerClient) {
+						t.Errorf("%d clients in a run, round %d: loss differs by %g, accuracies %v, want %v", n, i, d,
+							r.PerClient, want.Records[i].PerClient)
+					}
+				}
+			}
+			c.Runtime.BatchClients = 3
+			prompts, records := result(t, finish(open(t, c)))
+			same := func(what string, r *engine.Result) {
+				p, recs := result(t, r)
+				if p != prompts || recs != records {
+					t.Errorf("%s: other bytes", what)
+				}
+			}
+			c.Runtime.Workers = 5
+			same("5 workers", finish(open(t, c)))
+			b := open(t, c)
+			set := b.Settings()
+			set.Dir, set.Lost = t.TempDir(), lost
+			ctx, stop := context.WithCancel(context.Background())
+			set.OnTurn = func(o message.Instruction, _ int) {
+				if o.Round == 1 {
+					stop()
+				}
+			}
+			if _, err := engine.Run(ctx, b.Engine, set); err == nil {
+				t.Fatal("the run was not broken off")
+			}
+			set.OnTurn, set.Resume = nil, true
+			r, err := engine.Run(context.Background(), b.Engine, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Prompts, _, err = safetensors.ReadFile(filepath.Join(set.Dir, record.PromptsFile)); err != nil {
+				t.Fatal(err)
+			}
+			same("resumed", r)
+			b.Engine.BatchClients = 2
+			_, err = engine.Run(context.Background(), b.Engine, set)
+			datatest.WantError(t, err, "another experiment")
+		})
+	}
+}
+
+// TestBatchClientsIsSaid: where clients stay apart all the same, a note says why, once for each backbone; where they
+// are processes of their own, the key is refused.
+func TestBatchClientsIsSaid(t *testing.T) {
+	for method, want := range map[string]string{"promptfl": "", "fedvpt": "the image tower runs in every step",
+		"cocoop": "the text tower runs for each image", "fedclip": "no learned prompt goes through the text tower"} {
+		c := small(method)
+		c.Runtime.BatchClients, c.Train.Memory = 4, 1
+		b, err := Open(context.Background(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := 0
+		for _, note := range b.Info.Notes {
+			if strings.Contains(note, "runtime.batch_clients: 4 changes nothing, "+want) {
+				said++
+			}
+		}
+		if wanted := min(1, len(want)); said != wanted {
+			t.Errorf("%s: said %d times in %q, want %d", method, said, b.Info.Notes, wanted)
+		}
+	}
+	c := small("promptfl")
+	c.Runtime.BatchClients = 2
+	_, err := OpenServer(c)
+	datatest.WantError(t, err, "runtime.batch_clients: 2", "by itself", "set it to 1")
+	b := open(t, c)
+	set := b.Settings()
+	set.Executor = elsewhere{}
+	_, err = engine.Run(context.Background(), b.Engine, set)
+	datatest.WantError(t, err, "runtime.batch_clients: 2", "by itself", "set it to 1")
+}
+
+// elsewhere is an executor that nothing is sent to.
+type elsewhere struct{ local.RemoteExecutor }

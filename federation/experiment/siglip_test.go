@@ -1,0 +1,46 @@
+package experiment
+
+import (
+	"math"
+	"path/filepath"
+	"testing"
+
+	"promptfed/models/bundle/converted"
+	"promptfed/runtime/ort/orttest"
+)
+
+// A SigLIP, without causal mask and start token, tests zero-shot and learns prompts, with either loss.
+func TestSigLIP(t *testing.T) {
+	orttest.Need(t)
+	dir := filepath.Join(t.TempDir(), "siglip")
+	if _, err := converted.Convert("../../models/bundle/converted/testdata/siglip", dir, converted.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	prints := map[string]bool{} // a client with another loss than the server's is refused
+	run := func(method, loss string) (first, last float64) {
+		c := small(method)
+		c.Backbones, c.Train.Loss, c.Train.Rounds, c.Data.Template = []string{dir}, loss, 3, "a {}"
+		c.Options = map[string]any{"tokens": 3}
+		b := open(t, c)
+		prints[b.Engine.Fingerprint()+b.Engine.RunSpec().String()] = true
+		r := finish(t, b)
+		return r.Records[1].Loss, r.Records[len(r.Records)-1].Loss
+	}
+	for _, method := range []string{"coop", "promptfl"} {
+		for _, loss := range []string{softmaxLoss, sigmoidLoss} {
+			first, last := run(method, loss)
+			if !(last < first) || math.IsNaN(first) {
+				t.Errorf("%s with a %s loss: %g, then %g", method, loss, first, last)
+			}
+			if loss == sigmoidLoss && !(first > 0) {
+				t.Errorf("%s: sigmoid loss %g", method, first)
+			}
+		}
+	}
+	if len(prints) != 4 {
+		t.Errorf("%d different experiments, want 4", len(prints))
+	}
+	c := small("zeroshot")
+	c.Backbones, c.Data.Template = []string{dir}, "a {}"
+	finish(t, open(t, c))
+}

@@ -1,0 +1,39 @@
+package methodtest
+
+import (
+	"math"
+	"testing"
+
+	"promptfed/federation/engine"
+)
+
+// together: steps of up to three clients in one run give what a run for each gives, but for rounding: prompts, losses
+// and bytes. Clients of the toy take 4, 2, 2 and 2 steps, so that a run loses clients on the way.
+func (c Case) together(t *testing.T) {
+	of := func(batch int) *engine.Result {
+		e := c.experiment(t)
+		e.Plan.Participation, e.Plan.Rounds, e.BatchClients = 1, 2, batch
+		return run(t, e, engine.Settings{Workers: 1})
+	}
+	want, got := of(1), of(3)
+	if len(got.Prompts) != len(want.Prompts) {
+		t.Fatalf("prompts %v, want %v", got.Prompts.Names(), want.Prompts.Names())
+	}
+	for name, w := range want.Prompts {
+		g := got.Prompts[name]
+		if g == nil || !g.SameShape(w) {
+			t.Fatalf("%s is %v, want %v", name, g, w)
+		}
+		for i, v := range w.Data {
+			if d := math.Abs(float64(g.Data[i] - v)); !(d <= 1e-6*max(1, w.MaxAbs())) {
+				t.Fatalf("%s[%d] is %g, want %g", name, i, g.Data[i], v)
+			}
+		}
+	}
+	for i, w := range want.Records {
+		g := got.Records[i]
+		if d := math.Abs(g.Loss - w.Loss); !(d <= 1e-6*max(1, math.Abs(w.Loss))) || g.BytesUp != w.BytesUp {
+			t.Errorf("round %d: loss %g and %d bytes, want %g and %d", i, g.Loss, g.BytesUp, w.Loss, w.BytesUp)
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package converted_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// otherTowers are checkpoints whose towers are not OpenAI's; tools/golden/siglip.py writes them with what transformers
+// and OpenCLIP compute.
+var otherTowers = []struct {
+	name string
+	o    converted.Options
+	want []string // of what the golden file has
+}{
+	{"siglip", converted.Options{}, []string{"end", "grad", "sentences"}},
+	{"openclip-avg", converted.Options{Vocab: "testdata/merges.txt"}, []string{"end", "grad"}},
+	{"openclip-last", converted.Options{Vocab: "testdata/merges.txt"}, []string{"end", "grad"}},
+}
+
+func TestOtherTowers(t *testing.T) {
+	orttest.Need(t)
+	for _, c := range otherTowers {
+		t.Run(c.name, func(t *testing.T) {
+			want, _, err := safetensors.ReadFile("testdata/" + c.name + ".golden.safetensors")
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := convert(t, "testdata/"+c.name, c.o)
+			if bias := want["logit_bias"]; bias != nil && math.Abs(b.LogitBias-float64(bias.Data[0])) > 1e-6 ||
+				math.Abs(b.LogitScale/float64(want["logit_scale"].Data[0])-1) > 1e-6 {
+				t.Errorf("scale %g and bias %g", b.LogitScale, b.LogitBias)
+			}
+			sameTokens(t, b, want)
+			model, err := b.ImageModel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})
+			orttest.Near(t, "image", out[bundle.ImageOutput], want["image"])
+			prompts(t, b, want, c.want)
+			textFile(t, b, want)
+			if p := b.Preprocess; p.Mean != [3]float32{.5, .5, .5} || p.Crop || p.Longest != (c.name != "siglip") {
+				t.Errorf("preprocessing %+v", p)
+			}
+		})
+	}
+}
+
+// Patch features of an attention pooling are those that it gives of an image of that patch alone: the query sees one
+// key, so that the feature of the whole image with all patches alike is that of each.
+func TestPatchesOfAttentionPooling(t *testing.T) {
+	orttest.Need(t)
+	b := convert(t, "testdata/siglip", converted.Options{})
+	w, ok := converted.Weights(b)
+	if !ok {
+		t.Fatal("no weights")
+	}
+	v := b.Vision
+	v.Image = v.Patch // one patch
+	g := graph.New()
+	one := g.Input("pixels", graph.Float, graph.Static(3, 3, v.Patch, v.Patch))
+	image, patches := clip.Vision{VisionArch: v}.Features(g, firstPosition{w}, one)
+	model, err := graph.Model(graph.Output{Name: "image", Node: image}, graph.Output{Name: "patches",
+		Node: patches.Squeeze(1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tensor.New(3, 3, v.Patch, v.Patch)
+	for i := range x.Data {
+		x.Data[i] = float32(i%7) - 3
+	}
+	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": x})
+	orttest.Near(t, "patches", out["patches"], out["image"])
+}
+
+// firstPosition serves the positions of an image of one patch.
+type firstPosition struct{ clip.Weights }
+
+func (w firstPosition) Node(g *graph.Graph, name string, shape ...int) graph.Node {
+	if name == "visual.positional_embedding" {
+		return w.Weights.Node(g, name, 49, shape[1]).Slice(0, 0, 1)
+	}
+	return w.Weights.Node(g, name, shape...)
+}
+
+// SiglipTokenizer's ids, but for its second space in front of a text that begins with one.
+func TestSigLIPTokens(t *testing.T) {
+	data, err := os.ReadFile("testdata/siglip.tokens.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden map[string][]int
+	if err := json.Unmarshal(data, &golden); err != nil {
+		t.Fatal(err)
+	}
+	b := convert(t, "testdata/siglip", converted.Options{})
+	tok, err := b.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range golden {
+		if strings.HasPrefix(text, " ") {
+			text, want = strings.TrimSpace(text), want[1:]
+		}
+		got, err := tok.Encode(text)
+		if got = append(got, tok.EOT()); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	if tok.Pad() != 1 || tok.SOS() != -1 || b.Text.Pad != 1 {
+		t.Errorf("pad %d, start %d", tok.Pad(), tok.SOS())
+	}
+}
+
+// A tower without causal mask says what it cannot do.
+func TestBidirectionalLimits(t *testing.T) {
+	b := convert(t, "testdata/siglip", converted.Options{})
+	g := graph.New()
+	ctx := g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width))
+	for name, p := range map[string]clip.Prompt{"deep": {Ctx: ctx, Deep: []graph.Node{ctx}}, "after": {Ctx: ctx, After: 1},
+		"image": {Ctx: g.Input("own", graph.Float, graph.Static(2, 3, b.Text.Width))}} {
+		if _, err := b.Prompts(g, classes, []clip.Prompt{p}); err == nil || !strings.Contains(err.Error(), "causal") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		g = graph.New()
+		ctx = g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width))
+	}
+	if !slices.ContainsFunc(b.Notes, func(n string) bool { return strings.Contains(n, "no causal mask") }) {
+		t.Errorf("notes %q", b.Notes)
+	}
+}

@@ -1,0 +1,43 @@
+package exported
+
+import "promptfed/runtime/graph"
+
+// MatchForTest looks for a text tower and for an image tower behind each output, and builds what it found.
+func MatchForTest(f *graph.File) (found int) {
+	for _, o := range f.Outputs {
+		for _, n := range append(f.Inputs(), gathers(f)...) {
+			for _, prefix := range []string{"", "visual."} {
+				m := newMatcher(".", prefix, o.Node, n)
+				err := m.match(o.Node, "ln_final", "text_projection", "text_projection.weight",
+					func(x graph.Node) (err error) {
+						if prefix == "" {
+							return m.textStart(x, 2)
+						}
+						_, _, err = m.visionStart(x)
+						return err
+					})
+				if err != nil {
+					continue
+				}
+				found++
+				g := graph.New()
+				for name := range m.weights {
+					named{prefix, m.weights}.Node(g, prefix+name, 1)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// gathers are values that prompts could take the place of.
+func gathers(f *graph.File) (out []graph.Node) {
+	for _, o := range f.Outputs {
+		for _, op := range graph.Reachable(o.Node) {
+			if op.Kind == "Gather" && op.Out[0].Rank() == 3 {
+				out = append(out, op.Out[0])
+			}
+		}
+	}
+	return out
+}

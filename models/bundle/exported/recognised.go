@@ -1,0 +1,289 @@
+package exported
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ops"
+	"promptfed/runtime/tensor"
+)
+
+// weights are constants of an exported graph by the names that clip.Weights has without the prefix.
+type weights map[string]weight
+
+type weight struct {
+	node   graph.Node
+	turned bool      // [in,out] where [out,in] is asked for
+	packed *graph.Op // that holds it, in place of node
+}
+
+func (w weights) put(name string, n graph.Node) {
+	for is(n, "Identity") {
+		n = n.Op().X(0)
+	}
+	w[name] = weight{node: n}
+}
+
+// in is the weight in another graph.
+func (c weight) in(g *graph.Graph) (graph.Node, error) {
+	if c.packed == nil {
+		list, err := graph.Inline(g, []graph.Node{c.node}, nil)
+		return append(list, graph.Node{})[0], err
+	}
+	list, err := graph.Inline(g, slices.DeleteFunc(slices.Clone(c.packed.In[1:]), func(n graph.Node) bool { return !n.OK() }), nil)
+	if err != nil {
+		return graph.Node{}, err
+	}
+	return ops.NBitsWeight(c.packed.Attrs, append([]graph.Node{{}}, list...))
+}
+
+// linear puts a linear layer with a bias.
+func (w weights) linear(name string, l linear, in, out int) error {
+	if l.in != in || l.out != out || !l.b.OK() {
+		return fmt.Errorf("%s is a layer of %d to %d values, must be of %d to %d with a bias", name, l.in, l.out, in, out)
+	}
+	w.put(name+"weight", l.w)
+	w.put(name+"bias", l.b)
+	w[name+"weight"] = weight{w[name+"weight"].node, !l.rows, l.packed}
+	return nil
+}
+
+// named serves weights by the names of clip.Weights: as constants that stay where the export has them.
+type named struct {
+	prefix string
+	weights
+}
+
+var _ clip.Weights = named{}
+
+func (w named) Has(name string) bool {
+	_, ok := w.weights[strings.TrimPrefix(name, w.prefix)]
+	return ok
+}
+
+// Node gives the first rows of a table that has more.
+func (w named) Node(g *graph.Graph, name string, shape ...int) graph.Node {
+	c, ok := w.weights[strings.TrimPrefix(name, w.prefix)]
+	if !ok {
+		return g.Fail("weight %s was not found in the export", name)
+	}
+	n, err := c.in(g)
+	if err != nil {
+		return g.Fail("weight %s: %w", name, err)
+	}
+	if n.DType() != graph.Float {
+		n = n.Cast(graph.Float)
+	}
+	if c.turned {
+		n = n.Transpose(1, 0)
+	}
+	have, ok := n.Shape().Ints()
+	switch {
+	case ok && slices.Equal(have, shape):
+		return n
+	case !ok || tensor.Size(have) < tensor.Size(shape):
+		return g.Fail("weight %s is %v in the export, the architecture needs %v", name, n.Shape(), shape)
+	case tensor.Size(have) > tensor.Size(shape):
+		width := shape[len(shape)-1]
+		n = n.Reshape(-1, width).Slice(0, 0, tensor.Size(shape)/width)
+	}
+	return n.Reshape(shape...)
+}
+
+// recognised is a text tower whose graph is CLIP's, in the form that shares the work that class prompts have in common.
+type recognised struct {
+	clip.Text
+	named
+}
+
+// recogniseText finds CLIP's transformer in the graph of the text tower, and compares its features of random prompts,
+// and their gradient, with those of the graph as it is. It says why the tower is not taken for one.
+func (m *model) recogniseText(run Runner) (*recognised, error) {
+	t := m.text
+	feeds := t.cut
+	if t.embeddings.OK() {
+		feeds = []graph.Node{t.embeddings}
+	}
+	x := newMatcher(m.b.Dir, "", t.output, feeds...)
+	err := x.match(t.output, "ln_final", "text_projection", "text_projection.weight",
+		func(n graph.Node) error { return x.textStart(n, t.context) })
+	if err != nil {
+		return nil, err
+	}
+	r := &recognised{clip.Text{TextArch: clip.TextArch{Width: x.width, Layers: x.layers, Heads: x.heads, MLP: x.mlp,
+		Context: t.context, EmbedDim: x.embedDim, Activation: x.act, Eps: x.eps}}, named{"", x.weights}}
+	switch err := r.Check(); {
+	case err != nil:
+		return nil, err
+	case x.width != t.table.width || x.embedDim != t.embedDim:
+		return nil, fmt.Errorf("width %d, features of size %d", x.width, x.embedDim)
+	case run == nil:
+		return nil, errors.New("it was not compared")
+	}
+	return r, m.prove(r, run)
+}
+
+// recognise looks for CLIP's transformers in both towers.
+func (m *model) recognise(run Runner) {
+	t := m.text
+	r, err := m.recogniseText(run)
+	if err == nil {
+		t.shared, t.batch, m.b.Text = r, 0, r.TextArch
+		m.decided("text form", "CLIP's transformer of %d blocks, recognised and compared on random prompts: classes "+
+			"share the work of their common prefix, and blocks take prompts", r.Layers)
+	} else {
+		const prompt, name = 16, 5
+		m.decided("text form", "plain (%v): with %d prompt tokens a step costs about %d times that of a recognised or "+
+			"converted tower", err, prompt, (t.extent(1+prompt+name)+name/2)/name)
+	}
+	if m.image.vit, err = m.recogniseImage(run); err == nil {
+		m.b.Vision = m.image.vit.VisionArch
+		m.decided("image prompts", "CLIP's vision transformer of %d blocks was found: prompt tokens, once both forms "+
+			"were compared", m.b.Vision.Layers)
+	} else {
+		m.decided("image prompts", "of pixels only (%v)", err)
+	}
+}
+
+// proofClasses are the lengths of the class names that both forms are compared on.
+var proofClasses = []int{1, 3, 2}
+
+// prove runs both forms of the text tower on random prompts of tokens of the vocabulary.
+func (m *model) prove(r *recognised, run Runner) error {
+	t, rng := m.text, 0
+	tokens := func(n int) (ids []int) {
+		for range n {
+			rng = (rng*1103515245 + 12345) & (1<<31 - 1)
+			id := (rng >> 8) % t.table.rows
+			if id == t.sos || id == t.eotID {
+				id = t.filler
+			}
+			ids = append(ids, id)
+		}
+		return ids
+	}
+	length := min(4, t.context-1-slices.Max(proofClasses)-2)
+	if length < 1 {
+		return fmt.Errorf("a context of %d is too short to compare both forms", t.context)
+	}
+	var ids [][]int
+	for _, n := range proofClasses {
+		ids = append(ids, append(tokens(n+1), t.eotID))
+	}
+	s, err := clip.NewSuffixes(make([]string, len(ids)), ids, t.sos, t.table.width, m.Embed)
+	if err != nil {
+		return err
+	}
+	rows, err := m.Embed(tokens(length))
+	if err != nil {
+		return err
+	}
+	g := graph.New()
+	ctx := g.Input("ctx", graph.Float, graph.Static(length, t.table.width))
+	prompts := []clip.Prompt{{Ctx: ctx}}
+	plain, err := t.prompts(g, s, prompts)
+	if err != nil {
+		return err
+	}
+	var out []graph.Output
+	weigh := g.Const(noise(len(ids), t.embedDim))
+	for i, f := range []graph.Node{plain[0].Unit(), r.Prompts(g, r, s, prompts)[0].Unit()} {
+		dx, err := grad.Of(f.Mul(weigh).Sum(), ctx)
+		if err != nil {
+			return err
+		}
+		form := []string{"plain", "shared"}[i]
+		out = append(out, graph.Output{Name: form, Node: f}, graph.Output{Name: form + " gradient", Node: dx[0]})
+	}
+	model, err := graph.Model(out...)
+	if err != nil {
+		return err
+	}
+	got, err := run(model, m.b.Dir, tensor.Map{"ctx": tensor.Of(rows, length, t.table.width)})
+	if err != nil {
+		return err
+	}
+	for _, what := range []string{"", " gradient"} {
+		if err := sameFeatures(got["shared"+what], got["plain"+what]); err != nil {
+			return fmt.Errorf("it looks like CLIP's, but its%s %w from CLIP's", what, err)
+		}
+	}
+	return nil
+}
+
+// recognisedViT is an image tower whose graph is CLIP's vision transformer, which takes prompt tokens in all blocks.
+type recognisedViT struct {
+	clip.Vision
+	named
+	front graph.Node   // what the patches are cut out of
+	proof func() error // compares both forms of the tower, once
+}
+
+// recogniseImage finds CLIP's vision transformer in the graph of the image tower.
+func (m *model) recogniseImage(run Runner) (*recognisedViT, error) {
+	t, r := m.image, &recognisedViT{}
+	if run == nil {
+		return nil, errors.New("it was not compared")
+	}
+	x := newMatcher(m.b.Dir, "visual.", t.output, t.input)
+	var conv graph.Node
+	err := x.match(t.output, "ln_post", "proj", "visual_projection.weight", func(n graph.Node) (err error) {
+		r.front, conv, err = x.visionStart(n)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	patch := conv.Op().X(1).Dim(2)
+	if s, _ := conv.Op().Attrs.Ints("strides"); !slices.Equal(s, []int{patch, patch}) {
+		return nil, fmt.Errorf("patches of %d pixels that overlap or have gaps: strides %v", patch, s)
+	}
+	r.named = named{"visual.", x.weights}
+	r.VisionArch = clip.VisionArch{Width: x.width, Layers: x.layers, Heads: x.heads, MLP: x.mlp, Patch: patch,
+		Image: t.size, EmbedDim: x.embedDim, Activation: x.act, Eps: x.eps}
+	r.proof = sync.OnceValue(func() error { return t.prove(r, m.b.Dir, run) })
+	return r, r.Check()
+}
+
+// prove runs both forms of the image tower on an image of noise.
+func (t *imageTower) prove(r *recognisedViT, dir string, run Runner) error {
+	g, in := graph.New(), t.example(1)
+	pixels := g.Input(bundle.PixelsInput, graph.Float, graph.Static(in.Shape...))
+	plain, _, err := t.build(g, pixels)
+	if err != nil {
+		return err
+	}
+	vit, _, err := t.tokens(g, r, pixels, clip.VisionPrompts{})
+	if err != nil {
+		return err
+	}
+	model, err := graph.Model(graph.Output{Name: "plain", Node: plain.Unit()}, graph.Output{Name: "vit",
+		Node: vit.Unit()})
+	if err != nil {
+		return err
+	}
+	out, err := run(model, dir, tensor.Map{bundle.PixelsInput: in})
+	if err != nil {
+		return err
+	}
+	return sameFeatures(out["vit"], out["plain"])
+}
+
+// tokens adds the recognised tower with prompts to g.
+func (t *imageTower) tokens(g *graph.Graph, r *recognisedViT, pixels graph.Node, p clip.VisionPrompts) (image,
+	patches graph.Node, err error) {
+	front, err := graph.Inline(g, []graph.Node{r.front}, map[graph.Node]graph.Node{t.input: t.feed(g, pixels)})
+	if err != nil {
+		return image, patches, err
+	}
+	p.Pixels = graph.Node{} // they are in pixels
+	image, patches = r.Prompted(g, r, front[0].Cast(graph.Float), p)
+	return image, patches, g.Err()
+}

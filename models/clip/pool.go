@@ -1,0 +1,149 @@
+package clip
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// Poolings: what of its tokens the features of a tower are read from.
+const (
+	EndPool       = "end"       // the end token of a text
+	FirstPool     = "first"     // the first token
+	LastPool      = "last"      // the last position of the context, padding or not
+	MeanPool      = "mean"      // the mean of the patches of an image
+	AttentionPool = "attention" // one learned query over all tokens, and an MLP (Zhai et al., SigLIP, ICCV 2023)
+)
+
+func checkPool(what, pool string, known ...string) error {
+	if pool != "" && !slices.Contains(known, pool) {
+		return fmt.Errorf("%s: pool %q, must be one of %v", what, pool, known)
+	}
+	return nil
+}
+
+// checkPooling tells what is wrong with how a vision transformer comes to its features.
+func (a VisionArch) checkPooling() error {
+	switch err := checkPool("vision tower", a.Pool, FirstPool, MeanPool, AttentionPool); {
+	case err != nil:
+		return err
+	case a.NoClass && (a.Pool == "" || a.Pool == FirstPool):
+		return errors.New("vision tower: without a class token, pool must be mean or attention")
+	case a.NoProjection && a.EmbedDim != a.Width:
+		return fmt.Errorf("vision tower: without a projection, features of %d numbers cannot come from a width of %d",
+			a.EmbedDim, a.Width)
+	case a.NormPooled && a.Pool == AttentionPool:
+		return errors.New("vision tower: attention pooling has the last norm in front of it")
+	}
+	return nil
+}
+
+// pooled are the rows [C,width] that features of texts are made of, of x [C·n,width] behind the last block; emb [C,n,width]
+// are the embeddings, and read [C] is the position of the end token.
+func (t Text) pooled(x, emb, read graph.Node) graph.Node {
+	n := emb.Dim(1)
+	tokens := x.Reshape(-1, n, t.Width)
+	switch t.Pool {
+	case FirstPool:
+		return tokens.Slice(1, 0, 1).Reshape(-1, t.Width)
+	case LastPool:
+		return tokens.Slice(1, n-1, n).Reshape(-1, t.Width)
+	}
+	return x.Rows(rowIndex(emb, read, n))
+}
+
+// length is how many positions sequences take whose longest has so many tokens: all, where padding is seen or read.
+func (t Text) length(longest int) int {
+	if t.Bidirectional && !t.Masked || t.Pool == LastPool {
+		return t.Context
+	}
+	return longest
+}
+
+// mask hides tokens from each other, [n,n] or [C,1,1,n]; it is absent where every token sees all.
+func (t Text) mask(read graph.Node, n int) graph.Node {
+	g := read.Graph()
+	switch {
+	case !t.Bidirectional:
+		return g.Const(causal(n))
+	case !t.Masked:
+		return graph.Node{}
+	}
+	padding := g.Ints(iota(n)...).Greater(read.Unsqueeze(1)) // [C,n]
+	return padding.Where(g.Scalar(nn.Masked), g.Scalar(0)).Reshape(-1, 1, 1, n)
+}
+
+// plainOnly tells whether prompts take the plain form, as nothing is the same for all classes.
+func (t Text) plainOnly(s *Suffixes) bool {
+	return t.Bidirectional || s.sos == nil || t.Pool != "" && t.Pool != EndPool
+}
+
+// checkPlain tells why a prompt has no plain form, if anything.
+func (t Text) checkPlain(s *Suffixes, p Prompt) error {
+	if t.plainOnly(s) && (p.Ctx.OK() && p.Ctx.Rank() == 3 || len(p.Deep) > 0 || p.Bare || p.After > 0) {
+		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a causal " +
+			"tower that is read at the end token, as CLIP's is, and this one is not")
+	}
+	return nil
+}
+
+// pool gives the features of an image and of its own patches, of the rows x [B·n,width] behind the last block but one;
+// the first own of every n are the image's own tokens, those behind them prompts.
+func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.Node) {
+	last := tw.block(v.Layers - 1)
+	all := last.full(x, graph.Node{}, n)
+	some := func(x graph.Node, from, to int) graph.Node {
+		return x.Reshape(-1, n, v.Width).Slice(1, from, to)
+	}
+	switch v.Pool {
+	case MeanPool:
+		parts := some(all, own-v.Patches(), own)
+		patches = v.head(tw, parts.Reshape(-1, v.Width)).Reshape(-1, v.Patches(), v.EmbedDim)
+		if v.NormPooled {
+			return v.head(tw, parts.Mean(1)), patches
+		}
+		normed := tw.norm(parts.Reshape(-1, v.Width), "visual.ln_post").Reshape(-1, v.Patches(), v.Width)
+		return v.projected(tw, normed.Mean(1)), patches
+	case AttentionPool:
+		b := block{tw, -1, "visual.attn_pool"}
+		rows := tw.norm(all, "visual.ln_post")
+		probe := tw.w.Node(tw.g, "visual.attn_pool.probe", 1, 1, v.Width).Reshape(1, v.Width)
+		q := b.project(probe, 0, 1).heads(b, -1, 1)[0]
+		kv := b.project(rows, 1, 3).heads(b, -1, n)
+		image = b.pooledBy(nn.Rows(nn.Attend(q, kv[0], kv[1], graph.Node{})))
+		// A query over one patch alone has its value.
+		value := b.project(some(rows, own-v.Patches(), own).Reshape(-1, v.Width), 2, 3).joined()
+		patches = v.projected(tw, b.pooledBy(value)).Reshape(-1, v.Patches(), v.EmbedDim)
+		return v.projected(tw, image), patches
+	}
+	patches = v.head(tw, some(all, own-v.Patches(), own).Reshape(-1, v.Width)).Reshape(-1, v.Patches(), v.EmbedDim)
+	return v.head(tw, last.first(x, n)), patches
+}
+
+// pooledBy is what stands behind the attention of an attention pooling.
+func (b block) pooledBy(attended graph.Node) graph.Node {
+	h := b.linear(attended, ".attn.out_proj", b.width, b.width)
+	return h.Add(b.feedForward(b.norm(h, b.name+".ln_2")))
+}
+
+// projected maps rows behind the last norm to features.
+func (v Vision) projected(tw tower, rows graph.Node) graph.Node {
+	if v.NoProjection {
+		return rows
+	}
+	return tw.project(rows, "visual.proj", "visual_projection.weight", v.EmbedDim)
+}
+
+// attentionShapes lists the tensors of an attention pooling.
+func (a VisionArch) attentionShapes(s map[string][]int) {
+	w, mlp, p := a.Width, a.Units(), "visual.attn_pool."
+	s[p+"probe"] = []int{1, 1, w}
+	for name, shape := range map[string][]int{"attn.in_proj_weight": {3 * w, w}, "attn.in_proj_bias": {3 * w},
+		"attn.out_proj.weight": {w, w}, "attn.out_proj.bias": {w}, "ln_2.weight": {w}, "ln_2.bias": {w},
+		"mlp.c_fc.weight": {mlp, w}, "mlp.c_fc.bias": {mlp}, "mlp.c_proj.weight": {w, mlp}, "mlp.c_proj.bias": {w}} {
+		s[p+name] = shape
+	}
+}

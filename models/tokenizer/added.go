@@ -1,0 +1,130 @@
+package tokenizer
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// addedToken is a token that is looked for in texts before anything else happens to them.
+type addedToken struct {
+	id                             int
+	text                           string
+	singleWord, left, right, lower bool
+}
+
+// addedTokens finds the longest token at the first place where any begins.
+type addedTokens struct {
+	list  []addedToken
+	index trie
+}
+
+func (a *addedTokens) add(t addedToken) {
+	a.index.add(t.text, len(a.list))
+	a.list = append(a.list, t)
+}
+
+// longest is the token that s begins with, or nil.
+func (a *addedTokens) longest(s string) (found *addedToken) {
+	node := int32(0)
+	for i := range len(s) {
+		to, ok := a.index.next[trieEdge{node, s[i]}]
+		if !ok {
+			break
+		}
+		if node = to; a.index.at[node] >= 0 {
+			found = &a.list[a.index.at[node]]
+		}
+	}
+	return found
+}
+
+// part is a text that is still to be cut, or a token.
+type part struct {
+	text  string
+	first bool // the whole text begins with it
+	token int  // -1 for a text
+}
+
+// split cuts tokens out of a text; white space at sides where a token takes it in goes with it.
+func (a *addedTokens) split(s string, first bool) (out []part) {
+	from := 0
+	text := func(to int) {
+		if to > from {
+			out = append(out, part{s[from:to], first && from == 0, -1})
+		}
+	}
+	for i := 0; i < len(s) && len(a.list) > 0; i++ {
+		t := a.longest(s[i:])
+		if t == nil {
+			continue
+		}
+		start, end := i, i+len(t.text)
+		if before, _ := utf8.DecodeLastRuneInString(s[:start]); t.singleWord && start > 0 && isWord(before) {
+			i = end - 1
+			continue
+		}
+		if after, _ := utf8.DecodeRuneInString(s[end:]); t.singleWord && end < len(s) && isWord(after) {
+			i = end - 1
+			continue
+		}
+		if t.left {
+			start = max(from, len(strings.TrimRightFunc(s[:start], unicode.IsSpace)))
+		}
+		if t.right {
+			end = len(s) - len(strings.TrimLeftFunc(s[end:], unicode.IsSpace))
+		}
+		text(start)
+		out = append(out, part{token: t.id})
+		i, from = max(i+len(t.text), end)-1, end
+	}
+	text(len(s))
+	return out
+}
+
+// pipeline is what a tokenizer.json describes, but for the tokens around a text.
+type pipeline struct {
+	raw, normal addedTokens // looked for before and behind the normalizer
+	normalizer  normalizer
+	pre         preTokenizer
+	model       model
+}
+
+func (p *pipeline) encode(text string) ([]int, error) {
+	ids := []int{}
+	for _, whole := range p.raw.split(text, true) {
+		if whole.token >= 0 {
+			ids = append(ids, whole.token)
+			continue
+		}
+		clean, err := p.normalizer.apply(whole.text)
+		if err != nil {
+			return nil, err
+		}
+		// A text whose first character the normalizer drops does not begin with its first piece, for that library.
+		_, width := utf8.DecodeRuneInString(whole.text)
+		kept, err := p.normalizer.apply(whole.text[:width])
+		if err != nil {
+			return nil, err
+		}
+		for _, part := range p.normal.split(clean, whole.first && kept != "") {
+			if part.token >= 0 {
+				ids = append(ids, part.token)
+				continue
+			}
+			pieces, err := p.pre([]piece{{text: part.text, first: part.first}})
+			if err != nil {
+				return nil, err
+			}
+			for _, q := range pieces {
+				some, err := p.model.encode(q.text)
+				if err != nil {
+					return nil, fmt.Errorf("piece %s: %w", quote(q.text), err)
+				}
+				ids = append(ids, some...)
+			}
+		}
+	}
+	return ids, nil
+}

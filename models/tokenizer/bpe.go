@@ -1,0 +1,158 @@
+package tokenizer
+
+import (
+	"container/heap"
+	"fmt"
+	"strings"
+)
+
+// model turns a piece into ids.
+type model interface {
+	encode(piece string) ([]int, error)
+}
+
+// bpe is byte-pair encoding (Sennrich et al. 2016) over characters, as tokenizer.json describes it.
+type bpe struct {
+	ids                    map[string]int
+	join                   map[[2]int]merge
+	unknown                int // -1 is none: characters without a token vanish
+	fuse, fallback, ignore bool
+	prefix, suffix         string
+}
+
+func (f hfModel) bpe() (*bpe, error) {
+	b := &bpe{ids: f.Vocab, join: make(map[[2]int]merge, len(f.Merges)), unknown: -1, fuse: f.FuseUnknown,
+		fallback: f.ByteFallback, ignore: f.IgnoreMerges, prefix: f.Prefix, suffix: f.EndOfWord}
+	if f.Dropout > 0 {
+		return nil, fmt.Errorf("BPE with dropout %g gives another result each time", f.Dropout)
+	}
+	if f.Unknown != "" {
+		id, ok := b.ids[f.Unknown]
+		if !ok {
+			return nil, fmt.Errorf("the unknown token %s is not in the vocabulary", quote(f.Unknown))
+		}
+		b.unknown = id
+	}
+	for i, m := range f.Merges {
+		if err := parts(b.ids, i, pair(m)); err != nil {
+			return nil, err
+		}
+		made := m.left + strings.TrimPrefix(m.right, b.prefix)
+		id, ok := b.ids[made]
+		if !ok {
+			return nil, fmt.Errorf("merge %d makes %s, which is not a token", i+1, quote(made))
+		}
+		b.join[[2]int{b.ids[m.left], b.ids[m.right]}] = merge{rank: i, id: id}
+	}
+	return b, nil
+}
+
+// byteTokens are the ids of <0x00> to <0xFF> for the bytes of a text; nil where one is missing.
+func byteTokens(ids map[string]int, s string) []int {
+	var out []int
+	for i := range len(s) {
+		id, ok := ids[fmt.Sprintf("<0x%02X>", s[i])]
+		if !ok {
+			return nil
+		}
+		out = append(out, id)
+	}
+	return out
+}
+
+func (b *bpe) encode(s string) ([]int, error) {
+	if id, ok := b.ids[s]; ok && b.ignore {
+		return []int{id}, nil
+	}
+	return b.merge(b.symbols(s)), nil
+}
+
+// symbols are the tokens of single characters.
+func (b *bpe) symbols(s string) (out []int) {
+	pending := false // the last of out is an unknown character
+	for i, r := range s {
+		c := string(r)
+		last := i+len(c) == len(s)
+		if i > 0 {
+			c = b.prefix + c
+		}
+		if last {
+			c += b.suffix
+		}
+		id, ok := b.ids[c]
+		var bytes []int
+		if !ok && b.fallback {
+			bytes = byteTokens(b.ids, c)
+		}
+		switch {
+		case ok:
+			out, pending = append(out, id), false
+		case bytes != nil:
+			out, pending = append(out, bytes...), false
+		case b.unknown >= 0 && !(pending && b.fuse):
+			out, pending = append(out, b.unknown), true
+		}
+	}
+	return out
+}
+
+// candidate is a pair that could be joined: that of the lowest rank goes first, and the first in the text of those.
+type candidate struct{ rank, at, id int }
+
+type queue []candidate
+
+func (q queue) Len() int { return len(q) }
+func (q queue) Less(i, j int) bool {
+	return q[i].rank < q[j].rank || q[i].rank == q[j].rank && q[i].at < q[j].at
+}
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *queue) Push(x any)   { *q = append(*q, x.(candidate)) }
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	c := (*q)[last]
+	*q = (*q)[:last]
+	return c
+}
+
+// merge joins pairs by rank, each in time logarithmic in the length. Symbols that went into another one are -1.
+func (b *bpe) merge(ids []int) []int {
+	n := len(ids)
+	next, before := make([]int, n), make([]int, n)
+	for i := range ids {
+		next[i], before[i] = i+1, i-1
+	}
+	var q queue
+	look := func(at int) {
+		if at >= 0 && next[at] < n {
+			if m, ok := b.join[[2]int{ids[at], ids[next[at]]}]; ok {
+				heap.Push(&q, candidate{m.rank, at, m.id})
+			}
+		}
+	}
+	for i := range ids {
+		look(i)
+	}
+	for q.Len() > 0 {
+		c := heap.Pop(&q).(candidate)
+		if ids[c.at] < 0 || next[c.at] >= n {
+			continue
+		}
+		right := next[c.at]
+		if m, ok := b.join[[2]int{ids[c.at], ids[right]}]; !ok || m.id != c.id {
+			continue // one side has changed since
+		}
+		ids[c.at], ids[right], next[c.at] = c.id, -1, next[right]
+		if next[right] < n {
+			before[next[right]] = c.at
+		}
+		look(before[c.at])
+		look(c.at)
+	}
+	out := ids[:0]
+	for _, id := range ids {
+		if id >= 0 {
+			out = append(out, id)
+		}
+	}
+	return out
+}

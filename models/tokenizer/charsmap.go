@@ -1,0 +1,86 @@
+package tokenizer
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+
+	"github.com/rivo/uniseg"
+)
+
+// charsmap is SentencePiece's compiled table of replacements: a double-array trie (Aoe 1989, as darts-clone lays it
+// out) of what is replaced, whose values point into texts that end with a zero byte.
+type charsmap struct {
+	units []uint32
+	texts string
+}
+
+// readCharsmap takes the size of the trie in bytes, the trie, and the texts. No bytes at all replace nothing.
+func readCharsmap(data []byte) (charsmap, error) {
+	if len(data) == 0 {
+		return charsmap{}, nil
+	}
+	if len(data) < 4 {
+		return charsmap{}, errors.New("the table of replacements is cut short")
+	}
+	n := int(binary.LittleEndian.Uint32(data))
+	if data = data[4:]; n%4 != 0 || n > len(data) {
+		return charsmap{}, errors.New("the table of replacements is damaged")
+	}
+	m := charsmap{units: make([]uint32, n/4), texts: string(data[n:])}
+	for i := range m.units {
+		m.units[i] = binary.LittleEndian.Uint32(data[4*i:])
+	}
+	return m, nil
+}
+
+// normalize replaces as Hugging Face does: by grapheme where one is shorter than 6 bytes and known, else by character.
+func (m charsmap) normalize(s string) string {
+	var b strings.Builder
+	state := -1
+	for s != "" {
+		var grapheme string
+		grapheme, s, _, state = uniseg.FirstGraphemeClusterInString(s, state)
+		if to, ok := m.replace(grapheme); ok && len(grapheme) < 6 {
+			b.WriteString(to)
+			continue
+		}
+		for _, r := range grapheme {
+			if to, ok := m.replace(string(r)); ok {
+				b.WriteString(to)
+			} else {
+				b.WriteRune(r)
+			}
+		}
+	}
+	return b.String()
+}
+
+// replace looks up the shortest entry that s begins with.
+func (m charsmap) replace(s string) (string, bool) {
+	offset := func(u uint32) uint32 { return u >> 10 << (u & (1 << 9) >> 6) }
+	if len(m.units) == 0 {
+		return "", false
+	}
+	at := offset(m.units[0])
+	for i := range len(s) {
+		at ^= uint32(s[i])
+		if s[i] == 0 || int(at) >= len(m.units) || m.units[at]&(1<<31|0xff) != uint32(s[i]) {
+			return "", false
+		}
+		u := m.units[at]
+		if at ^= offset(u); u>>8&1 == 0 {
+			continue
+		}
+		if int(at) >= len(m.units) {
+			return "", false
+		}
+		from := int(m.units[at] & (1<<31 - 1))
+		if from > len(m.texts) {
+			return "", false
+		}
+		text, _, _ := strings.Cut(m.texts[from:], "\x00")
+		return text, true
+	}
+	return "", false
+}

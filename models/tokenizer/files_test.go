@@ -1,0 +1,56 @@
+package tokenizer
+
+import (
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestFiles encodes strings with tokenizers of every kind. The ids are those of Hugging Face's library, version 0.22.2
+// (tools/golden/tokenizer_files.py); FILES names a folder with more strings. The tokenizer of CLIP's kind has start and
+// end tokens of other names, so that it is done as its file says, without OpenAI's cleaning.
+func TestFiles(t *testing.T) {
+	dir := cmp.Or(os.Getenv("FILES"), "testdata/files")
+	f, err := os.Open(filepath.Join(dir, "ids.json.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Texts []string
+		IDs   map[string][][]int
+	}
+	if err := json.NewDecoder(z).Decode(&golden); err != nil {
+		t.Fatal(err)
+	}
+	for name, all := range golden.IDs {
+		tok, err := Load(filepath.Join(dir, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		wrong := 0
+		for i, text := range golden.Texts {
+			got, err := tok.Encode(text)
+			if got = append(got, tok.EOT()); tok.SOS() >= 0 {
+				got = append([]int{tok.SOS()}, got...)
+			}
+			if err != nil || !slices.Equal(got, all[i]) {
+				if wrong++; wrong < 4 {
+					t.Errorf("%s: %+q gives %v, %v\nwant %v", name, text, got, err, all[i])
+				}
+			}
+		}
+		if t.Logf("%s: %d of %d strings differ", name, wrong, len(all)); len(all) < 150 {
+			t.Errorf("%s: only %d strings", name, len(all))
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+)
+
+// readHF reads tokenizer.json. One of CLIP is read as OpenAI's tokenizer, whose cleaning that file does not have: added
+// tokens other than the two special ones keep their id but are not looked for in texts. Any other is done as it says.
+func readHF(r io.Reader) (*Tokenizer, error) {
+	var f hfFile
+	var all map[string]json.RawMessage
+	data, err := io.ReadAll(bounded(r, maxJSON))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("not the JSON of a vocabulary: %w", err)
+	}
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("not the JSON of a vocabulary: %w", err)
+	}
+	if f.Model.Type == "" && len(f.Model.Merges) > 0 {
+		f.Model.Type = "BPE" // as older releases write it
+	}
+	var list []scored
+	if f.Model.Type == "Unigram" {
+		err = json.Unmarshal(f.Model.RawVocab, &list)
+		f.Model.Vocab = vocabulary{}
+		for id, p := range list {
+			if len(f.Model.Vocab) >= maxTokens {
+				return nil, fmt.Errorf("more than %d tokens", maxTokens)
+			}
+			f.Model.Vocab[p.token] = id
+		}
+	} else if len(f.Model.RawVocab) > 0 {
+		err = json.Unmarshal(f.Model.RawVocab, &f.Model.Vocab)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("not the JSON of a vocabulary: %w", err)
+	}
+	if f.Model.Vocab == nil {
+		f.Model.Vocab = vocabulary{}
+	}
+	vocab := f.Model.Vocab
+	for _, a := range f.Added {
+		if id, ok := vocab[a.Content]; ok && id != a.ID {
+			return nil, fmt.Errorf("token %s has ids %d and %d", quote(a.Content), id, a.ID)
+		}
+	}
+	if f.clip() {
+		for _, a := range f.Added {
+			vocab[a.Content] = a.ID
+		}
+		merges := make([]pair, len(f.Model.Merges))
+		for i, m := range f.Model.Merges {
+			merges[i] = pair(m)
+		}
+		return build(vocab, merges)
+	}
+	t, err := f.tokenizer(list)
+	if err == nil {
+		t.file = all
+	}
+	return t, err
+}
+
+// clip tells whether the file is that of a CLIP.
+func (f hfFile) clip() bool {
+	has := func(token string) bool {
+		_, ok := f.Model.Vocab[token]
+		return ok || slices.ContainsFunc(f.Added, func(a hfAdded) bool { return a.Content == token })
+	}
+	return f.Model.Type == "BPE" && f.Model.EndOfWord == wordEnd && has(StartOfText) && has(EndOfText)
+}
+
+// tokenizer builds what the file describes.
+func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
+	p := &pipeline{}
+	t := &Tokenizer{pipe: p, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1, pad: -1}
+	var err error
+	if p.model, err = f.Model.build(list); err != nil {
+		return nil, fmt.Errorf("model: %w", err)
+	}
+	if p.normalizer, err = readNormalizer(f.Normalizer, 0); err != nil {
+		return nil, err
+	}
+	if p.pre, err = readPreTokenizer(f.Pre, 0); err != nil {
+		return nil, err
+	}
+	name := func(token string, id int) error {
+		if id < 0 || id >= maxID {
+			return fmt.Errorf("token %s has id %d, outside 0..%d", quote(token), id, maxID-1)
+		}
+		t.ids[token], t.tokens[id], t.size = id, token, max(t.size, id+1)
+		return nil
+	}
+	for token, id := range f.Model.Vocab {
+		if err := name(token, id); err != nil {
+			return nil, err
+		}
+	}
+	for _, a := range f.Added {
+		if err := name(a.Content, a.ID); err != nil {
+			return nil, err
+		}
+		at, added := &p.raw, addedToken{id: a.ID, text: a.Content, singleWord: a.SingleWord, left: a.Left,
+			right: a.Right}
+		if a.Normalized != nil && *a.Normalized || a.Normalized == nil && !a.Special {
+			at = &p.normal
+			if added.text, err = p.normalizer.apply(a.Content); err != nil {
+				return nil, err
+			}
+		}
+		if added.text != "" {
+			at.add(added)
+		}
+	}
+	before, after, err := f.around()
+	if err != nil {
+		return nil, fmt.Errorf("post_processor: %w", err)
+	}
+	if len(before) > 1 || len(after) != 1 {
+		return nil, fmt.Errorf("post_processor puts %d tokens in front of a text and %d behind it; at most one in front "+
+			"and one that ends it are supported", len(before), len(after))
+	}
+	if t.eot = after[0]; len(before) == 1 {
+		t.sos = before[0]
+	}
+	for _, id := range append(before, after...) {
+		if _, ok := t.tokens[id]; !ok {
+			return nil, fmt.Errorf("post_processor: no token has id %d", id)
+		}
+	}
+	if f.Padding != nil {
+		if f.Padding.Direction != "" && f.Padding.Direction != "Right" {
+			return nil, fmt.Errorf("padding to the %.20q is not supported, only Right", f.Padding.Direction)
+		}
+		if _, ok := t.tokens[f.Padding.ID]; !ok {
+			return nil, fmt.Errorf("padding: no token has id %d", f.Padding.ID)
+		}
+		t.pad = f.Padding.ID
+	}
+	return t, nil
+}
+
+func (m hfModel) build(list []scored) (model, error) {
+	for token, id := range m.Vocab {
+		if id < 0 || id >= maxID {
+			return nil, fmt.Errorf("token %s has id %d, outside 0..%d", quote(token), id, maxID-1)
+		}
+	}
+	switch m.Type {
+	case "BPE":
+		return m.bpe()
+	case "WordPiece":
+		return m.wordPiece()
+	case "WordLevel":
+		unknown, err := m.unknownID()
+		return wordLevel{m.Vocab, unknown}, err
+	case "Unigram":
+		for _, p := range list {
+			if math.IsNaN(p.score) || math.IsInf(p.score, 0) {
+				return nil, fmt.Errorf("token %s has score %g", quote(p.token), p.score)
+			}
+		}
+		return newUnigram(list, m.UnknownID, m.ByteFallback)
+	}
+	return nil, fmt.Errorf("type %.40q, must be BPE, WordPiece, WordLevel or Unigram", m.Type)
+}
+
+// templateItem is a place of a template; templateToken a token and its id; templateSpecial ids of a name in a template.
+type (
+	templateItem struct {
+		ID string `json:"id"`
+	}
+	templateToken   struct{ id int }
+	templateSpecial struct {
+		IDs []int `json:"ids"`
+	}
+)
+
+func (t *templateToken) UnmarshalJSON(data []byte) error {
+	var list []any
+	if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	if len(list) == 2 {
+		if id, ok := list[1].(float64); ok && id == math.Trunc(id) && math.Abs(id) < maxID {
+			t.id = int(id)
+			return nil
+		}
+	}
+	return fmt.Errorf("%.60s is not a token and its id", data)
+}
+
+// around are the tokens in front of a text and behind it.
+func (f hfFile) around() (before, after []int, err error) {
+	var walk func(data json.RawMessage, depth int) error
+	walk = func(data json.RawMessage, depth int) error {
+		c, err := read("post_processor", data, depth)
+		if err != nil {
+			return err
+		}
+		switch c.Type {
+		case "", "ByteLevel":
+			return nil
+		case "Sequence":
+			for _, part := range c.Post {
+				if err := walk(part, depth+1); err != nil {
+					return err
+				}
+			}
+			return nil
+		case "BertProcessing", "RobertaProcessing":
+			if c.Cls == nil || c.Sep == nil {
+				return errors.New("cls or sep is missing")
+			}
+			before, after = append(before, c.Cls.id), append(after, c.Sep.id)
+			return nil
+		case "TemplateProcessing":
+			return c.template(&before, &after)
+		}
+		return fmt.Errorf("%.40q is not supported", c.Type)
+	}
+	err = walk(f.Post, 0)
+	return before, after, err
+}
+
+// template reads the template for one text.
+func (c component) template(before, after *[]int) error {
+	seen := false
+	for _, place := range c.Single {
+		if _, ok := place["Sequence"]; ok {
+			if seen {
+				return errors.New("the template has the text twice")
+			}
+			seen = true
+			continue
+		}
+		item, ok := place["SpecialToken"]
+		special, known := c.Special[item.ID]
+		if !ok || !known {
+			return fmt.Errorf("the template has a place %.60q that is neither the text nor a special token", item.ID)
+		}
+		if seen {
+			*after = append(*after, special.IDs...)
+		} else {
+			*before = append(*before, special.IDs...)
+		}
+	}
+	if !seen {
+		return errors.New("the template has no place for the text")
+	}
+	return nil
+}

@@ -1,0 +1,255 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// normalizer changes a text before it is cut; nil changes nothing.
+type normalizer func(string) (string, error)
+
+// component is one step of a tokenizer.json: what kind it is, and all that kinds have in common or of their own.
+type component struct {
+	Type     string            `json:"type"`
+	Steps    []json.RawMessage `json:"normalizers"`
+	PreSteps []json.RawMessage `json:"pretokenizers"`
+	Post     []json.RawMessage `json:"processors"`
+	Pattern  pattern           `json:"pattern"`
+	Content  string            `json:"content"`
+	Prepend  string            `json:"prepend"`
+	Charsmap []byte            `json:"precompiled_charsmap"`
+	Left     *bool             `json:"strip_left"`
+	Right    *bool             `json:"strip_right"`
+
+	CleanText    *bool `json:"clean_text"`
+	Chinese      *bool `json:"handle_chinese_chars"`
+	StripAccents *bool `json:"strip_accents"`
+	Lowercase    *bool `json:"lowercase"`
+
+	Behavior       string  `json:"behavior"`
+	Invert         bool    `json:"invert"`
+	AddPrefixSpace *bool   `json:"add_prefix_space"`
+	UseRegex       *bool   `json:"use_regex"`
+	Replacement    string  `json:"replacement"`
+	PrependScheme  *string `json:"prepend_scheme"`
+	Split          *bool   `json:"split"`
+	Individual     bool    `json:"individual_digits"`
+	Delimiter      string  `json:"delimiter"`
+
+	Single  []map[string]templateItem  `json:"single"`
+	Special map[string]templateSpecial `json:"special_tokens"`
+	Sep     *templateToken             `json:"sep"`
+	Cls     *templateToken             `json:"cls"`
+}
+
+// maxDepth bounds sequences within sequences, maxSteps the steps of all of them.
+const maxDepth, maxSteps = 8, 64
+
+// read decodes a component; kind says of what, for errors. A missing one is the zero value.
+func read(kind string, data json.RawMessage, depth int) (c component, err error) {
+	if len(data) == 0 || string(data) == "null" {
+		return c, nil
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return c, fmt.Errorf("%s: %w", kind, err)
+	}
+	if depth > maxDepth || len(c.Steps)+len(c.PreSteps)+len(c.Post) > maxSteps {
+		return c, fmt.Errorf("%s: sequences nest more than %d deep or have more than %d steps", kind, maxDepth, maxSteps)
+	}
+	if c.Type == "" {
+		return c, fmt.Errorf("%s has no type", kind)
+	}
+	return c, nil
+}
+
+func orTrue(b *bool) bool { return b == nil || *b }
+
+func readNormalizer(data json.RawMessage, depth int) (normalizer, error) {
+	c, err := read("normalizer", data, depth)
+	if err != nil {
+		return nil, err
+	}
+	form := func(f norm.Form) (normalizer, error) {
+		return func(s string) (string, error) { return f.String(s), nil }, nil
+	}
+	each := func(f func(r rune) string) (normalizer, error) {
+		return func(s string) (string, error) { return mapped(s, f), nil }, nil
+	}
+	switch c.Type {
+	case "":
+		return nil, nil
+	case "Sequence":
+		var steps []normalizer
+		for _, part := range c.Steps {
+			step, err := readNormalizer(part, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			steps = append(steps, step)
+		}
+		return func(s string) (string, error) {
+			for _, step := range steps {
+				if s, err = step.apply(s); err != nil {
+					return "", err
+				}
+			}
+			return s, nil
+		}, nil
+	case "NFC":
+		return form(norm.NFC)
+	case "NFD":
+		return form(norm.NFD)
+	case "NFKC":
+		return form(norm.NFKC)
+	case "NFKD":
+		return form(norm.NFKD)
+	case "Lowercase":
+		return each(lower)
+	case "StripAccents":
+		return each(func(r rune) string { return unless(unicode.IsMark(r), r) })
+	case "Nmt":
+		return each(nmt)
+	case "ByteLevel":
+		return func(s string) (string, error) { return visible(s), nil }, nil
+	case "Prepend":
+		return func(s string) (string, error) {
+			if s != "" {
+				s = c.Prepend + s
+			}
+			return s, nil
+		}, nil
+	case "Strip":
+		return func(s string) (string, error) {
+			if orTrue(c.Left) {
+				s = strings.TrimLeftFunc(s, unicode.IsSpace)
+			}
+			if orTrue(c.Right) {
+				s = strings.TrimRightFunc(s, unicode.IsSpace)
+			}
+			return s, nil
+		}, nil
+	case "Replace":
+		find, err := c.Pattern.finder()
+		if err != nil {
+			return nil, err
+		}
+		return func(s string) (string, error) {
+			parts, err := find(s)
+			if err != nil {
+				return "", err
+			}
+			var b strings.Builder
+			for _, p := range parts {
+				if p.match {
+					b.WriteString(c.Content)
+				} else {
+					b.WriteString(p.text)
+				}
+				if b.Len() > maxGrown {
+					return "", fmt.Errorf("replacing makes more than %d bytes of it", maxGrown)
+				}
+			}
+			return b.String(), nil
+		}, nil
+	case "Precompiled":
+		m, err := readCharsmap(c.Charsmap)
+		if err != nil {
+			return nil, fmt.Errorf("normalizer Precompiled: %w", err)
+		}
+		return func(s string) (string, error) { return m.normalize(s), nil }, nil
+	case "BertNormalizer":
+		return c.bert(), nil
+	}
+	return nil, fmt.Errorf("normalizer %.40q is not supported", c.Type)
+}
+
+func (n normalizer) apply(s string) (string, error) {
+	if n == nil {
+		return s, nil
+	}
+	s, err := n(s)
+	if err == nil && len(s) > maxGrown {
+		err = fmt.Errorf("the normalizer makes more than %d bytes of it", maxGrown)
+	}
+	return s, err
+}
+
+// maxGrown bounds what normalizers may make of a text, in bytes.
+const maxGrown = 8 * maxText
+
+func mapped(s string, f func(r rune) string) string {
+	var b strings.Builder
+	for _, r := range s {
+		b.WriteString(f(r))
+	}
+	return b.String()
+}
+
+func unless(drop bool, r rune) string {
+	if drop {
+		return ""
+	}
+	return string(r)
+}
+
+// bert is Devlin et al.'s basic tokenizer, but for the cut: control characters away, white space as one kind, Chinese
+// characters apart, accents away, lower case. Accents go with lower case where nothing else is said.
+func (c component) bert() normalizer {
+	accents := orTrue(c.Lowercase)
+	if c.StripAccents != nil {
+		accents = *c.StripAccents
+	}
+	return func(s string) (string, error) {
+		if orTrue(c.CleanText) {
+			s = mapped(s, func(r rune) string {
+				switch {
+				case r == 0 || r == 0xfffd || isOther(r):
+					return ""
+				case unicode.IsSpace(r):
+					return " "
+				}
+				return string(r)
+			})
+		}
+		if orTrue(c.Chinese) {
+			s = mapped(s, func(r rune) string {
+				if isIdeograph(r) {
+					return " " + string(r) + " "
+				}
+				return string(r)
+			})
+		}
+		if accents {
+			s = mapped(norm.NFD.String(s), func(r rune) string { return unless(unicode.Is(unicode.Mn, r), r) })
+		}
+		if orTrue(c.Lowercase) {
+			s = mapped(s, lower)
+		}
+		return s, nil
+	}
+}
+
+// nmt is SentencePiece's rule for control characters and white space.
+func nmt(r rune) string {
+	switch {
+	case r >= 1 && r <= 8, r == 0xb, r >= 0xe && r <= 0x1f, r == 0x7f, r == 0x8f, r == 0x9f:
+		return ""
+	case r == '\t', r == '\n', r == '\f', r == '\r', r == 0x1680, r >= 0x200b && r <= 0x200f, r == 0x2028, r == 0x2029,
+		r == 0x2581, r == 0xfeff, r == 0xfffd:
+		return " "
+	}
+	return string(r)
+}
+
+// visible writes every byte as its character of alphabet.
+func visible(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		b.WriteString(alphabet[s[i]])
+	}
+	return b.String()
+}

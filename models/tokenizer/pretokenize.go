@@ -1,0 +1,323 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/dlclark/regexp2"
+)
+
+// piece is a part of a text. match tells whether it is what a pattern looks for; first, whether the text begins with it.
+type piece struct {
+	text         string
+	match, first bool
+}
+
+// finder cuts a text into what matches and what stands between.
+type finder func(string) ([]piece, error)
+
+// pattern is {"String": text} or {"Regex": expression}.
+type pattern struct {
+	String *string
+	Regex  *string
+}
+
+// UnmarshalJSON also takes a plain text.
+func (p *pattern) UnmarshalJSON(data []byte) error {
+	if json.Unmarshal(data, &p.String) == nil {
+		return nil
+	}
+	type plain pattern
+	return json.Unmarshal(data, (*plain)(p))
+}
+
+// maxMatch bounds the time of one search: expressions with look-ahead may take exponential time.
+const maxMatch = 2 * time.Second
+
+func (p pattern) finder() (finder, error) {
+	switch {
+	case p.String != nil && *p.String != "":
+		return func(s string) ([]piece, error) {
+			var out []piece
+			for i, part := range strings.Split(s, *p.String) {
+				if i > 0 {
+					out = append(out, piece{text: *p.String, match: true})
+				}
+				if part != "" {
+					out = append(out, piece{text: part})
+				}
+			}
+			return out, nil
+		}, nil
+	case p.Regex != nil:
+		return expression(*p.Regex)
+	}
+	return nil, errors.New("a pattern must be {\"String\": TEXT} or {\"Regex\": EXPRESSION}")
+}
+
+func expression(text string) (finder, error) {
+	if len(text) > 4096 {
+		return nil, fmt.Errorf("a regular expression of %d bytes is too long", len(text))
+	}
+	re, err := regexp2.Compile(text, regexp2.None)
+	if err != nil {
+		return nil, fmt.Errorf("regular expression %s is not supported: %w", quote(text), err)
+	}
+	re.MatchTimeout = maxMatch
+	return func(s string) ([]piece, error) {
+		runes := []rune(s)
+		var out []piece
+		from := 0
+		m, err := re.FindRunesMatch(runes)
+		for ; m != nil && err == nil; m, err = re.FindNextMatch(m) {
+			if m.Index > from {
+				out = append(out, piece{text: string(runes[from:m.Index])})
+			}
+			from = m.Index + m.Length
+			out = append(out, piece{text: string(runes[m.Index:from]), match: true})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("regular expression %s: %w", quote(text), err)
+		}
+		if from < len(runes) {
+			out = append(out, piece{text: string(runes[from:])})
+		}
+		return out, nil
+	}, nil
+}
+
+// single makes every character that f accepts a match of its own.
+func single(f func(rune) bool) finder {
+	return func(s string) ([]piece, error) {
+		var out []piece
+		from := 0
+		for i, r := range s {
+			if !f(r) {
+				continue
+			}
+			if i > from {
+				out = append(out, piece{text: s[from:i]})
+			}
+			from = i + len(string(r))
+			out = append(out, piece{text: s[i:from], match: true})
+		}
+		if from < len(s) {
+			out = append(out, piece{text: s[from:]})
+		}
+		return out, nil
+	}
+}
+
+// runs makes runs of characters of one class matches; class 0 is none.
+func runs(class func(rune) int) finder {
+	return func(s string) ([]piece, error) {
+		var out []piece
+		from, last := 0, -1
+		for i, r := range s {
+			if c := class(r); c != last {
+				if i > 0 {
+					out = append(out, piece{text: s[from:i], match: last > 0})
+				}
+				from, last = i, c
+			}
+		}
+		return append(out, piece{text: s[from:], match: last > 0}), nil
+	}
+}
+
+// behaviors say, by their names in tokenizer.json, which pieces of a cut go on in one with those before them: cut tells
+// whether there is a match before, and here.
+var behaviors = map[string]func(before, here bool) bool{
+	"Isolated":           func(before, here bool) bool { return false },
+	"Removed":            func(before, here bool) bool { return false },
+	"Contiguous":         func(before, here bool) bool { return before == here },
+	"MergedWithPrevious": func(before, here bool) bool { return here && !before },
+	"MergedWithNext":     func(before, here bool) bool { return before && !here },
+}
+
+// preTokenizer cuts pieces into smaller ones.
+type preTokenizer func([]piece) ([]piece, error)
+
+// cut cuts every piece by a finder; empty pieces go away.
+func cut(find finder, behavior string, invert bool) (preTokenizer, error) {
+	joins := behaviors[behavior]
+	if joins == nil {
+		return nil, fmt.Errorf("pre_tokenizer: behavior %.40q is not known", behavior)
+	}
+	return func(in []piece) (out []piece, err error) {
+		for _, p := range in {
+			parts, err := find(p.text)
+			if err != nil {
+				return nil, err
+			}
+			for at := 0; at < len(parts); {
+				end := at + 1
+				for end < len(parts) && joins(parts[end-1].match != invert, parts[end].match != invert) {
+					end++
+				}
+				var text strings.Builder
+				for _, q := range parts[at:end] {
+					text.WriteString(q.text)
+				}
+				if removed := behavior == "Removed" && parts[at].match != invert; !removed && text.Len() > 0 {
+					out = append(out, piece{text: text.String(), first: p.first && at == 0})
+				}
+				at = end
+			}
+		}
+		return out, nil
+	}, nil
+}
+
+// gpt2 is the pattern of Radford et al. 2019: contractions, and words, numbers and other characters with a space in
+// front.
+const gpt2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+
+func readPreTokenizer(data json.RawMessage, depth int) (preTokenizer, error) {
+	c, err := read("pre_tokenizer", data, depth)
+	if err != nil {
+		return nil, err
+	}
+	space := single(unicode.IsSpace)
+	switch c.Type {
+	case "":
+		return func(in []piece) ([]piece, error) { return in, nil }, nil
+	case "Sequence":
+		return sequence(c.PreSteps, depth)
+	case "WhitespaceSplit":
+		return cut(space, "Removed", false)
+	case "Whitespace":
+		return cut(runs(func(r rune) int {
+			switch {
+			case isWord(r):
+				return 1
+			case !unicode.IsSpace(r):
+				return 2
+			}
+			return 0
+		}), "Removed", true)
+	case "BertPreTokenizer":
+		spaces, _ := cut(space, "Removed", false)
+		marks, _ := cut(single(isPunct), "Isolated", false)
+		return chain(spaces, marks), nil
+	case "Punctuation":
+		behavior := "Isolated"
+		if c.Behavior != "" {
+			behavior = c.Behavior
+		}
+		return cut(single(isPunct), behavior, false)
+	case "Digits":
+		if c.Individual {
+			return cut(single(unicode.IsNumber), "Isolated", false)
+		}
+		return cut(single(unicode.IsNumber), "Contiguous", false)
+	case "CharDelimiterSplit":
+		find, err := pattern{String: &c.Delimiter}.finder()
+		if err != nil {
+			return nil, err
+		}
+		return cut(find, "Removed", false)
+	case "Split":
+		find, err := c.Pattern.finder()
+		if err != nil {
+			return nil, err
+		}
+		return cut(find, c.Behavior, c.Invert)
+	case "ByteLevel":
+		return c.byteLevel()
+	case "Metaspace":
+		return c.metaspace()
+	}
+	return nil, fmt.Errorf("pre_tokenizer %.40q is not supported", c.Type)
+}
+
+func sequence(list []json.RawMessage, depth int) (preTokenizer, error) {
+	var steps []preTokenizer
+	for i, part := range list {
+		step, err := readPreTokenizer(part, depth+1)
+		if err != nil {
+			return nil, err
+		}
+		if c, _ := read("pre_tokenizer", part, depth); i > 0 && c.PrependScheme != nil && *c.PrependScheme == "first" {
+			return nil, errors.New("pre_tokenizer Metaspace with prepend_scheme first must come before all other ones")
+		}
+		steps = append(steps, step)
+	}
+	return chain(steps...), nil
+}
+
+func chain(steps ...preTokenizer) preTokenizer {
+	return func(in []piece) (out []piece, err error) {
+		for _, step := range steps {
+			if in, err = step(in); err != nil {
+				return nil, err
+			}
+		}
+		return in, nil
+	}
+}
+
+// each changes the text of every piece.
+func each(f func(p piece) string) preTokenizer {
+	return func(in []piece) ([]piece, error) {
+		for i, p := range in {
+			in[i].text = f(p)
+		}
+		return in, nil
+	}
+}
+
+func (c component) byteLevel() (preTokenizer, error) {
+	steps := []preTokenizer{each(func(p piece) string {
+		if orTrue(c.AddPrefixSpace) && !strings.HasPrefix(p.text, " ") {
+			return " " + p.text
+		}
+		return p.text
+	})}
+	if orTrue(c.UseRegex) {
+		find, err := expression(gpt2)
+		if err != nil {
+			return nil, err
+		}
+		words, _ := cut(find, "Isolated", false)
+		steps = append(steps, words)
+	}
+	return chain(append(steps, each(func(p piece) string { return visible(p.text) }))...), nil
+}
+
+func (c component) metaspace() (preTokenizer, error) {
+	mark, scheme := c.Replacement, "always"
+	switch {
+	case c.PrependScheme != nil:
+		scheme = *c.PrependScheme
+	case !orTrue(c.AddPrefixSpace):
+		scheme = "never"
+	}
+	if len([]rune(mark)) != 1 || scheme != "always" && scheme != "first" && scheme != "never" {
+		return nil, fmt.Errorf("pre_tokenizer Metaspace: replacement %.40q must be one character and prepend_scheme "+
+			"%.40q always, first or never", mark, scheme)
+	}
+	steps := []preTokenizer{each(func(p piece) string {
+		text := strings.ReplaceAll(p.text, " ", mark)
+		if scheme != "never" && (scheme == "always" || p.first) && !strings.HasPrefix(text, mark) {
+			text = mark + text
+		}
+		return text
+	})}
+	if orTrue(c.Split) {
+		find, err := pattern{String: &mark}.finder()
+		if err != nil {
+			return nil, err
+		}
+		words, err := cut(find, "MergedWithNext", false)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, words)
+	}
+	return chain(steps...), nil
+}

@@ -1,0 +1,184 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// SentencePiece's files, as folders have them.
+var spmNames = []string{"spiece.model", "sentencepiece.bpe.model", "tokenizer.model"}
+
+// Types of SentencePiece's pieces and models.
+const (
+	spmUnknown, spmControl = 2, 3
+	spmUnigram             = 1
+)
+
+// spmModel is what is read of SentencePiece's ModelProto.
+type spmModel struct {
+	pieces           []scored
+	kinds            []uint64
+	kind             uint64 // of the model
+	unknown          int
+	charsmap         []byte
+	dummyPrefix      bool
+	removeWhitespace bool
+	fallback         bool
+}
+
+// fields calls use for every field of a message, with its number, and with its number or its bytes.
+func fields(data []byte, use func(field protowire.Number, n uint64, bytes []byte) error) error {
+	for len(data) > 0 {
+		field, kind, size := protowire.ConsumeTag(data)
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		data = data[size:]
+		var n uint64
+		var value []byte
+		switch kind {
+		case protowire.VarintType:
+			n, size = protowire.ConsumeVarint(data)
+		case protowire.Fixed32Type:
+			var v uint32
+			v, size = protowire.ConsumeFixed32(data)
+			n = uint64(v)
+		case protowire.BytesType:
+			value, size = protowire.ConsumeBytes(data)
+		default:
+			size = protowire.ConsumeFieldValue(field, kind, data)
+		}
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		if err := use(field, n, value); err != nil {
+			return err
+		}
+		data = data[size:]
+	}
+	return nil
+}
+
+func parseSPM(data []byte) (m spmModel, err error) {
+	m.kind, m.dummyPrefix, m.removeWhitespace, m.unknown = spmUnigram, true, true, -1
+	err = fields(data, func(field protowire.Number, _ uint64, b []byte) error {
+		switch field {
+		case 1:
+			p, kind := scored{}, uint64(1)
+			if len(m.pieces) >= maxTokens {
+				return fmt.Errorf("more than %d tokens", maxTokens)
+			}
+			err := fields(b, func(field protowire.Number, n uint64, b []byte) error {
+				switch field {
+				case 1:
+					p.token = string(b)
+				case 2:
+					p.score = float64(math.Float32frombits(uint32(n)))
+				case 3:
+					kind = n
+				}
+				return nil
+			})
+			if kind == spmUnknown {
+				m.unknown = len(m.pieces)
+			}
+			m.pieces, m.kinds = append(m.pieces, p), append(m.kinds, kind)
+			return err
+		case 2:
+			return fields(b, func(field protowire.Number, n uint64, _ []byte) error {
+				switch field {
+				case 3:
+					m.kind = n
+				case 35:
+					m.fallback = n != 0
+				}
+				return nil
+			})
+		case 3:
+			return fields(b, func(field protowire.Number, n uint64, b []byte) error {
+				switch field {
+				case 2:
+					m.charsmap = b
+				case 3:
+					m.dummyPrefix = n != 0
+				case 4:
+					m.removeWhitespace = n != 0
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	return m, err
+}
+
+// readSPM reads SentencePiece's file as the tokenizer.json that says the same. canonical cleans texts as SigLIP's
+// tokenizer does: lower case, no ASCII punctuation.
+func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
+	data, err := io.ReadAll(bounded(r, maxJSON))
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseSPM(data)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("not SentencePiece's model: %w", err)
+	case m.kind != spmUnigram:
+		return nil, errors.New("SentencePiece's model is not a unigram model: give the tokenizer.json that belongs to it")
+	case m.unknown < 0 || len(m.pieces) == 0:
+		return nil, errors.New("SentencePiece's model has no token for unknown characters")
+	}
+	type object = map[string]any
+	var added, steps, vocab []any
+	eos := -1
+	for id, p := range m.pieces {
+		vocab = append(vocab, []any{p.token, p.score})
+		if m.kinds[id] == spmUnknown || m.kinds[id] == spmControl {
+			added = append(added, object{"id": id, "content": p.token, "special": true, "normalized": false})
+		}
+		if p.token == "</s>" {
+			eos = id
+		}
+	}
+	if eos < 0 {
+		return nil, errors.New("SentencePiece's model has no token </s> that ends texts")
+	}
+	regex := func(expression, content string) object {
+		return object{"type": "Replace", "pattern": object{"Regex": expression}, "content": content}
+	}
+	if canonical {
+		steps = append(steps, object{"type": "Lowercase"}, regex("[!-/:-@\\[-`{-~]", ""), regex(`\s+`, " "))
+	}
+	if len(m.charsmap) > 0 {
+		steps = append(steps, object{"type": "Precompiled", "precompiled_charsmap": m.charsmap})
+	}
+	if m.removeWhitespace {
+		steps = append(steps, object{"type": "Strip", "strip_left": true, "strip_right": true}, regex(" {2,}", " "))
+	}
+	scheme := "never"
+	if m.dummyPrefix {
+		scheme = "always"
+	}
+	text, err := json.Marshal(object{
+		"version": "1.0", "truncation": nil, "padding": nil, "added_tokens": added, "decoder": nil,
+		"normalizer": object{"type": "Sequence", "normalizers": steps},
+		"pre_tokenizer": object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme,
+			"split": true},
+		"post_processor": object{"type": "TemplateProcessing",
+			"single": []any{object{"Sequence": object{"id": "A", "type_id": 0}},
+				object{"SpecialToken": object{"id": "</s>", "type_id": 0}}},
+			"pair":           []any{},
+			"special_tokens": object{"</s>": object{"id": "</s>", "ids": []int{eos}, "tokens": []string{"</s>"}}}},
+		"model": object{"type": "Unigram", "unk_id": m.unknown, "vocab": vocab, "byte_fallback": m.fallback},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("SentencePiece's model: %w", err)
+	}
+	return readHF(strings.NewReader(string(text)))
+}

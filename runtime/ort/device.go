@@ -1,0 +1,122 @@
+package ort
+
+/*
+#include "native.h"
+
+static void *deviceMemory(table t, const char *name, int device, void **out) { // 0: no arena of its own; default memory
+	return ((void *(*)(const char *, int, int, int, void **))t[CreateMemoryInfo])(name, 0, device, 0, out);
+}
+
+// upload runs y = x with y bound to memory of a device, and gives y.
+static void *upload(table t, void *session, void *memory, void *x, void **y) {
+	void *bound = NULL, *host = NULL, **values = NULL;
+	size_t count = 0;
+	void *status = ((void *(*)(void *, void **))t[CreateIoBinding])(session, &bound);
+	if (!status) status = ((void *(*)(void *, const char *, void *))t[BindInput])(bound, "x", x);
+	if (!status) status = ((void *(*)(void *, const char *, void *))t[BindOutputToDevice])(bound, "y", memory);
+	if (!status) status = ((void *(*)(void *, void *, void *))t[RunWithBinding])(session, NULL, bound);
+	if (!status) status = ((void *(*)(void *))t[SynchronizeBoundOutputs])(bound);
+	if (!status) status = ((void *(*)(void **))t[GetAllocatorWithDefaultOptions])(&host);
+	if (!status)
+		status = ((void *(*)(void *, void *, void ***, size_t *))t[GetBoundOutputValues])(bound, host, &values, &count);
+	if (values) {
+		if (count == 1) *y = values[0];
+		void *other = ((void *(*)(void *, void *))t[AllocatorFree])(host, values);
+		if (!status) status = other;
+	}
+	if (bound) ((void (*)(void *))t[ReleaseIoBinding])(bound);
+	return status;
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"sync"
+	"unsafe"
+
+	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/onnx"
+)
+
+// uploader copies tensors into the memory of the device that its session runs on.
+type uploader struct {
+	api     *api
+	session *binding.DynamicAdvancedSession
+	native  unsafe.Pointer
+	memory  unsafe.Pointer
+}
+
+// newUploader opens one for the provider and the device of the options, whose arena takes no more than is uploaded.
+func (a *api) newUploader(o Options, provider string) (*uploader, error) {
+	o.MemoryLimit, o.Profile, o.Placement = 0, "", false
+	options, err := o.native(provider, "")
+	if err != nil {
+		return nil, err
+	}
+	defer options.Destroy()
+	m := probeModel()
+	for _, v := range append(m.Graph.Input, m.Graph.Output...) {
+		v.GetType().GetTensorType().Shape = nil // any
+	}
+	model, err := onnx.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	u := &uploader{api: a}
+	if u.session, err = binding.NewDynamicAdvancedSessionWithONNXData(model, []string{"x"}, []string{"y"},
+		options); err != nil {
+		return nil, err
+	}
+	p, err := pointerIn(u.session, "s", "ortSession")
+	if err == nil {
+		u.native = *p
+		name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[provider])
+		defer C.free(unsafe.Pointer(name))
+		err = a.failed(C.deviceMemory(a.table, name, C.int(o.Device), &u.memory))
+	}
+	if err != nil {
+		return nil, errors.Join(err, u.close())
+	}
+	return u, nil
+}
+
+// upload gives a copy of a value on the device, which must be released before the uploader is closed.
+func (u *uploader) upload(value unsafe.Pointer) (copied unsafe.Pointer, err error) {
+	return copied, u.api.failed(C.upload(u.api.table, u.native, u.memory, value, &copied))
+}
+
+func (u *uploader) close() error {
+	if u.memory != nil {
+		u.api.release(C.ReleaseMemoryInfo, u.memory)
+	}
+	return u.session.Destroy()
+}
+
+// busy counts the runs in flight on each device, of all sessions that several devices share.
+var busy = struct {
+	sync.Mutex
+	runs map[int]int
+}{runs: map[int]int{}}
+
+// pick takes the device with the fewest runs in flight, the first of those; done tells that the run is over.
+func (s *Session) pick() (r *replica, done func()) {
+	if len(s.replicas) == 1 {
+		return s.replicas[0], func() {}
+	}
+	busy.Lock()
+	defer busy.Unlock()
+	r = s.replicas[0]
+	for _, other := range s.replicas {
+		if busy.runs[other.device] < busy.runs[r.device] {
+			r = other
+		}
+	}
+	busy.runs[r.device]++
+	return r, func() {
+		busy.Lock()
+		defer busy.Unlock()
+		busy.runs[r.device]--
+	}
+}

@@ -1,0 +1,75 @@
+package ort
+
+/*
+#include "native.h"
+
+typedef void *const *list;
+
+static void *subgraphs(table t, void *session, list *out, size_t *n) {
+	return ((void *(*)(void *, list *, size_t *))t[Session_GetEpGraphAssignmentInfo])(session, out, n);
+}
+
+static void *nodes(table t, void *subgraph, list *out, size_t *n) {
+	return ((void *(*)(void *, list *, size_t *))t[EpAssignedSubgraph_GetNodes])(subgraph, out, n);
+}
+
+static void *text(table t, int kind, void *of, const char **out) {
+	return ((void *(*)(void *, const char **))t[kind])(of, out);
+}
+*/
+import "C"
+
+import (
+	"strings"
+	"unsafe"
+)
+
+// Node is an operator of a session's graph after ONNX Runtime's basic optimisations.
+type Node struct {
+	Name     string
+	Operator string // with the domain before it, and a dot, where that is not ONNX's own
+	Provider string // CPU or CUDA, or ONNX Runtime's name of another one
+}
+
+// Placement lists the operators and the providers that run them, of a session with Options.Placement. Copies that ONNX
+// Runtime puts between providers are not among them.
+func (s *Session) Placement() (out []Node, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.replicas == nil {
+		return nil, s.errorf("placement: %w", ErrClosed)
+	}
+	a, err := native()
+	if err != nil {
+		return nil, err
+	}
+	session, err := pointerIn(s.replicas[0].inner, "s", "ortSession")
+	if err != nil {
+		return nil, err
+	}
+	status := func(p unsafe.Pointer) {
+		if failed := a.failed(p); err == nil && failed != nil {
+			err = s.errorf("placement: %s", oneLine(failed))
+		}
+	}
+	text := func(kind C.int, of unsafe.Pointer) string {
+		var t *C.char
+		status(C.text(a.table, kind, of, &t))
+		return C.GoString(t)
+	}
+	var graphs, nodes C.list
+	var n C.size_t
+	status(C.subgraphs(a.table, *session, &graphs, &n))
+	for _, g := range unsafe.Slice((*unsafe.Pointer)(graphs), n) {
+		provider := strings.TrimSuffix(text(C.EpAssignedSubgraph_GetEpName, g), "ExecutionProvider")
+		status(C.nodes(a.table, g, &nodes, &n))
+		for _, p := range unsafe.Slice((*unsafe.Pointer)(nodes), n) {
+			op := text(C.EpAssignedNode_GetOperatorType, p)
+			if domain := text(C.EpAssignedNode_GetDomain, p); domain != "" && domain != "ai.onnx" {
+				op = domain + "." + op
+			}
+			out = append(out, Node{text(C.EpAssignedNode_GetName, p), op, strings.ToLower(provider)})
+		}
+	}
+	return out, err
+}

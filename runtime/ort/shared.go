@@ -1,0 +1,188 @@
+package ort
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync"
+	"unsafe"
+
+	binding "github.com/yalue/onnxruntime_go"
+)
+
+// containers hold what sessions over one folder of weights share, for as long as one uses it: on the CPU what is packed
+// of them, on a device the weights.
+var containers = struct {
+	sync.Mutex
+	of map[place]*container
+}{of: map[place]*container{}}
+
+// place is a folder of weights as the sessions of one device see it.
+type place struct {
+	folder string
+	device int // onHost for those of the CPU
+}
+
+const onHost = -1
+
+type container struct {
+	packed   unsafe.Pointer // ONNX Runtime's, of what is packed
+	uploader *uploader
+	values   map[string]unsafe.Pointer // views of copies, by file, offset and shape
+	copies   []unsafe.Pointer          // on the device
+	users    int
+}
+
+// sharer is what a session holds in common with all sessions over the same folder. ONNX Runtime shares what it packs
+// from tensors that the caller gives to it, by their packed content, and uses tensors that lie on the device of the
+// session in place (its pull request 5092). Their memory must be the caller's and outlive the session.
+type sharer struct {
+	api    *api
+	in     *container // nil before it has joined
+	at     place
+	values []unsafe.Pointer // its own, on the host
+	files  map[string][]byte
+}
+
+// compileShared compiles the graph with weights that it shares. options are the session's.
+func (p *program) compileShared(options *binding.SessionOptions, o Options, provider string) (
+	s *binding.DynamicAdvancedSession, held *sharer, err error) {
+	a, err := native()
+	if err != nil {
+		return nil, nil, err
+	}
+	at, err := pointerIn(options, "o")
+	if err != nil {
+		return nil, nil, err
+	}
+	held = &sharer{api: a, files: map[string][]byte{}, at: place{p.weights, onHost}}
+	if o.onDevice(provider) {
+		held.at.device = o.Device
+	}
+	if err = held.join(o, provider); err == nil {
+		err = held.give(p, *at)
+	}
+	if err == nil {
+		s, err = a.newSession(p.model, *at, held.in.packed, p.native, p.nativeOutputs)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, held.close())
+	}
+	for _, data := range held.files { // what is packed or uploaded is not read again
+		forget(data)
+	}
+	return s, held, nil
+}
+
+// give lets a session take the program's weights from memory that is mapped from their files, or from the device. Of
+// those on the host only matrices are packed.
+func (h *sharer) give(p *program, options unsafe.Pointer) error {
+	for _, w := range p.external {
+		if h.at.device == onHost && len(w.shape) != 2 {
+			continue
+		}
+		path := filepath.Join(p.weights, filepath.FromSlash(w.at.File))
+		data, ok := h.files[path]
+		if !ok {
+			var err error
+			if data, err = mapFile(path); err != nil {
+				return fmt.Errorf("mapping %s: %w", path, err)
+			}
+			h.files[path] = data
+		}
+		if w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(data)) {
+			continue // ONNX Runtime reads it itself, or tells that the file was cut short meanwhile
+		}
+		v, err := h.value(w, data)
+		if err == nil {
+			err = h.api.addInitializer(options, w.name, v)
+		}
+		if err != nil {
+			return fmt.Errorf("tensor %q: %w", w.name, err)
+		}
+	}
+	return nil
+}
+
+// value is a weight as a session takes it: in the mapped file, or the one copy on the device.
+func (h *sharer) value(w weight, data []byte) (unsafe.Pointer, error) {
+	v, err := h.api.wrap(w.shape, data[w.at.Offset:])
+	if err != nil {
+		return nil, err
+	}
+	if h.at.device == onHost {
+		h.values = append(h.values, v)
+		return v, nil
+	}
+	defer h.api.releaseValue(v)
+	containers.Lock()
+	defer containers.Unlock()
+	key := fmt.Sprint(w.at.File, " ", w.at.Offset, w.shape)
+	if h.in.values[key] == nil {
+		copied, err := h.in.uploader.upload(v)
+		if err != nil {
+			return nil, fmt.Errorf("copying it to device %d: %w", h.at.device, err)
+		}
+		h.in.copies = append(h.in.copies, copied)
+		if h.in.values[key], err = h.api.view(copied, w.shape); err != nil {
+			return nil, err
+		}
+	}
+	return h.in.values[key], nil
+}
+
+// join takes part in what sessions at a place share.
+func (h *sharer) join(o Options, provider string) (err error) {
+	containers.Lock()
+	defer containers.Unlock()
+	c := containers.of[h.at]
+	if c == nil {
+		c = &container{values: map[string]unsafe.Pointer{}}
+		if c.packed, err = h.api.newContainer(); err != nil {
+			return err
+		}
+		if h.at.device != onHost {
+			if c.uploader, err = h.api.newUploader(o, provider); err != nil {
+				h.api.releaseContainer(c.packed)
+				return err
+			}
+		}
+		containers.of[h.at] = c
+	}
+	c.users++
+	h.in = c
+	return nil
+}
+
+// close frees what the session held; it must be closed already.
+func (h *sharer) close() error {
+	if h == nil {
+		return nil
+	}
+	for _, v := range h.values {
+		h.api.releaseValue(v)
+	}
+	var err error
+	for _, data := range h.files {
+		err = errors.Join(err, unmapFile(data))
+	}
+	containers.Lock()
+	defer containers.Unlock()
+	if h.in == nil {
+		return err
+	}
+	if h.in.users--; h.in.users > 0 {
+		return err
+	}
+	delete(containers.of, h.at)
+	for _, v := range slices.AppendSeq(h.in.copies, maps.Values(h.in.values)) {
+		h.api.releaseValue(v)
+	}
+	h.api.releaseContainer(h.in.packed)
+	if h.in.uploader != nil {
+		err = errors.Join(err, h.in.uploader.close())
+	}
+	return err
+}

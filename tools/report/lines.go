@@ -1,0 +1,193 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/configs"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
+)
+
+// scale is what values of a metric are multiplied by in figures, and the axis that shows them.
+func scale(m results.Metric) (float64, figures.Axis) {
+	a := figures.Axis{}
+	a.Label, _, _ = strings.Cut(m.Title(), ",")
+	switch m.Unit() {
+	case results.Percent:
+		a.Label += " (%)"
+		a.Within = [2]float64{0, 100}
+	case results.Plain:
+	default:
+		a.Label += " (" + string(m.Unit()) + ")"
+	}
+	return m.Factor(), a
+}
+
+func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
+	line := cmp.Or(f.Line, v.axis)
+	factor, y := scale(m)
+	out := figures.Curves{Title: f.Title, Colours: v.colours(line)}
+	for _, p := range facets(v.groups, f.Panel) {
+		panel := figures.LinePanel{Title: p.title, X: figures.Axis{Label: "round"}, Y: y}
+		for _, l := range facets(p.groups, line) {
+			c := results.Curves(l.groups, m, v.spread)
+			if len(c.Rounds) == 0 {
+				continue
+			}
+			s := figures.Line{Label: l.title}
+			for i, r := range c.Rounds {
+				s.X, s.Y, s.Spread = append(s.X, float64(r)), append(s.Y, factor*c.Mean[i]), append(s.Spread,
+					factor*c.Std[i])
+			}
+			if slices.Max(c.N) < 2 {
+				s.Spread = nil
+			}
+			panel.Lines = append(panel.Lines, s)
+		}
+		if len(panel.Lines) > 0 {
+			out.Panels = append(out.Panels, panel)
+		}
+	}
+	return out
+}
+
+// colours gives the labels of an axis the colours of their methods, where each is of one method and there are several.
+func (v *view) colours(axis string) figures.Colours {
+	methods := v.methods()
+	if len(methods) < 2 {
+		return nil
+	}
+	out := figures.Colours{}
+	for _, l := range facets(v.groups, axis) {
+		for i, g := range l.groups {
+			place := slices.Index(methods, methodOf(g))
+			if before, ok := out[l.title]; place < 0 || i > 0 && ok && before != place {
+				return nil
+			}
+			out[l.title] = place
+		}
+	}
+	return out
+}
+
+// numbers reads the labels of an axis as numbers, if all of them are.
+func numbers(labels []string) ([]float64, bool) {
+	var out []float64
+	for _, l := range labels {
+		x, err := strconv.ParseFloat(l, 64)
+		if err != nil || math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil, false
+		}
+		out = append(out, x)
+	}
+	return out, true
+}
+
+func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, error) {
+	along := facets(v.groups, f.X)
+	if f.X == "" || len(along) == 0 {
+		return nil, fmt.Errorf("it needs an axis x of the sweep")
+	}
+	labels := make([]string, len(along))
+	for i, a := range along {
+		labels[i] = a.label
+	}
+	at, numeric := numbers(labels)
+	x := figures.Axis{Label: f.X}
+	if !numeric {
+		x.Names, at = labels, nil
+		for i := range labels {
+			at = append(at, float64(i))
+		}
+	}
+	order := make([]int, len(at))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(at[a], at[b]) })
+	factor, y := scale(m)
+	out := figures.Sensitivity{Title: f.Title, Colours: v.colours(f.Line)}
+	for _, p := range facets(v.groups, f.Panel) {
+		panel := figures.LinePanel{Title: p.title, X: x, Y: y}
+		for _, l := range facets(p.groups, f.Line) {
+			s := figures.Line{Label: l.title}
+			for _, i := range order {
+				c := stat(results.Where(l.groups, map[string]string{f.X: labels[i]}), m)
+				if c.N() > 0 {
+					s.X, s.Y, s.Spread = append(s.X, at[i]), append(s.Y, factor*c.Mean()), append(s.Spread,
+						factor*c.Std(v.spread))
+				}
+			}
+			if len(s.X) > 0 {
+				panel.Lines = append(panel.Lines, s)
+			}
+		}
+		if len(panel.Lines) > 0 {
+			panel.X.Log = numeric && wide(panel.Lines)
+			out.Panels = append(out.Panels, panel)
+		}
+	}
+	return out, nil
+}
+
+// wide tells whether lines span two decades or more of an axis, all of it above 0.
+func wide(lines []figures.Line) bool {
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, l := range lines {
+		low, high = min(low, slices.Min(l.X)), max(high, slices.Max(l.X))
+	}
+	return low > 0 && high/low >= 100
+}
+
+func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
+	out := figures.Cost{Title: f.Title, Colours: v.colours(v.axis), Bytes: "per round, all clients",
+		Seconds: "per round"}
+	factor, _ := scale(m)
+	for _, l := range facets(v.groups, v.axis) {
+		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.In(results.Bytes, "")).Mean(),
+			Seconds:  stat(l.groups, m.In(results.Seconds, "")).Mean(),
+			Accuracy: factor * stat(l.groups, m).Mean()}
+		if row.Bytes > 0 || row.Seconds > 0 {
+			out.Rows = append(out.Rows, row)
+		}
+	}
+	return out
+}
+
+func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer, error) {
+	pairs := v.pairs[m.Name][results.OverClients]
+	if !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
+		return nil, figures.ErrEmpty
+	}
+	factor, _ := scale(m)
+	n := len(v.labels)
+	out := figures.Significance{Title: f.Title, Value: "difference, paired over clients", Names: v.labels}
+	for range n {
+		out.Difference, out.P = append(out.Difference, make([]float64, n)), append(out.P, make([]float64, n))
+	}
+	for i := range n {
+		for j := range n {
+			out.P[i][j] = math.NaN()
+		}
+	}
+	for _, c := range pairs {
+		i, j := slices.Index(v.labels, c.A), slices.Index(v.labels, c.B)
+		out.Difference[i][j], out.Difference[j][i] = factor*c.Difference, -factor*c.Difference
+	}
+	for _, c := range v.pairs[m.Name][results.OverRuns] { // clients of a run are not independent
+		i, j := slices.Index(v.labels, c.A), slices.Index(v.labels, c.B)
+		out.P[i][j], out.P[j][i] = c.HolmWilcoxon, c.HolmWilcoxon
+		if c.Runs >= results.MinRuns {
+			out.Test = "Wilcoxon's signed-rank test over paired runs, Holm's correction"
+		}
+	}
+	if out.Test == "" {
+		out.Test = fmt.Sprintf("No stars: a test needs %d paired runs or more", results.MinRuns)
+	}
+	return out, nil
+}

@@ -1,0 +1,129 @@
+package report
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/tools/report/figures"
+	"promptfed/tools/report/results"
+)
+
+// contested is a part of a report on methods A and B, of whose 12 clients in every run those of B are better by
+// different amounts, over some seeds and two values of beta. A is tested globally and B personally; only B is without
+// the other.
+func contested(t *testing.T, seeds int) *view {
+	t.Helper()
+	plan := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"A",
+		"B"}}, {Name: "beta", Labels: []string{"0.1", "5"}}}}}
+	var groups []*results.Group
+	for i, method := range plan.Axes[0].Labels {
+		for _, beta := range plan.Axes[1].Labels {
+			g := &results.Group{Name: method + beta, Plan: plan, Labels: map[string]string{"method": method,
+				"beta": beta}}
+			for seed := range seeds {
+				e := &record.Evaluation{}
+				for k := range 12 {
+					e.PerClient = append(e.PerClient, .5+.02*float64(i*(k+1))+.001*float64(i*seed))
+				}
+				e.Accuracy, _ = metrics.MeanStd(e.PerClient)
+				evaluations := record.Evaluations{Personal: e}
+				if i == 0 {
+					evaluations.Global = e
+				}
+				r := &results.Run{Seed: uint64(seed + 1), State: results.Done,
+					Rounds: []results.Round{{Record: record.Record{Tested: true, Evaluations: evaluations}}}}
+				r.Summary.MethodView = []string{results.GlobalView, results.PersonalView}[i]
+				g.Runs = append(g.Runs, r)
+			}
+			groups = append(groups, g)
+		}
+	}
+	found := &results.Results{Plans: []*results.Plan{plan}, Groups: groups}
+	found.Select(record.MethodView)
+	m, err := results.ParseMetric("last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &view{Report: &Report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name,
+		metric: m, axis: "method", spread: results.Population}
+	v.compare()
+	return v
+}
+
+// TestStars: the clients of a run are not independent, and however many there are the figure has no stars for less than
+// six runs; of six pairs of runs and more it has those of the test over runs. With six differences of one sign the
+// signed-rank test gives 2/2^6 = 0.031, with eight 2/2^8.
+func TestStars(t *testing.T) {
+	for seeds, want := range map[int]float64{2: math.NaN(), 3: 2. / 64, 4: 2. / 256} { // of two values of beta each
+		v := contested(t, seeds)
+		m := v.metric.At(results.PersonalView)
+		clients := v.pairs[m.Name][results.OverClients][0]
+		if clients.N != 24*seeds || clients.HolmWilcoxon > 1e-3 {
+			t.Fatalf("%d pairs of clients with p = %v are no test of this", clients.N, clients.HolmWilcoxon)
+		}
+		d, err := v.significance(configs.Figure{}, m)
+		f, ok := d.(figures.Significance)
+		if err != nil || !ok || f.P[0][1] != want && !(math.IsNaN(want) && math.IsNaN(f.P[0][1])) ||
+			math.Abs(f.Difference[1][0]-13-.1*float64(seeds-1)/2) > 1e-9 {
+			t.Errorf("%d seeds: p %v, want %v; differences %v", seeds, f.P, want, f.Difference)
+		}
+		if says := "No stars: a test needs 6 paired runs or more"; (f.Test == says) != (seeds < 3) {
+			t.Errorf("%d seeds: %s", seeds, f.Test)
+		}
+		if global := v.pairs[results.GlobalView][results.OverClients]; len(global) != 1 || global[0].N != 0 {
+			t.Errorf("B has no global evaluation, and is compared in it: %+v", global)
+		}
+	}
+}
+
+// TestFigureTitles: a figure says which evaluation it is of, who does not have it, and which axes it averages over.
+// Where methods are tested differently there is one of each evaluation, but not of what costs.
+func TestFigureTitles(t *testing.T) {
+	v := contested(t, 2)
+	v.draw(nil)
+	got := map[string]string{}
+	for _, f := range v.figures {
+		got[f.file] = f.title
+	}
+	for file, title := range map[string]string{
+		"accuracy-global":   "By round (global evaluation; B: -; averaged over beta: 0.1, 5)",
+		"accuracy-personal": "By round (personal evaluation; averaged over beta: 0.1, 5)",
+		"clients-personal":  "Clients (personal evaluation; over beta: 0.1, 5)",
+	} {
+		if got[file] != title {
+			t.Errorf("%s: %q, want %q", file, got[file], title)
+		}
+	}
+	if _, ok := got["accuracy"]; ok {
+		t.Errorf("a figure of both evaluations: %v", got)
+	}
+	v.Select(results.PersonalView)
+	for f, want := range map[configs.Figure]string{
+		{Kind: "curves", Line: "method", Panel: "beta"}: " (personal evaluation)",
+		{Kind: "heatmap", X: "beta", Y: "method"}:       " (personal evaluation)",
+		{Kind: "sensitivity", X: "beta"}:                " (personal evaluation; averaged over method: A, B)",
+		{Kind: "cost"}:                                  " (averaged over beta: 0.1, 5)",
+		{Kind: "bubbles"}:                               "",
+	} {
+		if got := v.caption(f, v.metric); got != want {
+			t.Errorf("%+v: %q, want %q", f, got, want)
+		}
+	}
+	if list := v.each(v.metric); len(list) != 1 || !strings.HasPrefix(list[0].Name, "last") {
+		t.Errorf("runs of one evaluation have figures of %v", list)
+	}
+}
+
+// TestFacetTitles: panels and lines of numbers carry the name of their axis, as heads of tables do.
+func TestFacetTitles(t *testing.T) {
+	v := contested(t, 2)
+	c := v.curves(configs.Figure{Line: "method", Panel: "beta"}, v.metric.At(results.PersonalView)).(figures.Curves)
+	if len(c.Panels) != 2 || c.Panels[0].Title != "beta 0.1" || c.Panels[1].Title != "beta 5" ||
+		c.Panels[0].Lines[0].Label != "A" {
+		t.Errorf("%+v", c.Panels)
+	}
+}
