@@ -41,8 +41,8 @@ func prompted(t *testing.T, name string, with ...string) *spec.Experiment {
 	return e
 }
 
-// Steps that compute one image of a batch of four at a time, or at most three, leave the prompts, losses and accuracies of whole
-// batches, up to rounding; a wrapper's term that depends on no image counts once.
+// Steps that compute one image of a batch of four at a time, or at most three, leave the prompts, losses and accuracies
+// of whole batches, up to rounding; a wrapper's term that depends on no image counts once.
 func TestStepsInPartsAreTheWhole(t *testing.T) {
 	task := methodtest.Alike(1)[0].Backbone.Task()
 	image := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
@@ -61,7 +61,7 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 			e := c.make()
 			e.Training.Memory = images*c.bytes + 5
 			if note, err := e.ForImages(e.Clients[0].Backbone); err != nil ||
-				!strings.Contains(note, fmt.Sprintf("%d at a time of a batch of 4", (images+1)/2)) { // at most 3 are 2 twice
+				!strings.Contains(note, fmt.Sprintf("%d at a time of a batch of 4", (images+1)/2)) { // 3: twice 2
 				t.Errorf("%s says %q %v", c.name, note, err)
 			}
 			got := mustRun(t, e, engine.Settings{Terms: true})
@@ -83,7 +83,8 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// A loss that compares the images of a batch is not computed in parts: what does not fit is refused before anything runs.
+// A loss that compares the images of a batch is not computed in parts: what does not fit is refused before anything
+// runs.
 func TestComparedImagesAreNotCut(t *testing.T) {
 	m, err := methods.Build("fedlora", nil, map[string]any{"towers": "image"})
 	if err != nil {
@@ -91,7 +92,7 @@ func TestComparedImagesAreNotCut(t *testing.T) {
 	}
 	e := withMethod(m)
 	e.Clients = methodtest.Alike(9, 5)
-	if note, err := e.ForImages(e.Clients[0].Backbone); err != nil || !strings.Contains(note, "4 at a time of a batch") {
+	if note, err := e.ForImages(e.Clients[0].Backbone); err != nil || !strings.Contains(note, "4 at a time") {
 		t.Errorf("with room it says %q %v", note, err)
 	}
 	task := e.Clients[0].Backbone.Task()

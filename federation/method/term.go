@@ -37,9 +37,9 @@ func (s *Scope) Term(name string, n graph.Node) graph.Node {
 	return n
 }
 
-// CrossEntropy is the mean cross entropy of class scores [B,C] with the batch's labels, as a term: over a softmax, or over
-// a sigmoid for each class behind the backbone's bias, as the task says. What tells it from other cross entropies of the
-// loss may be absent.
+// CrossEntropy is the mean cross entropy of class scores [B,C] with the batch's labels, as a term: over a softmax, or
+// over a sigmoid for each class behind the backbone's bias, as the task says. What tells it from other cross entropies
+// of the loss may be absent.
 func (s *Scope) CrossEntropy(logits graph.Node, of ...string) graph.Node {
 	name := strings.Join(append([]string{CrossEntropy}, of...), " ")
 	if s.task.Sigmoid {

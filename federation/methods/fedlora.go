@@ -197,8 +197,8 @@ func (m FedLoRA) Merge(g *method.Global, ups []method.Upload) error {
 	return nil
 }
 
-// refactor sets a [in,r] and b [r,out] to U √S and √S Vᵀ of the mean of the uploads' products, of its first r singular
-// values, and leaves a column of a that has none.
+// refactor sets a [in,r] and b [r,out] to U √S and √S Vᵀ of the mean of the uploads' products, of its first r
+// singular values, and leaves a column of a that has none.
 func (m FedLoRA) refactor(a, b *tensor.Tensor, ups []method.Upload,
 	of func(method.Upload) (a, b *tensor.Tensor)) error {
 	// The mean of products is one product L Rᵀ, L = [√p_1 A_1 ...], whose thin factors hold its singular values.

@@ -8,10 +8,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda ‖r - C_y‖²,
-// in the mean over the batch's examples, where those count 0 whose class y has no prototype. After training each client
-// uploads the mean representation of each of its classes, and the server averages them class by class. Over CoOp only
-// prototypes travel, which is FedProto proper; over other base methods they travel beside what the base method shares.
+// FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda ‖r -
+// C_y‖², in the mean over the batch's examples, where those count 0 whose class y has no prototype. After training
+// each client uploads the mean representation of each of its classes, and the server averages them class by class. Over
+// CoOp only prototypes travel, which is FedProto proper; over other base methods they travel beside what the base
+// method shares.
 //
 // Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022, eq. 3-7, algorithm 1;
 // lambda is the public code's, FedAPPR's tables have 0.1. The paper's regulariser is the L2 distance of

@@ -16,9 +16,9 @@ import (
 //	z_c = s f·m_c + (s²/2) (1/n) Σ_k Σ_j f_j² (d_ky - d_kc)_j²,  s = exp(logit_scale),
 //
 // the covariance of each class feature and between classes, dimension by dimension; and the prompts are kept apart by
-// lambda Σ_{k≠l} |u_k·u_l| / (n(n-1)), u_k the unit feature of prompt k without a class. Images are tested against the
-// means m_c of all prompts. Prompt i is averaged with prompt i (FedAvg of Lu et al., Prompt Distribution Learning, CVPR
-// 2022, eq. 5-11). Notes:
+// lambda Σ_{k≠l} |u_k·u_l| / (n(n-1)), u_k the unit feature of prompt k without a class. Images are tested against
+// the means m_c of all prompts. Prompt i is averaged with prompt i (FedAvg of Lu et al., Prompt Distribution Learning,
+// CVPR 2022, eq. 5-11). Notes:
 //   - a step takes `together` of the prompts, of each position its share; the paper draws them, here they come in
 //     turn, in step t of round r from where t + r shares before ended, so that a trace tells them; the distance
 //     between prompts is over all;

@@ -17,8 +17,8 @@ import (
 //	text_weight mean|t_c - h_c| + image_weight mean|f - f0| + kl_weight (1/C) KL(q0 ‖ q),
 //
 // means over all numbers, and leaves at the end a mean of the prompts of all rounds t = 1..T, weighted by
-// exp(-(t-mu)²/(2 sigma²)), mu = gpa_mean T and sigma = gpa_std T. Rounds go on from FedAvg's prompts; the mean is what
-// the last round leaves.
+// exp(-(t-mu)²/(2 sigma²)), mu = gpa_mean T and sigma = gpa_std T. Rounds go on from FedAvg's prompts; the mean is
+// what the last round leaves.
 //
 // Khattak et al., Self-regulating Prompts: Foundational Model Adaptation without Forgetting, ICCV 2023, eq. 3-8. Notes:
 //   - weights 25, 10 and 1, the division of the divergence by C too, and the teacher's probabilities first in it (kl:

@@ -35,7 +35,8 @@ func (b block) linear(x graph.Node, name string, out, in int) graph.Node {
 	return nn.Linear(x, w, bias, 1, 1)
 }
 
-// projected are queries, keys and values of rows, or some of the three: one node [N, count·width] or several [N,width].
+// projected are queries, keys and values of rows, or some of the three: one node [N, count·width] or several
+// [N,width].
 type projected struct {
 	nodes []graph.Node
 	count int // how many of the three there are

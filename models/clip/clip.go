@@ -13,8 +13,8 @@ import (
 // Weights gives tensors by the names of OpenAI's state_dict. Two forms are accepted for some of them, and Has decides:
 // attn.in_proj_weight [3w,w] or attn.q_proj.weight, k_proj, v_proj [w,w] (and so for .bias);
 // text_projection [w,e] or text_projection.weight [e,w]; visual.proj [w,e] or visual_projection.weight [e,w].
-// visual.conv1.weight [w,3,p,p] of a transformer is asked for as [w,3·p·p]. A convolution CONV.weight of a ResNet with
-// CONV.bias [out] has its batch normalisation folded in; without, the normalisation's tensors are asked for too.
+// visual.conv1.weight [w,3,p,p] of a transformer is asked for as [w,3·p·p]. A convolution CONV.weight of a ResNet
+// with CONV.bias [out] has its batch normalisation folded in; without, the normalisation's tensors are asked for too.
 type Weights interface {
 	Has(name string) bool
 	// Node is the tensor as a constant or as an input. The shape is the one needed; a tensor of another size is an

@@ -58,8 +58,8 @@ func (t Text) rest() float64 {
 	return float64(t.Width*t.Width + 2*t.Width*units(t.MLP, t.Width))
 }
 
-// FLOPs counts, as StepFLOPs does, the operations that the features of an image take, without those of its patches, with
-// so many prompt tokens; steps tells that those of a gradient to tokens of the first block are among them.
+// FLOPs counts, as StepFLOPs does, the operations that the features of an image take, without those of its patches,
+// with so many prompt tokens; steps tells that those of a gradient to tokens of the first block are among them.
 func (v Vision) FLOPs(tokens int, step bool) float64 {
 	w, n := float64(v.Width), float64(1+v.Patches()+tokens)
 	last := 2*n*w*w + w*w + 2*n*w // of the last block, or of attention pooling: keys and values of all, one query
@@ -88,10 +88,10 @@ func (a VisionArch) convolutions() (macs float64) {
 	return macs
 }
 
-// BlocksStepBytes is about how much memory a step through so many blocks of the image tower takes for an image of so many
-// rows: of each row, what the gradient needs of every block, which is the residual sum before and behind attention,
-// query, key and value, and the feed-forward layers before their activation; changed blocks need their norms and
-// activations too; and what one block is working on.
+// BlocksStepBytes is about how much memory a step through so many blocks of the image tower takes for an image of so
+// many rows: of each row, what the gradient needs of every block, which is the residual sum before and behind
+// attention, query, key and value, and the feed-forward layers before their activation; changed blocks need their norms
+// and activations too; and what one block is working on.
 func BlocksStepBytes(rows, width, units, layers int, changed bool) int {
 	kept := 5*width + units
 	if changed {

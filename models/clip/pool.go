@@ -41,8 +41,8 @@ func (a VisionArch) checkPooling() error {
 	return nil
 }
 
-// pooled are the rows [C,width] that features of texts are made of, of x [C·n,width] behind the last block; emb [C,n,width]
-// are the embeddings, and read [C] is the position of the end token.
+// pooled are the rows [C,width] that features of texts are made of, of x [C·n,width] behind the last block; emb
+// [C,n,width] are the embeddings, and read [C] is the position of the end token.
 func (t Text) pooled(x, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
 	tokens := x.Reshape(-1, n, t.Width)

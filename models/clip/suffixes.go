@@ -28,8 +28,8 @@ type Suffixes struct {
 // PadID is the token that CLIP's tokenizer fills sequences with.
 const PadID = 0
 
-// Special are the tokens around texts: SOS starts them, -1 where none does, and Pad fills them up. NoStop tells that the
-// tokenizer drops the full stop.
+// Special are the tokens around texts: SOS starts them, -1 where none does, and Pad fills them up. NoStop tells that
+// the tokenizer drops the full stop.
 type Special struct {
 	SOS, Pad int
 	NoStop   bool

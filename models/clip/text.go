@@ -10,8 +10,8 @@ import (
 
 // Plain is the text tower as published, and the reference for Prompts: from token embeddings [C,L,width] without
 // positions, L at most the context, and the position [C] (int64) whose output is read, to features [C,EmbedDim], which
-// are not normalised. C may be symbolic. Tokens after the read position change nothing in a causal tower that is read at
-// the end token; a bidirectional one takes sequences of the full context, filled up with padding.
+// are not normalised. C may be symbolic. Tokens after the read position change nothing in a causal tower that is read
+// at the end token; a bidirectional one takes sequences of the full context, filled up with padding.
 func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 	g := emb.Graph()
 	if g.Err() != nil {

@@ -67,8 +67,8 @@ func (a VisionArch) ownTokens() int {
 	return 1 + a.Patches()
 }
 
-// tokens is [class token, patch embeddings] plus positions, [B,1+patches,width], without the first where there is none. The convolution with stride = kernel
-// is a linear layer on patches.
+// tokens is [class token, patch embeddings] plus positions, [B,1+patches,width], without the first where there is none.
+// The convolution with stride = kernel is a linear layer on patches.
 func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 	side, p := v.Image/v.Patch, v.Patch
 	flat := pixels.Reshape(-1, 3, side, p, side, p).Transpose(0, 2, 4, 1, 3, 5).Reshape(-1, 3*p*p)

@@ -49,9 +49,9 @@ const (
 // quick is QuickGELU's slope inside the sigmoid.
 const quick = 1.702
 
-// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation ride
-// on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf a) / √2.
-// up and down add scale times a change of rows x to what the first and the second product make of them.
+// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation
+// ride on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf
+// a) / √2. up and down add scale times a change of rows x to what the first and the second product make of them.
 func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 	up, down func(y, x graph.Node, scale float64) graph.Node) graph.Node {
 	g, in, out := x.Graph(), quick, 1/quick
@@ -110,9 +110,9 @@ func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
 	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 4)))[0]
 }
 
-// SequenceAttention is attention of sequences of n rows that hold query, key and value side by side [B·n,3·heads·d], to
-// [B·n,heads·d]: each row sees all of its sequence. It is for graphs with kernels, as PackedAttention is, and leaves no
-// weights in memory.
+// SequenceAttention is attention of sequences of n rows that hold query, key and value side by side [B·n,3·heads·d],
+// to [B·n,heads·d]: each row sees all of its sequence. It is for graphs with kernels, as PackedAttention is, and
+// leaves no weights in memory.
 func SequenceAttention(qkv graph.Node, n, heads int) graph.Node {
 	at := graph.Attrs{"heads": graph.Attr(heads), "rows": graph.Attr(n)}
 	return qkv.Graph().Apply(graph.Kernels, "SequenceAttention", at, qkv)

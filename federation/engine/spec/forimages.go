@@ -75,8 +75,8 @@ func AtOnce(b Backbone, classes []string, bound int, roots ...graph.Node) (int, 
 	return f.bound / f.bytes, nil
 }
 
-// PartOf is the size of the parts in which rows are computed, at most so many at a time, 0 for no bound: as few parts as
-// may be and about alike, since runs on another number of rows take memory of their own.
+// PartOf is the size of the parts in which rows are computed, at most so many at a time, 0 for no bound: as few parts
+// as may be and about alike, since runs on another number of rows take memory of their own.
 func PartOf(rows, most int) int {
 	if most == 0 || most >= rows {
 		return rows
