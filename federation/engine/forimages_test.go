@@ -61,8 +61,7 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 			e := c.make()
 			e.Training.Memory = images*c.bytes + 5
 			if note, err := e.ForImages(e.Clients[0].Backbone); err != nil ||
-				!strings.Contains(note, fmt.Sprintf("%d at a time of a batch of 4",
-					(images+1)/2)) { // at most 3 are 2 twice
+				!strings.Contains(note, fmt.Sprintf("%d at a time of a batch of 4", (images+1)/2)) { // 3: twice 2
 				t.Errorf("%s says %q %v", c.name, note, err)
 			}
 			got := mustRun(t, e, engine.Settings{Terms: true})
@@ -93,8 +92,7 @@ func TestComparedImagesAreNotCut(t *testing.T) {
 	}
 	e := withMethod(m)
 	e.Clients = methodtest.Alike(9, 5)
-	if note, err := e.ForImages(e.Clients[0].Backbone); err != nil || !strings.Contains(note,
-		"4 at a time of a batch") {
+	if note, err := e.ForImages(e.Clients[0].Backbone); err != nil || !strings.Contains(note, "4 at a time") {
 		t.Errorf("with room it says %q %v", note, err)
 	}
 	task := e.Clients[0].Backbone.Task()

@@ -49,8 +49,8 @@ func newFedHPL() Layer {
 
 func (m *FedHPL) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Visual.Check(), m.Weighting.Check(), Within("gamma", m.Gamma, 0, maxWeight),
-		Within("temperature", m.T, 1e-3, maxWeight), OneOf("kd", m.KD, "hinton", "plain"), OneOf("of", m.Of, "correct",
-			"all"))
+		Within("temperature", m.T, 1e-3, maxWeight), OneOf("kd", m.KD, "hinton", "plain"),
+		OneOf("of", m.Of, "correct", "all"))
 }
 
 // Tensors that travel: scores [C,C] by class of the examples, and of how many they are the mean [C,1].

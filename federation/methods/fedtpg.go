@@ -32,7 +32,7 @@ type FedTPG struct {
 	Heads        int     `config:"heads" help:"of each attention; they must divide the prompt width"`
 	Depth        int     `config:"depth" help:"blocks of self-attention after the cross-attention"`
 	Mult         int     `config:"mult" help:"hidden width of the feed-forward layers, in prompt widths"`
-	Classes      string  `config:"classes" help:"own: names and training scores of the client's own classes; all: of all"`
+	Classes      string  `config:"classes" help:"own: names and training scores of a client's own classes, all: of all"`
 	Test         string  `config:"test" help:"classes that test images are scored against: all or own"`
 	Std          float64 `config:"init_std" help:"standard deviation of the first queries"`
 }

@@ -73,8 +73,8 @@ func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	err := Join(OneOf("stats", m.Stats, "packed", "lowrank"), Within("rank", m.Rank, 1, maxHidden),
 		Within("min_count", m.MinCount, 1, maxSteps), Within("share", m.Share, 0, 1),
 		Within("axes", m.Axes, 1, maxHidden), OneOf("estimate", m.Estimate, "once", "round"),
-		Within("strength", m.Strength, 0, maxWeight), OneOf("patches", m.Patches, "noise", "keep"), OneOf("sampling",
-			m.Sampling, "class", "sample", "none"),
+		Within("strength", m.Strength, 0, maxWeight), OneOf("patches", m.Patches, "noise", "keep"),
+		OneOf("sampling", m.Sampling, "class", "sample", "none"),
 		mustLearn(inner, "calibrates what is trained on"))
 	return *m, err
 }

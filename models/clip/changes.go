@@ -135,8 +135,8 @@ func matrix(n graph.Node, rows, cols int) bool {
 	return ok && len(s) == 2 && (rows < 0 || s[0] == rows) && (cols < 0 || s[1] == cols)
 }
 
-// changed adds scale times what low-rank changes make of rows x [N,in] to y, the output of some maps side by side, width
-// columns each.
+// changed adds scale times what low-rank changes make of rows x [N,in] to y, the output of some maps side by side,
+// width columns each.
 func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Map) graph.Node {
 	for _, l := range b.changes.LowRank {
 		i := slices.Index(maps, l.Map)

@@ -90,7 +90,8 @@ func TestVisionProfile(t *testing.T) {
 	logProfile(t, profiled.Profile)
 }
 
-// A step of the image tower keeps about what BlocksStepBytes tells: what the process holds after a run on 20 images more.
+// A step of the image tower keeps about what BlocksStepBytes tells: what the process holds after a run on 20 images
+// more.
 func TestVisionStepBytes(t *testing.T) {
 	if os.Getenv("CLIP_PROFILE") == "" {
 		t.Skip("CLIP_PROFILE is not set; it takes gigabytes")

@@ -49,9 +49,9 @@ const (
 // quick is QuickGELU's slope inside the sigmoid.
 const quick = 1.702
 
-// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation ride
-// on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf a) / √2.
-// up and down add scale times a change of rows x to what the first and the second product make of them.
+// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation
+// ride on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf
+// a) / √2. up and down add scale times a change of rows x to what the first and the second product make of them.
 func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 	up, down func(y, x graph.Node, scale float64) graph.Node) graph.Node {
 	g, in, out := x.Graph(), quick, 1/quick
@@ -74,26 +74,13 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 		a = g.Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1))}, a) // a σ(a)
 	case act == GELU:
 		a = a.Add(a.Mul(a.Erf()))
-	case act == GELUTanh:
-		a = Activate(a, act)
+	case act == GELUTanh: // √(2/π)(x + 0.044715 x³) = x √(2/π)(1 + 0.044715 x²)
+		u := a.Mul(a.Square().Scale(0.044715).Shift(1)).Scale(math.Sqrt(2 / math.Pi))
+		a = a.Scale(0.5).Mul(u.Tanh().Shift(1))
 	default:
 		return g.Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
 	}
 	return down(Linear(a, proj, projBias, out, 1), a, out)
-}
-
-// Activate is act(x).
-func Activate(x graph.Node, act string) graph.Node {
-	switch act {
-	case QuickGELU:
-		return x.Graph().Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(quick))}, x)
-	case GELU:
-		return x.Scale(0.5).Mul(x.Scale(math.Sqrt2 / 2).Erf().Shift(1))
-	case GELUTanh: // √(2/π)(x + 0.044715 x³) = x √(2/π)(1 + 0.044715 x²)
-		u := x.Mul(x.Square().Scale(0.044715).Shift(1)).Scale(math.Sqrt(2 / math.Pi))
-		return x.Scale(0.5).Mul(u.Tanh().Shift(1))
-	}
-	return x.Graph().Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
 }
 
 // Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that

@@ -112,8 +112,8 @@ func rowwise(op *graph.Op, of func(graph.Node) dependence) bool {
 			!slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return of(n) == ofRow })
 	case slices.Contains(eachEntry, op.Kind):
 		return !slices.ContainsFunc(op.In, func(n graph.Node) bool {
-			return n.OK() && n.Rank() == rank && of(n) != ofRow && !n.Shape()[0].Is(1) || of(n) == ofRow &&
-				n.Rank() != rank
+			return n.OK() && n.Rank() == rank && of(n) != ofRow && !n.Shape()[0].Is(1) ||
+				of(n) == ofRow && n.Rank() != rank
 		})
 	case slices.Contains(rearranges, op.Kind):
 		return op.In[0].Shape()[0] == graph.Sym("B")

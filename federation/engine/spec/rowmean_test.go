@@ -38,8 +38,8 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 			batchwise = append(batchwise, d.Name)
 		}
 	}
-	// FedCLIP and FLoRA take CLIP's contrastive loss. The loops of FedOTP and PLOT, Powder's stack of scores and pFedMoAP's heads
-	// are not known, and need not be: these compute nothing for each image that is worth parts.
+	// FedCLIP and FLoRA take CLIP's contrastive loss. The loops of FedOTP and PLOT, Powder's stack of scores and
+	// pFedMoAP's heads are not known, and need not be: these compute nothing for each image that is worth parts.
 	if want := []string{"fedclip", "fedlora", "fedotp", "pfedmoap", "plot", "powder"}; !slices.Equal(batchwise, want) {
 		t.Errorf("losses of %v are no means over rows, want %v", batchwise, want)
 	}
