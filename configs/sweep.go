@@ -74,17 +74,13 @@ func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readSweep(path, text, o)
+	return SweepText(path, text, o)
 }
 
-// SweepText is LoadSweep of a text that came from elsewhere; name stands for it in errors.
+// SweepText is LoadSweep of a text that came from elsewhere; name stands for it in errors. Keys of its own stand in
+// errors, which are one line all the same.
 func SweepText(name string, text []byte, o SweepOptions) (*Sweep, error) {
-	return readSweep(name, text, o)
-}
-
-// readSweep makes a sweep of the text of a file. Keys of its own stand in errors, which are one line all the same.
-func readSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
-	s, err := loadSweep(path, text, o)
+	s, err := loadSweep(name, text, o)
 	if err != nil {
 		return nil, errors.New(oneLine(err))
 	}
@@ -276,7 +272,7 @@ func below(key, whole string) bool {
 func folderOf(points []PointSection, seed uint64) (string, error) {
 	var parts []string
 	for i, p := range points {
-		s := slug(p.Label)
+		s := Slug(p.Label)
 		if s == "" || len(s) > 100 {
 			return "", fmt.Errorf("label %q makes no folder name; use some letters or digits, 100 at most", p.Label)
 		}

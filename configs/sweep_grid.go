@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -219,21 +220,9 @@ func matches(entry map[string]some, axes []Axis, points []PointSection) bool {
 var taken = []string{PlanFile, SweepYAML, "report.html", "report.json", "report.md", "tables.md", "tables.tex",
 	"tables.csv", "plots"}
 
-// slug is a label as part of a path: lower case, with a dash for everything that is not a letter, a digit or one of
-// ._+=
-func slug(label string) string {
-	var b strings.Builder
-	dash := false
-	for _, r := range strings.ToLower(label) {
-		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("._+=", r) {
-			dash = true
-			continue
-		}
-		if dash && b.Len() > 0 {
-			b.WriteByte('-')
-		}
-		dash = false
-		b.WriteRune(r)
-	}
-	return strings.Trim(b.String(), ".-")
+var noSlug = regexp.MustCompile(`[^\pL\p{Nd}._+=]+`)
+
+// Slug is a label as part of a path: lower case, with a dash for what is not a letter, a digit or one of ._+=
+func Slug(label string) string {
+	return strings.Trim(noSlug.ReplaceAllString(strings.ToLower(label), "-"), ".-")
 }

@@ -515,7 +515,7 @@ func FuzzSweep(f *testing.F) {
 		"{by: [a], values: {0x10: [1e3, .5]}}}"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := SweepOptions{most: 40, still: true, Smoke: strings.Contains(string(b), "smoke")}
-		s, err := readSweep("f.yaml", b, o)
+		s, err := SweepText("f.yaml", b, o)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
@@ -533,7 +533,7 @@ func FuzzSweep(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := readSweep("g.yaml", text, SweepOptions{most: 40, still: true})
+		again, err := SweepText("g.yaml", text, SweepOptions{most: 40, still: true})
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}

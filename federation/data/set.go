@@ -119,6 +119,15 @@ func (s *Set) OrPool(list []Example) []Example {
 	return list
 }
 
+// Add puts an example into a split: train, val or else test.
+func (s *Set) Add(split string, e Example) {
+	to := map[string]*[]Example{"train": &s.Train, "val": &s.Val}[split]
+	if to == nil {
+		to = &s.Test
+	}
+	*to = append(*to, e)
+}
+
 // MergeSplits makes Pool of train, val (unless it is to be left out) and test, in this order.
 func (s *Set) MergeSplits(val bool) {
 	s.Pool = append([]Example{}, s.Train...)
@@ -195,4 +204,20 @@ func OneOf(key, value string, known ...string) error {
 		}
 	}
 	return fmt.Errorf("%s: %q is not known: take one of %s", key, value, strings.Join(known, ", "))
+}
+
+// Files lists image files that belong to no set, in the order given.
+func Files(paths []string) ([]Example, error) {
+	var out []Example
+	for _, p := range paths {
+		st, err := os.Stat(p)
+		if err != nil {
+			return nil, err
+		}
+		if st.IsDir() {
+			return nil, fmt.Errorf("%s is a folder; name image files", p)
+		}
+		out = append(out, Example{ID: p, Path: p, Stamp: fmt.Sprint(st.Size(), " ", st.ModTime().UnixNano())})
+	}
+	return out, nil
 }

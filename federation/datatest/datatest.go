@@ -47,18 +47,26 @@ func Tree(t testing.TB, names ...string) string {
 			}
 			continue
 		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
 		raw := []byte("not an image")
 		if strings.HasSuffix(n, ".png") {
 			raw = PNG(t, color.RGBA{uint8(i), uint8(i >> 8), 7, 255})
 		}
-		if err := os.WriteFile(path, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, root, n, raw)
 	}
 	return root
+}
+
+// writeFile writes a file under a folder; its name has forward slashes.
+func writeFile(t testing.TB, root, name string, raw []byte) {
+	t.Helper()
+	path := filepath.Join(root, filepath.FromSlash(name))
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, raw, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Module is the folder of go.mod.

@@ -21,12 +21,8 @@ type Goldens struct {
 // Golden reads them.
 func Golden(t testing.TB) Goldens {
 	t.Helper()
-	raw, err := os.ReadFile(Testdata(t, "want.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var g Goldens
-	if err := json.Unmarshal(raw, &g); err != nil {
+	if err := json.Unmarshal([]byte(ReadTestdata(t, "want.json")), &g); err != nil {
 		t.Fatal(err)
 	}
 	return g
@@ -44,17 +40,7 @@ func Lay(t testing.TB, files map[string]string) string {
 func LayIn(t testing.TB, root string, files map[string]string) {
 	t.Helper()
 	for name, from := range files {
-		raw, err := os.ReadFile(Testdata(t, from))
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, raw, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, root, name, []byte(ReadTestdata(t, from)))
 	}
 }
 
@@ -62,13 +48,7 @@ func LayIn(t testing.TB, root string, files map[string]string) {
 func Write(t testing.TB, root string, files map[string]string) string {
 	t.Helper()
 	for name, text := range files {
-		path := filepath.Join(root, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, root, name, []byte(text))
 	}
 	return root
 }

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"context"
+	"path/filepath"
+	"promptfed/federation/engine/spec"
+	"promptfed/runtime/atomicfile"
 	"slices"
 	"strconv"
 
@@ -98,4 +101,16 @@ func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec
 		rec.EvaluationSets[name] = record.SummariseSet(s.has, s.view, replies, test.Clients, s.Plan.Infos)
 	}
 	return nil
+}
+
+// keepConfusion writes the confusion matrix of a round that may be the result, before the round counts.
+func keepConfusion(e *spec.Experiment, set Settings, s *Server, round int) error {
+	if s.Confusion == nil || s.Confusion.Round != round {
+		return nil
+	}
+	s.Confusion.Classes = e.Classes
+	if set.Dir == "" {
+		return nil
+	}
+	return atomicfile.Write(filepath.Join(set.Dir, record.ConfusionFile), atomicfile.JSON(s.Confusion, ""))
 }

@@ -157,6 +157,8 @@ func TestBatchClientsIsSaid(t *testing.T) {
 	c.Runtime.BatchClients = 2
 	_, err := OpenServer(c)
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "by itself", "set it to 1")
+	_, err = OpenClient(context.Background(), c, Place{Of: 3}, nil)
+	datatest.WantError(t, err, "runtime.batch_clients: 2", "by itself", "set it to 1")
 	b := open(t, c)
 	set := b.Settings()
 	set.Executor = elsewhere{}

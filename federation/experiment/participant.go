@@ -28,6 +28,9 @@ type Place struct {
 
 // OpenClient is Open for one client of an experiment whose server is elsewhere.
 func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Built, error) {
+	if err := c.InOneProcess(); err != nil {
+		return nil, err
+	}
 	if p.Partition {
 		b, err := Open(ctx, c, progress)
 		if err == nil && len(b.Parts) != p.Of {

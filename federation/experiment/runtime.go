@@ -111,5 +111,6 @@ func (r Runtime) Session() ort.Options {
 		level = ort.OptAll
 	}
 	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, MemoryLimit: r.MemoryLimit,
-		IntraThreads: r.Threads, InterThreads: r.InterThreads, Spinning: r.Spinning, NoArena: !r.Arena, Prepack: prepack, OptLevel: level}
+		IntraThreads: r.Threads, InterThreads: r.InterThreads, Spinning: r.Spinning, NoArena: !r.Arena,
+		Prepack: prepack, OptLevel: level}
 }

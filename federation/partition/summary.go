@@ -71,16 +71,9 @@ func rangeOf(n []int) Range {
 }
 
 func skew(counts [][]int, all []int) float64 {
-	total := 0
-	for _, n := range all {
-		total += n
-	}
-	sum := 0.0
+	total, sum := sumOf(all), 0.0
 	for _, own := range counts {
-		size := 0
-		for _, n := range own {
-			size += n
-		}
+		size := sumOf(own)
 		if size == 0 {
 			continue
 		}
@@ -89,6 +82,13 @@ func skew(counts [][]int, all []int) float64 {
 		}
 	}
 	return sum / float64(len(counts))
+}
+
+func sumOf(n []int) (sum int) {
+	for _, x := range n {
+		sum += x
+	}
+	return sum
 }
 
 func gini(sizes []int) float64 {

@@ -273,11 +273,7 @@ func measure(o message.Instruction, r message.Reply, declared []method.Extra) ma
 func (n norms) typical(kind string, now map[int]float64, rate float64) float64 {
 	most := 0.0
 	if len(now) >= minSamples {
-		var v []float64
-		for _, x := range now {
-			v = append(v, x)
-		}
-		most = lowerMedian(v)
+		most = lowerMedian(slices.Collect(maps.Values(now)))
 	}
 	var before, perRate []float64
 	for _, p := range n[kind] {
@@ -359,9 +355,7 @@ func moveNorm(o message.Instruction, r message.Reply) float64 {
 
 // lowerMedian is the lower median.
 func lowerMedian(v []float64) float64 {
-	v = slices.Clone(v)
-	slices.Sort(v)
-	return v[(len(v)-1)/2]
+	return slices.Sorted(slices.Values(v))[(len(v)-1)/2]
 }
 
 // LongestMove is the length of the longest move that was taken since the server started, in what was usual then.

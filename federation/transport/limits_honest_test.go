@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/federation/transport/exchange"
 	"promptfed/runtime/optim"
 )
 
@@ -54,7 +55,7 @@ func watch(t *testing.T, e *spec.Experiment, set engine.Settings) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Server{set: Settings{Method: e.Method, Rate: rate, Log: slog.New(slog.DiscardHandler)},
+	h := &Server{Host: &exchange.Host{}, set: Settings{Method: e.Method, Rate: rate, Log: slog.New(slog.DiscardHandler)},
 		clients: make([]clientRecord, len(e.Clients)), trained: map[int]string{}, longest: map[string]float64{}}
 	for i, c := range e.Clients {
 		k := &h.clients[i]

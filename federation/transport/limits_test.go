@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -62,7 +63,7 @@ func limiting(t *testing.T, rate optim.Rate) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Server{set: Settings{ID: subjects.NewID(), Method: m, Quorum: 0.8, Rate: rate,
+	h := &Server{Host: &exchange.Host{}, set: Settings{ID: subjects.NewID(), Method: m, Quorum: 0.8, Rate: rate,
 		Log: slog.New(slog.DiscardHandler)},
 		clients: make([]clientRecord, 5), trained: map[int]string{}, longest: map[string]float64{},
 		accepted: map[int]string{}}

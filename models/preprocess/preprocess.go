@@ -46,6 +46,18 @@ type Preprocess struct {
 	Std  [3]float32 `json:"std"`
 }
 
+// String says it in one line.
+func (p Preprocess) String() string {
+	how := "squashed to a square"
+	if p.Crop {
+		how = "the centre of the shorter side cropped"
+	} else if p.Longest {
+		how = fmt.Sprintf("margins of grey level %d", p.Fill)
+	}
+	return fmt.Sprintf("%d x %d pixels, %s, %s; mean %.4g, standard deviation %.4g", p.Size, p.Size, p.Resize, how,
+		p.Mean, p.Std)
+}
+
 // CLIP is the preprocessing of OpenAI's models at a given size (224 for ViT-B).
 func CLIP(size int) Preprocess {
 	return Preprocess{

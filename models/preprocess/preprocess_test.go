@@ -280,3 +280,21 @@ func BenchmarkPixels(b *testing.B) {
 		})
 	}
 }
+
+func TestString(t *testing.T) {
+	squashed := CLIP(64)
+	squashed.Crop, squashed.Mean, squashed.Std = false, [3]float32{0.5, 0.5, 0.5}, [3]float32{0.25, 0.25, 0.25}
+	filled := squashed
+	filled.Longest, filled.Fill = true, 127
+	const half = "; mean [0.5 0.5 0.5], standard deviation [0.25 0.25 0.25]"
+	for want, p := range map[string]Preprocess{
+		"224 x 224 pixels, bicubic, the centre of the shorter side cropped; mean [0.4815 0.4578 0.4082], " +
+			"standard deviation [0.2686 0.2613 0.2758]": CLIP(224),
+		"64 x 64 pixels, bicubic, squashed to a square" + half:      squashed,
+		"64 x 64 pixels, bicubic, margins of grey level 127" + half: filled,
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

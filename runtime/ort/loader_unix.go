@@ -12,6 +12,7 @@ import "C"
 import (
 	"errors"
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -57,3 +58,15 @@ func unmapFile(data []byte) error { return unix.Munmap(data) }
 // forget lets the system take the pages of a mapped file back; they are read again when they are needed. It is advice,
 // which may fail.
 func forget(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }
+
+// processorTime is what this thread, and what the whole process, took of the processor so far.
+func processorTime() (thread, process time.Duration) {
+	of := func(clock int32) time.Duration {
+		var t unix.Timespec
+		if unix.ClockGettime(clock, &t) != nil {
+			return 0
+		}
+		return time.Duration(t.Nano())
+	}
+	return of(unix.CLOCK_THREAD_CPUTIME_ID), of(unix.CLOCK_PROCESS_CPUTIME_ID)
+}

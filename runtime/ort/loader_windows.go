@@ -2,6 +2,7 @@ package ort
 
 import (
 	"os"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -52,3 +53,6 @@ func unmapFile(data []byte) error {
 
 // forget is for the system to decide here.
 func forget([]byte) {}
+
+// processorTime is not told here.
+func processorTime() (thread, process time.Duration) { return 0, 0 }

@@ -88,9 +88,14 @@ func (s *Session) invoke(ctx context.Context, c *call) error {
 	}
 	on, done := s.pick()
 	defer done()
+	runtime.LockOSThread() // whose time is measured
 	began := time.Now()
+	before, _ := processorTime()
 	err = on.inner.RunWithOptions(c.inputs, c.outputs, options)
+	after, _ := processorTime()
 	inside.Add(int64(time.Since(began)))
+	insideProcessor.Add(int64(after - before))
+	runtime.UnlockOSThread()
 	release()
 	switch {
 	case err == nil:
@@ -101,12 +106,19 @@ func (s *Session) invoke(ctx context.Context, c *call) error {
 	return s.errorf("run: %s", oneLine(err))
 }
 
-// inside counts nanoseconds.
-var inside atomic.Int64
+// inside and insideProcessor count nanoseconds.
+var inside, insideProcessor atomic.Int64
 
 // Inside is the time that runs of all sessions have spent inside ONNX Runtime so far, added up over those that went on
 // side by side. What a program takes beyond it is its own.
 func Inside() time.Duration { return time.Duration(inside.Load()) }
+
+// Outside is the processor time that this process has taken outside of runs so far, where sessions have one thread; it
+// does not count waiting, as for a core that others use. It is 0 where the system does not tell.
+func Outside() time.Duration {
+	_, process := processorTime()
+	return process - time.Duration(insideProcessor.Load())
+}
 
 // terminator makes run options that stop the run when ctx ends; nil for a ctx that cannot end. release frees them once
 // nobody can touch them any more.

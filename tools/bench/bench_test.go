@@ -144,6 +144,32 @@ func TestFewerPlainClasses(t *testing.T) {
 	}
 }
 
+// TestClients: a client's step in one run with others is the step it makes by itself. The step is read off a prompt in
+// float32 that is some hundred times as large.
+func TestClients(t *testing.T) {
+	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}})
+	r, err := Clients(context.Background(), o, []int{1, 3})
+	if err != nil || len(r.Results) != 2 {
+		t.Fatalf("%d results, %v", len(r.Results), err)
+	}
+	for i, x := range r.Results {
+		if x.Clients != []int{1, 3}[i] || x.Error > 1e-3 || x.Run.Runs == 0 || x.Speedup <= 0 ||
+			math.Abs(x.PerSecond*x.Run.Median-float64(x.Clients)) > 1e-9 {
+			t.Errorf("%+v", x)
+		}
+	}
+	if !strings.Contains(r.Table(), "client-steps a second") {
+		t.Errorf("the table:\n%s", r.Table())
+	}
+	if _, err := Clients(context.Background(), quick(Options{}), []int{0}); err == nil {
+		t.Error("a run of no clients was measured")
+	}
+	// CIFAR-100's classes ten times over, each name once
+	if all := slices.Compact(slices.Sorted(slices.Values(thousand().Names()))); len(all) != 1000 {
+		t.Errorf("%d classes", len(all))
+	}
+}
+
 func TestRefuses(t *testing.T) {
 	for want, o := range map[string]Options{
 		`"cifar20" is not known`: {Classes: []string{"cifar20"}},

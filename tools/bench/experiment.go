@@ -62,13 +62,15 @@ type ExperimentReport struct {
 // Cost is what clients cost beside what ONNX Runtime computes, in an experiment of many clients and a text tower of one
 // block of CLIP's width, one worker, on disk, every message encoded; the first round, which compiles, does not count.
 type Cost struct {
-	Clients int           `json:"clients"`
-	Rounds  int           `json:"rounds"`
-	Turns   int           `json:"turns"` // of clients that train
-	Seconds float64       `json:"seconds"`
-	Inside  float64       `json:"inside"` // of them in ONNX Runtime
-	Own     float64       `json:"own"`    // the others, for each turn, with its part of tests and server
-	Phases  record.Phases `json:"phases"` // of all rounds; disk with the checkpoints between rounds
+	Clients int     `json:"clients"`
+	Rounds  int     `json:"rounds"`
+	Turns   int     `json:"turns"` // of clients that train
+	Seconds float64 `json:"seconds"`
+	Inside  float64 `json:"inside"` // of them in ONNX Runtime
+	Rest    float64 `json:"rest"`   // the others, for each turn, with its part of tests and server
+	// Own is the processor time of the rest: without waiting for a core. It is Rest where the system does not tell.
+	Own    float64       `json:"own"`
+	Phases record.Phases `json:"phases"` // of all rounds; disk with the checkpoints between rounds
 	// Heap is Go's memory in use after a tenth of the rounds, and after the last; Resident that of the process.
 	Heap     [2]int64 `json:"heap"`
 	Resident [2]int64 `json:"resident"`
@@ -315,12 +317,12 @@ func (r *ExperimentReport) cost(ctx context.Context, o ExperimentOptions, dir st
 	c := Cost{Clients: p.clients, Rounds: p.rounds}
 	session := o.Session
 	session.IntraThreads = 1
-	began, inside := time.Now(), ort.Inside()
+	began, inside, outside := time.Now(), ort.Inside(), ort.Outside()
 	last := began
 	_, err = engine.Run(ctx, e, engine.Settings{Dir: filepath.Join(at, "run"), Workers: 1, Session: session,
 		Encode: true, OnRound: func(rec record.Record) {
 			if rec.Round == 0 {
-				began, inside = time.Now(), ort.Inside()
+				began, inside, outside = time.Now(), ort.Inside(), ort.Outside()
 			} else {
 				c.Turns += len(rec.Clients)
 				for i, ph := range phases(rec.Phases) {
@@ -342,7 +344,10 @@ func (r *ExperimentReport) cost(ctx context.Context, o ExperimentOptions, dir st
 		return err
 	}
 	c.Seconds, c.Inside = time.Since(began).Seconds(), (ort.Inside() - inside).Seconds()
-	c.Own = (c.Seconds - c.Inside) / float64(c.Turns)
+	c.Rest = (c.Seconds - c.Inside) / float64(c.Turns)
+	if c.Own = (ort.Outside() - outside).Seconds() / float64(c.Turns); c.Own <= 0 {
+		c.Own = c.Rest
+	}
 	r.Cost = c
 	return nil
 }
@@ -386,9 +391,9 @@ func (r ExperimentReport) Table() string {
 		pub.Training/r.Median.Training, pub.Evaluation, pub.Evaluation/r.Median.Evaluation)
 	c := r.Cost
 	fmt.Fprintf(&b, "\n%d clients, %d rounds, a text tower of one block, one worker: %.1f s for %d clients' turns of "+
-		"training and their tests, of them %.1f s in ONNX Runtime; the rest is %.2f ms for each client and round "+
-		"(wanted below %g)\n",
-		c.Clients, c.Rounds, c.Seconds, c.Turns, c.Inside, 1e3*c.Own, 1e3*wantOwn)
+		"training and their tests, of them %.1f s in ONNX Runtime; the rest is %.2f ms for each client and round, "+
+		"%.2f ms of them of the processor's time (wanted below %g)\n",
+		c.Clients, c.Rounds, c.Seconds, c.Turns, c.Inside, 1e3*c.Rest, 1e3*c.Own, 1e3*wantOwn)
 	fmt.Fprint(&b, "  ms for each turn:")
 	for _, ph := range phases(&c.Phases) {
 		fmt.Fprintf(&b, " %s %.2f", ph.name, 1e3**ph.of/float64(c.Turns))
@@ -398,7 +403,7 @@ func (r ExperimentReport) Table() string {
 	return b.String()
 }
 
-// wantOwn is what a client may cost in a round beside computing, in seconds.
+// wantOwn is what a client may cost in a round beside computing, in seconds of the processor.
 const wantOwn = 0.002
 
 // wantEvaluation bounds a round with its test, as a multiple of its training.
@@ -410,7 +415,7 @@ func (r ExperimentReport) Missed() []Target {
 	for _, t := range []Target{
 		{What: "a round with its test, in times of its training,", Want: wantEvaluation,
 			Got: 1 + r.Median.Evaluation/r.Median.Training},
-		{What: "cost of a client and round beside computing, in seconds,", Want: wantOwn, Got: r.Cost.Own}} {
+		{What: "processor time of a client and round beside computing, in seconds,", Want: wantOwn, Got: r.Cost.Own}} {
 		if t.Got > t.Want {
 			out = append(out, t)
 		}

@@ -40,7 +40,7 @@ func TestExperiment(t *testing.T) {
 	}
 	c := r.Cost
 	if c.Clients != 200 || c.Rounds != 20 || c.Turns != 19*20 || c.Own <= 0 || c.Inside <= 0 || c.Heap[1] <= 0 ||
-		math.Abs(c.Own*380+c.Inside-c.Seconds) > 1e-6 {
+		math.Abs(c.Rest*380+c.Inside-c.Seconds) > 1e-6 || c.Own > c.Rest+c.Inside/380 {
 		t.Errorf("cost of clients: %+v", c)
 	}
 	for _, want := range []string{"20 train in a round", "evaluation", "published form", "200 clients, 20 rounds"} {
@@ -100,10 +100,11 @@ func TestMethods(t *testing.T) {
 	}
 }
 
-// TestProfile has a profile written by hand: of two runs the second counts.
+// TestProfile has a profile written by hand: of two runs the second counts, in which CUDA leaves Add to the CPU.
 func TestProfile(t *testing.T) {
 	node := func(op, us string) string {
-		return `{"cat":"Node","name":"x_kernel_time","dur":` + us + `,"args":{"op_name":"` + op + `"}}`
+		return `{"cat":"Node","name":"x_kernel_time","dur":` + us + `,"args":{"op_name":"` + op +
+			`","provider":"` + map[bool]string{true: "CPU", false: "CUDA"}[op == "Add"] + `ExecutionProvider"}}`
 	}
 	run := `{"cat":"Session","name":"model_run","dur":9,"args":{}}`
 	text := "[" + strings.Join([]string{node("MatMul", "700"), run, node("MatMul", "300000"), node("Add", "100000"),
@@ -113,9 +114,10 @@ func TestProfile(t *testing.T) {
 	if err := os.WriteFile(prefix+"_1.json", []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	spent, err := readProfiles(prefix, 2)
-	if err != nil || math.Abs(spent["MatMul"]-0.3) > 1e-9 || math.Abs(spent["Add"]-0.15) > 1e-9 || len(spent) != 2 {
-		t.Fatalf("spent %v, %v", spent, err)
+	spent, left, err := readProfiles(prefix, 2)
+	if err != nil || math.Abs(spent["MatMul"]-0.3) > 1e-9 || math.Abs(spent["Add"]-0.15) > 1e-9 || len(spent) != 2 ||
+		len(left) != 1 || left["Add"] != 2 {
+		t.Fatalf("spent %v, left to the CPU %v, %v", spent, left, err)
 	}
 	var s MethodStep
 	s.shares(spent, 0.5) // 60 % products, 30 % Add, 10 % elsewhere
@@ -123,7 +125,7 @@ func TestProfile(t *testing.T) {
 		math.Abs(s.Operators[1].Percent-10) > 1e-9 {
 		t.Errorf("shares %+v", s)
 	}
-	if _, err := readProfiles(prefix, 2); err != nil {
+	if _, _, err := readProfiles(prefix, 2); err != nil {
 		t.Errorf("the profile was not removed: %v", err)
 	}
 }

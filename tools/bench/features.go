@@ -95,7 +95,7 @@ func (o FeaturesOptions) tower(ctx context.Context, name string, v clip.Vision) 
 	if err := errors.Join(err, tower.close(), square.close()); err != nil {
 		return s, err
 	}
-	spent, err := readProfiles(profile, featureRounds+warmUps)
+	spent, _, err := readProfiles(profile, featureRounds+warmUps)
 	if err != nil {
 		return s, err
 	}

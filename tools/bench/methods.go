@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -50,7 +51,9 @@ type MethodStep struct {
 	// spent outside ONNX Runtime.
 	Operators []Share `json:"operators"`
 	Bytes     int64   `json:"bytes"` // resident at most, beyond what was before; 0 where the system does not tell
-	Error     string  `json:"error,omitempty"`
+	// LeftToCPU are operators that another provider leaves to the CPU.
+	LeftToCPU []string `json:"left_to_cpu,omitempty"`
+	Error     string   `json:"error,omitempty"`
 }
 
 // Share is a part of a turn.
@@ -191,10 +194,11 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 		s.Bytes = max(0, peak-before)
 	}
 	s.Turn = summary(turns)
-	spent, err := readProfiles(profile, methodRounds)
+	spent, left, err := readProfiles(profile, methodRounds)
 	if err != nil {
 		return s, err
 	}
+	s.LeftToCPU = slices.Sorted(maps.Keys(left))
 	total := 0.0
 	for _, t := range turns {
 		total += t
@@ -235,6 +239,9 @@ func (r MethodsReport) Table() string {
 		var ops []string
 		for _, o := range s.Operators {
 			ops = append(ops, fmt.Sprintf("%s %.0f %%", o.What, o.Percent))
+		}
+		if len(s.LeftToCPU) > 0 {
+			ops = append(ops, "left to the CPU: "+strings.Join(s.LeftToCPU, " "))
 		}
 		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%d\t%s\n", s.Method, ms(s.Turn), s.Products, s.Bytes>>20,
 			strings.Join(ops, ", "))

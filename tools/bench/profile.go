@@ -14,35 +14,37 @@ var multiplies = map[string]bool{"MatMul": true, "FusedMatMul": true, "Gemm": tr
 	"AttentionGrad": true, "SequenceAttention": true, "SequenceAttentionGrad": true}
 
 // readProfiles reads what ONNX Runtime's profiles whose names begin so say that operators took, in seconds, in all runs
-// of each graph but for the first of so many equal parts. The files are removed.
-func readProfiles(prefix string, parts int) (map[string]float64, error) {
+// of each graph but for the first of so many equal parts, and counts what ran on the CPU in graphs for another
+// provider. The files are removed.
+func readProfiles(prefix string, parts int) (spent map[string]float64, left map[string]int, err error) {
 	files, err := filepath.Glob(prefix + "_*.json")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	spent := map[string]float64{}
+	spent, left = map[string]float64{}, map[string]int{}
 	for _, file := range files {
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if err := addProfile(spent, raw, parts); err != nil {
-			return nil, fmt.Errorf("profile %s: %w", filepath.Base(file), err)
+		if err := addProfile(spent, left, raw, parts); err != nil {
+			return nil, nil, fmt.Errorf("profile %s: %w", filepath.Base(file), err)
 		}
 		if err := os.Remove(file); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return spent, nil
+	return spent, left, nil
 }
 
 // addProfile adds those of one file, in which the operators of a run stand before the run.
-func addProfile(spent map[string]float64, raw []byte, parts int) error {
+func addProfile(spent map[string]float64, left map[string]int, raw []byte, parts int) error {
 	type event struct {
 		Cat, Name string
 		Dur       float64 // microseconds
 		Args      struct {
-			Op string `json:"op_name"`
+			Op       string `json:"op_name"`
+			Provider string
 		}
 	}
 	var events []event
@@ -50,7 +52,7 @@ func addProfile(spent map[string]float64, raw []byte, parts int) error {
 		return err
 	}
 	run := func(e event) bool { return e.Cat == "Session" && e.Name == "model_run" }
-	runs, done := 0, 0
+	runs, done, on, host := 0, 0, map[string]int{}, map[string]int{}
 	for _, e := range events {
 		if run(e) {
 			runs++
@@ -62,6 +64,15 @@ func addProfile(spent map[string]float64, raw []byte, parts int) error {
 		}
 		if e.Cat == "Node" && strings.HasSuffix(e.Name, "_kernel_time") && done*parts >= runs {
 			spent[e.Args.Op] += e.Dur / 1e6
+			on[e.Args.Provider]++
+			if e.Args.Provider == "CPUExecutionProvider" {
+				host[e.Args.Op]++
+			}
+		}
+	}
+	if len(on) > 1 {
+		for op, n := range host {
+			left[op] += n
 		}
 	}
 	return nil

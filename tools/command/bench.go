@@ -24,6 +24,7 @@ type benchFlags struct {
 	memory         float64
 	only           []string
 	against        string
+	clients        []int
 	rounds         int
 	set            []string
 }
@@ -40,7 +41,7 @@ func benchCommand() *cobra.Command {
 		Short: "measure the training step against its plain form and against this machine's matrix products, or " +
 			"whole experiments"}
 	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions, and with --experiment a tiny backbone")
-	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both)")
+	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both), thousand")
 	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core); of --methods and "+
 		"--features the first (default one per core)")
 	c.Flags().StringVar(&f.backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
@@ -55,6 +56,8 @@ func benchCommand() *cobra.Command {
 	c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds of --experiment, behind a first one that compiles")
 	c.Flags().StringVar(&f.against, "against", "", "a Python with PyTorch, such as python3: the step against one "+
 		"that is written by hand there (in a checkout)")
+	c.Flags().IntSliceVar(&f.clients, "clients", nil, "numbers of clients, such as 1,8,32: their steps in one run "+
+		"(runtime.batch_clients)")
 	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are "+
 		"--threads")
 	c.Flags().StringVar(&f.file, "json", "", "write the figures to a file")
@@ -105,6 +108,9 @@ func (f benchFlags) threads() int {
 func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measurement, error) {
 	if f.against != "" {
 		return bench.Against(cmd.Context(), f.Options, f.against)
+	}
+	if len(f.clients) > 0 {
+		return bench.Clients(cmd.Context(), f.Options, f.clients)
 	}
 	if f.methods {
 		o := bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image, Session: f.Session,

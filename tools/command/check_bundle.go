@@ -22,13 +22,13 @@ func deepPrompt(block int) string { return fmt.Sprintf("prompt tokens of block %
 // of every block, of a ResNet those of attention pooling. Towers that were exported take pixels only.
 func imagePrompts(b *bundle.Bundle) (names []string, feeds tensor.Map) {
 	size := b.Preprocess.Size
-	names, feeds = []string{bundle.PixelsInput}, tensor.Map{bundle.PixelsInput: randomTensor(1, 1, 3, size, size)}
+	names, feeds = []string{bundle.PixelsInput}, tensor.Map{bundle.PixelsInput: randomTensor(1, 3, size, size)}
 	if !b.TakesPromptTokens() {
 		return names, feeds
 	}
 	add := func(name string) {
 		names = append(names, name)
-		feeds[name] = randomTensor(1, 2, b.Vision.Width)
+		feeds[name] = randomTensor(2, b.Vision.Width)
 	}
 	add(tokenPrompt)
 	for i := 1; i < b.Vision.Layers && !b.Vision.ResNet(); i++ {
@@ -45,7 +45,7 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 		return nil, err
 	}
 	size := b.Preprocess.Size
-	norm, err := forward(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(1, cmp.Or(b.Batch(), 2), 3, size,
+	norm, err := forward(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(b.Batch(), 2), 3, size,
 		size)},
 		bundle.ImageOutput)
 	if err != nil {

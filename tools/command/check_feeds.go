@@ -30,7 +30,7 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 		}
 		name := strings.ToLower(in.Name())
 		if graph.Differentiable(in.DType()) && !strings.Contains(name, "mask") {
-			feeds[in.Name()] = randomTensor(1, shape...)
+			feeds[in.Name()] = randomTensor(shape...)
 			floats = append(floats, in.Name())
 			continue
 		}

@@ -76,7 +76,7 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 		if m.LogitBias != 0 {
 			add("logit bias", "%.4f", m.LogitBias)
 		}
-		add("preprocessing", "%+v", m.Preprocess)
+		add("preprocessing", "%v", m.Preprocess)
 		for _, n := range m.Notes {
 			add("note", "%s", n)
 		}

@@ -135,10 +135,8 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		dir := f.out
-		if f.out == "" {
-			dir = filepath.Join("runs", conf.Name)
-		} else if len(args) > 1 {
+		dir := cmp.Or(f.out, filepath.Join(runsFolder, conf.Name))
+		if f.out != "" && len(args) > 1 {
 			dir = filepath.Join(f.out, conf.Name)
 		}
 		dirs = append(dirs, dir)

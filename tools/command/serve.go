@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -134,10 +135,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return usageError{fmt.Errorf("--clients %d, --wait %d: there must be 1 or more, and no more to wait for than "+
 			"there are", f.clients, f.wait)}
 	}
-	dir := f.out
-	if dir == "" {
-		dir = filepath.Join("runs", conf.Name)
-	}
+	dir := cmp.Or(f.out, filepath.Join(runsFolder, conf.Name))
 	use := runfolder.Use{Resume: f.resume, Force: f.force}
 	release, err := runfolder.Claim(dir, use)
 	if err != nil {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,10 +31,7 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 		return err
 	}
 	defer others.close()
-	dir := f.out
-	if dir == "" {
-		dir = filepath.Join("runs", s.Name)
-	}
+	dir := cmp.Or(f.out, filepath.Join(runsFolder, s.Name))
 	release, err := claimSweep(s, dir, f.use)
 	if release != nil {
 		defer release()

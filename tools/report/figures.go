@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -123,7 +122,7 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 		v.note("figure %s is not drawn: %w", file, err)
 		return
 	}
-	v.figures = append(v.figures, namedFigure{slug(file), f.Title, drawn})
+	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, drawn})
 }
 
 // caption says behind a figure's title which evaluation it is of, who does not have it, and what it averages over.
@@ -185,13 +184,6 @@ func (v *view) several() bool {
 		parts++
 	}
 	return parts > 1
-}
-
-var noSlug = regexp.MustCompile(`[^\pL\pN.]+`)
-
-// slug makes a name that any file system takes.
-func slug(s string) string {
-	return strings.Trim(noSlug.ReplaceAllString(strings.ToLower(s), "-"), "-.")
 }
 
 // drawer makes the figure of a kind, or gives figures.ErrEmpty: here or from Draw where the runs do not have what it

@@ -30,27 +30,26 @@ type Job struct {
 // Groups divides clients that are to train, by their place in a list, among calls of TrainTogether: up to
 // Worker.BatchClients of one program and about as many steps. Nothing but the experiment and the list decides.
 func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
+	if w.BatchClients <= 1 || w.shared != nil {
+		return slices.Collect(slices.Chunk(message.Indices(len(clients)), 1)), nil
+	}
 	var out [][]int
 	var programs []int64
 	of, steps := map[int64][]int{}, make([]int, len(clients))
 	for i, c := range clients {
-		apart := w.BatchClients <= 1 || w.shared != nil
-		if !apart {
-			p, err := w.c.step(c.Backbone, w.Task(c, total))
-			if err != nil {
-				return nil, err
-			}
-			if apart = p.apart; !apart {
-				if of[p.number] == nil {
-					programs = append(programs, p.number)
-				}
-				steps[i] = w.Training.StepsOf(c.ID, c.Train.Len())
-				of[p.number] = append(of[p.number], i)
-			}
+		p, err := w.c.step(c.Backbone, w.Task(c, total))
+		if err != nil {
+			return nil, err
 		}
-		if apart {
+		if p.apart {
 			out = append(out, []int{i})
+			continue
 		}
+		if of[p.number] == nil {
+			programs = append(programs, p.number)
+		}
+		steps[i] = w.Training.StepsOf(c.ID, c.Train.Len())
+		of[p.number] = append(of[p.number], i)
 	}
 	for _, p := range programs { // those that end together go side by side
 		slices.SortStableFunc(of[p], func(i, j int) int { return steps[j] - steps[i] })

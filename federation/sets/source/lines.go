@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/text/encoding/unicode"
@@ -100,4 +101,20 @@ func JSONError(err error) error {
 		return errors.New("the JSON ends early")
 	}
 	return err
+}
+
+func ShortText(s string) string {
+	if len(s) > 80 {
+		return strings.ToValidUTF8(s[:80], "") + "..."
+	}
+	return s
+}
+
+// Spaced is a list of names with underscores read as spaces.
+func Spaced(names []string) []string {
+	out := slices.Clone(names)
+	for i := range out {
+		out[i] = strings.ReplaceAll(out[i], "_", " ")
+	}
+	return out
 }

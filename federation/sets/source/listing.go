@@ -164,14 +164,7 @@ func (l *Listing) Set(cfg Config) (*data.Set, error) {
 			continue
 		}
 		e.Label, e.Domain = label[it.Label], it.Domain
-		switch it.Split {
-		case "train":
-			s.Train = append(s.Train, e)
-		case "val":
-			s.Val = append(s.Val, e)
-		default:
-			s.Test = append(s.Test, e)
-		}
+		s.Add(it.Split, e)
 	}
 	if missing > 0 && cfg.Corrupt != data.Skip {
 		first := s.Skipped[len(s.Skipped)-missing]

@@ -214,16 +214,11 @@ func (w *Walk) Set() (*data.Set, error) {
 		e := f.Example
 		e.Label = label[strings.ToLower(f.Class)]
 		e.Domain = max(0, slices.Index(s.Domains, f.Domain))
-		switch f.Split {
-		case "":
+		if f.Split == "" {
 			unsplit[e.Domain] = append(unsplit[e.Domain], e)
-		case "train":
-			s.Train = append(s.Train, e)
-		case "val":
-			s.Val = append(s.Val, e)
-		case "test":
-			s.Test = append(s.Test, e)
+			continue
 		}
+		s.Add(f.Split, e)
 	}
 	for _, list := range unsplit {
 		HoldOut(s, list)
@@ -234,11 +229,7 @@ func (w *Walk) Set() (*data.Set, error) {
 // HoldOut splits a list, sorted by class and file.
 func HoldOut(s *data.Set, list []data.Example) {
 	for i, e := range list {
-		if heldOut(i) == "train" {
-			s.Train = append(s.Train, e)
-		} else {
-			s.Test = append(s.Test, e)
-		}
+		s.Add(heldOut(i), e)
 	}
 }
 

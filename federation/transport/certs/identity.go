@@ -17,6 +17,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"promptfed/runtime/atomicfile"
 )
@@ -203,3 +204,15 @@ func keyOf(der []byte) (Verifier, error) {
 	}
 	return Verifier{}, errors.New("the key is none of Ed25519 or ECDSA")
 }
+
+// ServerName is the common name in the server's certificate.
+const ServerName = "server"
+
+// UserOf is the user, and the common name in the certificate, of a client.
+func UserOf(client int) string { return "client-" + strconv.Itoa(client) }
+
+// StatusUser is the common name of a certificate that may only ask how the run goes.
+const StatusUser = "status"
+
+// WorkerUser is the user, and the common name in the certificate, of workers.
+const WorkerUser = "worker"

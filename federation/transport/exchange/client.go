@@ -176,7 +176,7 @@ func (a *Client) handleOrders(ctx context.Context, orders, again <-chan *nats.Ms
 			next := a.Receive(m)
 			switch {
 			case next == nil:
-			case now != nil && now.ID == next.ID && !now.ended(): // the same again: the newest is the one to answer
+			case now != nil && now.ID == next.ID && !now.finished: // the same again: the newest is the one to answer
 				now.retry(next)
 			default:
 				now.stop()

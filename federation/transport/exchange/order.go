@@ -54,8 +54,6 @@ func (j *ActiveOrder) over() <-chan error {
 	return j.done
 }
 
-func (j *ActiveOrder) ended() bool { return j.finished }
-
 // retry notes that the order came once more.
 func (j *ActiveOrder) retry(again *ActiveOrder) {
 	j.mu.Lock()

@@ -2,6 +2,8 @@
 package subjects
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -112,3 +114,13 @@ const (
 	ReplyVerb     = "reply" // request: the reply to an order
 	PutVerb       = "put"   // request: a piece of the tensors of that reply
 )
+
+// ID is what identities look like: of runs, processes, orders and attempts.
+var ID = regexp.MustCompile(`^[0-9a-f]{32}$`)
+
+// NewID is the identity of a new run.
+func NewID() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}

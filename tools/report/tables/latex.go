@@ -10,12 +10,7 @@ import (
 // LaTeX writes tables for package booktabs, each in an environment of its own. What stands between them compiles in a
 // document with \usepackage{booktabs} and pdfLaTeX, whatever characters labels have that LaTeX reads as commands.
 func LaTeX(w io.Writer, tables ...Writable) error {
-	var texts []string
-	for _, t := range tables {
-		texts = append(texts, t.latex())
-	}
-	_, err := io.WriteString(w, strings.Join(texts, "\n"))
-	return err
+	return write(w, tables, Writable.latex)
 }
 
 // latexBegin writes everything above the head of a table.

@@ -17,9 +17,13 @@ type Writable interface {
 
 // Markdown writes tables in GitHub's Markdown, each under a heading of the second level.
 func Markdown(w io.Writer, tables ...Writable) error {
+	return write(w, tables, Writable.markdown)
+}
+
+func write(w io.Writer, tables []Writable, text func(Writable) string) error {
 	var texts []string
 	for _, t := range tables {
-		texts = append(texts, t.markdown())
+		texts = append(texts, text(t))
 	}
 	_, err := io.WriteString(w, strings.Join(texts, "\n"))
 	return err

@@ -21,40 +21,39 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 	level := results.OverClients
 	for _, c := range list {
 		level = c.Level
-		t.Rows = append(t.Rows, []string{c.A, c.B, fixed(factor*c.Difference, 2), interval(factor*c.Low, factor*c.High),
+		t.Rows = append(t.Rows, []string{c.A, c.B, fixed(factor * c.Difference), interval(factor*c.Low, factor*c.High),
 			strconv.Itoa(c.Runs), strconv.Itoa(c.N),
-			fixed(c.Cohen, 2), fixed(c.RankBiserial, 2), pValue(c.Wilcoxon.P), pValue(c.T.P), pValue(c.HolmWilcoxon),
+			fixed(c.Cohen), fixed(c.RankBiserial), pValue(c.Wilcoxon.P), pValue(c.T.P), pValue(c.HolmWilcoxon),
 			pValue(c.HolmT)})
 	}
 	t.Caption = []string{fmt.Sprintf("%s%s, every two labels of %s against each other.", capital(title), unit, axis)}
 	if level == results.OverClients {
-		t.Caption = append(t.Caption, "A pair is one client in two runs of one seed and one point of the grid "+
-			"otherwise.",
+		t.Caption = append(t.Caption, "A pair is one client in two runs of the same seed that differ in nothing else.",
 			"Clients of a run share its server, so they are not independent and these p values are too small; the "+
 				"interval is drawn over runs first.")
 	} else {
-		t.Caption = append(t.Caption, "A pair is two runs of one seed and one point of the grid otherwise.",
+		t.Caption = append(t.Caption, "A pair is two runs of the same seed that differ in nothing else.",
 			fmt.Sprintf("With less than %d pairs of runs nothing is tested.", results.MinRuns))
 	}
 	t.Caption = append(t.Caption, "Holm: corrected over the pairs of this table.")
 	return t
 }
 
-func fixed(v float64, decimals int) string {
+func fixed(v float64) string {
 	if math.IsNaN(v) {
 		return "–"
 	}
 	if v > 0 {
-		return strconv.FormatFloat(v, 'f', decimals, 64)
+		return strconv.FormatFloat(v, 'f', 2, 64)
 	}
-	return signed(v, decimals)
+	return signed(v, 2)
 }
 
 func interval(low, high float64) string {
 	if math.IsNaN(low) {
 		return "–"
 	}
-	return fixed(low, 2) + " to " + fixed(high, 2)
+	return fixed(low) + " to " + fixed(high)
 }
 
 // pValue writes a p value with what matters of it.

@@ -1,13 +1,32 @@
 package engine
 
 import (
-	"strconv"
-
-	"promptfed/federation/engine/spec"
+	"context"
+	"fmt"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
+	"strconv"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
 )
+
+// pretrain trains the shared parameters on synthetic images before round 0.
+func (s *Server) pretrain(ctx context.Context, of *spec.Synthetic) error {
+	g := &s.Global
+	shared, err := s.worker.Pretrain(ctx, of, message.Instruction{Kind: message.Train, Clients: []int{0},
+		Total: s.Plan.Clients, Shared: g.Shared, Broadcast: g.Broadcast, PerClient: g.PerClient})
+	if err != nil {
+		return fmt.Errorf("synthetic images: %w", err)
+	}
+	g.Shared = shared
+	if s.Tracer != nil {
+		trace.TraceAll(s.Tracer, "init", g.Shared)
+	}
+	return nil
+}
 
 // Untrained are the parameters that a client has before round 0, by the names of PromptsFile.
 func Untrained(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
