@@ -92,7 +92,7 @@ func init() {
 			Zero:  options{"moon": noMOON},
 			Names: attentive(transport), NoDerivative: true},
 		methodtest.Case{Name: "pfedmoap", Options: options{"tokens": 2, "experts": 3, "heads": 1, "init_std": 0.4,
-			"gate_dim": 2, "gate_lr": 0.2}, Names: gated},
+			"gating_dim": 2, "gating_lr": 0.2}, Names: gated},
 	)
 	averages = append(averages, []averaging{
 		{"promptfl+fednova", nil, "set strength of fednova: 0"}, {"promptfl+fednova", noNova, "examples"},

@@ -15,9 +15,9 @@ import (
 //	w <- w + (Σ p_k a_k) Σ p_k (w_k - w)/a_k.
 //
 // a_k is how far the steps of a turn go along a gradient that is always 1, in units of the learning rate η: the number
-// of steps τ with plain SGD; (τ - ρ(1-ρ^τ)/(1-ρ))/(1-ρ) with momentum ρ; (1-(1-ημ)^τ)/(ημ) with the proximal term
-// of a FedProx inside. It is made with the experiment's own optimizer, so that it is right for dampening, Nesterov's form
-// and all of these together. With Adam, whose steps have one length, it is τ.
+// of steps τ with plain SGD; (τ - ρ(1-ρ^τ)/(1-ρ))/(1-ρ) with momentum ρ; (1-(1-ημ)^τ)/(ημ) with the
+// proximal term of a FedProx inside. It is made with the experiment's own optimizer, so that it is right for dampening,
+// Nesterov's form and all of these together. With Adam, whose steps have one length, it is τ.
 //
 // Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, NeurIPS 2020, eq.
 // 5-6, sections 4 and 5. Notes:

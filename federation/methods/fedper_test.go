@@ -80,7 +80,8 @@ func TestSplitsThatAreRefused(t *testing.T) {
 		options options
 		want    string
 	}{
-		{"promptfl", []string{"fedper"}, options{"private": []string{}}, "option private is empty; name what stays on clients, of ctx"},
+		{"promptfl", []string{"fedper"}, options{"private": []string{}},
+			"option private is empty; name what stays on clients, of ctx"},
 		{"promptfl", []string{"fedper"}, options{"private": "ctx"}, "leaves nothing of ctx to share"},
 		{"cocoop", []string{"fedper"}, options{"private": "met"}, `names "met"; the base method shares ctx, meta/1/w`},
 		{"coop", []string{"fedrep"}, options{"private": "ctx"}, `names "ctx"; the base method shares nothing`},

@@ -71,7 +71,7 @@ func init() {
 		methodtest.Hand{Method: "promptfl", With: []string{"qffl"}, Options: with(zero, options{"q": 1.0}), LR: lr,
 			Want: map[string]float64{"r0/c0/upload/qffl/loss": math.Ln2, "r0/merged/ctx": qffl1,
 				"r1/c0/upload/qffl/loss": math.Log(1 + math.Exp(-1.6*qffl1/math.Hypot(1, qffl1)))}},
-		methodtest.Hand{Method: "pfedmoap", Options: options{"tokens": 1, "experts": 2, "gate_dim": 1, "heads": 1},
+		methodtest.Hand{Method: "pfedmoap", Options: options{"tokens": 1, "experts": 2, "gating_dim": 1, "heads": 1},
 			LR: lr, First: moapNone, Want: map[string]float64{"r0/c0/s0/loss": math.Ln2, "r0/c0/s0/grad/ctx": -0.8,
 				"r0/c1/down/moap/known": 0, "r0/merged/ctx": average, "r0/kept/moap/1": end1,
 				"r1/c0/down/moap/known": 1, "r1/c0/down/moap/experts": end1, "r1/c0/s0/loss": moapLoss}},

@@ -27,8 +27,8 @@ import (
 //     uploads, as the paper says; public code draws them once for all, takes prompts of the running round, and passes
 //     gates from client to client;
 //   - the others' features are computed once a turn and are constants; tests have those that the server sent last;
-//   - gate_lr is the paper's rate for the gate: its gradients are scaled by gate_lr over the rate of the round, which
-//     for SGD without weight decay is that; 0 trains the gate at the round's rate;
+//   - gating_lr is the paper's rate for the gate: its gradients are scaled by gating_lr over the rate of the round,
+//     which for SGD without weight decay is that; 0 trains the gate at the round's rate;
 //   - the code's layers start uniform within 1/√d, here normal with the same standard deviation;
 //   - a client is tested with the prompt that it trained, its gate and its others.
 //
@@ -37,13 +37,13 @@ import (
 // prompt of client K, on the server.
 type PFedMoAP struct {
 	method.FedAvg
-	Context `config:",squash"`
-	Experts int     `config:"experts" help:"E, prompts that a client mixes, its own with them"`
-	Dim     int     `config:"gate_dim" help:"d, about as many channels of features reach the gate"`
-	Heads   int     `config:"heads" help:"of the gate's attention; fewer where they do not divide its channels"`
-	Kappa   float64 `config:"kappa" help:"sharpness of the gate's attention"`
-	Lambda  float64 `config:"lambda" help:"weight of the client's own prompt beside the mixture"`
-	GateLR  float64 `config:"gate_lr" help:"learning rate of the gate; 0 for that of the prompt"`
+	Context  `config:",squash"`
+	Experts  int     `config:"experts" help:"E, prompts that a client mixes, its own with them"`
+	Dim      int     `config:"gating_dim" help:"d, about as many channels of features reach the gate"`
+	Heads    int     `config:"heads" help:"of the gate's attention; fewer where they do not divide its channels"`
+	Kappa    float64 `config:"kappa" help:"sharpness of the gate's attention"`
+	Lambda   float64 `config:"lambda" help:"weight of the client's own prompt beside the mixture"`
+	GatingLR float64 `config:"gating_lr" help:"learning rate of the gate; 0 for that of the prompt"`
 }
 
 var pFedMoAPDef = Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,
@@ -51,13 +51,13 @@ var pFedMoAPDef = Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,
 		"ICLR 2025"}
 
 func newPFedMoAP() Layer {
-	return &PFedMoAP{Context: defaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5, GateLR: 0.01}
+	return &PFedMoAP{Context: defaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5, GatingLR: 0.01}
 }
 
 func (m *PFedMoAP) Build(method.Method) (method.Method, error) {
-	return *m, Join(m.Check(), Within("experts", m.Experts, 2, 256), Within("gate_dim", m.Dim, 1, maxHidden),
+	return *m, Join(m.Check(), Within("experts", m.Experts, 2, 256), Within("gating_dim", m.Dim, 1, maxHidden),
 		Within("heads", m.Heads, 1, 1024), Within("kappa", m.Kappa, 0, maxWeight),
-		Within("lambda", m.Lambda, 0, maxWeight), Within("gate_lr", m.GateLR, 0, maxWeight))
+		Within("lambda", m.Lambda, 0, maxWeight), Within("gating_lr", m.GatingLR, 0, maxWeight))
 }
 
 func (PFedMoAP) Traits() method.Traits { return method.Traits{Needs: "every client's own prompt"} }
@@ -161,8 +161,8 @@ func (m PFedMoAP) Adjust(l *method.Local, grads tensor.Map) error {
 		case name == "ctx":
 		case l.Broadcast[moapKnown].MaxAbs() == 0:
 			l.Frozen = append(l.Frozen, name)
-		case m.GateLR > 0 && l.LR > 0:
-			scaled(g, m.GateLR/l.LR)
+		case m.GatingLR > 0 && l.LR > 0:
+			scaled(g, m.GatingLR/l.LR)
 		}
 	}
 	return nil

@@ -55,8 +55,9 @@ func watch(t *testing.T, e *spec.Experiment, set engine.Settings) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &Server{Host: &exchange.Host{}, set: Settings{Method: e.Method, Rate: rate, Log: slog.New(slog.DiscardHandler)},
-		clients: make([]clientRecord, len(e.Clients)), trained: map[int]string{}, longest: map[string]float64{}}
+	h := &Server{Host: &exchange.Host{}, set: Settings{Method: e.Method, Rate: rate,
+		Log: slog.New(slog.DiscardHandler)}, clients: make([]clientRecord, len(e.Clients)),
+		trained: map[int]string{}, longest: map[string]float64{}}
 	for i, c := range e.Clients {
 		k := &h.clients[i]
 		k.Participant.Joined, k.Examples, k.Participant.Task = true, c.Train.Len(), c.Backbone.Task()

@@ -262,7 +262,8 @@ func TestWrongArchitectures(t *testing.T) {
 			"token_embedding.weight": tensor.New(1, 1)}, "",
 			`"visual.trunk.patch_embed.proj.weight" belongs to an image tower of timm`},
 		{"a tensor missing", StateDict, renamed(t, oc, without("resblocks.1.mlp.c_proj.bias")), "",
-			`"visual.transformer.resblocks.1.mlp.c_proj.bias" is missing|"transformer.resblocks.1.mlp.c_proj.bias" is missing`},
+			`"visual.transformer.resblocks.1.mlp.c_proj.bias" is missing|` +
+				`"transformer.resblocks.1.mlp.c_proj.bias" is missing`},
 		{"a block missing", StateDict, renamed(t, oc, without(".resblocks.0.")), "", "resblocks.0 is missing among"},
 		{"activation", HuggingFace, renamed(t, hf, same),
 			`{"text_config":{"num_attention_heads":2,"hidden_act":"relu"}}`, `hidden_act "relu"`},

@@ -155,8 +155,9 @@ func TestResNetNames(t *testing.T) {
 			`{"vision_layers":[3,4,6,3]}`, QuickGELU},
 		{"no configuration", named("vision_model.", true), StateDict, "", QuickGELU},
 		{"OpenCLIP", named("visual.", false), OpenCLIP,
-			`{"model_cfg":{"embed_dim":1024,"vision_cfg":{"image_size":224,"layers":[3,4,6,3],"width":64,"patch_size":null},` +
-				`"text_cfg":{"context_length":77,"vocab_size":49408,"width":512,"heads":8,"layers":12}}}`, GELU},
+			`{"model_cfg":{"embed_dim":1024,"vision_cfg":{"image_size":224,"layers":[3,4,6,3],"width":64,` +
+				`"patch_size":null},"text_cfg":{"context_length":77,"vocab_size":49408,"width":512,"heads":8,` +
+				`"layers":12}}}`, GELU},
 	} {
 		a, err := Detect(shapesOnly(c.format, c.shapes, config(t, c.config)))
 		if err != nil {

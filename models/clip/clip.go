@@ -38,7 +38,7 @@ type TextArch struct {
 	// shared-prefix form.
 	Bidirectional  bool   `json:"bidirectional,omitempty"`
 	Masked         bool   `json:"masked,omitempty"`          // of a bidirectional tower: padding is hidden
-	PostNorm       bool   `json:"post_norm,omitempty"`       // of a bidirectional tower: as in BERT (Devlin et al. 2019)
+	PostNorm       bool   `json:"post_norm,omitempty"`       // of a bidirectional tower: as in BERT
 	Pad            int    `json:"pad,omitempty"`             // token that fills texts up
 	Pool           string `json:"pool,omitempty"`            // EndPool (default), FirstPool or LastPool
 	ProjectionBias bool   `json:"projection_bias,omitempty"` // of the map to features

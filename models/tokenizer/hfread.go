@@ -125,8 +125,8 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
 	if len(before) > 1 || len(after) != 1 {
-		return nil, fmt.Errorf("post_processor puts %d tokens in front of a text and %d behind it; at most one in front "+
-			"and one that ends it are supported", len(before), len(after))
+		return nil, fmt.Errorf("post_processor puts %d tokens in front of a text and %d behind it; at most one in "+
+			"front and one that ends it are supported", len(before), len(after))
 	}
 	if t.eot = after[0]; len(before) == 1 {
 		t.sos = before[0]

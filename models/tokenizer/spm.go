@@ -130,7 +130,8 @@ func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 	case err != nil:
 		return nil, fmt.Errorf("not SentencePiece's model: %w", err)
 	case m.kind != spmUnigram:
-		return nil, errors.New("SentencePiece's model is not a unigram model: give the tokenizer.json that belongs to it")
+		return nil, errors.New("SentencePiece's model is not a unigram model: give the tokenizer.json that " +
+			"belongs to it")
 	case m.unknown < 0 || len(m.pieces) == 0:
 		return nil, errors.New("SentencePiece's model has no token for unknown characters")
 	}

@@ -194,7 +194,7 @@ class FedAMP(Summed, Wrapper):
 class PFedMoAP(Method):
     """Eq. 6-10, with torch's attention taken apart."""
     shared, private = ["ctx"], [f"gate/{n}/{p}" for n in "qkvo" for p in "wb"]
-    defaults = {"tokens": 16, "experts": 10, "gate_dim": 128, "heads": 8, "kappa": 10.0, "lambda": 0.5, "gate_lr": 0.01}
+    defaults = {"tokens": 16, "experts": 10, "gating_dim": 128, "heads": 8, "kappa": 10.0, "lambda": 0.5, "gating_lr": 0.01}
 
     def __init__(self, o):
         super().__init__(o)
@@ -207,7 +207,7 @@ class PFedMoAP(Method):
         return (40 + 10 * client + self.private.index(name), 0.8, *((d, d) if name[-1] == "w" else (d,)))
 
     def pool(self, v):
-        return v[..., :: max(1, v.shape[-1] // self.o["gate_dim"])]
+        return v[..., :: max(1, v.shape[-1] // self.o["gating_dim"])]
 
     def logits(self, env, p):
         own = text(p["ctx"], env.backbone)
@@ -232,9 +232,9 @@ class PFedMoAP(Method):
     def adjust(self, env, grads):
         if not env.down["moap/known"].any():
             env.frozen = self.private
-        elif self.o["gate_lr"]:
+        elif self.o["gating_lr"]:
             for n in self.private:
-                grads[n] *= self.o["gate_lr"] / env.lr
+                grads[n] *= self.o["gating_lr"] / env.lr
 
     def loss(self, env, p):
         out = super().loss(env, p)
@@ -273,7 +273,7 @@ CASES = [
     ("prograd", ["apfl"], {**T, "alpha": 0.9, "alpha_lr": 0.2}, PLAIN),
     ("promptfl", ["fedamp"], T, DASSL, TERMS),
     ("fedpha", ["fedamp"], {**PHA, "fedamp": {"mu": 0.5, "sigma": 3.0, "alpha": 6.0}}, PLAIN),
-    ("pfedmoap", [], {"tokens": 2, "experts": 2, "gate_dim": 2, "heads": 3, "gate_lr": 0.3}, TWO),
-    ("pfedmoap", [], {"tokens": 2, "experts": 4, "heads": 1, "kappa": 2.0, "lambda": 0.2, "gate_lr": 0.0}, DASSL),
+    ("pfedmoap", [], {"tokens": 2, "experts": 2, "gating_dim": 2, "heads": 3, "gating_lr": 0.3}, TWO),
+    ("pfedmoap", [], {"tokens": 2, "experts": 4, "heads": 1, "kappa": 2.0, "lambda": 0.2, "gating_lr": 0.0}, DASSL),
     ("pfedmma", ["fedrep"], {"rank": 2, "alpha": 0.5, "towers": "text", "private": ["mid/b"], "head_epochs": 2}, {**PLAIN, "epochs": 3}),
 ]

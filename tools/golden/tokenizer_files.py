@@ -2,7 +2,7 @@
 
     pip install tokenizers==0.22.2 sentencepiece
     python3 tools/golden/tokenizer_files.py models/tokenizer/testdata/files 300
-    python3 tools/golden/tokenizer_files.py /tmp/files 10000       # then FILES=/tmp/files go test ./models/tokenizer -run TestFiles
+    python3 tools/golden/tokenizer_files.py FOLDER 10000       # then FILES=FOLDER go test ./models/tokenizer -run TestFiles
 
 Every folder has a tokenizer.json; ids.json.gz has the strings, with the ids of each tokenizer. Strings are random mixtures
 of many scripts, emoji, combining marks, control characters, white space and long words; the first ones are fixed.

@@ -126,8 +126,8 @@ func (j *conversion) describe() error {
 		Files: map[string]bundle.File{}, Notes: a.Warnings,
 	}
 	if a.Bidirectional {
-		j.note("the text tower has no causal mask: every class and prompt goes through it in full, and nothing is shared " +
-			"between classes")
+		j.note("the text tower has no causal mask: every class and prompt goes through it in full, and nothing is " +
+			"shared between classes")
 	}
 	if err := j.m.checkTowers(); err != nil {
 		return err

@@ -29,8 +29,8 @@ type Manifest struct {
 	Context      int    `json:"context_length"` // L, tokens of a text, SOS and EOT included
 	// exp of the trained parameter: 100 in OpenAI's models
 	LogitScale    float64               `json:"logit_scale"`
-	LogScale      float64               `json:"logit_scale_log"`      // the trained parameter itself, log of logit_scale
-	LogitBias     float64               `json:"logit_bias,omitempty"` // added to scaled similarities in front of a sigmoid
+	LogScale      float64               `json:"logit_scale_log"`      // the trained parameter, log of logit_scale
+	LogitBias     float64               `json:"logit_bias,omitempty"` // added to scaled similarities, for a sigmoid
 	Preprocess    preprocess.Preprocess `json:"preprocess"`
 	TokenizerFile string                `json:"tokenizer"`
 	Text          clip.TextArch         `json:"text"`

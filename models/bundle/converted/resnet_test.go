@@ -79,8 +79,8 @@ func folder(t *testing.T, weights, config string, m tensor.Map, text string) str
 	return dir
 }
 
-const resnetOpenCLIP = `{"model_cfg":{"embed_dim":6,"quick_gelu":true,"vision_cfg":{"image_size":64,"layers":[1,2,1,1],` +
-	`"width":2,` +
+const resnetOpenCLIP = `{"model_cfg":{"embed_dim":6,"quick_gelu":true,"vision_cfg":{"image_size":64,` +
+	`"layers":[1,2,1,1],"width":2,` +
 	`"patch_size":null},` +
 	`"text_cfg":{"context_length":32,"vocab_size":530,"width":8,"heads":2,"layers":2}}}`
 
