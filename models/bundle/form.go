@@ -60,7 +60,7 @@ func openSpec(s Spec) (*Bundle, error) {
 	f, _, ok := formOf(abs)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, "+
-			"or write one for exported towers (docs/exported.md)", abs, ManifestFile)
+			"or write one for exported towers (docs/dropin.md)", abs, ManifestFile)
 	}
 	if s.Variant != "" && !f.Parts {
 		return nil, fmt.Errorf("%s was converted and has no variant %q", abs, s.Variant)

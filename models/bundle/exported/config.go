@@ -12,7 +12,7 @@ import (
 	"promptfed/models/bundle"
 )
 
-// config is bundle.json of towers that other tools exported (docs/exported.md): all keys are optional. What it
+// config is bundle.json of towers that other tools exported (docs/dropin.md): all keys are optional. What it
 // leaves out is found out from the graphs; what it says is checked against them.
 type config struct {
 	Version       int             `json:"bundle,omitempty"`

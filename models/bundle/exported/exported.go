@@ -1,6 +1,6 @@
 // Package exported is the bundle of a CLIP that another tool wrote as ONNX files: a folder with one or two of them, a
 // vocabulary and what says how images are prepared. What a bundle.json leaves out is found in the graphs; what it says
-// is checked against them (docs/exported.md).
+// is checked against them (docs/dropin.md).
 package exported
 
 import (

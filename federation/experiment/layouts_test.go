@@ -1,0 +1,38 @@
+package experiment
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"promptfed/runtime/ort/orttest"
+)
+
+// FedAPPR's clients may each have a backbone that was exported in another layout: without a bundle.json, one prompt is
+// learned by all four, one of which is two folders.
+func TestFourLayouts(t *testing.T) {
+	orttest.Need(t)
+	const layouts = "../../models/bundle/exported/testdata/layouts/"
+	c := small("fedappr")
+	c.Backbones = []string{layouts + "transformersjs", layouts + "immich",
+		"image=" + layouts + "fastembed/image,text=" + layouts + "fastembed/text", layouts + "winml"}
+	c.Options = map[string]any{"tokens": 3, "warmup": 1, "hidden": 8}
+	c.Partition.Clients, c.Participation, c.Train.Rounds = 4, 1, 3
+	b := open(t, c)
+	used := map[string]bool{}
+	for _, k := range b.Engine.Clients {
+		used[k.Backbone.Name()] = true
+	}
+	if len(used) != 4 {
+		t.Fatalf("clients have %v, want a backbone each", used)
+	}
+	r := finish(t, b)
+	last := r.Records[len(r.Records)-1]
+	if len(last.Clients) != 4 || math.IsNaN(last.Loss) || !(last.Loss < r.Records[1].Loss) {
+		t.Errorf("%d clients, loss %g, in the first round %g", len(last.Clients), last.Loss, r.Records[1].Loss)
+	}
+	want := []int{3, b.Engine.Clients[0].Backbone.Task().Width}
+	if ctx := r.Prompts["shared/ctx"]; ctx == nil || !slices.Equal(ctx.Shape, want) {
+		t.Errorf("the prompt is %v, want %v", ctx, want)
+	}
+}
