@@ -42,6 +42,10 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 	few := classes[:o.plainClasses(t.text, len(classes))]
 	label := fmt.Sprintf("%s, threads %d", sets[set].name, threads)
 
+	got, err := gradients(ctx, t, few, o.Tokens, session) // after it the weights, which both forms share, are in memory
+	if err != nil {
+		return r, err
+	}
 	plainTower := t
 	plainTower.plain = true
 	rec := trace.NewRecorder()
@@ -50,18 +54,12 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 		return r, err
 	}
 	open.add(plain.close)
-	before := resident()
 	o.Progress(label+", plain form", 0, 1)
-	if err := plain.run(ctx); err != nil {
+	if r.PlainBytes, err = grown(ctx, plain.run); err != nil {
 		return r, fmt.Errorf("plain step: %w", err)
 	}
 	o.Progress(label+", plain form", 1, 1)
-	r.PlainBytes = resident() - before
 	want, err := traced(rec)
-	if err != nil {
-		return r, err
-	}
-	got, err := gradients(ctx, t, few, o.Tokens, session)
 	if err != nil {
 		return r, err
 	}
@@ -72,11 +70,9 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 		return r, err
 	}
 	open.add(cheap.close)
-	before = resident()
-	if err := cheap.run(ctx); err != nil {
+	if r.StepBytes, err = grown(ctx, cheap.run); err != nil {
 		return r, fmt.Errorf("step: %w", err)
 	}
-	r.StepBytes = resident() - before
 	three, err := fedPHA(t, classes, o.Tokens, session)
 	if err != nil {
 		return r, err

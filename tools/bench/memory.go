@@ -3,11 +3,14 @@ package bench
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
 	"promptfed/models/clip"
+	"promptfed/runtime/ort"
 )
 
 // plainClasses is how many classes the plain step can take at a time: all, or as many as fit into four fifths of the
@@ -36,6 +39,17 @@ func Memory() (total, free int64) {
 
 // resident is the memory of this process in bytes, 0 where the system does not tell.
 func resident() int64 { return procNumber("/proc/self/status", "VmRSS:") }
+
+// grown is how many bytes more are resident after a run, without what earlier runs left to be used again.
+func grown(ctx context.Context, run func(context.Context) error) (int64, error) {
+	debug.FreeOSMemory()
+	if err := ort.ReturnFreed(); err != nil {
+		return 0, err
+	}
+	before := resident()
+	err := run(ctx)
+	return resident() - before, err
+}
 
 // resetPeak lets peakResident begin anew.
 func resetPeak() { os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) }

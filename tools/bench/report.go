@@ -49,7 +49,7 @@ type Result struct {
 	FedPHAOfGEMM float64 `json:"fedpha_percent_of_gemm"` // of bare products of its shapes
 
 	GradientError float64  `json:"gradient_error"` // largest difference of step and plain step over the largest entry
-	StepBytes     int64    `json:"step_bytes"`     // 0 where the system does not tell
+	StepBytes     int64    `json:"step_bytes"`     // resident after a step beyond the weights; 0 where unknown
 	PlainBytes    int64    `json:"plain_bytes"`
 	Targets       []Target `json:"targets"`
 }
