@@ -23,6 +23,8 @@ import (
 type clusterFlags struct {
 	url, queue string
 	link       linkOptions
+	// opened is told where workers reach the server of this process; may be nil.
+	opened func(url string) error
 }
 
 // listenScheme starts the URL of a NATS server that is to run in this process.
@@ -81,7 +83,7 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = exchange.Dial(ctx, f.url, "promptfed run", log, options...); err != nil {
+	if c.nc, err = exchange.DialNow(ctx, f.url, "promptfed run", log, options...); err != nil {
 		return nil, err
 	}
 	c.stop = c.nc.Close
@@ -115,6 +117,9 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	}
 	c.log.Info("workers take part with: promptfed work " + s.URL())
 	c.nc, c.stop = s.Conn(), s.Close
+	if f.opened != nil {
+		return f.opened(s.URL())
+	}
 	return nil
 }
 

@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -31,7 +29,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the program with the process's arguments and exits.
 func Main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := withSignals(context.Background())
 	ctx = runfolder.WithCommandLine(ctx, os.Args)
 	code := execute(ctx, os.Args[1:])
 	stop()
@@ -50,7 +48,7 @@ func execute(ctx context.Context, args []string) int {
 		bundleCommand(), inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(),
 		pretrainCommand(),
 		predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
-		joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand(),
+		joinCommand(), workCommand(), launchCommand(), certsCommand(), natsConfigCommand(), statusCommand(),
 		uiCommand(), runsCommand(), doctorCommand())
 	complete(root)
 	root.SetArgs(args)

@@ -1,0 +1,105 @@
+package command
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+)
+
+// finisher ends the program's work by signals: an interrupt or SIGTERM at once, SIGUSR1 after the round that trains, so
+// that nothing of it is lost; a second one of either at once.
+type finisher struct {
+	cancel context.CancelFunc
+
+	mu     sync.Mutex
+	rounds int  // runs, and other work that has an end of its own, that go on
+	asked  bool // to end after the round
+	again  bool // and to be started again
+	gentle bool // SIGTERM is as SIGUSR1
+}
+
+type finisherKey struct{}
+
+// withSignals is a context that signals end; stop gives the signals back.
+func withSignals(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &finisher{cancel: cancel}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, append(finishSignals, os.Interrupt, syscall.SIGTERM)...)
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				f.hear(s)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return context.WithValue(ctx, finisherKey{}, f), func() {
+		signal.Stop(signals)
+		cancel()
+	}
+}
+
+// finisherOf is the finisher of a context, or one that nothing asks.
+func finisherOf(ctx context.Context) *finisher {
+	if f, ok := ctx.Value(finisherKey{}).(*finisher); ok {
+		return f
+	}
+	return &finisher{cancel: func() {}}
+}
+
+// hear does what a signal asks for.
+func (f *finisher) hear(s os.Signal) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	term := s == syscall.SIGTERM
+	if s == os.Interrupt || f.asked || term && !f.gentle || f.rounds == 0 {
+		f.again = f.again || s != os.Interrupt && !term
+		f.cancel()
+		return
+	}
+	f.asked, f.again = true, !term
+	slog.Info("this round is the last; a second signal ends it at once", "signal", s)
+}
+
+// begin says that rounds begin; end that they ended.
+func (f *finisher) begin() (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.rounds++; f.asked {
+		f.cancel()
+	}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.rounds--
+	}
+}
+
+// round says that a round is over and kept.
+func (f *finisher) round() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked {
+		f.cancel()
+	}
+}
+
+// gently makes SIGTERM the same as SIGUSR1, but for starting again.
+func (f *finisher) gently() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gentle = true
+}
+
+// startAgain tells whether a signal asked for the work to be started again.
+func (f *finisher) startAgain() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.again
+}
