@@ -12,6 +12,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
+	"promptfed/federation/transport/authority"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/natsserver"
@@ -71,7 +72,7 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.link.user = serverName
+	f.link.user = certs.ServerName
 	c := &cluster{queue: f.queue, log: log}
 	if c.who, err = f.link.identity(); err != nil {
 		return nil, err
@@ -99,10 +100,10 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 		Log: c.log}
 	if f.link.tls != "" {
 		var err error
-		if e.TLS, err = serverTLS(f.link.tls); err != nil {
+		if e.TLS, err = authority.ServerTLS(f.link.tls); err != nil {
 			return err
 		}
-		if e.Revoked, err = revokedIn(f.link.tls); err != nil {
+		if e.Revoked, err = authority.Revoked(f.link.tls); err != nil {
 			return err
 		}
 	} else if f.link.token == "" {

@@ -13,6 +13,7 @@ import (
 
 	"promptfed/runtime/version"
 	"promptfed/tools/runfolder"
+	"promptfed/tools/signals"
 )
 
 // Exit codes.
@@ -29,7 +30,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the program with the process's arguments and exits.
 func Main() {
-	ctx, stop := withSignals(context.Background())
+	ctx, stop := signals.Context(context.Background())
 	ctx = runfolder.WithCommandLine(ctx, os.Args)
 	code := execute(ctx, os.Args[1:])
 	stop()

@@ -17,9 +17,11 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/federation/transport/authority"
 	"promptfed/federation/transport/workers"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
+	"promptfed/tools/signals"
 )
 
 // launchFlags are those of the command launch beside those of run.
@@ -61,13 +63,13 @@ func (f launchFlags) launch(ctx context.Context, args []string) error {
 		f.meet = "promptfed-" + m.job
 	}
 	f.run.use.Resume = f.run.use.Resume || m.restarts > 0
-	finish := finisherOf(ctx)
-	finish.gently()
+	finish := signals.Of(ctx)
+	finish.Gently()
 	if m.rank > 0 {
 		return f.work(ctx, args)
 	}
 	err := f.lead(ctx, args)
-	if ctx.Err() != nil && finish.startAgain() {
+	if ctx.Err() != nil && finish.StartAgain() {
 		return errors.Join(err, m.requeue())
 	}
 	return err
@@ -95,11 +97,11 @@ func (f launchFlags) lead(ctx context.Context, args []string) error {
 		return fmt.Errorf("--meet: %w", err)
 	}
 	defer os.RemoveAll(f.meet)
-	authority := filepath.Join(f.meet, "authority")
-	if _, err := makeCerts(f.certs(), authority, 0, addresses(), time.Now(), 90*24*time.Hour); err != nil {
+	signer := filepath.Join(f.meet, "authority")
+	if _, err := authority.Make(f.certs(), signer, 0, addresses(), time.Now(), 90*24*time.Hour); err != nil {
 		return fmt.Errorf("certificates of the job: %w", err)
 	}
-	if err := os.RemoveAll(authority); err != nil {
+	if err := os.RemoveAll(signer); err != nil {
 		return err
 	}
 	f.run.spread = clusterFlags{url: listenScheme + ":0", queue: "default", link: linkOptions{tls: f.certs()},
@@ -133,7 +135,7 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer finisherOf(ctx).begin()() // a signal to all tasks is for task 0: the clients of its round train here
+	defer signals.Of(ctx).Begin()() // a signal to all tasks is for task 0: the clients of its round train here
 	at, err := f.find(ctx)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ import (
 	"promptfed/tools/report"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
+	"promptfed/tools/signals"
 )
 
 // runFlags are those of the command run.
@@ -270,12 +271,12 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		return nil, err
 	}
 	defer events.close()
-	set, finish := b.Settings(), finisherOf(ctx)
+	set, finish := b.Settings(), signals.Of(ctx)
 	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
 	set.OnRound = func(r record.Record) {
 		m.Round(r)
 		events.round(r)
-		finish.round()
+		finish.Round()
 	}
 	set.Workers = cmp.Or(workers, set.Workers)
 	if others != nil {
@@ -286,7 +287,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		defer done()
 	}
 	m.Start(conf.Train.Rounds, len(b.Parts))
-	defer finish.begin()()
+	defer finish.Begin()()
 	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
 		return nil, err
 	}

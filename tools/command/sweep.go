@@ -24,7 +24,7 @@ type sweepFlags struct {
 	sets, keep []string
 	seeds      seedList
 	jobs       int
-	array      arrayPart
+	array      configs.Part
 	out        string
 	spread     clusterFlags
 	shown      shownFlags
@@ -51,11 +51,11 @@ func sweepCommand() *cobra.Command {
 	f.spread.add(c)
 	f.shown.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if f.array.of > 0 && f.use.Force {
+		if f.array.Of > 0 && f.use.Force {
 			return usageError{errors.New("--array and --force: the parts work side by side in one folder, which none " +
 				"of them may empty; remove it before, or use another --out")}
 		}
-		f.use.Part = f.array.name()
+		f.use.Part = f.array.Name()
 		s, err := loadSweep(args[0], nil, f)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
-	mine := f.array.cells(s.Cells)
+	mine := f.array.Cells(s.Cells)
 	todo := unfinished(dir, mine)
 	if others != nil {
 		f.jobs = 1
@@ -56,11 +56,11 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
 	}
 	waiting := 0 // for other parts
-	if f.array.of > 0 {
+	if f.array.Of > 0 {
 		waiting = len(unfinished(dir, s.Cells)) - len(r.failed)
 	}
 	if waiting > 0 {
-		fmt.Printf("part %s has done its %d cells of %s; %d of other parts are not done; the last part reports, and so "+
+		fmt.Printf("part %s has done its %d cells of %s; %d of other parts are not done; the last reports, as "+
 			"does promptfed report %s\n", &f.array, len(mine)-len(r.failed), dir, waiting, dir)
 	} else if len(r.failed) < len(mine) {
 		made, e := writeReports([]string{dir}, dir)

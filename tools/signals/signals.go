@@ -1,4 +1,5 @@
-package command
+// Package signals ends the program's work by signals, at once or after the round that trains.
+package signals
 
 import (
 	"context"
@@ -9,9 +10,9 @@ import (
 	"syscall"
 )
 
-// finisher ends the program's work by signals: an interrupt or SIGTERM at once, SIGUSR1 after the round that trains, so
+// Finisher ends the program's work by signals: an interrupt or SIGTERM at once, SIGUSR1 after the round that trains, so
 // that nothing of it is lost; a second one of either at once.
-type finisher struct {
+type Finisher struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
@@ -21,12 +22,12 @@ type finisher struct {
 	gentle bool // SIGTERM is as SIGUSR1
 }
 
-type finisherKey struct{}
+type key struct{}
 
-// withSignals is a context that signals end; stop gives the signals back.
-func withSignals(ctx context.Context) (_ context.Context, stop func()) {
+// Context is a context that signals end; stop gives the signals back.
+func Context(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &finisher{cancel: cancel}
+	f := &Finisher{cancel: cancel}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, append(finishSignals, os.Interrupt, syscall.SIGTERM)...)
 	go func() {
@@ -39,22 +40,22 @@ func withSignals(ctx context.Context) (_ context.Context, stop func()) {
 			}
 		}
 	}()
-	return context.WithValue(ctx, finisherKey{}, f), func() {
+	return context.WithValue(ctx, key{}, f), func() {
 		signal.Stop(signals)
 		cancel()
 	}
 }
 
-// finisherOf is the finisher of a context, or one that nothing asks.
-func finisherOf(ctx context.Context) *finisher {
-	if f, ok := ctx.Value(finisherKey{}).(*finisher); ok {
+// Of is the finisher of a context, or one that nothing asks.
+func Of(ctx context.Context) *Finisher {
+	if f, ok := ctx.Value(key{}).(*Finisher); ok {
 		return f
 	}
-	return &finisher{cancel: func() {}}
+	return &Finisher{cancel: func() {}}
 }
 
 // hear does what a signal asks for.
-func (f *finisher) hear(s os.Signal) {
+func (f *Finisher) hear(s os.Signal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	term := s == syscall.SIGTERM
@@ -67,8 +68,8 @@ func (f *finisher) hear(s os.Signal) {
 	slog.Info("this round is the last; a second signal ends it at once", "signal", s)
 }
 
-// begin says that rounds begin; end that they ended.
-func (f *finisher) begin() (end func()) {
+// Begin says that rounds begin; end that they ended.
+func (f *Finisher) Begin() (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.rounds++; f.asked {
@@ -81,8 +82,8 @@ func (f *finisher) begin() (end func()) {
 	}
 }
 
-// round says that a round is over and kept.
-func (f *finisher) round() {
+// Round says that a round is over and kept.
+func (f *Finisher) Round() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.asked {
@@ -90,15 +91,15 @@ func (f *finisher) round() {
 	}
 }
 
-// gently makes SIGTERM the same as SIGUSR1, but for starting again.
-func (f *finisher) gently() {
+// Gently makes SIGTERM the same as SIGUSR1, but for starting again.
+func (f *Finisher) Gently() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gentle = true
 }
 
-// startAgain tells whether a signal asked for the work to be started again.
-func (f *finisher) startAgain() bool {
+// StartAgain tells whether a signal asked for the work to be started again.
+func (f *Finisher) StartAgain() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.again
