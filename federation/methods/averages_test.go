@@ -24,7 +24,7 @@ var averages = []averaging{
 	{"fedpgp", nil, "examples"}, {"fedpha", nil, "examples"}, {"fedpr", nil, "examples"},
 	{"fedvpt", nil, "examples"}, {"gptfl", nil, "examples"}, {"pfeddc", nil, "examples"},
 	{"pfedprompt", nil, "examples"}, {"promptfl", nil, "examples"}, {"sdfed", nil, "examples"},
-	{"uopp", nil, "examples"},
+	{"uopp", nil, "examples"}, {"dpfpl", nil, "uniform"},
 
 	{"promptfl+appr", nil, "set lambda_a: 0"}, {"promptfl+dp", nil, "set where: client"},
 	{"promptfl+feddyn", nil, "uniform"}, {"promptfl+fedntd", nil, "examples"}, {"promptfl+fedopt", nil, "examples"},
