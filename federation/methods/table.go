@@ -5,8 +5,8 @@ package methods
 var table = []Def{
 	coCoOpDef, coopDef, dpfplDef, fedAPPRDef, fedAPTDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedOTPDef, fedPGPDef,
 	fedPHADef, fedPRDef, fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef,
-	pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef,
-	uoppDef, zeroShotDef,
+	pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptFolioDef, promptSRCDef,
+	sdfedDef, uoppDef, zeroShotDef,
 
 	apflDef, apprDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
 	fedProtoDef, fedProxDef, fedRepDef, ggtpcDef, moonDef, qfflDef, robustDef, scaffoldDef,
