@@ -181,6 +181,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		}
 		clock.lap(&clock.Evaluation)
 	}
+	rec.AttackedBy(s.Plan.Attackers)
 	if s.Limited != nil {
 		rec.Limited = s.Limited()
 	}
