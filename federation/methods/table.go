@@ -8,5 +8,5 @@ var table = []Def{
 	plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
 	apflDef, apprDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
-	fedProtoDef, fedProxDef, fedRepDef, ggtpcDef, moonDef, qfflDef, robustDef, scaffoldDef,
+	fedProtoDef, fedProxDef, fedRepDef, gceDef, ggtpcDef, moonDef, nlPromptDef, qfflDef, robustDef, scaffoldDef,
 }
