@@ -14,6 +14,9 @@ const (
 	UntriggeredSet = "backdoor-without-trigger"
 )
 
+// OwnSets are the evaluation sets that are made of the experiment's own data set.
+var OwnSets = []string{BaseSet, NewSet, TriggeredSet, UntriggeredSet}
+
 // Attack is what a simulated attack did. Means are over honest clients, with the server's parameters and with each
 // client's own, where the method has these evaluations.
 type Attack struct {
