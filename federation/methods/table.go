@@ -7,6 +7,6 @@ var table = []Def{
 	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef, pFedMoAPDef, pfedpromptDef,
 	plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
-	apflDef, apprDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
+	apflDef, apprDef, compressDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
 	fedProtoDef, fedProxDef, fedRepDef, gceDef, ggtpcDef, moonDef, nlPromptDef, qfflDef, robustDef, scaffoldDef,
 }

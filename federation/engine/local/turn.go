@@ -96,6 +96,11 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 		return up, s, stats, err
 	}
 	w.attack.Upload(t.o.Round, l.Received, &up)
+	if codec := w.Method.Codec(); codec != nil {
+		if err = codec.Pack(l, &up); err != nil {
+			return up, s, stats, err
+		}
+	}
 	t.tr.PutAll("upload", up.Shared, up.Extra)
 	if w.Guard != nil {
 		err = w.Guard.Protect(t.c.ID, t.o, &up, &stats)
