@@ -8,6 +8,6 @@ var table = []Def{
 	pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptFolioDef, promptSRCDef,
 	sdfedDef, uoppDef, zeroShotDef,
 
-	apflDef, apprDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
-	fedProtoDef, fedProxDef, fedRepDef, ggtpcDef, moonDef, qfflDef, robustDef, scaffoldDef,
+	apflDef, apprDef, compressDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
+	fedProtoDef, fedProxDef, fedRepDef, gceDef, ggtpcDef, moonDef, nlPromptDef, qfflDef, robustDef, scaffoldDef,
 }
