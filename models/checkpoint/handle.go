@@ -61,9 +61,23 @@ func (h *Handle) Rows(low, high int) (*Handle, error) {
 	}}, nil
 }
 
+// reshaped is the same float elements in another shape of as many.
+func (h *Handle) reshaped(shape ...int) *Handle {
+	out := *h
+	out.Shape = shape
+	out.load = func() (*tensor.Tensor, error) {
+		t, err := h.load()
+		if err != nil {
+			return nil, err
+		}
+		return tensor.Of(t.Data, shape...), nil
+	}
+	return &out
+}
+
 // concat stacks handles of equal trailing shape along the first axis; the result has no place in a file.
 func concat(name string, parts ...*Handle) *Handle {
-	h := &Handle{Name: name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape)}
+	h := &Handle{Name: name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape), Computed: true}
 	for _, p := range parts[1:] {
 		h.Shape[0] += p.Shape[0]
 	}

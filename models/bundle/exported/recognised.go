@@ -3,6 +3,7 @@ package exported
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -159,11 +160,10 @@ var proofClasses = []int{1, 3, 2}
 
 // prove runs both forms of the text tower on random prompts of tokens of the vocabulary.
 func (m *model) prove(r *recognised, run Runner) error {
-	t, rng := m.text, 0
+	t, rng := m.text, rand.New(rand.NewPCG(1, 2))
 	tokens := func(n int) (ids []int) {
 		for range n {
-			rng = (rng*1103515245 + 12345) & (1<<31 - 1)
-			id := (rng >> 8) % t.table.rows
+			id := rng.IntN(t.table.rows)
 			if id == t.sos || id == t.eotID {
 				id = t.filler
 			}
