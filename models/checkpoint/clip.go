@@ -123,24 +123,12 @@ func find(c *Checkpoint) (*Weights, error) {
 	if err := f.leftovers(s, a); err != nil {
 		return nil, err
 	}
-	scale, err := number(w.LogitScale)
+	scale, err := w.LogitScale.Number()
 	if err == nil && w.LogitBias != nil {
-		a.LogitBias, err = number(w.LogitBias)
+		a.LogitBias, err = w.LogitBias.Number()
 	}
 	a.LogitScale = math.Exp(scale)
 	return w, err
-}
-
-// number is the one element of a tensor.
-func number(h *Handle) (float64, error) {
-	t, err := h.Load()
-	if err != nil {
-		return 0, err
-	}
-	if len(t.Data) != 1 || t.Finite() >= 0 {
-		return 0, fmt.Errorf("%s is %v %v, want one number", h.Name, t, t.Data)
-	}
-	return float64(t.Data[0]), nil
 }
 
 func (w *Weights) readText(f *finder, s scheme) {

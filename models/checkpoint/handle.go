@@ -37,6 +37,21 @@ func (h *Handle) Load() (*tensor.Tensor, error) {
 	return t, nil
 }
 
+// Number is the one element of a tensor.
+func (h *Handle) Number() (float64, error) {
+	if tensor.Size(h.Shape) != 1 {
+		return 0, fmt.Errorf("%s is %v, want one number", h.Name, h.Shape)
+	}
+	t, err := h.Load()
+	if err != nil {
+		return 0, err
+	}
+	if len(t.Data) != 1 || t.Finite() >= 0 {
+		return 0, fmt.Errorf("%s is %v %v, want one number", h.Name, t, t.Data)
+	}
+	return float64(t.Data[0]), nil
+}
+
 // Rows is the part [low, high) of the first axis, still unread; it lies in the file when h does.
 func (h *Handle) Rows(low, high int) (*Handle, error) {
 	if len(h.Shape) == 0 || low < 0 || high < low || high > h.Shape[0] {

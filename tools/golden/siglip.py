@@ -136,6 +136,19 @@ def exported(model, folder):
                       input_names=["pixel_values"], output_names=names, dynamic_axes={n: {0: "batch"} for n in ["pixel_values"] + names})
 
 
+def whole():
+    """A SigLIP in one file, as small as can be, with the scale and the bias of the other one."""
+    from transformers import SiglipConfig, SiglipModel
+    model = spread(SiglipModel(SiglipConfig(
+        text_config=dict(vocab_size=4, hidden_size=2, intermediate_size=2, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=2),
+        vision_config=dict(hidden_size=2, intermediate_size=2, num_hidden_layers=1, num_attention_heads=1, image_size=2, patch_size=2))))
+    model.logit_scale.data[:], model.logit_bias.data[:] = 4.7, -12.9
+    model.vision_model.embeddings.patch_embedding.padding = (0, 0)
+    model.forward, forward = lambda i, p: forward(input_ids=i, pixel_values=p)[:2], model.forward
+    torch.onnx.export(model, (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 3, 2, 2)), "models/bundle/exported/testdata/siglip.whole.onnx",
+                      opset_version=14, input_names=["input_ids", "pixel_values"], output_names=["logits_per_image", "logits_per_text"])
+
+
 def open_clip(folder, name, vision, text, **more):
     package = types.ModuleType("open_clip")
     package.__path__ = [f"{folder}/open_clip"]
@@ -181,3 +194,4 @@ if __name__ == "__main__":
     open_clip(sys.argv[1], "openclip-avg", dict(pool_type="avg", final_ln_after_pool=True, ls_init_value=0.1, act_kwargs=dict(approximate="tanh")), {},
               init_logit_bias=-10)
     open_clip(sys.argv[1], "openclip-last", dict(pool_type="avg", no_ln_pre=True), dict(no_causal_mask=True, pool_type="last", proj_bias=True))
+    whole()

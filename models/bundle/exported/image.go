@@ -25,12 +25,13 @@ type imageTower struct {
 	rounded bool           // pixels become uint8, and gradients end there
 	levels  float32        // the graph normalises pixels from 0 to this; 0 where it does not
 	scale   float64        // what the file multiplies similarities with, 0 where it does not tell
+	bias    float64        // what it adds to that
 }
 
 func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imageTower, error) {
 	t := &imageTower{file: f, name: name}
 	var err error
-	t.output, t.scale, err = pick(dir, f, p.Output, imageRole)
+	t.output, t.scale, t.bias, err = pick(dir, f, p.Output, imageRole)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,11 @@
 package exported_test
 
 import (
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"promptfed/models/bundle"
@@ -48,4 +53,56 @@ func TestSigLIP(t *testing.T) {
 	for _, name := range []string{"end", "sentences", "grad", "image"} {
 		orttest.Near(t, name, got[name], want[name])
 	}
+}
+
+// What a SigLIP's similarities are multiplied with, and what is added, is said by the specification, by an export of
+// the whole model beside the towers, or by a checkpoint; else it is not known. The numbers are those that
+// tools/golden/siglip.py sets: exp(4.7), and -12.9.
+func TestScaleOfASigLIP(t *testing.T) {
+	for _, c := range []struct{ what, from, to, more, found string }{
+		{what: "nothing"},
+		{what: "the specification", more: ",logit_scale=109.94717,logit_bias=-12.9"},
+		{"a whole model", "testdata/siglip.whole.onnx", "onnx/model.onnx", "", "as onnx/model.onnx has for its simil"},
+		{"one of another variant", "testdata/siglip.whole.onnx", "onnx/model_q4.onnx", "", "as onnx/model_q4.onnx has"},
+		{"a checkpoint", "../converted/testdata/siglip/model.safetensors", "model.safetensors", "",
+			"as the checkpoint model.safetensors beside it has it"},
+	} {
+		dir := filepath.Join(t.TempDir(), "siglip")
+		if err := os.CopyFS(dir, os.DirFS("testdata/siglip")); err != nil {
+			t.Fatal(err)
+		}
+		if c.from != "" {
+			orttest.Write(t, filepath.Join(dir, c.to), string(orttest.Read(t, c.from)))
+			orttest.Write(t, filepath.Join(dir, "config.json"), `{"model_type": "siglip"}`)
+		}
+		b := openBundle(t, "folder="+dir+c.more)
+		if c.what == "nothing" {
+			if !b.AssumedScale || b.LogitScale != 100 || b.LogitBias != 0 {
+				t.Errorf("%g %g, assumed %t", b.LogitScale, b.LogitBias, b.AssumedScale)
+			}
+			continue
+		}
+		if b.AssumedScale || math.Abs(b.LogitScale/math.Exp(4.7)-1) > 1e-5 || math.Abs(b.LogitBias+12.9) > 1e-5 {
+			t.Errorf("%s: %g %g, assumed %t", c.what, b.LogitScale, b.LogitBias, b.AssumedScale)
+		}
+		var r bundle.Report
+		b.Report(&r)
+		said := slices.ContainsFunc(r.Found, func(f bundle.Finding) bool {
+			return f.What == "logit bias" && strings.Contains(f.Value, c.found)
+		})
+		if c.found != "" && !said {
+			t.Errorf("%s: %+v", c.what, r.Found)
+		}
+	}
+}
+
+// A tower may be named by its file: here the image tower that is quantised, and the text tower that is not.
+func TestFilesOfTwoTowers(t *testing.T) {
+	b := openBundle(t, "image="+layouts+"/quantised/onnx/vision_model_q4.onnx,text="+layouts+
+		"/transformersjs/onnx/text_model.onnx,name=two")
+	if b.Name != "two" || b.TokenRows != 530 || b.Vision.Image != 16 {
+		t.Errorf("%+v", b)
+	}
+	_, err := bundle.Find("image=" + layouts + "/quantised/onnx/vision_model_q4.onnx,text=" + layouts + "/absent.onnx")
+	orttest.OneLine(t, "no such file", err, "absent.onnx is missing")
 }
