@@ -136,6 +136,29 @@ def exported(model, folder):
                       input_names=["pixel_values"], output_names=names, dynamic_axes={n: {0: "batch"} for n in ["pixel_values"] + names})
 
 
+def prompted():
+    """Features of images with prompt tokens in front of the first block and in place of those in front of the second, and gradients."""
+    from transformers import SiglipModel
+    model = SiglipModel.from_pretrained(f"{OUT}/siglip").eval().vision_model
+    pixels = dict(load(f"{OUT}/siglip.golden.safetensors"))["pixels"]
+    tokens, deep = torch.randn(2, 12, requires_grad=True), torch.randn(3, 12, requires_grad=True)
+    x = model.embeddings(pixels)
+    n = x.shape[1]
+    for block, own in zip(model.encoder.layers, (tokens, deep)):
+        x = block(torch.cat([x[:, :n], own.expand(len(x), -1, -1)], 1), None)[0]
+    y = torch.nn.functional.normalize(model.head(model.post_layernorm(x)), dim=-1)
+    d = torch.randn_like(y)
+    (y * d).sum().backward()
+    values = dict(pixels=pixels, tokens=tokens, deep=deep, image=y, d=d, tokens_grad=tokens.grad, deep_grad=deep.grad)
+    ck.write_safetensors("models/bundle/exported/testdata/siglip.prompted.safetensors",
+                         collections.OrderedDict((k, v.detach().contiguous()) for k, v in values.items()))
+
+
+def load(path):
+    from safetensors.torch import load_file
+    return load_file(path).items()
+
+
 def whole():
     """A SigLIP in one file, as small as can be, with the scale and the bias of the other one."""
     from transformers import SiglipConfig, SiglipModel
@@ -181,8 +204,7 @@ def open_clip(folder, name, vision, text, **more):
 
 
 def read_safetensors(path):
-    from safetensors.torch import load_file
-    return ((k, v.tolist()) for k, v in load_file(path).items() if k.startswith("tokens/"))
+    return ((k, v.tolist()) for k, v in load(path) if k.startswith("tokens/"))
 
 
 if __name__ == "__main__":
@@ -195,3 +217,4 @@ if __name__ == "__main__":
               init_logit_bias=-10)
     open_clip(sys.argv[1], "openclip-last", dict(pool_type="avg", no_ln_pre=True), dict(no_causal_mask=True, pool_type="last", proj_bias=True))
     whole()
+    prompted()

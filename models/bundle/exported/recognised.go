@@ -150,9 +150,18 @@ func (m *model) recognise(run Runner) {
 		m.b.Vision = m.image.vit.VisionArch
 		m.decided("image prompts", "CLIP's vision transformer of %d blocks was found: prompt tokens, once both forms "+
 			"were compared", m.b.Vision.Layers)
-	} else {
-		m.decided("image prompts", "of pixels only (%v)", err)
+		return
 	}
+	i := m.image
+	s, other := i.findStream(m.b.Dir, run)
+	if other != nil {
+		m.decided("image prompts", "of pixels only (%v; %v)", err, other)
+		return
+	}
+	i.stream = s
+	m.b.Vision.Width, m.b.Vision.Layers = s.width, len(s.values)
+	m.decided("image prompts", "prompt tokens in front of %d blocks, which are taken as exported (%v), once the tower was "+
+		"compared with all tokens twice", len(s.values), err)
 }
 
 // proofClasses are the lengths of the class names that both forms are compared on.
