@@ -11,6 +11,7 @@ RoBERTa whose tokens are averaged. openclip-pooler: OpenCLIP's own image tower, 
 import collections
 import json
 import os
+import shutil
 import sys
 import tempfile
 import types
@@ -50,6 +51,7 @@ def stored(name, cfg, start, rows, pad, context, embedding, text_config=None):
     if model.logit_bias is not None:
         golden["logit_bias"] = model.logit_bias.reshape(1)
     measured(name, golden, model.encode_text, embedding(model.text), rows, start, pad, context, 8, filler=7)
+    return model
 
 
 def padded_at_one():
@@ -134,10 +136,21 @@ def main():
         text_cfg=dict(hf_model_name="bert-tiny", context_length=40, hf_proj_type="linear", hf_pooler_type="cls_pooler")),
         start, rows, 2, 40, words, bert)
     n, start, rows = tokens(padded_at_one())
-    stored("openclip-roberta", dict(
+    model = stored("openclip-roberta", dict(
         embed_dim=6, vision_cfg=vision("vit_base_patch2_clip_quickgelu_8", timm_pool="avg", timm_proj=None),
         text_cfg=dict(hf_model_name="roberta-tiny", context_length=40)),
         start, rows, 1, 40, words, RobertaConfig(vocab_size=n, max_position_embeddings=60, pad_token_id=1, type_vocab_size=1, layer_norm_eps=1e-5, **sizes))
+    exported(model)
+
+
+def exported(model):
+    """The towers of the RoBERTa as files, whose golden file is that of the checkpoint: masks, positions and means are made of ids inside."""
+    out = "models/bundle/exported/testdata/roberta"
+    os.makedirs(out, exist_ok=True)
+    shutil.copy(f"{OUT}/openclip-roberta/tokenizer.json", out)
+    batch = {"input": {0: "batch"}, "output": {0: "batch"}}
+    for name, tower, x in (("visual", model.visual, torch.randn(2, 3, 8, 8)), ("textual", model.text, torch.randint(3, 90, (2, 40)))):
+        torch.onnx.export(tower, x, f"{out}/{name}.onnx", opset_version=14, input_names=["input"], output_names=["output"], dynamic_axes=batch)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,40 @@ def chinese():
              [tok.cls_token_id], tok.pad_token_id, 40, 12, filler=7)
 
 
+def chinese_exported():
+    """The towers as Chinese-CLIP's code exports them: for one text and one image, weights beside the graph, the mask made of the ids inside."""
+    import onnx
+    from transformers import ChineseCLIPModel
+    model = ChineseCLIPModel.from_pretrained(f"{OUT}/chinese").eval()
+    pad, out = 2, "models/bundle/exported/testdata/chinese-clip"
+    os.makedirs(out, exist_ok=True)
+    shutil.copy(f"{OUT}/chinese/vocab.txt", out)
+
+    class Text(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.m = model
+
+        def forward(self, x):
+            return self.m.text_projection(self.m.text_model(x, attention_mask=x.ne(pad).long())[0][:, 0])
+
+    class Image(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.m = model
+
+        def forward(self, x):
+            return self.m.get_image_features(x)
+
+    for kind, net, x, names in (("img", Image(), torch.zeros(1, 3, 14, 14), ["image", "unnorm_image_features"]),
+                                ("txt", Text(), torch.randint(5, 90, (1, 40)), ["text", "unnorm_text_features"])):
+        name = f"vit-b-16.{kind}.fp32.onnx"
+        torch.onnx.export(net, x, f"{out}/{name}", opset_version=13, input_names=names[:1], output_names=names[1:])
+        m = onnx.load(f"{out}/{name}")
+        os.remove(f"{out}/{name}")
+        onnx.save(m, f"{out}/{name}", save_as_external_data=True, location=f"{name}.extra_file", size_threshold=64)
+
+
 def exported(model, folder):
     """The towers as transformers.js has them, ids without a mask; the golden file is that of the checkpoint."""
     out = "models/bundle/exported/testdata/siglip"
@@ -218,3 +252,4 @@ if __name__ == "__main__":
     open_clip(sys.argv[1], "openclip-last", dict(pool_type="avg", no_ln_pre=True), dict(no_causal_mask=True, pool_type="last", proj_bias=True))
     whole()
     prompted()
+    chinese_exported()

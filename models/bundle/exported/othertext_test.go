@@ -16,42 +16,61 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A SigLIP as transformers.js has it: ids filled up to 16 positions, no mask, features at the last position,
-// SentencePiece's vocabulary. The expected numbers are transformers' (tools/golden/siglip.py).
-func TestSigLIP(t *testing.T) {
+// Exports of models whose texts are read otherwise than CLIP's give what the libraries compute of the checkpoints that they
+// were made of (tools/golden/siglip.py, inside.py): a SigLIP as transformers.js has it, whose ids are filled up and read
+// at the last position; a Chinese-CLIP for one text at a time, read at the first token, with its weights in files beside
+// the graphs; and an OpenCLIP with a RoBERTa, whose tokens are averaged.
+func TestOtherTextTowers(t *testing.T) {
 	orttest.Need(t)
-	want := orttest.Golden(t, "../converted/testdata/siglip.golden.safetensors")
-	b := openBundle(t, "testdata/siglip")
-	if b.Text.Context != 16 || b.Text.Pad != 1 || b.Preprocess.Crop || b.Preprocess.Mean != [3]float32{.5, .5, .5} {
-		t.Errorf("%+v %+v", b.Text, b.Preprocess)
+	running = true
+	defer func() { running = false }()
+	for dir, want := range map[string]struct {
+		golden            string
+		context, pad, sos int
+		names             []string
+	}{
+		"siglip":       {"siglip", 16, 1, -1, []string{"end", "sentences", "grad", "image"}},
+		"chinese-clip": {"chinese", 40, 2, 0, []string{"end", "sentences", "grad", "image"}},
+		"roberta":      {"openclip-roberta", 40, 1, 0, []string{"end", "grad", "image"}},
+	} {
+		golden := orttest.Golden(t, "../converted/testdata/"+want.golden+".golden.safetensors")
+		b := openBundle(t, "testdata/"+dir)
+		if tok, err := b.Tokenizer(); err != nil || b.Text.Context != want.context || b.Text.Pad != want.pad ||
+			tok.SOS() != want.sos || b.Batch() != 0 {
+			t.Errorf("%s: %+v, batch %d, %v", dir, b.Text, b.Batch(), err)
+		}
+		g := graph.New()
+		ctx := g.Input("ctx", graph.Float, graph.Static(golden["ctx"].Shape...))
+		f, err := b.Prompts(g, []string{"cat", "the thing", "sea lion", "red pandas and others"},
+			[]clip.Prompt{{Ctx: ctx}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := b.Sentences(g, []string{"a photo of a cat.", "the", "other things"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := grad.Of(f[0].Mul(g.Const(golden["cotangent"])).Sum(), ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := graph.Model(graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "sentences", Node: whole},
+			graph.Output{Name: "grad", Node: d[0]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": golden["ctx"]})
+		if model, err = b.ImageModel(); err != nil {
+			t.Fatal(err)
+		}
+		images := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: golden["pixels"]})
+		got["image"] = images[bundle.ImageOutput]
+		for _, name := range want.names {
+			orttest.Near(t, dir+" "+name, got[name], golden[name])
+		}
 	}
-	g := graph.New()
-	ctx := g.Input("ctx", graph.Float, graph.Static(want["ctx"].Shape...))
-	f, err := b.Prompts(g, []string{"cat", "the thing", "sea lion", "red pandas and others"}, []clip.Prompt{{Ctx: ctx}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole, err := b.Sentences(g, []string{"a photo of a cat.", "the", "other things"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := grad.Of(f[0].Mul(g.Const(want["cotangent"])).Sum(), ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := graph.Model(graph.Output{Name: "end", Node: f[0]}, graph.Output{Name: "sentences", Node: whole},
-		graph.Output{Name: "grad", Node: d[0]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"ctx": want["ctx"]})
-	if model, err = b.ImageModel(); err != nil {
-		t.Fatal(err)
-	}
-	images := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})
-	got["image"] = images[bundle.ImageOutput]
-	for _, name := range []string{"end", "sentences", "grad", "image"} {
-		orttest.Near(t, name, got[name], want[name])
+	if p := openBundle(t, "testdata/siglip").Preprocess; p.Crop || p.Mean != [3]float32{.5, .5, .5} {
+		t.Errorf("%+v", p)
 	}
 }
 
