@@ -28,10 +28,10 @@ type computed struct {
 	mu     sync.Mutex
 	round  int // the last one that began
 	rounds int // so far
-	size  int
-	at    map[[sha256.Size]byte]*list.Element
-	used  list.List // of *entry, the last asked for in front
-	doing singleflight.Group
+	size   int
+	at     map[[sha256.Size]byte]*list.Element
+	used   list.List // of *entry, the last asked for in front
+	doing  singleflight.Group
 }
 
 type entry struct {

@@ -109,7 +109,6 @@ func (t *turn) atReceived() bool {
 
 // stepAtReceived computes a step of one turn by program.received.
 func (w *Worker) stepAtReceived(ctx context.Context, t *turn, in inputs) (feed, out tensor.Map, err error) {
-	w.received.begin(t.o.Round)
 	if in.fixed, err = w.fixedValues(ctx, w.received, t.p.received.fixed, in); err != nil {
 		return nil, nil, err
 	}
