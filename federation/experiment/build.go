@@ -205,6 +205,10 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	if whole, err = sets.Open(c.Config); err != nil {
 		return nil, err
 	}
+	if whole.Pool == nil && len(whole.Train) == 0 {
+		return nil, fmt.Errorf("data.set: %s has test images alone: name it under eval.sets, or set data.split: pooled "+
+			"to divide its images among training and test", c.Set)
+	}
 	if len(classes) > 0 && c.Classes == allClasses {
 		if err := relabel(whole, classes); err != nil {
 			return nil, err
