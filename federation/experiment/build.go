@@ -168,6 +168,9 @@ func (b *Built) define() error {
 			"aggregation and differential privacy are to hide; leave one of the two out")
 	}
 	b.describePrivacy()
+	if err := b.simulateTime(); err != nil {
+		return err
+	}
 	return b.openSecureAggregation()
 }
 

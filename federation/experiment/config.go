@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -33,7 +34,8 @@ type Config struct {
 	Sampling      string           `config:"sampling"`
 	Eval          Eval             `config:"eval"`
 
-	SecureAggregation secure.Config `config:"secure_aggregation"`
+	SimulatedTime     simtime.Config `config:"simulated_time"`
+	SecureAggregation secure.Config  `config:"secure_aggregation"`
 
 	Reproduce Reproduce `config:"reproduce"`
 	Runtime   Runtime   `config:"runtime"`
@@ -201,6 +203,7 @@ func Defaults() Config {
 		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
 			NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
+		SimulatedTime:     simtime.Defaults(),
 		SecureAggregation: secure.Defaults(),
 
 		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},
@@ -289,7 +292,7 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
+	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
 		c.Reproduce.check(c.Data))
 	return errors.Join(errs...)
 }

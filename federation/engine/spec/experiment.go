@@ -7,6 +7,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/method"
 )
 
@@ -29,7 +30,8 @@ type Experiment struct {
 	BatchClients   int        // steps of how many clients may go in one run; 0 and 1 are the same
 	Synthetic      *Synthetic // nil for none
 	EvaluationSets []EvaluationSet
-	Plan           Plan // Clients and Infos are filled in
+	Plan           Plan          // Clients and Infos are filled in
+	SimulatedTime  *simtime.Plan // that turns of clients take; nil for none
 	Evaluate       record.TestPlan
 }
 
@@ -61,6 +63,9 @@ func (e *Experiment) Fingerprint() string {
 	}
 	if e.BatchClients > 1 { // numbers are the same up to rounding
 		fmt.Fprintln(h, "clients in a run", e.BatchClients)
+	}
+	if e.SimulatedTime != nil {
+		fmt.Fprintln(h, "simulated time", e.SimulatedTime)
 	}
 	if len(e.Reproduces) > 0 {
 		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)
