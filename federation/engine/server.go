@@ -206,6 +206,10 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 	for _, r := range replies {
 		rec.BytesUp += r.Up
 		rec.BytesDown += r.Down
+		rec.ParametersUp += r.Upload.Shared.Count() + r.Upload.Extra.Count()
+		for _, id := range message.ClientsOf([]message.Reply{r}) {
+			rec.ParametersDown += o.For(id).Tensors().Count()
+		}
 	}
 	if s.simulated != nil {
 		report := s.simulated.Report()

@@ -150,8 +150,10 @@ type Eval struct {
 	NewClients int      `config:"new_clients"`
 	NewSteps   []int    `config:"new_steps"`
 	FineTune   int      `config:"fine_tune"`
-	Confusion  string   `config:"confusion"`
-	ZeroShot   bool     `config:"zero_shot"`
+	// Target is read by reports; it changes nothing that is computed.
+	Target    float64 `config:"target"`
+	Confusion string  `config:"confusion"`
+	ZeroShot  bool    `config:"zero_shot"`
 	// Terms changes nothing that is trained.
 	Terms bool `config:"terms"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
@@ -176,6 +178,8 @@ func (Eval) LongHelp() map[string]string {
 			"is tested",
 		"fine_tune": "epochs that each client trains a copy of the server's parameters on its own training data " +
 			"before its personal evaluation, which tests that copy; 0 tests what it last trained",
+		"target": "accuracy in percent: tables say what it took to reach it, in rounds, bytes and parameters " +
+			"(docs/report.md); 0 for none",
 		"confusion": "confusion matrix of the last test: local (of clients in this process), all (clients elsewhere " +
 			"send their counts of classes too) or none",
 		"zero_shot": "compare hand-written prompts with chance before training, and warn where they are no better",

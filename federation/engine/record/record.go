@@ -49,8 +49,11 @@ type Record struct {
 	LR        float64 `json:"lr"`
 	BytesUp   int     `json:"bytes_up"`   // all clients together
 	BytesDown int     `json:"bytes_down"` // all clients together
-	Seconds   float64 `json:"seconds"`
-	Phases    *Phases `json:"phases,omitempty"` // where they went
+	// numbers in the tensors of uploads that counted, and of the instructions that they answered, all clients together
+	ParametersUp   int     `json:"parameters_up,omitempty"`
+	ParametersDown int     `json:"parameters_down,omitempty"`
+	Seconds        float64 `json:"seconds"`
+	Phases         *Phases `json:"phases,omitempty"` // where they went
 	// Simulated is the time that the turns of simulated clients took; nil where none is counted.
 	Simulated *simtime.Report `json:"simulated,omitempty"`
 }
