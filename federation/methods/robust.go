@@ -135,14 +135,11 @@ func mean(v []float64) float64 {
 // came.
 func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 	n := len(ups)
-	far := make([][]float64, n)
-	for i := range far {
-		far[i] = make([]float64, n)
-		for j := range i {
-			d := normOf(ups[i].Shared, ups[j].Shared)
-			far[i][j], far[j][i] = d*d, d*d
-		}
+	shared := make([]tensor.Map, n)
+	for i, u := range ups {
+		shared[i] = u.Shared
 	}
+	far := distances(shared)
 	score, order := make([]float64, n), make([]int, n)
 	for i := range far {
 		others := slices.Delete(slices.Clone(far[i]), i, i+1)
@@ -168,6 +165,19 @@ func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 		out[k] = ups[i]
 	}
 	return out
+}
+
+// distances are the squared distances of every two of a list, over all tensors together.
+func distances(list []tensor.Map) [][]float64 {
+	far := make([][]float64, len(list))
+	for i := range far {
+		far[i] = make([]float64, len(list))
+		for j := range i {
+			d := normOf(list[i], list[j])
+			far[i][j], far[j][i] = d*d, d*d
+		}
+	}
+	return far
 }
 
 // normOf is the norm of a - b, over all tensors together.

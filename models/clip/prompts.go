@@ -204,17 +204,17 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	r := &promptRows{s: s, p: s.packing(p.After), after: p.After, prefix: 1 + p.length(), deep: p.Deep}
 	switch r.head = s.start(tw.g); {
 	case p.Bare:
-		r.head = graph.Concat(0, r.head.Add(t.positions(tw, 0, 1)), p.Ctx)
+		r.head = graph.Concat(0, r.head.Add(t.positions(tw, 1)), p.Ctx)
 	case p.Ctx.OK():
-		r.head = graph.Concat(0, r.head, p.Ctx).Add(t.positions(tw, 0, r.prefix))
+		r.head = graph.Concat(0, r.head, p.Ctx).Add(t.positions(tw, r.prefix))
 	default:
-		r.head = r.head.Add(t.positions(tw, 0, 1))
+		r.head = r.head.Add(t.positions(tw, 1))
 	}
 	_, place := r.p.owner()
 	for i := range place {
 		place[i] += r.prefix
 	}
-	pos := t.positions(tw, 0, t.Context).Rows(tw.g.Ints(place...))
+	pos := t.positions(tw, t.Context).Rows(tw.g.Ints(place...))
 	r.tail = s.packed(tw.g, r.p, p.After).Add(pos)
 	r.take, r.place = r.p.queries()
 	if r.dense = r.all() <= denseRows; r.dense {

@@ -28,7 +28,7 @@ func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 
 func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
-	x := emb.Add(t.positions(tw, 0, n)).Reshape(-1, t.Width)
+	x := emb.Add(t.positions(tw, n)).Reshape(-1, t.Width)
 	if t.PostNorm {
 		x = tw.norm(x, "ln_pre")
 	}
@@ -82,13 +82,13 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	return y
 }
 
-// positions are the position embeddings from..to, [to-from,width].
-func (t Text) positions(tw tower, from, to int) graph.Node {
+// positions are the first n position embeddings, [n,width].
+func (t Text) positions(tw tower, n int) graph.Node {
 	p := tw.w.Node(tw.g, "positional_embedding", t.Context, t.Width)
-	if from == 0 && to == t.Context {
+	if n == t.Context {
 		return p
 	}
-	return p.Slice(0, from, to)
+	return p.Slice(0, 0, n)
 }
 
 // rowIndex is where position read[c] of sequence c lies among the rows of emb [C,n,w].

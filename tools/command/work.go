@@ -78,6 +78,9 @@ func work(ctx context.Context, url string, f workFlags) error {
 	if w.Identity, err = f.link.identity(); err != nil {
 		return err
 	}
+	if w.Identity, err = w.Identity.WithKey(""); err != nil { // one for all runs, while this program lives
+		return err
+	}
 	nc, err := exchange.Dial(ctx, url, "promptfed work", log, append(options,
 		workers.ConnOptions(w.Queue, w.Worker)...)...)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	_ "example.com/promptfolio"
+
 	"promptfed/federation/methodtest"
 )
 

@@ -3,6 +3,7 @@ package main
 
 import (
 	_ "example.com/promptfolio"
+
 	"promptfed/tools/command"
 )
 
