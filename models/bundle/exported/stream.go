@@ -42,6 +42,9 @@ func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
 	if t.batch > 0 || t.open != nil {
 		return nil, errors.New("its batch was fixed by the export")
 	}
+	if op, ok := rounds(t.output); ok {
+		return nil, fmt.Errorf("%s rounds activations", op.Label())
+	}
 	s := &stream{at: map[graph.Node]graph.Node{}}
 	g := graph.New()
 	pixels := t.feed(g, g.Input(bundle.PixelsInput, graph.Float, graph.Static(refBatch, 3, t.size, t.size)))
