@@ -92,7 +92,7 @@ func (t Text) plainOnly(s *Suffixes) bool {
 
 // checkPlain tells why a prompt has no plain form, if anything.
 func (t Text) checkPlain(s *Suffixes, p Prompt) error {
-	if t.plainOnly(s) && (p.Ctx.OK() && p.Ctx.Rank() == 3 || len(p.Deep) > 0 || p.Bare || p.After > 0) {
+	if t.plainOnly(s) && (p.PerImage() || len(p.Deep) > 0 || p.Bare || p.After > 0) {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a " +
 			"causal tower that is read at the end token, as CLIP's is, and this one is not")
 	}
