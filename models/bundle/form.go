@@ -58,8 +58,8 @@ func openSpec(s Spec) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(abs); err != nil {
-		return nil, err
+	if _, err := os.Stat(abs); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such folder", abs)
 	}
 	f, _, ok := formOf(abs)
 	if !ok {

@@ -258,7 +258,7 @@ func TestHostileFolders(t *testing.T) {
 		change       func(dir string) error
 		want         string // of the error; "" where the folder is read
 	}{
-		{"no folder at all", "siglip", os.RemoveAll, "no such file"},
+		{"no folder at all", "siglip", os.RemoveAll, "no such folder"},
 		{"nothing in it", "siglip", func(dir string) error {
 			if err := os.RemoveAll(dir); err != nil {
 				return err

@@ -247,9 +247,9 @@ func TestTableOfInspect(t *testing.T) {
 				batch = "stays fixed"
 			}
 		}
-		if row := fmt.Sprintf("| `%s` | %s | %s | %s |", filepath.Base(dir), text, image, batch); !strings.Contains(page,
-			"\n"+row+"\n") {
-			t.Errorf("docs/dropin.md has no row\n%s", row)
+		row := fmt.Sprintf("\n| `%s` | %s | %s | %s |\n", filepath.Base(dir), text, image, batch)
+		if !strings.Contains(page, row) {
+			t.Errorf("docs/dropin.md has no row%s", row)
 		}
 	}
 }

@@ -196,8 +196,8 @@ func (t *textTower) checkRounding() error {
 	if !ok {
 		return nil
 	}
-	return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or float16 export "+
-		"of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights alone are quantised "+
+	return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or float16 "+
+		"export of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights alone are quantised "+
 		"(q4); the image tower may stay quantised", op.Label())
 }
 
