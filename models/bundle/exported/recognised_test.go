@@ -76,7 +76,8 @@ func TestPromptTokensInBothForms(t *testing.T) {
 	running = true
 	defer func() { running = false }()
 	for dir, blocks := range map[string]int{layouts + "/vit": 3, layouts + "/transformersjs": 2,
-		layouts + "/optimum": 2, "folder=" + layouts + "/quantised,variant=q4": 2, "testdata/hf-half": 2, "testdata/hf-sdpa-mask-dynamo-18": 2} {
+		layouts + "/optimum": 2, "folder=" + layouts + "/quantised,variant=q4": 2, "testdata/hf-half": 2,
+		"testdata/hf-sdpa-mask-dynamo-18": 2} {
 		b := openBundle(t, dir)
 		g := graph.New()
 		pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(16), graph.D(16)})

@@ -197,8 +197,8 @@ func (t *textTower) checkRounding() error {
 		return nil
 	}
 	return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or float16 "+
-		"export of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights alone are quantised "+
-		"(q4); the image tower may stay quantised", op.Label())
+		"export of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights alone are "+
+		"quantised (q4); the image tower may stay quantised", op.Label())
 }
 
 // constantBehind is the constant that a value is, or is cast from.
