@@ -3,7 +3,7 @@ package methods
 
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
 var table = []Def{
-	coCoOpDef, coopDef, fedAPPRDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedOTPDef, fedPGPDef, fedPHADef, fedPRDef,
+	coCoOpDef, coopDef, fedAPPRDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedMGPDef, fedOTPDef, fedPGPDef, fedPHADef, fedPRDef,
 	fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef, pFedMoAPDef, pfedpromptDef,
 	plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptFolioDef, promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
