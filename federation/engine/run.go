@@ -250,6 +250,11 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	r.Summary.ZeroShot, r.Summary.Warnings = j.ZeroShot, record.ZeroShotWarnings(j.ZeroShot)
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
+	if a := r.Summary.Attack; a != nil {
+		all := *a
+		all.Clients = e.Plan.Attackers
+		r.Summary.Attack = &all
+	}
 	r.Summary.MethodView = s.has.Headline(record.MethodView, e.Method).String()
 	participants := participantsOf(e, set.Remote)
 	parts := state.Parts(e, &s.Global, store, participants)

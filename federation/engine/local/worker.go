@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/noise"
 	"promptfed/federation/engine/spec"
@@ -43,6 +44,7 @@ type Worker struct {
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
 	pretrains  bool             // of Server.warm
+	attack     attack.Attack
 }
 
 // Settings decide how a worker runs, not what it computes.
@@ -59,7 +61,7 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 	w := &Worker{Method: e.Method, Training: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, BatchClients: e.BatchClients, Confusion: e.Evaluate.Confusion, Noise: set.Noise, plan: e.Plan,
 		c:        newCompiler(e.Method, e.Classes, e.Template, e.Training.Memory, set.Session),
-		computed: newComputed(mostComputed)}
+		computed: newComputed(mostComputed), attack: e.Attack}
 	w.evaluators = setEvaluators(e, set, w.computed)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
@@ -111,7 +113,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if w.Noise != nil {
 		l.Noise = w.Noise.Of(o.Round, true)
 		if o.Round >= plan.Rounds {
-			l.Noise = func([]byte) (*rand.Rand, int, error) {
+			l.Noise = func(string, []byte) (*rand.Rand, int, error) {
 				return nil, 0, fmt.Errorf("epsilon reckons with %d rounds", plan.Rounds)
 			}
 		}

@@ -137,8 +137,8 @@ var quantities = together(map[string]quantity{
 		bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.EvaluationSets) {
-			if name == record.BaseSet || name == record.NewSet {
-				continue // halves of the same data set
+			if slices.Contains(record.OwnSets, name) {
+				continue // made of the same data set
 			}
 			v, ok := evaluated(r.EvaluationSets[name].Evaluation, accuracy)
 			if !ok {
@@ -322,7 +322,7 @@ func (m Metric) rounds(r *Run) []int {
 // it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
 // client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New}, m.quantity) {
+	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New, Honest, Success}, m.quantity) {
 		m = Metric{quantity: Accuracy, window: last, view: m.view}
 	}
 	var sum []float64
