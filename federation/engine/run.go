@@ -29,6 +29,8 @@ type Settings struct {
 	Session ort.Options
 	Encode  bool // send every message through its encoded form
 	Terms   bool // measure each term of the loss, for the records; it changes nothing that is trained
+	// OneGraph computes every step in one graph, as steps behind the first are: to measure a whole step.
+	OneGraph bool
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
 	Provider string
 	Tracer   trace.Tracer // nil for none
@@ -55,7 +57,8 @@ type Settings struct {
 
 // Worker are the settings of the client side.
 func (s Settings) Worker() local.Settings {
-	return local.Settings{Session: s.Session, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise, Terms: s.Terms}
+	return local.Settings{Session: s.Session, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise, Terms: s.Terms,
+		OneGraph: s.OneGraph}
 }
 
 // Result is a finished run.
@@ -269,6 +272,11 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	r.Summary.ZeroShot, r.Summary.Warnings = j.ZeroShot, record.ZeroShotWarnings(j.ZeroShot)
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
+	if a := r.Summary.Attack; a != nil {
+		all := *a
+		all.Clients = e.Plan.Attackers
+		r.Summary.Attack = &all
+	}
 	r.Summary.MethodView = s.has.Headline(record.MethodView, e.Method).String()
 	participants := participantsOf(e, set.Remote)
 	parts := state.Parts(e, &s.Global, store, participants)

@@ -121,7 +121,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		instruction.Broadcast, instruction.PerClient = g.Broadcast, g.PerClient
 	}
 
-	instruction.Kind = message.Train
+	instruction.Kind, instruction.Codec = message.Train, s.Method.Codec()
 	var replies []message.Reply
 	if len(instruction.Clients) > 0 {
 		var err error
@@ -183,6 +183,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		}
 		clock.lap(&clock.Evaluation)
 	}
+	rec.AttackedBy(s.Plan.Attackers)
 	if s.Limited != nil {
 		rec.Limited = s.Limited()
 	}

@@ -68,7 +68,7 @@ func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error
 // Compatibility is what workers must have in common with this experiment, after Features.
 func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
-	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm(), ""
+	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm()+b.Config.attackTerm(), ""
 	out := spec.Compatibility{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(), Digests: map[string]string{}}
 	for _, f := range b.Bundles {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"promptfed/federation/attack"
 	"promptfed/federation/data"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/simtime"
@@ -32,6 +33,7 @@ type Config struct {
 	Train         Train            `config:"train"`
 	Participation float64          `config:"participation" help:"share of clients that train in a round"`
 	Sampling      string           `config:"sampling"`
+	Attack        attack.Config    `config:"attack"`
 	Eval          Eval             `config:"eval"`
 
 	SimulatedTime     simtime.Config `config:"simulated_time"`
@@ -45,7 +47,8 @@ type Config struct {
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"backbones": "names or folders of bundles, dealt out to clients in turn; of exported models also {image: " +
-			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}",
+			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}, with logit_scale and logit_bias where no file " +
+			"tells them",
 		"sampling": "of a round's clients: fixed (always that share), or poisson (each by itself with that " +
 			"probability; needs a method that accepts a round without clients, as differential privacy can)",
 	}
@@ -54,11 +57,12 @@ func (Config) LongHelp() map[string]string {
 // Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
-	Classes     string  `config:"classes"`
-	Duplicates  string  `config:"duplicates"`
-	Precision   string  `config:"precision"`
-	Template    string  `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
-	ValShare    float64 `config:"val_share"`
+	Classes     string          `config:"classes"`
+	Duplicates  string          `config:"duplicates"`
+	Precision   string          `config:"precision"`
+	Template    string          `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
+	ValShare    float64         `config:"val_share"`
+	LabelNoise  data.LabelNoise `config:"label_noise"`
 }
 
 // LongHelp implements keys.LongHelp.
@@ -195,7 +199,7 @@ func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
 		Data: Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half,
-			Template: autoTemplate},
+			Template: autoTemplate, LabelNoise: data.NoLabelNoise()},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Loss: softmaxLoss, Optimizer: "sgd", State: freshState,
@@ -204,6 +208,7 @@ func Defaults() Config {
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
+		Attack:        attack.Defaults(),
 		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
 			NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
@@ -296,8 +301,8 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
-		c.Reproduce.check(c.Data))
+	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
+		c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check(), c.checkSimulatedTime())
 	return errors.Join(errs...)
 }
 
@@ -330,4 +335,24 @@ func (t Train) optimizer() optim.Config {
 	return optim.Config{Name: t.Optimizer, LR: t.LR, Momentum: t.Momentum, Dampening: t.Dampening, Nesterov: t.Nesterov,
 		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm,
 		ClipValue: t.ClipValue}
+}
+
+// checkSimulatedTime finds what simulated time and the rest of the configuration do not allow each other.
+func (c Config) checkSimulatedTime() error {
+	t := c.SimulatedTime
+	errs := []error{t.Check()}
+	if t.On() && c.SecureAggregation.On() {
+		errs = append(errs, errors.New("simulated_time: secure aggregation needs the clients that began a round, "+
+			"whenever they are done; leave one of the two out"))
+	}
+	if t.FedBuff.Buffer > 0 {
+		if c.Sampling == poisson {
+			errs = append(errs, errors.New("simulated_time.fedbuff: clients train all the time; set sampling: fixed"))
+		}
+		if c.Train.State == sharedState {
+			errs = append(errs, errors.New("simulated_time.fedbuff: clients train side by side; set "+
+				"train.optimizer_state: fresh"))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -44,7 +44,7 @@ func TestBuffers(t *testing.T) {
 // A statement that a mean is enough does not cover what clients upload beside it, but for a tensor for each shared
 // parameter.
 func TestMeanCoversNoOtherUploads(t *testing.T) {
-	base := PromptFL{Context: defaultContext}
+	base := promptFLOf(defaultContext)
 	for _, c := range []struct {
 		extras       []string
 		beside, fail string

@@ -42,6 +42,7 @@ type Record struct {
 	Notes map[string]float64 `json:"notes,omitempty"`
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
 
+	Attack   *Attack  `json:"attack,omitempty"`   // simulated
 	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
 	message.Limited
 
@@ -107,6 +108,7 @@ type Summary struct {
 	RoundWarnings []string `json:"round_warnings,omitempty"`
 	// Limited are the clients of which replies were refused, or whose examples count less than they said.
 	Limited []LimitedClient `json:"limited,omitempty"`
+	Attack  *Attack         `json:"attack,omitempty"` // simulated; of the last tested round
 	Bytes   float64         `json:"bytes_per_round"`
 	Seconds float64         `json:"seconds"`
 	// simulated seconds until the end of the last round; absent where none are counted
@@ -194,6 +196,7 @@ func (s *Summary) of(r Record) {
 	s.Global, s.Personal, s.Evaluations, s.EvaluationSets, s.Untrained = r.Global, r.Personal, r.Evaluations,
 		r.EvaluationSets, r.Untrained
 	s.BaseToNew, s.NewClients, s.Selected = r.BaseToNew, r.NewClients, r.Round
+	s.Attack = r.Attack
 }
 
 // of takes what stands for the result from an evaluation.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/simtime"
@@ -27,8 +28,9 @@ type Experiment struct {
 	Precision      string // of features, for the fingerprint; empty and half are the same
 	Clients        []*Client
 	Training       Training
-	BatchClients   int        // steps of how many clients may go in one run; 0 and 1 are the same
-	Synthetic      *Synthetic // nil for none
+	BatchClients   int           // steps of how many clients may go in one run; 0 and 1 are the same
+	Synthetic      *Synthetic    // nil for none
+	Attack         attack.Attack // of clients of a simulation
 	EvaluationSets []EvaluationSet
 	Plan           Plan          // Clients and Infos are filled in
 	SimulatedTime  *simtime.Plan // that turns of clients take; nil for none

@@ -219,9 +219,9 @@ func TestPartition(t *testing.T) {
 	b.quiet()
 }
 
-// TestAlong: lines may run along what grows from round to round in place of rounds. With 8 clients a round of the sample
-// sends 2*4*16*512*8 = 524,288 bytes, so that 20 rounds reach from 0.5243 to 10.49 MB in the four digits that the page holds; zooming, reading, the table and the
-// address follow.
+// TestAlong: lines may run along what grows from round to round. With 8 clients a round of the sample sends
+// 2*4*16*512*8 = 524,288 bytes, so that 20 rounds reach from 0.5243 to 10.49 MB in the four digits that the page holds;
+// zooming, reading, the table and the address follow.
 func TestAlong(t *testing.T) {
 	r := sample(20, 8)
 	r.Metrics = append(r.Metrics, page.Metric{Name: "total-bytes", Title: "Bytes of all rounds so far", Unit: "bytes"})

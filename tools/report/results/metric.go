@@ -140,8 +140,8 @@ var quantities = together(map[string]quantity{
 		bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.EvaluationSets) {
-			if name == record.BaseSet || name == record.NewSet {
-				continue // halves of the same data set
+			if slices.Contains(record.OwnSets, name) {
+				continue // made of the same data set
 			}
 			v, ok := evaluated(r.EvaluationSets[name].Evaluation, accuracy)
 			if !ok {
@@ -185,7 +185,8 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 }
 
 // ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean,
-// domain-std, set:NAME, set-mean, note:NAME, those of evaluations, loss, bytes, seconds, those of communication), a window of the accuracy
+// domain-std, set:NAME, set-mean, note:NAME, those of evaluations, loss, bytes, seconds, those of communication), a
+// window of the accuracy
 // (last, best, best-val, last5 or another number), or a quantity and a window (f1@last10; also all). These are of the
 // evaluation that is the headline of a run; behind global/ or personal/ they are of that one, of which global and
 // personal alone are the accuracy.
@@ -331,8 +332,8 @@ func (m Metric) rounds(r *Run) []int {
 // it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
 // client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New}, m.quantity) ||
-		sent[m.quantity].of != nil {
+	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New, Honest, Success},
+		m.quantity) || sent[m.quantity].of != nil {
 		m = Metric{quantity: Accuracy, window: last, view: m.view}
 	}
 	var sum []float64
