@@ -301,8 +301,8 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
-		c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check(), c.checkSimulatedTime())
+	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config),
+		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 	return errors.Join(errs...)
 }
 
