@@ -14,8 +14,8 @@ var eachZ = (0.6+0.8*0.375)/math.Hypot(1, 0.375) - (0.6+0.8*0.28125)/math.Hypot(
 // PromptFolio from global = local = 0 with theta 0.4: z = 2y (0.6 g/r_g + 0.4 l/r_l), so that dz/dg = 1.2 y and
 // dz/dl = 0.8 y, and the slopes are -0.48 and -0.32 on client 0, 0.36 and 0.24 on client 1. Client 0 ends with 0.45
 // and 0.3, client 1 with -0.3375 and -0.225; the mean of the global ones is -0.075. With renorm the mixtures
-// of both classes, 0.6 (1,±g)/r_g + 0.4 (1,±l)/r_l, are divided by their length: 1 at 0, so that the first step is the
-// same.
+// of both classes, 0.6 (1,±g)/r_g + 0.4 (1,±l)/r_l, are divided by their length: 1 at 0, so that the first step is
+// the same.
 var (
 	folioFirst = map[string]float64{"global": 0, "c0/local": 0, "c1/local": 0}
 
