@@ -50,6 +50,7 @@ func init() {
 	averages = append(averages, []averaging{
 		{"promptfl", options{"class_specific": true}, "examples"},
 		{"promptfl", options{"class_specific": true, "class_average": "owners"}, "set class_average: all"},
-		{"promptfolio", nil, "examples"}, {"fedmgp", nil, "examples"}, {"fedmgp", options{"weighting": "uniform"}, "uniform"},
+		{"promptfolio", nil, "examples"}, {"fedmgp", nil, "examples"},
+		{"fedmgp", options{"weighting": "uniform"}, "uniform"},
 	}...)
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // FedMGP gives each client G groups of its own, each a text prompt and a prompt of the image tower, "text/groups"
-// [G,tokens,w] and "image/groups" [G,P,v], and exchanges some of them. With t^j and f^j(x) the unit features of group j,
-// and s = exp(logit_scale), a client learns
+// [G,tokens,w] and "image/groups" [G,P,v], and exchanges some of them. With t^j and f^j(x) the unit features of group
+// j, and s = exp(logit_scale), a client learns
 //
 //	1/G Σ_j CE(s f^j·t^j, y) + lambda (D_text + D_image),  D = mean over j<k of cos(t^j_c, t^k_c), and of f^j, f^k
 //
