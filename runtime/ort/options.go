@@ -181,6 +181,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		func() error { return so.SetExecutionMode(mode) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel].native) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
+		func() error { return so.SetMemPattern(false) }, // a block for all values, beside the first run's buffers
 	}
 	if o.Profile != "" {
 		steps = append(steps, func() error { return so.EnableProfiling(o.Profile) })
