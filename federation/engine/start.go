@@ -3,10 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strconv"
+
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
-	"strconv"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"

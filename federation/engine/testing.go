@@ -3,10 +3,11 @@ package engine
 import (
 	"context"
 	"path/filepath"
-	"promptfed/federation/engine/spec"
-	"promptfed/runtime/atomicfile"
 	"slices"
 	"strconv"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/runtime/atomicfile"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/bundle/exported"

@@ -95,6 +95,14 @@ type ClientInfo struct {
 	Domain   string // empty where there are none
 }
 
+// For gives the extra tensors that are sent to one client, to add to.
+func (g *Global) For(client int) tensor.Map {
+	if g.PerClient[client] == nil {
+		g.PerClient[client] = tensor.Map{}
+	}
+	return g.PerClient[client]
+}
+
 // Info gives what the server knows of a client; nothing where it knows of none.
 func (g *Global) Info(client int) ClientInfo {
 	if client < 0 || client >= len(g.Infos) {
@@ -120,6 +128,7 @@ type Upload struct {
 	Client int
 	N      int // examples it trained on
 	Shared tensor.Map
+	Packed tensor.Map // what travels in place of Shared, of a method with a Codec; nil elsewhere
 	Extra  tensor.Map
 }
 

@@ -113,10 +113,7 @@ func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
 				u.Axpy(weights[i][j], last[j])
 			}
 		}
-		if g.PerClient[k] == nil {
-			g.PerClient[k] = tensor.Map{}
-		}
-		g.PerClient[k].Put(ampU, u)
+		g.For(k).Put(ampU, u)
 	}
 	return m.Method.Merge(g, ups)
 }
@@ -125,20 +122,15 @@ func ampOf(client int) string { return amp + "/" + strconv.Itoa(client) }
 
 // weights gives x, whose rows sum up to 1.
 func (m FedAMP) weights(w []tensor.Map) ([][]float64, error) {
-	n := len(w)
-	x, all := make([][]float64, n), []float64{} // squared distances first
+	x, all := distances(w), []float64{}
 	for i := range x {
-		x[i] = make([]float64, n)
-		for j := range i {
-			d := normOf(w[i], w[j])
-			x[i][j], x[j][i], all = d*d, d*d, append(all, d*d)
-		}
+		all = append(all, x[i][:i]...)
 	}
 	sigma := m.Sigma
-	if slices.Sort(all); sigma == 0 && n > 1 {
+	if slices.Sort(all); sigma == 0 && len(w) > 1 {
 		sigma = max(median(all), math.SmallestNonzeroFloat32)
 	}
-	most := 1 / float64(n) // alpha/sigma
+	most := 1 / float64(len(w)) // alpha/sigma
 	if m.Alpha > 0 {
 		most = m.Alpha / sigma
 	}

@@ -32,9 +32,8 @@ import (
 // Names: nova/a [1], in uploads.
 type FedNova struct {
 	method.Method
-	Weighting `config:",squash"`
-	Reported  `config:",squash"`
-	Strength  float64 `config:"strength" help:"power of a_k that counts; 1 is the paper's, 0 is FedAvg"`
+	Reported `config:",squash"`
+	Strength float64 `config:"strength" help:"power of a_k that counts; 1 is the paper's, 0 is FedAvg"`
 }
 
 var fedNovaDef = Def{Name: "fednova", Title: "FedNova", New: newFedNova,
@@ -42,32 +41,23 @@ var fedNovaDef = Def{Name: "fednova", Title: "FedNova", New: newFedNova,
 		"Optimization, NeurIPS 2020"}
 
 func newFedNova() Layer {
-	return &FedNova{Weighting: Weighting{"examples"}, Reported: Reported{10}, Strength: 1}
+	return &FedNova{Reported: Reported{Weighting{"examples"}, 10}, Strength: 1}
 }
 
 func (m *FedNova) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, Join(m.Weighting.Check(), m.Reported.Check(), Within("strength", m.Strength, 0, 1), MustShare(inner))
+	return *m, Join(m.Reported.Check(), Within("strength", m.Strength, 0, 1), MustShare(inner))
 }
 
 func (m FedNova) Traits() method.Traits {
-	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting),
-		Roles: map[method.Role]string{method.ServerStep: ""}}
-	if m.Strength > 0 {
-		t.Mean, t.Needs = "", "the work of every client; set strength of fednova: 0"
-	}
-	return t
+	return m.traits(m.Strength > 0, "the work of every client; set strength of fednova: 0")
 }
 
 // novaA names what a client uploads.
 const novaA = "nova/a"
 
 func (m FedNova) Extras(t method.Task) []method.Extra {
-	inner := m.Method.Extras(t)
-	if m.Strength == 0 {
-		return inner
-	}
-	return append(inner, method.Extra{Name: novaA, Shape: []int{1}})
+	return m.extras(m.Strength > 0, m.Method.Extras(t), novaA)
 }
 
 // pull is the strength of the proximal term in the loss.
@@ -87,9 +77,9 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 	if err != nil {
 		return 0, err
 	}
-	x, g := tensor.New(1), tensor.New(1)
+	x, g, pull := tensor.New(1), tensor.New(1), m.pull()
 	for range steps { // in units of the rate
-		g.Data[0] = float32(1 + rate*m.pull()*float64(x.Data[0]))
+		g.Data[0] = float32(1 + rate*pull*float64(x.Data[0]))
 		if err := o.Step(tensor.Map{"x": x}, tensor.Map{"x": g}, 1); err != nil {
 			return 0, err
 		}
@@ -97,7 +87,7 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 	a := -float64(x.Data[0])
 	if !(a > 0) || math.IsInf(a, 1) {
 		return 0, fmt.Errorf("fednova: %d steps at the rate %v with mu %v go nowhere (%.4g); lower the rate or mu",
-			steps, rate, m.pull(), a)
+			steps, rate, pull, a)
 	}
 	return math.Pow(a, m.Strength), nil
 }

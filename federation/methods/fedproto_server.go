@@ -33,15 +33,12 @@ func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor
 		delete(g.Broadcast, protoN)
 	}
 	for _, k := range clients {
-		switch {
-		case only:
-			delete(g.PerClient[k], protoMean)
-			delete(g.PerClient[k], protoN)
-			continue
-		case g.PerClient[k] == nil:
-			g.PerClient[k] = tensor.Map{}
+		if sent := g.For(k); only {
+			delete(sent, protoMean)
+			delete(sent, protoN)
+		} else {
+			sent[protoMean], sent[protoN] = mean, n
 		}
-		g.PerClient[k][protoMean], g.PerClient[k][protoN] = mean, n
 	}
 }
 

@@ -74,17 +74,15 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 		if g.Info(k).Backbone != backbone {
 			continue
 		}
-		if g.PerClient[k] == nil {
-			g.PerClient[k] = tensor.Map{}
-		}
+		sent := g.For(k)
 		for name := range prior {
-			delete(g.PerClient[k], name)
+			delete(sent, name)
 		}
 		if !only {
-			maps.Copy(g.PerClient[k], prior)
+			maps.Copy(sent, prior)
 		}
 		if m.Prototypes {
-			g.PerClient[k][ggtpcPlaces], g.PerClient[k][ggtpcLabels] = prototypes(g, k, answers)
+			sent[ggtpcPlaces], sent[ggtpcLabels] = prototypes(g, k, answers)
 		}
 	}
 	return nil

@@ -176,11 +176,8 @@ func (m PFedMoAP) Finish(l *method.Local, _ *method.Upload) error {
 // Start tells all clients that there is nobody yet.
 func (m PFedMoAP) Start(g *method.Global) error {
 	for k := range g.Clients {
-		if g.PerClient[k] == nil {
-			g.PerClient[k] = tensor.Map{}
-		}
-		if g.PerClient[k][moapKnown] == nil {
-			m.nobody(g.PerClient[k], g.Width)
+		if sent := g.For(k); sent[moapKnown] == nil {
+			m.nobody(sent, g.Width)
 		}
 	}
 	return nil
@@ -193,34 +190,33 @@ func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
 	if err := m.Start(g); err != nil { // for those that joined
 		return err
 	}
-	for k := range g.Clients {
-		if own := g.State[moapPool+strconv.Itoa(k)]; own != nil {
-			m.send(g, k, own)
-		}
-	}
+	m.send(g)
 	return m.FedAvg.Merge(g, ups)
 }
 
-// send chooses the prompts that are nearest to a client's own, in their order.
-func (m PFedMoAP) send(g *method.Global, client int, own *tensor.Tensor) {
-	type other struct {
-		prompt *tensor.Tensor
-		far    float64
-	}
-	var all []other
+// send chooses for every client that has uploaded the prompts that are nearest to its own, in their order.
+func (m PFedMoAP) send(g *method.Global) {
+	var clients []int
+	var prompts []tensor.Map
 	for k := range g.Clients {
-		if p := g.State[moapPool+strconv.Itoa(k)]; p != nil && k != client {
-			d := p.Clone()
-			d.Axpy(-1, own)
-			all = append(all, other{p, d.Norm()})
+		if p := g.State[moapPool+strconv.Itoa(k)]; p != nil {
+			clients, prompts = append(clients, k), append(prompts, tensor.Map{"ctx": p})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b other) int { return cmp.Compare(a.far, b.far) })
-	sent := tensor.Map{}
-	m.nobody(sent, own.Shape[1])
-	for i, o := range all[:min(len(all), m.Experts-1)] {
-		copy(sent[moapExperts].Row(i).Data, o.prompt.Data)
-		sent[moapKnown].Data[i] = 1
+	far := distances(prompts)
+	for i, k := range clients {
+		var others []int
+		for j := range clients {
+			if j != i {
+				others = append(others, j)
+			}
+		}
+		slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(far[i][a], far[i][b]) })
+		sent := g.For(k)
+		m.nobody(sent, g.Width)
+		for to, j := range others[:min(len(others), m.Experts-1)] {
+			copy(sent[moapExperts].Row(to).Data, prompts[j]["ctx"].Data)
+			sent[moapKnown].Data[to] = 1
+		}
 	}
-	g.PerClient[client][moapExperts], g.PerClient[client][moapKnown] = sent[moapExperts], sent[moapKnown]
 }

@@ -28,7 +28,6 @@ import (
 // q: 0 is the mean of the layers inside. Otherwise the step takes that mean's place. Names: qffl/loss [1], in uploads.
 type QFFL struct {
 	method.Method
-	Weighting `config:",squash"`
 	Reported  `config:",squash"`
 	Q         float64 `config:"q" help:"how much higher losses count more; 0 is the plain mean"`
 	Lipschitz float64 `config:"lipschitz" help:"L, of the losses' gradients; 0 is 1 over the learning rate"`
@@ -37,32 +36,23 @@ type QFFL struct {
 var qfflDef = Def{Name: "qffl", Title: "q-FedAvg", New: newQFFL,
 	Paper: "Li et al., Fair Resource Allocation in Federated Learning, ICLR 2020"}
 
-func newQFFL() Layer { return &QFFL{Weighting: Weighting{"examples"}, Reported: Reported{10}, Q: 0.2} }
+func newQFFL() Layer { return &QFFL{Reported: Reported{Weighting{"examples"}, 10}, Q: 0.2} }
 
 func (m *QFFL) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, Join(m.Weighting.Check(), m.Reported.Check(), Within("q", m.Q, 0, 10),
+	return *m, Join(m.Reported.Check(), Within("q", m.Q, 0, 10),
 		Within("lipschitz", m.Lipschitz, 0, maxWeight), MustShare(inner))
 }
 
 func (m QFFL) Traits() method.Traits {
-	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting),
-		Roles: map[method.Role]string{method.ServerStep: ""}}
-	if m.Q > 0 {
-		t.Mean, t.Needs = "", "every client's loss and move; set q: 0"
-	}
-	return t
+	return m.traits(m.Q > 0, "every client's loss and move; set q: 0")
 }
 
 // qfflLoss names what a client uploads.
 const qfflLoss = "qffl/loss"
 
 func (m QFFL) Extras(t method.Task) []method.Extra {
-	inner := m.Method.Extras(t)
-	if m.Q == 0 {
-		return inner
-	}
-	return append(inner, method.Extra{Name: qfflLoss, Shape: []int{1}})
+	return m.extras(m.Q > 0, m.Method.Extras(t), qfflLoss)
 }
 
 // losses gives the cross entropy [B] of each example.

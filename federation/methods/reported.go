@@ -8,9 +8,11 @@ import (
 	"promptfed/federation/method"
 )
 
-// Reported bounds what a number that clients say of themselves can do to the server's step.
+// Reported is a step of the server that takes one number of each client, which a client says of itself, and bounds what
+// that number can do.
 type Reported struct {
-	Most float64 `config:"most" help:"times the median of a round that a client's number counts at most; 0 bounds none"`
+	Weighting `config:",squash"`
+	Most      float64 `config:"most" help:"times the median that a client's number counts at most; 0 bounds none"`
 }
 
 // Check refuses bounds that make no sense.
@@ -18,7 +20,24 @@ func (r Reported) Check() error {
 	if r.Most > 0 && r.Most < 1 {
 		return fmt.Errorf("option most is %v; it must be 0 or at least 1", r.Most)
 	}
-	return Within("most", r.Most, 0, maxWeight)
+	return Join(r.Weighting.Check(), Within("most", r.Most, 0, maxWeight))
+}
+
+// traits are those of such a step, which needs more than the mean of uploads; where it is off it is that mean.
+func (r Reported) traits(on bool, needs string) method.Traits {
+	t := method.Traits{Needs: needs, Roles: map[method.Role]string{method.ServerStep: ""}}
+	if !on {
+		t.Mean, t.Needs = method.Weights(r.Weighting.Weighting), ""
+	}
+	return t
+}
+
+// extras are those of the layers inside and, where the step is on, the number.
+func (Reported) extras(on bool, inside []method.Extra, name string) []method.Extra {
+	if !on {
+		return inside
+	}
+	return append(inside, method.Extra{Name: name, Shape: []int{1}})
 }
 
 // numbers gives one number that each upload reports, bounded. It must be at least 0.

@@ -1,6 +1,7 @@
 package clip
 
 import (
+	"math"
 	"slices"
 
 	"promptfed/runtime/graph"
@@ -28,7 +29,7 @@ func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 
 func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
-	x := emb.Add(t.positions(tw, 0, n)).Reshape(-1, t.Width)
+	x := emb.Add(t.positions(tw, n)).Reshape(-1, t.Width)
 	if t.PostNorm {
 		x = tw.norm(x, "ln_pre")
 	}
@@ -75,6 +76,14 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	if !t.PostNorm {
 		rows = tw.norm(rows, "ln_final")
 	}
+	if t.Pooler {
+		w, bias := tw.w.Node(tw.g, "pooler.weight", t.Width, t.Width), tw.w.Node(tw.g, "pooler.bias", t.Width)
+		rows = nn.Linear(rows, w, bias, 1, 1).Tanh()
+	}
+	if t.Hidden > 0 {
+		a := nn.Linear(rows, tw.w.Node(tw.g, "text_hidden.weight", t.Hidden, t.Width), graph.Node{}, math.Sqrt2/2, 1)
+		rows = a.Add(a.Mul(a.Erf())).Scale(math.Sqrt2 / 2)
+	}
 	y := tw.project(rows, "text_projection", "text_projection.weight", t.EmbedDim)
 	if t.ProjectionBias {
 		y = y.Add(tw.w.Node(tw.g, "text_projection.bias", t.EmbedDim))
@@ -82,13 +91,13 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	return y
 }
 
-// positions are the position embeddings from..to, [to-from,width].
-func (t Text) positions(tw tower, from, to int) graph.Node {
+// positions are the first n position embeddings, [n,width].
+func (t Text) positions(tw tower, n int) graph.Node {
 	p := tw.w.Node(tw.g, "positional_embedding", t.Context, t.Width)
-	if from == 0 && to == t.Context {
+	if n == t.Context {
 		return p
 	}
-	return p.Slice(0, from, to)
+	return p.Slice(0, 0, n)
 }
 
 // rowIndex is where position read[c] of sequence c lies among the rows of emb [C,n,w].

@@ -29,13 +29,14 @@ func Colours() []string {
 	return out
 }
 
-func colourOf(name string) (rgb, bool) {
-	for _, c := range palette {
-		if c.name == name {
-			return c.value, true
+// colourOf is the colour of a name in Colours.
+func colourOf(name string) (c rgb) {
+	for _, known := range palette {
+		if known.name == name {
+			c = known.value
 		}
 	}
-	return rgb{}, false
+	return c
 }
 
 func clamp(v int32) uint8 { return uint8(min(255, max(0, v))) }

@@ -51,8 +51,8 @@ func (s Sample) scene(d domain, size int) *scene {
 	rng := s.source(1)
 	v := &scene{Sample: s, size: size, img: image.NewRGBA(image.Rect(0, 0, size, size)), raster: newRaster(size),
 		rng: s.source(2), unit: float64(size) / 64}
-	main, _ := colourOf(s.Colour)
-	ground, _ := colourOf(s.Ground)
+	main := colourOf(s.Colour)
+	ground := colourOf(s.Ground)
 	if d.ground != nil {
 		ground = *d.ground
 	}

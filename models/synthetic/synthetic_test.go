@@ -263,7 +263,7 @@ func TestPatternHasItsColour(t *testing.T) {
 			d, _ := domainOf("cartoon")
 			v := s.scene(d, 64)
 			d.render(v)
-			want, _ := colourOf(s.Colour)
+			want := colourOf(s.Colour)
 			for i := range 64 * 64 {
 				if v.weave.level(i%64, i/64) < 256 {
 					continue

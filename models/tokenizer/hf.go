@@ -116,30 +116,31 @@ func (p *hfPair) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// hfHead is what tokenizer.json says before its model: special tokens, cleaning,
-// the word pattern, and the sequence of start, text and end.
+// hfHead is what tokenizer.json says before its model: special tokens, cleaning, the word pattern, and the sequence of
+// start, text and end. A line break in it is a byte of the file, and so of the digests of bundles: parts of a long line
+// are joined.
 const hfHead = `{
 "version": "1.0",
 "truncation": null,
 "padding": null,
 "added_tokens": [
-{"id": %[1]d, "content": %[3]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
-"special": true},
-{"id": %[2]d, "content": %[4]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
-"special": true}
+{"id": %[1]d, "content": %[3]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,` +
+	` "special": true},
+{"id": %[2]d, "content": %[4]q, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,` +
+	` "special": true}
 ],
-"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"},
-{"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Lowercase"}]},
+"normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"},` +
+	` {"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": " "}, {"type": "Lowercase"}]},
 "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
-{"type": "Split", "pattern": {"Regex": "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"},
-"behavior": "Removed", "invert": true},
+{"type": "Split", "pattern": {"Regex": "'s|'t|'re|'ve|'m|'ll|'d|[\\p{L}]+|[\\p{N}]|[^\\s\\p{L}\\p{N}]+"},` +
+	` "behavior": "Removed", "invert": true},
 {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]},
-"post_processor": {"type": "RobertaProcessing", "sep": [%[4]q, %[2]d], "cls": [%[3]q, %[1]d],
-"trim_offsets": false, "add_prefix_space": false},
+"post_processor": {"type": "RobertaProcessing", "sep": [%[4]q, %[2]d], "cls": [%[3]q, %[1]d],` +
+	` "trim_offsets": false, "add_prefix_space": false},
 "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
 "model": {
-"type": "BPE", "dropout": null, "unk_token": %[4]q, "continuing_subword_prefix": "",
-"end_of_word_suffix": "</w>", "fuse_unk": false, "byte_fallback": false,
+"type": "BPE", "dropout": null, "unk_token": %[4]q, "continuing_subword_prefix": "",` +
+	` "end_of_word_suffix": "</w>", "fuse_unk": false, "byte_fallback": false,
 "vocab": {
 `
 

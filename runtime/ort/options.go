@@ -3,22 +3,22 @@ package ort
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
 	binding "github.com/yalue/onnxruntime_go"
 )
 
-// Providers that Options.Provider may name. The empty string is what ProviderVariable names, as it does for the key
-// runtime.provider of configurations, or CPU.
+// Providers that Options.Provider may name. The empty string is DefaultProvider.
 const (
 	CPU  = "cpu"
 	CUDA = "cuda"
 	Auto = "auto" // CUDA where it works, else CPU
-
-	ProviderVariable = "PROMPTFED_RUNTIME_PROVIDER"
 )
+
+// DefaultProvider is the provider of options that name none. Only tests change it (orttest), for the whole program and
+// before the first session.
+var DefaultProvider = CPU
 
 // OptLevel says how far ONNX Runtime rewrites a graph before running it. Every level computes the same function up to
 // rounding.
@@ -85,9 +85,9 @@ type Options struct {
 	upload bool // of tests: treat the CPU as a device that weights are copied to
 }
 
-// WithProvider gives options that name a provider.
+// WithProvider gives options that name a provider, DefaultProvider where none was.
 func (o Options) WithProvider() Options {
-	o.Provider = cmp.Or(o.Provider, os.Getenv(ProviderVariable), CPU)
+	o.Provider = cmp.Or(o.Provider, DefaultProvider)
 	return o
 }
 

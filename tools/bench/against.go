@@ -116,9 +116,7 @@ func (o Options) against(ctx context.Context, t tower, set, threads int, python,
 		all = append(all, &contestant{what: "PyTorch " + mode,
 			run: func(context.Context) error { return torch.ask(mode) }})
 	}
-	rounds, perRound := o.repetitions()
-	if err := interleave(ctx, fmt.Sprintf("%s, threads %d", r.Classes, threads), o.Progress, rounds, perRound,
-		all...); err != nil {
+	if err := o.interleave(ctx, fmt.Sprintf("%s, threads %d", r.Classes, threads), all...); err != nil {
 		return r, "", err
 	}
 	r.Step = summary(ours.seconds)

@@ -90,8 +90,7 @@ func (o Options) clients(ctx context.Context, t tower, set int, counts []int) (o
 			return err
 		}})
 	}
-	rounds, perRound := o.repetitions()
-	if err := interleave(ctx, sets[set].name+", clients in one run", o.Progress, rounds, perRound, all...); err != nil {
+	if err := o.interleave(ctx, sets[set].name+", clients in one run", all...); err != nil {
 		return nil, err
 	}
 	for i := range out {

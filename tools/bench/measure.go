@@ -10,13 +10,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// repetitions are the rounds of interleave and the runs in each: with Quick as many rounds, so that the plain form is
-// as warm, and enough runs that the median of a round is not the one behind the plain form, whose memory it finds.
-func (o Options) repetitions() (rounds, perRound int) {
+// interleave takes turns in as many rounds with Quick, so that the plain form is as warm, and enough runs in each that
+// the median of a round is not the one behind the plain form, whose memory it finds.
+func (o Options) interleave(ctx context.Context, label string, all ...*contestant) error {
+	runs := 7
 	if o.Quick {
-		return 3, 3
+		runs = 3
 	}
-	return 3, 7
+	return interleave(ctx, label, o.Progress, 3, runs, all...)
 }
 
 // closer closes what was opened, last first.
@@ -100,8 +101,7 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 	pha := &contestant{what: "step of FedPHA", run: three.run}
 	gemm3 := &contestant{what: "matrix products of FedPHA", run: bare3.run}
 	big := &contestant{what: "square product", run: square.run}
-	rounds, perRound := o.repetitions()
-	if err := interleave(ctx, label, o.Progress, rounds, perRound, step, gemm, pha, gemm3, big, slow); err != nil {
+	if err := o.interleave(ctx, label, step, gemm, pha, gemm3, big, slow); err != nil {
 		return r, err
 	}
 
@@ -169,9 +169,7 @@ func sideBySide(ctx context.Context, o Options, t tower, set, n int) (r SideBySi
 		}
 		return nil
 	}}
-	rounds, perRound := o.repetitions()
-	if err := interleave(ctx, sets[set].name+", clients side by side", o.Progress, rounds, perRound, together,
-		inTurn); err != nil {
+	if err := o.interleave(ctx, sets[set].name+", clients side by side", together, inTurn); err != nil {
 		return r, err
 	}
 	r = SideBySide{Classes: sets[set].name, Clients: n, Together: summary(together.seconds),
@@ -191,8 +189,7 @@ func projectors(ctx context.Context, o Options, prompt *tensor.Tensor) ([]Projec
 			return err
 		}}
 	}
-	rounds, perRound := o.repetitions()
-	if err := interleave(ctx, "projectors", o.Progress, rounds, perRound, all...); err != nil {
+	if err := o.interleave(ctx, "projectors", all...); err != nil {
 		return nil, err
 	}
 	out := make([]Projector, len(kinds))

@@ -35,12 +35,12 @@ var banned = []struct {
 	{"federation/method", false, []string{"os", "net", "time"}},
 	{"federation/methods", false, []string{"os", "net", "time"}},
 	{"federation/engine", true, []string{Module + "/federation/methods", "github.com/nats-io"}},
-	{"federation/engine/metrics", true, under("federation/engine", "message", "record", "spec", "state", "local")},
-	{"federation/engine/message", true, under("federation/engine", "record", "spec", "state", "local")},
-	{"federation/engine/record", true, under("federation/engine", "spec", "state", "local")},
-	{"federation/engine/spec", true, under("federation/engine", "state", "local")},
-	{"federation/engine/state", true, under("federation/engine", "local")},
-	{"federation/engine/local", true, under("federation/engine", "state")},
+	{"federation/engine/metrics", true, engine("message", "record", "spec", "state", "local")},
+	{"federation/engine/message", true, engine("record", "spec", "state", "local")},
+	{"federation/engine/record", true, engine("spec", "state", "local")},
+	{"federation/engine/spec", true, engine("state", "local")},
+	{"federation/engine/state", true, engine("local")},
+	{"federation/engine/local", true, engine("state")},
 	{"federation/wire", true, []string{Module + "/federation/methods", "github.com/nats-io"}},
 	{"federation/experiment", true, []string{"github.com/nats-io"}},
 	{"configs", true, []string{"github.com/nats-io"}},
@@ -54,11 +54,11 @@ var banned = []struct {
 	{"federation/transport/workers", true, []string{"github.com/nats-io/nats-server"}},
 }
 
-// under are packages of a folder.
-func under(folder string, names ...string) []string {
+// engine are packages of the engine.
+func engine(names ...string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
-		out[i] = Module + "/" + folder + "/" + n
+		out[i] = Module + "/federation/engine/" + n
 	}
 	return out
 }

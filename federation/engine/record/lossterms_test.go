@@ -1,8 +1,9 @@
 package record
 
 import (
-	"promptfed/federation/engine/message"
 	"testing"
+
+	"promptfed/federation/engine/message"
 )
 
 // A round's terms are means over clients, and relative to the mean of cross entropy's: of 2 and 4 that is 3, and 6 and

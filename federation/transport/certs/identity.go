@@ -59,16 +59,20 @@ func FromTLS(conf *tls.Config) (Identity, error) {
 	return Identity{Signer: Signer{key}, chain: conf.Certificates[0].Certificate, roots: conf.RootCAs}, nil
 }
 
-// WithKey is the identity with a key: its own, or that of a folder.
+// WithKey is the identity with a key: its own, or that of a folder, which is made there where there is none. Without a
+// folder it is a new one that nothing keeps.
 func (i Identity) WithKey(dir string) (Identity, error) {
 	if i.Key != nil {
 		return i, nil
 	}
-	path := filepath.Join(dir, keyFile)
-	text, err := os.ReadFile(path)
+	path, text, err := filepath.Join(dir, keyFile), []byte(nil), fs.ErrNotExist
+	if dir != "" {
+		text, err = os.ReadFile(path)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
+		if err != nil || dir == "" {
+			i.Key = key
 			return i, err
 		}
 		der, err := x509.MarshalPKCS8PrivateKey(key)

@@ -1,6 +1,7 @@
 package certs_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -61,6 +62,31 @@ func TestSignatures(t *testing.T) {
 	}
 	if err := free.Verify(7, bare, []byte("other keys"), byBare); err == nil {
 		t.Error("a signature of something else is taken")
+	}
+}
+
+// Without a folder a key is new each time, and nothing is written where the program stands; with one it stays.
+func TestWithKey(t *testing.T) {
+	t.Chdir(t.TempDir())
+	public := func(dir string) string {
+		i, err := certs.Identity{}.WithKey(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := i.Proof()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(p.Key)
+	}
+	if public("") == public("") {
+		t.Error("two identities have one key")
+	}
+	if list, err := os.ReadDir("."); err != nil || len(list) > 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+	if dir := t.TempDir(); public(dir) != public(dir) {
+		t.Error("the key of a folder changes")
 	}
 }
 

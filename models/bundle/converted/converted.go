@@ -24,6 +24,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -159,11 +160,14 @@ func (t towers) Verify() error {
 	return nil
 }
 
-// Digest is over the contents of all files as bundle.json states them, where the tensors lie in them, architecture and
-// preprocessing.
+// Digest is over the contents of all files but TextFile as bundle.json states them, where the tensors lie in them,
+// architecture and preprocessing: all that features and gradients depend on. TextFile is for other programs; its nodes
+// may come in another order from another version of this one.
 func (t towers) Digest() string {
 	m := t.m
 	m.Name, m.Architecture, m.LogitScale, m.LogScale, m.LogitBias, m.Notes, m.Source = "", "", 0, 0, 0, nil, ""
+	m.Files = maps.Clone(m.Files)
+	delete(m.Files, TextFile)
 	text, err := json.Marshal(m)
 	if err != nil { // a manifest was read from JSON or written as such
 		panic(err)

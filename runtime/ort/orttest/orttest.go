@@ -2,6 +2,7 @@
 package orttest
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"os"
@@ -13,6 +14,11 @@ import (
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
+
+// init lets tools/test-cuda.sh run tests that name no provider on another one.
+func init() {
+	ort.DefaultProvider = cmp.Or(os.Getenv("PROMPTFED_RUNTIME_PROVIDER"), ort.DefaultProvider)
+}
 
 // Need skips a test where there is no ONNX Runtime.
 func Need(t *testing.T) {

@@ -1,9 +1,0 @@
-// Command promptfed is promptfed with the methods of this module.
-package main
-
-import (
-	_ "example.com/promptfolio"
-	"promptfed/tools/command"
-)
-
-func main() { command.Main() }
