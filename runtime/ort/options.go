@@ -154,8 +154,8 @@ func addKernels(so *binding.SessionOptions) error {
 	return nil
 }
 
-// spinTime is in microseconds. In steps of ViT-B/16's text tower with 10 classes, operators of one thread take no more than
-// 105 one after the other.
+// spinTime is in microseconds. In steps of ViT-B/16's text tower with 10 classes, operators of one thread take no more
+// than 105 one after the other.
 const spinTime = "200"
 
 func (o Options) fill(so *binding.SessionOptions, weights string) error {

@@ -49,9 +49,9 @@ type MethodStep struct {
 	// Operators are those that take most of the turn beside products, with what of it in percent; other is what is
 	// spent outside ONNX Runtime.
 	Operators []Share `json:"operators"`
-	// BackboneBytes stay resident between turns beyond what was before, once however many workers there are: weights,
-	// what is packed of them, compiled graphs and data. WorkerBytes are what a turn takes at most beyond these. Both are
-	// 0 where the system does not tell.
+	// BackboneBytes stay resident between turns beyond what was before, once however many workers there are:
+	// weights, what is packed of them, compiled graphs and data. WorkerBytes are what a turn takes at most beyond
+	// these. Both are 0 where the system does not tell.
 	BackboneBytes int64 `json:"backbone_bytes"`
 	WorkerBytes   int64 `json:"worker_bytes"`
 	// LeftToCPU are operators that another provider leaves to the CPU.
