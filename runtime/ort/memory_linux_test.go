@@ -115,3 +115,31 @@ func TestSessionsShareExternalWeights(t *testing.T) {
 		}
 	}
 }
+
+// Eight values of 8 MiB that all live until the end: the first run takes their 64 MiB, and further runs of the same
+// shape use the same buffers. With ONNX Runtime's memory patterns the second run took another 64 in one block.
+func TestRunsUseTheSameBuffers(t *testing.T) {
+	const rows, width, live, mib = 2048, 1024, 8, 8
+	b := (&builder{}).in("v0", f32, dims{"B", width})
+	for i := range live {
+		b.node("Sigmoid", []string{fmt.Sprint("v", i)}, fmt.Sprint("v", i+1))
+	}
+	sum := fmt.Sprint("v", live)
+	for i := live - 1; i > 0; i-- {
+		b.node("Add", []string{sum, fmt.Sprint("v", i)}, fmt.Sprint("s", i))
+		sum = fmt.Sprint("s", i)
+	}
+	s := open(t, b.node("ReduceSum", []string{sum}, "y").out("y", f32, dims{1, 1}).model(t), ort.Options{})
+	x := tensor.New(rows, width)
+	_, before := resident(t)
+	var held [3]float64
+	for i := range held {
+		run(t, s, tensor.Map{"v0": x})
+		_, now := resident(t)
+		held[i] = now - before
+	}
+	t.Logf("private memory of runs is %.1f, %.1f and %.1f MiB", held[0], held[1], held[2])
+	if held[0] < live*mib || held[2] > (live+2)*mib {
+		t.Errorf("runs hold %.1f and %.1f MiB, want %d to %d", held[0], held[2], live*mib, (live+2)*mib)
+	}
+}

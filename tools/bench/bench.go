@@ -124,6 +124,9 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	r = Report{Backbone: t.name, Width: t.text.Width, Layers: t.text.Layers, Tokens: o.Tokens, Batch: batch,
 		Prepack: o.Session.Prepack, Quick: o.Quick, Cores: runtime.NumCPU(), Platform: runtime.GOOS + "/" +
 			runtime.GOARCH}
+	if r.Weights, err = backboneBytes(ctx, o, t, sets[0].classes.Names()); err != nil {
+		return r, fmt.Errorf("memory of the backbone: %w", err)
+	}
 	for _, name := range o.Classes {
 		for _, threads := range o.Threads {
 			res, err := measure(ctx, o, t, find(name), threads)

@@ -378,7 +378,7 @@ func (r ExperimentReport) Table() string {
 	w.Flush()
 	fmt.Fprintln(&b, "round 1 compiles and is not in the median; disk is states of clients and the checkpoint")
 	fmt.Fprintf(&b, "a round with its test takes %.2f times its training; %d MB resident\n",
-		1+r.Median.Evaluation/r.Median.Training, r.Bytes>>20)
+		1+r.Median.Evaluation/r.Median.Training, r.Bytes/1e6)
 	pub := r.Published
 	fmt.Fprintf(&b, "\nthe published form, reckoned from its steps in the same ONNX Runtime on %d threads: %.1f s of "+
 		"text tower for a training step, %.1f s for a test batch", r.Workers, pub.Text, pub.TextOnly)
@@ -399,7 +399,7 @@ func (r ExperimentReport) Table() string {
 		fmt.Fprintf(&b, " %s %.2f", ph.name, 1e3**ph.of/float64(c.Turns))
 	}
 	fmt.Fprintf(&b, "\n  memory after a tenth of the rounds and at the end: heap %d and %d MB, resident %d and %d MB\n",
-		c.Heap[0]>>20, c.Heap[1]>>20, c.Resident[0]>>20, c.Resident[1]>>20)
+		c.Heap[0]/1e6, c.Heap[1]/1e6, c.Resident[0]/1e6, c.Resident[1]/1e6)
 	return b.String()
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -40,15 +41,40 @@ func Memory() (total, free int64) {
 // resident is the memory of this process in bytes, 0 where the system does not tell.
 func resident() int64 { return procNumber("/proc/self/status", "VmRSS:") }
 
-// grown is how many bytes more are resident after a run, without what earlier runs left to be used again.
-func grown(ctx context.Context, run func(context.Context) error) (int64, error) {
+// held is what stays resident between runs: without the buffers that earlier runs left to be used again.
+func held() (int64, error) {
 	debug.FreeOSMemory()
-	if err := ort.ReturnFreed(); err != nil {
+	err := ort.ReturnFreed()
+	return resident(), err
+}
+
+// grown is how many bytes more are resident after a run.
+func grown(ctx context.Context, run func(context.Context) error) (int64, error) {
+	before, err := held()
+	if err != nil {
 		return 0, err
 	}
-	before := resident()
-	err := run(ctx)
-	return resident() - before, err
+	err = run(ctx)
+	return max(0, resident()-before), err
+}
+
+// backboneBytes is how many bytes more stay resident once a step of a tower was compiled and run: its weights as
+// sessions share them.
+func backboneBytes(ctx context.Context, o Options, t tower, classes []string) (bytes int64, err error) {
+	before, err := held()
+	if err != nil {
+		return 0, err
+	}
+	s, err := promptFL(t, classes, o.Tokens, o.Session, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.run(ctx); err != nil {
+		return 0, err
+	}
+	after, err := held()
+	return max(0, after-before), err
 }
 
 // resetPeak lets peakResident begin anew.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -50,7 +49,11 @@ type MethodStep struct {
 	// Operators are those that take most of the turn beside products, with what of it in percent; other is what is
 	// spent outside ONNX Runtime.
 	Operators []Share `json:"operators"`
-	Bytes     int64   `json:"bytes"` // resident at most, beyond what was before; 0 where the system does not tell
+	// BackboneBytes stay resident between turns beyond what was before, once however many workers there are:
+	// weights, what is packed of them, compiled graphs and data. WorkerBytes are what a turn takes at most beyond
+	// these. Both are 0 where the system does not tell.
+	BackboneBytes int64 `json:"backbone_bytes"`
+	WorkerBytes   int64 `json:"worker_bytes"`
 	// LeftToCPU are operators that another provider leaves to the CPU.
 	LeftToCPU []string `json:"left_to_cpu,omitempty"`
 	Error     string   `json:"error,omitempty"`
@@ -165,12 +168,15 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 		e.Synthetic = &spec.Synthetic{Backbone: b, Epochs: 1,
 			Data: drawn.of(b.Task(), -1, "synthetic", inTurn(len(p.classes)), reads)}
 	}
-	debug.FreeOSMemory()
-	before := resident()
-	resetPeak()
+	before, err := held()
+	if err != nil {
+		return s, err
+	}
 	session := o.Session
 	session.Profile = profile
 	var turns []float64
+	var between int64
+	var unheld error
 	done, last := 0, time.Now()
 	enough, stop := context.WithCancel(ctx) // before the test, whose sessions would be in the profile
 	defer stop()
@@ -179,6 +185,11 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 		if i.Kind == message.Train {
 			if done++; done > methodClients {
 				turns = append(turns, seconds)
+			} else {
+				var err error
+				between, err = held()
+				unheld = errors.Join(unheld, err)
+				resetPeak()
 			}
 			if done == methodClients*methodRounds {
 				stop()
@@ -187,11 +198,12 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 		last = time.Now()
 	}
 	_, err = engine.Run(enough, e, engine.Settings{Workers: 1, Session: session, OnTurn: timed, OneGraph: true})
-	if err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
-		return s, err
+	if unheld != nil || err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
+		return s, errors.Join(unheld, err)
 	}
+	s.BackboneBytes = max(0, between-before)
 	if peak := peakResident(); peak > 0 {
-		s.Bytes = max(0, peak-before)
+		s.WorkerBytes = max(0, peak-between)
 	}
 	s.Turn = summary(turns)
 	spent, left, err := readProfiles(profile, methodRounds)
@@ -230,7 +242,7 @@ func (r MethodsReport) Table() string {
 	fmt.Fprintf(&b, "a client's turn of one step: %d images, 10 classes, random weights of ViT-B/16's text tower and "+
 		"%s, %d threads, %s/%s\n\n", batch, r.Image, r.Threads, runtime.GOOS, runtime.GOARCH)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "method\tms (min-max)\tproducts\tMB\tbeside products, of the turn")
+	fmt.Fprintln(w, "method\tms (min-max)\tproducts\tbackbone MB\tworker MB\tbeside products, of the turn")
 	for _, s := range r.Steps {
 		if s.Error != "" {
 			fmt.Fprintf(w, "%s\tnot measured: %s\n", s.Method, s.Error)
@@ -243,12 +255,12 @@ func (r MethodsReport) Table() string {
 		if len(s.LeftToCPU) > 0 {
 			ops = append(ops, "left to the CPU: "+strings.Join(s.LeftToCPU, " "))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%d\t%s\n", s.Method, ms(s.Turn), s.Products, s.Bytes>>20,
-			strings.Join(ops, ", "))
+		fmt.Fprintf(w, "%s\t%s\t%.0f %%\t%d\t%d\t%s\n", s.Method, ms(s.Turn), s.Products, s.BackboneBytes/1e6,
+			s.WorkerBytes/1e6, strings.Join(ops, ", "))
 	}
 	w.Flush()
 	fmt.Fprintln(&b, "times are medians; products are matrix products and convolutions; a method with + is a wrapper, "+
-		"over promptfl; other is outside ONNX Runtime")
+		"over promptfl; other is outside ONNX Runtime; backbone MB are there once for all workers, worker MB in each")
 	return b.String()
 }
 

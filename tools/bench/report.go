@@ -15,6 +15,7 @@ type Report struct {
 	Batch      int          `json:"batch"`
 	Prepack    bool         `json:"prepack"`
 	Quick      bool         `json:"quick"`
+	Weights    int64        `json:"weight_bytes"` // resident once for the backbone; 0 where unknown
 	Cores      int          `json:"cores"`
 	Platform   string       `json:"platform"`
 	Results    []Result     `json:"results"`
@@ -49,7 +50,7 @@ type Result struct {
 	FedPHAOfGEMM float64 `json:"fedpha_percent_of_gemm"` // of bare products of its shapes
 
 	GradientError float64  `json:"gradient_error"` // largest difference of step and plain step over the largest entry
-	StepBytes     int64    `json:"step_bytes"`     // resident after a step beyond the weights; 0 where unknown
+	StepBytes     int64    `json:"step_bytes"`     // in each worker: resident after a step beyond weights; 0 if unknown
 	PlainBytes    int64    `json:"plain_bytes"`
 	Targets       []Target `json:"targets"`
 }
@@ -95,8 +96,8 @@ func (r Report) Missed() []Target {
 func (r Report) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "text tower %s: width %d, %d layers; prompts of %d tokens, %d images a step; %d cores, %s, "+
-		"prepacked weights %s\n\n",
-		r.Backbone, r.Width, r.Layers, r.Tokens, r.Batch, r.Cores, r.Platform, yes(r.Prepack))
+		"prepacked weights %s, %d MB for the backbone\n\n",
+		r.Backbone, r.Width, r.Layers, r.Tokens, r.Batch, r.Cores, r.Platform, yes(r.Prepack), r.Weights/1e6)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "classes\tthreads\tstep ms (min-max)\tplain ms (min-max)\tfaster\tstep GFLOP/s\tGEMM GFLOP/s\tof "+
 		"GEMM\t1024³ GFLOP/s\tFedPHA ms\tof GEMM\tgradients differ\tstep MB\tplain MB")
@@ -104,7 +105,7 @@ func (r Report) Table() string {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1fx\t%.1f\t%.1f\t%.0f %%\t%.1f\t%.1f\t%.0f %%\t%.0e\t%d\t%d\n", x.Classes,
 			x.Threads, ms(x.Step), ms(x.Plain), x.Speedup,
 			x.StepRate, x.GEMMRate, x.OfGEMM, x.SquareRate, 1e3*x.FedPHA.Median, x.FedPHAOfGEMM, x.GradientError,
-			x.StepBytes>>20, x.PlainBytes>>20)
+			x.StepBytes/1e6, x.PlainBytes/1e6)
 	}
 	w.Flush()
 	fmt.Fprintln(&b, "times are medians; \"faster\" and \"of GEMM\" are medians of ratios within a turn")
