@@ -17,8 +17,8 @@ import (
 // eps. An image is clean whose label is the class that gets most of its mass. Clean images come first in the pass and
 // have cross entropy; the others, with their labels, the mean absolute error 1-p.
 //
-// Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025, eq. 5-8. Where paper and code
-// (qunovo/NLPrompt) differ:
+// Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025, eq. 5-8. Where paper and
+// code (qunovo/NLPrompt) differ:
 //   - score: the paper's similarity is log p; the code takes the logarithm of a softmax of p, whose costs lie within 1
 //     of each other;
 //   - the code leaves an incomplete last batch out of the transport; here no image is left out;
