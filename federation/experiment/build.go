@@ -254,6 +254,11 @@ func (b *Built) openBackbones() error {
 			return fmt.Errorf("backbones: %w", err)
 		}
 		open[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
+		if f.Sigmoid && f.AssumedScale {
+			return fmt.Errorf("backbone %s: its files do not tell the logit scale and bias that train.loss sigmoid "+
+				"needs: write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or put the "+
+				"model.safetensors or the model.onnx of the whole model beside them", f.Name, f.Dir)
+		}
 		b.Bundles = append(b.Bundles, f)
 	}
 	for _, name := range c.assigned(len(b.Parts)) {

@@ -45,7 +45,8 @@ type Config struct {
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"backbones": "names or folders of bundles, dealt out to clients in turn; of exported models also {image: " +
-			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}",
+			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}, with logit_scale and logit_bias where no file " +
+			"tells them",
 		"sampling": "of a round's clients: fixed (always that share), or poisson (each by itself with that " +
 			"probability; needs a method that accepts a round without clients, as differential privacy can)",
 	}

@@ -115,6 +115,12 @@ func (p Param) Draw(seed uint64, client int) *tensor.Tensor {
 	return Draw(seed, client, p.Name, p.Shape, p.Std)
 }
 
+// Alike is a private parameter that starts from one draw on all clients.
+func (p Param) Alike() Param {
+	p.First = func(seed uint64) *tensor.Tensor { return Draw(seed, -1, p.Name, p.Shape, p.Std) }
+	return p
+}
+
 // Task is what a method is to be built for, on one client.
 type Task struct {
 	Client  int     // counted from 0

@@ -80,6 +80,11 @@ func HidesClients(m method.Method) bool {
 	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).HidesClients })
 }
 
+// AddsNoise tells whether a layer of a stack adds noise of differential privacy.
+func AddsNoise(m method.Method) bool {
+	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).Noise })
+}
+
 // NeedsSynthetic tells whether a stack makes no sense without images of the server's own.
 func NeedsSynthetic(m method.Method) bool {
 	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).Synthetic })

@@ -18,7 +18,7 @@ func (m telling) Extras(method.Task) []method.Extra { return m.extras }
 // A statement that a mean is enough does not cover what clients upload beside it, but for a tensor for each shared
 // parameter.
 func TestMeanCoversNoOtherUploads(t *testing.T) {
-	base := PromptFL{Context: defaultContext}
+	base := promptFLOf(defaultContext)
 	for _, c := range []struct {
 		extras       []string
 		beside, fail string

@@ -185,6 +185,7 @@ func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instructio
 func (w *Worker) alone() *Worker {
 	c := *w
 	c.Tracer, c.Guard, c.Terms, c.Training.FineTune = nil, nil, false, 0
+	c.Noise = nil // nothing is released
 	return &c
 }
 

@@ -113,7 +113,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if w.Noise != nil {
 		l.Noise = w.Noise.Of(o.Round, true)
 		if o.Round >= plan.Rounds {
-			l.Noise = func([]byte) (*rand.Rand, int, error) {
+			l.Noise = func(string, []byte) (*rand.Rand, int, error) {
 				return nil, 0, fmt.Errorf("epsilon reckons with %d rounds", plan.Rounds)
 			}
 		}

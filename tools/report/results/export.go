@@ -138,7 +138,7 @@ func AllMetrics(groups []*Group) []string {
 }
 
 // epsilons are the notes of differential privacy that stand beside accuracies.
-var epsilons = []string{"epsilon", "epsilon_nominal"}
+var epsilons = []string{"epsilon", "epsilon_nominal", "epsilon_local", "epsilon_local_nominal"}
 
 // MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it,
 // evaluation sets too as long as they are few, and what differential privacy cost where there is some.

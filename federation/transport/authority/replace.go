@@ -1,4 +1,4 @@
-package command
+package authority
 
 import (
 	"crypto/rand"
@@ -18,8 +18,10 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// replaceCerts revokes certificates and makes new ones, in this order: after the theft of a key both are wanted.
-func replaceCerts(dir, authority string, revoke, renew []string, now time.Time, life time.Duration) error {
+// Replace revokes certificates and makes new ones, in this order: after the theft of a key both are wanted. say is told
+// what was done, a line each.
+func Replace(dir, authority string, revoke, renew []string, now time.Time, life time.Duration,
+	say func(format string, a ...any)) error {
 	m := maker{dir: dir, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour), to: now.Add(life)}
 	if _, err := os.Stat(m.keyPath); err != nil {
 		return fmt.Errorf("the authority's key: %w; give its folder with --authority", err)
@@ -28,7 +30,7 @@ func replaceCerts(dir, authority string, revoke, renew []string, now time.Time, 
 		return err
 	}
 	if len(revoke) > 0 {
-		if err := m.revoke(authority, revoke, now); err != nil {
+		if err := m.revoke(authority, revoke, now, say); err != nil {
 			return err
 		}
 	}
@@ -44,7 +46,7 @@ func replaceCerts(dir, authority string, revoke, renew []string, now time.Time, 
 			DNSNames: old.DNSNames, IPAddresses: old.IPAddresses}); err != nil {
 			return err
 		}
-		fmt.Printf("%s and %s are new; the old certificate is %s\n", certFile(dir, name), keyFile(dir, name),
+		say("%s and %s are new; the old certificate is %s\n", certFile(dir, name), keyFile(dir, name),
 			replacedFile(authority, name, old.SerialNumber.String()))
 	}
 	return nil
@@ -68,7 +70,8 @@ func readCert(path string) (*x509.Certificate, error) {
 }
 
 // revoke puts certificates on the folder's list: those of a name, or that of a file.
-func (m *maker) revoke(authority string, which []string, now time.Time) error {
+func (m *maker) revoke(authority string, which []string, now time.Time,
+	say func(format string, a ...any)) error {
 	if m.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
 		return fmt.Errorf("%s is of an older release and may not sign a list of revoked certificates; make a new "+
 			"authority in another folder", certFile(m.dir, caName))
@@ -123,7 +126,7 @@ func (m *maker) revoke(authority string, which []string, now time.Time) error {
 	if err := atomicfile.Write(path, atomicfile.Bytes(text)); err != nil {
 		return err
 	}
-	fmt.Printf("%d certificates are revoked in %s; the server needs that file in the folder of its --tls\n",
+	say("%d certificates are revoked in %s; the server needs that file in the folder of its --tls\n",
 		len(revoked), path)
 	return nil
 }

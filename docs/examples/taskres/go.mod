@@ -1,4 +1,4 @@
-module example.com/promptfolio
+module example.com/taskres
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-package command
+package authority
 
 import (
 	"crypto/tls"
@@ -10,9 +10,9 @@ import (
 	"promptfed/federation/transport/certs"
 )
 
-// serverTLS is TLS that lets nobody in without a certificate of the folder's authority.
-func serverTLS(dir string) (*tls.Config, error) {
-	conf, err := clientTLS(dir, serverName)
+// ServerTLS is TLS that lets nobody in without a certificate of the folder's authority.
+func ServerTLS(dir string) (*tls.Config, error) {
+	conf, err := ClientTLS(dir, certs.ServerName)
 	if err != nil {
 		return nil, err
 	}
@@ -20,8 +20,8 @@ func serverTLS(dir string) (*tls.Config, error) {
 	return conf, nil
 }
 
-// revokedIn are the revoked certificates of a folder.
-func revokedIn(dir string) (*certs.RevocationList, error) {
+// Revoked are the revoked certificates of a folder.
+func Revoked(dir string) (*certs.RevocationList, error) {
 	text, err := os.ReadFile(certFile(dir, caName))
 	if err != nil {
 		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
@@ -29,8 +29,8 @@ func revokedIn(dir string) (*certs.RevocationList, error) {
 	return certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), text)
 }
 
-// clientTLS is TLS with the certificate of a name.
-func clientTLS(dir, name string) (*tls.Config, error) {
+// ClientTLS is TLS with the certificate of a name.
+func ClientTLS(dir, name string) (*tls.Config, error) {
 	text, err := os.ReadFile(certFile(dir, caName))
 	if err != nil {
 		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)

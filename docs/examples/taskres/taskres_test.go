@@ -1,4 +1,4 @@
-package promptfolio_test
+package taskres_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	_ "example.com/promptfolio"
+	_ "example.com/taskres"
 
 	"promptfed/federation/methodtest"
 )
@@ -18,12 +18,11 @@ type options = map[string]any
 
 // TestSuite runs promptfed's suite: gradients, workers, messages, resume, a lost client, the trace, terms, aggregation.
 func TestSuite(t *testing.T) {
-	both := methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}}
-	small := options{"tokens": 3, "init_std": 0.4}
+	names := methodtest.Names{Shared: []string{"residual"}}
 	for _, c := range []methodtest.Case{
-		{Name: "promptfolio", Options: small, Names: both},
-		{Name: "promptfolio", Options: options{"tokens": 2, "theta": 1.0, "position": "front"}, Names: both},
-		{Name: "promptfolio", With: []string{"fedprox"}, Options: small, Zero: options{"mu": 0.0}, Names: both},
+		{Name: "taskres", Alike: true, Names: names},
+		{Name: "taskres", Options: options{"alpha": 2.0}, Alike: true, Names: names},
+		{Name: "taskres", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Alike: true, Names: names},
 	} {
 		t.Run(c.Label(), func(t *testing.T) {
 			t.Parallel()
@@ -32,24 +31,25 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// Two rounds by hand (methodtest.Hand has the toy). From global = local = 0 with theta 0.4 the two scores of an image
-// (x,y) differ by z = 2y (0.6 g/r_g + 0.4 l/r_l), so that dz/dg = 1.2 y and dz/dl = 0.8 y. At z = 0 the slopes of the
-// losses ln(1+e^-z) of client 0 (y = 0.8) are -0.48 and -0.32, those of ln(1+e^z) of client 1 (y = 0.6) 0.36 and 0.24.
-// With lr 0.9375 client 0 ends with 0.45 and 0.3, client 1 with -0.3375 and -0.225; the mean of the global ones by 1
-// and 2 examples is -0.075.
+// Two rounds by hand (methodtest.Hand has the toy). The hand-written prompts are h = (1,1)/√2 and (1,-1)/√2. Client 0's
+// image (0.6,0.8) of class 0 has the scores 0.7√2 and -0.1√2, so its loss is ln(1+e^-z) with z = 0.8√2. A residual
+// moves a score along f - (f·h)h, here (-0.1,0.1) and (0.7,0.7), times alpha 0.5: the slopes are p/20 (1,-1) and 0.35 p
+// (1,1), p = 1/(1+e^z). Client 1's image (0.8,0.6) of class 1 has z = 0.6√2, loss ln(1+e^z) and the directions (0.1,-0.1)
+// and (0.7,0.7): q/20 (1,-1) and -0.35 q (1,1), q = 1/(1+e^-z).
 func TestTwoRoundsByHand(t *testing.T) {
-	z := 1.6 * (0.6*-0.075/math.Hypot(1, 0.075) + 0.4*0.3/math.Hypot(1, 0.3))
-	methodtest.Hand{Method: "promptfolio", Options: options{"tokens": 1}, LR: 0.9375,
-		First: map[string]float64{"global": 0, "c0/local": 0, "c1/local": 0},
-		Want: map[string]float64{"r0/c0/upload/global": 0.45, "r0/c1/upload/global": -0.3375,
-			"r0/merged/global": -0.075, "r0/c0/s0/after/local": 0.3, "r0/c1/s0/after/local": -0.225,
-			"r1/c0/begin/local": 0.3, "r1/c0/s0/loss": math.Log(1 + math.Exp(-z))}}.Check(t)
+	p, q := 1/(1+math.Exp(0.8*math.Sqrt2)), 1/(1+math.Exp(-0.6*math.Sqrt2))
+	mean := -(p - 2*q) * 0.35 / 3 // of class 1, in both directions, with lr 1
+	methodtest.Hand{Method: "taskres", LR: 1,
+		Want: map[string]float64{"r0/c0/s0/loss": -math.Log(1 - p), "r0/c1/s0/loss": -math.Log(1 - q),
+			"r0/c0/s0/grad/residual#0": p / 20, "r0/c0/s0/grad/residual#1": -p / 20,
+			"r0/c0/s0/grad/residual#2": 0.35 * p, "r0/c1/s0/grad/residual#1": -q / 20,
+			"r0/c1/upload/residual#3": 0.35 * q, "r0/merged/residual#0": -(p + 2*q) / 60,
+			"r0/merged/residual#2": mean, "r1/c0/begin/residual#3": mean}}.Check(t)
 }
 
 const config = `
-name: folio
-method: promptfolio
-options: {tokens: 4}
+name: taskres
+method: taskres
 backbones: [tiny-vit-b16]
 data: {set: synthetic,
   generator: {classes: [circle, square, star, house], domains: [neon], train: 6, test: 4, size: 32}}
@@ -61,7 +61,7 @@ train: {rounds: 5, lr: 0.05, epochs: 2, batch: 8}
 // and under differential privacy, of which both ask whether a server can make do with the mean.
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
-	program, file := filepath.Join(dir, "promptfed"), filepath.Join(dir, "folio.yaml")
+	program, file := filepath.Join(dir, "promptfed"), filepath.Join(dir, "taskres.yaml")
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +74,8 @@ func TestCommand(t *testing.T) {
 		return string(out)
 	}
 	call("go", "build", "-o", program, "./cmd/promptfed")
-	if out := call(program, "list", "methods", "promptfolio"); !strings.Contains(out, "promptfolio: PromptFolio\n") {
-		t.Errorf("promptfolio is not listed:\n%s", out)
+	if out := call(program, "list", "methods", "taskres"); !strings.Contains(out, "taskres: TaskRes\n") {
+		t.Errorf("taskres is not listed:\n%s", out)
 	}
 	for what, more := range map[string][]string{
 		"plain":  nil,

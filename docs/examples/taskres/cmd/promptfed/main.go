@@ -2,7 +2,7 @@
 package main
 
 import (
-	_ "example.com/promptfolio"
+	_ "example.com/taskres"
 
 	"promptfed/tools/command"
 )
