@@ -230,8 +230,8 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	return v, nil
 }
 
-// objective is half the squared distance of the mean gradient of images u_i/|u_i| from g over that of g, and its
-// gradient over all u where grad is given.
+// objective is half the squared distance of the mean gradient of images u_i/|u_i| from g over that of g, in numbers that
+// were sent, and its gradient over all u where grad is given.
 func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float64 {
 	n := float64(len(labels))
 	weights := mat.NewVecDense(v.classes*v.dim, nil) // Σ (p - e_y) xᵀ / n
@@ -252,6 +252,11 @@ func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float
 	var off, back mat.VecDense
 	off.MulVec(v.slopes.T(), weights)
 	off.SubVec(&off, mat.NewVecDense(len(g), g))
+	for i, v := range g {
+		if v == 0 { // it was not sent
+			off.SetVec(i, 0)
+		}
+	}
 	norm := mat.Norm(mat.NewVecDense(len(g), g), 2)
 	norm *= norm
 	value := mat.Dot(&off, &off) / 2 / norm
