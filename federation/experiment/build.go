@@ -171,6 +171,9 @@ func (b *Built) define() error {
 			"aggregation and differential privacy are to hide; leave one of the two out")
 	}
 	b.describePrivacy()
+	if err := b.simulateTime(); err != nil {
+		return err
+	}
 	return b.openSecureAggregation()
 }
 
@@ -210,6 +213,10 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	c := b.Config.Data
 	if whole, err = sets.Open(c.Config); err != nil {
 		return nil, err
+	}
+	if whole.Pool == nil && len(whole.Train) == 0 {
+		return nil, fmt.Errorf("data.set: %s has test images alone: name it under eval.sets, or set data.split: pooled "+
+			"to divide its images among training and test", c.Set)
 	}
 	if len(classes) > 0 && c.Classes == allClasses {
 		if err := relabel(whole, classes); err != nil {

@@ -25,6 +25,7 @@ func (b *Built) Shared() Config {
 	c := b.Config
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.SecureAggregation = d.Runtime, d.Synthetic, d.SecureAggregation
+	c.SimulatedTime = d.SimulatedTime
 	c.Data.Root, c.Eval.SetsRoot, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
 	c.shortenBackbones()
 	return c

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -35,7 +36,8 @@ type Config struct {
 	Attack        attack.Config    `config:"attack"`
 	Eval          Eval             `config:"eval"`
 
-	SecureAggregation secure.Config `config:"secure_aggregation"`
+	SimulatedTime     simtime.Config `config:"simulated_time"`
+	SecureAggregation secure.Config  `config:"secure_aggregation"`
 
 	Reproduce Reproduce `config:"reproduce"`
 	Runtime   Runtime   `config:"runtime"`
@@ -153,8 +155,10 @@ type Eval struct {
 	NewClients int      `config:"new_clients"`
 	NewSteps   []int    `config:"new_steps"`
 	FineTune   int      `config:"fine_tune"`
-	Confusion  string   `config:"confusion"`
-	ZeroShot   bool     `config:"zero_shot"`
+	// Target is read by reports; it changes nothing that is computed.
+	Target    float64 `config:"target"`
+	Confusion string  `config:"confusion"`
+	ZeroShot  bool    `config:"zero_shot"`
 	// Terms changes nothing that is trained.
 	Terms bool `config:"terms"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
@@ -179,6 +183,8 @@ func (Eval) LongHelp() map[string]string {
 			"is tested",
 		"fine_tune": "epochs that each client trains a copy of the server's parameters on its own training data " +
 			"before its personal evaluation, which tests that copy; 0 tests what it last trained",
+		"target": "accuracy in percent: tables say what it took to reach it, in rounds, bytes and parameters " +
+			"(docs/report.md); 0 for none",
 		"confusion": "confusion matrix of the last test: local (of clients in this process), all (clients elsewhere " +
 			"send their counts of classes too) or none",
 		"zero_shot": "compare hand-written prompts with chance before training, and warn where they are no better",
@@ -207,6 +213,7 @@ func Defaults() Config {
 		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
 			NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
+		SimulatedTime:     simtime.Defaults(),
 		SecureAggregation: secure.Defaults(),
 
 		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},
@@ -295,8 +302,8 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
-		c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
+	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config),
+		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 	return errors.Join(errs...)
 }
 

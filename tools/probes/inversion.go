@@ -230,8 +230,8 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	return v, nil
 }
 
-// objective is half the squared distance of the mean gradient of images u_i/|u_i| from g over that of g, in numbers that
-// were sent, and its gradient over all u where grad is given.
+// objective is half the squared distance of the mean gradient of images u_i/|u_i| from g over that of g, in numbers
+// that were sent, and its gradient over all u where grad is given.
 func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float64 {
 	n := float64(len(labels))
 	weights := mat.NewVecDense(v.classes*v.dim, nil) // Σ (p - e_y) xᵀ / n

@@ -37,6 +37,7 @@ type turn struct {
 // begin sets up a turn, with a fresh optimizer or what the shared one remembers.
 func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientState,
 	shared *sharedOptimizer) (*turn, error) {
+	w.received.begin(o.Round)
 	l, s := w.Begin(c, o, s)
 	p, err := w.c.step(c.Backbone, l.Task)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/method"
 )
 
@@ -31,7 +32,8 @@ type Experiment struct {
 	Synthetic      *Synthetic    // nil for none
 	Attack         attack.Attack // of clients of a simulation
 	EvaluationSets []EvaluationSet
-	Plan           Plan // Clients and Infos are filled in
+	Plan           Plan          // Clients and Infos are filled in
+	SimulatedTime  *simtime.Plan // that turns of clients take; nil for none
 	Evaluate       record.TestPlan
 }
 
@@ -63,6 +65,9 @@ func (e *Experiment) Fingerprint() string {
 	}
 	if e.BatchClients > 1 { // numbers are the same up to rounding
 		fmt.Fprintln(h, "clients in a run", e.BatchClients)
+	}
+	if e.SimulatedTime != nil {
+		fmt.Fprintln(h, "simulated time", e.SimulatedTime)
 	}
 	if len(e.Reproduces) > 0 {
 		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)

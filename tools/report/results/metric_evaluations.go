@@ -84,6 +84,8 @@ func named(quantity string) string {
 		return ":NAME"
 	case New:
 		return ":STEPS"
+	case RoundsTo, BytesTo, ParametersTo, SimulatedTo:
+		return ":PERCENT"
 	}
 	return ""
 }
