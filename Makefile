@@ -13,7 +13,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	arrows docs bench fuzz chaos golden clean
+	arrows docs bench fuzz chaos golden probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ methods: build ## every method of configs/methods over three seeds, their table,
 terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
 	@rm -rf runs/terms
 	@tools/terms.sh
+
+probes: library ## what uploads of prompts give away: the tables of docs/robustness.md
+	go run ./tools/probes
 
 pitfalls: build ## what is known to be wrong with published results (docs/pitfalls.md), measured anew, runs/pitfalls
 	@rm -rf runs/pitfalls; mkdir -p runs/pitfalls

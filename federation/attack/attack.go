@@ -1,5 +1,5 @@
-// Package attack is what malicious clients of a simulation do: they change their own labels or images before they train,
-// or what they upload after it. Nobody else's data, and no server, is touched.
+// Package attack is what malicious clients of a simulation do: they change their own labels or images before they
+// train, or what they upload after it. Nobody else's data, and no server, is touched.
 package attack
 
 import (

@@ -66,8 +66,8 @@ func TestGaussian(t *testing.T) {
 	}
 }
 
-// Model replacement: with n clients of equal weight, n-1 of which have stopped moving, the mean of uploads with γ = n is
-// what the attacker learned.
+// Model replacement: with n clients of equal weight, n-1 of which have stopped moving, the mean of uploads with γ = n
+// is what the attacker learned.
 func TestReplacement(t *testing.T) {
 	got := sent(Backdoor, 4, 1)["ctx"].Data
 	for i, want := range []float32{3, 0} {

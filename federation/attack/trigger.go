@@ -36,7 +36,7 @@ func stamped(img image.Image, size float64) image.Image {
 	n := int(math.Round(size * float64(side)))
 	out := image.NewNRGBA(b)
 	draw.Draw(out, b, img, b.Min, draw.Src)
-	draw.Draw(out, image.Rectangle{Min: end.Sub(image.Pt(n, n)), Max: end}, image.NewUniform(color.White), image.Point{},
-		draw.Src)
+	square := image.Rectangle{Min: end.Sub(image.Pt(n, n)), Max: end}
+	draw.Draw(out, square, image.NewUniform(color.White), image.Point{}, draw.Src)
 	return out
 }

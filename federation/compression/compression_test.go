@@ -59,7 +59,8 @@ func TestByHand(t *testing.T) {
 		want, left []float32
 	}{
 		{Codec{Kind: TopK, Share: 0.4}, []float32{0, 0, 0, 4, -3}, nil},
-		{Codec{Kind: TopK, Share: 0.3, Feedback: true}, []float32{0, 0, 0, 4, -3}, []float32{1, -2, 0, 0, 0}}, // 1.5, up
+		// 1.5, rounded up
+		{Codec{Kind: TopK, Share: 0.3, Feedback: true}, []float32{0, 0, 0, 4, -3}, []float32{1, -2, 0, 0, 0}},
 		{Codec{Kind: TopK, Share: 0.8}, []float32{1, -2, 0, 4, -3}, nil},
 		{Codec{Kind: Sign, Feedback: true}, []float32{2, -2, 2, 2, -2}, []float32{-1, 0, -2, 2, -1}},
 		{Codec{Kind: Sign, Bucket: 3}, []float32{1, -1, 1, 3.5, -3.5}, nil},
@@ -146,15 +147,16 @@ func TestQuantiseIsUnbiased(t *testing.T) {
 func TestNothing(t *testing.T) {
 	for _, c := range []Codec{{Kind: TopK, Share: 0.1}, {Kind: Sign, Bucket: 2}, {Kind: Quantise, Levels: 7, Bucket: 2,
 		Feedback: true}} {
-		if got, _ := sent(t, c, local(), 0, 0, 0, 0, 0); slices.ContainsFunc(got, func(v float32) bool { return v != 0 }) {
+		got, _ := sent(t, c, local(), 0, 0, 0, 0, 0)
+		if slices.ContainsFunc(got, func(v float32) bool { return v != 0 }) {
 			t.Errorf("%s sends %v", c.Kind, got)
 		}
 	}
 }
 
-// Of 8192 numbers, 16 tokens of width 512: 5 % are 410 values and as many places of 13 bits, 84 words; for 820 of 10 % a
-// bit for each number is shorter, 128 words; signs are 128 words and 16 scales; four bits 512 words and 16 scales. Beside
-// them stands the header of safetensors.
+// Of 8192 numbers, 16 tokens of width 512: 5 % are 410 values and as many places of 13 bits, 84 words; for 820 of 10 %
+// a bit for each number is shorter, 128 words; signs are 128 words and 16 scales; four bits 512 words and 16 scales.
+// Beside them stands the header of safetensors.
 func TestBytes(t *testing.T) {
 	d := make([]float64, 8192)
 	r := random()
@@ -199,7 +201,8 @@ func TestHostile(t *testing.T) {
 		"scale of at least 0":    {sign, tensor.Map{"values": values(1, -1), "bits": words(0)}},
 		"3 scales":               {sign, tensor.Map{"values": values(1, 1, 1), "bits": words(0)}},
 		"the level 3":            {levels, tensor.Map{"values": values(1), "bits": words(6, 0)}},
-		"it has 0 places":        {Codec{Kind: TopK, Share: 0.5}, tensor.Map{"values": tensor.New(15), "bits": words(0)}},
+		"it has 0 places": {Codec{Kind: TopK, Share: 0.5}, tensor.Map{"values": tensor.New(15),
+			"bits": words(0)}},
 	} {
 		_, err := c.Unpack(tensor.Map{"ctx": tensor.New(30)}, c.packed)
 		if err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "\n") {

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// encodeLevels sends a scale for each bucket and a code for each number: its sign in the lowest bit, 1 for what is below
-// 0, and in quantise its level above.
+// encodeLevels sends a scale for each bucket and a code for each number: its sign in the lowest bit, 1 for what is
+// below 0, and in quantise its level above.
 func (c Codec) encodeLevels(d []float64, r *rand.Rand) tensor.Map {
 	var scales []float32
 	codes := make([]uint64, len(d))
@@ -95,8 +95,8 @@ func (c Codec) scale(d []float64) float64 {
 	return sum / float64(len(d))
 }
 
-// shrink is what a bucket of n numbers is divided by: where the error of quantised ones is fed back, 1 plus the bound of
-// its variance over their square, so that less is left out than there was.
+// shrink is what a bucket of n numbers is divided by: where the error of quantised ones is fed back, 1 plus the bound
+// of its variance over their square, so that less is left out than there was.
 func (c Codec) shrink(n int) float64 {
 	if c.Kind != Quantise || !c.Feedback {
 		return 1

@@ -31,8 +31,8 @@ func TestLabelNoise(t *testing.T) {
 			noise := LabelNoise{Kind: kind, Rate: c.rate, Clients: 1, Among: "all"}
 			got, wrong := noise.Apply(labels, 5, 7, 2)
 			if wrong != c.want || changed(labels, got) != c.want {
-				t.Errorf("%s at %v of %d: %d wrong, %d changed; by hand %d", kind, c.rate, c.n, wrong, changed(labels, got),
-					c.want)
+				t.Errorf("%s at %v of %d: %d wrong, %d changed; by hand %d", kind, c.rate, c.n, wrong,
+					changed(labels, got), c.want)
 			}
 			for i := range got {
 				if kind == PairFlip && got[i] != labels[i] && got[i] != (labels[i]+1)%5 {

@@ -207,7 +207,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 	for _, r := range replies {
 		rec.BytesUp += r.Up
 		rec.BytesDown += r.Down
-		rec.ParametersUp += r.Upload.Shared.Count() + r.Upload.Extra.Count()
+		rec.ParametersUp += message.UploadTensors(r.Upload).Count()
 		for _, id := range message.ClientsOf([]message.Reply{r}) {
 			rec.ParametersDown += o.For(id).Tensors().Count()
 		}

@@ -34,8 +34,8 @@ func (c Config) noAttack() error {
 	if !c.Attack.On() {
 		return nil
 	}
-	return errors.New("attack: only clients of a simulation attack (promptfed run, also with --cluster), those of serve " +
-		"and join are who they are; set attack.kind: none")
+	return errors.New("attack: only clients of a simulation attack (promptfed run, also with --cluster), those of " +
+		"serve and join are who they are; set attack.kind: none")
 }
 
 // openAttack finds out who attacks, among the clients that train.
@@ -45,8 +45,8 @@ func (b *Built) openAttack() error {
 		return nil
 	}
 	if b.Config.Train.Centralised {
-		return errors.New("attack: train.centralised has one client, which would be the only one to attack; leave one " +
-			"of the two out")
+		return errors.New("attack: train.centralised has one client, which would be the only one to attack; leave " +
+			"one of the two out")
 	}
 	may := b.Engine.Plan.Trainers
 	if len(may) == 0 {
@@ -61,8 +61,9 @@ func (b *Built) openAttack() error {
 	return nil
 }
 
-// openTriggered makes an evaluation set of all test images of other classes than the backdoor's target, with the trigger
-// and labelled as the target, so that accuracy is the attack's success rate, and one of the same images without it.
+// openTriggered makes an evaluation set of all test images of other classes than the backdoor's target, with the
+// trigger and labelled as the target, so that accuracy is the attack's success rate, and one of the same images without
+// it.
 func (b *Built) openTriggered() error {
 	c := b.Config.Attack
 	if c.Kind != attack.Backdoor {

@@ -157,7 +157,8 @@ func same(a, b tensor.Map) bool {
 func TestBackdoor(t *testing.T) {
 	c := small("promptfl")
 	plain := open(t, c)
-	c.Attack = attack.Config{Kind: attack.Backdoor, Clients: []int{2}, Strength: 3, Target: 1, Poison: 0.5, Trigger: 0.4}
+	c.Attack = attack.Config{Kind: attack.Backdoor, Clients: []int{2}, Strength: 3, Target: 1, Poison: 0.5,
+		Trigger: 0.4}
 	b := open(t, c)
 	for i := range b.Engine.Clients {
 		was, rows := labelsOf(t, plain.Engine.Clients[i].Train)
@@ -181,7 +182,8 @@ func TestBackdoor(t *testing.T) {
 			want = int(math.Floor(float64(others)/2 + 0.5))
 		}
 		if changed != want {
-			t.Errorf("client %d: %d of %d images of other classes carry the trigger, by hand %d", i, changed, others, want)
+			t.Errorf("client %d: %d of %d images of other classes carry the trigger, by hand %d", i, changed, others,
+				want)
 		}
 	}
 	r := finish(t, b)

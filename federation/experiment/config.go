@@ -60,7 +60,7 @@ type Data struct {
 	Classes     string          `config:"classes"`
 	Duplicates  string          `config:"duplicates"`
 	Precision   string          `config:"precision"`
-	Template    string          `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
+	Template    string          `config:"template"`
 	ValShare    float64         `config:"val_share"`
 	LabelNoise  data.LabelNoise `config:"label_noise"`
 }
@@ -73,6 +73,7 @@ func (Data) LongHelp() map[string]string {
 		"duplicates": "images with equal bytes in train and test (or val): keep with a note, drop them from train, " +
 			"or error",
 		"precision": "of features in the cache: half (rounded, two bytes a number) or float (as computed, four)",
+		"template":  "hand-written prompt, {} is the class; auto: CoOp's for the set",
 		"val_share": "share of its training examples that a client keeps for validation, at most 0.5, where the " +
 			"data has no validation images; 0 for none",
 	}

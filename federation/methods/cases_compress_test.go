@@ -30,8 +30,8 @@ func init() {
 		options{"robust": options{"kind": "median"}, "compress": options{"kind": "sign"}}),
 		Zero: options{"robust": noRobust}, Names: fedBack(context), Noised: true}
 	cases = append(cases, robust)
-	// From 0 client 0 ends at 0.75 and client 1 at -0.5625: one number is its own largest, and its sign times its absolute
-	// value. In levels of its norm it is the highest.
+	// From 0 client 0 ends at 0.75 and client 1 at -0.5625: one number is its own largest, and its sign times its
+	// absolute value. In levels of its norm it is the highest.
 	for _, o := range []options{{"share": 0.5}, {"kind": "sign"}, {"kind": "quantise"}} {
 		hands = append(hands, methodtest.Hand{Method: "promptfl", With: []string{"compress"},
 			Options: with(options{"tokens": 1, "init_std": 0}, o), LR: lr,

@@ -5,20 +5,20 @@ import (
 	"promptfed/federation/method"
 )
 
-// Compress makes uploads smaller. What travels of a client's update, d, the shared parameters less what was received, is
+// Compress makes uploads smaller. Of a client's update, the shared parameters less what was received, there travel
 //   - top-k: the share of its numbers that are largest, and where they are (Stich et al., Sparsified SGD with Memory,
 //     NeurIPS 2018);
 //   - sign: a bit for each number, and for each bucket of them the mean of their absolute values (Karimireddy et al.,
-//     Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019, algorithm 1; buckets as in Zheng et
-//     al., NeurIPS 2019);
-//   - quantise: for each bucket its norm, and for each number a sign and one of the levels 0 to s, rounded up or down at
-//     random so that it is right on average (Alistarh et al., QSGD, NeurIPS 2017, section 3.1; a fixed number of bits in
-//     place of Elias codes).
+//     Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019, algorithm 1; buckets as in Zheng
+//     et al., NeurIPS 2019);
+//   - quantise: for each bucket its norm, and for each number a sign and one of the levels 0 to s, rounded up or down
+//     at random so that it is right on average (Alistarh et al., QSGD, NeurIPS 2017, section 3.1; a fixed number of
+//     bits in place of Elias codes).
 //
 // With feedback what was left out stays on the client and is added to its next update (ef/e below), whenever that is;
 // auto has it with top-k and sign. With quantise, whose values are right on average without it, it is divided by 1 +
-// min(n/s², √n/s), n being the bucket, as its error would grow otherwise (Horváth and Richtárik, ICLR 2021, section
-// 2.3).
+// min(n/s², √n/s), n being the bucket, as its error would grow otherwise (Horváth and Richtárik, ICLR 2021,
+// section 2.3).
 //
 // Bytes in records are those of the messages, which really hold nothing else, also across machines. Only the shared
 // parameters are compressed: extras that layers upload beside them, and what the server sends, are as they were. Layers
@@ -43,9 +43,9 @@ func newCompress() Layer {
 
 func (m *Compress) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, Join(OneOf("kind", m.Kind, compression.TopK, compression.Sign, compression.Quantise), OneOf("feedback", m.Feedback, "on", "off",
-		"auto"), Within("share", m.Share, 1e-6, 1), Within("levels", m.Levels, 1, 1<<16-1), Within("bucket", m.Bucket, 0,
-		1<<30), MustShare(inner))
+	return *m, Join(OneOf("kind", m.Kind, compression.TopK, compression.Sign, compression.Quantise),
+		OneOf("feedback", m.Feedback, "on", "off", "auto"), Within("share", m.Share, 1e-6, 1),
+		Within("levels", m.Levels, 1, 1<<16-1), Within("bucket", m.Bucket, 0, 1<<30), MustShare(inner))
 }
 
 func (m Compress) Traits() method.Traits {

@@ -11,8 +11,8 @@ import (
 // which q: 0 leaves in place.
 //
 // Zhang and Sabuncu, Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, NeurIPS 2018,
-// eq. 6, with q 0.7 as there. It replaces every cross entropy of the layers inside that they take from method.Scope, and
-// keeps its name in the list of terms.
+// eq. 6, with q 0.7 as there. It replaces every cross entropy of the layers inside that they take from method.Scope,
+// and keeps its name in the list of terms.
 type GCE struct {
 	method.Method
 	Q float64 `config:"q" help:"of the loss (1 - p^q)/q: 1 is 1-p, 0 keeps cross entropy"`
@@ -43,8 +43,8 @@ func generalised(logp graph.Node, q float64) graph.Node {
 	return logp.Scale(q).Exp().Neg().Shift(1).Scale(1 / q)
 }
 
-// fitted is the loss of a method in which the mean of a function of log p [B], p being the softmax of the label's class,
-// takes the place of cross entropy.
+// fitted is the loss of a method in which the mean of a function of log p [B], p being the softmax of the label's
+// class, takes the place of cross entropy.
 func fitted(inner method.Method, s *method.Scope, logits graph.Node,
 	of func(logp graph.Node) graph.Node) graph.Node {
 	if s.Task().Sigmoid {

@@ -17,8 +17,8 @@ import (
 // eps. An image is clean whose label is the class that gets most of its mass. Clean images come first in the pass and
 // have cross entropy; the others, with their labels, the mean absolute error 1-p.
 //
-// Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025, eq. 5-8. Where paper and code
-// (qunovo/NLPrompt) differ:
+// Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025, eq. 5-8. Where paper and
+// code (qunovo/NLPrompt) differ:
 //   - score: the paper's similarity is log p; the code takes the logarithm of a softmax of p, whose costs lie within 1
 //     of each other;
 //   - the code leaves an incomplete last batch out of the transport; here no image is left out;
@@ -172,44 +172,117 @@ func (m NLPrompt) masses(labels []int64, classes int) []float64 {
 }
 
 // sinkhorn gives the plan [N][C] between N rows of mass 1/N and columns of the given masses that maximises
-// Σ plan · (score - eps log plan), by iterations over logarithms until no row's mass was off by more than a
-// millionth of it. Columns have their masses exactly.
+// Σ plan · (score - eps log plan), by iterations until no row's mass was off by more than a millionth of it. Columns
+// have their masses exactly.
+//
+// Each fiftieth iteration is one of logarithms, whatever the range; those between multiply the plan that it left.
 func sinkhorn(scores *tensor.Tensor, masses []float64, eps float64, iters int) [][]float64 {
 	n, classes := scores.Shape[0], scores.Shape[1]
-	u, v := make([]float64, n), make([]float64, classes)
-	row := func(i int) []float64 {
-		out := make([]float64, classes)
-		for c, x := range scores.Data[i*classes : (i+1)*classes] {
-			out[c] = float64(x)/eps + v[c]
+	k := kernel{u: make([]float64, n), v: make([]float64, classes), masses: masses}
+	for i := range n {
+		row := make([]float64, classes)
+		for c, x := range scores.Row(i).Data {
+			row[c] = float64(x) / eps
 		}
-		return out
+		k.scores = append(k.scores, row)
 	}
-	column := make([]float64, n)
-	for range iters {
-		off := 0.0
-		for i := range u {
-			now := -math.Log(float64(n)) - logSum(row(i))
-			off = max(off, math.Abs(math.Expm1(u[i]-now)))
-			u[i] = now
-		}
-		for c := range v {
-			for i := range column {
-				column[i] = float64(scores.Data[i*classes+c])/eps + u[i]
-			}
-			v[c] = math.Log(masses[c]) - logSum(column)
+	for done := 0; done < iters; {
+		off := k.logarithms()
+		done++
+		if off > 1e-6 {
+			steps := 0
+			steps, off = k.multiply(min(49, iters-done))
+			done += steps
 		}
 		if off <= 1e-6 {
 			break
 		}
 	}
-	plan := make([][]float64, n)
-	for i := range plan {
-		plan[i] = row(i)
-		for c := range plan[i] {
-			plan[i][c] = math.Exp(plan[i][c] + u[i])
+	return k.plan()
+}
+
+// kernel holds the plan e^(scores + u + v).
+type kernel struct {
+	scores       [][]float64
+	u, v, masses []float64
+}
+
+func (k kernel) plan() [][]float64 {
+	out := make([][]float64, len(k.u))
+	for i, row := range k.scores {
+		out[i] = make([]float64, len(row))
+		for c, x := range row {
+			out[i][c] = math.Exp(x + k.u[i] + k.v[c])
 		}
 	}
-	return plan
+	return out
+}
+
+// logarithms is one iteration, and gives how far a row was off.
+func (k kernel) logarithms() (off float64) {
+	column := make([]float64, len(k.u))
+	for i, row := range k.scores {
+		sum := slices.Clone(row)
+		for c := range sum {
+			sum[c] += k.v[c]
+		}
+		now := -math.Log(float64(len(k.u))) - logSum(sum)
+		off = max(off, math.Abs(math.Expm1(k.u[i]-now)))
+		k.u[i] = now
+	}
+	for c := range k.v {
+		for i, row := range k.scores {
+			column[i] = row[c] + k.u[i]
+		}
+		k.v[c] = math.Log(k.masses[c]) - logSum(column)
+	}
+	return off
+}
+
+// multiply does at most so many iterations, as far as numbers go or until a row is off by less than a millionth, and
+// gives how many it did and how far a row was off.
+func (k kernel) multiply(most int) (steps int, off float64) {
+	plan := k.plan()
+	a, b := slices.Repeat([]float64{1}, len(k.u)), slices.Repeat([]float64{1}, len(k.v))
+	for off = math.Inf(1); steps < most && off > 1e-6; steps++ {
+		now := 0.0
+		nextA, sums := make([]float64, len(a)), make([]float64, len(b))
+		for i, row := range plan {
+			sum := 0.0
+			for c, x := range row {
+				sum += x * b[c]
+			}
+			nextA[i] = 1 / (sum * float64(len(a)))
+			now = max(now, math.Abs(a[i]/nextA[i]-1))
+			for c, x := range row {
+				sums[c] += x * nextA[i]
+			}
+		}
+		nextB := make([]float64, len(b))
+		for c, sum := range sums {
+			if k.masses[c] > 0 {
+				nextB[c] = k.masses[c] / sum
+			}
+		}
+		if !ordinary(nextA) || !ordinary(nextB) {
+			break
+		}
+		a, b, off = nextA, nextB, now
+	}
+	for i, x := range a {
+		k.u[i] += math.Log(x)
+	}
+	for c, x := range b {
+		if k.masses[c] > 0 {
+			k.v[c] += math.Log(x)
+		}
+	}
+	return steps, off
+}
+
+// ordinary tells whether numbers have products with those of a plan.
+func ordinary(x []float64) bool {
+	return !slices.ContainsFunc(x, func(v float64) bool { return v != 0 && !(v > 1e-130 && v < 1e130) })
 }
 
 // logSum is log Σ e^x.

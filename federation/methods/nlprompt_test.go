@@ -50,3 +50,33 @@ func TestSinkhornMargins(t *testing.T) {
 		}
 	}
 }
+
+// Multiplied iterations are those of logarithms, also where scores lie thousands apart.
+func TestSinkhornMultiplies(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, spread := range []float64{1, 30} {
+		k := kernel{u: make([]float64, 12), v: make([]float64, 5), masses: []float64{0.2, 0.4, 0.1, 0.3, 0}}
+		s := tensor.New(12, 5)
+		for i := range 12 {
+			row := make([]float64, 5)
+			for c := range row {
+				s.Row(i).Data[c] = -float32(spread * r.Float64())
+				row[c] = float64(s.Row(i).Data[c]) / 0.01
+			}
+			k.scores = append(k.scores, row)
+		}
+		got := sinkhorn(s, k.masses, 0.01, 400)
+		for range 400 {
+			if k.logarithms() <= 1e-6 {
+				break
+			}
+		}
+		for i, row := range k.plan() {
+			for c, want := range row {
+				if math.Abs(got[i][c]-want) > 1e-6 {
+					t.Fatalf("spread %v: plan[%d][%d] is %v, by logarithms alone %v", spread, i, c, got[i][c], want)
+				}
+			}
+		}
+	}
+}

@@ -18,13 +18,14 @@ import (
 //   - krum: one upload remains, with the least sum of squared distances to its n-f-2 nearest ones, and
 //   - multi-krum: the n-f uploads with the least sums remain (Blanchard et al., Machine Learning with Adversaries,
 //     NeurIPS 2017, section 4), f being attackers; with f > 0 a round needs n >= 2f+3 uploads;
-//   - geometric-median: the shared parameters of all uploads become the point with the least sum of distances to them, by
-//     Weiszfeld's iterations (Pillutla et al., Robust Aggregation for Federated Learning, IEEE TSP 2022,
+//   - geometric-median: the shared parameters of all uploads become the point with the least sum of distances to them,
+//     by Weiszfeld's iterations (Pillutla et al., Robust Aggregation for Federated Learning, IEEE TSP 2022,
 //     algorithm 2, with clients of equal weight);
 //   - norm-clip: an upload's move away from what the server sent is shortened to the norm clip, over all shared
 //     parameters together (Sun et al., Can You Really Backdoor Federated Learning?, arXiv 1911.07963, section 4).
 //
-// Medians and trimmed means, the geometric median among them, count every client once; weighting is of what is left to average with the other kinds.
+// Medians and trimmed means, the geometric median among them, count every client once; weighting is of what is left to
+// average with the other kinds.
 //
 // What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes)
 // and statistics. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
@@ -49,8 +50,8 @@ func newRobust() Layer {
 }
 
 func (m *Robust) Build(inner method.Method) (method.Method, error) {
-	err := Join(m.Check(), OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "geometric-median", "norm-clip"),
-		Within("trim", m.Trim, 0, 0.499), Within("attackers", m.Attackers, 0, 1<<20),
+	err := Join(m.Check(), OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "geometric-median",
+		"norm-clip"), Within("trim", m.Trim, 0, 0.499), Within("attackers", m.Attackers, 0, 1<<20),
 		Within("clip", m.Clip, 0, maxWeight), MustShare(inner))
 	m.Method = inner
 	return *m, err
@@ -172,8 +173,8 @@ func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 	return out
 }
 
-// weiszfeld gives the geometric median of uploads: from their coordinate-wise median the iterations z = T = Σ w_i u_i /
-// Σ w_i with w_i = 1/|z - u_i|, until z moves by a millionth of the harmonic mean of the distances. At η uploads
+// weiszfeld gives the geometric median of uploads: from their coordinate-wise median the iterations z = T = Σ w_i u_i
+// / Σ w_i with w_i = 1/|z - u_i|, until z moves by a millionth of the harmonic mean of the distances. At η uploads
 // themselves, which have no weight, it is T less min(1, η/|Σ w_i (u_i - z)|) of the way there (Vardi and Zhang, PNAS
 // 2000, eq. 2.6).
 func weiszfeld(ups []method.Upload) tensor.Map {

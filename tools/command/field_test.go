@@ -26,9 +26,9 @@ var noField = map[string]string{
 	"gptfl":    "needs images of the server's own",
 	"dp":       "privacy is another comparison",
 	"robust":   "a defence, compared under attacks",
-	"compress": "compression of any method's updates",
-	"gce":      "a loss for noisy labels",
-	"nlprompt": "for noisy labels",
+	"gce":      "a loss against wrong labels, compared under label noise",
+	"nlprompt": "against wrong labels, compared under label noise",
+	"compress": "smaller uploads, compared by bytes",
 }
 
 // TestFieldSweeps: every protocol is a sweep in both forms, with every method, and its small form needs no data and no
