@@ -3,8 +3,8 @@ package methods
 
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
 var table = []Def{
-	coCoOpDef, coopDef, dpfplDef, fedAPPRDef, fedAPTDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedOTPDef, fedPGPDef,
-	fedPHADef, fedPRDef, fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef,
+	coCoOpDef, coopDef, dpfplDef, fedAPPRDef, fedAPTDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedMVPDef, fedOTPDef,
+	fedPGPDef, fedPHADef, fedPRDef, fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef,
 	pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef,
 	uoppDef, zeroShotDef,
 
