@@ -52,7 +52,7 @@ func distance(t *testing.T, a, b tensor.Map) (d float64) {
 }
 
 // TestBatchClients: with the bundled towers, where prompts of several clients are rows of one product, prompts are
-// those of steps apart but for 1e-6, with fewer clients in a run than there are and with more. Clients have different
+// those of steps apart, each in one graph, but for 1e-6, with fewer clients in a run than there are and with more. Clients have different
 // backbones and numbers of examples. Workers, an answer that is lost, and being broken off and resumed, change no byte.
 func TestBatchClients(t *testing.T) {
 	for _, names := range []string{"promptfl", "fedpha", "fedotp", "promptfl+ggtpc", "fedappr"} {
@@ -67,9 +67,10 @@ func TestBatchClients(t *testing.T) {
 			c.Data.Generator.Train, c.Train.Batch = 8, 4
 			c.Runtime.Workers = 1
 			lost := func(round, client int) bool { return round == 0 && client == 1 }
+			oneGraph := true
 			finish := func(b *Built) *engine.Result {
 				set := b.Settings()
-				set.Lost = lost
+				set.Lost, set.OneGraph = lost, oneGraph
 				r, err := engine.Run(context.Background(), b.Engine, set)
 				if err != nil {
 					t.Fatal(err)
@@ -81,7 +82,8 @@ func TestBatchClients(t *testing.T) {
 				return finish(open(t, c))
 			}
 			want := of(1)
-			for _, n := range []int{2, 3, 20} {
+			oneGraph = false
+			for _, n := range []int{1, 2, 3, 20} {
 				got := of(n)
 				if d := distance(t, got.Prompts, want.Prompts); !(d <= 1e-6) {
 					t.Errorf("%d clients in a run: prompts differ by %g", n, d)

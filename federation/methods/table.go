@@ -4,10 +4,10 @@ package methods
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
 var table = []Def{
 	coCoOpDef, coopDef, dpfplDef, fedAPPRDef, fedAPTDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedMVPDef, fedOTPDef,
-	fedPGPDef, fedPHADef, fedPRDef, fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef,
-	pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptSRCDef, sdfedDef,
-	uoppDef, zeroShotDef,
+	fedPGPDef, fedPHADef, fedPRDef, fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef,
+	pFedMMADef, pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptFolioDef,
+	promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
-	apflDef, apprDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
-	fedProtoDef, fedProxDef, fedRepDef, ggtpcDef, moonDef, qfflDef, robustDef, scaffoldDef,
+	apflDef, apprDef, compressDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
+	fedProtoDef, fedProxDef, fedRepDef, gceDef, ggtpcDef, moonDef, nlPromptDef, qfflDef, robustDef, scaffoldDef,
 }

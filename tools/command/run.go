@@ -24,6 +24,7 @@ import (
 	"promptfed/tools/report"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
+	"promptfed/tools/signals"
 )
 
 // runFlags are those of the command run.
@@ -44,6 +45,14 @@ func runCommand() *cobra.Command {
 			"[--resume] [--force]",
 		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
 	}
+	f.add(c)
+	f.spread.add(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error { return f.start(cmd.Context(), args) }
+	return c
+}
+
+// add adds the flags of a run, and what its arguments must be.
+func (f *runFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
 	c.Flags().StringVar(&f.images, "images", "", "images to run on: a folder, a list, or Parquet files; without a "+
@@ -54,25 +63,25 @@ func runCommand() *cobra.Command {
 		"shows means and standard deviations over seeds")
 	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on after the last finished round")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
-	f.spread.add(c)
 	f.shown.add(c)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && f.images == "" {
-			return usageError{fmt.Errorf("run needs a configuration, or --images FOLDER: %s", c.UseLine())}
+			return usageError{fmt.Errorf("%s needs a configuration, or --images FOLDER: %s", c.Name(), c.UseLine())}
 		}
 		return nil
 	}
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		sweep, err := f.sweep(args)
-		if err != nil {
-			return err
-		}
-		if sweep != nil {
-			return runSweep(cmd.Context(), sweep, f.ofSweep())
-		}
-		return f.run(cmd.Context(), args)
+}
+
+// start runs the configurations, or the sweep.
+func (f *runFlags) start(ctx context.Context, args []string) error {
+	sweep, err := f.sweep(args)
+	if err != nil {
+		return err
 	}
-	return c
+	if sweep != nil {
+		return runSweep(ctx, sweep, f.ofSweep())
+	}
+	return f.run(ctx, args)
 }
 
 // ofSweep are the flags of a sweep.
@@ -262,11 +271,12 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		return nil, err
 	}
 	defer events.close()
-	set := b.Settings()
+	set, finish := b.Settings(), signals.Of(ctx)
 	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
 	set.OnRound = func(r record.Record) {
 		m.Round(r)
 		events.round(r)
+		finish.Round()
 	}
 	set.Workers = cmp.Or(workers, set.Workers)
 	if others != nil {
@@ -277,6 +287,7 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		defer done()
 	}
 	m.Start(conf.Train.Rounds, len(b.Parts))
+	defer finish.Begin()()
 	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
 		return nil, err
 	}

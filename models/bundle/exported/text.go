@@ -34,7 +34,7 @@ type textTower struct {
 func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTower, error) {
 	t := &textTower{file: f, name: name}
 	var err error
-	if t.output, _, err = pick(dir, f, p.Output, textRole); err != nil {
+	if t.output, _, _, err = pick(dir, f, p.Output, textRole); err != nil {
 		return nil, err
 	}
 	if err := t.checkRounding(); err != nil {

@@ -20,7 +20,7 @@ func (m *model) Batch() int { return m.image.batch }
 
 func (m *model) Patches() int { return m.image.count }
 
-func (m *model) TakesPromptTokens() bool { return m.image.vit != nil }
+func (m *model) TakesPromptTokens() bool { return m.image.vit != nil || m.image.stream != nil }
 
 func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
 	if r := m.text.shared; r != nil {

@@ -134,7 +134,7 @@ func AllMetrics(groups []*Group) []string {
 	for _, n := range Notes(groups) {
 		out = append(out, Note+":"+n)
 	}
-	return append(out, Loss, Bytes, Seconds)
+	return append(append(out, Loss, Bytes, Seconds, TotalBytes, TotalParameters), costs(groups)...)
 }
 
 // epsilons are the notes of differential privacy that stand beside accuracies.
@@ -161,7 +161,7 @@ func MainMetrics(asked string, groups []*Group) []string {
 		}
 	}
 	beside = append(append(beside, Weighted, F1, Worst, ClientStd), onlySome(groups)...)
-	for _, m := range append(beside, best, Bytes, Seconds) {
+	for _, m := range append(append(beside, best, Bytes, Seconds), costs(groups)...) {
 		if m == asked {
 			continue
 		}
