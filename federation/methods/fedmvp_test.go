@@ -31,8 +31,8 @@ func TestFedMVPRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	fitting["fedmvp"] = options{"heads": 3}
-	if err := stack("fedmvp"); err == nil || !strings.Contains(err.Error(), "heads is 3; it must divide the image tower's "+
-		"width 4") {
+	if err := stack("fedmvp"); err == nil || !strings.Contains(err.Error(), "heads is 3; it must divide the image "+
+		"tower's width 4") {
 		t.Errorf("%v", err)
 	}
 }
