@@ -82,8 +82,8 @@ func TestClassifierIsPredict(t *testing.T) {
 			e := withMethod(m)
 			e.Plan.Rounds = 1
 			// What these share has the size of features, or goes into the blocks of a transformer.
-			if slices.Contains([]string{"cocoop", "fedclip", "fedlora", "fedpr", "fedtpg", "ivlp", "maple",
-				"pfedmma", "promptsrc"}, name) {
+			if slices.Contains([]string{"cocoop", "fedapt", "fedclip", "fedlora", "fedmvp", "fedpr", "fedtpg", "ivlp",
+				"maple", "pfedmma", "promptsrc"}, name) {
 				e.Clients = methodtest.Alike(9, 5, 6, 3)
 			}
 			r := mustRun(t, e, engine.Settings{})
@@ -97,7 +97,8 @@ func TestClassifierIsPredict(t *testing.T) {
 				n, got := classifier(t, w, c, r.Prompts)
 				same(t, got, want)
 				// the toy's image tower has one, too, and a prompt for each image needs the text tower
-				own := name == "fedclip" || name == "cocoop" || slices.Contains(w.Reads(c, 4), "pixels")
+				own := slices.Contains([]string{"fedclip", "cocoop", "fedapt"}, name) ||
+					slices.Contains(w.Reads(c, 4), "pixels")
 				if !own && slices.ContainsFunc(graph.Reachable(n), func(o *graph.Op) bool { return o.Kind == "Tanh" }) {
 					t.Error("the text tower is in the classifier")
 				}

@@ -41,12 +41,27 @@ func prompted(t *testing.T, name string, with ...string) *spec.Experiment {
 	return e
 }
 
+// withPatches is an experiment of a method that makes prompts of the image tower from each image's patches.
+func withPatches(t *testing.T) *spec.Experiment {
+	t.Helper()
+	m, err := methods.Build("fedmvp", nil, map[string]any{"mult": 1, "alpha": 0.2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Clients = methodtest.Alike(9, 5, 6, 3)
+	return e
+}
+
 // Steps that compute one image of a batch of four at a time, or at most three, leave the prompts, losses and accuracies
 // of whole batches, up to rounding; a wrapper's term that depends on no image counts once.
 func TestStepsInPartsAreTheWhole(t *testing.T) {
 	task := methodtest.Alike(1)[0].Backbone.Task()
 	image := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
 	frozen := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, 0, false) // FedNTD's received prompt
+	// FedMVP: four tokens of an image's own; the plain tower, and embeddings, which are less.
+	withTokens := clip.BlocksStepBytes(7, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
+	plain := clip.BlocksStepBytes(3, task.VisionWidth, task.VisionUnits, 0, false)
 	for _, c := range []struct {
 		name  string
 		make  func() *spec.Experiment
@@ -55,6 +70,7 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 		{"cocoop", func() *spec.Experiment { return conditional(t, "fedprox") }, 4 * 4 * 4 * 6},
 		{"fedvpt", func() *spec.Experiment { return prompted(t, "fedvpt", "fedprox", "fedntd") }, image + frozen},
 		{"fedhpl", func() *spec.Experiment { return prompted(t, "fedhpl") }, image},
+		{"fedmvp", func() *spec.Experiment { return withPatches(t) }, withTokens + 2*plain},
 	} {
 		whole := mustRun(t, c.make(), engine.Settings{Terms: true})
 		for _, images := range []int{1, 3} {

@@ -157,7 +157,8 @@ func TestNoiseOfSteps(t *testing.T) {
 	turn := func(path string, steps int, change func(o *message.Instruction, c *spec.Client)) (*tensor.Tensor, error) {
 		e, o := under(t)
 		m, err := methods.Build("dpfpl", []string{"dp"}, map[string]any{"tokens": 2,
-			"dpfpl": map[string]any{"steps": steps, "noise": 0.1}, "dp": map[string]any{"where": "client", "delta": 1e-3}})
+			"dpfpl": map[string]any{"steps": steps, "noise": 0.1},
+			"dp":    map[string]any{"where": "client", "delta": 1e-3}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package method
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,6 +132,12 @@ func (s *Scope) Patches() graph.Node {
 		graph.D(s.task.Dim)})
 }
 
+// Pixels is the batch of normalised pixels [B,3,S,S].
+func (s *Scope) Pixels() graph.Node {
+	n := graph.D(s.task.ImageSize)
+	return s.g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), n, n})
+}
+
 // Label is the batch of class numbers [B].
 func (s *Scope) Label() graph.Node {
 	return s.g.Input(LabelInput, graph.Int64, graph.Shape{graph.Sym("B")})
@@ -160,9 +167,10 @@ const (
 
 // Names of the parts that are built once the whole step is known.
 const (
-	PlaceholderText   = "text"   // one prompt through the text tower; see PromptOf
-	PlaceholderWords  = "words"  // embeddings of words; see WordsOf
-	PlaceholderHand   = "hand"   // features of hand-written prompts; attribute "templates", joined by TemplateBreak
+	PlaceholderText  = "text"  // one prompt through the text tower; see PromptOf
+	PlaceholderWords = "words" // embeddings of words; see WordsOf
+	// features of hand-written prompts; attributes "templates", joined by TemplateBreak, and "of", a table of TextsOf
+	PlaceholderHand   = "hand"
 	PlaceholderVision = "vision" // the image tower over pixels with prompts; see Vision
 )
 
@@ -194,11 +202,21 @@ func (s *Scope) Texts(templates ...string) graph.Node {
 		graph.Attrs{"templates": graph.Attr(strings.Join(templates, TemplateBreak))})
 }
 
-// Vision gives the image features [B,D] of the batch with prompts: the image tower runs in every step.
+// TextsOf gives the class features [C,D] of a hand-written template, in which {} stands for the class and {of} for what
+// a table has for it.
+func (s *Scope) TextsOf(template string, of map[string]string) graph.Node {
+	table, err := json.Marshal(of)
+	if err != nil {
+		return s.g.Fail("%w", err)
+	}
+	return s.g.Placeholder(PlaceholderHand, graph.Float, []int{s.task.Classes, s.task.Dim},
+		graph.Attrs{"templates": graph.Attr(template), "of": graph.Attr(string(table))})
+}
+
+// Vision gives the image features [B,D] of the batch with prompts, or the embeddings [B,M,v] of its patches: the image
+// tower runs in every step.
 func (s *Scope) Vision(p VisionPrompts) graph.Node {
-	n := s.task.ImageSize
-	in := []graph.Node{s.g.Input(PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(n),
-		graph.D(n)})}
+	in := []graph.Node{s.Pixels()}
 	var roles []int
 	for i, prompt := range append([]graph.Node{p.Pixels, p.Tokens}, p.Deep...) {
 		if prompt.OK() {
@@ -214,11 +232,18 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 		return s.g.Fail("the image tower of backbone %s, a ResNet or an exported model, takes no low-rank changes or "+
 			"adapters", s.task.Backbone)
 	}
-	at := graph.Attrs{"roles": graph.Attr(roles), "normed": graph.Attr(normed),
+	shape, embeddings := []int{-1, s.task.Dim}, 0
+	if p.Embeddings {
+		shape, embeddings = []int{-1, s.task.Patches, s.task.VisionWidth}, 1
+	}
+	at := graph.Attrs{"roles": graph.Attr(roles), "normed": graph.Attr(normed), "embeddings": graph.Attr(embeddings),
 		"changes": graph.Attr(strings.Join(changes, ";"))}
 	in = append(in, nodes...)
-	x := s.g.Placeholder(PlaceholderVision, graph.Float, []int{-1, s.task.Dim}, at, in...).Unit()
-	if s.spread == nil {
+	x := s.g.Placeholder(PlaceholderVision, graph.Float, shape, at, in...)
+	if p.Embeddings {
+		return x
+	}
+	if x = x.Unit(); s.spread == nil {
 		return x
 	}
 	s.spread.used = true
@@ -261,7 +286,7 @@ func VisionOf(op *graph.Op) (pixels graph.Node, p VisionPrompts) {
 			p.Deep[role-2] = n
 		}
 	}
-	p.Normed = op.Attrs.Int("normed", 0) == 1
+	p.Normed, p.Embeddings = op.Attrs.Int("normed", 0) == 1, op.Attrs.Int("embeddings", 0) == 1
 	p.Changes = clip.ChangesOf(strings.Split(op.Attrs.Str("changes", ""), ";"), op.In[1+len(roles):])
 	return op.In[0], p
 }

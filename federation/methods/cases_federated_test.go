@@ -2,6 +2,7 @@ package methods_test
 
 import (
 	"math"
+	"slices"
 
 	"promptfed/federation/methodtest"
 )
@@ -12,8 +13,35 @@ var both = methodtest.Names{Shared: []string{"global"}, Private: []string{"local
 
 var keyed = methodtest.Names{Shared: []string{"ctx", "query"}, Broadcast: []string{"apt/keys", "apt/domains"}}
 
+// traits are attributes of the toy's classes.
+var traits = map[string][]string{"ant": {"six legs", "feelers"}, "bee": {"wings", "a sting"},
+	"cat": {"whiskers", "a tail"}, "dog": {"a snout", "paws"}}
+
+// former names FedMVP's network, and the low-rank changes that it learns alone from the second round on.
+func former(lora bool) (n methodtest.Names) {
+	for _, layer := range []string{"proj", "q", "k", "v", "o", "ff/in", "ff/out"} {
+		n.Shared = append(n.Shared, "former/"+layer+"/w", "former/"+layer+"/b")
+	}
+	for _, norm := range []string{"norm", "norm_kv", "ff/norm"} {
+		n.Shared = append(n.Shared, "former/"+norm+"/gain", "former/"+norm+"/bias")
+	}
+	n.Reads = []string{"pixels"}
+	if !lora {
+		return n
+	}
+	network, changes := n.Shared, []string{"lora/q/a", "lora/q/b", "lora/k/a", "lora/k/b", "lora/v/a", "lora/v/b"}
+	n.Shared, n.Broadcast = append(slices.Clone(network), changes...), []string{"mvp/lora"}
+	n.Frozen = func(round, _ int) []string {
+		if round == 0 {
+			return changes
+		}
+		return network
+	}
+	return n
+}
+
 func init() {
-	hands = append(append(hands, fplHands...), aptHands...)
+	hands = append(append(append(hands, fplHands...), aptHands...), mvpHands...)
 	fpl := func(more options) options { return with(options{"tokens": 3, "rank": 2, "init_std": 0.4}, more) }
 	cases = append(cases,
 		// All of the gradient comes through factors of full rank: the stated one is the loss's.
@@ -33,6 +61,15 @@ func init() {
 			"class_specific": true, "temp": 0.5, "weight": 0.3, "position": "front"}, Alike: true, Names: keyed},
 		methodtest.Case{Name: "fedapt", With: []string{"fedprox"}, Options: options{"assign": "hard"},
 			Zero: options{"mu": 0.0}, Alike: true, Names: keyed},
+
+		methodtest.Case{Name: "fedmvp", Options: options{"heads": 2, "mult": 1, "attributes": traits}, Alike: true,
+			Names: former(false)},
+		// What low-rank changes learn, and when, is no derivative of the loss: the rest of the network is left alone.
+		methodtest.Case{Name: "fedmvp", Options: options{"heads": 4, "mult": 2, "tokens": 1, "flip": "coin", "rank": 2,
+			"lora_round": 2, "templates": []string{"a {}", "the {}."}}, Alike: true, Names: former(true),
+			NoDerivative: true},
+		methodtest.Case{Name: "fedmvp", With: []string{"fedprox"}, Options: options{"flip": "never", "mult": 1,
+			"weighting": "examples"}, Zero: options{"mu": 0.0}, Alike: true, Names: former(false)},
 	)
 }
 
@@ -63,9 +100,9 @@ var (
 )
 
 // FedAPT from a prompt of 1/2 under keys of 1, which is PromptFL's 1 with twice its slope, and a query of zeros, which
-// takes either domain for as likely: the loss of domains is ln 2, and the slopes of the row of a client's own domain are
-// half of its images, of the other's minus that, all times the features' length, 2. Whatever the mix of equal keys is,
-// a test is one with twice the mean prompt.
+// takes either domain for as likely: the loss of domains is ln 2, and the slopes of the row of a client's own domain
+// are half of its images, of the other's minus that, all times the features' length, 2. Whatever the mix of equal keys
+// is, a test is one with twice the mean prompt.
 var aptHands = []methodtest.Hand{{Method: "fedapt", Options: options{"tokens": 1, "query_scale": 2.0, "weight": 3.0},
 	LR: lr, First: map[string]float64{"ctx": 0.5, "query": 0, "apt/keys": 1}, Want: map[string]float64{
 		"r0/c0/s0/loss": loss0(1) + 3*math.Ln2, "r0/c0/s0/grad/ctx": 2 * slope0(1), "r0/c1/s0/grad/ctx": 2 * slope1(1),
@@ -75,3 +112,36 @@ var aptHands = []methodtest.Hand{{Method: "fedapt", Options: options{"tokens": 1
 		"r1/c0/s0/grad/ctx":   2 * slope0(2*aptMean)}}}
 
 var aptMean = 0.5 - lr*(slope0(1)+slope1(1))
+
+// FedMVP from a network of zeros: norms of one number are 0, and so is what stands behind them, so that an image's
+// token p is the sum of two biases, the attention's last and the last of all, which have one gradient. The features
+// are (x, y+p), at the angle a with tan a = (y+p)/x, against the hand-written (1,±1)/√2 of both templates: two
+// logits that differ by √2 sin a, and 1 - cos(a - a0) apart from the plain tower's, whose one pixel has no other side.
+// da/dp is x/(x²+(y+p)²).
+func mvpSlope(x, y, p, sign, alpha float64) (slope, loss float64) {
+	a, turn := math.Atan2(y+p, x), x/(x*x+(y+p)*(y+p))
+	off, z := a-math.Atan2(y, x), sign*math.Sqrt2*math.Sin(a)
+	return (-sign*math.Sqrt2*math.Cos(a)/(1+math.Exp(z)) + alpha*math.Sin(off)) * turn,
+		math.Log(1+math.Exp(-z)) + alpha*(1-math.Cos(off))
+}
+
+var (
+	mvp0, mvpLoss0 = mvpSlope(0.6, 0.8, 0, 1, 3)
+	mvp1, _        = mvpSlope(0.8, 0.6, 0, -1, 3)
+	mvpMean        = -lr * (mvp0 + mvp1) / 2
+	mvp2, mvpLoss2 = mvpSlope(0.6, 0.8, 2*mvpMean, 1, 3) // both biases moved
+	mvpHands       = []methodtest.Hand{{Method: "fedmvp", Options: options{"heads": 1, "mult": 1, "tokens": 1,
+		"alpha": 3.0, "templates": []string{"a {}", "the {}"}}, LR: lr, First: mvpFirst(), Want: map[string]float64{
+		"r0/c0/s0/loss": mvpLoss0, "r0/c0/s0/grad/former/o/b": mvp0, "r0/c1/s0/grad/former/ff/out/b": mvp1,
+		"r0/c0/s0/grad/former/q/w": 0, "r0/merged/former/o/b": mvpMean, "r1/c0/s0/loss": mvpLoss2,
+		"r1/c0/s0/grad/former/o/b": mvp2}}}
+)
+
+// mvpFirst are zeros for all of the network.
+func mvpFirst() map[string]float64 {
+	out := map[string]float64{}
+	for _, name := range former(false).Shared {
+		out[name] = 0
+	}
+	return out
+}

@@ -19,8 +19,8 @@ import (
 //
 //	U = orth(local V0), V = orth(localᵀ U), v = Vᵀ,
 //
-// takes the gradients of the two factors, g_U = G vᵀ and g_v = Uᵀ G of the gradient G of local, shortens each to the
-// norm C, adds Gaussian noise of standard deviation z C to every number, and puts together the gradient of local
+// takes the gradients of the two factors, g_U = G vᵀ and g_v = Uᵀ G of the gradient G of local, shortens each to
+// the norm C, adds Gaussian noise of standard deviation z C to every number, and puts together the gradient of local
 //
 //	factor (g_U v + U g_v - U Uᵀ g_U v).
 //

@@ -21,7 +21,7 @@ const own, every, none = "private", "private shared", ""
 // evaluable says what class scores read, of every method, read off the formula of its scores; wrappers leave them as
 // they are, but for FedProto's test by prototypes, which reads nothing that the client trained.
 var evaluable = map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sdfed": own, "zeroshot": none,
-	"fedappr": "shared", "fedapt": "server shared",
+	"fedappr": "shared", "fedapt": "server shared", "fedmvp": "shared",
 	"fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
 	"gptfl": "shared", "promptfl": "shared", "cocoop": "shared", "fedlora": "shared", "ivlp": "shared",
 	"kgcoop": "shared", "maple": "shared", "plot": "shared", "proda": "shared", "prograd": "shared",

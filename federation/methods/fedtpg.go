@@ -7,6 +7,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
 )
 
 // FedTPG learns a generator that makes the prompt [tokens,w] from class names: soft queries look at the unit CLIP
@@ -89,23 +90,28 @@ func (m FedTPG) block(name string, w, kv int) []method.Param {
 func (m FedTPG) Start(g *method.Global) error {
 	drawLayers(g.Seed, g.Shared, tpg)
 	for i := range m.Depth + 1 {
-		at := tpgBlock(i)
-		for _, part := range []string{"q", "k", "v", "o"} {
-			w, b := g.Shared[at+"/"+part+"/w"], g.Shared[at+"/"+part+"/b"]
-			if w == nil {
-				continue
-			}
-			clear(b.Data)
-			out, in := w.Shape[0], w.Shape[1]
-			if g.Shared[at+"/k/w"].Shape[1] == out {
-				out = 3 * out // PyTorch draws q, k and v as one matrix where their widths agree
-			}
-			if part != "o" {
-				uniform(g.Seed, at+"/"+part+"/w", w, math.Sqrt(6/float64(out+in)))
-			}
-		}
+		drawAttention(g.Seed, g.Shared, tpgBlock(i))
 	}
 	return nil
+}
+
+// drawAttention gives the layers q, k, v and o under a name, drawn by drawLayers, what torch.nn.MultiheadAttention has
+// otherwise: no first biases, and weights of q, k and v by Xavier's rule.
+func drawAttention(seed uint64, shared tensor.Map, at string) {
+	for _, part := range []string{"q", "k", "v", "o"} {
+		w, b := shared[at+"/"+part+"/w"], shared[at+"/"+part+"/b"]
+		if w == nil {
+			continue
+		}
+		clear(b.Data)
+		out, in := w.Shape[0], w.Shape[1]
+		if shared[at+"/k/w"].Shape[1] == out {
+			out = 3 * out // PyTorch draws q, k and v as one matrix where their widths agree
+		}
+		if part != "o" {
+			uniform(seed, at+"/"+part+"/w", w, math.Sqrt(6/float64(out+in)))
+		}
+	}
 }
 
 // prompt generates the prompt [tokens,w].

@@ -31,6 +31,7 @@ func termsOf(m method.Method) ([]string, error) {
 // The terms that papers name, of each row of the table at its default options; a wrapper's stand over PromptFL, and
 // after cross entropy.
 var namedTerms = map[string]string{
+	"fedapt": "cross entropy, domain", "fedmvp": "cross entropy, consistency",
 	"fedappr": "cross entropy, adversarial, proximity", "appr": "cross entropy, adversarial, proximity",
 	"fedclip": "cross entropy of images, cross entropy of texts", "fedhpl": "cross entropy, distillation",
 	"fedpha": "cross entropy local, cross entropy global, pull, push", "sdfed": "cross entropy local, cross entropy " +

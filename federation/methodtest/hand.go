@@ -21,9 +21,9 @@ import (
 // the logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image
 // tower whose tokens sum up to p makes the features of an image (x,y) (x,y+p). A hand-written text is the prompt 1, a
 // prompt without a class is that of class 0, words are 0, and a low-rank change A B of the text tower's one block
-// adds A B to p, an adapter A(1) to the prompt of its tower. Client 0 has one example, (0.6,0.8) of class 0; client 1
-// has two, both (0.8,0.6) of class 1. Each round is Epochs steps of plain gradient descent on all examples of a
-// client.
+// adds A B to p, an adapter A(1) to the prompt of its tower; the embedding of a patch is y. Client 0 has one example,
+// (0.6,0.8) of class 0; client 1 has two, both (0.8,0.6) of class 1. Each round is Epochs steps of plain gradient
+// descent on all examples of a client.
 type Hand struct {
 	Method  string
 	With    []string
@@ -98,9 +98,16 @@ func (*pencil) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts)
 	if p.Pixels.OK() {
 		pixels = pixels.Add(p.Pixels)
 	}
+	if p.Embeddings {
+		return pixels.Slice(1, 1, 2).Reshape(-1, 1, 1), g.Err()
+	}
 	out := pixels.Reshape(-1, 3).MatMul(g.Const(tensor.Of([]float32{1, 0, 0, 1, 0, 0}, 3, 2)))
 	if p.Tokens.OK() {
-		out = out.Add(p.Tokens.Sum().Mul(g.Const(tensor.Of([]float32{0, 1}, 2))))
+		sum := p.Tokens.Sum(-1, -2)
+		if p.Tokens.Rank() == 3 { // one for each image
+			sum = sum.Reshape(-1, 1)
+		}
+		out = out.Add(sum.Mul(g.Const(tensor.Of([]float32{0, 1}, 2))))
 	}
 	return out.Add(adapted(g, p.Changes).Mul(g.Const(tensor.Of([]float32{0, 1}, 2)))), g.Err()
 }

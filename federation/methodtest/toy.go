@@ -61,7 +61,8 @@ const (
 //
 // with P [12,4], Q [4,4] and R [4,D] from Values with salts 31, 32 and 33, R's growing with Salt; tokens_0 are Tokens
 // and tokens_i, i > 0, Deep[i-1], and n = 1 for tokens_0 where they are Normed. Prompts that are absent add nothing.
-// Low-rank changes come behind the outer tanh as in the text tower.
+// Low-rank changes come behind the outer tanh as in the text tower. Embeddings of the two patches are vec(pixels)
+// [2,6] times Values with salt 34.
 func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error) {
 	if b.Layers == 0 && len(p.Deep) > 0 || len(p.Deep) > max(0, b.Layers-1) {
 		return graph.Node{}, fmt.Errorf("%d deep prompts", len(p.Deep))
@@ -69,19 +70,26 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) 
 	if p.Pixels.OK() {
 		pixels = pixels.Add(p.Pixels)
 	}
+	if p.Embeddings {
+		return pixels.Reshape(-1, 2, 6).MatMul(g.Const(Values(34, 1, 6, ToyVision))), g.Err()
+	}
 	x := pixels.Reshape(-1, 3*ToyImage*ToyImage).MatMul(g.Const(Values(31, 1, 3*ToyImage*ToyImage, ToyVision)))
 	for i, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
 		if !tokens.OK() {
 			continue
 		}
-		weights := tensor.New(1, tokens.Dim(0))
+		weights := tensor.New(1, tokens.Dim(-2))
 		for t := range weights.Data {
 			weights.Data[t] = 1 / float32(t+2) / float32(i+1)
 			if i == 0 && p.Normed {
 				weights.Data[t] *= 1.5
 			}
 		}
-		x = x.Add(g.Const(weights).MatMul(tokens.MatMul(g.Const(Values(32, 1, ToyVision, ToyVision))).Tanh()))
+		more := g.Const(weights).MatMul(tokens.MatMul(g.Const(Values(32, 1, ToyVision, ToyVision))).Tanh())
+		if tokens.Rank() == 3 { // one for each image
+			more = more.Squeeze(1)
+		}
+		x = x.Add(more)
 	}
 	return changed(x.Tanh(), p.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
 }

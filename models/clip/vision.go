@@ -14,7 +14,7 @@ func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (image, p
 	return v.Prompted(g, w, pixels, VisionPrompts{})
 }
 
-// Prompted is Features with prompts.
+// Prompted is Features with prompts, or the embeddings of patches, as image, where they ask for these.
 func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
 	err := v.Check()
 	if err == nil && g.Err() == nil {
@@ -29,8 +29,12 @@ func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionP
 	}
 	tw := v.tower(g, w)
 	tw.changes = p.Changes
-	if v.ResNet() {
+	switch {
+	case v.ResNet():
 		return resnet{tw, v}.features(pixels, p.Tokens)
+	case p.Embeddings:
+		n := v.ownTokens()
+		return v.tokens(tw, pixels).Slice(1, n-v.Patches(), n), patches
 	}
 	return v.transformer(tw, pixels, p)
 }

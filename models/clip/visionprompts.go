@@ -22,6 +22,9 @@ type VisionPrompts struct {
 	Normed bool
 	// Changes of a transformer's blocks.
 	Changes Changes
+	// Embeddings asks a transformer for [B,Patches,Width], what its patches are before the first layer norm with their
+	// positions, in place of image features; nothing else of these prompts but Pixels is in them.
+	Embeddings bool
 }
 
 func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
@@ -39,6 +42,8 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 	case v.ResNet() && len(p.Deep) > 0:
 		return fmt.Errorf("vision tower: deep prompts are for transformers; a ResNet takes prompts of pixels and of " +
 			"attention pooling")
+	case v.ResNet() && p.Embeddings:
+		return fmt.Errorf("vision tower: embeddings of patches are a transformer's, and this is a ResNet")
 	case v.ResNet() && !p.Changes.None():
 		return fmt.Errorf("vision tower: low-rank changes and adapters are for transformers, and this is a ResNet")
 	case len(p.Deep) > max(v.Layers-1, 0):

@@ -97,6 +97,44 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 	}
 }
 
+// Embeddings are those of patches alone, by loops over the weights: the convolution of a patch, and its position behind
+// that of the class token, where there is one.
+func TestPatchEmbeddings(t *testing.T) {
+	for _, noClass := range []bool{false, true} {
+		arch := promptedViT
+		if arch.NoClass = noClass; noClass {
+			arch.Pool = clip.MeanPool
+		}
+		w, g := formulaWeights(arch.Shapes()), graph.New()
+		pixels := formula("pixels", []int{2, 3, arch.Image, arch.Image})
+		x, _ := clip.Vision{VisionArch: arch}.Prompted(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"),
+			graph.D(3), graph.D(arch.Image), graph.D(arch.Image)}), clip.VisionPrompts{Embeddings: true})
+		out := run(t, compile(t, ort.Options{}, graph.Output{Name: "x", Node: x}), tensor.Map{"pixels": pixels})["x"]
+		conv, at := formula("visual.conv1.weight", []int{arch.Width, 3, arch.Patch, arch.Patch}).Data, 1
+		if noClass {
+			at = 0
+		}
+		position := formula("visual.positional_embedding", []int{arch.Patches() + at, arch.Width}).Data
+		var want []float32
+		side := arch.Image / arch.Patch
+		for b := range 2 {
+			for m := range arch.Patches() {
+				for v := range arch.Width {
+					sum := float64(position[(m+at)*arch.Width+v])
+					for i := range 3 * arch.Patch * arch.Patch {
+						c, row, col := i/arch.Patch/arch.Patch, i/arch.Patch%arch.Patch, i%arch.Patch
+						row, col = row+m/side*arch.Patch, col+m%side*arch.Patch
+						sum += float64(conv[v*3*arch.Patch*arch.Patch+i]) *
+							float64(pixels.Data[((b*3+c)*arch.Image+row)*arch.Image+col])
+					}
+					want = append(want, float32(sum))
+				}
+			}
+		}
+		near(t, fmt.Sprint("embeddings, no class token ", noClass), out.Data, want, torchTolerance)
+	}
+}
+
 func TestWrongVisionPrompts(t *testing.T) {
 	for _, c := range []struct {
 		arch  clip.VisionArch

@@ -1,7 +1,7 @@
-"""Federated prompt learners of the years 2024 and 2025: DP-FPL, FedAPT. See methods.py."""
+"""Federated prompt learners of the years 2024 and 2025: DP-FPL, FedAPT, FedMVP. See methods.py."""
 import torch
 
-from methods import C, DASSL, F, PLAIN, SCALE, W, Method, Summed, text
+from methods import C, CLASSES, DASSL, F, PLAIN, SCALE, W, Method, Summed, head, text, unit, values, vision
 
 
 class Averaged(Method):
@@ -112,7 +112,95 @@ class FedAPT(Summed, Averaged):
         return {"cross entropy": ce, "domain": self.o["weight"] * F.cross_entropy(self.query(env, p), torch.full_like(env.y, d))}
 
 
-METHODS = {"dpfpl": DPFPL, "fedapt": FedAPT}
+class FedMVP(Summed, Averaged):
+    """The attention by torch's own, one image at a time."""
+    defaults = {"tokens": 4, "heads": 4, "mult": 4, "alpha": 10.0, "flip": "always", "attributes": {}, "sentence": "a photo of a {} which has {of}.",
+                "templates": [], "lora_round": 0, "rank": 8, "weighting": "uniform"}
+    V, DIM, M = 4, 5, 2
+
+    def __init__(self, o):
+        super().__init__(o)
+        self.shared = list(self.shapes())
+
+    def shapes(self):
+        v, wide, out = self.V, self.V * self.o["mult"], {}
+        for name, o, i in (("proj", v, self.DIM), ("q", v, v), ("k", v, v), ("v", v, v), ("o", v, v), ("ff/in", 2 * wide, v), ("ff/out", v, wide)):
+            out |= {f"former/{name}/w": (o, i), f"former/{name}/b": (o,)}
+        for name in ("norm", "norm_kv", "ff/norm"):
+            out |= {f"former/{name}/gain": (v,), f"former/{name}/bias": (v,)}
+        for name in "qkv" if self.o["lora_round"] else "":
+            out |= {f"lora/{name}/a": (v, self.o["rank"]), f"lora/{name}/b": (self.o["rank"], v)}
+        return out
+
+    def init(self, name, client):
+        return 400 + self.shared.index(name), 0.7, *self.shapes()[name]
+
+    def on(self, r):
+        return torch.tensor([float(r + 1 >= self.o["lora_round"])]).double()
+
+    def start(self, server):
+        if self.o["lora_round"]:
+            server.down["mvp/lora"] = self.on(0)
+
+    def texts(self, env):
+        o, out = self.o, []
+        for i in range(len(o["attributes"].get("ant", o["templates"]))):
+            t = [o["sentence"].replace("{}", c).replace("{of}", o["attributes"][c][i]) if o["attributes"] else o["templates"][i].replace("{}", c) for c in CLASSES]
+            s = torch.stack([values(5 + sum(x.encode()), 1, W) for x in t])
+            out.append(unit(head(torch.tanh(s), (), env.backbone, 4, W)))
+        return torch.stack(out)
+
+    def image(self, env, p):
+        v, o = self.V, self.o
+        changed = lambda x, n: x + env.down["mvp/lora"] * (x @ p[f"lora/{n}/a"] @ p[f"lora/{n}/b"]) if o["lora_round"] else x
+        norm = lambda x, n: F.layer_norm(x, (v,), p[f"former/{n}/gain"], p[f"former/{n}/bias"])
+        lin = lambda x, n: F.linear(x, p[f"former/{n}/w"], p[f"former/{n}/b"])
+        a = lin(self.texts(env).reshape(-1, self.DIM), "proj")
+        keys, vals = norm(changed(a, "k"), "norm_kv"), changed(a, "v")
+        out = []
+        for x in env.pixels:
+            e = x.reshape(self.M, 6) @ values(34, 1, 6, v)
+            q = norm(changed(e, "q"), "norm")
+            h, _ = F.multi_head_attention_forward(
+                q[:, None], keys[:, None], vals[:, None], v, o["heads"], torch.cat([p[f"former/{n}/w"] for n in "qkv"]),
+                torch.cat([p[f"former/{n}/b"] for n in "qkv"]), None, None, False, 0.0, p["former/o/w"], p["former/o/b"], need_weights=False)
+            h = h[:, 0]
+            up, gate = lin(norm(h, "ff/norm"), "ff/in").chunk(2, -1)
+            h = lin(up * F.gelu(gate), "ff/out") + h
+            tokens = F.adaptive_avg_pool1d(h.T[None], o["tokens"])[0].T
+            out.append(vision(x[None], env.backbone, tokens)[0])
+        return torch.stack(out)
+
+    def logits(self, env, p):
+        x = self.image(env, p)
+        return torch.stack([SCALE * x @ t.T for t in self.texts(env)]).mean(0)
+
+    def toss(self, env):
+        if self.o["flip"] == "coin":
+            env.coin = env.rand.uniform() < 0.5
+
+    def begin(self, env, p):
+        self.toss(env)
+
+    def adjust(self, env, grads):
+        self.toss(env)
+        on = self.o["lora_round"] and env.r + 1 >= self.o["lora_round"]
+        env.frozen = [n for n in self.shared if n.startswith("lora/") != bool(on)]
+
+    def terms(self, env, p):
+        turned = self.o["flip"] == "always" or self.o["flip"] == "coin" and env.coin
+        plain = env.x if self.o["flip"] == "never" else vision(env.pixels.flip(3) if turned else env.pixels, env.backbone)
+        return {"cross entropy": F.cross_entropy(self.logits(env, p), env.y),
+                "consistency": self.o["alpha"] * (1 - F.cosine_similarity(self.image(env, p), plain).mean())}
+
+    def merge(self, r, server, ups):
+        super().merge(r, server, ups)
+        if self.o["lora_round"]:
+            server.down["mvp/lora"] = self.on(r + 1)
+
+
+METHODS = {"dpfpl": DPFPL, "fedapt": FedAPT, "fedmvp": FedMVP}
+TRAITS = {"ant": ["six legs", "feelers"], "bee": ["wings", "a sting"], "cat": ["whiskers", "a tail"], "dog": ["a snout", "paws"]}
 WRAPPERS = {}
 ALIKE, TERMS = {"alike": True}, {"terms": True}
 CASES = [
@@ -124,4 +212,7 @@ CASES = [
     ("fedapt", [], {"tokens": 3, "temp": 0.3}, DASSL, {**ALIKE, **TERMS}),
     ("fedapt", [], {"tokens": 2, "domains": 2, "class_specific": True, "assign": "scores", "temp": 0.5, "weight": 0.4, "query_scale": 3.0, "position": "middle"}, PLAIN, ALIKE),
     ("fedapt", ["fedprox"], {"tokens": 2, "domains": 2, "assign": "hard", "weighting": "examples", "mu": 1.5}, {**DASSL, "epochs": 2}, ALIKE),
+    ("fedmvp", [], {"heads": 2, "mult": 1, "attributes": TRAITS}, PLAIN, {**ALIKE, **TERMS}),
+    ("fedmvp", [], {"heads": 4, "mult": 2, "tokens": 1, "templates": ["a {}", "the {}."], "alpha": 2.0, "flip": "coin", "lora_round": 2, "rank": 3}, DASSL, ALIKE),
+    ("fedmvp", ["fedprox"], {"heads": 1, "mult": 1, "tokens": 2, "templates": ["a {}", "{}"], "flip": "never", "weighting": "examples", "mu": 1.5}, DASSL, ALIKE),
 ]

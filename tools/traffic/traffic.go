@@ -78,8 +78,16 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (
 		pixels = pixels.Add(p.Pixels)
 	}
 	x := pixels.Reshape(-1, 3*16*16)
+	if p.Embeddings {
+		x = x.Unsqueeze(1)
+		return graph.Concat(1, x, x, x, x), g.Err()
+	}
 	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
-		if tokens.OK() {
+		switch {
+		case !tokens.OK():
+		case tokens.Rank() == 3: // one for each image
+			x = x.Add(tokens.Mean(1))
+		default:
 			x = x.Add(tokens.MeanKeep(0))
 		}
 	}

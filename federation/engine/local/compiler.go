@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -247,7 +248,7 @@ func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
 }
 
 func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node, passes passOf) ([]graph.Node, error) {
-	hand := func(templates string) (*tensor.Tensor, error) { return c.handText(b, templates) }
+	hand := func(templates, of string) (*tensor.Tensor, error) { return c.handText(b, templates, of) }
 	out, err := lower(b, c.classes, c.template, hand, passes, roots)
 	if err != nil {
 		return nil, err
@@ -419,16 +420,22 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 }
 
 // handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of
-// its texts, of several the means of theirs, made unit.
-func (c *compiler) handText(b spec.Backbone, templates string) (*tensor.Tensor, error) {
+// its texts, of several the means of theirs, made unit. of is a table of Scope.TextsOf, or empty.
+func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tensor, error) {
 	if templates == "" {
 		templates = c.template
 	}
 	c.handMu.Lock()
 	defer c.handMu.Unlock()
-	key := b.Name() + method.TemplateBreak + templates
+	key := b.Name() + method.TemplateBreak + templates + method.TemplateBreak + of
 	if t, ok := c.hands[key]; ok {
 		return t, nil
+	}
+	table := map[string]string{}
+	if of != "" {
+		if err := json.Unmarshal([]byte(of), &table); err != nil {
+			return nil, err
+		}
 	}
 	g := graph.New()
 	var n graph.Node
@@ -440,6 +447,14 @@ func (c *compiler) handText(b spec.Backbone, templates string) (*tensor.Tensor, 
 		texts := make([]string, len(c.classes))
 		for i, name := range c.classes {
 			texts[i] = spec.Sentence(template, name)
+			if of == "" {
+				continue
+			}
+			if table[name] == "" {
+				return nil, fmt.Errorf("the texts of classes %q have none for class %q; add it to the options",
+					template, name)
+			}
+			texts[i] = strings.ReplaceAll(texts[i], "{of}", table[name])
 		}
 		one, err := b.Sentences(g, texts)
 		if err != nil {

@@ -16,7 +16,7 @@ type passOf func(prompt *graph.Op) int
 
 // lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
 // text tower in one pass, or in those that passes tells.
-func lower(b spec.Backbone, classes []string, template string, hand func(templates string) (*tensor.Tensor, error),
+func lower(b spec.Backbone, classes []string, template string, hand func(templates, of string) (*tensor.Tensor, error),
 	passes passOf, roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
@@ -29,7 +29,7 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 		for _, op := range waiting {
 			switch what, _ := op.Placeholder(); what {
 			case method.PlaceholderHand:
-				t, err := hand(op.Attrs.Str("templates", ""))
+				t, err := hand(op.Attrs.Str("templates", ""), op.Attrs.Str("of", ""))
 				if err != nil {
 					return nil, err
 				}
@@ -116,7 +116,7 @@ func Fits(e *spec.Experiment, b spec.Backbone, client, clients int) error {
 	loss := e.Method.Loss(s, scores)
 	err := s.Graph().Err()
 	if err == nil {
-		hand := func(string) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
+		hand := func(_, _ string) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
 		_, err = lower(b, e.Classes, e.Template, hand, nil, []graph.Node{scores, loss})
 	}
 	if err != nil {

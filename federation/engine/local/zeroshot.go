@@ -37,7 +37,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 		if s.failed != "" {
 			continue
 		}
-		texts, err := w.c.handText(client.Backbone, "")
+		texts, err := w.c.handText(client.Backbone, "", "")
 		if err != nil {
 			s.failed = err.Error()
 			continue

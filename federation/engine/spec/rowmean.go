@@ -107,9 +107,9 @@ func rowwise(op *graph.Op, of func(graph.Node) dependence) bool {
 	row := func(i int) bool { return of(op.X(i)) == ofRow }
 	axis := func(missing int) int { return (op.Attrs.Int("axis", missing) + rank) % rank }
 	switch what, placeholder := op.Placeholder(); {
-	case placeholder: // images, and text prompts for each; no prompt of the image tower is for one image
-		return (what == method.PlaceholderVision || what == method.PlaceholderText) && row(0) &&
-			!slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return of(n) == ofRow })
+	case placeholder: // images, with prompts for each or for all, and text prompts for each
+		return row(0) && (what == method.PlaceholderVision || what == method.PlaceholderText &&
+			!slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return of(n) == ofRow }))
 	case slices.Contains(eachEntry, op.Kind):
 		return !slices.ContainsFunc(op.In, func(n graph.Node) bool {
 			return n.OK() && n.Rank() == rank && of(n) != ofRow && !n.Shape()[0].Is(1) ||

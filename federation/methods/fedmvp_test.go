@@ -1,0 +1,38 @@
+package methods_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"promptfed/federation/methods"
+)
+
+// What makes no sense is refused where the method is built, and a class without attributes before anything runs.
+func TestFedMVPRefuses(t *testing.T) {
+	some := maps.Clone(traits)
+	some["ant"] = []string{"six legs"}
+	for want, o := range map[string]options{
+		"give all classes as many":            {"attributes": some},
+		"it must have {} for the class":       {"attributes": traits, "sentence": "which has {of}"},
+		"{of} for the attribute":              {"attributes": traits, "sentence": "a {}"},
+		"attributes and templates are empty":  {"templates": []string{}},
+		"option flip is \"sometimes\"; it mu": {"flip": "sometimes"},
+	} {
+		if _, err := methods.Build("fedmvp", nil, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %q", o, err, want)
+		}
+	}
+	some = maps.Clone(traits)
+	delete(some, "ant")
+	fitting["fedmvp"] = options{"attributes": some}
+	defer delete(fitting, "fedmvp")
+	if err := stack("fedmvp"); err == nil || !strings.Contains(err.Error(), `have none for class "ant"`) {
+		t.Errorf("%v", err)
+	}
+	fitting["fedmvp"] = options{"heads": 3}
+	if err := stack("fedmvp"); err == nil || !strings.Contains(err.Error(), "heads is 3; it must divide the image "+
+		"tower's width 4") {
+		t.Errorf("%v", err)
+	}
+}
