@@ -69,6 +69,7 @@ func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error
 func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
 	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm()+b.Config.attackTerm(), ""
+	e.SimulatedTime = nil // the server's affair, as secure aggregation
 	out := spec.Compatibility{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(), Digests: map[string]string{}}
 	for _, f := range b.Bundles {

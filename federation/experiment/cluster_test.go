@@ -75,6 +75,21 @@ func TestFooting(t *testing.T) {
 	}
 }
 
+// TestFootingOfSimulatedTime: simulated time stays with the run as well.
+func TestFootingOfSimulatedTime(t *testing.T) {
+	c := small("promptfl")
+	c.SimulatedTime.Speeds, c.SimulatedTime.FedBuff.Buffer = "lognormal", 2
+	run := open(t, c)
+	want, err := run.Compatibility(context.Background())
+	if err != nil || run.Engine.SimulatedTime == nil || run.Shared().SimulatedTime.On() {
+		t.Fatalf("%v; %v", err, run.Shared().SimulatedTime)
+	}
+	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Config.Runtime.Cache))
+	if err := want.Mismatch(footing(t, run.Shared())); err != nil {
+		t.Error(err)
+	}
+}
+
 // Lists of images that are alike but for the pixels have other digests, wherever they lie.
 func TestContent(t *testing.T) {
 	list := func() []data.Example {
