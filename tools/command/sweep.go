@@ -14,6 +14,7 @@ import (
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
+	"promptfed/tools/runlog"
 )
 
 // sweepFlags are what the command line changes of a sweep.
@@ -24,6 +25,7 @@ type sweepFlags struct {
 	seeds      seedList
 	jobs       int
 	out        string
+	log        []string
 	spread     clusterFlags
 	shown      shownFlags
 }
@@ -44,9 +46,13 @@ func sweepCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on with the cells that are not done; failed ones are tried "+
 		"again")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
+	c.Flags().StringArrayVar(&f.log, "log", nil, runlog.Help)
 	f.spread.add(c)
 	f.shown.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := runlog.Check(f.log); err != nil {
+			return usageError{err}
+		}
 		s, err := loadSweep(args[0], nil, f)
 		if err != nil {
 			return err
