@@ -62,7 +62,7 @@ func Open(uri string) (Store, error) {
 	scheme, rest, ok := strings.Cut(uri, ":")
 	switch {
 	case uri == "":
-		return nil, fmt.Errorf("mlflow: needs a folder or a server, as in mlflow:mlruns or "+
+		return nil, fmt.Errorf("mlflow: needs a folder or a server, as in mlflow:mlruns or " +
 			"mlflow:http://127.0.0.1:5000")
 	case scheme == "http" || scheme == "https":
 		return openServer(uri)

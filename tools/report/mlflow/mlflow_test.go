@@ -245,7 +245,7 @@ func TestOpen(t *testing.T) {
 func TestKey(t *testing.T) {
 	for name, want := range map[string]string{"train.lr": "train.lr",
 		"per_domain/art & craft": "per_domain/art _ craft",
-		"../x": "__/x", "/x": "_/x", "a//b": "a/_/b", "a/ b": "a/b", "a:b": "a_b",
+		"../x":                   "__/x", "/x": "_/x", "a//b": "a/_/b", "a/ b": "a/b", "a:b": "a_b",
 		strings.Repeat("x", 300): strings.Repeat("x", 250), "Ö": "Ö"} {
 		if got := Key(name); got != want || !fs.ValidPath(got) {
 			t.Errorf("%q became %q, want %q", name, got, want)
