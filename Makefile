@@ -22,9 +22,9 @@ run: build ## train the demo's methods on synthetic images, print their table, w
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
 
-smoke: build ## the small form of every file in configs/papers, configs/pitfalls and configs/synthetic, runs/smoke
+smoke: build ## the small form of every file in configs/papers, configs/pitfalls, configs/synthetic and configs/field, runs/smoke
 	@rm -rf runs/smoke; mkdir -p runs/smoke
-	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml configs/synthetic/*.yaml); do \
+	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml configs/synthetic/*.yaml configs/field/*.yaml); do \
 		out=$${file#configs/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
 		if ! bin/promptfed sweep $$file --smoke --out $$out >runs/smoke/log 2>&1; then cat runs/smoke/log; echo "make smoke: $$file failed" >&2; exit 1; fi; \
 		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \

@@ -119,11 +119,13 @@ func TestRoundTrip(t *testing.T) {
 
 // A backbone that is written with keys is the text that bundle.ParseSpec reads.
 func TestBackbonesWithKeys(t *testing.T) {
-	c, err := Load(file(t, "backbones: [tiny-rn50, {image: a/b, text: c}, {folder: x, variant: fp16}]"), nil)
+	c, err := Load(file(t, "backbones: [tiny-rn50, {image: a/b, text: c}, {folder: x, variant: fp16}, {folder: s, "+
+		"logit_scale: 117.5, logit_bias: -12}]"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"tiny-rn50", "image=a/b,text=c", "folder=x,variant=fp16"}; !slices.Equal(c.Backbones, want) {
+	if want := []string{"tiny-rn50", "image=a/b,text=c", "folder=x,variant=fp16",
+		"folder=s,logit_bias=-12,logit_scale=117.5"}; !slices.Equal(c.Backbones, want) {
 		t.Errorf("backbones %q, want %q", c.Backbones, want)
 	}
 }

@@ -274,11 +274,15 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 	}
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		text, isText := m[key].(string)
-		if !isText || !slices.Contains([]string{"folder", "image", "name", "text", "variant"}, key) {
+		switch m[key].(type) {
+		case string, float64, int:
+		default:
 			return value, nil
 		}
-		list = append(list, key+"="+text)
+		if !slices.Contains([]string{"folder", "image", "name", "text", "variant", "logit_scale", "logit_bias"}, key) {
+			return value, nil
+		}
+		list = append(list, fmt.Sprintf("%s=%v", key, m[key]))
 	}
 	return strings.Join(list, ","), nil
 }

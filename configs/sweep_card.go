@@ -47,7 +47,8 @@ func (Card) LongHelp() map[string]string {
 	return map[string]string{
 		"rows": "axes in the rows of the table; domain and set, which every run has, may be among them",
 		"metric": "last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, " +
-			"best-val, hm, hm3, set-mean, loss, bytes, seconds, domain:NAME, set:NAME or new:STEPS; empty is last",
+			"best-val, hm, hm3, set-mean, honest, attack-success, loss, bytes, seconds, domain:NAME, set:NAME or " +
+			"new:STEPS; empty is last",
 		"metrics":    "what columns or rows called metric show, such as [set:base, set:new, hm]",
 		"no_numbers": "why there are none, such as: the figure prints none",
 		"wrong":      "what is known to be wrong or contradictory in the paper, a sentence each",
@@ -85,7 +86,7 @@ type Figure struct {
 	Kind   string `config:"kind" json:"kind"`
 	Title  string `config:"title" json:"title,omitempty" help:"above the figure"`
 	Metric string `config:"metric" json:"metric,omitempty" help:"empty is that of the card"`
-	X      string `config:"x" json:"x,omitempty" help:"axis"`
+	X      string `config:"x" json:"x,omitempty" help:"axis; of curves: round, bytes or time (simulated)"`
 	Y      string `config:"y" json:"y,omitempty" help:"axis"`
 	Z      string `config:"z" json:"z,omitempty" help:"axis"`
 	Line   string `config:"line" json:"line,omitempty" help:"axis with a line for each label"`
@@ -103,12 +104,27 @@ func (Figure) LongHelp() map[string]string {
 var (
 	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10",
 		"own-classes", "ece",
-		"best-val", "hm", "hm3", "set-mean", "loss", "bytes", "seconds"}
+		"best-val", "hm", "hm3", "set-mean", "honest", "attack-success", "loss", "bytes", "seconds", "total-bytes",
+		"total-parameters", "simulated"}
+	named = []string{"domain:NAME", "set:NAME", "new:STEPS", "rounds-to:PERCENT", "bytes-to:PERCENT",
+		"parameters-to:PERCENT", "simulated-to:PERCENT"}
 	units = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes",
 		"gigabytes", "plain"}
 	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca",
 		"bubbles", "confusion", "cost"}
 	groups = []string{DomainAxis, "backbone"}
+)
+
+// CurvesFigure is the kind of figures with a line over rounds, over the bytes sent or over simulated time: Along, of
+// which rounds are the default.
+const CurvesFigure = "curves"
+
+var Along = []string{"round", AlongBytes, AlongTime}
+
+// Values of x of curves beside rounds.
+const (
+	AlongBytes = "bytes"
+	AlongTime  = "time"
 )
 
 // Heading names the item of the paper and what it shows.
@@ -212,8 +228,14 @@ func (c *Card) check(axes []Axis) error {
 		for _, k := range []struct{ key, name string }{{"x", f.X}, {"y", f.Y}, {"z", f.Z}, {"line", f.Line},
 			{"panel", f.Panel}, {"group", f.Group}} {
 			var also []string
-			if k.key == "group" {
+			switch {
+			case k.key == "group":
 				also = groups[1:]
+			case k.key == "x" && f.Kind == CurvesFigure:
+				if err := oneOf(at+k.key, k.name, Along...); err != nil {
+					return err
+				}
+				continue
 			}
 			if k.name == "" {
 				continue
@@ -301,14 +323,14 @@ func Renamed(name string) error {
 }
 
 func metric(key, name string) error {
-	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.Contains([]string{"domain", "set", "new"},
-		kind) {
+	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.ContainsFunc(named,
+		func(n string) bool { return strings.HasPrefix(n, kind+":") }) {
 		return nil
 	}
 	if err := Renamed(name); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	return oneOf(key, name, append(slices.Clone(metrics), "domain:NAME", "set:NAME", "new:STEPS")...)
+	return oneOf(key, name, append(slices.Clone(metrics), named...)...)
 }
 
 // oneOf checks a word that may be empty.

@@ -1,8 +1,11 @@
 package configs
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"reflect"
 	"slices"
 
@@ -34,12 +37,13 @@ func (SweepSection) LongHelp() map[string]string {
 	}
 }
 
-// AxisSection is one axis, with points or in the short form with key and values.
+// AxisSection is one axis, with points, in the short form with key and values, or with points of another file.
 type AxisSection struct {
 	Name   string         `config:"name" help:"of the axis"`
 	Points []PointSection `config:"points" help:"what the axis goes through"`
 	Key    string         `config:"key" help:"short form: the one key that varies"`
 	Values []word         `config:"values" help:"short form: its values, which are the labels too"`
+	File   string         `config:"file" help:"a list of points beside this file, for several sweeps"`
 }
 
 // PointSection is one point of an axis.
@@ -62,6 +66,28 @@ type SmokeSection struct {
 	Points map[string]map[string]map[string]any `config:"points" help:"axis: {label: {keys}}, set by single points too"`
 	Keep   map[string]some                      `config:"keep" help:"axis: [labels] that run; of other axes all do"`
 	Seeds  []uint64                             `config:"seeds" help:"in place of the sweep's"`
+}
+
+// read takes the points of the axis from its file in a folder, if it has one.
+func (a *AxisSection) read(dir string) error {
+	if a.File == "" {
+		return nil
+	}
+	if len(a.Points) > 0 || a.Key != "" || len(a.Values) > 0 {
+		return errors.New("it has a file, and points or values too; use one of the two forms")
+	}
+	path := filepath.Join(dir, filepath.FromSlash(a.File))
+	text, err := readText(path)
+	if err != nil {
+		return err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&a.Points); err != nil {
+		return fmt.Errorf("%s: %s; it is a list of {label, set}", path, oneLine(err))
+	}
+	a.File = ""
+	return nil
 }
 
 // word is a single YAML value together with its text in the file.
@@ -123,6 +149,11 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 	}
 	if err := yaml.Unmarshal(text, &s); err != nil {
 		return s, there, fmt.Errorf("%s: %s", f.path, oneLine(err))
+	}
+	for i := range s.Sweep.Axes {
+		if err := s.Sweep.Axes[i].read(filepath.Dir(f.path)); err != nil {
+			return s, there, fmt.Errorf("%s: axis %s: %w", f.path, s.Sweep.Axes[i].Name, err)
+		}
 	}
 	for _, name := range []string{"sweep", "smoke"} {
 		section, _ := only[name].(map[string]any)

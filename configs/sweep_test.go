@@ -387,6 +387,9 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {no_numbers: why, numbers: {by: [a], values: {0.1: 1}}}", SweepOptions{},
 			[]string{"no_numbers"}},
 		{in(axis, "") + "card: {figures: [{kind: pie}]}", SweepOptions{}, []string{"figure 1", "pie", "curves"}},
+		{in(axis, "") + "card: {figures: [{kind: curves, x: a}]}", SweepOptions{}, []string{"figure 1", "x", `"a"`,
+			"bytes, time"}},
+		{in(axis, "") + "card: {metric: \"bytes-to:\"}", SweepOptions{}, []string{"card.metric", "bytes-to:PERCENT"}},
 		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "no kind"}},
 		{in(axis, "") + "card: {figures: [{kind: heatmap, x: b}]}", SweepOptions{}, []string{"figure 1", "x", `"b"`}},
 		{"a: &x {b: *x}", SweepOptions{}, []string{"anchor"}},
@@ -405,6 +408,49 @@ func TestSweepErrors(t *testing.T) {
 	}
 	_, err = LoadSweep(big, SweepOptions{})
 	datatest.WantError(t, err, "big.yaml", "bytes")
+}
+
+// TestAxisOfFile: an axis may have its points in a file beside the sweep, and what is resolved holds them.
+func TestAxisOfFile(t *testing.T) {
+	path := file(t, "sweep: {axes: [{name: method, file: points.yaml}]}\ncard: {rows: [method]}\n")
+	points := filepath.Join(filepath.Dir(path), "points.yaml")
+	write := func(text string) {
+		if err := os.WriteFile(points, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("- {label: A, set: {method: promptfl}}\n- {label: B, set: {method: fedpha, train.lr: 0.5}}\n")
+	s, err := LoadSweep(path, SweepOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Cells) != 2 || s.Cells[1].Config.Method != "fedpha" || s.Cells[1].Config.Train.LR != 0.5 ||
+		s.Cells[1].Labels["method"] != "B" {
+		t.Errorf("%+v", s.Cells)
+	}
+	text, err := s.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := SweepText("elsewhere.yaml", text, SweepOptions{})
+	if err != nil || len(again.Cells) != 2 || strings.Contains(string(text), "points.yaml") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	for text, words := range map[string][]string{
+		"- {label: A, sets: {}}": {"points.yaml", "sets", "{label, set}"}, "label: A": {"points.yaml", "{label, set}"},
+		"- {set: {}}": {"axis method", "point 1 has no label"},
+	} {
+		write(text)
+		_, err := LoadSweep(path, SweepOptions{})
+		datatest.WantError(t, err, words...)
+	}
+	if err := os.Remove(points); err != nil {
+		t.Fatal(err)
+	}
+	_, err = LoadSweep(path, SweepOptions{})
+	datatest.WantError(t, err, "axis method", points)
+	_, err = LoadSweep(file(t, "sweep: {axes: [{name: a, file: x, key: train.lr}]}"), SweepOptions{})
+	datatest.WantError(t, err, "axis a", "file, and points or values")
 }
 
 // What YAML writes gives the same cells again, and Same tells what else differs.

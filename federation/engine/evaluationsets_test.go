@@ -98,4 +98,10 @@ func TestExamsRefused(t *testing.T) {
 	e := withMethod(m)
 	e.EvaluationSets = []spec.EvaluationSet{{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
 	refused(t, e, engine.Settings{}, "evaluation set new", "own examples")
+	if m, err = methods.Build("coop", nil, map[string]any{"class_specific": true, "tokens": 2}); err != nil {
+		t.Fatal(err)
+	}
+	e.Method = m
+	e.EvaluationSets[0].Classes = []string{"as", "many", "other", "classes"} // as the new half of an even number is
+	refused(t, e, engine.Settings{}, "evaluation set new", "learns ctx [4 2 6] for 4 classes, which fits no other")
 }

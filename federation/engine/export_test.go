@@ -170,7 +170,7 @@ func (own) View() method.View { return method.PersonalView }
 // A client is tested with the prompt that its method's view names. Expected scores are the toy's formula, written down
 // once more: 4 x · u/|u| with u_c = tanh(tanh(ctx A)/2 + E_c) W.
 func TestClassifierOfAView(t *testing.T) {
-	plain := methods.PromptFL{Context: methods.Context{Tokens: 1, Position: "end"}}
+	plain := methods.PromptFL{ClassContext: methods.ClassContext{Context: methods.Context{Tokens: 1, Position: "end"}}}
 	merged, mine := methodtest.Values(60, 1, 1, methodtest.Width), methodtest.Values(61, 1, 1, methodtest.Width)
 	prompts := tensor.Map{"shared/ctx": merged, "client/1/own/ctx": mine}
 	for name, c := range map[string]struct {
@@ -230,7 +230,7 @@ type scored struct {
 func (m scored) Logits(s *method.Scope) graph.Node { return m.logits(s) }
 
 func TestClassifierRefuses(t *testing.T) {
-	base := methods.PromptFL{Context: methods.Context{Tokens: 1, Position: "end"}}
+	base := methods.PromptFL{ClassContext: methods.ClassContext{Context: methods.Context{Tokens: 1, Position: "end"}}}
 	prompts := tensor.Map{"shared/ctx": tensor.New(1, methodtest.Width)}
 	for _, c := range []struct {
 		logits  func(*method.Scope) graph.Node

@@ -120,6 +120,24 @@ func TestMemoryForImagesIsToldBefore(t *testing.T) {
 	refused(t, e, engine.Settings{}, "a text prompt for each image", "one image", "train.memory_gb")
 }
 
+// So are prompts for each class: four of the toy take 4·2·6 numbers each, of one class and two tokens of width 6.
+func TestMemoryForClassesIsToldBefore(t *testing.T) {
+	m, err := methods.Build("promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Training.Memory = 4 * 4 * 2 * 6
+	note, err := e.ForImages(e.Clients[0].Backbone)
+	if want := "a text prompt for each class: about 0.00 GiB in each worker (train.memory_gb)"; err != nil ||
+		note != want {
+		t.Errorf("%q %v, want %q", note, err, want)
+	}
+	mustRun(t, e, engine.Settings{})
+	e.Training.Memory--
+	refused(t, e, engine.Settings{}, "a text prompt for each class", "all classes", "train.memory_gb")
+}
+
 // Class scores are computed in parts of the same size, and are the same.
 func TestScoresInPartsAreTheWhole(t *testing.T) {
 	var all []*tensor.Tensor

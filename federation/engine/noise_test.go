@@ -149,3 +149,55 @@ func TestNoiseOfAServer(t *testing.T) {
 		t.Errorf("%v", n)
 	}
 }
+
+// A client whose steps have noise of their own, beside that of its upload: the same turn again leaves the same local
+// prompt, another key another; another turn in the same round is refused before anything of it is released, as are more
+// steps than epsilon reckons with.
+func TestNoiseOfSteps(t *testing.T) {
+	turn := func(path string, steps int, change func(o *message.Instruction, c *spec.Client)) (*tensor.Tensor, error) {
+		e, o := under(t)
+		m, err := methods.Build("dpfpl", []string{"dp"}, map[string]any{"tokens": 2,
+			"dpfpl": map[string]any{"steps": steps, "noise": 0.1}, "dp": map[string]any{"where": "client", "delta": 1e-3}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Method, o.Shared, e.Training.Epochs = m, tensor.Map{"global": tensor.New(2, 6)}, 3
+		change(&o, e.Clients[0])
+		n, err := noise.OpenNoise(path, "run")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := local.NewWorker(e, engine.Settings{Noise: n}.Worker())
+		defer w.Close()
+		_, s, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
+		if err != nil {
+			return nil, err
+		}
+		return s.Private["local"], nil
+	}
+	plain := func(*message.Instruction, *spec.Client) {}
+	path := filepath.Join(t.TempDir(), "noise.json")
+	first, err := turn(path, 3, plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := turn(path, 3, plain); err != nil || !alike(first, again) {
+		t.Errorf("given again: %v, %v", again, err)
+	}
+	if other, err := turn(filepath.Join(t.TempDir(), "noise.json"), 3, plain); err != nil || alike(first, other) {
+		t.Errorf("another key has the same noise; %v", err)
+	}
+	const refused = "another update of this client was released in this round"
+	for what, change := range map[string]func(o *message.Instruction, c *spec.Client){
+		"other parameters": func(o *message.Instruction, _ *spec.Client) { o.Shared["global"].Data[0] = 1 },
+		"other examples":   func(_ *message.Instruction, c *spec.Client) { c.Train = methodtest.Rows(50, 4, 5, 4) },
+	} {
+		if _, err := turn(path, 3, change); err == nil || !strings.Contains(err.Error(), refused) {
+			t.Errorf("%s: %v, want %q", what, err, refused)
+		}
+	}
+	if _, err := turn(filepath.Join(t.TempDir(), "noise.json"), 2, plain); err == nil ||
+		!strings.Contains(err.Error(), "step 3 of a turn; epsilon_local reckons with 2") {
+		t.Error(err)
+	}
+}

@@ -130,7 +130,7 @@ func (p *Pool) some(ctx context.Context, o message.Instruction, group []int) ([]
 // received is a reply as it arrives; next is what its client is to remember, nil for what it does.
 func (p *Pool) received(o message.Instruction, r message.Reply, next *message.ClientState) (message.Reply, error) {
 	if o.Kind.Tests() {
-		return p.decoded(r)
+		return p.decoded(o, r)
 	}
 	if next != nil {
 		began := time.Now()
@@ -153,13 +153,13 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 		if err != nil {
 			return r, err
 		}
-		return r.With(back)
+		return o.Read(r, back)
 	}
 	return r, nil
 }
 
 // decoded is the reply to a test as it arrives.
-func (p *Pool) decoded(r message.Reply) (message.Reply, error) {
+func (p *Pool) decoded(o message.Instruction, r message.Reply) (message.Reply, error) {
 	if !p.Encode || len(r.Upload.Extra) == 0 {
 		return r, nil
 	}
@@ -167,7 +167,7 @@ func (p *Pool) decoded(r message.Reply) (message.Reply, error) {
 	if err != nil {
 		return r, err
 	}
-	return r.With(m)
+	return o.Read(r, m)
 }
 
 // answer has turns done: one, or those of a group.

@@ -86,7 +86,8 @@ func (b bent) Loss(s *method.Scope, logits graph.Node) graph.Node {
 }
 
 func TestRefusesMethodsThatAreWrong(t *testing.T) {
-	base := methods.PromptFL{Context: methods.Context{Tokens: 2, Position: "end", Std: .1}}
+	base := methods.PromptFL{ClassContext: methods.ClassContext{Context: methods.Context{Tokens: 2, Position: "end",
+		Std: .1}}}
 	for name, c := range map[string]struct {
 		m     bent
 		words []string

@@ -103,7 +103,7 @@ func (x *elsewhere) Run(ctx context.Context, o message.Instruction) ([]message.R
 			}
 			x.states[id][o.Round+1] = *next
 		}
-		if r, err = r.With(encoded(r.Tensors())); err != nil {
+		if r, err = o.Read(r, encoded(r.Tensors())); err != nil {
 			return nil, err
 		}
 		if err := o.Check(r, false); err != nil {

@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/noise"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/engine/trace"
@@ -28,6 +29,8 @@ type Settings struct {
 	Session ort.Options
 	Encode  bool // send every message through its encoded form
 	Terms   bool // measure each term of the loss, for the records; it changes nothing that is trained
+	// OneGraph computes every step in one graph, as steps behind the first are: to measure a whole step.
+	OneGraph bool
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
 	Provider string
 	Tracer   trace.Tracer // nil for none
@@ -54,7 +57,8 @@ type Settings struct {
 
 // Worker are the settings of the client side.
 func (s Settings) Worker() local.Settings {
-	return local.Settings{Session: s.Session, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise, Terms: s.Terms}
+	return local.Settings{Session: s.Session, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise, Terms: s.Terms,
+		OneGraph: s.OneGraph}
 }
 
 // Result is a finished run.
@@ -108,6 +112,13 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		server.Cohort = set.Remote
 		server.Infos = func() []method.ClientInfo { return message.ClientInfos(participantsOf(e, set.Remote)) }
 		server.Limited = set.Remote.Limited
+	}
+	if e.SimulatedTime != nil {
+		server.simulated = simtime.New(pool, e.SimulatedTime, server.Plan.TrainingClients(),
+			int(server.Plan.Sampling().Size), func(client int) int {
+				return e.Training.StepsOf(client, e.Clients[client].Train.Len())
+			})
+		server.Cohort = server.simulated
 	}
 	if set.Wrap != nil {
 		server.Cohort = set.Wrap(server.Cohort)
@@ -200,6 +211,11 @@ func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store
 		return nil, err
 	}
 	server.worker.RestoreOptimizer(pos.Optimizer)
+	if server.simulated != nil {
+		if err := server.simulated.Load(pos.Simulated, pos.Flights); err != nil {
+			return nil, fmt.Errorf("cannot resume: %w", err)
+		}
+	}
 	if set.Remote != nil {
 		if err := set.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
@@ -224,6 +240,12 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	}
 	pos := state.Position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.Locations(), Record: rec}
 	pos.Optimizer = s.worker.OptimizerState()
+	if s.simulated != nil {
+		var err error
+		if pos.Simulated, pos.Flights, err = s.simulated.Save(); err != nil {
+			return err
+		}
+	}
 	if set.Remote != nil {
 		var err error
 		if pos.Remote, err = set.Remote.Save(); err != nil {
@@ -250,6 +272,11 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	r.Summary.ZeroShot, r.Summary.Warnings = j.ZeroShot, record.ZeroShotWarnings(j.ZeroShot)
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
+	if a := r.Summary.Attack; a != nil {
+		all := *a
+		all.Clients = e.Plan.Attackers
+		r.Summary.Attack = &all
+	}
 	r.Summary.MethodView = s.has.Headline(record.MethodView, e.Method).String()
 	participants := participantsOf(e, set.Remote)
 	parts := state.Parts(e, &s.Global, store, participants)

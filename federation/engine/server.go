@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/noise"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
@@ -47,6 +48,7 @@ type Server struct {
 	view       method.View         // of the headline
 	known      []method.ClientInfo // the clients that the method knows of
 	statistics []method.Statistic  // of the round
+	simulated  *simtime.Cohort     // the same as Cohort; nil where turns take no simulated time
 }
 
 // start draws the shared parameters and lets the method add what it needs.
@@ -119,7 +121,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		instruction.Broadcast, instruction.PerClient = g.Broadcast, g.PerClient
 	}
 
-	instruction.Kind = message.Train
+	instruction.Kind, instruction.Codec = message.Train, s.Method.Codec()
 	var replies []message.Reply
 	if len(instruction.Clients) > 0 {
 		var err error
@@ -181,6 +183,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		}
 		clock.lap(&clock.Evaluation)
 	}
+	rec.AttackedBy(s.Plan.Attackers)
 	if s.Limited != nil {
 		rec.Limited = s.Limited()
 	}
@@ -195,8 +198,8 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 	if err != nil {
 		return nil, err
 	}
-	// clients elsewhere may all have failed, which is their own affair
-	if _, remote := s.Cohort.(RejectionObserver); len(replies) == 0 && !remote {
+	// clients elsewhere may all have failed, which is their own affair, and simulated ones may all be late
+	if _, remote := s.Cohort.(RejectionObserver); len(replies) == 0 && !remote && s.simulated == nil {
 		return nil, fmt.Errorf("round %d: no client answered", o.Round+1)
 	}
 	s.updateInfos() // some may have joined to answer
@@ -204,6 +207,17 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 	for _, r := range replies {
 		rec.BytesUp += r.Up
 		rec.BytesDown += r.Down
+		rec.ParametersUp += r.Upload.Shared.Count() + r.Upload.Extra.Count()
+		for _, id := range message.ClientsOf([]message.Reply{r}) {
+			rec.ParametersDown += o.For(id).Tensors().Count()
+		}
+	}
+	if s.simulated != nil {
+		report := s.simulated.Report()
+		rec.Simulated = &report
+		if o.Kind == message.Train {
+			rec.BytesUp, rec.BytesDown = rec.BytesUp+report.Up, rec.BytesDown+report.Down
+		}
 	}
 	return replies, nil
 }

@@ -31,7 +31,7 @@ func (p passes) Text(g *graph.Graph, classes []string, prompts []method.Prompt) 
 
 // TestPromptsInOnePass: of seven clients in runs of up to four, steps are of four and then, where three are left, of
 // two and of one; tests need the class features of the merged prompt and of seven own ones, so twice four. A graph is
-// built once for each number: 4, 2 and 1 for steps, 4 and 1 for tests.
+// built once for each number: 4, 2 and 1 for steps, 4 and 1 for tests. The first step at the merged prompt is another.
 func TestPromptsInOnePass(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {
@@ -44,10 +44,12 @@ func TestPromptsInOnePass(t *testing.T) {
 	for _, c := range e.Clients {
 		c.Backbone = b
 	}
-	mustRun(t, e, engine.Settings{Workers: 1})
-	slices.Sort(got)
-	if want := []int{1, 1, 2, 4, 4}; !slices.Equal(got, want) {
-		t.Errorf("graphs of %v prompts, want %v", got, want)
+	for one, want := range map[bool][]int{true: {1, 1, 2, 4, 4}, false: {1, 1, 1, 2, 4, 4}} {
+		got = nil
+		mustRun(t, e, engine.Settings{Workers: 1, OneGraph: one})
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("graphs of %v prompts, want %v", got, want)
+		}
 	}
 }
 

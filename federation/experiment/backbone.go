@@ -36,7 +36,7 @@ func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 	p := make([]clip.Prompt, len(prompts))
 	for i, q := range prompts {
 		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position), Deep: q.Deep,
-			Changes: q.Changes, Bare: q.Bare}
+			Changes: q.Changes, Bare: q.Bare, PerClass: q.PerClass}
 		if q.Alone {
 			own, err := b.WithoutClass()
 			if err != nil {
@@ -56,7 +56,7 @@ func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 	}
 	out, err := b.Prompts(g, classes, p)
 	for i, q := range prompts {
-		if err == nil && q.Ctx.OK() && q.Ctx.Rank() == 3 {
+		if err == nil && q.PerImage() {
 			out[i] = out[i].Reshape(-1, len(classes), b.Bundle.Text.EmbedDim)
 		}
 	}

@@ -132,6 +132,30 @@ func TestBatchClients(t *testing.T) {
 	}
 }
 
+// TestFirstStepInTwoGraphs: with the bundled towers, a first step whose forward pass is a graph of its own moves prompts
+// as one in one graph does, but for 1e-6 of the largest number, at a learning rate of 1.
+func TestFirstStepInTwoGraphs(t *testing.T) {
+	for _, name := range []string{"promptfl", "fedpha", "fedotp", "plot", "fedappr"} {
+		c := small(name)
+		c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b16", "tiny-rn50"}
+		c.Train.LR, c.Train.Rounds, c.Train.Batch = 1, 1, 64
+		b := open(t, c)
+		var of [2]*engine.Result
+		for i := range of {
+			set := b.Settings()
+			set.OneGraph = i == 0
+			var err error
+			if of[i], err = engine.Run(context.Background(), b.Engine, set); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := distance(t, of[1].Prompts, of[0].Prompts)
+		if t.Logf("%s: prompts differ by %g", name, d); !(d <= 1e-6) {
+			t.Errorf("%s: prompts differ by %g", name, d)
+		}
+	}
+}
+
 // TestBatchClientsIsSaid: where clients stay apart all the same, a note says why, once for each backbone; where they
 // are processes of their own, the key is refused.
 func TestBatchClientsIsSaid(t *testing.T) {

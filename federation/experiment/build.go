@@ -149,7 +149,7 @@ func (b *Built) define() error {
 	}
 	b.Engine = &spec.Experiment{
 		Name: c.Name, MethodName: strings.Join(append([]string{c.Method}, c.With...), "+"),
-		Options:    string(b.options) + c.Train.lossTerm(),
+		Options:    string(b.options) + c.Train.lossTerm() + c.attackTerm(),
 		Reproduces: c.Reproduces(),
 		Method:     b.Method, Classes: b.Set.Classes, Template: b.Config.Data.Template,
 		Precision: b.Config.Data.Precision, BatchClients: c.Runtime.BatchClients,
@@ -163,11 +163,17 @@ func (b *Built) define() error {
 	}
 	b.Engine.Evaluate = c.Evaluation()
 	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.trainersAndNew()
+	if err := b.openAttack(); err != nil {
+		return err
+	}
 	if c.Eval.Terms && (methods.HidesClients(b.Method) || c.SecureAggregation.On()) {
 		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure " +
 			"aggregation and differential privacy are to hide; leave one of the two out")
 	}
 	b.describePrivacy()
+	if err := b.simulateTime(); err != nil {
+		return err
+	}
 	return b.openSecureAggregation()
 }
 
@@ -191,6 +197,9 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 		return err
 	}
 	c.Reproduce.misalign(b.Set, b.Parts, c.Seed)
+	if err := b.openTriggered(); err != nil {
+		return err
+	}
 	for _, defect := range c.Reproduces() {
 		b.Set.Notes = append(b.Set.Notes, "known defect of published code, made again on purpose: "+defect)
 	}
@@ -204,6 +213,10 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	c := b.Config.Data
 	if whole, err = sets.Open(c.Config); err != nil {
 		return nil, err
+	}
+	if whole.Pool == nil && len(whole.Train) == 0 {
+		return nil, fmt.Errorf("data.set: %s has test images alone: name it under eval.sets, or set data.split: "+
+			"pooled to divide its images among training and test", c.Set)
 	}
 	if len(classes) > 0 && c.Classes == allClasses {
 		if err := relabel(whole, classes); err != nil {
@@ -248,6 +261,11 @@ func (b *Built) openBackbones() error {
 			return fmt.Errorf("backbones: %w", err)
 		}
 		open[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
+		if f.Sigmoid && f.AssumedScale {
+			return fmt.Errorf("backbone %s: its files do not tell the logit scale and bias that train.loss sigmoid "+
+				"needs: write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or put the "+
+				"model.safetensors or the model.onnx of the whole model beside them", f.Name, f.Dir)
+		}
 		b.Bundles = append(b.Bundles, f)
 	}
 	for _, name := range c.assigned(len(b.Parts)) {
@@ -363,8 +381,12 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 			if b.Assigned[i] != f {
 				continue
 			}
-			clients[i] = &spec.Client{ID: i, Backbone: Backbone{f}, Domain: part.Domain,
-				Train: train.Pick(b.trainedOn(i)), Test: test.Pick(part.Test)}
+			own, err := b.training(ctx, x, f, train, i)
+			if err != nil {
+				return err
+			}
+			clients[i] = &spec.Client{ID: i, Backbone: Backbone{f}, Domain: part.Domain, Train: own,
+				Test: test.Pick(part.Test)}
 			if validating {
 				clients[i].Val = val.Pick(part.Val)
 			}
@@ -403,6 +425,11 @@ func (b *Built) requests(validating bool) (out []features.Request) {
 		}
 		for _, p := range b.evaluationSets {
 			add(f, p.examples, 1)
+		}
+		for i := range b.Parts {
+			if list, _ := b.poisoned(i); b.Assigned[i] == f && len(list) > 0 {
+				add(f, list, b.Config.Data.Views)
+			}
 		}
 	}
 	if len(b.synthetic) > 0 {
@@ -457,4 +484,23 @@ func (b *Built) Settings() engine.Settings {
 		s.Provider += ": " + b.Fallback.Error()
 	}
 	return s
+}
+
+// simulateTime gives the engine's experiment the speeds of its clients.
+func (b *Built) simulateTime() error {
+	c := b.Config
+	if k := c.SimulatedTime.FedBuff.Buffer; k > 0 {
+		if err := methods.Buffers(b.Method); err != nil {
+			return fmt.Errorf("simulated_time.fedbuff: %w", err)
+		}
+		p := b.Engine.Plan
+		p.Clients = c.Partition.Clients
+		if n := int(p.Sampling().Size); k > n {
+			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never come together where %d clients train "+
+				"side by side; take %d or fewer, or a larger participation", k, n, n)
+		}
+	}
+	var err error
+	b.Engine.SimulatedTime, err = c.SimulatedTime.Plan(c.Partition.Clients, c.Seed)
+	return err
 }

@@ -25,6 +25,7 @@ func (b *Built) Shared() Config {
 	c := b.Config
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.SecureAggregation = d.Runtime, d.Synthetic, d.SecureAggregation
+	c.SimulatedTime = d.SimulatedTime
 	c.Data.Root, c.Eval.SetsRoot, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
 	c.shortenBackbones()
 	return c
@@ -67,7 +68,7 @@ func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error
 // Compatibility is what workers must have in common with this experiment, after Features.
 func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
-	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm(), ""
+	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm()+b.Config.attackTerm(), ""
 	out := spec.Compatibility{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
 		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(), Digests: map[string]string{}}
 	for _, f := range b.Bundles {

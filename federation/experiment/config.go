@@ -8,8 +8,10 @@ import (
 	"strings"
 	"unicode"
 
+	"promptfed/federation/attack"
 	"promptfed/federation/data"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/partition"
 	"promptfed/federation/secure"
 	"promptfed/federation/sets"
@@ -31,9 +33,11 @@ type Config struct {
 	Train         Train            `config:"train"`
 	Participation float64          `config:"participation" help:"share of clients that train in a round"`
 	Sampling      string           `config:"sampling"`
+	Attack        attack.Config    `config:"attack"`
 	Eval          Eval             `config:"eval"`
 
-	SecureAggregation secure.Config `config:"secure_aggregation"`
+	SimulatedTime     simtime.Config `config:"simulated_time"`
+	SecureAggregation secure.Config  `config:"secure_aggregation"`
 
 	Reproduce Reproduce `config:"reproduce"`
 	Runtime   Runtime   `config:"runtime"`
@@ -43,7 +47,8 @@ type Config struct {
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"backbones": "names or folders of bundles, dealt out to clients in turn; of exported models also {image: " +
-			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}",
+			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}, with logit_scale and logit_bias where no file " +
+			"tells them",
 		"sampling": "of a round's clients: fixed (always that share), or poisson (each by itself with that " +
 			"probability; needs a method that accepts a round without clients, as differential privacy can)",
 	}
@@ -52,11 +57,12 @@ func (Config) LongHelp() map[string]string {
 // Data is the section data.
 type Data struct {
 	sets.Config `config:",squash"`
-	Classes     string  `config:"classes"`
-	Duplicates  string  `config:"duplicates"`
-	Precision   string  `config:"precision"`
-	Template    string  `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
-	ValShare    float64 `config:"val_share"`
+	Classes     string          `config:"classes"`
+	Duplicates  string          `config:"duplicates"`
+	Precision   string          `config:"precision"`
+	Template    string          `config:"template" help:"hand-written prompt, {} is the class; auto: CoOp's for the set"`
+	ValShare    float64         `config:"val_share"`
+	LabelNoise  data.LabelNoise `config:"label_noise"`
 }
 
 // LongHelp implements keys.LongHelp.
@@ -148,8 +154,10 @@ type Eval struct {
 	NewClients int      `config:"new_clients"`
 	NewSteps   []int    `config:"new_steps"`
 	FineTune   int      `config:"fine_tune"`
-	Confusion  string   `config:"confusion"`
-	ZeroShot   bool     `config:"zero_shot"`
+	// Target is read by reports; it changes nothing that is computed.
+	Target    float64 `config:"target"`
+	Confusion string  `config:"confusion"`
+	ZeroShot  bool    `config:"zero_shot"`
 	// Terms changes nothing that is trained.
 	Terms bool `config:"terms"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
@@ -174,6 +182,8 @@ func (Eval) LongHelp() map[string]string {
 			"is tested",
 		"fine_tune": "epochs that each client trains a copy of the server's parameters on its own training data " +
 			"before its personal evaluation, which tests that copy; 0 tests what it last trained",
+		"target": "accuracy in percent: tables say what it took to reach it, in rounds, bytes and parameters " +
+			"(docs/report.md); 0 for none",
 		"confusion": "confusion matrix of the last test: local (of clients in this process), all (clients elsewhere " +
 			"send their counts of classes too) or none",
 		"zero_shot": "compare hand-written prompts with chance before training, and warn where they are no better",
@@ -189,7 +199,7 @@ func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
 		Data: Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half,
-			Template: autoTemplate},
+			Template: autoTemplate, LabelNoise: data.NoLabelNoise()},
 		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Loss: softmaxLoss, Optimizer: "sgd", State: freshState,
@@ -198,9 +208,11 @@ func Defaults() Config {
 			Schedule: optim.Schedule{Kind: "constant"}},
 		Participation: 1,
 		Sampling:      "fixed",
+		Attack:        attack.Defaults(),
 		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
 			NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
+		SimulatedTime:     simtime.Defaults(),
 		SecureAggregation: secure.Defaults(),
 
 		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},
@@ -289,8 +301,8 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config), c.Synthetic.check(),
-		c.Reproduce.check(c.Data))
+	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config),
+		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 	return errors.Join(errs...)
 }
 
@@ -323,4 +335,24 @@ func (t Train) optimizer() optim.Config {
 	return optim.Config{Name: t.Optimizer, LR: t.LR, Momentum: t.Momentum, Dampening: t.Dampening, Nesterov: t.Nesterov,
 		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm,
 		ClipValue: t.ClipValue}
+}
+
+// checkSimulatedTime finds what simulated time and the rest of the configuration do not allow each other.
+func (c Config) checkSimulatedTime() error {
+	t := c.SimulatedTime
+	errs := []error{t.Check()}
+	if t.On() && c.SecureAggregation.On() {
+		errs = append(errs, errors.New("simulated_time: secure aggregation needs the clients that began a round, "+
+			"whenever they are done; leave one of the two out"))
+	}
+	if t.FedBuff.Buffer > 0 {
+		if c.Sampling == poisson {
+			errs = append(errs, errors.New("simulated_time.fedbuff: clients train all the time; set sampling: fixed"))
+		}
+		if c.Train.State == sharedState {
+			errs = append(errs, errors.New("simulated_time.fedbuff: clients train side by side; set "+
+				"train.optimizer_state: fresh"))
+		}
+	}
+	return errors.Join(errs...)
 }

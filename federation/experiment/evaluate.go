@@ -44,6 +44,9 @@ func (c Config) checkEval() error {
 			bad("eval.new_steps: %d; each number must lie between 0 and %d and stand once", k, maxNewSteps)
 		}
 	}
+	if !(e.Target >= 0 && e.Target <= 100) {
+		bad("eval.target: %v; it must lie between 0 and 100, in percent", e.Target)
+	}
 	if e.FineTune < 0 || e.FineTune > maxNewSteps {
 		bad("eval.fine_tune: %d; it must lie between 0 and %d", e.FineTune, maxNewSteps)
 	}

@@ -90,6 +90,14 @@ var factTable = []struct {
 		_, unsampled := o.epsilons()
 		return ifOn(o.private, unsampled)
 	}},
+	{"dp.epsilon_local", "likewise, of a client that trains in every round, against those who see what it keeps; " +
+		"infinite where nothing bounds its steps", func(o factSource) any {
+		e, on := methods.EpsilonLocal(o.Method, o.Engine.Plan.Rounds)
+		if o.Insecure {
+			e = math.Inf(1)
+		}
+		return ifOn(on, e)
+	}},
 	{"dp.epsilon_server", "likewise, against the server; infinite with where: server", func(o factSource) any {
 		if !o.private || o.Insecure {
 			return ifOn(o.private, math.Inf(1))

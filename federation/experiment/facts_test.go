@@ -74,6 +74,26 @@ func TestFactsReckonEpsilon(t *testing.T) {
 	}
 }
 
+// A round of noise on the gradients of two factors is as much as one of dp with √2 times less of it for all clients;
+// noise that everybody can take off hides nothing, and without any there is no number.
+func TestLocalEpsilon(t *testing.T) {
+	c := Defaults()
+	c.Method, c.Train.Rounds = "dpfpl", 8
+	c.Options = map[string]any{"noise": 4 * math.Sqrt2, "steps": 1, "delta": 1e-3}
+	same := c
+	same.Method, same.With, same.Options = "promptfl", []string{"dp"}, map[string]any{"noise": 4.0, "delta": 1e-3}
+	want := value(t, factsOf(t, same, Link{}), "dp.epsilon").(float64)
+	if e := value(t, factsOf(t, c, Link{}), "dp.epsilon_local").(float64); math.Abs(e-want) > 1e-9*want {
+		t.Errorf("epsilon %v, of dp %v", e, want)
+	}
+	if e := value(t, factsOf(t, c, Link{Insecure: true}), "dp.epsilon_local"); e != math.Inf(1) {
+		t.Errorf("with noise that everybody can take off it is %v", e)
+	}
+	if e := value(t, factsOf(t, same, Link{}), "dp.epsilon_local"); e != nil {
+		t.Errorf("promptfl has %v", e)
+	}
+}
+
 // What holds, and what does not, of a method with secure aggregation and without differential privacy, and the line
 // that says so.
 func TestRequirements(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,7 +29,7 @@ type Place struct {
 
 // OpenClient is Open for one client of an experiment whose server is elsewhere.
 func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Built, error) {
-	if err := c.InOneProcess(); err != nil {
+	if err := errors.Join(c.InOneProcess(), c.noAttack()); err != nil {
 		return nil, err
 	}
 	if p.Partition {
@@ -73,6 +74,10 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 		return err
 	}
 	b.describeData()
+	if b.Config.Data.LabelNoise.On() {
+		b.Info.Notes = append(b.Info.Notes, "data.label_noise: changes labels of a partition's clients only; this "+
+			"client's own stay as they are")
+	}
 	return nil
 }
 
@@ -184,6 +189,9 @@ type ClientInfo struct {
 	Val      []int  `json:"val"`
 	Test     []int  `json:"test"`
 	New      bool   `json:"new,omitempty"` // it never trains; such clients come last
+	// training examples that label noise gave a wrong label; train counts the right ones
+	Noisy    int  `json:"wrong_labels,omitempty"`
+	Attacker bool `json:"attacker,omitempty"` // of a simulated attack
 }
 
 // Known are the clients that take part, which lists by client are about: all but those that never train.
@@ -201,6 +209,8 @@ func (b *Built) Clients() Clients {
 		if i < len(b.Assigned) {
 			c.Backbone = b.Assigned[i].Name
 		}
+		_, c.Noisy = b.labels(i)
+		c.Attacker = b.isAttacker(i)
 		if b.Engine != nil {
 			c.New = slices.Contains(b.Engine.Plan.New, i)
 		}

@@ -88,16 +88,16 @@ func (b *Built) sampling() method.Sampling {
 	return p.Sampling()
 }
 
-// describePrivacy tells the two sides of an experiment what epsilons reckon with, where there is differential privacy.
+// describePrivacy tells the two sides of an experiment what epsilons reckon with, where there is noise.
 func (b *Built) describePrivacy() {
-	if _, on := methods.Private(b.Method); on {
+	if methods.AddsNoise(b.Method) {
 		s := b.sampling()
 		b.Engine.Privacy = fmt.Sprintf("%d rounds of %v of %d clients, sampling %s", b.Engine.Plan.Rounds, s.Size, s.Of,
 			b.Config.Sampling)
 	}
 }
 
-// Private tells whether there is differential privacy.
+// Private tells whether there is noise of differential privacy.
 func (b *Built) Private() bool { return b.Engine.Privacy != "" }
 
 // InsecureDP has the noise of differential privacy come from the run's seed also across machines. Both sides must agree
@@ -106,7 +106,7 @@ func (b *Built) InsecureDP() error {
 	if dp, on := methods.Private(b.Method); on && dp.Secure {
 		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp rules out; leave " +
 			"one of the two out")
-	} else if on {
+	} else if b.Private() {
 		b.Engine.Privacy += ", noise from the seed"
 	}
 	return nil

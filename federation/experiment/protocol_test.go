@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -119,6 +120,28 @@ func TestOtherSets(t *testing.T) {
 	}
 	c.Eval.Sets = []string{"atlantis"}
 	refuses(t, c, "eval.sets", "atlantis")
+}
+
+// TestTestOnlySet: clients are tested on a set without training images among the names of its own folders, and cannot
+// train on it unless its images are divided.
+func TestTestOnlySet(t *testing.T) {
+	names := ""
+	for i := range 1000 {
+		names += fmt.Sprintf("n%08d class %d\n", i, i)
+	}
+	root := datatest.Write(t, datatest.Tree(t, "imagenet-rendition/imagenet-r/n00000003/1.png",
+		"imagenet-rendition/imagenet-r/n00000001/1.png", "imagenet-rendition/imagenet-r/n00000001/2.png"),
+		map[string]string{"imagenet/classnames.txt": names})
+	c := small("promptfl")
+	c.Train.Rounds, c.Eval.Sets, c.Eval.SetsRoot = 1, []string{"imagenet-r"}, root
+	b := open(t, c)
+	if e := b.Engine.EvaluationSets[0]; !slices.Equal(e.Classes, []string{"class 1", "class 3"}) ||
+		e.Test["tiny-vit-b16"].Len() != 3 {
+		t.Errorf("%q, %d images", e.Classes, e.Test["tiny-vit-b16"].Len())
+	}
+	c = small("promptfl")
+	c.Data.Set, c.Data.Root = "imagenet-r", root
+	refuses(t, c, "data.set: imagenet-r has test images alone", "eval.sets", "data.split: pooled")
 }
 
 // TestEmbeddings: the file has the images asked for, spread over the classes, and unit class features that moved.

@@ -15,7 +15,7 @@ import (
 func OpenServer(c Config) (*Built, error) {
 	c.Data.Config = withoutData(c.Data.Config)
 	c.Eval.SetsRoot = ""
-	if err := c.Check(); err != nil {
+	if err := errors.Join(c.Check(), c.noAttack()); err != nil {
 		return nil, err
 	}
 	b := &Built{Config: c, Set: &data.Set{}}
@@ -82,7 +82,7 @@ func (b *Built) Invitation() Config {
 func CheckInvitation(c Config) (Config, error) {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
-	c.Data.Config, c.Eval.Embeddings = withoutData(c.Data.Config), 0
+	c.Data.Config, c.Eval.Embeddings, c.Attack = withoutData(c.Data.Config), 0, d.Attack
 	if name := c.pathAmongBackbones(); name != "" {
 		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's own with "+
 			"--set backbones=[NAME]", name)

@@ -45,3 +45,19 @@ func TestSigLIP(t *testing.T) {
 	c.Backbones, c.Data.Template = []string{dir}, "a {}"
 	finish(t, open(t, c))
 }
+
+// An exported SigLIP whose files tell no scale is refused under a sigmoid loss, and learns with what is written.
+func TestSigLIPWithoutScale(t *testing.T) {
+	orttest.Need(t)
+	const dir = "../../models/bundle/exported/testdata/siglip"
+	c := small("coop")
+	c.Backbones, c.Train.Loss, c.Data.Template = []string{dir}, sigmoidLoss, "a {}"
+	c.Options = map[string]any{"tokens": 3}
+	_, err := Open(t.Context(), c, nil)
+	orttest.OneLine(t, "no scale", err, "do not tell the logit scale and bias that train.loss sigmoid needs",
+		"logit_scale: NUMBER, logit_bias: NUMBER")
+	c.Backbones = []string{"folder=" + dir + ",logit_scale=110,logit_bias=-12.9"}
+	if r := finish(t, open(t, c)); !(r.Records[1].Loss > 0) {
+		t.Errorf("loss %g", r.Records[1].Loss)
+	}
+}

@@ -6,7 +6,8 @@ import (
 )
 
 // layout says how the token ids of a trace become sequences.
-const layout = "a class is the sequence [sos, prompt, tokens], read at its last position, the end of text; " +
+const layout = "a class is the sequence [sos, prompt, tokens], read at its last position, the end of text; of " +
+	"a prompt [classes,tokens,width] each class has its own; " +
 	"hand_tokens, name_tokens (bare names) and template_tokens are whole sequences [sos, ..., eot]; " +
 	"text and image features are divided by their Euclidean norm, scores are logit_scale times their cosine"
 

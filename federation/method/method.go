@@ -32,6 +32,17 @@ type Client interface {
 	Adjust(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
 	Finish(*Local, *Upload) error        // after the steps: add what the server needs
 	Extras(Task) []Extra                 // all that Finish adds to an upload, and nothing else
+	Codec() Codec                        // how uploads travel; nil for as they are
+}
+
+// Codec makes what clients upload smaller. It acts on the shared parameters of an upload, after everything else that a
+// client does to them.
+type Codec interface {
+	// Pack fills in Upload.Packed from its shared parameters, and makes these what Unpack reads in it. l.State may hold
+	// what was left out, for the next round.
+	Pack(l *Local, up *Upload) error
+	// Unpack gives the shared parameters of a message, in which anything may be. received is what its client was sent.
+	Unpack(received, packed tensor.Map) (tensor.Map, error)
 }
 
 // Server turns uploads into the next state.
@@ -104,6 +115,12 @@ func (p Param) Draw(seed uint64, client int) *tensor.Tensor {
 	return Draw(seed, client, p.Name, p.Shape, p.Std)
 }
 
+// Alike is a private parameter that starts from one draw on all clients.
+func (p Param) Alike() Param {
+	p.First = func(seed uint64) *tensor.Tensor { return Draw(seed, -1, p.Name, p.Shape, p.Std) }
+	return p
+}
+
 // Task is what a method is to be built for, on one client.
 type Task struct {
 	Client  int     // counted from 0
@@ -137,6 +154,7 @@ func (Base) Begin(*Local) error              { return nil }
 func (Base) Adjust(*Local, tensor.Map) error { return nil }
 func (Base) Finish(*Local, *Upload) error    { return nil }
 func (Base) Extras(Task) []Extra             { return nil }
+func (Base) Codec() Codec                    { return nil }
 func (Base) Start(*Global) error             { return nil }
 func (Base) Statistics(int) []Statistic      { return nil }
 func (Base) Join(*Global, []int) error       { return nil }

@@ -20,7 +20,7 @@ type (
 
 // Prompt is what the class features are made of: a prompt in front of the class name, or a hand-written text.
 type Prompt struct {
-	Ctx graph.Node // [T,w]; [B,T,w] is a prompt for each image of the batch
+	Ctx graph.Node // [T,w]; [B,T,w] is a prompt for each image of the batch, [C,T,w] with PerClass
 	// Deep[i] [P,w], P at most T, takes the place of the first P prompt tokens at the input of block i+1; where it is
 	// absent, the tokens go on from the block before.
 	Deep []graph.Node
@@ -29,8 +29,15 @@ type Prompt struct {
 	Changes  Changes // of the tower
 	Alone    bool    // without a class: features [1,D]
 	Bare     bool    // no positions are added to Ctx, as none are to deep prompts
+	PerClass bool    // each class has a prompt of its own
 	Reading
 }
+
+// PerImage tells whether each image of the batch has a prompt of its own.
+func (p Prompt) PerImage() bool { return p.Ctx.OK() && p.Ctx.Rank() == 3 && !p.PerClass }
+
+// Flags of a prompt among the roles of its placeholder.
+const bare, alone, perClass = "bare", "alone", "per class"
 
 // TextOf gives the class features [C,D] of a prompt, of one for each image [B,C,D]. All prompts of a step with the same
 // changes go through the text tower in one pass.
@@ -45,16 +52,19 @@ func (s *Scope) TextOf(p Prompt) graph.Node {
 		}
 	}
 	if p.Bare {
-		roles = append([]string{"bare"}, roles...)
+		roles = append([]string{bare}, roles...)
+	}
+	if p.PerClass {
+		roles = append([]string{perClass}, roles...)
 	}
 	shape := []int{s.task.Classes, s.task.Dim}
 	if p.Alone {
-		shape[0], roles = 1, append([]string{"alone"}, roles...)
+		shape[0], roles = 1, append([]string{alone}, roles...)
 	}
 	at := graph.Attrs{"after": graph.Attr(p.After), "position": graph.Attr(p.Position)}
 	if p.Ctx.OK() {
 		roles, in = append([]string{"ctx"}, roles...), append([]graph.Node{p.Ctx}, in...)
-		if p.Ctx.Rank() == 3 {
+		if p.PerImage() {
 			shape = append([]int{-1}, shape...)
 		}
 	} else {
@@ -77,7 +87,7 @@ func (s *Scope) lacks(p Prompt) string {
 		return "prompt without a class"
 	case !p.Changes.None():
 		return "low-rank changes or adapters"
-	case p.Ctx.OK() && p.Ctx.Rank() == 3:
+	case p.PerImage():
 		return "prompt for each image"
 	}
 	return ""
@@ -88,11 +98,9 @@ func PromptOf(op *graph.Op) Prompt {
 	p := Prompt{Template: op.Attrs.Str("template", ""),
 		Reading: Reading{After: op.Attrs.Int("after", 0), Position: op.Attrs.Str("position", "end")}}
 	roles, in := strings.Split(op.Attrs.Str("roles", ""), ";"), op.In
-	if p.Alone = slices.Contains(roles, "alone"); p.Alone {
-		roles = slices.DeleteFunc(roles, func(r string) bool { return r == "alone" })
-	}
-	if p.Bare = slices.Contains(roles, "bare"); p.Bare {
-		roles = slices.DeleteFunc(roles, func(r string) bool { return r == "bare" })
+	for word, flag := range map[string]*bool{alone: &p.Alone, bare: &p.Bare, perClass: &p.PerClass} {
+		*flag = slices.Contains(roles, word)
+		roles = slices.DeleteFunc(roles, func(r string) bool { return r == word })
 	}
 	if len(roles) > 0 && roles[0] == "ctx" {
 		p.Ctx, roles, in = in[0], roles[1:], in[1:]

@@ -24,6 +24,8 @@ type Scope struct {
 	pair   *[2]graph.Node // what Cosine compared first
 	spread *spread        // nil for none
 	with   *with          // nil for none
+
+	fitting *fitting // nil for cross entropy
 }
 
 // NewScope starts a graph for one client.

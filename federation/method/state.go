@@ -128,6 +128,7 @@ type Upload struct {
 	Client int
 	N      int // examples it trained on
 	Shared tensor.Map
+	Packed tensor.Map // what travels in place of Shared, of a method with a Codec; nil elsewhere
 	Extra  tensor.Map
 }
 

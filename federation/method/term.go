@@ -42,11 +42,31 @@ func (s *Scope) Term(name string, n graph.Node) graph.Node {
 // of the loss may be absent.
 func (s *Scope) CrossEntropy(logits graph.Node, of ...string) graph.Node {
 	name := strings.Join(append([]string{CrossEntropy}, of...), " ")
+	if s.fitting != nil {
+		s.fitting.used = true
+		return s.Term(name, s.fitting.of(logits))
+	}
 	if s.task.Sigmoid {
 		return s.Term(name, graph.SigmoidCrossEntropy(logits.Shift(s.task.Bias), s.Label()))
 	}
 	return s.Term(name, graph.CrossEntropy(logits, s.Label()))
 }
+
+type fitting struct {
+	of   func(logits graph.Node) graph.Node
+	used bool
+}
+
+// Fitting is this scope with another loss in place of cross entropy, under its name: what of gives for class scores
+// [B,C], a mean over the batch. Fits tells whether anything asked for it.
+func (s *Scope) Fitting(of func(logits graph.Node) graph.Node) *Scope {
+	c := *s
+	c.fitting = &fitting{of: of}
+	return &c
+}
+
+// Fits tells whether a cross entropy was replaced in a scope of Fitting.
+func (s *Scope) Fits() bool { return s.fitting != nil && s.fitting.used }
 
 // Terms gives the terms of a loss that was built in this scope, in the order in which they were named. A loss that is
 // not the sum of its terms is an error: a part of it has no name, or a term is not in it.
@@ -90,6 +110,13 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 		}
 	}
 	return out, nil
+}
+
+// Unnamed is this scope whose terms are none of a loss: for parts of one term.
+func (s *Scope) Unnamed() *Scope {
+	c := *s
+	c.terms = &[]Term{}
+	return &c
 }
 
 // Beside names a scalar that is no part of the loss, whose gradients Adjust is to see: Local.Beside.

@@ -23,6 +23,9 @@ type Traits struct {
 	// HidesClients tells that the stack hides single clients, so that nothing measured on one of them may be told; its
 	// server can make a round of no uploads, as Poisson sampling draws them.
 	HidesClients bool
+	// Noise tells that the layer adds noise of differential privacy, which across machines comes from a secret of
+	// whoever adds it.
+	Noise bool
 	// Synthetic tells that the method makes no sense without images of the server's own.
 	Synthetic bool
 }

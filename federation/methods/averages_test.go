@@ -24,7 +24,7 @@ var averages = []averaging{
 	{"fedpgp", nil, "examples"}, {"fedpha", nil, "examples"}, {"fedpr", nil, "examples"},
 	{"fedvpt", nil, "examples"}, {"gptfl", nil, "examples"}, {"pfeddc", nil, "examples"},
 	{"pfedprompt", nil, "examples"}, {"promptfl", nil, "examples"}, {"sdfed", nil, "examples"},
-	{"uopp", nil, "examples"},
+	{"uopp", nil, "examples"}, {"dpfpl", nil, "uniform"}, {"fedapt", nil, "uniform"},
 
 	{"promptfl+appr", nil, "set lambda_a: 0"}, {"promptfl+dp", nil, "set where: client"},
 	{"promptfl+feddyn", nil, "uniform"}, {"promptfl+fedntd", nil, "examples"}, {"promptfl+fedopt", nil, "examples"},
@@ -53,7 +53,7 @@ func TestAverages(t *testing.T) {
 	for _, a := range averages {
 		layers := strings.Split(a.stack, "+")
 		c := methodtest.Case{Name: layers[0], With: layers[1:], Options: a.options,
-			Alike: slices.Contains([]string{"fedclip", "fedtpg", "fedpr"}, layers[0])}
+			Alike: slices.Contains([]string{"fedclip", "fedtpg", "fedpr", "fedapt"}, layers[0])}
 		t.Run(c.Label(), func(t *testing.T) {
 			m, err := methods.Build(c.Name, c.With, c.Options)
 			if err != nil {

@@ -14,6 +14,8 @@ func init() {
 			options{"trim": 0.3}), Zero: noRobust, Names: context},
 		methodtest.Case{Name: "promptfl", With: []string{"robust"}, Options: robust("krum", options{"attackers": 0}),
 			Zero: noRobust, Names: context},
+		methodtest.Case{Name: "promptfl", With: []string{"robust"}, Options: robust("geometric-median", nil),
+			Zero: noRobust, Names: context},
 		methodtest.Case{Name: "fedpha", With: []string{"robust"}, Options: with(exactNull, options{"kind": "norm-clip",
 			"clip": 0.01}), Zero: options{"robust": noRobust},
 			Names: two},

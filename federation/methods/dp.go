@@ -100,7 +100,7 @@ func (m *DP) Build(inner method.Method) (method.Method, error) {
 }
 
 func (m DP) Traits() method.Traits {
-	t := method.Traits{Mean: method.AsInside, Outermost: true, HidesClients: m.on()}
+	t := method.Traits{Mean: method.AsInside, Outermost: true, HidesClients: m.on(), Noise: m.on()}
 	switch {
 	case m.on() && m.Where == "server":
 		t.Mean, t.Needs = "", "every client's own update to clip it; set where: client"
@@ -250,7 +250,7 @@ func (m DP) rand(secret method.Noise, seeded *rand.Rand, sum updates, also ...fl
 	err error) {
 	switch {
 	case secret != nil:
-		return secret(sum.bytes(also...))
+		return secret(dpDef.Name, sum.bytes(also...))
 	case !m.Secure:
 		return seeded, 1, nil
 	}

@@ -259,9 +259,8 @@ func TestDPDropOuts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	secret := func([]byte) (*rand.Rand, int, error) { return nil, 1, nil }
 	g := &method.Global{Sampling: method.Sampling{Of: 10, Size: 10}, Shared: tensor.Map{"ctx": tensor.New(1, 1)},
-		State: tensor.Map{}, Noise: secret}
+		State: tensor.Map{}, Noise: noNoise}
 	up := method.Upload{Client: method.Summed, Shared: tensor.Map{"ctx": tensor.New(1, 1)}}
 	for _, up.N = range []int{10, 8, 6, 9, 7, 10, 6, 6} {
 		g.Notes = map[string]float64{}
@@ -277,7 +276,7 @@ func TestDPDropOuts(t *testing.T) {
 	}
 	// A round that came to a sum a second time, with other uploads, after a crash: the second costs as one upload.
 	before := g.Notes["epsilon"]
-	g.Noise = func([]byte) (*rand.Rand, int, error) { return nil, 2, nil }
+	g.Noise = func(string, []byte) (*rand.Rand, int, error) { return nil, 2, nil }
 	if err := m.Merge(g, []method.Upload{up}); err != nil {
 		t.Fatal(err)
 	}
@@ -285,3 +284,6 @@ func TestDPDropOuts(t *testing.T) {
 		t.Errorf("two releases in a round raise epsilon from %v to %v", before, e)
 	}
 }
+
+// noNoise is a secret source that is not drawn from.
+func noNoise(string, []byte) (*rand.Rand, int, error) { return nil, 1, nil }

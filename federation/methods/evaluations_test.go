@@ -21,11 +21,14 @@ const own, every, none = "private", "private shared", ""
 // evaluable says what class scores read, of every method, read off the formula of its scores; wrappers leave them as
 // they are, but for FedProto's test by prototypes, which reads nothing that the client trained.
 var evaluable = map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sdfed": own, "zeroshot": none,
-	"fedappr": "shared", "fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
+	"fedappr": "shared", "fedapt": "server shared",
+	"fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
 	"gptfl": "shared", "promptfl": "shared", "cocoop": "shared", "fedlora": "shared", "ivlp": "shared",
 	"kgcoop": "shared", "maple": "shared", "plot": "shared", "proda": "shared", "prograd": "shared",
 	"promptsrc": "shared", "pfedmma": every, "pfedmoap": "private server shared", "ivlp keep_local: image": every,
-	"fedotp": every, "fedpgp": every, "pfeddc": every, "powder": every, "uopp": every, "pfedprompt": "examples shared",
+	"dpfpl": every, "fedotp": every, "fedpgp": every, "pfeddc": every, "powder": every, "uopp": every,
+	"promptfolio": every, "fedmgp": every,
+	"pfedprompt":   "examples shared",
 	"coop+fedprox": own, "fedpha+fedprox+appr": own, "fedotp+scaffold": every, "promptfl+ggtpc+fedproto": "shared",
 	"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server",
 	"fedvpt+fedproto test: prototypes of: image": "server shared",

@@ -19,6 +19,6 @@ var fedAPPRDef = Def{Name: "fedappr", Title: "FedAPPR", New: newFedAPPR,
 func newFedAPPR() Layer { return &FedAPPR{defaultContext, defaultAlignment} }
 
 func (m *FedAPPR) Build(method.Method) (method.Method, error) {
-	return Appr{Method: PromptFL{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}},
+	return Appr{Method: promptFLOf(m.Context), Alignment: m.Alignment, names: []string{"ctx"}},
 		Join(m.Context.Check(), m.Alignment.Check())
 }

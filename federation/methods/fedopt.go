@@ -37,8 +37,9 @@ type FedOpt struct {
 	VStart    string  `config:"v_start" help:"the second moment before round 0: zero or tau"`
 }
 
-var fedOptDef = Def{Name: "fedopt", Title: "FedOpt", New: newFedOpt,
-	Paper: "Reddi et al., Adaptive Federated Optimization, ICLR 2021"}
+var fedOptDef = Def{Name: "fedopt", Title: "FedOpt, FedAvgM", New: newFedOpt,
+	Paper: "Reddi et al., Adaptive Federated Optimization, ICLR 2021; with kind: momentum FedAvgM, Hsu et al., arXiv " +
+		"1909.06335"}
 
 func newFedOpt() Layer {
 	return &FedOpt{Weighting: Weighting{"examples"}, Kind: "adam", Beta1: 0.9, Beta2: 0.99, Tau: 0.001, VStart: "zero"}

@@ -17,7 +17,7 @@ var gptflDef = Def{Name: "gptfl", Title: "GPT-FL (adapted)", New: newGPTFL,
 	Paper:   "after Zhang et al., GPT-FL: Generative Pre-trained Model-Assisted Federated Learning, arXiv 2306.02210",
 	Traffic: promptTraffic}
 
-func newGPTFL() Layer { return &GPTFL{PromptFL{Context: defaultContext}} }
+func newGPTFL() Layer { return &GPTFL{promptFLOf(defaultContext)} }
 
 func (m *GPTFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 

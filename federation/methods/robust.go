@@ -18,10 +18,13 @@ import (
 //   - krum: one upload remains, with the least sum of squared distances to its n-f-2 nearest ones, and
 //   - multi-krum: the n-f uploads with the least sums remain (Blanchard et al., Machine Learning with Adversaries,
 //     NeurIPS 2017, section 4), f being attackers; with f > 0 a round needs n >= 2f+3 uploads;
+//   - geometric-median: the shared parameters of all uploads become the point with the least sum of distances to them, by
+//     Weiszfeld's iterations (Pillutla et al., Robust Aggregation for Federated Learning, IEEE TSP 2022,
+//     algorithm 2, with clients of equal weight);
 //   - norm-clip: an upload's move away from what the server sent is shortened to the norm clip, over all shared
 //     parameters together (Sun et al., Can You Really Backdoor Federated Learning?, arXiv 1911.07963, section 4).
 //
-// Medians and trimmed means count every client once; weighting is of what is left to average with the other kinds.
+// Medians and trimmed means, the geometric median among them, count every client once; weighting is of what is left to average with the other kinds.
 //
 // What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes)
 // and statistics. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
@@ -31,7 +34,7 @@ import (
 type Robust struct {
 	method.Method
 	Weighting `config:",squash"`
-	Kind      string  `config:"kind" help:"median, trimmed-mean, krum, multi-krum or norm-clip"`
+	Kind      string  `config:"kind" help:"median, trimmed-mean, krum, multi-krum, geometric-median or norm-clip"`
 	Trim      float64 `config:"trim" help:"share of values that trimmed-mean leaves out at each end, below 0.5"`
 	Attackers int     `config:"attackers" help:"f, how many clients of a round krum and multi-krum reckon with"`
 	Clip      float64 `config:"clip" help:"longest move that norm-clip leaves; 0 clips nothing"`
@@ -46,7 +49,7 @@ func newRobust() Layer {
 }
 
 func (m *Robust) Build(inner method.Method) (method.Method, error) {
-	err := Join(m.Check(), OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "norm-clip"),
+	err := Join(m.Check(), OneOf("kind", m.Kind, "median", "trimmed-mean", "krum", "multi-krum", "geometric-median", "norm-clip"),
 		Within("trim", m.Trim, 0, 0.499), Within("attackers", m.Attackers, 0, 1<<20),
 		Within("clip", m.Clip, 0, maxWeight), MustShare(inner))
 	m.Method = inner
@@ -89,6 +92,8 @@ func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
 			keep = max(1, len(ups)-m.Attackers)
 		}
 		ups = nearest(ups, m.Attackers, keep)
+	case "geometric-median":
+		ups = alike(ups, weiszfeld(ups))
 	case "norm-clip":
 		ups = clipped(g.Shared, ups, m.Clip)
 	}
@@ -166,6 +171,55 @@ func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 	}
 	return out
 }
+
+// weiszfeld gives the geometric median of uploads: from their coordinate-wise median the iterations z = T = Σ w_i u_i /
+// Σ w_i with w_i = 1/|z - u_i|, until z moves by a millionth of the harmonic mean of the distances. At η uploads
+// themselves, which have no weight, it is T less min(1, η/|Σ w_i (u_i - z)|) of the way there (Vardi and Zhang, PNAS
+// 2000, eq. 2.6).
+func weiszfeld(ups []method.Upload) tensor.Map {
+	z := coordinates(ups, median)
+	for range mostWeiszfeld {
+		weight, total, here := make([]float64, len(ups)), 0.0, 0.0
+		for i, u := range ups {
+			d := normOf(z, u.Shared)
+			if d == 0 {
+				here++
+				continue
+			}
+			weight[i] = 1 / d
+			total += weight[i]
+		}
+		if total == 0 {
+			break
+		}
+		next := tensor.Map{}
+		for name, t := range z {
+			next[name] = tensor.New(t.Shape...)
+			for j := range t.Data {
+				sum := 0.0
+				for i, u := range ups {
+					sum += weight[i] / total * float64(u.Shared[name].Data[j])
+				}
+				next[name].Data[j] = float32(sum)
+			}
+		}
+		far := normOf(next, z)
+		if here > 0 {
+			stay := min(1, here/(total*far))
+			for name, t := range next {
+				next[name] = elementwise(t, z[name], func(to, from float64) float64 { return to + stay*(from-to) })
+			}
+			far *= 1 - stay
+		}
+		if z = next; far <= 1e-6*float64(len(ups))/total {
+			break
+		}
+	}
+	return z
+}
+
+// mostWeiszfeld bounds the iterations of the geometric median, which converge linearly.
+const mostWeiszfeld = 1000
 
 // distances are the squared distances of every two of a list, over all tensors together.
 func distances(list []tensor.Map) [][]float64 {

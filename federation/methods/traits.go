@@ -33,6 +33,32 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 	return string(mean), beside, err
 }
 
+// Buffers tells whether a stack can run under FedBuff, whose server has updates of clients that started from older
+// parameters than others: all that it needs of them is a mean of what they share. The error says why not.
+func Buffers(m method.Method) error {
+	_, beside, err := Averages(m)
+	switch {
+	case err != nil:
+		return fmt.Errorf("uploads come one by one, and %w; set buffer: 0", err)
+	case len(beside) > 0:
+		return fmt.Errorf("clients upload %s beside what they share, for which staleness has no weight; set buffer: 0",
+			strings.Join(beside, " and "))
+	case len(StatisticNames(m)) > 0:
+		return fmt.Errorf("clients answer %s before they train, which needs rounds; set buffer: 0",
+			strings.Join(StatisticNames(m), " and "))
+	case HidesClients(m):
+		return errors.New("differential privacy reckons with clients that are drawn for a round; set buffer: 0")
+	}
+	for l := m; l != nil; l = inside(l) {
+		for _, role := range []method.Role{method.DriftCorrection, method.RoundStart} {
+			if _, has := method.TraitsOf(l).Roles[role]; has {
+				return fmt.Errorf("%s has to %s, and there are no rounds; set buffer: 0", nameOf(l), role)
+			}
+		}
+	}
+	return nil
+}
+
 // prefixes gives those of what a stack's clients upload under PREFIX/NAME for each shared parameter; anything else is
 // no part of a mean.
 func prefixes(m method.Method) ([]string, error) {
@@ -78,6 +104,11 @@ func StatisticNames(m method.Method) []string {
 // can make a round of no uploads, as Poisson sampling draws them.
 func HidesClients(m method.Method) bool {
 	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).HidesClients })
+}
+
+// AddsNoise tells whether a layer of a stack adds noise of differential privacy.
+func AddsNoise(m method.Method) bool {
+	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).Noise })
 }
 
 // NeedsSynthetic tells whether a stack makes no sense without images of the server's own.

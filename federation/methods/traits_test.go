@@ -15,10 +15,36 @@ type telling struct {
 
 func (m telling) Extras(method.Task) []method.Extra { return m.extras }
 
+// TestBuffers: FedBuff takes stacks whose server needs a mean of what is shared alone, and says what others need.
+func TestBuffers(t *testing.T) {
+	for _, c := range []struct {
+		base, with, fail string
+	}{
+		{"promptfl", "", ""}, {"maple", "", ""}, {"promptfl", "fedprox", ""}, {"promptfl", "fedopt", ""},
+		{"promptfl", "ditto", ""}, {"ivlp", "fedper", ""},
+		{"promptfl", "scaffold", "scaffold/dc"}, {"promptfl", "feddyn", "feddyn has to correct the drift"},
+		{"promptfl", "fednova", "the work of every client"}, {"promptfl", "fedamp", "every client's own"},
+		{"coop", "", "shares nothing"}, {"promptfl", "ggtpc", "ggtpc"},
+	} {
+		var with []string
+		if c.with != "" {
+			with = []string{c.with}
+		}
+		m, err := Build(c.base, with, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Buffers(m); c.fail == "" && err != nil || c.fail != "" && (err == nil ||
+			!strings.Contains(err.Error(), c.fail)) {
+			t.Errorf("%s %s: %v, want %q", c.base, c.with, err, c.fail)
+		}
+	}
+}
+
 // A statement that a mean is enough does not cover what clients upload beside it, but for a tensor for each shared
 // parameter.
 func TestMeanCoversNoOtherUploads(t *testing.T) {
-	base := PromptFL{Context: defaultContext}
+	base := promptFLOf(defaultContext)
 	for _, c := range []struct {
 		extras       []string
 		beside, fail string

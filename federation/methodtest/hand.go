@@ -56,8 +56,11 @@ func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]grap
 		sum := g.Scalar(1) // of a hand-written text
 		if p.Ctx.OK() {
 			sum = p.Ctx.Sum(-1, -2)
-			if p.Ctx.Rank() == 3 { // one for each image
+			switch {
+			case p.PerImage():
 				sum = sum.Reshape(-1, 1, 1)
+			case p.PerClass:
+				sum = sum.Reshape(-1, 1)
 			}
 		}
 		for _, l := range p.Changes.LowRank {

@@ -38,7 +38,8 @@ func Values(salt int, scale float64, shape ...int) *tensor.Tensor {
 //
 // for a prompt ctx_0 [T,w] with deep prompts ctx_i of block i, with A [w,w], E [C,w], V [w] and W [w,D] from Values
 // with salts 1 to 4, scales 1, 0.8, 1 and 1, and o = 0, 1, 2 for the class name at the end, in the middle and in front.
-// W's salt grows with Salt. A prompt for each image gives features of each image. Low-rank changes come behind the
+// W's salt grows with Salt. A prompt for each image gives features of each image, prompts for
+// each class go to the features of their class. Low-rank changes come behind the
 // tanh, in their order: x + (x A) B/(block+2), and of the head x W + (x A) B; the feed-forward layers have w units. A
 // prompt without positions counts half, E and V are 0 without a class.
 type Toy struct {
@@ -137,7 +138,11 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 					for t := range weights.Data {
 						weights.Data[t] = float32(1+o/4) / float32((t+2)*(k+1))
 					}
-					x = x.Add(g.Const(weights).MatMul(ctx.MatMul(inner).Tanh()))
+					sum := g.Const(weights).MatMul(ctx.MatMul(inner).Tanh())
+					if p.PerClass { // [C,1,w]
+						sum = sum.Squeeze(1)
+					}
+					x = x.Add(sum)
 				}
 			}
 			x = x.Tanh()

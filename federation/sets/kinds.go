@@ -15,8 +15,8 @@ import (
 )
 
 // kinds is the one table of sets.
-var kinds = slices.Concat([]Kind{syntheticKind, folder.Kind, list.Kind, parquet.Kind}, coop.Kinds, domains.Kinds,
-	cifar.Kinds, coop.TinyKinds)
+var kinds = slices.Concat([]Kind{syntheticKind, folder.Kind, list.Kind, parquet.Kind}, coop.Kinds, coop.VariantKinds,
+	domains.Kinds, cifar.Kinds, coop.TinyKinds)
 
 // Kinds is the table of sets, for listing.
 func Kinds() []Kind { return append([]Kind{}, kinds...) }

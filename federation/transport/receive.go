@@ -15,7 +15,7 @@ func (h *Server) decodeReply(o message.Instruction, r protocol.Reply, body []byt
 	if err != nil {
 		return answer, err
 	}
-	answer, err = answer.With(tensors)
+	answer, err = o.Read(answer, tensors)
 	answer.Up = answer.UploadSize()
 	if err == nil && o.Kind != protocol.EndKind {
 		err = o.Check(answer, h.set.Masked)

@@ -23,6 +23,7 @@ func TestSameBytes(t *testing.T) {
 		transporttest.Method("fedappr", nil, nil),
 		transporttest.Method("promptfl", []string{"scaffold", "ggtpc"}, nil),
 		transporttest.Method("pfeddc", nil, nil),
+		transporttest.Method("promptfl", []string{"compress"}, map[string]any{"tokens": 2, "share": 0.3}),
 	} {
 		t.Run(s.Method, func(t *testing.T) {
 			want, records := simulated(t, s.Experiment(t), false)

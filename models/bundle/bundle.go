@@ -73,6 +73,7 @@ type Bundle struct {
 	Text         clip.TextArch
 	Vision       clip.VisionArch
 	LogitScale   float64 // what cosine similarities are multiplied with: exp of the stored parameter
+	AssumedScale bool    // nothing told LogitScale and LogitBias
 	LogitBias    float64 // what is added to that in front of a sigmoid, where the model was trained with one (SigLIP)
 	Sigmoid      bool    // prompts are to be learned with a sigmoid loss: a wish of who opened it
 	Preprocess   preprocess.Preprocess

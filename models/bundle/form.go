@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -57,6 +58,9 @@ func openSpec(s Spec) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat(abs); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such folder", abs)
+	}
 	f, _, ok := formOf(abs)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, "+
@@ -70,15 +74,17 @@ func openSpec(s Spec) (*Bundle, error) {
 		s.Name = ""
 	}
 	b, err := f.Open(s)
-	if err == nil && name != "" {
-		b.Name = name
+	if err != nil {
+		return nil, err
 	}
-	return b, err
+	b.Name, b.LogitScale = cmp.Or(name, b.Name), cmp.Or(s.LogitScale, b.LogitScale)
+	b.LogitBias = cmp.Or(s.LogitBias, b.LogitBias)
+	return b, nil
 }
 
 // Inspect tells what is in a bundle, a checkpoint, an ONNX file or a .safetensors file. It reads no weights.
 func Inspect(path string) (r Report, err error) {
-	if s, err := ParseSpec(path); err == nil && (s.Image != "" || s.Variant != "") {
+	if s, err := ParseSpec(path); err == nil && s != (Spec{Folder: path}) {
 		return reportOf(openSpec(s))
 	}
 	st, err := os.Stat(path)

@@ -2,17 +2,26 @@ package bundle
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
 // Spec names a bundle: a name or folder, or folders of the two towers of an exported model. As text it is the name, or
 // KEY=VALUE pairs with commas between them: image=A,text=B,variant=fp16.
 type Spec struct {
-	Folder      string // or the name that Find looks for
-	Image, Text string // folders of one tower each, in place of Folder
-	Variant     string // of the files of an exported model, such as fp16
-	Name        string // in place of the folder's
+	Folder      string  // or the name that Find looks for
+	Image, Text string  // folders of one tower each, in place of Folder, or their .onnx files
+	Variant     string  // of the files of an exported model, such as fp16
+	Name        string  // in place of the folder's
+	LogitScale  float64 // in place of the model's; 0 leaves it
+	LogitBias   float64 // in place of the model's; 0 leaves it
+}
+
+// Keys are those of a specification's text.
+func Keys() []string {
+	return []string{"folder", "image", "text", "variant", "name", "logit_scale", "logit_bias"}
 }
 
 // ParseSpec reads a specification. A path may have an equals sign: what stands before the first one of pairs has no
@@ -25,10 +34,20 @@ func ParseSpec(text string) (s Spec, err error) {
 		key, value, _ := strings.Cut(pair, "=")
 		to := map[string]*string{"folder": &s.Folder, "image": &s.Image, "text": &s.Text, "variant": &s.Variant,
 			"name": &s.Name}[key]
-		if to == nil || value == "" {
-			return s, fmt.Errorf("backbone %q: %q is none of folder=, image=, text=, variant=, name=", text, pair)
+		number := map[string]*float64{"logit_scale": &s.LogitScale, "logit_bias": &s.LogitBias}[key]
+		switch {
+		case number != nil:
+			v, err := strconv.ParseFloat(value, 64)
+			if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || key == "logit_scale" && !(v > 0) {
+				return s, fmt.Errorf("backbone %q: %s %q must be a number%s", text, key, value,
+					map[string]string{"logit_scale": " above 0"}[key])
+			}
+			*number = v
+		case to == nil || value == "":
+			return s, fmt.Errorf("backbone %q: %q is none of %s=", text, pair, strings.Join(Keys(), "=, "))
+		default:
+			*to = value
 		}
-		*to = value
 	}
 	if (s.Image == "") != (s.Text == "") || (s.Image == "") == (s.Folder == "") {
 		return s, fmt.Errorf("backbone %q: give a folder, or both image and text", text)

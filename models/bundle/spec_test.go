@@ -11,12 +11,15 @@ func TestParseSpec(t *testing.T) {
 		"image=/a,text=b=c":        {Image: "/a", Text: "b=c"},
 		"folder=x,variant=fp16":    {Folder: "x", Variant: "fp16"},
 		"folder=runs/a=b/c,name=n": {Folder: "runs/a=b/c", Name: "n"},
+
+		"folder=x,logit_scale=117.5,logit_bias=-12.9": {Folder: "x", LogitScale: 117.5, LogitBias: -12.9},
 	} {
 		if got, err := ParseSpec(text); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"picture=a,text=b", "image=a", "folder=a,image=b,text=c", "variant=fp16", "name="} {
+	for _, text := range []string{"picture=a,text=b", "image=a", "folder=a,image=b,text=c", "variant=fp16", "name=",
+		"folder=a,logit_scale=0", "folder=a,logit_scale=e", "folder=a,logit_bias=NaN", "folder=a,logit_bias="} {
 		if got, err := ParseSpec(text); err == nil {
 			t.Errorf("%s: %+v", text, got)
 		}

@@ -56,6 +56,8 @@ type Form struct {
 	Bidirectional, Masked, PostNorm              bool
 	TextPool, VisionPool                         string
 	NoClass, NoPreNorm, NormPooled, NoProjection bool
+	TextHidden                                   int  // width of a layer in front of the projection of texts
+	RoBERTa                                      bool // the text tower is a RoBERTa, not a BERT
 }
 
 // Grid is the number of patches on a side of the image (of output cells, for a ResNet).

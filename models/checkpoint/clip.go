@@ -58,9 +58,11 @@ type Block struct {
 type TextTower struct {
 	Tokens, Positions *Handle
 	Blocks            []Block
-	Pre               Norm   // of a BERT: behind the embeddings
-	Final             Norm   // absent of a BERT
-	Projection        Linear // to the space of image and text features
+	Pre               Norm    // of a BERT: behind the embeddings
+	Final             Norm    // absent of a BERT
+	Pooler            *Linear // of a BERT whose features pass a layer and tanh: [width,width]
+	Hidden            *Linear // in front of Projection, with a GELU between them, or nil; without bias
+	Projection        Linear  // to the space of image and text features
 }
 
 // VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions
@@ -71,7 +73,7 @@ type VisionTower struct {
 	Pre                       Norm
 	Blocks                    []Block
 	Post                      Norm
-	Projection                Linear // to the space of image and text features, without bias
+	Projection                Linear // to the space of image and text features
 	Pool                      *AttentionPool
 }
 
@@ -121,24 +123,12 @@ func find(c *Checkpoint) (*Weights, error) {
 	if err := f.leftovers(s, a); err != nil {
 		return nil, err
 	}
-	scale, err := number(w.LogitScale)
+	scale, err := w.LogitScale.Number()
 	if err == nil && w.LogitBias != nil {
-		a.LogitBias, err = number(w.LogitBias)
+		a.LogitBias, err = w.LogitBias.Number()
 	}
 	a.LogitScale = math.Exp(scale)
 	return w, err
-}
-
-// number is the one element of a tensor.
-func number(h *Handle) (float64, error) {
-	t, err := h.Load()
-	if err != nil {
-		return 0, err
-	}
-	if len(t.Data) != 1 || t.Finite() >= 0 {
-		return 0, fmt.Errorf("%s is %v %v, want one number", h.Name, t, t.Data)
-	}
-	return float64(t.Data[0]), nil
 }
 
 func (w *Weights) readText(f *finder, s scheme) {
@@ -148,17 +138,28 @@ func (w *Weights) readText(f *finder, s scheme) {
 	if f.err != nil {
 		return
 	}
-	a.Vocab, a.Text.Width, a.Context = w.Text.Tokens.Shape[0], w.Text.Tokens.Shape[1], w.Text.Positions.Shape[0]
+	a.Vocab, a.Text.Width = w.Text.Tokens.Shape[0], w.Text.Tokens.Shape[1]
 	width := a.Text.Width
-	f.shape(w.Text.Positions, a.Context, width)
+	f.shape(w.Text.Positions, -1, width)
 	if s.bert {
-		a.Bidirectional, a.Masked, a.PostNorm, a.TextPool = true, true, true, clip.FirstPool
-		w.Text.Positions = f.biased(w.Text.Positions, "text_model.embeddings.token_type_embeddings.weight", width, true)
-		w.Text.Pre = f.norm("text_model.embeddings.LayerNorm.", width)
+		w.readBERT(f, s)
 	} else {
 		w.Text.Final = f.norm(s.textFinal, width)
 	}
-	w.Text.Projection = f.projection(s.textProjection, s.linearProjection, width, 0)
+	if f.err != nil {
+		return
+	}
+	a.Context = w.Text.Positions.Shape[0]
+	from := width
+	if hidden := strings.TrimSuffix(s.textProjection, "weight") + "0.weight"; s.bert && f.c.Has(hidden) {
+		h := f.find(hidden, -1, width)
+		if f.err != nil {
+			return
+		}
+		w.Text.Hidden, a.TextHidden = &Linear{Weight: h}, h.Shape[0]
+		from, s.textProjection = a.TextHidden, strings.TrimSuffix(s.textProjection, "weight")+"2.weight"
+	}
+	w.Text.Projection = f.projection(s.textProjection, s.linearProjection, from, 0)
 	if bias := strings.TrimSuffix(s.textProjection, "weight") + "bias"; f.err == nil && f.c.Has(bias) {
 		w.Text.Projection.Bias = f.find(bias, projected(w.Text.Projection))
 	}
@@ -169,16 +170,44 @@ func (w *Weights) readText(f *finder, s scheme) {
 	if s.bert {
 		w.Text.Blocks, a.Text.MLP = f.bertBlocks(s.textBlocks, width)
 	} else {
-		w.Text.Blocks, a.Text.MLP = f.blocks(s, s.textBlocks, width)
+		w.Text.Blocks, a.Text.MLP = f.blocks(s.text, s.textBlocks, width)
 	}
 	a.Text.Layers = len(w.Text.Blocks)
+}
+
+// readBERT reads what stands around the blocks of a BERT or RoBERTa. One of the latter, whose tokens are all of one
+// type, numbers its positions from behind that of padding, 1.
+func (w *Weights) readBERT(f *finder, s scheme) {
+	a, prefix := &w.Arch, strings.TrimSuffix(s.tokens, "word_embeddings.weight")
+	a.Bidirectional, a.Masked, a.PostNorm, a.TextPool = true, true, true, clip.FirstPool
+	types := f.find(prefix+"token_type_embeddings.weight", -1, a.Text.Width)
+	if f.err != nil {
+		return
+	}
+	first, n := 0, w.Text.Positions.Shape[0]
+	if a.RoBERTa = types.Shape[0] == 1 && !s.huggingface; a.RoBERTa {
+		first = 2
+	}
+	if s.context > 0 {
+		n = min(n, first+s.context)
+	}
+	rows, err := w.Text.Positions.Rows(first, max(first, n))
+	if err != nil || n <= first {
+		f.fail("tensor %q has %d positions, want more", s.textPositions, n)
+		return
+	}
+	w.Text.Positions = f.biased(rows, prefix+"token_type_embeddings.weight", a.Text.Width, 0)
+	w.Text.Pre = f.norm(prefix+"LayerNorm.", a.Text.Width)
+	if dense := strings.TrimSuffix(prefix, "embeddings.") + "pooler.dense."; s.pooler {
+		w.Text.Pooler = new(f.linear(dense, a.Text.Width, a.Text.Width))
+	}
 }
 
 func (w *Weights) readVision(f *finder, s scheme) {
 	a, v := &w.Arch, &w.Vision
 	a.Kind = ViT
 	v.Patches = f.find(s.patches, -1, 3, -1, -1)
-	v.Positions = f.find(s.visionPositions, -1, -1)
+	v.Positions = f.rows(s.visionPositions, 0)
 	if f.err != nil {
 		return
 	}
@@ -186,39 +215,46 @@ func (w *Weights) readVision(f *finder, s scheme) {
 	a.Vision.Width, a.Patch = width, v.Patches.Shape[3]
 	f.shape(v.Patches, width, 3, a.Patch, a.Patch)
 	class, what := 1, "one for the class and a square number of patches"
-	if a.NoClass = s.siglip; a.NoClass {
+	if a.NoClass = s.siglip || s.trunk && !f.c.Has(s.class); a.NoClass {
 		class, what = 0, "a square number of patches"
 	}
 	n := v.Positions.Shape[0] - class
 	grid := int(math.Round(math.Sqrt(float64(max(n, 0)))))
 	if grid == 0 || grid*grid != n || a.Patch == 0 {
-		f.fail("tensor %q has %d positions, want %s", v.Positions.Name, n+class, what)
+		f.fail("tensor %q has %d positions, want %s", s.visionPositions, n+class, what)
 		return
 	}
 	a.ImageSize = grid * a.Patch
 	f.shape(v.Positions, n+class, width)
 	v.Post = f.norm(s.visionPost, width)
-	if s.siglip {
-		a.Bidirectional, a.TextPool, a.VisionPool = true, clip.LastPool, clip.AttentionPool
-		a.NoPreNorm, a.NoProjection = true, true
-		if f.err == nil && a.EmbedDim != width {
-			f.fail("features of texts have %d numbers, those of images %d", a.EmbedDim, width)
-		}
-		v.Positions = f.biased(v.Positions, strings.TrimSuffix(s.patches, "weight")+"bias", width, false)
-	} else {
-		v.Class = f.find(s.class, width)
-		if a.NoPreNorm = f.c.format == OpenCLIP && !f.c.Has(s.visionPre+"weight"); !a.NoPreNorm {
-			v.Pre = f.norm(s.visionPre, width)
-		}
-		v.Projection = f.projection(s.visionProjection, s.linearProjection, width, a.EmbedDim)
-		if bias := strings.TrimSuffix(s.visionProjection, "weight") + "bias"; f.c.Has(bias) {
-			f.fail("tensor %q: a projection of images with bias is not supported", bias)
+	a.NormPooled = strings.HasSuffix(s.visionPost, ".fc_norm.")
+	if !a.NoClass {
+		if v.Class = f.rows(s.class, width); f.err == nil {
+			v.Class = v.Class.reshaped(width)
 		}
 	}
-	v.Blocks, a.Vision.MLP = f.blocks(s, s.visionBlocks, width)
+	if a.NoPreNorm = s.siglip || f.c.format == OpenCLIP && !f.c.Has(s.visionPre+"weight"); !a.NoPreNorm {
+		v.Pre = f.norm(s.visionPre, width)
+	}
+	if bias := strings.TrimSuffix(s.patches, "weight") + "bias"; s.siglip || s.trunk && f.c.Has(bias) {
+		v.Positions = f.biased(v.Positions, bias, width, class)
+	}
+	pool := s.siglip || s.trunk && f.c.Has(trunk+"attn_pool.latent")
+	if a.NoProjection = s.siglip || s.trunk && !f.c.Has(s.visionProjection); !a.NoProjection {
+		v.Projection = f.projection(s.visionProjection, s.linearProjection, width, a.EmbedDim)
+		if bias := strings.TrimSuffix(s.visionProjection, "weight") + "bias"; f.err == nil && f.c.Has(bias) {
+			v.Projection.Bias = f.find(bias, a.EmbedDim)
+		}
+	} else if f.err == nil && a.EmbedDim != width {
+		f.fail("features of texts have %d numbers, those of images %d", a.EmbedDim, width)
+	}
+	if s.siglip {
+		a.Bidirectional, a.TextPool = true, clip.LastPool
+	}
+	v.Blocks, a.Vision.MLP = f.blocks(s.vision, s.visionBlocks, width)
 	a.Vision.Layers = len(v.Blocks)
-	if s.siglip && f.err == nil {
-		v.Pool = f.attentionPool("vision_model.head.", width, a.Vision.MLP)
+	if pool && f.err == nil {
+		a.VisionPool, v.Pool = clip.AttentionPool, f.attentionPool(s.trunk, width, a.Vision.MLP)
 	}
 }
 

@@ -101,7 +101,7 @@ func (f *finder) count(prefix string) int {
 }
 
 // blocks reads the residual blocks under a prefix and gives the width of their feed-forward layer.
-func (f *finder) blocks(s scheme, prefix string, width int) ([]Block, int) {
+func (f *finder) blocks(s blockNames, prefix string, width int) ([]Block, int) {
 	n := f.count(prefix)
 	if f.err != nil {
 		return nil, 0
@@ -124,7 +124,7 @@ func (f *finder) blocks(s scheme, prefix string, width int) ([]Block, int) {
 		for _, scale := range []struct {
 			name string
 			of   *Linear
-		}{{p + "ls_1.gamma", &out[i].Attention.Out}, {p + "ls_2.gamma", &out[i].Down}} {
+		}{{p + s.scales[0], &out[i].Attention.Out}, {p + s.scales[1], &out[i].Down}} {
 			if f.c.Has(scale.name) {
 				*scale.of = f.scaled(*scale.of, scale.name, width)
 			}
@@ -157,13 +157,10 @@ func (f *finder) scaled(l Linear, name string, width int) Linear {
 	return Linear{Weight: computed(l.Weight, scale), Bias: computed(l.Bias, scale)}
 }
 
-// biased is positions [n,width] with a tensor [width] added to each, or with the first row of one [any,width].
-func (f *finder) biased(positions *Handle, name string, width int, rows bool) *Handle {
-	shape := []int{width}
-	if rows {
-		shape = []int{-1, width}
-	}
-	bias := f.find(name, shape...)
+// biased is positions [n,width] with the first row of a tensor [any,width] or [width] added to each, but to the first
+// so many.
+func (f *finder) biased(positions *Handle, name string, width, first int) *Handle {
+	bias := f.rows(name, width)
 	if f.err != nil {
 		return positions
 	}
@@ -172,18 +169,28 @@ func (f *finder) biased(positions *Handle, name string, width int, rows bool) *H
 		if err != nil {
 			return err
 		}
-		for i := range t.Data {
+		for i := first * width; i < len(t.Data); i++ {
 			t.Data[i] += b.Data[i%width]
 		}
 		return nil
 	})
 }
 
-func (f *finder) attentionPool(prefix string, width, mlp int) *AttentionPool {
-	p := &AttentionPool{Probe: f.find(prefix+"probe", 1, 1, width), Norm: f.norm(prefix+"layernorm.", width),
-		Attention: f.fused(prefix+"attention.", width), Up: f.linear(prefix+"mlp.fc1.", mlp, width),
-		Down: f.linear(prefix+"mlp.fc2.", width, mlp)}
-	p.Attention.Out = f.linear(prefix+"attention.out_proj.", width, width)
+// attentionPool reads the pooling of transformers' SigLIP, or that of timm's.
+func (f *finder) attentionPool(timm bool, width, mlp int) *AttentionPool {
+	prefix, probe, norm, out := "vision_model.head.", "probe", "layernorm.", "attention.out_proj."
+	if timm {
+		prefix, probe, norm, out = trunk+"attn_pool.", "latent", "norm.", "proj."
+	}
+	p := &AttentionPool{Probe: f.find(prefix+probe, 1, 1, width), Norm: f.norm(prefix+norm, width),
+		Up: f.linear(prefix+"mlp.fc1.", mlp, width), Down: f.linear(prefix+"mlp.fc2.", width, mlp)}
+	if timm {
+		p.Attention.Q = f.linear(prefix+"q.", width, width)
+		f.split(prefix+"kv.", width, &p.Attention.K, &p.Attention.V)
+	} else {
+		p.Attention = f.fused(prefix+"attention.in_proj_", width)
+	}
+	p.Attention.Out = f.linear(prefix+out, width, width)
 	return p
 }
 
@@ -211,25 +218,32 @@ func (f *finder) bertBlocks(prefix string, width int) ([]Block, int) {
 	return out, mlp
 }
 
-func (f *finder) attention(s scheme, prefix string, width int) Attention {
-	if s.huggingface {
+func (f *finder) attention(s blockNames, prefix string, width int) Attention {
+	if s.fused == "" {
 		a := Attention{Out: f.linear(prefix+s.out, width, width)}
 		a.Q = f.linear(prefix+"self_attn.q_proj.", width, width)
 		a.K = f.linear(prefix+"self_attn.k_proj.", width, width)
 		a.V = f.linear(prefix+"self_attn.v_proj.", width, width)
 		return a
 	}
-	a := f.fused(prefix+"attn.", width)
+	a := f.fused(prefix+s.fused, width)
 	a.Out = f.linear(prefix+s.out, width, width)
 	return a
 }
 
 // fused are queries, keys and values that are stored as one.
-func (f *finder) fused(prefix string, width int) (a Attention) {
-	in := f.linear(prefix+"in_proj_", 3*width, width)
-	for i, part := range []*Linear{&a.Q, &a.K, &a.V} {
+func (f *finder) fused(name string, width int) (a Attention) {
+	in := f.split(name, width, &a.Q, &a.K, &a.V)
+	a.fused = &in
+	return a
+}
+
+// split reads linear layers of the same input that are stored as one.
+func (f *finder) split(name string, width int, parts ...*Linear) Linear {
+	in := f.linear(name, len(parts)*width, width)
+	for i, part := range parts {
 		if f.err != nil {
-			return a
+			return in
 		}
 		var err error
 		if part.Weight, err = in.Weight.Rows(i*width, (i+1)*width); err == nil {
@@ -239,12 +253,26 @@ func (f *finder) fused(prefix string, width int) (a Attention) {
 			f.fail("%w", err)
 		}
 	}
-	a.fused = &in
-	return a
+	return in
+}
+
+// rows is a tensor [n,width], or one with axes of 1 in front of that, or without the first axis where n is 1.
+func (f *finder) rows(name string, width int) *Handle {
+	h := f.find(name)
+	if f.err != nil {
+		return nil
+	}
+	n := len(h.Shape)
+	if n == 0 || h.Shape[n-1] != width && width > 0 || tensor.Size(h.Shape[:n-1]) != h.Shape[max(0, n-2)] && n > 1 ||
+		tensor.Size(h.Shape) == 0 {
+		f.fail("tensor %q has shape %v, want [any %d]", name, h.Shape, width)
+		return nil
+	}
+	return h.reshaped(tensor.Size(h.Shape[:n-1]), h.Shape[n-1])
 }
 
 // known are buffers that hold nothing learned.
-var known = []string{"position_ids", "attn_mask", "input_resolution", "context_length", "vocab_size",
+var known = []string{"position_ids", "token_type_ids", "attn_mask", "input_resolution", "context_length", "vocab_size",
 	"num_batches_tracked"}
 
 // leftovers refuses tensors inside the towers that a CLIP has no place for, since leaving them out would compute
@@ -254,7 +282,7 @@ func (f *finder) leftovers(s scheme, a *Arch) error {
 	for _, name := range f.c.Names() {
 		last := name[strings.LastIndex(name, ".")+1:]
 		switch {
-		case f.used[name] || slices.Contains(known, last):
+		case f.used[name] || slices.Contains(known, last) || strings.HasPrefix(name, bertInside+"pooler."):
 		case slices.ContainsFunc(s.towers, func(p string) bool { return strings.HasPrefix(name, p) }):
 			inside = append(inside, name)
 		default:

@@ -37,6 +37,21 @@ func (h *Handle) Load() (*tensor.Tensor, error) {
 	return t, nil
 }
 
+// Number is the one element of a tensor.
+func (h *Handle) Number() (float64, error) {
+	if tensor.Size(h.Shape) != 1 {
+		return 0, fmt.Errorf("%s is %v, want one number", h.Name, h.Shape)
+	}
+	t, err := h.Load()
+	if err != nil {
+		return 0, err
+	}
+	if len(t.Data) != 1 || t.Finite() >= 0 {
+		return 0, fmt.Errorf("%s is %v %v, want one number", h.Name, t, t.Data)
+	}
+	return float64(t.Data[0]), nil
+}
+
 // Rows is the part [low, high) of the first axis, still unread; it lies in the file when h does.
 func (h *Handle) Rows(low, high int) (*Handle, error) {
 	if len(h.Shape) == 0 || low < 0 || high < low || high > h.Shape[0] {
@@ -61,9 +76,23 @@ func (h *Handle) Rows(low, high int) (*Handle, error) {
 	}}, nil
 }
 
+// reshaped is the same float elements in another shape of as many.
+func (h *Handle) reshaped(shape ...int) *Handle {
+	out := *h
+	out.Shape = shape
+	out.load = func() (*tensor.Tensor, error) {
+		t, err := h.load()
+		if err != nil {
+			return nil, err
+		}
+		return tensor.Of(t.Data, shape...), nil
+	}
+	return &out
+}
+
 // concat stacks handles of equal trailing shape along the first axis; the result has no place in a file.
 func concat(name string, parts ...*Handle) *Handle {
-	h := &Handle{Name: name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape)}
+	h := &Handle{Name: name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape), Computed: true}
 	for _, p := range parts[1:] {
 		h.Shape[0] += p.Shape[0]
 	}

@@ -13,7 +13,7 @@ type scheme struct {
 	textBlocks, visionBlocks                         string
 	patches, class, visionPositions                  string
 	visionPre, visionPost, visionProjection          string
-	norm1, norm2, up, down, out                      string
+	text, vision                                     blockNames
 	// projections are Linear [embed,width]; otherwise [width,embed]
 	linearProjection bool
 	towers           []string // prefixes under which nothing unknown may be left
@@ -22,7 +22,28 @@ type scheme struct {
 	visual string
 	siglip bool
 	bert   bool // the text tower
+	// context is how many positions of a BERT are taken, 0 for all; pooler says that it is read through its last layer
+	context int
+	pooler  bool
+	// trunk is an image tower of timm inside an OpenCLIP model
+	trunk bool
 }
+
+// blockNames name the tensors of a residual block. fused is the projection of queries, keys and values in one; it is
+// empty where there are three, self_attn.q_proj and so on. scales are those of layer scale.
+type blockNames struct {
+	norm1, norm2, up, down, out, fused string
+	scales                             [2]string
+}
+
+var (
+	openaiBlock = blockNames{"ln_1.", "ln_2.", "mlp.c_fc.", "mlp.c_proj.", "attn.out_proj.", "attn.in_proj_",
+		[2]string{"ls_1.gamma", "ls_2.gamma"}}
+	huggingfaceBlock = blockNames{norm1: "layer_norm1.", norm2: "layer_norm2.", up: "mlp.fc1.", down: "mlp.fc2.",
+		out: "self_attn.out_proj."}
+	timmBlock = blockNames{"norm1.", "norm2.", "mlp.fc1.", "mlp.fc2.", "attn.proj.", "attn.qkv.",
+		[2]string{"ls1.gamma", "ls2.gamma"}}
+)
 
 // openaiScheme names tensors as OpenAI's CLIP and OpenCLIP do. OpenCLIP's "custom text" models put text. before the
 // names of the text tower, and may keep its projection as a Linear.
@@ -33,8 +54,8 @@ func openaiScheme(text string, linearText bool) scheme {
 		textProjection: text + "text_projection", textBlocks: text + "transformer.resblocks.",
 		visionBlocks: "visual.transformer.resblocks.", patches: "visual.conv1.weight", class: "visual.class_embedding",
 		visionPositions: "visual.positional_embedding", visionPre: "visual.ln_pre.", visionPost: "visual.ln_post.",
-		visionProjection: "visual.proj", norm1: "ln_1.", norm2: "ln_2.", up: "mlp.c_fc.", down: "mlp.c_proj.",
-		out: "attn.out_proj.", towers: []string{"visual.", "transformer.", "text."},
+		visionProjection: "visual.proj", text: openaiBlock, vision: openaiBlock,
+		towers: []string{"visual.", "transformer.", "text."},
 	}
 	if linearText {
 		s.textProjection += ".weight"
@@ -50,9 +71,8 @@ var huggingfaceScheme = scheme{
 	class:           "vision_model.embeddings.class_embedding",
 	visionPositions: "vision_model.embeddings.position_embedding.weight",
 	visionPre:       "vision_model.pre_layrnorm.", visionPost: "vision_model.post_layernorm.",
-	visionProjection: "visual_projection.weight", norm1: "layer_norm1.", norm2: "layer_norm2.", up: "mlp.fc1.",
-	down: "mlp.fc2.", out: "self_attn.out_proj.", linearProjection: true, towers: []string{"vision_model.",
-		"text_model."},
+	visionProjection: "visual_projection.weight", text: huggingfaceBlock, vision: huggingfaceBlock,
+	linearProjection: true, towers: []string{"vision_model.", "text_model."},
 }
 
 // siglipScheme is that of transformers' SiglipModel: Hugging Face's, with heads in place of projections.
@@ -72,12 +92,16 @@ var chineseScheme = func() scheme {
 
 // unsupported tensors and what they give away.
 var unsupported = []struct{ part, what string }{
-	{"visual.trunk.", "an image tower of timm (of SigLIP, take the folder in transformers' form)"},
-	{"text.transformer.embeddings.", "a text tower of Hugging Face inside an OpenCLIP model"},
-	{"text.transformer.encoder.", "a text tower of Hugging Face inside an OpenCLIP model"},
 	{"visual.attn_pool.", "attention pooling (CoCa)"},
 	{"text_decoder.", "a text decoder (CoCa)"},
+	{trunk + "reg_token", "an image tower of timm with register tokens"},
+	{trunk + "blocks.0.attn.q_norm.", "an image tower of timm with norms of queries and keys"},
+	{"visual.head.mlp.", "an image tower of timm behind two layers (timm_proj mlp)"},
+	{bertInside + "encoder.relative_attention_bias.", "a text tower with relative positions"},
 }
+
+// otherwise is what to do with towers that cannot be read.
+const otherwise = "export both towers as ONNX files, which are read as they are (docs/dropin.md)"
 
 const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names visual.conv1.weight and " +
 	"token_embedding.weight, " +
@@ -92,9 +116,12 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	for _, f := range unsupported {
 		for _, n := range names {
 			if strings.Contains(n, f.part) {
-				return scheme{}, fmt.Errorf("tensor %q belongs to %s, which is not supported; %s", n, f.what, expected)
+				return scheme{}, fmt.Errorf("tensor %q belongs to %s, which is not supported: %s", n, f.what, otherwise)
 			}
 		}
+	}
+	if err := checkInside(c, names); err != nil {
+		return scheme{}, err
 	}
 	bert := c.Has(chineseScheme.tokens)
 	hfText, hfVision := c.Has(huggingfaceScheme.tokens) || bert, c.Has(huggingfaceScheme.patches)
@@ -105,8 +132,9 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 		return scheme{}, fmt.Errorf("config.json says model_type %q, which is not supported; %s", oneLine(kind),
 			expected)
 	}
-	vision := c.Has("visual.conv1.weight") || resnet
-	text, custom := c.Has("token_embedding.weight"), c.Has("text.token_embedding.weight")
+	vision := c.Has("visual.conv1.weight") || resnet || c.Has(trunk+"patch_embed.proj.weight")
+	text, custom := c.Has("token_embedding.weight"), c.Has("text.token_embedding.weight") ||
+		c.Has(bertInside+"embeddings.word_embeddings.weight")
 	var s scheme
 	switch {
 	case bert && hfVision:
@@ -116,9 +144,9 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	case hfText && (hfVision || resnet):
 		s = huggingfaceScheme
 	case vision && text:
-		s = openaiScheme("", c.Has("text_projection.weight"))
+		s = openaiScheme("", c.Has("text_projection.weight")).insideOpenCLIP(c)
 	case vision && custom:
-		s = openaiScheme("text.", c.Has("text.text_projection.weight"))
+		s = openaiScheme("text.", c.Has("text.text_projection.weight")).insideOpenCLIP(c)
 	case hfText || text || custom:
 		return scheme{}, fmt.Errorf("the checkpoint has a text tower but no image tower; %s", expected)
 	case hfVision || vision:

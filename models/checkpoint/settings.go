@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ func settings(c *Checkpoint, s scheme, a *Arch) error {
 	case c.config != nil && (s.huggingface || c.format == HuggingFace && section(c.config, "text_config") != nil):
 		err = fromHuggingFace(c.config, s, a)
 	case c.format == OpenCLIP && c.config != nil:
-		err = fromOpenCLIP(c, a)
+		err = fromOpenCLIP(c, s, a)
 	default:
 		fromNothing(c, s, a)
 	}
@@ -81,13 +82,20 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) {
 	if a.Kind == ViT {
 		a.Vision.Activation = act
 	}
+	if s.bert && !s.huggingface {
+		insideBERT(a)
+	}
+	if s.trunk {
+		a.Vision.Activation, a.Vision.Epsilon = GELU, 1e-6
+		timmPool("", a)
+	}
 }
 
 // mixedHalf tells whether the text tower's matrices are in half precision and its normalisations in float32, as
 // OpenAI's convert_weights leaves a model and as its state dict keeps it.
 func (c *Checkpoint) mixedHalf(s scheme) bool {
 	is := func(name, dtype string) bool { return c.Has(name) && c.handles[name].DType == dtype }
-	return !s.huggingface && is(s.textBlocks+"0."+s.up+"weight", "F16") && is(s.textFinal+"weight", "F32") &&
+	return !s.huggingface && is(s.textBlocks+"0."+s.text.up+"weight", "F16") && is(s.textFinal+"weight", "F32") &&
 		is(s.tokens, "F32")
 }
 
@@ -205,7 +213,7 @@ func fromHuggingFace(cfg map[string]any, s scheme, a *Arch) error {
 
 // neutral lists OpenCLIP options that change the computation, with the values under which they do not.
 var neutral = map[string][]string{
-	"timm_model_name": {""}, "hf_model_name": {""}, "attentional_pool": {"false"}, "input_patchnorm": {"false"},
+	"attentional_pool": {"false"}, "input_patchnorm": {"false"},
 	"pos_embed_type": {"learnable"}, "embed_cls": {"false"}, "act_kwargs": {"map[]", "map[approximate:none]",
 		"map[approximate:tanh]"},
 	"block_type": {"default", "null"}, "qk_norm": {"false"}, "scaled_cosine_attn": {"false"}, "scale_heads": {"false"},
@@ -213,7 +221,7 @@ var neutral = map[string][]string{
 }
 
 // openCLIPForm reads what of a tower OpenCLIP may do otherwise than OpenAI's CLIP.
-func openCLIPForm(vision, text map[string]any, a *Arch) (err error) {
+func openCLIPForm(vision, text map[string]any, s scheme, a *Arch) (err error) {
 	flag := func(m map[string]any, key string) bool {
 		var on bool
 		if err == nil {
@@ -231,31 +239,47 @@ func openCLIPForm(vision, text map[string]any, a *Arch) (err error) {
 	if flag(vision, "global_average_pool") {
 		pool = "avg"
 	}
-	a.NormPooled, a.Bidirectional = flag(vision, "final_ln_after_pool"), flag(text, "no_causal_mask")
-	if bare := flag(vision, "no_ln_pre"); err == nil && a.Kind == ViT && bare != a.NoPreNorm {
-		return fmt.Errorf("vision_cfg.no_ln_pre is %v, but the weights say %v", bare, a.NoPreNorm)
-	}
 	ok, known := true, true
-	if a.Kind == ViT {
+	switch {
+	case s.trunk:
+		pool = word(vision, "timm_pool", "avg")
+		ok = timmPool(pool, a)
+	case a.Kind == ViT:
+		a.NormPooled = flag(vision, "final_ln_after_pool")
+		if bare := flag(vision, "no_ln_pre"); err == nil && bare != a.NoPreNorm {
+			return fmt.Errorf("vision_cfg.no_ln_pre is %v, but the weights say %v", bare, a.NoPreNorm)
+		}
 		a.VisionPool, ok = map[string]string{"tok": "", "avg": clip.MeanPool}[pool], pool == "tok" || pool == "avg"
 	}
-	at := word(text, "pool_type", "argmax")
-	a.TextPool, known = map[string]string{"argmax": "", "eos": "", "first": clip.FirstPool, "last": clip.LastPool}[at],
-		slices.Contains([]string{"argmax", "eos", "first", "last"}, at)
+	key, at, pools := "pool_type", word(text, "pool_type", "argmax"), map[string]string{"argmax": "", "eos": "",
+		"first": clip.FirstPool, "last": clip.LastPool}
+	if s.bert {
+		usual := "mean_pooler"
+		if _, null := text["hf_pooler_type"]; null && !a.RoBERTa {
+			usual = "cls_pooler" // of OpenCLIP's table of architectures
+		}
+		key, at, pools = "hf_pooler_type", word(text, "hf_pooler_type", usual), map[string]string{
+			"mean_pooler": clip.MeanPool, "cls_pooler": clip.FirstPool, "cls_last_hidden_state_pooler": clip.FirstPool}
+	} else {
+		a.Bidirectional = flag(text, "no_causal_mask")
+	}
+	a.TextPool, known = pools[at]
 	switch {
 	case err != nil:
 		return err
 	case !ok:
-		return fmt.Errorf("vision_cfg.pool_type %q is not supported, want tok or avg", oneLine(pool))
+		return fmt.Errorf("vision_cfg: pooling %q is not supported, or the weights have another one; want %s",
+			oneLine(pool), poolings(s.trunk))
 	case !known:
-		return fmt.Errorf("text_cfg.pool_type %q is not supported, want argmax, eos, first or last", oneLine(at))
+		return fmt.Errorf("text_cfg.%s %q is not supported, want one of %v", key, oneLine(at),
+			slices.Sorted(maps.Keys(pools)))
 	}
 	return nil
 }
 
 // fromOpenCLIP reads model_cfg of an open_clip_config.json. Defaults are those of OpenCLIP's CLIPVisionCfg and
 // CLIPTextCfg.
-func fromOpenCLIP(c *Checkpoint, a *Arch) error {
+func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 	const file = openclipConfig
 	model := section(c.config, "model_cfg")
 	if model == nil && section(c.config, "vision_cfg") != nil {
@@ -304,11 +328,11 @@ func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 	if err != nil {
 		return err
 	}
-	if err := openCLIPForm(vision, text, a); err != nil {
+	if err := openCLIPForm(vision, text, s, a); err != nil {
 		return fmt.Errorf("%s: model_cfg.%w", file, err)
 	}
 	quick, err := setting(model, "quick_gelu", false)
-	if err == nil {
+	if err == nil && !s.bert {
 		a.Text.Heads, err = setting(text, "heads", 8)
 	}
 	headWidth := 64
@@ -318,11 +342,13 @@ func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 	if err != nil {
 		return fmt.Errorf("%s: model_cfg: %w", file, err)
 	}
-	if headWidth < 1 || a.Vision.Width%headWidth != 0 {
+	if !s.trunk && (headWidth < 1 || a.Vision.Width%headWidth != 0) {
 		return fmt.Errorf("%s: model_cfg.vision_cfg.head_width %d does not divide the width %d", file, headWidth,
 			a.Vision.Width)
 	}
-	a.Vision.Heads = a.Vision.Width / headWidth
+	if !s.trunk {
+		a.Vision.Heads = a.Vision.Width / headWidth
+	}
 	act := GELU
 	if quick || c.named("quickgelu") || strings.Contains(strings.ToLower(fmt.Sprint(c.config["model_name"])),
 		"quickgelu") {
@@ -338,6 +364,14 @@ func fromOpenCLIP(c *Checkpoint, a *Arch) error {
 	}{{vision, &a.Vision}, {text, &a.Text}} {
 		if section(tower.cfg, "act_kwargs")["approximate"] == "tanh" && tower.t.Activation == GELU {
 			tower.t.Activation = GELUTanh
+		}
+	}
+	if s.bert {
+		insideBERT(a)
+	}
+	if s.trunk {
+		if err := timmSettings(fmt.Sprint(vision["timm_model_name"]), &a.Vision); err != nil {
+			return fmt.Errorf("%s: model_cfg.vision_cfg.%w", file, err)
 		}
 	}
 	return nil

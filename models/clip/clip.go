@@ -40,7 +40,9 @@ type TextArch struct {
 	Masked         bool   `json:"masked,omitempty"`          // of a bidirectional tower: padding is hidden
 	PostNorm       bool   `json:"post_norm,omitempty"`       // of a bidirectional tower: as in BERT
 	Pad            int    `json:"pad,omitempty"`             // token that fills texts up
-	Pool           string `json:"pool,omitempty"`            // EndPool (default), FirstPool or LastPool
+	Pool           string `json:"pool,omitempty"`            // EndPool (default), FirstPool, LastPool or MeanPool
+	Pooler         bool   `json:"pooler,omitempty"`          // a layer and tanh behind the pooling, as in BERT
+	Hidden         int    `json:"hidden,omitempty"`          // units of a layer with GELU in front of the projection
 	ProjectionBias bool   `json:"projection_bias,omitempty"` // of the map to features
 }
 
@@ -66,6 +68,8 @@ type VisionArch struct {
 	NoPreNorm    bool   `json:"no_pre_norm,omitempty"`   // no norm in front of the first block
 	NormPooled   bool   `json:"norm_pooled,omitempty"`   // the last norm stands behind the pooling
 	NoProjection bool   `json:"no_projection,omitempty"` // features are as wide as the tower
+
+	ProjectionBias bool `json:"projection_bias,omitempty"` // of the map to features
 }
 
 // Published sizes.
@@ -82,10 +86,13 @@ func (a TextArch) Check() error {
 	if a.Context < 2 {
 		return fmt.Errorf("text tower: context %d, at least 2 tokens are needed", a.Context)
 	}
+	if a.Hidden < 0 {
+		return fmt.Errorf("text tower: a layer of %d units in front of the projection", a.Hidden)
+	}
 	if (a.PostNorm || a.Masked) && !a.Bidirectional {
 		return errors.New("text tower: norms behind the blocks and hidden padding are for towers without causal mask")
 	}
-	if err := checkPool("text tower", a.Pool, EndPool, FirstPool, LastPool); err != nil {
+	if err := checkPool("text tower", a.Pool, EndPool, FirstPool, LastPool, MeanPool); err != nil {
 		return err
 	}
 	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.MLP, a.EmbedDim, a.Activation, a.Eps)
@@ -185,14 +192,14 @@ func (t tower) norm(x graph.Node, name string) graph.Node {
 	return nn.LayerNorm(x, t.w.Node(t.g, name+".weight", t.width), t.w.Node(t.g, name+".bias", t.width), t.eps)
 }
 
-// project maps rows [N,width] into the space of image and text features [N,embedDim]. The projection is stored as plain
-// [width,embedDim], or transposed under another name.
+// project maps rows [N,w] into the space of image and text features [N,embedDim]. The projection is stored as plain
+// [w,embedDim], or transposed under another name.
 func (t tower) project(x graph.Node, plain, transposed string, embedDim int) graph.Node {
 	var y graph.Node
-	if t.w.Has(transposed) {
-		y = nn.Linear(x, t.w.Node(t.g, transposed, embedDim, t.width), graph.Node{}, 1, 1)
+	if w := x.Dim(-1); t.w.Has(transposed) {
+		y = nn.Linear(x, t.w.Node(t.g, transposed, embedDim, w), graph.Node{}, 1, 1)
 	} else {
-		y = x.MatMul(t.w.Node(t.g, plain, t.width, embedDim))
+		y = x.MatMul(t.w.Node(t.g, plain, w, embedDim))
 	}
 	return block{tower: t}.changed(y, x, 1, embedDim, Head)
 }

@@ -120,6 +120,16 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 				64))}})
 			return g.Err()
 		},
+		"prompts [3,4,64] for each class, there are 2 classes": func(g *graph.Graph) error {
+			text.Prompts(g, w, classes(t, 2, 64), []clip.Prompt{{PerClass: true, Ctx: g.Input("ctx", graph.Float,
+				graph.Static(3, 4, 64))}})
+			return g.Err()
+		},
+		"prompt [4,64] for each class must be [classes,tokens,64], without deep prompts": func(g *graph.Graph) error {
+			text.Prompts(g, w, classes(t, 2, 64), []clip.Prompt{{PerClass: true, Ctx: g.Input("ctx", graph.Float,
+				graph.Static(4, 64))}})
+			return g.Err()
+		},
 		`class position "behind"`: func(g *graph.Graph) error {
 			text.Prompts(g, w, classes(t, 2, 64), []clip.Prompt{{Ctx: g.Input("ctx", graph.Float, graph.Static(4, 64)),
 				Class: "behind"}})

@@ -40,14 +40,6 @@ func (s *Suffixes) Sequences(p Prompt, length int) (emb graph.Node, tokens [][]i
 
 func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.Node, tokens [][]int, read []int) {
 	n := p.length()
-	half := n
-	switch p.Class {
-	case Middle:
-		half = n / 2
-	case Front:
-		half = 0
-	}
-	// The table: prompt, padding, SOS where there is one, then every class's suffix.
 	table := s.constant(g, "table", func() *tensor.Tensor {
 		data := append(slices.Clone(s.pad), s.sos...)
 		for _, rows := range s.rows {
@@ -55,17 +47,33 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 		}
 		return tensor.Of(data, len(data)/s.width, s.width)
 	})
+	// The whole table: prompts, padding, SOS where there is one, then every class's suffix.
+	learned, step := n, 0
+	switch {
+	case p.PerClass:
+		learned, step = n*len(s.IDs), n
+		table = graph.Concat(0, p.Ctx.Reshape(learned, s.width), table)
+	case p.Ctx.OK():
+		table = graph.Concat(0, p.Ctx, table)
+	}
+	half := n
+	switch p.Class {
+	case Middle:
+		half = n / 2
+	case Front:
+		half = 0
+	}
 	var index []int
-	own := n + 1 + s.begin()
-	for _, ids := range s.IDs {
+	own := learned + 1 + s.begin()
+	for c, ids := range s.IDs {
 		name := max(0, len(ids)-s.behind)
 		var seq, list []int
 		if s.sos != nil {
-			seq, list = []int{n + 1}, []int{-1}
+			seq, list = []int{learned + 1}, []int{-1}
 		}
 		prompt := func(from, to int) {
 			for i := from; i < to; i++ {
-				seq, list = append(seq, i), append(list, -1)
+				seq, list = append(seq, c*step+i), append(list, -1)
 			}
 		}
 		prompt(0, half)
@@ -78,13 +86,10 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 		}
 		read = append(read, len(seq)-1+p.After)
 		for len(seq) < length {
-			seq, list = append(seq, n), append(list, s.padID)
+			seq, list = append(seq, learned), append(list, s.padID)
 		}
 		index, tokens = append(index, seq...), append(tokens, list)
 		own += len(ids)
-	}
-	if p.Ctx.OK() {
-		table = graph.Concat(0, p.Ctx, table)
 	}
 	return table.Rows(g.Ints(index...)).Reshape(len(s.IDs), length, s.width), tokens, read
 }

@@ -14,7 +14,7 @@ const (
 	EndPool       = "end"       // the end token of a text
 	FirstPool     = "first"     // the first token
 	LastPool      = "last"      // the last position of the context, padding or not
-	MeanPool      = "mean"      // the mean of the patches of an image
+	MeanPool      = "mean"      // the mean of the patches of an image, of the tokens of a text up to the end token
 	AttentionPool = "attention" // one learned query over all tokens, and an MLP (Zhai et al., SigLIP, ICCV 2023)
 )
 
@@ -51,6 +51,11 @@ func (t Text) pooled(x, emb, read graph.Node) graph.Node {
 		return tokens.Slice(1, 0, 1).Reshape(-1, t.Width)
 	case LastPool:
 		return tokens.Slice(1, n-1, n).Reshape(-1, t.Width)
+	case MeanPool:
+		g := x.Graph()
+		own := padding(read, n).Where(g.Scalar(0), g.Scalar(1)) // [C,n]
+		count := read.Add(g.Ints(1)).Cast(graph.Float).Unsqueeze(1)
+		return own.Div(count).Unsqueeze(1).MatMul(tokens).Reshape(-1, t.Width)
 	}
 	return x.Rows(rowIndex(emb, read, n))
 }
@@ -72,8 +77,12 @@ func (t Text) mask(read graph.Node, n int) graph.Node {
 	case !t.Masked:
 		return graph.Node{}
 	}
-	padding := g.Ints(iota(n)...).Greater(read.Unsqueeze(1)) // [C,n]
-	return padding.Where(g.Scalar(nn.Masked), g.Scalar(0)).Reshape(-1, 1, 1, n)
+	return padding(read, n).Where(g.Scalar(nn.Masked), g.Scalar(0)).Reshape(-1, 1, 1, n)
+}
+
+// padding [C,n] tells which of n tokens stand behind the end token, whose position is read [C].
+func padding(read graph.Node, n int) graph.Node {
+	return read.Graph().Ints(iota(n)...).Greater(read.Unsqueeze(1))
 }
 
 // plainOnly tells whether prompts take the plain form, as nothing is the same for all classes.
@@ -83,7 +92,7 @@ func (t Text) plainOnly(s *Suffixes) bool {
 
 // checkPlain tells why a prompt has no plain form, if anything.
 func (t Text) checkPlain(s *Suffixes, p Prompt) error {
-	if t.plainOnly(s) && (p.Ctx.OK() && p.Ctx.Rank() == 3 || len(p.Deep) > 0 || p.Bare || p.After > 0) {
+	if t.plainOnly(s) && (p.PerImage() || len(p.Deep) > 0 || p.Bare || p.After > 0) {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a " +
 			"causal tower that is read at the end token, as CLIP's is, and this one is not")
 	}
@@ -138,7 +147,11 @@ func (v Vision) projected(tw tower, rows graph.Node) graph.Node {
 	if v.NoProjection {
 		return rows
 	}
-	return tw.project(rows, "visual.proj", "visual_projection.weight", v.EmbedDim)
+	y := tw.project(rows, "visual.proj", "visual_projection.weight", v.EmbedDim)
+	if v.ProjectionBias {
+		y = y.Add(tw.w.Node(tw.g, "visual_projection.bias", v.EmbedDim))
+	}
+	return y
 }
 
 // attentionShapes lists the tensors of an attention pooling.

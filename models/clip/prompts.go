@@ -20,19 +20,26 @@ const (
 
 // Prompt is one learnable prompt that every class's name is put behind.
 type Prompt struct {
-	Ctx   graph.Node // [T,width]; prompts may differ in T; absent where there are no tokens, of Own alone
-	After int        // read this many positions behind EOT, on padding, as public FedPHA code does for short prompts
-	Class Position   // End when empty
+	// Ctx is [T,width], where prompts may differ in T, [B,T,width] for each image, or with PerClass [C,T,width]; absent
+	// where there are no tokens, of Own alone.
+	Ctx   graph.Node
+	After int      // read this many positions behind EOT, on padding, as public FedPHA code does for short prompts
+	Class Position // End when empty
 	// Deep[i] [P,width], P at most T, takes the place of the first P prompt tokens at the input of block i+1 (Khattak
 	// et al., MaPLe, CVPR 2023, eq. 5-6); where it is absent, the tokens go on from the block before.
 	Deep []graph.Node
 	// Bare leaves Ctx without positions, as deep prompts are (Qiu et al., FedTPG, ICLR 2024, its public code).
 	Bare bool
+	// PerClass tells that each class has a prompt of its own (Zhou et al., CoOp, IJCV 2022, section 3.2).
+	PerClass bool
 	// Changes of the tower that this prompt goes through.
 	Changes Changes
 	// Own are other suffixes than the classes' usual ones; nil for those.
 	Own *Suffixes
 }
+
+// PerImage tells whether each image has a prompt of its own.
+func (p Prompt) PerImage() bool { return p.Ctx.OK() && p.Ctx.Rank() == 3 && !p.PerClass }
 
 // length is T.
 func (p Prompt) length() int {
@@ -51,8 +58,9 @@ func (p Prompt) length() int {
 // of suffix rows are constants, which ONNX Runtime folds and gradients do not enter. In the last block only the rows
 // that are read go on beyond keys and values.
 //
-// Prompts whose class name stands elsewhere than at the end take the plain form; those of one Changes go through the
-// tower together. A prompt [B,T,width], one for each image, gives features [B·C,EmbedDim] (see forImages).
+// Prompts whose class name stands elsewhere than at the end, and prompts for each class, take the plain form; those of
+// one Changes go through the tower together. A prompt [B,T,width], one for each image, gives features [B·C,EmbedDim]
+// (see forImages).
 func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) []graph.Node {
 	out := make([]graph.Node, len(prompts))
 	fail := func(err error) []graph.Node {
@@ -71,9 +79,9 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 			return fail(err)
 		}
 		switch {
-		case p.Ctx.OK() && p.Ctx.Rank() == 3:
+		case p.PerImage():
 			out[i] = t.forImages(t.changed(g, w, p.Changes), own, p)
-		case p.Class == Middle || p.Class == Front || t.plainOnly(own):
+		case p.Class == Middle || p.Class == Front || p.PerClass || t.plainOnly(own):
 			out[i] = t.placed(t.changed(g, w, p.Changes), own, p)
 		default:
 			waiting = append(waiting, i)
@@ -159,7 +167,12 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	case p.Bare && (tokens.Rank() == 3 || p.Class != "" && p.Class != End):
 		return fmt.Errorf("text tower: a prompt without positions stands in front of the class name, the same for " +
 			"all images")
-	case tokens.Rank() == 3 && (len(p.Deep) > 0 || p.After > 0 || p.Class != "" && p.Class != End):
+	case p.PerClass && (tokens.Rank() != 3 || len(p.Deep) > 0):
+		return fmt.Errorf("text tower: a prompt %v for each class must be [classes,tokens,%d], without deep prompts",
+			tokens.Shape(), t.Width)
+	case p.PerClass && (!tokens.Shape()[0].Static() || tokens.Dim(0) != len(s.IDs)):
+		return fmt.Errorf("text tower: prompts %v for each class, there are %d classes", tokens.Shape(), len(s.IDs))
+	case p.PerImage() && (len(p.Deep) > 0 || p.After > 0 || p.Class != "" && p.Class != End):
 		return fmt.Errorf("text tower: a prompt %v for each image goes with the class name at the end and without "+
 			"deep prompts", tokens.Shape())
 	}

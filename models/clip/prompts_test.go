@@ -202,6 +202,29 @@ func TestPromptsEqualPlain(t *testing.T) {
 	}
 }
 
+// Class c of prompts for each class has the features of one prompt for all, which is its own.
+func TestPromptsPerClass(t *testing.T) {
+	const n, tokens = 6, 5
+	text, w, s := clip.Text{TextArch: tiny}, formulaWeights(tiny.Shapes()), classes(t, n, tiny.Width)
+	all := formula("contexts", []int{n, tokens, tiny.Width})
+	for _, p := range []clip.Prompt{{}, {Class: clip.Middle}, {Class: clip.Front}, {After: 2}} {
+		g := graph.New()
+		each := g.Input("contexts", graph.Float, graph.Static(n, tokens, tiny.Width))
+		p.Ctx, p.PerClass = each, true
+		out := []graph.Output{{Name: "each", Node: text.Prompts(g, w, s, []clip.Prompt{p})[0]}}
+		p.PerClass = false
+		for c := range n {
+			p.Ctx = each.Slice(0, c, c+1).Squeeze(0)
+			out = append(out, graph.Output{Name: fmt.Sprint(c), Node: text.Prompts(g, w, s, []clip.Prompt{p})[0]})
+		}
+		got := run(t, compile(t, ort.Options{}, out...), tensor.Map{"contexts": all})
+		for c := range n {
+			near(t, fmt.Sprintf("%+v, class %d", p.Class, c), got["each"].Row(c).Data, got[fmt.Sprint(c)].Row(c).Data,
+				1e-5)
+		}
+	}
+}
+
 // Without kernels, eight prompts of one length take as many products as two: all of them are one.
 func TestEqualPromptsShareOperators(t *testing.T) {
 	text, w, s := clip.Text{TextArch: tiny}, formulaWeights(tiny.Shapes()), classes(t, 30, tiny.Width)

@@ -1,6 +1,7 @@
 package clip
 
 import (
+	"math"
 	"slices"
 
 	"promptfed/runtime/graph"
@@ -74,6 +75,14 @@ func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids [
 func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	if !t.PostNorm {
 		rows = tw.norm(rows, "ln_final")
+	}
+	if t.Pooler {
+		w, bias := tw.w.Node(tw.g, "pooler.weight", t.Width, t.Width), tw.w.Node(tw.g, "pooler.bias", t.Width)
+		rows = nn.Linear(rows, w, bias, 1, 1).Tanh()
+	}
+	if t.Hidden > 0 {
+		a := nn.Linear(rows, tw.w.Node(tw.g, "text_hidden.weight", t.Hidden, t.Width), graph.Node{}, math.Sqrt2/2, 1)
+		rows = a.Add(a.Mul(a.Erf())).Scale(math.Sqrt2 / 2)
 	}
 	y := tw.project(rows, "text_projection", "text_projection.weight", t.EmbedDim)
 	if t.ProjectionBias {

@@ -71,6 +71,12 @@ func (a TextArch) Shapes() map[string][]int {
 	if a.ProjectionBias {
 		s["text_projection.bias"] = []int{a.EmbedDim}
 	}
+	if a.Pooler {
+		s["pooler.weight"], s["pooler.bias"] = []int{a.Width, a.Width}, []int{a.Width}
+	}
+	if a.Hidden > 0 {
+		s["text_hidden.weight"], s["text_projection"] = []int{a.Hidden, a.Width}, []int{a.Hidden, a.EmbedDim}
+	}
 	blockShapes(s, "", a.Width, units(a.MLP, a.Width), a.Layers)
 	return s
 }
@@ -103,6 +109,9 @@ func (a VisionArch) Shapes() map[string][]int {
 				delete(s, name)
 			}
 		}
+	}
+	if a.ProjectionBias {
+		s["visual_projection.bias"] = []int{a.EmbedDim}
 	}
 	if a.Pool == AttentionPool {
 		a.attentionShapes(s)

@@ -32,10 +32,13 @@ type spmModel struct {
 	fallback         bool
 }
 
-// fields calls use for every field of a message, with its number, and with its number or its bytes.
-func fields(data []byte, use func(field protowire.Number, n uint64, bytes []byte) error) error {
+// targets are where the fields of a message go, by number: *uint64, *bool, *[]byte, or func([]byte) error.
+type targets map[protowire.Number]any
+
+// read goes through the fields of a message once and keeps nothing but what to takes.
+func (to targets) read(data []byte) error {
 	for len(data) > 0 {
-		field, kind, size := protowire.ConsumeTag(data)
+		number, kind, size := protowire.ConsumeTag(data)
 		if size < 0 {
 			return protowire.ParseError(size)
 		}
@@ -52,69 +55,47 @@ func fields(data []byte, use func(field protowire.Number, n uint64, bytes []byte
 		case protowire.BytesType:
 			value, size = protowire.ConsumeBytes(data)
 		default:
-			size = protowire.ConsumeFieldValue(field, kind, data)
+			size = protowire.ConsumeFieldValue(number, kind, data)
 		}
 		if size < 0 {
 			return protowire.ParseError(size)
 		}
-		if err := use(field, n, value); err != nil {
-			return err
-		}
 		data = data[size:]
+		switch t := to[number].(type) {
+		case *uint64:
+			*t = n
+		case *bool:
+			*t = n != 0
+		case *[]byte:
+			*t = value
+		case func([]byte) error:
+			if err := t(value); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
 func parseSPM(data []byte) (m spmModel, err error) {
 	m.kind, m.dummyPrefix, m.removeWhitespace, m.unknown = spmUnigram, true, true, -1
-	err = fields(data, func(field protowire.Number, _ uint64, b []byte) error {
-		switch field {
-		case 1:
-			p, kind := scored{}, uint64(1)
-			if len(m.pieces) >= maxTokens {
-				return fmt.Errorf("more than %d tokens", maxTokens)
-			}
-			err := fields(b, func(field protowire.Number, n uint64, b []byte) error {
-				switch field {
-				case 1:
-					p.token = string(b)
-				case 2:
-					p.score = float64(math.Float32frombits(uint32(n)))
-				case 3:
-					kind = n
-				}
-				return nil
-			})
-			if kind == spmUnknown {
-				m.unknown = len(m.pieces)
-			}
-			m.pieces, m.kinds = append(m.pieces, p), append(m.kinds, kind)
-			return err
-		case 2:
-			return fields(b, func(field protowire.Number, n uint64, _ []byte) error {
-				switch field {
-				case 3:
-					m.kind = n
-				case 35:
-					m.fallback = n != 0
-				}
-				return nil
-			})
-		case 3:
-			return fields(b, func(field protowire.Number, n uint64, b []byte) error {
-				switch field {
-				case 2:
-					m.charsmap = b
-				case 3:
-					m.dummyPrefix = n != 0
-				case 4:
-					m.removeWhitespace = n != 0
-				}
-				return nil
-			})
+	piece := func(b []byte) error {
+		if len(m.pieces) >= maxTokens {
+			return fmt.Errorf("more than %d tokens", maxTokens)
 		}
-		return nil
-	})
+		var token []byte
+		score, kind := uint64(0), uint64(1)
+		err := targets{1: &token, 2: &score, 3: &kind}.read(b)
+		if kind == spmUnknown {
+			m.unknown = len(m.pieces)
+		}
+		m.pieces = append(m.pieces, scored{token: string(token), score: float64(math.Float32frombits(uint32(score)))})
+		m.kinds = append(m.kinds, kind)
+		return err
+	}
+	trainer, normalizer := targets{3: &m.kind, 35: &m.fallback}, targets{2: &m.charsmap, 3: &m.dummyPrefix,
+		4: &m.removeWhitespace}
+	err = targets{1: piece, 2: trainer.read, 3: normalizer.read}.read(data)
 	return m, err
 }
 

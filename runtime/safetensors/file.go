@@ -67,9 +67,6 @@ func (f *File) Close() error {
 	return f.closer.Close()
 }
 
-// Path is the path given to Open; empty after Parse.
-func (f *File) Path() string { return f.path }
-
 // Names lists the tensors in sorted order.
 func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.tensors)) }
 

@@ -63,6 +63,15 @@ func (m Map) Put(prefix string, x Map) Map {
 	return m
 }
 
+// Count is the number of elements.
+func (m Map) Count() int {
+	n := 0
+	for _, t := range m {
+		n += t.Len()
+	}
+	return n
+}
+
 // Bytes is the size of all elements in bytes.
 func (m Map) Bytes() int {
 	n := 0

@@ -186,7 +186,7 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 		}
 		last = time.Now()
 	}
-	_, err = engine.Run(enough, e, engine.Settings{Workers: 1, Session: session, OnTurn: timed})
+	_, err = engine.Run(enough, e, engine.Settings{Workers: 1, Session: session, OnTurn: timed, OneGraph: true})
 	if err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
 		return s, err
 	}

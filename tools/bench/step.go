@@ -21,6 +21,7 @@ import (
 // step is one optimizer step of a client exactly as a federation runs it: engine.Worker trains on one batch of image
 // features [32,D].
 type step struct {
+	of     *spec.Experiment
 	worker *local.Worker
 	client *spec.Client
 	order  message.Instruction
@@ -44,7 +45,8 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 			WeightDecay: 5e-4},
 			Schedule: optim.Schedule{Kind: "constant"}}}
 	e.Plan.Seed = seed
-	s := &step{worker: local.NewWorker(e, local.Settings{Session: o, Tracer: trace}), tokens: tokens, set: set}
+	s := &step{of: e, worker: local.NewWorker(e, local.Settings{Session: o, Tracer: trace, OneGraph: true}),
+		tokens: tokens, set: set}
 	s.client = &spec.Client{Backbone: t, Train: new(examples).of(t.Task(), 0, "step", inTurn(len(classes)), nil)}
 	s.order = message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}
 	task := t.Task()

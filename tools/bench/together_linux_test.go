@@ -2,10 +2,12 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,7 +21,8 @@ import (
 // TestTogether measures steps of K clients in one run, K = 1, 2, 4 and 8, against bare products on the rows of one, at
 // ViT-B/16 size: BENCH_TOGETHER turns on two threads side by side, each a run of everything in turn. It prints medians
 // per client step by the clock and in processor time, which other programs on the machine bear upon less, and the
-// memory that the first run of each takes. BENCH_CLASSES=cifar10 leaves out the hundred classes.
+// memory that the first run of each takes; then the same of first steps of K clients, whose prompts are equal: one
+// forward pass and K backward ones. BENCH_CLASSES=cifar10 leaves out the hundred classes.
 func TestTogether(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("BENCH_TOGETHER"))
 	if err != nil {
@@ -44,20 +47,31 @@ func TestTogether(t *testing.T) {
 			t.Fatal(err)
 		}
 		runs := []func(context.Context) error{bare.run}
-		for _, k := range sizes {
+		first := local.NewWorker(s.of, local.Settings{Session: o})
+		var made atomic.Int64
+		for i, k := range append(sizes, sizes...) {
 			var jobs []local.Job
 			for id := range k {
 				jobs = append(jobs, local.Job{Client: &spec.Client{ID: id, Backbone: tower, Train: s.client.Train},
 					Instruction: s.order})
 			}
 			w := *s.worker
+			if i >= len(sizes) {
+				w = *first
+			}
 			w.BatchClients = k
 			runs = append(runs, func(ctx context.Context) error {
-				_, _, err := w.TrainTogether(ctx, jobs)
+				order := s.order // with a prompt that nobody has computed with
+				order.Shared = order.Shared.Clone().Scale(1 + 1e-6*float64(made.Add(1)))
+				now := slices.Clone(jobs)
+				for i := range now {
+					now[i].Instruction = order
+				}
+				_, _, err := w.TrainTogether(ctx, now)
 				return err
 			})
 		}
-		for i, k := range append([]int{0}, sizes...) { // compiles
+		for i, k := range slices.Concat([]int{0}, sizes, sizes) { // compiles
 			before := resident()
 			if err := runs[i](t.Context()); err != nil {
 				t.Fatal(err)
@@ -97,12 +111,15 @@ func TestTogether(t *testing.T) {
 		}
 		products := median(used[0]) / bare.flops * s.flops(tower)
 		t.Logf("%s: products of one step %.1f ms of a processor", name, products)
-		for i, k := range sizes {
-			own := median(used[i+1]) / float64(k)
-			t.Logf("K=%d: %.1f ms by the clock, %.1f ms of a processor a client step, %.0f %% of its products", k,
+		for i, k := range append(sizes, sizes...) {
+			own, what := median(used[i+1])/float64(k), "other prompts"
+			if i >= len(sizes) {
+				what = "equal prompts"
+			}
+			t.Logf("K=%d, %s: %.1f ms by the clock, %.1f ms of a processor a client step, %.0f %% of its products", k, what,
 				median(clock[i+1])/float64(k), own, 100*products/own)
 		}
-		if err := s.close(); err != nil {
+		if err := errors.Join(s.close(), first.Close()); err != nil {
 			t.Fatal(err)
 		}
 		if err := bare.close(); err != nil {

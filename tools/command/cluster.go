@@ -12,6 +12,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/experiment"
+	"promptfed/federation/transport/authority"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/natsserver"
@@ -23,6 +24,8 @@ import (
 type clusterFlags struct {
 	url, queue string
 	link       linkOptions
+	// opened is told where workers reach the server of this process; may be nil.
+	opened func(url string) error
 }
 
 // listenScheme starts the URL of a NATS server that is to run in this process.
@@ -69,7 +72,7 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.link.user = serverName
+	f.link.user = certs.ServerName
 	c := &cluster{queue: f.queue, log: log}
 	if c.who, err = f.link.identity(); err != nil {
 		return nil, err
@@ -81,7 +84,7 @@ func (f clusterFlags) open(ctx context.Context) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.nc, err = exchange.Dial(ctx, f.url, "promptfed run", log, options...); err != nil {
+	if c.nc, err = exchange.DialNow(ctx, f.url, "promptfed run", log, options...); err != nil {
 		return nil, err
 	}
 	c.stop = c.nc.Close
@@ -97,10 +100,10 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 		Log: c.log}
 	if f.link.tls != "" {
 		var err error
-		if e.TLS, err = serverTLS(f.link.tls); err != nil {
+		if e.TLS, err = authority.ServerTLS(f.link.tls); err != nil {
 			return err
 		}
-		if e.Revoked, err = revokedIn(f.link.tls); err != nil {
+		if e.Revoked, err = authority.Revoked(f.link.tls); err != nil {
 			return err
 		}
 	} else if f.link.token == "" {
@@ -115,6 +118,9 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	}
 	c.log.Info("workers take part with: promptfed work " + s.URL())
 	c.nc, c.stop = s.Conn(), s.Close
+	if f.opened != nil {
+		return f.opened(s.URL())
+	}
 	return nil
 }
 

@@ -7,14 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"promptfed/runtime/version"
 	"promptfed/tools/runfolder"
+	"promptfed/tools/signals"
 )
 
 // Exit codes.
@@ -31,7 +30,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the program with the process's arguments and exits.
 func Main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signals.Context(context.Background())
 	ctx = runfolder.WithCommandLine(ctx, os.Args)
 	code := execute(ctx, os.Args[1:])
 	stop()
@@ -50,7 +49,7 @@ func execute(ctx context.Context, args []string) int {
 		bundleCommand(), inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(),
 		pretrainCommand(),
 		predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
-		joinCommand(), workCommand(), certsCommand(), natsConfigCommand(), statusCommand(),
+		joinCommand(), workCommand(), launchCommand(), certsCommand(), natsConfigCommand(), statusCommand(),
 		uiCommand(), runsCommand(), doctorCommand())
 	complete(root)
 	root.SetArgs(args)

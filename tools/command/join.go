@@ -23,6 +23,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/authority"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
@@ -144,7 +145,7 @@ func (o linkOptions) options() ([]nats.Option, error) {
 		out = append(out, nats.UserInfo(o.user, o.token))
 	}
 	if o.tls != "" {
-		conf, err := clientTLS(o.tls, o.user)
+		conf, err := authority.ClientTLS(o.tls, o.user)
 		if err != nil {
 			return nil, err
 		}
@@ -158,11 +159,11 @@ func (o linkOptions) identity() (certs.Identity, error) {
 	if o.tls == "" {
 		return certs.Identity{}, nil
 	}
-	conf, err := clientTLS(o.tls, o.user)
+	conf, err := authority.ClientTLS(o.tls, o.user)
 	if err != nil {
 		return certs.Identity{}, err
 	}
-	revoked, err := revokedIn(o.tls)
+	revoked, err := authority.Revoked(o.tls)
 	if err != nil {
 		return certs.Identity{}, err
 	}

@@ -87,6 +87,10 @@ func runTerms(f facts.Facts) []joinTerm {
 			"parameters; %s who also knows who trained; %s for the server", text("dp.epsilon"),
 			text("dp.epsilon_unsampled"), text("dp.epsilon_server"))})
 	}
+	if on("dp.epsilon_local") {
+		protection = append(protection, joinTerm{"epsilon of what stays here", text("dp.epsilon_local") +
+			" after all rounds"})
+	}
 	return protection
 }
 

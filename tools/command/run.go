@@ -25,6 +25,7 @@ import (
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
 	"promptfed/tools/runlog"
+	"promptfed/tools/signals"
 )
 
 // runFlags are those of the command run.
@@ -46,6 +47,14 @@ func runCommand() *cobra.Command {
 			"[--resume] [--force]",
 		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
 	}
+	f.add(c)
+	f.spread.add(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error { return f.start(cmd.Context(), args) }
+	return c
+}
+
+// add adds the flags of a run, and what its arguments must be.
+func (f *runFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
 	c.Flags().StringVar(&f.images, "images", "", "images to run on: a folder, a list, or Parquet files; without a "+
@@ -57,28 +66,28 @@ func runCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on after the last finished round")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
 	c.Flags().StringArrayVar(&f.log, "log", nil, runlog.Help)
-	f.spread.add(c)
 	f.shown.add(c)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && f.images == "" {
-			return usageError{fmt.Errorf("run needs a configuration, or --images FOLDER: %s", c.UseLine())}
+			return usageError{fmt.Errorf("%s needs a configuration, or --images FOLDER: %s", c.Name(), c.UseLine())}
 		}
 		return nil
 	}
-	c.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := runlog.Check(f.log); err != nil {
-			return usageError{err}
-		}
-		sweep, err := f.sweep(args)
-		if err != nil {
-			return err
-		}
-		if sweep != nil {
-			return runSweep(cmd.Context(), sweep, f.ofSweep())
-		}
-		return f.run(cmd.Context(), args)
+}
+
+// start runs the configurations, or the sweep.
+func (f *runFlags) start(ctx context.Context, args []string) error {
+	if err := runlog.Check(f.log); err != nil {
+		return usageError{err}
 	}
-	return c
+	sweep, err := f.sweep(args)
+	if err != nil {
+		return err
+	}
+	if sweep != nil {
+		return runSweep(ctx, sweep, f.ofSweep())
+	}
+	return f.run(ctx, args)
 }
 
 // ofSweep are the flags of a sweep.
@@ -279,11 +288,12 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 			err = e
 		}
 	}()
-	set := b.Settings()
+	set, finish := b.Settings(), signals.Of(ctx)
 	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
 	set.OnRound = func(r record.Record) {
 		m.Round(r)
 		log.Round(r)
+		finish.Round()
 	}
 	set.Workers = cmp.Or(t.workers, set.Workers)
 	if t.others != nil {
@@ -294,6 +304,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		defer done()
 	}
 	m.Start(conf.Train.Rounds, len(b.Parts))
+	defer finish.Begin()()
 	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
 		return nil, err
 	}

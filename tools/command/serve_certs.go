@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/authority"
 	"promptfed/federation/transport/certs"
 )
 
@@ -33,7 +34,7 @@ func renewOnHangup(ctx context.Context, dir string, h *transport.Server, own *at
 			return
 		case <-again:
 		}
-		conf, err := clientTLS(dir, serverName)
+		conf, err := authority.ClientTLS(dir, certs.ServerName)
 		var who certs.Identity
 		if err == nil {
 			who, err = certs.FromTLS(conf)

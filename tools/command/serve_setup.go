@@ -18,6 +18,8 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/transport"
+	"promptfed/federation/transport/authority"
+	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/natsserver"
 	"promptfed/federation/transport/subjects"
@@ -61,7 +63,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 			}
 		}
 	}
-	if set.Identity, err = (linkOptions{tls: f.link.tls, user: serverName}).identity(); err != nil {
+	if set.Identity, err = (linkOptions{tls: f.link.tls, user: certs.ServerName}).identity(); err != nil {
 		return set, err
 	}
 	facts, err := b.Invitation().Facts(experiment.Link{TLS: f.link.tls != "", Insecure: f.insecureDP})
@@ -133,7 +135,7 @@ const plainToken = "the token and all else travel unencrypted, and who has the t
 // connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
 func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *atomic.Pointer[tls.Certificate],
 	log *slog.Logger) (*nats.Conn, func(), error) {
-	f.link.user = serverName
+	f.link.user = certs.ServerName
 	if err := f.link.secret(); err != nil {
 		return nil, nil, err
 	}
@@ -152,11 +154,11 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *a
 		Log: log}
 	var err error
 	if f.link.tls != "" {
-		if e.TLS, err = serverTLS(f.link.tls); err != nil {
+		if e.TLS, err = authority.ServerTLS(f.link.tls); err != nil {
 			return nil, nil, err
 		}
 		replaceable(e.TLS, own)
-		if e.Revoked, err = revokedIn(f.link.tls); err != nil {
+		if e.Revoked, err = authority.Revoked(f.link.tls); err != nil {
 			return nil, nil, err
 		}
 	} else if f.link.token == "" {

@@ -35,9 +35,15 @@ func (p *process) said() string { return p.log.String() }
 
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
+	return startIn(t, nil, args...)
+}
+
+// startIn is start with variables added to the environment.
+func startIn(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	p := &process{Cmd: exec.CommandContext(ctx, program, args...), done: make(chan struct{})}
-	p.Stdout, p.Stderr = &p.log, &p.log
+	p.Stdout, p.Stderr, p.Env = &p.log, &p.log, append(os.Environ(), env...)
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,6 +25,7 @@ type sweepFlags struct {
 	sets, keep []string
 	seeds      seedList
 	jobs       int
+	array      configs.Part
 	out        string
 	log        []string
 	spread     clusterFlags
@@ -33,8 +35,8 @@ type sweepFlags struct {
 func sweepCommand() *cobra.Command {
 	var f sweepFlags
 	c := &cobra.Command{
-		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] [--cluster " +
-			"URL] [--out DIR] [--resume] [--force]",
+		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] [--array I/N] " +
+			"[--cluster URL] [--out DIR] [--resume] [--force]",
 		Args: exactly(1), Short: "run every cell of a grid, side by side; goes on where it was stopped",
 	}
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
@@ -42,6 +44,8 @@ func sweepCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&f.keep, "keep", nil, "labels of an axis that run, as in method=FedPHA,PromptFL")
 	c.Flags().Var(&f.seeds, "seeds", "seeds, in place of the file's, as in 1,2,3 or 1-3")
 	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells that run at a time (default: as many as there are processors for)")
+	c.Flags().Var(&f.array, "array", "do part I, from 0, of N parts of the cells, beside other programs in the same "+
+		"folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
 	c.Flags().StringVar(&f.out, "out", "", "folder of the sweep (default runs/NAME)")
 	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on with the cells that are not done; failed ones are tried "+
 		"again")
@@ -53,6 +57,11 @@ func sweepCommand() *cobra.Command {
 		if err := runlog.Check(f.log); err != nil {
 			return usageError{err}
 		}
+		if f.array.Of > 0 && f.use.Force {
+			return usageError{errors.New("--array and --force: the parts work side by side in one folder, which none " +
+				"of them may empty; remove it before, or use another --out")}
+		}
+		f.use.Part = f.array.Name()
 		s, err := loadSweep(args[0], nil, f)
 		if err != nil {
 			return err

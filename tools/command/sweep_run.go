@@ -39,18 +39,14 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	if err != nil {
 		return err
 	}
-	var todo []configs.Cell
-	for _, c := range s.Cells {
-		if !finished(cellDir(dir, c), c.Config) {
-			todo = append(todo, c)
-		}
-	}
+	mine := f.array.Cells(s.Cells)
+	todo := unfinished(dir, mine)
 	if others != nil {
 		f.jobs = 1
 	}
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
 	r := &sweepRun{dir: dir, log: f.log, workers: workers, others: others,
-		show: progress.NewSweep(s, len(s.Cells)-len(todo), todo, jobs)}
+		show: progress.NewSweep(s, len(mine)-len(todo), todo, jobs)}
 	err = r.run(ctx, todo, jobs)
 	r.show.Close()
 	if ctx.Err() != nil {
@@ -59,7 +55,14 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	if err != nil {
 		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
 	}
-	if len(r.failed) < len(s.Cells) {
+	waiting := 0 // for other parts
+	if f.array.Of > 0 {
+		waiting = len(unfinished(dir, s.Cells)) - len(r.failed)
+	}
+	if waiting > 0 {
+		fmt.Printf("part %s has done its %d cells of %s; %d of other parts are not done; the last reports, as "+
+			"does promptfed report %s\n", &f.array, len(mine)-len(r.failed), dir, waiting, dir)
+	} else if len(r.failed) < len(mine) {
 		made, e := writeReports([]string{dir}, dir)
 		if err = e; err == nil {
 			f.shown.show(made)
@@ -69,13 +72,26 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 		fmt.Println("failed:", line)
 	}
 	if n := len(r.failed); n > 0 {
-		return errors.Join(fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(s.Cells)), err)
+		return errors.Join(fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(mine)), err)
 	}
 	if err != nil {
 		return err
 	}
+	if waiting > 0 {
+		return nil
+	}
 	fmt.Printf("%d cells in %s; %s shows them\n", len(s.Cells), dir, filepath.Join(dir, report.Page))
 	return nil
+}
+
+// unfinished are the cells that are not done yet.
+func unfinished(dir string, cells []configs.Cell) (out []configs.Cell) {
+	for _, c := range cells {
+		if !finished(cellDir(dir, c), c.Config) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 func cellDir(dir string, c configs.Cell) string {

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/workers"
+	"promptfed/models/bundle"
 	"promptfed/runtime/version"
 	"promptfed/tools/progress"
 )
@@ -31,6 +32,8 @@ type workFlags struct {
 	jobs          int
 	idle          time.Duration
 	link          linkOptions
+	// here says where this machine has data and how it runs; nil where only config and sets do.
+	here *experiment.Config
 }
 
 func workCommand() *cobra.Command {
@@ -141,6 +144,16 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if f.here != nil {
+		conf.Runtime, conf.Data.Root, conf.Eval.SetsRoot = f.here.Runtime, f.here.Data.Root, f.here.Eval.SetsRoot
+		for i, name := range conf.Backbones {
+			for _, path := range f.here.Backbones {
+				if bundle.ShortName(path) == name {
+					conf.Backbones[i] = path
+				}
+			}
+		}
 	}
 	if err := configs.Into(&conf, f.config, f.sets); err != nil {
 		return nil, usageError{err}

@@ -135,15 +135,29 @@ class Wide(nn.Module):
         return x + self.c_proj(F.gelu(self.c_fc(self.ln_2(x))))
 
 
-def prompted():
+class MeanTower(ImageTower):
+    """A transformer that is not CLIP's: features are those of the mean token."""
+
+    def forward(self, x, *prompts):
+        x = self.conv1(x).flatten(2).permute(2, 0, 1)
+        x = torch.cat([self.class_embedding + torch.zeros(1, x.shape[1], x.shape[-1]), x], 0) + self.positional_embedding[:, None]
+        x = self.ln_pre(x)
+        for i, b in enumerate(self.blocks):
+            if i < len(prompts):
+                x = torch.cat([x[: self.n], prompts[i][:, None].expand(-1, x.shape[1], -1)], 0)
+            x = b(x)
+        return self.ln_post(x.mean(0)) @ self.proj
+
+
+def prompted(name, tower):
     """A folder whose image tower is a vision transformer, with features and gradients under prompts in two blocks."""
     torch.manual_seed(6)
-    text, image = TextTower(False).eval(), ImageTower().eval()
+    text, image = TextTower(False).eval(), tower().eval()
     for p in list(text.parameters()) + list(image.parameters()):
         if p.dim() < 2:
             p.data += torch.randn_like(p) * 0.3
     px, batch = torch.randn(2, 3, IMAGE, IMAGE), {0: "batch"}
-    out = folder("vit")
+    out = folder(name)
     write(image, (px,), out / "image.onnx", ["input"], ["output"], {"input": batch, "output": batch})
     write(text, (whole(),), out / "text.onnx", ["input"], ["output"], {"input": batch, "output": batch})
     golden(out, text, text, image)
@@ -412,7 +426,8 @@ def main():
     if len(sys.argv) > 1:
         OUT = pathlib.Path(sys.argv[1])
     openai()
-    prompted()
+    prompted("vit", ImageTower)
+    prompted("mean", MeanTower)
     try:
         hugging_face()
     except ImportError as e:

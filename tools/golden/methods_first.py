@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from methods import DASSL, F, PLAIN, SCALE, W, Method, Summed, Wrapper, sentences, text, values
+from methods import DASSL, F, PLAIN, SCALE, C, W, Method, Summed, Wrapper, sentences, text, values
 
 
 def cross_entropy(features, env):
@@ -37,13 +37,28 @@ class ZeroShot(Method):
 
 class PromptFL(Method):
     shared = ["ctx"]
-    defaults = {"tokens": 16, "position": "end"}
+    defaults = {"tokens": 16, "position": "end", "class_specific": False, "class_average": "all"}
 
     def init(self, name, client):
-        return 10, 0.6, self.o["tokens"], W
+        return (10 + (client or 0), 0.6, *([C] if self.o["class_specific"] else []), self.o["tokens"], W)
 
     def features(self, env, p):
+        if self.o["class_specific"]:  # class by class, as if its prompt were that of all
+            return torch.stack([text(ctx, env.backbone, 0, self.o["position"])[c] for c, ctx in enumerate(p["ctx"])])
         return text(p["ctx"], env.backbone, 0, self.o["position"])
+
+    def finish(self, env, p, up):
+        if self.o["class_average"] == "owners":
+            up.extra["class/n"] = torch.bincount(env.all_y, minlength=C).double().reshape(C, 1)
+
+    def merge(self, r, server, ups):
+        old = server.shared
+        super().merge(r, server, ups)
+        if self.o["class_average"] == "owners":
+            for c in range(C):
+                n = [u.extra["class/n"][c] for u in ups]
+                rows = sum(k * u.shared["ctx"][c] for k, u in zip(n, ups)) / sum(n) if sum(n) else old["ctx"][c]
+                server.shared["ctx"][c] = rows
 
     def logits(self, env, p):
         return SCALE * env.x @ self.features(env, p).T
@@ -51,9 +66,6 @@ class PromptFL(Method):
 
 class CoOp(PromptFL):
     shared, private = [], ["ctx"]
-
-    def init(self, name, client):
-        return 10 + client, 0.6, self.o["tokens"], W
 
 
 class FedPHA(Summed, Method):

@@ -112,6 +112,40 @@ def chinese():
              [tok.cls_token_id], tok.pad_token_id, 40, 12, filler=7)
 
 
+def chinese_exported():
+    """The towers as Chinese-CLIP's code exports them: for one text and one image, weights beside the graph, the mask made of the ids inside."""
+    import onnx
+    from transformers import ChineseCLIPModel
+    model = ChineseCLIPModel.from_pretrained(f"{OUT}/chinese").eval()
+    pad, out = 2, "models/bundle/exported/testdata/chinese-clip"
+    os.makedirs(out, exist_ok=True)
+    shutil.copy(f"{OUT}/chinese/vocab.txt", out)
+
+    class Text(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.m = model
+
+        def forward(self, x):
+            return self.m.text_projection(self.m.text_model(x, attention_mask=x.ne(pad).long())[0][:, 0])
+
+    class Image(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.m = model
+
+        def forward(self, x):
+            return self.m.get_image_features(x)
+
+    for kind, net, x, names in (("img", Image(), torch.zeros(1, 3, 14, 14), ["image", "unnorm_image_features"]),
+                                ("txt", Text(), torch.randint(5, 90, (1, 40)), ["text", "unnorm_text_features"])):
+        name = f"vit-b-16.{kind}.fp32.onnx"
+        torch.onnx.export(net, x, f"{out}/{name}", opset_version=13, input_names=names[:1], output_names=names[1:])
+        m = onnx.load(f"{out}/{name}")
+        os.remove(f"{out}/{name}")
+        onnx.save(m, f"{out}/{name}", save_as_external_data=True, location=f"{name}.extra_file", size_threshold=64)
+
+
 def exported(model, folder):
     """The towers as transformers.js has them, ids without a mask; the golden file is that of the checkpoint."""
     out = "models/bundle/exported/testdata/siglip"
@@ -134,6 +168,42 @@ def exported(model, folder):
                       input_names=["input_ids"], output_names=names, dynamic_axes={n: {0: "batch"} for n in ["input_ids"] + names})
     torch.onnx.export(Pooled(model.vision_model), torch.zeros(2, 3, 14, 14), f"{out}/onnx/vision_model.onnx", opset_version=14,
                       input_names=["pixel_values"], output_names=names, dynamic_axes={n: {0: "batch"} for n in ["pixel_values"] + names})
+
+
+def prompted():
+    """Features of images with prompt tokens in front of the first block and in place of those in front of the second, and gradients."""
+    from transformers import SiglipModel
+    model = SiglipModel.from_pretrained(f"{OUT}/siglip").eval().vision_model
+    pixels = dict(load(f"{OUT}/siglip.golden.safetensors"))["pixels"]
+    tokens, deep = torch.randn(2, 12, requires_grad=True), torch.randn(3, 12, requires_grad=True)
+    x = model.embeddings(pixels)
+    n = x.shape[1]
+    for block, own in zip(model.encoder.layers, (tokens, deep)):
+        x = block(torch.cat([x[:, :n], own.expand(len(x), -1, -1)], 1), None)[0]
+    y = torch.nn.functional.normalize(model.head(model.post_layernorm(x)), dim=-1)
+    d = torch.randn_like(y)
+    (y * d).sum().backward()
+    values = dict(pixels=pixels, tokens=tokens, deep=deep, image=y, d=d, tokens_grad=tokens.grad, deep_grad=deep.grad)
+    ck.write_safetensors("models/bundle/exported/testdata/siglip.prompted.safetensors",
+                         collections.OrderedDict((k, v.detach().contiguous()) for k, v in values.items()))
+
+
+def load(path):
+    from safetensors.torch import load_file
+    return load_file(path).items()
+
+
+def whole():
+    """A SigLIP in one file, as small as can be, with the scale and the bias of the other one."""
+    from transformers import SiglipConfig, SiglipModel
+    model = spread(SiglipModel(SiglipConfig(
+        text_config=dict(vocab_size=4, hidden_size=2, intermediate_size=2, num_hidden_layers=1, num_attention_heads=1, max_position_embeddings=2),
+        vision_config=dict(hidden_size=2, intermediate_size=2, num_hidden_layers=1, num_attention_heads=1, image_size=2, patch_size=2))))
+    model.logit_scale.data[:], model.logit_bias.data[:] = 4.7, -12.9
+    model.vision_model.embeddings.patch_embedding.padding = (0, 0)
+    model.forward, forward = lambda i, p: forward(input_ids=i, pixel_values=p)[:2], model.forward
+    torch.onnx.export(model, (torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 3, 2, 2)), "models/bundle/exported/testdata/siglip.whole.onnx",
+                      opset_version=14, input_names=["input_ids", "pixel_values"], output_names=["logits_per_image", "logits_per_text"])
 
 
 def open_clip(folder, name, vision, text, **more):
@@ -168,8 +238,7 @@ def open_clip(folder, name, vision, text, **more):
 
 
 def read_safetensors(path):
-    from safetensors.torch import load_file
-    return ((k, v.tolist()) for k, v in load_file(path).items() if k.startswith("tokens/"))
+    return ((k, v.tolist()) for k, v in load(path) if k.startswith("tokens/"))
 
 
 if __name__ == "__main__":
@@ -181,3 +250,6 @@ if __name__ == "__main__":
     open_clip(sys.argv[1], "openclip-avg", dict(pool_type="avg", final_ln_after_pool=True, ls_init_value=0.1, act_kwargs=dict(approximate="tanh")), {},
               init_logit_bias=-10)
     open_clip(sys.argv[1], "openclip-last", dict(pool_type="avg", no_ln_pre=True), dict(no_causal_mask=True, pool_type="last", proj_bias=True))
+    whole()
+    prompted()
+    chinese_exported()

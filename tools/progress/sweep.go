@@ -37,14 +37,14 @@ type Sweep struct {
 
 const roundUnits = 100
 
+// NewSweep shows cells that are to run, beside so many that are done.
 func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
-	d := &Sweep{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: len(s.Cells), over: done,
-		said:  map[string]bool{},
-		began: time.Now(), spoke: time.Now()}
+	d := &Sweep{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: done + len(todo), over: done,
+		said: map[string]bool{}, began: time.Now(), spoke: time.Now()}
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
 	}
-	line := fmt.Sprintf("%s: %d cells", s.Name, len(s.Cells))
+	line := fmt.Sprintf("%s: %d cells", s.Name, d.cells)
 	if done > 0 {
 		line += fmt.Sprintf(", %d of them done already", done)
 	}

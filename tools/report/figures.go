@@ -38,6 +38,8 @@ func (v *view) note(format string, a ...any) {
 // Names of the figures that every report has, where its runs have what they show.
 const (
 	accuracyFigure     = "accuracy"
+	bytesFigure        = "accuracy-bytes"
+	timeFigure         = "accuracy-time"
 	clientsFigure      = "clients"
 	costFigure         = "cost"
 	partitionFigure    = "partition"
@@ -47,7 +49,8 @@ const (
 )
 
 // titles are those of figures whose card has none.
-var titles = map[string]string{"curves": "By round", "shots": "By examples of a class", "sensitivity": "Sensitivity",
+var titles = map[string]string{"curves": "By round", "curves" + configs.AlongBytes: "By bytes sent",
+	"curves" + configs.AlongTime: "By simulated time", "shots": "By examples of a class", "sensitivity": "Sensitivity",
 	"heatmap":  "Combinations",
 	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
 	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class",
@@ -60,18 +63,26 @@ func (v *view) draw(card *configs.Card) {
 	drawn := map[string]bool{}
 	if card != nil {
 		for i, f := range card.Figures {
-			drawn[f.Kind] = true
+			drawn[f.Kind+alongOf(f)] = true
 			v.add(fmt.Sprintf("%d-%s", i+1, f.Kind), f)
 		}
 	}
-	for _, d := range []struct{ file, kind string }{{accuracyFigure, "curves"}, {clientsFigure, "box"},
-		{costFigure, "cost"},
-		{partitionFigure, "bubbles"}, {confusionFigure, "confusion"}, {significanceFigure, "significance"},
-		{termsFigure, "terms"}} {
-		if !drawn[d.kind] {
-			v.add(d.file, configs.Figure{Kind: d.kind})
+	for _, d := range []struct{ file, kind, x string }{{accuracyFigure, "curves", ""},
+		{bytesFigure, "curves", configs.AlongBytes}, {timeFigure, "curves", configs.AlongTime},
+		{clientsFigure, "box", ""}, {costFigure, "cost", ""}, {partitionFigure, "bubbles", ""},
+		{confusionFigure, "confusion", ""}, {significanceFigure, "significance", ""}, {termsFigure, "terms", ""}} {
+		if f := (configs.Figure{Kind: d.kind, X: d.x}); !drawn[d.kind+alongOf(f)] {
+			v.add(d.file, f)
 		}
 	}
+}
+
+// alongOf tells curves over rounds, bytes and time apart.
+func alongOf(f configs.Figure) string {
+	if f.Kind != configs.CurvesFigure || f.X == configs.Along[0] {
+		return ""
+	}
+	return f.X
 }
 
 // add draws a figure, unless its runs do not have what it shows.
@@ -85,7 +96,7 @@ func (v *view) add(file string, f configs.Figure) {
 		}
 	}
 	if f.Title == "" {
-		f.Title = titles[f.Kind]
+		f.Title = cmp.Or(titles[f.Kind+alongOf(f)], titles[f.Kind])
 	}
 	if v.several() {
 		f.Title = cmp.Or(v.name, "runs") + ": " + f.Title

@@ -21,7 +21,7 @@ func scale(m results.Metric) (float64, figures.Axis) {
 	case results.Percent:
 		a.Label += " (%)"
 		a.Within = [2]float64{0, 100}
-	case results.Plain:
+	case results.Plain, results.Count:
 	default:
 		a.Label += " (" + string(m.Unit()) + ")"
 	}
@@ -32,28 +32,61 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 	line := cmp.Or(f.Line, v.axis)
 	factor, y := scale(m)
 	out := figures.Curves{Title: f.Title, Colours: v.colours(line)}
+	of, x := alongAxis(f, m)
 	for _, p := range facets(v.groups, f.Panel) {
-		panel := figures.LinePanel{Title: p.title, X: figures.Axis{Label: "round"}, Y: y}
+		panel := figures.LinePanel{Title: p.title, X: x, Y: y}
 		for _, l := range facets(p.groups, line) {
 			c := results.Curves(l.groups, m, v.spread)
 			if len(c.Rounds) == 0 {
 				continue
 			}
-			s := figures.Line{Label: l.title}
+			s, most := figures.Line{Label: l.title}, 0
+			at := of(l.groups)
 			for i, r := range c.Rounds {
-				s.X, s.Y, s.Spread = append(s.X, float64(r)), append(s.Y, factor*c.Mean[i]), append(s.Spread,
-					factor*c.Std[i])
+				if x, ok := at(r); ok && x > 0 { // what sends nothing has no place among bytes
+					s.X, s.Y, s.Spread = append(s.X, x), append(s.Y, factor*c.Mean[i]), append(s.Spread,
+						factor*c.Std[i])
+					most = max(most, c.N[i])
+				}
 			}
-			if slices.Max(c.N) < 2 {
+			if most < 2 {
 				s.Spread = nil
 			}
-			panel.Lines = append(panel.Lines, s)
+			if len(s.X) > 0 {
+				panel.Lines = append(panel.Lines, s)
+			}
 		}
 		if len(panel.Lines) > 0 {
+			panel.X.Log = alongOf(f) == configs.AlongBytes && wide(panel.Lines)
 			out.Panels = append(out.Panels, panel)
 		}
 	}
 	return out
+}
+
+// alongAxis is what curves run along: for some groups, the place of a round, the mean over seeds.
+func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(round int) (float64, bool),
+	figures.Axis) {
+	quantity, x := "", figures.Axis{Label: "round"}
+	switch alongOf(f) {
+	case configs.AlongBytes:
+		quantity, x = results.TotalBytes, figures.Axis{Label: "bytes sent, up and down", Format: figures.Bytes}
+	case configs.AlongTime:
+		quantity, x = results.Simulated, figures.Axis{Label: "simulated time", Format: figures.Seconds}
+	}
+	return func(groups []*results.Group) func(int) (float64, bool) {
+		if quantity == "" {
+			return func(round int) (float64, bool) { return float64(round), true }
+		}
+		c := results.Curves(groups, m.In(quantity, ""), results.Population)
+		return func(round int) (float64, bool) {
+			i, ok := slices.BinarySearch(c.Rounds, round)
+			if !ok {
+				return 0, false
+			}
+			return c.Mean[i], true
+		}
+	}, x
 }
 
 // colours gives the labels of an axis the colours of their methods, where each is of one method and there are several.

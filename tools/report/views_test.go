@@ -1,7 +1,9 @@
 package report
 
 import (
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +117,54 @@ func TestFigureTitles(t *testing.T) {
 	}
 	if list := v.each(v.metric); len(list) != 1 || !strings.HasPrefix(list[0].Name, "last") {
 		t.Errorf("runs of one evaluation have figures of %v", list)
+	}
+}
+
+// TestCurvesAlong: in four rounds A sends 1 MB a round and B 200 of them, so that bytes have a logarithmic axis; their
+// simulated seconds are 10 and 20 a round. C sends nothing and has no simulated time.
+func TestCurvesAlong(t *testing.T) {
+	var groups []*results.Group
+	for i, name := range []string{"A", "B", "C"} {
+		var lines strings.Builder
+		for round := range 4 {
+			e := fmt.Sprintf(`{"accuracy": 0.%d}`, round+1)
+			fmt.Fprintf(&lines, `{"round": %d, "tested": true, "accuracy": 0.%d, "view": "global",
+				"evaluations": {"global": %s}, "bytes_up": %d`, round, round+1, e, []int{400_000, 80_000_000, 0}[i])
+			fmt.Fprintf(&lines, `, "bytes_down": %d`, []int{600_000, 120_000_000, 0}[i])
+			if i < 2 {
+				fmt.Fprintf(&lines, `, "simulated": {"seconds": %d}`, 10*(i+1)*(round+1))
+			}
+			lines.WriteString("}\n")
+		}
+		text := strings.ReplaceAll(lines.String(), "\n\t\t\t\t", " ")
+		rounds, err := results.ReadRounds(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, &results.Group{Name: name, Labels: map[string]string{"method": name},
+			Runs: []*results.Run{{Seed: 1, State: results.Done, Rounds: rounds}}})
+	}
+	m, err := results.ParseMetric("last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &view{Report: &Report{Results: &results.Results{Groups: groups}}, groups: groups, metric: m, axis: "method"}
+	for along, want := range map[string][][]float64{
+		"":      {{1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}},
+		"round": {{1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}},
+		"bytes": {{1e6, 2e6, 3e6, 4e6}, {2e8, 4e8, 6e8, 8e8}},
+		"time":  {{10, 20, 30, 40}, {20, 40, 60, 80}},
+	} {
+		c := v.curves(configs.Figure{Kind: "curves", X: along}, m).(figures.Curves)
+		if len(c.Panels) != 1 || len(c.Panels[0].Lines) != len(want) || c.Panels[0].X.Log != (along == "bytes") {
+			t.Fatalf("%q: %+v", along, c.Panels)
+		}
+		for i, l := range c.Panels[0].Lines {
+			if !slices.EqualFunc(l.X, want[i], func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) ||
+				math.Abs(l.Y[3]-40) > 1e-9 {
+				t.Errorf("%q: line %s goes through %v, %v; want x %v", along, l.Label, l.X, l.Y, want[i])
+			}
+		}
 	}
 }
 

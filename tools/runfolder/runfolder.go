@@ -22,6 +22,8 @@ import (
 type Use struct {
 	Resume bool // goes on with it
 	Force  bool // is begun anew, and what it holds of a run is removed
+	// Part names the part of a sweep that this program does, beside others in the folder; empty for all of it.
+	Part string
 }
 
 // ServerFolder is where a server keeps what it knows of its clients.

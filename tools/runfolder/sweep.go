@@ -10,7 +10,8 @@ import (
 	"promptfed/configs"
 )
 
-// ClaimSweep makes the folder of a sweep, for this program alone until release is called. A folder that holds another
+// ClaimSweep makes the folder of a sweep, for this program alone until release is called, or for it and others that do
+// other parts of the same sweep. A folder that holds another
 // sweep, a single run, or a sweep that is neither to go on nor to be replaced is refused.
 func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err error) {
 	planned := func() error {
@@ -27,7 +28,7 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 		return nil, err
 	case use.Resume && use.Force:
 		return nil, Check(dir, use)
-	case there == nil && use.Resume:
+	case there == nil && (use.Resume || use.Part != ""):
 		if err := s.Same(dir); err != nil {
 			return nil, Occupied{err}
 		}
@@ -44,6 +45,9 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cannot make the folder: %w; use another --out", err)
+	}
+	if use.Part != "" {
+		return share(dir, use.Part)
 	}
 	if release, err = lock(dir); err != nil {
 		return nil, err

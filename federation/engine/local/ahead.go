@@ -33,7 +33,7 @@ func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, client
 	if other {
 		w = x.Worker
 	}
-	w.computed.test(o.Round)
+	w.computed.begin(o.Round)
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(workers)
 	run := func(values []fixedValue) { eg.Go(func() error { return w.computeFixed(ctx, values) }) }
@@ -57,7 +57,7 @@ func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, client
 					continue
 				}
 				seen[v.key] = true
-				bytes += v.p.outputBytes()
+				bytes += v.p.bytes
 				n := v.p.number
 				if waiting[n] = append(waiting[n], v); len(waiting[n]) == w.BatchClients {
 					run(waiting[n])
@@ -115,15 +115,16 @@ func (w *Worker) fixedOfTest(c *spec.Client, o message.Instruction, s message.Cl
 // computeFixed computes values of one program in one run.
 func (w *Worker) computeFixed(ctx context.Context, values []fixedValue) error {
 	first, n := values[0], len(values)
-	session, feeds := first.p.session, make([]tensor.Map, n)
+	feeds := make([]tensor.Map, n)
 	for i, v := range values {
 		feeds[i] = v.feed
 	}
+	session, err := first.p.session()
 	if n > 1 {
-		var err error
-		if session, err = w.c.fixedOf(first.c.Backbone, first.task, first.p, n); err != nil {
-			return err
-		}
+		session, err = w.c.fixedOf(first.c.Backbone, first.task, first.p, n)
+	}
+	if err != nil {
+		return err
 	}
 	outs, err := runAll(ctx, session, feeds)
 	for i := 0; i < n && err == nil; i++ {

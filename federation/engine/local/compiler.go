@@ -23,6 +23,7 @@ type compiler struct {
 	classes  []string
 	template string
 	memory   int // of Training
+	oneGraph bool
 	options  ort.Options
 	pool     ort.Pool
 
@@ -44,9 +45,17 @@ func (c *compiler) close() error { return c.pool.Close() }
 func (c *compiler) step(b spec.Backbone, task method.Task) (*program, error) {
 	return c.once(stepKind, b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*program, error) {
 		apart := spec.Apart(nodesOf(losses)...) != ""
-		p, err := c.trained(b, s, losses)
-		if err == nil {
-			p.apart = apart
+		out, err := c.withGradients(b, s, losses, 1, nil)
+		if err != nil {
+			return nil, err
+		}
+		p, err := c.program(b, s, out)
+		if err != nil {
+			return nil, err
+		}
+		p.apart = apart
+		if p.received, err = c.received(b, s, losses); err == nil && p.received == nil {
+			_, err = p.session() // else the first step does not need it
 		}
 		return p, err
 	})
@@ -122,7 +131,7 @@ func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*progr
 		}
 	}
 	rest, fixed := cut(n)
-	nodes, err := c.allLowered(b, append(nodesOf(fixed), rest))
+	nodes, err := c.allLowered(b, append(nodesOf(fixed), rest), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -147,13 +156,19 @@ func cut(n graph.Node) (rest graph.Node, fixed []graph.Output) {
 	if n.Rank() == 0 {
 		n = n.Reshape(1)
 	}
-	for _, part := range FixedParts(n) {
+	all, fixed := cutAll([]graph.Node{n}, spec.OfImage)
+	return all[0], fixed
+}
+
+// cutAll replaces the parts of values that depend on none of some inputs.
+func cutAll(roots []graph.Node, inputs func(name string) bool) (rest []graph.Node, fixed []graph.Output) {
+	for _, part := range partsWithout(roots, inputs) {
 		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
 			continue
 		}
 		fixed = append(fixed, graph.Output{Name: fixedInput + strconv.Itoa(len(fixed)), Node: part})
 	}
-	return Replace(n, nodesOf(fixed), func(i int) graph.Node {
+	return replaceAll(roots, nodesOf(fixed), func(i int) graph.Node {
 		part := fixed[i].Node
 		return part.Graph().Input(fixed[i].Name, part.DType(), part.Shape())
 	}), fixed
@@ -212,7 +227,9 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 		if p, err = finish(s, of); err != nil {
 			return nil, err
 		}
-		p.most = most
+		if p.most = most; p.received != nil {
+			p.received.most = most
+		}
 		c.compiled[same] = p
 	}
 	return p.of(s), nil
@@ -222,16 +239,16 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 func alone(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
 
 func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
-	out, err := c.allLowered(b, []graph.Node{n})
+	out, err := c.allLowered(b, []graph.Node{n}, nil)
 	if err != nil {
 		return n, err
 	}
 	return out[0], nil
 }
 
-func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node) ([]graph.Node, error) {
+func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node, passes passOf) ([]graph.Node, error) {
 	hand := func(templates string) (*tensor.Tensor, error) { return c.handText(b, templates) }
-	out, err := lower(b, c.classes, c.template, hand, roots)
+	out, err := lower(b, c.classes, c.template, hand, passes, roots)
 	if err != nil {
 		return nil, err
 	}
@@ -241,13 +258,13 @@ func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node) ([]graph.Node
 // withGradients are the losses of n clients, each with its gradients. A name is PREFIX and lossOutput; gradients stand
 // under the same prefix.
 func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output,
-	n int) ([]graph.Output, error) {
+	n int, passes passOf) ([]graph.Output, error) {
 	all := copies(s, losses, n)
 	reach := make([][]graph.Node, len(all))
 	for i, l := range all { // once prompts share a pass through the text tower, all seem to reach all
 		reach[i] = graph.Inputs(l.Node)
 	}
-	nodes, err := c.allLowered(b, nodesOf(all))
+	nodes, err := c.allLowered(b, nodesOf(all), passes)
 	if err != nil {
 		return nil, err
 	}
@@ -314,7 +331,7 @@ func trainable(s *method.Scope) (out []string) {
 
 // trained compiles losses with their gradients.
 func (c *compiler) trained(b spec.Backbone, s *method.Scope, losses []graph.Output) (*program, error) {
-	out, err := c.withGradients(b, s, losses, 1)
+	out, err := c.withGradients(b, s, losses, 1, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -357,16 +374,28 @@ func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Ou
 }
 
 func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
+	p, err := c.program(b, s, out)
+	if err == nil {
+		_, err = p.session()
+	}
+	return p, err
+}
+
+// program is compile, but the session is made when it is first asked for.
+func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
 	sum, err := graph.Signature(out...)
 	if err != nil {
 		return nil, err
 	}
-	session, err := c.session(fmt.Sprintf("%x", sum), b, func() ([]graph.Output, error) { return out, nil })
-	if err != nil {
-		return nil, err
-	}
-	p := &program{session: session, number: lastProgram.Add(1)}
+	p := &program{number: lastProgram.Add(1), session: sync.OnceValues(func() (*ort.Session, error) {
+		return c.session(fmt.Sprintf("%x", sum), b, func() ([]graph.Output, error) { return out, nil })
+	})}
 	for _, o := range out {
+		size := 4
+		for _, d := range o.Node.Shape() {
+			size *= max(1, d.N)
+		}
+		p.bytes += size
 		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
 			p.params = append(p.params, name)
 		} else if name, ok := strings.CutPrefix(o.Name, besideOutput); ok {

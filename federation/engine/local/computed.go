@@ -23,29 +23,30 @@ import (
 // at once is computed once. Values must not be changed.
 type computed struct {
 	most int // bytes
+	kept int // rounds that a value is remembered that none of them asked for
 
-	mu    sync.Mutex
-	round int // of the last test
-	tests int // rounds with tests so far
-	size  int
-	at    map[[sha256.Size]byte]*list.Element
-	used  list.List // of *entry, the last asked for in front
-	doing singleflight.Group
+	mu     sync.Mutex
+	round  int // the last one that began
+	rounds int // so far
+	size   int
+	at     map[[sha256.Size]byte]*list.Element
+	used   list.List // of *entry, the last asked for in front
+	doing  singleflight.Group
 }
 
 type entry struct {
 	key   [sha256.Size]byte
 	value any
 	bytes int
-	last  int // of computed.tests, when it was asked for
+	last  int // of computed.rounds, when it was asked for
 }
 
 // mostComputed bounds what a Worker remembers: the class features of 100 clients and 101 classes of width 512 have 20
 // MB.
 const mostComputed = 128 << 20
 
-func newComputed(most int) *computed {
-	return &computed{most: most, at: map[[sha256.Size]byte]*list.Element{}}
+func newComputed(most, kept int) *computed {
+	return &computed{most: most, kept: kept, at: map[[sha256.Size]byte]*list.Element{}}
 }
 
 // once gives the value of a key, of some bytes in memory, computed by of where it is not remembered.
@@ -75,7 +76,7 @@ func (c *computed) find(key [sha256.Size]byte) (any, bool) {
 	}
 	c.used.MoveToFront(e)
 	v := e.Value.(*entry)
-	v.last = c.tests
+	v.last = c.rounds
 	return v.value, true
 }
 
@@ -83,15 +84,15 @@ func (c *computed) find(key [sha256.Size]byte) (any, bool) {
 // as class features of clients that do not train, every one asks for.
 const keptTests = 2
 
-// test forgets, as the tests of a round begin, what nobody asked for in keptTests rounds with tests before it.
-func (c *computed) test(round int) {
+// begin forgets, as a round begins, what nobody asked for in computed.kept rounds before it.
+func (c *computed) begin(round int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.tests > 0 && c.round == round {
+	if c.rounds > 0 && c.round == round {
 		return
 	}
 	c.round = round
-	for c.tests++; c.used.Len() > 0 && c.used.Back().Value.(*entry).last < c.tests-keptTests; {
+	for c.rounds++; c.used.Len() > 0 && c.used.Back().Value.(*entry).last < c.rounds-c.kept; {
 		c.dropLast()
 	}
 }
@@ -106,7 +107,7 @@ func (c *computed) dropLast() {
 func (c *computed) keep(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e.last = c.tests
+	e.last = c.rounds
 	c.at[e.key] = c.used.PushFront(e)
 	for c.size += e.bytes; c.size > c.most; {
 		c.dropLast()
@@ -163,7 +164,7 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 }
 
 // fixedValues are the values of the parts of a value that depend on no row of data.
-func (w *Worker) fixedValues(ctx context.Context, p *program, in inputs) (tensor.Map, error) {
+func (w *Worker) fixedValues(ctx context.Context, known *computed, p *program, in inputs) (tensor.Map, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -171,12 +172,12 @@ func (w *Worker) fixedValues(ctx context.Context, p *program, in inputs) (tensor
 	if err != nil {
 		return nil, err
 	}
-	v, err := w.computed.once(key, func() (any, int, error) {
+	v, err := known.once(key, func() (any, int, error) {
 		feed, err := in.feed(p, callbackValues{}, 0)
 		if err != nil {
 			return nil, 0, err
 		}
-		out, err := p.session.Run(ctx, feed)
+		out, err := p.run(ctx, feed)
 		return out, out.Bytes(), err
 	})
 	if err != nil {

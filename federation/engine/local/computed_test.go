@@ -9,7 +9,7 @@ import (
 )
 
 func TestComputed(t *testing.T) {
-	c := newComputed(10)
+	c := newComputed(10, keptTests)
 	key := func(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
 	var made atomic.Int64
 	get := func(name string, bytes int) any {
@@ -65,7 +65,7 @@ func TestComputed(t *testing.T) {
 // TestComputedForgets: what two rounds with tests did not ask for goes as the next one begins; the order of calls
 // within a round does not matter.
 func TestComputedForgets(t *testing.T) {
-	c := newComputed(100)
+	c := newComputed(100, keptTests)
 	made := map[string]int{}
 	get := func(name string) {
 		if _, err := c.once(sha256.Sum256([]byte(name)), func() (any, int, error) {
@@ -76,8 +76,8 @@ func TestComputedForgets(t *testing.T) {
 		}
 	}
 	for _, round := range []int{0, 5, 10, 15} {
-		c.test(round)
-		c.test(round)
+		c.begin(round)
+		c.begin(round)
 		get("every round")
 		if round == 0 || round == 15 {
 			get("first and last") // asked for in neither 5 nor 10
@@ -85,7 +85,7 @@ func TestComputedForgets(t *testing.T) {
 		if round == 5 || round == 15 {
 			get("one left out") // 10
 		}
-		c.test(round)
+		c.begin(round)
 	}
 	if made["every round"] != 1 || made["first and last"] != 2 || made["one left out"] != 1 || c.size != 3 {
 		t.Errorf("made %v, %d bytes", made, c.size)

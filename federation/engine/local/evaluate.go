@@ -67,7 +67,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		}
 		return x.evaluate(ctx, c, o, s)
 	}
-	w.computed.test(o.Round)
+	w.computed.begin(o.Round)
 	fail := func(err error) (message.Scores, error) {
 		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round+1, c.ID, err)
 	}
@@ -185,6 +185,7 @@ func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instructio
 func (w *Worker) alone() *Worker {
 	c := *w
 	c.Tracer, c.Guard, c.Terms, c.Training.FineTune = nil, nil, false, 0
+	c.Noise = nil // nothing is released
 	return &c
 }
 

@@ -38,7 +38,7 @@ func (w *Worker) Fit(task method.Task, params, rows tensor.Map, loss func(*metho
 		}
 	}
 	for step := 0; ; step++ {
-		got, err := p.session.Run(context.Background(), feed)
+		got, err := p.run(context.Background(), feed)
 		if err != nil {
 			return 0, err
 		}

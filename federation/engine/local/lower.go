@@ -2,6 +2,7 @@ package local
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"promptfed/federation/engine/spec"
@@ -10,10 +11,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+// passOf numbers the passes of the text tower that prompts go in; nil is one for all.
+type passOf func(prompt *graph.Op) int
+
 // lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
-// text tower in one pass.
+// text tower in one pass, or in those that passes tells.
 func lower(b spec.Backbone, classes []string, template string, hand func(templates string) (*tensor.Tensor, error),
-	roots []graph.Node) ([]graph.Node, error) {
+	passes passOf, roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
 		if len(waiting) == 0 {
@@ -21,8 +25,7 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 		}
 		g := roots[0].Graph()
 		built := map[*graph.Op]graph.Node{}
-		var prompts []method.Prompt
-		var texts []*graph.Op
+		texts := map[int][]*graph.Op{}
 		for _, op := range waiting {
 			switch what, _ := op.Placeholder(); what {
 			case method.PlaceholderHand:
@@ -39,11 +42,11 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 				}
 				built[op] = n
 			case method.PlaceholderText:
-				p := method.PromptOf(op)
-				if !p.Ctx.OK() && p.Template == "" {
-					p.Template = template
+				pass := 0
+				if passes != nil {
+					pass = passes(op)
 				}
-				prompts, texts = append(prompts, p), append(texts, op)
+				texts[pass] = append(texts[pass], op)
 			case method.PlaceholderWords:
 				text, tokens := method.WordsOf(op)
 				t, err := b.Words(text)
@@ -59,12 +62,20 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 				return nil, fmt.Errorf("%s: nothing builds %q", op.Label(), what)
 			}
 		}
-		if len(prompts) > 0 {
+		for _, pass := range slices.Sorted(maps.Keys(texts)) {
+			var prompts []method.Prompt
+			for _, op := range texts[pass] {
+				p := method.PromptOf(op)
+				if !p.Ctx.OK() && p.Template == "" {
+					p.Template = template
+				}
+				prompts = append(prompts, p)
+			}
 			out, err := b.Text(g, classes, prompts)
 			if err != nil {
 				return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
 			}
-			for i, op := range texts {
+			for i, op := range texts[pass] {
 				built[op] = out[i]
 			}
 		}
@@ -106,7 +117,7 @@ func Fits(e *spec.Experiment, b spec.Backbone, client, clients int) error {
 	err := s.Graph().Err()
 	if err == nil {
 		hand := func(string) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
-		_, err = lower(b, e.Classes, e.Template, hand, []graph.Node{scores, loss})
+		_, err = lower(b, e.Classes, e.Template, hand, nil, []graph.Node{scores, loss})
 	}
 	if err != nil {
 		return fmt.Errorf("client %d on %s: %w", client, b.Name(), err)

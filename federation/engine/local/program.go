@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 
 // program is a compiled graph of a method: what it reads, what the host computes for it, what it gives.
 type program struct {
-	session *ort.Session
+	session func() (*ort.Session, error)
 	inputs  []string
 	hosts   []method.HostCall
 	params  []string // those with a gradient, output "grad/NAME"
@@ -24,9 +25,13 @@ type program struct {
 	most    int      // rows that it runs on at a time, where memory bounds them; else 0
 	// fixed computes the parts of the value that depend on no row of data, which are inputs of this one, fixedInput N;
 	// nil where there are none
-	fixed  *program
-	number int64 // that no other compiled graph of this process has
-	apart  bool  // steps of several clients gain nothing in one run, see spec.Apart
+	fixed *program
+	// received is the same step for shared parameters as the server sent them, where its fixed part is most of what
+	// precedes the images; nil where it is not
+	received *program
+	bytes    int   // of all that it gives, as far as its shape is known
+	number   int64 // that no other compiled graph of this process has
+	apart    bool  // steps of several clients gain nothing in one run, see spec.Apart
 }
 
 // lastProgram counts what was compiled.
@@ -71,7 +76,7 @@ func (p *program) of(s *method.Scope) *program {
 		return nil
 	}
 	own := *p
-	own.hosts, own.fixed = p.hostsOf(s), p.fixed.of(s)
+	own.hosts, own.fixed, own.received = p.hostsOf(s), p.fixed.of(s), p.received.of(s)
 	return &own
 }
 
@@ -82,14 +87,11 @@ func (p *program) hostsOf(s *method.Scope) []method.HostCall {
 	})
 }
 
-// outputBytes is the size of all that the program gives, as far as its shape is known.
-func (p *program) outputBytes() (total int) {
-	for _, out := range p.session.Outputs() {
-		n := 4
-		for _, d := range out.Shape {
-			n *= max(1, d.Size)
-		}
-		total += n
+// run computes all that the program gives.
+func (p *program) run(ctx context.Context, feed tensor.Map) (tensor.Map, error) {
+	session, err := p.session()
+	if err != nil {
+		return nil, err
 	}
-	return total
+	return session.Run(ctx, feed)
 }

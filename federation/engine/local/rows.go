@@ -62,14 +62,14 @@ func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s messa
 			return nil, err
 		}
 	}
-	if in.fixed, err = w.fixedValues(ctx, p.fixed, in); err != nil {
+	if in.fixed, err = w.fixedValues(ctx, w.computed, p.fixed, in); err != nil {
 		return nil, err
 	}
 	feed, err := in.feed(p, callbackValues{}, 0)
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.session.Run(ctx, feed)
+	out, err := p.run(ctx, feed)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 	if err != nil {
 		return nil, err
 	}
-	return p.session.Run(ctx, feed)
+	return p.run(ctx, feed)
 }
 
 // Logits are the method's class scores with the text and image towers in the graph.
@@ -134,7 +134,7 @@ func (p *program) inParts(ctx context.Context, in inputs, host callbackValues, e
 		if feed, err = in.feed(p, host, epoch); err != nil {
 			return nil, nil, err
 		}
-		part, err := p.session.Run(ctx, feed)
+		part, err := p.run(ctx, feed)
 		if err != nil {
 			return nil, nil, err
 		}

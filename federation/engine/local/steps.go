@@ -19,7 +19,15 @@ func (w *Worker) train(ctx context.Context, turns []*turn) error {
 				now = append(now, t)
 			}
 		}
-		for rest := now; len(rest) > 0; {
+		var rest []*turn
+		for _, t := range now {
+			if !t.atReceived() {
+				rest = append(rest, t)
+			} else if err := w.step(ctx, []*turn{t}); err != nil {
+				return err
+			}
+		}
+		for len(rest) > 0 {
 			n := w.inOneRun(len(rest))
 			if err := w.step(ctx, rest[:n]); err != nil {
 				return err

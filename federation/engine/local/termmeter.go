@@ -47,9 +47,11 @@ func (m *termMeter) step(ctx context.Context, p *program, in inputs, feed tensor
 	} else {
 		own := tensor.Map{}
 		for _, name := range m.p.inputs {
-			own[name] = feed[name]
+			if own[name] = feed[name]; own[name] == nil { // what the step had from program.fixed
+				own[name] = in.find(name)
+			}
 		}
-		out, err = m.p.session.Run(ctx, own)
+		out, err = m.p.run(ctx, own)
 	}
 	if err != nil {
 		return fmt.Errorf("eval.terms: %w", err)

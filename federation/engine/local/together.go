@@ -71,6 +71,10 @@ func (w *Worker) inOneRun(n int) int {
 func (w *Worker) runSteps(ctx context.Context, turns []*turn, ins []inputs) (feeds, outs []tensor.Map, err error) {
 	first := turns[0]
 	feeds, outs = make([]tensor.Map, len(turns)), make([]tensor.Map, len(turns))
+	if first.atReceived() {
+		feeds[0], outs[0], err = w.stepAtReceived(ctx, first, ins[0])
+		return feeds, outs, err
+	}
 	if len(turns) == 1 {
 		feeds[0], outs[0], err = first.p.inParts(ctx, ins[0], first.host, first.epoch)
 		return feeds, outs, err
@@ -94,7 +98,7 @@ func (c *compiler) stepOf(b spec.Backbone, task method.Task, p *program, n int) 
 		if err != nil {
 			return nil, err
 		}
-		return c.withGradients(b, s, losses, n)
+		return c.withGradients(b, s, losses, n, nil)
 	})
 }
 
@@ -103,7 +107,7 @@ func (c *compiler) fixedOf(b spec.Backbone, task method.Task, p *program, n int)
 	return c.several(b, task, p, n, func(s *method.Scope) ([]graph.Output, error) {
 		_, out := cut(c.m.Logits(s))
 		all := copies(s, out, n)
-		nodes, err := c.allLowered(b, nodesOf(all))
+		nodes, err := c.allLowered(b, nodesOf(all), nil)
 		for i := range nodes {
 			all[i].Node = nodes[i]
 		}

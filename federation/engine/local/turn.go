@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
@@ -36,6 +37,7 @@ type turn struct {
 // begin sets up a turn, with a fresh optimizer or what the shared one remembers.
 func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientState,
 	shared *sharedOptimizer) (*turn, error) {
+	w.received.begin(o.Round)
 	l, s := w.Begin(c, o, s)
 	p, err := w.c.step(c.Backbone, l.Task)
 	if err != nil {
@@ -93,6 +95,12 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	up = method.Upload{Client: t.c.ID, N: t.c.Train.Len(), Shared: l.Shared, Extra: tensor.Map{}}
 	if err = w.Method.Finish(l, &up); err != nil {
 		return up, s, stats, err
+	}
+	w.attack.Upload(t.o.Round, l.Received, &up)
+	if codec := w.Method.Codec(); codec != nil {
+		if err = codec.Pack(l, &up); err != nil {
+			return up, s, stats, err
+		}
 	}
 	t.tr.PutAll("upload", up.Shared, up.Extra)
 	if w.Guard != nil {
@@ -154,7 +162,7 @@ func (w *Worker) trainAll(ctx context.Context, jobs []Job, shared *sharedOptimiz
 // away; nothing is merged, so that what else the server holds is as the method starts it.
 func (w *Worker) Pretrain(ctx context.Context, of *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
 	first := *w
-	first.Tracer, first.Terms, first.pretrains = nil, false, true
+	first.Tracer, first.Terms, first.pretrains, first.attack = nil, false, true, attack.Attack{}
 	first.Training.Epochs, first.Training.Overrides = of.Epochs, nil
 	first.Training.Schedule = optim.Schedule{Kind: "constant"}
 	up, _, _, err := first.Train(ctx, &spec.Client{Backbone: of.Backbone, Train: of.Data}, o, message.ClientState{})

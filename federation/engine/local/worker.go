@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/noise"
 	"promptfed/federation/engine/spec"
@@ -40,9 +41,11 @@ type Worker struct {
 	plan       spec.Plan
 	c          *compiler
 	computed   *computed
+	received   *computed // of program.received
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
 	pretrains  bool             // of Server.warm
+	attack     attack.Attack
 }
 
 // Settings decide how a worker runs, not what it computes.
@@ -52,6 +55,8 @@ type Settings struct {
 	Guard   message.Guard // nil for none
 	Noise   *noise.Noise  // nil for the seed
 	Terms   bool          // measure the terms of the loss
+	// OneGraph computes every step in one graph, as steps behind the first are: to measure a whole step.
+	OneGraph bool
 }
 
 // NewWorker returns the client side of an experiment; Close frees its sessions.
@@ -59,7 +64,8 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 	w := &Worker{Method: e.Method, Training: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, BatchClients: e.BatchClients, Confusion: e.Evaluate.Confusion, Noise: set.Noise, plan: e.Plan,
 		c:        newCompiler(e.Method, e.Classes, e.Template, e.Training.Memory, set.Session),
-		computed: newComputed(mostComputed)}
+		computed: newComputed(mostComputed, keptTests), received: newComputed(mostReceived, 0), attack: e.Attack}
+	w.c.oneGraph = set.OneGraph
 	w.evaluators = setEvaluators(e, set, w.computed)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
@@ -111,7 +117,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if w.Noise != nil {
 		l.Noise = w.Noise.Of(o.Round, true)
 		if o.Round >= plan.Rounds {
-			l.Noise = func([]byte) (*rand.Rand, int, error) {
+			l.Noise = func(string, []byte) (*rand.Rand, int, error) {
 				return nil, 0, fmt.Errorf("epsilon reckons with %d rounds", plan.Rounds)
 			}
 		}

@@ -52,6 +52,8 @@ type Instruction struct {
 	// Protected tells that uploads come as the clients' Guard protects them, to be checked by what opens them. It does
 	// not travel.
 	Protected bool
+	// Codec reads uploads that are compressed; nil where none are. It does not travel.
+	Codec method.Codec
 }
 
 // For is the instruction as one client gets it.

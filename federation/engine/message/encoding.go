@@ -11,7 +11,11 @@ import (
 
 // UploadTensors are the tensors of an upload, as they travel.
 func UploadTensors(u method.Upload) tensor.Map {
-	return tensor.Map{}.Put(sharedPart, u.Shared).Put(extraPart, u.Extra)
+	m := tensor.Map{}.Put(extraPart, u.Extra)
+	if u.Packed != nil {
+		return m.Put(packedPart, u.Packed)
+	}
+	return m.Put(sharedPart, u.Shared)
 }
 
 // Tensors are what travels of an instruction to one client beside its header.
@@ -71,9 +75,25 @@ func (r Reply) Tensors() tensor.Map {
 // UploadSize is how many bytes the encoded upload has, without what is only measured.
 func (r Reply) UploadSize() int { return wire.Size(UploadTensors(r.Upload)) }
 
-// With is the reply with the tensors that came with it.
-func (r Reply) With(m tensor.Map) (Reply, error) {
-	if err := onlyUnder(m, sharedPart, extraPart, termsPart); err != nil {
+// Read is a reply to the instruction with the tensors that came with it.
+func (o Instruction) Read(r Reply, m tensor.Map) (Reply, error) {
+	r, err := r.with(m)
+	if o.Kind != Train || o.Codec == nil || err != nil {
+		return r, err
+	}
+	r.Upload.Packed = m.Under(packedPart)
+	if len(r.Upload.Shared) > 0 {
+		return r, fmt.Errorf("the upload has parameters %.200q; they must be compressed", r.Upload.Shared.Names())
+	}
+	if r.Upload.Shared, err = o.Codec.Unpack(o.Shared, r.Upload.Packed); err != nil {
+		return r, fmt.Errorf("the compressed upload: %w", err)
+	}
+	return r, CheckFinite("the compressed upload's ", r.Upload.Shared)
+}
+
+// with is the reply with the tensors that came with it, compressed ones apart.
+func (r Reply) with(m tensor.Map) (Reply, error) {
+	if err := onlyUnder(m, sharedPart, packedPart, extraPart, termsPart); err != nil {
 		return r, err
 	}
 	var err error
@@ -99,6 +119,7 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 // Parts of a message.
 const (
 	sharedPart = "shared"
+	packedPart = "packed"
 	extraPart  = "extra"
 	downPart   = "down"
 	eachPart   = "each"

@@ -33,7 +33,7 @@ type Noise struct {
 type noiseFile struct {
 	Run      string           `json:"run"`
 	Key      []byte           `json:"key"`
-	Released map[int][]string `json:"released"` // by round, digests of what noise was added to
+	Released map[int][]string `json:"released"` // by round, layers and digests of what noise was added to
 }
 
 // OpenNoise reads the file of a run, or makes one with a new key where there is none, or one of another run.
@@ -67,16 +67,21 @@ func (n *Noise) Rand(path ...string) *mathrand.Rand {
 var errReleased = errors.New("another update of this client was released in this round; a second one would cost " +
 	"privacy that epsilon does not count")
 
-// Of is the noise of a round. It keeps what is released before anybody gets it. With once a round has one release.
+// Of is the noise of a round. It keeps what is released before anybody gets it. With once each layer has one release.
 func (n *Noise) Of(round int, once bool) method.Noise {
-	return func(release []byte) (*mathrand.Rand, int, error) {
+	return func(layer string, release []byte) (*mathrand.Rand, int, error) {
 		digest := sha256.Sum256(release)
-		name := hex.EncodeToString(digest[:])
+		name := layer + " " + hex.EncodeToString(digest[:])
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		list := n.Released[round]
+		list, releases := n.Released[round], 0
+		for _, other := range list {
+			if strings.HasPrefix(other, layer+" ") {
+				releases++
+			}
+		}
 		if !slices.Contains(list, name) {
-			if once && len(list) > 0 {
+			if once && releases > 0 {
 				return nil, 0, errReleased
 			}
 			n.Released[round] = append(list, name)
@@ -84,7 +89,8 @@ func (n *Noise) Of(round int, once bool) method.Noise {
 				n.Released[round] = list
 				return nil, 0, err
 			}
+			releases++
 		}
-		return n.Rand("round", strconv.Itoa(round), name), len(n.Released[round]), nil
+		return n.Rand("round", strconv.Itoa(round), name), releases, nil
 	}
 }

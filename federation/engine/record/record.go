@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/method"
 )
 
@@ -41,6 +42,7 @@ type Record struct {
 	Notes map[string]float64 `json:"notes,omitempty"`
 	Terms []Term             `json:"terms,omitempty"` // of the loss, in its order, where they are measured
 
+	Attack   *Attack  `json:"attack,omitempty"`   // simulated
 	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
 	message.Limited
 
@@ -48,8 +50,13 @@ type Record struct {
 	LR        float64 `json:"lr"`
 	BytesUp   int     `json:"bytes_up"`   // all clients together
 	BytesDown int     `json:"bytes_down"` // all clients together
-	Seconds   float64 `json:"seconds"`
-	Phases    *Phases `json:"phases,omitempty"` // where they went
+	// numbers in the tensors of uploads that counted, and of the instructions that they answered, all clients together
+	ParametersUp   int     `json:"parameters_up,omitempty"`
+	ParametersDown int     `json:"parameters_down,omitempty"`
+	Seconds        float64 `json:"seconds"`
+	Phases         *Phases `json:"phases,omitempty"` // where they went
+	// Simulated is the time that the turns of simulated clients took; nil where none is counted.
+	Simulated *simtime.Report `json:"simulated,omitempty"`
 }
 
 // Score fills in the evaluations from test replies.
@@ -101,8 +108,11 @@ type Summary struct {
 	RoundWarnings []string `json:"round_warnings,omitempty"`
 	// Limited are the clients of which replies were refused, or whose examples count less than they said.
 	Limited []LimitedClient `json:"limited,omitempty"`
+	Attack  *Attack         `json:"attack,omitempty"` // simulated; of the last tested round
 	Bytes   float64         `json:"bytes_per_round"`
 	Seconds float64         `json:"seconds"`
+	// simulated seconds until the end of the last round; absent where none are counted
+	Simulated float64 `json:"simulated_seconds,omitempty"`
 	// what ONNX Runtime ran on, and why if auto could not have CUDA
 	Provider string `json:"provider,omitempty"`
 	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
@@ -144,6 +154,9 @@ func Summarise(records []Record, view method.View) Summary {
 	for _, r := range records {
 		s.Bytes += float64(r.BytesUp+r.BytesDown) / float64(len(records))
 		s.Seconds, s.Notes = s.Seconds+r.Seconds, r.Notes
+		if r.Simulated != nil {
+			s.Simulated = r.Simulated.Seconds
+		}
 		for _, line := range r.Warnings {
 			if warnings++; warnings <= mostWarnings {
 				s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("round %d: %s", r.Round+1, line))
@@ -183,6 +196,7 @@ func (s *Summary) of(r Record) {
 	s.Global, s.Personal, s.Evaluations, s.EvaluationSets, s.Untrained = r.Global, r.Personal, r.Evaluations,
 		r.EvaluationSets, r.Untrained
 	s.BaseToNew, s.NewClients, s.Selected = r.BaseToNew, r.NewClients, r.Round
+	s.Attack = r.Attack
 }
 
 // of takes what stands for the result from an evaluation.

@@ -52,7 +52,7 @@ func (e *Experiment) CheckEvaluationSets() error {
 			if len(x.Classes) == 0 {
 				continue
 			}
-			if err := transfers(e.Method, e.Task(c), classes); err != nil {
+			if err := transfers(e.Method, e.Task(c)); err != nil {
 				return fmt.Errorf("evaluation set %s: %w; leave the evaluation set out or take another method", x.Name,
 					err)
 			}
@@ -62,9 +62,9 @@ func (e *Experiment) CheckEvaluationSets() error {
 }
 
 // transfers refuses methods whose class scores are bound to the classes that they were trained on.
-func transfers(m method.Method, task method.Task, classes int) error {
+func transfers(m method.Method, task method.Task) error {
 	here, there := task, task
-	there.Classes = classes
+	there.Classes++ // also for as many other classes: their numbers mean others
 	shapes := map[string]string{}
 	for _, p := range m.Params(here) {
 		shapes[p.Name] = fmt.Sprint(p.Shape)

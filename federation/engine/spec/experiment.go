@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 
+	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/simtime"
 	"promptfed/federation/method"
 )
 
@@ -26,10 +28,12 @@ type Experiment struct {
 	Precision      string // of features, for the fingerprint; empty and half are the same
 	Clients        []*Client
 	Training       Training
-	BatchClients   int        // steps of how many clients may go in one run; 0 and 1 are the same
-	Synthetic      *Synthetic // nil for none
+	BatchClients   int           // steps of how many clients may go in one run; 0 and 1 are the same
+	Synthetic      *Synthetic    // nil for none
+	Attack         attack.Attack // of clients of a simulation
 	EvaluationSets []EvaluationSet
-	Plan           Plan // Clients and Infos are filled in
+	Plan           Plan          // Clients and Infos are filled in
+	SimulatedTime  *simtime.Plan // that turns of clients take; nil for none
 	Evaluate       record.TestPlan
 }
 
@@ -61,6 +65,9 @@ func (e *Experiment) Fingerprint() string {
 	}
 	if e.BatchClients > 1 { // numbers are the same up to rounding
 		fmt.Fprintln(h, "clients in a run", e.BatchClients)
+	}
+	if e.SimulatedTime != nil {
+		fmt.Fprintln(h, "simulated time", e.SimulatedTime)
 	}
 	if len(e.Reproduces) > 0 {
 		fmt.Fprintf(h, "reproduces %q\n", e.Reproduces)

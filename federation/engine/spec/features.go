@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -120,4 +121,52 @@ func (f *Features) read(from []Rows, rows, view []int) (*tensor.Tensor, error) {
 		parts[i] = t.Row(0)
 	}
 	return tensor.Stack(parts), nil
+}
+
+// Replace gives the same examples, those of the given indices, which are sorted, replaced by all of another's.
+func (f *Features) Replace(index []int, by *Features) *Features {
+	out := f.Pick(message.Indices(f.Len()))
+	first := 0 // of the other's rows: past all of ours
+	for _, at := range out.At {
+		first = max(first, at+1)
+	}
+	for k, i := range index {
+		out.At[i], out.Class[i] = first+k, by.Class[k]
+		if by.At != nil {
+			out.At[i] = first + by.At[k]
+		}
+	}
+	out.Views, out.Patches, out.Pixels = joined(first, f.Views, by.Views), joined(first, f.Patches, by.Patches),
+		joined(first, f.Pixels, by.Pixels)
+	return out
+}
+
+// joined are rows of each view of a, and from an index on those of b.
+func joined(first int, a, b []Rows) []Rows {
+	var out []Rows
+	for i := range a {
+		out = append(out, twoRows{first, a[i], b[i]})
+	}
+	return out
+}
+
+type twoRows struct {
+	first int
+	a, b  Rows
+}
+
+func (r twoRows) Read(index []int) (*tensor.Tensor, error) {
+	rows := make([]*tensor.Tensor, len(index))
+	for i, at := range index {
+		from := r.a
+		if at >= r.first {
+			from, at = r.b, at-r.first
+		}
+		t, err := from.Read([]int{at})
+		if err != nil {
+			return nil, err
+		}
+		rows[i] = t.Row(0)
+	}
+	return tensor.Stack(rows), nil
 }

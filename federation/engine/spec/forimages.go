@@ -17,8 +17,12 @@ const defaultMemory = 4 << 30
 type perImage struct {
 	what  string
 	bytes int // that a step takes for one
+	fixed int // that it takes for class-specific prompts, whatever the images
 	bound int
 }
+
+// classPrompts says what takes the bytes that are fixed.
+const classPrompts = "a text prompt for each class"
 
 // forImages reads it from a graph in which towers are placeholders; bound is Training.Memory.
 func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f perImage, err error) {
@@ -28,12 +32,21 @@ func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f 
 	for _, op := range graph.Reachable(roots...) {
 		switch what, _ := op.Placeholder(); what {
 		case method.PlaceholderText:
-			if p := method.PromptOf(op); p.Ctx.OK() && p.Ctx.Rank() == 3 {
+			switch p := method.PromptOf(op); {
+			case p.PerImage():
 				n, err := b.StepBytesForImage(classes, p.Ctx.Dim(1))
 				if err != nil {
 					return f, err
 				}
 				f.what, f.bytes = "a text prompt for each image", f.bytes+n
+			case p.PerClass: // which shares nothing with other classes, as that of one class for one image
+				for i := range classes {
+					n, err := b.StepBytesForImage(classes[i:i+1], p.Ctx.Dim(1))
+					if err != nil {
+						return f, err
+					}
+					f.fixed += n
+				}
 			}
 		case method.PlaceholderVision:
 			if f.bytes += visionBytes(b.Task(), op); f.what == "" {
@@ -66,13 +79,13 @@ func visionBytes(t method.Task, op *graph.Op) int {
 // AtOnce tells how many rows of a batch a graph may run on at a time; 0 is any number.
 func AtOnce(b Backbone, classes []string, bound int, roots ...graph.Node) (int, error) {
 	f, err := forImages(b, classes, bound, roots...)
+	if err == nil {
+		err = f.fits()
+	}
 	if f.bytes == 0 || err != nil {
 		return 0, err
 	}
-	if f.bytes > f.bound {
-		return 0, f.tooLarge("one image", f.bytes)
-	}
-	return f.bound / f.bytes, nil
+	return (f.bound - f.fixed) / f.bytes, nil
 }
 
 // PartOf is the size of the parts in which rows are computed, at most so many at a time, 0 for no bound: as few parts
@@ -85,6 +98,17 @@ func PartOf(rows, most int) int {
 	return (rows + parts - 1) / parts
 }
 
+// fits refuses what is too large for any batch.
+func (f perImage) fits() error {
+	if f.bytes == 0 && f.fixed > f.bound {
+		return perImage{what: classPrompts, bound: f.bound}.tooLarge("all classes", f.fixed)
+	}
+	if f.fixed+f.bytes > f.bound {
+		return f.tooLarge("one image", f.fixed+f.bytes)
+	}
+	return nil
+}
+
 func (f perImage) tooLarge(what string, bytes int) error {
 	return fmt.Errorf("%s: a step takes about %.1f GiB for %s, train.memory_gb allows %.1f; raise it, or use smaller "+
 		"batches, fewer classes or tokens", f.what, gib(bytes), what, gib(f.bound))
@@ -92,23 +116,28 @@ func (f perImage) tooLarge(what string, bytes int) error {
 
 func gib(bytes int) float64 { return float64(bytes) / (1 << 30) }
 
-// ForImages says, before anything runs, how many images a training step computes at a time and what memory that takes;
-// empty for a method that computes nothing for each image.
+// ForImages says, before anything runs, how many images a training step computes at a time and what memory that takes,
+// or what class-specific prompts take; empty for a method that has neither.
 func (e *Experiment) ForImages(b Backbone) (string, error) {
 	logits, loss := e.onePass(b)
 	f, err := forImages(b, e.Classes, e.Training.Memory, logits, loss)
-	if f.bytes == 0 || err != nil {
-		return "", err
+	if err == nil {
+		err = f.fits()
 	}
-	rows := f.bound / f.bytes
 	switch {
-	case rows == 0:
-		return "", f.tooLarge("one image", f.bytes)
-	case rows < e.Training.Batch && !MeanOverRows(loss):
+	case err != nil:
+		return "", err
+	case f.bytes == 0 && f.fixed > 0:
+		return fmt.Sprintf("%s: about %.2f GiB in each worker (train.memory_gb)", classPrompts, gib(f.fixed)), nil
+	case f.bytes == 0:
+		return "", nil
+	}
+	rows := (f.bound - f.fixed) / f.bytes
+	if rows < e.Training.Batch && !MeanOverRows(loss) {
 		return "", f.tooLarge(fmt.Sprintf("a batch of %d, whose images the loss compares", e.Training.Batch),
-			f.bytes*e.Training.Batch)
+			f.fixed+f.bytes*e.Training.Batch)
 	}
 	rows = PartOf(e.Training.Batch, rows)
 	return fmt.Sprintf("%s: %d at a time of a batch of %d, about %.2f GiB in each worker "+
-		"(train.memory_gb)", f.what, rows, e.Training.Batch, gib(f.bytes*rows)), nil
+		"(train.memory_gb)", f.what, rows, e.Training.Batch, gib(f.fixed+f.bytes*rows)), nil
 }

@@ -21,8 +21,9 @@ type Plan struct {
 	Seed     uint64
 	Trainers []int // who may train and answer statistics; empty for all
 	// who never trains and is tested after some steps of its own only, sorted; none of Trainers
-	New   []int
-	Infos []method.ClientInfo // of each client
+	New       []int
+	Attackers []int               // of a simulated attack, sorted, for the records
+	Infos     []method.ClientInfo // of each client
 }
 
 func (p Plan) Sample(r *rand.Rand) []int {

@@ -28,11 +28,14 @@ type Position struct {
 	Infos  []method.ClientInfo `json:"peers,omitempty"`  // of such a cohort, those that the method knows
 
 	Optimizer tensor.Map // that all clients share, among the tensors
+
+	Simulated []byte     `json:"simulated_time,omitempty"` // what simulated time remembers
+	Flights   tensor.Map `json:"-"`                        // and its uploads on their way, among the tensors
 }
 
 func SaveCheckpoint(dir string, g *method.Global, p Position) error {
 	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Broadcast).Put("kept", g.State).
-		Put("optimizer", p.Optimizer)
+		Put("optimizer", p.Optimizer).Put("flights", p.Flights)
 	for id, e := range g.PerClient {
 		m.Put("each/"+strconv.Itoa(id), e)
 	}
@@ -85,6 +88,6 @@ func restore(g *method.Global, m tensor.Map, meta string) (p Position, err error
 		}
 		g.PerClient[id][rest] = t
 	}
-	g.Round, p.Optimizer = p.Round, m.Under("optimizer")
+	g.Round, p.Optimizer, p.Flights = p.Round, m.Under("optimizer"), m.Under("flights")
 	return p, nil
 }

@@ -198,6 +198,11 @@ func TestMissingRelease(t *testing.T) {
 		"sun397":       {"sun397/split_zhou_SUN397.json", "sun397/Training_01.txt"},
 		"fgvcaircraft": {"fgvc_aircraft/variants.txt", "fgvc_aircraft/images_variant_train.txt"},
 		"imagenet":     {"imagenet/classnames.txt", "imagenet/images/train"},
+		"imagenetv2": {"imagenetv2/classnames.txt",
+			"imagenetv2/imagenetv2-matched-frequency-format-val"},
+		"imagenet-sketch": {"imagenet-sketch/classnames.txt", "imagenet-sketch/images"},
+		"imagenet-a":      {"imagenet-adversarial/classnames.txt", "imagenet-adversarial/imagenet-a"},
+		"imagenet-r":      {"imagenet-rendition/classnames.txt", "imagenet-rendition/imagenet-r"},
 	} {
 		root := datatest.Tree(t, "other/1.png")
 		_, err := openSet(source.Config{Set: set, Root: root})

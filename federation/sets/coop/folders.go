@@ -84,32 +84,16 @@ func actionName(folder string) string {
 // WNIDs.
 func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 	l := &source.Listing{List: paths[2], Images: filepath.Dir(paths[0]), Repeats: true}
-	names := map[string]string{}
-	synonyms := strings.HasPrefix(source.Fold(filepath.Base(paths[2])), "loc")
-	err := source.EachLine(paths[2], func(where, line string) error {
-		id, name, ok := strings.Cut(line, " ")
-		if !ok || names[id] != "" {
-			return fmt.Errorf("%s: expected a folder name, once, and its class name", where)
-		}
-		if synonyms {
-			name, _, _ = strings.Cut(name, ",")
-		}
-		names[id] = strings.TrimSpace(name)
-		return nil
-	})
+	_, names, err := synsetNames(paths[2])
 	if err != nil {
 		return nil, err
 	}
 	label := map[string]int{}
 	for i, split := range []string{"train", "test"} {
-		dirs, err := (&source.Walk{}).Folders(paths[i])
+		dirs, err := synsetDirs(paths[i])
 		if err != nil {
 			return nil, err
 		}
-		if len(dirs) == 0 {
-			return nil, fmt.Errorf("%s holds no folders: expected one per class, such as n01440764", paths[i])
-		}
-		slices.Sort(dirs)
 		for _, dir := range dirs {
 			id := filepath.Base(dir)
 			if names[id] == "" {
@@ -129,4 +113,33 @@ func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 		}
 	}
 	return l, nil
+}
+
+// synsetNames reads lines "WNID class name", or LOC_synset_mapping.txt's "WNID name, synonym, ...": the WNIDs in the
+// order of the file, and their names.
+func synsetNames(file string) (ids []string, names map[string]string, err error) {
+	names = map[string]string{}
+	synonyms := strings.HasPrefix(source.Fold(filepath.Base(file)), "loc")
+	err = source.EachLine(file, func(where, line string) error {
+		id, name, ok := strings.Cut(line, " ")
+		if !ok || names[id] != "" {
+			return fmt.Errorf("%s: expected a folder name, once, and its class name", where)
+		}
+		if synonyms {
+			name, _, _ = strings.Cut(name, ",")
+		}
+		ids, names[id] = append(ids, id), strings.TrimSpace(name)
+		return nil
+	})
+	return ids, names, err
+}
+
+// synsetDirs are the class folders in a folder, in the order of their names.
+func synsetDirs(dir string) ([]string, error) {
+	dirs, err := (&source.Walk{}).Folders(dir)
+	if err == nil && len(dirs) == 0 {
+		err = fmt.Errorf("%s holds no folders: expected one per class, such as n01440764", dir)
+	}
+	slices.Sort(dirs)
+	return dirs, err
 }

@@ -1,6 +1,7 @@
 package coop
 
 import (
+	"slices"
 	"testing"
 
 	"promptfed/federation/data"
@@ -8,10 +9,12 @@ import (
 	"promptfed/federation/sets/source"
 )
 
+var kinds = slices.Concat(Kinds, VariantKinds, TinyKinds)
+
 func openSet(cfg source.Config) (*data.Set, error) {
-	return source.OpenIn(append(Kinds, TinyKinds...), cfg)
+	return source.OpenIn(kinds, cfg)
 }
 
 func mustOpen(t testing.TB, cfg source.Config) *data.Set {
-	return settest.MustOpen(t, append(Kinds, TinyKinds...), cfg)
+	return settest.MustOpen(t, kinds, cfg)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"promptfed/federation/data"
@@ -18,6 +19,7 @@ type domainSet struct {
 	domains []domainName // in the order of their names
 	// folder names in the order of their labels; nil: those on disk, in byte order as in torchvision's ImageFolder
 	classes []string
+	strict  bool     // a class folder that is not among classes, by name or by place, is an error
 	count   int      // classes of the published set
 	partial bool     // some domains may be missing
 	skip    []string // paths from the domain on that are known to be broken
@@ -115,6 +117,9 @@ func (p *domainPlace) complete() error {
 
 // index is the place of a class in the list of classes; -1 for one that is not in it.
 func (d *domainSet) index(name string) int {
+	if n, err := strconv.Atoi(name); d.strict && err == nil && n >= 0 && n < len(d.classes) {
+		return n
+	}
 	return slices.IndexFunc(d.classes, func(c string) bool { return source.Fold(c) == source.Fold(name) })
 }
 

@@ -31,7 +31,7 @@ func (p *domainPlace) fromFolders(cfg source.Config) (*data.Set, error) {
 // domainFolder reads one domain; notes on its splits are of a folder above it, or of itself.
 func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) error {
 	sub, err := w.Folders(dir)
-	if err == nil && len(sub) == 1 && source.Fold(filepath.Base(sub[0])) == "images" {
+	if err == nil && len(sub) == 1 && (named(sub[0], "images") || named(sub[0], "full")) {
 		sub, err = w.Folders(sub[0])
 	}
 	if err == nil && len(sub) == 0 {
@@ -41,6 +41,9 @@ func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) erro
 		return err
 	}
 	of, others := source.SplitsAmong(sub)
+	if of["train"] != nil && len(others) == 1 && named(others[0], "full") { // VLCS: the images of the splits again
+		others = nil
+	}
 	if of["train"] == nil || len(others) > 0 {
 		return d.domainClasses(w, "", domain, sub)
 	}
@@ -49,8 +52,16 @@ func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) erro
 	})
 }
 
+func named(path, name string) bool { return source.Fold(filepath.Base(path)) == name }
+
 // domainClasses reads class folders in the order of ImageFolder: by the bytes of folder and file names.
 func (d *domainSet) domainClasses(w *source.Walk, split, domain string, dirs []string) error {
+	for _, dir := range dirs {
+		if d.strict && d.index(filepath.Base(dir)) < 0 {
+			return fmt.Errorf("%s is no class of %s: expected %s, or their places from 0", dir, d.title,
+				d.expectedClasses())
+		}
+	}
 	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return d.class(filepath.Base(dir)) == "" })
 	if len(dirs) == 0 {
 		return fmt.Errorf("domain %s of %s has no class folders: expected %s", domain, d.title, d.expectedClasses())

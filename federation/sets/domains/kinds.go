@@ -1,5 +1,5 @@
-// Package domains reads published sets of several visual domains: PACS, Office-31, Office-Home, Office-Caltech10,
-// DomainNet and Digits.
+// Package domains reads published sets of several visual domains: PACS, VLCS, TerraIncognita, Office-31,
+// Office-Home, Office-Caltech10, DomainNet and Digits.
 package domains
 
 import (
@@ -19,6 +19,14 @@ var Kinds = []source.Kind{
 	{Name: "officehome", About: "Office-Home (Venkateswara et al., CVPR 2017): 4 domains, 65 classes",
 		Expects: "DOMAIN/CLASS/ or DOMAIN/{train,val}/CLASS/ with Art, Clipart, Product, Real World",
 		Source:  "the Office-Home release, or Dassl's office_home_dg", Open: openDomainFolders(officeHome)},
+	{Name: "vlcs", About: "VLCS (Torralba and Efros, CVPR 2011; Fang et al., ICCV 2013): 4 domains, 5 classes",
+		Expects: "DOMAIN/CLASS/ or DOMAIN/{train,crossval,test}/CLASS/ with caltech, labelme, pascal, sun, or " +
+			"Caltech101, LabelMe, VOC2007, SUN09",
+		Source: "VLCS of DomainBed or Dassl", Open: openDomainFolders(vlcs)},
+	{Name: "terraincognita", About: "TerraIncognita (Beery et al., ECCV 2018): 4 camera locations, 10 classes",
+		Expects: "location_{38,43,46,100}/CLASS/ with bird, bobcat, cat, coyote, dog, empty, opossum, rabbit, " +
+			"raccoon, squirrel",
+		Source: "Caltech Camera Traps in DomainBed's folders", Open: openDomainFolders(terra)},
 	{Name: "officecaltech10", About: "Office-Caltech10 (Gong et al., CVPR 2012): 4 domains, 10 classes",
 		Expects: "DOMAIN/CLASS/ with amazon, caltech, dslr, webcam; and if present DOMAIN_{train,test}.pkl",
 		Source:  "the Office-Caltech release, or office_caltech_10 of FedBN's code",

@@ -18,7 +18,10 @@ type Kind struct {
 	Template string
 	// Layouts are the values of data.layout that the set takes beside auto.
 	Layouts []string
-	Open    func(Config) (*data.Set, error)
+	Open    Open
 }
+
+// Open lists the examples of a set.
+type Open func(Config) (*data.Set, error)
 
 func (k Kind) template() string { return cmp.Or(k.Template, "a photo of a {}.") }

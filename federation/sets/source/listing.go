@@ -29,6 +29,8 @@ type Listing struct {
 	Skipped []data.Skipped
 	// Repeats allows one name for several classes, as ImageNet's list has them.
 	Repeats bool
+	// TestOnly is a set that comes without training images.
+	TestOnly bool
 }
 
 // Item is one image of a list.
@@ -172,7 +174,7 @@ func (l *Listing) Set(cfg Config) (*data.Set, error) {
 			"images, or set data.corrupt: skip", missing, len(l.Items), l.List, first.Name, first.Reason)
 	}
 	for c, n := range s.Counts(s.Train) {
-		if n == 0 {
+		if n == 0 && !l.TestOnly {
 			return nil, fmt.Errorf("%s: class %q has no training images", l.List, s.Classes[c])
 		}
 	}

@@ -18,6 +18,16 @@ import (
 
 // Dial connects to a NATS server; it waits for one that is not there yet, but not where it is refused.
 func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
+	return dial(ctx, url, name, log, true, options)
+}
+
+// DialNow is Dial for a server that must be there.
+func DialNow(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
+	return dial(ctx, url, name, log, false, options)
+}
+
+func dial(ctx context.Context, url, name string, log *slog.Logger, wait bool, options []nats.Option) (*nats.Conn,
+	error) {
 	options = append([]nats.Option{nats.Name(name), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(),
 		nats.ReconnectWait(500 * time.Millisecond), nats.Timeout(5 * time.Second),
 		nats.ReconnectBufSize(-1), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
@@ -33,7 +43,7 @@ func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...na
 		if err == nil {
 			return nc, nil
 		}
-		if !waitable(err) {
+		if !wait || !waitable(err) {
 			return nil, fmt.Errorf("cannot connect to %s: %w", url, err)
 		}
 		if !said {

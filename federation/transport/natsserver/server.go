@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -36,6 +39,7 @@ type Server struct {
 	auth   *authenticator
 	conn   *nats.Conn
 	stop   chan struct{}
+	tls    *tls.Config
 }
 
 // Start starts a NATS server and connects to it without a network. It has no JetStream: there is nothing on it that
@@ -69,7 +73,7 @@ func Start(e Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	out := &Server{server: s, auth: g, stop: make(chan struct{})}
+	out := &Server{server: s, auth: g, stop: make(chan struct{}), tls: e.TLS}
 	g.connections = out.connections
 	s.Start()
 	if !s.ReadyForConnections(20 * time.Second) {
@@ -96,8 +100,55 @@ func Start(e Options) (*Server, error) {
 // Conn is the server's own connection.
 func (e *Server) Conn() *nats.Conn { return e.conn }
 
-// URL is where clients connect to.
-func (e *Server) URL() string { return e.server.ClientURL() }
+// URL is where clients connect to, also from other machines where the server listens on all addresses.
+func (e *Server) URL() string {
+	u, err := url.Parse(e.server.ClientURL())
+	if err != nil {
+		return e.server.ClientURL()
+	}
+	if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsUnspecified() {
+		u.Host = net.JoinHostPort(e.host(), u.Port())
+	}
+	return u.String()
+}
+
+// host is a name of this machine for others: one that the certificate is for, or the address that packets to other
+// networks leave from (none is sent), or what the machine calls itself.
+func (e *Server) host() string {
+	if c := e.certificate(); c != nil {
+		for _, name := range c.DNSNames {
+			if name != "localhost" && !strings.HasPrefix(name, "*") {
+				return name
+			}
+		}
+		for _, ip := range c.IPAddresses {
+			if !ip.IsLoopback() {
+				return ip.String()
+			}
+		}
+	}
+	if c, err := net.Dial("udp", "192.0.2.1:9"); err == nil { // an address for documentation (RFC 5737)
+		defer c.Close()
+		return c.LocalAddr().(*net.UDPAddr).IP.String()
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "localhost"
+	}
+	return name
+}
+
+// certificate is the one that the server shows; nil without TLS.
+func (e *Server) certificate() *x509.Certificate {
+	if e.tls == nil || len(e.tls.Certificates) == 0 {
+		return nil
+	}
+	c, err := x509.ParseCertificate(e.tls.Certificates[0].Certificate[0])
+	if err != nil {
+		return nil
+	}
+	return c
+}
 
 // connections is how many a user has.
 func (e *Server) connections(user string) int {

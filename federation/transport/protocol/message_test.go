@@ -195,7 +195,7 @@ func FuzzMessage(f *testing.F) {
 				if m.Bytes() > 8*len(b) {
 					t.Fatalf("%d bytes became %d", len(b), m.Bytes())
 				}
-				if back, err := (message.Reply{}).With(m); err == nil {
+				if back, err := (message.Instruction{}).Read(message.Reply{}, m); err == nil {
 					(message.Instruction{Kind: message.Compute}).Check(back, false)
 					(message.Instruction{Kind: message.Train, Shared: tensor.Map{"a": tensor.Scalar(1)}}).Check(back,
 						false)

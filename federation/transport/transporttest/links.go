@@ -64,10 +64,10 @@ func (a *Authority) make(c, parent *x509.Certificate) (*x509.Certificate, *ecdsa
 }
 
 // TLS is a configuration with a certificate of a name.
-func (a *Authority) TLS(name string) *tls.Config {
+func (a *Authority) TLS(name string, hosts ...string) *tls.Config {
 	a.t.Helper()
-	c, key := a.make(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0,
-		1)}}, a.cert)
+	c, key := a.make(&x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: hosts,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}, a.cert)
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool, ClientCAs: a.pool,
 		ClientAuth:   tls.RequireAndVerifyClientCert,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: key}}}

@@ -27,6 +27,7 @@ func TestDispatcherGivesTheSame(t *testing.T) {
 		transporttest.Method("promptfl", nil, map[string]any{"tokens": 2}),
 		transporttest.FedPHA,
 		transporttest.Method("promptfl", []string{"scaffold", "ggtpc"}, nil),
+		transporttest.Method("promptfl", []string{"compress"}, map[string]any{"tokens": 2, "kind": "sign"}),
 	} {
 		want, records := transporttest.OneProcess(t, transporttest.Examined(s.Experiment(t)))
 		for _, c := range []struct{ workers, jobs, limit int }{{1, 1, 0}, {3, 2, 0}, {2, 1, 100}} {

@@ -65,7 +65,7 @@ func decodeResult(r protocol.Reply, o message.Instruction, body []byte) (message
 		err = onlyParts(m, replyPart, statePart)
 	}
 	if err == nil {
-		out, err = out.With(m.Under(replyPart))
+		out, err = o.Read(out, m.Under(replyPart))
 	}
 	if err == nil {
 		err = o.Check(out, false)

@@ -118,11 +118,12 @@ func (j *conversion) describe() error {
 		Text: clip.TextArch{Width: a.Text.Width, Layers: a.Text.Layers, Heads: a.Text.Heads, MLP: mlp(a.Text),
 			Context: a.Context, EmbedDim: a.EmbedDim, Activation: a.Text.Activation, Eps: a.Text.Epsilon,
 			Bidirectional: a.Bidirectional, Masked: a.Masked, PostNorm: a.PostNorm, Pool: a.TextPool,
-			ProjectionBias: j.w.Text.Projection.Bias != nil},
+			Pooler: j.w.Text.Pooler != nil, Hidden: a.TextHidden, ProjectionBias: j.w.Text.Projection.Bias != nil},
 		Vision: clip.VisionArch{Width: a.Vision.Width, Layers: a.Vision.Layers, Heads: a.Vision.Heads, Stages: a.Stages,
 			MLP: mlp(a.Vision), Patch: a.Patch, Image: a.ImageSize, EmbedDim: a.EmbedDim,
 			Activation: a.Vision.Activation, Eps: a.Vision.Epsilon, Pool: a.VisionPool, NoClass: a.NoClass,
-			NoPreNorm: a.NoPreNorm, NormPooled: a.NormPooled, NoProjection: a.NoProjection},
+			NoPreNorm: a.NoPreNorm, NormPooled: a.NormPooled, NoProjection: a.NoProjection,
+			ProjectionBias: j.w.Vision.Projection.Bias != nil},
 		Files: map[string]bundle.File{}, Notes: a.Warnings,
 	}
 	if a.Bidirectional {

@@ -55,6 +55,12 @@ func collect(w *checkpoint.Weights, fuse bool) []item {
 	} else {
 		norm("ln_final", w.Text.Final)
 	}
+	if w.Text.Pooler != nil {
+		linear("pooler.", *w.Text.Pooler)
+	}
+	if w.Text.Hidden != nil {
+		add("text_hidden.weight", w.Text.Hidden.Weight)
+	}
 	projection("text_projection", "text_projection.weight", w.Text.Projection)
 	if bias := w.Text.Projection.Bias; bias != nil {
 		add("text_projection.bias", bias)
@@ -84,6 +90,9 @@ func collect(w *checkpoint.Weights, fuse bool) []item {
 	norm("visual.ln_post", w.Vision.Post)
 	if !w.Arch.NoProjection {
 		projection("visual.proj", "visual_projection.weight", w.Vision.Projection)
+		if bias := w.Vision.Projection.Bias; bias != nil {
+			add("visual_projection.bias", bias)
+		}
 	}
 	if p := w.Vision.Pool; p != nil {
 		add("visual.attn_pool.probe", p.Probe)

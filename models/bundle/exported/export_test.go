@@ -1,6 +1,19 @@
 package exported
 
-import "promptfed/runtime/graph"
+import (
+	"promptfed/models/bundle"
+	"promptfed/runtime/graph"
+)
+
+// StreamOnly takes the image tower of a bundle as one that is not recognised as CLIP's.
+func StreamOnly(b *bundle.Bundle, run Runner) (blocks int, err error) {
+	m := b.Towers.(*model)
+	m.image.vit = nil
+	if m.image.stream, err = m.image.findStream(b.Dir, run); err != nil {
+		return 0, err
+	}
+	return len(m.image.stream.values), m.image.stream.proof()
+}
 
 // MatchForTest looks for a text tower and for an image tower behind each output, and builds what it found.
 func MatchForTest(f *graph.File) (found int) {

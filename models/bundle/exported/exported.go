@@ -7,10 +7,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
@@ -63,6 +63,12 @@ func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 	if spec.Folder == "" {
 		m.b.Dir, m.imageDir, m.textDir, err = common(spec.Image, spec.Text)
 		m.config.Name = filepath.Base(spec.Image)
+		for _, t := range []struct{ dir, file *string }{{&m.imageDir, &m.config.Image.File},
+			{&m.textDir, &m.config.Text.File}} {
+			if strings.HasSuffix(*t.dir, ".onnx") {
+				*t.dir, *t.file = path.Dir(*t.dir), *t.dir
+			}
+		}
 	} else {
 		m.config, _, err = readConfig(spec.Folder)
 	}
@@ -72,6 +78,10 @@ func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 	c, b := &m.config, m.b
 	c.Name = cmp.Or(spec.Name, c.Name, filepath.Base(spec.Folder))
 	c.Variant = cmp.Or(spec.Variant, c.Variant)
+	if spec.LogitScale != 0 {
+		c.LogitScale, c.LogScale = spec.LogitScale, nil
+	}
+	c.LogitBias = cmp.Or(spec.LogitBias, c.LogitBias)
 	if err := bundle.CheckName(c.Name); err != nil {
 		return nil, fmt.Errorf("%s: %w", b.Dir, err)
 	}
@@ -116,7 +126,8 @@ func (m *model) open() error {
 			continue
 		}
 		f, err := graph.OpenFile(m.b.Dir, name)
-		if errors.Is(err, os.ErrNotExist) {
+		if _, missing := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name))); err != nil &&
+			errors.Is(missing, os.ErrNotExist) {
 			return fmt.Errorf("%s is missing from %s: put it there, or name the file in %s as \"model\" (both "+
 				"towers), \"image\": {\"file\": ...} or \"text\": {\"file\": ...}",
 				name, m.b.Dir, bundle.ManifestFile)
@@ -145,12 +156,17 @@ func (m *model) open() error {
 func (m *model) towerFiles() (image, text string, err error) {
 	image, text = cmp.Or(m.config.Image.File, m.config.Model), cmp.Or(m.config.Text.File, m.config.Model)
 	switch {
+	case image != "" && text != "":
+		return image, text, nil
 	case m.imageDir != "":
 		for _, t := range []struct {
 			dir   string
 			image bool
 			to    *string
 		}{{m.imageDir, true, &image}, {m.textDir, false, &text}} {
+			if *t.to != "" {
+				continue
+			}
 			e, origin, err := findTower(filepath.Join(m.b.Dir, filepath.FromSlash(t.dir)), t.image, m.config.Variant)
 			if err != nil {
 				return "", "", err
@@ -158,8 +174,6 @@ func (m *model) towerFiles() (image, text string, err error) {
 			*t.to = path.Join(t.dir, e.file)
 			m.decided("file", "%s, named as by %s", *t.to, origin)
 		}
-		return image, text, nil
-	case image != "" && text != "":
 		return image, text, nil
 	}
 	f, err := findTowers(m.b.Dir, m.config.Variant)
@@ -179,30 +193,16 @@ func (m *model) towerFiles() (image, text string, err error) {
 
 // describe fills in what does not depend on the text tower.
 func (m *model) describe() error {
-	h, b := m.config, m.b
-	scale := h.LogitScale
-	switch {
-	case scale == 0 && h.LogScale != nil:
-		scale = math.Exp(*h.LogScale)
-	case scale == 0 && m.image.scale > 0:
-		scale = m.image.scale
-		m.decided("logit scale", "%.4f, what %s multiplies its similarities with", scale, m.image.name)
-	case scale == 0:
-		scale = 100
-		b.Notes = append(b.Notes, "logit_scale is not given: 100, as in OpenAI's models")
-	}
-	if !(scale > 0) || math.IsInf(scale, 0) {
-		return fmt.Errorf("logit_scale %g must be positive and finite", scale)
-	}
-	if h.LogScale != nil && math.Abs(math.Log(scale)-*h.LogScale) > 1e-4 {
-		return fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out", scale,
-			*h.LogScale)
+	scale, bias, err := m.findScale()
+	if err != nil {
+		return err
 	}
 	p, err := m.preprocessing()
 	if err != nil {
 		return err
 	}
-	b.LogitScale, b.LogitBias, b.Preprocess = scale, h.LogitBias, p
+	b := m.b
+	b.LogitScale, b.LogitBias, b.Preprocess = scale, bias, p
 	b.Vision = clip.VisionArch{Image: m.image.size, EmbedDim: m.image.embedDim}
 	return nil
 }

@@ -24,12 +24,14 @@ import (
 var running, plainOnly bool
 
 func init() {
-	bundle.Use(exported.Form(func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
-		if !running || plainOnly && m.Graph.Output[0].Name == "plain" {
-			return nil, errors.New("not in this test")
-		}
-		return ort.Once(context.Background(), m, ort.Options{WeightsDir: dir}, in)
-	}))
+	bundle.Use(exported.Form(runs))
+}
+
+func runs(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
+	if !running || plainOnly && m.Graph.Output[0].Name == "plain" {
+		return nil, errors.New("not in this test")
+	}
+	return ort.Once(context.Background(), m, ort.Options{WeightsDir: dir}, in)
 }
 
 // TestExportedTowers opens folders that tools/golden/exported_towers.py made: towers as the exporters of PyTorch and of

@@ -87,8 +87,8 @@ func (m *model) Verify() error {
 // read gives a digest of its own, as reading it to run will say why.
 func (m *model) sum() string {
 	h := m.config
-	h.Name, h.Architecture, h.Source, h.LogitScale, h.LogScale, h.Notes, h.Files = "", "", "", 0, nil, nil,
-		map[string]bundle.File{}
+	h.Name, h.Architecture, h.Source, h.Notes, h.Files = "", "", "", nil, map[string]bundle.File{}
+	h.LogitScale, h.LogScale, h.LogitBias = 0, nil, 0
 	for _, name := range m.files {
 		f, err := bundle.HashFile(context.Background(), filepath.Join(m.b.Dir, filepath.FromSlash(name)))
 		if err != nil {

@@ -20,17 +20,19 @@ type imageTower struct {
 	batch                  int        // fixed by the export, else 0
 
 	vit     *recognisedViT // where the graph is CLIP's vision transformer
+	stream  *stream        // where it is another transformer
 	open    *opening       // how a batch that the export fixed becomes any, where that was found
 	last    bool           // channels are the last axis of the input
 	rounded bool           // pixels become uint8, and gradients end there
 	levels  float32        // the graph normalises pixels from 0 to this; 0 where it does not
 	scale   float64        // what the file multiplies similarities with, 0 where it does not tell
+	bias    float64        // what it adds to that
 }
 
 func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imageTower, error) {
 	t := &imageTower{file: f, name: name}
 	var err error
-	t.output, t.scale, err = pick(dir, f, p.Output, imageRole)
+	t.output, t.scale, t.bias, err = pick(dir, f, p.Output, imageRole)
 	if err != nil {
 		return nil, err
 	}
@@ -229,8 +231,8 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	return graph.Model(list...)
 }
 
-var errNoPromptTokens = errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
-	"takes prompts at pixel level only (promptfed inspect says why); convert the checkpoint to have prompt tokens")
+var errNoPromptTokens = errors.New("the blocks of this exported image tower were not found, so that it takes prompts " +
+	"at pixel level only (promptfed inspect says why); convert the checkpoint to have prompt tokens")
 
 // prompted is the tower with prompts: those of tokens go into the recognised form, once it was compared with the graph.
 func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node,
@@ -241,13 +243,18 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPr
 	switch plain := !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None(); {
 	case plain:
 		image, patches, err = t.build(g, pixels)
-	case t.vit == nil:
+	case t.vit == nil && t.stream == nil:
 		return image, patches, errNoPromptTokens
-	default:
+	case t.vit != nil:
 		if err := t.vit.proof(); err != nil {
 			return image, patches, fmt.Errorf("%w (%v)", errNoPromptTokens, err)
 		}
 		image, patches, err = t.tokens(g, t.vit, pixels, p)
+	default:
+		if err := t.stream.proof(); err != nil {
+			return image, patches, fmt.Errorf("%w (%v)", errNoPromptTokens, err)
+		}
+		image, err = t.streamed(g, t.stream, pixels, p)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", t.name, err)

@@ -3,6 +3,7 @@ package exported
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -149,9 +150,18 @@ func (m *model) recognise(run Runner) {
 		m.b.Vision = m.image.vit.VisionArch
 		m.decided("image prompts", "CLIP's vision transformer of %d blocks was found: prompt tokens, once both forms "+
 			"were compared", m.b.Vision.Layers)
-	} else {
-		m.decided("image prompts", "of pixels only (%v)", err)
+		return
 	}
+	i := m.image
+	s, other := i.findStream(m.b.Dir, run)
+	if other != nil {
+		m.decided("image prompts", "of pixels only (%v; %v)", err, other)
+		return
+	}
+	i.stream = s
+	m.b.Vision.Width, m.b.Vision.Layers = s.width, len(s.values)
+	m.decided("image prompts", "prompt tokens in front of %d blocks, which are taken as exported (%v), once the tower "+
+		"was compared with all tokens twice", len(s.values), err)
 }
 
 // proofClasses are the lengths of the class names that both forms are compared on.
@@ -159,11 +169,10 @@ var proofClasses = []int{1, 3, 2}
 
 // prove runs both forms of the text tower on random prompts of tokens of the vocabulary.
 func (m *model) prove(r *recognised, run Runner) error {
-	t, rng := m.text, 0
+	t, rng := m.text, rand.New(rand.NewPCG(1, 2))
 	tokens := func(n int) (ids []int) {
 		for range n {
-			rng = (rng*1103515245 + 12345) & (1<<31 - 1)
-			id := (rng >> 8) % t.table.rows
+			id := rng.IntN(t.table.rows)
 			if id == t.sos || id == t.eotID {
 				id = t.filler
 			}

@@ -1,6 +1,9 @@
 package exported_test
 
 import (
+	"maps"
+	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -12,48 +15,111 @@ import (
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
 )
 
 // Prompt tokens go into the blocks of an exported vision transformer: features and gradients of prompts behind the
-// patches of the first block and of the second one are PyTorch's (tools/golden/layouts.py).
+// patches of the first block and of the second one are PyTorch's (tools/golden/layouts.py, siglip.py). One is
+// recognised as CLIP's; of the others, whose features are those of the mean token and of an attention pooling, the
+// blocks are found.
 func TestPromptTokensOfAnExport(t *testing.T) {
 	orttest.Need(t)
 	running = true
 	defer func() { running = false }()
-	b, want := openBundle(t, layouts+"/vit"), orttest.Golden(t, layouts+"/vit/prompted.safetensors")
-	if v := b.Vision; !b.TakesPromptTokens() || v.Layers != 3 || v.Heads != 3 || v.Width != 12 || v.MLP != 24 ||
-		v.Patch != 8 || v.Activation != "gelu" {
-		t.Fatalf("%+v", v)
-	}
-	g := graph.New()
-	in := map[string]graph.Node{}
-	for _, name := range []string{"pixels", "tokens", "deep", "d"} {
-		in[name] = g.Input(name, graph.Float, graph.Static(want[name].Shape...))
-	}
-	image, _, err := b.Image(g, in["pixels"], clip.VisionPrompts{Tokens: in["tokens"], Normed: true,
-		Deep: []graph.Node{in["deep"]}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dx, err := grad.Of(image.Unit().Mul(in["d"]).Sum(), in["tokens"], in["deep"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := graph.Model(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "tokens_grad",
-		Node: dx[0]}, graph.Output{Name: "deep_grad", Node: dx[1]})
-	if err != nil {
-		t.Fatal(err)
-	}
-	feeds := map[string]bool{"pixels": true, "tokens": true, "deep": true, "d": true}
-	given := orttest.Golden(t, layouts+"/vit/prompted.safetensors")
-	for name := range given {
-		if !feeds[name] {
-			delete(given, name)
+	for _, c := range []struct {
+		dir, golden string
+		want        clip.VisionArch
+	}{
+		{layouts + "/vit", layouts + "/vit/prompted.safetensors",
+			clip.VisionArch{Layers: 3, Heads: 3, Width: 12, MLP: 24, Patch: 8, Activation: "gelu"}},
+		{layouts + "/mean", layouts + "/mean/prompted.safetensors", clip.VisionArch{Layers: 3, Width: 12}},
+		{"testdata/siglip", "testdata/siglip.prompted.safetensors", clip.VisionArch{Layers: 2, Width: 12}},
+	} {
+		b, want := openBundle(t, c.dir), orttest.Golden(t, c.golden)
+		v := b.Vision
+		v.Image, v.EmbedDim, v.Eps = 0, 0, 0
+		if !b.TakesPromptTokens() || !reflect.DeepEqual(v, c.want) {
+			t.Fatalf("%s: %+v", c.dir, v)
+		}
+		g := graph.New()
+		in := map[string]graph.Node{"pixels": g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3),
+			graph.D(b.Vision.Image), graph.D(b.Vision.Image)})}
+		for _, name := range []string{"tokens", "deep", "d"} {
+			in[name] = g.Input(name, graph.Float, graph.Static(want[name].Shape...))
+		}
+		image, _, err := b.Image(g, in["pixels"], clip.VisionPrompts{Tokens: in["tokens"], Normed: true,
+			Deep: []graph.Node{in["deep"]}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dx, err := grad.Of(image.Unit().Mul(in["d"]).Sum(), in["tokens"], in["deep"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := graph.Model(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "tokens_grad",
+			Node: dx[0]}, graph.Output{Name: "deep_grad", Node: dx[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		given := maps.Clone(want)
+		maps.DeleteFunc(given, func(name string, _ *tensor.Tensor) bool { return !in[name].OK() })
+		for name, got := range orttest.Run(t, model, b.WeightsDir(), given) {
+			orttest.Near(t, c.dir+" "+name, got, want[name])
 		}
 	}
-	for name, got := range orttest.Run(t, model, b.WeightsDir(), given) {
-		orttest.Near(t, name, got, want[name])
+}
+
+// The blocks of vision transformers that are recognised as CLIP's are also found without that, and prompts in them give
+// what they give in the recognised form.
+func TestPromptTokensInBothForms(t *testing.T) {
+	orttest.Need(t)
+	running = true
+	defer func() { running = false }()
+	for dir, blocks := range map[string]int{layouts + "/vit": 3, layouts + "/transformersjs": 2,
+		layouts + "/optimum": 2, "folder=" + layouts + "/quantised,variant=q4": 2, "testdata/hf-half": 2,
+		"testdata/hf-sdpa-mask-dynamo-18": 2} {
+		b := openBundle(t, dir)
+		g := graph.New()
+		pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(16), graph.D(16)})
+		var deep []graph.Node
+		for range blocks - 1 {
+			deep = append(deep, g.Const(filled(4, b.Vision.Width)))
+		}
+		var out []graph.Output
+		add := func(form string) {
+			for name, p := range map[string]clip.VisionPrompts{"shallow": {Tokens: g.Const(filled(2, b.Vision.Width))},
+				"deep": {Tokens: g.Const(filled(3, b.Vision.Width)), Deep: deep, Normed: true}} {
+				image, _, err := b.Image(g, pixels, p)
+				if err != nil {
+					t.Fatalf("%s, %s: %v", dir, form, err)
+				}
+				out = append(out, graph.Output{Name: name + form, Node: image})
+			}
+		}
+		add("")
+		if n, err := exported.StreamOnly(b, runs); err != nil || n != blocks {
+			t.Errorf("%s: %d blocks, %v", dir, n, err)
+			continue
+		}
+		add(" of blocks")
+		model, err := graph.Model(out...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": filled(3, 3, 16, 16)})
+		for _, name := range []string{"shallow", "deep"} {
+			orttest.Near(t, dir+" "+name, got[name+" of blocks"], got[name])
+		}
 	}
+}
+
+// filled is a tensor of numbers of both signs.
+func filled(shape ...int) *tensor.Tensor {
+	x := tensor.New(shape...)
+	for i := range x.Data {
+		x.Data[i] = float32(math.Sin(float64(3 * i)))
+	}
+	return x
 }
 
 // A tower that only looks like CLIP's stays as it was exported, and inspect says what that costs. CLIP-ONNX's has lost

@@ -20,7 +20,7 @@ func (m *model) Batch() int { return m.image.batch }
 
 func (m *model) Patches() int { return m.image.count }
 
-func (m *model) TakesPromptTokens() bool { return m.image.vit != nil }
+func (m *model) TakesPromptTokens() bool { return m.image.vit != nil || m.image.stream != nil }
 
 func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
 	if r := m.text.shared; r != nil {
@@ -30,7 +30,7 @@ func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.P
 		return nil, nil
 	}
 	if slices.ContainsFunc(prompts, func(p clip.Prompt) bool {
-		return !p.Ctx.OK() || p.Ctx.Rank() == 3 || p.Bare || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
+		return !p.Ctx.OK() || p.PerImage() || p.Bare || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
 	}) {
 		return nil, errors.New("an exported text tower takes no deep prompts, low-rank changes, adapters or prompts " +
 			"for each image, as its graph was not recognised as CLIP's (promptfed inspect says why); convert a " +

@@ -60,41 +60,42 @@ var (
 // pick is the value that holds the features of a tower: the output that is named, the only one that could, or one under
 // a name that says so; where no output does, what the similarities of images and texts are products of. scale is what
 // those are multiplied with, 0 where there are none.
-func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale float64, err error) {
+func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, bias float64, err error) {
 	var fit []graph.Output
-	image, text, scale := similarities(dir, f)
+	image, text, scale, bias := similarities(dir, f)
 	for _, o := range f.Outputs {
 		if name != "" && o.Name == name {
-			return o.Node, scale, nil
+			return o.Node, scale, bias, nil
 		}
 		if (o.Node.Rank() == 2 || o.Node.Rank() < 0) && graph.Differentiable(o.Node.DType()) && r.could(f, o.Node) {
 			fit = append(fit, o)
 		}
 	}
 	if n, ok := f.Node(name); ok && r.could(f, n) {
-		return n, scale, nil // a value inside, such as the features of a file that gives similarities
+		return n, scale, bias, nil // a value inside, such as the features of a file that gives similarities
 	}
 	if name != "" {
-		return n, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
+		return n, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
 			describe(outputs(f)))
 	}
 	if len(fit) == 1 {
-		return fit[0].Node, scale, nil
+		return fit[0].Node, scale, bias, nil
 	}
 	for _, u := range r.usual {
 		if i := slices.IndexFunc(fit, func(o graph.Output) bool { return o.Name == u }); i >= 0 {
-			return fit[i].Node, scale, nil
+			return fit[i].Node, scale, bias, nil
 		}
 	}
 	if len(fit) == 0 && image.OK() {
-		return map[string]graph.Node{"image": image, "text": text}[r.key], scale, nil
+		return map[string]graph.Node{"image": image, "text": text}[r.key], scale, bias, nil
 	}
-	return n, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
+	return n, 0, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
 		"{\"output\": NAME} in %s", describe(outputs(f)), r.key, bundle.ManifestFile)
 }
 
-// similarities finds the product of the features of images and of texts, and what it is multiplied with.
-func similarities(dir string, f *graph.File) (image, text graph.Node, scale float64) {
+// similarities finds the product of the features of images and of texts, what it is multiplied with, and what is added
+// to that.
+func similarities(dir string, f *graph.File) (image, text graph.Node, scale, bias float64) {
 	for _, op := range graph.Reachable(outputs(f)...) {
 		if op.Domain != graph.Standard || op.Kind != "MatMul" && op.Kind != "Gemm" {
 			continue
@@ -109,17 +110,26 @@ func similarities(dir string, f *graph.File) (image, text graph.Node, scale floa
 		scale = 1
 		image, scale = unscaled(dir, a, scale)
 		text, scale = unscaled(dir, b, scale)
+		product := map[graph.Node]bool{op.Out[0]: true}
 		for _, after := range graph.Reachable(outputs(f)...) {
-			if after.Kind == "Mul" && slices.Contains(after.In, op.Out[0]) {
-				scale *= max(constant(dir, after.In[0]), constant(dir, after.In[1]))
+			i := slices.IndexFunc(after.In, func(n graph.Node) bool { return product[n] })
+			if i < 0 || after.Domain != graph.Standard {
+				continue
+			}
+			switch by := constant(dir, other(after, after.In[i])); {
+			case after.Kind == "Mul" && by > 0:
+				scale *= by
+				product[after.Out[0]] = true
+			case after.Kind == "Add" && bias == 0:
+				bias = by
 			}
 		}
 		if scale == 1 {
 			scale = 0
 		}
-		return image, text, scale
+		return image, text, scale, bias
 	}
-	return graph.Node{}, graph.Node{}, 0
+	return graph.Node{}, graph.Node{}, 0, 0
 }
 
 // unscaled strips transposes and products with a number off features.

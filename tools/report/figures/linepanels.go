@@ -41,7 +41,9 @@ func linePanels(title string, columns int, sameY bool, panels []LinePanel, colou
 			p.X.Scale = plot.LinearScale{}
 		} else {
 			in.X.apply(&p.X, x.padded(0.03, in.X.Within, in.X.Log), 6)
-			if t := dataTicks(values); t != nil {
+			if t := dataTicks(values); in.X.Format != nil {
+				p.X.Tick.Marker = roomy(p, p.X.Tick.Marker, s.width)
+			} else if t != nil {
 				p.X.Tick.Marker = roomy(p, t, s.width)
 			}
 		}

@@ -14,6 +14,9 @@ type Axis struct {
 	Within [2]float64
 	Log    bool     // logarithmic; values that are not positive are left out
 	Names  []string // of the values 0, 1, 2 and on, for an axis without numbers
+	// Format writes measured values, whose ticks are round ones; nil for values that somebody chose, which are ticks
+	// themselves where they are few.
+	Format func(float64) string
 }
 
 // Line is a series of points. Values that are not numbers break the line.
@@ -117,10 +120,10 @@ func (a Axis) apply(to *plot.Axis, s span, n int) {
 	to.Label.Text = a.Label
 	to.Min, to.Max = s.low, s.high
 	if a.Log {
-		to.Scale, to.Tick.Marker = plot.LogScale{}, logTicks{}
+		to.Scale, to.Tick.Marker = plot.LogScale{}, logTicks{a.Format}
 		return
 	}
-	to.Tick.Marker = evenTicks{n: n}
+	to.Tick.Marker = evenTicks{n, a.Format}
 }
 
 // gridLines are pale lines at the labelled ticks, behind everything; x only if asked for.

@@ -113,7 +113,7 @@ func (m Metric) View(r *Run) string {
 }
 
 // neither are the quantities that belong to no evaluation.
-var neither = []string{Loss, Bytes, Seconds, Note, New}
+var neither = []string{Loss, Bytes, Seconds, Note, New, TotalBytes, TotalParameters, Simulated}
 
 // Follows tells whether the metric is of whatever evaluation is the headline.
 func (m Metric) Follows() bool { return m.view == "" && !slices.Contains(neither, m.quantity) }

@@ -134,11 +134,11 @@ func AllMetrics(groups []*Group) []string {
 	for _, n := range Notes(groups) {
 		out = append(out, Note+":"+n)
 	}
-	return append(out, Loss, Bytes, Seconds)
+	return append(append(out, Loss, Bytes, Seconds, TotalBytes, TotalParameters), costs(groups)...)
 }
 
 // epsilons are the notes of differential privacy that stand beside accuracies.
-var epsilons = []string{"epsilon", "epsilon_nominal"}
+var epsilons = []string{"epsilon", "epsilon_nominal", "epsilon_local", "epsilon_local_nominal"}
 
 // MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it,
 // evaluation sets too as long as they are few, and what differential privacy cost where there is some.
@@ -161,7 +161,7 @@ func MainMetrics(asked string, groups []*Group) []string {
 		}
 	}
 	beside = append(append(beside, Weighted, F1, Worst, ClientStd), onlySome(groups)...)
-	for _, m := range append(beside, best, Bytes, Seconds) {
+	for _, m := range append(append(beside, best, Bytes, Seconds), costs(groups)...) {
 		if m == asked {
 			continue
 		}

@@ -69,6 +69,8 @@ func inWords(window string) string {
 		return "round with the best validation accuracy"
 	case window == all:
 		return "mean of all rounds"
+	case window == first:
+		return "first round that has it"
 	}
 	return ""
 }
@@ -89,6 +91,7 @@ const (
 	Percent Unit = "%" // values are shares of 1
 	Byte    Unit = "bytes"
 	Second  Unit = "s"
+	Count   Unit = "count" // rounds, numbers in tensors
 	Plain   Unit = ""
 )
 
@@ -137,8 +140,8 @@ var quantities = together(map[string]quantity{
 		bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.EvaluationSets) {
-			if name == record.BaseSet || name == record.NewSet {
-				continue // halves of the same data set
+			if slices.Contains(record.OwnSets, name) {
+				continue // made of the same data set
 			}
 			v, ok := evaluated(r.EvaluationSets[name].Evaluation, accuracy)
 			if !ok {
@@ -156,7 +159,7 @@ var quantities = together(map[string]quantity{
 	Bytes: {"bytes per round, all clients, up and down", all, Byte, true,
 		always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
 	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
-}, evaluations)
+}, evaluations, sent)
 
 func overDomains(of func(e *record.Evaluation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) {
@@ -182,7 +185,8 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 }
 
 // ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean,
-// domain-std, set:NAME, set-mean, note:NAME, those of evaluations, loss, bytes, seconds), a window of the accuracy
+// domain-std, set:NAME, set-mean, note:NAME, those of evaluations, loss, bytes, seconds, those of communication), a
+// window of the accuracy
 // (last, best, best-val, last5 or another number), or a quantity and a window (f1@last10; also all). These are of the
 // evaluation that is the headline of a run; behind global/ or personal/ they are of that one, of which global and
 // personal alone are the accuracy.
@@ -197,7 +201,7 @@ func ParseMetric(name string) (Metric, error) {
 	if m.view != "" && (text == "" || slices.Contains(neither, text) || strings.HasPrefix(text, Note+":")) {
 		return m, noMetric(name, text)
 	}
-	if inWords(text) != "" && text != all && !given {
+	if inWords(text) != "" && text != all && text != first && !given {
 		return Metric{Name: name, quantity: Accuracy, window: text, view: m.view}, nil
 	}
 	m.quantity, m.arg, _ = strings.Cut(text, ":")
@@ -206,6 +210,10 @@ func ParseMetric(name string) (Metric, error) {
 	m.window = q.window
 	if given {
 		m.window = window
+	}
+	if _, err := strconv.ParseFloat(m.arg, 64); slices.Contains(towards, m.quantity) && err != nil ||
+		given && m.window == first {
+		return m, noMetric(name, text)
 	}
 	if !ok || inWords(m.window) == "" || takes != (m.arg != "") || !takes && strings.Contains(text, ":") {
 		return m, noMetric(name, text)
@@ -241,7 +249,7 @@ func (m Metric) In(quantity, arg string) Metric {
 	if arg != "" {
 		out.Name += ":" + arg
 	}
-	if w := quantities[quantity].window; w == all || m.window == all {
+	if w := quantities[quantity].window; w == all || w == first || m.window == all || m.window == first {
 		out.window = w
 	}
 	if out.window != quantities[quantity].window {
@@ -313,6 +321,8 @@ func (m Metric) rounds(r *Run) []int {
 		return have
 	case m.window == best:
 		return []int{topAt}
+	case m.window == first:
+		return have[:1]
 	}
 	n, _ := lastN(m.window)
 	return have[max(0, len(have)-n):]
@@ -322,7 +332,8 @@ func (m Metric) rounds(r *Run) []int {
 // it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
 // client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New}, m.quantity) {
+	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New, Honest, Success},
+		m.quantity) || sent[m.quantity].of != nil {
 		m = Metric{quantity: Accuracy, window: last, view: m.view}
 	}
 	var sum []float64

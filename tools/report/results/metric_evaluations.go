@@ -12,13 +12,15 @@ import (
 
 // Quantities of evaluations beside the clients' accuracy on test data (docs/evaluation.md).
 const (
-	ECE        = "ece"         // expected calibration error
-	Worst10    = "worst10"     // the lowest tenth of the clients
-	OwnClasses = "own-classes" // only the classes compete that a client trains on
-	HM         = "hm"          // base and new
-	HM3        = "hm3"         // local, base and new
-	New        = "new"         // clients that never trained, after some steps
-	Val        = "val"         // validation data
+	ECE        = "ece"            // expected calibration error
+	Worst10    = "worst10"        // the lowest tenth of the clients
+	OwnClasses = "own-classes"    // only the classes compete that a client trains on
+	HM         = "hm"             // base and new
+	HM3        = "hm3"            // local, base and new
+	New        = "new"            // clients that never trained, after some steps
+	Val        = "val"            // validation data
+	Honest     = "honest"         // clients that do not attack
+	Success    = "attack-success" // of a backdoor
 )
 
 var evaluations = map[string]quantity{
@@ -49,6 +51,30 @@ var evaluations = map[string]quantity{
 		bool) {
 		return r.validation()
 	}},
+	Honest: {"accuracy of clients that do not attack", last, Percent, false, func(r Round, _ string) (float64, bool) {
+		if r.Attack == nil {
+			return evaluated(r.Evaluation, accuracy)
+		}
+		return r.attacked(r.Attack.Global, r.Attack.Personal)
+	}},
+	Success: {"images with the trigger that are taken for the backdoor's target", last, Percent, true, func(r Round,
+		_ string) (float64, bool) {
+		if r.Attack == nil {
+			return 0, false
+		}
+		return r.attacked(r.Attack.SuccessGlobal, r.Attack.SuccessPersonal)
+	}},
+}
+
+// attacked is a number of the evaluation that the round's headline is of.
+func (r Round) attacked(global, personal *float64) (float64, bool) {
+	if r.view() == method.PersonalView {
+		global = personal
+	}
+	if global == nil {
+		return 0, false
+	}
+	return *global, true
 }
 
 // named is what stands behind the name of a quantity that is one of several; "" where it is the only one.
@@ -58,6 +84,8 @@ func named(quantity string) string {
 		return ":NAME"
 	case New:
 		return ":STEPS"
+	case RoundsTo, BytesTo, ParametersTo, SimulatedTo:
+		return ":PERCENT"
 	}
 	return ""
 }
@@ -117,6 +145,12 @@ func onlySome(groups []*Group) []string {
 		if r.BaseToNew != nil {
 			out = append(out, OwnClasses, HM, HM3)
 		}
+		if r.Attack != nil {
+			out = append(out, Honest)
+			if _, ok := r.EvaluationSets[record.TriggeredSet]; ok {
+				out = append(out, Success)
+			}
+		}
 		for _, steps := range sortedKeys(r.NewClients) {
 			out = append(out, New+":"+steps)
 		}
@@ -149,6 +183,13 @@ func (r Round) shares() []float64 {
 		for _, g := range []*record.Generalisation{n.Global, n.Personal} {
 			if g != nil {
 				out = append(out, g.Local, g.Base, g.New, g.HM, g.HM3)
+			}
+		}
+	}
+	if a := r.Attack; a != nil {
+		for _, v := range []*float64{a.Global, a.Personal, a.SuccessGlobal, a.SuccessPersonal} {
+			if v != nil {
+				out = append(out, *v)
 			}
 		}
 	}

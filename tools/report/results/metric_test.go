@@ -45,6 +45,8 @@ func TestMetrics(t *testing.T) {
 	r.Rounds[3].Record = record.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
 	r.Rounds[6].EvaluationSets = map[string]record.SetResult{"new": {Evaluation: &record.Evaluation{Accuracy: .3}},
 		"pets": {Evaluation: &record.Evaluation{Accuracy: .5}}}
+	quarter := .25
+	r.Rounds[6].Attack = &record.Attack{Global: &quarter, SuccessPersonal: &quarter}
 	r.Rounds[5].Notes, r.Rounds[6].Notes = map[string]float64{"epsilon": 2.5}, map[string]float64{"epsilon": 3.5}
 	for _, c := range []struct {
 		name string
@@ -55,7 +57,7 @@ func TestMetrics(t *testing.T) {
 		{"global", .325}, {"personal", .65}, {"weighted", 2. / 3}, {"worst", .6}, {"last2", .625}, {"accuracy@last2",
 			.625}, {"client-std", 0}, {"worst@best", .8}, {"f1", .1625}, {"domain:Art", .6}, {"domain:art", .6},
 		{"domain:Photo@last5", (.4 + 1 + .6 + .7 + .7) / 5}, {"domain-mean", .65}, {"domain-std", .05},
-		{"set:new", .3}, {"set-mean", .5},
+		{"set:new", .3}, {"set-mean", .5}, {"global/honest", .25}, {"personal/attack-success", .25},
 		{"loss", 6}, {"loss@last5", 4}, {"bytes", 350}, {"seconds", 4}, {"seconds@last", 7},
 	} {
 		if got, ok := metric(t, c.name).Of(r); !ok || math.Abs(got-c.want) > 1e-12 {

@@ -60,11 +60,12 @@ type Run struct {
 	Method   string // with its wrappers, joined by " + "
 	Seed     uint64
 	State    State
-	Why      string // of a state other than done, one line
-	Config   string // config.yaml as it is
-	Planned  int    // rounds that the configuration asks for; 0 where unknown
-	EvalLast int    // eval.last of the configuration; 0 where unknown
-	BestVal  bool   // eval.select of the configuration is best-val
+	Why      string  // of a state other than done, one line
+	Config   string  // config.yaml as it is
+	Planned  int     // rounds that the configuration asks for; 0 where unknown
+	EvalLast int     // eval.last of the configuration; 0 where unknown
+	BestVal  bool    // eval.select of the configuration is best-val
+	Target   float64 // eval.target of the configuration, in percent; 0 for none
 	Rounds   []Round
 	Summary  record.Summary // of a run that is done
 	View     string         // the evaluation that the headlines of Rounds are of; empty where that is unknown

@@ -21,6 +21,21 @@ const (
 // Round is one line of rounds.jsonl.
 type Round struct {
 	record.Record
+	Sent Sent
+}
+
+// Sent is what was sent from the first round to the end of one, by all clients and to them.
+type Sent struct{ Bytes, Parameters float64 }
+
+// addUp fills in what was sent by the end of each round.
+func addUp(rounds []Round) {
+	var sum Sent
+	for i := range rounds {
+		r := &rounds[i]
+		sum.Bytes += float64(r.BytesUp) + float64(r.BytesDown)
+		sum.Parameters += float64(r.ParametersUp) + float64(r.ParametersDown)
+		r.Sent = sum
+	}
 }
 
 // ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last
@@ -29,6 +44,7 @@ type Round struct {
 func ReadRounds(r io.Reader) ([]Round, error) {
 	rounds, err := readLines(r)
 	leaveOutPartial(rounds)
+	addUp(rounds)
 	return rounds, err
 }
 
@@ -164,8 +180,9 @@ func (r Round) check() error {
 		return err
 	}
 	if math.Abs(r.Loss) > 1e30 || math.Abs(r.LR) > 1e30 || !(r.Seconds >= 0 && r.Seconds < 1e12) || r.BytesUp < 0 ||
-		r.BytesDown < 0 {
-		return fmt.Errorf("has an impossible loss, rate, time or number of bytes")
+		r.BytesDown < 0 || r.ParametersUp < 0 || r.ParametersDown < 0 ||
+		r.Simulated != nil && !(r.Simulated.Seconds >= 0 && r.Simulated.Seconds < 1e30) {
+		return fmt.Errorf("has an impossible loss, rate, time, or number of bytes or parameters")
 	}
 	return nil
 }

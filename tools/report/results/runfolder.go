@@ -42,6 +42,7 @@ type written struct {
 	Eval   struct {
 		Last   int
 		Select string
+		Target float64
 	}
 
 	Data, Partition map[string]any
@@ -140,7 +141,7 @@ func (r *Run) readConfig() error {
 		r.Name = c.Name
 	}
 	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
-	r.EvalLast, r.BestVal = c.Eval.Last, c.Eval.Select == "best-val"
+	r.EvalLast, r.BestVal, r.Target = c.Eval.Last, c.Eval.Select == "best-val", c.Eval.Target
 	// of training data, and of what becomes of images
 	for _, key := range []string{"shots", "views", "template", "precision"} {
 		delete(c.Data, key)

@@ -16,7 +16,7 @@ import (
 // decimals is how many digits behind the point a number in a unit is shown with.
 func decimals(unit string) int {
 	switch unit {
-	case "bytes":
+	case "bytes", "count":
 		return 0
 	case "":
 		return 4

@@ -17,12 +17,13 @@ var units = map[results.Unit]map[string]struct {
 	results.Second:  {"seconds": {1, "s"}, "minutes": {1. / 60, "min"}, "hours": {1. / 3600, "h"}},
 	results.Byte: {"bytes": {1, "bytes"}, "kilobytes": {1e-3, "kB"}, "megabytes": {1e-6, "MB"}, "gigabytes": {1e-9,
 		"GB"}},
+	results.Count: {"count": {1, "count"}},
 	results.Plain: {"plain": {1, ""}},
 }
 
 // usual is the unit of a metric that no card says anything about.
 var usual = map[results.Unit]string{results.Percent: "percent", results.Second: "seconds", results.Byte: "bytes",
-	results.Plain: "plain"}
+	results.Count: "count", results.Plain: "plain"}
 
 // shownIn is how a metric's values are shown: as the card's numbers are, if they can be.
 func (b *builder) shownIn(m results.Metric) (factor float64, name string) {

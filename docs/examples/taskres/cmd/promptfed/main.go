@@ -1,0 +1,10 @@
+// Command promptfed is promptfed with the methods of this module.
+package main
+
+import (
+	_ "example.com/taskres"
+
+	"promptfed/tools/command"
+)
+
+func main() { command.Main() }

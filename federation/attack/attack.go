@@ -1,0 +1,181 @@
+// Package attack is what malicious clients of a simulation do: they change their own labels or images before they train,
+// or what they upload after it. Nobody else's data, and no server, is touched.
+package attack
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/data"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Kinds of attack. With d = w - w_t, the move of the shared parameters in a client's turn, γ the strength:
+const (
+	None = "none"
+	// LabelFlip trains on the label C-1-y in place of y, of C classes (the flip of Blades, Li et al., 2024).
+	LabelFlip = "label-flip"
+	// SignFlip uploads w_t - γ d.
+	SignFlip = "sign-flip"
+	// Gaussian uploads w_t + e with e of a normal distribution of mean 0 in every number, of standard deviation γ times
+	// the root mean square of d, so that it fits whatever a prompt's scale is.
+	Gaussian = "gaussian"
+	// Scaled uploads w_t + γ d.
+	Scaled = "scaled"
+	// Backdoor trains on some images with a trigger, labelled as the target class, and uploads w_t + γ d: model
+	// replacement (Bagdasaryan et al., How To Backdoor Federated Learning, AISTATS 2020, eq. 3, with γ = n/η).
+	Backdoor = "backdoor"
+)
+
+// Config is the section attack.
+type Config struct {
+	Kind     string  `config:"kind"`
+	Share    float64 `config:"share" help:"of the clients that train, who attack; drawn by the seed"`
+	Clients  []int   `config:"clients" help:"who attacks, by number, in place of share"`
+	Strength float64 `config:"strength"`
+	Target   int     `config:"target" help:"of backdoor: the class, by number, that images with the trigger get"`
+	Poison   float64 `config:"poison" help:"of backdoor: share of an attacker's other images that carry the trigger"`
+	Trigger  float64 `config:"trigger"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (Config) LongHelp() map[string]string {
+	return map[string]string{
+		"kind": "what malicious clients of a simulation do (docs/robustness.md): none, label-flip, sign-flip, " +
+			"gaussian, scaled or backdoor",
+		"strength": "what uploads of attackers are multiplied by: of sign-flip, scaled and backdoor their own move, " +
+			"of gaussian the noise, whose unit is the root mean square of that move",
+		"trigger": "of backdoor: side of the white square in the lower right corner of what the tower sees of an " +
+			"image, over the side of that",
+	}
+}
+
+// Defaults is what a file or a flag changes.
+func Defaults() Config {
+	return Config{Kind: None, Share: 0.2, Strength: 10, Poison: 0.5, Trigger: 0.2}
+}
+
+// On tells whether anybody attacks.
+func (c Config) On() bool { return c.Kind != None }
+
+// Check finds what is wrong with the section.
+func (c Config) Check() error {
+	errs := []error{data.OneOf("attack.kind", c.Kind, None, LabelFlip, SignFlip, Gaussian, Scaled, Backdoor)}
+	for _, k := range []struct {
+		key        string
+		value, top float64
+	}{{"share", c.Share, 1}, {"strength", c.Strength, 1e6}, {"poison", c.Poison, 1}, {"trigger", c.Trigger, 1}} {
+		if !(k.value >= 0 && k.value <= k.top) {
+			errs = append(errs, fmt.Errorf("attack.%s: %v; it must lie between 0 and %v", k.key, k.value, k.top))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Attackers are those of the clients that may train who attack, sorted.
+func (c Config) Attackers(may []int, seed uint64) ([]int, error) {
+	if !c.On() {
+		return nil, nil
+	}
+	out := slices.Compact(slices.Sorted(slices.Values(c.Clients)))
+	for _, id := range out {
+		if !slices.Contains(may, id) {
+			return nil, fmt.Errorf("attack.clients: %d is none of the %d clients that train, which are numbered from 0",
+				id, len(may))
+		}
+	}
+	if len(c.Clients) > 0 {
+		return out, nil
+	}
+	for _, i := range method.Rand(seed, "attackers").Perm(len(may))[:data.Share(c.Share, len(may))] {
+		out = append(out, may[i])
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// Attack is a section attack with who attacks; the zero value has nobody.
+type Attack struct {
+	Config
+	Attackers []int
+	Seed      uint64
+}
+
+// Of tells whether a client attacks.
+func (a Attack) Of(client int) bool { return slices.Contains(a.Attackers, client) }
+
+// Labels are those that a client trains on, in place of its own.
+func (a Attack) Labels(client int, own []int64, classes int) []int64 {
+	if a.Kind != LabelFlip || !a.Of(client) {
+		return own
+	}
+	out := slices.Clone(own)
+	for i, y := range own {
+		out[i] = int64(classes) - 1 - y
+	}
+	return out
+}
+
+// Poisoned are the indices of a client's examples that carry the trigger, sorted: of those whose label is not the
+// target, as many as the share says, rounded to the nearest.
+func (a Attack) Poisoned(client int, labels []int64) []int {
+	if a.Kind != Backdoor || !a.Of(client) {
+		return nil
+	}
+	var others []int
+	for i, y := range labels {
+		if y != int64(a.Target) {
+			others = append(others, i)
+		}
+	}
+	n := data.Share(a.Poison, len(others))
+	method.Rand(a.Seed, "poisoned", strconv.Itoa(client)).Shuffle(len(others), func(i, j int) {
+		others[i], others[j] = others[j], others[i]
+	})
+	slices.Sort(others[:n])
+	return others[:n]
+}
+
+// Upload changes the shared parameters of an attacker's upload, which stands for what it received and learned. Other
+// tensors of it stay as they are. The client itself goes on from what it learned.
+func (a Attack) Upload(round int, received tensor.Map, up *method.Upload) {
+	if !a.Of(up.Client) || a.Kind == LabelFlip || !a.On() {
+		return
+	}
+	out := tensor.Map{}
+	factor := a.Strength
+	if a.Kind == SignFlip {
+		factor = -factor
+	}
+	r := method.Rand(a.Seed, "attack", strconv.Itoa(round), strconv.Itoa(up.Client))
+	std := a.Strength * moved(received, up.Shared)
+	for _, name := range up.Shared.Names() {
+		now, old := up.Shared[name], received[name]
+		out[name] = tensor.New(now.Shape...)
+		for i, v := range now.Data {
+			d := factor * (float64(v) - float64(old.Data[i]))
+			if a.Kind == Gaussian {
+				d = std * r.NormFloat64()
+			}
+			out[name].Data[i] = float32(float64(old.Data[i]) + d)
+		}
+	}
+	up.Shared = out
+}
+
+// moved is the root mean square of the differences of all numbers.
+func moved(old, now tensor.Map) float64 {
+	sum, n := 0.0, 0
+	for _, name := range now.Names() {
+		for i, v := range now[name].Data {
+			d := float64(v) - float64(old[name].Data[i])
+			sum += d * d
+		}
+		n += now[name].Len()
+	}
+	return math.Sqrt(sum / float64(max(1, n)))
+}

@@ -1,0 +1,125 @@
+// Package compression makes updates of clients smaller: their largest numbers, their signs, or few levels, as they
+// travel. What is left out may stay on the client for its next update.
+package compression
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Kinds of compression; package methods says where they are from.
+const (
+	TopK     = "top-k"
+	Sign     = "sign"
+	Quantise = "quantise"
+)
+
+// Codec is a method.Codec. The numbers of all tensors stand behind one another, in the order of their names.
+type Codec struct {
+	Kind     string
+	Share    float64 // of numbers that top-k sends
+	Levels   int     // of quantise, beside 0
+	Bucket   int     // numbers with one scale in sign and quantise; 0 for all
+	Feedback bool    // what was left out is added to the client's next update
+}
+
+// memory is what the names of what was left out begin with, in a client's state.
+const memory = "ef/e"
+
+// Tensors of a packed upload, of one axis each.
+const (
+	valuesName = "values" // float32: the numbers that top-k sends, or a scale for each bucket
+	bitsName   = "bits"   // int64, see pack: the places of top-k, or a code for each number
+)
+
+// Pack implements method.Codec.
+func (c Codec) Pack(l *method.Local, up *method.Upload) error {
+	names := up.Shared.Names()
+	var d []float64
+	for _, name := range names {
+		old, now := l.Received[name], up.Shared[name]
+		if old == nil || !old.SameShape(now) || now.IsInt() {
+			return fmt.Errorf("compression: %s is %v and was received as %v", name, now, old)
+		}
+		e := l.State[memory+"/"+name]
+		for i, v := range now.Data {
+			d = append(d, float64(v)-float64(old.Data[i]))
+			if c.Feedback && e != nil {
+				d[len(d)-1] += float64(e.Data[i])
+			}
+		}
+	}
+	up.Packed = c.encode(d, l.Rand)
+	sent, err := c.decode(up.Packed, len(d))
+	if err != nil {
+		return err
+	}
+	up.Shared = moved(l.Received, sent)
+	if !c.Feedback {
+		return nil
+	}
+	at := 0
+	for _, name := range names {
+		e := tensor.New(up.Shared[name].Shape...)
+		for i := range e.Data {
+			e.Data[i] = float32(d[at] - sent[at])
+			at++
+		}
+		l.State[memory+"/"+name] = e
+	}
+	return nil
+}
+
+// Unpack implements method.Codec.
+func (c Codec) Unpack(received, packed tensor.Map) (tensor.Map, error) {
+	n := 0
+	for _, t := range received {
+		n += t.Len()
+	}
+	d, err := c.decode(packed, n)
+	if err != nil {
+		return nil, err
+	}
+	return moved(received, d), nil
+}
+
+// moved is old plus an update.
+func moved(old tensor.Map, d []float64) tensor.Map {
+	out := tensor.Map{}
+	for _, name := range old.Names() {
+		t := tensor.New(old[name].Shape...)
+		for i, v := range old[name].Data {
+			t.Data[i] = float32(float64(v) + d[i])
+		}
+		out[name], d = t, d[t.Len():]
+	}
+	return out
+}
+
+func (c Codec) encode(d []float64, r *rand.Rand) tensor.Map {
+	if c.Kind == TopK {
+		return c.encodeLargest(d)
+	}
+	return c.encodeLevels(d, r)
+}
+
+// decode reads an update of n numbers; what encode never gives for so many is an error.
+func (c Codec) decode(packed tensor.Map, n int) ([]float64, error) {
+	values, words := packed[valuesName], packed[bitsName]
+	if len(packed) != 2 || values == nil || words == nil || values.IsInt() || !words.IsInt() ||
+		len(values.Shape) != 1 || len(words.Shape) != 1 {
+		return nil, fmt.Errorf("it holds %.200q; it must hold float32 %s and int64 %s of one axis", packed.Names(),
+			valuesName, bitsName)
+	}
+	if c.Kind == TopK {
+		return c.decodeLargest(values.Data, words.Ints, n)
+	}
+	return c.decodeLevels(values.Data, words.Ints, n)
+}
+
+// kept is how many of n numbers top-k sends.
+func (c Codec) kept(n int) int { return min(n, int(math.Ceil(c.Share*float64(n)-1e-9))) }

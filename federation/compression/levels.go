@@ -1,0 +1,144 @@
+package compression
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+
+	"promptfed/runtime/tensor"
+)
+
+// encodeLevels sends a scale for each bucket and a code for each number: its sign in the lowest bit, 1 for what is below
+// 0, and in quantise its level above.
+func (c Codec) encodeLevels(d []float64, r *rand.Rand) tensor.Map {
+	var scales []float32
+	codes := make([]uint64, len(d))
+	for from, size := range c.buckets(len(d)) {
+		scale := c.scale(d[from : from+size])
+		scales = append(scales, float32(scale/c.shrink(size)))
+		for i, v := range d[from : from+size] {
+			if c.Kind == Quantise && scale > 0 {
+				codes[from+i] = c.level(math.Abs(v)/scale, r) << 1
+			}
+			if v < 0 {
+				codes[from+i] |= 1
+			}
+		}
+	}
+	words := pack(codes, c.codeBits())
+	return tensor.Map{valuesName: tensor.Of(scales, len(scales)), bitsName: tensor.OfInts(words, len(words))}
+}
+
+// level of a number from 0 to 1, rounded up as often as makes it right on average.
+func (c Codec) level(v float64, r *rand.Rand) uint64 {
+	exact := math.Min(v*float64(c.Levels), float64(c.Levels))
+	level := uint64(exact)
+	if r.Float64() < exact-float64(level) {
+		level++
+	}
+	return level
+}
+
+func (c Codec) decodeLevels(scales []float32, words []int64, n int) ([]float64, error) {
+	codes, err := unpack(words, n, c.codeBits())
+	if err != nil {
+		return nil, err
+	}
+	out, bucket := make([]float64, n), 0
+	for from, size := range c.buckets(n) {
+		if bucket == len(scales) || !(scales[bucket] >= 0) {
+			return nil, fmt.Errorf("each bucket needs a scale of at least 0; it has %d, for %d numbers", len(scales), n)
+		}
+		for i, code := range codes[from : from+size] {
+			v := float64(scales[bucket])
+			if c.Kind == Quantise {
+				if code>>1 > uint64(c.Levels) {
+					return nil, fmt.Errorf("it has the level %d; there are %d", code>>1, c.Levels)
+				}
+				v *= float64(code>>1) / float64(c.Levels)
+			}
+			if code&1 == 1 {
+				v = -v
+			}
+			out[from+i] = v
+		}
+		bucket++
+	}
+	if bucket != len(scales) {
+		return nil, fmt.Errorf("it has %d scales; %d numbers have %d buckets", len(scales), n, bucket)
+	}
+	return out, nil
+}
+
+// buckets gives the first number and the size of each.
+func (c Codec) buckets(n int) func(yield func(from, size int) bool) {
+	size := c.Bucket
+	if size == 0 {
+		size = n
+	}
+	return func(yield func(from, size int) bool) {
+		for from := 0; from < n && yield(from, min(size, n-from)); from += size {
+		}
+	}
+}
+
+// scale of a bucket: its norm in quantise, the mean of its absolute values in sign.
+func (c Codec) scale(d []float64) float64 {
+	sum, square := 0.0, 0.0
+	for _, v := range d {
+		sum, square = sum+math.Abs(v), square+v*v
+	}
+	if c.Kind == Quantise {
+		return math.Sqrt(square)
+	}
+	return sum / float64(len(d))
+}
+
+// shrink is what a bucket of n numbers is divided by: where the error of quantised ones is fed back, 1 plus the bound of
+// its variance over their square, so that less is left out than there was.
+func (c Codec) shrink(n int) float64 {
+	if c.Kind != Quantise || !c.Feedback {
+		return 1
+	}
+	s := float64(c.Levels)
+	return 1 + math.Min(float64(n)/(s*s), math.Sqrt(float64(n))/s)
+}
+
+// codeBits is what a number takes.
+func (c Codec) codeBits() int {
+	if c.Kind == Sign {
+		return 1
+	}
+	return 1 + bits.Len(uint(c.Levels))
+}
+
+// pack writes codes of some bits each into words of 64, the lowest bits first.
+func pack(codes []uint64, width int) []int64 {
+	words := make([]int64, (len(codes)*width+63)/64)
+	for i, code := range codes {
+		at := i * width
+		words[at/64] |= int64(code << (at % 64))
+		if at%64+width > 64 {
+			words[at/64+1] |= int64(code >> (64 - at%64))
+		}
+	}
+	return words
+}
+
+// unpack reads n codes that pack wrote.
+func unpack(words []int64, n, width int) ([]uint64, error) {
+	if want := (n*width + 63) / 64; len(words) != want {
+		return nil, fmt.Errorf("it has %d words of bits; %d codes of %d bits take %d", len(words), n, width, want)
+	}
+	out := make([]uint64, n)
+	for i := range out {
+		at := i * width
+		code := uint64(words[at/64]) >> (at % 64)
+		if at%64+width > 64 {
+			code |= uint64(words[at/64+1]) << (64 - at%64)
+		}
+		out[i] = code & (1<<width - 1)
+	}
+	return out, nil
+}

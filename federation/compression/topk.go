@@ -1,0 +1,74 @@
+package compression
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+
+	"promptfed/runtime/tensor"
+)
+
+// mapped tells whether places are a bit for each of n numbers, which is shorter than a list of k places.
+func mapped(n, k int) bool { return k*placeBits(n) > n }
+
+// placeBits is what a place among n takes.
+func placeBits(n int) int { return bits.Len(uint(max(1, n-1))) }
+
+// encodeLargest sends the largest numbers, of equal ones the first.
+func (c Codec) encodeLargest(d []float64) tensor.Map {
+	order := make([]int, len(d))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(math.Abs(d[b]), math.Abs(d[a])) })
+	order = order[:c.kept(len(d))]
+	slices.Sort(order)
+	values, places, there := tensor.New(len(order)), make([]uint64, len(order)), make([]uint64, len(d))
+	for k, i := range order {
+		values.Data[k], places[k], there[i] = float32(d[i]), uint64(i), 1
+	}
+	words := pack(places, placeBits(len(d)))
+	if mapped(len(d), len(order)) {
+		words = pack(there, 1)
+	}
+	return tensor.Map{valuesName: values, bitsName: tensor.OfInts(words, len(words))}
+}
+
+func (c Codec) decodeLargest(values []float32, words []int64, n int) ([]float64, error) {
+	k := c.kept(n)
+	if len(values) != k {
+		return nil, fmt.Errorf("it has %d values; %d of %d numbers are sent", len(values), k, n)
+	}
+	places, err := decodePlaces(words, n, k)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float64, n)
+	for j, i := range places {
+		if i >= uint64(n) || j > 0 && i <= places[j-1] {
+			return nil, errors.New("its places are not sorted, or beyond the last number")
+		}
+		out[i] = float64(values[j])
+	}
+	return out, nil
+}
+
+func decodePlaces(words []int64, n, k int) ([]uint64, error) {
+	if !mapped(n, k) {
+		return unpack(words, k, placeBits(n))
+	}
+	there, err := unpack(words, n, 1)
+	var places []uint64
+	for i, yes := range there {
+		if yes == 1 {
+			places = append(places, uint64(i))
+		}
+	}
+	if err == nil && len(places) != k {
+		err = fmt.Errorf("it has %d places for %d values", len(places), k)
+	}
+	return places, err
+}

@@ -1,0 +1,103 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Kinds of label noise.
+const (
+	NoNoise   = "none"
+	Symmetric = "symmetric"
+	PairFlip  = "pair"
+)
+
+// LabelNoise is the section data.label_noise: wrong labels of training examples, as many on each noisy client as the
+// rate says (rounded down), chosen at random. A symmetric label is any other class, each as likely (transition matrix
+// r/(C-1) beside 1-r); a pair flip is the next class, and the first after the last. NLPrompt (CVPR 2025) trains on
+// both, with this exact number in the whole set.
+type LabelNoise struct {
+	Kind    string  `config:"kind"`
+	Rate    float64 `config:"rate" help:"share of a noisy client's training labels that are wrong, below 1"`
+	Clients float64 `config:"clients" help:"share of clients that are noisy, drawn by the seed"`
+	Among   string  `config:"among"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (LabelNoise) LongHelp() map[string]string {
+	return map[string]string{
+		"kind": "wrong training labels of simulated clients (docs/robustness.md): none, symmetric (any other class) " +
+			"or pair (the next class)",
+		"among": "wrong labels are all classes, or own, those that the client has; with own a client of one class " +
+			"keeps its labels",
+	}
+}
+
+// NoLabelNoise is what a file or a flag changes.
+func NoLabelNoise() LabelNoise {
+	return LabelNoise{Kind: NoNoise, Rate: 0.3, Clients: 1, Among: amongAll}
+}
+
+const (
+	amongAll = "all"
+	amongOwn = "own"
+)
+
+// On tells whether there is any.
+func (n LabelNoise) On() bool { return n.Kind != NoNoise }
+
+// Check finds what is wrong with the section.
+func (n LabelNoise) Check() error {
+	errs := []error{OneOf("data.label_noise.kind", n.Kind, NoNoise, Symmetric, PairFlip),
+		OneOf("data.label_noise.among", n.Among, amongAll, amongOwn)}
+	if !(n.Rate >= 0 && n.Rate < 1) {
+		errs = append(errs, fmt.Errorf("data.label_noise.rate: %v; it must be at least 0 and below 1", n.Rate))
+	}
+	if !(n.Clients >= 0 && n.Clients <= 1) {
+		errs = append(errs, fmt.Errorf("data.label_noise.clients: %v; it must lie between 0 and 1", n.Clients))
+	}
+	return errors.Join(errs...)
+}
+
+// Noisy tells which of n clients are noisy.
+func (n LabelNoise) Noisy(clients int, seed uint64) []bool {
+	out := make([]bool, clients)
+	if n.On() {
+		for _, i := range Stream(seed, "noisy clients").Perm(clients)[:Share(n.Clients, clients)] {
+			out[i] = true
+		}
+	}
+	return out
+}
+
+// Share is how many of n a share is, rounded to the nearest.
+func Share(share float64, n int) int { return min(n, int(math.Floor(share*float64(n)+0.5))) }
+
+// Apply gives the labels of a noisy client as it has them, and how many are wrong. It is the same for the same labels,
+// seed and client.
+func (n LabelNoise) Apply(labels []int64, classes int, seed uint64, client int) (noisy []int64, wrong int) {
+	noisy = slices.Clone(labels)
+	var among []int64
+	if n.Among == amongOwn {
+		among = slices.Compact(slices.Sorted(slices.Values(labels)))
+	} else {
+		for c := range classes {
+			among = append(among, int64(c))
+		}
+	}
+	if !n.On() || len(among) < 2 {
+		return noisy, 0
+	}
+	r := Stream(seed, "label noise", client)
+	count := int(n.Rate*float64(len(labels)) + 1e-9)
+	for _, i := range r.Perm(len(labels))[:count] {
+		at, step := slices.Index(among, labels[i]), 1
+		if n.Kind == Symmetric {
+			step += r.IntN(len(among) - 1)
+		}
+		noisy[i] = among[(at+step)%len(among)]
+	}
+	return noisy, count
+}

@@ -1,0 +1,63 @@
+package engine_test
+
+import (
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+)
+
+// TestFirstStepsInTwoGraphs: with the forward pass at what the server sent in a graph of its own, every number is that
+// of steps in one graph but for 1e-6. Clients take 3, 2, 2 and 1 steps, and one answer is lost; prompts are one or
+// several, some of them a client's own (FedPHA, FedOTP), drawn in turn (ProDA) or low-rank changes (FedLoRA). In runs of
+// two clients, with other numbers of workers, bytes stay what they are.
+func TestFirstStepsInTwoGraphs(t *testing.T) {
+	for _, names := range []string{"promptfl", "fedpha", "fedotp", "proda", "fedlora", "prograd", "promptfl+fedprox",
+		"promptfl+scaffold", "promptfl+dp", "promptfl+moon", "promptfl+fedamp", "promptfl+robust"} {
+		base, with, _ := strings.Cut(names, "+")
+		var wrappers []string
+		if with != "" {
+			wrappers = []string{with}
+		}
+		m, err := methods.Build(base, wrappers, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := func(batch, workers int, one bool) *engine.Result {
+			e := withMethod(m)
+			e.Clients, e.BatchClients = methodtest.Alike(9, 5, 6, 3), batch
+			e.Training.Optim = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 1e-3}
+			return mustRun(t, e, engine.Settings{Workers: workers, OneGraph: one,
+				Lost: func(round, client int) bool { return round == 0 && client == 1 }})
+		}
+		want, first := run(1, 1, true), run(2, 1, false)
+		for what, got := range map[string]*engine.Result{"one client": run(1, 1, false), "two": first} {
+			most := 0.0
+			for name, x := range want.Prompts {
+				for i, v := range x.Data {
+					most = max(most, math.Abs(float64(v-got.Prompts[name].Data[i]))/max(1, x.MaxAbs()))
+				}
+			}
+			if !(most <= 1e-6) {
+				t.Errorf("%s, %s in a run: prompts differ by %g", names, what, most)
+			}
+			for i, r := range got.Records {
+				if d := math.Abs(r.Loss - want.Records[i].Loss); !(d <= 1e-6*math.Abs(r.Loss)) {
+					t.Errorf("%s, %s in a run, round %d: the loss differs by %g", names, what, i, d)
+				}
+			}
+		}
+		again := run(2, 3, false)
+		for name, x := range first.Prompts {
+			for i, v := range x.Data {
+				if math.Float32bits(v) != math.Float32bits(again.Prompts[name].Data[i]) {
+					t.Fatalf("%s: %s differs with three workers", names, name)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package record
+
+import (
+	"slices"
+
+	"promptfed/federation/engine/metrics"
+)
+
+// Evaluation sets of a simulated backdoor: all test images of other classes than its target, labelled as the target.
+// Accuracy is the share that is taken for it: with the trigger the attack's success rate, without it what to compare
+// that with.
+const (
+	TriggeredSet   = "backdoor"
+	UntriggeredSet = "backdoor-without-trigger"
+)
+
+// OwnSets are the evaluation sets that are made of the experiment's own data set.
+var OwnSets = []string{BaseSet, NewSet, TriggeredSet, UntriggeredSet}
+
+// Attack is what a simulated attack did. Means are over honest clients, with the server's parameters and with each
+// client's own, where the method has these evaluations.
+type Attack struct {
+	Clients  []int    `json:"clients"` // attackers that trained in the round; in a summary all of them
+	Global   *float64 `json:"honest_global,omitempty"`
+	Personal *float64 `json:"honest_personal,omitempty"`
+	// where evaluation sets were tested: the share of images with the trigger that are taken for the target
+	SuccessGlobal   *float64 `json:"success_global,omitempty"`
+	SuccessPersonal *float64 `json:"success_personal,omitempty"`
+}
+
+// AttackedBy fills in what attackers did to a round, after its tests.
+func (r *Record) AttackedBy(attackers []int) {
+	if len(attackers) == 0 {
+		return
+	}
+	out := &Attack{Clients: []int{}}
+	for _, id := range attackers {
+		if slices.Contains(r.Clients, id) {
+			out.Clients = append(out.Clients, id)
+		}
+	}
+	out.Global, out.Personal = honest(r.Evaluations, r.Answered, attackers)
+	if x, ok := r.EvaluationSets[TriggeredSet]; ok {
+		out.SuccessGlobal, out.SuccessPersonal = honest(x.Evaluations, x.Answered, attackers)
+	}
+	r.Attack = out
+}
+
+// honest gives the mean accuracies of a test over clients that do not attack.
+func honest(e Evaluations, answered, attackers []int) (global, personal *float64) {
+	of := func(e *Evaluation) *float64 {
+		if e == nil {
+			return nil
+		}
+		var accuracy []float64
+		for i, v := range e.PerClient {
+			client := i
+			if answered != nil {
+				client = answered[i]
+			}
+			if !slices.Contains(attackers, client) {
+				accuracy = append(accuracy, v)
+			}
+		}
+		if len(accuracy) == 0 {
+			return nil
+		}
+		mean, _ := metrics.MeanStd(accuracy)
+		return &mean
+	}
+	return of(e.Global), of(e.Personal)
+}

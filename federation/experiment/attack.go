@@ -1,0 +1,139 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"promptfed/federation/attack"
+	"promptfed/federation/data"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/features"
+	"promptfed/models/bundle"
+	"promptfed/models/preprocess"
+)
+
+// attackTerm sets runs apart that are attacked, like an option of the method.
+func (c Config) attackTerm() string {
+	if !c.Attack.On() {
+		return ""
+	}
+	text, err := json.Marshal(c.Attack)
+	if err != nil { // of numbers and texts there is none
+		panic(err)
+	}
+	return " attack=" + string(text)
+}
+
+// noAttack refuses an attack by clients that are real.
+func (c Config) noAttack() error {
+	if !c.Attack.On() {
+		return nil
+	}
+	return errors.New("attack: only clients of a simulation attack (promptfed run, also with --cluster), those of serve " +
+		"and join are who they are; set attack.kind: none")
+}
+
+// openAttack finds out who attacks, among the clients that train.
+func (b *Built) openAttack() error {
+	c := b.Config.Attack
+	if !c.On() {
+		return nil
+	}
+	if b.Config.Train.Centralised {
+		return errors.New("attack: train.centralised has one client, which would be the only one to attack; leave one " +
+			"of the two out")
+	}
+	may := b.Engine.Plan.Trainers
+	if len(may) == 0 {
+		may = message.Indices(len(b.Parts))
+	}
+	attackers, err := c.Attackers(may, b.Config.Seed)
+	if err != nil {
+		return err
+	}
+	b.Engine.Attack = attack.Attack{Config: c, Attackers: attackers, Seed: b.Config.Seed}
+	b.Engine.Plan.Attackers = attackers
+	return nil
+}
+
+// openTriggered makes an evaluation set of all test images of other classes than the backdoor's target, with the trigger
+// and labelled as the target, so that accuracy is the attack's success rate, and one of the same images without it.
+func (b *Built) openTriggered() error {
+	c := b.Config.Attack
+	if c.Kind != attack.Backdoor {
+		return nil
+	}
+	if c.Target < 0 || c.Target >= len(b.Set.Classes) {
+		return fmt.Errorf("attack.target: %d is none of the %d classes, which are numbered from 0", c.Target,
+			len(b.Set.Classes))
+	}
+	with := evaluationSet{name: record.TriggeredSet, classes: b.Set.Classes}
+	without := evaluationSet{name: record.UntriggeredSet, classes: b.Set.Classes}
+	for _, e := range b.testedImages() {
+		if e.Label == c.Target {
+			continue
+		}
+		with.examples = append(with.examples, c.Triggered(e, preprocess.Decode))
+		e.Label = c.Target
+		without.examples = append(without.examples, e)
+	}
+	if len(with.examples) == 0 {
+		return errors.New("attack: backdoor: there is no test image of another class than attack.target")
+	}
+	b.evaluationSets = append(b.evaluationSets, with, without)
+	return nil
+}
+
+// labels are those that a client trains on, before an attack, and how many of them label noise made wrong.
+func (b *Built) labels(client int) (labels []int64, wrong int) {
+	for _, i := range b.trainedOn(client) {
+		labels = append(labels, int64(b.trainList()[i].Label))
+	}
+	noise := b.Config.Data.LabelNoise
+	if b.of > 0 || !noise.Noisy(len(b.Parts), b.Config.Seed)[client] {
+		return labels, 0
+	}
+	return noise.Apply(labels, len(b.Set.Classes), b.Config.Seed, client)
+}
+
+// poisoned are the examples that a client of a backdoor trains on with the trigger, and which of its own they replace.
+func (b *Built) poisoned(client int) (list []data.Example, at []int) {
+	if b.Engine.Attack.Kind != attack.Backdoor {
+		return nil, nil
+	}
+	labels, _ := b.labels(client)
+	at = b.Engine.Attack.Poisoned(client, labels)
+	for _, i := range at {
+		e := b.trainList()[b.trainedOn(client)[i]]
+		list = append(list, b.Config.Attack.Triggered(e, preprocess.Decode))
+	}
+	return list, at
+}
+
+// training is what a client trains on: its part of the features of all training examples, with the labels and the
+// images that noise and an attack make of its own.
+func (b *Built) training(ctx context.Context, x features.Extractor, f *bundle.Bundle, all *spec.Features,
+	client int) (*spec.Features, error) {
+	out := all.Pick(b.trainedOn(client))
+	out.Class, _ = b.labels(client)
+	out.Class = b.Engine.Attack.Labels(client, out.Class, len(b.Set.Classes))
+	list, at := b.poisoned(client)
+	if len(list) == 0 {
+		return out, nil
+	}
+	poison, err := b.featuresOf(ctx, x, f, list, b.Config.Data.Views)
+	if err != nil {
+		return nil, err
+	}
+	return out.Replace(at, poison), nil
+}
+
+// isAttacker tells whether a client attacks, where that is known.
+func (b *Built) isAttacker(client int) bool {
+	return b.Engine != nil && slices.Contains(b.Engine.Attack.Attackers, client)
+}

@@ -1,0 +1,34 @@
+package experiment
+
+import (
+	"context"
+	"testing"
+
+	"promptfed/federation/datatest"
+)
+
+// TestSimulatedTimeRefused: what does not go together with a simulated time is one line before anything is computed.
+func TestSimulatedTimeRefused(t *testing.T) {
+	for _, c := range []struct {
+		change func(*Config)
+		words  []string
+	}{
+		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer = 4 }, []string{"buffer: 4", "3 clients train side by side"}},
+		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Participation = 2, 0.3 }, []string{"1 clients train"}},
+		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.With = 2, []string{"scaffold"} }, []string{"fedbuff",
+			"scaffold/dc"}},
+		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Train.State = 2, sharedState },
+			[]string{"train.optimizer_state: fresh"}},
+		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Sampling = 2, poisson }, []string{"sampling: fixed"}},
+		{func(c *Config) { c.SecureAggregation.Threshold = 2 }, []string{"simulated_time",
+			"secure aggregation"}},
+		{func(c *Config) { c.SimulatedTime.Speeds, c.SimulatedTime.File = "file", "nowhere.csv" },
+			[]string{"simulated_time.file", "nowhere.csv"}},
+	} {
+		conf := small("promptfl")
+		conf.SimulatedTime.Speeds = "constant"
+		c.change(&conf)
+		_, err := Open(context.Background(), conf, nil)
+		datatest.WantError(t, err, c.words...)
+	}
+}

@@ -1,0 +1,77 @@
+package methods_test
+
+import (
+	"math"
+
+	"promptfed/federation/methodtest"
+)
+
+// Federated prompt learners of the years 2024 and 2025.
+
+var both = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}}
+
+var keyed = methodtest.Names{Shared: []string{"ctx", "query"}, Broadcast: []string{"apt/keys", "apt/domains"}}
+
+func init() {
+	hands = append(append(hands, fplHands...), aptHands...)
+	fpl := func(more options) options { return with(options{"tokens": 3, "rank": 2, "init_std": 0.4}, more) }
+	cases = append(cases,
+		// All of the gradient comes through factors of full rank: the stated one is the loss's.
+		methodtest.Case{Name: "dpfpl", Options: fpl(options{"rank": 3, "clip": 0.0}), Names: both},
+		methodtest.Case{Name: "dpfpl", Options: fpl(nil), Names: both, NoDerivative: true},
+		methodtest.Case{Name: "dpfpl", Options: fpl(options{"clip": 0.1, "noise": 0.2, "noisy": "all", "steps": 4,
+			"sign": "plus", "factor": 0.1, "orth_v": false, "weighting": "examples"}), Names: both, NoDerivative: true},
+		methodtest.Case{Name: "dpfpl", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: both,
+			NoDerivative: true},
+		methodtest.Case{Name: "dpfpl", With: []string{"dp"}, Options: fpl(options{"dpfpl": options{"clip": 0.2,
+			"noise": 0.1}, "dp": options{"clip": 0.1, "noise": 0.2, "where": "client", "least": 0.5}}),
+			Names:  plus(both, methodtest.Names{Broadcast: []string{"dp/clients"}}, nil, []string{"dp/released"}),
+			Noised: true, NoDerivative: true},
+
+		methodtest.Case{Name: "fedapt", Options: options{"tokens": 3, "init_std": 0.4}, Alike: true, Names: keyed},
+		methodtest.Case{Name: "fedapt", Options: options{"tokens": 2, "init_std": 0.4, "domains": 2, "assign": "scores",
+			"class_specific": true, "temp": 0.5, "weight": 0.3, "position": "front"}, Alike: true, Names: keyed},
+		methodtest.Case{Name: "fedapt", With: []string{"fedprox"}, Options: options{"assign": "hard"},
+			Zero: options{"mu": 0.0}, Alike: true, Names: keyed},
+	)
+}
+
+// DP-FPL from local prompts of 1/2 and -1/2 and a shared one of 0. In width 1 each factor is 1 or -1, so that the three
+// terms of the rebuilt gradient are G or, clipped, ±C each: G + G - G, or (G + G + G)/10. Where v is local's own size,
+// 1/2 of either sign, they are G/4, G and G/4.
+var fplHands = []methodtest.Hand{
+	{Method: "dpfpl", Options: options{"tokens": 1}, LR: lr, First: fplFirst, Want: map[string]float64{
+		"r0/c0/s0/loss": loss0(0.5), "r0/c0/s0/grad/local": slope0(0.5), "r0/c1/s0/grad/local": slope1(-0.5),
+		"r0/c0/upload/global": -lr * slope0(0.5), "r0/merged/global": fplMean,
+		"r1/c0/begin/local": 0.5 - lr*slope0(0.5), "r1/c0/s0/loss": loss0(0.5 - lr*slope0(0.5) + fplMean)}},
+	{Method: "dpfpl", Options: options{"tokens": 1, "clip": 0.01, "sign": "plus", "factor": 0.1}, LR: lr,
+		First: fplFirst, Want: map[string]float64{"r0/c0/s0/grad/local": -0.003, "r0/c0/s0/grad/global": -0.01,
+			"r0/c1/s0/grad/local": 0.003, "r0/merged/global": 0}},
+	{Method: "dpfpl", Options: options{"tokens": 1, "sign": "plus", "orth_v": false, "weighting": "examples"}, LR: lr,
+		First: fplFirst, Want: map[string]float64{"r0/c0/s0/grad/local": 1.5 * slope0(0.5),
+			"r0/merged/global": -lr * (slope0(0.5) + 2*slope1(-0.5)) / 3}},
+	// A step of length lr C for every client, and a mean of 0 that no noise was put on: the layer of the server's noise
+	// with a clip of lr C cuts nothing.
+	{Method: "dpfpl", With: []string{"dp"}, Options: options{"tokens": 1, "dpfpl": options{"clip": 0.01},
+		"dp": options{"clip": 0.01 * lr, "noise": 0.0, "delta": 0.1}}, LR: lr, First: fplFirst,
+		Want: map[string]float64{"r0/c0/upload/global": 0.01 * lr, "r0/merged/global": 0}},
+}
+
+var (
+	fplFirst = map[string]float64{"global": 0, "c0/local": 0.5, "c1/local": -0.5}
+	fplMean  = -lr * (slope0(0.5) + slope1(-0.5)) / 2
+)
+
+// FedAPT from a prompt of 1/2 under keys of 1, which is PromptFL's 1 with twice its slope, and a query of zeros, which
+// takes either domain for as likely: the loss of domains is ln 2, and the slopes of the row of a client's own domain are
+// half of its images, of the other's minus that, all times the features' length, 2. Whatever the mix of equal keys is,
+// a test is one with twice the mean prompt.
+var aptHands = []methodtest.Hand{{Method: "fedapt", Options: options{"tokens": 1, "query_scale": 2.0, "weight": 3.0},
+	LR: lr, First: map[string]float64{"ctx": 0.5, "query": 0, "apt/keys": 1}, Want: map[string]float64{
+		"r0/c0/s0/loss": loss0(1) + 3*math.Ln2, "r0/c0/s0/grad/ctx": 2 * slope0(1), "r0/c1/s0/grad/ctx": 2 * slope1(1),
+		"r0/c0/s0/grad/query#0": -3 * 0.6, "r0/c0/s0/grad/query#1": -3 * 0.8, "r0/c0/s0/grad/query#3": 3 * 0.8,
+		"r0/c1/s0/grad/query#0": 3 * 0.8, "r0/merged/query#0": lr * 3 * (0.6 - 0.8) / 2, "r0/merged/ctx": aptMean,
+		"r0/c0/eval/logits#0": (0.6 + 1.6*aptMean) / math.Hypot(1, 2*aptMean),
+		"r1/c0/s0/grad/ctx":   2 * slope0(2*aptMean)}}}
+
+var aptMean = 0.5 - lr*(slope0(1)+slope1(1))

@@ -1,0 +1,266 @@
+package methods
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/mat"
+
+	"promptfed/federation/method"
+	"promptfed/federation/privacy"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// DPFPL adds up a shared prompt "global" and a private one "local", both [tokens,w], and puts noise on the gradients
+// of every batch. In each step it factorises local = U v + R by a power iteration from a random V0 [w,rank],
+//
+//	U = orth(local V0), V = orth(localᵀ U), v = Vᵀ,
+//
+// takes the gradients of the two factors, g_U = G vᵀ and g_v = Uᵀ G of the gradient G of local, shortens each to the
+// norm C, adds Gaussian noise of standard deviation z C to every number, and puts together the gradient of local
+//
+//	factor (g_U v + U g_v - U Uᵀ g_U v).
+//
+// The gradient of global is shortened to C too. Its noise is the server's, on the mean: with: [dp]. With rank = tokens,
+// no clip, no noise and factor 1 this is G.
+//
+// Tran, Sun, Patterson, Milanova, Privacy-Preserving Personalized Federated Prompt Learning for Multimodal Large
+// Language Models, ICLR 2025. Where there is a choice:
+//   - sign: minus is the projection of G on what the factors span, of the low-rank reparametrisation that the paper
+//     builds on (Yu et al., ICML 2021); public code adds the last term (plus) and has a factor of 0.1;
+//   - the code makes V unit columns as well as U (orth_v), so that U v has singular values of 1 whatever local is;
+//     false leaves V = localᵀ U, for which U v is local's approximation of that rank;
+//   - the code's server averages gradients after every batch. Here clients average what their steps made, which is the
+//     same where a turn has one step (train.epochs: 1 and a batch of all examples, plain SGD): a dp with
+//     clip lr C and noise z then adds the code's noise on the mean;
+//   - noise is over C; the code's sigma is that of one example in a batch of B, z = sigma/B;
+//   - noisy: all has clients put noise on the gradient of global too, so that nothing leaves them without.
+//
+// The code reckons that sqrt(R ln(1/delta))/epsilon be the noise of one example in R batches; but it clips the gradient
+// of the batch, which one example can turn round, and makes more releases than one a round. Here each record notes
+// epsilon_local, for delta and all rounds so far: what local, or with noisy: all everything that a client gives away,
+// tells of all of its examples together. Each of the steps releases the clipped gradients, of which other examples
+// change each by 2C at most. A client takes no more steps in a turn than epsilon reckons with, and has trained in every
+// round at worst. Without noise: all, local is made beside the global prompts, whose own epsilon (dp) adds to this one
+// for whoever sees both. The noise comes from a secret of the client across machines (Local.Noise); in one process it
+// comes from the run's seed, and the number is called epsilon_local_nominal.
+type DPFPL struct {
+	WeightedMean `config:",squash"`
+	Context      `config:",squash"`
+	Rank         int     `config:"rank" help:"of the factors of the local prompt"`
+	Clip         float64 `config:"clip" help:"C, longest gradient of a batch, of each factor and of global; 0: any"`
+	Noise        float64 `config:"noise" help:"z, standard deviation of the noise on a clipped gradient, over clip"`
+	Noisy        string  `config:"noisy" help:"what clients put noise on: factors, or all, the gradient of global too"`
+	Steps        int     `config:"steps"`
+	Delta        float64 `config:"delta" help:"for which epsilon_local is noted"`
+	Sign         string  `config:"sign" help:"of the last term of the gradient of local: minus, or plus as public code"`
+	Factor       float64 `config:"factor" help:"of the gradient of local; public code has 0.1"`
+	OrthV        bool    `config:"orth_v" help:"make the second factor's rows unit rows too"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (DPFPL) LongHelp() map[string]string {
+	return map[string]string{
+		"steps": "of a turn at most, which epsilon_local reckons with: a client refuses to take more under noise; 0 " +
+			"bounds none and states no epsilon_local",
+	}
+}
+
+var dpfplDef = Def{Name: "dpfpl", Title: "DP-FPL", New: newDPFPL, Traffic: promptTraffic,
+	Paper: "Tran et al., Privacy-Preserving Personalized Federated Prompt Learning for Multimodal Large Language " +
+		"Models, ICLR 2025"}
+
+func newDPFPL() Layer {
+	return &DPFPL{WeightedMean: uniformMean, Context: defaultContext, Rank: 8, Clip: 10, Noisy: "factors", Delta: 1e-5,
+		Sign: "minus", Factor: 1, OrthV: true}
+}
+
+func (m *DPFPL) Build(method.Method) (method.Method, error) {
+	err := Join(m.Weighting.Check(), m.Context.Check(), Within("rank", m.Rank, 1, maxTokens),
+		Within("clip", m.Clip, 0, maxWeight), Within("noise", m.Noise, 0, 1e6),
+		OneOf("noisy", m.Noisy, "factors", "all"), Within("steps", m.Steps, 0, maxSteps),
+		Within("delta", m.Delta, 1e-15, 0.5), OneOf("sign", m.Sign, "minus", "plus"),
+		Within("factor", m.Factor, 0, maxWeight))
+	if m.Noise > 0 && m.Clip == 0 {
+		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
+			"too"))
+	}
+	if m.Std == 0 {
+		err = Join(err, errors.New("option init_std is 0; a local prompt of zeros has no factors: give it a size"))
+	}
+	return *m, err
+}
+
+func (m DPFPL) Traits() method.Traits {
+	t := m.WeightedMean.Traits()
+	t.Noise = m.Noise > 0
+	return t
+}
+
+func (m DPFPL) Params(t method.Task) []method.Param {
+	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)
+}
+
+func (m DPFPL) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), m.Features(s, s.Param("global").Add(s.Param("local"))))
+}
+
+// Adjust puts what was clipped and has noise in place of the gradients.
+func (m DPFPL) Adjust(l *method.Local, g tensor.Map) error {
+	r, err := m.rand(l, g)
+	if err != nil {
+		return err
+	}
+	p, full := matrix(l.Private["local"]), matrix(g["local"])
+	rows, wide := p.Dims()
+	start := mat.NewDense(wide, min(m.Rank, rows, wide), nil)
+	start.Apply(func(_, _ int, _ float64) float64 { return l.Rand.NormFloat64() }, start)
+	u, v := mat.Dense{}, mat.Dense{} // [T,r], [w,r]
+	u.Mul(p, start)
+	orthonormal(&u)
+	if v.Mul(p.T(), &u); m.OrthV {
+		orthonormal(&v)
+	}
+	byU, byV := mat.Dense{}, mat.Dense{} // [T,r], [r,w]
+	byU.Mul(full, &v)
+	byV.Mul(u.T(), full)
+	m.release(r, &byU, true)
+	m.release(r, &byV, true)
+	first, second, both := mat.Dense{}, mat.Dense{}, mat.Dense{}
+	first.Mul(&byU, v.T())
+	second.Mul(&u, &byV)
+	both.Product(&u, u.T(), &first)
+	if m.Sign == "minus" {
+		both.Scale(-1, &both)
+	}
+	first.Add(&first, &second)
+	first.Add(&first, &both)
+	first.Scale(m.Factor, &first)
+	put(g["local"], &first)
+	global := matrix(g["global"])
+	m.release(r, global, m.Noisy == "all")
+	put(g["global"], global)
+	return nil
+}
+
+// release shortens a gradient to the clip and adds noise.
+func (m DPFPL) release(r *rand.Rand, g *mat.Dense, noisy bool) {
+	if far := mat.Norm(g, 2); m.Clip > 0 && far > m.Clip {
+		g.Scale(m.Clip/far, g)
+	}
+	if noisy && m.Noise > 0 {
+		g.Apply(func(_, _ int, x float64) float64 { return x + m.Noise*m.Clip*r.NormFloat64() }, g)
+	}
+}
+
+// dpfplNoise names the source of a turn's noise.
+const dpfplNoise = "dpfpl/noise"
+
+// rand is the source of a turn's noise. Where that is a secret it is made from all that the turn begins with, so that
+// the same turn has the same noise and any other turn of the round is refused.
+func (m DPFPL) rand(l *method.Local, g tensor.Map) (*rand.Rand, error) {
+	switch r, _ := l.Cache[dpfplNoise].(*rand.Rand); {
+	case m.Noise == 0:
+		return nil, nil
+	case m.Steps > 0 && l.Steps >= m.Steps:
+		return nil, fmt.Errorf("dpfpl: step %d of a turn; epsilon_local reckons with %d: raise options.steps, or give "+
+			"turns fewer steps", l.Steps+1, m.Steps)
+	case r != nil:
+		return r, nil
+	case l.Noise == nil:
+		return l.Rand, nil
+	}
+	rows, err := l.Memory()
+	if err != nil {
+		return nil, err
+	}
+	all := updates{}
+	for under, part := range map[string]tensor.Map{"rows/": rows, "gradient/": g, "shared/": l.Shared,
+		"private/": l.Private} {
+		for name, t := range part {
+			for _, x := range t.Data {
+				all[under+name] = append(all[under+name], float64(x))
+			}
+			for _, x := range t.Ints {
+				all[under+name] = append(all[under+name], float64(x))
+			}
+		}
+	}
+	r, _, err := l.Noise("dpfpl", all.bytes())
+	if err == nil {
+		l.Cache[dpfplNoise] = r
+	}
+	return r, err
+}
+
+// Merge notes what all rounds so far cost.
+func (m DPFPL) Merge(g *method.Global, ups []method.Upload) error {
+	name := "epsilon_local_nominal"
+	if g.Noise != nil {
+		name = "epsilon_local"
+	}
+	if e := m.epsilon(g.Round + 1); !math.IsInf(e, 1) {
+		g.Notes[name], g.Notes["delta_local"] = e, m.Delta
+	}
+	return m.WeightedMean.Merge(g, ups)
+}
+
+// epsilon is what so many rounds cost a client that trains in all of them; infinite where nothing bounds it.
+func (m DPFPL) epsilon(rounds int) float64 {
+	if m.Noise == 0 || m.Steps == 0 {
+		return math.Inf(1)
+	}
+	parts := 2.0
+	if m.Noisy == "all" {
+		parts = 3
+	}
+	// Each part has the norm C at most, all of them together √parts C.
+	return privacy.Spent{{Noise: m.Noise / math.Sqrt(parts), Rate: 1}: rounds * m.Steps}.Epsilon(m.Delta)
+}
+
+// EpsilonLocal is what so many rounds cost at most whoever sees what a client keeps; infinite where nothing bounds it,
+// and false where clients keep nothing that noise is put on.
+func EpsilonLocal(m method.Method, rounds int) (float64, bool) {
+	for ; m != nil; m = inside(m) {
+		if d, ok := m.(DPFPL); ok && d.Noise > 0 {
+			return d.epsilon(rounds), true
+		}
+	}
+	return 0, false
+}
+
+func matrix(t *tensor.Tensor) *mat.Dense {
+	m := mat.NewDense(t.Shape[0], t.Shape[1], nil)
+	for i, x := range t.Data {
+		m.RawMatrix().Data[i] = float64(x)
+	}
+	return m
+}
+
+func put(t *tensor.Tensor, m *mat.Dense) {
+	for i, x := range m.RawMatrix().Data {
+		t.Data[i] = float32(x)
+	}
+}
+
+// orthonormal makes columns orthonormal, one after the other (modified Gram-Schmidt); those that the ones before them
+// span become 0.
+func orthonormal(m *mat.Dense) {
+	_, n := m.Dims()
+	for j := range n {
+		x := m.ColView(j).(*mat.VecDense)
+		whole := mat.Norm(x, 2)
+		for i := range j {
+			before := m.ColView(i)
+			x.AddScaledVec(x, -mat.Dot(before, x), before)
+		}
+		if left := mat.Norm(x, 2); left > 1e-6*whole {
+			x.ScaleVec(1/left, x)
+		} else {
+			x.Zero()
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package methods
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// NLPrompt tells clean labels from wrong ones by optimal transport, and fits the wrong ones by a loss that they pull
+// little at. Before each pass over a client's data its N images are sent to the C classes at the cost -log p, p being
+// the softmax of their class scores, each with mass 1/N and each class with its own mass, under entropic regularisation
+// eps. An image is clean whose label is the class that gets most of its mass. Clean images come first in the pass and
+// have cross entropy; the others, with their labels, the mean absolute error 1-p.
+//
+// Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025, eq. 5-8. Where paper and code
+// (qunovo/NLPrompt) differ:
+//   - score: the paper's similarity is log p; the code takes the logarithm of a softmax of p, whose costs lie within 1
+//     of each other;
+//   - the code leaves an incomplete last batch out of the transport; here no image is left out;
+//   - the code's batches are all clean or all not; here one batch in between may hold both, each with its own loss.
+//
+// Classes have the same mass in the paper, which a client with few of them cannot have: masses (ours) may also be those
+// of its labels, or the same for the classes that it has. The budget, the share of images that may be clean, is the
+// default of the code: all.
+type NLPrompt struct {
+	method.Method
+	Eps    float64 `config:"eps" help:"weight of the entropy in the transport"`
+	Iters  int     `config:"iters" help:"most Sinkhorn iterations"`
+	Score  string  `config:"score" help:"what is transported by: paper, log p, or code, log softmax p"`
+	Masses string  `config:"masses" help:"of classes: uniform, labels (as often as labelled) or owned"`
+}
+
+var nlPromptDef = Def{Name: "nlprompt", Title: "NLPrompt", New: newNLPrompt,
+	Paper: "Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025"}
+
+func newNLPrompt() Layer { return &NLPrompt{Eps: 0.01, Iters: 1000, Score: "paper", Masses: "uniform"} }
+
+func (m *NLPrompt) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	err := Join(Within("eps", m.Eps, 1e-6, maxWeight), Within("iters", m.Iters, 1, maxSteps),
+		OneOf("score", m.Score, "paper", "code"), OneOf("masses", m.Masses, "uniform", "labels", "owned"),
+		mustLearn(inner, "changes the loss of what is learned"), learnsScores(inner))
+	return *m, fits(*m, inner, err)
+}
+
+func (NLPrompt) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+
+// cleanInput [B] is 1 for clean images.
+const cleanInput = "draw/clean"
+
+func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	clean := s.Graph().Input(cleanInput, graph.Float, graph.Shape{graph.Sym("B")})
+	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node {
+		wrong := generalised(logp, 1)
+		return wrong.Add(clean.Mul(logp.Neg().Sub(wrong)))
+	})
+}
+
+func (m NLPrompt) Begin(l *method.Local) error {
+	if err := m.Method.Begin(l); err != nil {
+		return err
+	}
+	l.Data = &divided{Data: l.Data, m: m, l: l}
+	return nil
+}
+
+// divided is a client's data with what is clean of it.
+type divided struct {
+	method.Data
+	m     NLPrompt
+	l     *method.Local
+	clean []bool
+	err   error // of Order, for Batch
+}
+
+// Order is that of the layers inside, clean images first.
+func (d *divided) Order(r *rand.Rand) []int {
+	d.clean, d.err = d.m.divide(d.l, d.Labels())
+	if d.err != nil {
+		d.clean = make([]bool, d.Len())
+	}
+	order := d.Data.Order(r)
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case d.clean[a] == d.clean[b]:
+			return 0
+		case d.clean[a]:
+			return -1
+		}
+		return 1
+	})
+	return order
+}
+
+func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
+	if d.err != nil {
+		return nil, d.err
+	}
+	batch, err := d.Data.Batch(rows, r, also...)
+	if err != nil || d.clean == nil {
+		return batch, err
+	}
+	clean := tensor.New(len(rows))
+	for i, row := range rows {
+		if d.clean[row] {
+			clean.Data[i] = 1
+		}
+	}
+	batch[cleanInput] = clean
+	return batch, nil
+}
+
+// divide tells which images of a client are clean, with the parameters as they are.
+func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
+	scores, err := l.Eval(func(s *method.Scope) graph.Node {
+		logits := m.Method.Logits(s)
+		if m.Score == "code" {
+			return logits.Softmax(-1).LogSoftmax(-1)
+		}
+		return logits.LogSoftmax(-1)
+	})
+	if err == nil && scores.Shape[0] != len(labels) {
+		err = fmt.Errorf("nlprompt: a layer outside changes the %d examples that it divides; list it after that layer",
+			len(labels))
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan := sinkhorn(scores, m.masses(labels, scores.Shape[1]), m.Eps, m.Iters)
+	out := make([]bool, len(labels))
+	for i, row := range plan {
+		best := 0
+		for c, v := range row {
+			if v > row[best] {
+				best = c
+			}
+		}
+		out[i] = int64(best) == labels[i]
+	}
+	return out, nil
+}
+
+// masses are those of the classes; their sum is 1.
+func (m NLPrompt) masses(labels []int64, classes int) []float64 {
+	out := make([]float64, classes)
+	for c := range out {
+		if m.Masses == "uniform" {
+			out[c] = 1
+		}
+	}
+	for _, y := range labels {
+		switch m.Masses {
+		case "labels":
+			out[y]++
+		case "owned":
+			out[y] = 1
+		}
+	}
+	sum := 0.0
+	for _, v := range out {
+		sum += v
+	}
+	for c := range out {
+		out[c] /= sum
+	}
+	return out
+}
+
+// sinkhorn gives the plan [N][C] between N rows of mass 1/N and columns of the given masses that maximises
+// Σ plan · (score - eps log plan), by iterations over logarithms until no row's mass was off by more than a
+// millionth of it. Columns have their masses exactly.
+func sinkhorn(scores *tensor.Tensor, masses []float64, eps float64, iters int) [][]float64 {
+	n, classes := scores.Shape[0], scores.Shape[1]
+	u, v := make([]float64, n), make([]float64, classes)
+	row := func(i int) []float64 {
+		out := make([]float64, classes)
+		for c, x := range scores.Data[i*classes : (i+1)*classes] {
+			out[c] = float64(x)/eps + v[c]
+		}
+		return out
+	}
+	column := make([]float64, n)
+	for range iters {
+		off := 0.0
+		for i := range u {
+			now := -math.Log(float64(n)) - logSum(row(i))
+			off = max(off, math.Abs(math.Expm1(u[i]-now)))
+			u[i] = now
+		}
+		for c := range v {
+			for i := range column {
+				column[i] = float64(scores.Data[i*classes+c])/eps + u[i]
+			}
+			v[c] = math.Log(masses[c]) - logSum(column)
+		}
+		if off <= 1e-6 {
+			break
+		}
+	}
+	plan := make([][]float64, n)
+	for i := range plan {
+		plan[i] = row(i)
+		for c := range plan[i] {
+			plan[i][c] = math.Exp(plan[i][c] + u[i])
+		}
+	}
+	return plan
+}
+
+// logSum is log Σ e^x.
+func logSum(x []float64) float64 {
+	top := slices.Max(x)
+	if math.IsInf(top, 0) {
+		return top
+	}
+	sum := 0.0
+	for _, v := range x {
+		sum += math.Exp(v - top)
+	}
+	return top + math.Log(sum)
+}

@@ -1,0 +1,49 @@
+package methods_test
+
+import (
+	stdcontext "context"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// PromptFolio with theta 0 is PromptFL, with theta 1 CoOp, from the same first prompt to the last bit.
+func TestPromptFolioBetweenPromptFLAndCoOp(t *testing.T) {
+	prompt := methodtest.Values(60, 0.5, 3, methodtest.Width)
+	end := func(name, learned string, o options) *tensor.Tensor {
+		m, err := methods.Build(name, nil, with(options{"tokens": 3}, o))
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := tensor.Map{"c0/" + learned: prompt, learned: prompt}
+		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{
+			Method: methodtest.Pinned{Method: m, First: first}, Classes: methodtest.Classes, Template: "a {}.",
+			Clients: methodtest.Clients(9, 5), Plan: spec.Plan{Rounds: 2, Seed: 5},
+			Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1, Momentum: 0.9}},
+		}, engine.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []string{"shared/", "client/0/private/"} {
+			if p := r.Prompts[at+learned]; p != nil {
+				return p
+			}
+		}
+		t.Fatalf("%s left no %s", name, learned)
+		return nil
+	}
+	for theta, c := range map[float64][2]string{0: {"promptfl", "global"}, 1: {"coop", "local"}} {
+		got, want := end("promptfolio", c[1], options{"theta": theta}), end(c[0], "ctx", nil)
+		for i, v := range want.Data {
+			if got.Data[i] != v || v == prompt.Data[i] {
+				t.Fatalf("theta %v: element %d is %v, of %s %v, at first %v", theta, i, got.Data[i], c[0], v,
+					prompt.Data[i])
+			}
+		}
+	}
+}

@@ -1,0 +1,160 @@
+// Package authority keeps a small certificate authority in two folders: certificates and keys of a run's server, clients,
+// workers and status, and, apart from them, the key that signs them. It makes, renews and revokes them, and gives the
+// TLS that goes with them.
+package authority
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"promptfed/federation/transport/certs"
+)
+
+// caName names the authority's own certificate. A folder holds a certificate NAME.pem and its key NAME-key.pem for each
+// name.
+const caName = "ca"
+
+func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
+func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pem") }
+
+// Make makes the certificates that are not there yet, and tells how many that were.
+func Make(dir, authority string, clients int, hosts []string, now time.Time, life time.Duration) (int, error) {
+	for _, d := range []string{dir, authority} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return 0, err
+		}
+	}
+	m := maker{dir: dir, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour), to: now.Add(life)}
+	if err := m.authority(); err != nil {
+		return m.made, err
+	}
+	server := x509.Certificate{Subject: pkix.Name{CommonName: certs.ServerName},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	for _, h := range hosts {
+		if ip := net.ParseIP(h); ip != nil {
+			server.IPAddresses = append(server.IPAddresses, ip)
+		} else {
+			server.DNSNames = append(server.DNSNames, h)
+		}
+	}
+	if err := m.sign(certs.ServerName, server); err != nil {
+		return m.made, err
+	}
+	names := []string{certs.StatusUser, certs.WorkerUser}
+	for k := range clients {
+		names = append(names, certs.UserOf(k))
+	}
+	for _, name := range names {
+		if err := m.sign(name, x509.Certificate{Subject: pkix.Name{CommonName: name},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+			return m.made, err
+		}
+	}
+	return m.made, nil
+}
+
+// maker signs certificates in a folder.
+type maker struct {
+	dir      string
+	keyPath  string // of the authority
+	from, to time.Time
+	ca       *x509.Certificate
+	key      *ecdsa.PrivateKey
+	made     int
+}
+
+// authority reads the folder's authority, or makes it.
+func (m *maker) authority() error {
+	if old := keyFile(m.dir, caName); old != m.keyPath { // where an older release left it, beside what the server needs
+		if _, err := os.Stat(old); err == nil {
+			if err := os.Rename(old, m.keyPath); err != nil {
+				return fmt.Errorf("cannot move the authority's key: %w; give another --authority", err)
+			}
+		}
+	}
+	_, none := os.Stat(certFile(m.dir, caName))
+	pair, err := tls.LoadX509KeyPair(certFile(m.dir, caName), m.keyPath)
+	if errors.Is(err, fs.ErrNotExist) && none == nil {
+		return fmt.Errorf("%s is there, but %s is not; give the folder of the authority's key with --authority",
+			certFile(m.dir, caName), m.keyPath)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		if m.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			return err
+		}
+		t := x509.Certificate{Subject: pkix.Name{CommonName: "promptfed trial"}, IsCA: true,
+			BasicConstraintsValid: true, MaxPathLenZero: true,
+			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: m.from, NotAfter: m.to,
+			SerialNumber: serial()}
+		m.ca = &t
+		der, err := x509.CreateCertificate(rand.Reader, &t, &t, &m.key.PublicKey, m.key)
+		if err != nil {
+			return err
+		}
+		if m.ca, err = x509.ParseCertificate(der); err != nil {
+			return err
+		}
+		return m.write(m.keyPath, caName, der, m.key)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", certFile(m.dir, caName), err)
+	}
+	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return fmt.Errorf("%s: not a key that promptfed certs made", m.keyPath)
+	}
+	m.key = key
+	m.ca, err = x509.ParseCertificate(pair.Certificate[0])
+	return err
+}
+
+func serial() *big.Int {
+	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil { // the reader of crypto/rand gives none
+		panic(err)
+	}
+	return n
+}
+
+// sign makes a certificate, unless there is one.
+func (m *maker) sign(name string, t x509.Certificate) error {
+	if _, err := os.Stat(certFile(m.dir, name)); err == nil {
+		return nil
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	t.SerialNumber, t.NotBefore, t.NotAfter, t.KeyUsage = serial(), m.from, m.to, x509.KeyUsageDigitalSignature
+	der, err := x509.CreateCertificate(rand.Reader, &t, m.ca, &key.PublicKey, m.key)
+	if err != nil {
+		return err
+	}
+	return m.write(keyFile(m.dir, name), name, der, key)
+}
+
+// write writes the key first, so that a certificate is never without one.
+func (m *maker) write(keyPath, name string, der []byte, key *ecdsa.PrivateKey) error {
+	b, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(keyPath, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}), 0o600); err != nil {
+		return err
+	}
+	m.made++
+	return os.WriteFile(certFile(m.dir, name), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)
+}

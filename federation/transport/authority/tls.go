@@ -1,0 +1,47 @@
+package authority
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"promptfed/federation/transport/certs"
+)
+
+// ServerTLS is TLS that lets nobody in without a certificate of the folder's authority.
+func ServerTLS(dir string) (*tls.Config, error) {
+	conf, err := ClientTLS(dir, certs.ServerName)
+	if err != nil {
+		return nil, err
+	}
+	conf.ClientCAs, conf.ClientAuth = conf.RootCAs, tls.RequireAndVerifyClientCert
+	return conf, nil
+}
+
+// Revoked are the revoked certificates of a folder.
+func Revoked(dir string) (*certs.RevocationList, error) {
+	text, err := os.ReadFile(certFile(dir, caName))
+	if err != nil {
+		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
+	}
+	return certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), text)
+}
+
+// ClientTLS is TLS with the certificate of a name.
+func ClientTLS(dir, name string) (*tls.Config, error) {
+	text, err := os.ReadFile(certFile(dir, caName))
+	if err != nil {
+		return nil, fmt.Errorf("--tls: %w; promptfed certs makes such a folder", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--tls: %s holds no certificate", certFile(dir, caName))
+	}
+	pair, err := tls.LoadX509KeyPair(certFile(dir, name), keyFile(dir, name))
+	if err != nil {
+		return nil, fmt.Errorf("--tls: certificate of %s: %w", name, err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+}

@@ -1,0 +1,97 @@
+package exported
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"promptfed/models/checkpoint"
+	"promptfed/runtime/graph"
+)
+
+// findScale tells what similarities are multiplied with, and what is added to that: as it was said; or what the file
+// multiplies its own similarities with; or a file beside those of the towers, an export of the whole model or a
+// checkpoint. Where nothing tells, it is that of OpenAI's models.
+func (m *model) findScale() (scale, bias float64, err error) {
+	h, from := m.config, ""
+	scale, bias = h.LogitScale, h.LogitBias
+	switch {
+	case scale == 0 && h.LogScale != nil:
+		scale = math.Exp(*h.LogScale)
+	case scale == 0:
+		scale, bias, from = m.image.scale, m.image.bias, m.image.name+" has for its similarities"
+		if scale == 0 {
+			scale, bias, from = m.scaleBeside()
+		}
+		if scale > 0 {
+			m.decided("logit scale", "%.4f, as %s", scale, from)
+		}
+		if bias = cmp.Or(h.LogitBias, bias); scale > 0 && bias != 0 && h.LogitBias == 0 {
+			m.decided("logit bias", "%.4f, as %s", bias, from)
+		}
+		if scale == 0 {
+			scale, m.b.AssumedScale = 100, true
+			m.b.Notes = append(m.b.Notes, "logit_scale is not given: 100, as in OpenAI's models")
+		}
+	}
+	if !(scale > 0) || math.IsInf(scale, 0) {
+		return 0, 0, fmt.Errorf("logit_scale %g must be positive and finite", scale)
+	}
+	if h.LogScale != nil && math.Abs(math.Log(scale)-*h.LogScale) > 1e-4 {
+		return 0, 0, fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out",
+			scale, *h.LogScale)
+	}
+	return scale, bias, nil
+}
+
+// scaleBeside asks an export of both towers in one file, the smallest one that is there, and a checkpoint, which have
+// the scale that exports of single towers lose.
+func (m *model) scaleBeside() (scale, bias float64, from string) {
+	root := m.b.Dir
+	if m.imageDir != "" {
+		root = filepath.Join(root, filepath.FromSlash(m.imageDir))
+	}
+	size := func(name string) int64 {
+		if st, err := os.Stat(filepath.Join(root, filepath.FromSlash(name))); err == nil {
+			return st.Size()
+		}
+		return math.MaxInt64
+	}
+	var whole []export
+	for _, l := range layouts {
+		whole = append(whole, matching(exportsIn(root), l.both)...)
+	}
+	slices.SortStableFunc(whole, func(a, b export) int { return cmp.Compare(size(a.file), size(b.file)) })
+	for _, e := range whole {
+		at := path.Join(m.imageDir, e.file)
+		if f, err := graph.OpenFile(m.b.Dir, at); err == nil && e.file != m.image.name {
+			if _, _, scale, bias = similarities(m.b.Dir, f); scale > 0 {
+				return scale, bias, at + " has for its similarities"
+			}
+		}
+	}
+	for _, dir := range places(m.imageDir, m.image.name) {
+		c, err := checkpoint.Open(filepath.Join(m.b.Dir, filepath.FromSlash(dir)), checkpoint.Options{})
+		if err != nil {
+			continue
+		}
+		defer c.Close()
+		if scale, err = number(c, "logit_scale"); err == nil {
+			bias, _ = number(c, "logit_bias")
+			return math.Exp(scale), bias, "the checkpoint " + filepath.Base(c.WeightFiles()[0]) + " beside it has it"
+		}
+	}
+	return 0, 0, ""
+}
+
+func number(c *checkpoint.Checkpoint, name string) (float64, error) {
+	h, err := c.Tensor(name)
+	if err != nil {
+		return 0, err
+	}
+	return h.Number()
+}

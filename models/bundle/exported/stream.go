@@ -1,0 +1,366 @@
+package exported
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// stream is the path of residual sums through the blocks of a transformer of images that is not recognised as CLIP's:
+// prompt tokens join it in front of the first block, and of later ones. What stands between is taken as it was
+// exported, for more tokens: sizes that the export has written down as numbers are changed.
+//
+// A transformer treats its tokens as a set, apart from those whose position it reads. So an image all of whose tokens
+// stand twice has the features that it has alone, since softmax and means over doubled values are those over the
+// values: both are compared before the first prompt.
+type stream struct {
+	values  []graph.Node // what the first block takes, and the later ones, where those were found
+	axis, n int          // of the tokens
+	width   int
+	norm    weights // that makes the first value, where there is one
+	eps     float64
+	at      map[graph.Node]graph.Node // all values, of refBatch images
+	input   graph.Shape               // of them
+	proof   func() error
+}
+
+// refBatch is the batch by which sizes are told apart: a prime that is no size of a tower.
+const refBatch = 100003
+
+// findStream finds the residual stream of a tower of any number of images.
+func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
+	if run == nil {
+		return nil, errors.New("it was not compared")
+	}
+	if t.batch > 0 || t.open != nil {
+		return nil, errors.New("its batch was fixed by the export")
+	}
+	if op, ok := rounds(t.output); ok {
+		return nil, fmt.Errorf("%s rounds activations", op.Label())
+	}
+	s := &stream{at: map[graph.Node]graph.Node{}}
+	g := graph.New()
+	pixels := t.feed(g, g.Input(bundle.PixelsInput, graph.Float, graph.Static(refBatch, 3, t.size, t.size)))
+	s.input = pixels.Shape()
+	feed := map[graph.Node]graph.Node{t.input: pixels}
+	_, err := graph.InlineWith(g, []graph.Node{t.output}, feed, func(op *graph.Op, in []graph.Node,
+		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
+		out, err := apply(in)
+		for i, n := range out {
+			s.at[op.Out[i]] = n
+		}
+		return out, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := newMatcher(dir, "visual.", t.output, t.input)
+	var sums []graph.Node // what the first block takes, and the residual sums behind it
+	attentions := 0
+	for _, op := range graph.Reachable(t.output) {
+		if slices.Contains([]string{"Softmax", "Attention", "MultiHeadAttention"}, op.Kind) && m.active[op.Out[0]] {
+			attentions++
+		}
+		if !is(op.Out[0], "Add") || !m.active[op.X(0)] || !m.active[op.X(1)] || !s.tokens(op.Out[0]) {
+			continue
+		}
+		for _, first := range []graph.Node{op.X(0), op.X(1)} {
+			if len(sums) == 0 && m.dominates(first, t.output) {
+				sums = append(sums, first)
+			}
+		}
+		if len(sums) > 0 && slices.Equal(s.sizes(op.Out[0]), s.sizes(sums[0])) {
+			sums = append(sums, op.Out[0])
+		}
+	}
+	if len(sums) == 0 || attentions == 0 {
+		return nil, errors.New("no residual blocks with attention were found behind an embedding of patches")
+	}
+	// A block is a sum behind its attention and one behind its feed-forward layers; attention may also pool the tokens.
+	s.values = sums[:1]
+	if blocks := len(sums) / 2; len(sums)%2 == 1 && (attentions == blocks || attentions == blocks+1) {
+		var starts []graph.Node
+		for i := range blocks {
+			starts = append(starts, sums[2*i])
+		}
+		if !slices.ContainsFunc(starts, func(n graph.Node) bool { return !m.dominates(n, t.output) }) {
+			s.values = starts
+		}
+	}
+	first := s.sizes(s.values[0])
+	s.axis = 1 - slices.Index(first, refBatch)
+	s.n, s.width = first[s.axis], first[2]
+	s.norm = weights{}
+	if _, err := m.normAt(m.back(s.values[0], arranging), "ln_pre", s.norm); err != nil {
+		s.norm = nil
+	}
+	s.eps = m.eps
+	s.proof = sync.OnceValue(func() error { return t.proveStream(s, dir, run) })
+	return s, nil
+}
+
+func (s *stream) sizes(n graph.Node) []int {
+	out, _ := s.at[n].Shape().Ints()
+	return out
+}
+
+// tokens tells whether a value is [images,tokens,width] or [tokens,images,width].
+func (s *stream) tokens(n graph.Node) bool {
+	d := s.sizes(n)
+	return len(d) == 3 && (d[0] == refBatch) != (d[1] == refBatch) && d[2] > 1 && d[2] != refBatch
+}
+
+// dominates tells whether what the features get from the pixels all goes through n.
+func (m *matcher) dominates(n, output graph.Node) bool {
+	seen := map[graph.Node]bool{}
+	visit := []graph.Node{output}
+	for len(visit) > 0 {
+		at := visit[len(visit)-1]
+		visit = visit[:len(visit)-1]
+		if at == n || seen[at] {
+			continue
+		}
+		if seen[at] = true; slices.Contains(m.feeds, at) {
+			return false
+		}
+		for _, in := range at.Op().In {
+			if in.OK() && m.active[in] {
+				visit = append(visit, in)
+			}
+		}
+	}
+	return true
+}
+
+// streamed is the tower with prompt tokens behind those of the image, in blocks as exported.
+func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p clip.VisionPrompts) (graph.Node, error) {
+	switch {
+	case !p.Changes.None():
+		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
+			"takes prompt tokens and prompts of pixels, no low-rank changes and no adapters; convert the checkpoint " +
+			"to have those")
+	case len(p.Deep) >= len(s.values):
+		return graph.Node{}, fmt.Errorf("%d deep prompts for the %d blocks that were found", len(p.Deep),
+			len(s.values))
+	}
+	tokens := p.Tokens
+	if tokens.OK() && s.norm != nil && !p.Normed {
+		w := named{"", s.norm}
+		tokens = nn.LayerNorm(tokens, w.Node(g, "ln_pre.weight", s.width), w.Node(g, "ln_pre.bias", s.width), s.eps)
+	}
+	feed := t.feed(g, pixels)
+	list, err := graph.Inline(g, s.values[:1], map[graph.Node]graph.Node{t.input: feed})
+	if err != nil {
+		return graph.Node{}, err
+	}
+	return s.through(g, t, list[0], s.n, feed, func(block int, x graph.Node, count int) (graph.Node, int) {
+		now := tokens
+		if block > 0 {
+			if now = (graph.Node{}); block <= len(p.Deep) {
+				now = p.Deep[block-1]
+			}
+		}
+		if !now.OK() {
+			return x, count
+		}
+		return s.join(x, count, now)
+	})
+}
+
+// through takes x, what the first block gets, through all blocks; each gets what enter makes of what is in front of it.
+func (s *stream) through(g *graph.Graph, t *imageTower, x graph.Node, count int, feed graph.Node,
+	enter func(block int, x graph.Node, count int) (graph.Node, int)) (graph.Node, error) {
+	for i, from := range s.values {
+		to := t.output
+		if i+1 < len(s.values) {
+			to = s.values[i+1]
+		}
+		x, count = enter(i, x, count)
+		var err error
+		if x, err = s.rest(g, x, from, to, count, t.input, feed); err != nil {
+			return graph.Node{}, err
+		}
+	}
+	return x.Cast(graph.Float), g.Err()
+}
+
+// proveStream compares the features of images with those that they have with all of their tokens twice.
+func (t *imageTower) proveStream(s *stream, dir string, run Runner) error {
+	g, in := graph.New(), t.example(2)
+	pixels := g.Input(bundle.PixelsInput, graph.Float, graph.Static(in.Shape...))
+	feed := t.feed(g, pixels)
+	list, err := graph.Inline(g, []graph.Node{s.values[0], t.output}, map[graph.Node]graph.Node{t.input: feed})
+	if err != nil {
+		return err
+	}
+	twice, err := s.through(g, t, graph.Concat(s.axis, list[0], list[0]), 2*s.n, feed,
+		func(_ int, x graph.Node, count int) (graph.Node, int) { return x, count })
+	if err != nil {
+		return err
+	}
+	model, err := graph.Model(graph.Output{Name: "once", Node: list[1].Cast(graph.Float).Unit()}, graph.Output{
+		Name: "twice", Node: twice.Unit()})
+	if err != nil {
+		return err
+	}
+	out, err := run(model, dir, tensor.Map{bundle.PixelsInput: in})
+	if err == nil {
+		err = sameFeatures(out["twice"], out["once"])
+	}
+	if err != nil {
+		return fmt.Errorf("with all tokens twice, %w", err)
+	}
+	return nil
+}
+
+// join puts tokens [P,w] or [B,P,w] behind the first n of x, in place of what is there.
+func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, int) {
+	if s.axis == 0 {
+		x = x.Transpose(1, 0, 2)
+	}
+	if count > s.n {
+		x = x.Slice(1, 0, s.n)
+	}
+	g, p := x.Graph(), tokens.Dim(-2)
+	pad := func(x graph.Node, pads ...int) graph.Node {
+		return g.Apply(graph.Standard, "Pad", nil, x, g.Ints(pads...))
+	}
+	front := []int{s.n, 0, 0, 0}
+	if tokens.Rank() == 3 {
+		front = []int{0, s.n, 0, 0, 0, 0}
+	}
+	x = pad(x, 0, 0, 0, 0, p, 0).Add(pad(tokens, front...)) // so the batch may be symbolic
+	if s.axis == 0 {
+		x = x.Transpose(1, 0, 2)
+	}
+	return x, s.n + p
+}
+
+// rest takes x, which stands for one value of the export with count tokens in place of n, on to a later value.
+func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, feed graph.Node) (graph.Node, error) {
+	targets := map[*graph.Op][]int{}
+	if count != s.n {
+		// The changes are worked out on refBatch images, whose sizes are all numbers.
+		h := graph.New()
+		sizes := slices.Clone(s.sizes(from))
+		sizes[s.axis] = count
+		fixed := map[graph.Node]graph.Node{from: h.Input("x", graph.Float, graph.Static(sizes...)),
+			input: h.Input("feed", feed.DType(), s.input)}
+		w := &widening{s, count, map[graph.Node][]spot{from: {{s.axis, 1}}}, targets}
+		if _, err := graph.InlineWith(h, []graph.Node{to}, fixed, w.transform); err != nil {
+			return graph.Node{}, err
+		}
+	}
+	replace := map[graph.Node]graph.Node{from: x, input: feed}
+	out, err := graph.InlineWith(g, []graph.Node{to}, replace, func(op *graph.Op, in []graph.Node,
+		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
+		if sizes, ok := targets[op]; ok {
+			in = slices.Clone(in)
+			in[1] = g.Ints(sizes...)
+		}
+		return apply(in)
+	})
+	return append(out, graph.Node{})[0], err
+}
+
+// widening follows which axes of each value count tokens, of which there are count in place of n, and finds the targets
+// of Reshape and Expand that have to change for that.
+type widening struct {
+	*stream
+	count   int
+	spots   map[graph.Node][]spot
+	targets map[*graph.Op][]int
+}
+
+func (w *widening) transform(op *graph.Op, in []graph.Node,
+	apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
+	var carried []spot
+	for _, n := range op.In {
+		if carried = w.spots[n]; len(carried) > 0 {
+			break
+		}
+	}
+	kind := op.Kind
+	if data := len(op.In) > 0 && len(w.spots[op.In[0]]) > 0; op.Domain != graph.Standard || !data {
+		kind = ""
+	}
+	switch kind {
+	case "Reshape":
+		var err error
+		if carried, err = w.reshape(op); err != nil {
+			return nil, err
+		}
+	case "Expand":
+		if slices.Equal(w.at[op.In[1]].Content(), in[1].Content()) {
+			sizes := slices.Clone(w.sizes(op.Out[0]))
+			for _, at := range carried {
+				sizes[len(sizes)-op.In[0].Rank()+at.axis] = 1
+			}
+			if slices.ContainsFunc(sizes, func(d int) bool { return d%refBatch == 0 }) {
+				return nil, errTokens
+			}
+			w.targets[op] = sizes
+		}
+	}
+	if sizes, ok := w.targets[op]; ok {
+		in = slices.Clone(in)
+		in[1] = in[1].Graph().Ints(sizes...)
+	}
+	out, err := apply(in)
+	if err != nil {
+		return nil, err
+	}
+	for i, n := range out {
+		was, now := w.sizes(op.Out[i]), n.Shape()
+		if len(was) != len(now) {
+			continue
+		}
+		for axis, d := range now {
+			if d.Is(was[axis]) {
+				continue
+			}
+			at := spot{axis, 1}
+			if was[axis] != w.n && len(carried) > 0 {
+				at.outer = carried[0].outer
+			}
+			w.spots[op.Out[i]] = append(w.spots[op.Out[i]], at)
+		}
+	}
+	return out, nil
+}
+
+var errTokens = errors.New("the tokens are not an axis of their own any more")
+
+// reshape finds where the tokens of a value stand once it is reshaped, and the target of that.
+func (w *widening) reshape(op *graph.Op) ([]spot, error) {
+	from, to := w.sizes(op.In[0]), w.sizes(op.Out[0])
+	target, o := slices.Clone(to), opening{n: w.n}
+	var out []spot
+	for _, at := range w.spots[op.In[0]] {
+		fit := o.targets(from, at, to)
+		if len(fit) == 0 {
+			return nil, errTokens
+		}
+		out = append(out, fit[0])
+		target[fit[0].axis] = to[fit[0].axis] / w.n * w.count
+	}
+	open := 0
+	for i, d := range target {
+		if d%refBatch == 0 {
+			target[i] = -1
+			open++
+		}
+	}
+	if open > 1 {
+		return nil, errTokens
+	}
+	w.targets[op] = target
+	return out, nil
+}
