@@ -16,7 +16,7 @@ func exportCommand() *cobra.Command {
 	pixels := trained.PixelsUint8
 	c := &cobra.Command{Use: "export RUN --client K --out FILE.onnx", Args: exactly(1),
 		Short: "write what a client learned as one ONNX file: pixels in, class probabilities out"}
-	c.Flags().IntVar(&client, "client", 0, "number of the client, from 0")
+	c.Flags().IntVar(&client, "client", 0, clientHelp)
 	c.Flags().StringVar(&out, "out", "", "the file to write")
 	c.Flags().StringVar(&pixels, "pixels", pixels, "what the file takes: uint8 [B,H,W,3], or float, [B,3,H,W] in [0,1]")
 	c.Flags().StringVar(&models, "models", "", "folder with bundles by name")
@@ -29,6 +29,9 @@ func exportCommand() *cobra.Command {
 			return usageError{fmt.Errorf("--pixels %q: take one of %v", pixels, forms)}
 		}
 		conf, err := openRun(args[0], models, sets)
+		if err == nil {
+			err = clientNamed(cmd)
+		}
 		if err != nil {
 			return err
 		}

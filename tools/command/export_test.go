@@ -1,6 +1,7 @@
 package command
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"math"
 	"os"
@@ -23,6 +24,10 @@ func TestExport(t *testing.T) {
 		{[]string{"export", run}, 2, "--out FILE.onnx"},
 		{[]string{"export", run, "--out", out, "--pixels", "rgb"}, 2, "uint8 float"},
 		{[]string{"export", dir, "--out", out}, 2, "run folder"},
+		{[]string{"export", run, "--out", out}, 2, "--client K"},
+		{[]string{"predict", run, image}, 2, "--client K"},
+		{[]string{"predict", run, "--client", "0", "--top", "0", image}, 2, "1 or more"},
+		{[]string{"predict", run, "--client", "0", t.TempDir()}, 2, "no images"},
 		{[]string{"export", run, "--client", "4", "--out", out}, 1, "clients 0 to 3"},
 		{[]string{"predict", filepath.Join(run, "prompts.safetensors"), image}, 1, "promptfed export"},
 	} {
@@ -43,6 +48,21 @@ func TestExport(t *testing.T) {
 				t.Errorf("%s: %v became %v", form, want, got)
 			}
 		}
+	}
+	rows, err := csv.NewReader(strings.NewReader(mustRun(t, "predict", out, "--csv", filepath.Join(run, "plots"),
+		image))).ReadAll()
+	pngs, e := filepath.Glob(filepath.Join(run, "plots", "*.png"))
+	if err != nil || e != nil || len(rows) != 2+len(pngs) || rows[len(rows)-1][0] != image {
+		t.Fatalf("%d rows, want a head, %d images of the folder and one: %v %v", len(rows), len(pngs), err, e)
+	}
+	best, at := 0.0, ""
+	for class, p := range probabilities(t, "predict", out, "--json", image) {
+		if p > best {
+			best, at = p, class
+		}
+	}
+	if last := rows[len(rows)-1]; last[1] != at || rows[0][1] != "class" || len(last) != 2+len(rows[0][2:]) {
+		t.Errorf("%v, want class %s", last, at)
 	}
 	if _, text, code := call("predict", out, "--client", "2", image); code != 2 || !strings.Contains(text,
 		"--client goes with a run folder") {

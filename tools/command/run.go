@@ -24,6 +24,7 @@ import (
 	"promptfed/tools/report"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
+	"promptfed/tools/runlog"
 	"promptfed/tools/signals"
 )
 
@@ -34,6 +35,7 @@ type runFlags struct {
 	use         runfolder.Use
 	smoke       bool
 	seeds       seedList
+	log         []string
 	spread      clusterFlags
 	shown       shownFlags
 }
@@ -63,6 +65,7 @@ func (f *runFlags) add(c *cobra.Command) {
 		"shows means and standard deviations over seeds")
 	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on after the last finished round")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
+	c.Flags().StringArrayVar(&f.log, "log", nil, runlog.Help)
 	f.shown.add(c)
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && f.images == "" {
@@ -74,6 +77,9 @@ func (f *runFlags) add(c *cobra.Command) {
 
 // start runs the configurations, or the sweep.
 func (f *runFlags) start(ctx context.Context, args []string) error {
+	if err := runlog.Check(f.log); err != nil {
+		return usageError{err}
+	}
 	sweep, err := f.sweep(args)
 	if err != nil {
 		return err
@@ -86,8 +92,8 @@ func (f *runFlags) start(ctx context.Context, args []string) error {
 
 // ofSweep are the flags of a sweep.
 func (f runFlags) ofSweep() sweepFlags {
-	return sweepFlags{smoke: f.smoke, use: f.use, sets: f.sets, seeds: f.seeds, out: f.out, spread: f.spread,
-		shown: f.shown}
+	return sweepFlags{smoke: f.smoke, use: f.use, sets: f.sets, seeds: f.seeds, out: f.out, log: f.log,
+		spread: f.spread, shown: f.shown}
 }
 
 // sweep is what the command line asks for where that is a sweep; nil where it is single runs. Images are looked at
@@ -170,7 +176,7 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 		series.Rounds += conf.Train.Rounds
 	}
 	for i, conf := range confs {
-		if err := runOne(ctx, conf.Config, folders[i], f.use, others, &series); err != nil {
+		if err := f.one(ctx, conf.Config, folders[i], others, &series); err != nil {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -208,12 +214,12 @@ func load(path string, sets []string) (configs.Loaded, error) {
 	return l, nil
 }
 
-// runOne trains in a run folder and reports what it gave.
-func runOne(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, others *cluster,
+// one trains in a run folder and reports what it gave.
+func (f runFlags) one(ctx context.Context, conf experiment.Config, dir string, others *cluster,
 	series *progress.Series) error {
 	d := series.New(conf)
 	defer d.Close()
-	if _, err := train(ctx, conf, dir, use, 0, d, others); err != nil {
+	if _, err := (training{dir: dir, use: f.use, log: f.log, others: others}).run(ctx, conf, d); err != nil {
 		if ctx.Err() != nil {
 			return stopped(ctx)
 		}
@@ -228,11 +234,18 @@ func stopped(ctx context.Context) error {
 	return fmt.Errorf("stopped; to go on: %s", runfolder.Again(ctx, "--resume"))
 }
 
-// train runs an experiment in its folder; workers, unless 0, are the clients that train at a time. With a cluster, they
-// train on other machines.
-func train(ctx context.Context, conf experiment.Config, dir string, use runfolder.Use, workers int, m progress.Monitor,
-	others *cluster) (r *engine.Result, err error) {
-	began := time.Now()
+// training says how an experiment is run, beside its configuration.
+type training struct {
+	dir     string
+	use     runfolder.Use
+	log     []string // what rounds are sent to (runlog.Check)
+	workers int      // clients that train at a time; 0 for those of the configuration
+	others  *cluster // where clients train on other machines
+}
+
+// run runs an experiment in its folder.
+func (t training) run(ctx context.Context, conf experiment.Config, m progress.Monitor) (r *engine.Result, err error) {
+	began, dir, use := time.Now(), t.dir, t.use
 	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
@@ -266,21 +279,25 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 		writeInfo(dir, results.DataFile, b.Info)); err != nil {
 		return nil, err
 	}
-	events, err := newEventLog(dir, conf.Eval.TensorBoard)
+	log, err := openLog(dir, t.log, b, m)
 	if err != nil {
 		return nil, err
 	}
-	defer events.close()
+	defer func() {
+		if e := log.Close(err); err == nil {
+			err = e
+		}
+	}()
 	set, finish := b.Settings(), signals.Of(ctx)
 	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
 	set.OnRound = func(r record.Record) {
 		m.Round(r)
-		events.round(r)
+		log.Round(r)
 		finish.Round()
 	}
-	set.Workers = cmp.Or(workers, set.Workers)
-	if others != nil {
-		done, err := others.spread(ctx, b, &set)
+	set.Workers = cmp.Or(t.workers, set.Workers)
+	if t.others != nil {
+		done, err := t.others.spread(ctx, b, &set)
 		if err != nil {
 			return nil, err
 		}
@@ -299,7 +316,21 @@ func train(ctx context.Context, conf experiment.Config, dir string, use runfolde
 			return nil, err
 		}
 	}
-	return r, events.close()
+	return r, nil
+}
+
+// openLog begins to send a run to what the command line and the configuration name.
+func openLog(dir string, targets []string, b *experiment.Built, m progress.Monitor) (*runlog.Log, error) {
+	conf := b.Config
+	if conf.Eval.TensorBoard {
+		targets = append(slices.Clip(targets), runlog.TensorBoard)
+	}
+	text, err := configs.YAML(conf)
+	if err != nil {
+		return nil, err
+	}
+	return runlog.Open(targets, runlog.Run{Dir: dir, Name: conf.Name, Method: conf.Method, Seed: conf.Seed,
+		Config: text, Digest: b.DataDigest()}, m.Warn)
 }
 
 // writeConfig keeps the resolved configuration in the run folder.

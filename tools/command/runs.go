@@ -17,10 +17,12 @@ import (
 )
 
 func runsCommand() *cobra.Command {
-	c := &cobra.Command{Use: "runs list|compare|diff|tag|rm", Short: "list, compare, tag and remove run folders"}
-	c.AddCommand(runsList(), runsCompare(), runsDiff(), runsTag(), runsRemove())
+	c := &cobra.Command{Use: "runs list|compare|diff|export|log|tag|rm",
+		Short: "list, compare, tag and remove run folders, and hand their numbers to other programs"}
+	c.AddCommand(runsList(), runsCompare(), runsDiff(), runsExport(), runsLog(), runsTag(), runsRemove())
 	c.Args = func(_ *cobra.Command, args []string) error {
-		return usageError{fmt.Errorf("runs takes one of list, compare, diff, tag, rm, not %q", strings.Join(args, " "))}
+		return usageError{fmt.Errorf("runs takes one of list, compare, diff, export, log, tag, rm, not %q",
+			strings.Join(args, " "))}
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c
@@ -32,14 +34,23 @@ type foundRun struct {
 	group *results.Group
 }
 
-// findRuns reads the runs in or below some folders, or runs/ where none is named.
-func findRuns(dirs []string) ([]foundRun, error) {
+// loadRuns reads what lies in or below some folders, or in runs/ where none is named.
+func loadRuns(dirs []string) (*results.Results, error) {
 	if len(dirs) == 0 {
 		dirs = []string{runsFolder}
 	}
 	all, err := results.Load(dirs...)
 	if err != nil {
 		return nil, usageError{err}
+	}
+	return all, nil
+}
+
+// findRuns lists the runs that loadRuns finds.
+func findRuns(dirs []string) ([]foundRun, error) {
+	all, err := loadRuns(dirs)
+	if err != nil {
+		return nil, err
 	}
 	var out []foundRun
 	for _, g := range all.Groups {

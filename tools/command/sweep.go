@@ -15,6 +15,7 @@ import (
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/report/results"
 	"promptfed/tools/runfolder"
+	"promptfed/tools/runlog"
 )
 
 // sweepFlags are what the command line changes of a sweep.
@@ -26,6 +27,7 @@ type sweepFlags struct {
 	jobs       int
 	array      configs.Part
 	out        string
+	log        []string
 	spread     clusterFlags
 	shown      shownFlags
 }
@@ -48,9 +50,13 @@ func sweepCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on with the cells that are not done; failed ones are tried "+
 		"again")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
+	c.Flags().StringArrayVar(&f.log, "log", nil, runlog.Help)
 	f.spread.add(c)
 	f.shown.add(c)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := runlog.Check(f.log); err != nil {
+			return usageError{err}
+		}
 		if f.array.Of > 0 && f.use.Force {
 			return usageError{errors.New("--array and --force: the parts work side by side in one folder, which none " +
 				"of them may empty; remove it before, or use another --out")}

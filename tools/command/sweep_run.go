@@ -45,7 +45,7 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 		f.jobs = 1
 	}
 	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
-	r := &sweepRun{dir: dir, workers: workers, others: others,
+	r := &sweepRun{dir: dir, log: f.log, workers: workers, others: others,
 		show: progress.NewSweep(s, len(mine)-len(todo), todo, jobs)}
 	err = r.run(ctx, todo, jobs)
 	r.show.Close()
@@ -122,6 +122,7 @@ func share(jobs int, cells []configs.Cell, processors int) (int, int) {
 // sweepRun runs cells side by side. What it keeps of a finished cell is nothing, of a failed one a line.
 type sweepRun struct {
 	dir      string
+	log      []string
 	workers  int
 	others   *cluster
 	show     *progress.Sweep
@@ -204,7 +205,8 @@ func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 	if c.Config.Runtime.Workers > 0 {
 		workers = 0
 	}
-	result, err := train(ctx, c.Config, dir, runfolder.Use{Resume: true}, workers, m, r.others)
+	result, err := training{dir: dir, use: runfolder.Use{Resume: true}, log: r.log, workers: workers,
+		others: r.others}.run(ctx, c.Config, m)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
 	"promptfed/tools/report/results"
+	"promptfed/tools/runlog"
 )
 
 // Use says what becomes of a folder that holds a run.
@@ -31,7 +32,7 @@ const ServerFolder = "hub"
 // files are what runs, servers and reports leave in a folder.
 var files = []string{results.ConfigFile, results.ClientsFile, results.DataFile, results.ErrorFile, record.RoundsFile,
 	record.SummaryFile, record.PromptsFile, record.CheckFolder, record.ConfusionFile, experiment.EmbeddingsFile,
-	ProvenanceFile, ServerFolder, "tensorboard", "secagg.jsonl",
+	ProvenanceFile, ServerFolder, runlog.TensorBoard, runlog.MLflowFile, "secagg.jsonl",
 	"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots"}
 
 // lockFile is locked while a program works in a folder; the system unlocks it when that program ends, however it ends.

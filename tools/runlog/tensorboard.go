@@ -1,6 +1,7 @@
-package command
+package runlog
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,12 +19,9 @@ type eventLog struct {
 	err  error
 }
 
-// newEventLog begins the file; without wanted there is none, and nothing is written.
-func newEventLog(dir string, wanted bool) (*eventLog, error) {
-	if !wanted {
-		return &eventLog{}, nil
-	}
-	dir = filepath.Join(dir, "tensorboard")
+// newEventLog begins the file.
+func newEventLog(dir string) (*eventLog, error) {
+	dir = filepath.Join(dir, TensorBoard)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -37,7 +35,7 @@ func newEventLog(dir string, wanted bool) (*eventLog, error) {
 
 // round adds a round.
 func (l *eventLog) round(r record.Record) {
-	if l.file == nil || l.err != nil {
+	if l.err != nil {
 		return
 	}
 	values := map[string]float64{"loss": r.Loss, "learning rate": r.LR, "bytes/up": float64(r.BytesUp),
@@ -70,18 +68,10 @@ func (l *eventLog) round(r record.Record) {
 	l.err = l.w.Add(r.Round, time.Now(), values)
 }
 
-// close ends the file and tells what went wrong; a second time it does nothing.
-func (l *eventLog) close() error {
-	if l.file == nil {
-		return nil
-	}
-	name, err := l.file.Name(), l.file.Close()
-	l.file = nil
-	if l.err == nil {
-		l.err = err
-	}
-	if l.err != nil {
-		return fmt.Errorf("%s: %w", name, l.err)
+// close ends the file and tells what went wrong.
+func (l *eventLog) close(error) error {
+	if err := errors.Join(l.err, l.file.Close()); err != nil {
+		return fmt.Errorf("%s: %w", l.file.Name(), err)
 	}
 	return nil
 }

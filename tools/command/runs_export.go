@@ -1,0 +1,90 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/federation/engine/record"
+	"promptfed/runtime/atomicfile"
+	"promptfed/tools/report/numbers"
+	"promptfed/tools/report/results"
+	"promptfed/tools/runfolder"
+	"promptfed/tools/runlog"
+)
+
+func runsExport() *cobra.Command {
+	var out string
+	c := &cobra.Command{Use: "export [DIR...] --out FILE.csv|FILE.parquet",
+		Short: "every number of every round as one table, a line each, for pandas and its like"}
+	c.Flags().StringVar(&out, "out", "", "the file to write; its ending says the form: .csv or .parquet")
+	c.RunE = func(_ *cobra.Command, dirs []string) error {
+		form := strings.TrimPrefix(filepath.Ext(out), ".")
+		if !slices.Contains(numbers.Forms, form) {
+			return usageError{fmt.Errorf("runs export needs --out FILE.csv or --out FILE.parquet, not %q", out)}
+		}
+		all, err := loadRuns(dirs)
+		if err != nil {
+			return err
+		}
+		here, err := os.Getwd()
+		if err != nil {
+			return err
+		}
+		write := func(w io.Writer) error { return numbers.Write(w, form, all, here) }
+		if err := atomicfile.Write(out, write); err != nil {
+			return err
+		}
+		for _, n := range all.Notes {
+			fmt.Fprintln(os.Stderr, "promptfed: note:", n)
+		}
+		fmt.Println("written to", out)
+		return nil
+	}
+	return c
+}
+
+func runsLog() *cobra.Command {
+	var to string
+	c := &cobra.Command{Use: "log DIR... --to mlflow:URI", Args: atLeast(1),
+		Short: "send runs to MLflow, as run --log does: those of serve, and those whose tracking server was down"}
+	c.Flags().StringVar(&to, "to", "", "mlflow:FOLDER, or mlflow:http://HOST:PORT")
+	c.RunE = func(cmd *cobra.Command, dirs []string) error {
+		uri, ok := strings.CutPrefix(to, runlog.MLflow)
+		if !ok {
+			return usageError{fmt.Errorf("runs log needs --to mlflow:FOLDER or --to mlflow:http://HOST:PORT, not %q",
+				to)}
+		}
+		if err := runlog.Check([]string{to}); err != nil {
+			return usageError{err}
+		}
+		runs, err := findRuns(dirs)
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			release, err := runfolder.Claim(r.Dir, runfolder.Use{Resume: true})
+			if err != nil {
+				return err
+			}
+			var rounds []record.Record
+			for _, x := range r.Rounds {
+				rounds = append(rounds, x.Record)
+			}
+			n, err := runlog.SendToMLflow(cmd.Context(), uri, runlog.Run{Dir: r.Dir, Name: r.Name, Method: r.Method,
+				Seed: r.Seed, Config: []byte(r.Config)}, rounds, r.State == results.Done)
+			release()
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s: %d rounds sent\n", folderSeen(r.Dir), n)
+		}
+		return nil
+	}
+	return c
+}

@@ -1,0 +1,221 @@
+package mlflow
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Limits of one call (MLflow's REST API, log-batch), and of values in bytes.
+const (
+	metricsOfCall = 1000
+	paramsOfCall  = 100
+	maxParam      = 6000
+	maxTag        = 5000
+	callTime      = 10 * time.Second
+	maxReply      = 1 << 20
+)
+
+// server is an MLflow tracking server.
+type server struct {
+	url    string
+	client *http.Client
+}
+
+func openServer(address string) (Store, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return nil, fmt.Errorf("mlflow: %s is no address of a server, as http://127.0.0.1:5000 is", address)
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("mlflow: %s: give user and password in MLFLOW_TRACKING_USERNAME and "+
+			"MLFLOW_TRACKING_PASSWORD, not in the address, which is written down", u.Redacted())
+	}
+	return &server{strings.TrimSuffix(address, "/"), &http.Client{Timeout: callTime}}, nil
+}
+
+// URI implements Store.
+func (s *server) URI() string { return s.url }
+
+// replyError is what a server says of a call that it refused.
+type replyError struct {
+	Code    string `json:"error_code"`
+	Message string `json:"message"`
+}
+
+func (e replyError) Error() string { return e.Code + ": " + e.Message }
+
+// notThere is the code of an experiment or a run that a server does not have.
+const notThere = "RESOURCE_DOES_NOT_EXIST"
+
+// call makes a call with a body, or a GET with values, and reads its reply into out.
+func (s *server) call(ctx context.Context, method, name string, query url.Values, body, out any) error {
+	address := s.url + "/api/2.0/mlflow/" + name
+	if query != nil {
+		address += "?" + query.Encode()
+	}
+	var sent bytes.Buffer
+	if body != nil {
+		if err := json.NewEncoder(&sent).Encode(body); err != nil {
+			return fmt.Errorf("mlflow: %w", err)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, method, address, &sent)
+	if err != nil {
+		return fmt.Errorf("mlflow: %w", err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token := os.Getenv("MLFLOW_TRACKING_TOKEN"); token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	} else if user := os.Getenv("MLFLOW_TRACKING_USERNAME"); user != "" {
+		r.SetBasicAuth(user, os.Getenv("MLFLOW_TRACKING_PASSWORD"))
+	}
+	reply, err := s.client.Do(r)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // without the address, which is said
+		}
+		return fmt.Errorf("mlflow: %s: %w", s.url, err)
+	}
+	defer reply.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(reply.Body, maxReply))
+	if err != nil {
+		return fmt.Errorf("mlflow: %s: %w", s.url, err)
+	}
+	if reply.StatusCode != http.StatusOK {
+		e := replyError{Code: reply.Status, Message: name}
+		json.Unmarshal(text, &e)
+		return fmt.Errorf("mlflow: %s: %w", s.url, e)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("mlflow: %s answers %s with no JSON: is it an MLflow server?", s.url, name)
+	}
+	return nil
+}
+
+func (s *server) post(ctx context.Context, name string, body, out any) error {
+	return s.call(ctx, http.MethodPost, name, nil, body, out)
+}
+
+type pair struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+func pairs(m map[string]string, most int) []pair {
+	var out []pair
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		out = append(out, pair{Key(k), clip(m[k], most)})
+	}
+	return out
+}
+
+// Begin implements Store.
+func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
+	if id != "" {
+		err := s.post(ctx, "runs/update", map[string]any{"run_id": id, "status": Running.String()}, &struct{}{})
+		if err == nil { // a parameter that changed since keeps its first value, as MLflow has it
+			err = s.params(ctx, id, r.Params)
+			if errors.As(err, new(replyError)) {
+				err = nil
+			}
+			return id, err
+		}
+		if e := (replyError{}); !errors.As(err, &e) || e.Code != notThere {
+			return id, err
+		}
+	}
+	experiment, err := s.experiment(ctx, r.Experiment)
+	if err != nil {
+		return "", err
+	}
+	var made struct {
+		Run struct {
+			Info struct {
+				ID string `json:"run_id"`
+			} `json:"info"`
+		} `json:"run"`
+	}
+	err = s.post(ctx, "runs/create", map[string]any{"experiment_id": experiment, "run_name": r.Name,
+		"start_time": r.Start.UnixMilli(), "tags": pairs(r.Tags, maxTag)}, &made)
+	if id = made.Run.Info.ID; err != nil || id == "" {
+		return "", cmp.Or(err, fmt.Errorf("mlflow: %s: it names no run_id", s.url))
+	}
+	return id, s.params(ctx, id, r.Params)
+}
+
+func (s *server) params(ctx context.Context, id string, m map[string]string) error {
+	for part := range slices.Chunk(pairs(m, maxParam), paramsOfCall) {
+		if err := s.post(ctx, "runs/log-batch", map[string]any{"run_id": id, "params": part},
+			&struct{}{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// experiment finds an experiment by its name, or makes one.
+func (s *server) experiment(ctx context.Context, name string) (string, error) {
+	var found struct {
+		Experiment struct {
+			ID string `json:"experiment_id"`
+		} `json:"experiment"`
+	}
+	find := func() error {
+		return s.call(ctx, http.MethodGet, "experiments/get-by-name", url.Values{"experiment_name": {name}}, nil,
+			&found)
+	}
+	err := find()
+	if e := (replyError{}); !errors.As(err, &e) || e.Code != notThere {
+		return found.Experiment.ID, err
+	}
+	var made struct {
+		ID string `json:"experiment_id"`
+	}
+	err = s.post(ctx, "experiments/create", map[string]any{"name": name}, &made)
+	if e := (replyError{}); errors.As(err, &e) && e.Code == "RESOURCE_ALREADY_EXISTS" { // another run was faster
+		err := find()
+		return found.Experiment.ID, err
+	}
+	return made.ID, err
+}
+
+type metric struct {
+	Key   string  `json:"key"`
+	Value float64 `json:"value"`
+	At    int64   `json:"timestamp"`
+	Step  int     `json:"step"`
+}
+
+// Log implements Store.
+func (s *server) Log(ctx context.Context, id string, list []Metric) error {
+	var all []metric
+	for _, m := range list {
+		all = append(all, metric{m.Key, m.Value, m.At.UnixMilli(), m.Step})
+	}
+	for part := range slices.Chunk(all, metricsOfCall) {
+		err := s.post(ctx, "runs/log-batch", map[string]any{"run_id": id, "metrics": part}, &struct{}{})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// End implements Store.
+func (s *server) End(ctx context.Context, id string, status Status, at time.Time) error {
+	return s.post(ctx, "runs/update", map[string]any{"run_id": id, "status": status.String(),
+		"end_time": at.UnixMilli()}, &struct{}{})
+}

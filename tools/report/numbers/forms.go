@@ -1,0 +1,105 @@
+package numbers
+
+import (
+	"encoding/csv"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parquet-go/parquet-go"
+)
+
+// Forms of a table.
+const (
+	CSV     = "csv"
+	Parquet = "parquet"
+)
+
+// Forms lists the forms of a table; they are what its file's name ends in, too.
+var Forms = []string{CSV, Parquet}
+
+// table takes rows: a text, an int64, a float64 or nil, for nothing, in each column.
+type table interface {
+	add(row []any) error
+	close() error
+}
+
+func newTable(w io.Writer, form string, columns []string) (table, error) {
+	if form == Parquet {
+		return newParquet(w, columns), nil
+	}
+	t := csvTable{csv.NewWriter(w)}
+	return t, t.Write(columns)
+}
+
+type csvTable struct{ *csv.Writer }
+
+func (t csvTable) add(row []any) error {
+	out := make([]string, len(row))
+	for i, v := range row {
+		switch v := v.(type) {
+		case string:
+			out[i] = v
+		case int64:
+			out[i] = strconv.FormatInt(v, 10)
+		case float64:
+			out[i] = strconv.FormatFloat(v, 'g', -1, 64)
+		}
+	}
+	return t.Write(out)
+}
+
+func (t csvTable) close() error {
+	t.Flush()
+	return t.Error()
+}
+
+// rowsInGroup bounds the memory of a writer.
+const rowsInGroup = 1 << 17
+
+// parquetTable has its columns in the order of their names, as a schema of parquet-go does.
+type parquetTable struct {
+	w     *parquet.Writer
+	place []int  // of each column of a row in the file
+	may   []bool // whether the column may be without a value
+	row   parquet.Row
+}
+
+func newParquet(w io.Writer, columns []string) *parquetTable {
+	group, t := parquet.Group{}, &parquetTable{row: make(parquet.Row, len(columns))}
+	sorted := slices.Sorted(slices.Values(columns))
+	for _, name := range columns {
+		node := parquet.Encoded(parquet.String(), &parquet.RLEDictionary)
+		switch name {
+		case seedColumn, roundColumn, clientColumn:
+			node = parquet.Int(64)
+		case valueColumn:
+			node = parquet.Leaf(parquet.DoubleType)
+		}
+		may := slices.Contains([]string{sweepColumn, roundColumn, clientColumn}, name) ||
+			strings.HasPrefix(name, axisColumn)
+		if may {
+			node = parquet.Optional(node)
+		}
+		group[name] = node
+		t.place, t.may = append(t.place, slices.Index(sorted, name)), append(t.may, may)
+	}
+	t.w = parquet.NewWriter(w, parquet.NewSchema("numbers", group), parquet.Compression(&parquet.Zstd),
+		parquet.MaxRowsPerRowGroup(rowsInGroup))
+	return t
+}
+
+func (t *parquetTable) add(row []any) error {
+	for i, v := range row {
+		level := 0
+		if t.may[i] && v != nil {
+			level = 1
+		}
+		t.row[t.place[i]] = parquet.ValueOf(v).Level(0, level, t.place[i])
+	}
+	_, err := t.w.WriteRows([]parquet.Row{t.row})
+	return err
+}
+
+func (t *parquetTable) close() error { return t.w.Close() }
