@@ -25,8 +25,8 @@ func check(e *spec.Experiment, set Settings, participants []message.Participant)
 			"client; run it in one process, without secure aggregation")
 	}
 	if e.SimulatedTime != nil && (set.Remote != nil || set.Guard != nil || set.Wrap != nil) {
-		return message.Participant{}, errors.New("simulated_time: clients elsewhere take the time that they take, and " +
-			"secure aggregation needs those that began a round; use it with promptfed run, without secure_aggregation")
+		return message.Participant{}, errors.New("simulated_time: clients elsewhere take the time that they take, " +
+			"and secure aggregation needs those that began a round; use it with promptfed run, without secure_aggregation")
 	}
 	if e.BatchClients > 1 && (set.Remote != nil || set.Executor != nil) {
 		return message.Participant{}, fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, "+

@@ -69,7 +69,8 @@ func TestFedBuffRepeats(t *testing.T) {
 	if prompts(t, dirs[0]) != prompts(t, dirs[1]) {
 		t.Error("what was learned depends on workers or messages")
 	}
-	if !slices.ContainsFunc(first.Records, func(r record.Record) bool { return slices.Max(r.Simulated.Staleness) > 0 }) {
+	stale := func(r record.Record) bool { return slices.Max(r.Simulated.Staleness) > 0 }
+	if !slices.ContainsFunc(first.Records, stale) {
 		t.Error("no update was stale: the test shows nothing")
 	}
 	for _, r := range first.Records {

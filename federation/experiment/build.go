@@ -215,8 +215,8 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 		return nil, err
 	}
 	if whole.Pool == nil && len(whole.Train) == 0 {
-		return nil, fmt.Errorf("data.set: %s has test images alone: name it under eval.sets, or set data.split: pooled "+
-			"to divide its images among training and test", c.Set)
+		return nil, fmt.Errorf("data.set: %s has test images alone: name it under eval.sets, or set data.split: "+
+			"pooled to divide its images among training and test", c.Set)
 	}
 	if len(classes) > 0 && c.Classes == allClasses {
 		if err := relabel(whole, classes); err != nil {
@@ -484,4 +484,23 @@ func (b *Built) Settings() engine.Settings {
 		s.Provider += ": " + b.Fallback.Error()
 	}
 	return s
+}
+
+// simulateTime gives the engine's experiment the speeds of its clients.
+func (b *Built) simulateTime() error {
+	c := b.Config
+	if k := c.SimulatedTime.FedBuff.Buffer; k > 0 {
+		if err := methods.Buffers(b.Method); err != nil {
+			return fmt.Errorf("simulated_time.fedbuff: %w", err)
+		}
+		p := b.Engine.Plan
+		p.Clients = c.Partition.Clients
+		if n := int(p.Sampling().Size); k > n {
+			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never come together where %d clients train "+
+				"side by side; take %d or fewer, or a larger participation", k, n, n)
+		}
+	}
+	var err error
+	b.Engine.SimulatedTime, err = c.SimulatedTime.Plan(c.Partition.Clients, c.Seed)
+	return err
 }

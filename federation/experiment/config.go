@@ -336,3 +336,23 @@ func (t Train) optimizer() optim.Config {
 		WeightDecay: t.WeightDecay, Beta1: t.Beta1, Beta2: t.Beta2, Eps: t.Eps, ClipNorm: t.ClipNorm,
 		ClipValue: t.ClipValue}
 }
+
+// checkSimulatedTime finds what simulated time and the rest of the configuration do not allow each other.
+func (c Config) checkSimulatedTime() error {
+	t := c.SimulatedTime
+	errs := []error{t.Check()}
+	if t.On() && c.SecureAggregation.On() {
+		errs = append(errs, errors.New("simulated_time: secure aggregation needs the clients that began a round, "+
+			"whenever they are done; leave one of the two out"))
+	}
+	if t.FedBuff.Buffer > 0 {
+		if c.Sampling == poisson {
+			errs = append(errs, errors.New("simulated_time.fedbuff: clients train all the time; set sampling: fixed"))
+		}
+		if c.Train.State == sharedState {
+			errs = append(errs, errors.New("simulated_time.fedbuff: clients train side by side; set "+
+				"train.optimizer_state: fresh"))
+		}
+	}
+	return errors.Join(errs...)
+}

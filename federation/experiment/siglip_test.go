@@ -51,7 +51,8 @@ func TestSigLIPWithoutScale(t *testing.T) {
 	orttest.Need(t)
 	const dir = "../../models/bundle/exported/testdata/siglip"
 	c := small("coop")
-	c.Backbones, c.Train.Loss, c.Data.Template, c.Options = []string{dir}, sigmoidLoss, "a {}", map[string]any{"tokens": 3}
+	c.Backbones, c.Train.Loss, c.Data.Template = []string{dir}, sigmoidLoss, "a {}"
+	c.Options = map[string]any{"tokens": 3}
 	_, err := Open(t.Context(), c, nil)
 	orttest.OneLine(t, "no scale", err, "do not tell the logit scale and bias that train.loss sigmoid needs",
 		"logit_scale: NUMBER, logit_bias: NUMBER")

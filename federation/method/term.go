@@ -112,6 +112,13 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 	return out, nil
 }
 
+// Unnamed is this scope whose terms are none of a loss: for parts of one term.
+func (s *Scope) Unnamed() *Scope {
+	c := *s
+	c.terms = &[]Term{}
+	return &c
+}
+
 // Beside names a scalar that is no part of the loss, whose gradients Adjust is to see: Local.Beside.
 func (s *Scope) Beside(name string, n graph.Node) {
 	*s.beside = append(*s.beside, graph.Output{Name: s.named(name), Node: n})

@@ -3,10 +3,10 @@ package methods
 
 // table lists base methods first, then wrappers, each sorted by name. Register adds to it.
 var table = []Def{
-	coCoOpDef, coopDef, dpfplDef, fedAPPRDef, fedAPTDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedOTPDef, fedPGPDef,
-	fedPHADef, fedPRDef, fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef, pFedMMADef,
-	pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptFolioDef, promptSRCDef,
-	sdfedDef, uoppDef, zeroShotDef,
+	coCoOpDef, coopDef, dpfplDef, fedAPPRDef, fedAPTDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedMGPDef, fedOTPDef,
+	fedPGPDef, fedPHADef, fedPRDef, fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef, pfeddcDef,
+	pFedMMADef, pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef, promptFolioDef,
+	promptSRCDef, sdfedDef, uoppDef, zeroShotDef,
 
 	apflDef, apprDef, compressDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
 	fedProtoDef, fedProxDef, fedRepDef, gceDef, ggtpcDef, moonDef, nlPromptDef, qfflDef, robustDef, scaffoldDef,

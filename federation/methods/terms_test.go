@@ -35,6 +35,7 @@ var namedTerms = map[string]string{
 	"fedclip": "cross entropy of images, cross entropy of texts", "fedhpl": "cross entropy, distillation",
 	"fedpha": "cross entropy local, cross entropy global, pull, push", "sdfed": "cross entropy local, cross entropy " +
 		"global, pull, push",
+	"fedmgp":  "cross entropy, likeness of texts, likeness of images",
 	"fedlora": "cross entropy of images, cross entropy of texts", "kgcoop": "cross entropy, knowledge",
 	"proda":     "cross entropy, likeness of prompts",
 	"promptsrc": "cross entropy, text features, image features, class probabilities",

@@ -47,6 +47,7 @@ type Names struct {
 	Up              []string                        // extras that a client uploads
 	Draw            []string                        // random tensors of a step
 	Frozen          func(round, epoch int) []string // what the steps of a pass over the data leave as it is
+	Exchanged       []string                        // private parameters of which some rows are sent and replaced
 	Reads           []string                        // patches, pixels: what a batch holds beside image and label
 	Memory          bool                            // whether class scores read the client's own examples
 	State           func(round int) []string        // what a client kept before a round
@@ -60,6 +61,14 @@ type Statistic struct {
 	Every                bool // asked in every round, not only before round 0 with what came of it being sent once
 	Answer               []string
 	Broadcast, PerClient []string // sent to everyone, and to single clients
+}
+
+// idle lists the parameters that the first pass over the data leaves as they are in later rounds.
+func (n Names) idle() []string {
+	if n.Frozen == nil {
+		return nil
+	}
+	return n.Frozen(1, 0)
 }
 
 // Label tells the case from others of the same method.

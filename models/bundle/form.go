@@ -58,6 +58,9 @@ func openSpec(s Spec) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := os.Stat(abs); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such folder", abs)
+	}
 	f, _, ok := formOf(abs)
 	if !ok {
 		return nil, fmt.Errorf("%s is not a bundle: it has no %s; make one of a checkpoint with promptfed convert, "+

@@ -157,8 +157,8 @@ func (f *finder) scaled(l Linear, name string, width int) Linear {
 	return Linear{Weight: computed(l.Weight, scale), Bias: computed(l.Bias, scale)}
 }
 
-// biased is positions [n,width] with the first row of a tensor [any,width] or [width] added to each, but to the first so
-// many.
+// biased is positions [n,width] with the first row of a tensor [any,width] or [width] added to each, but to the first
+// so many.
 func (f *finder) biased(positions *Handle, name string, width, first int) *Handle {
 	bias := f.rows(name, width)
 	if f.err != nil {

@@ -48,7 +48,8 @@ func TestOtherLibrariesAreNamed(t *testing.T) {
 		{"maxima", "openclip-bert", "", "", `"hf_pooler_type": "max_pooler"`, `hf_pooler_type "max_pooler" is not`},
 		{"a pooling without its weights", "openclip-bert", "", "", `"timm_pool": "map"`, `pooling "map"`},
 		{"a class token that is not there", "openclip-siglip", "", "", `"timm_pool": "token"`, `pooling "token"`},
-		{"a context of words", "openclip-bert", "", "", `"context_length": "long"`, "context_length is long, but the weights say 60"},
+		{"a context of words", "openclip-bert", "", "", `"context_length": "long"`,
+			"context_length is long, but the weights say 60"},
 		{"no context", "openclip-bert", "", "", `"context_length": -2`, "context_length is -2, but the weights say 60"},
 	} {
 		m := renamed(t, bundles+c.path, func(name string) string {

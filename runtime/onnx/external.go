@@ -128,7 +128,7 @@ func find(dir, location string) (place, error) {
 	}
 	path, err := realPath(filepath.Join(dir, filepath.FromSlash(location)))
 	if err != nil {
-		return place{}, fmt.Errorf("its weights file is missing: %w", err)
+		return place{}, fmt.Errorf("its weights file %s is missing: %w", location, err)
 	}
 	info, err := os.Stat(path)
 	switch {

@@ -329,7 +329,7 @@ def simulate(case):
                     for n in env.frozen:
                         p[n].grad = None
                     for n, t in p.items() if case.get("terms") else []:
-                        if (t.grad != before[n]).any():
+                        if t.grad is not None and (t.grad != before[n]).any():
                             put(f"{step}correction/grad/{n}", t.grad - before[n])
                     put(f"{at}s{env.steps}/loss", loss)
                     for n, t in env.draws.items():

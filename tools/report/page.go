@@ -94,7 +94,7 @@ func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 	var out []results.Metric
 	for _, name := range []string{results.Accuracy, results.GlobalView, results.PersonalView, results.Weighted,
 		results.F1, results.Worst, results.DomainStd,
-		results.Loss, results.Bytes, results.Seconds} {
+		results.Loss, results.Bytes, results.Seconds, results.TotalBytes, results.Simulated} {
 		m, err := results.ParseMetric(name)
 		if err != nil || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
 			return len(results.Curves([]*results.Group{g}, m, results.Population).Rounds) > 0

@@ -136,7 +136,8 @@ func TestCurvesAlong(t *testing.T) {
 			}
 			lines.WriteString("}\n")
 		}
-		rounds, err := results.ReadRounds(strings.NewReader(strings.NewReplacer("\n\t\t\t\t", " ").Replace(lines.String())))
+		text := strings.ReplaceAll(lines.String(), "\n\t\t\t\t", " ")
+		rounds, err := results.ReadRounds(strings.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}

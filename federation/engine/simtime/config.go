@@ -109,10 +109,11 @@ func (c Config) Check() error {
 	case (c.Speeds == fromFile) != (c.File != ""):
 		errs = append(errs, errors.New(section+"file: give it with speeds: file, and with that alone"))
 	case !c.On() && (c.Deadline > 0 || c.FedBuff.Buffer > 0):
-		errs = append(errs, errors.New(section+"speeds: none has no time; deadlines and FedBuff need lognormal, uniform, "+
-			"constant or file"))
+		errs = append(errs, errors.New(section+"speeds: none has no time; deadlines and FedBuff need lognormal, "+
+			"uniform, constant or file"))
 	case c.Deadline > 0 && c.FedBuff.Buffer > 0:
-		errs = append(errs, errors.New(section+"deadline: FedBuff has no rounds that could end; leave one of the two out"))
+		errs = append(errs, errors.New(section+"deadline: FedBuff has no rounds that could end; leave one of the "+
+			"two out"))
 	}
 	return errors.Join(errs...)
 }
@@ -164,8 +165,8 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 		step, err2 := strconv.ParseFloat(row[1], 64)
 		width, err3 := strconv.ParseFloat(row[2], 64)
 		if errors.Join(err, err2, err3) != nil || id < 0 || !(step > 0) || !(width >= 0) || math.IsInf(step+width, 0) {
-			return nil, fmt.Errorf("simulated_time.file: %s: line %d: expected a client from 0, seconds above 0 and bytes "+
-				"a second from 0", path, i+2)
+			return nil, fmt.Errorf("simulated_time.file: %s: line %d: expected a client from 0, seconds above 0 and "+
+				"bytes a second from 0", path, i+2)
 		}
 		if id >= n {
 			continue // of a larger federation

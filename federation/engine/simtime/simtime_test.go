@@ -25,8 +25,8 @@ func (m *movers) Run(_ context.Context, o message.Instruction) ([]message.Reply,
 	for _, id := range o.Clients {
 		up := method.Upload{Client: id, N: 10 * (id + 1),
 			Shared: tensor.Map{"ctx": one(o.Shared["ctx"].Data[0] + float32(id+1))}}
-		out = append(out, message.Reply{Client: id, Upload: up, Stats: message.Stats{Steps: 1, Loss: float64(id)}, Up: 100,
-			Down: 50})
+		out = append(out, message.Reply{Client: id, Upload: up, Stats: message.Stats{Steps: 1, Loss: float64(id)},
+			Up: 100, Down: 50})
 	}
 	return out, nil
 }
@@ -266,18 +266,20 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(*Config){
-		`speeds: "fast" is not known`:          func(c *Config) { c.Speeds = "fast" },
-		`late: "wait" is not known`:            func(c *Config) { c.Late = "wait" },
-		`fedbuff.staleness: "old"`:             func(c *Config) { c.FedBuff.Staleness = "old" },
-		`fedbuff.weights: "all"`:               func(c *Config) { c.FedBuff.Weights = "all" },
-		"deadline: -1":                         func(c *Config) { c.Deadline = -1 },
-		"bandwidth: NaN":                       func(c *Config) { c.Bandwidth = math.NaN() },
-		"step_seconds: 0":                      func(c *Config) { c.Step = 0 },
-		"spread: 1; with speeds: uniform":      func(c *Config) { c.Speeds, c.Spread = uniform, 1 },
-		"file: give it with speeds: file":      func(c *Config) { c.File = "speeds.csv" },
-		"speeds: none has no time":             func(c *Config) { c.Deadline = 3 },
-		"FedBuff has no rounds that could end": func(c *Config) { c.Speeds, c.Deadline, c.FedBuff.Buffer = constant, 3, 2 },
-		"fedbuff.buffer: -2":                   func(c *Config) { c.FedBuff.Buffer = -2 },
+		`speeds: "fast" is not known`:     func(c *Config) { c.Speeds = "fast" },
+		`late: "wait" is not known`:       func(c *Config) { c.Late = "wait" },
+		`fedbuff.staleness: "old"`:        func(c *Config) { c.FedBuff.Staleness = "old" },
+		`fedbuff.weights: "all"`:          func(c *Config) { c.FedBuff.Weights = "all" },
+		"deadline: -1":                    func(c *Config) { c.Deadline = -1 },
+		"bandwidth: NaN":                  func(c *Config) { c.Bandwidth = math.NaN() },
+		"step_seconds: 0":                 func(c *Config) { c.Step = 0 },
+		"spread: 1; with speeds: uniform": func(c *Config) { c.Speeds, c.Spread = uniform, 1 },
+		"file: give it with speeds: file": func(c *Config) { c.File = "speeds.csv" },
+		"speeds: none has no time":        func(c *Config) { c.Deadline = 3 },
+		"FedBuff has no rounds that could end": func(c *Config) {
+			c.Speeds, c.Deadline, c.FedBuff.Buffer = constant, 3, 2
+		},
+		"fedbuff.buffer: -2": func(c *Config) { c.FedBuff.Buffer = -2 },
 	} {
 		c := Defaults()
 		change(&c)

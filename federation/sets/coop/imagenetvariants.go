@@ -53,8 +53,8 @@ func variantFolders(cfg source.Config, paths []string) (*source.Listing, error) 
 		return nil, err
 	}
 	if len(ids) != allSynsets || !slices.IsSorted(ids) {
-		return nil, fmt.Errorf("%s has %d lines: expected ImageNet's %d classes in the order of their WNIDs, as CoOp's "+
-			"classnames.txt has them", paths[1], len(ids), allSynsets)
+		return nil, fmt.Errorf("%s has %d lines: expected ImageNet's %d classes in the order of their WNIDs, as in "+
+			"CoOp's classnames.txt", paths[1], len(ids), allSynsets)
 	}
 	dirs, err := synsetDirs(paths[0])
 	if err != nil {

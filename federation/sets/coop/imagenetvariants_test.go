@@ -27,8 +27,8 @@ func synsets(n int) string {
 	return b.String()
 }
 
-// TestImageNetVariants: images and classnames.txt where each release and CoOp put them. Expected labels are the places of the
-// folders present in the order of classnames.txt: 2 before 10 in ImageNetV2, whose folders are numbers.
+// TestImageNetVariants: images and classnames.txt where each release and CoOp put them. Expected labels are the places
+// of the folders present in the order of classnames.txt: 2 before 10 in ImageNetV2, whose folders are numbers.
 func TestImageNetVariants(t *testing.T) {
 	numbers, wnids := []string{"10", "2", "9", "7"}, []string{"n00000010", "n00000002", "n00000009", "n00000007"}
 	for _, c := range []struct {

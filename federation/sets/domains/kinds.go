@@ -24,8 +24,8 @@ var Kinds = []source.Kind{
 			"Caltech101, LabelMe, VOC2007, SUN09",
 		Source: "VLCS of DomainBed or Dassl", Open: openDomainFolders(vlcs)},
 	{Name: "terraincognita", About: "TerraIncognita (Beery et al., ECCV 2018): 4 camera locations, 10 classes",
-		Expects: "location_{38,43,46,100}/CLASS/ with bird, bobcat, cat, coyote, dog, empty, opossum, rabbit, raccoon, " +
-			"squirrel",
+		Expects: "location_{38,43,46,100}/CLASS/ with bird, bobcat, cat, coyote, dog, empty, opossum, rabbit, " +
+			"raccoon, squirrel",
 		Source: "Caltech Camera Traps in DomainBed's folders", Open: openDomainFolders(terra)},
 	{Name: "officecaltech10", About: "Office-Caltech10 (Gong et al., CVPR 2012): 4 domains, 10 classes",
 		Expects: "DOMAIN/CLASS/ with amazon, caltech, dslr, webcam; and if present DOMAIN_{train,test}.pkl",

@@ -53,7 +53,7 @@ func TestFind(t *testing.T) {
 	_, err := bundle.Find("gamma", mine)
 	orttest.OneLine(t, "unknown", err, `"gamma"`, mine, models, "alpha-of-mine", "beta")
 	_, err = bundle.Find(filepath.Join(models, "gone"))
-	orttest.OneLine(t, "a path that is not there", err, "gone", "not a bundle")
+	orttest.OneLine(t, "a path that is not there", err, "gone", "no such folder")
 	var names []string
 	for _, e := range bundle.List(mine) {
 		names = append(names, e.Name)

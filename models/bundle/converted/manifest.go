@@ -120,8 +120,8 @@ func (m Manifest) check() error {
 
 func (m Manifest) checkTowers() error {
 	t, v := m.Text, m.Vision
-	for _, n := range []int{t.Width, t.Layers, t.Heads, t.MLP, t.Hidden, t.Context, t.EmbedDim, v.Width, v.Layers, v.Heads,
-		v.MLP, v.Patch, v.Image, v.EmbedDim} {
+	for _, n := range []int{t.Width, t.Layers, t.Heads, t.MLP, t.Hidden, t.Context, t.EmbedDim, v.Width, v.Layers,
+		v.Heads, v.MLP, v.Patch, v.Image, v.EmbedDim} {
 		if n > bundle.MaxExtent {
 			return fmt.Errorf("a size of %d is above the limit of %d", n, bundle.MaxExtent)
 		}

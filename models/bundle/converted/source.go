@@ -78,8 +78,8 @@ func (j *conversion) vocabulary(dir string) error {
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
 	if j.m.Text.Pad = t.Pad(); j.w.Arch.RoBERTa && t.Pad() != 1 {
-		return fmt.Errorf("%s fills texts up with token %d; a RoBERTa, which numbers positions from behind that token, "+
-			"has it at 1: give its own vocabulary with --vocab", path, t.Pad())
+		return fmt.Errorf("%s fills texts up with token %d; a RoBERTa, which numbers positions from behind that "+
+			"token, has it at 1: give its own vocabulary with --vocab", path, t.Pad())
 	}
 	j.endToken(t)
 	return atomicfile.Write(filepath.Join(dir, tokenizerFile), t.Write)

@@ -126,7 +126,8 @@ func (m *model) open() error {
 			continue
 		}
 		f, err := graph.OpenFile(m.b.Dir, name)
-		if errors.Is(err, os.ErrNotExist) {
+		if _, missing := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name))); err != nil &&
+			errors.Is(missing, os.ErrNotExist) {
 			return fmt.Errorf("%s is missing from %s: put it there, or name the file in %s as \"model\" (both "+
 				"towers), \"image\": {\"file\": ...} or \"text\": {\"file\": ...}",
 				name, m.b.Dir, bundle.ManifestFile)

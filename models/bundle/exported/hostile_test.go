@@ -235,3 +235,114 @@ func FuzzExportedTowers(f *testing.F) {
 		orttest.Write(t, filepath.Join(dir, file), string(good))
 	})
 }
+
+// A folder of a stranger gives one line, or the bundle that it would be without the odd part: two candidates, links in
+// circles and out of the folder, weights that are absent or of another size, numbers of any size in what lies beside
+// the graphs.
+func TestHostileFolders(t *testing.T) {
+	write := func(name, text string) func(dir string) error {
+		return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
+	}
+	link := func(to, name string) func(dir string) error {
+		return func(dir string) error {
+			os.Remove(filepath.Join(dir, name))
+			return os.Symlink(to, filepath.Join(dir, name))
+		}
+	}
+	remove := func(name string) func(dir string) error {
+		return func(dir string) error { return os.Remove(filepath.Join(dir, name)) }
+	}
+	huge := "1" + strings.Repeat("0", 400)
+	for _, c := range []struct {
+		what, folder string
+		change       func(dir string) error
+		want         string // of the error; "" where the folder is read
+	}{
+		{"no folder at all", "siglip", os.RemoveAll, "no such folder"},
+		{"nothing in it", "siglip", func(dir string) error {
+			if err := os.RemoveAll(dir); err != nil {
+				return err
+			}
+			return os.Mkdir(dir, 0o700)
+		}, "is not a bundle"},
+		{"a circle of links to itself", "siglip", link(".", "onnx/again"), ""},
+		{"a link to the folder above", "siglip", link("..", "onnx/up"), ""},
+		{"a tower that links to itself", "siglip", link("vision_model.onnx", "onnx/vision_model.onnx"),
+			"there is no image tower vision_model.onnx"},
+		{"two towers that link to each other", "siglip", func(dir string) error {
+			if err := link("text_model.onnx", "onnx/vision_model.onnx")(dir); err != nil {
+				return err
+			}
+			return link("vision_model.onnx", "onnx/text_model.onnx")(dir)
+		}, "is not a bundle"},
+		{"a folder in a tower's place", "siglip", func(dir string) error {
+			if err := os.Remove(filepath.Join(dir, "onnx/vision_model.onnx")); err != nil {
+				return err
+			}
+			return os.Mkdir(filepath.Join(dir, "onnx/vision_model.onnx"), 0o700)
+		}, "there is no image tower vision_model.onnx"},
+		{"an empty tower", "siglip", write("onnx/vision_model.onnx", ""), "vision_model.onnx"},
+		{"a tower that is text", "siglip", write("onnx/vision_model.onnx", "<html>not found</html>"),
+			"vision_model.onnx"},
+		{"a tower in two folders", "siglip", func(dir string) error {
+			return os.CopyFS(filepath.Join(dir, "b"), os.DirFS(filepath.Join(dir, "onnx")))
+		}, ""},
+		{"a tower beside its folder", "siglip", func(dir string) error {
+			return os.CopyFS(dir, os.DirFS(filepath.Join(dir, "onnx")))
+		}, "two files could be the image tower, "},
+		{"weights that are absent", "chinese-clip", remove("vit-b-16.txt.fp32.onnx.extra_file"),
+			"its weights file vit-b-16.txt.fp32.onnx.extra_file is missing"},
+		{"weights that end early", "chinese-clip", func(dir string) error {
+			return os.Truncate(filepath.Join(dir, "vit-b-16.img.fp32.onnx.extra_file"), 100)
+		}, "cut short"},
+		{"weights elsewhere", "chinese-clip", func(dir string) error {
+			name := "vit-b-16.img.fp32.onnx.extra_file"
+			outside := filepath.Join(filepath.Dir(dir), "weights")
+			if err := os.Rename(filepath.Join(dir, name), outside); err != nil {
+				return err
+			}
+			return os.Symlink(outside, filepath.Join(dir, name))
+		}, "vit-b-16.img.fp32.onnx.extra_file"},
+		{"weights that are a circle", "chinese-clip", link("vit-b-16.img.fp32.onnx.extra_file",
+			"vit-b-16.img.fp32.onnx.extra_file"), "vit-b-16.img.fp32.onnx.extra_file"},
+		{"no vocabulary", "chinese-clip", remove("vocab.txt"), "tokenizer.json"},
+		{"another vocabulary", "chinese-clip", write("vocab.txt", "[CLS]\n[SEP]\n[PAD]\n[UNK]\n[MASK]\n"+
+			strings.Repeat("x\n", 2000)), "they do not belong together"},
+		{"numbers of 400 digits", "siglip", write("config.json", `{"vision_config": {"image_size": `+huge+
+			`}, "text_config": {"max_position_embeddings": `+huge+`}}`), ""},
+		{"negative numbers", "siglip", write("config.json", `{"vision_config": {"image_size": -3}}`), ""},
+		{"a preprocessing of 400 digits", "siglip", write("preprocessor_config.json", `{"size": {"height": `+huge+
+			`, "width": `+huge+`}}`), "preprocessor_config.json"},
+		{"a preprocessing of 2^60 pixels", "siglip", write("preprocessor_config.json",
+			`{"size": {"height": 1152921504606846976, "width": 1152921504606846976}}`), "need 1 to 4096"},
+		{"a preprocessing of another size", "siglip", write("preprocessor_config.json",
+			`{"size": {"height": 224, "width": 224}}`), "images of 224 pixels for a tower that takes 14"},
+		{"a preprocessing that is a list", "siglip", write("preprocessor_config.json", `[1]`),
+			"preprocessor_config.json"},
+		{"an infinite scale", "siglip", write("bundle.json", `{"logit_scale": 1e999}`), "bundle.json"},
+		{"a context of 2^40", "siglip", write("bundle.json", `{"context_length": 1099511627776}`), "must be from 1 to"},
+		{"a file outside", "siglip", write("bundle.json", `{"image": {"file": "/etc/passwd"}}`),
+			"not the path of a file inside the bundle"},
+		{"a checkpoint that is none", "siglip", func(dir string) error {
+			if err := write("model.safetensors", strings.Repeat("\xff", 64))(dir); err != nil {
+				return err
+			}
+			return write("config.json", `{"model_type": "siglip"}`)(dir)
+		}, ""},
+		{"a whole export that is none", "siglip", write("onnx/model.onnx", "no"), ""},
+	} {
+		dir := filepath.Join(t.TempDir(), "tower")
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", c.folder))); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.change(dir); err != nil {
+			t.Fatal(err)
+		}
+		switch err := useTower(t, dir); {
+		case c.want != "":
+			orttest.OneLine(t, c.what, err, c.want)
+		case err != nil:
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}

@@ -231,8 +231,8 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	return graph.Model(list...)
 }
 
-var errNoPromptTokens = errors.New("the blocks of this exported image tower were not found, so that it takes prompts at " +
-	"pixel level only (promptfed inspect says why); convert the checkpoint to have prompt tokens")
+var errNoPromptTokens = errors.New("the blocks of this exported image tower were not found, so that it takes prompts " +
+	"at pixel level only (promptfed inspect says why); convert the checkpoint to have prompt tokens")
 
 // prompted is the tower with prompts: those of tokens go into the recognised form, once it was compared with the graph.
 func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node,

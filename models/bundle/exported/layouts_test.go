@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"promptfed/models/bundle"
@@ -210,4 +211,45 @@ func TestTokensOfEightBits(t *testing.T) {
 	orttest.Write(t, filepath.Join(dir, bundle.ManifestFile),
 		`{"image": {"file": "onnx/vision_model_q4.onnx"}, "text": {"file": "onnx/text_model_int8.onnx"}}`)
 	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))
+}
+
+// The table of docs/dropin.md says what inspect says of every folder here.
+func TestTableOfInspect(t *testing.T) {
+	orttest.Need(t)
+	running = true
+	defer func() { running = false }()
+	list, err := filepath.Glob(layouts + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(orttest.Read(t, "../../../docs/dropin.md"))
+	for _, dir := range append(list, "testdata/siglip", "testdata/chinese-clip", "testdata/roberta") {
+		b := openBundle(t, specOf(dir))
+		var r bundle.Report
+		b.Report(&r)
+		found := map[string]string{}
+		for _, f := range r.Found {
+			found[f.What] = f.Value
+		}
+		text, image, batch := "in full", "pixels", "open"
+		if strings.Contains(found["text form"], "share the work") {
+			text = "common prefix shared"
+		}
+		if words := strings.Fields(found["image prompts"]); words[0] == "CLIP's" {
+			image = "tokens, recognised"
+		} else if words[0] == "prompt" {
+			image = "tokens, blocks found"
+		}
+		for _, what := range []string{"images", "texts"} {
+			if s := found["batch of "+what]; strings.Contains(s, "and opened") {
+				batch = "fixed, opened"
+			} else if s != "" {
+				batch = "stays fixed"
+			}
+		}
+		row := fmt.Sprintf("\n| `%s` | %s | %s | %s |\n", filepath.Base(dir), text, image, batch)
+		if !strings.Contains(page, row) {
+			t.Errorf("docs/dropin.md has no row%s", row)
+		}
+	}
 }

@@ -16,10 +16,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Exports of models whose texts are read otherwise than CLIP's give what the libraries compute of the checkpoints that they
-// were made of (tools/golden/siglip.py, inside.py): a SigLIP as transformers.js has it, whose ids are filled up and read
-// at the last position; a Chinese-CLIP for one text at a time, read at the first token, with its weights in files beside
-// the graphs; and an OpenCLIP with a RoBERTa, whose tokens are averaged.
+// Exports of models whose texts are read otherwise than CLIP's give what the libraries compute of the checkpoints that
+// they were made of (tools/golden/siglip.py, inside.py): a SigLIP as transformers.js has it, whose ids are filled up
+// and read at the last position; a Chinese-CLIP for one text at a time, read at the first token, with its weights in files
+// beside the graphs; and an OpenCLIP with a RoBERTa, whose tokens are averaged.
 func TestOtherTextTowers(t *testing.T) {
 	orttest.Need(t)
 	running = true

@@ -160,8 +160,8 @@ func (m *model) recognise(run Runner) {
 	}
 	i.stream = s
 	m.b.Vision.Width, m.b.Vision.Layers = s.width, len(s.values)
-	m.decided("image prompts", "prompt tokens in front of %d blocks, which are taken as exported (%v), once the tower was "+
-		"compared with all tokens twice", len(s.values), err)
+	m.decided("image prompts", "prompt tokens in front of %d blocks, which are taken as exported (%v), once the tower "+
+		"was compared with all tokens twice", len(s.values), err)
 }
 
 // proofClasses are the lengths of the class names that both forms are compared on.

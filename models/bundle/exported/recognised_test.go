@@ -19,8 +19,9 @@ import (
 )
 
 // Prompt tokens go into the blocks of an exported vision transformer: features and gradients of prompts behind the
-// patches of the first block and of the second one are PyTorch's (tools/golden/layouts.py, siglip.py). One is recognised
-// as CLIP's; of the others, whose features are those of the mean token and of an attention pooling, the blocks are found.
+// patches of the first block and of the second one are PyTorch's (tools/golden/layouts.py, siglip.py). One is
+// recognised as CLIP's; of the others, whose features are those of the mean token and of an attention pooling, the
+// blocks are found.
 func TestPromptTokensOfAnExport(t *testing.T) {
 	orttest.Need(t)
 	running = true
@@ -74,8 +75,9 @@ func TestPromptTokensInBothForms(t *testing.T) {
 	orttest.Need(t)
 	running = true
 	defer func() { running = false }()
-	for dir, blocks := range map[string]int{layouts + "/vit": 3, layouts + "/transformersjs": 2, layouts + "/optimum": 2,
-		"folder=" + layouts + "/quantised,variant=q4": 2, "testdata/hf-half": 2, "testdata/hf-sdpa-mask-dynamo-18": 2} {
+	for dir, blocks := range map[string]int{layouts + "/vit": 3, layouts + "/transformersjs": 2,
+		layouts + "/optimum": 2, "folder=" + layouts + "/quantised,variant=q4": 2, "testdata/hf-half": 2,
+		"testdata/hf-sdpa-mask-dynamo-18": 2} {
 		b := openBundle(t, dir)
 		g := graph.New()
 		pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(16), graph.D(16)})

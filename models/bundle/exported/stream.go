@@ -14,12 +14,12 @@ import (
 )
 
 // stream is the path of residual sums through the blocks of a transformer of images that is not recognised as CLIP's:
-// prompt tokens join it in front of the first block, and of later ones. What stands between is taken as it was exported,
-// for more tokens: sizes that the export has written down as numbers are changed.
+// prompt tokens join it in front of the first block, and of later ones. What stands between is taken as it was
+// exported, for more tokens: sizes that the export has written down as numbers are changed.
 //
 // A transformer treats its tokens as a set, apart from those whose position it reads. So an image all of whose tokens
-// stand twice has the features that it has alone, since softmax and means over doubled values are those over the values:
-// both are compared before the first prompt.
+// stand twice has the features that it has alone, since softmax and means over doubled values are those over the
+// values: both are compared before the first prompt.
 type stream struct {
 	values  []graph.Node // what the first block takes, and the later ones, where those were found
 	axis, n int          // of the tokens
@@ -42,11 +42,15 @@ func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
 	if t.batch > 0 || t.open != nil {
 		return nil, errors.New("its batch was fixed by the export")
 	}
+	if op, ok := rounds(t.output); ok {
+		return nil, fmt.Errorf("%s rounds activations", op.Label())
+	}
 	s := &stream{at: map[graph.Node]graph.Node{}}
 	g := graph.New()
 	pixels := t.feed(g, g.Input(bundle.PixelsInput, graph.Float, graph.Static(refBatch, 3, t.size, t.size)))
 	s.input = pixels.Shape()
-	_, err := graph.InlineWith(g, []graph.Node{t.output}, map[graph.Node]graph.Node{t.input: pixels}, func(op *graph.Op, in []graph.Node,
+	feed := map[graph.Node]graph.Node{t.input: pixels}
+	_, err := graph.InlineWith(g, []graph.Node{t.output}, feed, func(op *graph.Op, in []graph.Node,
 		apply func([]graph.Node) ([]graph.Node, error)) ([]graph.Node, error) {
 		out, err := apply(in)
 		for i, n := range out {
@@ -140,8 +144,8 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p cl
 	switch {
 	case !p.Changes.None():
 		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
-			"takes prompt tokens and prompts of pixels, no low-rank changes and no adapters; convert the checkpoint to " +
-			"have those")
+			"takes prompt tokens and prompts of pixels, no low-rank changes and no adapters; convert the checkpoint " +
+			"to have those")
 	case len(p.Deep) >= len(s.values):
 		return graph.Node{}, fmt.Errorf("%d deep prompts for the %d blocks that were found", len(p.Deep),
 			len(s.values))

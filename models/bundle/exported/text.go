@@ -180,18 +180,25 @@ func tableBehind(n graph.Node) graph.Node {
 var rounding = []string{"DynamicQuantizeLinear", "QuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearMatMul",
 	"QLinearConv", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "DynamicQuantizeLSTM", "QAttention", "QGemm"}
 
+// rounds is the first operator in front of a value that rounds activations.
+func rounds(output graph.Node) (op *graph.Op, ok bool) {
+	list := graph.Reachable(output)
+	i := slices.IndexFunc(list, func(op *graph.Op) bool { return slices.Contains(rounding, op.Kind) })
+	if i < 0 {
+		return nil, false
+	}
+	return list[i], true
+}
+
 // checkRounding refuses a text tower that prompts have no gradients through.
 func (t *textTower) checkRounding() error {
-	for _, op := range graph.Reachable(t.output) {
-		if slices.Contains(rounding, op.Kind) {
-			return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or "+
-				"float16 "+
-				"export of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights "+
-				"alone are "+
-				"quantised (q4); the image tower may stay quantised", op.Label())
-		}
+	op, ok := rounds(t.output)
+	if !ok {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("it is quantised (%s), and prompts need gradients through it: take the float32 or float16 "+
+		"export of the text tower, such as text_model.onnx or text_model_fp16.onnx, or one whose weights alone are "+
+		"quantised (q4); the image tower may stay quantised", op.Label())
 }
 
 // constantBehind is the constant that a value is, or is cast from.

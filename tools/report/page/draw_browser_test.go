@@ -9,6 +9,8 @@ import (
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"promptfed/tools/report/page"
 )
 
 // shown are the rounds that the plot shows.
@@ -214,5 +216,51 @@ func TestPartition(t *testing.T) {
 	b.choose("partition-order", "d")
 	b.click("#partition-data summary")
 	b.until(`document.querySelectorAll("#partition-data tbody tr").length === 8`)
+	b.quiet()
+}
+
+// TestAlong: lines may run along what grows from round to round. With 8 clients a round of the sample sends
+// 2*4*16*512*8 = 524,288 bytes, so that 20 rounds reach from 0.5243 to 10.49 MB in the four digits that the page holds;
+// zooming, reading, the table and the address follow.
+func TestAlong(t *testing.T) {
+	r := sample(20, 8)
+	r.Metrics = append(r.Metrics, page.Metric{Name: "total-bytes", Title: "Bytes of all rounds so far", Unit: "bytes"})
+	for i := range r.Runs {
+		all := page.Curve{Metric: "total-bytes"}
+		for k := range 20 {
+			all.Rounds, all.Values = append(all.Rounds, k), append(all.Values, 524288*float64(k+1))
+		}
+		r.Runs[i].Curves = append(r.Runs[i].Curves, all)
+	}
+	b := open(t, r)
+	b.choose("curves-x", "total-bytes")
+	if from, to := b.shown(); from != 524300 || to != 10490000 {
+		t.Errorf("the plot shows %g to %g bytes", from, to)
+	}
+	if got := b.text("#curves-axis"); got != "Accuracy (%) by Bytes of all rounds so far" {
+		t.Errorf("the axis is %q", got)
+	}
+	if got := b.text("#curves-range"); got != "524.3 kB–10.49 MB" {
+		t.Errorf("the range is %q", got)
+	}
+	b.focus("#curves-chart")
+	b.key("+")
+	if from, to := b.shown(); to-from > 7e6 || to-from < 4e6 {
+		t.Errorf("zoomed in, the plot shows %g to %g bytes", from, to)
+	}
+	b.key("0")
+	b.key(kb.ArrowRight, chromedp.ModifierShift)
+	if got := b.text("#curves-chart .heard"); !strings.HasPrefix(got, "524.3 kB: ") {
+		t.Errorf("it reads %q", got)
+	}
+	b.click("#curves-data summary")
+	b.until(`document.querySelectorAll("#curves-data tbody tr").length === 20`)
+	if got := js[string](b, `location.hash`); !strings.Contains(got, "x=total-bytes") {
+		t.Errorf("the address is %s", got)
+	}
+	b.choose("curves-x", "")
+	if from, to := b.shown(); from != 0 || to != 19 {
+		t.Errorf("the plot shows rounds %g to %g", from, to)
+	}
 	b.quiet()
 }

@@ -185,7 +185,8 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 }
 
 // ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean,
-// domain-std, set:NAME, set-mean, note:NAME, those of evaluations, loss, bytes, seconds, those of communication), a window of the accuracy
+// domain-std, set:NAME, set-mean, note:NAME, those of evaluations, loss, bytes, seconds, those of communication), a
+// window of the accuracy
 // (last, best, best-val, last5 or another number), or a quantity and a window (f1@last10; also all). These are of the
 // evaluation that is the headline of a run; behind global/ or personal/ they are of that one, of which global and
 // personal alone are the accuracy.

@@ -13,7 +13,8 @@ class Chart {
   }
 
   // draw replaces what is drawn and keeps the visible rounds. all are the lines that could be shown; they fix the whole range.
-  // how is {logx, logy, bands, ends}; ends are a range of values that is wider than that of the lines.
+  // how is {along, logx, logy, bands, ends}; along is the metric that the lines run along in place of rounds, ends are a range of values
+  // that is wider than that of the lines.
   draw(lines, all, unit, how) {
     Object.assign(this, { unit, how });
     this.full = this.extent(all);
@@ -34,7 +35,7 @@ class Chart {
           : { range: (u, min, max) => (min == null ? [0, 1] : uPlot.rangeNum(...(how.ends || [min, max]), 0.08, true)) },
       },
       axes: [
-        { ...axis, size: 34, ...(how.logx ? {} : { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }) },
+        { ...axis, size: 34, ...(how.along ? { values: (u, ticks) => ticks.map((v) => formatTick(v, how.along.unit)) } : how.logx ? {} : { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] }) },
         { ...axis, size: (u, values) => 16 + 7 * Math.max(3, ...(values || []).map((v) => (v || "").length)), values: (u, ticks) => ticks.map((v) => formatTick(v, unit)) },
       ],
       cursor: {
@@ -113,7 +114,7 @@ class Chart {
   show(range) {
     const [low, high] = this.full;
     if (range) {
-      const span = Math.min(high - low, Math.max(range[1] - range[0], Math.min(2, high - low)));
+      const span = Math.min(high - low, Math.max(range[1] - range[0], this.how.along ? (high - low) / 1000 : Math.min(2, high - low)));
       const from = Math.min(Math.max((range[0] + range[1] - span) / 2, low), high - span);
       range = span >= high - low - 1e-9 ? null : [from, from + span];
     }
@@ -131,6 +132,11 @@ class Chart {
 
   tell() {
     this.onRange(this.range || this.full, this.range !== null);
+  }
+
+  // where says a place on the axis.
+  where(x) {
+    return this.how.along ? formatValue(x, this.how.along.unit) : "Round " + x;
   }
 
   // highlight dims all lines but one; null ends it.
@@ -163,7 +169,7 @@ class Chart {
     const rows = list.slice(start, start + most).map(({ line, v }, i) =>
       el("div", { class: start + i === near ? "near" : "" }, swatch(line), el("span", {}, line.name), el("span", {}, formatValue(v, this.unit))));
     const more = list.length - rows.length;
-    this.tip.replaceChildren(el("b", {}, "Round " + u.data[0][idx]), ...rows, more > 0 ? el("span", {}, `${more} more`) : "");
+    this.tip.replaceChildren(el("b", {}, this.where(u.data[0][idx])), ...rows, more > 0 ? el("span", {}, `${more} more`) : "");
     this.place(u, left, top);
   }
 
@@ -185,7 +191,7 @@ class Chart {
     const i = inside[Math.min(Math.max(now + step, 0), inside.length - 1)];
     const list = this.values(u, i);
     u.setCursor({ left: u.valToPos(rounds[i], "x"), top: list.length ? u.valToPos(list[0].v, "y") : 0 });
-    this.heard.textContent = `Round ${rounds[i]}: ` + list.slice(0, 9).map(({ line, v }) => `${line.name} ${formatValue(v, this.unit)}`).join(", ");
+    this.heard.textContent = `${this.where(rounds[i])}: ` + list.slice(0, 9).map(({ line, v }) => `${line.name} ${formatValue(v, this.unit)}`).join(", ");
   }
 
   clear() {

@@ -3,11 +3,13 @@ const manyLines = 24, firstLines = 10, fewBands = 4, mostFacets = 16;
 
 function startCurves() {
   if (!$("curves-tool")) return;
-  const metric = $("curves-metric"), way = $("curves-lines"), run = $("curves-run"), facet = $("curves-facet");
+  const metric = $("curves-metric"), way = $("curves-lines"), run = $("curves-run"), facet = $("curves-facet"), place = $("curves-x");
   const host = $("curves-chart"), charts = [];
   const legend = new Legend($("curves-legend"), $("curves-find"), redraw, (key) => charts.forEach((c) => c.highlight(key)));
   const details = $("curves-data");
   const unit = () => (data.metrics[metricIndex()] || { unit: "" }).unit;
+  const axis = () => data.metrics[placeIndex()] || null;
+  const axisName = () => (axis() ? axis().title : "round");
   let facets = [], restored = false;
   $("curves-tool").hidden = false;
 
@@ -17,6 +19,9 @@ function startCurves() {
     const several = new Set(data.runs.map((r) => r.group)).size < data.runs.length;
     const metrics = data.metrics.filter((m, i) => data.runs.some((r) => curveOf(r, i)));
     choices(metric, metrics.map((m) => [m.name, m.title]), state.metric || (metrics[0] || {}).name);
+    const along = metrics.filter((m) => places.includes(m.name));
+    choices(place, [["", "rounds"], ...along.map((m) => [m.name, m.title])], state.x);
+    $("curves-x-label").hidden = along.length === 0;
     const axes = kinds().filter((k) => k !== "run" && k !== "seed").map((k) => ["by:" + k, `mean by ${k}`]);
     const ways = [["groups", several ? "mean over seeds" : "every run"], ...(several ? [["runs", "every run"]] : []), ...axes];
     if (withClients().length) ways.push(["clients", "clients of one run"]);
@@ -49,10 +54,10 @@ function startCurves() {
     if (zoomed || chart.range === null) {
       for (const c of charts) if (c !== chart && c.plot && !c.cell.hidden) c.move(chart.range);
     }
-    const [a, b] = [Math.ceil(range[0] - 1e-6), Math.floor(range[1] + 1e-6)];
-    $("curves-range").textContent = `rounds ${a}–${b}`;
+    const [a, b] = axis() ? range.map((v) => formatValue(v, axis().unit)) : [Math.ceil(range[0] - 1e-6), Math.floor(range[1] + 1e-6)];
+    $("curves-range").textContent = `${axis() ? "" : "rounds "}${a}–${b}`;
     Object.assign(host.dataset, { from: range[0], to: range[1], zoomed });
-    state.range = zoomed ? `${+range[0].toFixed(2)}~${+range[1].toFixed(2)}` : "";
+    state.range = zoomed ? range.map((v) => (axis() ? +v.toPrecision(6) : +v.toFixed(2))).join("~") : "";
     keepAddress();
     fill();
   }
@@ -89,7 +94,7 @@ function startCurves() {
       $("curves-find").value = "";
     }
     const { title } = data.metrics[metricIndex()] || { title: "" };
-    $("curves-axis").textContent = unit() && unit() !== "bytes" ? `${title} (${unit()}) by round` : `${title} by round`;
+    $("curves-axis").textContent = unit() && unit() !== "bytes" ? `${title} (${unit()}) by ${axisName()}` : `${title} by ${axisName()}`;
     legend.set(lines, unit());
     document.querySelector("#curves .legendbar .find").hidden = lines.length <= 8;
     redraw();
@@ -113,10 +118,10 @@ function startCurves() {
       chart.title.textContent = f.name;
       chart.title.hidden = !f.name;
       const lines = f.lines.filter((l) => keys.has(l.key));
-      chart.host.setAttribute("aria-label", `Plot of ${(data.metrics[metricIndex()] || {}).title} by round${f.name ? ", " + f.name : ""}, ${lines.length} lines`);
+      chart.host.setAttribute("aria-label", `Plot of ${(data.metrics[metricIndex()] || {}).title} by ${axisName()}${f.name ? ", " + f.name : ""}, ${lines.length} lines`);
       chart.host.dataset.lines = lines.length;
       if (!restored) chart.range = rangeOfAddress();
-      chart.draw(lines, all, unit(), { logx: state.logx === "1", logy: state.logy === "1", bands, ends });
+      chart.draw(lines, all, unit(), { along: axis(), logx: state.logx === "1", logy: state.logy === "1", bands, ends });
     });
     restored = true;
     charts.slice(facets.length).forEach((c) => (c.cell.hidden = true));
@@ -139,14 +144,15 @@ function startCurves() {
       if (!rows.has(round)) rows.set(round, []);
       rows.get(round)[i] = line.y[k];
     }));
-    const body = [...rows.keys()].sort((x, y) => x - y).map((round) => [{ text: round, key: round },
+    const body = [...rows.keys()].sort((x, y) => x - y).map((round) => [{ text: axis() ? formatValue(round, axis().unit) : round, key: round },
       ...shown.map((_, i) => { const v = rows.get(round)[i]; return v == null ? "" : { text: formatValue(v, unit()), key: v }; })]);
-    const table = makeTable("Values by round", [{ name: "round" }, ...shown.map((l) => ({ name: l.name }))], body);
+    const table = makeTable("Values by " + axisName(), [{ name: axisName() }, ...shown.map((l) => ({ name: l.name }))], body);
     const cut = all.length - shown.length;
     details.querySelector(".lazy").replaceChildren(table, cut > 0 ? el("p", { class: "note" }, `${cut} more lines are shown but not listed here.`) : "");
   }
 
   metric.addEventListener("change", () => choose({ metric: metric.value }));
+  place.addEventListener("change", () => choose({ x: place.value, range: "" }));
   way.addEventListener("change", () => choose({ lines: way.value }));
   run.addEventListener("change", () => choose({ run: run.value }));
   facet.addEventListener("change", () => choose({ facet: facet.value }));
@@ -157,8 +163,9 @@ function startCurves() {
   $("curves-all").addEventListener("click", () => legend.all(true));
   $("curves-none").addEventListener("click", () => legend.all(false));
   watch((changed) => {
-    if (changed.some((k) => ["data", "metric", "lines", "facet", "smooth", "logx", "logy", "run"].includes(k))) controls();
-    if (changed.some((k) => ["data", "q", "off", "metric", "lines", "facet", "smooth", "logx", "logy", "theme"].includes(k)) || (changed.includes("run") && way.value === "clients")) relist();
+    if (changed.includes("x")) for (const c of charts) c.range = null;
+    if (changed.some((k) => ["data", "metric", "x", "lines", "facet", "smooth", "logx", "logy", "run"].includes(k))) controls();
+    if (changed.some((k) => ["data", "q", "off", "metric", "x", "lines", "facet", "smooth", "logx", "logy", "theme"].includes(k)) || (changed.includes("run") && way.value === "clients")) relist();
     else if (changed.includes("bands")) redraw();
   });
   controls();

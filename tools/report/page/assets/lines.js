@@ -13,12 +13,41 @@ function linesOf(runs, way, metric, facet) {
     const mean = meanOf(of, metric);
     if (!mean) continue;
     const methods = new Set(of.map((r) => r.method));
-    out.push({
+    out.push(along({
       key: name, name, x: mean.x, y: mean.y, seeds: of.length, method: methods.size === 1 ? [...methods][0] : "",
       low: mean.s && mean.y.map((v, k) => v - mean.s[k]), high: mean.s && mean.y.map((v, k) => v + mean.s[k]),
-    });
+    }, of));
   }
-  return out;
+  return out.filter((l) => l.x.length);
+}
+
+// places are the metrics that lines may run along in place of rounds: they grow from round to round.
+const places = ["total-bytes", "simulated"];
+const placeIndex = () => (places.includes(state.x) ? data.metrics.findIndex((m) => m.name === state.x) : -1);
+
+// along moves a line of some runs from rounds to the mean of what the runs had of the chosen metric by then; a round at which they had
+// no more than before is left out.
+function along(line, runs) {
+  const m = placeIndex();
+  if (m < 0) return line;
+  const at = meanOf(runs, m), keep = [], x = [];
+  line.x.forEach((round, k) => {
+    const v = at ? between(at, round) : null;
+    if (v == null || (x.length && v <= x[x.length - 1])) return;
+    keep.push(k);
+    x.push(v);
+  });
+  const kept = (list) => list && keep.map((k) => list[k]);
+  return { ...line, x, y: kept(line.y), low: kept(line.low), high: kept(line.high) };
+}
+
+// between is a curve's value at a round, on a straight line between two that it has; null outside them.
+function between(curve, round) {
+  const i = curve.x.findIndex((x) => x >= round);
+  if (i < 0 || (i === 0 && curve.x[0] > round)) return null;
+  if (curve.x[i] === round) return curve.y[i];
+  const share = (round - curve.x[i - 1]) / (curve.x[i] - curve.x[i - 1]);
+  return curve.y[i - 1] + share * (curve.y[i] - curve.y[i - 1]);
 }
 
 // without names a run by its labels, but for one.
@@ -69,7 +98,7 @@ function clientLines(run) {
   });
   const mean = curveOf(run, run.clients.m);
   if (mean) lines.unshift({ key: "mean", name: "all clients", x: mean.x, y: mean.y, low: null, high: null, colour: cssColour("--text"), dash: [], width: 3 });
-  return lines;
+  return lines.map((l) => along(l, [run]));
 }
 
 function clientName(client, k) {

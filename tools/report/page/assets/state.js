@@ -2,7 +2,7 @@
 // so that a link shows the same again.
 const state = {
   q: "", by: "", sort: "", columns: "", off: "",
-  metric: "", lines: "groups", facet: "", smooth: "0", logx: "", logy: "", bands: "", range: "",
+  metric: "", x: "", lines: "groups", facet: "", smooth: "0", logx: "", logy: "", bands: "", range: "",
   run: "", view: "", split: "0", form: "bubbles", order: "number", keys: "",
 };
 const initial = { ...state };

@@ -7,7 +7,7 @@ function startZoom(chart, buttons) {
   };
   const pan = (share) => {
     if (!chart.range) return;
-    const [a, b] = chart.range, step = Math.max(1, (b - a) * Math.abs(share)) * Math.sign(share);
+    const [a, b] = chart.range, step = Math.max(chart.how.along ? 0 : 1, (b - a) * Math.abs(share)) * Math.sign(share);
     const [low, high] = chart.full;
     const move = Math.min(Math.max(step, low - a), high - b);
     chart.show([a + move, b + move]);
