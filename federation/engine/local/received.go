@@ -78,7 +78,7 @@ func (c *compiler) received(b spec.Backbone, s *method.Scope, losses []graph.Out
 func isParam(input string) bool { return strings.HasPrefix(input, method.ParamInput+"/") }
 
 // mostReceived bounds the values of Worker.received, in bytes: those of 101 classes and a text tower of ViT-B/16's size
-// have 90 MB.
+// have 77 MB.
 const mostReceived = 512 << 20
 
 // receivedInputs tells which inputs are the same for all clients of a round as long as shared parameters are as the
