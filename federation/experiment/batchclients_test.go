@@ -132,8 +132,8 @@ func TestBatchClients(t *testing.T) {
 	}
 }
 
-// TestFirstStepInTwoGraphs: with the bundled towers, a first step whose forward pass is a graph of its own moves prompts
-// as one in one graph does, but for 1e-6 of the largest number, at a learning rate of 1.
+// TestFirstStepInTwoGraphs: with the bundled towers, a first step whose forward pass is a graph of its own moves
+// prompts as one in one graph does, but for 1e-6 of the largest number, at a learning rate of 1.
 func TestFirstStepInTwoGraphs(t *testing.T) {
 	for _, name := range []string{"promptfl", "fedpha", "fedotp", "plot", "fedappr"} {
 		c := small(name)

@@ -115,9 +115,9 @@ var aptMean = 0.5 - lr*(slope0(1)+slope1(1))
 
 // FedMVP from a network of zeros: norms of one number are 0, and so is what stands behind them, so that an image's
 // token p is the sum of two biases, the attention's last and the last of all, which have one gradient. The features
-// are (x, y+p), at the angle a with tan a = (y+p)/x, against the hand-written (1,±1)/√2 of both templates: two
-// logits that differ by √2 sin a, and 1 - cos(a - a0) apart from the plain tower's, whose one pixel has no other side.
-// da/dp is x/(x²+(y+p)²).
+// are (x, y+p), at the angle a with tan a = (y+p)/x, against the hand-written (1,±1)/√2 of both templates:
+// two logits that differ by √2 sin a, and 1 - cos(a - a0) apart from the plain tower's, whose one pixel has no other
+// side. da/dp is x/(x²+(y+p)²).
 func mvpSlope(x, y, p, sign, alpha float64) (slope, loss float64) {
 	a, turn := math.Atan2(y+p, x), x/(x*x+(y+p)*(y+p))
 	off, z := a-math.Atan2(y, x), sign*math.Sqrt2*math.Sin(a)

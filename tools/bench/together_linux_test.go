@@ -116,8 +116,8 @@ func TestTogether(t *testing.T) {
 			if i >= len(sizes) {
 				what = "equal prompts"
 			}
-			t.Logf("K=%d, %s: %.1f ms by the clock, %.1f ms of a processor a client step, %.0f %% of its products", k, what,
-				median(clock[i+1])/float64(k), own, 100*products/own)
+			t.Logf("K=%d, %s: %.1f ms by the clock, %.1f ms of a processor a client step, %.0f %% of its products", k,
+				what, median(clock[i+1])/float64(k), own, 100*products/own)
 		}
 		if err := errors.Join(s.close(), first.Close()); err != nil {
 			t.Fatal(err)

@@ -136,7 +136,8 @@ func TestSweepArray(t *testing.T) {
 			t.Errorf("cell %s differs", c)
 		}
 	}
-	if !bytes.Equal(read(t, parts, "sweep.json"), read(t, whole, "sweep.json")) || len(read(t, parts, "tables.csv")) == 0 {
+	if !bytes.Equal(read(t, parts, "sweep.json"), read(t, whole, "sweep.json")) ||
+		len(read(t, parts, "tables.csv")) == 0 {
 		t.Error("the parts have another plan, or no report")
 	}
 }
@@ -145,7 +146,8 @@ func TestSweepArray(t *testing.T) {
 func TestClusterIsNotThere(t *testing.T) {
 	dir := setup(t)
 	for url, words := range map[string]string{"nats://127.0.0.1:1": "no servers", "nats://bogus.invalid": "bogus"} {
-		_, text, code := call("run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "x"), "--cluster", url)
+		_, text, code := call("run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "x"),
+			"--cluster", url)
 		if code != failed || !strings.Contains(text, "cannot connect to "+url) || !strings.Contains(text, words) {
 			t.Errorf("%s: exit %d, %s", url, code, text)
 		}
@@ -158,7 +160,8 @@ func TestFromSlurm(t *testing.T) {
 		"SLURM_STEP_NUM_TASKS": "3", "SLURM_CPUS_PER_TASK": "4", "CUDA_VISIBLE_DEVICES": "0,1",
 		"SLURM_RESTART_COUNT": "1"}
 	got := fromSlurm(func(name string) string { return env[name] })
-	if want := (member{rank: 2, tasks: 3, job: "12.3", slurm: "12", restarts: 1, processors: 4, devices: 2}); got != want {
+	want := member{rank: 2, tasks: 3, job: "12.3", slurm: "12", restarts: 1, processors: 4, devices: 2}
+	if got != want {
 		t.Errorf("%+v", got)
 	}
 	if got := fromSlurm(func(string) string { return "" }); got != (member{tasks: 1, job: "job"}) {

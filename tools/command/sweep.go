@@ -35,8 +35,8 @@ type sweepFlags struct {
 func sweepCommand() *cobra.Command {
 	var f sweepFlags
 	c := &cobra.Command{
-		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] [--array I/N] " +
-			"[--cluster URL] [--out DIR] [--resume] [--force]",
+		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] " +
+			"[--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",
 		Args: exactly(1), Short: "run every cell of a grid, side by side; goes on where it was stopped",
 	}
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)

@@ -14,8 +14,8 @@ import (
 
 // The clients of a round begin at the same prompts, those that the server sent. In such a step the forward pass of the
 // text tower is the same for all: it is a graph of its own, whose values a worker computes once, and a client's own
-// graph begins behind it, with its images, its loss and the backward pass. That this is so depends on the client and the
-// instruction only, so that a client alone on a machine computes the very same two graphs.
+// graph begins behind it, with its images, its loss and the backward pass. That this is so depends on the client and
+// the instruction only, so that a client alone on a machine computes the very same two graphs.
 
 // received compiles a step for shared parameters as the server sent them; nil where no learned prompt depends on them
 // alone, or where its values take too much memory.

@@ -1,6 +1,6 @@
-// Package authority keeps a small certificate authority in two folders: certificates and keys of a run's server, clients,
-// workers and status, and, apart from them, the key that signs them. It makes, renews and revokes them, and gives the
-// TLS that goes with them.
+// Package authority keeps a small certificate authority in two folders: certificates and keys of a run's server,
+// clients, workers and status, and, apart from them, the key that signs them. It makes, renews and revokes them, and
+// gives the TLS that goes with them.
 package authority
 
 import (

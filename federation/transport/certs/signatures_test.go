@@ -79,13 +79,14 @@ func TestWithKey(t *testing.T) {
 		}
 		return string(p.Key)
 	}
-	if public("") == public("") {
+	if one, other := public(""), public(""); one == other {
 		t.Error("two identities have one key")
 	}
 	if list, err := os.ReadDir("."); err != nil || len(list) > 0 {
 		t.Errorf("%v, %v", list, err)
 	}
-	if dir := t.TempDir(); public(dir) != public(dir) {
+	dir := t.TempDir()
+	if first, then := public(dir), public(dir); first != then {
 		t.Error("the key of a folder changes")
 	}
 }

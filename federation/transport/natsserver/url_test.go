@@ -13,8 +13,8 @@ import (
 // certificate where it has one; a server on one address tells that.
 func TestURL(t *testing.T) {
 	ca := transporttest.NewAuthority(t)
-	for listen, e := range map[string]natsserver.Options{":0": {}, "0.0.0.0:0": {TLS: ca.TLS("server", "localhost", "host.example")},
-		"127.0.0.1:0": {}} {
+	named := ca.TLS("server", "localhost", "host.example")
+	for listen, e := range map[string]natsserver.Options{":0": {}, "0.0.0.0:0": {TLS: named}, "127.0.0.1:0": {}} {
 		e.Listen, e.Run, e.Limit, e.Log = listen, "r", 1<<20, slog.New(slog.DiscardHandler)
 		s, err := natsserver.Start(e)
 		if err != nil {

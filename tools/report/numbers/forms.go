@@ -60,7 +60,7 @@ const rowsInGroup = 1 << 17
 
 // parquetTable has its columns in the order of their names, as a schema of parquet-go does.
 type parquetTable struct {
-	w     *parquet.Writer
+	w     *parquet.GenericWriter[any]
 	place []int  // of each column of a row in the file
 	may   []bool // whether the column may be without a value
 	row   parquet.Row
@@ -85,7 +85,7 @@ func newParquet(w io.Writer, columns []string) *parquetTable {
 		group[name] = node
 		t.place, t.may = append(t.place, slices.Index(sorted, name)), append(t.may, may)
 	}
-	t.w = parquet.NewWriter(w, parquet.NewSchema("numbers", group), parquet.Compression(&parquet.Zstd),
+	t.w = parquet.NewGenericWriter[any](w, parquet.NewSchema("numbers", group), parquet.Compression(&parquet.Zstd),
 		parquet.MaxRowsPerRowGroup(rowsInGroup))
 	return t
 }
