@@ -45,7 +45,7 @@ func execute(ctx context.Context, args []string) int {
 	root.Version = version.String()
 	root.SetVersionTemplate("promptfed {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(initCommand(), runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(),
+	root.AddCommand(initCommand(), importCommand(), runCommand(), sweepCommand(), reportCommand(), listCommand(), convertCommand(),
 		bundleCommand(), inspectCommand(), checkCommand(), gradCommand(), partitionCommand(), featuresCommand(),
 		pretrainCommand(),
 		predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),

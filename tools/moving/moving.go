@@ -1,0 +1,496 @@
+package moving
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"promptfed/configs"
+)
+
+// Left is a setting that has no exact equal.
+type Left struct {
+	What, Why string
+	key       string // of ours, that it is about; empty for none
+}
+
+func (l Left) String() string { return l.What + ": " + l.Why }
+
+// Result is a configuration, as text with a comment at each key that says where its value came from.
+type Result struct {
+	Text []byte
+	Left []Left
+}
+
+// line is a key of ours with its value.
+type line struct {
+	key, from string
+	is        any
+}
+
+type importer struct {
+	keys, flags map[string]value
+	used        map[string]bool
+	method      string
+	central     bool
+	heterogen   bool // FedPHA with a length for each client
+	whole       bool // all images are handed out, whatever the shots
+	lines       []line
+	left        []Left
+	chosen      map[string]bool // keys that sets give
+}
+
+// Import makes a configuration of the files of one experiment. A set, key=value in our keys, decides what the files
+// leave open: what is said of that key is no longer listed.
+func Import(files []File, sets []string) (Result, error) {
+	keys, flags, err := read(files)
+	if err != nil {
+		return Result{}, err
+	}
+	im := importer{keys: keys, flags: flags, used: map[string]bool{}, chosen: map[string]bool{}}
+	var own []line
+	for _, s := range sets {
+		key, text, ok := strings.Cut(s, "=")
+		var v any
+		if !ok || key == "" || yaml.Unmarshal([]byte(text), &v) != nil || v == nil {
+			return Result{}, fmt.Errorf("--set %q: expected key=value", s)
+		}
+		im.chosen[key] = true
+		own = append(own, line{key, "--set", v})
+	}
+	if err := im.trainer(); err != nil {
+		return Result{}, err
+	}
+	im.single()
+	im.schedule()
+	im.partition()
+	im.rest(files)
+	for _, l := range own {
+		im.remove(l.key)
+		im.lines = append(im.lines, l)
+	}
+	return im.result(files)
+}
+
+// get is a setting's value: of a weak flag only where no file has it.
+func (im *importer) get(theirs string) (value, bool) {
+	for _, s := range Settings() {
+		if s.Theirs != theirs || s.Trainer != "" && s.Trainer != im.method {
+			continue
+		}
+		im.used["--"+s.Flag] = true
+		if v, ok := im.keys[theirs]; ok {
+			im.used[theirs] = true
+			return v, true
+		}
+		v, ok := im.flags[s.Flag]
+		return v, ok && s.Flag != ""
+	}
+	return value{}, false
+}
+
+func (im *importer) write(key string, is any, from string) {
+	if im.written(key) == nil {
+		im.lines = append(im.lines, line{key, from, is})
+	}
+}
+
+// written is the line of a key, nil where there is none.
+func (im *importer) written(key string) *line {
+	if at := slices.IndexFunc(im.lines, func(l line) bool { return l.key == key }); at >= 0 {
+		return &im.lines[at]
+	}
+	return nil
+}
+
+func (im *importer) remove(key string) {
+	im.lines = slices.DeleteFunc(im.lines, func(l line) bool { return l.key == key })
+}
+
+func (im *importer) leave(key, what, why string) {
+	if !im.chosen[key] {
+		im.left = append(im.left, Left{what, why, key})
+	}
+}
+
+func (im *importer) trainer() error {
+	v, ok := im.get("TRAINER.NAME")
+	name, _ := v.is.(string)
+	t, known := trainers[name]
+	switch {
+	case !ok:
+		return fmt.Errorf("no file says what is trained; give TRAINER.NAME, or the script with --trainer, as well")
+	case !known:
+		return fmt.Errorf("%s: the trainer %v is not known here; known are %s", v.from, v.is,
+			strings.Join(slices.Sorted(maps.Keys(trainers)), ", "))
+	}
+	im.method, im.central, im.heterogen = t.method, t.central, name == "GL_SVDMSE_HE"
+	im.write("method", t.method, v.from)
+	return nil
+}
+
+// single carries over what depends on nothing else.
+func (im *importer) single() {
+	for _, s := range Settings() {
+		if s.Trainer != "" && s.Trainer != im.method || s.Theirs == "TRAINER.NAME" ||
+			strings.HasPrefix(s.Theirs, "TRAINER.GL_SVDMSE.") && im.heterogen && im.keys[s.Theirs].from != "" {
+			continue
+		}
+		v, ok := im.get(s.Theirs)
+		if !ok || s.to == nil {
+			continue
+		}
+		is, err := s.to(v.is)
+		switch {
+		case err != nil:
+			im.leave(s.Ours, fmt.Sprintf("%s = %v", v.from, v.is), err.Error())
+		case s.Theirs == "--model" && is == "fedprox":
+			im.write("with", []string{"fedprox"}, v.from)
+		case is == nil || s.Theirs == "--model" || s.Theirs == "--mu" && !im.proximal() ||
+			strings.Contains(s.Ours, "schedule") || s.Ours == "partition.beta" && im.central:
+		case s.Theirs == "OPTIM.MAX_EPOCH" && im.central:
+			im.write("train.rounds", is, v.from)
+		case s.Theirs == "OPTIM.MAX_EPOCH":
+			im.write("train.epochs", is, v.from)
+		case s.Theirs == "OPTIM.ROUND" && im.central:
+			im.leave("train.rounds", v.from, "a trainer of CoOp's code has no rounds")
+		case s.Theirs == "--frac" && im.method == "fedpha":
+			if is != 1 && is != 1.0 {
+				im.leave("participation", fmt.Sprintf("%s = %v", v.from, v.is),
+					"FedPHA's code reads it and trains all clients all the same")
+			}
+		default:
+			im.write(s.Ours, is, v.from)
+			if s.Ours == "options.global_tokens" && !im.heterogen {
+				im.write("options.local_tokens", []any{is}, v.from)
+			}
+		}
+	}
+	if v, ok := im.get("DATASET.USEALL"); ok && v.is == true {
+		im.remove("data.shots")
+		im.write("data.shots", 0, v.from)
+	}
+}
+
+func (im *importer) proximal() bool {
+	v, _ := im.get("--model")
+	return v.is == "fedprox"
+}
+
+// schedule carries over the learning rate over time. A central trainer steps it once an epoch, which is a round here;
+// federated ones share one schedule among all turns of all clients.
+func (im *importer) schedule() {
+	kind, ok := im.get("OPTIM.LR_SCHEDULER")
+	gamma, hasGamma := im.get("OPTIM.GAMMA")
+	step, hasStep := im.get("OPTIM.STEPSIZE")
+	warm, _ := im.get("OPTIM.WARMUP_EPOCH")
+	epochs, _ := im.get("OPTIM.MAX_EPOCH")
+	const key = "train.schedule.kind"
+	n, _ := warm.is.(int)
+	if !im.central {
+		g, isNumber := float(gamma.is)
+		switch {
+		case kind.is == "single_step" && hasGamma && isNumber && g == 1:
+			im.write(key, "constant", kind.from+" with gamma 1")
+		case ok:
+			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "one schedule goes through the turns of all "+
+				"clients there; here it counts rounds, and is constant in what is written")
+		}
+		if n > 0 {
+			im.leave("train.schedule.warmup", fmt.Sprintf("%s = %d", warm.from, n), "there only the first epochs of "+
+				"all turns together are at that rate, so the first client's")
+		}
+		return
+	}
+	switch kind.is {
+	case "cosine":
+		im.write(key, "cosine", kind.from)
+		im.write("train.schedule.t_max", epochs.is, epochs.from)
+	case "single_step":
+		size := step.is
+		if list, isList := size.([]any); isList && len(list) == 1 {
+			size = list[0]
+		}
+		if k, isInt := size.(int); !hasStep || isInt && k < 1 {
+			size = epochs.is
+		}
+		im.write(key, "step", kind.from)
+		im.write("train.schedule.step_size", size, cmp.Or(step.from, epochs.from))
+		if hasGamma {
+			im.write("train.schedule.gamma", gamma.is, gamma.from)
+		}
+	default:
+		if ok {
+			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "there are single_step and cosine")
+		}
+	}
+	if n > 0 {
+		im.write("train.schedule.warmup", n, warm.from)
+		for _, k := range []string{"OPTIM.WARMUP_CONS_LR", "OPTIM.WARMUP_TYPE"} {
+			if v, there := im.get(k); there && v.is != "linear" {
+				im.write(map[bool]string{true: "train.schedule.warmup_lr", false: "train.schedule.warmup_kind"}[k ==
+					"OPTIM.WARMUP_CONS_LR"], v.is, v.from)
+			} else if !there {
+				im.leave("train.schedule.warmup_lr", k, "not given; Dassl's default is "+
+					map[string]string{"OPTIM.WARMUP_CONS_LR": "1e-5", "OPTIM.WARMUP_TYPE": "linear"}[k])
+			}
+		}
+	}
+}
+
+// partition decides who holds what, by data set as their code does.
+func (im *importer) partition() {
+	const key = "partition.kind"
+	if im.central {
+		im.write("train.centralised", true, "one model, as CoOp's code trains")
+		im.write("partition.clients", 1, "one model, as CoOp's code trains")
+		im.write("train.optimizer_state", "shared", "momentum goes on from epoch to epoch there")
+		return
+	}
+	set := im.written("data.set")
+	if set == nil {
+		im.leave(key, "the partition", "it depends on the data set, which is not known")
+		return
+	}
+	data := fmt.Sprint(set.is)
+	iid, _ := im.get("DATASET.IID")
+	name, _ := im.get("DATASET.PARTITION")
+	kind, from, dirichlet := "", "as their code does for "+data, false
+	switch data {
+	case "cifar10", "cifar100":
+		kind = map[any]string{"noniid-labeldir": "dirichlet", "noniid-labeluni": "labeluni",
+			"noniid-labeldir100": "pachinko", "homo": "iid"}[asText(name.is)]
+		if from = name.from; kind == "" {
+			im.leave(key, fmt.Sprintf("the partition %v", name.is), "known of CIFAR are noniid-labeldir, "+
+				"noniid-labeluni, noniid-labeldir100 and homo")
+			return
+		}
+		if dirichlet = kind == "dirichlet" || kind == "pachinko"; kind == "dirichlet" {
+			im.write("partition.min_size", 10, from)
+		} else if kind == "labeluni" && data == "cifar100" {
+			im.write("partition.classes", 10, from)
+		}
+		im.leave("data.precision", "images of "+data, "there with CIFAR's mean and deviation, and resized as tensors; here "+
+			"as the backbone's other images")
+		im.whole = true
+	case "pacs", "office31", "officehome":
+		kind, dirichlet, im.whole = "domain-dirichlet", true, true
+		im.write("partition.min_size", 2, from)
+	case "officecaltech10", "domainnet10", "domainnet":
+		im.leave(key, "the partition of "+data, "it hangs on flags of FedOTP's code; choose domain or domain-dirichlet")
+		im.remove("data.shots")
+		im.whole = true
+		return
+	default:
+		kind = "pathological"
+		if iid.is == true || iid.is == "True" {
+			kind, from = "iid-shots", iid.from
+		}
+	}
+	if im.whole {
+		im.remove("data.shots") // read for these sets too, and without effect
+	}
+	im.write(key, kind, from)
+	im.write("partition.code", true, "the hand-out of their code, on the same random numbers")
+	if !dirichlet {
+		im.remove("partition.beta")
+	}
+}
+
+func asText(v any) any {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return nil
+}
+
+// rest writes what their code does without being told, and lists what was not given or not known.
+func (im *importer) rest(files []File) {
+	const always = "always so in their code"
+	im.write("train.drop_last", true, always)
+	switch im.method {
+	case "fedpha":
+		im.write("options.projector", "code", always)
+		im.write("options.projector_grad", "through", always)
+		im.write("options.pull", "mean", always)
+		if rounds := im.written("train.rounds"); rounds != nil && rounds.is.(int) >= 5 {
+			im.write("eval.last", 5, "the mean that it prints")
+		}
+		if im.heterogen {
+			im.write("options.eot", "longest", always)
+			im.lengths()
+		}
+	case "fedotp":
+		im.write("options.stop", "code", always)
+	case "fedpgp":
+		im.write("options.positive", "code", always)
+	}
+	if state := "train.optimizer_state"; im.method == "fedpha" {
+		im.write(state, "fresh", "momentum is reset after each turn there")
+	} else if !im.central && im.method != "zeroshot" {
+		im.leave(state, "momentum between turns", "FedPHA's code resets it (train.optimizer_state: fresh, which stands "+
+			"here), FedOTP's and FedPGP's goes from client to client (shared)")
+	}
+	for _, d := range defaults {
+		if _, given := im.get(d.theirs); !given && (im.method != "zeroshot" || d.ours == "") && im.applies(d.theirs) {
+			im.leave(d.ours, d.theirs, "not given, and "+d.is+" by default there")
+		}
+	}
+	for _, name := range []string{"iid", "useall", "specify"} {
+		if v, ok := im.flags[name]; ok && v.is == false {
+			im.leave("", v.from+" = False", "their parser takes the text False as true; leave the flag out where false is "+
+				"meant")
+		}
+	}
+	needed := []string{"backbones", "data.set", "data.root", "train.lr", "train.batch", "train.optimizer", "train.rounds",
+		"train.schedule.kind"}
+	if !im.central {
+		needed = append(needed, "partition.clients", "train.epochs", "data.shots")
+	}
+	if im.proximal() {
+		needed = append(needed, "options.mu")
+	}
+	for _, key := range needed {
+		if im.method == "zeroshot" && strings.HasPrefix(key, "train.") || im.written(key) != nil || im.whole &&
+			key == "data.shots" || slices.ContainsFunc(im.left, func(l Left) bool { return l.key == key }) {
+			continue
+		}
+		im.leave(key, key, "no file gives it; the default of their code differs from launcher to launcher, ours stands")
+	}
+	for _, name := range slices.Sorted(maps.Keys(im.flags)) {
+		v := im.flags[name]
+		if strings.HasSuffix(name, "config_file") {
+			base := filepath.Base(fmt.Sprint(v.is))
+			if !slices.ContainsFunc(files, func(f File) bool { return filepath.Base(f.Name) == base }) {
+				im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "give that file too")
+			}
+		} else if !im.used["--"+name] && !ofOther(name, im.method) {
+			im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "not known here")
+		}
+	}
+	if !slices.ContainsFunc(files, func(f File) bool { return !isScript(f) }) && !im.central {
+		im.leave("", "the YAML file of the data set", "their code reads one, and what it says wins over most flags; "+
+			"give it too")
+	}
+	for _, name := range slices.Sorted(maps.Keys(im.keys)) {
+		section := strings.Split(name, ".")
+		if im.used[name] || len(section) == 3 && !im.applies(name) {
+			continue // a section of another trainer
+		}
+		im.leave("", fmt.Sprintf("%s = %v", im.keys[name].from, im.keys[name].is), "not known here")
+	}
+}
+
+// applies tells whether a setting is one of the method's, or of all.
+func (im *importer) applies(theirs string) bool {
+	section := strings.Split(theirs, ".")
+	return section[0] != "TRAINER" || im.sections(section[1])
+}
+
+// sections tells whether a section of TRAINER is that of the method.
+func (im *importer) sections(section string) bool {
+	if section == "GL_SVDMSE" || section == "GL_SVDMSE_HE" {
+		return im.method == "fedpha" && im.heterogen == (section == "GL_SVDMSE_HE")
+	}
+	return slices.ContainsFunc(Settings(), func(s Setting) bool {
+		return s.Trainer == im.method && strings.HasPrefix(s.Theirs, "TRAINER."+section+".")
+	})
+}
+
+// ofOther tells whether a flag is known, of another method alone.
+func ofOther(flag, method string) bool {
+	return slices.ContainsFunc(Settings(), func(s Setting) bool {
+		return s.Flag == flag && s.Trainer != "" && s.Trainer != method
+	})
+}
+
+// lengths are those of clients' prompts in FedPHA's heterogeneous form.
+func (im *importer) lengths() {
+	const key = "options.local_tokens"
+	if set := im.written("data.set"); set != nil && (set.is == "cifar10" || set.is == "cifar100") {
+		im.leave(key, "lengths of private prompts", "on CIFAR their code draws them from 4 to 32 and passes over the file")
+		return
+	}
+	v, ok := im.keys["DATASET.USER_PROMPT_LENGTHS"]
+	if specify, _ := im.get("--specify"); specify.is == true || specify.is == "True" {
+		v, ok = im.flags["prompts_lens"]
+	}
+	list, isList := v.is.([]any)
+	for _, n := range list {
+		_, isInt := n.(int)
+		isList = isList && isInt
+	}
+	if !ok || !isList {
+		im.leave(key, "lengths of private prompts", "no file gives a list of them; give DATASET.USER_PROMPT_LENGTHS")
+		return
+	}
+	im.write(key, list, v.from)
+}
+
+// result sets the lines in the order of a configuration and checks that promptfed takes them.
+func (im *importer) result(files []File) (Result, error) {
+	var names []string
+	for _, f := range files {
+		names = append(names, filepath.Base(f.Name))
+	}
+	head := "Made by promptfed import of " + strings.Join(names, ", ") + ".\n"
+	if len(im.left) > 0 {
+		head += "Not the same as there:\n"
+	}
+	for _, l := range im.left {
+		head += "- " + strings.Join(strings.Fields(l.String()), " ") + "\n"
+	}
+	root := &yaml.Node{Kind: yaml.MappingNode, HeadComment: head}
+	im.write("name", "imported", "")
+	slices.SortStableFunc(im.lines, func(a, b line) int { return cmp.Compare(order(a.key), order(b.key)) })
+	for _, l := range im.lines {
+		at, path := root, strings.Split(l.key, ".")
+		for _, p := range path[:len(path)-1] {
+			at = below(at, p)
+		}
+		leaf := &yaml.Node{}
+		if err := leaf.Encode(l.is); err != nil {
+			return Result{}, err
+		}
+		if leaf.Kind == yaml.SequenceNode {
+			leaf.Style = yaml.FlowStyle
+		}
+		leaf.LineComment = strings.Join(strings.Fields(l.from), " ")
+		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[len(path)-1]}, leaf)
+	}
+	out, err := yaml.Marshal(&yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{root}})
+	if err != nil {
+		return Result{}, err
+	}
+	c, err := configs.OpenText("the imported configuration", out, nil)
+	if err == nil {
+		err = c.Check()
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("promptfed does not take what these files say: %w", err)
+	}
+	return Result{Text: out, Left: im.left}, nil
+}
+
+// order is where the section of a key stands in a configuration.
+func order(key string) int {
+	first, _, _ := strings.Cut(key, ".")
+	return slices.Index([]string{"name", "seed", "backbones", "method", "with", "options", "data", "partition", "train",
+		"participation", "eval"}, first)
+}
+
+func below(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key && n.Content[i+1].Kind == yaml.MappingNode {
+			return n.Content[i+1]
+		}
+	}
+	next := &yaml.Node{Kind: yaml.MappingNode}
+	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, next)
+	return next
+}
