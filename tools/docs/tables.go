@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/partition"
 	"promptfed/federation/pretrain"
 	"promptfed/federation/sets"
+	"promptfed/tools/moving"
 )
 
 // tables gives all tables by name.
@@ -30,6 +31,7 @@ func tables(root string) (map[string]string, error) {
 		"partitions":    partitionTable(),
 		"packages":      packageTable(all),
 		"papers":        paperList(),
+		"moving":        movingTable(),
 	}, nil
 }
 
@@ -97,6 +99,32 @@ func partitionTable() string {
 	rows := [][]string{{"`partition.kind`", "what it does", "source"}}
 	for _, k := range partition.Kinds() {
 		rows = append(rows, []string{code(k.Name), k.About, k.Source})
+	}
+	return markdown(rows)
+}
+
+func movingTable() string {
+	rows := [][]string{{"key", "flag", "of", "here", "what is not the same"}}
+	for _, s := range moving.Settings() {
+		flag, ours := "", code(s.Ours)
+		if s.Flag != "" {
+			if flag = code("--" + s.Flag); s.Strong {
+				flag += " wins"
+			}
+		}
+		theirs := code(s.Theirs)
+		if strings.HasPrefix(s.Theirs, "--") {
+			theirs = ""
+		}
+		switch {
+		case strings.Contains(s.Ours, " "):
+			ours = s.Ours
+		case s.Inert():
+			ours = "no effect on results"
+		case s.Ours == "":
+			ours = "no key"
+		}
+		rows = append(rows, []string{theirs, flag, code(s.Trainer), ours, s.Differs()})
 	}
 	return markdown(rows)
 }

@@ -17,6 +17,16 @@ type Setting struct {
 // Inert tells whether a setting changes no result and is passed over.
 func (s Setting) Inert() bool { return s.Ours == "" && s.to == nil }
 
+// Differs says what is not the same: the note, or what there is in place of values that are not carried over.
+func (s Setting) Differs() string {
+	if s.Note == "" && s.to != nil && (s.Ours == "" || s.Theirs == "INPUT.TRANSFORMS") {
+		if _, err := s.to(nil); err != nil {
+			return err.Error()
+		}
+	}
+	return s.Note
+}
+
 const (
 	transforms = "a cached image is prepared as in their tests, without random crops and flips; data.views: N keeps N " +
 		"seeded random views"
