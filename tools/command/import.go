@@ -15,7 +15,7 @@ func importCommand() *cobra.Command {
 	var sets []string
 	var strict, force bool
 	c := &cobra.Command{Use: "import FILE... [--out FILE] [--set key=value] [--strict] [--force]", Args: atLeast(1),
-		Short: "make a configuration of settings of CoOp, FedPHA, FedOTP or FedPGP code: yacs files, a script's command"}
+		Short: "make a configuration of settings of CoOp or FedPHA code and the like: yacs files, a script"}
 	c.Flags().StringVar(&out, "out", "imported.yaml", "the file to write")
 	c.Flags().StringArrayVar(&sets, "set", nil, "what the files leave open, as in train.optimizer_state=shared")
 	c.Flags().BoolVar(&strict, "strict", false, "write nothing where a setting has no exact equal")
@@ -40,8 +40,8 @@ func importCommand() *cobra.Command {
 			fmt.Println("not the same:", l)
 		}
 		if strict && len(got.Left) > 0 {
-			return fmt.Errorf("%d settings have no exact equal and nothing was written; decide them with --set, or leave "+
-				"out --strict", len(got.Left))
+			return fmt.Errorf("%d settings have no exact equal and nothing was written; decide them with --set, or "+
+				"leave out --strict", len(got.Left))
 		}
 		if err := atomicfile.Write(out, atomicfile.Bytes(got.Text)); err != nil {
 			return err

@@ -146,7 +146,7 @@ func backbone(v any) (any, error) {
 	if is, ok := backbones[strings.ToLower(s)]; ok {
 		return []string{is}, nil
 	}
-	return nil, fmt.Errorf("known here are ViT-B/16, ViT-B/32, RN50 and RN101; convert the checkpoint and name its bundle")
+	return nil, fmt.Errorf("known here are ViT-B/16, ViT-B/32, RN50 and RN101; convert the checkpoint, name its bundle")
 }
 
 var others = regexp.MustCompile(`[^a-z0-9]`)
@@ -155,7 +155,7 @@ func dataset(v any) (any, error) {
 	s, _ := v.(string)
 	s = others.ReplaceAllString(strings.ToLower(s), "")
 	if s == "domainnet" {
-		return nil, fmt.Errorf("FedOTP's DomainNet has FedBN's ten classes (domainnet10 here), others' has 345 (domainnet)")
+		return nil, fmt.Errorf("FedOTP's has FedBN's ten classes (domainnet10 here), others' has 345 (domainnet)")
 	}
 	if is, ok := datasets[s]; ok {
 		s = is

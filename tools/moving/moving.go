@@ -36,13 +36,11 @@ type line struct {
 type importer struct {
 	keys, flags map[string]value
 	used        map[string]bool
-	method      string
-	central     bool
-	heterogen   bool // FedPHA with a length for each client
-	whole       bool // all images are handed out, whatever the shots
-	lines       []line
-	left        []Left
-	chosen      map[string]bool // keys that sets give
+	trainer
+	whole  bool // all images are handed out, whatever the shots
+	lines  []line
+	left   []Left
+	chosen map[string]bool // keys that sets give
 }
 
 // Import makes a configuration of the files of one experiment. A set, key=value in our keys, decides what the files
@@ -63,7 +61,7 @@ func Import(files []File, sets []string) (Result, error) {
 		im.chosen[key] = true
 		own = append(own, line{key, "--set", v})
 	}
-	if err := im.trainer(); err != nil {
+	if err := im.choose(); err != nil {
 		return Result{}, err
 	}
 	im.single()
@@ -118,7 +116,7 @@ func (im *importer) leave(key, what, why string) {
 	}
 }
 
-func (im *importer) trainer() error {
+func (im *importer) choose() error {
 	v, ok := im.get("TRAINER.NAME")
 	name, _ := v.is.(string)
 	t, known := trainers[name]
@@ -129,7 +127,7 @@ func (im *importer) trainer() error {
 		return fmt.Errorf("%s: the trainer %v is not known here; known are %s", v.from, v.is,
 			strings.Join(slices.Sorted(maps.Keys(trainers)), ", "))
 	}
-	im.method, im.central, im.heterogen = t.method, t.central, name == "GL_SVDMSE_HE"
+	im.trainer = t
 	im.write("method", t.method, v.from)
 	return nil
 }
@@ -138,7 +136,7 @@ func (im *importer) trainer() error {
 func (im *importer) single() {
 	for _, s := range Settings() {
 		if s.Trainer != "" && s.Trainer != im.method || s.Theirs == "TRAINER.NAME" ||
-			strings.HasPrefix(s.Theirs, "TRAINER.GL_SVDMSE.") && im.heterogen && im.keys[s.Theirs].from != "" {
+			strings.HasPrefix(s.Theirs, "TRAINER.GL_SVDMSE.") && im.lengths && im.keys[s.Theirs].from != "" {
 			continue
 		}
 		v, ok := im.get(s.Theirs)
@@ -159,14 +157,14 @@ func (im *importer) single() {
 			im.write("train.epochs", is, v.from)
 		case s.Theirs == "OPTIM.ROUND" && im.central:
 			im.leave("train.rounds", v.from, "a trainer of CoOp's code has no rounds")
-		case s.Theirs == "--frac" && im.method == "fedpha":
+		case s.Theirs == "--frac" && im.oneCode:
 			if is != 1 && is != 1.0 {
 				im.leave("participation", fmt.Sprintf("%s = %v", v.from, v.is),
 					"FedPHA's code reads it and trains all clients all the same")
 			}
 		default:
 			im.write(s.Ours, is, v.from)
-			if s.Ours == "options.global_tokens" && !im.heterogen {
+			if s.Ours == "options.global_tokens" && !im.lengths {
 				im.write("options.local_tokens", []any{is}, v.from)
 			}
 		}
@@ -275,8 +273,8 @@ func (im *importer) partition() {
 		} else if kind == "labeluni" && data == "cifar100" {
 			im.write("partition.classes", 10, from)
 		}
-		im.leave("data.precision", "images of "+data, "there with CIFAR's mean and deviation, and resized as tensors; here "+
-			"as the backbone's other images")
+		im.leave("data.precision", "images of "+data, "there with CIFAR's mean and deviation, and resized as tensors; "+
+			"here as the backbone's other images")
 		im.whole = true
 	case "pacs", "office31", "officehome":
 		kind, dirichlet, im.whole = "domain-dirichlet", true, true
@@ -313,42 +311,36 @@ func asText(v any) any {
 func (im *importer) rest(files []File) {
 	const always = "always so in their code"
 	im.write("train.drop_last", true, always)
-	switch im.method {
-	case "fedpha":
-		im.write("options.projector", "code", always)
-		im.write("options.projector_grad", "through", always)
-		im.write("options.pull", "mean", always)
-		if rounds := im.written("train.rounds"); rounds != nil && rounds.is.(int) >= 5 {
+	for _, l := range im.always {
+		im.write(l.key, l.is, always)
+	}
+	if im.lengths {
+		im.privateLengths()
+	}
+	switch rounds := im.written("train.rounds"); {
+	case im.oneCode:
+		im.write("train.optimizer_state", "fresh", "momentum is reset after each turn there")
+		if rounds != nil && rounds.is.(int) >= 5 {
 			im.write("eval.last", 5, "the mean that it prints")
 		}
-		if im.heterogen {
-			im.write("options.eot", "longest", always)
-			im.lengths()
-		}
-	case "fedotp":
-		im.write("options.stop", "code", always)
-	case "fedpgp":
-		im.write("options.positive", "code", always)
-	}
-	if state := "train.optimizer_state"; im.method == "fedpha" {
-		im.write(state, "fresh", "momentum is reset after each turn there")
-	} else if !im.central && im.method != "zeroshot" {
-		im.leave(state, "momentum between turns", "FedPHA's code resets it (train.optimizer_state: fresh, which stands "+
-			"here), FedOTP's and FedPGP's goes from client to client (shared)")
+	case !im.central && !im.untrained:
+		im.leave("train.optimizer_state", "momentum between turns", "FedPHA's code resets it "+
+			"(train.optimizer_state: fresh, which stands here), FedOTP's and FedPGP's goes on with the next client "+
+			"(shared)")
 	}
 	for _, d := range defaults {
-		if _, given := im.get(d.theirs); !given && (im.method != "zeroshot" || d.ours == "") && im.applies(d.theirs) {
+		if _, given := im.get(d.theirs); !given && (!im.untrained || d.ours == "") && im.applies(d.theirs) {
 			im.leave(d.ours, d.theirs, "not given, and "+d.is+" by default there")
 		}
 	}
 	for _, name := range []string{"iid", "useall", "specify"} {
 		if v, ok := im.flags[name]; ok && v.is == false {
-			im.leave("", v.from+" = False", "their parser takes the text False as true; leave the flag out where false is "+
-				"meant")
+			im.leave("", v.from+" = False", "their parser takes the text False as true; leave the flag out where "+
+				"false is meant")
 		}
 	}
-	needed := []string{"backbones", "data.set", "data.root", "train.lr", "train.batch", "train.optimizer", "train.rounds",
-		"train.schedule.kind"}
+	needed := []string{"backbones", "data.set", "data.root", "train.lr", "train.batch", "train.optimizer",
+		"train.rounds", "train.schedule.kind"}
 	if !im.central {
 		needed = append(needed, "partition.clients", "train.epochs", "data.shots")
 	}
@@ -356,11 +348,11 @@ func (im *importer) rest(files []File) {
 		needed = append(needed, "options.mu")
 	}
 	for _, key := range needed {
-		if im.method == "zeroshot" && strings.HasPrefix(key, "train.") || im.written(key) != nil || im.whole &&
+		if im.untrained && strings.HasPrefix(key, "train.") || im.written(key) != nil || im.whole &&
 			key == "data.shots" || slices.ContainsFunc(im.left, func(l Left) bool { return l.key == key }) {
 			continue
 		}
-		im.leave(key, key, "no file gives it; the default of their code differs from launcher to launcher, ours stands")
+		im.leave(key, key, "no file gives it; their default differs from launcher to launcher, ours stands")
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.flags)) {
 		v := im.flags[name]
@@ -394,8 +386,8 @@ func (im *importer) applies(theirs string) bool {
 
 // sections tells whether a section of TRAINER is that of the method.
 func (im *importer) sections(section string) bool {
-	if section == "GL_SVDMSE" || section == "GL_SVDMSE_HE" {
-		return im.method == "fedpha" && im.heterogen == (section == "GL_SVDMSE_HE")
+	if other, ok := trainers[section]; ok && other.method == im.method && other.lengths != im.lengths {
+		return false
 	}
 	return slices.ContainsFunc(Settings(), func(s Setting) bool {
 		return s.Trainer == im.method && strings.HasPrefix(s.Theirs, "TRAINER."+section+".")
@@ -409,11 +401,11 @@ func ofOther(flag, method string) bool {
 	})
 }
 
-// lengths are those of clients' prompts in FedPHA's heterogeneous form.
-func (im *importer) lengths() {
+// privateLengths are those of clients' prompts in FedPHA's heterogeneous form.
+func (im *importer) privateLengths() {
 	const key = "options.local_tokens"
 	if set := im.written("data.set"); set != nil && (set.is == "cifar10" || set.is == "cifar100") {
-		im.leave(key, "lengths of private prompts", "on CIFAR their code draws them from 4 to 32 and passes over the file")
+		im.leave(key, "lengths of private prompts", "on CIFAR their code draws them, whatever the file says")
 		return
 	}
 	v, ok := im.keys["DATASET.USER_PROMPT_LENGTHS"]

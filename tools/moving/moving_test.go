@@ -59,9 +59,11 @@ func TestImport(t *testing.T) {
 				"partition.clients": 6, "train.batch": 32, "train.rounds": 30, "train.epochs": 2, "train.lr": 0.001,
 				"train.optimizer": "sgd", "train.schedule.kind": "constant", "train.drop_last": true,
 				"train.optimizer_state": "fresh", "eval.last": 5},
-			map[string]any{"global_tokens": 16, "local_tokens": []any{16}, "alpha": 1, "ratio": 0.8, "projector": "code",
+			map[string]any{"global_tokens": 16, "local_tokens": []any{16}, "alpha": 1, "ratio": 0.8,
+				"projector":      "code",
 				"projector_grad": "through", "pull": "mean"},
-			[]string{"office31.yaml:19 INPUT.TRANSFORMS", "INPUT.INTERPOLATION", "INPUT.PIXEL_STD", "TRAINER.GL_SVDMSE.PREC"}},
+			[]string{"office31.yaml:19 INPUT.TRANSFORMS", "INPUT.INTERPOLATION", "INPUT.PIXEL_STD",
+				"TRAINER.GL_SVDMSE.PREC"}},
 		{[]string{"coop.sh", "coop.yaml"}, []string{"data.views=4"},
 			map[string]any{"method": "coop", "train.centralised": true, "train.rounds": 20, "train.epochs": 1,
 				"train.optimizer_state": "shared", "train.schedule.kind": "cosine", "train.schedule.t_max": 20,
@@ -109,12 +111,14 @@ func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for opt, want := range map[string]string{"OPTIM.MOMENTUM 0.5": "momentum: 0.5", "OPTIM.SGD_NESTEROV True": "nesterov: true",
+	for opt, want := range map[string]string{"OPTIM.MOMENTUM 0.5": "momentum: 0.5",
+		"OPTIM.SGD_NESTEROV True":        "nesterov: true",
 		"DATASET.SUBSAMPLE_CLASSES base": "classes: base", "OPTIM.NAME rmsprop": "OPTIM.NAME = rmsprop: there is only",
 		"TRAINER.COOP.CTX_INIT a_photo": "CTX_INIT = a_photo: random", "TRAINER.COOP.PREC amp": "PREC = amp: promptfed",
 		"MODEL.BACKBONE.NAME RN50x4": "RN50x4: known here", "MODEL.HEAD.NAME mlp": "MODEL.HEAD.NAME = mlp: not known",
-		"OPTIM.WARMUP_TYPE linear": "linear: there is only constant", "OPTIM.LR_SCHEDULER other": "there are single_step",
-		"DATASET.NAME Mars": "Mars: no such data set", "OPTIM.ROUND 3": "has no rounds"} {
+		"OPTIM.WARMUP_TYPE linear": "linear: there is only constant",
+		"OPTIM.LR_SCHEDULER other": "there are single_step",
+		"DATASET.NAME Mars":        "Mars: no such data set", "OPTIM.ROUND 3": "has no rounds"} {
 		changed := append([]File{{base[0].Name, []byte(strings.TrimSpace(string(base[0].Text)) + " " + opt)}}, base[1])
 		after, err := Import(changed, nil)
 		if err != nil || !strings.Contains(string(after.Text), want) || strings.Contains(string(before.Text), want) {
@@ -173,7 +177,8 @@ func TestBadInputs(t *testing.T) {
 
 // Whatever the files hold, Import ends with one line of error, or with a configuration that promptfed takes.
 func FuzzImport(f *testing.F) {
-	for _, pair := range [][]string{{"fedpha.sh", "office31.yaml"}, {"coop.sh", "coop.yaml"}, {"fedotp.sh", "coop.yaml"}} {
+	for _, pair := range [][]string{{"fedpha.sh", "office31.yaml"}, {"coop.sh", "coop.yaml"},
+		{"fedotp.sh", "coop.yaml"}} {
 		two := files(f, pair...)
 		f.Add(two[0].Text, two[1].Text)
 	}

@@ -135,10 +135,16 @@ var (
 func command(f File, flags, last map[string]value) error {
 	text := strings.ReplaceAll(strings.ReplaceAll(string(f.Text), "\r\n", "\n"), "\\\n", " ")
 	set := map[string]string{}
+	known := func(v string) string {
+		if is, ok := set[variable.FindStringSubmatch(v)[1]]; ok {
+			return is
+		}
+		return v
+	}
 	var line string
 	for l := range strings.SplitSeq(text, "\n") {
 		if m := assignment.FindStringSubmatch(l); m != nil {
-			set[m[1]] = variable.ReplaceAllStringFunc(strings.Trim(m[2], `"'`), func(v string) string { return lookup(set, v) })
+			set[m[1]] = variable.ReplaceAllStringFunc(strings.Trim(m[2], `"'`), known)
 		} else if python.MatchString(l) {
 			if line != "" {
 				return fmt.Errorf("%s: more than one python command; give a file with one", f.Name)
@@ -149,7 +155,7 @@ func command(f File, flags, last map[string]value) error {
 	if line == "" {
 		return fmt.Errorf("%s: there is no python command in this script", f.Name)
 	}
-	line = variable.ReplaceAllStringFunc(line, func(v string) string { return lookup(set, v) })
+	line = variable.ReplaceAllStringFunc(line, known)
 	if v := variable.FindString(line); v != "" {
 		return fmt.Errorf("%s: the command's %s has no value in the script; write the value in its place", f.Name, v)
 	}
@@ -198,13 +204,6 @@ func command(f File, flags, last map[string]value) error {
 		i = j
 	}
 	return nil
-}
-
-func lookup(set map[string]string, v string) string {
-	if is, ok := set[variable.FindStringSubmatch(v)[1]]; ok {
-		return is
-	}
-	return v
 }
 
 // split cuts a command into words as a shell does, up to a comment, a pipe or another command.

@@ -28,8 +28,8 @@ func (s Setting) Differs() string {
 }
 
 const (
-	transforms = "a cached image is prepared as in their tests, without random crops and flips; data.views: N keeps N " +
-		"seeded random views"
+	transforms = "a cached image is prepared as in their tests, without random crops and flips; data.views: N " +
+		"keeps N seeded random views"
 	precision = "promptfed trains in float32; half precision rounds every step"
 	half      = "half precision"
 	words     = "random first prompts only: this method has no words to begin at"
@@ -83,7 +83,8 @@ func Settings() []Setting {
 		{Theirs: "INPUT.SIZE", to: only("the backbone's own size is taken", []any{224, 224})},
 		{Theirs: "INPUT.INTERPOLATION", to: only("images are resized bicubically", "bicubic")},
 		{Theirs: "INPUT.PIXEL_MEAN", to: near("the backbone's own mean is taken", .48145466, .4578275, .40821073)},
-		{Theirs: "INPUT.PIXEL_STD", to: near("the backbone's own deviation is taken", .26862954, .26130258, .27577711)},
+		{Theirs: "INPUT.PIXEL_STD",
+			to: near("the backbone's own deviation is taken", .26862954, .26130258, .27577711)},
 		{Theirs: "INPUT.TRANSFORMS", Flag: "transforms", Strong: true, Ours: "data.views",
 			to: none(transforms)},
 		// of methods
@@ -114,7 +115,8 @@ func Settings() []Setting {
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.CTX_INIT", Flag: "ctx_init", to: only(words, "", false)},
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.PREC", to: only(precision, "fp32")},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.N_CTX", Flag: "n_ctx", Ours: "options.tokens", to: whole(1)},
-		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.BOTTLENECK", Flag: "bottleneck", Ours: "options.rank", to: whole(1)},
+		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.BOTTLENECK", Flag: "bottleneck", Ours: "options.rank",
+			to: whole(1)},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.mu", Ours: "options.mu", to: number(0)},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.temp", Flag: "temp", Ours: "options.temp", to: positive},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.N", to: only("one prompt", 1)},
@@ -152,19 +154,37 @@ var defaults = []struct{ theirs, ours, is string }{
 	{"TRAINER.GL_SVDMSE_HE.PREC", "", half},
 }
 
-// trainers are their trainers and our methods. Those of CoOp's code train once on the examples of all.
-var trainers = map[string]struct {
-	method  string
-	central bool
-}{
-	"PROMPTFL": {"promptfl", false}, "PromptFL": {"promptfl", false}, "GLP_OT": {"fedotp", false},
-	"FEDPGP": {"fedpgp", false}, "GL_SVDMSE": {"fedpha", false}, "GL_SVDMSE_HE": {"fedpha", false},
-	"CoOp": {"coop", true}, "CoCoOp": {"cocoop", true},
-	"ZeroshotCLIP": {"zeroshot", true}, "CLIP": {"zeroshot", false},
+// trainer is one of their trainers.
+type trainer struct {
+	method    string // ours
+	central   bool   // of CoOp's code, which trains once on the examples of all
+	untrained bool
+	oneCode   bool   // of FedPHA's code alone: it resets momentum and trains all clients
+	lengths   bool   // private prompts have a length for each client
+	always    []line // what that code does without being told
 }
+
+var (
+	fedpha = []line{{key: "options.projector", is: "code"}, {key: "options.projector_grad", is: "through"},
+		{key: "options.pull", is: "mean"}}
+	trainers = map[string]trainer{
+		"PROMPTFL":  {method: "promptfl"},
+		"PromptFL":  {method: "promptfl"},
+		"GLP_OT":    {method: "fedotp", always: []line{{key: "options.stop", is: "code"}}},
+		"FEDPGP":    {method: "fedpgp", always: []line{{key: "options.positive", is: "code"}}},
+		"GL_SVDMSE": {method: "fedpha", oneCode: true, always: fedpha},
+		"GL_SVDMSE_HE": {method: "fedpha", oneCode: true, lengths: true, always: append(fedpha[:3:3],
+			line{key: "options.eot", is: "longest"})},
+		"CoOp":         {method: "coop", central: true},
+		"CoCoOp":       {method: "cocoop", central: true},
+		"ZeroshotCLIP": {method: "zeroshot", central: true, untrained: true},
+		"CLIP":         {method: "zeroshot", untrained: true},
+	}
+)
 
 var backbones = map[string]string{"vit-b/16": "vit-b16", "vit-b/32": "vit-b32", "rn50": "rn50", "rn101": "rn101"}
 
 // datasets are those with another name than ours, in lower case and without what is no letter or digit.
-var datasets = map[string]string{"oxfordflowers": "flowers102", "describabletextures": "dtd", "office": "officecaltech10",
+var datasets = map[string]string{"oxfordflowers": "flowers102", "describabletextures": "dtd",
+	"office":         "officecaltech10",
 	"imagenetsketch": "imagenet-sketch", "imageneta": "imagenet-a", "imagenetr": "imagenet-r"}
