@@ -47,7 +47,8 @@ func execute(ctx context.Context, args []string) int {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(initCommand(), importCommand(), runCommand(), sweepCommand(), reportCommand(), listCommand(),
 		convertCommand(), bundleCommand(), inspectCommand(), checkCommand(), gradCommand(), partitionCommand(),
-		featuresCommand(), pretrainCommand(), predictCommand(), exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
+		featuresCommand(), pretrainCommand(), predictCommand(),
+		exportCommand(), traceCommand(), termsCommand(), benchCommand(), serveCommand(),
 		joinCommand(), workCommand(), launchCommand(), certsCommand(), natsConfigCommand(), statusCommand(),
 		uiCommand(), runsCommand(), doctorCommand())
 	complete(root)

@@ -141,6 +141,17 @@ func near(why string, want ...float64) convert {
 	}
 }
 
+func wrapper(v any) (any, error) {
+	s, _ := v.(string)
+	is, ok := wrappers[strings.ToLower(s)]
+	if !ok {
+		return nil, fmt.Errorf("there are only fedavg, FedOTP and fedprox")
+	} else if is == nil {
+		return nil, nil
+	}
+	return is, nil
+}
+
 func backbone(v any) (any, error) {
 	s, _ := v.(string)
 	if is, ok := backbones[strings.ToLower(s)]; ok {

@@ -147,9 +147,7 @@ func (im *importer) single() {
 		switch {
 		case err != nil:
 			im.leave(s.Ours, fmt.Sprintf("%s = %v", v.from, v.is), err.Error())
-		case s.Theirs == "--model" && is == "fedprox":
-			im.write("with", []string{"fedprox"}, v.from)
-		case is == nil || s.Theirs == "--model" || s.Theirs == "--mu" && !im.proximal() ||
+		case is == nil || s.Theirs == "--mu" && im.written("with") == nil ||
 			strings.Contains(s.Ours, "schedule") || s.Ours == "partition.beta" && im.central:
 		case s.Theirs == "OPTIM.MAX_EPOCH" && im.central:
 			im.write("train.rounds", is, v.from)
@@ -173,11 +171,6 @@ func (im *importer) single() {
 		im.remove("data.shots")
 		im.write("data.shots", 0, v.from)
 	}
-}
-
-func (im *importer) proximal() bool {
-	v, _ := im.get("--model")
-	return v.is == "fedprox"
 }
 
 // schedule carries over the learning rate over time. A central trainer steps it once an epoch, which is a round here;
@@ -344,7 +337,7 @@ func (im *importer) rest(files []File) {
 	if !im.central {
 		needed = append(needed, "partition.clients", "train.epochs", "data.shots")
 	}
-	if im.proximal() {
+	if im.written("with") != nil {
 		needed = append(needed, "options.mu")
 	}
 	for _, key := range needed {

@@ -127,6 +127,20 @@ func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 	}
 }
 
+// The proximal term is a wrapper, with the strength that --mu gives; without it --mu has no effect, as there.
+func TestProximalTerm(t *testing.T) {
+	const line = "python federated_main.py --trainer PROMPTFL --dataset dtd --root /data --mu 0.25 --model "
+	for model, want := range map[string]any{"fedprox": 0.25, "fedavg": nil} {
+		r, err := Import([]File{{"a.sh", []byte(line + model)}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := opened(t, r)["options"].(map[string]any)["mu"]; got != want {
+			t.Errorf("--model %s: mu is %v, want %v", model, got, want)
+		}
+	}
+}
+
 // Every key and option of the table exists.
 func TestTableNamesKeysThatExist(t *testing.T) {
 	known := configs.Flatten(experiment.Defaults())

@@ -77,7 +77,7 @@ func Settings() []Setting {
 		{Theirs: "OPTIM.WARMUP_CONS_LR", Ours: "train.schedule.warmup_lr", to: positive},
 		{Theirs: "OPTIM.WARMUP_RECOUNT", to: only("ours begins after the warm-up", true)},
 		{Theirs: "--frac", Flag: "frac", Ours: "participation", to: positive},
-		{Theirs: "--model", Flag: "model", Ours: "with", to: one("fedavg", "fedotp", "fedprox"),
+		{Theirs: "--model", Flag: "model", Ours: "with", to: wrapper,
 			Note: "fedprox becomes a wrapper"},
 		{Theirs: "--mu", Flag: "mu", Ours: "options.mu", to: number(0), Note: "of --model fedprox"},
 		{Theirs: "INPUT.SIZE", to: only("the backbone's own size is taken", []any{224, 224})},
@@ -181,6 +181,9 @@ var (
 		"CLIP":         {method: "zeroshot", untrained: true},
 	}
 )
+
+// wrappers are values of --model, in lower case, and what they are here.
+var wrappers = map[string][]string{"fedavg": nil, "fedotp": nil, "fedprox": {"fedprox"}}
 
 var backbones = map[string]string{"vit-b/16": "vit-b16", "vit-b/32": "vit-b32", "rn50": "rn50", "rn101": "rn101"}
 
