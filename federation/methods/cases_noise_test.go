@@ -11,7 +11,7 @@ import (
 
 // dividing are the names of a stack that draws which images are clean.
 func dividing(n methodtest.Names) methodtest.Names {
-	n.Draw = append([]string{"clean"}, n.Draw...)
+	n.Draw = append([]string{"trusted"}, n.Draw...)
 	return n
 }
 
@@ -38,7 +38,7 @@ func init() {
 	// the two counts, so that it is clean. So it is of client 1, whose two images are of class 1 and are not.
 	divided := func(masses string, slope1 float64) methodtest.Hand {
 		return methodtest.Hand{Method: "promptfl", With: []string{"nlprompt"}, Options: with(zero,
-			options{"masses": masses}), LR: lr, Want: map[string]float64{"r0/c0/s0/draw/clean": 1,
+			options{"masses": masses}), LR: lr, Want: map[string]float64{"r0/c0/s0/draw/trusted": 1,
 			"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": slope1}}
 	}
 	hands = append(hands, gce(0.5), gce(1), divided("uniform", 0.3), divided("labels", 0.6), divided("owned", 0.6))

@@ -50,8 +50,8 @@ func (m *NLPrompt) Build(inner method.Method) (method.Method, error) {
 
 func (NLPrompt) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
 
-// cleanInput [B] is 1 for clean images.
-const cleanInput = "draw/clean"
+// cleanInput [B] is 1 for clean images; draw/clean is an input of GGTPC.
+const cleanInput = "draw/trusted"
 
 func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	clean := s.Graph().Input(cleanInput, graph.Float, graph.Shape{graph.Sym("B")})
@@ -75,15 +75,28 @@ type divided struct {
 	m     NLPrompt
 	l     *method.Local
 	clean []bool
-	err   error // of Order, for Batch
+	pass  int   // that clean is of
+	busy  bool  // dividing, which takes batches as they are
+	err   error // for Batch
+}
+
+// divide finds what is clean in the pass that runs, once: a layer outside may have an order of its own and ask for
+// batches alone.
+func (d *divided) divide() {
+	if d.clean != nil && d.pass == d.l.Epoch {
+		return
+	}
+	d.busy = true
+	defer func() { d.busy = false }()
+	if d.clean, d.err = d.m.divide(d.l, d.Labels()); d.err != nil {
+		d.clean = make([]bool, d.Len())
+	}
+	d.pass = d.l.Epoch
 }
 
 // Order is that of the layers inside, clean images first.
 func (d *divided) Order(r *rand.Rand) []int {
-	d.clean, d.err = d.m.divide(d.l, d.Labels())
-	if d.err != nil {
-		d.clean = make([]bool, d.Len())
-	}
+	d.divide()
 	order := d.Data.Order(r)
 	slices.SortStableFunc(order, func(a, b int) int {
 		switch {
@@ -98,12 +111,15 @@ func (d *divided) Order(r *rand.Rand) []int {
 }
 
 func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
-	if d.err != nil {
+	if d.busy {
+		return d.Data.Batch(rows, r, also...)
+	}
+	if d.divide(); d.err != nil {
 		return nil, d.err
 	}
 	batch, err := d.Data.Batch(rows, r, also...)
-	if err != nil || d.clean == nil {
-		return batch, err
+	if err != nil {
+		return nil, err
 	}
 	clean := tensor.New(len(rows))
 	for i, row := range rows {

@@ -111,7 +111,7 @@ func TestRefusesOptions(t *testing.T) {
 		{"promptfl", []string{"robust"}, options{"trim": 0.5, "attackers": -1}, []string{"trim is 0.5",
 			"attackers is -1"}},
 		{"promptfl", []string{"robust"}, options{"kind": "mean"}, []string{"kind",
-			"median, trimmed-mean, krum, multi-krum, norm-clip"}},
+			"median, trimmed-mean, krum, multi-krum, geometric-median, norm-clip"}},
 		{"promptfl", []string{"moon"}, options{"of": "words"}, []string{"moon", "of is",
 			"auto, logits, text, prompt, image"}},
 	} {

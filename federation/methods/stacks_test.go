@@ -61,7 +61,7 @@ var reasons = []string{"has nothing to take from this base method",
 	"it says what the base method's parameters are", "the base method's server needs more of clients than a mean",
 	"the base method has private parameters already",
 	"needs a base method that moves text features", "must be the last", "it would leave the clients without",
-	"teacher would be the client's own private parameters"}
+	"teacher would be the client's own private parameters", "fit labels by a loss of their own"}
 
 // Every wrapper runs over every base method, and every pair of wrappers over FedPHA (over PromptFL where FedNTD is one,
 // which FedPHA's private scores refuse), or is refused with its reason.

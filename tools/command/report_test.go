@@ -156,13 +156,13 @@ func TestReportOfEveryKind(t *testing.T) {
 		"strips", "tsne", "pca", "bubbles", "cost"} {
 		files = append(files, fmt.Sprintf("plots/%d-%s.png", i+1, kind), fmt.Sprintf("plots/%d-%s.svg", i+1, kind))
 	}
-	for _, f := range append(files, "plots/significance.svg") {
+	for _, f := range append(files, "plots/significance.svg", "plots/accuracy-bytes.svg") {
 		if len(read(t, dir, f)) == 0 {
 			t.Errorf("%s is empty", f)
 		}
 	}
-	// 13 of the card and the significance, twice each
-	if list, _ := filepath.Glob(filepath.Join(dir, "plots", "*")); len(list) != 28 {
+	// 13 of the card, the accuracy against bytes and the significance, twice each
+	if list, _ := filepath.Glob(filepath.Join(dir, "plots", "*")); len(list) != 30 {
 		t.Errorf("plots %v", list)
 	}
 	var j results.JSON
