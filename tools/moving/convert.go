@@ -142,14 +142,15 @@ func near(why string, want ...float64) convert {
 }
 
 func wrapper(v any) (any, error) {
-	s, _ := v.(string)
-	is, ok := wrappers[strings.ToLower(s)]
-	if !ok {
-		return nil, fmt.Errorf("there are only fedavg, FedOTP and fedprox")
-	} else if is == nil {
-		return nil, nil
+	for _, w := range wrappers {
+		if v != w.theirs {
+			continue
+		} else if w.ours == nil {
+			return nil, nil
+		}
+		return w.ours, nil
 	}
-	return is, nil
+	return nil, fmt.Errorf("there are only fedavg, FedOTP and fedprox")
 }
 
 func backbone(v any) (any, error) {

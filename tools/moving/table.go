@@ -182,8 +182,11 @@ var (
 	}
 )
 
-// wrappers are values of --model, in lower case, and what they are here.
-var wrappers = map[string][]string{"fedavg": nil, "fedotp": nil, "fedprox": {"fedprox"}}
+// wrappers are values of --model, and the wrappers that they are here.
+var wrappers = []struct {
+	theirs string
+	ours   []string
+}{{"fedavg", nil}, {"FedOTP", nil}, {"fedprox", []string{"fedprox"}}}
 
 var backbones = map[string]string{"vit-b/16": "vit-b16", "vit-b/32": "vit-b32", "rn50": "rn50", "rn101": "rn101"}
 
