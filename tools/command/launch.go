@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -83,25 +84,41 @@ type meeting struct {
 }
 
 func (f launchFlags) meetingFile() string { return filepath.Join(f.meet, "task-0.json") }
-func (f launchFlags) certs() string       { return filepath.Join(f.meet, "certs") }
+func (f launchFlags) certs() string       { return filepath.Join(f.meet, "job-certs") }
+func (f launchFlags) signer() string      { return filepath.Join(f.meet, "job-authority") }
+
+// clear removes the folder that the tasks meet in, unless it holds anything that is not of a job.
+func (f launchFlags) clear() error {
+	own := []string{f.meetingFile(), f.certs(), f.signer()}
+	list, err := os.ReadDir(f.meet)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range list {
+		if !slices.Contains(own, filepath.Join(f.meet, e.Name())) {
+			return fmt.Errorf("%s holds %s, which is not of a job; give a folder that is empty, or a new one", f.meet,
+				e.Name())
+		}
+	}
+	return os.RemoveAll(f.meet)
+}
 
 // lead runs, and has the other tasks train.
 func (f launchFlags) lead(ctx context.Context, args []string) error {
 	if f.member.tasks == 1 {
 		return f.run.start(ctx, args)
 	}
-	if err := os.RemoveAll(f.meet); err != nil { // of a job with this name that was killed
+	if err := f.clear(); err != nil { // of a job with this name that was killed
 		return fmt.Errorf("--meet: %w", err)
 	}
 	if err := os.MkdirAll(f.meet, 0o700); err != nil {
 		return fmt.Errorf("--meet: %w", err)
 	}
-	defer os.RemoveAll(f.meet)
-	signer := filepath.Join(f.meet, "authority")
-	if _, err := authority.Make(f.certs(), signer, 0, addresses(), time.Now(), 90*24*time.Hour); err != nil {
+	defer f.clear()
+	if _, err := authority.Make(f.certs(), f.signer(), 0, addresses(), time.Now(), 90*24*time.Hour); err != nil {
 		return fmt.Errorf("certificates of the job: %w", err)
 	}
-	if err := os.RemoveAll(signer); err != nil {
+	if err := os.RemoveAll(f.signer()); err != nil {
 		return err
 	}
 	f.run.spread = clusterFlags{url: listenScheme + ":0", queue: "default", link: linkOptions{tls: f.certs()},

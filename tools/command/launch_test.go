@@ -154,6 +154,23 @@ func TestClusterIsNotThere(t *testing.T) {
 	}
 }
 
+// A folder to meet in that holds something else is refused, and left as it is.
+func TestLaunchLeavesOtherFolders(t *testing.T) {
+	dir := setup(t)
+	mine := filepath.Join(dir, "mine")
+	for _, name := range []string{"job-certs", "photos"} {
+		if err := os.MkdirAll(filepath.Join(mine, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, text, code := call("launch", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "x"), "--rank", "0",
+		"--tasks", "2", "--meet", mine)
+	list, err := os.ReadDir(mine)
+	if code != failed || !strings.Contains(text, "holds photos") || err != nil || len(list) != 2 {
+		t.Errorf("exit %d, %s; %v, %v", code, text, list, err)
+	}
+}
+
 // What a task of a job knows of it. The values are those that srun sets in a job of 3 tasks of 4 processors and 2 GPUs.
 func TestFromSlurm(t *testing.T) {
 	env := map[string]string{"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3", "SLURM_PROCID": "2", "SLURM_NTASKS": "8",
