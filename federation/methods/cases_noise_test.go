@@ -53,6 +53,7 @@ func TestLabelLoss(t *testing.T) {
 		"nlprompt: the layers inside": {"promptfl", []string{"gce", "nlprompt"}},
 		"learns nothing":              {"zeroshot", []string{"gce"}},
 		"gce: the layers inside":      {"fedtpg", []string{"gce"}},
+		"gce: the layers inside fit":  {"fedlora", []string{"gce"}},
 	} {
 		if _, err := methods.Build(c.base, c.with, nil); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%v over %s: %v", c.with, c.base, err)

@@ -48,8 +48,10 @@ func (m *Compress) Build(inner method.Method) (method.Method, error) {
 		Within("levels", m.Levels, 1, 1<<16-1), Within("bucket", m.Bucket, 0, 1<<30), MustShare(inner))
 }
 
+func (m Compress) on() bool { return m.Kind != compression.TopK || m.Share < 1 }
+
 func (m Compress) Traits() method.Traits {
-	if m.Codec() == m.Method.Codec() {
+	if !m.on() {
 		return method.Traits{Mean: method.AsInside}
 	}
 	return method.Traits{Needs: "each client's compressed upload, which is no sum; remove it"}
@@ -57,7 +59,7 @@ func (m Compress) Traits() method.Traits {
 
 // Codec implements method.Client.
 func (m Compress) Codec() method.Codec {
-	if m.Kind == compression.TopK && m.Share == 1 {
+	if !m.on() {
 		return m.Method.Codec()
 	}
 	return compression.Codec{Kind: m.Kind, Share: m.Share, Levels: m.Levels, Bucket: m.Bucket,

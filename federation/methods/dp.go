@@ -72,14 +72,9 @@ func newDP() Layer {
 }
 
 func (m *DP) Build(inner method.Method) (method.Method, error) {
-	err := Join(Within("clip", m.Clip, 0, maxWeight), Within("noise", m.Noise, 0, 1e6), Within("delta", m.Delta, 1e-15,
-		0.5),
-		Within("adapt", m.Adapt, 0, 10), Within("quantile", m.Quantile, 0, 1),
-		OneOf("where", m.Where, "server", "client"), Within("least", m.Least, 0.01, 1), MustShare(inner))
-	if m.Noise > 0 && m.Clip == 0 {
-		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
-			"too"))
-	}
+	err := Join(checkNoise(m.Clip, m.Noise, m.Delta), Within("adapt", m.Adapt, 0, 10),
+		Within("quantile", m.Quantile, 0, 1), OneOf("where", m.Where, "server", "client"),
+		Within("least", m.Least, 0.01, 1), MustShare(inner))
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
 		err = Join(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip "+
 			"to start from"))
@@ -97,6 +92,15 @@ func (m *DP) Build(inner method.Method) (method.Method, error) {
 	}
 	m.Method = inner
 	return *m, err
+}
+
+// checkNoise refuses options of clipping and noise that make no sense.
+func checkNoise(clip, noise, delta float64) error {
+	err := Join(Within("clip", clip, 0, maxWeight), Within("noise", noise, 0, 1e6), Within("delta", delta, 1e-15, 0.5))
+	if noise > 0 && clip == 0 {
+		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: set a clip, or set noise: 0"))
+	}
+	return err
 }
 
 func (m DP) Traits() method.Traits {

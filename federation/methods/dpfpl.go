@@ -80,14 +80,9 @@ func newDPFPL() Layer {
 
 func (m *DPFPL) Build(method.Method) (method.Method, error) {
 	err := Join(m.Weighting.Check(), m.Context.Check(), Within("rank", m.Rank, 1, maxTokens),
-		Within("clip", m.Clip, 0, maxWeight), Within("noise", m.Noise, 0, 1e6),
-		OneOf("noisy", m.Noisy, "factors", "all"), Within("steps", m.Steps, 0, maxSteps),
-		Within("delta", m.Delta, 1e-15, 0.5), OneOf("sign", m.Sign, "minus", "plus"),
+		checkNoise(m.Clip, m.Noise, m.Delta), OneOf("noisy", m.Noisy, "factors", "all"),
+		Within("steps", m.Steps, 0, maxSteps), OneOf("sign", m.Sign, "minus", "plus"),
 		Within("factor", m.Factor, 0, maxWeight))
-	if m.Noise > 0 && m.Clip == 0 {
-		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
-			"too"))
-	}
 	if m.Std == 0 {
 		err = Join(err, errors.New("option init_std is 0; a local prompt of zeros has no factors: give it a size"))
 	}

@@ -52,13 +52,6 @@ func (m FedPer) Params(t method.Task) []method.Param { return m.params(m.Method,
 
 func (m FedPer) Start(g *method.Global) error { return m.start(m.Method, g) }
 
-// roomy is a task with every parameter that a method may have.
-var roomy = func() method.Task {
-	t := anywhere
-	t.TextLayers, t.TextUnits, t.VisionUnits = 2, 8, 8
-	return t
-}()
-
 // check finds what is wrong with the names over a base method.
 func (s Split) check(base method.Method) error {
 	err := besideBase(base)
@@ -68,7 +61,7 @@ func (s Split) check(base method.Method) error {
 	if err != nil {
 		return err
 	}
-	return s.matches(base.Params(roomy))
+	return s.matches(base.Params(anywhere))
 }
 
 // besideBase refuses to wrap anything but a base method.

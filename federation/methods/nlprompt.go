@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -242,7 +244,7 @@ func (k kernel) logarithms() (off float64) {
 		for c := range sum {
 			sum[c] += k.v[c]
 		}
-		now := -math.Log(float64(len(k.u))) - logSum(sum)
+		now := -math.Log(float64(len(k.u))) - floats.LogSumExp(sum)
 		off = max(off, math.Abs(math.Expm1(k.u[i]-now)))
 		k.u[i] = now
 	}
@@ -250,7 +252,7 @@ func (k kernel) logarithms() (off float64) {
 		for i, row := range k.scores {
 			column[i] = row[c] + k.u[i]
 		}
-		k.v[c] = math.Log(k.masses[c]) - logSum(column)
+		k.v[c] = math.Log(k.masses[c]) - floats.LogSumExp(column)
 	}
 	return off
 }
@@ -299,17 +301,4 @@ func (k kernel) multiply(most int) (steps int, off float64) {
 // ordinary tells whether numbers have products with those of a plan.
 func ordinary(x []float64) bool {
 	return !slices.ContainsFunc(x, func(v float64) bool { return v != 0 && !(v > 1e-130 && v < 1e130) })
-}
-
-// logSum is log Σ e^x.
-func logSum(x []float64) float64 {
-	top := slices.Max(x)
-	if math.IsInf(top, 0) {
-		return top
-	}
-	sum := 0.0
-	for _, v := range x {
-		sum += math.Exp(v - top)
-	}
-	return top + math.Log(sum)
 }
