@@ -95,8 +95,8 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 		if row >= c.Data.Len() {
 			own[i] = 0 // its place is taken below
 			if slices.Contains(also, method.PixelsInput) {
-				return nil, fmt.Errorf("option prototypes: the base method reads pixels, which a prototype has " +
-					"none of; switch it off")
+				return nil, fmt.Errorf("option prototypes: the base method reads pixels, which prototypes do not " +
+					"have; set it to false")
 			}
 		}
 	}

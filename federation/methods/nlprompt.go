@@ -31,10 +31,10 @@ import (
 // default of the code: all.
 type NLPrompt struct {
 	method.Method
-	Eps    float64 `config:"eps" help:"weight of the entropy in the transport"`
-	Iters  int     `config:"iters" help:"most Sinkhorn iterations"`
-	Score  string  `config:"score" help:"what is transported by: paper, log p, or code, log softmax p"`
-	Masses string  `config:"masses" help:"of classes: uniform, labels (as often as labelled) or owned"`
+	Eps    float64 `config:"eps" help:"weight of the entropy in the optimal transport"`
+	Iters  int     `config:"iters" help:"largest number of Sinkhorn iterations"`
+	Score  string  `config:"score" help:"scores of the transport: paper (log p) or code (log softmax p)"`
+	Masses string  `config:"masses" help:"class masses: uniform, labels (by frequency) or owned (client's classes)"`
 }
 
 var nlPromptDef = Def{Name: "nlprompt", Title: "NLPrompt", New: newNLPrompt,
@@ -46,7 +46,7 @@ func (m *NLPrompt) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	err := Join(Within("eps", m.Eps, 1e-6, maxWeight), Within("iters", m.Iters, 1, maxSteps),
 		OneOf("score", m.Score, "paper", "code"), OneOf("masses", m.Masses, "uniform", "labels", "owned"),
-		mustLearn(inner, "changes the loss of what is learned"), learnsScores(inner))
+		mustLearn(inner, "changes the loss"), learnsScores(inner))
 	return *m, fits(*m, inner, err)
 }
 
@@ -143,7 +143,8 @@ func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 		return logits.LogSoftmax(-1)
 	})
 	if err == nil && scores.Shape[0] != len(labels) {
-		err = fmt.Errorf("nlprompt: a layer outside changes the %d examples that it divides; list it after that layer",
+		err = fmt.Errorf("nlprompt: a wrapper outside it changes the client's %d examples; list nlprompt after that "+
+			"wrapper",
 			len(labels))
 	}
 	if err != nil {
