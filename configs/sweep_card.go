@@ -45,10 +45,8 @@ type Card struct {
 // LongHelp implements keys.LongHelp.
 func (Card) LongHelp() map[string]string {
 	return map[string]string{
-		"rows": "axes in the rows of the table; domain and set, which every run has, may be among them",
-		"metric": "last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, " +
-			"best-val, hm, hm3, set-mean, honest, attack-success, loss, bytes, seconds, domain:NAME, set:NAME or " +
-			"new:STEPS; empty is last",
+		"rows":       "axes in the rows of the table; domain and set, which every run has, may be among them",
+		"metric":     strings.Join(slices.Concat(metrics, named), ", ") + "; empty is last",
 		"metrics":    "what columns or rows called metric show, such as [set:base, set:new, hm]",
 		"no_numbers": "why there are none, such as: the figure prints none",
 		"wrong":      "what is known to be wrong or contradictory in the paper, a sentence each",
@@ -103,9 +101,8 @@ func (Figure) LongHelp() map[string]string {
 
 var (
 	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10",
-		"own-classes", "ece",
-		"best-val", "hm", "hm3", "set-mean", "honest", "attack-success", "loss", "bytes", "seconds", "total-bytes",
-		"total-parameters", "simulated"}
+		"own-classes", "ece", "best-val", "hm", "hm3", "set-mean", "honest", "attack-success", "loss", "bytes", "seconds",
+		"total-bytes", "total-parameters", "simulated"}
 	named = []string{"domain:NAME", "set:NAME", "new:STEPS", "rounds-to:PERCENT", "bytes-to:PERCENT",
 		"parameters-to:PERCENT", "simulated-to:PERCENT"}
 	units = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes",
@@ -330,7 +327,7 @@ func metric(key, name string) error {
 	if err := Renamed(name); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	return oneOf(key, name, append(slices.Clone(metrics), named...)...)
+	return oneOf(key, name, slices.Concat(metrics, named)...)
 }
 
 // oneOf checks a word that may be empty.

@@ -11,8 +11,8 @@ import (
 )
 
 // ClaimSweep makes the folder of a sweep, for this program alone until release is called, or for it and others that do
-// other parts of the same sweep. A folder that holds another
-// sweep, a single run, or a sweep that is neither to go on nor to be replaced is refused.
+// other parts of the same sweep. A folder that holds another sweep, a single run, or a sweep that is neither to go on
+// nor to be replaced is refused.
 func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err error) {
 	planned := func() error {
 		_, err := os.Stat(filepath.Join(dir, configs.PlanFile))

@@ -331,8 +331,8 @@ func (m Metric) rounds(r *Run) []int {
 // it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
 // client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New, Honest, Success},
-		m.quantity) || sent[m.quantity].of != nil {
+	if slices.Contains(neither, m.quantity) || slices.Contains(towards, m.quantity) ||
+		slices.Contains([]string{Set, SetMean, Val, HM, HM3, Honest, Success}, m.quantity) {
 		m = Metric{quantity: Accuracy, window: last, view: m.view}
 	}
 	var sum []float64
