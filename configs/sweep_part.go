@@ -19,7 +19,7 @@ func (*Part) Type() string { return "I/N" }
 func (p *Part) Set(text string) error {
 	var q Part
 	if _, err := fmt.Sscanf(text, "%d/%d", &q.part, &q.Of); err != nil || q.Of < 1 || q.String() != text {
-		return fmt.Errorf("%q: give I/N, as in 0/8", text)
+		return fmt.Errorf("%q: expected I/N, as in 0/8", text)
 	}
 	if q.part < 0 || q.part >= q.Of {
 		return fmt.Errorf("%q: parts of %d are numbered from 0 to %d", text, q.Of, q.Of-1)

@@ -77,7 +77,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began 
 	var p Provenance
 	if b, err := os.ReadFile(path); err == nil {
 		if err := json.Unmarshal(b, &p); err != nil {
-			return nil, fmt.Errorf("%s: %w; remove it to go on without it", path, err)
+			return nil, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err

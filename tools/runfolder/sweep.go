@@ -34,8 +34,8 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 		}
 	case there == nil && !use.Force:
 		if worked, err := worked(dir); err != nil || worked {
-			return nil, errors.Join(err, Occupied{fmt.Errorf("%s holds a sweep already; use --resume to go on with "+
-				"it, --force to replace it, or another --out", dir)})
+			return nil, errors.Join(err, Occupied{fmt.Errorf("%s already holds a sweep; use --resume to continue it, "+
+				"--force to replace it, or another --out", dir)})
 		}
 	case single && !use.Force:
 		return nil, Occupied{fmt.Errorf("%s holds a single run, not a sweep; use another --out", dir)}
