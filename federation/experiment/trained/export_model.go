@@ -74,6 +74,7 @@ func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelP
 
 // imageTower is a bundle's image tower and what a method asks of it.
 type imageTower struct {
+	bundle *bundle.Bundle
 	file   *graph.File
 	pixels graph.Node
 	asked  []graph.Output
@@ -84,7 +85,7 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &imageTower{}
+	t := &imageTower{bundle: b}
 	if t.file, err = graph.ReadModel(model); err != nil {
 		return nil, err
 	}
@@ -95,17 +96,23 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 	return t, nil
 }
 
-// head is the graph from the tower's outputs, not normalised, or from its pixels, to probabilities. feeds says what
-// each input is.
+// head is the graph from the tower's outputs, not normalised, or from its pixels, to probabilities; the last tokens are
+// computed in it. feeds says what each input is.
 func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[string]string, err error) {
 	g := scores.Graph()
 	feeds = map[string]string{}
 	inside := map[graph.Node]graph.Node{}
 	for _, in := range graph.Inputs(scores) {
 		raw := "raw " + in.Name()
-		if in.Name() == method.PixelsInput {
-			inside[in] = g.Input(raw, t.pixels.DType(), in.Shape()).Cast(graph.Float)
-			feeds[raw] = "preprocess/" + ready
+		if what := in.Name(); what == method.PixelsInput || what == method.TokensInput {
+			raw, size := "raw "+method.PixelsInput, graph.D(t.bundle.Preprocess.Size)
+			x := g.Input(raw, t.pixels.DType(), graph.Shape{graph.Sym("B"), graph.D(3), size, size}).Cast(graph.Float)
+			if feeds[raw] = "preprocess/" + ready; what == method.TokensInput {
+				if x, _, err = t.bundle.Image(g, x, method.VisionPrompts{Last: true}); err != nil {
+					return nil, nil, err
+				}
+			}
+			inside[in] = x
 			continue
 		}
 		name := towerOutputs[in.Name()]
