@@ -12,7 +12,7 @@ COMMIT = $(shell git describe --always --dirty --abbrev=12 --exclude '*' 2>/dev/
 IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
+.PHONY: help run smoke methods pitfalls terms test test-cuda site build library library-cuda browser check vet platforms format lint \
 	arrows docs bench fuzz chaos golden probes clean
 
 help: ## list the targets
@@ -97,6 +97,15 @@ arrows: ## who may import whom, and what may be tracked
 
 docs: ## rewrite what comes from the code in README.md and docs/: tables, requirements of examples
 	go run ./tools/docs
+
+site: build/.site/node_modules ## the documentation as pages with search, build/site: show it with any static file server
+	@rm -rf build/.site/docs; cp -R README.md docs docs/site/. build/.site/
+	@cd build/.site && node_modules/.bin/vitepress build
+	@echo "build/site: for example, python3 -m http.server -d build/site"
+
+build/.site/node_modules: docs/site/package-lock.json
+	@mkdir -p build/.site; cp docs/site/package*.json build/.site/
+	@cd build/.site && npm ci --ignore-scripts --loglevel=error --no-audit --no-fund && touch node_modules
 
 bench: build ## the text step against its plain form and this machine's GEMM limit
 	bin/promptfed bench
