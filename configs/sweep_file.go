@@ -26,6 +26,7 @@ type SweepSection struct {
 	Axes   []AxisSection     `config:"axes" help:"what varies, the slowest first"`
 	Skip   []map[string]some `config:"skip"`
 	Keep   map[string]some   `config:"keep" help:"axis: [labels], the only ones that run; of other axes all do"`
+	Points pointKeys         `config:"points" help:"axis: {label: {keys}}, set by points of a file, or short form, too"`
 	Set    map[string]any    `config:"set" help:"keys that every cell has after those of its points"`
 	Smoked bool              `config:"smoked" help:"written by the program: the file says what --smoke made of another"`
 }
@@ -62,10 +63,10 @@ func (PointSection) LongHelp() map[string]string {
 
 // SmokeSection is the section smoke.
 type SmokeSection struct {
-	Set    map[string]any                       `config:"set" help:"keys of every cell, after those of its points"`
-	Points map[string]map[string]map[string]any `config:"points" help:"axis: {label: {keys}}, set by single points too"`
-	Keep   map[string]some                      `config:"keep" help:"axis: [labels] that run; of other axes all do"`
-	Seeds  []uint64                             `config:"seeds" help:"in place of the sweep's"`
+	Set    map[string]any  `config:"set" help:"keys of every cell, after those of its points"`
+	Points pointKeys       `config:"points" help:"axis: {label: {keys}}, set by single points too"`
+	Keep   map[string]some `config:"keep" help:"axis: [labels] that run; of other axes all do"`
+	Seeds  []uint64        `config:"seeds" help:"in place of the sweep's"`
 }
 
 // read takes the points of the axis from its file in a folder, if it has one.
