@@ -81,7 +81,7 @@ func ReadProvenance(dir string) (p Provenance, err error) {
 		return p, err
 	}
 	if err := json.Unmarshal(b, &p); err != nil {
-		return p, fmt.Errorf("%s: %w; remove it to go on without it", path, err)
+		return p, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
 	}
 	return p, nil
 }
