@@ -13,7 +13,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	arrows docs deploy bench fuzz chaos golden probes clean
+	arrows docs site deploy bench fuzz chaos golden probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -100,6 +100,15 @@ docs: ## rewrite what comes from the code in README.md and docs/: tables, requir
 
 deploy: ## docs/deploy against Kubernetes' types and BuildKit's linter; builds the image where there is a builder
 	@tools/deploy/check.sh
+
+site: build/.site/node_modules ## the documentation as pages with search, build/site: show it with any static file server
+	@rm -rf build/.site/docs; cp -R README.md docs docs/site/. build/.site/
+	@cd build/.site && node_modules/.bin/vitepress build
+	@echo "build/site: for example, python3 -m http.server -d build/site"
+
+build/.site/node_modules: docs/site/package-lock.json
+	@mkdir -p build/.site; cp docs/site/package*.json build/.site/
+	@cd build/.site && npm ci --ignore-scripts --loglevel=error --no-audit --no-fund && touch node_modules
 
 bench: build ## the text step against its plain form and this machine's GEMM limit
 	bin/promptfed bench
