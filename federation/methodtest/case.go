@@ -16,7 +16,6 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/wire"
 	"promptfed/runtime/optim"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 )
 
@@ -170,7 +169,6 @@ func Run(t *testing.T, c Case) {
 	t.Run("zero", c.zero)
 	t.Run("workers", c.workers)
 	t.Run("together", c.together)
-	t.Run("bound", c.bound)
 	t.Run("messages", c.messages)
 	t.Run("resume", c.resume)
 	t.Run("lost", c.lost)
@@ -179,20 +177,13 @@ func Run(t *testing.T, c Case) {
 	t.Run("aggregation", c.Aggregation)
 }
 
-// workers: 8 workers give the bytes of one.
+// workers: 8 workers give the bytes of one, and so they do where values stay on a device, which the CPU stands in for.
 func (c Case) workers(t *testing.T) {
 	one := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 1}))
-	one.same(t, outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 8})), "1 and 8 workers")
-}
-
-// bound: runs whose values stay on a device, which the CPU stands in for, give the bytes of runs.
-func (c Case) bound(t *testing.T) {
-	of := func(session ort.Options) outcome {
-		e := c.experiment(t)
-		e.BatchClients = 2
-		return outcomeOf(t, run(t, e, engine.Settings{Workers: 2, Session: session}))
-	}
-	of(ort.Options{}).same(t, of(ort.Options{Bind: true}), "runs and bound runs")
+	eight := engine.Settings{Workers: 8}
+	one.same(t, outcomeOf(t, run(t, c.experiment(t), eight)), "1 and 8 workers")
+	eight.Session.Bind = true
+	one.same(t, outcomeOf(t, run(t, c.experiment(t), eight)), "runs and bound runs")
 }
 
 // zero: a wrapper of no strength leaves its base method as it is.
