@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/runtime/ort"
+	_ "promptfed/runtime/ort/orttest" // the provider of make test-cuda
 	"promptfed/runtime/tensor"
 )
 
@@ -16,8 +17,9 @@ var bindAll bool
 func TestBoundRunsAreRuns(t *testing.T) {
 	bindAll = true
 	defer func() { bindAll = false }()
-	for name, test := range map[string]func(*testing.T){"batches": TestDynamicBatch, "integers and scalars": TestIntegerInputsAndScalarOutput, "undeclared shapes": TestScalarInputAndUndeclaredShapes, "types": TestOtherTypes,
-		"overflow": TestUnsignedOverflow, "outputs": TestKeptOutputs, "inputs": TestWrongInputs,
+	for name, test := range map[string]func(*testing.T){"batches": TestDynamicBatch,
+		"integers and scalars": TestIntegerInputsAndScalarOutput, "undeclared shapes": TestScalarInputAndUndeclaredShapes,
+		"types": TestOtherTypes, "overflow": TestUnsignedOverflow, "outputs": TestKeptOutputs, "inputs": TestWrongInputs,
 		"shapes": TestDeclaredShapeIsWrong, "side by side": TestConcurrentRuns, "stopped": TestCancel,
 		"closed": TestClose} {
 		t.Run(name, test)
@@ -42,10 +44,12 @@ func handed(t *testing.T, o ort.Options) (first, second *ort.Session) {
 
 // By hand, with x = [1,2] [0,1] [-1,0] and i = [0,1]: x W is [9,12,15] [4,5,6] [-1,-2,-3], rows 0 and 2 of it times
 // [1,10,100] and the sum 3 of x are [27,360,4500] [-3,-60,-900], and |-x| is x but for the sign. That is what plain runs
-// give, and bound ones on any of two devices, which the CPU stands in for; each value is copied to a device at most once.
+// give, and bound ones on any of two devices, which the CPU stands in for, or on that of make test-cuda; each value is
+// copied to a device at most once.
 func TestValuesStayOnTheDevice(t *testing.T) {
 	x, scale := tensor.Of([]float32{1, 2, 0, 1, -1, 0}, 3, 2), tensor.Of([]float32{1, 10, 100}, 3)
-	for name, o := range map[string]ort.Options{"host": {}, "device": {Bind: true}, "devices": {Bind: true, Devices: 2}} {
+	for name, o := range map[string]ort.Options{"host": {Provider: ort.CPU}, "device": {Bind: true},
+		"devices": {Provider: ort.CPU, Bind: true, Devices: 2}} {
 		first, second := handed(t, o)
 		held, err := first.Hold(t.Context(), tensor.Map{"x": x, "i": tensor.OfInts([]int64{0, 1}, 2)}, nil)
 		if err != nil {
@@ -123,7 +127,7 @@ func TestWrongValues(t *testing.T) {
 		_, err := second.RunWith(t.Context(), nil, held)
 		t.Run(name, func(t *testing.T) { wantError(t, err, c.parts...) })
 	}
-	_, host := handed(t, ort.Options{})
+	_, host := handed(t, ort.Options{Provider: ort.CPU})
 	_, err = host.RunWith(t.Context(), nil, good())
 	wantError(t, err, `input "y"`, "it lies on a device, and this session runs on the CPU")
 	held := good()
