@@ -242,8 +242,8 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	}
 	changes, nodes := p.Changes.Roles()
 	if len(changes) > 0 && s.task.VisionLayers == 0 {
-		return s.g.Fail("the image tower of backbone %s, a ResNet or an exported model, takes no low-rank changes or "+
-			"adapters", s.task.Backbone)
+		return s.g.Fail("the image tower of backbone %s, a ResNet or an exported model, does not support low-rank "+
+			"changes or adapters", s.task.Backbone)
 	}
 	shape, embeddings := []int{-1, s.task.Dim}, 0
 	if p.Embeddings {
@@ -399,7 +399,7 @@ func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) gra
 	call := HostCall{Name: name, Func: f}
 	for _, n := range of {
 		if n.Name() == "" || !n.Op().IsInput() {
-			return s.g.Fail("host function %s: argument %v is no parameter", name, n)
+			return s.g.Fail("host function %s: argument %v is not a parameter", name, n)
 		}
 		call.Of = append(call.Of, n.Name())
 	}

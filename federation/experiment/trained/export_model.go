@@ -21,7 +21,7 @@ const ready = "normalised"
 
 // model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a
 // method that puts prompts into the tower, the tower with these is in the scores.
-func (f *finishedRun) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
+func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
 	scores, err := inference.Classifier(f.worker, ctx, f.client, f.clients, f.prompts)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (f *finishedRun) model(ctx context.Context, pixels string) (*onnx.ModelProt
 }
 
 // preprocessing is the graph from an image's pixels to those of a tower.
-func (f *finishedRun) preprocessing(pixels string, into graph.Node) (*onnx.ModelProto, error) {
+func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelProto, error) {
 	batch := graph.Sym("B")
 	if d := into.Shape(); len(d) > 0 && d[0].Static() { // exported for batches of one size
 		batch = d[0]
