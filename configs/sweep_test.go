@@ -333,6 +333,7 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, ", points: {b: {x: {name: y}}}"), SweepOptions{}, []string{"sweep.points", `"b"`, "there are a"}},
 		{in(axis, ", set: {options: {x: 1}}, points: {a: {0.2: {options.y: x}}}"), SweepOptions{},
 			[]string{"sweep.points", "options.y", "sweep.set"}},
+		{in(axis, "") + "card: {control: x}", SweepOptions{}, []string{"card.control", `"x"`}},
 		{in(axis, "") + "smoke: {keep: {a: 0.3}}", SweepOptions{}, []string{"smoke.keep", "0.3", "0.1, 0.2"}},
 		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "there are a"}},
 		{in(axis, "") + "smoke: {seeds: []}", SweepOptions{}, []string{"smoke.seeds", "empty"}},
