@@ -102,6 +102,7 @@ func (v *view) rank(card *configs.Card) {
 	}
 	for _, m := range v.each(v.metric) {
 		if r, ok := results.Rank(v.groups, v.axis, m); ok {
+			v.json.AddRanking(v.plan, v.axis, m, r)
 			v.tests = append(v.tests, tables.Ranks("Ranks"+evaluationOf(m.Views(v.groups))+": "+v.name, v.axis,
 				m.TitleOf(v.groups), m, r, v.spread, v.pairs[m.Name][results.OverRuns]))
 		}

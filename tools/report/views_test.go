@@ -104,6 +104,10 @@ func TestRanks(t *testing.T) {
 	if heads := fmt.Sprint(v.tests[0].Heads); heads != "[method mean rank 0.1 5 over A p Wilcoxon, Holm]" {
 		t.Error(heads)
 	}
+	if j := v.json.Ranks; len(j) != 1 || j[0].Metric != "personal" || fmt.Sprint(j[0].Labels, j[0].Ranks) !=
+		"[B A] [[1 2] [1 2]]" {
+		t.Errorf("in report.json: %+v", j)
+	}
 	d, err := v.drawer(card.Figures[0], v.metric.At(results.PersonalView))
 	if f, ok := d.(figures.Ranks); err != nil || !ok || fmt.Sprint(f.Names, f.Mean) != "[B A] [1 2]" {
 		t.Errorf("%+v, %v", d, err)
