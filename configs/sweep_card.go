@@ -100,7 +100,8 @@ type Figure struct {
 // LongHelp implements keys.LongHelp.
 func (Figure) LongHelp() map[string]string {
 	return map[string]string{
-		"kind": "curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion, cost or ranks",
+		"kind": "curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion, cost or " +
+			"ranks",
 	}
 }
 
@@ -221,7 +222,8 @@ func (c *Card) check(axes []Axis) error {
 	if err := oneOf("card.average", c.Average, "row", "column", "both"); err != nil {
 		return err
 	}
-	if c.Control != "" && !slices.ContainsFunc(axes, func(a Axis) bool { return slices.Contains(a.Labels(), c.Control) }) {
+	if c.Control != "" && !slices.ContainsFunc(axes,
+		func(a Axis) bool { return slices.Contains(a.Labels(), c.Control) }) {
 		return fmt.Errorf("card.control: no axis has the label %q", c.Control)
 	}
 	for i, f := range c.Figures {

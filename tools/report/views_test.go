@@ -83,9 +83,9 @@ func TestStars(t *testing.T) {
 	}
 }
 
-// TestRanks: a card with the figure has the table of ranks too, of the evaluation that both methods have. B is first under
-// both values of beta; its twelve clients are better by .02 to .24, by .001 more with each seed: 13.1 points. Six differences of
-// one sign have p 2/2^6.
+// TestRanks: a card with the figure has the table of ranks too, of the evaluation that both methods have. B is first
+// under both values of beta; its twelve clients are better by .02 to .24, by .001 more with each seed: 13.1 points. Six
+// differences of one sign have p 2/2^6.
 func TestRanks(t *testing.T) {
 	v := contested(t, 3)
 	card := &configs.Card{Control: "A", Figures: []configs.Figure{{Kind: configs.RanksFigure}}}

@@ -47,9 +47,9 @@ type Comparison struct {
 }
 
 // Compare tests every pair of labels of an axis against each other, or every label against a control if there is one,
-// over all runs that agree in seed and in every other label. Runs whose clients have other test data, as far as configurations and numbers of examples tell, are not
-// paired, and neither are a global and a personal evaluation. Tests that say nothing, or over less than MinRuns runs,
-// are NaN.
+// over all runs that agree in seed and in every other label. Runs whose clients have other test data, as far as
+// configurations and numbers of examples tell, are not paired, and neither are a global and a personal evaluation.
+// Tests that say nothing, or over less than MinRuns runs, are NaN.
 func Compare(groups []*Group, axis, control string, m Metric, level Level) []Comparison {
 	labels := Labels(groups, axis)
 	values := map[string]map[string][]float64{} // by label, then by what must agree

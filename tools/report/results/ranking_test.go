@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Three methods on two tasks, of which D lacks a run of the second one. Means over two seeds are .9, .8 and .8 on the first
-// and .6, .7 and .5 on the second: ranks 1, 2.5, 2.5 and 2, 1, 3. By hand, with k = 3, N = 2 and one tie of two:
+// Methods on two tasks, of which D lacks a run of the second one. Means of A, B and C over two seeds are .9, .8 and .8
+// on the first and .6, .7 and .5 on the second: ranks 1, 2.5, 2.5 and 2, 1, 3. By hand, k = 3, N = 2 and a tie of two:
 // chi square is 12*2/(3*4) * ((1.5-2)^2 + (1.75-2)^2 + (2.75-2)^2) / (1 - 6/(2*24)) = 2 * .875 / .875 = 2,
-// F is (2-1)*2/(2*2-2) = 1, whose p with 2 and 2 degrees of freedom is 1/2. What is less is better of losses.
+// F is (2-1)*2/(2*2-2) = 1, whose p with 2 and 2 degrees of freedom is 1/2.
 func TestRank(t *testing.T) {
 	var groups []*Group
 	for i, method := range []string{"C", "A", "B", "D"} {

@@ -52,18 +52,19 @@ func Ranks(name, axis, title string, m results.Metric, r results.Ranking, spread
 		Friedman(r)}
 	if control != "" {
 		t.Caption = append(t.Caption, fmt.Sprintf("Over %[1]s: mean difference over all pairs of runs of one seed and "+
-			"column, with p of the signed-rank test against %[1]s, corrected over the lines of this table. Seeds of one "+
-			"column are not independent data sets, so that p is of these columns.", control))
+			"column, with p of the signed-rank test against %[1]s, corrected over the lines of this table. Runs "+
+			"of one column are not independent data sets: p speaks of these columns alone.", control))
 	}
 	if len(r.Left) > 0 {
-		t.Caption = append(t.Caption, "Not ranked, since it is missing in some column: "+strings.Join(r.Left, ", ")+".")
+		t.Caption = append(t.Caption, "Not ranked, since a column lacks a run or the evaluation: "+
+			strings.Join(r.Left, ", ")+".")
 	}
 	return t
 }
 
 // Friedman says what the tests of a ranking found.
 func Friedman(r results.Ranking) string {
-	return fmt.Sprintf("Friedman's test of %d over %d: chi square %s, p %s; Iman and Davenport's F %s, p %s; Nemenyi's "+
-		"critical difference of mean ranks at 0.05: %.1f.", len(r.Labels), len(r.Blocks), fixed(r.ChiSquare.Statistic),
-		pValue(r.ChiSquare.P), fixed(r.ImanDavenport.Statistic), pValue(r.ImanDavenport.P), r.CriticalDifference)
+	return fmt.Sprintf("Friedman's test of %d over %d: chi square %s, p %s; Iman and Davenport's F %s, p %s; "+
+		"Nemenyi's critical difference of mean ranks at 0.05: %.1f.", len(r.Labels), len(r.Blocks),
+		fixed(r.ChiSquare.Statistic), pValue(r.ChiSquare.P), fixed(r.ImanDavenport.Statistic), pValue(r.ImanDavenport.P), r.CriticalDifference)
 }
