@@ -66,5 +66,6 @@ func Ranks(name, axis, title string, m results.Metric, r results.Ranking, spread
 func Friedman(r results.Ranking) string {
 	return fmt.Sprintf("Friedman's test of %d over %d: chi square %s, p %s; Iman and Davenport's F %s, p %s; "+
 		"Nemenyi's critical difference of mean ranks at 0.05: %.1f.", len(r.Labels), len(r.Blocks),
-		fixed(r.ChiSquare.Statistic), pValue(r.ChiSquare.P), fixed(r.ImanDavenport.Statistic), pValue(r.ImanDavenport.P), r.CriticalDifference)
+		fixed(r.ChiSquare.Statistic), pValue(r.ChiSquare.P), fixed(r.ImanDavenport.Statistic),
+		pValue(r.ImanDavenport.P), r.CriticalDifference)
 }
