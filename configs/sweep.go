@@ -219,7 +219,7 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 				return err
 			}
 			if folders[folder] {
-				return fmt.Errorf("two cells would have the folder %s; choose labels that differ in letters or "+
+				return fmt.Errorf("two cells would use the folder %s; choose labels that differ in letters or "+
 					"digits", folder)
 			}
 			folders[folder] = true
@@ -259,7 +259,7 @@ func hidden(base settings, axes []Axis, sets []change) []string {
 				})
 			}
 			if slices.ContainsFunc(a.Points, set) {
-				out = append(out, fmt.Sprintf("--set %s hides what axis %s sets", c.key, a.Name))
+				out = append(out, fmt.Sprintf("--set %s overrides what axis %s sets", c.key, a.Name))
 			}
 		}
 	}
@@ -277,10 +277,10 @@ func folderOf(points []PointSection, seed uint64) (string, error) {
 	for i, p := range points {
 		s := Slug(p.Label)
 		if s == "" || len(s) > 100 {
-			return "", fmt.Errorf("label %q makes no folder name; use some letters or digits, 100 at most", p.Label)
+			return "", fmt.Errorf("label %q cannot become a folder name; use letters or digits, at most 100", p.Label)
 		}
 		if i == 0 && slices.Contains(taken, s) {
-			return "", fmt.Errorf("label %q would have the folder %s, which the report of the sweep uses; choose "+
+			return "", fmt.Errorf("label %q would use the folder %s, which the report of the sweep uses; choose "+
 				"another", p.Label, s)
 		}
 		parts = append(parts, s)

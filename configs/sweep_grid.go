@@ -21,7 +21,7 @@ func (s SweepSection) axes() ([]Axis, error) {
 		case strings.ContainsFunc(a.Name, unicode.IsControl):
 			return nil, fmt.Errorf("sweep.axes[%d]: %q is more than one line", i, a.Name)
 		case a.Name == DomainAxis || a.Name == "seed":
-			return nil, fmt.Errorf("sweep.axes: %q has a meaning of its own; give the axis another name", a.Name)
+			return nil, fmt.Errorf("sweep.axes: the name %q is reserved; give the axis another name", a.Name)
 		case seen[a.Name]:
 			return nil, fmt.Errorf("sweep.axes: two axes are called %s", a.Name)
 		}
@@ -39,10 +39,10 @@ func (a AxisSection) points() ([]PointSection, error) {
 	points := slices.Clone(a.Points)
 	if a.Key != "" || len(a.Values) > 0 {
 		if len(points) > 0 {
-			return nil, errors.New("it has points, and key and values too; use one of the two forms")
+			return nil, errors.New("it has points, and key and values too; use only one of these forms")
 		}
 		if a.Key == "" {
-			return nil, errors.New("it has values but no key that they are for")
+			return nil, errors.New("it has values but no key; add the key that they are for")
 		}
 		for _, v := range a.Values {
 			points = append(points, PointSection{v.text, map[string]any{a.Key: v.value}})
@@ -59,7 +59,7 @@ func (a AxisSection) points() ([]PointSection, error) {
 		case strings.ContainsFunc(p.Label, unicode.IsControl):
 			return nil, fmt.Errorf("the label %q is more than one line", p.Label)
 		case p.Label == AverageLabel:
-			return nil, fmt.Errorf("the label %s is that of means; choose another", p.Label)
+			return nil, fmt.Errorf("the label %s is reserved for means; choose another", p.Label)
 		case seen[p.Label]:
 			return nil, fmt.Errorf("two points have the label %q", p.Label)
 		case p.Set["seed"] != nil:
@@ -163,9 +163,9 @@ func find(axes []Axis, name string, labels []string) (int, error) {
 		return i, nil
 	}
 	if len(names) == 0 {
-		return 0, fmt.Errorf("there is no axis %q; the sweep has no axes", name)
+		return 0, fmt.Errorf("unknown axis %q; the sweep has no axes", name)
 	}
-	return 0, fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(names, ", "))
 }
 
 // combine gives the points of every combination that runs: those of the kept axes without those that skip matches. Each

@@ -72,8 +72,8 @@ func (v *view) compare() {
 		return
 	}
 	if v.control() == "" && len(v.labels) > mostCompared {
-		v.note("%d labels of %s are too many to be compared each with each (at most %d); card.control "+
-			"names one that all are compared with", len(v.labels), v.axis,
+		v.note("%d labels of %s are too many for pairwise comparisons (at most %d); card.control names one that all "+
+			"others are compared with", len(v.labels), v.axis,
 			mostCompared)
 		return
 	}
