@@ -330,7 +330,7 @@ func TestSweepErrors(t *testing.T) {
 			"0.1, 0.2"}},
 		{in(axis, ", skip: [{}]"), SweepOptions{}, []string{"sweep.skip[0]"}},
 		{in(axis, ", skip: [{a: [0.1, 0.2]}]"), SweepOptions{}, []string{"leaves no cell"}},
-		{in(axis, ", points: {b: {x: {name: y}}}"), SweepOptions{}, []string{"sweep.points", `"b"`, "there are a"}},
+		{in(axis, ", points: {b: {x: {name: y}}}"), SweepOptions{}, []string{"sweep.points", `"b"`, "known: a"}},
 		{in(axis, ", set: {options: {x: 1}}, points: {a: {0.2: {options.y: x}}}"), SweepOptions{},
 			[]string{"sweep.points", "options.y", "sweep.set"}},
 		{in(axis, "") + "card: {control: x}", SweepOptions{}, []string{"card.control", `"x"`}},
