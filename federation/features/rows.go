@@ -61,7 +61,7 @@ func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
 
 func (r Request) check() error {
 	if r.What == method.PatchesInput && r.Bundle.Patches() == 0 {
-		return fmt.Errorf("the method reads patch features, but backbone %s offers none", r.Bundle.Name)
+		return fmt.Errorf("the method reads patch features, but backbone %s has none", r.Bundle.Name)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func openFinished(c experiment.Config, dir string, k int) (*finishedRun, error) 
 	path := filepath.Join(dir, record.PromptsFile)
 	prompts, meta, err := state.ReadPrompts(dir, k)
 	if err != nil {
-		return nil, fmt.Errorf("%w; is %s the folder of a finished run?", err, dir)
+		return nil, fmt.Errorf("%w; %s must be the folder of a finished run", err, dir)
 	}
 	f := &finishedRun{config: c, prompts: prompts}
 	var backbones []string
@@ -57,7 +57,7 @@ func openFinished(c experiment.Config, dir string, k int) (*finishedRun, error) 
 		}
 	}
 	if k < 0 || k >= len(backbones) {
-		return nil, fmt.Errorf("client %d: the run has clients 0 to %d", k, len(backbones)-1)
+		return nil, fmt.Errorf("client %d does not exist: the run has clients 0 to %d", k, len(backbones)-1)
 	}
 	m, err := methods.Build(c.Method, c.With, c.Options)
 	if err != nil {
@@ -68,8 +68,8 @@ func openFinished(c experiment.Config, dir string, k int) (*finishedRun, error) 
 	}
 	f.clients = len(backbones)
 	if len(owned) != f.clients {
-		return nil, fmt.Errorf("%s: it lists the classes of %d clients, there were %d; run the experiment again", path,
-			len(owned), f.clients)
+		return nil, fmt.Errorf("%s: it lists the classes of %d clients, but there were %d; run the experiment again",
+			path, len(owned), f.clients)
 	}
 	f.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: f.bundle}, Train: owned[k]}
 	if kept := state.Memory(prompts, k); kept != nil {

@@ -81,14 +81,14 @@ func (m *maker) authority() error {
 	if old := keyFile(m.dir, caName); old != m.keyPath { // where an older release left it, beside what the server needs
 		if _, err := os.Stat(old); err == nil {
 			if err := os.Rename(old, m.keyPath); err != nil {
-				return fmt.Errorf("cannot move the authority's key: %w; give another --authority", err)
+				return fmt.Errorf("cannot move the authority's key: %w; choose another --authority", err)
 			}
 		}
 	}
 	_, none := os.Stat(certFile(m.dir, caName))
 	pair, err := tls.LoadX509KeyPair(certFile(m.dir, caName), m.keyPath)
 	if errors.Is(err, fs.ErrNotExist) && none == nil {
-		return fmt.Errorf("%s is there, but %s is not; give the folder of the authority's key with --authority",
+		return fmt.Errorf("%s exists, but %s does not; give the folder of the authority's key with --authority",
 			certFile(m.dir, caName), m.keyPath)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +114,7 @@ func (m *maker) authority() error {
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return fmt.Errorf("%s: not a key that promptfed certs made", m.keyPath)
+		return fmt.Errorf("%s: it is not a key that promptfed certs made", m.keyPath)
 	}
 	m.key = key
 	m.ca, err = x509.ParseCertificate(pair.Certificate[0])
