@@ -13,7 +13,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	arrows docs bench fuzz chaos golden probes clean
+	arrows docs deploy bench fuzz chaos golden probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ arrows: ## who may import whom, and what may be tracked
 
 docs: ## rewrite what comes from the code in README.md and docs/: tables, requirements of examples
 	go run ./tools/docs
+
+deploy: ## docs/deploy against Kubernetes' types and BuildKit's linter; builds the image where there is a builder
+	@tools/deploy/check.sh
 
 bench: build ## the text step against its plain form and this machine's GEMM limit
 	bin/promptfed bench

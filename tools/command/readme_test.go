@@ -39,6 +39,7 @@ var walked = []struct{ line, with, why string }{
 	{"join tls://SERVER:4222", "", ""},
 	{"predict runs/join-default-0", "", ""},
 	{"export runs/pacs", "", ""},
+	{"export runs/photos/promptfl/seed-1 --global", "", ""},
 	{"ui", "", "it serves until it is stopped"},
 }
 
@@ -133,8 +134,8 @@ func TestREADME(t *testing.T) {
 		}
 	}
 	for _, left := range []string{"runs/photos/report.html", "runs/photos/promptfl/seed-1/provenance.json",
-		"runs/fedotp/seed-3/summary.json", "runs/own/report.html", "images.yaml", "classifier.onnx",
-		"runs/pacs/plots/accuracy.png"} {
+		"runs/fedotp/seed-3/summary.json", "runs/own/report.html", "images.yaml", "classifier.onnx", "global.onnx",
+		"classifiers/client-7.onnx", "runs/pacs/plots/accuracy.png"} {
 		if _, err := os.Stat(left); err != nil {
 			t.Error(err)
 		}
