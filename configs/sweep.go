@@ -66,8 +66,8 @@ const maxCells = 20000
 
 // LoadSweep reads a sweep file: an ordinary configuration, the base of every cell, with sections sweep, card and smoke.
 // Each of them may be missing; without axes there is one run for each seed. A cell's configuration is the base (which
-// the environment changes), then the points of its labels in the order of the axes (each with its smoke.points),
-// sweep.set, smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong with the file is
+// the environment changes), then the points of its labels in the order of the axes (each with its sweep.points and
+// smoke.points), sweep.set, smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong with the file is
 // an error that says where.
 func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	text, err := readText(path)
@@ -132,6 +132,9 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
+	if axes, err = added("sweep", file.Sweep.Points, file.Sweep.Set, base, axes); err != nil {
+		return nil, err
+	}
 	if err := file.Card.check(axes); err != nil {
 		return nil, err
 	}
@@ -139,7 +142,7 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	if _, err := keep(axes, kept{"smoke.keep", smoke.Keep}); err != nil {
 		return nil, err
 	}
-	smoked, err := smoke.points(base, axes)
+	smoked, err := added("smoke", smoke.Points, smoke.Set, base, axes)
 	if err != nil {
 		return nil, err
 	}

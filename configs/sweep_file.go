@@ -26,6 +26,7 @@ type SweepSection struct {
 	Axes   []AxisSection     `config:"axes" help:"what varies, slowest first"`
 	Skip   []map[string]some `config:"skip"`
 	Keep   map[string]some   `config:"keep" help:"axis: [labels] to run; other axes run all labels"`
+	Points pointKeys         `config:"points" help:"axis: {label: {keys}}, keys of single points, also of a file's"`
 	Set    map[string]any    `config:"set" help:"keys of every cell, after those of its points"`
 	Smoked bool              `config:"smoked" help:"written by the program into the plan of a --smoke run"`
 }
@@ -62,10 +63,10 @@ func (PointSection) LongHelp() map[string]string {
 
 // SmokeSection is the section smoke.
 type SmokeSection struct {
-	Set    map[string]any                       `config:"set" help:"keys of every cell, after those of its points"`
-	Points map[string]map[string]map[string]any `config:"points" help:"axis: {label: {keys}}, keys of single points"`
-	Keep   map[string]some                      `config:"keep" help:"axis: [labels] to run; other axes run all labels"`
-	Seeds  []uint64                             `config:"seeds" help:"instead of those of the sweep"`
+	Set    map[string]any  `config:"set" help:"keys of every cell, after those of its points"`
+	Points pointKeys       `config:"points" help:"axis: {label: {keys}}, keys of single points"`
+	Keep   map[string]some `config:"keep" help:"axis: [labels] to run; other axes run all labels"`
+	Seeds  []uint64        `config:"seeds" help:"instead of those of the sweep"`
 }
 
 // read takes the points of the axis from its file in a folder, if it has one.

@@ -70,27 +70,31 @@ func (a AxisSection) points() ([]PointSection, error) {
 	return points, nil
 }
 
-// points gives the axes whose points have set what smoke.points adds to them. What smoke.set would hide is an error.
-func (s SmokeSection) points(base settings, axes []Axis) ([]Axis, error) {
+// pointKeys are keys by axis and label.
+type pointKeys map[string]map[string]map[string]any
+
+// added gives the axes whose points have set what the points of a section add to them. What the section's set, which
+// comes last, would hide is an error.
+func added(section string, points pointKeys, last map[string]any, base settings, axes []Axis) ([]Axis, error) {
 	out := slices.Clone(axes)
-	for _, name := range slices.Sorted(maps.Keys(s.Points)) {
-		labels := slices.Sorted(maps.Keys(s.Points[name]))
+	for _, name := range slices.Sorted(maps.Keys(points)) {
+		labels := slices.Sorted(maps.Keys(points[name]))
 		i, err := find(axes, name, labels)
 		if err != nil {
-			return nil, fmt.Errorf("smoke.points: %w", err)
+			return nil, fmt.Errorf("%s.points: %w", section, err)
 		}
 		out[i].Points = slices.Clone(axes[i].Points)
 		for j, p := range axes[i].Points {
-			added := base.under(s.Points[name][p.Label])
-			for _, c := range added {
-				for _, all := range base.under(s.Set) {
+			more := base.under(points[name][p.Label])
+			for _, c := range more {
+				for _, all := range base.under(last) {
 					if all.key == c.key || below(c.key, all.key) {
-						return nil, fmt.Errorf("smoke.points: %s of %s %s is set by smoke.set too, which comes last",
-							c.key, name, p.Label)
+						return nil, fmt.Errorf("%[1]s.points: %s of %s %s is set by %[1]s.set too, which comes last",
+							section, c.key, name, p.Label)
 					}
 				}
 			}
-			out[i].Points[j].Set = merge(slices.Concat(base.under(p.Set), added))
+			out[i].Points[j].Set = merge(slices.Concat(base.under(p.Set), more))
 		}
 	}
 	return out, nil

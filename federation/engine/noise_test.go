@@ -198,7 +198,7 @@ func TestNoiseOfSteps(t *testing.T) {
 		}
 	}
 	if _, err := turn(filepath.Join(t.TempDir(), "noise.json"), 2, plain); err == nil ||
-		!strings.Contains(err.Error(), "step 3 of a turn; epsilon_local reckons with 2") {
+		!strings.Contains(err.Error(), "step 3 of a round; epsilon_local assumes 2 at most") {
 		t.Error(err)
 	}
 }

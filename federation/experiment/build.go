@@ -493,14 +493,12 @@ func (b *Built) simulateTime() error {
 		if err := methods.Buffers(b.Method); err != nil {
 			return fmt.Errorf("simulated_time.fedbuff: %w", err)
 		}
-		p := b.Engine.Plan
-		p.Clients = c.Partition.Clients
-		if n := int(p.Sampling().Size); k > n {
+		if n := int(b.sampling().Size); k > n {
 			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never come together where %d clients train "+
 				"side by side; take %d or fewer, or a larger participation", k, n, n)
 		}
 	}
 	var err error
-	b.Engine.SimulatedTime, err = c.SimulatedTime.Plan(c.Partition.Clients, c.Seed)
+	b.Engine.SimulatedTime, err = c.SimulatedTime.Plan(b.clients(), c.Seed)
 	return err
 }

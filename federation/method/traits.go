@@ -55,7 +55,7 @@ const (
 type Role string
 
 const (
-	ServerStep      Role = "make the server's step out of the mean"
-	DriftCorrection Role = "correct the drift of clients by states of their own"
-	RoundStart      Role = "say where clients start a round"
+	ServerStep      Role = "replace the server's averaging step"
+	DriftCorrection Role = "correct client drift with states of their own"
+	RoundStart      Role = "decide where clients start a round"
 )

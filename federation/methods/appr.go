@@ -58,7 +58,7 @@ var sharedPromptNames = []string{"ctx", "global", "sigma", "text/shared"}
 
 func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	if holds[Appr](inner) {
-		return nil, fmt.Errorf("its terms are part of what it wraps already; remove it")
+		return nil, fmt.Errorf("the base method has these terms already; remove the wrapper")
 	}
 	shared, wanted := SharedNames(inner), m.Prompts
 	if len(wanted) == 0 {
@@ -91,18 +91,18 @@ func (m Appr) Traits() method.Traits {
 
 // Alignment are the options of FedAPPR's terms.
 type Alignment struct {
-	Adversary float64 `config:"lambda_a" help:"weight of eq. 7; 0 removes it"`
-	Proximity float64 `config:"lambda_r" help:"weight of eq. 8; 0 removes it"`
-	Warmup    int     `config:"warmup" help:"T0, rounds before the discriminator"`
-	Hidden    int     `config:"hidden" help:"width of the discriminator's hidden layer"`
-	Input     string  `config:"disc_input" help:"what the discriminator sees: tokens or mean"`
-	Norm      string  `config:"disc_norm" help:"divides what it sees: unit (root mean square of the average) or none"`
+	Adversary float64 `config:"lambda_a" help:"weight of the adversarial term, eq. 7; 0 removes it"`
+	Proximity float64 `config:"lambda_r" help:"weight of the proximity term, eq. 8; 0 removes it"`
+	Warmup    int     `config:"warmup" help:"T0, rounds before the discriminator is used"`
+	Hidden    int     `config:"hidden" help:"hidden units of the discriminator"`
+	Input     string  `config:"disc_input" help:"input of the discriminator: tokens or mean"`
+	Norm      string  `config:"disc_norm" help:"divisor of its input: unit (root mean square of the average) or none"`
 	Optim     string  `config:"disc_optim" help:"discriminator optimizer, a new one each round: adam or sgd"`
-	Steps     int     `config:"disc_steps" help:"discriminator updates a round"`
+	Steps     int     `config:"disc_steps" help:"discriminator updates per round"`
 	LR        float64 `config:"disc_lr" help:"discriminator learning rate"`
-	Pool      int     `config:"pool" help:"past averages kept, 0 for all"`
+	Pool      int     `config:"pool" help:"how many past averages are kept; 0 for all"`
 	From      string  `config:"start" help:"where a client starts a round: global or own"`
-	Tested    string  `config:"view" help:"parameters tested: own (of the client), or base (as without the terms)"`
+	Tested    string  `config:"view" help:"parameters that are tested: own (the client's) or base (no terms)"`
 }
 
 var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",

@@ -30,9 +30,9 @@ import (
 //   - all clients need backbones of one embedding dimension D.
 type FedCLIP struct {
 	WeightedMean `config:",squash"`
-	Objective    string  `config:"loss" help:"contrastive or ce"`
-	Template     string  `config:"template" help:"hand-written prompt, {} is the class; empty for data.template"`
-	InputNorm    float64 `config:"input_norm" help:"length of image features before the adapter"`
+	Objective    string  `config:"loss" help:"contrastive or ce (cross entropy)"`
+	Template     string  `config:"template" help:"hand-written prompt, {} stands for the class; empty: data.template"`
+	InputNorm    float64 `config:"input_norm" help:"norm that image features are scaled to before the adapter"`
 }
 
 var fedCLIPDef = Def{Name: "fedclip", Title: "FedCLIP", New: newFedCLIP,
@@ -46,7 +46,7 @@ func (m *FedCLIP) Build(method.Method) (method.Method, error) {
 	err := Join(m.Check(), OneOf("loss", m.Objective, "contrastive", "ce"),
 		Within("input_norm", m.InputNorm, 1e-6, maxWeight))
 	if m.Template != "" && !strings.Contains(m.Template, "{}") {
-		err = Join(err, fmt.Errorf("option template is %q; it has no {} for the class", m.Template))
+		err = Join(err, fmt.Errorf("option template is %q; it must contain {} for the class", m.Template))
 	}
 	return *m, err
 }

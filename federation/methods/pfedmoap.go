@@ -38,12 +38,12 @@ import (
 type PFedMoAP struct {
 	method.FedAvg
 	Context  `config:",squash"`
-	Experts  int     `config:"experts" help:"E, prompts that a client mixes, its own with them"`
-	Dim      int     `config:"gating_dim" help:"d, about as many channels of features reach the gate"`
-	Heads    int     `config:"heads" help:"of the gate's attention; fewer where they do not divide its channels"`
+	Experts  int     `config:"experts" help:"E, prompts that a client mixes, including its own"`
+	Dim      int     `config:"gating_dim" help:"d, approximate number of feature channels that the gate reads"`
+	Heads    int     `config:"heads" help:"heads of the gate's attention; fewer where they do not divide its channels"`
 	Kappa    float64 `config:"kappa" help:"sharpness of the gate's attention"`
-	Lambda   float64 `config:"lambda" help:"weight of the client's own prompt beside the mixture"`
-	GatingLR float64 `config:"gating_lr" help:"learning rate of the gate; 0 for that of the prompt"`
+	Lambda   float64 `config:"lambda" help:"weight of the client's own prompt next to the mixture"`
+	GatingLR float64 `config:"gating_lr" help:"learning rate of the gate; 0: that of the prompt"`
 }
 
 var pFedMoAPDef = Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,

@@ -118,8 +118,12 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	}
 	c.log.Info("start workers with: promptfed work " + s.URL())
 	c.nc, c.stop = s.Conn(), s.Close
-	if f.opened != nil {
-		return f.opened(s.URL())
+	if f.opened == nil {
+		return nil
+	}
+	if err := f.opened(s.URL()); err != nil {
+		s.Close()
+		return err
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func TestTermsFullSize(t *testing.T) {
 		}
 	}
 	if _, text, code := call("terms", conf, "--full-size", "--set", "method=fedvpt", "--set",
-		"options={}"); code == done || !strings.Contains(text, "takes no prompt tokens") ||
+		"options={}"); code == done || !strings.Contains(text, "does not support prompt tokens") ||
 		strings.Count(text, "panic") > 0 {
 		t.Errorf("exit %d, %s", code, text)
 	}
