@@ -13,7 +13,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	arrows docs bench fuzz chaos golden probes clean
+	rules docs bench fuzz chaos golden probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +70,7 @@ test-cuda: build ## run the method suite and parity tests on a GPU, or say that 
 browser:
 	@tools/fetch-chromium.sh
 
-check: format vet platforms lint arrows test ## run everything that CI runs
+check: format vet platforms lint rules test ## run everything that CI runs
 	@echo "make check: all passed"
 
 vet: ## run go vet
@@ -92,7 +92,7 @@ format: ## fail on Go files that gofmt would change
 lint: ## run staticcheck, pinned
 	go run $(STATICCHECK) ./...
 
-arrows: ## check dependency rules, sizes and tracked files
+rules: ## check dependency rules, sizes and tracked files
 	go test -count=1 ./tools/checks
 
 docs: ## rewrite tables in README.md and docs/ that come from the code, and requirements of examples
