@@ -13,7 +13,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	rules docs bench fuzz chaos golden probes clean
+	rules docs site deploy bench fuzz chaos golden probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,9 +30,10 @@ smoke: build ## run the small form of every sweep in configs/papers, pitfalls, s
 		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \
 	done
 
-methods: build ## train every method of configs/methods with three seeds, print their table, write runs/methods
-	@rm -rf runs/methods
-	bin/promptfed run configs/methods/*.yaml --seeds 1,2,3 --out runs/methods
+# Without the samples of real sets (docs/results.md) the synthetic tasks alone.
+methods: build ## train every method on six tasks with three seeds, print tables and ranks (docs/results.md), write runs/methods
+	bin/promptfed sweep configs/field/results.yaml --out runs/methods --force \
+		$(if $(wildcard ../shared/data/pacs),,--keep 'task=label skew,few shots,domain skew')
 
 terms: build ## measure the terms of every loss (tables of docs/terms.md), write runs/terms
 	@rm -rf runs/terms
@@ -97,6 +98,18 @@ rules: ## check dependency rules, sizes and tracked files
 
 docs: ## rewrite tables in README.md and docs/ that come from the code, and requirements of examples
 	go run ./tools/docs
+
+deploy: ## check docs/deploy with Kubernetes' types and BuildKit's linter; build the image if there is a builder
+	@tools/deploy/check.sh
+
+site: build/.site/node_modules ## build the documentation as a web site with search, build/site, for any static file server
+	@rm -rf build/.site/docs; cp -R README.md docs docs/site/. build/.site/
+	@cd build/.site && node_modules/.bin/vitepress build
+	@echo "build/site: for example, python3 -m http.server -d build/site"
+
+build/.site/node_modules: docs/site/package-lock.json
+	@mkdir -p build/.site; cp docs/site/package*.json build/.site/
+	@cd build/.site && npm ci --ignore-scripts --loglevel=error --no-audit --no-fund && touch node_modules
 
 bench: build ## measure the training step against its unoptimised form and this machine's matrix products
 	bin/promptfed bench
