@@ -3,6 +3,7 @@ package experiment
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 
 	"promptfed/runtime/ort"
@@ -18,7 +19,7 @@ type Runtime struct {
 	BatchClients int    `config:"batch_clients"`
 	Threads      int    `config:"threads" help:"of ONNX Runtime within one operator of one client"`
 	InterThreads int    `config:"inter_threads" help:"operators of one client that run side by side"`
-	Spinning     bool   `config:"spinning" help:"idle threads busy-wait"`
+	Spinning     string `config:"spinning"`
 	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, more memory"`
 	Prepack      string `config:"prepack"`
 	Optimization string `config:"optimization" help:"of graphs by ONNX Runtime: all, extended, basic or none"`
@@ -33,6 +34,8 @@ func (Runtime) LongHelp() map[string]string {
 		"batch_clients": "clients whose steps go in one run, at most: one pass of the text tower; part of the " +
 			"experiment, since it rounds otherwise",
 		"memory_limit": "bytes of ONNX Runtime's arena on the CUDA device, for each session; 0 for no limit",
+		"spinning": "idle threads busy-wait within a run, for 200 µs at most: true, false, or auto, which is true where " +
+			"workers times threads have a core each",
 		"prepack": "text towers in the kernels' layout, once per backbone: true is faster, false takes less memory, " +
 			"auto is true on the CPU",
 	}
@@ -40,7 +43,7 @@ func (Runtime) LongHelp() map[string]string {
 
 func defaultRuntime() Runtime {
 	return Runtime{Provider: ort.CPU, Devices: 1, BatchClients: 1, Threads: 1, InterThreads: 1, Arena: true,
-		Prepack: auto, Optimization: "all"}
+		Spinning: auto, Prepack: auto, Optimization: "all"}
 }
 
 const auto = "auto"
@@ -81,8 +84,10 @@ func (r Runtime) check() error {
 	if r.BatchClients < 1 {
 		bad("batch_clients: %d; take 1 for a run for each client, or how many go in one", r.BatchClients)
 	}
-	if _, err := strconv.ParseBool(r.Prepack); err != nil && r.Prepack != auto {
-		bad("prepack: %q is not known; take auto, true or false", r.Prepack)
+	for key, choice := range map[string]string{"prepack": r.Prepack, "spinning": r.Spinning} {
+		if _, err := strconv.ParseBool(choice); err != nil && choice != auto {
+			bad("%s: %q is not known; take auto, true or false", key, choice)
+		}
 	}
 	if _, err := ort.Level(r.Optimization); err != nil {
 		bad("optimization: %w", err)
@@ -100,17 +105,30 @@ func (r *Runtime) ChooseProvider() (why error, err error) {
 	return why, err
 }
 
+// workers are the clients that train at a time.
+func (r Runtime) workers() int {
+	if r.Workers > 0 {
+		return r.Workers
+	}
+	return runtime.NumCPU()
+}
+
 // Session are the options of a session. The configuration must have passed Check.
 func (r Runtime) Session() ort.Options {
 	prepack, err := strconv.ParseBool(r.Prepack)
 	if err != nil {
 		prepack = r.Provider == ort.CPU
 	}
+	spinning, err := strconv.ParseBool(r.Spinning)
+	runs := 0
+	if err != nil {
+		runs = r.workers()
+	}
 	level, err := ort.Level(r.Optimization)
 	if err != nil {
 		level = ort.OptAll
 	}
 	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, MemoryLimit: r.MemoryLimit,
-		IntraThreads: r.Threads, InterThreads: r.InterThreads, Spinning: r.Spinning, NoArena: !r.Arena,
+		IntraThreads: r.Threads, InterThreads: r.InterThreads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
 		Prepack: prepack, OptLevel: level}
 }
