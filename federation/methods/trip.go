@@ -150,6 +150,15 @@ func (m TRIP) Start(g *method.Global) error {
 	return nil
 }
 
+// Begin refuses an image tower that the keys do not fit.
+func (m TRIP) Begin(l *method.Local) error {
+	if keys := l.Broadcast[tripKeys]; keys != nil && keys.Shape[1] != l.Task.VisionWidth {
+		return fmt.Errorf("trip: the keys are %d wide, as another client's image tower, and that of backbone %s is %d; give "+
+			"all clients backbones of one width", keys.Shape[1], l.Task.Backbone, l.Task.VisionWidth)
+	}
+	return nil
+}
+
 // density is that of Beta(beta, beta) at the place of a round, up to a factor.
 func (m TRIP) density(round, rounds int) float64 {
 	x := (float64(round) + 0.5) / float64(rounds+1)

@@ -156,6 +156,16 @@ func TestTRIPStart(t *testing.T) {
 	}
 }
 
+// Keys of another width are refused in one line.
+func TestTRIPKeysFit(t *testing.T) {
+	m, err := Build("trip", nil, nil)
+	if err == nil {
+		err = m.Begin(&method.Local{Task: method.Task{Backbone: "wide", VisionWidth: 8},
+			Broadcast: tensor.Map{"trip/keys": tensor.New(4, 6)}})
+	}
+	orttest.OneLine(t, "keys", err, "6 wide", "backbone wide is 8")
+}
+
 // What cannot be routed is refused in one line.
 func TestTRIPRefuses(t *testing.T) {
 	for want, c := range map[string]struct {
