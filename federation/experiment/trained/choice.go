@@ -101,8 +101,8 @@ func (e evaluated) View() method.View { return e.view }
 
 // What a run does not have.
 var (
-	ErrNothingLearned = errors.New("it left no parameters of its own: no round trained it, or it trained elsewhere and " +
-		"its own run folder has them")
+	ErrNothingLearned = errors.New("it left no parameters of its own: no round trained it, or it trained elsewhere " +
+		"and its own run folder has them")
 	ErrNotForAll = errors.New("no global classifier")
 )
 
