@@ -150,7 +150,7 @@ func shown(t *testing.T, page, said string) {
 	t.Helper()
 	plain := func(text string) []string {
 		text = regexp.MustCompile(`[-−]?\d+(\.\d+)?`).ReplaceAllString(text, "0")
-		text = regexp.MustCompile(`\*|(?m)[ \t]+$`).ReplaceAllString(text, "")
+		text = regexp.MustCompile(`\*|(?m)^[ \t]+|[ \t]+$`).ReplaceAllString(text, "")
 		return strings.Split(regexp.MustCompile(`--+|[ \t]+`).ReplaceAllString(strings.TrimSpace(text), " "), "\n")
 	}
 	lines := plain(said)
