@@ -127,7 +127,7 @@ func TestBestRoundResumed(t *testing.T) {
 	if err := os.Remove(left[0]); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, validating(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "was not kept", "eval.select")
+	refused(t, validating(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "were not kept", "eval.select")
 }
 
 // summary is summary.json without times.

@@ -133,7 +133,7 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 		same(t, n, there)
 		elsewhere.Train = spec.LabelsOnly{0, 1}
 		_, err = inference.Predict(w, context.Background(), elsewhere, 4, r.Prompts, c.Test)
-		says(t, err, "the client's own examples", "not here")
+		says(t, err, "the client's own examples", "not on this machine")
 	}
 	if plain := mustRun(t, toy(t), engine.Settings{}); state.Memory(plain.Prompts, 0) != nil {
 		t.Error("a run keeps examples that its method does not read")
@@ -248,9 +248,9 @@ func TestClassifierRefuses(t *testing.T) {
 		{func(s *method.Scope) graph.Node {
 			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) { return in[0], nil }}
 			return base.Logits(s).Add(s.Host("centre", f, []int{1}, s.Image()))
-		}, prompts, []string{"host function centre", "reads image", "cannot be exported"}},
+		}, prompts, []string{"host function centre", "computes on image", "cannot be exported"}},
 		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.State("offset", 4)) }, prompts,
-			[]string{"kept/offset", "nothing provides"}},
+			[]string{"kept/offset", "is not available here"}},
 	} {
 		e := withMethod(scored{base, c.logits})
 		w := local.NewWorker(e, local.Settings{})

@@ -127,7 +127,7 @@ func TestComparedImagesAreNotCut(t *testing.T) {
 	task := e.Clients[0].Backbone.Task()
 	e.Training.Memory = 3 * clip.BlocksStepBytes(3, task.VisionWidth, task.VisionUnits, task.VisionLayers, true)
 	if note, err := e.ForImages(e.Clients[0].Backbone); err == nil ||
-		!strings.Contains(err.Error(), "whose images the loss compares, train.memory_gb") {
+		!strings.Contains(err.Error(), "whose images the loss compares, but train.memory_gb") {
 		t.Errorf("without room it says %q %v", note, err)
 	}
 }

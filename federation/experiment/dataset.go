@@ -47,7 +47,7 @@ type SplitInfo struct {
 
 // Shared counts equal images after the partition.
 type Shared struct {
-	OwnTest int `json:"own_test"` // test images of clients that stand among the training images of the same client
+	OwnTest int `json:"own_test"` // test images of clients that are also training images of the same client
 	Across  int `json:"across"`   // images that several clients train on, as different examples
 }
 
@@ -154,10 +154,10 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 	}
 	switch d := b.duplicates; {
 	case d.Dropped > 0:
-		s.Notes = append(s.Notes, fmt.Sprintf("data.duplicates: drop left out %d images", d.Dropped))
+		s.Notes = append(s.Notes, fmt.Sprintf("data.duplicates: drop removed %d images", d.Dropped))
 	case d.TrainTest+d.TrainVal+d.ValTest > 0 || pooled && d.Repeated > 0:
-		s.Notes = append(s.Notes, "data.duplicates: keep leaves these images where they are; drop leaves them out, "+
-			"error refuses the set")
+		s.Notes = append(s.Notes, "data.duplicates: keep leaves these images in place; drop removes them, error "+
+			"refuses the set")
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package features runs frozen image encoders over data sets, once: unit rows stay in a cache on disk, in half
-// precision or as they were computed.
+// Package features runs frozen image encoders over data sets, once: unit rows stay in a cache on disk, in half or full
+// precision.
 package features
 
 import (
@@ -25,7 +25,7 @@ type Extractor struct {
 	Session ort.Options // provider and device; threads are set from Workers
 	Workers int         // images decoded at a time, and threads of the encoder
 	Seed    uint64      // of augmented views
-	// Progress is told how many of the images of one bundle, list and view are done; may be nil.
+	// Progress gets how many images of one bundle, list and view are done; may be nil.
 	Progress func(bundle string, done, total int)
 	// Free tells how many bytes the file system of a folder has left, false where that is not known; nil asks the
 	// system.

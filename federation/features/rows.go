@@ -62,9 +62,9 @@ func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
 func (r Request) check() error {
 	switch {
 	case r.What == method.PatchesInput && r.Bundle.Patches() == 0:
-		return fmt.Errorf("the method reads patch features, but backbone %s offers none", r.Bundle.Name)
+		return fmt.Errorf("the method reads patch features, but backbone %s has none", r.Bundle.Name)
 	case r.What == method.TokensInput && r.Bundle.Tokens() == 0:
-		return fmt.Errorf("the method reads the last tokens of images, but backbone %s offers none", r.Bundle.Name)
+		return fmt.Errorf("the method reads the last tokens of images, but backbone %s has none", r.Bundle.Name)
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func (x Extractor) Storage(requests []Request) (Storage, error) {
 	}
 	if n, ok := free(s.Dir); ok {
 		if s.Free = n; total > 0 && total > n-spare {
-			return s, fmt.Errorf("%s: make room there, or name a folder on another disk with runtime.cache", s)
+			return s, fmt.Errorf("%s: free space there, or set runtime.cache to a folder on another disk", s)
 		}
 	}
 	return s, nil
@@ -90,7 +90,7 @@ func (s Storage) String() string {
 			}
 		}
 	}
-	line := fmt.Sprintf("%s will take in %s", strings.Join(parts, ", "), s.Dir)
+	line := fmt.Sprintf("%s will need in %s", strings.Join(parts, ", "), s.Dir)
 	if s.Free >= 0 {
 		line += fmt.Sprintf(", where %.2f GB are free", float64(s.Free)/1e9)
 	}

@@ -32,7 +32,7 @@ type Client interface {
 	Adjust(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
 	Finish(*Local, *Upload) error        // after the steps: add what the server needs
 	Extras(Task) []Extra                 // all that Finish adds to an upload, and nothing else
-	Codec() Codec                        // how uploads travel; nil for as they are
+	Codec() Codec                        // how uploads are compressed; nil for not at all
 }
 
 // Codec makes what clients upload smaller. It acts on the shared parameters of an upload, after everything else that a

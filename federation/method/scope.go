@@ -37,7 +37,7 @@ func NewScope(task Task, params []Param) *Scope {
 
 // Names of graph inputs: a prefix, a slash, and the name of the tensor.
 const (
-	ParamInput     = "param"    // parameters as they are now
+	ParamInput     = "param"    // current values of parameters
 	ReceivedInput  = "received" // as the server sent them
 	BeforeInput    = "before"   // as this client last left them
 	BroadcastInput = "down"     // extras from the server
@@ -163,8 +163,8 @@ func (s *Scope) Owned() graph.Node {
 // OwnedInput is Owned in a graph.
 const OwnedInput = "client/owned"
 
-// Memory is all examples that this client has to train on, as they are before any method wraps its data: image features
-// [N,D] and class numbers [N]. They are there to test with, too.
+// Memory is all examples that this client has to train on, before any method wraps its data: image features [N,D] and
+// class numbers [N]. They are there to test with, too.
 func (s *Scope) Memory() (image, label graph.Node) {
 	n := graph.Sym("N")
 	return s.g.Input(MemoryImage, graph.Float, graph.Shape{n, graph.D(s.task.Dim)}), s.g.Input(MemoryLabel, graph.Int64,
@@ -187,7 +187,7 @@ const (
 	PlaceholderByRow  = "by row" // what it is made of; see ByRow
 )
 
-// TemplateBreak stands between templates.
+// TemplateBreak separates templates.
 const TemplateBreak = "\x00"
 
 // Reading says how the text around a prompt is laid out and where its feature is read.
@@ -283,7 +283,7 @@ const NoiseInput = "draw/noise"
 type spread struct{ unit, used bool }
 
 // Spread is this scope with the batch's noise added to image features that are made in the step, and these made unit
-// again if that is asked for. Features that a batch brings along are as they are.
+// again if that is asked for. Features that are part of a batch are not changed.
 func (s *Scope) Spread(unit bool) *Scope {
 	c := *s
 	c.spread, c.pair = &spread{unit: unit}, &[2]graph.Node{}
@@ -346,7 +346,7 @@ type with struct {
 }
 
 // With is this scope with something else in place of parameters: what of gives for a name in a scope that reads the
-// parameters themselves, from where this one does; they are as they are where it gives nothing. The word ends the names
+// parameters themselves, from where this one does; they are unchanged where it gives nothing. The word ends the names
 // of terms and of scalars of Beside that are named in it.
 func (s *Scope) With(word string, of func(s *Scope, name string) graph.Node) *Scope {
 	c := *s
@@ -354,7 +354,7 @@ func (s *Scope) With(word string, of func(s *Scope, name string) graph.Node) *Sc
 	return &c
 }
 
-// named is a name as it is in scopes of With.
+// named is a name with the word of With behind it.
 func (s *Scope) named(name string) string {
 	for w := s.with; w != nil; w = w.outer {
 		name += " " + w.word

@@ -26,8 +26,8 @@ type Term struct {
 	Node graph.Node // a scalar, weighted as it enters the loss
 }
 
-// Term names a scalar that is added to the loss, weighted as it is added, and gives it back. Parts of one name are one
-// term, their sum. It adds nothing to the graph.
+// Term names a scalar that is added to the loss, with its weight, and returns it. Parts of one name are one term, their
+// sum. It adds nothing to the graph.
 func (s *Scope) Term(name string, n graph.Node) graph.Node {
 	if name = s.named(name); !termName.MatchString(name) {
 		return s.g.Fail("a term of the loss is called %q; use lower-case words, at most 60 letters, digits, spaces "+

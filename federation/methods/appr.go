@@ -23,10 +23,10 @@ import (
 //     token (disc_input: mean);
 //   - it is trained after each merge by disc_steps full steps of a new Adam with its usual rate (disc_optim, disc_lr),
 //     on tokens divided by the root mean square of the average's entries (disc_norm: unit), on clients that of the
-//     average that they received. Ours are chosen so that it learns to tell what can be told: entries of a prompt are
-//     near 0.02, and plain gradient descent on them as they are (sgd, none) with a step of 0.001 a round leaves the
-//     loss of eq. 6 at 2 ln 2 and the weights as they were drawn, so that eq. 7 pulls along a fixed random direction. A
-//     round's record has the loss after the last step, under the note discriminator_loss;
+//     average that they received. Ours are chosen so that it learns to distinguish what can be distinguished: entries
+//     of a prompt are near 0.02, and plain gradient descent on undivided entries (sgd, none) with a step of 0.001 a
+//     round leaves the loss of eq. 6 at 2 ln 2 and the weights at their initial values, so that eq. 7 pulls along a
+//     fixed random direction. A round's record has the loss after the last step, under the note discriminator_loss;
 //   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
 //   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
 //     personalised prompts), or as the base method's are (view: base);

@@ -117,11 +117,10 @@ func decoded(name string, with []string, options map[string]any) (stack []Def, l
 			return nil, nil, fmt.Errorf("with: %w", err)
 		case i == 0 && d.Wrapper():
 			return nil, nil, fmt.Errorf("method: %s is a wrapper; list it under with: and choose a base method, one "+
-				"of %s", n,
-				strings.Join(names(&no), ", "))
+				"of %s", n, strings.Join(names(&no), ", "))
 		case i > 0 && !d.Wrapper():
-			return nil, nil, fmt.Errorf("with: %s is not a wrapper; wrappers are "+
-				"%s", n, strings.Join(names(&yes), ", "))
+			return nil, nil, fmt.Errorf("with: %s is not a wrapper; wrappers are %s", n,
+				strings.Join(names(&yes), ", "))
 		case slices.ContainsFunc(stack, func(s Def) bool { return s.Name == n }):
 			return nil, nil, fmt.Errorf("with: %s is listed twice", n)
 		}

@@ -21,8 +21,8 @@ import (
 // section 2.3).
 //
 // Bytes in records are those of the messages, which really hold nothing else, also across machines. Only the shared
-// parameters are compressed: extras that layers upload beside them, and what the server sends, are as they were. Layers
-// outside, such as robust, see uploads as the server reads them. share: 1 compresses nothing.
+// parameters are compressed: extras that layers upload beside them, and what the server sends, are not. Layers outside,
+// such as robust, see uploads as the server reads them. share: 1 compresses nothing.
 //
 // Names: ef/e/NAME, like NAME, in the client's state.
 type Compress struct {

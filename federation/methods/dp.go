@@ -24,23 +24,23 @@ import (
 // has, or has on average.
 //
 // McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018, algorithm 1 (DP-FedAvg) with
-// the fixed denominator. Every client counts once: a weight by examples would tell of the data. Where there is a
-// choice:
-//   - where: server clips and adds the noise there; the server sees every update as it is. client clips and adds a
-//     share of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server
-//     which gets sums only (secure aggregation) never sees less noise than is reckoned with, as long as least m uploads
-//     arrive; a round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
+// the fixed denominator. Every client counts once: a weight by examples would reveal something of the data. Where there
+// is a choice:
+//   - where: server clips and adds the noise there; the server sees every single update. client clips and adds a share
+//     of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server which gets
+//     sums only (secure aggregation) never sees less noise than epsilon assumes, as long as least m uploads arrive; a
+//     round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
 //   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
 //   - Noise comes from a secret of whoever adds it, across machines (Local.Noise, Global.Noise). In one process, which
 //     is a simulation, it comes from the run's seed, so that a run can be repeated; whoever knows the seed can take it
 //     off again. There secure: true draws it from the system's random source, and no two runs are alike.
 //
 // Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record
-// notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It reckons with a sample of
-// clients that stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0
-// turns all of it off.
+// notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It assumes that the sample of
+// clients stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns
+// all of it off.
 //
-// Names: dp/clients [1] with where: client, m, which the server sends and clients compare with what they were told; on
+// Names: dp/clients [1] with where: client, m, which the server sends and clients compare with their configuration; on
 // the server alone dp/released [R], the uploads in each release so far, and dp/clip [1] with adapt.
 type DP struct {
 	method.Method
@@ -176,8 +176,8 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		arrived += n
 	}
 	if least := m.Least * g.Sampling.Size; m.distributed() && float64(arrived) < least {
-		return fmt.Errorf("dp: %d clients uploaded; enough noise needs the uploads of %v of "+
-			"%v", arrived, math.Ceil(least),
+		return fmt.Errorf("dp: %d clients uploaded; enough noise needs the uploads of %v of %v", arrived,
+			math.Ceil(least),
 			g.Sampling.Size)
 	}
 	short := m.unclipped(g, ups, clip)

@@ -23,7 +23,7 @@ import (
 //	a = softmax((q - mean q)/(std q · temp)), std with D-1.
 //
 // Su, Yang, Li, Xue, Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024. Notes:
-//   - public code takes v before it is made unit; features here are unit rows, and query_scale stands for their length,
+//   - public code takes v before it is made unit; features here are unit rows, and query_scale replaces their norm,
 //     which is about 10 with CLIP. It is the size of Q's steps; tests do not depend on it;
 //   - assign: prompts encodes all classes for every test image, as the paper; scores takes the scores of each domain's
 //     prompt, D texts a class in all, and mixes these with a, which is the same where a is one-hot, as it nearly always
@@ -188,8 +188,8 @@ func (m FedAPT) place(g *method.Global) error {
 		number[name] = old + i
 	}
 	if n := len(number); m.Domains > 0 && (n > most || n > 0 && n < most && g.AllKnown()) {
-		return fmt.Errorf("fedapt: the clients belong to %d domains but options.domains is %d; set it to "+
-			"%[1]d", n, most)
+		return fmt.Errorf("fedapt: the clients belong to %d domains but options.domains is %d; set it to %[1]d", n,
+			most)
 	}
 	for k := range g.Clients {
 		if !g.Known(k) || out.Data[k] >= 0 {

@@ -12,16 +12,16 @@ import (
 //
 //	f' = f ⊙ softmax(L2(tanh(L1(f)))), linear layers "adapter/1" and "adapter/2", weights "/w" [D,D], biases "/b" [D],
 //
-// and averages it; the class features are those of "a picture of a {class}" and stay as they are. It trains on CLIP's
-// own loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and
-// the cross entropies of images over texts and of texts over images are averaged. Two examples of one class in a batch
-// thus push each other away, as in the authors' code. loss: ce is cross entropy over all classes instead.
+// and averages it; the class features are those of "a picture of a {class}" and stay fixed. It trains on CLIP's own
+// loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and the
+// cross entropies of images over texts and of texts over images are averaged. Two examples of one class in a batch thus
+// push each other away, as in the authors' code. loss: ce is cross entropy over all classes instead.
 //
 // Lu, Hu, Wang, Xie, FedCLIP: Fast Generalization and Personalization for CLIP in Federated Learning, IEEE Data
 // Engineering Bulletin 2023, eq. 5-9, algorithm 1. Notes:
 //   - adapters start as torch.nn.Linear does and are averaged with equal weights, as in the code (weighting: uniform),
 //     or by examples;
-//   - the code feeds the adapter CLIP's features as they are, whose length is about 10; only unit rows are kept here,
+//   - the code feeds the adapter CLIP's unnormalised features, whose norm is about 10; only unit rows are kept here,
 //     and input_norm gives them one common length before L1. The product with f is normalised, so its length does not
 //     matter there;
 //   - the paper trains with Adam, lr 5e-5, betas 0.9 and 0.98, eps 1e-6, weight decay 0.2, batches of 32, which are

@@ -15,7 +15,7 @@ import (
 )
 
 // FedLoRA learns no prompt but low-rank changes of the towers' linear maps, W x + (alpha/rank) B A x, and averages
-// them; the weights stay as they are. The texts are those of a hand-written template. Of the map MAP of all blocks of
+// them; the towers' weights are frozen. The texts are those of a hand-written template. Of the map MAP of all blocks of
 // a tower, "TOWER/MAP/a" [blocks,in,rank] and "TOWER/MAP/b" [blocks,rank,out], B A being their product, transposed.
 //
 // Nguyen et al., FLoRA: Enhancing Vision-Language Models with Parameter-Efficient Federated Learning,

@@ -35,7 +35,7 @@ import (
 //   - div: code-l1 is the code's: the mean absolute difference of two groups' features, which it adds and so shrinks;
 //   - the server weighs clients by examples (paper) or alike (weighting: uniform, the code). The code draws with a
 //     seed that does not know the run's, in round 0 the same groups of texts and of images;
-//   - vision_tokens: 0 leaves the image tower as it is.
+//   - vision_tokens: 0 leaves the image tower unchanged.
 type FedMGP struct {
 	WeightedMean `config:",squash"`
 	WordContext  `config:",squash"`
@@ -181,7 +181,7 @@ func (m FedMGP) Begin(l *method.Local) error {
 	return nil
 }
 
-// Adjust leaves what the server sent, and nothing drawn, as they are.
+// Adjust freezes what the server sent, and what was drawn.
 func (m FedMGP) Adjust(l *method.Local, _ tensor.Map) error {
 	l.Frozen = nil
 	for _, tower := range m.towers() {

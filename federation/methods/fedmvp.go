@@ -27,13 +27,13 @@ import (
 // are constants.
 //
 // Singha et al., FedMVP: Federated Multi-modal Visual Prompt Tuning for Vision-Language Models, ICCV 2025. Notes:
-//   - attributes are a language model's sentences, by class, as many for each; public code has ten and cuts them
-//     after 77 letters, which is not done here. Without any, the templates stand for them;
+//   - attributes are a language model's sentences, by class, as many for each; public code has ten and cuts them after
+//     77 letters, which is not done here. Without any, templates are used;
 //   - classes that an evaluation set has beside those of training need attributes too; prompts depend on the classes;
-//   - flip: the code flips all of a batch or nothing (coin); never takes the features of the images as they are, which
+//   - flip: the code flips all of a batch or nothing (coin); never uses the features of the unflipped images, which
 //     costs no second pass;
 //   - public code trains one step a round, on its last batch; here a turn is as the experiment says;
-//   - in the paper a client whose loss is below 0.5 leaves the attention as it is and learns low-rank changes of its
+//   - in the paper a client whose loss is below 0.5 freezes the attention and learns low-rank changes of its
 //     inputs, E + E B_q C_q and likewise keys and values. The public code's server never has them in its tests, and
 //     averages clients with and without. Here all have them from round lora_round on, tests with the round before;
 //   - attention and layers begin as torch.nn's, as in the code; clients count once in the mean.

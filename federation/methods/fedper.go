@@ -18,7 +18,7 @@ import (
 // couple of maple. They start from the same values on every client, those that the server would have sent, and a client
 // is tested with the average of the others and its own.
 //
-// It says what the base method's parameters are, and so stands next to it, before all other wrappers.
+// It changes the owners of the base method's parameters, and so comes right after it, before all other wrappers.
 type FedPer struct {
 	method.Method
 	Split `config:",squash"`

@@ -81,7 +81,7 @@ const (
 
 func (m FedProto) active() bool { return m.Lambda > 0 || m.Test == "prototypes" }
 
-// represent gives what stands for classes [C,D], or with of: image for examples [B,D].
+// represent gives the representations of classes [C,D], or with of: image of examples [B,D].
 func (m FedProto) represent(s *method.Scope) graph.Node {
 	r := represent(m.Method, s, m.Of)
 	if s.Graph().Err() == nil && !uses(s, r, func(method.Param) bool { return true }) {

@@ -41,9 +41,9 @@ import (
 //   - estimate: once estimates the statistics before round 0, since encoders are frozen; round in every round, as
 //     section 3.5 does;
 //   - base methods that read patch features get each of them moved by their image's noise, keeping its length (patches:
-//     noise), or as they are (patches: keep); a prototype's patches are all the prototype. Where the image tower runs
-//     in the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes
-//     then, and layers around this one see the tower's own features.
+//     noise), or unchanged (patches: keep); a prototype's patches are all the prototype. Where the image tower runs in
+//     the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes then,
+//     and layers around this one see the tower's own features.
 type GGTPC struct {
 	method.Method
 	Stats       string  `config:"stats" help:"form in which covariances are sent: packed or lowrank"`

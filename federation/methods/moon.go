@@ -21,7 +21,7 @@ import (
 // CLIP's cosines of an image with the class texts lie close together and so do the class features, so that their
 // representations by two models have a cosine of nearly 1 whatever was learned, and the term no gradient to speak of.
 // Ours takes off what classes have in common first (centre: true): class scores less their mean over classes, as the
-// softmax does not see it, and class features less theirs. Image features stay as they are, and so do the scores of two
+// softmax does not see it, and class features less theirs. Image features are not centred, nor are the scores of two
 // classes, which one number makes.
 //
 // Before a client's first round z_p is z_g, and the term is mu log 2.

@@ -78,7 +78,7 @@ type divided struct {
 	l     *method.Local
 	clean []bool
 	pass  int   // that clean is of
-	busy  bool  // dividing, which takes batches as they are
+	busy  bool  // dividing, for which batches get no clean input
 	err   error // for Batch
 }
 
@@ -133,7 +133,7 @@ func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, e
 	return batch, nil
 }
 
-// divide tells which images of a client are clean, with the parameters as they are.
+// divide tells which images of a client are clean, with the current parameters.
 func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 	scores, err := l.Eval(func(s *method.Scope) graph.Node {
 		logits := m.Method.Logits(s)

@@ -68,8 +68,8 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 					return err
 				}
 				if !slices.Contains(stack[i].optionNames(), k) {
-					return fmt.Errorf("options.%s.%s: unknown; the options of %s are "+
-						"%s", key, k, key, list(stack[i].optionNames()))
+					return fmt.Errorf("options.%s.%s: unknown; the options of %s are %s", key, k, key,
+						list(stack[i].optionNames()))
 				}
 				if v == nil {
 					return fmt.Errorf("options.%s.%s has no value; give one or remove the line", key, k)

@@ -12,14 +12,14 @@ import (
 )
 
 // PFedMoAP averages one text prompt "ctx" and lets each client mix it, by a gate of its own, with prompts of other
-// clients, which the server sends as they were uploaded. With r = D div dim, pool(v) every r-th channel of v, and K_c
-// the pooled features of class c of the client's own prompt and of the others', the scores of an image x are
+// clients, which the server sends unchanged. With r = D div dim, pool(v) every r-th channel of v, and K_c the pooled
+// features of class c of the client's own prompt and of the others', the scores of an image x are
 //
 //	z_c = s pool(x)·A_c(x) + lambda s x·t_c, A_c(x) = Wo concat_h Σ_e a_ceh (Wv K_ce)_h,
 //	a_ceh = softmax_e(kappa (Wq pool(x))_h·(Wk K_ce)_h),
 //
 // h being a head of the attention. The gate's four linear layers, "gate/q", k, v and o, are private. A client that the
-// server has no prompt of yet has no others either and scores with s x·t_c; its gate stays as it is.
+// server has no prompt of yet has no others either and scores with s x·t_c; its gate is not trained.
 //
 // Luo, Chen, Wu, Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, ICLR 2025,
 // eq. 6-10. Notes:

@@ -123,7 +123,7 @@ func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 		}
 		shared[name] = g.Shared[name].Clone()
 		for j := range sum {
-			if total > 0 { // else nobody used it, and it stays as it was
+			if total > 0 { // else no client used it, and it is unchanged
 				shared[name].Data[j] = float32(sum[j] / total)
 			}
 		}

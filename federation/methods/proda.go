@@ -58,7 +58,7 @@ func (m ProDA) Params(t method.Task) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
 }
 
-// position is where the class name of prompt k stands.
+// position is that of the class name in prompt k.
 func (m ProDA) position(k int) string {
 	switch {
 	case m.Position == "mixed" && k < m.N/4:

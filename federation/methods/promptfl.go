@@ -14,7 +14,7 @@ import (
 // Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm
 // 1. Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3). No paper averages class-specific prompts: ours are
 // class_average all, FedAvg of each, and owners, in which the prompt of class c is the mean over the clients that have
-// n_kc > 0 examples of it, weighted by n_kc, and stays as it is where none has. Other clients only push it away from
+// n_kc > 0 examples of it, weighted by n_kc, and is unchanged where none has. Other clients only push it away from
 // their images. For owners clients upload "class/n" [C,1], which is n_kc.
 type PromptFL struct {
 	method.FedAvg

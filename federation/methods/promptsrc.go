@@ -25,7 +25,7 @@ import (
 //     teacher-first) are the public code's; student-first is the paper's text;
 //   - the paper takes the Gaussian mean over epochs of one training, with (mu, sigma) of (15, 1) for 20 epochs, which
 //     gpa_mean 0.75 and gpa_std 0.05 are; here it is over rounds, on the server (gpa: rounds), or absent (none);
-//   - h_c is the unit mean of the unit features of all templates, the code's of 60 as they are, not made unit; here the
+//   - h_c is the unit mean of the unit features of all templates, the code's of 60 without making them unit; here the
 //     templates are those of option ensemble and data.template.
 type PromptSRC struct {
 	method.FedAvg

@@ -247,7 +247,7 @@ func normOf(a, b tensor.Map) float64 {
 	return math.Sqrt(sum)
 }
 
-// clipped gives uploads whose moves away from old are no longer than a norm; 0 leaves them as they are.
+// clipped gives uploads whose moves away from old are no longer than a norm; 0 leaves them unchanged.
 func clipped(old tensor.Map, ups []method.Upload, norm float64) []method.Upload {
 	out := slices.Clone(ups)
 	for i, u := range ups {

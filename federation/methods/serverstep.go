@@ -17,7 +17,7 @@ type Weighting struct {
 // Check refuses any other.
 func (w Weighting) Check() error { return OneOf("weighting", w.Weighting, "uniform", "examples") }
 
-// Average lets the layer inside make the mean and gives the shared parameters as they were before.
+// Average lets the layer inside make the mean and gives the shared parameters from before it.
 func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {
 	old = g.Shared.Clone()
 	return old, inner.Merge(g, w.counted(ups))
@@ -79,7 +79,7 @@ func zerosLike(params tensor.Map, m tensor.Map, prefix string) {
 	}
 }
 
-// behind is how many clients an upload stands for, where clients count alike.
+// behind is how many clients an upload represents, where clients have equal weights.
 func behind(u method.Upload) float64 {
 	if u.Client == method.Summed {
 		return float64(u.N)

@@ -100,8 +100,8 @@ func StatisticNames(m method.Method) []string {
 	return out
 }
 
-// HidesClients tells whether a stack hides single clients: nothing measured on one of them may be told, and its server
-// can make a round of no uploads, as Poisson sampling draws them.
+// HidesClients tells whether a stack hides single clients: nothing measured on one of them may be published, and its
+// server can make a round of no uploads, as Poisson sampling draws them.
 func HidesClients(m method.Method) bool {
 	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).HidesClients })
 }

@@ -36,8 +36,8 @@ func TestLaunch(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	mustRun(t, "run", at("small.yaml"), "--out", at("alone"))
 	tasks := srun(t, 4, 0, nil, at("small.yaml"), "--out", at("spread"), "--meet", at("meet"))
-	tasks[0].says(t, "a worker takes part")
-	tasks[2].says(t, "takes part")
+	tasks[0].says(t, "a worker joined")
+	tasks[2].says(t, "joined a run")
 	tasks[2].Process.Kill()
 	<-tasks[2].done
 	for _, n := range []int{0, 1, 3} {
@@ -74,7 +74,7 @@ func TestLaunchIsQueuedAgain(t *testing.T) {
 	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 	args := []string{at("long.yaml"), "--out", at("spread"), "--meet", at("meet")}
 	first := srun(t, 2, 0, env, args...)
-	first[0].says(t, "a worker takes part")
+	first[0].says(t, "a worker joined")
 	rounds := func() int { return bytes.Count(read(t, dir, "spread", record.RoundsFile), []byte("\n")) }
 	first[0].says(t, "round 2")
 	for _, p := range first {

@@ -77,7 +77,7 @@ func TestAbsentProvider(t *testing.T) {
 		t.Errorf("another key: exit %d, %q", code, stderr)
 	}
 	if _, stderr, code := call("bench", "--set", "runtime.prepack=maybe"); code != usage || !strings.Contains(stderr,
-		"take auto, true or false") {
+		"use auto, true or false") {
 		t.Errorf("a wrong value: exit %d, %q", code, stderr)
 	}
 }

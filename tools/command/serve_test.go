@@ -134,7 +134,7 @@ func serveAndJoin(t *testing.T, more string) {
 	}
 	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("stolen"), "--config", conf,
 		"--partition", "--state", at("thief")); code != failed || !strings.Contains(text,
-		"does not let this connection be that client") {
+		"does not accept this connection as that client") {
 		t.Errorf("client 1 as client 2: exit %d, %s", code, text)
 	}
 	clients := map[int]*process{}
@@ -248,7 +248,7 @@ func TestJoinIsRefused(t *testing.T) {
 		"--require colour: there is no such key") {
 		t.Errorf("exit %d, %s", code, text)
 	}
-	for _, say := range []string{"refused to join", "options: the server has", "another token"} {
+	for _, say := range []string{"refused to join", "options: the server has", "wrong token"} {
 		if !strings.Contains(server.said(), say) {
 			t.Errorf("the server does not log %q", say)
 		}

@@ -45,8 +45,8 @@ func TestRunOnACluster(t *testing.T) {
 		t.Errorf("%s", wrong.said())
 	}
 	first := work()
-	first.says(t, "takes part")
-	run.says(t, "a worker takes part")
+	first.says(t, "joined a run")
+	run.says(t, "a worker joined")
 	first.Process.Kill()
 	<-first.done
 	second := work("--idle", "1s")

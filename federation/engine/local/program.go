@@ -60,7 +60,7 @@ const (
 	besideOutput = "beside/"
 )
 
-// reads tells whether the program uses any of some parameters as they are now.
+// reads tells whether the program uses current values of any of some parameters.
 func (p *program) reads(params tensor.Map) bool {
 	used := func(in string) bool {
 		name, ok := strings.CutPrefix(in, method.ParamInput+"/")

@@ -62,7 +62,7 @@ func (o Instruction) With(m tensor.Map) (Instruction, error) {
 		return o, err
 	}
 	if len(o.Clients) != 1 {
-		return o, fmt.Errorf("an instruction is for one client, this one for %d", len(o.Clients))
+		return o, fmt.Errorf("an instruction must be for one client; this one is for %d", len(o.Clients))
 	}
 	return o.with(m), nil
 }
@@ -106,7 +106,7 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 		n += len(m.Under(p))
 	}
 	if n != len(m) {
-		return fmt.Errorf("a message has tensors outside of %v: %.200q", parts, m.Names())
+		return fmt.Errorf("a message has unexpected tensors, outside of %v: %.200q", parts, m.Names())
 	}
 	return nil
 }

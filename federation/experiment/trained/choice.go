@@ -118,7 +118,7 @@ func readRun(dir string) (*finishedRun, error) {
 	path := filepath.Join(dir, record.PromptsFile)
 	_, meta, err := state.ReadPrompts(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w; is %s the folder of a finished run?", err, dir)
+		return nil, fmt.Errorf("%w; %s must be the folder of a finished run", err, dir)
 	}
 	r := &finishedRun{dir: dir}
 	for key, into := range map[string]any{state.MetaClasses: &r.classes, state.MetaBackbones: &r.backbones,

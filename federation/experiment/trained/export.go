@@ -13,7 +13,7 @@ import (
 
 // Forms of an exported classifier's input.
 const (
-	PixelsUint8 = "uint8" // [B,H,W,3], red, green and blue as they are decoded
+	PixelsUint8 = "uint8" // [B,H,W,3], decoded red, green and blue
 	PixelsFloat = "float" // float32 [B,3,H,W] in [0,1], as torchvision's ToTensor gives; rounded to 8 bits first
 )
 
@@ -39,7 +39,7 @@ func (f *Classifier) Export(ctx context.Context, pixels, out string) (int64, err
 		return 0, fmt.Errorf("%s: %w", out, err)
 	}
 	if err := f.try(ctx, m); err != nil {
-		return 0, fmt.Errorf("%s: the classifier does not run: %w", out, err)
+		return 0, fmt.Errorf("%s: the exported classifier does not run: %w", out, err)
 	}
 	return int64(len(encoded)), atomicfile.Write(out, atomicfile.Bytes(encoded))
 }
@@ -72,7 +72,7 @@ func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 			sum += float64(v)
 		}
 		if !(math.Abs(sum-1) < 1e-3) {
-			return fmt.Errorf("its probabilities add up to %v", sum)
+			return fmt.Errorf("its probabilities add up to %v, not to 1", sum)
 		}
 	}
 	return nil

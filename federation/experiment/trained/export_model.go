@@ -67,7 +67,7 @@ func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelP
 	case PixelsFloat:
 		in = g.Input(ClassifierInput, graph.Float, graph.Shape{batch, graph.D(3), graph.Sym("H"), graph.Sym("W")})
 	default:
-		return nil, fmt.Errorf("pixels %q: take %s or %s", pixels, PixelsUint8, PixelsFloat)
+		return nil, fmt.Errorf("pixels %q is not known: use %s or %s", pixels, PixelsUint8, PixelsFloat)
 	}
 	return graph.Model(graph.Output{Name: ready, Node: f.bundle.Preprocess.Graph(in).Cast(into.DType())})
 }
@@ -118,7 +118,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 		name := towerOutputs[in.Name()]
 		out, ok := t.file.Output(name)
 		if !ok {
-			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not give",
+			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not provide",
 				in.Name())
 		}
 		inside[in] = g.Input(raw, out.DType(), in.Shape()).Cast(graph.Float).Unit()
@@ -135,7 +135,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 	return m, feeds, err
 }
 
-// model is the tower as far as it was asked for.
+// model is the part of the tower that was asked for.
 func (t *imageTower) model() (*onnx.ModelProto, error) {
 	roots := make([]graph.Node, len(t.asked))
 	for i, o := range t.asked {
@@ -143,7 +143,8 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	}
 	for _, in := range graph.Inputs(roots...) {
 		if in != t.pixels {
-			return nil, fmt.Errorf("the image tower has an input %s beside %s", in.Name(), bundle.PixelsInput)
+			return nil, fmt.Errorf("the image tower has an unexpected input %s beside %s", in.Name(),
+				bundle.PixelsInput)
 		}
 	}
 	out := make([]graph.Output, len(roots))

@@ -27,7 +27,7 @@ type File struct {
 func OpenFile(path string, o ort.Options) (*File, error) {
 	model, err := onnx.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("%w; take a run folder, or a classifier that promptfed export wrote", err)
+		return nil, fmt.Errorf("%w; give a run folder, or a classifier that promptfed export wrote", err)
 	}
 	f := &File{path: path, about: facts(model.MetadataProps)}
 	if f.classes, err = classifierClasses(model); err != nil {
@@ -65,8 +65,8 @@ func (f *File) pixels(_ int, img image.Image) (*tensor.Tensor, error) {
 	in := f.session.Inputs()[0]
 	copies := make([]int, max(1, in.Shape[0].Size))
 	if size := img.Bounds().Size(); size.X*size.Y > maxPixels/len(copies) {
-		return nil, fmt.Errorf("an image of %d x %d is too large for %s, which takes %d at a time", size.X, size.Y,
-			f.path, len(copies))
+		return nil, fmt.Errorf("an image of %d x %d is too large for %s, which computes batches of %d; resize it",
+			size.X, size.Y, f.path, len(copies))
 	}
 	return pixelsOf(img, in.Type).Rows(copies), nil
 }
@@ -100,7 +100,7 @@ const (
 )
 
 // notOurs is the error of a file that Export did not write.
-const notOurs = "it is no classifier that promptfed export wrote: %s"
+const notOurs = "it is not a classifier that promptfed export wrote: %s"
 
 // classifierClasses reads the class names of an exported classifier.
 func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
@@ -109,24 +109,24 @@ func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
 		return nil, fmt.Errorf(notOurs, "its metadata has no "+MetaClasses)
 	}
 	if err := json.Unmarshal([]byte(m.MetadataProps[i].Value), &classes); err != nil || len(classes) == 0 {
-		return nil, fmt.Errorf(notOurs, "the "+MetaClasses+" of its metadata are no list of names")
+		return nil, fmt.Errorf(notOurs, "the "+MetaClasses+" of its metadata are not a list of names")
 	}
 	return classes, nil
 }
 
 func checkInputs(in, out []ort.ValueInfo, classes int) error {
 	if len(in) != 1 || in[0].Name != ClassifierInput || len(in[0].Shape) != 4 {
-		return fmt.Errorf(notOurs, "its one input must be "+ClassifierInput+" of rank 4")
+		return fmt.Errorf(notOurs, "its only input must be "+ClassifierInput+" of rank 4")
 	}
 	colours := 1
 	if in[0].IsInt() {
 		colours = 3
 	}
 	if in[0].Shape[colours].Size != 3 || in[0].Shape[0].Size > maxFixedBatch {
-		return fmt.Errorf(notOurs, fmt.Sprintf("it takes %v, not images of red, green and blue", in[0]))
+		return fmt.Errorf(notOurs, fmt.Sprintf("its input is %v, which is not RGB images", in[0]))
 	}
 	if len(out) != 1 || out[0].Name != ClassifierOutput || len(out[0].Shape) != 2 || out[0].Shape[1].Size != classes {
-		return fmt.Errorf(notOurs, fmt.Sprintf("its one output must be %s [B,%d]", ClassifierOutput, classes))
+		return fmt.Errorf(notOurs, fmt.Sprintf("its only output must be %s [B,%d]", ClassifierOutput, classes))
 	}
 	return nil
 }

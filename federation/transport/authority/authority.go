@@ -81,15 +81,15 @@ func (m *maker) authority() error {
 	cert, old := certFile(m.dir, caName), keyFile(m.dir, caName)
 	if old != m.keyPath && there(old) && !there(m.keyPath) { // an older release left it beside what the server needs
 		if err := os.Rename(old, m.keyPath); err != nil {
-			return fmt.Errorf("cannot move the authority's key: %w; give another --authority", err)
+			return fmt.Errorf("cannot move the authority's key: %w; choose another --authority", err)
 		}
 	}
 	switch hasCert, hasKey := there(cert), there(m.keyPath); {
 	case hasCert && !hasKey:
-		return fmt.Errorf("%s is there, but %s is not; give the folder of the authority's key with --authority", cert,
+		return fmt.Errorf("%s exists, but %s does not; give the folder of the authority's key with --authority", cert,
 			m.keyPath)
 	case hasKey && !hasCert: // a new key in its place could neither renew nor revoke what this one signed
-		return fmt.Errorf("%s is there, but %s is not: the key is of another folder's authority; give another "+
+		return fmt.Errorf("%s exists, but %s does not: the key belongs to another folder's authority; choose another "+
 			"--authority, or remove that key if nothing that it signed is used", m.keyPath, cert)
 	case !hasCert:
 		return m.create()
@@ -100,7 +100,7 @@ func (m *maker) authority() error {
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return fmt.Errorf("%s: not a key that promptfed certs made", m.keyPath)
+		return fmt.Errorf("%s: it is not a key that promptfed certs made", m.keyPath)
 	}
 	m.key = key
 	m.ca, err = x509.ParseCertificate(pair.Certificate[0])

@@ -252,7 +252,7 @@ func TestLoadLimited(t *testing.T) {
 	}
 	put(t, dir, "summary.json", fmt.Sprintf(`{"name":"a","rounds":1,"limited":[%s]}`, strings.Join(list, ",")))
 	notes := load(t, dir).Notes
-	if len(notes) != 6 || !strings.Contains(notes[4], "client 4: 5 of its replies refused (two; lines)") ||
+	if len(notes) != 6 || !strings.Contains(notes[4], "client 4: 5 of its replies were refused (two; lines)") ||
 		!strings.Contains(notes[5], "3 more clients") {
 		t.Errorf("notes %q", notes)
 	}
