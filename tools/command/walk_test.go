@@ -53,7 +53,8 @@ func (w *walk) follow(commands string) string {
 		return ""
 	case args[0] == "promptfed" && strings.Contains(commands, " --listen "):
 		p := start(w.T, args[1:]...)
-		for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), "until Ctrl-C"); time.Sleep(time.Millisecond) {
+		end := time.Now().Add(time.Minute)
+		for ; !strings.Contains(p.said(), "until Ctrl-C"); time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				w.Fatalf("%s says\n%s", commands, p.said())
 			}
