@@ -26,6 +26,7 @@ sweep:
         - {label: PromptFL, set: {method: promptfl}}
         - {label: FedPHA (ours), set: {method: fedpha, options: {projector: eq9}, train: {lr: 0.2, batch: 8}}}
     - {name: tokens, key: train.epochs, values: [1, 2.0, 3]}
+  points: {method: {FedPHA (ours): {train.momentum: 0.5, train.lr: 0.25}}}
   skip:
     - {method: PromptFL, tokens: ["2.0", 3]}
 card:
@@ -79,8 +80,8 @@ func TestGrid(t *testing.T) {
 		c.Train.LR != 0.1 || c.Seed != 1 || c.Train.Epochs != 1 {
 		t.Errorf("first cell: %+v", c)
 	}
-	if c := last.Config; c.Method != "fedpha" || fmt.Sprint(c.Options) != "map[projector:eq9]" || c.Train.LR != 0.2 ||
-		c.Train.Batch != 8 || c.Train.Rounds != 5 || c.Seed != 2 || c.Train.Epochs != 3 {
+	if c := last.Config; c.Method != "fedpha" || fmt.Sprint(c.Options) != "map[projector:eq9]" || c.Train.LR != 0.25 ||
+		c.Train.Momentum != 0.5 || c.Train.Batch != 8 || c.Train.Rounds != 5 || c.Seed != 2 || c.Train.Epochs != 3 {
 		t.Errorf("last cell: %+v", c)
 	}
 	if last.Labels["method"] != "FedPHA (ours)" || last.Labels["tokens"] != "3" {
@@ -113,7 +114,7 @@ func TestSweepPrecedence(t *testing.T) {
 		t.Errorf("cells %s", got)
 	}
 	if c := s.Cells[0].Config; c.Train.Batch != 8 || fmt.Sprint(c.Options) != "map[init_std:0.25 projector:eq9 "+
-		"ratio:0.6]" || c.Train.Rounds != 2 || c.Train.LR != 0.4 {
+		"ratio:0.6]" || c.Train.Rounds != 2 || c.Train.LR != 0.4 || c.Train.Momentum != 0.5 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -329,6 +330,9 @@ func TestSweepErrors(t *testing.T) {
 			"0.1, 0.2"}},
 		{in(axis, ", skip: [{}]"), SweepOptions{}, []string{"sweep.skip[0]"}},
 		{in(axis, ", skip: [{a: [0.1, 0.2]}]"), SweepOptions{}, []string{"leaves no cell"}},
+		{in(axis, ", points: {b: {x: {name: y}}}"), SweepOptions{}, []string{"sweep.points", `"b"`, "there are a"}},
+		{in(axis, ", set: {options: {x: 1}}, points: {a: {0.2: {options.y: x}}}"), SweepOptions{},
+			[]string{"sweep.points", "options.y", "sweep.set"}},
 		{in(axis, "") + "smoke: {keep: {a: 0.3}}", SweepOptions{}, []string{"smoke.keep", "0.3", "0.1, 0.2"}},
 		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "there are a"}},
 		{in(axis, "") + "smoke: {seeds: []}", SweepOptions{}, []string{"smoke.seeds", "empty"}},

@@ -164,7 +164,7 @@ func TestStops(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		e := validating(t)
 		e.Evaluate = record.TestPlan{Validate: true, Patience: 1, Confusion: true}
-		e.EvaluationSets = []spec.EvaluationSet{{Name: "x", Test: examRows(len(e.Classes))}}
+		e.EvaluationSets = []spec.EvaluationSet{{Name: "x", Test: setRows(len(e.Classes))}}
 		r := mustRun(t, e, engine.Settings{Dir: dir, Resume: again})
 		if len(r.Records) != want+1 || !strings.Contains(r.Summary.Stopped, "train.patience") ||
 			r.Summary.EvaluationSets["x"].Examples != 10 {

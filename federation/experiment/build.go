@@ -493,14 +493,12 @@ func (b *Built) simulateTime() error {
 		if err := methods.Buffers(b.Method); err != nil {
 			return fmt.Errorf("simulated_time.fedbuff: %w", err)
 		}
-		p := b.Engine.Plan
-		p.Clients = c.Partition.Clients
-		if n := int(p.Sampling().Size); k > n {
+		if n := int(b.sampling().Size); k > n {
 			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never accumulate where %d clients train at "+
 				"the same time; set %d or fewer, or raise participation", k, n, n)
 		}
 	}
 	var err error
-	b.Engine.SimulatedTime, err = c.SimulatedTime.Plan(c.Partition.Clients, c.Seed)
+	b.Engine.SimulatedTime, err = c.SimulatedTime.Plan(b.clients(), c.Seed)
 	return err
 }

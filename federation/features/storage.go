@@ -17,14 +17,14 @@ type Storage struct {
 
 // Need is what one kind of features lacks.
 type Need struct {
-	What   string // method.ImageInput, method.PatchesInput or method.PixelsInput
+	What   string // as in a Request
 	Images int    // of the requests that lack rows
 	Bytes  int64
 }
 
 // kinds of features as people call them.
 var kinds = []struct{ what, name string }{{method.ImageInput, "features"}, {method.PatchesInput, "patch features"},
-	{method.PixelsInput, "pixels"}}
+	{method.TokensInput, "tokens"}, {method.PixelsInput, "pixels"}}
 
 // spare is what is to stay free on a file system that features are written to.
 const spare = 64 << 20

@@ -138,6 +138,7 @@ type Task struct {
 	VisionWidth  int    // of the image tower's tokens; 0 where it takes prompts of pixels only
 	VisionLayers int    // blocks of a vision transformer; 0 for a ResNet
 	VisionUnits  int    // of its feed-forward layers
+	Tokens       int    // of an image behind its last block, class token and patches; 0 where they cannot be reached
 	TextLayers   int    // blocks of the text tower; 0 where they cannot be reached, in an exported model
 	TextUnits    int    // of its feed-forward layers
 }

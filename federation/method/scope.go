@@ -117,6 +117,7 @@ func (s *Scope) Scalar(name string) graph.Node {
 const (
 	ImageInput   = "image"   // [B,D]
 	PatchesInput = "patches" // [B,M,D]
+	TokensInput  = "tokens"  // [B,N,v], of the image tower's width
 	PixelsInput  = "pixels"  // [B,3,S,S], normalised
 	LabelInput   = "label"   // [B]
 )
@@ -130,6 +131,17 @@ func (s *Scope) Image() graph.Node {
 func (s *Scope) Patches() graph.Node {
 	return s.g.Input(PatchesInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Patches),
 		graph.D(s.task.Dim)})
+}
+
+// Tokens is the batch of tokens [B,N,v] behind the image tower's last block, the class token first: before the last
+// layer norm and the projection, and no unit rows.
+func (s *Scope) Tokens() graph.Node {
+	if s.task.Tokens == 0 {
+		return s.g.Fail("the tokens behind the image tower's last block are asked for, and backbone %s, a ResNet or an "+
+			"exported model, gives none", s.task.Backbone)
+	}
+	return s.g.Input(TokensInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Tokens),
+		graph.D(s.task.VisionWidth)})
 }
 
 // Pixels is the batch of normalised pixels [B,3,S,S].
@@ -172,6 +184,7 @@ const (
 	// features of hand-written prompts; attributes "templates", joined by TemplateBreak, and "of", a table of TextsOf
 	PlaceholderHand   = "hand"
 	PlaceholderVision = "vision" // the image tower over pixels with prompts; see Vision
+	PlaceholderByRow  = "by row" // what it is made of; see ByRow
 )
 
 // TemplateBreak separates templates.
@@ -252,6 +265,16 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 		x = x.Unit()
 	}
 	return x
+}
+
+// ByRow is x [B,...], said to depend in its entry i on image i alone where a loop hides that: a batch may then be
+// computed in parts.
+func (s *Scope) ByRow(x graph.Node) graph.Node {
+	shape := []int{-1}
+	for i := range x.Rank() - 1 {
+		shape = append(shape, x.Dim(i+1))
+	}
+	return s.g.Placeholder(PlaceholderByRow, x.DType(), shape, nil, x)
 }
 
 // NoiseInput [B,D] is what a batch adds to the image features of Vision in a scope of Spread.

@@ -69,7 +69,7 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
 			"give another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
-		err = fmt.Errorf("this client took part in %s; now the server runs %s; if that is intended, give another "+
+		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is intended, give another "+
 			"--state", c.Facts, now)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/subjects"
+	"promptfed/tools/proctest"
 )
 
 // A stock nats-server with what promptfed nats-config writes, as a file with the certificates' users and as accounts
@@ -130,7 +131,7 @@ func (s *server) isolated(as func(string, ...nats.Option) (*nats.Conn, chan erro
 // reaches nobody but the server, and that only by the subjects of client 0; JetStream is there, and for no account.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
-	s := &server{t: t, dir: t.TempDir(), address: freePort(t)}
+	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1")}
 	call(t, "certs", s.at("certs"), "--clients", "2")
 	conf := call(t, "nats-config", "--clients", "2", "--tls", s.at("certs"), "--listen", s.address)
 	bare := regexp.MustCompile(`, permissions: \{.*\}\}\]`).ReplaceAllString(conf, "}]")

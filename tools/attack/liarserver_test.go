@@ -27,6 +27,7 @@ import (
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/proctest"
 )
 
 // parsed is a message of the protocol, taken apart: PFL and the version, the lengths of header and signature, the
@@ -440,7 +441,7 @@ func TestLyingServerAlone(t *testing.T) {
 // line, before it opens anything.
 func TestHostileInvitation(t *testing.T) {
 	t.Parallel()
-	s := &server{t: t, dir: t.TempDir(), address: freePort(t)}
+	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1")}
 	call(t, "certs", s.at("certs"), "--clients", "2")
 	p := impostorOf(s)
 	public, err := x509.MarshalPKIXPublicKey(p.key.Public())

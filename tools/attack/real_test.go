@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/proctest"
 )
 
 // realConfig is an experiment that trains: two clients with private prompts, in six rounds of a second.
@@ -32,7 +33,7 @@ runtime: {cache: DIR/cache, workers: 1}
 // and what promptfed run learns.
 func openReal(t *testing.T) *server {
 	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), address: freePort(t), rounds: 6}
+	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 6}
 	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
 	if err != nil {

@@ -54,7 +54,8 @@ type lyingServer struct {
 
 func newLyingServer(t *testing.T) *lyingServer {
 	t.Helper()
-	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: freePort(t)}, guards: map[int]message.Guard{}}
+	s := &lyingServer{server: &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1")},
+		guards: map[int]message.Guard{}}
 	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	path := s.at("attack.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644); err != nil {

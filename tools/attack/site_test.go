@@ -11,15 +11,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -120,22 +117,6 @@ func call(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// freePort is an address that nobody listens on now, of a port that the system gives no outgoing connection.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000)))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-}
-
 // server is promptfed serve as a process.
 type server struct {
 	*process
@@ -160,7 +141,7 @@ eval: {every: 1000, validate: false}
 // serve starts a server with certificates for three clients.
 func serve(t *testing.T, rounds int, flags ...string) *server {
 	t.Helper()
-	address := freePort(t)
+	address := proctest.FreeAddress(t, "127.0.0.1")
 	return serveAt(t, address, "", rounds, append([]string{"--listen", address}, flags...)...)
 }
 

@@ -99,15 +99,10 @@ func (o FeaturesOptions) tower(ctx context.Context, name string, v clip.Vision) 
 	if err != nil {
 		return s, err
 	}
-	seconds, inProducts, all := median(run.seconds), 0.0, 0.0
-	for op, t := range spent {
-		if all += t; multiplies[op] {
-			inProducts += t
-		}
-	}
-	flops := v.FLOPs(0, false)
+	multiplying, all := inProducts(spent)
+	seconds, flops := median(run.seconds), v.FLOPs(0, false)
 	return FeaturesSpeed{Tower: name, Images: batch / seconds, GFLOPs: flops / 1e9, Rate: batch * flops / seconds / 1e9,
-		OfGEMM: 100 * batch * flops / square.flops / ratio(run, bare), Products: 100 * inProducts / all}, nil
+		OfGEMM: 100 * batch * flops / square.flops / ratio(run, bare), Products: 100 * multiplying / all}, nil
 }
 
 // Table is the report for people.

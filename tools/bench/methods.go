@@ -221,17 +221,14 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 
 // shares divides so many seconds of turns among operators.
 func (s *MethodStep) shares(spent map[string]float64, total float64) {
-	other := 100.0
+	multiplying, all := inProducts(spent)
+	s.Products = 100 * multiplying / total
 	for op, seconds := range spent {
-		share := 100 * seconds / total
-		other -= share
-		if multiplies[op] {
-			s.Products += share
-		} else {
-			s.Operators = append(s.Operators, Share{op, share})
+		if !multiplies[op] {
+			s.Operators = append(s.Operators, Share{op, 100 * seconds / total})
 		}
 	}
-	s.Operators = append(s.Operators, Share{"other", max(0, other)})
+	s.Operators = append(s.Operators, Share{"other", max(0, 100*(1-all/total))})
 	slices.SortFunc(s.Operators, func(a, b Share) int { return cmp.Compare(b.Percent, a.Percent) })
 	s.Operators = s.Operators[:min(3, len(s.Operators))]
 }

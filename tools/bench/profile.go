@@ -13,6 +13,16 @@ var multiplies = map[string]bool{"MatMul": true, "FusedMatMul": true, "Gemm": tr
 	"FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true,
 	"AttentionGrad": true, "SequenceAttention": true, "SequenceAttentionGrad": true}
 
+// inProducts are the seconds of those, and of all operators.
+func inProducts(spent map[string]float64) (products, all float64) {
+	for op, seconds := range spent {
+		if all += seconds; multiplies[op] {
+			products += seconds
+		}
+	}
+	return products, all
+}
+
 // readProfiles reads what ONNX Runtime's profiles whose names begin so say that operators took, in seconds, in all runs
 // of each graph but for the first of so many equal parts, and counts what ran on the CPU in graphs for another
 // provider. The files are removed.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"promptfed/tools/proctest"
 )
 
 // network is what lies between clients and the NATS server.
@@ -23,7 +25,7 @@ func newNetwork(t *testing.T, s *site, seed uint64) (network, string) {
 	if os.Getenv("PROMPTFED_CHAOS_NETNS") != "" {
 		return newNamespace(t)
 	}
-	to := freePort(t, "127.0.0.1")
+	to := proctest.FreeAddress(t, "127.0.0.1")
 	p := newProxy(t, to, seed)
 	p.tamper, p.seen = s.tamper, s.rogue.hear
 	p.delay.Store(int64(s.delay))
@@ -63,7 +65,7 @@ func newNamespace(t *testing.T) (network, string) {
 	t.Cleanup(func() { n.try("netns", "del", space) })
 	n.lost = n.netem(usual)
 	t.Log("netem:", n.lost)
-	n.to = freePort(t, outerHost)
+	n.to = proctest.FreeAddress(t, outerHost)
 	return n, n.to
 }
 

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"testing"
@@ -78,15 +77,4 @@ func (p *process) tail() string {
 		return err.Error()
 	}
 	return string(b[max(0, len(b)-3000):])
-}
-
-// freePort is an address of host that nobody listens on now.
-func freePort(t testing.TB, host string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

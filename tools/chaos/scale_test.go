@@ -27,6 +27,7 @@ import (
 	"promptfed/federation/transport/subjects"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
+	"promptfed/tools/proctest"
 )
 
 // Prompts of CLIP's ViT-B text tower, as the papers have them: 16 tokens of width 512.
@@ -71,7 +72,7 @@ type scale struct {
 // start writes the configuration and starts the server.
 func (s *scale) start() *process {
 	s.t.Helper()
-	path, address := filepath.Join(s.dir, "scale.yaml"), freePort(s.t, "127.0.0.1")
+	path, address := filepath.Join(s.dir, "scale.yaml"), proctest.FreeAddress(s.t, "127.0.0.1")
 	text := fill(scaleConfig, "CLIENTS", strconv.Itoa(s.clients), "ROUNDS", strconv.Itoa(s.rounds))
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		s.t.Fatal(err)

@@ -59,13 +59,13 @@ func TestOneReaderOfExternalData(t *testing.T) {
 	eachGoFile(t, []string{"runtime/onnx"}, ExternalReaders)
 }
 
-// eachGoFile reports what a rule finds in the Go files of all layers, but for some folders.
+// eachGoFile reports what a rule finds in the Go files of all layers and of the examples, but for some folders.
 func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte) ([]string, error)) {
 	t.Helper()
 	dir := datatest.Module(t)
 	read := 0
-	for _, layer := range layers {
-		err := filepath.WalkDir(filepath.Join(dir, layer), func(path string, d fs.DirEntry, err error) error {
+	for _, folder := range append(slices.Clone(layers), "docs") {
+		err := filepath.WalkDir(filepath.Join(dir, folder), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") {
 				return err
 			}

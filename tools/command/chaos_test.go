@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"promptfed/tools/proctest"
 )
 
 // Processes of a server and its clients are killed with -9 at random, as often as it takes to get through; the end is
@@ -35,7 +37,7 @@ func TestChaos(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, "run", at("chaos.yaml"), "--out", at("run"))
-	addr := freePort(t)
+	addr := proctest.FreeAddress(t, "127.0.0.1")
 	serve := func(more ...string) *process {
 		return start(t, append([]string{"serve", at("chaos.yaml"), "--out", at("serve"), "--listen", addr, "--quorum",
 			"1", "--deadline", "3s"}, more...)...)

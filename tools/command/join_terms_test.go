@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"promptfed/tools/proctest"
 )
 
 // On a terminal a client takes part when somebody says yes, or with --yes; after a restart nobody is asked again,
@@ -79,7 +81,7 @@ func TestPrivateNoise(t *testing.T) {
 			}
 			mustRun(t, set("run", at("small.yaml"), "--out", at("run"))...)
 			for _, insecure := range []bool{false, true} {
-				out, addr := at(fmt.Sprint("serve", insecure)), freePort(t)
+				out, addr := at(fmt.Sprint("serve", insecure)), proctest.FreeAddress(t, "127.0.0.1")
 				flag, protection := []string(nil), "noise 0.5 by the "+where
 				if insecure {
 					flag, protection = []string{"--insecure-dp"}, "it hides nothing"

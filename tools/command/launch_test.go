@@ -4,7 +4,9 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,6 +153,22 @@ func TestClusterIsNotThere(t *testing.T) {
 		if code != failed || !strings.Contains(text, "cannot connect to "+url) || !strings.Contains(text, words) {
 			t.Errorf("%s: exit %d, %s", url, code, text)
 		}
+	}
+}
+
+// The server of a process whose address cannot be told to its workers is closed again.
+func TestClusterIsClosed(t *testing.T) {
+	var address string
+	f := clusterFlags{url: listenScheme + "127.0.0.1:0", queue: "default", opened: func(at string) error {
+		address = strings.TrimPrefix(at, "nats://")
+		return os.ErrPermission
+	}}
+	if _, err := f.open(t.Context()); !errors.Is(err, os.ErrPermission) {
+		t.Fatal(err)
+	}
+	if c, err := net.Dial("tcp", address); err == nil {
+		c.Close()
+		t.Errorf("%s still answers", address)
 	}
 }
 

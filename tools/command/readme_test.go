@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/datatest"
+	"promptfed/tools/proctest"
 )
 
 // short is put behind what trains, so that the walk takes seconds.
@@ -77,7 +78,7 @@ func TestREADME(t *testing.T) {
 		}
 		return out
 	}
-	address := freePort(t)
+	address := proctest.FreeAddress(t, "127.0.0.1")
 	words := strings.NewReplacer("SERVER:4222", address, "SERVER", "127.0.0.1", "ADDRESS", address,
 		"IMAGES", folderOf("photos", []string{"train", "test"}, []string{"cat", "dog"}, files(40)),
 		"root=PACS", "root="+folderOf("PACS", []string{"art_painting", "cartoon", "photo", "sketch"}, []string{"dog",

@@ -9,14 +9,11 @@ import (
 	"image/png"
 	"io"
 	"maps"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -71,22 +68,6 @@ func (p *process) ends(t *testing.T) {
 	}
 }
 
-// freePort is an address that nobody listens on now, of a port that the system gives no outgoing connection.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000)))
-		if errors.Is(err, syscall.EADDRINUSE) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-}
-
 // together is what a server and its clients learned, as one run folder would have it.
 func together(t *testing.T, dirs ...string) []byte {
 	t.Helper()
@@ -118,7 +99,7 @@ func TestServeAndJoinSecure(t *testing.T) { serveAndJoin(t, "secure_aggregation:
 func serveAndJoin(t *testing.T, more string) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	conf, addr := at("small.yaml"), freePort(t)
+	conf, addr := at("small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
 	if err := os.WriteFile(conf, append(read(t, dir, "small.yaml"), more...), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +209,8 @@ func drawImage(t *testing.T, path string, seed ...int) {
 // A client that would train something else is refused with the reason on both sides; so is one without a certificate.
 func TestJoinIsRefused(t *testing.T) {
 	dir := setup(t)
-	conf, addr, metrics := filepath.Join(dir, "small.yaml"), freePort(t), freePort(t)
+	conf, addr := filepath.Join(dir, "small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
+	metrics := proctest.FreeAddress(t, "127.0.0.1")
 	secret := filepath.Join(dir, "token")
 	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -326,7 +308,7 @@ func TestOwnFolders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	addr := freePort(t)
+	addr := proctest.FreeAddress(t, "127.0.0.1")
 	serve := func(more ...string) *process {
 		return start(t, append([]string{"serve", at("own.yaml"), "--out", at("serve"), "--listen", addr, "--classes",
 			at("classes.txt"), "--quorum", "1"}, more...)...)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"promptfed/tools/proctest"
 )
 
 // says waits until a process has said something.
@@ -28,7 +30,7 @@ func (p *process) says(t *testing.T, text string) {
 func TestRunOnACluster(t *testing.T) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	conf, addr := at("small.yaml"), freePort(t)
+	conf, addr := at("small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
 	mustRun(t, "run", conf, "--out", at("alone"))
 	run := start(t, "run", conf, "--out", at("spread"), "--cluster", "listen://"+addr, "--token", "secret")
 	work := func(more ...string) *process {

@@ -4,10 +4,15 @@ package proctest
 
 import (
 	"bytes"
+	"errors"
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -53,4 +58,20 @@ func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
+}
+
+// FreeAddress is an address of host that nobody listens on now, of a port that the system gives no outgoing connection.
+func FreeAddress(t testing.TB, host string) string {
+	t.Helper()
+	for {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(10000+rand.IntN(20000))))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		return l.Addr().String()
+	}
 }

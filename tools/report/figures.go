@@ -55,7 +55,7 @@ var titles = map[string]string{"curves": "By round", "curves" + configs.AlongByt
 	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
 	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class",
 	"cost":         "Cost",
-	"confusion":    "Which class is taken for which (first seed)",
+	"confusion":    "Confusion matrix (first seed)",
 	"significance": "Differences", "terms": "Terms of the loss"}
 
 // draw makes the figures that the card asks for and those that every report has. One that cannot be drawn is a note.

@@ -71,7 +71,7 @@ func (v *view) compare() {
 		return
 	}
 	if len(v.labels) > mostCompared {
-		v.note("%d labels of %s are too many to be compared each with each (at most %d)", len(v.labels), v.axis,
+		v.note("%d labels of %s are too many for pairwise comparisons (at most %d)", len(v.labels), v.axis,
 			mostCompared)
 		return
 	}

@@ -31,11 +31,14 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// Two rounds by hand (methodtest.Hand has the toy). The hand-written prompts are h = (1,1)/√2 and (1,-1)/√2. Client 0's
-// image (0.6,0.8) of class 0 has the scores 0.7√2 and -0.1√2, so its loss is ln(1+e^-z) with z = 0.8√2. A residual
-// moves a score along f - (f·h)h, here (-0.1,0.1) and (0.7,0.7), times alpha 0.5: the slopes are p/20 (1,-1) and 0.35 p
-// (1,1), p = 1/(1+e^z). Client 1's image (0.8,0.6) of class 1 has z = 0.6√2, loss ln(1+e^z) and the directions (0.1,-0.1)
-// and (0.7,0.7): q/20 (1,-1) and -0.35 q (1,1), q = 1/(1+e^-z).
+// Two rounds by hand (methodtest.Hand has the toy). The hand-written prompts are h = (1,1)/√2 and (1,-1)/√2.
+//
+// Client 0's image (0.6,0.8) of class 0 has the scores 0.7√2 and -0.1√2, so its loss is ln(1+e^-z), z = 0.8√2.
+// A residual moves a score along f - (f·h)h, here (-0.1,0.1) and (0.7,0.7), times alpha 0.5.
+// So the slopes are p/20 (1,-1) and 0.35 p (1,1), p = 1/(1+e^z).
+//
+// Client 1's image (0.8,0.6) of class 1 has z = 0.6√2, loss ln(1+e^z) and the directions (0.1,-0.1) and (0.7,0.7):
+// q/20 (1,-1) and -0.35 q (1,1), q = 1/(1+e^-z).
 func TestTwoRoundsByHand(t *testing.T) {
 	p, q := 1/(1+math.Exp(0.8*math.Sqrt2)), 1/(1+math.Exp(-0.6*math.Sqrt2))
 	mean := -(p - 2*q) * 0.35 / 3 // of class 1, in both directions, with lr 1

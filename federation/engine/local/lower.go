@@ -34,6 +34,8 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 					return nil, err
 				}
 				built[op] = g.Const(t)
+			case method.PlaceholderByRow:
+				built[op] = op.In[0]
 			case method.PlaceholderVision:
 				pixels, p := method.VisionOf(op)
 				n, err := b.Vision(g, pixels, p)

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+
+	"promptfed/federation/data"
 	"promptfed/federation/method"
 )
 
@@ -79,19 +82,10 @@ func (c Config) On() bool { return c.Speeds != None }
 // Check finds what is wrong without looking at files.
 func (c Config) Check() error {
 	const section = "simulated_time."
-	var errs []error
-	for _, k := range []struct {
-		key, value string
-		known      []string
-	}{{"speeds", c.Speeds, []string{None, constant, lognormal, uniform, fromFile}},
-		{"late", c.Late, []string{drop, count}},
-		{"fedbuff.staleness", c.FedBuff.Staleness, []string{sqrt, constant, hinge}},
-		{"fedbuff.weights", c.FedBuff.Weights, []string{uniform, examples}}} {
-		if !slices.Contains(k.known, k.value) {
-			errs = append(errs, fmt.Errorf("%s%s: %q is not known: use one of %s", section, k.key, k.value,
-				strings.Join(k.known, ", ")))
-		}
-	}
+	errs := []error{data.OneOf(section+"speeds", c.Speeds, None, constant, lognormal, uniform, fromFile),
+		data.OneOf(section+"late", c.Late, drop, count),
+		data.OneOf(section+"fedbuff.staleness", c.FedBuff.Staleness, sqrt, constant, hinge),
+		data.OneOf(section+"fedbuff.weights", c.FedBuff.Weights, uniform, examples)}
 	for _, k := range []struct {
 		key   string
 		value float64
@@ -106,6 +100,8 @@ func (c Config) Check() error {
 		errs = append(errs, fmt.Errorf("%sstep_seconds: %v; it must be above 0", section, c.Step))
 	case c.Speeds == uniform && c.Spread >= 1:
 		errs = append(errs, fmt.Errorf("%sspread: %v; it must be below 1 with speeds: uniform", section, c.Spread))
+	case c.Speeds == lognormal && c.Spread > 10: // seconds would leave the range of numbers
+		errs = append(errs, fmt.Errorf("%sspread: %v; it must be at most 10 with speeds: lognormal", section, c.Spread))
 	case (c.Speeds == fromFile) != (c.File != ""):
 		errs = append(errs, errors.New(section+"file: it belongs to speeds: file; set both or neither"))
 	case !c.On() && (c.Deadline > 0 || c.FedBuff.Buffer > 0):
@@ -150,8 +146,7 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 		return nil, fmt.Errorf("simulated_time.file: %w", err)
 	}
 	defer f.Close()
-	r := csv.NewReader(f)
-	rows, err := r.ReadAll()
+	rows, err := csv.NewReader(transform.NewReader(f, unicode.BOMOverride(transform.Nop))).ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("simulated_time.file: %s: %w", path, err)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -24,20 +23,15 @@ const (
 	ClassifierOutput = "probabilities"
 )
 
-// Export writes what client k of the run in dir learned as one ONNX file at out: pixels of any size in, probabilities
-// of the classes out. Preprocessing, image tower and class features are inside; the text tower is not needed any more.
-// The file is run once before it takes its place. It gives the size of the file in bytes.
-func Export(ctx context.Context, c experiment.Config, dir string, k int, pixels, out string) (int64, error) {
-	f, err := openFinished(c, dir, k)
-	if err != nil {
-		return 0, err
-	}
-	defer f.worker.Close()
+// Export writes the classifier as one ONNX file at out: pixels of any size in, probabilities of the classes out.
+// Preprocessing, image tower and class features are inside; the text tower is not needed any more. The file is run once
+// before it takes its place. It gives the size of the file in bytes.
+func (f *Classifier) Export(ctx context.Context, pixels, out string) (int64, error) {
 	m, err := f.model(ctx, pixels)
 	if err != nil {
-		return 0, fmt.Errorf("client %d of %s: %w", k, dir, err)
+		return 0, fmt.Errorf("%s of %s: %w", f.Choice, f.dir, err)
 	}
-	if m.MetadataProps, err = f.metadata(dir, pixels); err != nil {
+	if m.MetadataProps, err = f.metadata(pixels); err != nil {
 		return 0, err
 	}
 	encoded, err := onnx.Marshal(m)
@@ -51,7 +45,7 @@ func Export(ctx context.Context, c experiment.Config, dir string, k int, pixels,
 }
 
 // try runs an exported classifier on one small image.
-func (f *finishedRun) try(ctx context.Context, model *onnx.ModelProto) error {
+func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 	s, err := ort.NewSession(model, ort.Options{})
 	if err != nil {
 		return err

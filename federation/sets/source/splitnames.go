@@ -11,8 +11,7 @@ import (
 // split is tested on it all the same.
 var SplitWords = map[string]string{"train": "train", "training": "train", "trn": "train",
 	"val": "val", "valid": "val", "validation": "val", "dev": "val", "eval": "val", "evaluation": "val",
-	"crossval": "val",
-	"test":     "test", "testing": "test", "tst": "test"}
+	"crossval": "val", "test": "test", "testing": "test", "tst": "test"}
 
 // splitBeside are words that may be next to the name of a split, as in train_set, imgs_train or val2017.
 var splitBeside = []string{"", "set", "split", "data", "images", "image", "imgs", "img"}

@@ -75,20 +75,39 @@ func smallTowers(t *testing.T, image, text graph.Shape) string {
 	t.Helper()
 	const tower = "openai-emb-cut-113-torchscript"
 	dir := copyTower(t, tower, string(orttest.Read(t, filepath.Join("testdata", tower, bundle.ManifestFile))))
-	put := func(file string, n graph.Node) {
-		b, err := graph.Bytes(graph.Output{Name: "features", Node: n})
-		if err != nil {
-			t.Fatal(err)
-		}
-		orttest.Write(t, filepath.Join(dir, file), string(b))
-	}
 	g := graph.New()
 	x := g.Input("pixels", graph.Float, image)
-	put("image.onnx", x.Mean(2, 3).MatMul(g.Const(tensor.New(3, 6))))
+	putTower(t, dir, "image.onnx", x.Mean(2, 3).MatMul(g.Const(tensor.New(3, 6))))
 	g = graph.New()
 	x, mask := g.Input("embeddings", graph.Float, text), g.Input("attention_mask", graph.Float, text[:2])
-	put("text.onnx", x.Mul(mask.Unsqueeze(2)).Sum(1).MatMul(g.Const(tensor.New(text[2].N, 6))))
+	putTower(t, dir, "text.onnx", x.Mul(mask.Unsqueeze(2)).Sum(1).MatMul(g.Const(tensor.New(text[2].N, 6))))
 	return dir
+}
+
+func putTower(t *testing.T, dir, file string, features graph.Node) {
+	t.Helper()
+	b, err := graph.Bytes(graph.Output{Name: "features", Node: features})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orttest.Write(t, filepath.Join(dir, file), string(b))
+}
+
+// A sum of tokens [4,B,6] and of one vector for each image [B,6], through which all goes, begins no blocks.
+func TestSumsOfOtherRanksAreNoBlocks(t *testing.T) {
+	dir := smallTowers(t, graph.Static(2, 3, 16, 16), graph.Static(2, 32, 8))
+	g := graph.New()
+	x := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(16), graph.D(16)})
+	x = x.Mean(2, 3).MatMul(g.Const(tensor.New(3, 6)))
+	tokens := x.Unsqueeze(0).Mul(g.Const(tensor.New(4, 1, 6))).Softmax(-1)
+	putTower(t, dir, "image.onnx", x.Add(tokens).Mean(0))
+	b, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.TakesPromptTokens() {
+		t.Error("it takes prompt tokens")
+	}
 }
 
 // What a file says of sizes is bounded before anything of that size is made. A batch of 2^35 once took 9.8 GB and ended

@@ -72,7 +72,7 @@ func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
 			continue
 		}
 		for _, first := range []graph.Node{op.X(0), op.X(1)} {
-			if len(sums) == 0 && m.dominates(first, t.output) {
+			if len(sums) == 0 && s.tokens(first) && m.dominates(first, t.output) {
 				sums = append(sums, first)
 			}
 		}
@@ -146,6 +146,9 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p cl
 		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
 			"takes prompt tokens and prompts of pixels, no low-rank changes and no adapters; convert the checkpoint " +
 			"to have those")
+	case p.Last:
+		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
+			"gives no tokens behind its last block; convert the checkpoint to have those")
 	case len(p.Deep) >= len(s.values):
 		return graph.Node{}, fmt.Errorf("%d deep prompts for the %d blocks that were found", len(p.Deep),
 			len(s.values))
@@ -301,7 +304,7 @@ func (w *widening) transform(op *graph.Op, in []graph.Node,
 		if slices.Equal(w.at[op.In[1]].Content(), in[1].Content()) {
 			sizes := slices.Clone(w.sizes(op.Out[0]))
 			for _, at := range carried {
-				sizes[len(sizes)-op.In[0].Rank()+at.axis] = 1
+				sizes[len(sizes)-len(w.sizes(op.In[0]))+at.axis] = 1
 			}
 			if slices.ContainsFunc(sizes, func(d int) bool { return d%refBatch == 0 }) {
 				return nil, errTokens

@@ -134,7 +134,7 @@ func AllMetrics(groups []*Group) []string {
 	for _, n := range Notes(groups) {
 		out = append(out, Note+":"+n)
 	}
-	return append(append(out, Loss, Bytes, Seconds, TotalBytes, TotalParameters), costs(groups)...)
+	return slices.Concat(out, []string{Loss, Bytes, Seconds, TotalBytes, TotalParameters}, costs(groups))
 }
 
 // epsilons are the notes of differential privacy that stand beside accuracies.
@@ -160,8 +160,9 @@ func MainMetrics(asked string, groups []*Group) []string {
 			beside = append(beside, Note+":"+n)
 		}
 	}
-	beside = append(append(beside, Weighted, F1, Worst, ClientStd), onlySome(groups)...)
-	for _, m := range append(append(beside, best, Bytes, Seconds), costs(groups)...) {
+	beside = slices.Concat(beside, []string{Weighted, F1, Worst, ClientStd}, onlySome(groups),
+		[]string{best, Bytes, Seconds}, costs(groups))
+	for _, m := range beside {
 		if m == asked {
 			continue
 		}
