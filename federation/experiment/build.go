@@ -42,7 +42,7 @@ type Built struct {
 
 	layer          *secure.Layer                       // of secure aggregation; nil for none
 	guard          *secure.Guard                       // of the one client that is here; nil elsewhere
-	wrap           func(message.Cohort) message.Cohort // of a server whose clients are elsewhere; nil elsewhere
+	wrap           func(message.Cohort) message.Cohort // of a server whose clients are on other machines; nil elsewhere
 	of             int                                 // clients of the experiment, where only one is here; 0 elsewhere
 	synthetic      []data.Example                      // of the server's own
 	evaluationSets []evaluationSet
