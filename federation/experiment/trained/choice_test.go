@@ -93,7 +93,7 @@ func TestChoicesOfARun(t *testing.T) {
 		change          func(*experiment.Config)
 		all             []string
 	}{
-		{"coop", "no global classifier: its class scores read nothing that the server sends", nil,
+		{"coop", "no global classifier: its class scores use nothing that the server sends", nil,
 			[]string{"client-0.onnx", "client-1.onnx"}},
 		{"fedpha", "use nothing that the server sends; give --client K", nil,
 			[]string{"client-0.onnx", "client-1.onnx"}},
