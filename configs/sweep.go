@@ -67,8 +67,8 @@ const maxCells = 20000
 // LoadSweep reads a sweep file: an ordinary configuration, the base of every cell, with sections sweep, card and smoke.
 // Each of them may be missing; without axes there is one run for each seed. A cell's configuration is the base (which
 // the environment changes), then the points of its labels in the order of the axes (each with its sweep.points and
-// smoke.points), sweep.set, smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong with the file is
-// an error that says where.
+// smoke.points), sweep.set, smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong
+// with the file is an error that says where.
 func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	text, err := readText(path)
 	if err != nil {

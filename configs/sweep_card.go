@@ -35,6 +35,7 @@ type Card struct {
 	Metrics   []string `config:"metrics" yaml:",omitempty" json:"metrics,omitempty"`
 	Average   string   `config:"average" json:"average,omitempty" help:"means labelled Average: row, column or both"`
 	Views     Views    `config:"views" json:"views,omitzero" yaml:",omitempty" help:"which evaluation its numbers are"`
+	Control   string   `config:"control" yaml:",omitempty" json:"control,omitempty"`
 	Numbers   Numbers  `config:"numbers" json:"numbers" help:"the paper's own numbers"`
 	NoNumbers string   `config:"no_numbers" yaml:"no_numbers" json:"no_numbers,omitempty"`
 	Figures   []Figure `config:"figures" json:"figures,omitempty" help:"what a report draws beside the table"`
@@ -45,9 +46,11 @@ type Card struct {
 // LongHelp implements keys.LongHelp.
 func (Card) LongHelp() map[string]string {
 	return map[string]string{
-		"rows":       "axes in the rows of the table; domain and set, which every run has, are possible too",
-		"metric":     strings.Join(slices.Concat(metrics, named), ", ") + "; empty: last",
-		"metrics":    "metrics in the columns or rows called metric, such as [set:base, set:new, hm]",
+		"rows":    "axes in the rows of the table; domain and set, which every run has, are possible too",
+		"metric":  strings.Join(slices.Concat(metrics, named), ", ") + "; empty: last",
+		"metrics": "metrics in the columns or rows called metric, such as [set:base, set:new, hm]",
+		"control": "label that all others are compared with, in place of pairwise comparisons: of the axis method, else " +
+			"of the first one in rows",
 		"no_numbers": "why there are no numbers, such as: the figure prints none",
 		"wrong":      "known errors and contradictions of the paper, a sentence each",
 		"differs":    "where this file differs from the paper and why, a sentence each",
@@ -95,7 +98,8 @@ type Figure struct {
 // LongHelp implements keys.LongHelp.
 func (Figure) LongHelp() map[string]string {
 	return map[string]string{
-		"kind": "curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion or cost",
+		"kind": "curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion, cost or " +
+			"ranks",
 	}
 }
 
@@ -108,13 +112,17 @@ var (
 	units = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes",
 		"gigabytes", "plain"}
 	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca",
-		"bubbles", "confusion", "cost"}
+		"bubbles", "confusion", "cost", RanksFigure}
 	groups = []string{DomainAxis, "backbone"}
 )
 
 // CurvesFigure is the kind of figures with a line over rounds, over the bytes sent or over simulated time: Along, of
 // which rounds are the default.
 const CurvesFigure = "curves"
+
+// RanksFigure is the kind of figures with mean ranks over all axes but that of methods, beside which a report has their
+// table.
+const RanksFigure = "ranks"
 
 var Along = []string{"round", AlongBytes, AlongTime}
 
@@ -210,6 +218,10 @@ func (c *Card) check(axes []Axis) error {
 	}
 	if err := oneOf("card.average", c.Average, "row", "column", "both"); err != nil {
 		return err
+	}
+	if c.Control != "" && !slices.ContainsFunc(axes,
+		func(a Axis) bool { return slices.Contains(a.Labels(), c.Control) }) {
+		return fmt.Errorf("card.control: no axis has the label %q", c.Control)
 	}
 	for i, f := range c.Figures {
 		at := fmt.Sprintf("card.figures: figure %d: ", i+1)

@@ -11,6 +11,7 @@ if ! why=$(bin/promptfed inspect --provider cuda 2>&1 >/dev/null); then
 fi
 [ -n "${ONNXRUNTIME_LIB:-}" ] || export ONNXRUNTIME_LIB="$PWD/bin/cuda/libonnxruntime.so.1"
 export PROMPTFED_RUNTIME_PROVIDER=cuda
+go test -count=1 ./runtime/ort -run 'TestValuesStayOnTheDevice|TestWrongValues'
 go test -count=1 ./runtime/ops -run 'TestGradients|TestWitnesses'
 go test -count=1 ./models/clip -run 'EqualPyTorch|EqualsPyTorch|TestPromptsEqualPlain|TestHandWrittenTexts|GiveTheSame|AsInputs'
 go test -count=1 ./models/bundle/converted -run 'TestSameAsPyTorchFromEveryFormat'

@@ -31,6 +31,7 @@ func classifier(t *testing.T, w *local.Worker, c *spec.Client, prompts tensor.Ma
 	for _, in := range graph.Inputs(n) {
 		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0].(spec.InMemory).Tensor,
 			"patches": rows.Patches[0].(spec.InMemory).Tensor,
+			"tokens":  rows.Tokens[0].(spec.InMemory).Tensor,
 			"pixels":  rows.Pixels[0].(spec.InMemory).Tensor}[in.Name()]
 	}
 	model, err := graph.Model(graph.Output{Name: "scores", Node: n})
@@ -97,7 +98,7 @@ func TestClassifierIsPredict(t *testing.T) {
 				n, got := classifier(t, w, c, r.Prompts)
 				same(t, got, want)
 				// the toy's image tower has one, too, and a prompt for each image needs the text tower
-				own := slices.Contains([]string{"fedclip", "cocoop", "fedapt"}, name) ||
+				own := slices.Contains([]string{"fedclip", "cocoop", "fedapt", "trip"}, name) ||
 					slices.Contains(w.Reads(c, 4), "pixels")
 				if !own && slices.ContainsFunc(graph.Reachable(n), func(o *graph.Op) bool { return o.Kind == "Tanh" }) {
 					t.Error("the text tower is in the classifier")

@@ -59,7 +59,7 @@ func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
 	if b.layer == nil {
 		if secure.HasJoined(p.Dir) {
 			return nil, errors.New("the server has turned off secure aggregation, under which this client took part " +
-				"in its run; if that is intended, give another --state")
+				"in its run; if that is intended, use another --state")
 		}
 		return nil, nil
 	}

@@ -40,6 +40,7 @@ var namedTerms = map[string]string{
 	"fedlora": "cross entropy of images, cross entropy of texts", "kgcoop": "cross entropy, knowledge",
 	"proda":     "cross entropy, likeness of prompts",
 	"promptsrc": "cross entropy, text features, image features, class probabilities",
+	"trip":      "cross entropy, distillation",
 	"fedpgp":    "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy " +
 		"expert",
 	"apfl":   "cross entropy, cross entropy personal",

@@ -1,7 +1,6 @@
 package methods
 
 import (
-	"errors"
 	"fmt"
 	"math"
 
@@ -142,11 +141,9 @@ func (m TRIP) Start(g *method.Global) error {
 	if g.Broadcast[tripKeys] = rows; m.Average == "none" {
 		return nil
 	}
-	first := g.Shared[tripExperts]
-	if first == nil {
-		return errors.New("trip: there are no first experts")
+	if first := g.Shared[tripExperts]; first != nil {
+		g.Broadcast[tripAverage] = first.Clone()
 	}
-	g.Broadcast[tripAverage] = first.Clone()
 	if m.Average == "beta" {
 		g.State[tripWeight] = tensor.Of([]float32{float32(m.density(0, g.Rounds))}, 1)
 	}
@@ -160,7 +157,8 @@ func (m TRIP) density(round, rounds int) float64 {
 }
 
 func (m TRIP) Merge(g *method.Global, ups []method.Upload) error {
-	if err := m.WeightedMean.Merge(g, ups); err != nil || m.Average == "none" || g.Shared[tripExperts] == nil {
+	err, now := m.WeightedMean.Merge(g, ups), g.Shared[tripExperts]
+	if err != nil || m.Average == "none" || now == nil {
 		return err
 	}
 	share := 1 - m.Decay
@@ -174,7 +172,7 @@ func (m TRIP) Merge(g *method.Global, ups []method.Upload) error {
 		g.State[tripWeight], share = tensor.Of([]float32{float32(total)}, 1), w/total
 	}
 	average := g.Broadcast[tripAverage].Clone()
-	for i, x := range g.Shared[tripExperts].Data {
+	for i, x := range now.Data {
 		average.Data[i] += float32(share) * (x - average.Data[i])
 	}
 	g.Broadcast[tripAverage] = average

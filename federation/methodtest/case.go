@@ -177,10 +177,13 @@ func Run(t *testing.T, c Case) {
 	t.Run("aggregation", c.Aggregation)
 }
 
-// workers: 8 workers give the bytes of one.
+// workers: 8 workers give the bytes of one, and so they do where values stay on a device, which the CPU stands in for.
 func (c Case) workers(t *testing.T) {
 	one := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 1}))
-	one.same(t, outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 8})), "1 and 8 workers")
+	eight := engine.Settings{Workers: 8}
+	one.same(t, outcomeOf(t, run(t, c.experiment(t), eight)), "1 and 8 workers")
+	eight.Session.Bind = true
+	one.same(t, outcomeOf(t, run(t, c.experiment(t), eight)), "runs and bound runs")
 }
 
 // zero: a wrapper of no strength leaves its base method as it is.

@@ -68,7 +68,7 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 		c.record = record{Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
 		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
-			"give another --state", p.Dir, c.Client)
+			"use another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
 		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is intended, give another "+
 			"--state", c.Facts, now)

@@ -84,6 +84,7 @@ func bytesOf(data []float32) []byte {
 // open compiles a model and closes it with the test. A missing library fails the test with the library's own message.
 func open(t testing.TB, model *onnx.ModelProto, o ort.Options) *ort.Session {
 	t.Helper()
+	o.Bind = o.Bind || bindAll
 	s, err := ort.NewSession(model, o)
 	if err != nil {
 		t.Fatal(err)

@@ -6,27 +6,6 @@ package ort
 static void *deviceMemory(table t, const char *name, int device, void **out) { // 0: no arena of its own; default memory
 	return ((void *(*)(const char *, int, int, int, void **))t[CreateMemoryInfo])(name, 0, device, 0, out);
 }
-
-// upload runs y = x with y bound to memory of a device, and gives y.
-static void *upload(table t, void *session, void *memory, void *x, void **y) {
-	void *bound = NULL, *host = NULL, **values = NULL;
-	size_t count = 0;
-	void *status = ((void *(*)(void *, void **))t[CreateIoBinding])(session, &bound);
-	if (!status) status = ((void *(*)(void *, const char *, void *))t[BindInput])(bound, "x", x);
-	if (!status) status = ((void *(*)(void *, const char *, void *))t[BindOutputToDevice])(bound, "y", memory);
-	if (!status) status = ((void *(*)(void *, void *, void *))t[RunWithBinding])(session, NULL, bound);
-	if (!status) status = ((void *(*)(void *))t[SynchronizeBoundOutputs])(bound);
-	if (!status) status = ((void *(*)(void **))t[GetAllocatorWithDefaultOptions])(&host);
-	if (!status)
-		status = ((void *(*)(void *, void *, void ***, size_t *))t[GetBoundOutputValues])(bound, host, &values, &count);
-	if (values) {
-		if (count == 1) *y = values[0];
-		void *other = ((void *(*)(void *, void *))t[AllocatorFree])(host, values);
-		if (!status) status = other;
-	}
-	if (bound) ((void (*)(void *))t[ReleaseIoBinding])(bound);
-	return status;
-}
 */
 import "C"
 
@@ -40,11 +19,11 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// uploader copies tensors into the memory of the device that its session runs on.
+// uploader copies tensors of float32 into the memory of the device that its session runs on.
 type uploader struct {
 	api     *api
 	session *binding.DynamicAdvancedSession
-	native  unsafe.Pointer
+	bound   *binder
 	memory  unsafe.Pointer
 }
 
@@ -69,12 +48,10 @@ func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 		options); err != nil {
 		return nil, err
 	}
-	p, err := pointerIn(u.session, "s", "ortSession")
-	if err == nil {
-		u.native = *p
-		name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[provider])
-		defer C.free(unsafe.Pointer(name))
-		err = a.failed(C.deviceMemory(a.table, name, C.int(o.Device), &u.memory))
+	name := C.CString(map[string]string{CPU: "Cpu", CUDA: "Cuda"}[provider])
+	defer C.free(unsafe.Pointer(name))
+	if err = a.failed(C.deviceMemory(a.table, name, C.int(o.Device), &u.memory)); err == nil {
+		u.bound, err = a.newBinder(u.session, []string{"x"}, []string{"y"})
 	}
 	if err != nil {
 		return nil, errors.Join(err, u.close())
@@ -84,13 +61,16 @@ func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 
 // upload gives a copy of a value on the device, which must be released before the uploader is closed.
 func (u *uploader) upload(value unsafe.Pointer) (copied unsafe.Pointer, err error) {
-	return copied, u.api.failed(C.upload(u.api.table, u.native, u.memory, value, &copied))
+	out := make([]unsafe.Pointer, 1)
+	err = u.bound.run(nil, []unsafe.Pointer{value}, []unsafe.Pointer{nil}, u.memory, out)
+	return out[0], err
 }
 
 func (u *uploader) close() error {
 	if u.memory != nil {
 		u.api.release(C.ReleaseMemoryInfo, u.memory)
 	}
+	u.bound.close()
 	return u.session.Destroy()
 }
 

@@ -25,7 +25,7 @@ func TestWeightsAreCopiedToADeviceOnce(t *testing.T) {
 		b.external("b", "m.safetensors", offset+24, 12, 3).node("MatMul", []string{"x", "W"}, "xW")
 		return b.node("Add", []string{"xW", "b"}, "y").out("y", f32, dims{"B", 3}).model(t)
 	}
-	o := ort.Options{WeightsDir: dir, Devices: 2}.OnDevice()
+	o := ort.Options{WeightsDir: dir, Devices: 2, Bind: true}
 	var both [2]*ort.Session
 	for i, name := range []string{"one", "two"} {
 		both[i] = open(t, graph(name), o)
@@ -52,7 +52,7 @@ func TestWeightsAreCopiedToADeviceOnce(t *testing.T) {
 
 // Runs that go on at a time spread over the devices, those of other sessions counted.
 func TestRunsSpreadOverDevices(t *testing.T) {
-	o := ort.Options{Device: 2, Devices: 3}.OnDevice()
+	o := ort.Options{Device: 2, Devices: 3, Bind: true}
 	s := open(t, linear(t), o)
 	for range 2 { // the first ones are over
 		if got := s.Pick(5); !slices.Equal(got, []int{2, 3, 4, 2, 3}) {

@@ -1,11 +1,5 @@
 package ort
 
-// OnDevice gives options whose sessions treat the CPU as a device that weights are copied to.
-func (o Options) OnDevice() Options {
-	o.upload = true
-	return o
-}
-
 // Uploaded counts the weights that lie on devices.
 func Uploaded() (n int) {
 	containers.Lock()
@@ -14,6 +8,13 @@ func Uploaded() (n int) {
 		n += len(c.values)
 	}
 	return n
+}
+
+// Copies is on how many devices a value lies.
+func (v *Value) Copies() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.at)
 }
 
 // Pick starts so many runs that end together, and gives their devices.

@@ -82,7 +82,9 @@ type Options struct {
 	// need, which it cannot do for outputs that a Run leaves out. Empty keeps all.
 	Outputs []string
 
-	upload bool // of tests: treat the CPU as a device that weights are copied to
+	// Bind treats the CPU as a device, as a GPU is one: weights are copied to its memory, and runs bind Values there.
+	// It is for tests, which have the mechanics of a GPU without one; on the CPU it saves nothing.
+	Bind bool
 }
 
 // WithProvider gives options that name a provider, DefaultProvider where none was.
@@ -91,8 +93,8 @@ func (o Options) WithProvider() Options {
 	return o
 }
 
-// onDevice tells whether the provider keeps weights on a device of its own.
-func (o Options) onDevice(provider string) bool { return provider == CUDA || o.upload }
+// onDevice tells whether the provider keeps weights and Values on a device of its own, to which runs bind them.
+func (o Options) onDevice(provider string) bool { return provider == CUDA || o.Bind }
 
 func (o Options) check() error {
 	switch o.Provider {
@@ -101,7 +103,7 @@ func (o Options) check() error {
 			return fmt.Errorf("ort: a memory limit of %d bytes on provider cpu, which has none: remove the limit or "+
 				"choose cuda", o.MemoryLimit)
 		}
-		if o.Devices > 1 && !o.upload {
+		if o.Devices > 1 && !o.Bind {
 			return fmt.Errorf("ort: %d devices on provider cpu, which is one: remove them or choose cuda", o.Devices)
 		}
 	case CUDA, Auto:

@@ -2,10 +2,12 @@ package ort
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
 
@@ -20,37 +22,73 @@ import (
 // ONNX Runtime computes all outputs of the session whatever is named here; Options.Outputs is what saves work.
 // When ctx ends, the run stops between two operators and the error wraps the cause.
 func (s *Session) Run(ctx context.Context, inputs tensor.Map, outputs ...string) (tensor.Map, error) {
-	if err := s.checkInputs(inputs); err != nil {
-		return nil, err
-	}
+	return s.run(ctx, inputs, nil, outputs)
+}
+
+// RunWith is Run for all outputs, with further inputs that lie on the device already, or are copied there once.
+func (s *Session) RunWith(ctx context.Context, inputs tensor.Map, held Values) (tensor.Map, error) {
+	return s.run(ctx, inputs, held, nil)
+}
+
+func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outputs []string) (tensor.Map, error) {
 	want, err := s.choose(outputs)
 	if err != nil {
 		return nil, err
 	}
 	var c call
 	defer c.release()
-	for i, p := range s.inputs {
-		if err := c.addInput(inputs[p.Name]); err != nil {
-			return nil, s.errorf("input %q: %s", s.inputs[i].Name, oneLine(err))
-		}
-	}
-	for i, slot := range s.slots {
-		if err := c.addOutput(slot); err != nil {
-			return nil, s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
-		}
-	}
-	if err := s.invoke(ctx, &c); err != nil {
+	if err := s.compute(ctx, &c, inputs, held); err != nil {
 		return nil, err
 	}
 	out := make(tensor.Map, len(want))
 	for _, i := range want {
-		t, err := s.collect(i, c.outputs)
+		if out[s.outputs[i].Name], err = s.collect(i, &c); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Hold is RunWith, whose outputs stay on the device that they were computed on.
+func (s *Session) Hold(ctx context.Context, inputs tensor.Map, held Values) (Values, error) {
+	c := call{stay: true}
+	defer c.release()
+	if err := s.compute(ctx, &c, inputs, held); err != nil {
+		return nil, err
+	}
+	out := make(Values, len(s.outputs))
+	for i, p := range s.outputs {
+		v, err := c.stayed(s.results[i])
+		if err == nil && v == nil {
+			var t *tensor.Tensor
+			if t, err = s.collect(i, &c); err == nil {
+				v = NewValue(t)
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
-		out[s.outputs[i].Name] = t
+		out[p.Name] = v
 	}
 	return out, nil
+}
+
+// compute makes the native values of a call and runs it.
+func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held Values) error {
+	if err := s.checkInputs(inputs, held); err != nil {
+		return err
+	}
+	for _, p := range s.inputs {
+		if err := c.addInput(inputs[p.Name], held[p.Name], s.binds); err != nil {
+			return s.errorf("input %q: %s", p.Name, oneLine(err))
+		}
+	}
+	for i, slot := range s.slots {
+		if err := c.addOutput(slot, s.binds); err != nil {
+			return s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
+		}
+	}
+	return s.invoke(ctx, c)
 }
 
 // choose returns the positions of the named outputs, or of all.
@@ -91,7 +129,11 @@ func (s *Session) invoke(ctx context.Context, c *call) error {
 	runtime.LockOSThread() // whose time is measured
 	began := time.Now()
 	before, _ := processorTime()
-	err = on.inner.RunWithOptions(c.inputs, c.outputs, options)
+	if on.bound != nil {
+		err = on.runBound(c, options)
+	} else {
+		err = on.inner.RunWithOptions(c.inputs, c.outputs, options)
+	}
 	after, _ := processorTime()
 	inside.Add(int64(time.Since(began)))
 	insideProcessor.Add(int64(after - before))
@@ -161,27 +203,37 @@ func (p *program) slots() []slot {
 // call holds the native values of one run. ONNX Runtime keeps pointers into Go memory for as long as they live, so that
 // memory is pinned until they are released.
 type call struct {
-	inputs, outputs []binding.Value
+	inputs, outputs []binding.Value // nil where held has it; where ONNX Runtime allocates it
+	held            []*Value
+	more            []binding.Value  // that are copied to a device
+	stay            bool             // outputs stay on the device
+	results         []unsafe.Pointer // of a bound run, all outputs
+	device          int              // that it went to
 	pins            runtime.Pinner
 }
 
-func (c *call) addInput(t *tensor.Tensor) (err error) {
-	var v binding.Value
-	if t.IsInt() {
-		v, err = wrap(&c.pins, t.Ints, t.Shape)
-	} else {
-		v, err = wrap(&c.pins, t.Data, t.Shape)
+func (c *call) addInput(t *tensor.Tensor, held *Value, binds bool) error {
+	switch {
+	case held == nil:
+	case binds:
+		c.inputs, c.held = append(c.inputs, nil), append(c.held, held)
+		return nil
+	case !held.onHost:
+		return errors.New("it lies on a device, and this session runs on the CPU")
+	default:
+		t = held.tensor
 	}
+	v, err := c.wrap(t)
 	if err == nil {
-		c.inputs = append(c.inputs, v)
+		c.inputs, c.held = append(c.inputs, v), append(c.held, nil)
 	}
 	return err
 }
 
-func (c *call) addOutput(s slot) (err error) {
+func (c *call) addOutput(s slot, binds bool) (err error) {
 	var v binding.Value
 	switch n := tensor.Size(s.shape); {
-	case !s.fixed:
+	case !s.fixed || c.stay && binds:
 	case s.ints:
 		v, err = wrap(&c.pins, make([]int64, n), s.shape)
 	default:
@@ -193,14 +245,23 @@ func (c *call) addOutput(s slot) (err error) {
 	return err
 }
 
+// wrap makes a native value of a tensor, which uses its elements in place.
+func (c *call) wrap(t *tensor.Tensor) (binding.Value, error) {
+	if t.IsInt() {
+		return wrap(&c.pins, t.Ints, t.Shape)
+	}
+	return wrap(&c.pins, t.Data, t.Shape)
+}
+
 func (c *call) release() {
-	for _, list := range [][]binding.Value{c.inputs, c.outputs} {
+	for _, list := range [][]binding.Value{c.inputs, c.outputs, c.more} {
 		for _, v := range list {
 			if v != nil {
 				v.Destroy()
 			}
 		}
 	}
+	releaseAll(c.results)
 	c.pins.Unpin()
 }
 
@@ -227,13 +288,21 @@ func wrap[T float32 | int64](pins *runtime.Pinner, data []T, shape []int) (bindi
 	return v, nil
 }
 
+// tensor is output i of the compiled graph.
+func (c *call) tensor(i int) (*tensor.Tensor, error) {
+	if v := c.outputs[i]; v != nil {
+		return unwrap(v)
+	}
+	return readValue(c.results[i], true)
+}
+
 // collect makes the tensor of output i from the native values.
-func (s *Session) collect(i int, values []binding.Value) (*tensor.Tensor, error) {
+func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {
 	r, p := s.results[i], s.outputs[i]
-	t, err := unwrap(values[r.Value])
+	t, err := c.tensor(r.Value)
 	if err == nil && r.Shape >= 0 {
 		var shape *tensor.Tensor
-		if shape, err = unwrap(values[r.Shape]); err == nil {
+		if shape, err = c.tensor(r.Shape); err == nil {
 			t.Shape = make([]int, len(shape.Ints))
 			for k, d := range shape.Ints {
 				t.Shape[k] = int(d)

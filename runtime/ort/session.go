@@ -1,3 +1,17 @@
+// Package ort runs ONNX graphs with ONNX Runtime. It is the one place that knows the binding
+// (github.com/yalue/onnxruntime_go) and the shared library behind it; everything above deals in tensors by name.
+//
+//	s, err := ort.NewSession(model, ort.Options{WeightsDir: dir})
+//	out, err := s.Run(ctx, tensor.Map{"ctx": prompt, "image": features, "label": labels}, "loss", "grad/ctx")
+//
+// A session is compiled once and may be run from any number of goroutines at the same time.
+//
+// Every input and output that is not float32 or int64 in the graph is given a Cast at the border before the graph is
+// compiled, so that callers see float tensors for all floating types and integer tensors for all integer types and
+// bool. Outputs of unknown rank leave the graph flat, beside their shape. ONNX Runtime does both conversions.
+//
+// The environment of ONNX Runtime lives as long as the process. Tearing it down buys nothing at exit, and on some
+// releases hangs or crashes after a provider failed to load.
 package ort
 
 import (
@@ -22,6 +36,7 @@ type Session struct {
 	*program
 	provider string
 	fallback error
+	binds    bool // inputs and outputs to memory of its devices
 	slots    []slot
 
 	mu       sync.RWMutex // held for reading by every run, for writing by Close
@@ -33,6 +48,7 @@ type replica struct {
 	device int
 	inner  *binding.DynamicAdvancedSession
 	held   *sharer
+	bound  *binder // of a device with memory of its own, else nil
 }
 
 // NewSession compiles an ONNX model, which is not changed and not needed afterwards. It fails on inputs or outputs that
@@ -64,7 +80,7 @@ func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.model, s.external = nil, nil
+	s.model, s.external, s.binds = nil, nil, o.onDevice(s.provider)
 	return s, nil
 }
 
@@ -108,21 +124,31 @@ func (s *Session) replica(o Options, provider string) (*replica, error) {
 	}
 	defer native.Destroy()
 	r := &replica{device: o.Device}
-	if (o.Prepack || o.onDevice(provider)) && len(s.external) > 0 {
-		r.inner, r.held, err = s.compileShared(native, o, provider)
+	if onDevice := o.onDevice(provider); onDevice || o.Prepack && len(s.external) > 0 {
+		if r.inner, r.held, err = s.compileShared(native, o, provider); err == nil && onDevice {
+			r.bound, err = r.held.api.newBinder(r.inner, s.native, s.nativeOutputs)
+		}
 	} else {
 		r.inner, err = binding.NewDynamicAdvancedSessionWithONNXData(s.model, s.native, s.nativeOutputs, native)
 	}
 	if err != nil {
-		return nil, s.errorf("provider %s refuses it: %s", provider, oneLine(err))
+		return nil, s.errorf("provider %s refuses it: %s", provider, oneLine(errors.Join(err, r.close())))
 	}
 	return r, nil
+}
+
+func (r *replica) close() (err error) {
+	if r.inner != nil {
+		r.bound.close()
+		err = r.inner.Destroy()
+	}
+	return errors.Join(err, r.held.close())
 }
 
 // destroy frees all replicas.
 func (s *Session) destroy() (err error) {
 	for _, r := range s.replicas {
-		err = errors.Join(err, r.inner.Destroy(), r.held.close())
+		err = errors.Join(err, r.close())
 	}
 	s.replicas = nil
 	return err

@@ -2,6 +2,7 @@ package ort
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -35,19 +36,22 @@ func ints(shape binding.Shape) []int {
 
 // checkInputs compares names, kinds, ranks, sizes and ranges with what the graph declares, before ONNX Runtime sees
 // them: it reports a wrong name only as a missing feed and reads out of range on a tensor that lies about its length.
-func (s *Session) checkInputs(in tensor.Map) error {
+func (s *Session) checkInputs(in tensor.Map, held Values) error {
 	sizes := map[string]axis{}
 	for _, p := range s.inputs {
-		t, ok := in[p.Name]
-		if !ok || t == nil {
+		t, v := in[p.Name], held[p.Name]
+		if v != nil {
+			t = v.tensor
+		}
+		if t == nil {
 			return s.errorf("input %q is missing; it takes %s", p.Name, joined(s.inputs, ValueInfo.String))
 		}
-		if err := s.checkInput(p, t, sizes); err != nil {
+		if err := s.checkInput(p, t, v != nil && !v.onHost, sizes); err != nil {
 			return err
 		}
 	}
-	if len(in) > len(s.inputs) {
-		for _, name := range in.Names() {
+	if len(in)+len(held) > len(s.inputs) {
+		for _, name := range append(in.Names(), slices.Sorted(maps.Keys(held))...) {
 			if !slices.ContainsFunc(s.inputs, func(p ValueInfo) bool { return p.Name == name }) {
 				return s.errorf("no input %q; it takes %s", name, joined(s.inputs, ValueInfo.String))
 			}
@@ -63,7 +67,8 @@ type axis struct {
 	size  int
 }
 
-func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, sizes map[string]axis) error {
+// checkInput compares one of them, of which away says that its elements lie on a device.
+func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, away bool, sizes map[string]axis) error {
 	elements := 1
 	for _, d := range t.Shape {
 		if d < 0 || (elements > 0 && d > (1<<62)/elements) {
@@ -74,7 +79,7 @@ func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, sizes map[string]axi
 	switch {
 	case t.IsInt() != p.IsInt():
 		return s.errorf("input %q is %s, but %s is wanted", p.Name, t, p)
-	case t.Len() != elements:
+	case t.Len() != elements && !away:
 		return s.errorf("input %q holds %d elements, but its shape %v has %d", p.Name, t.Len(), t.Shape, elements)
 	case !p.Unranked && len(t.Shape) != len(p.Shape):
 		return s.errorf("input %q is %s of rank %d, but %s of rank %d is wanted", p.Name, t, len(t.Shape), p,

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -29,6 +30,7 @@ type MethodsOptions struct {
 	Threads  int      // of ONNX Runtime; 0 is one per core
 	Image    string   // image tower: rn50, rn101, vit-b32 (also when empty) or vit-b16
 	Memory   int      // spec.Training.Memory
+	Workers  int      // clients that train side by side; 0 is 1
 	Session  ort.Options
 	Progress func(what string, done, total int) // may be nil
 }
@@ -44,14 +46,14 @@ type MethodsReport struct {
 // MethodStep is a client's turn of one step on 32 images and 10 classes.
 type MethodStep struct {
 	Method   string  `json:"method"`   // with a plus before it, a wrapper over promptfl
-	Turn     Timing  `json:"turn"`     // in seconds: the step, and what the method does before and behind it
+	Turn     Timing  `json:"turn"`     // in seconds from one to the next: the step, and what is before and behind it
 	Products float64 `json:"products"` // percent of the turn inside matrix products and convolutions
 	// Operators are those that take most of the turn beside products, with what of it in percent; other is what is
 	// spent outside ONNX Runtime.
 	Operators []Share `json:"operators"`
 	// BackboneBytes stay resident between turns beyond what was before, once however many workers there are:
 	// weights, what is packed of them, compiled graphs and data. WorkerBytes are what a turn takes at most beyond
-	// these. Both are 0 where the system does not tell.
+	// these, divided by the workers. Both are 0 where the system does not tell.
 	BackboneBytes int64 `json:"backbone_bytes"`
 	WorkerBytes   int64 `json:"worker_bytes"`
 	// LeftToCPU are operators that another provider leaves to the CPU.
@@ -177,10 +179,13 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 	var turns []float64
 	var between int64
 	var unheld error
-	done, last := 0, time.Now()
+	workers, done, last := max(1, o.Workers), 0, time.Now()
 	enough, stop := context.WithCancel(ctx) // before the test, whose sessions would be in the profile
 	defer stop()
+	var mu sync.Mutex
 	timed := func(i message.Instruction, _ int) {
+		mu.Lock()
+		defer mu.Unlock()
 		seconds := time.Since(last).Seconds()
 		if i.Kind == message.Train {
 			if done++; done > methodClients {
@@ -197,13 +202,14 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 		}
 		last = time.Now()
 	}
-	_, err = engine.Run(enough, e, engine.Settings{Workers: 1, Session: session, OnTurn: timed, OneGraph: true})
+	_, err = engine.Run(enough, e, engine.Settings{Workers: workers, Session: session, OnTurn: timed,
+		OneGraph: true})
 	if unheld != nil || err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
 		return s, errors.Join(unheld, err)
 	}
 	s.BackboneBytes = max(0, between-before)
 	if peak := peakResident(); peak > 0 {
-		s.WorkerBytes = max(0, peak-between)
+		s.WorkerBytes = max(0, peak-between) / int64(workers)
 	}
 	s.Turn = summary(turns)
 	spent, left, err := readProfiles(profile, methodRounds)
@@ -215,7 +221,7 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, p
 	for _, t := range turns {
 		total += t
 	}
-	s.shares(spent, total)
+	s.shares(spent, total*float64(workers))
 	return s, nil
 }
 

@@ -119,7 +119,8 @@ func (f benchFlags) measure(cmd *cobra.Command, conf experiment.Config) (measure
 	}
 	if f.methods {
 		o := bench.MethodsOptions{Quick: f.Quick, Only: f.only, Image: f.image, Session: f.Session,
-			Memory: int(f.memory * (1 << 30)), Threads: f.threads(), Progress: f.Progress}
+			Memory: int(f.memory * (1 << 30)), Workers: conf.Runtime.Workers, Threads: f.threads(),
+			Progress: f.Progress}
 		return bench.Methods(cmd.Context(), o)
 	}
 	if f.features {

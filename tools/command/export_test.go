@@ -22,11 +22,11 @@ func TestExport(t *testing.T) {
 		word string
 	}{
 		{[]string{"export", run}, 2, "--out FILE.onnx"},
-		{[]string{"export", run, "--out", out, "--pixels", "rgb"}, 2, "uint8 float"},
+		{[]string{"export", run, "--out", out, "--pixels", "rgb"}, 2, "use one of uint8, float"},
 		{[]string{"export", dir, "--out", out}, 2, "run folder"},
 		{[]string{"export", run, "--out", out}, 2, "--client K, as in --client 0, or --global"},
-		{[]string{"export", run, "--all", "--global", "--out", out}, 2, "leave --client and --global out"},
-		{[]string{"export", run, "--all", "--out", dir}, 2, "holds files already"},
+		{[]string{"export", run, "--all", "--global", "--out", out}, 2, "leave out --client and --global"},
+		{[]string{"export", run, "--all", "--out", dir}, 2, "already holds files"},
 		{[]string{"predict", run, "--global"}, 2, "--about or --listen"},
 		{[]string{"predict", run, "--global", "--listen", ":0"}, 2, "promptfed export RUN"},
 		{[]string{"predict", run, "--global", image}, 1, "fedpha has no global classifier"},

@@ -184,8 +184,8 @@ type chosen struct {
 func (f *chosen) flags(c *cobra.Command) {
 	c.Flags().IntVar(&f.client, "client", 0, "number of the client, from 0: what it learned, as the run's personal "+
 		"evaluation tests it")
-	c.Flags().BoolVar(&f.global, "global", false, "the server's parameters, as the run's global evaluation tests them; "+
-		"with --client K too: on that client's backbone, beside its own private parameters")
+	c.Flags().BoolVar(&f.global, "global", false, "the server's parameters, as the run's global evaluation tests "+
+		"them; with --client K too: on that client's backbone, beside its own private parameters")
 	c.Flags().StringVar(&f.models, "models", "", "folder with bundles by name")
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a runtime key of the run, as in runtime.provider=cpu")
 }

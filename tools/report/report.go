@@ -132,6 +132,7 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 	}
 	v.weakTerms(main)
 	v.compare()
+	v.rank(l.Card)
 	if slices.Contains(r.Formats, "plots") || slices.Contains(r.Formats, "html") {
 		v.draw(l.Card)
 	}

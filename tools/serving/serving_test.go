@@ -98,7 +98,8 @@ func TestHandler(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if status, out := ask("GET", "/", nil); status != 200 || out["method"] != "promptfl" || len(out["classes"].([]any)) != 2 {
+	status, out := ask("GET", "/", nil)
+	if classes, _ := out["classes"].([]any); status != 200 || out["method"] != "promptfl" || len(classes) != 2 {
 		t.Errorf("%d %v", status, out)
 	}
 	for _, c := range []struct {

@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/runtime/tensor"
 )
 
 // fixedValue is what is fixed in the class scores of one client and is not computed yet.
@@ -19,7 +18,7 @@ type fixedValue struct {
 	p    *program
 	c    *spec.Client
 	task method.Task
-	feed tensor.Map
+	feed feed
 }
 
 // ComputeAhead computes what tests of some clients need beside rows of data, such as class features of their prompts,
@@ -115,7 +114,7 @@ func (w *Worker) fixedOfTest(c *spec.Client, o message.Instruction, s message.Cl
 // computeFixed computes values of one program in one run.
 func (w *Worker) computeFixed(ctx context.Context, values []fixedValue) error {
 	first, n := values[0], len(values)
-	feeds := make([]tensor.Map, n)
+	feeds := make([]feed, n)
 	for i, v := range values {
 		feeds[i] = v.feed
 	}
@@ -126,7 +125,7 @@ func (w *Worker) computeFixed(ctx context.Context, values []fixedValue) error {
 	if err != nil {
 		return err
 	}
-	outs, err := runAll(ctx, session, feeds)
+	outs, err := runAll(ctx, session.Hold, session.Inputs(), feeds)
 	for i := 0; i < n && err == nil; i++ {
 		_, err = w.computed.once(values[i].key, func() (any, int, error) { return outs[i], outs[i].Bytes(), nil })
 	}

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -164,7 +165,7 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 }
 
 // fixedValues are the values of the parts of a value that depend on no row of data.
-func (w *Worker) fixedValues(ctx context.Context, known *computed, p *program, in inputs) (tensor.Map, error) {
+func (w *Worker) fixedValues(ctx context.Context, known *computed, p *program, in inputs) (ort.Values, error) {
 	if p == nil {
 		return nil, nil
 	}
@@ -177,13 +178,17 @@ func (w *Worker) fixedValues(ctx context.Context, known *computed, p *program, i
 		if err != nil {
 			return nil, 0, err
 		}
-		out, err := p.run(ctx, feed)
+		session, err := p.session()
+		if err != nil {
+			return nil, 0, err
+		}
+		out, err := session.Hold(ctx, feed.now, feed.held)
 		return out, out.Bytes(), err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return v.(tensor.Map), nil
+	return v.(ort.Values), nil
 }
 
 // scoresOnce are the class scores [N,C] of all rows of a data set: computed once for the same parameters, whichever

@@ -2,11 +2,13 @@ package local
 
 import (
 	"context"
+	"strings"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -27,18 +29,17 @@ func (w *Worker) Fit(task method.Task, params, rows tensor.Map, loss func(*metho
 	if err != nil {
 		return 0, err
 	}
-	feed := tensor.Map{}
+	f := feed{tensor.Map{}, ort.Values{}}
 	for _, in := range p.inputs {
-		for kind, m := range map[string]tensor.Map{method.ParamInput: params, method.BroadcastInput: rows} {
-			for name, t := range m {
-				if in == kind+"/"+name {
-					feed[in] = t
-				}
-			}
+		switch kind, name, _ := strings.Cut(in, "/"); {
+		case kind == method.ParamInput && params[name] != nil:
+			f.now[in] = params[name]
+		case kind == method.BroadcastInput && rows[name] != nil:
+			f.held[in] = ort.NewValue(rows[name])
 		}
 	}
 	for step := 0; ; step++ {
-		got, err := p.run(context.Background(), feed)
+		got, err := p.run(context.Background(), f)
 		if err != nil {
 			return 0, err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -17,7 +18,23 @@ type inputs struct {
 	l          *method.Local
 	s          message.ClientState
 	now, batch tensor.Map
-	fixed      tensor.Map // of program.fixed
+	fixed      ort.Values // of program.fixed
+	held       ort.Values // those of sameInTurn that were asked for; nil where there is one run alone
+}
+
+// sameInTurn tells whether an input is the same in all steps of a client's turn.
+func sameInTurn(in string) bool {
+	switch kind, _, _ := strings.Cut(in, "/"); kind {
+	case method.ReceivedInput, method.BeforeInput, method.BroadcastInput:
+		return true
+	}
+	return in == method.OwnedInput || in == method.MemoryImage || in == method.MemoryLabel
+}
+
+// feed is what a run of a program takes: tensors of its own, and values that may lie on a device already.
+type feed struct {
+	now  tensor.Map
+	held ort.Values
 }
 
 // find gives one input by its name in the graph; nil when nothing provides it.
@@ -45,9 +62,6 @@ func (f inputs) find(in string) *tensor.Tensor {
 			return tensor.Of([]float32{float32(v)}, 1)
 		}
 		return nil
-	}
-	if t := f.fixed[in]; t != nil {
-		return t
 	}
 	if in == method.OwnedInput {
 		return f.owned()
@@ -83,16 +97,38 @@ func (f inputs) owned() *tensor.Tensor {
 }
 
 // feed collects all inputs of a program; those of host functions are computed.
-func (f inputs) feed(p *program, host callbackValues, epoch int) (tensor.Map, error) {
-	feed := tensor.Map{}
+func (f inputs) feed(p *program, host callbackValues, epoch int) (feed, error) {
+	out := feed{tensor.Map{}, ort.Values{}}
 	for _, in := range p.inputs {
 		if strings.HasPrefix(in, method.HostInput+"/") {
 			continue
 		}
-		var err error
-		if feed[in], err = f.need(in); err != nil {
-			return nil, err
+		if err := f.add(out, in); err != nil {
+			return out, err
 		}
 	}
-	return feed, host.compute(p, f, feed, epoch)
+	return out, host.compute(p, f, out.now, epoch)
+}
+
+// add adds one input.
+func (f inputs) add(to feed, in string) error {
+	if v := f.fixed[in]; v != nil {
+		to.held[in] = v
+		return nil
+	}
+	if v := f.held[in]; v != nil {
+		to.held[in] = v
+		return nil
+	}
+	t, err := f.need(in)
+	switch {
+	case err != nil:
+		return err
+	case f.held != nil && sameInTurn(in):
+		f.held[in] = ort.NewValue(t)
+		to.held[in] = f.held[in]
+	default:
+		to.now[in] = t
+	}
+	return nil
 }

@@ -88,10 +88,10 @@ func (p *program) hostsOf(s *method.Scope) []method.HostCall {
 }
 
 // run computes all that the program gives.
-func (p *program) run(ctx context.Context, feed tensor.Map) (tensor.Map, error) {
+func (p *program) run(ctx context.Context, f feed) (tensor.Map, error) {
 	session, err := p.session()
 	if err != nil {
 		return nil, err
 	}
-	return session.Run(ctx, feed)
+	return session.RunWith(ctx, f.now, f.held)
 }

@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -20,7 +19,7 @@ import (
 // received compiles a step for shared parameters as the server sent them; nil where no learned prompt depends on them
 // alone, or where its values take too much memory.
 func (c *compiler) received(b spec.Backbone, s *method.Scope, losses []graph.Output) (*program, error) {
-	if c.oneGraph || c.options.WithProvider().Provider != ort.CPU { // elsewhere values stay on a device
+	if c.oneGraph {
 		return nil, nil
 	}
 	same, found := receivedInputs(s), false
@@ -108,9 +107,9 @@ func (t *turn) atReceived() bool {
 }
 
 // stepAtReceived computes a step of one turn by program.received.
-func (w *Worker) stepAtReceived(ctx context.Context, t *turn, in inputs) (feed, out tensor.Map, err error) {
+func (w *Worker) stepAtReceived(ctx context.Context, t *turn, in inputs) (f feed, out tensor.Map, err error) {
 	if in.fixed, err = w.fixedValues(ctx, w.received, t.p.received.fixed, in); err != nil {
-		return nil, nil, err
+		return f, nil, err
 	}
 	return t.p.received.inParts(ctx, in, t.host, t.epoch)
 }

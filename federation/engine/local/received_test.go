@@ -1,7 +1,10 @@
 package local_test
 
 import (
+	"errors"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
@@ -10,13 +13,14 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
 // TestForwardPassOnce: four clients on two backbones need two forward passes of the text tower at what the server sent,
 // one for each backbone, in steps of one client and of several; prompts of their own beside it (FedPHA) change nothing.
 // Those of the round before are forgotten. A client that FedAMP lets begin elsewhere needs none, and so does one whose
-// steps are one graph.
+// steps are one graph. Where values stay on a device, which the CPU stands in for, uploads are the same bytes.
 func TestForwardPassOnce(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -40,6 +44,7 @@ func TestForwardPassOnce(t *testing.T) {
 			Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1, Momentum: 0.9},
 				Schedule: optim.Schedule{Kind: "constant"}}}
 		w := local.NewWorker(e, local.Settings{OneGraph: c.oneGraph})
+		bound := local.NewWorker(e, local.Settings{OneGraph: c.oneGraph, Session: ort.Options{Bind: true}})
 		states := make([]message.ClientState, 4)
 		for round := range 2 {
 			o := message.Instruction{Kind: message.Train, Round: round, Total: 4, Shared: tensor.Map{}}
@@ -59,19 +64,25 @@ func TestForwardPassOnce(t *testing.T) {
 				for _, i := range g {
 					of = append(of, local.Job{Client: e.Clients[i], Instruction: o, State: states[i]})
 				}
-				_, next, err := w.TrainTogether(t.Context(), of)
+				replies, next, err := w.TrainTogether(t.Context(), of)
 				if err != nil {
 					t.Fatalf("%s %v: %v", c.name, c.with, err)
+				}
+				again, _, err := bound.TrainTogether(t.Context(), of)
+				if d := cmp.Diff(replies, again); err != nil || d != "" {
+					t.Fatalf("%s %v: %v, bound runs differ (-runs +bound):\n%s", c.name, c.with, err, d)
 				}
 				for k, i := range g {
 					states[i] = next[k]
 				}
 			}
-			if got := w.ReceivedValues(); got != c.want[round] {
-				t.Errorf("%s %v, round %d: %d forward passes, want %d", c.name, c.with, round, got, c.want[round])
+			for _, w := range []*local.Worker{w, bound} {
+				if got := w.ReceivedValues(); got != c.want[round] {
+					t.Errorf("%s %v, round %d: %d forward passes, want %d", c.name, c.with, round, got, c.want[round])
+				}
 			}
 		}
-		if err := w.Close(); err != nil {
+		if err := errors.Join(w.Close(), bound.Close()); err != nil {
 			t.Fatal(err)
 		}
 	}

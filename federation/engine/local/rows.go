@@ -121,7 +121,7 @@ func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local,
 // inParts runs a step's graph on as many rows of a batch at a time as it may, and gives its last inputs and the mean of
 // its outputs, each part counting by its rows. That is the output for the whole batch where a loss is a mean over rows,
 // or depends on none, as the loss of a method with prompts for each image must be.
-func (p *program) inParts(ctx context.Context, in inputs, host callbackValues, epoch int) (feed, out tensor.Map,
+func (p *program) inParts(ctx context.Context, in inputs, host callbackValues, epoch int) (f feed, out tensor.Map,
 	err error) {
 	rows := in.batch[method.LabelInput].Shape[0]
 	most := spec.PartOf(rows, p.most)
@@ -131,12 +131,12 @@ func (p *program) inParts(ctx context.Context, in inputs, host callbackValues, e
 		if to-from < rows {
 			in.batch = rowsOf(whole, rows, from, to)
 		}
-		if feed, err = in.feed(p, host, epoch); err != nil {
-			return nil, nil, err
+		if f, err = in.feed(p, host, epoch); err != nil {
+			return f, nil, err
 		}
-		part, err := p.run(ctx, feed)
+		part, err := p.run(ctx, f)
 		if err != nil {
-			return nil, nil, err
+			return f, nil, err
 		}
 		switch {
 		case to-from == rows:
@@ -147,7 +147,7 @@ func (p *program) inParts(ctx context.Context, in inputs, host callbackValues, e
 			out.Axpy(float64(to-from)/float64(rows), part)
 		}
 	}
-	return feed, out, nil
+	return f, out, nil
 }
 
 // rowsOf are the rows from..to of a batch; what has not as many rows stays whole.

@@ -53,7 +53,7 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 		if err != nil {
 			return t.failed(err)
 		}
-		ins[i] = inputs{l: t.l, s: t.s, now: parameters(t.l), batch: batch}
+		ins[i] = inputs{l: t.l, s: t.s, now: parameters(t.l), batch: batch, held: t.held}
 	}
 	feeds, outs, err := w.runSteps(ctx, turns, ins)
 	if err != nil {
@@ -68,7 +68,7 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 }
 
 // update moves the parameters of a turn after a step was run.
-func (w *Worker) update(ctx context.Context, t *turn, in inputs, feed, out tensor.Map) error {
+func (w *Worker) update(ctx context.Context, t *turn, in inputs, f feed, out tensor.Map) error {
 	l := t.l
 	grads, err := gradients(t.p, in, out, gradOutput, t.host)
 	l.Beside = map[string]tensor.Map{}
@@ -78,7 +78,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, feed, out tenso
 		}
 	}
 	if err == nil {
-		err = t.meter.step(ctx, t.p, in, feed, t.host, t.epoch, grads)
+		err = t.meter.step(ctx, t.p, in, f, t.host, t.epoch, grads)
 	}
 	if err == nil {
 		err = w.Method.Adjust(l, grads)
@@ -90,7 +90,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, feed, out tenso
 		delete(grads, name)
 	}
 	t.meter.adjusted(grads)
-	t.tr.Step(l.Steps, in.batch, t.p.draws(feed), out[lossOutput], grads, l.LR)
+	t.tr.Step(l.Steps, in.batch, t.p.draws(f.now), out[lossOutput], grads, l.LR)
 	if err := message.CheckFinite("the gradient of ", grads); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -34,7 +35,7 @@ func (w *Worker) meter(c *spec.Client, task method.Task, tr trace.Client) (*term
 }
 
 // step measures every term on the inputs of a step of p; grads are the gradients of its loss, before Adjust.
-func (m *termMeter) step(ctx context.Context, p *program, in inputs, feed tensor.Map, host callbackValues,
+func (m *termMeter) step(ctx context.Context, p *program, in inputs, f feed, host callbackValues,
 	epoch int, grads tensor.Map) error {
 	if m == nil {
 		return nil
@@ -45,13 +46,17 @@ func (m *termMeter) step(ctx context.Context, p *program, in inputs, feed tensor
 	if m.p.most > 0 {
 		_, out, err = m.p.inParts(ctx, in, host, epoch)
 	} else {
-		own := tensor.Map{}
+		own := feed{tensor.Map{}, ort.Values{}}
 		for _, name := range m.p.inputs {
-			if own[name] = feed[name]; own[name] == nil { // what the step had from program.fixed
-				own[name] = in.find(name)
+			if t := f.now[name]; t != nil {
+				own.now[name] = t
+			} else if err == nil { // what the step holds, or had from program.fixed
+				err = in.add(own, name)
 			}
 		}
-		out, err = m.p.run(ctx, own)
+		if err == nil {
+			out, err = m.p.run(ctx, own)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("eval.terms: %w", err)

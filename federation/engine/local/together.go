@@ -68,9 +68,9 @@ func (w *Worker) inOneRun(n int) int {
 }
 
 // runSteps computes a step of each of some turns of one program.
-func (w *Worker) runSteps(ctx context.Context, turns []*turn, ins []inputs) (feeds, outs []tensor.Map, err error) {
+func (w *Worker) runSteps(ctx context.Context, turns []*turn, ins []inputs) (feeds []feed, outs []tensor.Map, err error) {
 	first := turns[0]
-	feeds, outs = make([]tensor.Map, len(turns)), make([]tensor.Map, len(turns))
+	feeds, outs = make([]feed, len(turns)), make([]tensor.Map, len(turns))
 	if first.atReceived() {
 		feeds[0], outs[0], err = w.stepAtReceived(ctx, first, ins[0])
 		return feeds, outs, err
@@ -86,7 +86,7 @@ func (w *Worker) runSteps(ctx context.Context, turns []*turn, ins []inputs) (fee
 	}
 	session, err := w.c.stepOf(first.c.Backbone, first.l.Task, first.p, len(turns))
 	if err == nil {
-		outs, err = runAll(ctx, session, feeds)
+		outs, err = runAll(ctx, session.RunWith, session.Inputs(), feeds)
 	}
 	return feeds, outs, err
 }
@@ -170,23 +170,34 @@ func nodesOf(outputs []graph.Output) []graph.Node {
 }
 
 // runAll runs a graph of several clients, or of one, and gives each its outputs.
-func runAll(ctx context.Context, session *ort.Session, feeds []tensor.Map) ([]tensor.Map, error) {
+func runAll[T any, M ~map[string]T](ctx context.Context, run func(context.Context, tensor.Map, ort.Values) (M, error),
+	inputs []ort.ValueInfo, feeds []feed) ([]M, error) {
 	if len(feeds) == 1 {
-		out, err := session.Run(ctx, feeds[0])
-		return []tensor.Map{out}, err
+		out, err := run(ctx, feeds[0].now, feeds[0].held)
+		return []M{out}, err
 	}
-	all, outs := tensor.Map{}, make([]tensor.Map, len(feeds))
-	for _, in := range session.Inputs() {
-		at, name, _ := strings.Cut(in.Name, "/")
+	now, held, outs := tensor.Map{}, ort.Values{}, make([]M, len(feeds))
+	for _, in := range inputs {
+		from, name := feeds[0], in.Name
+		at, rest, _ := strings.Cut(in.Name, "/")
 		if k, err := strconv.Atoi(at); err == nil {
-			all[in.Name] = feeds[k][name]
+			from, name = feeds[k], rest
+		}
+		if v := from.held[name]; v != nil {
+			held[in.Name] = v
 		} else {
-			all[in.Name] = feeds[0][in.Name]
+			now[in.Name] = from.now[name]
 		}
 	}
-	got, err := session.Run(ctx, all)
+	got, err := run(ctx, now, held)
 	for k := range outs {
-		outs[k] = got.Under(strconv.Itoa(k))
+		outs[k] = M{}
+	}
+	for name, v := range got {
+		at, rest, _ := strings.Cut(name, "/")
+		if k, err := strconv.Atoi(at); err == nil {
+			outs[k][rest] = v
+		}
 	}
 	return outs, err
 }

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -23,6 +24,7 @@ type turn struct {
 	tr trace.Client
 
 	host    callbackValues
+	held    ort.Values // what steps take again
 	opt     *optim.Optimizer
 	shared  *sharedOptimizer
 	meter   *termMeter
@@ -49,7 +51,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	l.LR = rate(o.Round)
 	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.OfClient(w.Tracer, o.Round, c.ID), host: callbackValues{},
-		shared: shared, epoch: -1}
+		held: ort.Values{}, shared: shared, epoch: -1}
 	t.tr.PutAll("down", l.Broadcast)
 	t.tr.PutAll("kept", l.State)
 	if err := w.Method.Begin(l); err != nil {

@@ -65,7 +65,8 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 		Terms: set.Terms, BatchClients: e.BatchClients, Confusion: e.Evaluate.Confusion, Noise: set.Noise, plan: e.Plan,
 		c:        newCompiler(e.Method, e.Classes, e.Template, e.Training.Memory, set.Session),
 		computed: newComputed(mostComputed, keptTests), received: newComputed(mostReceived, 0), attack: e.Attack}
-	w.c.oneGraph = set.OneGraph
+	// a device is filled by several clients in one run, which first steps of their own would leave idle
+	w.c.oneGraph = set.OneGraph || e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU
 	w.evaluators = setEvaluators(e, set, w.computed)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}

@@ -89,7 +89,7 @@ func (m *maker) authority() error {
 		return fmt.Errorf("%s exists, but %s does not; give the folder of the authority's key with --authority", cert,
 			m.keyPath)
 	case hasKey && !hasCert: // a new key in its place could neither renew nor revoke what this one signed
-		return fmt.Errorf("%s is there, but %s is not: the key is of another folder's authority; give another "+
+		return fmt.Errorf("%s exists, but %s does not: the key belongs to another folder's authority; choose another "+
 			"--authority, or remove that key if nothing that it signed is used", m.keyPath, cert)
 	case !hasCert:
 		return m.create()

@@ -189,7 +189,8 @@ func (s *source) drawer() Drawer {
 	}
 	n := s.size(20)
 	if kind == 10 {
-		f := Ranks{Title: title, Names: s.labels(n), Mean: s.numbers(n), Difference: math.Abs(s.number()), Note: s.label()}
+		f := Ranks{Title: title, Names: s.labels(n), Mean: s.numbers(n), Difference: math.Abs(s.number()),
+			Note: s.label()}
 		for i, m := range f.Mean {
 			f.Mean[i] = 1 + math.Mod(math.Abs(m), float64(n-1))
 		}

@@ -327,8 +327,8 @@ func TestSignificanceStructure(t *testing.T) {
 	}
 }
 
-// Demsar's example (section 3.2.2): C4.5 and three variants, whose critical difference at 0.10 is 1.12. C4.5 is then worse
-// than the two best ones, and the third best differs from nobody: two bars.
+// Demsar's example (section 3.2.2): C4.5 and three variants, whose critical difference at 0.10 is 1.12. C4.5 is then
+// worse than the two best ones, and the third best differs from nobody: two bars.
 func TestRanksStructure(t *testing.T) {
 	f := Ranks{Names: []string{"C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf"}, Mean: []float64{3.143, 2.000, 2.893, 1.964},
 		Difference: 1.12}

@@ -9,13 +9,13 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Ranking is Friedman's test of k treatments in N blocks, such as methods on tasks, after Demsar (JMLR 7, 2006): in each
-// block the treatments are ranked, and the test asks whether their mean ranks could be those of treatments alike.
+// Ranking is Friedman's test of k treatments in N blocks, such as methods on tasks, after Demsar (JMLR 7, 2006): the
+// treatments are ranked in each block, and the test asks whether their mean ranks could be those of treatments alike.
 type Ranking struct {
-	Ranks              [][]float64 // by block and treatment: 1 is the highest value, equal values share the mean of their ranks
+	Ranks              [][]float64 // by block and treatment: 1 is the highest value, equal values share a mean rank
 	Mean               []float64   // by treatment, over blocks
 	ChiSquare          Test        // Friedman's statistic, corrected for ties; N (k-1) is the most it can be
-	ImanDavenport      Test        // Iman and Davenport's F of it, which is less conservative; NaN where every block agrees
+	ImanDavenport      Test        // their F of it, which is less conservative; NaN where every block agrees
 	CriticalDifference float64     // Nemenyi's critical difference of two mean ranks, at 0.05
 }
 
