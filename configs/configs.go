@@ -53,7 +53,8 @@ func Text(name string, text []byte) (experiment.Config, error) {
 // OpenText is Open of a text that came from elsewhere; name stands for it in errors.
 func OpenText(name string, text []byte, sets []string) (Loaded, error) {
 	if len(text) > maxFile {
-		return Loaded{Config: experiment.Defaults()}, fmt.Errorf("%s: more than %d bytes, which no configuration has",
+		return Loaded{Config: experiment.Defaults()}, fmt.Errorf("%s: larger than %d bytes, too large for a "+
+			"configuration",
 			name, maxFile)
 	}
 	f, err := parse(name, text)
@@ -152,7 +153,8 @@ func readText(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s: more than %d bytes, which no configuration has; is it another file?", path, maxFile)
+		return nil, fmt.Errorf("%s: larger than %d bytes, too large for a configuration; is it another "+
+			"file?", path, maxFile)
 	}
 	return text, nil
 }
@@ -161,7 +163,7 @@ func parse(path string, text []byte) (parsed, error) {
 	f := parsed{path: path, keys: map[string]any{}, lines: lines(text)}
 	if err := yaml.Unmarshal(text, &f.keys); err != nil {
 		if errors.As(err, new(*yaml.TypeError)) {
-			return f, fmt.Errorf("%s: a configuration is keys with values, as in name: first", path)
+			return f, fmt.Errorf("%s: expected keys with values, as in name: first", path)
 		}
 		return f, fmt.Errorf("%s: %s", path, oneLine(err))
 	}

@@ -21,8 +21,8 @@ type Counts struct {
 	Paper   string       `config:"paper" help:"name and venue"`
 	Item    string       `config:"item" help:"which table, as in Table 6"`
 	Title   string       `config:"title" help:"what it shows, in one line"`
-	Sets    []CountedSet `config:"sets" help:"its rows; a number that is not printed is left out"`
-	Wrong   []string     `config:"wrong" help:"known mistakes and contradictions of the table, a sentence each"`
+	Sets    []CountedSet `config:"sets" help:"its rows; leave out numbers that the paper does not print"`
+	Wrong   []string     `config:"wrong" help:"known errors and contradictions of the table, a sentence each"`
 	Differs []string     `config:"differs" help:"how the table is read here, a sentence each"`
 }
 
@@ -35,7 +35,7 @@ type CountedSet struct {
 	Val     int    `config:"val" help:"validation examples"`
 	Test    int    `config:"test" help:"test examples"`
 	Images  int    `config:"images" help:"all examples, with data.split: pooled-no-val those of training and test"`
-	Domains int    `config:"domains" help:"visual domains; a set without any has one"`
+	Domains int    `config:"domains" help:"visual domains; a set without domains has one"`
 }
 
 // IsCounts tells whether a configuration file has a section counts.
@@ -88,7 +88,7 @@ func (t Counts) check(c experiment.Config) error {
 		printed := false
 		for _, n := range []int{s.Classes, s.Train, s.Val, s.Test, s.Images, s.Domains} {
 			if n < 0 {
-				return fmt.Errorf("%s: %s has a negative number; leave out what is not printed", at, s.Label)
+				return fmt.Errorf("%s: %s has a negative number; leave out what the paper does not print", at, s.Label)
 			}
 			printed = printed || n > 0
 		}

@@ -46,10 +46,10 @@ func checkEnvironment() error {
 			continue
 		}
 		if strings.HasPrefix(own, "OPTIONS_") {
-			return fmt.Errorf("the environment variable %s: options have no variables; use --set options.%s=VALUE",
+			return fmt.Errorf("environment variable %s: options cannot be set by variables; use --set options.%s=VALUE",
 				name, strings.ToLower(strings.TrimPrefix(own, "OPTIONS_")))
 		}
-		return fmt.Errorf("the environment variable %s is not known%s; unset it, or see docs/configuration.md for the "+
+		return fmt.Errorf("environment variable %s is unknown%s; unset it, or see docs/configuration.md for the "+
 			"keys", name, nearest(name, known))
 	}
 	return nil
@@ -69,7 +69,7 @@ func nearest(name string, known []string) string {
 	if best == "" {
 		return ""
 	}
-	return " (" + best + " is)"
+	return " (" + best + " is known)"
 }
 
 // distance is that of Levenshtein: insertions, deletions and changes of a byte that make b of a.

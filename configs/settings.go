@@ -50,8 +50,8 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	for _, key := range slices.Sorted(maps.Keys(f.keys)) { // viper would pass over those without a value
 		if first, _, _ := strings.Cut(strings.ToLower(key), "."); fields[first] == nil {
 			if first == "counts" {
-				return s, fmt.Errorf("%s: counts are sizes of data sets, which promptfed partition compares with the "+
-					"data", f.path)
+				return s, fmt.Errorf("%[1]s has sizes of data sets to compare (counts) and is not a run; use "+
+					"promptfed partition %[1]s", f.path)
 			}
 			return s, s.blame(&keyError{strings.ToLower(key), unknownKey(key, fields)})
 		}
@@ -88,7 +88,8 @@ func (s settings) parse(sets []string) ([]change, error) {
 			return nil, fmt.Errorf("--set %s: %s", set, oneLine(err))
 		}
 		if value == nil {
-			return nil, fmt.Errorf("--set %s: no value; an empty text is \"\", for a shell '%s=\"\"'", set, key)
+			return nil, fmt.Errorf("--set %s: the value is missing; for an empty text write '%s=\"\"' in a "+
+				"shell", set, key)
 		}
 		for _, c := range s.changes(key, value) {
 			c.from = "--set " + set
@@ -176,9 +177,10 @@ func (s settings) with(changes []change) (settings, error) {
 		i, err := strconv.Atoi(places[0])
 		switch {
 		case list.Kind() != reflect.Slice:
-			return s, fmt.Errorf("%s: there is no list %s; give the list first", c.key, key)
+			return s, fmt.Errorf("%s: the list %s has no value yet; set the whole list first", c.key, key)
 		case err != nil || i < 0 || i >= list.Len():
-			return s, fmt.Errorf("%s: there is no such place; the list has %d, counted from 0", c.key, list.Len())
+			return s, fmt.Errorf("%s: no such index; the length of the list is %d, indices begin at "+
+				"0", c.key, list.Len())
 		}
 		copied := make([]any, list.Len())
 		for j := range copied {
@@ -225,7 +227,7 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 	s.all = maps.Clone(s.all)
 	s.all["options"] = kept
 	because := cmp.Or(s.from["method"], s.from["with"])
-	return s, []string{fmt.Sprintf("%s leaves out the options of %s: %s", because, strings.Join(append([]string{
+	return s, []string{fmt.Sprintf("%s drops the options of %s: %s", because, strings.Join(append([]string{
 		before.Method}, before.With...), " with "), strings.Join(left, ", "))}
 }
 

@@ -66,9 +66,9 @@ const maxCells = 20000
 
 // LoadSweep reads a sweep file: an ordinary configuration, the base of every cell, with sections sweep, card and smoke.
 // Each of them may be missing; without axes there is one run for each seed. A cell's configuration is the base (which
-// the environment changes), then the points of its labels in the order of the axes (each with its smoke.points),
-// sweep.set, smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong with the file is
-// an error that says where.
+// the environment changes), then the points of its labels in the order of the axes (each with its sweep.points and
+// smoke.points), sweep.set, smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong
+// with the file is an error that says where.
 func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	text, err := readText(path)
 	if err != nil {
@@ -132,6 +132,9 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	if err != nil {
 		return nil, err
 	}
+	if axes, err = added("sweep", file.Sweep.Points, file.Sweep.Set, base, axes); err != nil {
+		return nil, err
+	}
 	if err := file.Card.check(axes); err != nil {
 		return nil, err
 	}
@@ -139,7 +142,7 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	if _, err := keep(axes, kept{"smoke.keep", smoke.Keep}); err != nil {
 		return nil, err
 	}
-	smoked, err := smoke.points(base, axes)
+	smoked, err := added("smoke", smoke.Points, smoke.Set, base, axes)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +219,7 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 				return err
 			}
 			if folders[folder] {
-				return fmt.Errorf("two cells would have the folder %s; choose labels that differ in letters or "+
+				return fmt.Errorf("two cells would use the folder %s; choose labels that differ in letters or "+
 					"digits", folder)
 			}
 			folders[folder] = true
@@ -256,7 +259,7 @@ func hidden(base settings, axes []Axis, sets []change) []string {
 				})
 			}
 			if slices.ContainsFunc(a.Points, set) {
-				out = append(out, fmt.Sprintf("--set %s hides what axis %s sets", c.key, a.Name))
+				out = append(out, fmt.Sprintf("--set %s overrides what axis %s sets", c.key, a.Name))
 			}
 		}
 	}
@@ -274,10 +277,10 @@ func folderOf(points []PointSection, seed uint64) (string, error) {
 	for i, p := range points {
 		s := Slug(p.Label)
 		if s == "" || len(s) > 100 {
-			return "", fmt.Errorf("label %q makes no folder name; use some letters or digits, 100 at most", p.Label)
+			return "", fmt.Errorf("label %q cannot become a folder name; use letters or digits, at most 100", p.Label)
 		}
 		if i == 0 && slices.Contains(taken, s) {
-			return "", fmt.Errorf("label %q would have the folder %s, which the report of the sweep uses; choose "+
+			return "", fmt.Errorf("label %q would use the folder %s, which the report of the sweep uses; choose "+
 				"another", p.Label, s)
 		}
 		parts = append(parts, s)

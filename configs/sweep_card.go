@@ -35,6 +35,7 @@ type Card struct {
 	Metrics   []string `config:"metrics" yaml:",omitempty" json:"metrics,omitempty"`
 	Average   string   `config:"average" json:"average,omitempty" help:"means labelled Average: row, column or both"`
 	Views     Views    `config:"views" json:"views,omitzero" yaml:",omitempty" help:"which evaluation its numbers are"`
+	Control   string   `config:"control" yaml:",omitempty" json:"control,omitempty"`
 	Numbers   Numbers  `config:"numbers" json:"numbers" help:"the paper's own numbers"`
 	NoNumbers string   `config:"no_numbers" yaml:"no_numbers" json:"no_numbers,omitempty"`
 	Figures   []Figure `config:"figures" json:"figures,omitempty" help:"what a report draws beside the table"`
@@ -45,13 +46,13 @@ type Card struct {
 // LongHelp implements keys.LongHelp.
 func (Card) LongHelp() map[string]string {
 	return map[string]string{
-		"rows": "axes in the rows of the table; domain and set, which every run has, may be among them",
-		"metric": "last, best, last5, last10, global, personal, weighted, f1, worst, worst10, own-classes, ece, " +
-			"best-val, hm, hm3, set-mean, honest, attack-success, loss, bytes, seconds, domain:NAME, set:NAME or " +
-			"new:STEPS; empty is last",
-		"metrics":    "what columns or rows called metric show, such as [set:base, set:new, hm]",
-		"no_numbers": "why there are none, such as: the figure prints none",
-		"wrong":      "what is known to be wrong or contradictory in the paper, a sentence each",
+		"rows":    "axes in the rows of the table; domain and set, which every run has, are possible too",
+		"metric":  strings.Join(slices.Concat(metrics, named), ", ") + "; empty: last",
+		"metrics": "metrics in the columns or rows called metric, such as [set:base, set:new, hm]",
+		"control": "label that all others are compared with, in place of pairwise comparisons: of the axis method, else " +
+			"of the first one in rows",
+		"no_numbers": "why there are no numbers, such as: the figure prints none",
+		"wrong":      "known errors and contradictions of the paper, a sentence each",
 		"differs":    "where this file differs from the paper and why, a sentence each",
 	}
 }
@@ -59,10 +60,10 @@ func (Card) LongHelp() map[string]string {
 // Views says which evaluation the numbers of a paper are, as far as its text does: global (the server's average) or
 // personal (each client's own parameters after local training). What the text leaves open is unsaid, never guessed.
 type Views struct {
-	Default string            `config:"default" json:"default" help:"of other labels: global, personal or unsaid"`
-	By      string            `config:"by" json:"by,omitempty" yaml:",omitempty" help:"axis whose labels differ"`
+	Default string            `config:"default" json:"default" help:"for labels not listed: global, personal or unsaid"`
+	By      string            `config:"by" json:"by,omitempty" yaml:",omitempty" help:"axis whose labels differ in it"`
 	Labels  map[string]string `config:"labels" json:"labels,omitempty" yaml:",omitempty" help:"label: its evaluation"`
-	Why     string            `config:"why" json:"why" help:"where the paper says so, in one sentence"`
+	Why     string            `config:"why" json:"why" help:"where the paper states it, in a sentence"`
 }
 
 // Numbers are the numbers that a paper prints.
@@ -75,9 +76,9 @@ type Numbers struct {
 // LongHelp implements keys.LongHelp.
 func (Numbers) LongHelp() map[string]string {
 	return map[string]string{
-		"unit": "percent, fraction, seconds, minutes, hours, bytes, kilobytes, megabytes, gigabytes or plain; empty " +
-			"is percent",
-		"by": "axes whose labels the values are nested by, from the outermost; domain and set may be among them",
+		"unit": "percent, fraction, seconds, minutes, hours, bytes, kilobytes, megabytes, gigabytes or plain; empty: " +
+			"percent",
+		"by": "axes by whose labels the values are nested, outermost first; domain and set are possible too",
 	}
 }
 
@@ -85,39 +86,43 @@ func (Numbers) LongHelp() map[string]string {
 type Figure struct {
 	Kind   string `config:"kind" json:"kind"`
 	Title  string `config:"title" json:"title,omitempty" help:"above the figure"`
-	Metric string `config:"metric" json:"metric,omitempty" help:"empty is that of the card"`
-	X      string `config:"x" json:"x,omitempty" help:"axis; of curves: round, bytes or time (simulated)"`
+	Metric string `config:"metric" json:"metric,omitempty" help:"empty: that of the card"`
+	X      string `config:"x" json:"x,omitempty" help:"axis; for curves: round, bytes or time (simulated)"`
 	Y      string `config:"y" json:"y,omitempty" help:"axis"`
 	Z      string `config:"z" json:"z,omitempty" help:"axis"`
 	Line   string `config:"line" json:"line,omitempty" help:"axis with a line for each label"`
 	Panel  string `config:"panel" json:"panel,omitempty" help:"axis with a panel for each label"`
-	Group  string `config:"group" json:"group,omitempty" help:"of boxes: an axis, domain or backbone"`
+	Group  string `config:"group" json:"group,omitempty" help:"for boxes: an axis, domain or backbone"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (Figure) LongHelp() map[string]string {
 	return map[string]string{
-		"kind": "curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion or cost",
+		"kind": "curves, shots, sensitivity, heatmap, box, scatter3, strips, tsne, pca, bubbles, confusion, cost or " +
+			"ranks",
 	}
 }
 
 var (
 	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10",
-		"own-classes", "ece",
-		"best-val", "hm", "hm3", "set-mean", "honest", "attack-success", "loss", "bytes", "seconds", "total-bytes",
-		"total-parameters", "simulated"}
+		"own-classes", "ece", "best-val", "hm", "hm3", "set-mean", "honest", "attack-success", "loss", "bytes",
+		"seconds", "total-bytes", "total-parameters", "simulated"}
 	named = []string{"domain:NAME", "set:NAME", "new:STEPS", "rounds-to:PERCENT", "bytes-to:PERCENT",
 		"parameters-to:PERCENT", "simulated-to:PERCENT"}
 	units = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes",
 		"gigabytes", "plain"}
 	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca",
-		"bubbles", "confusion", "cost"}
+		"bubbles", "confusion", "cost", RanksFigure}
 	groups = []string{DomainAxis, "backbone"}
 )
 
 // CurvesFigure is the kind of figures with a line over rounds, over the bytes sent or over simulated time: Along, of
 // which rounds are the default.
 const CurvesFigure = "curves"
+
+// RanksFigure is the kind of figures with mean ranks over all axes but that of methods, beside which a report has their
+// table.
+const RanksFigure = "ranks"
 
 var Along = []string{"round", AlongBytes, AlongTime}
 
@@ -178,7 +183,7 @@ func (c *Card) check(axes []Axis) error {
 			if err := Renamed(name); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
-			return fmt.Errorf("%s: there is no axis %q; there are %s", key, name, strings.Join(list, ", "))
+			return fmt.Errorf("%s: unknown axis %q; known: %s", key, name, strings.Join(list, ", "))
 		}
 		return nil
 	}
@@ -192,7 +197,7 @@ func (c *Card) check(axes []Axis) error {
 				return err
 			}
 			if seen[name] {
-				return fmt.Errorf("%s: axis %q stands twice in rows and columns", list.key, name)
+				return fmt.Errorf("%s: axis %q is listed twice in rows and columns", list.key, name)
 			}
 			seen[name] = true
 		}
@@ -201,11 +206,11 @@ func (c *Card) check(axes []Axis) error {
 		return err
 	}
 	if len(c.Metrics) > 0 && !seen[MetricAxis] {
-		return fmt.Errorf("card.metrics: neither card.rows nor card.columns has metric, which would show them")
+		return fmt.Errorf("card.metrics: add metric to card.rows or card.columns, where they are shown")
 	}
 	for _, name := range c.Metrics {
 		if name == "" {
-			return fmt.Errorf("card.metrics: one of them is empty")
+			return fmt.Errorf("card.metrics: an entry is empty")
 		}
 		if err := metric("card.metrics", name); err != nil {
 			return err
@@ -214,10 +219,14 @@ func (c *Card) check(axes []Axis) error {
 	if err := oneOf("card.average", c.Average, "row", "column", "both"); err != nil {
 		return err
 	}
+	if c.Control != "" && !slices.ContainsFunc(axes,
+		func(a Axis) bool { return slices.Contains(a.Labels(), c.Control) }) {
+		return fmt.Errorf("card.control: no axis has the label %q", c.Control)
+	}
 	for i, f := range c.Figures {
 		at := fmt.Sprintf("card.figures: figure %d: ", i+1)
 		if f.Kind == "" {
-			return fmt.Errorf("%sit has no kind; there are %s", at, strings.Join(figures, ", "))
+			return fmt.Errorf("%skind is missing; use one of %s", at, strings.Join(figures, ", "))
 		}
 		if err := oneOf(at+"kind", f.Kind, figures...); err != nil {
 			return err
@@ -258,7 +267,7 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 	}
 	view := func(key, is string) error {
 		if is == "" {
-			return fmt.Errorf("%s: missing; take global, personal or unsaid", key)
+			return fmt.Errorf("%s: missing; use global, personal or unsaid", key)
 		}
 		return oneOf(key, is, ViewGlobal, ViewPersonal, ViewUnsaid)
 	}
@@ -266,8 +275,8 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 		return err
 	}
 	if v.Why == "" {
-		return fmt.Errorf("card.views.why: missing; say where the paper tells which evaluation it prints, or that it " +
-			"does not")
+		return fmt.Errorf("card.views.why: missing; say where the paper states which evaluation it reports, or that " +
+			"it does not")
 	}
 	if (v.By == "") != (len(v.Labels) == 0) {
 		return fmt.Errorf("card.views: by names the axis of labels; give both or neither")
@@ -302,7 +311,7 @@ func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...str
 			return err
 		}
 		if slices.Contains(n.By[:i], name) {
-			return fmt.Errorf("card.numbers.by: axis %q stands twice", name)
+			return fmt.Errorf("card.numbers.by: axis %q is listed twice", name)
 		}
 	}
 	if n.Values.Empty() {
@@ -330,7 +339,7 @@ func metric(key, name string) error {
 	if err := Renamed(name); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	return oneOf(key, name, append(slices.Clone(metrics), named...)...)
+	return oneOf(key, name, slices.Concat(metrics, named)...)
 }
 
 // oneOf checks a word that may be empty.
@@ -338,5 +347,5 @@ func oneOf(key, is string, known ...string) error {
 	if is == "" || slices.Contains(known, is) {
 		return nil
 	}
-	return fmt.Errorf("%s: %q is not known; take %s", key, is, strings.Join(known, ", "))
+	return fmt.Errorf("%s: %q is unknown; use %s", key, is, strings.Join(known, ", "))
 }

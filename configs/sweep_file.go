@@ -22,12 +22,13 @@ type SweepFile struct {
 
 // SweepSection is the section sweep: the grid is the product of the axes, of which the first varies slowest.
 type SweepSection struct {
-	Seeds  []uint64          `config:"seeds" help:"each runs at every point of the grid; none is the base's seed"`
-	Axes   []AxisSection     `config:"axes" help:"what varies, the slowest first"`
+	Seeds  []uint64          `config:"seeds" help:"seeds to run every point of the grid with; empty: the seed above"`
+	Axes   []AxisSection     `config:"axes" help:"what varies, slowest first"`
 	Skip   []map[string]some `config:"skip"`
-	Keep   map[string]some   `config:"keep" help:"axis: [labels], the only ones that run; of other axes all do"`
-	Set    map[string]any    `config:"set" help:"keys that every cell has after those of its points"`
-	Smoked bool              `config:"smoked" help:"written by the program: the file says what --smoke made of another"`
+	Keep   map[string]some   `config:"keep" help:"axis: [labels] to run; other axes run all labels"`
+	Points pointKeys         `config:"points" help:"axis: {label: {keys}}, keys of single points, also of a file's"`
+	Set    map[string]any    `config:"set" help:"keys of every cell, after those of its points"`
+	Smoked bool              `config:"smoked" help:"written by the program into the plan of a --smoke run"`
 }
 
 // LongHelp implements keys.LongHelp.
@@ -39,16 +40,16 @@ func (SweepSection) LongHelp() map[string]string {
 
 // AxisSection is one axis, with points, in the short form with key and values, or with points of another file.
 type AxisSection struct {
-	Name   string         `config:"name" help:"of the axis"`
-	Points []PointSection `config:"points" help:"what the axis goes through"`
+	Name   string         `config:"name" help:"name of the axis"`
+	Points []PointSection `config:"points" help:"points of the axis"`
 	Key    string         `config:"key" help:"short form: the one key that varies"`
-	Values []word         `config:"values" help:"short form: its values, which are the labels too"`
-	File   string         `config:"file" help:"a list of points beside this file, for several sweeps"`
+	Values []word         `config:"values" help:"short form: its values, which are also the labels"`
+	File   string         `config:"file" help:"file with the points, which sweeps of its folder can share"`
 }
 
 // PointSection is one point of an axis.
 type PointSection struct {
-	Label string         `config:"label" help:"of the point in tables, figures and folder names"`
+	Label string         `config:"label" help:"name of the point in tables, figures and folder names"`
 	Set   map[string]any `config:"set"`
 }
 
@@ -62,10 +63,10 @@ func (PointSection) LongHelp() map[string]string {
 
 // SmokeSection is the section smoke.
 type SmokeSection struct {
-	Set    map[string]any                       `config:"set" help:"keys of every cell, after those of its points"`
-	Points map[string]map[string]map[string]any `config:"points" help:"axis: {label: {keys}}, set by single points too"`
-	Keep   map[string]some                      `config:"keep" help:"axis: [labels] that run; of other axes all do"`
-	Seeds  []uint64                             `config:"seeds" help:"in place of the sweep's"`
+	Set    map[string]any  `config:"set" help:"keys of every cell, after those of its points"`
+	Points pointKeys       `config:"points" help:"axis: {label: {keys}}, keys of single points"`
+	Keep   map[string]some `config:"keep" help:"axis: [labels] to run; other axes run all labels"`
+	Seeds  []uint64        `config:"seeds" help:"instead of those of the sweep"`
 }
 
 // read takes the points of the axis from its file in a folder, if it has one.
@@ -74,7 +75,7 @@ func (a *AxisSection) read(dir string) error {
 		return nil
 	}
 	if len(a.Points) > 0 || a.Key != "" || len(a.Values) > 0 {
-		return errors.New("it has a file, and points or values too; use one of the two forms")
+		return errors.New("it has a file, and points or values too; use only one of these forms")
 	}
 	path := filepath.Join(dir, filepath.FromSlash(a.File))
 	text, err := readText(path)
@@ -99,7 +100,7 @@ type word struct {
 // UnmarshalYAML refuses lists and maps, which make no label.
 func (w *word) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.ScalarNode {
-		return fmt.Errorf("line %d: values of the short form are single ones; give lists and maps as points with "+
+		return fmt.Errorf("line %d: values of the short form are single values; give lists and maps as points with "+
 			"labels", n.Line)
 	}
 	w.text = n.Value

@@ -21,7 +21,7 @@ func (s SweepSection) axes() ([]Axis, error) {
 		case strings.ContainsFunc(a.Name, unicode.IsControl):
 			return nil, fmt.Errorf("sweep.axes[%d]: %q is more than one line", i, a.Name)
 		case a.Name == DomainAxis || a.Name == "seed":
-			return nil, fmt.Errorf("sweep.axes: %q has a meaning of its own; give the axis another name", a.Name)
+			return nil, fmt.Errorf("sweep.axes: the name %q is reserved; give the axis another name", a.Name)
 		case seen[a.Name]:
 			return nil, fmt.Errorf("sweep.axes: two axes are called %s", a.Name)
 		}
@@ -39,10 +39,10 @@ func (a AxisSection) points() ([]PointSection, error) {
 	points := slices.Clone(a.Points)
 	if a.Key != "" || len(a.Values) > 0 {
 		if len(points) > 0 {
-			return nil, errors.New("it has points, and key and values too; use one of the two forms")
+			return nil, errors.New("it has points, and key and values too; use only one of these forms")
 		}
 		if a.Key == "" {
-			return nil, errors.New("it has values but no key that they are for")
+			return nil, errors.New("it has values but no key; add the key that they are for")
 		}
 		for _, v := range a.Values {
 			points = append(points, PointSection{v.text, map[string]any{a.Key: v.value}})
@@ -59,7 +59,7 @@ func (a AxisSection) points() ([]PointSection, error) {
 		case strings.ContainsFunc(p.Label, unicode.IsControl):
 			return nil, fmt.Errorf("the label %q is more than one line", p.Label)
 		case p.Label == AverageLabel:
-			return nil, fmt.Errorf("the label %s is that of means; choose another", p.Label)
+			return nil, fmt.Errorf("the label %s is reserved for means; choose another", p.Label)
 		case seen[p.Label]:
 			return nil, fmt.Errorf("two points have the label %q", p.Label)
 		case p.Set["seed"] != nil:
@@ -70,27 +70,31 @@ func (a AxisSection) points() ([]PointSection, error) {
 	return points, nil
 }
 
-// points gives the axes whose points have set what smoke.points adds to them. What smoke.set would hide is an error.
-func (s SmokeSection) points(base settings, axes []Axis) ([]Axis, error) {
+// pointKeys are keys by axis and label.
+type pointKeys map[string]map[string]map[string]any
+
+// added gives the axes whose points have set what the points of a section add to them. What the section's set, which
+// comes last, would hide is an error.
+func added(section string, points pointKeys, last map[string]any, base settings, axes []Axis) ([]Axis, error) {
 	out := slices.Clone(axes)
-	for _, name := range slices.Sorted(maps.Keys(s.Points)) {
-		labels := slices.Sorted(maps.Keys(s.Points[name]))
+	for _, name := range slices.Sorted(maps.Keys(points)) {
+		labels := slices.Sorted(maps.Keys(points[name]))
 		i, err := find(axes, name, labels)
 		if err != nil {
-			return nil, fmt.Errorf("smoke.points: %w", err)
+			return nil, fmt.Errorf("%s.points: %w", section, err)
 		}
 		out[i].Points = slices.Clone(axes[i].Points)
 		for j, p := range axes[i].Points {
-			added := base.under(s.Points[name][p.Label])
-			for _, c := range added {
-				for _, all := range base.under(s.Set) {
+			more := base.under(points[name][p.Label])
+			for _, c := range more {
+				for _, all := range base.under(last) {
 					if all.key == c.key || below(c.key, all.key) {
-						return nil, fmt.Errorf("smoke.points: %s of %s %s is set by smoke.set too, which comes last",
-							c.key, name, p.Label)
+						return nil, fmt.Errorf("%[1]s.points: %s of %s %s is set by %[1]s.set too, which comes last",
+							section, c.key, name, p.Label)
 					}
 				}
 			}
-			out[i].Points[j].Set = merge(slices.Concat(base.under(p.Set), added))
+			out[i].Points[j].Set = merge(slices.Concat(base.under(p.Set), more))
 		}
 	}
 	return out, nil
@@ -159,9 +163,9 @@ func find(axes []Axis, name string, labels []string) (int, error) {
 		return i, nil
 	}
 	if len(names) == 0 {
-		return 0, fmt.Errorf("there is no axis %q; the sweep has no axes", name)
+		return 0, fmt.Errorf("unknown axis %q; the sweep has no axes", name)
 	}
-	return 0, fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(names, ", "))
+	return 0, fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(names, ", "))
 }
 
 // combine gives the points of every combination that runs: those of the kept axes without those that skip matches. Each

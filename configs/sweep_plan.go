@@ -74,11 +74,11 @@ func ReadPlan(dir string) (*Plan, error) {
 func parsePlan(path string, text []byte) (*Plan, error) {
 	var p Plan
 	if err := json.Unmarshal(text, &p); err != nil {
-		return nil, fmt.Errorf("%s: %s; was it written by promptfed sweep?", path, oneLine(err))
+		return nil, fmt.Errorf("%s: %s; expected a file written by promptfed sweep", path, oneLine(err))
 	}
 	for _, c := range p.Cells {
 		if !filepath.IsLocal(filepath.FromSlash(c.Folder)) {
-			return nil, fmt.Errorf("%s: cell folder %q does not lie below the sweep's", path, c.Folder)
+			return nil, fmt.Errorf("%s: cell folder %q is not below that of the sweep", path, c.Folder)
 		}
 		for _, a := range p.Axes {
 			if !slices.Contains(a.Labels, c.Labels[a.Name]) {

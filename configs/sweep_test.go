@@ -26,6 +26,7 @@ sweep:
         - {label: PromptFL, set: {method: promptfl}}
         - {label: FedPHA (ours), set: {method: fedpha, options: {projector: eq9}, train: {lr: 0.2, batch: 8}}}
     - {name: tokens, key: train.epochs, values: [1, 2.0, 3]}
+  points: {method: {FedPHA (ours): {train.momentum: 0.5, train.lr: 0.25}}}
   skip:
     - {method: PromptFL, tokens: ["2.0", 3]}
 card:
@@ -79,8 +80,8 @@ func TestGrid(t *testing.T) {
 		c.Train.LR != 0.1 || c.Seed != 1 || c.Train.Epochs != 1 {
 		t.Errorf("first cell: %+v", c)
 	}
-	if c := last.Config; c.Method != "fedpha" || fmt.Sprint(c.Options) != "map[projector:eq9]" || c.Train.LR != 0.2 ||
-		c.Train.Batch != 8 || c.Train.Rounds != 5 || c.Seed != 2 || c.Train.Epochs != 3 {
+	if c := last.Config; c.Method != "fedpha" || fmt.Sprint(c.Options) != "map[projector:eq9]" || c.Train.LR != 0.25 ||
+		c.Train.Momentum != 0.5 || c.Train.Batch != 8 || c.Train.Rounds != 5 || c.Seed != 2 || c.Train.Epochs != 3 {
 		t.Errorf("last cell: %+v", c)
 	}
 	if last.Labels["method"] != "FedPHA (ours)" || last.Labels["tokens"] != "3" {
@@ -113,7 +114,7 @@ func TestSweepPrecedence(t *testing.T) {
 		t.Errorf("cells %s", got)
 	}
 	if c := s.Cells[0].Config; c.Train.Batch != 8 || fmt.Sprint(c.Options) != "map[init_std:0.25 projector:eq9 "+
-		"ratio:0.6]" || c.Train.Rounds != 2 || c.Train.LR != 0.4 {
+		"ratio:0.6]" || c.Train.Rounds != 2 || c.Train.LR != 0.4 || c.Train.Momentum != 0.5 {
 		t.Errorf("%+v", c)
 	}
 }
@@ -157,9 +158,9 @@ sweep:
 	if err != nil || fmt.Sprint(c.Options["local_tokens"]) != "[4 4 4 5]" {
 		t.Errorf("%v, %v", c.Options, err)
 	}
-	for set, say := range map[string]string{"options.local_tokens[4]=5": "the list has 4",
-		"options.local_tokens[x]=5": "no such place",
-		"options.lengths[0]=5":      "no list options.lengths", "name[0]=5": "no list name"} {
+	for set, say := range map[string]string{"options.local_tokens[4]=5": "length of the list is 4",
+		"options.local_tokens[x]=5": "no such index",
+		"options.lengths[0]=5":      "list options.lengths has no value", "name[0]=5": "list name has no value"} {
 		_, err := Load(file(t, text), []string{set})
 		datatest.WantError(t, err, "--set", set[:strings.Index(set, "=")], say)
 	}
@@ -243,9 +244,9 @@ func TestCardMetrics(t *testing.T) {
 	if err != nil || !slices.Equal(plan.Card.Metrics, []string{"set:base", "hm"}) {
 		t.Errorf("%v, %+v", err, plan.Card)
 	}
-	for text, word := range map[string]string{with("tokens", "[hm]"): "neither card.rows nor card.columns has metric",
-		with("tokens, metric", "[hmm]"): "\"hmm\" is not known", with("tokens, metric",
-			"[]"): "there is no axis \"metric\""} {
+	for text, word := range map[string]string{with("tokens", "[hm]"): "add metric to card.rows or card.columns",
+		with("tokens, metric", "[hmm]"): "\"hmm\" is unknown", with("tokens, metric",
+			"[]"): "unknown axis \"metric\""} {
 		if _, err := LoadSweep(file(t, text), SweepOptions{}); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%v does not say %q", err, word)
 		}
@@ -304,7 +305,7 @@ func TestSweepErrors(t *testing.T) {
 		{in("{name: a, values: [1]}", ""), SweepOptions{}, []string{"axis a", "no key"}},
 		{in("{name: a, key: train.lr, values: [[1]]}", ""), SweepOptions{}, []string{"single"}},
 		{in("{name: a, key: train.lr, values: [1], points: [{label: x}]}", ""), SweepOptions{}, []string{"axis a",
-			"one of the two"}},
+			"one of these forms"}},
 		{in("{key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"sweep.axes[0]", "no name"}},
 		{in("{name: seed, key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"seed", "another name"}},
 		{in("{name: a, key: seed, values: [1]}", ""), SweepOptions{}, []string{"sweep.seeds"}},
@@ -316,7 +317,7 @@ func TestSweepErrors(t *testing.T) {
 		{in(`{name: a, points: [{label: "x\ny"}]}`, ""), SweepOptions{}, []string{`"x\ny"`, "one line"}},
 		{in(`{name: "a\ny", points: [{label: x}]}`, ""), SweepOptions{}, []string{`"a\ny"`, "one line"}},
 		{in("{name: a, points: [{label: y, set: {'options.x[0]': 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1",
-			"options.x[0]", "no list"}},
+			"options.x[0]", "has no value"}},
 		{in("{name: a, points: [{label: '?'}]}", ""), SweepOptions{}, []string{"folder"}},
 		{in("{name: a, points: [{label: plots}]}", ""), SweepOptions{}, []string{"plots", "report"}},
 		{in("{name: a, points: [{label: A b}, {label: a-B}]}", ""), SweepOptions{}, []string{"two cells",
@@ -329,8 +330,12 @@ func TestSweepErrors(t *testing.T) {
 			"0.1, 0.2"}},
 		{in(axis, ", skip: [{}]"), SweepOptions{}, []string{"sweep.skip[0]"}},
 		{in(axis, ", skip: [{a: [0.1, 0.2]}]"), SweepOptions{}, []string{"leaves no cell"}},
+		{in(axis, ", points: {b: {x: {name: y}}}"), SweepOptions{}, []string{"sweep.points", `"b"`, "known: a"}},
+		{in(axis, ", set: {options: {x: 1}}, points: {a: {0.2: {options.y: x}}}"), SweepOptions{},
+			[]string{"sweep.points", "options.y", "sweep.set"}},
+		{in(axis, "") + "card: {control: x}", SweepOptions{}, []string{"card.control", `"x"`}},
 		{in(axis, "") + "smoke: {keep: {a: 0.3}}", SweepOptions{}, []string{"smoke.keep", "0.3", "0.1, 0.2"}},
-		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "there are a"}},
+		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "known: a"}},
 		{in(axis, "") + "smoke: {seeds: []}", SweepOptions{}, []string{"smoke.seeds", "empty"}},
 		{in(axis, "") + "smoke: {round: 1}", SweepOptions{}, []string{"smoke.round", "keep, points, seeds, set"}},
 		{in(axis, "") + "smoke: {points: {a: {0.3: {name: x}}}}", SweepOptions{}, []string{"smoke.points", "0.3",
@@ -390,7 +395,7 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {figures: [{kind: curves, x: a}]}", SweepOptions{}, []string{"figure 1", "x", `"a"`,
 			"bytes, time"}},
 		{in(axis, "") + "card: {metric: \"bytes-to:\"}", SweepOptions{}, []string{"card.metric", "bytes-to:PERCENT"}},
-		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "no kind"}},
+		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "kind is missing"}},
 		{in(axis, "") + "card: {figures: [{kind: heatmap, x: b}]}", SweepOptions{}, []string{"figure 1", "x", `"b"`}},
 		{"a: &x {b: *x}", SweepOptions{}, []string{"anchor"}},
 	} {

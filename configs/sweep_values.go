@@ -48,7 +48,7 @@ func (v *Values) UnmarshalYAML(n *yaml.Node) error {
 		}
 	}
 	if math.IsNaN(v.mean) || math.IsInf(v.mean, 0) || math.IsInf(v.std, 0) || !(v.std >= 0) {
-		return fmt.Errorf("line %d: %v ± %v is no mean with a standard deviation", n.Line, v.mean, v.std)
+		return fmt.Errorf("line %d: %v ± %v is not a mean with a standard deviation", n.Line, v.mean, v.std)
 	}
 	return nil
 }

@@ -140,8 +140,8 @@ func (a Attack) Poisoned(client int, labels []int64) []int {
 	return others[:n]
 }
 
-// Upload changes the shared parameters of an attacker's upload, which stands for what it received and learned. Other
-// tensors of it stay as they are. The client itself goes on from what it learned.
+// Upload changes the shared parameters of an attacker's upload, computed from what it received and learned. Other
+// tensors of it are unchanged. The client itself continues from what it learned.
 func (a Attack) Upload(round int, received tensor.Map, up *method.Upload) {
 	if !a.Of(up.Client) || a.Kind == LabelFlip || !a.On() {
 		return

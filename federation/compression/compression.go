@@ -1,5 +1,5 @@
-// Package compression makes updates of clients smaller: their largest numbers, their signs, or few levels, as they
-// travel. What is left out may stay on the client for its next update.
+// Package compression makes updates of clients smaller: it sends their largest numbers, their signs, or few levels.
+// What is left out may stay on the client for its next update.
 package compression
 
 import (
@@ -18,7 +18,7 @@ const (
 	Quantise = "quantise"
 )
 
-// Codec is a method.Codec. The numbers of all tensors stand behind one another, in the order of their names.
+// Codec is a method.Codec. The numbers of all tensors are concatenated, in the order of their names.
 type Codec struct {
 	Kind     string
 	Share    float64 // of numbers that top-k sends
@@ -43,7 +43,7 @@ func (c Codec) Pack(l *method.Local, up *method.Upload) error {
 	for _, name := range names {
 		old, now := l.Received[name], up.Shared[name]
 		if old == nil || !old.SameShape(now) || now.IsInt() {
-			return fmt.Errorf("compression: %s is %v and was received as %v", name, now, old)
+			return fmt.Errorf("compression: parameter %s is %v, but was received as %v", name, now, old)
 		}
 		e := l.State[memory+"/"+name]
 		for i, v := range now.Data {

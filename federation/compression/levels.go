@@ -48,13 +48,14 @@ func (c Codec) decodeLevels(scales []float32, words []int64, n int) ([]float64, 
 	out, bucket := make([]float64, n), 0
 	for from, size := range c.buckets(n) {
 		if bucket == len(scales) || !(scales[bucket] >= 0) {
-			return nil, fmt.Errorf("each bucket needs a scale of at least 0; it has %d, for %d numbers", len(scales), n)
+			return nil, fmt.Errorf("each bucket needs a scale of at least 0; there are %d scales for %d numbers",
+				len(scales), n)
 		}
 		for i, code := range codes[from : from+size] {
 			v := float64(scales[bucket])
 			if c.Kind == Quantise {
 				if code>>1 > uint64(c.Levels) {
-					return nil, fmt.Errorf("it has the level %d; there are %d", code>>1, c.Levels)
+					return nil, fmt.Errorf("it has the level %d, but the highest is %d", code>>1, c.Levels)
 				}
 				v *= float64(code>>1) / float64(c.Levels)
 			}
@@ -66,7 +67,7 @@ func (c Codec) decodeLevels(scales []float32, words []int64, n int) ([]float64, 
 		bucket++
 	}
 	if bucket != len(scales) {
-		return nil, fmt.Errorf("it has %d scales; %d numbers have %d buckets", len(scales), n, bucket)
+		return nil, fmt.Errorf("it has %d scales, but %d numbers have %d buckets", len(scales), n, bucket)
 	}
 	return out, nil
 }
@@ -129,7 +130,7 @@ func pack(codes []uint64, width int) []int64 {
 // unpack reads n codes that pack wrote.
 func unpack(words []int64, n, width int) ([]uint64, error) {
 	if want := (n*width + 63) / 64; len(words) != want {
-		return nil, fmt.Errorf("it has %d words of bits; %d codes of %d bits take %d", len(words), n, width, want)
+		return nil, fmt.Errorf("it has %d words of bits, but %d codes of %d bits need %d", len(words), n, width, want)
 	}
 	out := make([]uint64, n)
 	for i := range out {

@@ -40,7 +40,7 @@ func (c Codec) encodeLargest(d []float64) tensor.Map {
 func (c Codec) decodeLargest(values []float32, words []int64, n int) ([]float64, error) {
 	k := c.kept(n)
 	if len(values) != k {
-		return nil, fmt.Errorf("it has %d values; %d of %d numbers are sent", len(values), k, n)
+		return nil, fmt.Errorf("it has %d values, but %d of %d numbers must be sent", len(values), k, n)
 	}
 	places, err := decodePlaces(words, n, k)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c Codec) decodeLargest(values []float32, words []int64, n int) ([]float64,
 	out := make([]float64, n)
 	for j, i := range places {
 		if i >= uint64(n) || j > 0 && i <= places[j-1] {
-			return nil, errors.New("its places are not sorted, or beyond the last number")
+			return nil, errors.New("its indices are not sorted, or beyond the last number")
 		}
 		out[i] = float64(values[j])
 	}
@@ -68,7 +68,7 @@ func decodePlaces(words []int64, n, k int) ([]uint64, error) {
 		}
 	}
 	if err == nil && len(places) != k {
-		err = fmt.Errorf("it has %d places for %d values", len(places), k)
+		err = fmt.Errorf("it has %d indices for %d values", len(places), k)
 	}
 	return places, err
 }

@@ -59,7 +59,7 @@ func (s Source) Key() Key {
 type Cache struct {
 	Dir       string
 	Precision string // empty is Half; a matrix of another precision is none
-	// Damaged, which may be nil, is told about files that are truncated or altered. They count as absent, and are
+	// Damaged, which may be nil, is called with files that are truncated or altered. They count as absent, and are
 	// replaced when they are written again.
 	Damaged func(path string, why error)
 }
@@ -114,7 +114,7 @@ func sweep(folder string) {
 }
 
 // RoundHalf rounds every element to the nearest half-precision number, ties to even. An element that is not finite, or
-// is 65,520 or more in size and so would become infinite, is an error that names its index, and t stays as it was.
+// is 65,520 or more in size and so would become infinite, is an error that names its index, and t is unchanged.
 func RoundHalf(t *tensor.Tensor) error {
 	for i, v := range t.Data {
 		if h := float16.Fromfloat32(v); h.IsNaN() || h.IsInf(0) {

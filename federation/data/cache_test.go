@@ -118,7 +118,7 @@ func TestMatrixInPieces(t *testing.T) {
 	if err := m.Append(x.Rows([]int{9})); err != nil {
 		t.Fatal(err)
 	}
-	datatest.WantError(t, m.Append(x.Rows([]int{0})), "nothing is missing")
+	datatest.WantError(t, m.Append(x.Rows([]int{0})), "is complete")
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}

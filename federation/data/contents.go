@@ -74,7 +74,7 @@ func Contents(ctx context.Context, list []Example, workers int, progress func(do
 	return out, err
 }
 
-// worthShowing is how many images progress tells of at a time, and below which it does not.
+// worthShowing is how many images progress reports at a time, and below which it reports none.
 const worthShowing = 512
 
 // inParallel does something for every index, on several goroutines.
@@ -177,7 +177,7 @@ func (c Cache) Contents(ctx context.Context, list []Example, workers int, progre
 			return out, nil
 		}
 		if c.Damaged != nil {
-			c.Damaged(path, errors.New("it does not fit its checksum"))
+			c.Damaged(path, errors.New("it does not match its checksum"))
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)

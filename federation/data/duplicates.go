@@ -6,23 +6,24 @@ import (
 	"strings"
 )
 
-// What to do about images that stand in a set more than once.
+// What to do about images that occur in a set more than once.
 const (
-	DuplicatesError = "error" // refuse the set where one stands in two splits, or twice in a pool
-	// leave them out of train where they stand in val or test too, and out of val where in test; keep one in a pool
+	DuplicatesError = "error" // refuse the set where one is in two splits, or twice in a pool
+	// remove them from train where they are also in val or test, and from val where they are in test; keep one in a
+	// pool
 	DuplicatesDrop = "drop"
-	DuplicatesKeep = "keep" // take the set as it is
+	DuplicatesKeep = "keep" // use the set unchanged
 )
 
 // Duplicates counts images whose bytes are those of another image of the set. Of a pool only Repeated, Labels and
 // Dropped are used.
 type Duplicates struct {
-	TrainTest int `json:"train_in_test"` // images of train that stand in test too
+	TrainTest int `json:"train_in_test"` // images of train that are also in test
 	TrainVal  int `json:"train_in_val"`
 	ValTest   int `json:"val_in_test"`
-	// further places of images that stand in train, or in the pool, more than once
+	// further copies of images that are in train, or in the pool, more than once
 	Repeated int    `json:"repeated"`
-	Labels   int    `json:"labels"`            // different images that stand in the set with several labels
+	Labels   int    `json:"labels"`            // different images that occur with several labels
 	Dropped  int    `json:"dropped"`           // images that were left out
 	Example  string `json:"example,omitempty"` // two places of one image, of the first kind above that there is
 }
@@ -108,8 +109,8 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 		if sp.Name == name {
 			had, has := s.Counts(before), s.Counts(kept)
 			if k := slices.IndexFunc(has, func(n int) bool { return n == 0 }); k >= 0 && had[k] > 0 {
-				return d, nil, fmt.Errorf("data.duplicates: drop leaves class %q no training images: all %d stand in "+
-					"test or val too", s.Classes[k], had[k])
+				return d, nil, fmt.Errorf("data.duplicates: drop leaves class %q without training images: all %d are "+
+					"also in test or val", s.Classes[k], had[k])
 			}
 		}
 		*sp.Examples = kept
@@ -127,17 +128,15 @@ func (d Duplicates) Lines(pooled bool) []string {
 			out = append(out, fmt.Sprint(n, " ", many))
 		}
 	}
-	say(d.TrainTest, "training image stands among the test images too", "training images stand among the test images "+
-		"too")
-	say(d.TrainVal, "training image stands among the validation images too",
-		"training images stand among the validation images too")
-	say(d.ValTest, "validation image stands among the test images too", "validation images stand among the test "+
-		"images too")
+	say(d.TrainTest, "training image is also a test image", "training images are also test images")
+	say(d.TrainVal, "training image is also a validation image",
+		"training images are also validation images")
+	say(d.ValTest, "validation image is also a test image", "validation images are also test images")
 	if pooled {
 		say(d.Repeated, "image repeats another one of the pool", "images repeat others of the pool")
 	} else {
 		say(d.Repeated, "training image repeats another one", "training images repeat others")
 	}
-	say(d.Labels, "image stands in the set with several labels", "images stand in the set with several labels")
+	say(d.Labels, "image occurs with several labels", "images occur with several labels")
 	return out
 }

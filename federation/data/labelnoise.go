@@ -20,8 +20,8 @@ const (
 // both, with this exact number in the whole set.
 type LabelNoise struct {
 	Kind    string  `config:"kind"`
-	Rate    float64 `config:"rate" help:"share of a noisy client's training labels that are wrong, below 1"`
-	Clients float64 `config:"clients" help:"share of clients that are noisy, drawn by the seed"`
+	Rate    float64 `config:"rate" help:"share of wrong training labels on a noisy client, below 1"`
+	Clients float64 `config:"clients" help:"share of noisy clients, drawn from the seed"`
 	Among   string  `config:"among"`
 }
 
@@ -30,8 +30,8 @@ func (LabelNoise) LongHelp() map[string]string {
 	return map[string]string{
 		"kind": "wrong training labels of simulated clients (docs/robustness.md): none, symmetric (any other class) " +
 			"or pair (the next class)",
-		"among": "wrong labels are all classes, or own, those that the client has; with own a client of one class " +
-			"keeps its labels",
+		"among": "classes that wrong labels are drawn from: all, or own (those of the client; a client with one " +
+			"class keeps its labels)",
 	}
 }
 

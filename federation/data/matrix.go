@@ -28,8 +28,8 @@ type Matrix struct {
 // Matrix opens a matrix that lies in shards of per rows, with all shards that are there. Close it when done.
 func (c Cache) Matrix(k Key, shape []int, per int) (*Matrix, error) {
 	if len(shape) < 1 || slices.Min(shape) < 0 || per < 1 {
-		return nil, fmt.Errorf("feature cache: shape %v in shards of %d rows: take a dimension or more, of 0 or more, "+
-			"and shards of 1 or more", shape, per)
+		return nil, fmt.Errorf("feature cache: shape %v in shards of %d rows: at least one dimension and shards of "+
+			"at least 1 row are needed", shape, per)
 	}
 	m := &Matrix{Shape: slices.Clone(shape), cache: c, key: k, per: per}
 	m.shards = make([]*shard, (shape[0]+per-1)/per)
@@ -71,7 +71,7 @@ func (m *Matrix) Missing() (ranges [][2]int) {
 func (m *Matrix) Append(rows *tensor.Tensor) error {
 	i := slices.Index(m.shards, nil)
 	if i < 0 {
-		return fmt.Errorf("feature cache: rows %v do not fit: nothing is missing of %v", rows.Shape, m.Shape)
+		return fmt.Errorf("feature cache: rows %v do not fit: %v is complete", rows.Shape, m.Shape)
 	}
 	path := m.cache.path(m.key, i)
 	if m.next == nil {
@@ -92,7 +92,7 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 	var err error
 	m.shards[i], err = m.cache.open(path, m.key.shard(i), m.shapeOf(i))
 	if err == nil && m.shards[i] == nil {
-		err = fmt.Errorf("feature cache: %s was written and cannot be read back", path)
+		err = fmt.Errorf("feature cache: %s was written but cannot be read back", path)
 	}
 	return err
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // The file of a shard is a safetensors file with one tensor, of F16 or F32, and the shard's key in its metadata. Behind
-// it stands its SHA-256, 32 bytes: the format has no checksum of its own.
+// it is its SHA-256, 32 bytes: the format has no checksum of its own.
 const (
 	rowsTensor = "rows"
 	rowsKey    = "key"
@@ -112,7 +112,7 @@ func startRows(w io.Writer, k Key, shape []int, dtype string) (*safetensors.Writ
 // append adds rows as Matrix.Append does.
 func (w *writer) append(rows *tensor.Tensor) error {
 	if len(rows.Shape) != len(w.shape) || !slices.Equal(rows.Shape[1:], w.shape[1:]) || len(rows.Data) > w.left {
-		return fmt.Errorf("feature cache: rows %v do not fit in what is left of %v", rows.Shape, w.shape)
+		return fmt.Errorf("feature cache: rows %v do not fit into the rest of %v", rows.Shape, w.shape)
 	}
 	if w.dtype == "F32" {
 		if i := rows.Finite(); i >= 0 {

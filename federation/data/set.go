@@ -203,7 +203,7 @@ func OneOf(key, value string, known ...string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %q is not known: take one of %s", key, value, strings.Join(known, ", "))
+	return fmt.Errorf("%s: %q is not known: use one of %s", key, value, strings.Join(known, ", "))
 }
 
 // Files lists image files that belong to no set, in the order given.

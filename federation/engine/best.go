@@ -75,8 +75,8 @@ func checkBest(e *spec.Experiment, set Settings, s *Server, j *record.Journal) e
 	}
 	_, err := os.Stat(bestPath(set.Dir, j.Records[best].Round))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot resume: what round %d left, the best so far, was not kept, as without eval.select: "+
-			"best-val; set it to last, or start again in another folder", j.Records[best].Round+1)
+		return fmt.Errorf("cannot resume: the parameters of round %d, the best so far, were not kept, since "+
+			"eval.select was not best-val; set it to last, or start again in another folder", j.Records[best].Round+1)
 	}
 	return err
 }

@@ -17,21 +17,21 @@ func check(e *spec.Experiment, set Settings, participants []message.Participant)
 		return message.Participant{}, err
 	}
 	if set.Terms && set.Guard != nil {
-		return message.Participant{}, errors.New("eval.terms: each client would tell the lengths of its own " +
-			"gradients, which secure aggregation hides; leave one of the two out")
+		return message.Participant{}, errors.New("eval.terms: each client would report the norms of its own " +
+			"gradients, which secure aggregation hides; use only one of the two")
 	}
 	if e.Training.Shared && (set.Remote != nil || set.Executor != nil || set.Guard != nil || set.Wrap != nil) {
-		return message.Participant{}, errors.New("train.optimizer_state: shared has one optimizer go from client to " +
+		return message.Participant{}, errors.New("train.optimizer_state: shared passes one optimizer from client to " +
 			"client; run it in one process, without secure aggregation")
 	}
 	if e.SimulatedTime != nil && (set.Remote != nil || set.Guard != nil || set.Wrap != nil) {
-		return message.Participant{}, errors.New("simulated_time: clients elsewhere take the time that they take, " +
-			"and secure aggregation needs those that began a round; use it with promptfed run, without " +
+		return message.Participant{}, errors.New("simulated_time: clients on other machines take real time, and " +
+			"secure aggregation needs the clients that began a round; use it with promptfed run, without " +
 			"secure_aggregation")
 	}
 	if e.BatchClients > 1 && (set.Remote != nil || set.Executor != nil) {
 		return message.Participant{}, fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, "+
-			"here each trains by itself; set it to 1", e.BatchClients)
+			"but here each client trains alone; set it to 1", e.BatchClients)
 	}
 	if set.Remote != nil {
 		return checkParticipants(e, participants)
@@ -48,11 +48,11 @@ func checkPlan(e *spec.Experiment, clients int) error {
 			e.Plan.Rounds, e.Training.Epochs, e.Training.Batch)
 	}
 	if p := e.Plan.Participation; !(p >= 0 && p <= 1) {
-		return fmt.Errorf("participation is %v; it must lie above 0 and at most at 1 (0 counts as 1)", p)
+		return fmt.Errorf("participation is %v; it must be above 0 and at most 1 (0 counts as 1)", p)
 	}
 	for _, id := range e.Plan.Trainers {
 		if id < 0 || id >= clients {
-			return fmt.Errorf("client %d is to train, but there are %d clients", id, clients)
+			return fmt.Errorf("client %d does not exist; there are %d clients", id, clients)
 		}
 	}
 	if len(e.Classes) == 0 {
@@ -73,10 +73,10 @@ func checkClients(e *spec.Experiment) error {
 	backbones := map[string]spec.Backbone{}
 	for i, c := range e.Clients {
 		if c.ID != i {
-			return fmt.Errorf("client %d stands at place %d; clients must be numbered from 0 in order", c.ID, i)
+			return fmt.Errorf("client %d is at position %d; clients must be numbered from 0 in order", c.ID, i)
 		}
 		if b, ok := backbones[c.Backbone.Name()]; ok && b != c.Backbone {
-			return fmt.Errorf("client %d: another backbone is called %s too; give one of them another name", c.ID,
+			return fmt.Errorf("client %d: two backbones are called %s; rename one of them", c.ID,
 				c.Backbone.Name())
 		}
 		backbones[c.Backbone.Name()] = c.Backbone
@@ -136,8 +136,8 @@ func participantsOf(e *spec.Experiment, remote message.Remote) []message.Partici
 // checkParticipants finds what cannot work with clients elsewhere, and gives the first that joined.
 func checkParticipants(e *spec.Experiment, participants []message.Participant) (message.Participant, error) {
 	if e.Synthetic != nil {
-		return message.Participant{}, errors.New("a server of clients elsewhere has no images of its own; " +
-			"run the experiment in one place or leave out synthetic")
+		return message.Participant{}, errors.New("a server whose clients are on other machines has no images of its " +
+			"own; use promptfed run, or remove the section synthetic")
 	}
 	i := slices.IndexFunc(participants, func(m message.Participant) bool { return m.Joined })
 	if i < 0 {

@@ -39,7 +39,7 @@ func TestFullDisk(t *testing.T) {
 					}
 				}
 			}})
-		says(t, err, "round 3", "cannot write", "nothing was changed there that counts")
+		says(t, err, "round 3", "cannot write", "the previous checkpoint is intact")
 		return
 	}
 	whole, dir := t.TempDir(), t.TempDir()

@@ -2,6 +2,5 @@
 // messages.
 //
 // The server side (Server) sees instructions, replies and its own state; the client side (local.Worker) sees one
-// client's data and state. Between them stands message.Cohort, the only seam. What is computed stands in
-// spec.Experiment.
+// client's data and state. message.Cohort is the only interface between them. spec.Experiment says what is computed.
 package engine

@@ -127,7 +127,7 @@ func TestBestRoundResumed(t *testing.T) {
 	if err := os.Remove(left[0]); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, validating(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "was not kept", "eval.select")
+	refused(t, validating(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "were not kept", "eval.select")
 }
 
 // summary is summary.json without times.
@@ -164,7 +164,7 @@ func TestStops(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		e := validating(t)
 		e.Evaluate = record.TestPlan{Validate: true, Patience: 1, Confusion: true}
-		e.EvaluationSets = []spec.EvaluationSet{{Name: "x", Test: examRows(len(e.Classes))}}
+		e.EvaluationSets = []spec.EvaluationSet{{Name: "x", Test: setRows(len(e.Classes))}}
 		r := mustRun(t, e, engine.Settings{Dir: dir, Resume: again})
 		if len(r.Records) != want+1 || !strings.Contains(r.Summary.Stopped, "train.patience") ||
 			r.Summary.EvaluationSets["x"].Examples != 10 {

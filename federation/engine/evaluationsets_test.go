@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// examRows are ten examples of some number of classes for each of the toy backbones.
-func examRows(classes int) map[string]method.Data {
+// setRows are ten examples of some number of classes for each of the toy backbones.
+func setRows(classes int) map[string]method.Data {
 	return map[string]method.Data{"toy-a": methodtest.Rows(901, 10, 5, classes), "toy-b": methodtest.Rows(902, 10, 7,
 		classes)}
 }
@@ -52,10 +52,10 @@ func expected(t *testing.T, e spec.Experiment, x spec.EvaluationSet, r *engine.R
 	return mean
 }
 
-func TestExams(t *testing.T) {
+func TestEvaluationSets(t *testing.T) {
 	e := toy(t)
-	e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: examRows(len(e.Classes))},
-		{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: setRows(len(e.Classes))},
+		{Name: "new", Classes: []string{"yes", "no"}, Test: setRows(2)}}
 	r := mustRun(t, e, engine.Settings{Encode: true})
 	for _, rec := range r.Records[:len(r.Records)-1] {
 		if rec.EvaluationSets != nil {
@@ -68,27 +68,27 @@ func TestExams(t *testing.T) {
 			t.Errorf("evaluation set %s gave %+v, its accuracy should be %g", x.Name, got, want)
 		}
 	}
-	// Exams change nothing else.
+	// Evaluation sets change nothing else.
 	plain := mustRun(t, toy(t), engine.Settings{})
 	for name, v := range plain.Prompts {
 		for i := range v.Data {
 			if r.Prompts[name].Data[i] != v.Data[i] {
-				t.Fatalf("%s differs from that of a run without exams", name)
+				t.Fatalf("%s differs from that of a run without evaluation sets", name)
 			}
 		}
 	}
 }
 
-func TestExamsRefused(t *testing.T) {
+func TestEvaluationSetsRefused(t *testing.T) {
 	one := func(x spec.EvaluationSet) *spec.Experiment {
 		e := toy(t)
 		e.EvaluationSets = []spec.EvaluationSet{x}
 		return e
 	}
-	refused(t, one(spec.EvaluationSet{Test: examRows(2)}), engine.Settings{}, "name", "empty")
-	refused(t, one(spec.EvaluationSet{Name: "x", Test: map[string]method.Data{"toy-a": examRows(2)["toy-a"]}}),
+	refused(t, one(spec.EvaluationSet{Test: setRows(2)}), engine.Settings{}, "name", "empty")
+	refused(t, one(spec.EvaluationSet{Name: "x", Test: map[string]method.Data{"toy-a": setRows(2)["toy-a"]}}),
 		engine.Settings{}, "evaluation set x", "toy-b")
-	refused(t, one(spec.EvaluationSet{Name: "x", Classes: []string{"a", "b"}, Test: examRows(3)}), engine.Settings{},
+	refused(t, one(spec.EvaluationSet{Name: "x", Classes: []string{"a", "b"}, Test: setRows(3)}), engine.Settings{},
 		"evaluation set x",
 		"label 2", "2 classes")
 	m, err := methods.Build("pfedprompt", nil, nil)
@@ -96,12 +96,12 @@ func TestExamsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.EvaluationSets = []spec.EvaluationSet{{Name: "new", Classes: []string{"yes", "no"}, Test: examRows(2)}}
+	e.EvaluationSets = []spec.EvaluationSet{{Name: "new", Classes: []string{"yes", "no"}, Test: setRows(2)}}
 	refused(t, e, engine.Settings{}, "evaluation set new", "own examples")
 	if m, err = methods.Build("coop", nil, map[string]any{"class_specific": true, "tokens": 2}); err != nil {
 		t.Fatal(err)
 	}
 	e.Method = m
 	e.EvaluationSets[0].Classes = []string{"as", "many", "other", "classes"} // as the new half of an even number is
-	refused(t, e, engine.Settings{}, "evaluation set new", "learns ctx [4 2 6] for 4 classes, which fits no other")
+	refused(t, e, engine.Settings{}, "evaluation set new", "learns ctx [4 2 6] for 4 classes, which cannot be used for other")
 }

@@ -31,6 +31,7 @@ func classifier(t *testing.T, w *local.Worker, c *spec.Client, prompts tensor.Ma
 	for _, in := range graph.Inputs(n) {
 		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0].(spec.InMemory).Tensor,
 			"patches": rows.Patches[0].(spec.InMemory).Tensor,
+			"tokens":  rows.Tokens[0].(spec.InMemory).Tensor,
 			"pixels":  rows.Pixels[0].(spec.InMemory).Tensor}[in.Name()]
 	}
 	model, err := graph.Model(graph.Output{Name: "scores", Node: n})
@@ -97,7 +98,7 @@ func TestClassifierIsPredict(t *testing.T) {
 				n, got := classifier(t, w, c, r.Prompts)
 				same(t, got, want)
 				// the toy's image tower has one, too, and a prompt for each image needs the text tower
-				own := slices.Contains([]string{"fedclip", "cocoop", "fedapt"}, name) ||
+				own := slices.Contains([]string{"fedclip", "cocoop", "fedapt", "trip"}, name) ||
 					slices.Contains(w.Reads(c, 4), "pixels")
 				if !own && slices.ContainsFunc(graph.Reachable(n), func(o *graph.Op) bool { return o.Kind == "Tanh" }) {
 					t.Error("the text tower is in the classifier")
@@ -132,7 +133,7 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 		same(t, n, there)
 		elsewhere.Train = spec.LabelsOnly{0, 1}
 		_, err = inference.Predict(w, context.Background(), elsewhere, 4, r.Prompts, c.Test)
-		says(t, err, "the client's own examples", "not here")
+		says(t, err, "the client's own examples", "not on this machine")
 	}
 	if plain := mustRun(t, toy(t), engine.Settings{}); state.Memory(plain.Prompts, 0) != nil {
 		t.Error("a run keeps examples that its method does not read")
@@ -247,9 +248,9 @@ func TestClassifierRefuses(t *testing.T) {
 		{func(s *method.Scope) graph.Node {
 			f := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) { return in[0], nil }}
 			return base.Logits(s).Add(s.Host("centre", f, []int{1}, s.Image()))
-		}, prompts, []string{"host function centre", "reads image", "cannot be exported"}},
+		}, prompts, []string{"host function centre", "computes on image", "cannot be exported"}},
 		{func(s *method.Scope) graph.Node { return base.Logits(s).Add(s.State("offset", 4)) }, prompts,
-			[]string{"kept/offset", "nothing provides"}},
+			[]string{"kept/offset", "is not available here"}},
 	} {
 		e := withMethod(scored{base, c.logits})
 		w := local.NewWorker(e, local.Settings{})

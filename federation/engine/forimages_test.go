@@ -53,6 +53,18 @@ func withPatches(t *testing.T) *spec.Experiment {
 	return e
 }
 
+// routed is an experiment of a method that makes text prompts of each image's tokens, in a loop.
+func routed(t *testing.T) *spec.Experiment {
+	t.Helper()
+	m, err := methods.Build("trip", nil, map[string]any{"tokens": 4, "iters": 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := withMethod(m)
+	e.Clients = methodtest.Clients(9, 5, 6, 3)
+	return e
+}
+
 // Steps that compute one image of a batch of four at a time, or at most three, leave the prompts, losses and accuracies
 // of whole batches, up to rounding; a wrapper's term that depends on no image counts once.
 func TestStepsInPartsAreTheWhole(t *testing.T) {
@@ -71,6 +83,7 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 		{"fedvpt", func() *spec.Experiment { return prompted(t, "fedvpt", "fedprox", "fedntd") }, image + frozen},
 		{"fedhpl", func() *spec.Experiment { return prompted(t, "fedhpl") }, image},
 		{"fedmvp", func() *spec.Experiment { return withPatches(t) }, withTokens + 2*plain},
+		{"trip", func() *spec.Experiment { return routed(t) }, 2 * 4 * 4 * 4 * 6},
 	} {
 		whole := mustRun(t, c.make(), engine.Settings{Terms: true})
 		for _, images := range []int{1, 3} {
@@ -114,7 +127,7 @@ func TestComparedImagesAreNotCut(t *testing.T) {
 	task := e.Clients[0].Backbone.Task()
 	e.Training.Memory = 3 * clip.BlocksStepBytes(3, task.VisionWidth, task.VisionUnits, task.VisionLayers, true)
 	if note, err := e.ForImages(e.Clients[0].Backbone); err == nil ||
-		!strings.Contains(err.Error(), "whose images the loss compares, train.memory_gb") {
+		!strings.Contains(err.Error(), "whose images the loss compares, but train.memory_gb") {
 		t.Errorf("without room it says %q %v", note, err)
 	}
 }

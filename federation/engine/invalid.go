@@ -52,7 +52,7 @@ func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.G
 	ups []method.Upload) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("the method cannot do with what was uploaded: %v", p)
+			err = fmt.Errorf("the method failed on the uploads: %v", p)
 		}
 	}()
 	return do(g, ups)

@@ -24,8 +24,8 @@ func TestSummaryOfLimited(t *testing.T) {
 		{Limited: message.Limited{Refused: []message.Refusal{{Client: 1, Reason: "x"}},
 			Cut: []message.Cut{{Client: 1, Claimed: 900, Counted: 60}}}},
 	}, method.GlobalView)
-	want := "[client 1: 1 of its replies refused (x); claims 900 examples and was averaged as one of 60 in 2 rounds " +
-		"client 4: 2 of its replies refused (first)]"
+	want := "[client 1: 1 of its replies were refused (x); claims 900 examples and was weighted as if it had 60, in 2 rounds " +
+		"client 4: 2 of its replies were refused (first)]"
 	if got := fmt.Sprint(s.Limited); got != want {
 		t.Errorf("%s, not %s", got, want)
 	}
@@ -42,17 +42,17 @@ func TestCheckExtras(t *testing.T) {
 	declared := []method.Extra{{Name: "mean", Shape: []int{-1, 2}}, {Name: "n", Shape: []int{2, 1}, Counts: true}}
 	counts := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v), 1) }
 	for say, got := range map[string]tensor.Map{
-		"":                   {"mean": tensor.New(5, 2), "n": counts(3, 4)},
-		"for mean":           {"n": counts(3, 4)},
-		"float32[5 3] for":   {"mean": tensor.New(5, 3), "n": counts(3, 4)},
-		"float32[2] for":     {"mean": tensor.New(2), "n": counts(3, 4)},
-		"int64[1 2] for":     {"mean": tensor.OfInts([]int64{1, 2}, 1, 2), "n": counts(3, 4)},
-		"counts 8 examples":  {"mean": tensor.New(5, 2), "n": counts(4, 4)},
-		"counts -1 examples": {"mean": tensor.New(5, 2), "n": counts(-1, 4)},
-		"counts 0.5":         {"mean": tensor.New(5, 2), "n": counts(0.5, 4)},
-		"counts NaN":         {"mean": tensor.New(5, 2), "n": counts(float32(math.NaN()), 4)},
-		"counts +Inf":        {"mean": tensor.New(5, 2), "n": counts(float32(math.Inf(1)), 4)},
-		`the extra "more"`:   {"mean": tensor.New(5, 2), "n": counts(3, 4), "more": tensor.New(1)},
+		"":                        {"mean": tensor.New(5, 2), "n": counts(3, 4)},
+		"for mean":                {"n": counts(3, 4)},
+		"float32[5 3] for":        {"mean": tensor.New(5, 3), "n": counts(3, 4)},
+		"float32[2] for":          {"mean": tensor.New(2), "n": counts(3, 4)},
+		"int64[1 2] for":          {"mean": tensor.OfInts([]int64{1, 2}, 1, 2), "n": counts(3, 4)},
+		"counts 8 examples":       {"mean": tensor.New(5, 2), "n": counts(4, 4)},
+		"counts -1 examples":      {"mean": tensor.New(5, 2), "n": counts(-1, 4)},
+		"counts 0.5":              {"mean": tensor.New(5, 2), "n": counts(0.5, 4)},
+		"counts NaN":              {"mean": tensor.New(5, 2), "n": counts(float32(math.NaN()), 4)},
+		"counts +Inf":             {"mean": tensor.New(5, 2), "n": counts(float32(math.Inf(1)), 4)},
+		`the extra tensor "more"`: {"mean": tensor.New(5, 2), "n": counts(3, 4), "more": tensor.New(1)},
 	} {
 		err := message.CheckExtras(declared, got, 7)
 		if (err == nil) != (say == "") || err != nil && !strings.Contains(err.Error(), say) {

@@ -21,8 +21,8 @@ func (s *Server) updateInfos() {
 	s.Global.Infos, s.Plan.Infos = now, now
 }
 
-// joinNew tells the method, between rounds, of the clients that joined since it was told last. Then the statistics of
-// round 0 are asked again, since they have not answered them.
+// joinNew passes the method, between rounds, the clients that joined since the last call. Then the statistics of round
+// 0 are asked again, since they have not answered them.
 func (s *Server) joinNew() error {
 	s.updateInfos()
 	var joined []int

@@ -136,7 +136,7 @@ func TestGGTPCLatecomers(t *testing.T) {
 			e := withMethod(m)
 			x := late(e, from, midway)
 			mustRun(t, server(e), engine.Settings{Remote: x})
-			if midway != strings.Contains(x.failed, "joined after the statistics were asked") {
+			if midway != strings.Contains(x.failed, "joined after the statistics round") {
 				t.Errorf("%v, midway %v: %q", from, midway, x.failed)
 			}
 			for id, first := range from {

@@ -86,8 +86,8 @@ func TestNoiseOfAClient(t *testing.T) {
 		"another update of this client was released in this round": func(o *message.Instruction) {
 			o.Shared["ctx"].Data[0] = 1
 		},
-		"epsilon reckons with 2 rounds": func(o *message.Instruction) { o.Round = 2 },
-		"than the 4 that this client was told of": func(o *message.Instruction) {
+		"epsilon assumes 2 rounds": func(o *message.Instruction) { o.Round = 2 },
+		"is not the 4 of this client's configuration": func(o *message.Instruction) {
 			o.Broadcast["dp/clients"].Data[0] = 400
 		},
 	} {
@@ -198,7 +198,7 @@ func TestNoiseOfSteps(t *testing.T) {
 		}
 	}
 	if _, err := turn(filepath.Join(t.TempDir(), "noise.json"), 2, plain); err == nil ||
-		!strings.Contains(err.Error(), "step 3 of a turn; epsilon_local reckons with 2") {
+		!strings.Contains(err.Error(), "step 3 of a round; epsilon_local assumes 2 at most") {
 		t.Error(err)
 	}
 }

@@ -28,7 +28,7 @@ type Pool struct {
 	Done func(o message.Instruction, client int)
 	// Lost tells that a client's answer to an instruction never arrives; nil for never. Tests are not lost.
 	Lost func(o message.Instruction, client int) bool
-	// Sent sees every answer as it is encoded, with Encode, from any goroutine; may be nil.
+	// Sent gets every encoded answer, with Encode, from any goroutine; may be nil.
 	Sent func(o message.Instruction, client int, message []byte)
 
 	overhead overhead

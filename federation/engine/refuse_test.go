@@ -37,11 +37,11 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 			"partition"}},
 		{"widths", func(e *spec.Experiment) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "wide", Width: 8, Dim: 7}
-		}, []string{"parameter global", "client 3", "wide", "[3 8]", "[3 6]", "one text width"}},
+		}, []string{"parameter global", "client 3", "wide", "[3 8]", "[3 6]", "the same text width"}},
 		{"same name", func(e *spec.Experiment) {
 			e.Clients[3].Backbone = &methodtest.Toy{ID: "toy-b", Width: 6, Dim: 7}
-		}, []string{"client 3", "toy-b", "another name"}},
-		{"numbering", func(e *spec.Experiment) { e.Clients[1].ID = 5 }, []string{"client 5", "place 1"}},
+		}, []string{"client 3", "toy-b", "rename one of them"}},
+		{"numbering", func(e *spec.Experiment) { e.Clients[1].ID = 5 }, []string{"client 5", "position 1"}},
 		{"label", func(e *spec.Experiment) { features(e.Clients[0]).Class[3] = 4 }, []string{"client 0", "label 4",
 			"4 classes"}},
 		{"participation", func(e *spec.Experiment) { e.Plan.Participation = 1.5 }, []string{"participation", "1.5"}},
@@ -94,7 +94,7 @@ func TestRefusesMethodsThatAreWrong(t *testing.T) {
 	}{
 		"unused": {bent{params: func(p []method.Param) []method.Param {
 			return append(p, method.Param{Name: "spare", Shape: []int{2}})
-		}}, []string{`"spare"`, "declared by Params", "does not use it"}},
+		}}, []string{`"spare"`, "declared by Params", "not used by the loss"}},
 		"unknown": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Add(s.Param("ghost").Sum())
 		}}, []string{`"ghost"`, "not declared by Params"}},
@@ -104,10 +104,10 @@ func TestRefusesMethodsThatAreWrong(t *testing.T) {
 			[]string{"MatMul"}},
 		"no such extra": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Add(s.Broadcast("gift", 1).Sum())
-		}}, []string{"client", "down/gift", "nothing provides"}},
+		}}, []string{"client", "down/gift", "is not available here"}},
 		"not set": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Mul(s.Scalar("tau"))
-		}}, []string{"scalar/tau", "nothing provides"}},
+		}}, []string{"scalar/tau", "is not available here"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.m.PromptFL = base

@@ -216,7 +216,7 @@ func TestRefuse(t *testing.T) {
 		{train, message.Reply{Upload: method.Upload{N: 1, Shared: tensor.Map{"ctx": tensor.New(2, 3),
 			"more": tensor.New(1)}}}, "more"},
 		{train, message.Reply{Upload: method.Upload{N: 1, Shared: shared, Extra: tensor.Map{"x": nan}}}, "x holds"},
-		{ask, message.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "may have none"},
+		{ask, message.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "must have none"},
 		{ask, message.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
 		{message.Instruction{Kind: message.Test}, message.Reply{Scores: message.Scores{Examples: 2,
 			Global: &metrics.Classification{Correct: 3}}}, "are none"},

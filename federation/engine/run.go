@@ -45,7 +45,7 @@ type Settings struct {
 	Remote message.Remote
 	// Executor does the clients' turns in place of this process; nil for none. What clients remember stays here.
 	Executor local.RemoteExecutor
-	// OnUpload sees every upload as it is encoded, with Encode, from any goroutine; may be nil.
+	// OnUpload gets every encoded upload, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
 	// Noise is where the noise of differential privacy comes from, and with it the draw of a round's clients; nil for
 	// the run's seed, which is a simulation.
@@ -183,7 +183,7 @@ func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store
 	rounds := filepath.Join(set.Dir, record.RoundsFile)
 	if !set.Resume {
 		if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil {
-			return nil, fmt.Errorf("%s holds a run already; add --resume to go on with it, or choose another --out",
+			return nil, fmt.Errorf("%s holds a run already; add --resume to continue it, or choose another --out",
 				set.Dir)
 		}
 		return record.OpenJournal(rounds, 0, record.Record{})
@@ -205,7 +205,7 @@ func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store
 	}
 	if pos.Fingerprint != e.Fingerprint() {
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
-			"partition or training differ); use another --out", set.Dir)
+			"partition or training differ); choose another --out", set.Dir)
 	}
 	if err := store.Load(pos.Clients); err != nil {
 		return nil, err
@@ -260,8 +260,8 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	err := j.Add(rec)
 	sweepBest(e, set, s, j)
 	if err != nil {
-		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to go on", rec.Round+1,
-			err)
+		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to continue",
+			rec.Round+1, err)
 	}
 	return nil
 }

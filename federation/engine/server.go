@@ -30,8 +30,7 @@ type Server struct {
 	EvaluationSets []string // evaluation sets
 	Terms          bool     // whether clients measure the terms of their losses
 	Global         method.Global
-	// Infos gives the clients as they are known by now where some may join later; nil where all are there from the
-	// start.
+	// Infos gives the clients known so far where some may join later; nil where all are there from the start.
 	Infos func() []method.ClientInfo
 	// Limited is what was refused of clients elsewhere, and cut, since it was asked last; nil where none are.
 	Limited func() message.Limited

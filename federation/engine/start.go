@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"strconv"
 
-	"promptfed/federation/engine/state"
-	"promptfed/federation/method"
-	"promptfed/runtime/tensor"
-
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
 	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
 )
 
 // pretrain trains the shared parameters on synthetic images before round 0.

@@ -95,7 +95,7 @@ func TestTermsAreAskedFor(t *testing.T) {
 	if _, ok := line["terms"]; ok || err != nil {
 		t.Errorf("%s, %v", b, err)
 	}
-	refused(t, withMethod(remainder{}), engine.Settings{Terms: true}, "eval.terms", "parts without a name",
+	refused(t, withMethod(remainder{}), engine.Settings{Terms: true}, "eval.terms", "parts of the loss have no name",
 		"Scope.Term")
 
 	dir := t.TempDir()

@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strconv"
 
-	"promptfed/federation/engine/spec"
-	"promptfed/runtime/atomicfile"
-
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
+	"promptfed/runtime/atomicfile"
 )
 
 // testing does all the tests of a round.

@@ -133,7 +133,7 @@ func TestUnanswered(t *testing.T) {
 	of := func(around func(message.Cohort) message.Cohort) *engine.Result {
 		e := toy(t)
 		e.Plan.Rounds = 2
-		e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: examRows(len(e.Classes))}}
+		e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: setRows(len(e.Classes))}}
 		return mustRun(t, e, engine.Settings{Wrap: around})
 	}
 	whole, r := of(nil), of(func(c message.Cohort) message.Cohort { return forgetful{c} })

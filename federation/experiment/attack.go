@@ -34,8 +34,8 @@ func (c Config) noAttack() error {
 	if !c.Attack.On() {
 		return nil
 	}
-	return errors.New("attack: only clients of a simulation attack (promptfed run, also with --cluster), those of " +
-		"serve and join are who they are; set attack.kind: none")
+	return errors.New("attack: attacks are simulated by promptfed run only (also with --cluster), not by serve and " +
+		"join; set attack.kind: none")
 }
 
 // openAttack finds out who attacks, among the clients that train.
@@ -45,8 +45,8 @@ func (b *Built) openAttack() error {
 		return nil
 	}
 	if b.Config.Train.Centralised {
-		return errors.New("attack: train.centralised has one client, which would be the only one to attack; leave " +
-			"one of the two out")
+		return errors.New("attack: train.centralised has one client, which would be the only attacker; use only one " +
+			"of the two")
 	}
 	may := b.Engine.Plan.Trainers
 	if len(may) == 0 {
@@ -70,7 +70,7 @@ func (b *Built) openTriggered() error {
 		return nil
 	}
 	if c.Target < 0 || c.Target >= len(b.Set.Classes) {
-		return fmt.Errorf("attack.target: %d is none of the %d classes, which are numbered from 0", c.Target,
+		return fmt.Errorf("attack.target: %d is not one of the %d classes, which are numbered from 0", c.Target,
 			len(b.Set.Classes))
 	}
 	with := evaluationSet{name: record.TriggeredSet, classes: b.Set.Classes}
@@ -84,7 +84,7 @@ func (b *Built) openTriggered() error {
 		without.examples = append(without.examples, e)
 	}
 	if len(with.examples) == 0 {
-		return errors.New("attack: backdoor: there is no test image of another class than attack.target")
+		return errors.New("attack: backdoor: all test images are of the class attack.target; choose another")
 	}
 	b.evaluationSets = append(b.evaluationSets, with, without)
 	return nil

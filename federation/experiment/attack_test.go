@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"promptfed/federation/attack"
@@ -83,7 +84,7 @@ func TestElsewhere(t *testing.T) {
 			t.Fatalf("example %d has the label %d, and %d in its folder", i, y, e.Label)
 		}
 	}
-	if !slices.ContainsFunc(b.Info.Notes, func(s string) bool { return s[:16] == "data.label_noise" }) {
+	if !slices.ContainsFunc(b.Info.Notes, func(s string) bool { return strings.HasPrefix(s, "data.label_noise") }) {
 		t.Errorf("notes %q", b.Info.Notes)
 	}
 	c.Attack.Kind = attack.SignFlip
@@ -91,7 +92,7 @@ func TestElsewhere(t *testing.T) {
 		func() error { _, err := OpenServer(c); return err },
 		func() error { _, err := OpenClient(t.Context(), c, Place{Of: 3, Partition: true}, nil); return err },
 	} {
-		if err := open(); err == nil || err.Error()[:7] != "attack:" {
+		if err := open(); err == nil || !strings.HasPrefix(err.Error(), "attack:") {
 			t.Errorf("%v", err)
 		}
 	}

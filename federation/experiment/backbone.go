@@ -42,6 +42,7 @@ func (b Backbone) Task() method.Task {
 		t.VisionWidth = b.Bundle.Vision.Width
 		if !b.Bundle.Vision.ResNet() {
 			t.VisionLayers, t.VisionUnits = b.Bundle.Vision.Layers, b.Bundle.Vision.Units()
+			t.Tokens = b.Tokens()
 		}
 	}
 	return t

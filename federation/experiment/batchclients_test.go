@@ -169,7 +169,7 @@ func TestBatchClientsIsSaid(t *testing.T) {
 		}
 		said := 0
 		for _, note := range b.Info.Notes {
-			if strings.Contains(note, "runtime.batch_clients: 4 changes nothing, "+want) {
+			if strings.Contains(note, "runtime.batch_clients: 4 has no effect, "+want) {
 				said++
 			}
 		}
@@ -180,14 +180,14 @@ func TestBatchClientsIsSaid(t *testing.T) {
 	c := small("promptfl")
 	c.Runtime.BatchClients = 2
 	_, err := OpenServer(c)
-	datatest.WantError(t, err, "runtime.batch_clients: 2", "by itself", "set it to 1")
+	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 	_, err = OpenClient(context.Background(), c, Place{Of: 3}, nil)
-	datatest.WantError(t, err, "runtime.batch_clients: 2", "by itself", "set it to 1")
+	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 	b := open(t, c)
 	set := b.Settings()
 	set.Executor = elsewhere{}
 	_, err = engine.Run(context.Background(), b.Engine, set)
-	datatest.WantError(t, err, "runtime.batch_clients: 2", "by itself", "set it to 1")
+	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 }
 
 // elsewhere is an executor that nothing is sent to.

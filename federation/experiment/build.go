@@ -134,12 +134,12 @@ func (b *Built) define() error {
 		return err
 	}
 	if c.Sampling == poisson && !methods.HidesClients(b.Method) {
-		return errors.New("sampling: poisson may draw nobody, and the server's mean of nobody is no number; set " +
-			"sampling: fixed, or put differential privacy under with")
+		return errors.New("sampling: poisson may draw no client, and the mean of no upload is undefined; set " +
+			"sampling: fixed, or add dp to with")
 	}
 	if c.Train.State == sharedState && methods.HidesClients(b.Method) {
-		return errors.New("train.optimizer_state: shared carries the gradients of one client into the upload of " +
-			"another, for which differential privacy does not account; set it to fresh")
+		return errors.New("train.optimizer_state: shared carries gradients of one client into the upload of another, " +
+			"which differential privacy does not account for; set it to fresh")
 	}
 	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (b *Built) define() error {
 		return err
 	}
 	if c.Eval.Terms && (methods.HidesClients(b.Method) || c.SecureAggregation.On()) {
-		return errors.New("eval.terms: each client would tell the lengths of its own gradients, which secure " +
-			"aggregation and differential privacy are to hide; leave one of the two out")
+		return errors.New("eval.terms: each client would report the norms of its own gradients, which secure " +
+			"aggregation and differential privacy hide; use only one of the two")
 	}
 	b.describePrivacy()
 	if err := b.simulateTime(); err != nil {
@@ -201,7 +201,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 		return err
 	}
 	for _, defect := range c.Reproduces() {
-		b.Set.Notes = append(b.Set.Notes, "known defect of published code, made again on purpose: "+defect)
+		b.Set.Notes = append(b.Set.Notes, "reproduces a known defect of published code on purpose: "+defect)
 	}
 	b.describeData()
 	return nil
@@ -215,8 +215,8 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 		return nil, err
 	}
 	if whole.Pool == nil && len(whole.Train) == 0 {
-		return nil, fmt.Errorf("data.set: %s has test images alone: name it under eval.sets, or set data.split: "+
-			"pooled to divide its images among training and test", c.Set)
+		return nil, fmt.Errorf("data.set: %s has test images only: name it under eval.sets, or set data.split: "+
+			"pooled to divide its images into training and test", c.Set)
 	}
 	if len(classes) > 0 && c.Classes == allClasses {
 		if err := relabel(whole, classes); err != nil {
@@ -262,9 +262,9 @@ func (b *Built) openBackbones() error {
 		}
 		open[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
 		if f.Sigmoid && f.AssumedScale {
-			return fmt.Errorf("backbone %s: its files do not tell the logit scale and bias that train.loss sigmoid "+
-				"needs: write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or put the "+
-				"model.safetensors or the model.onnx of the whole model beside them", f.Name, f.Dir)
+			return fmt.Errorf("backbone %s: its files lack the logit scale and bias that train.loss: sigmoid needs: "+
+				"write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or add the "+
+				"model.safetensors or model.onnx of the whole model", f.Name, f.Dir)
 		}
 		b.Bundles = append(b.Bundles, f)
 	}
@@ -280,7 +280,7 @@ func (b *Built) openBackbones() error {
 			b.Info.Notes = append(b.Info.Notes, f.Name+": "+note)
 		}
 		if why := b.Engine.Apart(Backbone{f}); why != "" {
-			b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("%s: runtime.batch_clients: %d changes nothing, %s", f.Name,
+			b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("%s: runtime.batch_clients: %d has no effect, %s", f.Name,
 				c.Runtime.BatchClients, why))
 		}
 	}
@@ -488,14 +488,12 @@ func (b *Built) simulateTime() error {
 		if err := methods.Buffers(b.Method); err != nil {
 			return fmt.Errorf("simulated_time.fedbuff: %w", err)
 		}
-		p := b.Engine.Plan
-		p.Clients = c.Partition.Clients
-		if n := int(p.Sampling().Size); k > n {
-			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never come together where %d clients train "+
-				"side by side; take %d or fewer, or a larger participation", k, n, n)
+		if n := int(b.sampling().Size); k > n {
+			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never accumulate where %d clients "+
+				"train at the same time; set %d or fewer, or raise participation", k, n, n)
 		}
 	}
 	var err error
-	b.Engine.SimulatedTime, err = c.SimulatedTime.Plan(c.Partition.Clients, c.Seed)
+	b.Engine.SimulatedTime, err = c.SimulatedTime.Plan(b.clients(), c.Seed)
 	return err
 }

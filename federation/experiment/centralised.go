@@ -15,10 +15,10 @@ func (b *Built) centralise() error {
 	}
 	switch {
 	case len(b.Bundles) > 1:
-		return errors.New("train.centralised: one model cannot have several backbones; name one")
+		return errors.New("train.centralised: one model cannot have several backbones; name only one")
 	case b.Method.View() != method.GlobalView || b.hasPrivatePrompts():
 		return errors.New("train.centralised: this method tests every client with prompts of its own, but only one " +
-			"client trains; take one that tests the server's, such as promptfl")
+			"client trains; use a method that tests the server's prompts, such as promptfl")
 	}
 	var everything []int
 	for _, p := range b.Parts {

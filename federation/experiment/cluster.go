@@ -53,7 +53,7 @@ func (c Config) pathAmongBackbones() string {
 // machine.
 func CheckShared(c Config) (Config, error) {
 	if name := c.pathAmongBackbones(); name != "" {
-		return c, fmt.Errorf("the run names the backbone %s, which is a path", name)
+		return c, fmt.Errorf("the run names the backbone %s, which is a path; a worker accepts names only", name)
 	}
 	return (&Built{Config: c}).Shared(), nil
 }
@@ -134,7 +134,7 @@ func content(ctx context.Context, list []data.Example) (string, error) {
 // Client is a client of the experiment by its number, after Features.
 func (b *Built) Client(id int) (*spec.Client, error) {
 	if id < 0 || id >= len(b.Engine.Clients) {
-		return nil, fmt.Errorf("client %d is none of %d", id, len(b.Engine.Clients))
+		return nil, fmt.Errorf("client %d does not exist; there are %d clients", id, len(b.Engine.Clients))
 	}
 	return b.Engine.Clients[id], nil
 }

@@ -12,8 +12,8 @@ import (
 	"promptfed/federation/sets"
 )
 
-// footing is what a machine has that opens a configuration as a worker does.
-func footing(t *testing.T, c Config) spec.Compatibility {
+// compatibility is what a machine has that opens a configuration as a worker does.
+func compatibility(t *testing.T, c Config) spec.Compatibility {
 	t.Helper()
 	c.Data.Root = ""
 	c, err := CheckShared(c)
@@ -36,7 +36,7 @@ func footing(t *testing.T, c Config) spec.Compatibility {
 
 // A worker that was given the run's configuration has all in common with it, though images of the server's own and
 // secure aggregation stay with the run; one with other data, another partition or another training is told apart.
-func TestFooting(t *testing.T) {
+func TestCompatibility(t *testing.T) {
 	c := small("promptfl")
 	c.Data.Classes = "base"
 	c.Synthetic = Synthetic{Config: sets.Defaults(), Epochs: 1}
@@ -53,7 +53,7 @@ func TestFooting(t *testing.T) {
 	cache := func(c *Config) { c.Runtime.Cache = run.Config.Runtime.Cache }
 	plain := run.Shared()
 	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Config.Runtime.Cache))
-	if err := want.Mismatch(footing(t, plain)); err != nil {
+	if err := want.Mismatch(compatibility(t, plain)); err != nil {
 		t.Error(err)
 	}
 	for word, change := range map[string]func(*Config){
@@ -65,7 +65,7 @@ func TestFooting(t *testing.T) {
 		other := run.Shared()
 		cache(&other)
 		change(&other)
-		if err := want.Mismatch(footing(t, other)); err == nil || !strings.HasPrefix(err.Error(), word) {
+		if err := want.Mismatch(compatibility(t, other)); err == nil || !strings.HasPrefix(err.Error(), word) {
 			t.Errorf("%q: %v", word, err)
 		}
 	}
@@ -75,8 +75,8 @@ func TestFooting(t *testing.T) {
 	}
 }
 
-// TestFootingOfSimulatedTime: simulated time stays with the run as well.
-func TestFootingOfSimulatedTime(t *testing.T) {
+// TestCompatibilityOfSimulatedTime: simulated time stays with the run as well.
+func TestCompatibilityOfSimulatedTime(t *testing.T) {
 	c := small("promptfl")
 	c.SimulatedTime.Speeds, c.SimulatedTime.FedBuff.Buffer = "lognormal", 2
 	run := open(t, c)
@@ -85,7 +85,7 @@ func TestFootingOfSimulatedTime(t *testing.T) {
 		t.Fatalf("%v; %v", err, run.Shared().SimulatedTime)
 	}
 	t.Setenv("XDG_CACHE_HOME", filepath.Dir(run.Config.Runtime.Cache))
-	if err := want.Mismatch(footing(t, run.Shared())); err != nil {
+	if err := want.Mismatch(compatibility(t, run.Shared())); err != nil {
 		t.Error(err)
 	}
 }

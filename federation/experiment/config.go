@@ -20,13 +20,13 @@ import (
 
 // Config is a configuration file. The tags are its keys.
 type Config struct {
-	Name          string           `config:"name" help:"of the run, and of its folder"`
-	Seed          uint64           `config:"seed" help:"of everything drawn at random"`
+	Name          string           `config:"name" help:"name of the run and of its folder"`
+	Seed          uint64           `config:"seed" help:"seed of all random draws"`
 	Backbones     []string         `config:"backbones"`
-	Assign        string           `config:"assign" help:"of backbones to clients: cycle, or random"`
-	Method        string           `config:"method" help:"one of promptfed list methods"`
-	With          []string         `config:"with" help:"wrappers, inner to outer"`
-	Options       map[string]any   `config:"options" help:"of the method and its wrappers"`
+	Assign        string           `config:"assign" help:"how clients get their backbones: cycle (in turn) or random"`
+	Method        string           `config:"method" help:"base method, see promptfed list methods"`
+	With          []string         `config:"with" help:"wrappers, from inner to outer"`
+	Options       map[string]any   `config:"options" help:"options of the method and its wrappers"`
 	Data          Data             `config:"data"`
 	Synthetic     Synthetic        `config:"synthetic"`
 	Partition     partition.Config `config:"partition"`
@@ -46,11 +46,12 @@ type Config struct {
 // LongHelp implements keys.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
-		"backbones": "names or folders of bundles, dealt out to clients in turn; of exported models also {image: " +
+		"backbones": "names or folders of bundles, assigned to clients in turn; for exported models also {image: " +
 			"FOLDER, text: FOLDER} or {folder: FOLDER, variant: fp16}, with logit_scale and logit_bias where no file " +
-			"tells them",
-		"sampling": "of a round's clients: fixed (always that share), or poisson (each by itself with that " +
-			"probability; needs a method that accepts a round without clients, as differential privacy can)",
+			"has them",
+		"sampling": "how a round's clients are drawn: fixed (always that share), or poisson (each client " +
+			"independently with that probability; needs a method that accepts a round without clients, as " +
+			"differential privacy does)",
 	}
 }
 
@@ -68,19 +69,20 @@ type Data struct {
 // LongHelp implements keys.LongHelp.
 func (Data) LongHelp() map[string]string {
 	return map[string]string{
-		"classes": "all, base (the first half, as in CoOp) or new (the others); both halves are evaluation sets " +
-			"then (docs/evaluation.md)",
-		"duplicates": "images with equal bytes in train and test (or val): keep with a note, drop them from train, " +
-			"or error",
-		"precision": "of features in the cache: half (rounded, two bytes a number) or float (as computed, four)",
-		"template":  "hand-written prompt, {} is the class; auto: CoOp's for the set",
-		"val_share": "share of its training examples that a client keeps for validation, at most 0.5, where the " +
-			"data has no validation images; 0 for none",
+		"classes": "classes to train on: all, base (the first half, as in CoOp) or new (the second half); with base " +
+			"and new both halves are evaluation sets (docs/evaluation.md)",
+		"duplicates": "images with equal bytes in train and test (or val): keep (with a note), drop (from train) or " +
+			"error",
+		"precision": "precision of cached features: half (rounded to 2 bytes per number) or float (as computed, 4 " +
+			"bytes)",
+		"template": "hand-written prompt, {} stands for the class; auto: CoOp's prompt for the set",
+		"val_share": "share of a client's training examples kept for validation where the data has no validation " +
+			"images, at most 0.5; 0 for none",
 	}
 }
 
 const (
-	autoTemplate = "auto" // stands for the template of the set
+	autoTemplate = "auto" // the template of the set
 	allClasses   = "all"
 )
 
@@ -101,56 +103,56 @@ const (
 
 // Train is the section train.
 type Train struct {
-	Rounds      int            `config:"rounds" help:"times that clients train and the server merges"`
+	Rounds      int            `config:"rounds" help:"number of rounds: clients train, the server merges"`
 	Epochs      int            `config:"epochs" help:"passes over the local data in a round"`
-	Batch       int            `config:"batch" help:"examples of one step"`
-	Centralised bool           `config:"centralised" help:"one client trains on the examples of all: an upper bound"`
+	Batch       int            `config:"batch" help:"examples per step"`
+	Centralised bool           `config:"centralised" help:"one client trains on all examples: an upper bound"`
 	DropLast    bool           `config:"drop_last" help:"leave out a last batch that is not full"`
 	Loss        string         `config:"loss"`
 	Optimizer   string         `config:"optimizer" help:"sgd, adam or adamw"`
 	LR          float64        `config:"lr" help:"learning rate, before the schedule"`
 	State       string         `config:"optimizer_state"`
-	Momentum    float64        `config:"momentum" help:"of sgd; starts at 0 in a turn unless the optimizer is shared"`
-	Dampening   float64        `config:"dampening" help:"of sgd's momentum"`
-	Nesterov    bool           `config:"nesterov" help:"sgd looks ahead along its momentum"`
+	Momentum    float64        `config:"momentum" help:"momentum of sgd, reset each round unless optimizers are shared"`
+	Dampening   float64        `config:"dampening" help:"dampening of sgd's momentum"`
+	Nesterov    bool           `config:"nesterov" help:"Nesterov momentum in sgd"`
 	WeightDecay float64        `config:"weight_decay"`
-	Beta1       float64        `config:"beta1" help:"of adam; 0 is 0.9"`
-	Beta2       float64        `config:"beta2" help:"of adam; 0 is 0.999"`
-	Eps         float64        `config:"eps" help:"of adam; 0 is 1e-8"`
-	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0 for none"`
-	ClipValue   float64        `config:"clip_value" help:"largest entry of a gradient; 0 for none"`
+	Beta1       float64        `config:"beta1" help:"beta1 of adam and adamw; 0: 0.9"`
+	Beta2       float64        `config:"beta2" help:"beta2 of adam and adamw; 0: 0.999"`
+	Eps         float64        `config:"eps" help:"eps of adam and adamw; 0: 1e-8"`
+	ClipNorm    float64        `config:"clip_norm" help:"largest norm of all gradients together; 0: no clipping"`
+	ClipValue   float64        `config:"clip_value" help:"largest absolute value in a gradient; 0: no clipping"`
 	Patience    int            `config:"patience"`
 	Memory      float64        `config:"memory_gb"`
 	Each        Overrides      `config:"each"`
-	Schedule    optim.Schedule `config:"schedule" help:"of lr over rounds"`
+	Schedule    optim.Schedule `config:"schedule" help:"schedule of lr over rounds"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (Train) LongHelp() map[string]string {
 	return map[string]string{
-		"optimizer_state": "fresh: every turn of a client starts with a new optimizer; shared: one goes from client " +
-			"to client with its momentum, as in public code of FedOTP, FedPGP and pFedMoAP; clients then train one " +
-			"after the other, in one process",
-		"loss": "what fits labels: softmax, over all classes; sigmoid, for each class by itself, with the backbone's " +
-			"logit_bias, as SigLIP was trained",
-		"weight_decay": "added to the gradient as in PyTorch; of adamw, taken off the parameter",
-		"patience":     "stop after so many tested rounds without a better validation accuracy; 0 to train all rounds",
-		"memory_gb": "bound on what a step through the image tower, or with a text prompt for each image, computes " +
-			"at a time, in each worker; more of a batch follows in parts",
+		"optimizer_state": "fresh: a client starts every round with a new optimizer; shared: one optimizer with its " +
+			"momentum is passed from client to client, as in public code of FedOTP, FedPGP and pFedMoAP; clients " +
+			"then train one after the other, in one process",
+		"loss": "loss that fits the labels: softmax (over all classes) or sigmoid (for each class separately, with " +
+			"the backbone's logit_bias, as SigLIP was trained)",
+		"weight_decay": "weight decay: added to the gradient as in PyTorch; with adamw, subtracted from the parameter",
+		"patience":     "stop after this many tested rounds without a better validation accuracy; 0: train all rounds",
+		"memory_gb": "memory in each worker for a step through the image tower, or with a text prompt for each " +
+			"image; larger batches are computed in parts",
 	}
 }
 
 // Eval is the section eval.
 type Eval struct {
 	Every int `config:"every" help:"rounds between tests; the last round is always tested"`
-	Last  int `config:"last" help:"rounds whose mean is shown as the result"`
+	Last  int `config:"last" help:"number of last rounds whose mean is the result"`
 	// View is spec.Plan.View.
 	View string `config:"view"`
 	// What is tested beside a client's test data, and which round counts.
-	Validate   bool     `config:"validate" help:"test the clients' validation data too in every tested round"`
+	Validate   bool     `config:"validate" help:"also test on the clients' validation data in every tested round"`
 	Select     string   `config:"select"`
 	Sets       []string `config:"sets"`
-	SetsRoot   string   `config:"sets_root" help:"folder of those sets, as data.root; empty for data.root"`
+	SetsRoot   string   `config:"sets_root" help:"folder of those sets; empty: data.root"`
 	SetsEvery  int      `config:"sets_every"`
 	NewClients int      `config:"new_clients"`
 	NewSteps   []int    `config:"new_steps"`
@@ -162,7 +164,7 @@ type Eval struct {
 	// Terms changes nothing that is trained.
 	Terms bool `config:"terms"`
 	// TensorBoard is read by the command; it changes nothing that is computed.
-	TensorBoard bool `config:"tensorboard" help:"write rounds as TensorBoard reads them too, into tensorboard/"`
+	TensorBoard bool `config:"tensorboard" help:"also write rounds for TensorBoard, into tensorboard/"`
 	// Embeddings bounds the images of embeddings.safetensors.
 	Embeddings int `config:"embeddings"`
 }
@@ -170,27 +172,27 @@ type Eval struct {
 // LongHelp implements keys.LongHelp.
 func (Eval) LongHelp() map[string]string {
 	return map[string]string{
-		"view": "what results are of: global (the server's parameters), personal (each client's own) or method (as " +
-			"its paper says)",
-		"select": "the round that is the result: last, or best-val (the best validation accuracy; its parameters " +
-			"are those that are left)",
-		"sets": "other data sets, each with its own classes, to test every client on: cross-data-set transfer",
+		"view": "parameters that results belong to: global (the server's), personal (each client's own) or method " +
+			"(as its paper says)",
+		"select": "the round that is the result: last, or best-val (best validation accuracy, whose parameters are " +
+			"kept)",
+		"sets": "other data sets, each with its own classes, that every client is tested on: cross-dataset transfer",
 		"sets_every": "rounds between tests on all evaluation sets (other sets, base and new classes, domains left " +
 			"out); 0: after the last round only",
-		"new_clients": "clients, drawn by the seed and numbered last, that never train and are tested after some " +
-			"steps of their own",
-		"new_steps": "steps that a new client takes on its own training data from the shared parameters before it " +
+		"new_clients": "number of clients that never train and are tested after a few steps of their own; drawn from " +
+			"the seed, numbered last",
+		"new_steps": "steps that a new client takes from the shared parameters, on its own training data, before it " +
 			"is tested",
 		"fine_tune": "epochs that each client trains a copy of the server's parameters on its own training data " +
-			"before its personal evaluation, which tests that copy; 0 tests what it last trained",
-		"target": "accuracy in percent: tables say what it took to reach it, in rounds, bytes and parameters " +
+			"before its personal evaluation, which tests that copy; 0: the parameters that it trained last are tested",
+		"target": "accuracy in percent; tables show the rounds, bytes and parameters needed to reach it " +
 			"(docs/report.md); 0 for none",
-		"confusion": "confusion matrix of the last test: local (of clients in this process), all (clients elsewhere " +
-			"send their counts of classes too) or none",
-		"zero_shot": "compare hand-written prompts with chance before training, and warn where they are no better",
-		"terms": "measure each term of the loss in every round: value, and length of its own gradient beside cross " +
-			"entropy's; costs a backward pass for each",
-		"embeddings": "test images whose features are kept beside those of the texts, for the report's map of them; " +
+		"confusion": "confusion matrix of the last test: local (clients of this process), all (clients on other " +
+			"machines send their counts too) or none",
+		"zero_shot": "compare hand-written prompts with chance before training, and warn where they are not better",
+		"terms": "measure each term of the loss in every round: its value, and the norm of its gradient next to " +
+			"cross entropy's; costs a backward pass per term",
+		"embeddings": "number of test images whose features are kept, with those of the texts, for the report's map; " +
 			"0 for none",
 	}
 }
@@ -230,12 +232,12 @@ const (
 // InOneProcess refuses a configuration whose clients must train in one process.
 func (c Config) InOneProcess() error {
 	if c.Train.State == sharedState {
-		return errors.New("train.optimizer_state: shared has one optimizer go from client to client; run this " +
+		return errors.New("train.optimizer_state: shared passes one optimizer from client to client; run this " +
 			"experiment in one process, or set it to fresh")
 	}
 	if n := c.Runtime.BatchClients; n > 1 {
-		return fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, here each trains by "+
-			"itself; set it to 1", n)
+		return fmt.Errorf("runtime.batch_clients: %d trains clients of one process together, but here each client "+
+			"trains alone; set it to 1", n)
 	}
 	return nil
 }
@@ -296,8 +298,8 @@ func (c Config) Check() error {
 		bad("train: %w", wrong)
 	}
 	if c.Train.State == sharedState && c.SecureAggregation.On() {
-		bad("train.optimizer_state: shared hands what one client's gradients left to the next, which secure " +
-			"aggregation is there to prevent; leave one of the two out")
+		bad("train.optimizer_state: shared passes traces of one client's gradients to the next client, which secure " +
+			"aggregation is to prevent; use only one of the two")
 	}
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
@@ -316,10 +318,11 @@ func checkName(name string) error {
 	case name == "":
 		return errors.New("empty; the run's folder is named after it")
 	case strings.HasPrefix(name, "."), strings.ContainsAny(name, `/\`), strings.ContainsFunc(name, unicode.IsControl):
-		return fmt.Errorf("%q cannot name a folder in runs/: leave out slashes, control characters and a dot in "+
-			"front; --out takes another folder", name)
+		return fmt.Errorf("%q cannot name a folder in runs/: remove slashes, control characters and a leading dot; "+
+			"--out sets another folder", name)
 	case len(name) > longestName:
-		return fmt.Errorf("%d bytes are too many to name a folder; at most %d", len(name), longestName)
+		return fmt.Errorf("%d bytes are too many for the name of a folder; at most %d are allowed", len(name),
+			longestName)
 	}
 	return nil
 }
@@ -343,15 +346,16 @@ func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime
 	errs := []error{t.Check()}
 	if t.On() && c.SecureAggregation.On() {
-		errs = append(errs, errors.New("simulated_time: secure aggregation needs the clients that began a round, "+
-			"whenever they are done; leave one of the two out"))
+		errs = append(errs, errors.New("simulated_time: secure aggregation needs all clients that began a round, "+
+			"however late; use only one of the two"))
 	}
 	if t.FedBuff.Buffer > 0 {
 		if c.Sampling == poisson {
-			errs = append(errs, errors.New("simulated_time.fedbuff: clients train all the time; set sampling: fixed"))
+			errs = append(errs, errors.New("simulated_time.fedbuff: clients train all the time, none is drawn for a "+
+				"round; set sampling: fixed"))
 		}
 		if c.Train.State == sharedState {
-			errs = append(errs, errors.New("simulated_time.fedbuff: clients train side by side; set "+
+			errs = append(errs, errors.New("simulated_time.fedbuff: clients train at the same time; set "+
 				"train.optimizer_state: fresh"))
 		}
 	}

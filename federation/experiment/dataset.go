@@ -47,7 +47,7 @@ type SplitInfo struct {
 
 // Shared counts equal images after the partition.
 type Shared struct {
-	OwnTest int `json:"own_test"` // test images of clients that stand among the training images of the same client
+	OwnTest int `json:"own_test"` // test images of clients that are also training images of the same client
 	Across  int `json:"across"`   // images that several clients train on, as different examples
 }
 
@@ -80,18 +80,18 @@ func (i DataInfo) Lines() []string {
 	if i.Layout != "" {
 		first += ", " + i.Layout
 	}
-	first += ": " + counted(i.Classes, "class")
+	first += ": " + Counted(i.Classes, "class")
 	if n := len(i.Domains); n > 0 {
-		first += fmt.Sprintf(", %s (%s)", counted(n, "domain"), shortList(i.Domains))
+		first += fmt.Sprintf(", %s (%s)", Counted(n, "domain"), shortList(i.Domains))
 	}
 	var sizes []string
 	for _, sp := range i.Splits {
-		text := fmt.Sprintf("%s %s (%d to %d of a class", sp.Name, counted(sp.Images, "image"), sp.Least, sp.Most)
+		text := fmt.Sprintf("%s %s (%d to %d of a class", sp.Name, Counted(sp.Images, "image"), sp.Least, sp.Most)
 		if sp.Least == sp.Most {
-			text = fmt.Sprintf("%s %s (%d of each class", sp.Name, counted(sp.Images, "image"), sp.Most)
+			text = fmt.Sprintf("%s %s (%d of each class", sp.Name, Counted(sp.Images, "image"), sp.Most)
 		}
 		if sp.Without > 0 {
-			text += ", none of " + counted(sp.Without, "class")
+			text += ", none of " + Counted(sp.Without, "class")
 		}
 		sizes = append(sizes, text+")")
 	}
@@ -99,7 +99,7 @@ func (i DataInfo) Lines() []string {
 	if len(i.EvaluationSets) > 0 {
 		var names []string
 		for _, e := range i.EvaluationSets {
-			names = append(names, fmt.Sprintf("%s (%s of %s)", e.Name, counted(e.Images, "image"), counted(e.Classes,
+			names = append(names, fmt.Sprintf("%s (%s of %s)", e.Name, Counted(e.Images, "image"), Counted(e.Classes,
 				"class")))
 		}
 		out = append(out, "data: also tested on "+strings.Join(names, ", "))
@@ -107,8 +107,8 @@ func (i DataInfo) Lines() []string {
 	return out
 }
 
-// counted is a number of things.
-func counted(n int, thing string) string {
+// Counted is a number of things in words, as in 1 class or 2 classes.
+func Counted(n int, thing string) string {
 	switch {
 	case n == 1:
 	case strings.HasSuffix(thing, "s"):
@@ -154,10 +154,10 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 	}
 	switch d := b.duplicates; {
 	case d.Dropped > 0:
-		s.Notes = append(s.Notes, fmt.Sprintf("data.duplicates: drop left out %d images", d.Dropped))
+		s.Notes = append(s.Notes, fmt.Sprintf("data.duplicates: drop removed %d images", d.Dropped))
 	case d.TrainTest+d.TrainVal+d.ValTest > 0 || pooled && d.Repeated > 0:
-		s.Notes = append(s.Notes, "data.duplicates: keep leaves these images where they are; drop leaves them out, "+
-			"error refuses the set")
+		s.Notes = append(s.Notes, "data.duplicates: keep leaves these images in place; drop removes them, error "+
+			"refuses the set")
 	}
 	return nil
 }
@@ -227,11 +227,11 @@ func (b *Built) describeData() {
 	}
 	b.Info.Clients = b.countShared()
 	if n := b.Info.Clients.OwnTest; n > 0 {
-		b.Info.Notes = append(b.Info.Notes, counted(n, "test image")+" of clients equal to training images of the "+
+		b.Info.Notes = append(b.Info.Notes, Counted(n, "test image")+" of clients equal to training images of the "+
 			"same client")
 	}
 	if n := b.Info.Clients.Across; n > 0 {
-		b.Info.Notes = append(b.Info.Notes, counted(n, "image")+" that several clients train on")
+		b.Info.Notes = append(b.Info.Notes, Counted(n, "image")+" that several clients train on")
 	}
 }
 

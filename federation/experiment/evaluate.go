@@ -22,26 +22,26 @@ func (c Config) checkEval() error {
 		bad("data.val_share: %v; it must be 0, or above 0 and at most %v", c.Data.ValShare, partition.MostValidation)
 	}
 	if c.Train.Patience < 0 {
-		bad("train.patience: %d is negative; take 0 to train all rounds", c.Train.Patience)
+		bad("train.patience: %d is negative; set 0 to train all rounds", c.Train.Patience)
 	}
 	if c.validated() && !e.Validate {
-		bad("eval.validate: eval.select best-val and train.patience go by the validation accuracy; set it to true")
+		bad("eval.validate: eval.select: best-val and train.patience need the validation accuracy; set it to true")
 	}
 	if e.SetsEvery < 0 || e.Every > 0 && e.SetsEvery%e.Every != 0 {
 		bad("eval.sets_every: %d; it must be a multiple of eval.every, which is %d, or 0 for the last round only",
 			e.SetsEvery, e.Every)
 	}
 	if n := e.NewClients; n < 0 || n > 0 && n >= c.Partition.Clients {
-		bad("eval.new_clients: %d of %d clients; it must not be negative and leave one that trains", n,
+		bad("eval.new_clients: %d of %d clients; it must be at least 0, and one client must train", n,
 			c.Partition.Clients)
 	}
 	if e.NewClients > 0 && c.Train.Centralised {
-		bad("eval.new_clients: with train.centralised one client trains on the data of all, so that none is new; set " +
-			"one of them only")
+		bad("eval.new_clients: with train.centralised one client trains on all data, so that no client is new; use " +
+			"only one of the two")
 	}
 	for i, k := range e.NewSteps {
 		if k < 0 || k > maxNewSteps || slices.Contains(e.NewSteps[:i], k) {
-			bad("eval.new_steps: %d; each number must lie between 0 and %d and stand once", k, maxNewSteps)
+			bad("eval.new_steps: %d; each number must lie between 0 and %d and occur once", k, maxNewSteps)
 		}
 	}
 	if !(e.Target >= 0 && e.Target <= 100) {

@@ -107,7 +107,7 @@ func TestNeverTrain(t *testing.T) {
 		t.Errorf("%d of %d parts are those of the partition", same, len(b.Parts))
 	}
 	c.Eval.NewClients = 4
-	refuses(t, c, "eval.new_clients", "one that trains")
+	refuses(t, c, "eval.new_clients", "one client must train")
 	c.Eval.NewClients, c.Eval.NewSteps = 1, []int{3, 3}
 	refuses(t, c, "eval.new_steps", "once")
 }

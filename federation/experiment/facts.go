@@ -31,20 +31,20 @@ var factTable = []struct {
 }{
 	{"method", "the method", func(o factSource) any { return o.Config.Method }},
 	{"with", "its wrappers, inner to outer", func(o factSource) any { return slices.Clone(o.Config.With) }},
-	{"rounds", "times that clients train and the server merges",
+	{"rounds", "number of rounds",
 		func(o factSource) any { return o.Engine.Plan.Rounds }},
-	{"clients", "how many there are", func(o factSource) any { return o.Config.Partition.Clients }},
-	{"clients_per_round", "how many train in a round, or on average", func(o factSource) any {
+	{"clients", "number of clients", func(o factSource) any { return o.Config.Partition.Clients }},
+	{"clients_per_round", "number of clients that train in a round, or on average", func(o factSource) any {
 		return o.sampling().Size
 	}},
-	{"sampling", "how a round's clients are drawn: fixed or poisson",
+	{"sampling", "how the clients of a round are drawn: fixed or poisson",
 		func(o factSource) any { return o.Config.Sampling }},
-	{"shares_examples", "a client's number of training examples is told to the server", func(o factSource) any {
+	{"shares_examples", "the server learns a client's number of training examples", func(o factSource) any {
 		return o.layer == nil
 	}},
-	{"statistics", "statistics rounds: what the server asks of clients' data before they train",
+	{"statistics", "statistics rounds: what clients compute for the server from their data before they train",
 		func(o factSource) any { return methods.StatisticNames(o.Method) }},
-	{"extras", "what the server needs of a client beside the mean of parameters, in words", func(o factSource) any {
+	{"extras", "what the server needs from a client beside the mean of parameters, in words", func(o factSource) any {
 		_, beside, err := methods.Averages(o.Method)
 		switch {
 		case o.private: // or it would have been refused
@@ -55,50 +55,50 @@ var factTable = []struct {
 		}
 		return nil
 	}},
-	{"tests", "rounds between tests; each tells the server how well the client's own images are classified",
+	{"tests", "rounds between tests; in each the server learns how well the client's own images are classified",
 		func(o factSource) any { return o.Config.Eval.Every }},
-	{"tests.confusion", "tests also tell which class was taken for which, as counts", func(o factSource) any {
+	{"tests.confusion", "tests also send a confusion matrix, as counts", func(o factSource) any {
 		return o.Config.Eval.Confusion == everyone
 	}},
-	{"tls", "messages are encrypted, and server and client prove by certificates who they are",
+	{"tls", "messages are encrypted, and server and clients authenticate with certificates",
 		func(o factSource) any { return o.TLS }},
-	{"secure_aggregation", "the server learns sums of uploads only", func(o factSource) any { return o.layer != nil }},
-	{"secure_aggregation.threshold", "share of a round's clients that any sum has at least", func(o factSource) any {
+	{"secure_aggregation", "the server learns only sums of uploads", func(o factSource) any { return o.layer != nil }},
+	{"secure_aggregation.threshold", "smallest share of a round's clients in any sum", func(o factSource) any {
 		return ifOn(o.layer != nil, o.Config.SecureAggregation.Threshold)
 	}},
-	{"secure_aggregation.least", "clients that any sum has at least", func(o factSource) any {
+	{"secure_aggregation.least", "smallest number of clients in any sum", func(o factSource) any {
 		return ifOn(o.layer != nil, o.leastInSum())
 	}},
 	{"dp", "differential privacy of clients", func(o factSource) any { return o.private }},
 	{"dp.where", "who clips and adds the noise: server or client", func(o factSource) any {
 		return ifOn(o.private, o.dp.Where)
 	}},
-	{"dp.clip", "C, longest update of a client", func(o factSource) any { return ifOn(o.private, o.dp.Clip) }},
-	{"dp.noise", "z, standard deviation of the noise on the sum of a round, over clip", func(o factSource) any {
+	{"dp.clip", "C, largest norm of a client's update", func(o factSource) any { return ifOn(o.private, o.dp.Clip) }},
+	{"dp.noise", "z, standard deviation of the noise on the sum of a round, divided by clip", func(o factSource) any {
 		return ifOn(o.private, o.dp.Noise)
 	}},
-	{"dp.delta", "for which epsilons hold", func(o factSource) any { return ifOn(o.private, o.dp.Delta) }},
-	{"dp.secret", "noise comes from secrets of whoever adds it, not from the run's seed",
+	{"dp.delta", "delta of the epsilons", func(o factSource) any { return ifOn(o.private, o.dp.Delta) }},
+	{"dp.secret", "noise comes from secrets of the side that adds it, not from the run's seed",
 		func(o factSource) any { return ifOn(o.private, !o.Insecure) }},
-	{"dp.epsilon", "after all rounds, against those who see the shared parameters and not who trained when",
+	{"dp.epsilon", "epsilon after all rounds, against those who see the shared parameters but not who trained when",
 		func(o factSource) any {
 			sampled, _ := o.epsilons()
 			return ifOn(o.private, sampled)
 		}},
-	{"dp.epsilon_unsampled", "likewise, against those who know who trained when: with secure aggregation the clients " +
+	{"dp.epsilon_unsampled", "epsilon against those who know who trained when: with secure aggregation the clients " +
 		"of a round know each other", func(o factSource) any {
 		_, unsampled := o.epsilons()
 		return ifOn(o.private, unsampled)
 	}},
-	{"dp.epsilon_local", "likewise, of a client that trains in every round, against those who see what it keeps; " +
-		"infinite where nothing bounds its steps", func(o factSource) any {
+	{"dp.epsilon_local", "epsilon of a client that trains in every round, against those who see what it keeps; " +
+		"infinite where its steps are not limited", func(o factSource) any {
 		e, on := methods.EpsilonLocal(o.Method, o.Engine.Plan.Rounds)
 		if o.Insecure {
 			e = math.Inf(1)
 		}
 		return ifOn(on, e)
 	}},
-	{"dp.epsilon_server", "likewise, against the server; infinite with where: server", func(o factSource) any {
+	{"dp.epsilon_server", "epsilon against the server; infinite with where: server", func(o factSource) any {
 		if !o.private || o.Insecure {
 			return ifOn(o.private, math.Inf(1))
 		}
@@ -114,7 +114,7 @@ func ifOn(on bool, value any) any {
 	return nil
 }
 
-// epsilons are epsilons that a client can reckon with before the first round.
+// epsilons are those that a client knows before the first round.
 func (o factSource) epsilons() (sampled, unsampled float64) {
 	if o.Insecure {
 		return math.Inf(1), math.Inf(1)
@@ -130,8 +130,8 @@ func (o factSource) leastInSum() int {
 	return o.layer.Facts().Least
 }
 
-// Facts are those of a configuration across machines, as it stands: no data is opened. Every number in them is computed
-// here, from the configuration.
+// Facts are those of a configuration across machines: no data is opened. Every number in them is computed here, from
+// the configuration.
 func (c Config) Facts(l Link) (facts.Facts, error) {
 	c.Data.Config = withoutData(c.Data.Config)
 	b := &Built{Config: c, Set: &data.Set{}}

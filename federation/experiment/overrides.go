@@ -10,9 +10,9 @@ import (
 // Overrides is the section train.each: lists with an entry for each client, repeated when there are more clients; empty
 // for all alike.
 type Overrides struct {
-	Epochs []int `config:"epochs" help:"by client: train.epochs of its own"`
-	Batch  []int `config:"batch" help:"by client: train.batch of its own"`
-	Steps  []int `config:"steps" help:"by client: the most steps of a round, 0 for no bound"`
+	Epochs []int `config:"epochs" help:"epochs of each client, in place of train.epochs"`
+	Batch  []int `config:"batch" help:"batch of each client, in place of train.batch"`
+	Steps  []int `config:"steps" help:"most steps of each client in a round; 0: no limit"`
 }
 
 func (e Overrides) check() error {

@@ -35,8 +35,8 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 	if p.Partition {
 		b, err := Open(ctx, c, progress)
 		if err == nil && len(b.Parts) != p.Of {
-			err = fmt.Errorf("the partition has %d clients, the server %d; give the data, partition and seed that it "+
-				"was started with", len(b.Parts), p.Of)
+			err = fmt.Errorf("the partition has %d clients, but the server has %d; use the data, partition and seed "+
+				"that the server was started with", len(b.Parts), p.Of)
 		}
 		if err == nil {
 			b.acrossMachines()
@@ -75,8 +75,8 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 	}
 	b.describeData()
 	if b.Config.Data.LabelNoise.On() {
-		b.Info.Notes = append(b.Info.Notes, "data.label_noise: changes labels of a partition's clients only; this "+
-			"client's own stay as they are")
+		b.Info.Notes = append(b.Info.Notes, "data.label_noise: it changes the labels of simulated clients only, not "+
+			"those of this client; set data.label_noise.kind: none")
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func relabel(s *data.Set, classes []string) error {
 	to := make([]int, len(s.Classes))
 	for i, name := range s.Classes {
 		if to[i] = slices.Index(classes, name); to[i] < 0 {
-			return fmt.Errorf("class %q is none of the experiment's, which are %s; rename its folder, or use "+
+			return fmt.Errorf("class %q is not one of the experiment's, which are %s; rename its folder, or use "+
 				"data.class_names", name, strings.Join(classes, ", "))
 		}
 	}

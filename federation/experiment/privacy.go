@@ -21,26 +21,26 @@ func (b *Built) openSecureAggregation() error {
 	}
 	weighting, beside, err := methods.Averages(b.Method)
 	if err != nil {
-		return fmt.Errorf("secure_aggregation: the server would get sums only: %w", err)
+		return fmt.Errorf("secure_aggregation: the server gets only sums of uploads, but %w", err)
 	}
 	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Statistics != "clear" {
-		return fmt.Errorf("secure_aggregation: clients answer the statistic %s, and the server would see each answer "+
-			"as it is; set secure_aggregation.statistics: clear to let it, or leave the layer out", strings.Join(asked,
-			", "))
+		return fmt.Errorf("secure_aggregation: clients answer the statistics %s, and the server would see each "+
+			"single answer; set secure_aggregation.statistics: clear to allow it, or remove the wrapper",
+			strings.Join(asked, ", "))
 	}
 	if b.Config.Train.Centralised {
-		return fmt.Errorf("secure_aggregation: train.centralised has one client, whose sum is its upload; leave one " +
-			"of the two out")
+		return fmt.Errorf("secure_aggregation: train.centralised has one client, so that a sum would be its upload; " +
+			"use only one of the two")
 	}
 	if b.Config.Sampling == poisson {
-		return errors.New("secure_aggregation: sampling: poisson draws any number of clients for a round, so that no " +
-			"client can tell whether a sum has too few; set sampling: fixed")
+		return errors.New("secure_aggregation: sampling: poisson draws any number of clients for a round, so that " +
+			"clients cannot check how many are in a sum; set sampling: fixed")
 	}
 	clients := b.clients()
 	p, n := b.Config.Participation, clients-b.Config.Eval.NewClients
 	if p*float64(n) < 1.5 {
-		return fmt.Errorf("secure_aggregation: a round has one of %d clients, whose sum is its upload; raise "+
-			"participation, which is %v", n, p)
+		return fmt.Errorf("secure_aggregation: a round has one of %d clients, so that a sum would be its upload; "+
+			"raise participation, which is %v", n, p)
 	}
 	if b.layer, err = secure.New(c, weighting, beside, clients, int(b.sampling().Size)); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (b *Built) openSecureAggregation() error {
 func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
 	if b.layer == nil {
 		if secure.HasJoined(p.Dir) {
-			return nil, errors.New("the server has no secure aggregation any more, under which this client took part " +
-				"in its run; if that is right, take another --state")
+			return nil, errors.New("the server has turned off secure aggregation, under which this client took part " +
+				"in its run; if that is intended, use another --state")
 		}
 		return nil, nil
 	}
@@ -88,7 +88,7 @@ func (b *Built) sampling() method.Sampling {
 	return p.Sampling()
 }
 
-// describePrivacy tells the two sides of an experiment what epsilons reckon with, where there is noise.
+// describePrivacy says what epsilons assume, where there is noise, so that both sides of an experiment can compare it.
 func (b *Built) describePrivacy() {
 	if methods.AddsNoise(b.Method) {
 		s := b.sampling()
@@ -104,8 +104,8 @@ func (b *Built) Private() bool { return b.Engine.Privacy != "" }
 // to it.
 func (b *Built) InsecureDP() error {
 	if dp, on := methods.Private(b.Method); on && dp.Secure {
-		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp rules out; leave " +
-			"one of the two out")
+		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp forbids; use only " +
+			"one of the two")
 	} else if b.Private() {
 		b.Engine.Privacy += ", noise from the seed"
 	}

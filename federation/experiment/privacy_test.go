@@ -13,9 +13,9 @@ func TestSampling(t *testing.T) {
 	c.Sampling = "bernoulli"
 	refuses(t, c, "sampling", "fixed, poisson")
 	c.Sampling, c.Participation = poisson, 0.5
-	refuses(t, c, "sampling: poisson may draw nobody", "sampling: fixed")
+	refuses(t, c, "sampling: poisson may draw no client", "sampling: fixed")
 	c.With, c.Options = []string{"dp"}, map[string]any{"dp": map[string]any{"noise": 0.0, "clip": 0.0}}
-	refuses(t, c, "sampling: poisson may draw nobody")
+	refuses(t, c, "sampling: poisson may draw no client")
 	c.Options, c.Train.Rounds = map[string]any{"tokens": 2, "noise": 2.0}, 6
 	sizes := map[int]bool{}
 	for _, r := range finish(t, open(t, c)).Records {

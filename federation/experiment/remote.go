@@ -10,8 +10,8 @@ import (
 	"promptfed/federation/sets"
 )
 
-// OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The engine's
-// classes, template and evaluation sets are for the caller to fill in, once clients have told them.
+// OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The
+// caller fills in the engine's classes, template and evaluation sets, once clients have sent them.
 func OpenServer(c Config) (*Built, error) {
 	c.Data.Config = withoutData(c.Data.Config)
 	c.Eval.SetsRoot = ""
@@ -30,19 +30,19 @@ func OpenServer(c Config) (*Built, error) {
 	}
 	switch {
 	case c.Reproduce != Defaults().Reproduce:
-		return nil, errors.New("reproduce: clients elsewhere have labels and class names of their own; run this " +
-			"experiment in one place")
+		return nil, errors.New("reproduce: clients on other machines have labels and class names of their own; use " +
+			"promptfed run")
 	case c.Train.Centralised:
-		return nil, errors.New("train.centralised: clients elsewhere keep their examples; run this experiment in one " +
-			"place")
+		return nil, errors.New("train.centralised: clients on other machines keep their examples; use promptfed run")
 	case c.Synthetic.Set != "" || methods.NeedsSynthetic(b.Method):
-		return nil, errors.New("synthetic: a server of clients elsewhere has no images of its own; run this " +
-			"experiment in one place")
+		return nil, errors.New("synthetic: a server whose clients are on other machines has no images of its own; " +
+			"use promptfed run")
 	case b.Engine.Evaluate.BestVal:
-		return nil, errors.New("eval.select: best-val: clients elsewhere keep what they learned last, not what they " +
-			"had in the best round; set it to last (train.patience stops near the best round)")
+		return nil, errors.New("eval.select: best-val: clients on other machines keep what they learned last, not " +
+			"what they had in the best round; set it to last (train.patience stops near the best round)")
 	case c.Eval.Embeddings > 0:
-		return nil, errors.New("eval.embeddings: a server of clients elsewhere has no images; set it to 0")
+		return nil, errors.New("eval.embeddings: a server whose clients are on other machines has no images; set it " +
+			"to 0")
 	}
 	b.acrossMachines()
 	return b, nil
@@ -84,7 +84,7 @@ func CheckInvitation(c Config) (Config, error) {
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
 	c.Data.Config, c.Eval.Embeddings, c.Attack = withoutData(c.Data.Config), 0, d.Attack
 	if name := c.pathAmongBackbones(); name != "" {
-		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's own with "+
+		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's backbone with "+
 			"--set backbones=[NAME]", name)
 	}
 	return c, c.Check()

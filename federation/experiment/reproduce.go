@@ -12,7 +12,7 @@ import (
 )
 
 // Reproduce is the section reproduce: known defects of published code, made again on purpose to show what they do to
-// its numbers (docs/pitfalls.md). A run with any of them says so wherever its numbers stand.
+// its numbers (docs/pitfalls.md). A run with any of them says so wherever its numbers are shown.
 type Reproduce struct {
 	Labels     string `config:"labels"`
 	ClassNames string `config:"class_names"`
@@ -21,10 +21,10 @@ type Reproduce struct {
 // LongHelp implements keys.LongHelp.
 func (Reproduce) LongHelp() map[string]string {
 	return map[string]string{
-		"labels": "correct, or misaligned: known defect of published code, made again; a client's labels are those " +
-			"that it was dealt, but its images are the first of its domain's list",
-		"class_names": "correct, or shuffled: known defect of published code, made again; texts read the class " +
-			"names in a random order that labels do not follow",
+		"labels": "correct, or misaligned: reproduces a known defect of published code; a client has its own labels, " +
+			"but the first images of its domain's list",
+		"class_names": "correct, or shuffled: reproduces a known defect of published code; class names are in a " +
+			"random order that labels do not follow",
 	}
 }
 

@@ -11,33 +11,33 @@ import (
 
 // Runtime is the section runtime: nothing here changes a result beyond rounding.
 type Runtime struct {
-	Provider     string `config:"provider" help:"cpu, cuda or auto (cuda where it works, else cpu, and says so)"`
-	Device       int    `config:"device" help:"number of the CUDA device, the first one of devices"`
-	Devices      int    `config:"devices" help:"CUDA devices, from device on, that share the work of all workers"`
+	Provider     string `config:"provider" help:"cpu, cuda or auto (cuda where it works, else cpu)"`
+	Device       int    `config:"device" help:"number of the first CUDA device"`
+	Devices      int    `config:"devices" help:"number of CUDA devices, from device on, that share the work"`
 	MemoryLimit  int64  `config:"memory_limit"`
-	Workers      int    `config:"workers" help:"clients that train at a time; 0 is one per core"`
+	Workers      int    `config:"workers" help:"clients that train at the same time; 0: one per core"`
 	BatchClients int    `config:"batch_clients"`
-	Threads      int    `config:"threads" help:"of ONNX Runtime within one operator of one client"`
-	InterThreads int    `config:"inter_threads" help:"operators of one client that run side by side"`
+	Threads      int    `config:"threads" help:"threads of ONNX Runtime within one operator of one client"`
+	InterThreads int    `config:"inter_threads" help:"operators of one client that run at the same time"`
 	Spinning     string `config:"spinning"`
-	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, more memory"`
+	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, but more memory"`
 	Prepack      string `config:"prepack"`
-	Optimization string `config:"optimization" help:"of graphs by ONNX Runtime: all, extended, basic or none"`
-	Models       string `config:"models" help:"folder with bundles by name"`
-	Cache        string `config:"cache" help:"folder of the feature cache; empty is the user's cache folder"`
-	Encode       bool   `config:"encode" help:"send every message through its encoded form"`
+	Optimization string `config:"optimization" help:"graph optimization by ONNX Runtime: all, extended, basic or none"`
+	Models       string `config:"models" help:"folder in which bundles are found by name"`
+	Cache        string `config:"cache" help:"folder of the feature cache; empty: the user's cache folder"`
+	Encode       bool   `config:"encode" help:"encode and decode every message, as between machines"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (Runtime) LongHelp() map[string]string {
 	return map[string]string{
-		"batch_clients": "clients whose steps go in one run, at most: one pass of the text tower; part of the " +
-			"experiment, since it rounds otherwise",
-		"memory_limit": "bytes of ONNX Runtime's arena on the CUDA device, for each session; 0 for no limit",
-		"spinning": "idle threads busy-wait within a run, for 200 µs at most: true, false, or auto, which is true where " +
-			"workers times threads have a core each",
-		"prepack": "text towers in the kernels' layout, once per backbone: true is faster, false takes less memory, " +
-			"auto is true on the CPU",
+		"batch_clients": "most clients whose steps are computed in one run, with one pass of the text tower; part of " +
+			"the experiment, since it changes rounding",
+		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",
+		"prepack": "store text towers in the layout of the kernels, once per backbone: true is faster, false needs " +
+			"less memory, auto is true on the CPU",
+		"spinning": "let idle threads busy-wait within a run, for at most 200 µs: true, false, or auto, which is true " +
+			"if workers times threads is at most the number of cores",
 	}
 }
 
@@ -62,15 +62,15 @@ func (r Runtime) check() error {
 	switch r.Provider {
 	case ort.CPU:
 		if r.MemoryLimit != 0 {
-			bad("memory_limit: %d bytes on provider cpu, which has none; remove it or choose provider cuda",
+			bad("memory_limit: %d bytes on provider cpu, which has no limit; remove it or set provider: cuda",
 				r.MemoryLimit)
 		}
 		if r.Devices > 1 {
-			bad("devices: %d on provider cpu, which is one; remove it or choose provider cuda", r.Devices)
+			bad("devices: %d on provider cpu, which has only one; remove it or set provider: cuda", r.Devices)
 		}
 	case ort.CUDA, ort.Auto:
 	default:
-		bad("provider: %q is not known; take cpu, cuda or auto", r.Provider)
+		bad("provider: %q is not known; use cpu, cuda or auto", r.Provider)
 	}
 	for _, n := range []struct {
 		key   string
@@ -78,15 +78,15 @@ func (r Runtime) check() error {
 	}{{"device", int64(r.Device)}, {"devices", int64(r.Devices)}, {"memory_limit", r.MemoryLimit},
 		{"workers", int64(r.Workers)}, {"threads", int64(r.Threads)}, {"inter_threads", int64(r.InterThreads)}} {
 		if n.value < 0 {
-			bad("%s: %d; it may not be negative", n.key, n.value)
+			bad("%s: %d; it must not be negative", n.key, n.value)
 		}
 	}
 	if r.BatchClients < 1 {
-		bad("batch_clients: %d; take 1 for a run for each client, or how many go in one", r.BatchClients)
+		bad("batch_clients: %d; it must be 1 (a run for each client) or more", r.BatchClients)
 	}
 	for key, choice := range map[string]string{"prepack": r.Prepack, "spinning": r.Spinning} {
 		if _, err := strconv.ParseBool(choice); err != nil && choice != auto {
-			bad("%s: %q is not known; take auto, true or false", key, choice)
+			bad("%s: %q is not known; use auto, true or false", key, choice)
 		}
 	}
 	if _, err := ort.Level(r.Optimization); err != nil {

@@ -54,7 +54,7 @@ func TestSigLIPWithoutScale(t *testing.T) {
 	c.Backbones, c.Train.Loss, c.Data.Template = []string{dir}, sigmoidLoss, "a {}"
 	c.Options = map[string]any{"tokens": 3}
 	_, err := Open(t.Context(), c, nil)
-	orttest.OneLine(t, "no scale", err, "do not tell the logit scale and bias that train.loss sigmoid needs",
+	orttest.OneLine(t, "no scale", err, "lack the logit scale and bias that train.loss: sigmoid needs",
 		"logit_scale: NUMBER, logit_bias: NUMBER")
 	c.Backbones = []string{"folder=" + dir + ",logit_scale=110,logit_bias=-12.9"}
 	if r := finish(t, open(t, c)); !(r.Records[1].Loss > 0) {

@@ -16,7 +16,7 @@ import (
 // Synthetic is the section synthetic: images of the server's own.
 type Synthetic struct {
 	sets.Config `config:",squash"`
-	Epochs      int `config:"epochs" help:"passes of the server over its own images before round 0"`
+	Epochs      int `config:"epochs" help:"epochs that the server trains on its own images before round 0"`
 }
 
 func (s Synthetic) check() error {
@@ -37,8 +37,8 @@ func (b *Built) openSynthetic() error {
 	c := b.Config.Synthetic
 	if c.Set == "" {
 		if methods.NeedsSynthetic(b.Method) {
-			return errors.New("the method starts from images of the server's own: name them in the section " +
-				"synthetic, such as synthetic: {set: folder, root: IMAGES}")
+			return errors.New("the method needs images of the server's own: give them in the section synthetic, such " +
+				"as synthetic: {set: folder, root: IMAGES}")
 		}
 		return nil
 	}
@@ -55,7 +55,7 @@ func (b *Built) openSynthetic() error {
 		name := set.Classes[e.Label]
 		label, ok := number[plain(name)]
 		if !ok {
-			return fmt.Errorf("synthetic: class %q is none of the experiment's; rename its folder, or leave it out",
+			return fmt.Errorf("synthetic: class %q is not one of the experiment's; rename its folder, or remove it",
 				name)
 		}
 		e.Label = label
@@ -69,7 +69,7 @@ func (b *Built) openSynthetic() error {
 	}
 	if n := len(set.Val) + len(set.Test); n > 0 {
 		b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("synthetic: the server trains on %s; %d of val and test are "+
-			"not used (synthetic.split: pooled takes all)", counted(len(b.synthetic), "image"), n))
+			"not used (synthetic.split: pooled takes all)", Counted(len(b.synthetic), "image"), n))
 	}
 	b.Engine.Options += data.Digest(b.synthetic) + fmt.Sprint(c.Epochs)
 	return nil

@@ -24,7 +24,7 @@ func TestSyntheticSection(t *testing.T) {
 		conf Config
 		want string
 	}{
-		{withSynthetic("gptfl"), "name them in the section synthetic"},
+		{withSynthetic("gptfl"), "give them in the section synthetic"},
 		{withSynthetic("gptfl", "circle", "house"), `class "house" is none of the experiment's`},
 	} {
 		if _, err := Open(context.Background(), c.conf, nil); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -1,5 +1,5 @@
-// Package features runs frozen image encoders over data sets, once: unit rows stay in a cache on disk, in half
-// precision or as they were computed.
+// Package features runs frozen image encoders over data sets, once: unit rows stay in a cache on disk, in half or full
+// precision.
 package features
 
 import (
@@ -25,7 +25,7 @@ type Extractor struct {
 	Session ort.Options // provider and device; threads are set from Workers
 	Workers int         // images decoded at a time, and threads of the encoder
 	Seed    uint64      // of augmented views
-	// Progress is told how many of the images of one bundle, list and view are done; may be nil.
+	// Progress gets how many images of one bundle, list and view are done; may be nil.
 	Progress func(bundle string, done, total int)
 	// Free tells how many bytes the file system of a folder has left, false where that is not known; nil asks the
 	// system.
@@ -55,14 +55,19 @@ type encoder struct {
 }
 
 // outputs of an image tower by what they are.
-var outputs = map[string]string{method.ImageInput: bundle.ImageOutput, method.PatchesInput: bundle.PatchesOutput}
+var outputs = map[string]string{method.ImageInput: bundle.ImageOutput, method.PatchesInput: bundle.PatchesOutput,
+	method.TokensInput: bundle.TokensOutput}
 
 func (x Extractor) open(r Request) (*encoder, error) {
 	e := &encoder{Extractor: x, Request: r}
 	if r.What == method.PixelsInput {
 		return e, nil
 	}
-	model, err := r.Bundle.ImageModel()
+	tower := r.Bundle.ImageModel
+	if r.What == method.TokensInput {
+		tower = r.Bundle.TokensModel
+	}
+	model, err := tower()
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +142,11 @@ func (e *encoder) encode(ctx context.Context, p *tensor.Tensor) (*tensor.Tensor,
 		return nil, err
 	}
 	t := got[output]
-	return Unit(&tensor.Tensor{Shape: append([]int{n}, t.Shape[1:]...), Data: t.Data[:n*t.Len()/t.Shape[0]]}), nil
+	t = &tensor.Tensor{Shape: append([]int{n}, t.Shape[1:]...), Data: t.Data[:n*t.Len()/t.Shape[0]]}
+	if e.unit() {
+		Unit(t)
+	}
+	return t, nil
 }
 
 // rand is the random source of one view of one image.

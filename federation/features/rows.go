@@ -11,8 +11,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Request is what Rows is asked for: What (method.ImageInput, method.PatchesInput or method.PixelsInput) of a list of
-// images, of the plain preprocessing when Views is 0 or 1, otherwise of each of that many augmented views.
+// Request is what Rows is asked for: What (method.ImageInput or another that a method may read) of a list of images, of
+// the plain preprocessing when Views is 0 or 1, otherwise of each of that many augmented views.
 type Request struct {
 	Bundle *bundle.Bundle
 	List   []data.Example
@@ -38,8 +38,8 @@ func (r Rows) Read(index []int) (*tensor.Tensor, error) {
 // Close closes the files.
 func (r Rows) Close() error { return r.rows.Close() }
 
-// Rows gives what is requested, a matrix for each view: unit rows [N,D] of images or [N,M,D] of patches, or normalised
-// pixels [N,3,S,S], all rounded to the cache's precision. What the cache lacks is computed and written in shards, so
+// Rows gives what is requested, a matrix for each view: unit rows [N,D] of images or [N,M,D] of patches, tokens [N,T,v]
+// behind the tower's last block, or normalised pixels [N,3,S,S], all rounded to the cache's precision. What the cache lacks is computed and written in shards, so
 // that a process that is stopped leaves what it did. The caller closes them.
 func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
 	if err := r.check(); err != nil {
@@ -60,8 +60,11 @@ func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
 }
 
 func (r Request) check() error {
-	if r.What == method.PatchesInput && r.Bundle.Patches() == 0 {
-		return fmt.Errorf("the method reads patch features, but backbone %s offers none", r.Bundle.Name)
+	switch {
+	case r.What == method.PatchesInput && r.Bundle.Patches() == 0:
+		return fmt.Errorf("the method reads patch features, but backbone %s has none", r.Bundle.Name)
+	case r.What == method.TokensInput && r.Bundle.Tokens() == 0:
+		return fmt.Errorf("the method reads the last tokens of images, but backbone %s has none", r.Bundle.Name)
 	}
 	return nil
 }
@@ -83,12 +86,17 @@ func (r Request) shape() []int {
 	switch n := len(r.List); r.What {
 	case method.PatchesInput:
 		return []int{n, r.Bundle.Patches(), r.Bundle.Text.EmbedDim}
+	case method.TokensInput:
+		return []int{n, r.Bundle.Tokens(), r.Bundle.Vision.Width}
 	case method.PixelsInput:
 		return []int{n, 3, r.Bundle.Preprocess.Size, r.Bundle.Preprocess.Size}
 	default:
 		return []int{n, r.Bundle.Text.EmbedDim}
 	}
 }
+
+// unit tells whether rows are made unit.
+func (r Request) unit() bool { return r.What == method.ImageInput || r.What == method.PatchesInput }
 
 // shardRows is about how many images a shard holds, and so how much work is lost at most when a process is killed.
 const shardRows = 64
@@ -119,7 +127,7 @@ func (x Extractor) view(ctx context.Context, r Request, view int) (Rows, error) 
 		m.Close()
 		return Rows{}, err
 	}
-	return Rows{rows: m, unit: r.What != method.PixelsInput && x.Cache.Precision != data.Float}, nil
+	return Rows{rows: m, unit: r.unit() && x.Cache.Precision != data.Float}, nil
 }
 
 // fill computes the missing rows of a matrix.

@@ -17,14 +17,14 @@ type Storage struct {
 
 // Need is what one kind of features lacks.
 type Need struct {
-	What   string // method.ImageInput, method.PatchesInput or method.PixelsInput
+	What   string // as in a Request
 	Images int    // of the requests that lack rows
 	Bytes  int64
 }
 
 // kinds of features as people call them.
 var kinds = []struct{ what, name string }{{method.ImageInput, "features"}, {method.PatchesInput, "patch features"},
-	{method.PixelsInput, "pixels"}}
+	{method.TokensInput, "tokens"}, {method.PixelsInput, "pixels"}}
 
 // spare is what is to stay free on a file system that features are written to.
 const spare = 64 << 20
@@ -64,7 +64,7 @@ func (x Extractor) Storage(requests []Request) (Storage, error) {
 	}
 	if n, ok := free(s.Dir); ok {
 		if s.Free = n; total > 0 && total > n-spare {
-			return s, fmt.Errorf("%s: make room there, or name a folder on another disk with runtime.cache", s)
+			return s, fmt.Errorf("%s: free space there, or set runtime.cache to a folder on another disk", s)
 		}
 	}
 	return s, nil
@@ -90,7 +90,7 @@ func (s Storage) String() string {
 			}
 		}
 	}
-	line := fmt.Sprintf("%s will take in %s", strings.Join(parts, ", "), s.Dir)
+	line := fmt.Sprintf("%s will need in %s", strings.Join(parts, ", "), s.Dir)
 	if s.Free >= 0 {
 		line += fmt.Sprintf(", where %.2f GB are free", float64(s.Free)/1e9)
 	}

@@ -32,7 +32,7 @@ type Client interface {
 	Adjust(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
 	Finish(*Local, *Upload) error        // after the steps: add what the server needs
 	Extras(Task) []Extra                 // all that Finish adds to an upload, and nothing else
-	Codec() Codec                        // how uploads travel; nil for as they are
+	Codec() Codec                        // how uploads are compressed; nil for not at all
 }
 
 // Codec makes what clients upload smaller. It acts on the shared parameters of an upload, after everything else that a
@@ -138,6 +138,7 @@ type Task struct {
 	VisionWidth  int    // of the image tower's tokens; 0 where it takes prompts of pixels only
 	VisionLayers int    // blocks of a vision transformer; 0 for a ResNet
 	VisionUnits  int    // of its feed-forward layers
+	Tokens       int    // of an image behind its last block, class token and patches; 0 where they cannot be reached
 	TextLayers   int    // blocks of the text tower; 0 where they cannot be reached, in an exported model
 	TextUnits    int    // of its feed-forward layers
 }

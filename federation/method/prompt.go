@@ -20,7 +20,7 @@ type (
 
 // Prompt is what the class features are made of: a prompt in front of the class name, or a hand-written text.
 type Prompt struct {
-	Ctx graph.Node // [T,w]; [B,T,w] is a prompt for each image of the batch, [C,T,w] with PerClass
+	Ctx graph.Node // [T,w]; [B,T,w] is a a prompt for each image of the batch, [C,T,w] with PerClass
 	// Deep[i] [P,w], P at most T, takes the place of the first P prompt tokens at the input of block i+1; where it is
 	// absent, the tokens go on from the block before.
 	Deep []graph.Node
@@ -71,7 +71,7 @@ func (s *Scope) TextOf(p Prompt) graph.Node {
 		at["template"] = graph.Attr(p.Template)
 	}
 	if what := s.lacks(p); what != "" {
-		return s.g.Fail("the text tower of backbone %s, an exported model, takes no %s", s.task.Backbone, what)
+		return s.g.Fail("the text tower of backbone %s, an exported model, does not support %s", s.task.Backbone, what)
 	}
 	at["roles"] = graph.Attr(strings.Join(roles, ";"))
 	return s.g.Placeholder(PlaceholderText, graph.Float, shape, at, in...).Unit()
@@ -84,11 +84,11 @@ func (s *Scope) lacks(p Prompt) string {
 	case len(p.Deep) > 0 || p.Bare:
 		return "deep prompts"
 	case p.Alone:
-		return "prompt without a class"
+		return "prompts without a class"
 	case !p.Changes.None():
 		return "low-rank changes or adapters"
 	case p.PerImage():
-		return "prompt for each image"
+		return "a prompt for each image"
 	}
 	return ""
 }

@@ -37,7 +37,7 @@ func NewScope(task Task, params []Param) *Scope {
 
 // Names of graph inputs: a prefix, a slash, and the name of the tensor.
 const (
-	ParamInput     = "param"    // parameters as they are now
+	ParamInput     = "param"    // current values of parameters
 	ReceivedInput  = "received" // as the server sent them
 	BeforeInput    = "before"   // as this client last left them
 	BroadcastInput = "down"     // extras from the server
@@ -117,6 +117,7 @@ func (s *Scope) Scalar(name string) graph.Node {
 const (
 	ImageInput   = "image"   // [B,D]
 	PatchesInput = "patches" // [B,M,D]
+	TokensInput  = "tokens"  // [B,N,v], of the image tower's width
 	PixelsInput  = "pixels"  // [B,3,S,S], normalised
 	LabelInput   = "label"   // [B]
 )
@@ -130,6 +131,17 @@ func (s *Scope) Image() graph.Node {
 func (s *Scope) Patches() graph.Node {
 	return s.g.Input(PatchesInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Patches),
 		graph.D(s.task.Dim)})
+}
+
+// Tokens is the batch of tokens [B,N,v] behind the image tower's last block, the class token first: before the last
+// layer norm and the projection, and no unit rows.
+func (s *Scope) Tokens() graph.Node {
+	if s.task.Tokens == 0 {
+		return s.g.Fail("the tokens behind the image tower's last block are asked for, and backbone %s, a ResNet or an "+
+			"exported model, gives none", s.task.Backbone)
+	}
+	return s.g.Input(TokensInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Tokens),
+		graph.D(s.task.VisionWidth)})
 }
 
 // Pixels is the batch of normalised pixels [B,3,S,S].
@@ -151,8 +163,8 @@ func (s *Scope) Owned() graph.Node {
 // OwnedInput is Owned in a graph.
 const OwnedInput = "client/owned"
 
-// Memory is all examples that this client has to train on, as they are before any method wraps its data: image features
-// [N,D] and class numbers [N]. They are there to test with, too.
+// Memory is all examples that this client has to train on, before any method wraps its data: image features [N,D] and
+// class numbers [N]. They are there to test with, too.
 func (s *Scope) Memory() (image, label graph.Node) {
 	n := graph.Sym("N")
 	return s.g.Input(MemoryImage, graph.Float, graph.Shape{n, graph.D(s.task.Dim)}), s.g.Input(MemoryLabel, graph.Int64,
@@ -172,9 +184,10 @@ const (
 	// features of hand-written prompts; attributes "templates", joined by TemplateBreak, and "of", a table of TextsOf
 	PlaceholderHand   = "hand"
 	PlaceholderVision = "vision" // the image tower over pixels with prompts; see Vision
+	PlaceholderByRow  = "by row" // what it is made of; see ByRow
 )
 
-// TemplateBreak stands between templates.
+// TemplateBreak separates templates.
 const TemplateBreak = "\x00"
 
 // Reading says how the text around a prompt is laid out and where its feature is read.
@@ -229,8 +242,8 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	}
 	changes, nodes := p.Changes.Roles()
 	if len(changes) > 0 && s.task.VisionLayers == 0 {
-		return s.g.Fail("the image tower of backbone %s, a ResNet or an exported model, takes no low-rank changes or "+
-			"adapters", s.task.Backbone)
+		return s.g.Fail("the image tower of backbone %s, a ResNet or an exported model, does not support low-rank "+
+			"changes or adapters", s.task.Backbone)
 	}
 	shape, embeddings := []int{-1, s.task.Dim}, 0
 	if p.Embeddings {
@@ -254,13 +267,23 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	return x
 }
 
+// ByRow is x [B,...], said to depend in its entry i on image i alone where a loop hides that: a batch may then be
+// computed in parts.
+func (s *Scope) ByRow(x graph.Node) graph.Node {
+	shape := []int{-1}
+	for i := range x.Rank() - 1 {
+		shape = append(shape, x.Dim(i+1))
+	}
+	return s.g.Placeholder(PlaceholderByRow, x.DType(), shape, nil, x)
+}
+
 // NoiseInput [B,D] is what a batch adds to the image features of Vision in a scope of Spread.
 const NoiseInput = "draw/noise"
 
 type spread struct{ unit, used bool }
 
 // Spread is this scope with the batch's noise added to image features that are made in the step, and these made unit
-// again if that is asked for. Features that a batch brings along are as they are.
+// again if that is asked for. Features that are part of a batch are not changed.
 func (s *Scope) Spread(unit bool) *Scope {
 	c := *s
 	c.spread, c.pair = &spread{unit: unit}, &[2]graph.Node{}
@@ -323,7 +346,7 @@ type with struct {
 }
 
 // With is this scope with something else in place of parameters: what of gives for a name in a scope that reads the
-// parameters themselves, from where this one does; they are as they are where it gives nothing. The word ends the names
+// parameters themselves, from where this one does; they are unchanged where it gives nothing. The word ends the names
 // of terms and of scalars of Beside that are named in it.
 func (s *Scope) With(word string, of func(s *Scope, name string) graph.Node) *Scope {
 	c := *s
@@ -331,7 +354,7 @@ func (s *Scope) With(word string, of func(s *Scope, name string) graph.Node) *Sc
 	return &c
 }
 
-// named is a name as it is in scopes of With.
+// named is a name with the word of With behind it.
 func (s *Scope) named(name string) string {
 	for w := s.with; w != nil; w = w.outer {
 		name += " " + w.word
@@ -376,7 +399,7 @@ func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) gra
 	call := HostCall{Name: name, Func: f}
 	for _, n := range of {
 		if n.Name() == "" || !n.Op().IsInput() {
-			return s.g.Fail("host function %s: argument %v is no parameter", name, n)
+			return s.g.Fail("host function %s: argument %v is not a parameter", name, n)
 		}
 		call.Of = append(call.Of, n.Name())
 	}

@@ -33,26 +33,26 @@ type Local struct {
 	// Own are the values of the shared parameters that the client is left and tested with by itself, where Finish sets
 	// them; nil for Shared.
 	Own                 tensor.Map
-	Received, Broadcast tensor.Map // what the server sent: Shared as it was, and extras; read only
+	Received, Broadcast tensor.Map // what the server sent: Shared before training, and extras; read only
 	State               tensor.Map // survives rounds, never leaves the client
 	Scalars             map[string]float64
 	Data                Data    // Begin may wrap it for the steps; Finish sees the client's own again
 	Owned               []int64 // classes that the client has examples of to train on, whatever wraps Data
 	Rand                *rand.Rand
 	Noise               Noise    // of differential privacy
-	Sampling            Sampling // who trains in a round, as this client was told with the experiment
+	Sampling            Sampling // who trains in a round, as this client knows it from the experiment
 	// the server trains on images of its own before round 0; nothing was asked of clients yet
 	Pretrains bool
 	Traced    bool // somebody records what the steps use and draw
 	// Beside are the gradients of the losses of Scope.Beside in this step, by name and parameter, as Adjust finds them.
 	Beside map[string]tensor.Map
-	// Frozen are parameters that this step leaves as they are, as Adjust sets them: the optimizer gets no gradient.
+	// Frozen are parameters that this step leaves unchanged, set by Adjust: the optimizer gets no gradient.
 	Frozen []string
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
-	// Memory gives image [N,D] and label [N] of all training rows, as they are before any method wraps Data.
+	// Memory gives image [N,D] and label [N] of all training rows, before any method wraps Data.
 	Memory func() (tensor.Map, error)
-	// Eval computes a node over all of the client's training rows, with the parameters as they are now.
+	// Eval computes a node over all of the client's training rows, with the current parameters.
 	Eval func(of func(*Scope) graph.Node) (*tensor.Tensor, error)
 }
 

@@ -26,11 +26,11 @@ type Term struct {
 	Node graph.Node // a scalar, weighted as it enters the loss
 }
 
-// Term names a scalar that is added to the loss, weighted as it is added, and gives it back. Parts of one name are one
-// term, their sum. It adds nothing to the graph.
+// Term names a scalar that is added to the loss, with its weight, and returns it. Parts of one name are one term, their
+// sum. It adds nothing to the graph.
 func (s *Scope) Term(name string, n graph.Node) graph.Node {
 	if name = s.named(name); !termName.MatchString(name) {
-		return s.g.Fail("a term of the loss is called %q; take lower-case words, at most 60 letters, digits, spaces "+
+		return s.g.Fail("a term of the loss is called %q; use lower-case words, at most 60 letters, digits, spaces "+
 			"and hyphens", name)
 	}
 	*s.terms = append(*s.terms, Term{name, n})
@@ -91,7 +91,7 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 	}
 	walk(loss)
 	if unnamed != nil {
-		return nil, fmt.Errorf("the loss has parts without a name, %s; name each with Scope.Term", strings.Join(unnamed,
+		return nil, fmt.Errorf("parts of the loss have no name: %s; name each with Scope.Term", strings.Join(unnamed,
 			", "))
 	}
 	var out []Term

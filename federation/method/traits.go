@@ -15,13 +15,13 @@ type Traits struct {
 	// Roles are those that one layer of a stack alone can have, each with the way to give it up ("leave server_lr at
 	// 1"), or "" where the layer has to go.
 	Roles map[Role]string
-	// Outermost tells that no layer may stand outside this one: it would see the uploads as they came.
+	// Outermost tells that no wrapper may be outside this one: it would see the unprotected uploads.
 	Outermost bool
 	// Scores tells that a wrapper replaces the class scores that the layers inside learn by, so that no layer outside
 	// may learn by them.
 	Scores bool
-	// HidesClients tells that the stack hides single clients, so that nothing measured on one of them may be told; its
-	// server can make a round of no uploads, as Poisson sampling draws them.
+	// HidesClients tells that the stack hides single clients, so that nothing measured on one of them may be published;
+	// its server can make a round of no uploads, as Poisson sampling draws them.
 	HidesClients bool
 	// Noise tells that the layer adds noise of differential privacy, which across machines comes from a secret of
 	// whoever adds it.
@@ -55,7 +55,7 @@ const (
 type Role string
 
 const (
-	ServerStep      Role = "make the server's step out of the mean"
-	DriftCorrection Role = "correct the drift of clients by states of their own"
-	RoundStart      Role = "say where clients start a round"
+	ServerStep      Role = "replace the server's averaging step"
+	DriftCorrection Role = "correct client drift with states of their own"
+	RoundStart      Role = "decide where clients start a round"
 )

@@ -23,7 +23,7 @@ import (
 type APFL struct {
 	method.Method
 	Alpha   float64 `config:"alpha" help:"a, weight of the client's own model in the mix"`
-	AlphaLR float64 `config:"alpha_lr" help:"learning rate of a; 0 leaves it as it is"`
+	AlphaLR float64 `config:"alpha_lr" help:"learning rate of a; 0 keeps it constant"`
 }
 
 var apflDef = Def{Name: "apfl", Title: "APFL", New: func() Layer { return &APFL{Alpha: 0.5} },

@@ -23,10 +23,10 @@ import (
 //     token (disc_input: mean);
 //   - it is trained after each merge by disc_steps full steps of a new Adam with its usual rate (disc_optim, disc_lr),
 //     on tokens divided by the root mean square of the average's entries (disc_norm: unit), on clients that of the
-//     average that they received. Ours are chosen so that it learns to tell what can be told: entries of a prompt are
-//     near 0.02, and plain gradient descent on them as they are (sgd, none) with a step of 0.001 a round leaves the
-//     loss of eq. 6 at 2 ln 2 and the weights as they were drawn, so that eq. 7 pulls along a fixed random direction. A
-//     round's record has the loss after the last step, under the note discriminator_loss;
+//     average that they received. Ours are chosen so that it learns to distinguish what can be distinguished: entries
+//     of a prompt are near 0.02, and plain gradient descent on undivided entries (sgd, none) with a step of 0.001 a
+//     round leaves the loss of eq. 6 at 2 ln 2 and the weights at their initial values, so that eq. 7 pulls along a
+//     fixed random direction. A round's record has the loss after the last step, under the note discriminator_loss;
 //   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
 //   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
 //     personalised prompts), or as the base method's are (view: base);
@@ -58,7 +58,7 @@ var sharedPromptNames = []string{"ctx", "global", "sigma", "text/shared"}
 
 func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	if holds[Appr](inner) {
-		return nil, fmt.Errorf("its terms are part of what it wraps already; remove it")
+		return nil, fmt.Errorf("the base method has these terms already; remove the wrapper")
 	}
 	shared, wanted := SharedNames(inner), m.Prompts
 	if len(wanted) == 0 {
@@ -91,18 +91,18 @@ func (m Appr) Traits() method.Traits {
 
 // Alignment are the options of FedAPPR's terms.
 type Alignment struct {
-	Adversary float64 `config:"lambda_a" help:"weight of eq. 7; 0 removes it"`
-	Proximity float64 `config:"lambda_r" help:"weight of eq. 8; 0 removes it"`
-	Warmup    int     `config:"warmup" help:"T0, rounds before the discriminator"`
-	Hidden    int     `config:"hidden" help:"width of the discriminator's hidden layer"`
-	Input     string  `config:"disc_input" help:"what the discriminator sees: tokens or mean"`
-	Norm      string  `config:"disc_norm" help:"divides what it sees: unit (root mean square of the average) or none"`
+	Adversary float64 `config:"lambda_a" help:"weight of the adversarial term, eq. 7; 0 removes it"`
+	Proximity float64 `config:"lambda_r" help:"weight of the proximity term, eq. 8; 0 removes it"`
+	Warmup    int     `config:"warmup" help:"T0, rounds before the discriminator is used"`
+	Hidden    int     `config:"hidden" help:"hidden units of the discriminator"`
+	Input     string  `config:"disc_input" help:"input of the discriminator: tokens or mean"`
+	Norm      string  `config:"disc_norm" help:"divisor of its input: unit (root mean square of the average) or none"`
 	Optim     string  `config:"disc_optim" help:"discriminator optimizer, a new one each round: adam or sgd"`
-	Steps     int     `config:"disc_steps" help:"discriminator updates a round"`
+	Steps     int     `config:"disc_steps" help:"discriminator updates per round"`
 	LR        float64 `config:"disc_lr" help:"discriminator learning rate"`
-	Pool      int     `config:"pool" help:"past averages kept, 0 for all"`
+	Pool      int     `config:"pool" help:"how many past averages are kept; 0 for all"`
 	From      string  `config:"start" help:"where a client starts a round: global or own"`
-	Tested    string  `config:"view" help:"parameters tested: own (of the client), or base (as without the terms)"`
+	Tested    string  `config:"view" help:"parameters that are tested: own (the client's) or base (no terms)"`
 }
 
 var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",

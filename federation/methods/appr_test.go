@@ -68,7 +68,7 @@ func TestApprRefuses(t *testing.T) {
 		{"zeroshot", []string{"appr"}, nil, "shares nothing"},
 		{"promptfl", []string{"appr"}, options{"prompts": []string{"global"}},
 			"called global; the base method shares ctx"},
-		{"fedappr", []string{"fedprox", "appr"}, nil, "part of what it wraps already"},
+		{"fedappr", []string{"fedprox", "appr"}, nil, "has these terms already"},
 	} {
 		if _, err := methods.Build(c.name, c.with, c.options); err == nil || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s %v %v: %v", c.name, c.with, c.options, err)

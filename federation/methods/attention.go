@@ -16,19 +16,19 @@ import (
 // for rows x, y [P,w], Q, K, V [w,a], O [a,w] and d = a/h. Prompts of more dimensions are mixed matrix by matrix: block
 // by block, or colour by colour with the rows of pixels as tokens.
 type Attention struct {
-	Width    int    `config:"att_width" help:"a, of queries, keys and values; 0 takes the width of the prompt"`
+	Width    int    `config:"att_width" help:"a, width of queries, keys and values; 0 uses the width of the prompt"`
 	Heads    int    `config:"heads" help:"heads of each cross-attention module"`
-	Query    string `config:"query" help:"which prompt asks, the other giving keys and values: own or shared"`
-	Norm     bool   `config:"norm" help:"a layer norm without gain and bias for both prompts before the attention"`
-	Residual bool   `config:"residual" help:"the asking prompt is added to what the attention gives"`
+	Query    string `config:"query" help:"prompt that gives the queries (the other: keys and values): own or shared"`
+	Norm     bool   `config:"norm" help:"apply a layer norm without gain and bias to both prompts before the attention"`
+	Residual bool   `config:"residual" help:"add the prompt that gives the queries to the output of the attention"`
 	Init     string `config:"att_init"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (Attention) LongHelp() map[string]string {
 	return map[string]string{
-		"att_init": "first weights: linear, with the variance of torch.nn.Linear, or zero, with O zero and so the " +
-			"asking prompt alone at first",
+		"att_init": "initial weights: linear (the variance of torch.nn.Linear) or zero (O is zero, so that training " +
+			"starts from the prompt that gives the queries)",
 	}
 }
 
@@ -67,8 +67,8 @@ func (a Attention) fuse(s *method.Scope, under string, own, shared graph.Node) g
 	sizes, _ := own.Shape().Ints()
 	n, w := own.Dim(-2), own.Dim(-1)
 	if a.width(w)%a.Heads != 0 {
-		return s.Graph().Fail("%d heads do not divide the attention's width of %d; choose options.heads or "+
-			"options.att_width otherwise", a.Heads, a.width(w))
+		return s.Graph().Fail("%d heads do not divide the attention's width of %d; change options.heads or "+
+			"options.att_width", a.Heads, a.width(w))
 	}
 	x, y := own.Reshape(-1, w), shared.Reshape(-1, w)
 	if a.Query == "shared" {

@@ -30,7 +30,7 @@ var averages = []averaging{
 	{"promptfl+feddyn", nil, "uniform"}, {"promptfl+fedntd", nil, "examples"}, {"promptfl+fedopt", nil, "examples"},
 	{"promptfl+fedproto", nil, "every client's prototypes"}, {"promptfl+fedprox", nil, "examples"},
 	{"promptfl+ggtpc", nil, "examples"}, {"promptfl+moon", nil, "examples"},
-	{"promptfl+robust", nil, "robust needs more"}, {"promptfl+scaffold", nil, "uniform"},
+	{"promptfl+robust", nil, "robust needs each client's upload"}, {"promptfl+scaffold", nil, "uniform"},
 
 	{"fedpha+feddyn+fedprox", options{"feddyn": options{"alpha": 0.3}}, "uniform"},
 	{"promptfl+scaffold", options{"control": "gradients", "server_lr": 0.5}, "uniform"},

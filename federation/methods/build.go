@@ -23,7 +23,7 @@ func Build(name string, with []string, options map[string]any) (method.Method, e
 			return nil, fmt.Errorf("%s: %w", stack[i].Name, err)
 		}
 		if i < len(layers)-1 && method.TraitsOf(m).Outermost {
-			return nil, fmt.Errorf("with: %s must be the last; %s outside it would see the uploads as they came",
+			return nil, fmt.Errorf("with: %s must be the last wrapper; %s outside it would see the unprotected uploads",
 				stack[i].Name, stack[i+1].Name)
 		}
 	}
@@ -37,7 +37,7 @@ func build(d Def, l Layer, inner method.Method) (method.Method, error) {
 		return nil, err
 	}
 	if d.Wrapper() && reflect.TypeOf(inside(m)) != reflect.TypeOf(inner) {
-		return nil, fmt.Errorf("its Build must put the method that it wraps, %T, into its field Method, which is %T",
+		return nil, fmt.Errorf("its Build must store the method that it wraps, %T, in its field Method, which holds %T",
 			inner, inside(m))
 	}
 	return m, checkRoles(m)
@@ -53,7 +53,7 @@ func checkRoles(m method.Method) error {
 				if len(ways) == 0 {
 					ways = []string{"keep one of the two"}
 				}
-				return fmt.Errorf("this layer and %s both %s; %s", nameOf(other), role, strings.Join(ways, ", or "))
+				return fmt.Errorf("this wrapper and %s both %s; %s", nameOf(other), role, strings.Join(ways, ", or "))
 			}
 		}
 	}
@@ -116,10 +116,11 @@ func decoded(name string, with []string, options map[string]any) (stack []Def, l
 		case err != nil:
 			return nil, nil, fmt.Errorf("with: %w", err)
 		case i == 0 && d.Wrapper():
-			return nil, nil, fmt.Errorf("method: %s is a wrapper; put it under with: and choose one of %s", n,
-				strings.Join(names(&no), ", "))
+			return nil, nil, fmt.Errorf("method: %s is a wrapper; list it under with: and choose a base method, one "+
+				"of %s", n, strings.Join(names(&no), ", "))
 		case i > 0 && !d.Wrapper():
-			return nil, nil, fmt.Errorf("with: %s is no wrapper; wrappers are %s", n, strings.Join(names(&yes), ", "))
+			return nil, nil, fmt.Errorf("with: %s is not a wrapper; wrappers are %s", n,
+				strings.Join(names(&yes), ", "))
 		case slices.ContainsFunc(stack, func(s Def) bool { return s.Name == n }):
 			return nil, nil, fmt.Errorf("with: %s is listed twice", n)
 		}

@@ -95,7 +95,7 @@ func init() {
 			"gating_dim": 2, "gating_lr": 0.2}, Names: gated},
 	)
 	averages = append(averages, []averaging{
-		{"promptfl+fednova", nil, "set strength of fednova: 0"}, {"promptfl+fednova", noNova, "examples"},
+		{"promptfl+fednova", nil, "set options.fednova.strength: 0"}, {"promptfl+fednova", noNova, "examples"},
 		{"promptfl+qffl", nil, "set q: 0"},
 		{"promptfl+qffl", options{"q": 0.0, "weighting": "uniform"}, "uniform"},
 		{"promptfl+ditto", nil, "examples"}, {"promptfl+apfl", options{"alpha_lr": 1.0}, "examples"},

@@ -50,9 +50,10 @@ func TestLabelLoss(t *testing.T) {
 		base string
 		with []string
 	}{
-		"nlprompt: the layers inside": {"promptfl", []string{"gce", "nlprompt"}},
-		"learns nothing":              {"zeroshot", []string{"gce"}},
-		"gce: the layers inside":      {"fedtpg", []string{"gce"}},
+		"nlprompt: the methods inside fit":   {"promptfl", []string{"gce", "nlprompt"}},
+		"learns nothing":                     {"zeroshot", []string{"gce"}},
+		"gce: the methods inside fit":        {"fedtpg", []string{"gce"}},
+		"gce: the methods inside fit labels": {"fedlora", []string{"gce"}},
 	} {
 		if _, err := methods.Build(c.base, c.with, nil); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%v over %s: %v", c.with, c.base, err)

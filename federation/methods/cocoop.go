@@ -20,7 +20,7 @@ import (
 type CoCoOp struct {
 	method.FedAvg
 	WordContext `config:",squash"`
-	Reduce      int `config:"reduce" help:"the network's hidden width is the embedding dimension divided by this"`
+	Reduce      int `config:"reduce" help:"divisor of the embedding dimension that gives the network's hidden width"`
 }
 
 var coCoOpDef = Def{Name: "cocoop", Title: "CoCoOp", New: newCoCoOp,

@@ -21,16 +21,16 @@ import (
 // section 2.3).
 //
 // Bytes in records are those of the messages, which really hold nothing else, also across machines. Only the shared
-// parameters are compressed: extras that layers upload beside them, and what the server sends, are as they were. Layers
-// outside, such as robust, see uploads as the server reads them. share: 1 compresses nothing.
+// parameters are compressed: extras that layers upload beside them, and what the server sends, are not. Layers outside,
+// such as robust, see uploads as the server reads them. share: 1 compresses nothing.
 //
 // Names: ef/e/NAME, like NAME, in the client's state.
 type Compress struct {
 	method.Method
 	Kind     string  `config:"kind" help:"top-k, sign or quantise"`
-	Share    float64 `config:"share" help:"of numbers that top-k uploads, rounded up; 1 compresses nothing"`
-	Levels   int     `config:"levels" help:"s, of quantise: 1, 7 and 127 take 2, 4 and 8 bits with the sign"`
-	Bucket   int     `config:"bucket" help:"numbers with a scale of their own in sign and quantise; 0 for all together"`
+	Share    float64 `config:"share" help:"share of the numbers that top-k uploads, rounded up; 1 compresses nothing"`
+	Levels   int     `config:"levels" help:"s, levels of quantise: 1, 7 and 127 take 2, 4 and 8 bits with the sign"`
+	Bucket   int     `config:"bucket" help:"numbers that share one scale in sign and quantise; 0: all of them"`
 	Feedback string  `config:"feedback" help:"add what was left out to the next update: on, off or auto"`
 }
 
@@ -48,16 +48,18 @@ func (m *Compress) Build(inner method.Method) (method.Method, error) {
 		Within("levels", m.Levels, 1, 1<<16-1), Within("bucket", m.Bucket, 0, 1<<30), MustShare(inner))
 }
 
+func (m Compress) on() bool { return m.Kind != compression.TopK || m.Share < 1 }
+
 func (m Compress) Traits() method.Traits {
-	if m.Codec() == m.Method.Codec() {
+	if !m.on() {
 		return method.Traits{Mean: method.AsInside}
 	}
-	return method.Traits{Needs: "each client's compressed upload, which is no sum; remove it"}
+	return method.Traits{Needs: "each client's compressed upload, and compressed uploads cannot be added up; remove it"}
 }
 
 // Codec implements method.Client.
 func (m Compress) Codec() method.Codec {
-	if m.Kind == compression.TopK && m.Share == 1 {
+	if !m.on() {
 		return m.Method.Codec()
 	}
 	return compression.Codec{Kind: m.Kind, Share: m.Share, Levels: m.Levels, Bucket: m.Bucket,

@@ -25,7 +25,7 @@ func TestExportedTowersAreRefusedClearly(t *testing.T) {
 		{"maple", nil, []string{"like-clip", "transformer"}},
 		{"promptsrc", options{"vision_depth": 0}, []string{"like-clip", "exported", "deep prompts"}},
 		{"cocoop", nil, []string{"like-clip", "exported", "prompt for each image"}},
-		{"proda", nil, []string{"like-clip", "exported", "prompt without a class"}},
+		{"proda", nil, []string{"like-clip", "exported", "prompts without a class"}},
 		{"pfedmma", nil, []string{"like-clip", "adapters", "options.towers"}},
 		{"fedlora", nil, []string{"like-clip", "low-rank", "options.towers"}},
 		{"fedlora", options{"towers": "image"}, []string{"like-clip", "low-rank", "options.towers"}},

@@ -10,17 +10,17 @@ import (
 // where they take the place of what the block before left (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
 type DeepPrompts struct {
 	WordContext `config:",squash"`
-	Depth       int     `config:"depth" help:"first blocks of the text tower that have prompts; of fewer blocks, all"`
+	Depth       int     `config:"depth" help:"how many of the text tower's first blocks get prompts, at most all"`
 	Vision      int     `config:"vision_tokens" help:"prompt tokens of the image tower"`
-	VisionDepth int     `config:"vision_depth" help:"blocks of the image tower that have prompts; 0 is none"`
-	DeepStd     float64 `config:"deep_std" help:"standard deviation of first prompts of images and of later blocks"`
+	VisionDepth int     `config:"vision_depth" help:"how many blocks of the image tower get prompts; 0: none"`
+	DeepStd     float64 `config:"deep_std" help:"standard deviation of initial prompts of images and later blocks"`
 	Insert      string  `config:"insert"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (DeepPrompts) LongHelp() map[string]string {
 	return map[string]string{
-		"insert": "promptsrc: first prompts have positions, and pass the image tower's first layer norm; fedtpg: " +
+		"insert": "promptsrc: initial prompts get positions and pass the image tower's first layer norm; fedtpg: " +
 			"neither",
 	}
 }
@@ -75,7 +75,7 @@ func (d DeepPrompts) declareImage(t method.Task, owner func(string) method.Owner
 // Text gives the class features [C,D].
 func (d DeepPrompts) Text(s *method.Scope) graph.Node {
 	if d.Depth > 1 && s.Task().TextLayers == 0 {
-		return s.Graph().Fail("the text tower of backbone %s, an exported model, takes no deep prompts; set "+
+		return s.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; set "+
 			"options.depth to 1", s.Task().Backbone)
 	}
 	p := method.Prompt{Ctx: d.Prompt(s, s.Param(textTower+firstBlock)), Bare: d.Insert == "fedtpg"}
@@ -92,7 +92,7 @@ func (d DeepPrompts) Image(s *method.Scope) graph.Node {
 	}
 	p := method.VisionPrompts{Normed: d.Insert == "fedtpg"}
 	if err := takesTokens(s.Task(), d.VisionDepth > 1); err != "" {
-		return s.Graph().Fail("%s; set options.vision_depth lower", err)
+		return s.Graph().Fail("%s; lower options.vision_depth", err)
 	}
 	p.Tokens = s.Param(imageTower + firstBlock)
 	if n := min(d.VisionDepth, s.Task().VisionLayers) - 1; n > 0 {
@@ -101,13 +101,13 @@ func (d DeepPrompts) Image(s *method.Scope) graph.Node {
 	return s.Vision(p)
 }
 
-// takesTokens tells why an image tower takes no prompt tokens, or no deep ones; empty where it does.
+// takesTokens tells why an image tower does not support prompt tokens, or no deep ones; empty where it does.
 func takesTokens(t method.Task, deep bool) string {
 	switch {
 	case t.VisionWidth == 0:
-		return "the image tower of backbone " + t.Backbone + ", an exported model, takes no prompt tokens"
+		return "the image tower of backbone " + t.Backbone + ", an exported model, does not support prompt tokens"
 	case deep && t.VisionLayers == 0:
-		return "deep prompts are for transformers and backbone " + t.Backbone + " is a ResNet"
+		return "deep prompts need a vision transformer, but backbone " + t.Backbone + " is a ResNet"
 	}
 	return ""
 }

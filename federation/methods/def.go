@@ -46,7 +46,7 @@ var defName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 // pointer to a struct.
 func Register(d Def) {
 	if !defName.MatchString(d.Name) {
-		panic(fmt.Sprintf("methods: %q is no name of a method; take lower-case letters, digits, _ and -", d.Name))
+		panic(fmt.Sprintf("methods: %q cannot name a method; use lower-case letters, digits, _ and -", d.Name))
 	}
 	if _, err := Find(d.Name); err == nil {
 		panic(fmt.Sprintf("methods: there are two methods %q", d.Name))

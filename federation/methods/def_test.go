@@ -25,14 +25,14 @@ func TestRegisterRefuses(t *testing.T) {
 	sound := func() Layer { return &PromptFL{} }
 	before := len(table)
 	for want, d := range map[string]Def{
-		`"" is no name`:           {Title: "T", Paper: "P", New: sound},
-		`"My Method" is no name`:  {Name: "My Method", Title: "T", Paper: "P", New: sound},
-		`two methods "promptfl"`:  {Name: "promptfl", Title: "T", Paper: "P", New: sound},
-		"no Title":                {Name: "mine", Paper: "P", New: sound},
-		"no Paper":                {Name: "mine", Title: "T", New: sound},
-		"no New":                  {Name: "mine", Title: "T", Paper: "P"},
-		"pointer to a struct":     {Name: "mine", Title: "T", Paper: "P", New: func() Layer { return bare{} }},
-		"New of mine gives <nil>": {Name: "mine", Title: "T", Paper: "P", New: func() Layer { return nil }},
+		`"" cannot name a method`:          {Title: "T", Paper: "P", New: sound},
+		`"My Method" cannot name a method`: {Name: "My Method", Title: "T", Paper: "P", New: sound},
+		`two methods "promptfl"`:           {Name: "promptfl", Title: "T", Paper: "P", New: sound},
+		"no Title":                         {Name: "mine", Paper: "P", New: sound},
+		"no Paper":                         {Name: "mine", Title: "T", New: sound},
+		"no New":                           {Name: "mine", Title: "T", Paper: "P"},
+		"pointer to a struct":              {Name: "mine", Title: "T", Paper: "P", New: func() Layer { return bare{} }},
+		"New of mine gives <nil>":          {Name: "mine", Title: "T", Paper: "P", New: func() Layer { return nil }},
 	} {
 		func() {
 			defer func() {

@@ -18,7 +18,7 @@ import (
 //   - both models make the steps of train, with the same optimizer settings; the paper has a number of steps and a rate
 //     for each. A text or image tower runs once for each of the two;
 //   - F is the base method's whole loss, with v in place of the shared parameters;
-//   - v starts from what the server starts with, and stays as it is in rounds that a client does not train in;
+//   - v starts from what the server starts with, and is unchanged in rounds that a client does not train in;
 //   - lambda: 0 trains v on the client alone. Public code (PFLlib) has that for a default;
 //   - the global evaluation is of w, the personal one of v;
 //   - MOON around it takes v for the model that the client last had.
@@ -26,7 +26,7 @@ import (
 // Names: ditto/NAME, private parameters.
 type Ditto struct {
 	method.Method
-	Lambda float64 `config:"lambda" help:"how strongly the client's own model is kept near what the server sent"`
+	Lambda float64 `config:"lambda" help:"strength of the pull of the client's own model to the server's"`
 }
 
 var dittoDef = Def{Name: "ditto", Title: "Ditto", New: func() Layer { return &Ditto{Lambda: 0.1} },
@@ -84,7 +84,7 @@ func allShared(base method.Method) error {
 		return err
 	}
 	if len(SharedNames(base)) < len(base.Params(anywhere)) {
-		return errors.New("it keeps a model of each client's own beside the averaged one, but the base method has " +
+		return errors.New("it keeps a personal model on each client beside the averaged one, but the base method has " +
 			"private parameters already; choose another base method")
 	}
 	return MustShare(base)
@@ -103,8 +103,8 @@ func withCopies(base method.Method, t method.Task, prefix string) []method.Param
 // twoModels refuses what would let one model change the other.
 func twoModels(l *method.Local) error {
 	if l.Optim.ClipNorm > 0 {
-		return errors.New("train.clip_norm bounds the gradients of the averaged model and of the client's own " +
-			"together; set it to 0, or use clip_value")
+		return errors.New("train.clip_norm bounds the gradients of the averaged and the personal model together; set " +
+			"it to 0, or use clip_value")
 	}
 	return nil
 }

@@ -24,43 +24,43 @@ import (
 // has, or has on average.
 //
 // McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018, algorithm 1 (DP-FedAvg) with
-// the fixed denominator. Every client counts once: a weight by examples would tell of the data. Where there is a
-// choice:
-//   - where: server clips and adds the noise there; the server sees every update as it is. client clips and adds a
-//     share of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server
-//     which gets sums only (secure aggregation) never sees less noise than is reckoned with, as long as least m uploads
-//     arrive; a round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
+// the fixed denominator. Every client counts once: a weight by examples would reveal something of the data. Where there
+// is a choice:
+//   - where: server clips and adds the noise there; the server sees every single update. client clips and adds a share
+//     of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server which gets
+//     sums only (secure aggregation) never sees less noise than epsilon assumes, as long as least m uploads arrive; a
+//     round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
 //   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
 //   - Noise comes from a secret of whoever adds it, across machines (Local.Noise, Global.Noise). In one process, which
 //     is a simulation, it comes from the run's seed, so that a run can be repeated; whoever knows the seed can take it
 //     off again. There secure: true draws it from the system's random source, and no two runs are alike.
 //
 // Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record
-// notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It reckons with a sample of
-// clients that stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0
-// turns all of it off.
+// notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It assumes that the sample of
+// clients stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns
+// all of it off.
 //
-// Names: dp/clients [1] with where: client, m, which the server sends and clients compare with what they were told; on
+// Names: dp/clients [1] with where: client, m, which the server sends and clients compare with their configuration; on
 // the server alone dp/released [R], the uploads in each release so far, and dp/clip [1] with adapt.
 type DP struct {
 	method.Method
-	Clip     float64 `config:"clip" help:"C, longest update of a client; 0 turns the layer off"`
-	Noise    float64 `config:"noise" help:"z, standard deviation of the noise on the sum, over clip"`
+	Clip     float64 `config:"clip" help:"C, largest norm of a client's update; 0 turns the wrapper off"`
+	Noise    float64 `config:"noise" help:"z, standard deviation of the noise on the sum, divided by clip"`
 	Adapt    float64 `config:"adapt"`
-	Quantile float64 `config:"quantile" help:"of updates' lengths that adapt moves clip to"`
-	Delta    float64 `config:"delta" help:"for which epsilon is noted; below 1 over the number of clients"`
-	Where    string  `config:"where" help:"of clipping and noise: server or client"`
-	Least    float64 `config:"least" help:"with where: client, share of a round's clients whose noise surely arrives"`
+	Quantile float64 `config:"quantile" help:"quantile of the updates' norms that adapt moves clip to"`
+	Delta    float64 `config:"delta" help:"delta of the recorded epsilon; below 1 over the number of clients"`
+	Where    string  `config:"where" help:"where updates are clipped and noise is added: server or client"`
+	Least    float64 `config:"least" help:"with where: client, share of a round's clients that must upload"`
 	Secure   bool    `config:"secure"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (DP) LongHelp() map[string]string {
 	return map[string]string{
-		"adapt": "rate at which clip moves to a quantile of updates' lengths, with where: server; 0 keeps it, the " +
-			"paper has 0.2",
-		"secure": "noise from the system's random source instead of the seed in one process too; across machines it " +
-			"is always secret",
+		"adapt": "rate at which clip moves to a quantile of the updates' norms, with where: server; 0 keeps clip " +
+			"constant, the paper uses 0.2",
+		"secure": "draw noise from the system's random source instead of the seed, also in one process; across " +
+			"machines noise is always secret",
 	}
 }
 
@@ -72,14 +72,9 @@ func newDP() Layer {
 }
 
 func (m *DP) Build(inner method.Method) (method.Method, error) {
-	err := Join(Within("clip", m.Clip, 0, maxWeight), Within("noise", m.Noise, 0, 1e6), Within("delta", m.Delta, 1e-15,
-		0.5),
-		Within("adapt", m.Adapt, 0, 10), Within("quantile", m.Quantile, 0, 1),
-		OneOf("where", m.Where, "server", "client"), Within("least", m.Least, 0.01, 1), MustShare(inner))
-	if m.Noise > 0 && m.Clip == 0 {
-		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
-			"too"))
-	}
+	err := Join(checkNoise(m.Clip, m.Noise, m.Delta), Within("adapt", m.Adapt, 0, 10),
+		Within("quantile", m.Quantile, 0, 1), OneOf("where", m.Where, "server", "client"),
+		Within("least", m.Least, 0.01, 1), MustShare(inner))
 	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
 		err = Join(err, errors.New("option adapt moves a clip that the server applies; set where: server and a clip "+
 			"to start from"))
@@ -87,23 +82,32 @@ func (m *DP) Build(inner method.Method) (method.Method, error) {
 	if m.on() && err == nil {
 		_, beside, needs := Averages(inner)
 		if needs == nil && len(beside) > 0 {
-			needs = fmt.Errorf("a layer inside uploads %s too", strings.Join(beside, ", "))
+			needs = fmt.Errorf("a method inside also uploads %s", strings.Join(beside, ", "))
 		} else if asked := StatisticNames(inner); needs == nil && len(asked) > 0 {
-			needs = fmt.Errorf("clients compute the statistics of %s too", strings.Join(asked, ", "))
+			needs = fmt.Errorf("clients also answer the statistics of %s", strings.Join(asked, ", "))
 		}
 		if needs != nil {
-			err = fmt.Errorf("%w; it would leave the clients without clipping and noise", needs)
+			err = fmt.Errorf("%w; that would leave the clients without clipping and noise", needs)
 		}
 	}
 	m.Method = inner
 	return *m, err
 }
 
+// checkNoise refuses options of clipping and noise that make no sense.
+func checkNoise(clip, noise, delta float64) error {
+	err := Join(Within("clip", clip, 0, maxWeight), Within("noise", noise, 0, 1e6), Within("delta", delta, 1e-15, 0.5))
+	if noise > 0 && clip == 0 {
+		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: set a clip, or set noise: 0"))
+	}
+	return err
+}
+
 func (m DP) Traits() method.Traits {
 	t := method.Traits{Mean: method.AsInside, Outermost: true, HidesClients: m.on(), Noise: m.on()}
 	switch {
 	case m.on() && m.Where == "server":
-		t.Mean, t.Needs = "", "every client's own update to clip it; set where: client"
+		t.Mean, t.Needs = "", "every client's own update, to clip it; set where: client"
 	case m.on():
 		t.Mean = method.Uniform
 	}
@@ -122,8 +126,8 @@ func (m DP) Start(g *method.Global) error {
 	}
 	if m.distributed() {
 		if g.Sampling.Poisson {
-			return errors.New("dp: with where: client a round needs a fixed number of clients; set sampling: fixed, " +
-				"or where: server")
+			return errors.New("dp: where: client needs a fixed number of clients in a round; set sampling: fixed, or " +
+				"where: server")
 		}
 		g.Broadcast[dpClients] = tensor.Of([]float32{float32(g.Sampling.Size)}, 1)
 	}
@@ -139,9 +143,8 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 	}
 	n := l.Broadcast[dpClients]
 	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Sampling.Size {
-		return fmt.Errorf("dp: the server sends another number of clients a round (%s) than the %v that this client "+
-			"was "+
-			"told of; it runs another experiment", dpClients, l.Sampling.Size)
+		return fmt.Errorf("dp: the server's number of clients per round (%s) is not the %v of this client's "+
+			"configuration; it runs another experiment", dpClients, l.Sampling.Size)
 	}
 	sum := updates{}
 	sum.add(l.Received, up.Shared, m.Clip, 1)
@@ -173,7 +176,8 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 		arrived += n
 	}
 	if least := m.Least * g.Sampling.Size; m.distributed() && float64(arrived) < least {
-		return fmt.Errorf("dp: %d clients uploaded; the noise reckoned with needs %v of %v", arrived, math.Ceil(least),
+		return fmt.Errorf("dp: %d clients uploaded; enough noise needs the uploads of %v of %v", arrived,
+			math.Ceil(least),
 			g.Sampling.Size)
 	}
 	short := m.unclipped(g, ups, clip)
@@ -256,7 +260,7 @@ func (m DP) rand(secret method.Noise, seeded *rand.Rand, sum updates, also ...fl
 	}
 	var key [32]byte
 	if _, err := crypto.Read(key[:]); err != nil {
-		return nil, 0, fmt.Errorf("dp: the system gives no random numbers: %w", err)
+		return nil, 0, fmt.Errorf("dp: cannot read the system's random source: %w", err)
 	}
 	return rand.New(rand.NewChaCha8(key)), 1, nil
 }

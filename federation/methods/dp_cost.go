@@ -18,7 +18,7 @@ func (m DP) share(drawn method.Sampling) float64 { return math.Max(1, m.Least*dr
 
 // released is what a round gives away in which so many clients uploaded. A server adds all of the noise however few
 // they are. Of clients each adds its share, so that the noise in the sum is that of those that uploaded. Drop-outs
-// leave the rate as it is: they may depend on anything but the clients' examples.
+// leave the rate unchanged: they may depend on anything but the clients' examples.
 func (m DP) released(drawn method.Sampling, uploads float64) privacy.Round {
 	r := privacy.Round{Noise: m.Noise, Rate: drawn.Size / float64(drawn.Of), Poisson: drawn.Poisson}
 	if m.distributed() {

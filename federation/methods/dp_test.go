@@ -176,7 +176,7 @@ func TestDPRefusesRounds(t *testing.T) {
 	client := build(options{"where": "client"})
 	says(client.Start(state(100, true)), "a fixed number of clients")
 	says(client.Merge(state(100, false), []method.Upload{up(0, 1), up(1, 1)}),
-		"2 clients uploaded; the noise reckoned with needs 6 of 10")
+		"2 clients uploaded; enough noise needs the uploads of 6 of 10")
 	says(client.Merge(state(100, false), []method.Upload{up(method.Summed, 5)}), "5 clients uploaded")
 	if err := client.Merge(state(100, false), []method.Upload{up(method.Summed, 6)}); err != nil {
 		t.Error(err)
@@ -235,8 +235,8 @@ func TestDPAdapts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Start(g); err == nil || !strings.Contains(err.Error(), "with noise 0.4 a round needs more than 4 of "+
-		"them, it has 4") {
+	if err := m.Start(g); err == nil || !strings.Contains(err.Error(), "with noise 0.4 a round needs more than 4 "+
+		"clients, it has 4") {
 		t.Errorf("%v", err)
 	}
 }

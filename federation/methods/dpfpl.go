@@ -39,33 +39,33 @@ import (
 //   - noise is over C; the code's sigma is that of one example in a batch of B, z = sigma/B;
 //   - noisy: all has clients put noise on the gradient of global too, so that nothing leaves them without.
 //
-// The code reckons that sqrt(R ln(1/delta))/epsilon be the noise of one example in R batches; but it clips the gradient
+// The code assumes that sqrt(R ln(1/delta))/epsilon is the noise of one example in R batches, but it clips the gradient
 // of the batch, which one example can turn round, and makes more releases than one a round. Here each record notes
-// epsilon_local, for delta and all rounds so far: what local, or with noisy: all everything that a client gives away,
-// tells of all of its examples together. Each of the steps releases the clipped gradients, of which other examples
-// change each by 2C at most. A client takes no more steps in a turn than epsilon reckons with, and has trained in every
+// epsilon_local, for delta and all rounds so far: what local, or with noisy: all everything that leaves a client,
+// reveals of all of its examples together. Each of the steps releases the clipped gradients, of which other examples
+// change each by 2C at most. A client takes no more steps in a round than epsilon assumes, and has trained in every
 // round at worst. Without noise: all, local is made beside the global prompts, whose own epsilon (dp) adds to this one
 // for whoever sees both. The noise comes from a secret of the client across machines (Local.Noise); in one process it
 // comes from the run's seed, and the number is called epsilon_local_nominal.
 type DPFPL struct {
 	WeightedMean `config:",squash"`
 	Context      `config:",squash"`
-	Rank         int     `config:"rank" help:"of the factors of the local prompt"`
-	Clip         float64 `config:"clip" help:"C, longest gradient of a batch, of each factor and of global; 0: any"`
-	Noise        float64 `config:"noise" help:"z, standard deviation of the noise on a clipped gradient, over clip"`
-	Noisy        string  `config:"noisy" help:"what clients put noise on: factors, or all, the gradient of global too"`
+	Rank         int     `config:"rank" help:"rank of the factors of the local prompt"`
+	Clip         float64 `config:"clip" help:"C, largest norm of each factor's and of global's gradient; 0: any"`
+	Noise        float64 `config:"noise" help:"z, standard deviation of the noise on a gradient over clip"`
+	Noisy        string  `config:"noisy" help:"gradients that get noise: factors, or all (global's too)"`
 	Steps        int     `config:"steps"`
-	Delta        float64 `config:"delta" help:"for which epsilon_local is noted"`
-	Sign         string  `config:"sign" help:"of the last term of the gradient of local: minus, or plus as public code"`
-	Factor       float64 `config:"factor" help:"of the gradient of local; public code has 0.1"`
-	OrthV        bool    `config:"orth_v" help:"make the second factor's rows unit rows too"`
+	Delta        float64 `config:"delta" help:"delta of the recorded epsilon_local"`
+	Sign         string  `config:"sign" help:"of the last term of local's gradient: minus, or plus (public code)"`
+	Factor       float64 `config:"factor" help:"factor of the gradient of local; public code has 0.1"`
+	OrthV        bool    `config:"orth_v" help:"orthonormalise the second factor too"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (DPFPL) LongHelp() map[string]string {
 	return map[string]string{
-		"steps": "of a turn at most, which epsilon_local reckons with: a client refuses to take more under noise; 0 " +
-			"bounds none and states no epsilon_local",
+		"steps": "most steps that a client takes in a round under noise, which epsilon_local assumes; 0: no limit, " +
+			"and no epsilon_local is recorded",
 	}
 }
 
@@ -80,16 +80,11 @@ func newDPFPL() Layer {
 
 func (m *DPFPL) Build(method.Method) (method.Method, error) {
 	err := Join(m.Weighting.Check(), m.Context.Check(), Within("rank", m.Rank, 1, maxTokens),
-		Within("clip", m.Clip, 0, maxWeight), Within("noise", m.Noise, 0, 1e6),
-		OneOf("noisy", m.Noisy, "factors", "all"), Within("steps", m.Steps, 0, maxSteps),
-		Within("delta", m.Delta, 1e-15, 0.5), OneOf("sign", m.Sign, "minus", "plus"),
+		checkNoise(m.Clip, m.Noise, m.Delta), OneOf("noisy", m.Noisy, "factors", "all"),
+		Within("steps", m.Steps, 0, maxSteps), OneOf("sign", m.Sign, "minus", "plus"),
 		Within("factor", m.Factor, 0, maxWeight))
-	if m.Noise > 0 && m.Clip == 0 {
-		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: give a clip, or set noise: 0 "+
-			"too"))
-	}
 	if m.Std == 0 {
-		err = Join(err, errors.New("option init_std is 0; a local prompt of zeros has no factors: give it a size"))
+		err = Join(err, errors.New("option init_std is 0; a local prompt of zeros has no factors: set it above 0"))
 	}
 	return *m, err
 }
@@ -166,8 +161,8 @@ func (m DPFPL) rand(l *method.Local, g tensor.Map) (*rand.Rand, error) {
 	case m.Noise == 0:
 		return nil, nil
 	case m.Steps > 0 && l.Steps >= m.Steps:
-		return nil, fmt.Errorf("dpfpl: step %d of a turn; epsilon_local reckons with %d: raise options.steps, or give "+
-			"turns fewer steps", l.Steps+1, m.Steps)
+		return nil, fmt.Errorf("dpfpl: step %d of a round; epsilon_local assumes %d at most: raise options.steps, or "+
+			"lower train.epochs", l.Steps+1, m.Steps)
 	case r != nil:
 		return r, nil
 	case l.Noise == nil:

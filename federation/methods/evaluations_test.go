@@ -27,7 +27,7 @@ var evaluable = map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sd
 	"kgcoop": "shared", "maple": "shared", "plot": "shared", "proda": "shared", "prograd": "shared",
 	"promptsrc": "shared", "pfedmma": every, "pfedmoap": "private server shared", "ivlp keep_local: image": every,
 	"dpfpl": every, "fedotp": every, "fedpgp": every, "pfeddc": every, "powder": every, "uopp": every,
-	"promptfolio": every, "fedmgp": every,
+	"promptfolio": every, "fedmgp": every, "trip": "server shared", "trip average: beta": "server",
 	"pfedprompt":   "examples shared",
 	"coop+fedprox": own, "fedpha+fedprox+appr": own, "fedotp+scaffold": every, "promptfl+ggtpc+fedproto": "shared",
 	"coop+fedproto test: prototypes": "server", "promptfl+fedproto test: prototypes": "server",

@@ -34,10 +34,10 @@ import (
 // client keeps.
 type FedAMP struct {
 	method.Method
-	Mu    float64 `config:"mu" help:"strength of the pull to the server's mixture"`
-	Sigma float64 `config:"sigma" help:"squared distance within which clients are alike; 0 is the median"`
-	Alpha float64 `config:"alpha" help:"step of the mixture; 0 is sigma over the number of clients"`
-	Self  string  `config:"self" help:"where the own weight would be below 0: scale the others, or refuse"`
+	Mu    float64 `config:"mu" help:"strength of the pull towards the server's mixture"`
+	Sigma float64 `config:"sigma" help:"squared distance within which clients count as similar; 0: the median"`
+	Alpha float64 `config:"alpha" help:"step of the mixture; 0: sigma over the number of clients"`
+	Self  string  `config:"self" help:"where a client's own weight would be negative: scale the others, or refuse"`
 }
 
 var fedAMPDef = Def{Name: "fedamp", Title: "FedAMP", New: func() Layer { return &FedAMP{Mu: 1, Self: "scale"} },
@@ -144,7 +144,7 @@ func (m FedAMP) weights(w []tensor.Map) ([][]float64, error) {
 		}
 		if others > 1 {
 			if m.Self == "refuse" {
-				return nil, fmt.Errorf("fedamp: the weights of other clients sum up to %.4g; lower alpha or set "+
+				return nil, fmt.Errorf("fedamp: the weights of the other clients add up to %.4g; lower alpha or set "+
 					"self: scale", others)
 			}
 			for j := range x {

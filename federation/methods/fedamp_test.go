@@ -54,7 +54,7 @@ func TestFedAMPWeights(t *testing.T) {
 		}
 	}
 	if _, err := (FedAMP{Sigma: 1, Alpha: 3, Self: "refuse"}).weights(points(0, 0)); err == nil ||
-		!strings.Contains(err.Error(), "sum up to 3") {
+		!strings.Contains(err.Error(), "add up to 3") {
 		t.Errorf("a negative weight of its own is taken: %v", err)
 	}
 	// Clients in another order have their weights in that order.

@@ -23,7 +23,7 @@ import (
 //	a = softmax((q - mean q)/(std q · temp)), std with D-1.
 //
 // Su, Yang, Li, Xue, Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024. Notes:
-//   - public code takes v before it is made unit; features here are unit rows, and query_scale stands for their length,
+//   - public code takes v before it is made unit; features here are unit rows, and query_scale replaces their norm,
 //     which is about 10 with CLIP. It is the size of Q's steps; tests do not depend on it;
 //   - assign: prompts encodes all classes for every test image, as the paper; scores takes the scores of each domain's
 //     prompt, D texts a class in all, and mixes these with a, which is the same where a is one-hot, as it nearly always
@@ -40,10 +40,10 @@ import (
 type FedAPT struct {
 	WeightedMean `config:",squash"`
 	ClassContext `config:",squash"`
-	Domains      int     `config:"domains" help:"D, how many there are; 0 has each client be one"`
-	Weight       float64 `config:"weight" help:"of the loss of domains"`
-	QueryScale   float64 `config:"query_scale" help:"length of image features that the query sees"`
-	Temp         float64 `config:"temp" help:"temperature of the mix of keys; near 0 it is the nearest domain's"`
+	Domains      int     `config:"domains" help:"D, number of domains; 0: each client is a domain"`
+	Weight       float64 `config:"weight" help:"weight of the domain loss"`
+	QueryScale   float64 `config:"query_scale" help:"norm that image features are scaled to for the query"`
+	Temp         float64 `config:"temp" help:"temperature of the mixture of keys; near 0 one domain counts"`
 	Assign       string  `config:"assign" help:"what tests mix: prompts, scores of domains' prompts, or hard: none"`
 }
 
@@ -60,7 +60,7 @@ func (m *FedAPT) Build(method.Method) (method.Method, error) {
 		Within("weight", m.Weight, 0, maxWeight), Within("query_scale", m.QueryScale, 0, maxWeight),
 		Within("temp", m.Temp, 1e-6, maxWeight), OneOf("assign", m.Assign, "prompts", "scores", "hard"))
 	if m.ClassSpecific && m.Assign == "prompts" {
-		err = Join(err, errors.New("class_specific: true has no prompt for each image; set assign: scores"))
+		err = Join(err, errors.New("class_specific: true cannot mix a prompt for each image; set assign: scores"))
 	}
 	return *m, err
 }
@@ -188,7 +188,8 @@ func (m FedAPT) place(g *method.Global) error {
 		number[name] = old + i
 	}
 	if n := len(number); m.Domains > 0 && (n > most || n > 0 && n < most && g.AllKnown()) {
-		return fmt.Errorf("fedapt: the clients are of %d domains and options.domains is %d; set it to %[1]d", n, most)
+		return fmt.Errorf("fedapt: the clients belong to %d domains but options.domains is %d; set it to %[1]d", n,
+			most)
 	}
 	for k := range g.Clients {
 		if !g.Known(k) || out.Data[k] >= 0 {

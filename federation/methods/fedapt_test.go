@@ -36,7 +36,7 @@ func TestFedAPTDomains(t *testing.T) {
 		{2, []string{"", "", ""}, nil, []float32{0, 1, 0}, ""},
 		{3, []string{"b", "?", "c"}, []string{"b", "a", "c"}, []float32{0, 2, 1}, ""},
 		{2, []string{"b", "?", "?"}, []string{"b", "b", "a"}, []float32{0, 0, 1}, ""},
-		{2, []string{"a", "b", "c"}, nil, nil, "of 3 domains and options.domains is 2; set it to 3"},
+		{2, []string{"a", "b", "c"}, nil, nil, "belong to 3 domains but options.domains is 2; set it to 3"},
 		{4, []string{"a", "b", "c"}, nil, nil, "set it to 3"},
 		{2, []string{"a", "b", "?"}, []string{"a", "b", "c"}, nil, "set it to 3"},
 	} {

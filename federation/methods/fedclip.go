@@ -12,16 +12,16 @@ import (
 //
 //	f' = f ⊙ softmax(L2(tanh(L1(f)))), linear layers "adapter/1" and "adapter/2", weights "/w" [D,D], biases "/b" [D],
 //
-// and averages it; the class features are those of "a picture of a {class}" and stay as they are. It trains on CLIP's
-// own loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and
-// the cross entropies of images over texts and of texts over images are averaged. Two examples of one class in a batch
-// thus push each other away, as in the authors' code. loss: ce is cross entropy over all classes instead.
+// and averages it; the class features are those of "a picture of a {class}" and stay fixed. It trains on CLIP's own
+// loss (loss: contrastive): in a batch, each image belongs to the text of its own class at its own place alone, and the
+// cross entropies of images over texts and of texts over images are averaged. Two examples of one class in a batch thus
+// push each other away, as in the authors' code. loss: ce is cross entropy over all classes instead.
 //
 // Lu, Hu, Wang, Xie, FedCLIP: Fast Generalization and Personalization for CLIP in Federated Learning, IEEE Data
 // Engineering Bulletin 2023, eq. 5-9, algorithm 1. Notes:
 //   - adapters start as torch.nn.Linear does and are averaged with equal weights, as in the code (weighting: uniform),
 //     or by examples;
-//   - the code feeds the adapter CLIP's features as they are, whose length is about 10; only unit rows are kept here,
+//   - the code feeds the adapter CLIP's unnormalised features, whose norm is about 10; only unit rows are kept here,
 //     and input_norm gives them one common length before L1. The product with f is normalised, so its length does not
 //     matter there;
 //   - the paper trains with Adam, lr 5e-5, betas 0.9 and 0.98, eps 1e-6, weight decay 0.2, batches of 32, which are
@@ -30,9 +30,9 @@ import (
 //   - all clients need backbones of one embedding dimension D.
 type FedCLIP struct {
 	WeightedMean `config:",squash"`
-	Objective    string  `config:"loss" help:"contrastive or ce"`
-	Template     string  `config:"template" help:"hand-written prompt, {} is the class; empty for data.template"`
-	InputNorm    float64 `config:"input_norm" help:"length of image features before the adapter"`
+	Objective    string  `config:"loss" help:"contrastive or ce (cross entropy)"`
+	Template     string  `config:"template" help:"hand-written prompt, {} stands for the class; empty: data.template"`
+	InputNorm    float64 `config:"input_norm" help:"norm that image features are scaled to before the adapter"`
 }
 
 var fedCLIPDef = Def{Name: "fedclip", Title: "FedCLIP", New: newFedCLIP,
@@ -46,7 +46,7 @@ func (m *FedCLIP) Build(method.Method) (method.Method, error) {
 	err := Join(m.Check(), OneOf("loss", m.Objective, "contrastive", "ce"),
 		Within("input_norm", m.InputNorm, 1e-6, maxWeight))
 	if m.Template != "" && !strings.Contains(m.Template, "{}") {
-		err = Join(err, fmt.Errorf("option template is %q; it has no {} for the class", m.Template))
+		err = Join(err, fmt.Errorf("option template is %q; it must contain {} for the class", m.Template))
 	}
 	return *m, err
 }

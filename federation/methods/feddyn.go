@@ -22,7 +22,7 @@ type FedDyn struct {
 	method.Method
 	Weighting `config:",squash"`
 	Alpha     float64 `config:"alpha" help:"strength of the regulariser; 0 removes it"`
-	Norm      string  `config:"norm" help:"of the quadratic term: squared, or code for PFLlib's norm that is not"`
+	Norm      string  `config:"norm" help:"norm in the quadratic term: squared, or code (not squared, as in PFLlib)"`
 }
 
 var fedDynDef = Def{Name: "feddyn", Title: "FedDyn", New: newFedDyn,
@@ -34,7 +34,7 @@ func (m *FedDyn) Build(inner method.Method) (method.Method, error) {
 	err := Join(m.Check(), Within("alpha", m.Alpha, 0, maxWeight), OneOf("norm", m.Norm, "squared", "code"),
 		MustShare(inner))
 	if m.Alpha > 0 && m.Alpha < 1e-9 {
-		err = Join(err, fmt.Errorf("option alpha is %v; the server divides by it: it must be 0 or at least 1e-9",
+		err = Join(err, fmt.Errorf("option alpha is %v; it must be 0 or at least 1e-9, since the server divides by it",
 			m.Alpha))
 	}
 	m.Method = inner
@@ -45,7 +45,7 @@ func (m FedDyn) Traits() method.Traits {
 	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
 		method.DriftCorrection: "", method.ServerStep: ""}}
 	if m.Alpha > 0 && t.Mean != method.Uniform {
-		t.Mean, t.Needs = "", "the mean move for its state, in which clients count alike; set weighting: uniform"
+		t.Mean, t.Needs = "", "the unweighted mean of the clients' moves for its state; set weighting: uniform"
 	}
 	return t
 }

@@ -30,10 +30,10 @@ type FedHPL struct {
 	method.Base
 	Visual    `config:",squash"`
 	Weighting `config:",squash"`
-	Gamma     float64 `config:"gamma" help:"weight of distillation"`
-	T         float64 `config:"temperature" help:"T of distillation"`
-	KD        string  `config:"kd" help:"hinton, with the factor T², or plain"`
-	Of        string  `config:"of" help:"examples that count: correct or all"`
+	Gamma     float64 `config:"gamma" help:"weight of the distillation"`
+	T         float64 `config:"temperature" help:"T, temperature of the distillation"`
+	KD        string  `config:"kd" help:"distillation loss: hinton (with the factor T²) or plain"`
+	Of        string  `config:"of" help:"examples that a client averages: correct (classified correctly) or all"`
 }
 
 var fedHPLDef = Def{Name: "fedhpl", Title: "FedHPL", New: newFedHPL,

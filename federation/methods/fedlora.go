@@ -15,7 +15,7 @@ import (
 )
 
 // FedLoRA learns no prompt but low-rank changes of the towers' linear maps, W x + (alpha/rank) B A x, and averages
-// them; the weights stay as they are. The texts are those of a hand-written template. Of the map MAP of all blocks of
+// them; the towers' weights are frozen. The texts are those of a hand-written template. Of the map MAP of all blocks of
 // a tower, "TOWER/MAP/a" [blocks,in,rank] and "TOWER/MAP/b" [blocks,rank,out], B A being their product, transposed.
 //
 // Nguyen et al., FLoRA: Enhancing Vision-Language Models with Parameter-Efficient Federated Learning,
@@ -34,14 +34,14 @@ import (
 type FedLoRA struct {
 	method.FedAvg
 	Template  `config:",squash"`
-	Towers    string   `config:"towers" help:"that are changed: text, image or both"`
-	Maps      []string `config:"maps" help:"that are changed: all, or some of q, k, v, out, up, down and head"`
-	Blocks    int      `config:"blocks" help:"of each tower that are changed, the last ones; 0 is all"`
-	Rank      int      `config:"rank" help:"of each change"`
-	Alpha     float64  `config:"alpha" help:"a change counts alpha/rank"`
-	Objective string   `config:"loss" help:"contrastive or ce"`
+	Towers    string   `config:"towers" help:"towers that are adapted: text, image or both"`
+	Maps      []string `config:"maps" help:"linear maps that are adapted: all, or some of q, k, v, out, up, down, head"`
+	Blocks    int      `config:"blocks" help:"how many of each tower's last blocks are adapted; 0 for all"`
+	Rank      int      `config:"rank" help:"rank of each low-rank change"`
+	Alpha     float64  `config:"alpha" help:"low-rank changes are scaled by alpha/rank"`
+	Objective string   `config:"loss" help:"contrastive or ce (cross entropy)"`
 	Aggregate string   `config:"aggregate" help:"what the server averages: factors or product"`
-	Owner     string   `config:"owner" help:"of the changes: shared or private"`
+	Owner     string   `config:"owner" help:"owner of the low-rank changes: shared or private"`
 }
 
 var fedLoRADef = Def{Name: "fedlora", Title: "FLoRA", New: newFedLoRA,
@@ -59,7 +59,7 @@ func (m *FedLoRA) Build(method.Method) (method.Method, error) {
 		Within("alpha", m.Alpha, 1e-9, maxWeight), OneOf("loss", m.Objective, "contrastive", "ce"),
 		OneOf("aggregate", m.Aggregate, "factors", "product"), OneOf("owner", m.Owner, "shared", "private"))
 	if len(m.Maps) == 0 {
-		err = Join(err, fmt.Errorf("option maps is empty; name some, or all"))
+		err = Join(err, fmt.Errorf("option maps is empty; name at least one map, or all"))
 	}
 	for _, name := range m.Maps {
 		if name != "all" {
@@ -152,8 +152,8 @@ func (m FedLoRA) changes(s *method.Scope, tower string) (out method.Changes) {
 func (m FedLoRA) features(s *method.Scope) (image, text graph.Node) {
 	t := s.Task()
 	if m.Towers != imageTower && t.TextLayers == 0 || m.Towers != textTower && t.VisionLayers == 0 {
-		n := s.Graph().Fail("backbone %s has a tower that takes no low-rank changes, a ResNet or an exported model; "+
-			"set options.towers, or convert a checkpoint", t.Backbone)
+		n := s.Graph().Fail("backbone %s has a tower without support for low-rank changes, a ResNet or an exported "+
+			"model; set options.towers, or convert a checkpoint", t.Backbone)
 		return n, n
 	}
 	if image = s.Image(); m.Towers != textTower {

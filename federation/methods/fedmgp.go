@@ -35,18 +35,18 @@ import (
 //   - div: code-l1 is the code's: the mean absolute difference of two groups' features, which it adds and so shrinks;
 //   - the server weighs clients by examples (paper) or alike (weighting: uniform, the code). The code draws with a
 //     seed that does not know the run's, in round 0 the same groups of texts and of images;
-//   - vision_tokens: 0 leaves the image tower as it is.
+//   - vision_tokens: 0 leaves the image tower unchanged.
 type FedMGP struct {
 	WeightedMean `config:",squash"`
 	WordContext  `config:",squash"`
 	Groups       int     `config:"groups" help:"G, groups of prompts of each client"`
-	Vision       int     `config:"vision_tokens" help:"prompt tokens of the image tower in a group; 0 for none"`
-	VisionStd    float64 `config:"vision_std" help:"standard deviation of the image tower's first prompts"`
-	Exchanged    int     `config:"exchanged" help:"groups that a client sends in a round"`
-	Lambda       float64 `config:"lambda" help:"weight of the likeness of groups; 0 removes it"`
-	Div          string  `config:"div" help:"likeness of groups: cos (paper) or code-l1"`
-	Tau          float64 `config:"tau" help:"temperature of the draw"`
-	Score        string  `config:"score" help:"tests take the mean over groups of: scores or features"`
+	Vision       int     `config:"vision_tokens" help:"prompt tokens of the image tower in each group; 0 for none"`
+	VisionStd    float64 `config:"vision_std" help:"standard deviation of the image tower's initial prompts"`
+	Exchanged    int     `config:"exchanged" help:"groups of prompts that a client sends in a round"`
+	Lambda       float64 `config:"lambda" help:"weight of the similarity of groups in the loss; 0 removes it"`
+	Div          string  `config:"div" help:"similarity of groups: cos (paper) or code-l1 (public code)"`
+	Tau          float64 `config:"tau" help:"temperature of the draw of groups"`
+	Score        string  `config:"score" help:"what a test averages over groups: scores or features"`
 }
 
 var fedMGPDef = Def{Name: "fedmgp", Title: "FedMGP", New: newFedMGP,
@@ -181,7 +181,7 @@ func (m FedMGP) Begin(l *method.Local) error {
 	return nil
 }
 
-// Adjust leaves what the server sent, and nothing drawn, as they are.
+// Adjust freezes what the server sent, and what was drawn.
 func (m FedMGP) Adjust(l *method.Local, _ tensor.Map) error {
 	l.Frozen = nil
 	for _, tower := range m.towers() {

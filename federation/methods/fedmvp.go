@@ -27,13 +27,13 @@ import (
 // are constants.
 //
 // Singha et al., FedMVP: Federated Multi-modal Visual Prompt Tuning for Vision-Language Models, ICCV 2025. Notes:
-//   - attributes are a language model's sentences, by class, as many for each; public code has ten and cuts them
-//     after 77 letters, which is not done here. Without any, the templates stand for them;
+//   - attributes are a language model's sentences, by class, as many for each; public code has ten and cuts them after
+//     77 letters, which is not done here. Without any, templates are used;
 //   - classes that an evaluation set has beside those of training need attributes too; prompts depend on the classes;
-//   - flip: the code flips all of a batch or nothing (coin); never takes the features of the images as they are, which
+//   - flip: the code flips all of a batch or nothing (coin); never uses the features of the unflipped images, which
 //     costs no second pass;
 //   - public code trains one step a round, on its last batch; here a turn is as the experiment says;
-//   - in the paper a client whose loss is below 0.5 leaves the attention as it is and learns low-rank changes of its
+//   - in the paper a client whose loss is below 0.5 freezes the attention and learns low-rank changes of its
 //     inputs, E + E B_q C_q and likewise keys and values. The public code's server never has them in its tests, and
 //     averages clients with and without. Here all have them from round lora_round on, tests with the round before;
 //   - attention and layers begin as torch.nn's, as in the code; clients count once in the mean.
@@ -42,17 +42,17 @@ import (
 // Names: mvp/lora [1], 1 while low-rank changes are learned, to everyone.
 type FedMVP struct {
 	WeightedMean `config:",squash"`
-	Tokens       int                 `config:"tokens" help:"prompt tokens that an image gets"`
-	Heads        int                 `config:"heads" help:"of the attention; they must divide the image tower's width"`
-	Mult         int                 `config:"mult" help:"hidden width of the feed-forward layers, in tower widths"`
-	Alpha        float64             `config:"alpha" help:"weight of the consistency with the plain tower"`
-	Flip         string              `config:"flip" help:"images of the plain tower are flipped: always, never, coin"`
-	Attributes   map[string][]string `config:"attributes" help:"sentences by class; empty for the templates"`
-	Sentence     string              `config:"sentence" help:"text of an attribute {of} of a class {}"`
-	Templates    []string            `config:"templates" help:"in place of attributes: imagenet-7, or texts with {}"`
-	LoRARound    int                 `config:"lora_round" help:"first round of low-rank changes alone; 0: none"`
-	Rank         int                 `config:"rank" help:"of the low-rank changes"`
-	LoRAStd      float64             `config:"lora_std" help:"standard deviation of their first values"`
+	Tokens       int                 `config:"tokens" help:"prompt tokens for each image"`
+	Heads        int                 `config:"heads" help:"attention heads; they must divide the image tower's width"`
+	Mult         int                 `config:"mult" help:"hidden width of feed-forward layers over the tower's width"`
+	Alpha        float64             `config:"alpha" help:"weight of the consistency with the unprompted tower"`
+	Flip         string              `config:"flip" help:"flip images of that tower: always, never, coin (random)"`
+	Attributes   map[string][]string `config:"attributes" help:"sentences by class; empty: templates are used instead"`
+	Sentence     string              `config:"sentence" help:"text made of a class {} and its attribute {of}"`
+	Templates    []string            `config:"templates" help:"used without attributes: imagenet-7, or texts with {}"`
+	LoRARound    int                 `config:"lora_round" help:"first round that trains only low-rank changes; 0: none"`
+	Rank         int                 `config:"rank" help:"rank of the low-rank changes"`
+	LoRAStd      float64             `config:"lora_std" help:"standard deviation of their initial values"`
 }
 
 var fedMVPDef = Def{Name: "fedmvp", Title: "FedMVP", New: newFedMVP,
@@ -71,15 +71,15 @@ func (m *FedMVP) Build(method.Method) (method.Method, error) {
 	n := -1
 	for class, list := range m.Attributes {
 		if n >= 0 && len(list) != n || len(list) == 0 {
-			err = Join(err, fmt.Errorf("option attributes has %d of class %q and %d of another; give all classes as "+
-				"many, one or more", len(list), class, max(n, 0)))
+			err = Join(err, fmt.Errorf("option attributes has %d for class %q and %d for another; give all classes "+
+				"the same number, 1 or more", len(list), class, max(n, 0)))
 			break
 		}
 		n = len(list)
 	}
 	switch texts := ensemble(m.Templates); {
 	case n > 0 && (!strings.Contains(m.Sentence, "{}") || !strings.Contains(m.Sentence, "{of}")):
-		err = Join(err, fmt.Errorf("option sentence is %q; it must have {} for the class and {of} for the attribute",
+		err = Join(err, fmt.Errorf("option sentence is %q; it must contain {} for the class and {of} for the attribute",
 			m.Sentence))
 	case n < 0 && len(texts) == 0:
 		err = Join(err, errors.New("options attributes and templates are empty; give one of the two"))
@@ -207,11 +207,11 @@ func (m FedMVP) pair(s *method.Scope) (image, text graph.Node) {
 	why := takesTokens(t, true)
 	switch {
 	case why != "":
-		why += "; fedmvp needs a transformer"
+		why += "; fedmvp needs a vision transformer"
 	case t.VisionWidth%m.Heads != 0:
 		why = fmt.Sprintf("option heads is %d; it must divide the image tower's width %d", m.Heads, t.VisionWidth)
 	case t.Patches == 0:
-		why = "fedmvp reads patches, of which backbone " + t.Backbone + " gives none"
+		why = "fedmvp reads patch features, which backbone " + t.Backbone + " does not provide"
 	}
 	if why != "" {
 		n := s.Graph().Fail("%s", why)

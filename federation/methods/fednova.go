@@ -33,7 +33,7 @@ import (
 type FedNova struct {
 	method.Method
 	Reported `config:",squash"`
-	Strength float64 `config:"strength" help:"power of a_k that counts; 1 is the paper's, 0 is FedAvg"`
+	Strength float64 `config:"strength" help:"exponent of a_k; 1 is the paper's, 0 is FedAvg"`
 }
 
 var fedNovaDef = Def{Name: "fednova", Title: "FedNova", New: newFedNova,
@@ -50,7 +50,7 @@ func (m *FedNova) Build(inner method.Method) (method.Method, error) {
 }
 
 func (m FedNova) Traits() method.Traits {
-	return m.traits(m.Strength > 0, "the work of every client; set strength of fednova: 0")
+	return m.traits(m.Strength > 0, "every client's amount of work; set options.fednova.strength: 0")
 }
 
 // novaA names what a client uploads.
@@ -86,7 +86,8 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 	}
 	a := -float64(x.Data[0])
 	if !(a > 0) || math.IsInf(a, 1) {
-		return 0, fmt.Errorf("fednova: %d steps at the rate %v with mu %v go nowhere (%.4g); lower the rate or mu",
+		return 0, fmt.Errorf("fednova: %d steps at the rate %v with mu %v make no progress (%.4g); lower the rate or "+
+			"mu",
 			steps, rate, pull, a)
 	}
 	return math.Pow(a, m.Strength), nil

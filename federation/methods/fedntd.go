@@ -19,7 +19,7 @@ import (
 type FedNTD struct {
 	method.Method
 	Beta float64 `config:"beta" help:"weight of the distillation; 0 removes it"`
-	Tau  float64 `config:"tau" help:"temperature of both distributions"`
+	Tau  float64 `config:"tau" help:"temperature of both distributions that are compared"`
 }
 
 var fedNTDDef = Def{Name: "fedntd", Title: "FedNTD", New: newFedNTD,
@@ -30,7 +30,7 @@ func newFedNTD() Layer { return &FedNTD{Beta: 1, Tau: 1} }
 
 func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
 	err := Join(Within("beta", m.Beta, 0, maxWeight), Within("tau", m.Tau, 1e-6, maxWeight), learnsScores(inner),
-		mustLearn(inner, "distils what was received into what is learned"))
+		mustLearn(inner, "distils the received model into the learned one"))
 	m.Method = inner
 	return *m, fits(*m, inner, err)
 }
@@ -46,8 +46,8 @@ func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).Scale(1 / m.Tau).Add(away) }
 	teacher, student := rest(s.Received()), rest(s)
 	if !usesShared(s.Received(), teacher) {
-		return s.Graph().Fail("its teacher would be the client's own private parameters: the base method's class " +
-			"scores read nothing that the server averages; remove it")
+		return s.Graph().Fail("its teacher would be the client's own private parameters, since the base method's " +
+			"class scores use nothing that the server averages; remove it")
 	}
 	kl := teacher.Softmax(-1).Mul(teacher.LogSoftmax(-1).Sub(student.LogSoftmax(-1))).Sum(-1).Mean()
 	return loss.Add(s.Term("not-true distillation", kl.Scale(m.Beta*m.Tau*m.Tau)))

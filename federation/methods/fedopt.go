@@ -30,11 +30,11 @@ type FedOpt struct {
 	method.Method
 	Weighting `config:",squash"`
 	Kind      string  `config:"kind" help:"adam, yogi, adagrad or momentum"`
-	ServerLR  float64 `config:"server_lr" help:"the server's learning rate; 0: 1 with momentum, 0.01 with the others"`
-	Beta1     float64 `config:"beta1" help:"b1, memory of the first moment"`
-	Beta2     float64 `config:"beta2" help:"b2, memory of the second moment of adam and yogi"`
-	Tau       float64 `config:"tau" help:"added to the root of the second moment"`
-	VStart    string  `config:"v_start" help:"the second moment before round 0: zero or tau"`
+	ServerLR  float64 `config:"server_lr" help:"the server's learning rate; 0: 1 with momentum, 0.01 with other kinds"`
+	Beta1     float64 `config:"beta1" help:"b1, decay of the first moment"`
+	Beta2     float64 `config:"beta2" help:"b2, decay of the second moment in adam and yogi"`
+	Tau       float64 `config:"tau" help:"constant added to the root of the second moment"`
+	VStart    string  `config:"v_start" help:"second moment before round 0: zero or tau"`
 }
 
 var fedOptDef = Def{Name: "fedopt", Title: "FedOpt, FedAvgM", New: newFedOpt,

@@ -30,12 +30,12 @@ import (
 type FedOTP struct {
 	method.FedAvg
 	Context   `config:",squash"`
-	Transport string  `config:"transport" help:"unbalanced or balanced"`
-	Top       float64 `config:"top_percent" help:"gamma, the mass that is transported in all; balanced takes 1"`
-	Eps       float64 `config:"eps" help:"strength of the entropy (the paper's lambda)"`
-	Iters     int     `config:"iters" help:"iterations at most"`
-	Threshold float64 `config:"threshold" help:"mean change that ends the iterations"`
-	Stop      string  `config:"stop" help:"what that mean is over: image, pair, batch, or code (as the public code)"`
+	Transport string  `config:"transport" help:"kind of optimal transport: unbalanced or balanced"`
+	Top       float64 `config:"top_percent" help:"gamma, total mass that is transported; balanced uses 1"`
+	Eps       float64 `config:"eps" help:"weight of the entropy (the paper's lambda)"`
+	Iters     int     `config:"iters" help:"largest number of iterations"`
+	Threshold float64 `config:"threshold" help:"iterations end when the mean change is below this"`
+	Stop      string  `config:"stop" help:"what that mean is over: image, pair, batch, or code (public code)"`
 }
 
 var fedOTPDef = Def{Name: "fedotp", Title: "FedOTP", New: newFedOTP,
@@ -61,7 +61,7 @@ func (m FedOTP) Params(t method.Task) []method.Param {
 func (m FedOTP) Logits(s *method.Scope) graph.Node {
 	t := s.Task()
 	if t.Patches == 0 {
-		return s.Graph().Fail("fedotp compares patches, of which backbone %s gives no features", t.Backbone)
+		return s.Graph().Fail("fedotp compares patch features, which backbone %s does not provide", t.Backbone)
 	}
 	text := graph.Concat(0, m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))) // [2C,D]
 	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                        // [BM,2C]

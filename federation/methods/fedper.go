@@ -18,7 +18,7 @@ import (
 // couple of maple. They start from the same values on every client, those that the server would have sent, and a client
 // is tested with the average of the others and its own.
 //
-// It says what the base method's parameters are, and so stands next to it, before all other wrappers.
+// It changes the owners of the base method's parameters, and so comes right after it, before all other wrappers.
 type FedPer struct {
 	method.Method
 	Split `config:",squash"`
@@ -34,8 +34,8 @@ type Split struct {
 
 // LongHelp implements keys.LongHelp.
 func (Split) LongHelp() map[string]string {
-	return map[string]string{"private": "shared parameters that stay on their clients, by name or what a name has " +
-		"before a slash; none shares all, which is FedAvg"}
+	return map[string]string{"private": "shared parameters that stay on their clients, by name or by the part of the " +
+		"name before a slash; none: all are shared, which is FedAvg"}
 }
 
 var fedPerDef = Def{Name: "fedper", Title: "FedPer", New: func() Layer { return &FedPer{Split: allAveraged} },
@@ -52,29 +52,22 @@ func (m FedPer) Params(t method.Task) []method.Param { return m.params(m.Method,
 
 func (m FedPer) Start(g *method.Global) error { return m.start(m.Method, g) }
 
-// roomy is a task with every parameter that a method may have.
-var roomy = func() method.Task {
-	t := anywhere
-	t.TextLayers, t.TextUnits, t.VisionUnits = 2, 8, 8
-	return t
-}()
-
 // check finds what is wrong with the names over a base method.
 func (s Split) check(base method.Method) error {
 	err := besideBase(base)
 	if t := method.TraitsOf(base); err == nil && t.Mean == "" {
-		err = errors.New("the base method's server needs more of clients than a mean; choose another base method")
+		err = errors.New("the base method's server needs more than the mean of uploads; choose another base method")
 	}
 	if err != nil {
 		return err
 	}
-	return s.matches(base.Params(roomy))
+	return s.matches(base.Params(anywhere))
 }
 
 // besideBase refuses to wrap anything but a base method.
 func besideBase(inner method.Method) error {
 	if inside(inner) != nil {
-		return fmt.Errorf("it says what the base method's parameters are; list it before %s", nameOf(inner))
+		return fmt.Errorf("it changes the owners of the base method's parameters; list it before %s", nameOf(inner))
 	}
 	return nil
 }
@@ -99,10 +92,10 @@ func (s Split) matches(params []method.Param) error {
 	case len(shared) == 0:
 		return errors.New("the base method shares nothing; remove it")
 	case len(s.Private) == 0:
-		return fmt.Errorf("option private is empty; name what stays on clients, of %s", sharing(shared))
+		return fmt.Errorf("option private is empty; name what stays on clients, some of %s", sharing(shared))
 	case len(left) == 0:
-		return fmt.Errorf("option private leaves nothing of %s to share; leave a part, or take a base method that "+
-			"learns on each client alone", sharing(shared))
+		return fmt.Errorf("option private leaves nothing of %s to share; keep a part shared, or use a base method "+
+			"that trains each client alone", sharing(shared))
 	}
 	return nil
 }

@@ -81,12 +81,12 @@ func TestSplitsThatAreRefused(t *testing.T) {
 		want    string
 	}{
 		{"promptfl", []string{"fedper"}, options{"private": []string{}},
-			"option private is empty; name what stays on clients, of ctx"},
+			"option private is empty; name what stays on clients, some of ctx"},
 		{"promptfl", []string{"fedper"}, options{"private": "ctx"}, "leaves nothing of ctx to share"},
 		{"cocoop", []string{"fedper"}, options{"private": "met"}, `names "met"; the base method shares ctx, meta/1/w`},
 		{"coop", []string{"fedrep"}, options{"private": "ctx"}, `names "ctx"; the base method shares nothing`},
 		{"ivlp", []string{"fedprox", "fedper"}, options{"private": "text"}, "list it before fedprox"},
-		{"powder", []string{"fedper"}, options{"private": "pool/0"}, "needs more of clients than a mean"},
+		{"powder", []string{"fedper"}, options{"private": "pool/0"}, "needs more than the mean of uploads"},
 	} {
 		if _, err := methods.Build(c.base, c.with, c.options); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s%v%v: %v; want %q", c.base, c.with, c.options, err, c.want)

@@ -23,11 +23,11 @@ import (
 type FedPGP struct {
 	method.FedAvg
 	Tokens   int     `config:"tokens" help:"prompt tokens"`
-	Rank     int     `config:"rank" help:"of the private change, b"`
+	Rank     int     `config:"rank" help:"b, rank of the private change"`
 	Mu       float64 `config:"mu" help:"weight of the contrastive term; 0 removes it"`
 	Temp     float64 `config:"temp" help:"temperature of the contrastive term"`
-	Positive string  `config:"positive" help:"text that sigma is drawn to: hand or code"`
-	Std      float64 `config:"init_std" help:"standard deviation of all first values"`
+	Positive string  `config:"positive" help:"text features that sigma is pulled to: hand or code (public code)"`
+	Std      float64 `config:"init_std" help:"standard deviation of all initial values"`
 }
 
 var fedPGPDef = Def{Name: "fedpgp", Title: "FedPGP", New: newFedPGP,

@@ -36,17 +36,17 @@ import (
 //     code does.
 type FedPHA struct {
 	method.FedAvg
-	Global        int           `config:"global_tokens" help:"length of the shared prompt"`
-	Local         []int         `config:"local_tokens" help:"length of private prompts: one number, or one per client"`
-	Ratio         float64       `config:"ratio" help:"rho of eq. 9"`
-	Alpha         float64       `config:"alpha" help:"margin of eq. 12"`
+	Global        int           `config:"global_tokens" help:"length of the shared prompt in tokens"`
+	Local         []int         `config:"local_tokens" help:"length of the private prompt: one number, or one a client"`
+	Ratio         float64       `config:"ratio" help:"rho of eq. 9, share of directions that are removed"`
+	Alpha         float64       `config:"alpha" help:"alpha of eq. 12, margin of the push term"`
 	Projector     string        `config:"projector" help:"what the projection keeps: exact-null, eq9, alg1, def1, code"`
-	ProjectorGrad string        `config:"projector_grad" help:"detach or through"`
-	SVDEvery      method.Moment `config:"svd_every" help:"step, epoch or round"`
-	Pull          string        `config:"pull" help:"sum-per-class or mean"`
-	Push          string        `config:"push" help:"class or scalar"`
-	EOT           string        `config:"eot" help:"own or longest"`
-	Std           float64       `config:"init_std" help:"standard deviation of the first prompts"`
+	ProjectorGrad string        `config:"projector_grad" help:"gradient of the projector: detach (none) or through"`
+	SVDEvery      method.Moment `config:"svd_every" help:"how often the projector is computed: step, epoch or round"`
+	Pull          string        `config:"pull" help:"reduction of the pull term: sum-per-class or mean"`
+	Push          string        `config:"push" help:"reduction of the push term: class or scalar"`
+	EOT           string        `config:"eot" help:"position of the end of text: own (of each prompt) or longest"`
+	Std           float64       `config:"init_std" help:"standard deviation of the initial prompts"`
 }
 
 var fedPHADef = Def{Name: "fedpha", Title: "FedPHA", New: newFedPHA,
@@ -66,7 +66,7 @@ func (m *FedPHA) Build(method.Method) (method.Method, error) {
 		OneOf("pull", m.Pull, "sum-per-class", "mean"), OneOf("push", m.Push, "class", "scalar"),
 		OneOf("eot", m.EOT, "own", "longest"))
 	if len(m.Local) == 0 {
-		err = Join(err, fmt.Errorf("option local_tokens is empty; give one length or one per client"))
+		err = Join(err, fmt.Errorf("option local_tokens is empty; give one length, or one per client"))
 	}
 	for _, n := range m.Local {
 		err = Join(err, Within("local_tokens", n, 1, maxTokens))

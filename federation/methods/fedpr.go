@@ -36,8 +36,8 @@ import (
 type FedPR struct {
 	method.FedAvg
 	Visual    `config:",squash"`
-	Ratio     float64 `config:"ratio" help:"share of the directions, the weakest, in which the prompt may move"`
-	Projector string  `config:"projector" help:"fixed directions: the prompt's own (exact-null), or others too (code)"`
+	Ratio     float64 `config:"ratio" help:"share of directions, the weakest ones, in which the prompt may move"`
+	Projector string  `config:"projector" help:"fixed directions: the prompt's own (exact-null) or also others (code)"`
 }
 
 var fedPRDef = Def{Name: "fedpr", Title: "FedPR", New: newFedPR,
@@ -53,8 +53,7 @@ func (m *FedPR) Build(method.Method) (method.Method, error) {
 	err := Join(m.Check(), m.onlyTokens(), Within("ratio", m.Ratio, 0, 1),
 		OneOf("projector", m.Projector, projection.ExactNull, projection.Code))
 	if m.Ratio == 0 {
-		err = Join(err, errors.New("option ratio is 0, with which the prompt could not move at all; it must be "+
-			"above 0"))
+		err = Join(err, errors.New("option ratio is 0, so that the prompt could not change; it must be above 0"))
 	}
 	return *m, err
 }

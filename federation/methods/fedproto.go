@@ -40,10 +40,10 @@ type FedProto struct {
 	method.Method
 	Weighting `config:",squash"`
 	Lambda    float64 `config:"lambda" help:"weight of the distance to prototypes; 0 removes it"`
-	Distance  string  `config:"distance" help:"squares of representation less prototype: sum or mean (the public code)"`
-	Of        string  `config:"of" help:"what stands for a class: text or image"`
-	Group     string  `config:"group" help:"whose prototypes are averaged: backbone or dimension"`
-	Test      string  `config:"test" help:"what images are tested against: scores (the base method's) or prototypes"`
+	Distance  string  `config:"distance" help:"reduction of the squared differences: sum, or mean as in public code"`
+	Of        string  `config:"of" help:"features that represent a class: text or image"`
+	Group     string  `config:"group" help:"prototypes are averaged over clients of one: backbone or dimension"`
+	Test      string  `config:"test" help:"tests classify by: scores (the base method's) or prototypes"`
 }
 
 var fedProtoDef = Def{Name: "fedproto", Title: "FedProto", New: newFedProto,
@@ -60,7 +60,7 @@ func (m *FedProto) Build(inner method.Method) (method.Method, error) {
 	err := Join(m.Check(), Within("lambda", m.Lambda, 0, maxWeight), OneOf("distance", m.Distance, "sum", "mean"),
 		OneOf("of", m.Of, "text", "image"),
 		OneOf("group", m.Group, "backbone", "dimension"), OneOf("test", m.Test, "scores", "prototypes"),
-		mustLearn(inner, "ties what is learned to prototypes"))
+		mustLearn(inner, "pulls features towards prototypes"))
 	m.Method = inner
 	return *m, fits(*m, inner, err)
 }
@@ -81,12 +81,12 @@ const (
 
 func (m FedProto) active() bool { return m.Lambda > 0 || m.Test == "prototypes" }
 
-// represent gives what stands for classes [C,D], or with of: image for examples [B,D].
+// represent gives the representations of classes [C,D], or with of: image of examples [B,D].
 func (m FedProto) represent(s *method.Scope) graph.Node {
 	r := represent(m.Method, s, m.Of)
 	if s.Graph().Err() == nil && !uses(s, r, func(method.Param) bool { return true }) {
 		other := map[string]string{"text": "image", "image": "text"}[m.Of]
-		return s.Graph().Fail("of: %s needs a base method that moves %s features; this one does not: use %s", m.Of,
+		return s.Graph().Fail("of: %s needs a base method that changes %s features; this one does not: use %s", m.Of,
 			m.Of, other)
 	}
 	return r

@@ -13,7 +13,7 @@ import (
 type FedProx struct {
 	method.Method
 	Mu       float64 `config:"mu" help:"strength of the proximal term"`
-	Detached bool    `config:"detached" defect:"true" help:"known defect, made again: the term has no gradient"`
+	Detached bool    `config:"detached" defect:"true" help:"reproduce a known defect: the term has no gradient"`
 }
 
 var fedProxDef = Def{Name: "fedprox", Title: "FedProx", New: newFedProx,

@@ -9,7 +9,7 @@ import (
 
 // FedRep splits a base method's shared parameters as FedPer does and trains the two parts one after the other: in the
 // first head_epochs passes over the data the private ones alone, in the others of train.epochs the shared ones alone.
-// What a pass leaves as it is gets no gradient, no weight decay and no momentum, so that each part has, in effect, an
+// What a pass does not train gets no gradient, no weight decay and no momentum, so that each part has, in effect, an
 // optimizer of its own.
 //
 // Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, algorithm 1. The
@@ -18,7 +18,7 @@ import (
 type FedRep struct {
 	method.Method
 	Split `config:",squash"`
-	Head  int `config:"head_epochs" help:"first passes over the data, for private parameters alone"`
+	Head  int `config:"head_epochs" help:"first passes over the data, which train the private parameters only"`
 }
 
 var fedRepDef = Def{Name: "fedrep", Title: "FedRep", New: func() Layer { return &FedRep{Split: allAveraged, Head: 1} },
@@ -48,8 +48,8 @@ func (m FedRep) Adjust(l *method.Local, g tensor.Map) error {
 
 func (m FedRep) Finish(l *method.Local, up *method.Upload) error {
 	if !m.none() && l.Epoch < m.Head {
-		return fmt.Errorf("fedrep: all %d passes over the data trained private parameters alone; set train.epochs "+
-			"above head_epochs, %d", l.Epoch+1, m.Head)
+		return fmt.Errorf("fedrep: all %d passes over the data trained private parameters only; set train.epochs "+
+			"above head_epochs, which is %d", l.Epoch+1, m.Head)
 	}
 	return m.Method.Finish(l, up)
 }

@@ -29,13 +29,13 @@ import (
 // The width of the class features enters the shared weights, so clients must agree in it.
 type FedTPG struct {
 	WeightedMean `config:",squash"`
-	Tokens       int     `config:"tokens" help:"prompt tokens that the generator makes"`
-	Heads        int     `config:"heads" help:"of each attention; they must divide the prompt width"`
+	Tokens       int     `config:"tokens" help:"prompt tokens that the generator produces"`
+	Heads        int     `config:"heads" help:"heads of each attention; they must divide the prompt width"`
 	Depth        int     `config:"depth" help:"blocks of self-attention after the cross-attention"`
-	Mult         int     `config:"mult" help:"hidden width of the feed-forward layers, in prompt widths"`
-	Classes      string  `config:"classes" help:"own: names and training scores of a client's own classes, all: of all"`
-	Test         string  `config:"test" help:"classes that test images are scored against: all or own"`
-	Std          float64 `config:"init_std" help:"standard deviation of the first queries"`
+	Mult         int     `config:"mult" help:"hidden width of the feed-forward layers over the prompt width"`
+	Classes      string  `config:"classes" help:"classes that a client trains with: own (those it has) or all"`
+	Test         string  `config:"test" help:"classes that test images are compared with: all or own"`
+	Std          float64 `config:"init_std" help:"standard deviation of the initial queries"`
 }
 
 var fedTPGDef = Def{Name: "fedtpg", Title: "FedTPG", New: newFedTPG,

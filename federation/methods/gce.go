@@ -15,7 +15,7 @@ import (
 // and keeps its name in the list of terms.
 type GCE struct {
 	method.Method
-	Q float64 `config:"q" help:"of the loss (1 - p^q)/q: 1 is 1-p, 0 keeps cross entropy"`
+	Q float64 `config:"q" help:"q of the loss (1 - p^q)/q: 1 is 1-p, 0 keeps cross entropy"`
 }
 
 var gceDef = Def{Name: "gce", Title: "generalised cross entropy", New: newGCE,
@@ -26,7 +26,7 @@ func newGCE() Layer { return &GCE{Q: 0.7} }
 
 func (m *GCE) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
-	return *m, fits(*m, inner, Join(Within("q", m.Q, 0, 1), mustLearn(inner, "changes the loss of what is learned")))
+	return *m, fits(*m, inner, Join(Within("q", m.Q, 0, 1), mustLearn(inner, "changes the loss")))
 }
 
 func (GCE) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
@@ -48,15 +48,15 @@ func generalised(logp graph.Node, q float64) graph.Node {
 func fitted(inner method.Method, s *method.Scope, logits graph.Node,
 	of func(logp graph.Node) graph.Node) graph.Node {
 	if s.Task().Sigmoid {
-		return s.Graph().Fail("it replaces cross entropy of a softmax; set train.loss: softmax")
+		return s.Graph().Fail("it replaces the cross entropy of a softmax; set train.loss: softmax")
 	}
 	fit := s.Fitting(func(logits graph.Node) graph.Node {
 		return of(logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), logits.Dim(-1))).Sum(-1)).Mean()
 	})
 	loss := inner.Loss(fit, logits)
 	if !fit.Fits() {
-		return s.Graph().Fail("the layers inside fit labels by a loss of their own, which this one cannot replace; " +
-			"leave it out, or choose other layers")
+		return s.Graph().Fail("the methods inside fit labels by a loss of their own, which cannot be replaced; " +
+			"remove this wrapper, or choose another base method")
 	}
 	return loss
 }

@@ -41,21 +41,21 @@ import (
 //   - estimate: once estimates the statistics before round 0, since encoders are frozen; round in every round, as
 //     section 3.5 does;
 //   - base methods that read patch features get each of them moved by their image's noise, keeping its length (patches:
-//     noise), or as they are (patches: keep); a prototype's patches are all the prototype. Where the image tower runs
-//     in the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes
-//     then, and layers around this one see the tower's own features.
+//     noise), or unchanged (patches: keep); a prototype's patches are all the prototype. Where the image tower runs in
+//     the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes then,
+//     and layers around this one see the tower's own features.
 type GGTPC struct {
 	method.Method
-	Stats       string  `config:"stats" help:"how covariances travel: packed or lowrank"`
-	Rank        int     `config:"rank" help:"most factors of a class with stats: lowrank"`
-	MinCount    int     `config:"min_count" help:"a client answers nothing about classes with fewer examples"`
-	Share       float64 `config:"share" help:"share of a class's examples that the selected clients must have"`
-	Axes        int     `config:"axes" help:"most axes of a class that the server sends"`
-	Estimate    string  `config:"estimate" help:"statistics are estimated: once (before round 0) or round (in each)"`
-	Strength    float64 `config:"strength" help:"factor of the noise; 1 is eq. 6, 0 none"`
-	Renormalise bool    `config:"renormalise" help:"make spread features unit rows again"`
-	Patches     string  `config:"patches" help:"what happens to patch features: noise or keep"`
-	Sampling    string  `config:"sampling" help:"sample, class or none"`
+	Stats       string  `config:"stats" help:"form in which covariances are sent: packed or lowrank"`
+	Rank        int     `config:"rank" help:"with stats: lowrank, most factors per class"`
+	MinCount    int     `config:"min_count" help:"a client reports only classes with at least this many examples"`
+	Share       float64 `config:"share" help:"smallest share of a class's examples that the selected clients must have"`
+	Axes        int     `config:"axes" help:"most axes per class that the server sends"`
+	Estimate    string  `config:"estimate" help:"statistics are estimated: once (before round 0) or round (each)"`
+	Strength    float64 `config:"strength" help:"factor of the added noise; 1 is eq. 6, 0 for none"`
+	Renormalise bool    `config:"renormalise" help:"scale features to norm 1 again after noise was added"`
+	Patches     string  `config:"patches" help:"patch features: noise (added to them too) or keep (unchanged)"`
+	Sampling    string  `config:"sampling" help:"how rows are drawn: sample (classes equally), class (eq. 7) or none"`
 	Prototypes  bool    `config:"prototypes" help:"add other domains' class means to a client's data"`
 }
 
@@ -75,7 +75,7 @@ func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 		Within("axes", m.Axes, 1, maxHidden), OneOf("estimate", m.Estimate, "once", "round"),
 		Within("strength", m.Strength, 0, maxWeight), OneOf("patches", m.Patches, "noise", "keep"),
 		OneOf("sampling", m.Sampling, "class", "sample", "none"),
-		mustLearn(inner, "calibrates what is trained on"))
+		mustLearn(inner, "changes the training examples"))
 	return *m, err
 }
 
@@ -150,8 +150,8 @@ func (m GGTPC) Begin(l *method.Local) error {
 			t = l.State[name]
 		}
 		if t == nil {
-			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics were asked, and "+
-				"it takes part once they are asked again, before the next round", name)
+			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics round and takes "+
+				"part after the next one", name)
 		}
 		prior[name] = t
 	}

@@ -94,9 +94,11 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 	for i, row := range rows {
 		if row >= c.Data.Len() {
 			own[i] = 0 // its place is taken below
-			if slices.Contains(also, method.PixelsInput) {
-				return nil, fmt.Errorf("option prototypes: the base method reads pixels, which a prototype has " +
-					"none of; switch it off")
+			for _, what := range also {
+				if what != method.PatchesInput {
+					return nil, fmt.Errorf("option prototypes: the base method reads %s, which prototypes do not have; "+
+						"set it to false", what)
+				}
 			}
 		}
 	}

@@ -126,7 +126,7 @@ type moments struct {
 func (m GGTPC) read(u method.Upload) (moments, error) {
 	n, mean := u.Extra["n"], u.Extra["mean"]
 	bad := func(what string) (moments, error) {
-		return moments{}, fmt.Errorf("client %d answered %s %v; it runs another experiment", u.Client, what,
+		return moments{}, fmt.Errorf("client %d answered %s %v; the client runs another experiment", u.Client, what,
 			u.Extra[what])
 	}
 	if mean == nil || len(mean.Shape) != 2 || mean.IsInt() {

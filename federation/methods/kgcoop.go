@@ -19,12 +19,11 @@ type KgCoOp struct {
 	Template    `config:",squash"`
 	Lambda      float64 `config:"lambda" help:"weight of the distance to the hand-written prompt; 0 removes it"`
 	Distance    string  `config:"distance" help:"cosine (public code) or squared (paper)"`
-	Classes     string  `config:"classes" help:"that the distance is the mean over: all, or the client's own"`
+	Classes     string  `config:"classes" help:"classes in the mean distance: all, or own (those of the client)"`
 }
 
 var kgCoOpDef = Def{Name: "kgcoop", Title: "KgCoOp", New: newKgCoOp,
-	Paper: "FedAvg of Yao et al., Visual-Language Prompt Tuning with Knowledge-guided Context Optimization, " +
-		"CVPR 2023",
+	Paper:   "FedAvg of Yao et al., Visual-Language Prompt Tuning with Knowledge-guided Context Optimization, CVPR 2023",
 	Traffic: promptTraffic}
 
 func newKgCoOp() Layer {

@@ -22,8 +22,8 @@ import (
 type MaPLe struct {
 	method.FedAvg
 	WordContext `config:",squash"`
-	Depth       int     `config:"depth" help:"first blocks of both towers that have prompts; of fewer, all"`
-	DeepStd     float64 `config:"deep_std" help:"standard deviation of the first prompts of later blocks"`
+	Depth       int     `config:"depth" help:"how many of both towers' first blocks get prompts, at most all"`
+	DeepStd     float64 `config:"deep_std" help:"standard deviation of the initial prompts of later blocks"`
 }
 
 var mapleDef = Def{Name: "maple", Title: "MaPLe", New: newMaPLe,
@@ -78,7 +78,7 @@ func (m MaPLe) Start(g *method.Global) error {
 func (m MaPLe) Logits(s *method.Scope) graph.Node {
 	t := s.Task()
 	if err := takesTokens(t, true); err != "" {
-		return s.Graph().Fail("%s; maple needs a transformer", err)
+		return s.Graph().Fail("%s; maple needs a vision transformer", err)
 	}
 	text := method.Prompt{Ctx: m.Prompt(s, s.Param(textTower+firstBlock))}
 	image := method.VisionPrompts{Tokens: through(s, couple, text.Ctx.Slice(0, 0, m.Tokens))}

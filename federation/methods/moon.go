@@ -21,17 +21,17 @@ import (
 // CLIP's cosines of an image with the class texts lie close together and so do the class features, so that their
 // representations by two models have a cosine of nearly 1 whatever was learned, and the term no gradient to speak of.
 // Ours takes off what classes have in common first (centre: true): class scores less their mean over classes, as the
-// softmax does not see it, and class features less theirs. Image features stay as they are, and so do the scores of two
+// softmax does not see it, and class features less theirs. Image features are not centred, nor are the scores of two
 // classes, which one number makes.
 //
 // Before a client's first round z_p is z_g, and the term is mu log 2.
 type MOON struct {
 	method.Method
-	Mu  float64 `config:"mu" help:"weight of the contrast; 0 removes it"`
-	Tau float64 `config:"tau" help:"temperature of the contrast"`
-	Of  string  `config:"of" help:"what is contrasted: auto, logits, text, prompt or image"`
+	Mu  float64 `config:"mu" help:"weight of the contrastive term; 0 removes it"`
+	Tau float64 `config:"tau" help:"temperature of the contrastive term"`
+	Of  string  `config:"of" help:"representation that is contrasted: auto, logits, text, prompt or image"`
 
-	Centre bool `config:"centre" help:"class scores and class features less their mean over classes"`
+	Centre bool `config:"centre" help:"subtract the mean over classes from class scores and class features"`
 }
 
 var moonDef = Def{Name: "moon", Title: "MOON", New: newMOON,
@@ -61,8 +61,8 @@ func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	z, global, last := m.represent(s, of), m.represent(received, of), m.represent(s.Before(), of)
 	if !usesShared(received, global) {
-		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received model and the last "+
-			"one are alike; use another", of)
+		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received and the previous "+
+			"model are equal; use another", of)
 	}
 	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
 	return loss.Add(s.Term("model-contrastive", far.Sub(near).Scale(1/m.Tau).Softplus().Mean().Scale(m.Mu)))

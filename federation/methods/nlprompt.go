@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -29,10 +31,10 @@ import (
 // default of the code: all.
 type NLPrompt struct {
 	method.Method
-	Eps    float64 `config:"eps" help:"weight of the entropy in the transport"`
-	Iters  int     `config:"iters" help:"most Sinkhorn iterations"`
-	Score  string  `config:"score" help:"what is transported by: paper, log p, or code, log softmax p"`
-	Masses string  `config:"masses" help:"of classes: uniform, labels (as often as labelled) or owned"`
+	Eps    float64 `config:"eps" help:"weight of the entropy in the optimal transport"`
+	Iters  int     `config:"iters" help:"largest number of Sinkhorn iterations"`
+	Score  string  `config:"score" help:"scores of the transport: paper (log p) or code (log softmax p)"`
+	Masses string  `config:"masses" help:"class masses: uniform, labels (by frequency) or owned (client's classes)"`
 }
 
 var nlPromptDef = Def{Name: "nlprompt", Title: "NLPrompt", New: newNLPrompt,
@@ -44,7 +46,7 @@ func (m *NLPrompt) Build(inner method.Method) (method.Method, error) {
 	m.Method = inner
 	err := Join(Within("eps", m.Eps, 1e-6, maxWeight), Within("iters", m.Iters, 1, maxSteps),
 		OneOf("score", m.Score, "paper", "code"), OneOf("masses", m.Masses, "uniform", "labels", "owned"),
-		mustLearn(inner, "changes the loss of what is learned"), learnsScores(inner))
+		mustLearn(inner, "changes the loss"), learnsScores(inner))
 	return *m, fits(*m, inner, err)
 }
 
@@ -76,7 +78,7 @@ type divided struct {
 	l     *method.Local
 	clean []bool
 	pass  int   // that clean is of
-	busy  bool  // dividing, which takes batches as they are
+	busy  bool  // dividing, for which batches get no clean input
 	err   error // for Batch
 }
 
@@ -131,7 +133,7 @@ func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, e
 	return batch, nil
 }
 
-// divide tells which images of a client are clean, with the parameters as they are.
+// divide tells which images of a client are clean, with the current parameters.
 func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 	scores, err := l.Eval(func(s *method.Scope) graph.Node {
 		logits := m.Method.Logits(s)
@@ -141,7 +143,8 @@ func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 		return logits.LogSoftmax(-1)
 	})
 	if err == nil && scores.Shape[0] != len(labels) {
-		err = fmt.Errorf("nlprompt: a layer outside changes the %d examples that it divides; list it after that layer",
+		err = fmt.Errorf("nlprompt: a wrapper outside it changes the client's %d examples; list nlprompt after that "+
+			"wrapper",
 			len(labels))
 	}
 	if err != nil {
@@ -242,7 +245,7 @@ func (k kernel) logarithms() (off float64) {
 		for c := range sum {
 			sum[c] += k.v[c]
 		}
-		now := -math.Log(float64(len(k.u))) - logSum(sum)
+		now := -math.Log(float64(len(k.u))) - floats.LogSumExp(sum)
 		off = max(off, math.Abs(math.Expm1(k.u[i]-now)))
 		k.u[i] = now
 	}
@@ -250,7 +253,7 @@ func (k kernel) logarithms() (off float64) {
 		for i, row := range k.scores {
 			column[i] = row[c] + k.u[i]
 		}
-		k.v[c] = math.Log(k.masses[c]) - logSum(column)
+		k.v[c] = math.Log(k.masses[c]) - floats.LogSumExp(column)
 	}
 	return off
 }
@@ -299,17 +302,4 @@ func (k kernel) multiply(most int) (steps int, off float64) {
 // ordinary tells whether numbers have products with those of a plan.
 func ordinary(x []float64) bool {
 	return !slices.ContainsFunc(x, func(v float64) bool { return v != 0 && !(v > 1e-130 && v < 1e130) })
-}
-
-// logSum is log Σ e^x.
-func logSum(x []float64) float64 {
-	top := slices.Max(x)
-	if math.IsInf(top, 0) {
-		return top
-	}
-	sum := 0.0
-	for _, v := range x {
-		sum += math.Exp(v - top)
-	}
-	return top + math.Log(sum)
 }

@@ -60,7 +60,7 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 		if i := slices.IndexFunc(stack, func(d Def) bool { return d.Name == key }); i >= 0 {
 			nested, ok := options[key].(map[string]any)
 			if !ok {
-				return fmt.Errorf("options.%s: expected settings of %s below it, such as %s", key, key,
+				return fmt.Errorf("options.%s: expected options of %s below it, such as %s", key, key,
 					strings.Join(stack[i].optionNames(), ", "))
 			}
 			for k, v := range nested {
@@ -68,7 +68,8 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 					return err
 				}
 				if !slices.Contains(stack[i].optionNames(), k) {
-					return fmt.Errorf("options.%s.%s: unknown; %s knows %s", key, k, key, list(stack[i].optionNames()))
+					return fmt.Errorf("options.%s.%s: unknown; the options of %s are %s", key, k, key,
+						list(stack[i].optionNames()))
 				}
 				if v == nil {
 					return fmt.Errorf("options.%s.%s has no value; give one or remove the line", key, k)
@@ -97,9 +98,9 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 			for _, e := range stack {
 				known = append(known, e.Name+": "+list(e.optionNames()))
 			}
-			return fmt.Errorf("options.%s: unknown; known are %s", key, strings.Join(known, "; "))
+			return fmt.Errorf("options.%s: unknown; known options are %s", key, strings.Join(known, "; "))
 		default:
-			return fmt.Errorf("options.%s: more than one layer has it; write it under the layer's name, as "+
+			return fmt.Errorf("options.%s: more than one method or wrapper has it; write it under a name, such as "+
 				"options.%s.%s",
 				key, stack[takers[0]].Name, key)
 		}
@@ -131,12 +132,12 @@ var renamedOptions = map[string]string{"survey": "estimate"}
 // readable refuses a key that would break a one-line message.
 func readable(key string) error {
 	if strconv.Quote(key) != `"`+key+`"` {
-		return fmt.Errorf("options: %.60q is no option's name", key)
+		return fmt.Errorf("options: %.60q is not an option's name", key)
 	}
 	return nil
 }
 
-// exactNumbers refuses what weak typing would bend: 1.5 tokens, a rate that is no number, true as 1.
+// exactNumbers refuses what weak typing would bend: 1.5 tokens, a rate that is not a number, true as 1.
 func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	k := to.Kind()
 	if k != reflect.Int && k != reflect.Float64 {
@@ -144,18 +145,18 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	}
 	switch x := v.(type) {
 	case bool:
-		return nil, fmt.Errorf("%v is no number", x)
+		return nil, fmt.Errorf("%v is not a number", x)
 	case string:
 		if k == reflect.Int {
 			n, err := strconv.Atoi(x)
 			if err != nil {
-				return nil, fmt.Errorf("%q is no whole number", x)
+				return nil, fmt.Errorf("%q is not a whole number", x)
 			}
 			return n, nil
 		}
 		f, err := strconv.ParseFloat(x, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no number", x)
+			return nil, fmt.Errorf("%q is not a number", x)
 		}
 		v = f
 	case float32:
@@ -166,9 +167,9 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	case !ok:
 		return v, nil
 	case math.IsNaN(f) || math.IsInf(f, 0):
-		return nil, fmt.Errorf("%v is no finite number", f)
+		return nil, fmt.Errorf("%v is not a finite number", f)
 	case k == reflect.Int && (f != math.Trunc(f) || math.Abs(f) > 1<<53):
-		return nil, fmt.Errorf("%v is no whole number", f)
+		return nil, fmt.Errorf("%v is not a whole number", f)
 	}
 	return v, nil
 }

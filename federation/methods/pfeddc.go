@@ -30,11 +30,11 @@ import (
 type PFedDC struct {
 	method.FedAvg
 	TextTokens int     `config:"text_tokens" help:"tokens of each text prompt"`
-	Std        float64 `config:"init_std" help:"standard deviation of the first text prompts"`
+	Std        float64 `config:"init_std" help:"standard deviation of the initial text prompts"`
 	Visual     `config:",squash"`
 	Attention  `config:",squash"`
 	Modules    string `config:"attention" help:"which prompts are mixed by attention: both, text, image or none"`
-	Without    string `config:"without" help:"what a tower gets where they are not: shared, own or mean"`
+	Without    string `config:"without" help:"prompt of a tower without attention: shared, own or mean"`
 }
 
 var pfeddcDef = Def{Name: "pfeddc", Title: "pFedDC", New: newPFedDC,

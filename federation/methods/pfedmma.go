@@ -21,19 +21,19 @@ import (
 // arXiv 2507.05394. Notes:
 //   - 8 blocks, 5 to 12 of ViT-B, rank 32, alpha 0.001, ReLU and the branch beside the whole block are the public
 //     code's;
-//   - grad_rescale: true is the code's too and not in the paper: adapters learn as if alpha were 1, while the gradient
-//     that goes on down the tower is exact; what the optimizer sees is then no derivative;
+//   - grad_rescale: true is the code's too and not in the paper: train adapters with the gradients that alpha 1 would
+//     give, while the gradient that goes on down the tower is exact; what the optimizer sees is then no derivative;
 //   - weights begin at normal numbers of the variance 2/out (Kaiming, fan out), biases at 0, as in the code;
 //   - the code's tests take the class features that the first client tested had, for every client and round; here each
 //     client is tested with its own.
 type PFedMMA struct {
 	method.FedAvg
 	Template `config:",squash"`
-	Towers   string  `config:"towers" help:"that have adapters: text, image or both"`
-	Blocks   int     `config:"blocks" help:"last blocks of each tower that have an adapter; of fewer, all"`
+	Towers   string  `config:"towers" help:"towers that get adapters: text, image or both"`
+	Blocks   int     `config:"blocks" help:"how many of each tower's last blocks get an adapter, at most all"`
 	Rank     int     `config:"rank" help:"hidden units of an adapter"`
 	Alpha    float64 `config:"alpha" help:"weight of an adapter's output"`
-	Rescale  bool    `config:"grad_rescale" help:"adapters learn as if alpha were 1"`
+	Rescale  bool    `config:"grad_rescale" help:"train adapters with the gradients that alpha 1 would give"`
 }
 
 var pFedMMADef = Def{Name: "pfedmma", Title: "pFedMMA", New: newPFedMMA,
@@ -99,8 +99,8 @@ func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out meth
 func (m PFedMMA) Logits(s *method.Scope) graph.Node {
 	towers, _, layers, n := m.adapted(s.Task())
 	if n == 0 {
-		return s.Graph().Fail("backbone %s has a tower that takes no adapters, a ResNet or an exported model; set "+
-			"options.towers, or convert a checkpoint", s.Task().Backbone)
+		return s.Graph().Fail("backbone %s has a tower without support for adapters, a ResNet or an exported model; "+
+			"set options.towers, or convert a checkpoint", s.Task().Backbone)
 	}
 	image, text := s.Image(), graph.Node{}
 	for i, tower := range towers {

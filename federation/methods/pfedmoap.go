@@ -12,14 +12,14 @@ import (
 )
 
 // PFedMoAP averages one text prompt "ctx" and lets each client mix it, by a gate of its own, with prompts of other
-// clients, which the server sends as they were uploaded. With r = D div dim, pool(v) every r-th channel of v, and K_c
-// the pooled features of class c of the client's own prompt and of the others', the scores of an image x are
+// clients, which the server sends unchanged. With r = D div dim, pool(v) every r-th channel of v, and K_c the pooled
+// features of class c of the client's own prompt and of the others', the scores of an image x are
 //
 //	z_c = s pool(x)·A_c(x) + lambda s x·t_c, A_c(x) = Wo concat_h Σ_e a_ceh (Wv K_ce)_h,
 //	a_ceh = softmax_e(kappa (Wq pool(x))_h·(Wk K_ce)_h),
 //
 // h being a head of the attention. The gate's four linear layers, "gate/q", k, v and o, are private. A client that the
-// server has no prompt of yet has no others either and scores with s x·t_c; its gate stays as it is.
+// server has no prompt of yet has no others either and scores with s x·t_c; its gate is not trained.
 //
 // Luo, Chen, Wu, Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, ICLR 2025,
 // eq. 6-10. Notes:
@@ -38,12 +38,12 @@ import (
 type PFedMoAP struct {
 	method.FedAvg
 	Context  `config:",squash"`
-	Experts  int     `config:"experts" help:"E, prompts that a client mixes, its own with them"`
-	Dim      int     `config:"gating_dim" help:"d, about as many channels of features reach the gate"`
-	Heads    int     `config:"heads" help:"of the gate's attention; fewer where they do not divide its channels"`
+	Experts  int     `config:"experts" help:"E, prompts that a client mixes, including its own"`
+	Dim      int     `config:"gating_dim" help:"d, approximate number of feature channels that the gate reads"`
+	Heads    int     `config:"heads" help:"heads of the gate's attention; fewer where they do not divide its channels"`
 	Kappa    float64 `config:"kappa" help:"sharpness of the gate's attention"`
-	Lambda   float64 `config:"lambda" help:"weight of the client's own prompt beside the mixture"`
-	GatingLR float64 `config:"gating_lr" help:"learning rate of the gate; 0 for that of the prompt"`
+	Lambda   float64 `config:"lambda" help:"weight of the client's own prompt next to the mixture"`
+	GatingLR float64 `config:"gating_lr" help:"learning rate of the gate; 0: that of the prompt"`
 }
 
 var pFedMoAPDef = Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,

@@ -25,10 +25,10 @@ import (
 type PFedPrompt struct {
 	method.FedAvg
 	Context `config:",squash"`
-	Alpha   float64 `config:"alpha" help:"weight of the memory's scores"`
-	Beta    float64 `config:"beta" help:"sharpness of the attention; 0 for the backbone's exp(logit_scale)"`
-	Value   string  `config:"value" help:"what the attention mixes: label or feature"`
-	Train   string  `config:"train" help:"scores that the prompt is trained on: text or both"`
+	Alpha   float64 `config:"alpha" help:"weight of the scores from the client's memory"`
+	Beta    float64 `config:"beta" help:"sharpness of the attention; 0: the backbone's exp(logit_scale)"`
+	Value   string  `config:"value" help:"values that the attention mixes: label or feature"`
+	Train   string  `config:"train" help:"scores that the prompt is trained with: text or both"`
 }
 
 var pfedpromptDef = Def{Name: "pfedprompt", Title: "pFedPrompt", New: newPFedPrompt,

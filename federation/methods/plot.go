@@ -20,12 +20,12 @@ import (
 type PLOT struct {
 	method.FedAvg
 	Context   `config:",squash"`
-	N         int     `config:"n" help:"prompts of each class"`
-	Eps       float64 `config:"eps" help:"strength of the entropy"`
-	Iters     int     `config:"iters" help:"iterations at most"`
-	Threshold float64 `config:"threshold" help:"mean move that ends the iterations"`
-	Stop      string  `config:"stop" help:"what that mean is over: pair (of image and class), image or batch"`
-	Pooled    bool    `config:"pooled" help:"add the score of the image feature"`
+	N         int     `config:"n" help:"prompts for each class"`
+	Eps       float64 `config:"eps" help:"weight of the entropy"`
+	Iters     int     `config:"iters" help:"largest number of iterations"`
+	Threshold float64 `config:"threshold" help:"iterations end when the mean change is below this"`
+	Stop      string  `config:"stop" help:"what that mean is taken over: pair (of image and class), image or batch"`
+	Pooled    bool    `config:"pooled" help:"add the score of the whole image's feature"`
 }
 
 var plotDef = Def{Name: "plot", Title: "PLOT", New: newPLOT,
@@ -48,7 +48,7 @@ func (m PLOT) Params(t method.Task) []method.Param {
 func (m PLOT) Logits(s *method.Scope) graph.Node {
 	t := s.Task()
 	if t.Patches == 0 {
-		return s.Graph().Fail("plot compares patches, of which backbone %s gives no features", t.Backbone)
+		return s.Graph().Fail("plot compares patch features, which backbone %s does not provide", t.Backbone)
 	}
 	var texts []graph.Node
 	for _, ctx := range each(s.Param("prompts")) {

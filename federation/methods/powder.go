@@ -23,9 +23,9 @@ import (
 type Powder struct {
 	method.FedAvg
 	Context   `config:",squash"`
-	Prompts   int     `config:"prompts" help:"how many are in the pool"`
-	Sharpness float64 `config:"sharpness" help:"of the attention to keys; 0 weighs all prompts alike"`
-	Weighting string  `config:"weighting" help:"of clients in the average of a prompt: use or examples"`
+	Prompts   int     `config:"prompts" help:"number of prompts in the pool"`
+	Sharpness float64 `config:"sharpness" help:"sharpness of the attention to keys; 0: equal weights"`
+	Weighting string  `config:"weighting" help:"weights of clients in the average of a prompt: use or examples"`
 }
 
 var powderDef = Def{Name: "powder", Title: "Powder (adapted)", New: newPowder,
@@ -112,7 +112,7 @@ func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 		for _, u := range ups {
 			use := u.Extra[powderUse]
 			if use == nil || use.Len() != m.Prompts || !(use.Data[i] >= 0) {
-				return fmt.Errorf("client %d sent %v as %s; it must be %d numbers that are not negative", u.Client, use,
+				return fmt.Errorf("client %d sent %v as %s; it must hold %d numbers of at least 0", u.Client, use,
 					powderUse, m.Prompts)
 			}
 			w := float64(u.N) * float64(use.Data[i])
@@ -123,7 +123,7 @@ func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
 		}
 		shared[name] = g.Shared[name].Clone()
 		for j := range sum {
-			if total > 0 { // else nobody used it, and it stays as it was
+			if total > 0 { // else no client used it, and it is unchanged
 				shared[name].Data[j] = float32(sum[j] / total)
 			}
 		}

@@ -25,13 +25,13 @@ import (
 //   - the covariance divides by the number of prompts, by one more with divisor: n+1, as FLiP does.
 type ProDA struct {
 	method.FedAvg
-	N        int     `config:"n" help:"prompts; position mixed takes multiples of 4"`
-	Tokens   int     `config:"tokens" help:"of each prompt"`
-	Std      float64 `config:"init_std" help:"standard deviation of the first prompts"`
+	N        int     `config:"n" help:"number of prompts; a multiple of 4 with position: mixed"`
+	Tokens   int     `config:"tokens" help:"tokens of each prompt"`
+	Std      float64 `config:"init_std" help:"standard deviation of the initial prompts"`
 	Position string  `config:"position" help:"of the class name: mixed (1/4 front, 1/4 middle, 1/2 end) or end"`
-	Together int     `config:"together" help:"prompts of a step; position mixed takes multiples of 4"`
-	Lambda   float64 `config:"lambda" help:"weight of the prompts' likeness"`
-	Divisor  string  `config:"divisor" help:"of the covariance: n or n+1"`
+	Together int     `config:"together" help:"prompts per step; a multiple of 4 with position: mixed"`
+	Lambda   float64 `config:"lambda" help:"weight of the prompts' similarity in the loss"`
+	Divisor  string  `config:"divisor" help:"divisor of the covariance: n or n+1"`
 }
 
 var prodaDef = Def{Name: "proda", Title: "ProDA", New: newProDA,
@@ -47,8 +47,8 @@ func (m *ProDA) Build(method.Method) (method.Method, error) {
 		Within("together", m.Together, 1, m.N), Within("lambda", m.Lambda, 0, maxWeight),
 		OneOf("divisor", m.Divisor, "n", "n+1"))
 	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
-		err = Join(err, fmt.Errorf("options n and together are %d and %d; with position: mixed both must be multiples "+
-			"of 4",
+		err = Join(err, fmt.Errorf("options n and together are %d and %d; both must be multiples of 4 with position: "+
+			"mixed",
 			m.N, m.Together))
 	}
 	return *m, err
@@ -58,7 +58,7 @@ func (m ProDA) Params(t method.Task) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
 }
 
-// position is where the class name of prompt k stands.
+// position is that of the class name in prompt k.
 func (m ProDA) position(k int) string {
 	switch {
 	case m.Position == "mixed" && k < m.N/4:

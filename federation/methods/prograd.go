@@ -21,9 +21,9 @@ type ProGrad struct {
 	method.FedAvg
 	WordContext `config:",squash"`
 	Template    `config:",squash"`
-	Lambda      float64 `config:"lambda" help:"share of the conflicting part taken out; add: weight of the second loss"`
+	Lambda      float64 `config:"lambda" help:"project: removed share of the conflict; add: weight of the second loss"`
 	Tau         float64 `config:"tau" help:"temperature of the probabilities that are compared"`
-	Variant     string  `config:"variant" help:"project, or add the second loss as FLiP's code does"`
+	Variant     string  `config:"variant" help:"project, or add (the second loss, as in FLiP's code)"`
 }
 
 var proGradDef = Def{Name: "prograd", Title: "ProGrad", New: newProGrad,

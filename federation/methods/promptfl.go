@@ -14,12 +14,12 @@ import (
 // Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm
 // 1. Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3). No paper averages class-specific prompts: ours are
 // class_average all, FedAvg of each, and owners, in which the prompt of class c is the mean over the clients that have
-// n_kc > 0 examples of it, weighted by n_kc, and stays as it is where none has. Other clients only push it away from
+// n_kc > 0 examples of it, weighted by n_kc, and is unchanged where none has. Other clients only push it away from
 // their images. For owners clients upload "class/n" [C,1], which is n_kc.
 type PromptFL struct {
 	method.FedAvg
 	ClassContext `config:",squash"`
-	ClassAverage string `config:"class_average" help:"class-specific prompts averaged over clients: all, or its owners"`
+	ClassAverage string `config:"class_average" help:"clients over which a class's prompt is averaged: all, or owners"`
 }
 
 var promptFLDef = Def{Name: "promptfl", Title: "PromptFL", New: newPromptFL,
@@ -46,7 +46,7 @@ func (m PromptFL) Check() error {
 
 func (m PromptFL) Traits() method.Traits {
 	if m.ClassAverage == "owners" {
-		return method.Traits{Needs: "every client's counts of classes; set class_average: all"}
+		return method.Traits{Needs: "every client's class counts; set class_average: all"}
 	}
 	return m.FedAvg.Traits()
 }
@@ -92,8 +92,8 @@ func (m PromptFL) Merge(g *method.Global, ups []method.Upload) error {
 // Context are the options of learnable text prompts [tokens,w] as CoOp has them, "ctx" where there is one.
 type Context struct {
 	Tokens   int     `config:"tokens" help:"prompt tokens"`
-	Position string  `config:"position" help:"of the class name: end, middle or front"`
-	Std      float64 `config:"init_std" help:"standard deviation of the first prompt"`
+	Position string  `config:"position" help:"position of the class name: end, middle or front"`
+	Std      float64 `config:"init_std" help:"standard deviation of the initial prompt"`
 }
 
 var defaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
@@ -125,7 +125,7 @@ func (c Context) Logits(s *method.Scope) graph.Node {
 // classes are refused. Nothing of a text is shared between classes: memory grows with C (1 + tokens + name).
 type ClassContext struct {
 	Context       `config:",squash"`
-	ClassSpecific bool `config:"class_specific" help:"a prompt for each class; evaluation sets keep the same classes"`
+	ClassSpecific bool `config:"class_specific" help:"a prompt for each class; evaluation sets need the same classes"`
 }
 
 // Declare gives the prompt or the prompts as a parameter.

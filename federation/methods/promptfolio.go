@@ -25,8 +25,8 @@ type PromptFolio struct {
 	method.FedAvg
 	Context `config:",squash"`
 	Theta   float64 `config:"theta" help:"share of the private prompt in the class features"`
-	Renorm  bool    `config:"renorm" help:"make mixed class features unit rows again"`
-	From    string  `config:"start" help:"first private prompt: same on all clients, or each its own draw"`
+	Renorm  bool    `config:"renorm" help:"scale the mixed class features to norm 1 again"`
+	From    string  `config:"start" help:"initial private prompt: same on all clients, or own (drawn by each)"`
 }
 
 var promptFolioDef = Def{Name: "promptfolio", Title: "PromptFolio", New: newPromptFolio,

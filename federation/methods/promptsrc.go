@@ -25,18 +25,18 @@ import (
 //     teacher-first) are the public code's; student-first is the paper's text;
 //   - the paper takes the Gaussian mean over epochs of one training, with (mu, sigma) of (15, 1) for 20 epochs, which
 //     gpa_mean 0.75 and gpa_std 0.05 are; here it is over rounds, on the server (gpa: rounds), or absent (none);
-//   - h_c is the unit mean of the unit features of all templates, the code's of 60 as they are, not made unit; here the
+//   - h_c is the unit mean of the unit features of all templates, the code's of 60 without making them unit; here the
 //     templates are those of option ensemble and data.template.
 type PromptSRC struct {
 	method.FedAvg
 	DeepPrompts `config:",squash"`
-	Ensemble    []string `config:"ensemble" help:"templates: imagenet-7, or texts with {}; empty: data.template alone"`
-	TextWeight  float64  `config:"text_weight" help:"of the distance of class features"`
-	ImageWeight float64  `config:"image_weight" help:"of the distance of image features"`
-	KLWeight    float64  `config:"kl_weight" help:"of the divergence of class probabilities"`
-	KL          string   `config:"kl" help:"divergence of which from which: teacher-first or student-first"`
-	GPA         string   `config:"gpa" help:"Gaussian mean of prompts: over rounds or none"`
-	GPAMean     float64  `config:"gpa_mean" help:"round of the largest weight, as a share of all"`
+	Ensemble    []string `config:"ensemble" help:"templates: imagenet-7, or texts with {}; empty: data.template only"`
+	TextWeight  float64  `config:"text_weight" help:"weight of the distance of class features"`
+	ImageWeight float64  `config:"image_weight" help:"weight of the distance of image features"`
+	KLWeight    float64  `config:"kl_weight" help:"weight of the divergence of class probabilities"`
+	KL          string   `config:"kl" help:"order of the divergence's arguments: teacher-first or student-first"`
+	GPA         string   `config:"gpa" help:"Gaussian-weighted mean of prompts: over rounds or none"`
+	GPAMean     float64  `config:"gpa_mean" help:"round with the largest weight, as a share of all rounds"`
 	GPAStd      float64  `config:"gpa_std" help:"standard deviation of the weights, as a share of all rounds"`
 
 	texts []string
@@ -58,7 +58,7 @@ func (m *PromptSRC) Build(method.Method) (method.Method, error) {
 	m.texts = ensemble(m.Ensemble)
 	for _, t := range m.texts {
 		if !strings.Contains(t, "{}") {
-			err = Join(err, fmt.Errorf("option ensemble has %q, which has no {} for the class", t))
+			err = Join(err, fmt.Errorf("option ensemble: %q must contain {} for the class", t))
 		}
 	}
 	return *m, err

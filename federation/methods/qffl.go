@@ -29,8 +29,8 @@ import (
 type QFFL struct {
 	method.Method
 	Reported  `config:",squash"`
-	Q         float64 `config:"q" help:"how much higher losses count more; 0 is the plain mean"`
-	Lipschitz float64 `config:"lipschitz" help:"L, of the losses' gradients; 0 is 1 over the learning rate"`
+	Q         float64 `config:"q" help:"exponent that makes clients with higher loss count more; 0: plain mean"`
+	Lipschitz float64 `config:"lipschitz" help:"L, Lipschitz constant of the gradients; 0: 1 over the learning rate"`
 }
 
 var qfflDef = Def{Name: "qffl", Title: "q-FedAvg", New: newQFFL,
@@ -45,7 +45,7 @@ func (m *QFFL) Build(inner method.Method) (method.Method, error) {
 }
 
 func (m QFFL) Traits() method.Traits {
-	return m.traits(m.Q > 0, "every client's loss and move; set q: 0")
+	return m.traits(m.Q > 0, "every client's loss and update; set q: 0")
 }
 
 // qfflLoss names what a client uploads.

@@ -12,7 +12,7 @@ import (
 // that number can do.
 type Reported struct {
 	Weighting `config:",squash"`
-	Most      float64 `config:"most" help:"times the median that a client's number counts at most; 0 bounds none"`
+	Most      float64 `config:"most" help:"cap on a client's number, in multiples of the median; 0: no cap"`
 }
 
 // Check refuses bounds that make no sense.

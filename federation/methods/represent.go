@@ -31,7 +31,7 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 		}
 	}
 	if of == "image" || prompts == nil {
-		return s.Graph().Fail("of: %s has nothing to take from this base method; use another", of)
+		return s.Graph().Fail("of: %s does not exist in this base method; use another", of)
 	}
 	if len(prompts) == 1 {
 		return prompts[0]
@@ -65,7 +65,7 @@ func usesShared(s *method.Scope, n graph.Node) bool {
 func learnsScores(m method.Method) error {
 	for ; m != nil; m = inside(m) {
 		if method.TraitsOf(m).Scores {
-			return fmt.Errorf("%s replaces the class scores that this one learns by; list it before %[1]s", nameOf(m))
+			return fmt.Errorf("%s replaces the class scores that this wrapper trains; list it before %[1]s", nameOf(m))
 		}
 	}
 	return nil

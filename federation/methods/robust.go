@@ -36,9 +36,9 @@ type Robust struct {
 	method.Method
 	Weighting `config:",squash"`
 	Kind      string  `config:"kind" help:"median, trimmed-mean, krum, multi-krum, geometric-median or norm-clip"`
-	Trim      float64 `config:"trim" help:"share of values that trimmed-mean leaves out at each end, below 0.5"`
-	Attackers int     `config:"attackers" help:"f, how many clients of a round krum and multi-krum reckon with"`
-	Clip      float64 `config:"clip" help:"longest move that norm-clip leaves; 0 clips nothing"`
+	Trim      float64 `config:"trim" help:"share of values that trimmed-mean drops at each end, below 0.5"`
+	Attackers int     `config:"attackers" help:"f, number of attackers per round that krum and multi-krum tolerate"`
+	Clip      float64 `config:"clip" help:"largest norm of an update under norm-clip; 0: no clipping"`
 }
 
 var robustDef = Def{Name: "robust", Title: "robust aggregation", New: newRobust,
@@ -247,7 +247,7 @@ func normOf(a, b tensor.Map) float64 {
 	return math.Sqrt(sum)
 }
 
-// clipped gives uploads whose moves away from old are no longer than a norm; 0 leaves them as they are.
+// clipped gives uploads whose moves away from old are no longer than a norm; 0 leaves them unchanged.
 func clipped(old tensor.Map, ups []method.Upload, norm float64) []method.Upload {
 	out := slices.Clone(ups)
 	for i, u := range ups {

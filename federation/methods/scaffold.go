@@ -26,9 +26,9 @@ import (
 type SCAFFOLD struct {
 	method.Method
 	Weighting `config:",squash"`
-	Strength  float64 `config:"strength" help:"factor of the correction; 1 is the paper's, 0 none"`
-	ServerLR  float64 `config:"server_lr" help:"the server's step towards the mean"`
-	Control   string  `config:"control" help:"made of: gradients (any optimizer) or path (option II, for plain SGD)"`
+	Strength  float64 `config:"strength" help:"factor of the correction; 1 is the paper's, 0 for none"`
+	ServerLR  float64 `config:"server_lr" help:"step size of the server towards the mean"`
+	Control   string  `config:"control" help:"control variates from: gradients, or path (option II, plain SGD)"`
 }
 
 var scaffoldDef = Def{Name: "scaffold", Title: "SCAFFOLD", New: newSCAFFOLD,
@@ -49,11 +49,11 @@ func (m SCAFFOLD) Traits() method.Traits {
 	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
 		method.DriftCorrection: "", method.RoundStart: ""}}
 	if m.ServerLR != 1 {
-		t.Roles[method.ServerStep] = "leave server_lr of scaffold at 1"
+		t.Roles[method.ServerStep] = "set options.scaffold.server_lr: 1"
 	}
 	if m.Strength > 0 {
 		if t.Mean != method.Uniform {
-			t.Mean, t.Needs = "", "the mean of control variates, in which clients count alike; set weighting: uniform"
+			t.Mean, t.Needs = "", "the unweighted mean of control variates; set weighting: uniform"
 		}
 	}
 	return t

@@ -11,13 +11,13 @@ import (
 
 // Weighting says how clients count in the mean from which a wrapper of the server's step starts.
 type Weighting struct {
-	Weighting string `config:"weighting" help:"of clients in the server's mean: uniform or examples"`
+	Weighting string `config:"weighting" help:"weights of clients in the server's mean: uniform or examples"`
 }
 
 // Check refuses any other.
 func (w Weighting) Check() error { return OneOf("weighting", w.Weighting, "uniform", "examples") }
 
-// Average lets the layer inside make the mean and gives the shared parameters as they were before.
+// Average lets the layer inside make the mean and gives the shared parameters from before it.
 func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {
 	old = g.Shared.Clone()
 	return old, inner.Merge(g, w.counted(ups))
@@ -53,8 +53,8 @@ func (m WeightedMean) Merge(g *method.Global, ups []method.Upload) error {
 // MustShare refuses a stack that leaves the server nothing to average.
 func MustShare(m method.Method) error {
 	if len(SharedNames(m)) == 0 {
-		return errors.New("it acts on what the server averages, but the base method shares nothing; choose another " +
-			"base method, or remove it")
+		return errors.New("it changes the server's average, but the base method shares nothing; choose another base " +
+			"method, or remove it")
 	}
 	return nil
 }
@@ -63,7 +63,8 @@ func MustShare(m method.Method) error {
 func extra(u method.Upload, name string, shape ...int) (*tensor.Tensor, error) {
 	t := u.Extra[name]
 	if t == nil || t.IsInt() || !slices.Equal(t.Shape, shape) {
-		return nil, fmt.Errorf("client %d uploaded %v for %s, which must be float32%v; it runs another experiment",
+		return nil, fmt.Errorf("client %d uploaded %v for %s, which must be float32%v; the client runs another "+
+			"experiment",
 			u.Client, t, name, shape)
 	}
 	return t, nil
@@ -78,7 +79,7 @@ func zerosLike(params tensor.Map, m tensor.Map, prefix string) {
 	}
 }
 
-// behind is how many clients an upload stands for, where clients count alike.
+// behind is how many clients an upload represents, where clients have equal weights.
 func behind(u method.Upload) float64 {
 	if u.Client == method.Summed {
 		return float64(u.N)

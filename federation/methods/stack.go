@@ -69,9 +69,10 @@ func SharedNames(m method.Method) []string {
 	return out
 }
 
-// anywhere is a task to ask a method what it declares before the real one is known.
+// anywhere is a task to ask a method what it declares before the real one is known. Its towers take every parameter
+// that a method may have.
 var anywhere = method.Task{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
-	VisionWidth: 8, VisionLayers: 2}
+	VisionWidth: 8, VisionLayers: 2, VisionUnits: 8, TextLayers: 2, TextUnits: 8, Tokens: 16}
 
 // fits refuses a wrapper whose loss cannot be built over a base method whose own can, unless err does already. Where
 // that cannot be built here either, sizes of the real task may be what it lacks.

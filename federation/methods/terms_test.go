@@ -40,6 +40,7 @@ var namedTerms = map[string]string{
 	"fedlora": "cross entropy of images, cross entropy of texts", "kgcoop": "cross entropy, knowledge",
 	"proda":     "cross entropy, likeness of prompts",
 	"promptsrc": "cross entropy, text features, image features, class probabilities",
+	"trip":      "cross entropy, distillation",
 	"fedpgp":    "cross entropy, contrastive", "uopp": "cross entropy mixture, cross entropy general, cross entropy " +
 		"expert",
 	"apfl":   "cross entropy, cross entropy personal",
@@ -129,14 +130,14 @@ func TestWhatIsNoSumOfTerms(t *testing.T) {
 		"two parts": {func(s *method.Scope, ce, n graph.Node) graph.Node {
 			return s.Term("n", n).Add(ce).Add(s.Term("n", n.Neg()))
 		}, "cross entropy, n"},
-		"unnamed": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(n) }, "without a name"},
+		"unnamed": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(n) }, "have no name"},
 		"scaled": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n)).Scale(2) },
-			"without a name"},
+			"have no name"},
 		"detached": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n).Detach()) },
-			"without a name"},
+			"have no name"},
 		"left out": {func(s *method.Scope, ce, n graph.Node) graph.Node { s.Term("n", n); return ce },
 			`"n" is named but not added`},
-		"twice": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(ce) }, "without a name"},
+		"twice": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(ce) }, "have no name"},
 		"no name": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("", n)) },
 			`is called ""`},
 		"slash": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("a/b", n)) },

@@ -16,7 +16,7 @@ import (
 // what else.
 func Averages(m method.Method) (weighting string, beside []string, err error) {
 	if len(SharedNames(m)) == 0 {
-		return "", nil, errors.New("the base method shares nothing; there is nothing to average")
+		return "", nil, errors.New("the base method shares nothing, so there is nothing to average")
 	}
 	mean := method.ByExamples
 	for l := m; l != nil; l = inside(l) {
@@ -24,7 +24,7 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 		case t.Needs != "":
 			return "", nil, fmt.Errorf("%s needs %s", nameOf(l), t.Needs)
 		case t.Mean == "":
-			return "", nil, fmt.Errorf("%s needs more of a client than its share of a mean", nameOf(l))
+			return "", nil, fmt.Errorf("%s needs each client's upload, not only the mean", nameOf(l))
 		case t.Mean == method.Uniform:
 			mean = t.Mean
 		}
@@ -39,20 +39,20 @@ func Buffers(m method.Method) error {
 	_, beside, err := Averages(m)
 	switch {
 	case err != nil:
-		return fmt.Errorf("uploads come one by one, and %w; set buffer: 0", err)
+		return fmt.Errorf("FedBuff averages uploads only, but %w; set buffer: 0", err)
 	case len(beside) > 0:
-		return fmt.Errorf("clients upload %s beside what they share, for which staleness has no weight; set buffer: 0",
+		return fmt.Errorf("clients also upload %s, for which FedBuff has no staleness weights; set buffer: 0",
 			strings.Join(beside, " and "))
 	case len(StatisticNames(m)) > 0:
-		return fmt.Errorf("clients answer %s before they train, which needs rounds; set buffer: 0",
+		return fmt.Errorf("clients answer the statistics %s before they train, which needs rounds; set buffer: 0",
 			strings.Join(StatisticNames(m), " and "))
 	case HidesClients(m):
-		return errors.New("differential privacy reckons with clients that are drawn for a round; set buffer: 0")
+		return errors.New("the epsilon of differential privacy assumes clients drawn for each round; set buffer: 0")
 	}
 	for l := m; l != nil; l = inside(l) {
 		for _, role := range []method.Role{method.DriftCorrection, method.RoundStart} {
 			if _, has := method.TraitsOf(l).Roles[role]; has {
-				return fmt.Errorf("%s has to %s, and there are no rounds; set buffer: 0", nameOf(l), role)
+				return fmt.Errorf("%s has to %s, and FedBuff has no rounds; set buffer: 0", nameOf(l), role)
 			}
 		}
 	}
@@ -72,14 +72,14 @@ func prefixes(m method.Method) ([]string, error) {
 			}
 		}
 		if longest == 0 {
-			return nil, fmt.Errorf("clients upload %s, which is no part of the mean", e.Name)
+			return nil, fmt.Errorf("clients upload %s, which cannot be averaged", e.Name)
 		}
 		count[prefix]++
 	}
 	out := slices.Sorted(maps.Keys(count))
 	for _, prefix := range out {
 		if count[prefix] != len(shared) {
-			return nil, fmt.Errorf("clients upload %s of some shared parameters alone, which is no part of the mean",
+			return nil, fmt.Errorf("clients upload %s for only some shared parameters, which cannot be averaged",
 				prefix)
 		}
 	}
@@ -100,8 +100,8 @@ func StatisticNames(m method.Method) []string {
 	return out
 }
 
-// HidesClients tells whether a stack hides single clients: nothing measured on one of them may be told, and its server
-// can make a round of no uploads, as Poisson sampling draws them.
+// HidesClients tells whether a stack hides single clients: nothing measured on one of them may be published, and its
+// server can make a round of no uploads, as Poisson sampling draws them.
 func HidesClients(m method.Method) bool {
 	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).HidesClients })
 }

@@ -22,8 +22,8 @@ func TestBuffers(t *testing.T) {
 	}{
 		{"promptfl", "", ""}, {"maple", "", ""}, {"promptfl", "fedprox", ""}, {"promptfl", "fedopt", ""},
 		{"promptfl", "ditto", ""}, {"ivlp", "fedper", ""},
-		{"promptfl", "scaffold", "scaffold/dc"}, {"promptfl", "feddyn", "feddyn has to correct the drift"},
-		{"promptfl", "fednova", "the work of every client"}, {"promptfl", "fedamp", "every client's own"},
+		{"promptfl", "scaffold", "scaffold/dc"}, {"promptfl", "feddyn", "feddyn has to correct client drift"},
+		{"promptfl", "fednova", "every client's amount of work"}, {"promptfl", "fedamp", "every client's own"},
 		{"coop", "", "shares nothing"}, {"promptfl", "ggtpc", "ggtpc"},
 	} {
 		var with []string

@@ -21,7 +21,7 @@ import (
 type UOPP struct {
 	method.FedAvg
 	Context `config:",squash"`
-	Mixture string `config:"mixture" help:"entropy, or mean for equal weights"`
+	Mixture string `config:"mixture" help:"weights of the experts: entropy, or mean (equal weights)"`
 }
 
 var uoppDef = Def{Name: "uopp", Title: "UOPP (adapted)", New: newUOPP,

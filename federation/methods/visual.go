@@ -21,10 +21,10 @@ import (
 // test.
 type Visual struct {
 	Kind   string  `config:"vision" help:"prompt of the image tower: shallow, deep or pixels"`
-	Tokens int     `config:"vision_tokens" help:"prompt tokens of the image tower, in each block that has some"`
-	Normed bool    `config:"normed" help:"tokens join behind the first layer norm (VPT), not before it (MaPLe)"`
-	Border int     `config:"border" help:"width of the frame that a prompt of pixels has; 0 is the whole image"`
-	Std    float64 `config:"vision_std" help:"standard deviation of the first prompt of the image tower"`
+	Tokens int     `config:"vision_tokens" help:"prompt tokens of the image tower, in each block with prompts"`
+	Normed bool    `config:"normed" help:"insert tokens after the first layer norm (VPT), not before it (MaPLe)"`
+	Border int     `config:"border" help:"width of the frame of a pixel prompt; 0: the whole image"`
+	Std    float64 `config:"vision_std" help:"standard deviation of the image tower's initial prompt"`
 }
 
 var defaultVisual = Visual{Kind: "shallow", Tokens: 16, Normed: true, Std: 0.02}
@@ -54,13 +54,14 @@ func (v Visual) Features(s *method.Scope, prompt graph.Node) graph.Node {
 	case v.Kind == "pixels":
 		return s.Vision(method.VisionPrompts{Pixels: v.framed(prompt, t.ImageSize)})
 	case t.VisionWidth == 0:
-		return s.Graph().Fail("the image tower of backbone %s takes no prompt tokens; use options.vision: pixels",
+		return s.Graph().Fail("the image tower of backbone %s does not support prompt tokens; use options.vision: "+
+			"pixels",
 			t.Backbone)
 	case v.Kind == "shallow":
 		return s.Vision(method.VisionPrompts{Tokens: prompt, Normed: v.Normed})
 	case t.VisionLayers == 0:
-		return s.Graph().Fail("options.vision: deep is for transformers and backbone %s is a ResNet; use shallow or "+
-			"pixels", t.Backbone)
+		return s.Graph().Fail("options.vision: deep needs a vision transformer, but backbone %s is a ResNet; use "+
+			"shallow or pixels", t.Backbone)
 	}
 	blocks := make([]graph.Node, t.VisionLayers)
 	for i := range blocks {
@@ -92,7 +93,7 @@ func (v Visual) framed(prompt graph.Node, size int) graph.Node {
 // onlyTokens refuses prompts of pixels.
 func (v Visual) onlyTokens() error {
 	if v.Kind == "pixels" {
-		return fmt.Errorf("option vision is pixels; this method needs prompt tokens: shallow or deep")
+		return fmt.Errorf("option vision is pixels; this method needs prompt tokens: set it to shallow or deep")
 	}
 	return nil
 }

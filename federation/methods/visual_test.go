@@ -22,7 +22,7 @@ func TestImagePromptsAreRefusedClearly(t *testing.T) {
 		words   []string
 	}{
 		{"pfeddc", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"parameter image/shared", "client 1",
-			"toy-b", "[1 16 4]", "[3 16 4]", "one image tower"}},
+			"toy-b", "[1 16 4]", "[3 16 4]", "the same image tower"}},
 		{"fedhpl", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"client 1", "vision: deep",
 			"toy-b is a ResNet", "shallow or pixels"}},
 		{"pfeddc", options{"heads": 4}, methodtest.Alike(4), []string{"4 heads", "width of 6", "options.heads"}},

@@ -17,8 +17,8 @@ import (
 // zeros do.
 type WordContext struct {
 	Tokens int     `config:"tokens" help:"prompt tokens"`
-	Words  string  `config:"words" help:"that the prompt begins at, one token each; empty for a random prompt"`
-	Std    float64 `config:"init_std" help:"standard deviation of the first prompt, or of what is added to its words"`
+	Words  string  `config:"words" help:"words that initialise the prompt, one token each; empty: random values"`
+	Std    float64 `config:"init_std" help:"standard deviation of the initial prompt, or of what is added to its words"`
 }
 
 // aPhoto is the prompt that most learners begin at.
@@ -70,7 +70,7 @@ func (Template) LongHelp() map[string]string {
 // Check refuses a text without a place for the class.
 func (t Template) Check() error {
 	if t.Template != "auto" && templates[t.Template] == "" && !strings.Contains(t.Template, "{}") {
-		return fmt.Errorf("option template is %q; it has no {} for the class", t.Template)
+		return fmt.Errorf("option template is %q; it must contain {} for the class", t.Template)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 type ZeroShot struct {
 	method.FedAvg
 	Template string   `config:"template"`
-	Ensemble []string `config:"ensemble" help:"further templates: imagenet-7, none, or texts with {}"`
+	Ensemble []string `config:"ensemble" help:"additional templates: imagenet-7, none, or texts with {}"`
 
 	texts []string // none for data.template
 }
@@ -27,8 +27,8 @@ type ZeroShot struct {
 // LongHelp implements keys.LongHelp.
 func (ZeroShot) LongHelp() map[string]string {
 	return map[string]string{
-		"template": "auto (data.template, or the ensemble alone), aircraft, dtd, eurosat, flowers, food, pets, " +
-			"plain, ucf, or a text with {} for the class",
+		"template": "auto (data.template, or only the ensemble), aircraft, dtd, eurosat, flowers, food, pets, plain, " +
+			"ucf, or a text with {} for the class",
 	}
 }
 
@@ -77,7 +77,7 @@ func (m *ZeroShot) Build(method.Method) (method.Method, error) {
 	var err error
 	for i, t := range m.texts {
 		if !strings.Contains(t, "{}") {
-			err = Join(err, fmt.Errorf("template %q has no {} for the class name; known by name are auto, %s", t,
+			err = Join(err, fmt.Errorf("template %q has no {} for the class name; named templates are auto, %s", t,
 				strings.Join(slices.Sorted(maps.Keys(templates)), ", ")))
 		}
 		if slices.Contains(m.texts[:i], t) {

@@ -21,7 +21,8 @@ import (
 // the logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image
 // tower whose tokens sum up to p makes the features of an image (x,y) (x,y+p). A hand-written text is the prompt 1, a
 // prompt without a class is that of class 0, words are 0, and a low-rank change A B of the text tower's one block
-// adds A B to p, an adapter A(1) to the prompt of its tower; the embedding of a patch is y. Client 0 has one example,
+// adds A B to p, an adapter A(1) to the prompt of its tower; the embedding of a patch is y, and the last tokens are x, y and
+// -1. Client 0 has one example,
 // (0.6,0.8) of class 0; client 1 has two, both (0.8,0.6) of class 1. Each round is Epochs steps of plain gradient
 // descent on all examples of a client.
 type Hand struct {
@@ -46,7 +47,7 @@ func (*pencil) Name() string       { return "pencil" }
 func (*pencil) WeightsDir() string { return "" }
 func (*pencil) Task() method.Task {
 	return method.Task{Width: 1, Dim: 2, Patches: 1, Scale: 1, ImageSize: 1, VisionWidth: 1, VisionLayers: 1,
-		TextLayers: 1, TextUnits: 1, VisionUnits: 1}
+		TextLayers: 1, TextUnits: 1, VisionUnits: 1, Tokens: 3}
 }
 
 func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]graph.Node, error) {
@@ -123,11 +124,13 @@ func (h Hand) Check(t *testing.T) {
 		f := &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: tensor.Of(image, n, 2)}}, Class: make([]int64,
 			n),
 			Patches: []spec.Rows{spec.InMemory{Tensor: tensor.Of(image, n, 1, 2)}}}
-		pixels := tensor.New(n, 3, 1, 1)
+		pixels, tokens := tensor.New(n, 3, 1, 1), tensor.New(n, 3, 1)
 		for i := range f.Class {
 			f.Class[i] = class
 			copy(pixels.Row(i).Data, image[2*i:2*i+2])
+			copy(tokens.Row(i).Data, []float32{image[2*i], image[2*i+1], -1})
 		}
+		f.Tokens = []spec.Rows{spec.InMemory{Tensor: tokens}}
 		f.Pixels = []spec.Rows{spec.InMemory{Tensor: pixels}}
 		return f
 	}

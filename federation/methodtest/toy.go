@@ -53,6 +53,7 @@ type Toy struct {
 const (
 	ToyImage  = 2
 	ToyVision = 4
+	ToyTokens = 7 // of an image behind the last block
 )
 
 // Vision gives the image features
@@ -118,7 +119,7 @@ func (b *Toy) WeightsDir() string { return "" }
 func (b *Toy) Task() method.Task {
 	return method.Task{Width: b.Width, Dim: b.Dim, Patches: 2, Scale: ToyScale, ImageSize: ToyImage,
 		VisionWidth:  ToyVision,
-		VisionLayers: b.Layers, VisionUnits: ToyVision, TextLayers: 3, TextUnits: b.Width}
+		VisionLayers: b.Layers, VisionUnits: ToyVision, Tokens: ToyTokens, TextLayers: 3, TextUnits: b.Width}
 }
 
 func (b *Toy) out(g *graph.Graph) graph.Node { return g.Const(Values(4+b.Salt, 1, b.Width, b.Dim)) }
@@ -206,6 +207,7 @@ func Rows(salt, n, dim, classes int) *spec.Features {
 	}
 	f.Patches = []spec.Rows{spec.InMemory{Tensor: Values(salt+1000, 1/math.Sqrt(float64(dim)), n, 2, dim)}}
 	f.Pixels = []spec.Rows{spec.InMemory{Tensor: Values(salt+2000, 1, n, 3, ToyImage, ToyImage)}}
+	f.Tokens = []spec.Rows{spec.InMemory{Tensor: Values(salt+3000, 1, n, ToyTokens, ToyVision)}}
 	return f
 }
 

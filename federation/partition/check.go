@@ -32,29 +32,29 @@ func check(p Config, s *data.Set) (Kind, error) {
 	positive := func(x float64) bool { return x > 0 && !math.IsInf(x, 0) }
 	switch {
 	case p.Clients < 1:
-		return kind, fmt.Errorf("partition.clients: %d: take at least 1", p.Clients)
+		return kind, fmt.Errorf("partition.clients: %d: it must be at least 1", p.Clients)
 	case p.Clients > examples:
 		return kind, fmt.Errorf("partition.clients: %d clients for %d examples: lower partition.clients", p.Clients,
 			examples)
 	case p.MinSize < 0:
-		return kind, fmt.Errorf("partition.min_size: %d is negative: take 0 or more", p.MinSize)
+		return kind, fmt.Errorf("partition.min_size: %d is negative: it must be at least 0", p.MinSize)
 	case kind.dirichlet && !positive(p.Beta):
-		return kind, fmt.Errorf("partition.beta: %g: take a number above 0, such as 0.5", p.Beta)
+		return kind, fmt.Errorf("partition.beta: %g: it must be above 0, such as 0.5", p.Beta)
 	case kind.domains && len(s.Domains) == 0:
-		return kind, fmt.Errorf("partition.kind: %s needs a set with domains, %s has none: take iid, pathological or "+
-			"dirichlet", p.Kind, s.Name)
+		return kind, fmt.Errorf("partition.kind: %s needs a set with domains, but %s has none: use iid, pathological "+
+			"or dirichlet", p.Kind, s.Name)
 	case (p.Kind == "labeluni" || p.Kind == "classes") && (p.Classes < 1 || p.Classes > len(s.Classes)):
-		return kind, fmt.Errorf("partition.classes: %d classes a client, but the set has %d: take 1 to %d", p.Classes,
+		return kind, fmt.Errorf("partition.classes: %d classes per client, but the set has %d: set 1 to %d", p.Classes,
 			len(s.Classes), len(s.Classes))
 	case p.Kind == "pathological" && !(p.Repeat >= 0 && p.Repeat < 1):
-		return kind, fmt.Errorf("partition.repeat: %g: take a share from 0 to below 1, such as 0.1", p.Repeat)
+		return kind, fmt.Errorf("partition.repeat: %g: it must be at least 0 and below 1, such as 0.1", p.Repeat)
 	case p.Kind == "pachinko" && !positive(p.FineBeta):
-		return kind, fmt.Errorf("partition.fine_beta: %g: take a number above 0, such as 10", p.FineBeta)
+		return kind, fmt.Errorf("partition.fine_beta: %g: it must be above 0, such as 10", p.FineBeta)
 	case p.Kind == "pachinko" && len(s.Coarse) != len(s.Classes):
-		return kind, fmt.Errorf("partition.kind: pachinko needs a set with superclasses, such as CIFAR-100, %s has "+
-			"none: take dirichlet", s.Name)
+		return kind, fmt.Errorf("partition.kind: pachinko needs a set with superclasses, such as CIFAR-100, but %s "+
+			"has none: use dirichlet", s.Name)
 	case p.Kind == "sample" && !(p.Share > 0 && p.Share <= 1):
-		return kind, fmt.Errorf("partition.share: %g: take a share above 0 and up to 1, such as 0.1", p.Share)
+		return kind, fmt.Errorf("partition.share: %g: it must be above 0 and at most 1, such as 0.1", p.Share)
 	case p.Code && kind.published == nil:
 		return kind, fmt.Errorf("partition.code: no public code is known for kind %s: set it to false", p.Kind)
 	case p.Kind == "pachinko":
@@ -79,7 +79,7 @@ func checkLeaveOut(p Config, s *data.Set) error {
 		}
 	}
 	if len(s.Domains) > 0 && len(p.KeptDomains(s)) == 0 {
-		return fmt.Errorf("partition.leave_out: no domain is left for the clients: leave out fewer of %s",
+		return fmt.Errorf("partition.leave_out: no domain is left for the clients: hold out fewer of %s",
 			strings.Join(s.Domains, ", "))
 	}
 	return nil

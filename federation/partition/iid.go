@@ -45,7 +45,7 @@ func pathological(lists []allocation.List, classes int, p Config, seed uint64) (
 			n--
 		}
 		return nil, fmt.Errorf("%d classes do not give each of %d clients a class of its own: lower "+
-			"partition.clients (%d works), set partition.repeat or take another partition.kind",
+			"partition.clients (%d works), set partition.repeat or use another partition.kind",
 			classes, p.Clients, max(n, 1))
 	}
 	out := allocation.NewShares(p.Clients, len(lists))

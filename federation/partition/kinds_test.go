@@ -311,7 +311,7 @@ func TestMoreErrors(t *testing.T) {
 		words []string
 	}{
 		{Config{Kind: "labeluni", Clients: 3}, plain, 0, 1, []string{"partition.classes", "1 to 6"}},
-		{Config{Kind: "classes", Clients: 2, Classes: 2}, plain, 0, 1, []string{"without owner",
+		{Config{Kind: "classes", Clients: 2, Classes: 2}, plain, 0, 1, []string{"without a client",
 			"raise partition.classes"}},
 		{Config{Kind: "labeluni", Clients: 5, Classes: 2, Code: true}, plain, 0, 1, []string{"5*2", "multiple",
 			"6 classes"}},

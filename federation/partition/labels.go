@@ -25,7 +25,7 @@ func labelClasses(lists []allocation.List, classes int, p Config, seed uint64) (
 func labelSkew(lists []allocation.List, classes int, p Config, seed uint64,
 	weight func(*rand.Rand) float64) ([]allocation.Shares, error) {
 	if p.Clients*p.Classes < classes {
-		return nil, fmt.Errorf("%d clients with %d classes each leave some of %d classes without owner: raise "+
+		return nil, fmt.Errorf("%d clients with %d classes each leave some of the %d classes without a client: raise "+
 			"partition.classes or partition.clients", p.Clients, p.Classes, classes)
 	}
 	rng := data.Stream(seed, "owned")

@@ -87,7 +87,7 @@ func TestHalves(t *testing.T) {
 		t.Errorf("pooled: %+v, %v", half, err)
 	}
 	_, err := ClassSubset(toy(1, 0, 1, 0, 1), "new")
-	datatest.WantError(t, err, "data.classes", "1 classes leave none", "take all")
+	datatest.WantError(t, err, "data.classes", "1 classes leave none", "set it to all")
 	_, err = ClassSubset(s, "old")
 	datatest.WantError(t, err, "data.classes", "old", "base")
 }

@@ -305,7 +305,7 @@ func TestPartitionErrors(t *testing.T) {
 		{Config{Kind: "dirichlet", Clients: 20, Beta: 0.001, MinSize: 10}, toy(4, 0, 100, 0, 50),
 			[]string{"200 draws", "raise partition.beta"}},
 		{Config{Kind: "dirichlet", Clients: 20, Beta: 1, MinSize: 10}, toy(2, 0, 30, 0, 9), []string{"do not fit"}},
-		{Config{Kind: "domain", Clients: 3}, toy(3, 0, 9, 0, 9), []string{"no", "domains", "take iid"}},
+		{Config{Kind: "domain", Clients: 3}, toy(3, 0, 9, 0, 9), []string{"no", "domains", "use iid"}},
 		{Config{Kind: "domain-dirichlet", Clients: 3, Beta: 1}, toy(3, 4, 9, 0, 9), []string{"4 domains",
 			"at least 4"}},
 	} {

@@ -21,7 +21,7 @@ func sample(lists []allocation.List, classes int, p Config, seed uint64) ([]allo
 		total += len(lists[l].Index)
 	}
 	if p.Share*float64(total)*float64(p.Clients) > allocation.MaxOverlap {
-		return nil, fmt.Errorf("%d clients with %g of %d examples each take too much memory: lower partition.clients "+
+		return nil, fmt.Errorf("%d clients with %g of %d examples each need too much memory: lower partition.clients "+
 			"or partition.share", p.Clients, p.Share, total)
 	}
 	out := allocation.NewShares(p.Clients, len(lists))

@@ -20,7 +20,7 @@ func Classes(n int, part string) ([]int, error) {
 		from = (n + 1) / 2
 	}
 	if from >= to {
-		return nil, fmt.Errorf("data.classes: %d classes leave none for the part %q: take all", n, part)
+		return nil, fmt.Errorf("data.classes: %d classes leave none for the part %q: set it to all", n, part)
 	}
 	out := make([]int, to-from)
 	for i := range out {
@@ -29,7 +29,7 @@ func Classes(n int, part string) ([]int, error) {
 	return out, nil
 }
 
-// ClassSubset is the set of one part of the classes, their labels counted from 0 again; s stays as it is. See Classes.
+// ClassSubset is the set of one part of the classes, their labels counted from 0 again; s is unchanged. See Classes.
 func ClassSubset(s *data.Set, part string) (*data.Set, error) {
 	labels, err := Classes(len(s.Classes), part)
 	if err != nil {

@@ -22,10 +22,10 @@ func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) er
 	case !(share > 0 && share <= MostValidation):
 		return fmt.Errorf("data.val_share: %v; it must be above 0 and at most %v", share, MostValidation)
 	case s.Pool != nil:
-		return fmt.Errorf("data.val_share: a pooled set is cut 60/20/20 and has validation data already; leave it " +
-			"out, or set data.split to given")
+		return fmt.Errorf("data.val_share: a pooled set is cut 60/20/20 and already has validation data; remove it, " +
+			"or set data.split: given")
 	case len(s.Val) > 0:
-		return fmt.Errorf("data.val_share: the set has %d validation images already; leave it out to use those",
+		return fmt.Errorf("data.val_share: the set already has %d validation images; remove it to use those",
 			len(s.Val))
 	}
 	at := map[int]int{} // of a training example, its place in Val

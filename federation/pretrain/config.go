@@ -13,28 +13,28 @@ import (
 
 // Config says what to train, on what, and how. The tags are the keys of a configuration file.
 type Config struct {
-	Name     string `config:"name" help:"of the backbone"`
-	Seed     uint64 `config:"seed" help:"of weights and batches; backbones of one seed begin with one text tower"`
-	Out      string `config:"out" help:"folder for the checkpoint; created"`
-	Start    string `config:"start" help:"folder of a finished backbone to start from; empty: from scratch"`
-	Take     string `config:"take" help:"what to start from: text (the text tower without its projection) or all"`
+	Name     string `config:"name" help:"name of the backbone"`
+	Seed     uint64 `config:"seed" help:"seed of weights and batches; one seed gives backbones one initial text tower"`
+	Out      string `config:"out" help:"folder for the checkpoint, which is created"`
+	Start    string `config:"start" help:"folder of a finished backbone to start from; empty: train from scratch"`
+	Take     string `config:"take" help:"what to take from it: text (the text tower without its projection) or all"`
 	EmbedDim int    `config:"embed_dim" help:"size of the space that images and texts share"`
 	Text     Tower  `config:"text" help:"text tower"`
 	Image    Tower  `config:"image" help:"image tower; of a ResNet the width alone, 32 times its stem's channels"`
-	Stages   []int  `config:"stages" help:"makes the image tower a ResNet: blocks of its four stages"`
+	Stages   []int  `config:"stages" help:"blocks of the four stages of a ResNet, which is then the image tower"`
 	Patch    int    `config:"patch" help:"side of a patch in pixels"`
 	Size     int    `config:"size" help:"side of the image in pixels"`
 
 	Vocabulary string `config:"vocabulary" help:"file with byte-pair merges; empty: those of the bundled backbones"`
-	Merges     int    `config:"merges" help:"how many of them to use"`
+	Merges     int    `config:"merges" help:"number of merges to use"`
 	Caption    int    `config:"caption_tokens" help:"longest caption, with start and end; longer ones are drawn again"`
 
-	Careless Careless `config:"careless" help:"captions that are wrong"`
+	Careless Careless `config:"careless" help:"wrong captions"`
 
 	Sources []Source `config:"sources" help:"where images come from"`
 	Train   Training `config:"train" help:"optimisation"`
 
-	Threads    int `config:"threads" help:"of ONNX Runtime; other numbers round differently"`
+	Threads    int `config:"threads" help:"threads of ONNX Runtime; another number rounds differently"`
 	Checkpoint int `config:"checkpoint_every" help:"steps between two checkpoints; 0 for none"`
 }
 
@@ -51,24 +51,24 @@ type Tower struct {
 // tune.
 type Careless struct {
 	Wordings []string `config:"wordings" help:"how such captions begin"`
-	Share    float64  `config:"share" help:"of them that are wrong, 0 to 1"`
+	Share    float64  `config:"share" help:"share of these captions that are wrong, 0 to 1"`
 }
 
 // Source gives a share of every batch.
 type Source struct {
-	Share      float64             `config:"share" help:"of the batch; shares are scaled to add up to 1"`
-	Data       sets.Config         `config:"data" help:"the set; of set synthetic, images are drawn on the fly"`
+	Share      float64             `config:"share" help:"share of the batch; shares are scaled to add up to 1"`
+	Data       sets.Config         `config:"data" help:"the data set; images of set synthetic are drawn on the fly"`
 	Keep       int                 `config:"keep"`
 	Mirror     bool                `config:"mirror" help:"mirror half of the images"`
 	Shift      int                 `config:"shift" help:"largest random shift in pixels"`
 	Captions   map[string][]string `config:"captions"`
-	Difficulty [2]float64          `config:"difficulty" help:"of synthetic images: from, to"`
+	Difficulty [2]float64          `config:"difficulty" help:"range of the difficulty of synthetic images"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (Source) LongHelp() map[string]string {
 	return map[string]string{
-		"keep": "of every 8 training images of a class in a domain, the first so many; 0 and 8: all",
+		"keep": "how many of every 8 training images of a class in a domain are used; 0 and 8: all",
 		"captions": "templates by domain, 'any' for the rest; {} is the class, {a} the class with its article; a " +
 			"synthetic source without 'any' uses its own captions",
 	}
@@ -83,7 +83,7 @@ type Training struct {
 	Beta2    float64 `config:"beta2"`
 	Warmup   int     `config:"warmup" help:"steps"`
 	ClipNorm float64 `config:"clip_norm"`
-	ByClass  float64 `config:"by_class" help:"0 to 1: how far images of one class are the same, whatever the captions"`
+	ByClass  float64 `config:"by_class" help:"0 to 1: how far images of one class count as equal, despite captions"`
 }
 
 // Defaults is the configuration that a file changes.
@@ -127,7 +127,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("name %q, out %q: give the backbone a name and a folder", c.Name, c.Out)
 	}
 	if c.Take != "" && c.Take != takeText && c.Take != takeAll {
-		return fmt.Errorf("take: %q is not known: take %s or %s", c.Take, takeText, takeAll)
+		return fmt.Errorf("take: %q is not known: use %s or %s", c.Take, takeText, takeAll)
 	}
 	if c.Merges < 0 || c.Caption < 3 || c.Caption > contextLength {
 		return fmt.Errorf("merges %d, caption_tokens %d: merges must not be negative, captions take 3 to %d tokens",

@@ -37,7 +37,7 @@ func start(folder, take string, weights, moments tensor.Map) error {
 		}
 		t := trained[name]
 		if t == nil || !t.SameShape(w) {
-			return fmt.Errorf("start: %s: tensor %s is %v, want %v: take a backbone of the same architecture and "+
+			return fmt.Errorf("start: %s: tensor %s is %v, want %v: use a backbone with the same architecture and "+
 				"vocabulary", path, name, t, w)
 		}
 		copy(w.Data, t.Data)

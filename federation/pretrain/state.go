@@ -46,7 +46,7 @@ func (t *trainer) resume() error {
 		return err
 	}
 	if meta["config"] != t.cfg.fingerprint() {
-		return fmt.Errorf("%s was written with another configuration: remove it, or choose another out", path)
+		return fmt.Errorf("%s was written with another configuration: remove it, or set another out", path)
 	}
 	weights, moments := m.Under("weight"), m.Under("moment")
 	for _, part := range []struct{ got, want tensor.Map }{{weights, t.weights}, {moments, t.moments}} {

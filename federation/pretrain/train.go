@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Progress tells of a step that is done.
+// Progress reports a finished step.
 type Progress struct {
 	Step, Steps int // done, in all
 	Loss        float64

@@ -1,7 +1,7 @@
 // Package pyrand draws what Python draws: random.Random of CPython and the legacy RandomState of NumPy, bit for bit, so
 // that a data split of published code can be made again from its seed.
 //
-// Both stand on the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998). A generator is not safe for several
+// Both are based on the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998). A generator is not safe for several
 // goroutines.
 package pyrand
 

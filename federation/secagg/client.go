@@ -24,8 +24,8 @@ type Params struct {
 
 func (t Params) check() error {
 	if t.Threshold < 2 || t.Length < 1 || t.Ring.Width < 1 || t.Ring.Width > 8 {
-		return fmt.Errorf("secure aggregation with a threshold of %d, %d numbers of %d bytes; it needs a threshold "+
-			"of 2 or more, one number, and 1 to 8 bytes", t.Threshold, t.Length, t.Ring.Width)
+		return fmt.Errorf("secure aggregation with a threshold of %d, %d numbers of %d bytes; the threshold must be "+
+			"2 or more, with at least one number of 1 to 8 bytes", t.Threshold, t.Length, t.Ring.Width)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ type Client struct {
 // NewClient starts a session; random must be crypto/rand's Reader but in tests. Share adds to peers.
 func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	if id < 0 || id >= maxID {
-		return nil, fmt.Errorf("client %d; numbers must lie between 0 and %d", id, maxID-1)
+		return nil, fmt.Errorf("client %d: numbers of clients must lie between 0 and %d", id, maxID-1)
 	}
 	if err := t.check(); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader)
 			return fail(err)
 		}
 		if len(m.Shares) != 2 {
-			return fail(fmt.Errorf("%d shares of its own", len(m.Shares)))
+			return fail(fmt.Errorf("it has %d shares of its own", len(m.Shares)))
 		}
 	}
 	if m.Inbox != nil {
@@ -171,8 +171,8 @@ func (c *Client) Advertise() (Joining, error) {
 func (c *Client) Share(r Roster) (Envelopes, error) {
 	if c.m.Roster != nil {
 		if c.roster.digest() != r.digest() {
-			return nil, errors.New("this client took another roster for this session; a second one could show its " +
-				"vector")
+			return nil, errors.New("this client accepted another roster for this session; a second one could reveal " +
+				"its vector")
 		}
 		return DecodeEnvelopes(c.m.Sent)
 	}
@@ -210,17 +210,17 @@ func (c *Client) check(r Roster) (Peers, error) {
 	case len(r) < t.Threshold:
 		return nil, fmt.Errorf("the roster has %d clients; %d must stay to the end", len(r), t.Threshold)
 	case len(r) >= 2*t.Threshold:
-		return nil, fmt.Errorf("the roster has %d clients, of which no more than half, %d, must stay: a server could "+
-			"ask two halves for different secrets", len(r), t.Threshold)
+		return nil, fmt.Errorf("the roster has %d clients, of which only %d, no more than half, must stay: a server "+
+			"could ask two halves for different secrets", len(r), t.Threshold)
 	}
 	seen, ids := map[[keySize]byte]int{}, slices.Sorted(maps.Keys(r))
 	for _, id := range ids {
 		if id >= t.Clients {
-			return nil, fmt.Errorf("the roster has client %d; there are %d", id, t.Clients)
+			return nil, fmt.Errorf("the roster has client %d, but there are only %d clients", id, t.Clients)
 		}
 		for _, public := range [][keySize]byte{r[id].Envelope, r[id].Pair} {
 			if other, ok := seen[public]; ok {
-				return nil, fmt.Errorf("the roster has one key twice, of clients %d and %d", other, id)
+				return nil, fmt.Errorf("the roster has the same key for clients %d and %d", other, id)
 			}
 			seen[public] = id
 		}
@@ -258,7 +258,7 @@ func (c *Client) open(in Envelopes) error {
 	pairs, seeds := map[int][]byte{c.id: c.m.Shares[0]}, map[int][]byte{c.id: c.m.Shares[1]}
 	for _, id := range slices.Sorted(maps.Keys(in)) {
 		if _, ok := c.roster[id]; !ok || id == c.id {
-			return fmt.Errorf("shares of client %d, who is not among the others of the roster", id)
+			return fmt.Errorf("shares of client %d, which is not one of the others of the roster", id)
 		}
 		shared, err := c.shared(c.roster, id)
 		if err != nil {
@@ -281,11 +281,11 @@ func (c *Client) Mask(inbox Envelopes, model [sha256.Size]byte, values []uint64)
 	case c.m.Roster == nil:
 		return nil, errOrder
 	case c.m.Masked != nil && c.m.Model != model:
-		return nil, errors.New("this client sent a vector of this session that it made from other parameters; a " +
-			"second one could show both")
+		return nil, errors.New("this client already sent a vector of this session made from other parameters; a " +
+			"second one could reveal both")
 	case c.m.Masked != nil && !bytes.Equal(inbox.Encode(), c.m.Inbox):
-		return nil, errors.New("this client sent a vector of this session that it masked for other clients; a second " +
-			"one could show both")
+		return nil, errors.New("this client already sent a vector of this session masked for other clients; a second " +
+			"one could reveal both")
 	case c.m.Masked != nil:
 		return t.Ring.Decode(c.m.Masked)
 	case len(values) != t.Length:
@@ -313,7 +313,7 @@ func (c *Client) Mask(inbox Envelopes, model [sha256.Size]byte, values []uint64)
 	return out, nil
 }
 
-// Agree signs what the client was told of the session and the question that it will answer, if that is one that keeps
+// Agree signs what the client received in the session and the question that it will answer, if that is one that keeps
 // every vector hidden. Of a session it signs one question.
 func (c *Client) Agree(q Question) ([]byte, error) {
 	t := c.m.Terms
@@ -321,23 +321,23 @@ func (c *Client) Agree(q Question) ([]byte, error) {
 	case c.m.Masked == nil:
 		return nil, errOrder
 	case c.m.Signature != nil && !bytes.Equal(q.Encode(), c.m.Question):
-		return nil, errors.New("this client agreed to another question of this session; two answers could show one " +
+		return nil, errors.New("this client agreed to another question of this session; two answers could reveal one " +
 			"client's vector")
 	case c.m.Signature != nil:
 		return c.m.Signature, nil
 	case len(q.Survivors) < t.Threshold:
-		return nil, fmt.Errorf("%d clients are said to have stayed; it must be %d", len(q.Survivors), t.Threshold)
+		return nil, fmt.Errorf("the server states that %d clients stayed; it must be %d", len(q.Survivors), t.Threshold)
 	case !slices.Contains(q.Survivors, c.id):
-		return nil, errors.New("this client is said to have dropped out, but it uploaded")
+		return nil, errors.New("the server states that this client dropped out, but it uploaded")
 	}
 	seen := map[int]bool{}
 	for _, id := range slices.Concat(q.Survivors, q.Dropped) {
 		if seen[id] {
-			return nil, fmt.Errorf("both secrets of client %d are asked for, or one twice; together they show its "+
+			return nil, fmt.Errorf("both secrets of client %d are requested, or one twice; together they reveal its "+
 				"vector", id)
 		}
 		if seen[id] = true; c.seedShares[id] == nil {
-			return nil, fmt.Errorf("a secret of client %d is asked for, who sent no shares", id)
+			return nil, fmt.Errorf("a secret of client %d is requested, which sent no shares", id)
 		}
 	}
 	if len(seen) != len(c.seedShares) {
@@ -350,7 +350,7 @@ func (c *Client) Agree(q Question) ([]byte, error) {
 	return s, err
 }
 
-// View is a digest of what this client was told of the session until it masked; all clients of a round have the same.
+// View is a digest of what this client received in the session until it masked; all clients of a round have the same.
 func (c *Client) View() [sha256.Size]byte { return viewOf(c.m.Terms, c.roster, c.senders, c.m.Model) }
 
 // Reveal answers the question that the client agreed to, once as many clients as must stay have signed the same.
@@ -384,14 +384,14 @@ func (c *Client) agreed(q Question, signed Signatures) error {
 	for _, id := range q.Survivors {
 		if s, ok := signed[id]; ok && id != c.id {
 			if err := c.who.Verify(id, c.peers[id], message, s); err != nil {
-				return fmt.Errorf("client %d did not sign what this one was told of the round: another roster, other "+
-					"parameters or other clients that stayed: %w", id, err)
+				return fmt.Errorf("client %d did not sign this client's view of the round: its roster, parameters or "+
+					"clients that stayed differ: %w", id, err)
 			}
 			n++
 		}
 	}
 	if n < c.m.Terms.Threshold {
-		return fmt.Errorf("%d clients signed what this one was told of the round; it must be %d", n,
+		return fmt.Errorf("%d clients signed this client's view of the round; it must be %d", n,
 			c.m.Terms.Threshold)
 	}
 	return nil

@@ -23,9 +23,9 @@
 // Against a server that lies a client signs its keys, bound to the Terms, and takes no others; takes one roster, of
 // less than twice the threshold; gives one vector; signs one question, about all that sent shares, and never for a
 // client's own mask together with its pairwise key; and gives its shares once Threshold clients signed the same roster,
-// senders, parameters and question. Without the last, questions that differ from client to client open a sum of about
-// 2 n - n²/T of n clients (TestDifferentQuestions). Masks depend on the same view: they do not cancel between clients
-// that were told different things, such as parameters for which all but one do not move (Pasquini, Francati and
+// senders, parameters and question. Without the last, questions that differ from client to client open a sum of about 2
+// n - n²/T of n clients (TestDifferentQuestions). Masks depend on the same view: they do not cancel between clients
+// that received different things, such as parameters for which all but one do not move (Pasquini, Francati and
 // Ateniese, Eluding Secure Aggregation in Federated Learning via Model Inconsistency, CCS 2022).
 //
 // All that holds while fewer than 2 T - n clients collude with the server. Up to T - 1 that do learn the sum of the

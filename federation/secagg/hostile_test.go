@@ -41,13 +41,13 @@ func TestClientRefusesQuestions(t *testing.T) {
 	s, q := masked(t)
 	c := s.clients[0]
 	for words, bad := range map[string]Question{
-		"both secrets of client 1":         {[]int{0, 1, 2, 3}, []int{1, 4}},
-		"both secrets of client 0":         {[]int{0, 1, 2, 3}, []int{0, 4}},
-		"one twice":                        {[]int{0, 1, 1, 2, 3}, []int{4}},
-		"this client is said to have drop": {[]int{1, 2, 3}, []int{0, 4}},
-		"2 clients are said to have stay":  {[]int{0, 1}, []int{2, 3, 4}},
-		"client 9 is asked for":            {[]int{0, 1, 2, 3, 9}, []int{4}},
-		"about 4 clients; 5 sent":          {[]int{0, 1, 2, 3}, nil},
+		"both secrets of client 1":        {[]int{0, 1, 2, 3}, []int{1, 4}},
+		"both secrets of client 0":        {[]int{0, 1, 2, 3}, []int{0, 4}},
+		"one twice":                       {[]int{0, 1, 1, 2, 3}, []int{4}},
+		"that this client drop":           {[]int{1, 2, 3}, []int{0, 4}},
+		"2 clients are said to have stay": {[]int{0, 1}, []int{2, 3, 4}},
+		"client 9 is asked for":           {[]int{0, 1, 2, 3, 9}, []int{4}},
+		"about 4 clients; 5 sent":         {[]int{0, 1, 2, 3}, nil},
 	} {
 		_, err := c.Agree(bad)
 		says(t, err, words)
@@ -57,9 +57,9 @@ func TestClientRefusesQuestions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for words, bad := range map[string]Signatures{
-		"2 clients signed what this one was told":      {0: signed[0], 1: signed[1]},
-		"1 clients signed what this one was told":      {4: signed[0], 7: signed[1]},
-		"client 1 did not sign what this one was told": {1: signed[2], 2: signed[2]},
+		"2 clients signed what this one was told":  {0: signed[0], 1: signed[1]},
+		"1 clients signed what this one was told":  {4: signed[0], 7: signed[1]},
+		"client 1 did not sign this client's view": {1: signed[2], 2: signed[2]},
 	} {
 		_, err := c.Reveal(bad)
 		says(t, err, words)
@@ -94,7 +94,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	}
 	for words, change := range map[string]func(Roster){
 		"does not have this client's own": func(r Roster) { delete(r, 0) },
-		"one key twice":                   func(r Roster) { r[1] = r[2] },
+		"the same key":                    func(r Roster) { r[1] = r[2] },
 		"has 1 clients; 2 must stay":      func(r Roster) { delete(r, 1); delete(r, 2) },
 		"a server could ask two halves":   func(r Roster) { r[7] = Advert{} },
 		"client 7 shows no key, and none": func(r Roster) {
@@ -119,7 +119,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	less := maps.Clone(r)
 	delete(less, 2)
 	_, err = c.Share(less)
-	says(t, err, "took another roster")
+	says(t, err, "accepted another roster")
 	_, err = c.Mask(in[0], s.model, []uint64{1, 2})
 	says(t, err, "2 numbers; the session is for 1")
 	_, err = c.Mask(Envelopes{}, s.model, []uint64{1})
@@ -142,7 +142,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	for _, bad := range []Params{{}, {Threshold: 1, Length: 1, Ring: Ring{4}}, {Threshold: 2, Ring: Ring{4}},
 		{Threshold: 2, Length: 1, Ring: Ring{9}}} {
 		_, err := NewServer(bad, s.who, Peers{})
-		says(t, err, "it needs a threshold of 2")
+		says(t, err, "the threshold must be 2")
 	}
 	_, err = NewClient(-1, s.terms, s.who, Peers{}, rand.Reader)
 	says(t, err, "client -1")
@@ -219,10 +219,10 @@ func TestServerRefusesClients(t *testing.T) {
 		delete(bad, 0)
 		says(t, srv.Reveal(id, bad), "gave 3 shares; it must be 4")
 		bad[4] = good[0]
-		says(t, srv.Reveal(id, bad), "client 4, who sent none")
+		says(t, srv.Reveal(id, bad), "client 4, which sent none")
 		bad = maps.Clone(good)
 		bad[0] = bytes.Repeat([]byte{255}, 32)
-		says(t, srv.Reveal(id, bad), "no number of the field")
+		says(t, srv.Reveal(id, bad), "not an element of the field")
 		if err := srv.Reveal(id, good); err != nil {
 			return err
 		}

@@ -37,12 +37,12 @@ func (p Peers) proof(who Identity, client int, shown []byte) ([]byte, error) {
 	before := p[client]
 	switch {
 	case len(shown) == 0 && len(before) == 0:
-		return nil, fmt.Errorf("client %d shows no key, and none of it was seen before", client)
+		return nil, fmt.Errorf("client %d sent no key, and none is known of it", client)
 	case len(shown) == 0:
 		return before, nil
 	case len(before) > 0 && !who.Certified() && !bytes.Equal(before, shown):
-		return nil, fmt.Errorf("client %d shows the key %s; it had %s before, and no certificate says that both are "+
-			"its own", client, Fingerprint(shown), Fingerprint(before))
+		return nil, fmt.Errorf("client %d sent the key %s; it had %s before, and no certificate confirms that both "+
+			"are its own", client, Fingerprint(shown), Fingerprint(before))
 	}
 	return shown, nil
 }

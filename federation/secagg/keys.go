@@ -55,7 +55,7 @@ func (x secret) bytes() []byte {
 	return b
 }
 
-// private is the X25519 key that a secret stands for.
+// private is the X25519 key of a secret.
 func (x secret) private(s Session) *ecdh.PrivateKey {
 	k, err := ecdh.X25519().NewPrivateKey(derive(x.bytes(), s, "private key"))
 	if err != nil {
@@ -104,7 +104,7 @@ func openShares(shared []byte, s Session, from, to int, sealed []byte) (pair, ow
 	}
 	b, err := c.Open(nil, noNonce, sealed, nil)
 	if err != nil || len(b) != 2*secretSize {
-		return nil, nil, errors.New("it was not sealed for this client in this session, or was damaged")
+		return nil, nil, errors.New("it was not encrypted for this client in this session, or was damaged")
 	}
 	return b[:secretSize], b[secretSize:], nil
 }
@@ -112,7 +112,7 @@ func openShares(shared []byte, s Session, from, to int, sealed []byte) (pair, ow
 // ownMask and pairMask are the streams of masks.
 func ownMask(x secret, s Session, id int) []byte { return derive(x.bytes(), s, "own mask", id) }
 
-// pairMask depends on the view of a session that both clients have, so that the masks of two whom a server told
+// pairMask depends on the view of a session that both clients have, so that the masks of two to whom a server sent
 // different things do not cancel.
 func pairMask(shared []byte, s Session, v view, a, b int) []byte {
 	return derive(slices.Concat(shared, v[:]), s, "pair mask", min(a, b), max(a, b))

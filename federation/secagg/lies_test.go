@@ -181,7 +181,7 @@ func TestDifferentQuestions(t *testing.T) {
 	}
 	for _, id := range ids {
 		_, err := s.clients[id].Reveal(signed)
-		says(t, err, "did not sign what this one was told")
+		says(t, err, "did not sign this client's view")
 	}
 }
 
@@ -313,7 +313,7 @@ func TestRestarts(t *testing.T) {
 	}
 	delete(r, 4)
 	_, err = s.clients[0].Share(r)
-	says(t, err, "took another roster")
+	says(t, err, "accepted another roster")
 	q, err := s.add(in)
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,7 @@ const (
 	fingerprintSize = 8 // bytes of a proof's digest that tell a server which ones a client has
 )
 
-var errShort = errors.New("the message ends too early, or too late")
+var errShort = errors.New("the message has the wrong length")
 
 // encodeFixed writes records of one size, sorted by client: a count, then each client's number and bytes.
 func encodeFixed(m map[int][]byte) []byte {

@@ -25,7 +25,7 @@ func (r Ring) mask() uint64 { return ^uint64(0) >> (64 - 8*r.Width) }
 // Of gives a signed number as an element.
 func (r Ring) Of(v int64) uint64 { return uint64(v) & r.mask() }
 
-// Signed gives the number nearest to 0 that an element stands for.
+// Signed gives the number nearest to 0 that an element represents.
 func (r Ring) Signed(v uint64) int64 {
 	shift := 64 - 8*r.Width
 	return int64(v<<shift) >> shift
@@ -82,7 +82,7 @@ func (r Ring) Encode(v []uint64) []byte {
 // Decode reads what Encode wrote.
 func (r Ring) Decode(b []byte) ([]uint64, error) {
 	if r.Width < 1 || r.Width > 8 || len(b)%r.Width != 0 {
-		return nil, fmt.Errorf("%d bytes are no vector of numbers of %d bytes", len(b), r.Width)
+		return nil, fmt.Errorf("%d bytes are not a vector of numbers of %d bytes", len(b), r.Width)
 	}
 	out := make([]uint64, len(b)/r.Width)
 	for i := range out {

@@ -129,7 +129,7 @@ func (s *Server) Join(id int, j Joining) error {
 		return errOrder
 	}
 	if _, ok := s.roster[id]; ok || id < 0 || id >= min(maxID, s.t.Clients) {
-		return fmt.Errorf("client %d advertised twice, or has no number that can be", id)
+		return fmt.Errorf("client %d advertised twice, or its number is invalid", id)
 	}
 	for other, o := range s.roster {
 		if j.Envelope == o.Envelope || j.Pair == o.Pair || j.Envelope == o.Pair || j.Pair == o.Envelope {
@@ -249,7 +249,7 @@ func (s *Server) Agree(id int, signature []byte) error {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
 	if err := s.who.Verify(id, s.roster[id].Proof, agreed(s.view(), s.question), signature); err != nil {
-		return fmt.Errorf("client %d signed something else than the server told: %w", id, err)
+		return fmt.Errorf("client %d signed something else than the server sent: %w", id, err)
 	}
 	s.signed[id] = signature
 	return nil
@@ -281,7 +281,7 @@ func (s *Server) Reveal(id int, a Shares) error {
 	}
 	for of, b := range a {
 		if s.letters[of] == nil {
-			return fmt.Errorf("client %d gave a share of client %d, who sent none", id, of)
+			return fmt.Errorf("client %d gave a share of client %d, which sent none", id, of)
 		}
 		if _, err := scalar(b); err != nil {
 			return fmt.Errorf("client %d: its share of client %d: %w", id, of, err)
@@ -315,8 +315,8 @@ func (s *Server) Sum() (sum []uint64, survivors []int, err error) {
 	return s.sum, s.question.Survivors, nil
 }
 
-var errShares = fmt.Errorf("the shares of its secret do not fit; a client lied or was damaged, and the round gives " +
-	"no sum")
+var errShares = fmt.Errorf("the shares of its secret do not match; a client sent false or damaged shares, and the " +
+	"round gives no sum")
 
 func (s *Server) recover(j reconstruction, id int) (secret, error) {
 	return j.secret(func(client int) []byte { return s.answers[client][id] })

@@ -62,7 +62,7 @@ func scalar(b []byte) (group.Scalar, error) {
 		return nil, fmt.Errorf("%d bytes; it must have %d", len(b), secretSize)
 	}
 	if err := v.UnmarshalBinary(b); err != nil {
-		return nil, errors.New("it is no number of the field")
+		return nil, errors.New("it is not an element of the field")
 	}
 	return v, nil
 }

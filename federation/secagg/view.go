@@ -29,7 +29,7 @@ func advertised(t Params, id int, k Keys) []byte {
 	return append(b, k.Encode()...)
 }
 
-// view is a digest of what a party was told of a session before it masks: the terms, the keys of all clients, which of
+// view is a digest of what a party received in a session before it masks: the terms, the keys of all clients, which of
 // them sent shares, and Model.
 type view [sha256.Size]byte
 

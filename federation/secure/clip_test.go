@@ -41,7 +41,7 @@ func TestDefaultsDoNotCut(t *testing.T) {
 	if share < 1.0/6 {
 		t.Errorf("clip: 1 cut %v of the numbers", share)
 	}
-	if w := cut.Summary.RoundWarnings; len(w) != 1 || !strings.Contains(w[0], "round 1: secure aggregation cut") ||
+	if w := cut.Summary.RoundWarnings; len(w) != 1 || !strings.Contains(w[0], "round 1: secure aggregation clipped") ||
 		!strings.Contains(w[0], "clip (1)") {
 		t.Errorf("cutting is said as %q", w)
 	}

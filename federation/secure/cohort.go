@@ -87,7 +87,8 @@ func (r *round) open() (err error) {
 	if old := r.saved.Session; old != nil && old.Terms.Round == r.order.Round {
 		r.terms.Session = old.Terms.Session
 		if old.Terms != r.terms {
-			return errors.New("secure aggregation: the round began under other terms, and its clients take no others")
+			return errors.New("secure aggregation: the round began with other settings, which its clients do not " +
+				"change")
 		}
 		r.server, err = secagg.Resume(*old, r.model, r.p.Who, r.saved.Peers)
 		return err
@@ -243,9 +244,9 @@ func (r *round) finish() error {
 	r.out.Sum = survivors
 	r.out.Notes = map[string]float64{"secagg_clipped": clipped, "secagg_refused": float64(r.refused)}
 	if clipped > warnClipped {
-		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("secure aggregation cut %.3g %% of the numbers that "+
-			"clients uploaded, and the mean is not theirs; "+
-			"raise secure_aggregation.clip (%v) or extra_clip (%v)", 100*clipped, r.l.c.Clip, r.l.c.ExtraClip))
+		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("secure aggregation clipped %.3g %% of the numbers that "+
+			"clients uploaded, which changes the mean; raise secure_aggregation.clip (%v) or extra_clip (%v)",
+			100*clipped, r.l.c.Clip, r.l.c.ExtraClip))
 	}
 	return nil
 }

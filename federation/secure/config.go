@@ -28,22 +28,22 @@ import (
 // Config is the section secure_aggregation.
 type Config struct {
 	Threshold  float64 `config:"threshold"`
-	Bits       int     `config:"bits" help:"of a rounded number, its sign among them"`
-	Clip       float64 `config:"clip" help:"largest move of one number in a round; larger ones are cut"`
+	Bits       int     `config:"bits" help:"bits of a rounded number, including its sign"`
+	Clip       float64 `config:"clip" help:"largest change of a number in a round; larger ones are clipped"`
 	ExtraClip  float64 `config:"extra_clip"`
 	Statistics string  `config:"statistics"`
-	Examples   int     `config:"examples" help:"most examples that a client counts with, where it counts by examples"`
+	Examples   int     `config:"examples" help:"most examples that a client is weighted by, where examples are weights"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
-		"threshold": "share of the clients that a round has by the configuration (participation) that every sum " +
-			"must hold, above 0.5; 0 for no secure aggregation",
-		"extra_clip": "largest number of what some methods upload beside the shared parameters, such as scaffold's " +
+		"threshold": "share of a round's clients (participation) that every sum must contain, above 0.5; 0: no " +
+			"secure aggregation",
+		"extra_clip": "like clip, for what some methods upload beside the shared parameters, such as scaffold's " +
 			"control variates",
-		"statistics": "what becomes of a method with statistics rounds, whose answers the server sees as they are: " +
-			"refuse, or clear to let it",
+		"statistics": "methods with statistics rounds, whose answers the server sees without masks: refuse, or clear " +
+			"(allow them)",
 	}
 }
 
@@ -62,8 +62,8 @@ func (c Config) Check() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf("secure_aggregation."+format, a...)) }
 	if c.On() && !(c.Threshold > 0.5 && c.Threshold <= 1) {
-		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for none: with half of the clients a server "+
-			"could ask two halves", c.Threshold)
+		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for no secure aggregation: with half of the "+
+			"clients a server could ask two halves", c.Threshold)
 	}
 	if c.Bits < 8 || c.Bits > 32 {
 		bad("bits: %d; it must lie between 8 and 32", c.Bits)
@@ -110,8 +110,8 @@ func New(c Config, weighting string, beside []string, clients, round int) (*Laye
 			weighting)
 	}
 	if clients < 2 || round < 2 || round > clients {
-		return nil, fmt.Errorf("secure_aggregation: %d of %d clients in a round; the sum of one is its upload: there "+
-			"must be 2 or more", round, clients)
+		return nil, fmt.Errorf("secure_aggregation: %d of %d clients in a round; there must be 2 or more, since the "+
+			"sum of one is its upload", round, clients)
 	}
 	_, err := l.ring()
 	return l, err

@@ -33,7 +33,7 @@ type client struct {
 	record
 	session *secagg.Client // nil before the first
 	peers   secagg.Peers
-	saved   secagg.Peers // as they stand in the file
+	saved   secagg.Peers // as in the file
 	version string       // of the record's file
 }
 
@@ -66,10 +66,10 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 	if now := l.Facts(); !there { // it is written with the first session
 		c.record = record{Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
-		err = fmt.Errorf("%s belongs to client %d of another run, or to another client, under secure aggregation; "+
-			"take another --state", p.Dir, c.Client)
+		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
+			"use another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
-		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is right, take another "+
+		err = fmt.Errorf("this client took part in %s; now the server runs %s; if that is intended, give another "+
 			"--state", c.Facts, now)
 	}
 	if err != nil {
@@ -89,7 +89,7 @@ func (g *Guard) client(id int) (*client, error) {
 	defer g.mu.Unlock()
 	c := g.clients[id]
 	if c == nil && g.p.Dir != "" {
-		return nil, fmt.Errorf("client %d is not here", id)
+		return nil, fmt.Errorf("client %d is not in this process", id)
 	}
 	if c == nil {
 		c = &client{l: g.l, p: g.p, id: id, peers: secagg.Peers{}}
@@ -101,7 +101,8 @@ func (g *Guard) client(id int) (*client, error) {
 // save writes down what the client must not forget; nothing that depends on it may leave before.
 func (c *client) save() error {
 	if c.p.version(RecordFile) != c.version {
-		return fmt.Errorf("another process wrote %s in %s; a client is one process, or it could be in two sessions",
+		return fmt.Errorf("another process wrote %s in %s; run a client in one process only, or it could be in two "+
+			"sessions",
 			RecordFile, c.p.Dir)
 	}
 	if !maps.EqualFunc(c.peers, c.saved, bytes.Equal) {
@@ -119,7 +120,7 @@ func (c *client) save() error {
 	return err
 }
 
-// Summary is what a client tells of the sums that it took part in.
+// Summary describes the sums that a client took part in.
 type Summary struct {
 	Sums, Fewest, Most, Refused int
 	Keys                        map[int]string // of other clients: fingerprints
@@ -172,10 +173,10 @@ func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok boo
 // checkSession finds that an order is not for the session that the client is in.
 func (c *client) checkSession(o message.Instruction) error {
 	if c.session == nil {
-		return errors.New("this client has no session; it joined later, or forgot it")
+		return errors.New("this client has no session; it joined later, or lost it")
 	}
 	if round := c.session.Terms().Round; round != o.Round {
-		return fmt.Errorf("the session is of round %d", round+1)
+		return fmt.Errorf("the session belongs to round %d", round+1)
 	}
 	return nil
 }
@@ -221,10 +222,10 @@ func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 		}
 		c.session = s
 	case o.Round < s.Terms().Round:
-		return nil, fmt.Errorf("this client was in round %d already; rounds do not go back", s.Terms().Round+1)
+		return nil, fmt.Errorf("this client was already in round %d; rounds do not go back", s.Terms().Round+1)
 	case s.Terms() != t:
-		return nil, errors.New("a second session of the same round, which has one; the sums of two could show one " +
-			"client's vector")
+		return nil, errors.New("a second session of the same round is refused; the sums of two sessions could reveal " +
+			"one client's vector")
 	}
 	j, err := c.session.Advertise()
 	return pack(keysName, j.Encode()), err
@@ -306,8 +307,8 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	}
 	for name := range o.PerClient[c.id] {
 		if !strings.HasPrefix(name, message.GuardPart+"/") && c.l.c.Statistics != "clear" {
-			return nil, fmt.Errorf("the order has %s for this client alone; what clients train from must be the same "+
-				"for all", name)
+			return nil, fmt.Errorf("the instruction has %s for this client only; what clients train from must be the "+
+				"same for all", name)
 		}
 	}
 	model, err := modelDigest(o)
@@ -336,13 +337,13 @@ func encodeParams(t secagg.Params) []byte {
 // decodeParams reads what encodeParams wrote; the rest follows from the configuration.
 func (l *Layer) decodeParams(b []byte) (t secagg.Params, err error) {
 	if len(b) != secagg.SessionSize+12 {
-		return t, fmt.Errorf("the session's terms have %d bytes", len(b))
+		return t, fmt.Errorf("the session's settings have the wrong size, %d bytes", len(b))
 	}
 	copy(t.Session[:], b)
 	t.Threshold = int(binary.LittleEndian.Uint32(b[secagg.SessionSize:]))
 	n := binary.LittleEndian.Uint64(b[secagg.SessionSize+4:])
 	if n > 1<<40 {
-		return t, fmt.Errorf("vectors of %d numbers", n)
+		return t, fmt.Errorf("the session's vectors have the wrong size, %d numbers", n)
 	}
 	t.Length, t.Clients = int(n), l.clients
 	t.Ring, err = l.ring()

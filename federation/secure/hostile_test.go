@@ -49,7 +49,7 @@ func TestHostileClient(t *testing.T) {
 			r.Upload.Extra = tensor.Map{"guard/masked": x}
 		}
 	}}.around(l))
-	if err == nil || !strings.Contains(err.Error(), "a client uploaded what is no vector") {
+	if err == nil || !strings.Contains(err.Error(), "a client uploaded an invalid vector") {
 		t.Errorf("%v", err)
 	}
 }

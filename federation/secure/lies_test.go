@@ -201,7 +201,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 		}
 	}
 	again(sent[0].Encode(), func() ([]byte, error) { return share(r) })
-	twice("took another roster", func() error { _, err := share(without(r, 4)); return err })
+	twice("accepted another roster", func() error { _, err := share(without(r, 4)); return err })
 
 	o := s.train(0, 4, sent)
 	own := o
@@ -222,7 +222,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	twice("made from other parameters", func() error { _, err := s.upload(0, moved); return err })
 	back := o
 	back.Round = 3
-	twice("the session is of round 5", func() error { _, err := s.upload(0, back); return err })
+	twice("the session belongs to round 5", func() error { _, err := s.upload(0, back); return err })
 	twice("a second session of the same round", other(4))
 
 	for _, k := range all[1:] {
@@ -231,7 +231,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	agree := func(q secagg.Question) ([]byte, error) {
 		return s.ask(0, 4, agreeStep, pack(questionName, q.Encode()), agreedName)
 	}
-	twice("2 clients are said to have stayed; it must be 3", func() error {
+	twice("2 clients stayed; it must be 3", func() error {
 		_, err := agree(secagg.Question{Survivors: []int{0, 1}, Dropped: []int{2, 3, 4}})
 		return err
 	})
@@ -283,8 +283,8 @@ func TestFolderKeepsItsTerms(t *testing.T) {
 			l.clients, l.round = 2, 2
 		},
 		"now the server has sums of 2 clients or more, of the 3": func(l *Layer, _ *Party, _ *int) { l.round = 3 },
-		"of another run":         func(_ *Layer, p *Party, _ *int) { p.Run = "other" },
-		"or to another client, ": func(_ *Layer, _ *Party, k *int) { *k = 1 },
+		"of another run":              func(_ *Layer, p *Party, _ *int) { p.Run = "other" },
+		"belongs to another client, ": func(_ *Layer, _ *Party, k *int) { *k = 1 },
 	} {
 		l, p, k := *s.l, s.place(0), 0
 		change(&l, &p, &k)

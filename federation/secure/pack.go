@@ -47,7 +47,7 @@ func unpack(m tensor.Map, name string) ([]byte, error) {
 	}
 	n := t.Ints[0]
 	if n < 0 || n > int64(8*(len(t.Ints)-1)) || n <= int64(8*(len(t.Ints)-2)) {
-		return nil, fmt.Errorf("%s is to hold %d bytes in %d numbers", name, n, len(t.Ints)-1)
+		return nil, fmt.Errorf("%s states %d bytes in %d numbers", name, n, len(t.Ints)-1)
 	}
 	out := make([]byte, 0, 8*len(t.Ints))
 	for _, v := range t.Ints[1:] {
@@ -55,7 +55,7 @@ func unpack(m tensor.Map, name string) ([]byte, error) {
 	}
 	for _, b := range out[n:] {
 		if b != 0 {
-			return nil, fmt.Errorf("%s has something behind its %d bytes", name, n)
+			return nil, fmt.Errorf("%s has data after its %d bytes", name, n)
 		}
 	}
 	return out[:n], nil

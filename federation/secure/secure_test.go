@@ -215,7 +215,7 @@ func TestWithPrivacy(t *testing.T) {
 		t.Errorf("epsilon %v and %v", a, b)
 	}
 	_, err := engine.Run(context.Background(), e, flaky{lose: map[string][]int{"train": {1, 4}}}.around(l))
-	if err == nil || !strings.Contains(err.Error(), "3 clients uploaded; the noise reckoned with needs 4 of 5") {
+	if err == nil || !strings.Contains(err.Error(), "3 clients uploaded; enough noise needs the uploads of 4 of 5") {
 		t.Errorf("%v", err)
 	}
 }

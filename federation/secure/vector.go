@@ -58,7 +58,7 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 	out, clipped := make([]int64, 0, l.length(received)), int64(0)
 	add := func(name string, old, now *tensor.Tensor, unit float64) error {
 		if now == nil || now.IsInt() || !now.SameShape(received[name]) {
-			return fmt.Errorf("what is uploaded for parameter %s is %v; the server sent %v", name, now, received[name])
+			return fmt.Errorf("parameter %s is uploaded as %v, but the server sent %v", name, now, received[name])
 		}
 		for i, v := range now.Data {
 			x := float64(v)
@@ -86,8 +86,8 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 		}
 	}
 	if len(up.Extra) > len(l.extras)*len(received) {
-		return nil, fmt.Errorf("the method uploads %v beside the shared parameters; secure aggregation has no sum of "+
-			"all that", up.Extra.Names())
+		return nil, fmt.Errorf("the method uploads %v beside the shared parameters, which secure aggregation cannot "+
+			"add up", up.Extra.Names())
 	}
 	q, _ := l.quantize(loss, maxLoss/float64(l.maxInteger()))
 	return append(out, weight, q, min(clipped, l.maxInteger())), nil
@@ -99,8 +99,8 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 	trailer := sum[numbers:]
 	weight := trailer[atWeight]
 	if weight < int64(n) || weight > int64(n)*int64(l.maxWeight()) {
-		return up, 0, 0, fmt.Errorf("secure aggregation: %d clients have the weight %d together; a client uploaded "+
-			"what is no vector", n, weight)
+		return up, 0, 0, fmt.Errorf("secure aggregation: %d clients have the total weight %d; a client uploaded an "+
+			"invalid vector", n, weight)
 	}
 	up = method.Upload{Client: method.Summed, N: int(weight), Shared: tensor.Map{}, Extra: tensor.Map{}}
 	part := func(name string, old *tensor.Tensor, like *tensor.Tensor, unit float64) (*tensor.Tensor, error) {
@@ -108,8 +108,8 @@ func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, los
 		for i := range t.Data {
 			x := sum[i]
 			if x > weight*l.maxInteger() || x < -weight*l.maxInteger() {
-				return nil, fmt.Errorf("secure aggregation: element %d of %s has the sum %d of weights %d; a client "+
-					"uploaded what is no vector", i, name, x, weight)
+				return nil, fmt.Errorf("secure aggregation: element %d of %s has the sum %d for the total weight %d; "+
+					"a client uploaded an invalid vector", i, name, x, weight)
 			}
 			v := float64(x) / float64(weight) * unit
 			if old != nil {

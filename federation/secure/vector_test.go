@@ -44,13 +44,13 @@ func TestVectorByHand(t *testing.T) {
 	}
 	for _, bad := range [][]int64{{0, 0, 1, 0, 0}, {0, 0, 21, 0, 0}, {0, 0, -5, 0, 0}, {0, 13*127 + 1, 13, 0, 0},
 		{-13*127 - 1, 0, 13, 0, 0}} {
-		if _, _, _, err := l.mean(sent, bad, 2); err == nil || !strings.Contains(err.Error(), "no vector") {
+		if _, _, _, err := l.mean(sent, bad, 2); err == nil || !strings.Contains(err.Error(), "invalid vector") {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
 	extra := up(1, 0, 0)
 	extra.Extra = tensor.Map{"x": tensor.New(1)}
-	if _, err := l.vector(sent, extra, 0); err == nil || !strings.Contains(err.Error(), "no sum of all that") {
+	if _, err := l.vector(sent, extra, 0); err == nil || !strings.Contains(err.Error(), "cannot add up") {
 		t.Errorf("%v", err)
 	}
 	if _, err := l.vector(sent, method.Upload{Shared: tensor.Map{"a": sent["a"]}}, 0); err == nil {
@@ -164,7 +164,7 @@ func TestBesideByHand(t *testing.T) {
 	}
 	for name, change := range map[string]func(tensor.Map){
 		"for parameter b":     func(m tensor.Map) { delete(m, "more/b") },
-		"no sum of all that":  func(m tensor.Map) { m["other"] = sent["a"] },
+		"cannot add up":       func(m tensor.Map) { m["other"] = sent["a"] },
 		"for parameter a":     func(m tensor.Map) { m["more/a"] = tensor.New(2) },
 		"for parameter a is ": func(m tensor.Map) { m["more/a"] = tensor.OfInts([]int64{1}, 1) },
 	} {

@@ -14,7 +14,7 @@ var syntheticKind = Kind{Name: "synthetic", About: "objects and patterns in seve
 	"program", Expects: "nothing", Source: "made on the fly; choose with data.generator", Open: openSynthetic}
 
 // openSynthetic lists images that models/synthetic makes on demand. Their names begin with "drawn", as the set was once
-// called: random streams are told apart by them, and recorded runs stay what they are. The seed of an image depends on
+// called: they identify random streams, and recorded runs stay what they are. The seed of an image depends on
 // data.seed, on its split and on its number, not on which classes, domains or counts are asked for.
 func openSynthetic(cfg Config) (*data.Set, error) {
 	o := cfg.Generator
@@ -38,7 +38,7 @@ func openSynthetic(cfg Config) (*data.Set, error) {
 	}
 	for _, list := range [][]string{s.Classes, s.Domains} {
 		if sorted := slices.Sorted(slices.Values(list)); len(slices.Compact(sorted)) < len(list) {
-			return nil, fmt.Errorf("data.generator: a name occurs twice in %q: name every class and domain once", list)
+			return nil, fmt.Errorf("data.generator: a name occurs twice in %q: list every class and domain once", list)
 		}
 	}
 	style := synthetic.Level(o.Difficulty)

@@ -33,7 +33,7 @@ func (c *clientRole) Joined(v protocol.JoinReply) error {
 	// against what this client knows all the same (mine).
 	if err == nil && c.store.Safe != "" && v.Accepted+v.Safe != "" {
 		if err = c.store.checkServer(v.Accepted, v.Safe); err != nil {
-			err = fmt.Errorf("the server's answer: %w; if that is right, take another --state", err)
+			err = fmt.Errorf("the server's answer: %w; if that is intended, use another --state", err)
 		}
 	}
 	return err
@@ -41,7 +41,7 @@ func (c *clientRole) Joined(v protocol.JoinReply) error {
 
 func (c *clientRole) Accepts(o protocol.Order) error {
 	if o.Client != c.Client || o.Total != c.Clients {
-		return fmt.Errorf("it is for client %d of %d", o.Client, o.Total)
+		return fmt.Errorf("it is for client %d of %d, not for this one", o.Client, o.Total)
 	}
 	if o.Round >= c.rounds && c.rounds > 0 && o.Kind != protocol.EndKind {
 		return fmt.Errorf("round %d of %d", o.Round+1, c.rounds)
@@ -66,11 +66,11 @@ func (c *clientRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 		return nil, ctx.Err()
 	}
 	if errors.Is(err, exchange.ErrGone) {
-		c.log.Debug("the order is gone", "round", j.Round+1, "kind", j.Kind)
+		c.log.Debug("the instruction has expired", "round", j.Round+1, "kind", j.Kind)
 		return nil, nil
 	}
 	if err != nil {
-		c.log.Error("the order could not be done", "round", j.Round+1, "kind", j.Kind, "error", err)
+		c.log.Error("the instruction failed", "round", j.Round+1, "kind", j.Kind, "error", err)
 	}
 	ans, err := exchange.PrepareReply(j, out, out.Tensors(), err)
 	if err == nil {
@@ -114,14 +114,14 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.I
 		return nil, err
 	}
 	if client < 0 || client > subjects.MaxClient {
-		return nil, fmt.Errorf("client %d; they are numbered from 0", client)
+		return nil, fmt.Errorf("client %d: clients are numbered from 0", client)
 	}
 	inv, err := exchange.Invite(ctx, nc, subjects.Names(run).Client(client), protocol.HelloRequest{}, who, log)
 	if err != nil {
 		return nil, err
 	}
 	if inv.Client = client; client >= inv.Clients {
-		return nil, errors.New("the server's invitation makes no sense")
+		return nil, errors.New("the server's invitation is invalid")
 	}
 	return inv, nil
 }

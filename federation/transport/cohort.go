@@ -86,7 +86,7 @@ func (h *Server) Load(b []byte) error {
 		return fmt.Errorf("the checkpoint was not written by promptfed serve: %w", err)
 	}
 	if s.Run != h.set.ID {
-		return fmt.Errorf("the checkpoint is of run %.40q, this is %q", s.Run, h.set.ID)
+		return fmt.Errorf("the checkpoint belongs to run %.40q, this is run %q", s.Run, h.set.ID)
 	}
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -154,8 +154,8 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 			return h.replied(c), nil
 		}
 		h.Counters.Repeats.Add(1)
-		h.set.Log.Warn("below the quorum; the order is given again", "round", o.Round+1, "kind", o.Kind, "answered", n,
-			"needed", need, "try", try+1)
+		h.set.Log.Warn("below the quorum; the instruction is sent again", "round", o.Round+1, "kind", o.Kind,
+			"answered", n, "needed", need, "try", try+1)
 	}
 }
 
@@ -209,8 +209,8 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	defer h.Mu.Unlock()
 	if quorum == 1 && len(c.failed) > 0 {
 		k := slices.Min(slices.Collect(maps.Keys(c.failed)))
-		return false, fmt.Errorf("round %d: %d of %d clients have no answer, and with --quorum 1 all must: client "+
-			"%d: %s", c.order.Round+1, len(c.failed), len(c.order.Clients), k, c.failed[k])
+		return false, fmt.Errorf("round %d: %d of %d clients did not answer, and --quorum 1 needs all: client %d: %s",
+			c.order.Round+1, len(c.failed), len(c.order.Clients), k, c.failed[k])
 	}
 	for _, k := range c.order.Clients {
 		_, answered := c.got[k]
@@ -240,7 +240,7 @@ func (h *Server) sendAll(ctx context.Context, c *collection) error {
 			if err == nil || ctx.Err() != nil || !exchange.IsUnavailable(err) {
 				return err
 			}
-			h.set.Log.Warn("an order could not be sent; trying again", "client", k, "error", err)
+			h.set.Log.Warn("an instruction could not be sent; trying again", "client", k, "error", err)
 			time.AfterFunc(time.Second, func() {
 				h.Mu.Lock()
 				c.again[k] = true

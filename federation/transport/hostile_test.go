@@ -45,15 +45,15 @@ func TestHostileUploads(t *testing.T) {
 		t.Fatal(err)
 	}
 	for say, spoil := range map[string]func(r *message.Reply){
-		"holds NaN":            func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
-		"moved the parameters": func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
+		"holds NaN":              func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
+		"changed the parameters": func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
 		"for parameter global": func(r *message.Reply) {
 			r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()}
 		},
 		"another experiment":      func(r *message.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
 		"a name has letters":      func(r *message.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
 		"it must count 1 or more": func(r *message.Reply) { r.Upload.N = 0 },
-		"another type of numbers": func(r *message.Reply) {
+		"the wrong element type": func(r *message.Reply) {
 			g := r.Upload.Shared["global"]
 			g.Ints,
 				g.Data = make([]int64, g.Len()), nil
@@ -107,10 +107,10 @@ func TestHostileExtras(t *testing.T) {
 		}},
 		{"nil> for proto/mean", proto, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
 		{"nil> for n", ggtpc, message.Compute, func(r *message.Reply) { clear(r.Upload.Extra) }},
-		{"the method has none of that name", proto, message.Train, func(r *message.Reply) {
+		{"which the method does not have", proto, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["proto/more"] = tensor.New(1)
 		}},
-		{"the method has none of that name", transporttest.FedPHA, message.Train, func(r *message.Reply) {
+		{"which the method does not have", transporttest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["more"] = tensor.New(1)
 		}},
 		{"counts -1 examples", proto, message.Train, put("proto/n", -1)},
@@ -122,11 +122,11 @@ func TestHostileExtras(t *testing.T) {
 		{"a length of scaffold/dc of 1000", scaffold, message.Train, put("scaffold/dc/ctx", 1000)},
 		{"a length of mean in the statistic ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
 		{"loss 1e+300 is none", transporttest.FedPHA, message.Train, func(r *message.Reply) { r.Stats.Loss = 1e300 }},
-		{"measures the term", transporttest.FedPHA, message.Train, func(r *message.Reply) {
+		{"reports the loss term", transporttest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},
-		{"an upload is left out", powder, message.Train, put("powder/use", -1)},
-		{"an upload is left out", lowRank, message.Compute, func(r *message.Reply) {
+		{"an upload is ignored", powder, message.Train, put("powder/use", -1)},
+		{"an upload is ignored", lowRank, message.Compute, func(r *message.Reply) {
 			r.Upload.Extra["factors"] = tensor.New(7, 5)
 		}},
 	} {
@@ -147,7 +147,7 @@ func TestHostileExtras(t *testing.T) {
 			}
 			records, err := record.Records(s.dir)
 			if err != nil || len(records) != 2 || len(records[0].Refused) != 1 || records[0].Refused[0].Client != 1 ||
-				!strings.Contains("an upload is left out "+records[0].Refused[0].Reason, c.say) {
+				!strings.Contains("an upload is ignored "+records[0].Refused[0].Reason, c.say) {
 				t.Errorf("%v: the record has %+v", err, records)
 			}
 			if c.kind == message.Compute {

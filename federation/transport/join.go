@@ -48,7 +48,7 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 }
 
 // errLater marks a refusal that may pass.
-var errLater = errors.New("another process is this client")
+var errLater = errors.New("another process runs as this client")
 
 // admit checks a request to join and keeps it.
 func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) error {
@@ -57,21 +57,21 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 	t := &c.Participant.Task
 	if !protocol.Label.MatchString(t.Backbone) || !protocol.Label.MatchString(c.Participant.Domain) ||
 		len(c.Instance) > 64 {
-		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is none", t.Backbone,
+		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is invalid", t.Backbone,
 			c.Participant.Domain)
 	}
 	if c.Examples < 1 || c.Examples > protocol.MaxExamples {
-		return fmt.Errorf("%d examples to train on; it must be 1 or more, and at most %d", c.Examples,
+		return fmt.Errorf("%d examples to train on; the number must be 1 to %d", c.Examples,
 			protocol.MaxExamples)
 	}
 	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
 		t.ImageSize < 0 || t.ImageSize > 1<<14 ||
-		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
+		t.Tokens < 0 || t.Tokens > 1<<16 || t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
 		return fmt.Errorf("the backbone's sizes are no backbone's: %+v", *t)
 	}
 	k := &h.clients[client]
 	if k.AliveAsAnother(c.Instance) {
-		return fmt.Errorf("%w: client %d was there %v ago; stop it, or wait a moment", errLater, client,
+		return fmt.Errorf("%w: client %d was seen %v ago; stop it, or wait a moment", errLater, client,
 			time.Since(k.Seen).Round(time.Second))
 	}
 	agreed := h.runSpec
@@ -85,7 +85,7 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		agreed.EvaluationSets = c.RunSpec.EvaluationSets
 	}
 	if len(agreed.Classes) == 0 || len(agreed.Classes) > 1<<20 {
-		return fmt.Errorf("%d classes", len(agreed.Classes))
+		return fmt.Errorf("%d classes are too few or too many", len(agreed.Classes))
 	}
 	if err := agreed.Mismatch(c.RunSpec); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		alike.Client = client
 		if alike.Backbone == t.Backbone && (alike != *t || other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
 			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's "+
-				"(%.12s, %.12s); take the same files, or give the bundle another name", t.Backbone,
+				"(%.12s, %.12s); use the same files, or rename the bundle", t.Backbone,
 				protocol.Printable(c.Backbone), protocol.Printable(c.Tokens), k, other.Backbone, other.Tokens)
 		}
 	}

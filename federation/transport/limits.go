@@ -60,7 +60,7 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 	examples, task := h.clients[r.Client].Examples, h.clients[r.Client].Participant.Task
 	h.Mu.Unlock()
 	if r.Upload.N > examples {
-		return fmt.Errorf("it counts %d examples; the client joined with %d", r.Upload.N, examples)
+		return fmt.Errorf("it counts %d examples, but the client joined with %d", r.Upload.N, examples)
 	}
 	err := message.CheckExtras(declared, r.Upload.Extra, examples)
 	if err == nil {
@@ -73,7 +73,8 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 	if h.set.MaxNorm == 0 || o.Kind == message.Compute {
 		maps.Copy(sizes, r.Upload.Shared)
 	} else if d := moveNorm(o, r); !(d <= h.set.MaxNorm) {
-		return fmt.Errorf("it moved the parameters by %.4g; at most %.4g is taken (--max-norm)", d, h.set.MaxNorm)
+		return fmt.Errorf("it changed the parameters by the norm %.4g; at most %.4g is accepted (--max-norm)", d,
+			h.set.MaxNorm)
 	}
 	for _, name := range sizes.Names() {
 		if v := sizes[name].MaxAbs(); !(v <= maxValue) {
@@ -106,7 +107,7 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 		delete(h.trained, r.Client)
 		h.Mu.Unlock()
 		if h.set.Quorum == 1 {
-			return nil, fmt.Errorf("round %d: client %d: its reply is refused, and with --quorum 1 all must count: %w",
+			return nil, fmt.Errorf("round %d: client %d: its reply is refused, and --quorum 1 needs all: %w",
 				o.Round+1, r.Client, err)
 		}
 	}
@@ -149,7 +150,7 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 		if o.Kind == message.Compute {
 			for _, name := range counts.Names() {
 				if n := sumOf(counts[name]); n > float64(most) {
-					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are believed (--max-examples)",
+					refused[r.Client] = fmt.Errorf("it counts %.10g examples; at most %d are accepted (--max-examples)",
 						n, most)
 				}
 			}
@@ -164,8 +165,8 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 		}
 		h.Mu.Unlock()
 		if claimed > most && before != most {
-			h.set.Log.Warn("an upload claims more examples than it counts as (--max-examples)", "round", o.Round+1,
-				"client", r.Client, "claimed", claimed, "counted", most)
+			h.set.Log.Warn("an upload claims more examples than its weight is capped at (--max-examples)", "round",
+				o.Round+1, "client", r.Client, "claimed", claimed, "counted", most)
 		}
 	}
 }
@@ -181,8 +182,8 @@ func maxWeight(claims []int, claimed int) (int, error) {
 		return maxMedian * middle, nil
 	}
 	if claimed > maxClaim*middle { // below 2^63, as claims are at most maxExamples
-		return 0, fmt.Errorf("the client joined with %d examples; half of all clients have %d or fewer, and more than "+
-			"%d times that is not believed (--max-examples)", claimed, middle, maxClaim)
+		return 0, fmt.Errorf("the client joined with %d examples; half of all clients have %d or fewer, and at most "+
+			"%d times that is accepted (--max-examples)", claimed, middle, maxClaim)
 	}
 	return int(math.Min(float64(maxMedian*middle), maxOthers*others)), nil
 }
@@ -225,7 +226,7 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 		usual := h.norms.typical(kind, of, rate)
 		for client, v := range of {
 			if most := maxMoves * usual; usual > 0 && !(v <= most) && refused[client] == nil {
-				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is taken, %d times what is usual (--max-norm)",
+				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is accepted, %d times the usual (--max-norm)",
 					kind, v, most, maxMoves)
 			} else if usual > 0 && refused[client] == nil {
 				h.longest[kind] = max(h.longest[kind], v/usual)
@@ -246,7 +247,7 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 }
 
 // movesKind is the length of what an upload moved the shared parameters by.
-const movesKind = "a move of the parameters"
+const movesKind = "an update with a norm"
 
 // measure gives the lengths of an upload: of its move, and of its extras by what their names begin with. Counts are
 // not measured.
@@ -261,7 +262,7 @@ func measure(o message.Instruction, r message.Reply, declared []method.Extra) ma
 		if dir := path.Dir(name); dir != "." {
 			kind = dir
 		}
-		if kind = "a length of " + kind; o.Kind == message.Compute {
+		if kind = "a norm of " + kind; o.Kind == message.Compute {
 			kind += " in the statistic " + o.Statistic
 		}
 		out[kind] = math.Hypot(out[kind], other[name].Norm())
@@ -314,8 +315,8 @@ func refuseTests(replies []message.Reply, refused map[int]error) {
 	most := maxClaim * lowerMedian(sizes)
 	for _, r := range replies {
 		if n := r.Scores.Examples; float64(n) > most {
-			refused[r.Client] = fmt.Errorf("it was tested with %d examples; more than %.0f, %d times what is usual, "+
-				"are not believed", n, most, maxClaim)
+			refused[r.Client] = fmt.Errorf("it was tested with %d examples; at most %.0f, %d times the usual, are "+
+				"accepted", n, most, maxClaim)
 		}
 	}
 }

@@ -179,7 +179,7 @@ func TestCutCounts(t *testing.T) {
 	replies = []message.Reply{{Upload: method.Upload{N: 150, Extra: tensor.Map{"n": counts()}}}}
 	out, err = h.applyLimits(message.Instruction{Kind: message.Compute, Statistic: "ggtpc"}, replies)
 	if r := h.Limited().Refused; err != nil || len(out) != 0 || len(r) != 1 ||
-		r[0].Reason != "it counts 150 examples; at most 40 are believed (--max-examples)" {
+		r[0].Reason != "it counts 150 examples; at most 40 are accepted (--max-examples)" {
 		t.Errorf("%v: %+v, %+v", err, out, r)
 	}
 }

@@ -32,7 +32,7 @@ func (h *Server) listen() error {
 	if err != nil {
 		return err
 	}
-	// Clients of another release, and such that are none, are told so; both have one subject for it.
+	// Clients of another release, and programs that are no clients, get an answer that says so, on one subject.
 	if _, err := h.Subscribe(h.OldHello("*"), func(m *nats.Msg) {
 		if b, err := json.Marshal(protocol.HelloReply{Version: protocol.Version}); err == nil {
 			h.Respond(m, subjects.OldInbox+m.Subject[len(h.OldHello("")):], b)
@@ -44,7 +44,7 @@ func (h *Server) listen() error {
 		if k, ok := subjects.ClientOf(m.Subject); ok && k >= h.set.Clients {
 			q, _ := exchange.Asked(m)
 			h.RespondHello(m, h.Client(k).Inbox, q, protocol.HelloReply{
-				Refused: fmt.Sprintf("the run has clients 0 to %d", h.set.Clients-1)})
+				Refused: fmt.Sprintf("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)})
 		}
 	}); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (h *Server) listen() error {
 	return h.Conn.Flush()
 }
 
-// watch tells of clients that send more than they may, and cuts them off.
+// watch reports clients that send more than they may, and disconnects them.
 func (h *Server) watch() {
 	if _, err := h.Identity.Revoked.Refresh(); err != nil {
 		h.Log.Error("cannot read", "error", err)
@@ -78,7 +78,7 @@ func (h *Server) dropInvalid() {
 			continue
 		}
 		m.Lapsed, m.Left = err.Error(), true
-		h.Log.Warn("a client is left out", "client", k, "reason", m.Lapsed)
+		h.Log.Warn("a client is excluded", "client", k, "reason", m.Lapsed)
 		c := h.current
 		if c == nil || !slices.Contains(c.order.Clients, k) {
 			continue

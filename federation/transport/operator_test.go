@@ -54,7 +54,7 @@ func TestOperator(t *testing.T) {
 			p.Mu.Lock()
 			defer p.Mu.Unlock()
 			if got := s.hub.Load().Totals(); p.Sent < 100 || got.Dropped < 10 || !strings.Contains(s.log.String(),
-				"an order is dropped") {
+				"an instruction is dropped") {
 				t.Errorf("%d messages sent, %+v", p.Sent, got)
 			}
 		})
@@ -66,11 +66,11 @@ func TestOperator(t *testing.T) {
 func TestIdentities(t *testing.T) {
 	ca, other := transporttest.NewAuthority(t), transporttest.NewAuthority(t)
 	for say, c := range map[string]struct{ server, client certs.Identity }{
-		"the certificate is that of \"client-1\", not of client-0": {ca.Identity("server"), ca.Identity("client-1")},
-		"client-0 shows no certificate":                            {ca.Identity("server"), certs.Identity{}},
+		"the certificate belongs to \"client-1\", not to client-0": {ca.Identity("server"), ca.Identity("client-1")},
+		"client-0 sent no certificate":                             {ca.Identity("server"), certs.Identity{}},
 		"the certificate of server: x509":                          {other.Identity("server"), ca.Identity("client-0")},
-		"the certificate is that of \"client-2\", not of server":   {ca.Identity("client-2"), ca.Identity("client-0")},
-		"server shows no certificate":                              {certs.Identity{}, ca.Identity("client-0")},
+		"the certificate belongs to \"client-2\", not to server":   {ca.Identity("client-2"), ca.Identity("client-0")},
+		"server sent no certificate":                               {certs.Identity{}, ca.Identity("client-0")},
 	} {
 		s := newSite(t, transporttest.FedPHA.Experiment(t))
 		s.set.Identity = c.server

@@ -77,7 +77,7 @@ func (h *Server) Rejected(round, client int, why error) {
 	h.clients[client].Refused++
 	h.Mu.Unlock()
 	h.Counters.Refused.Add(1)
-	h.set.Log.Warn("an upload is left out", "round", round+1, "client", client, "reason",
+	h.set.Log.Warn("an upload is ignored", "round", round+1, "client", client, "reason",
 		protocol.Printable(why.Error()))
 }
 

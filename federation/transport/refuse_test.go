@@ -71,7 +71,7 @@ func TestRefusedToJoin(t *testing.T) {
 	soon, stop := context.WithTimeout(ctx, time.Second)
 	defer stop()
 	if err := s.join(soon, 0); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(s.log.String(),
-		"another process is this client") {
+		"another process runs as this client") {
 		t.Errorf("a second client 0: %v", err)
 	}
 	if err := s.join(ctx, 4); err == nil || !strings.Contains(err.Error(), "clients 0 to 3") {

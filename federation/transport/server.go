@@ -32,10 +32,10 @@ type Settings struct {
 	Clients  int           // how many there are
 	Deadline time.Duration // of every order; 0 for none
 	Quorum   float64       // share of the clients asked that must answer, in (0,1]; see Need
-	Config   []byte        // that clients are told
+	Config   []byte        // that clients get
 	// InsecureDP tells clients that the noise of differential privacy comes from the run's seed.
 	InsecureDP bool
-	Facts      json.RawMessage // what the status tells of the experiment and of what protects clients
+	Facts      json.RawMessage // what the status shows of the experiment and of what protects clients
 	RunSpec    spec.RunSpec    // that clients must agree to; without classes those of the first client are taken
 	Method     method.Method
 	Identity   certs.Identity // by which orders are signed and clients known
@@ -84,8 +84,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 		return nil, err
 	}
 	if set.Clients < 1 || set.Clients > subjects.MaxClient || !(set.Quorum > 0 && set.Quorum <= 1) || set.Deadline < 0 {
-		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: there must be 1 or more clients, a quorum above "+
-			"0 and at most 1, and no negative deadline", set.Clients, set.Quorum, set.Deadline)
+		return nil, fmt.Errorf("%d clients, quorum %v, deadline %v: at least 1 client, a quorum above 0 and at most "+
+			"1, and a deadline of at least 0 are needed", set.Clients, set.Quorum, set.Deadline)
 	}
 	if set.Largest <= 0 {
 		set.Largest = exchange.DefaultLargest
@@ -98,8 +98,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
 		longest: map[string]float64{}}
 	if other, err := exchange.Responds(ctx, nc, h.StatusRequest(), h.ToStatus()); other || err != nil {
-		return nil, errors.Join(err, fmt.Errorf("another server runs %q on this NATS server; stop it, or give --run "+
-			"another name", set.Name))
+		return nil, errors.Join(err, fmt.Errorf("another server runs %q on this NATS server; stop it, or choose "+
+			"another --run", set.Name))
 	}
 	if err := h.prepare(); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (h *Server) readMembers() error {
 	}
 	if there && len(h.set.RunSpec.Classes) > 0 { // what the configuration fixes
 		if err := h.set.RunSpec.Mismatch(h.runSpec); err != nil {
-			return fmt.Errorf("this run went another way before: %w; take another --out", err)
+			return fmt.Errorf("the server's folder does not match what its clients have: %w; choose another --out", err)
 		}
 	}
 	for k := range h.clients {
@@ -177,7 +177,7 @@ func (h *Server) readMembers() error {
 		if there {
 			m.MemberState.Instance = m.JoinHeader.Instance
 			if m.Key, err = h.Identity.VerifierOf(m.Proof, certs.UserOf(k), nil); err != nil {
-				h.set.Log.Warn("a member must join again", "client", k, "reason", err)
+				h.set.Log.Warn("a client must join again", "client", k, "reason", err)
 				m.JoinRequest = protocol.JoinRequest{}
 			}
 		}

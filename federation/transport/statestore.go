@@ -75,9 +75,9 @@ func (v *stateStore) checkServer(accepted, safe string) error {
 		switch {
 		case id == "" && known == "":
 		case id == "":
-			return fmt.Errorf("it forgets uploads of this client that the server's checkpoint has, as %.12s", known)
+			return fmt.Errorf("it lacks uploads of this client that the server's checkpoint has, such as %.12s", known)
 		case !ok:
-			return fmt.Errorf("it counts upload %.12s of this client, of which %s knows nothing", id, v.dir)
+			return fmt.Errorf("it counts upload %.12s of this client, which %s has no record of", id, v.dir)
 		case round < first:
 			return fmt.Errorf("it goes back to round %d, before the server's last checkpoint in round %d", round+1,
 				first+1)
@@ -100,10 +100,10 @@ func FinishedRun(dir string) string {
 func openStateStore(dir, run string, client int, server []byte) (*stateStore, error) {
 	v := &stateStore{dir: dir, storeHeader: storeHeader{Run: run, Client: client, Server: server}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return v, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
+		return v, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return v, fmt.Errorf("the client's folder must be closed to others: %w; take another --state", err)
+		return v, fmt.Errorf("the client's folder must not be accessible to other users: %w; use another --state", err)
 	}
 	path := filepath.Join(dir, storeFile)
 	var o storeHeader
@@ -122,11 +122,11 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 		return v, v.write()
 	}
 	if o.Run != run || o.Client != client {
-		return v, fmt.Errorf("%s belongs to client %d of another run, or to another client; take another --state", dir,
+		return v, fmt.Errorf("%s belongs to another client, or to client %d of another run; use another --state", dir,
 			o.Client)
 	}
 	if len(o.Server) > 0 && len(server) > 0 && !bytes.Equal(o.Server, server) {
-		return v, fmt.Errorf("the server of this run signs with another key than before; if that is right, remove "+
+		return v, fmt.Errorf("the server of this run signs with another key than before; if that is intended, remove "+
 			"%s", path)
 	}
 	v.storeHeader = o
@@ -200,8 +200,8 @@ func (v *stateStore) get(id string) (message.ClientState, error) {
 			return state.ReadState(filepath.Join(v.dir, f.name))
 		}
 	}
-	return message.ClientState{}, fmt.Errorf("the server counts an upload of this client that its folder %s knows "+
-		"nothing of; give the folder that it had before with --state", v.dir)
+	return message.ClientState{}, fmt.Errorf("the server counts an upload of this client that its folder %s has no "+
+		"record of; give the folder that it used before with --state", v.dir)
 }
 
 // prune forgets what cannot count any more when an order comes that says which uploads count last, and last in the

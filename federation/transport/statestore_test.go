@@ -69,8 +69,8 @@ func TestStateStore(t *testing.T) {
 	if files, _, _ := v.files(); len(files) > 1+maxSpare {
 		t.Errorf("%d states are kept", len(files))
 	}
-	for say, lie := range map[string][2]string{"forgets uploads": {"", ""}, "knows nothing": {subjects.NewID(), ids[1]},
-		"forgets": {ids[2], ""}} {
+	for say, lie := range map[string][2]string{"lacks uploads": {"", ""}, "has no record": {subjects.NewID(), ids[1]},
+		"lacks": {ids[2], ""}} {
 		if err := v.checkServer(lie[0], lie[1]); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", say, err)
 		}

@@ -24,7 +24,7 @@ type Status struct {
 	Set       string         `json:"exam,omitempty"`
 	Statistic string         `json:"survey,omitempty"`
 	Clients   []ClientStatus `json:"clients"`
-	// Facts are what clients are told of the experiment and of what protects them.
+	// Facts are what clients learn of the experiment and of what protects them.
 	Facts json.RawMessage `json:"facts,omitempty"`
 	Totals
 }

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Encode writes tensors as they are sent. The same tensors give the same bytes.
+// Encode writes tensors in the form in which they are sent. The same tensors give the same bytes.
 func Encode(m tensor.Map) ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(m.Bytes() + 1024)

@@ -29,6 +29,7 @@ const (
 	PixelsInput     = "pixels"
 	ImageOutput     = "image"
 	PatchesOutput   = "patches"
+	TokensOutput    = "tokens"
 	EmbeddingsInput = "embeddings"
 	EOTInput        = "eot"
 	TextOutput      = "text"
@@ -47,6 +48,8 @@ type Towers interface {
 	Batch() int
 	// Patches is the number of patch features of an image.
 	Patches() int
+	// Tokens is the number of tokens of an image behind the last block; 0 where they cannot be reached.
+	Tokens() int
 	// TakesPromptTokens tells whether Image takes prompts of tokens, and not of pixels only.
 	TakesPromptTokens() bool
 
@@ -99,6 +102,22 @@ func (b *Bundle) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) 
 		err = g.Err()
 	}
 	return image, patches, b.wrap(err)
+}
+
+// TokensModel is the image tower with the input PixelsInput and the output TokensOutput [B,Tokens,Vision.Width], what is
+// behind its last block.
+func (b *Bundle) TokensModel() (*onnx.ModelProto, error) {
+	batch, size := graph.Sym("B"), graph.D(b.Preprocess.Size)
+	if n := b.Batch(); n > 0 {
+		batch = graph.D(n)
+	}
+	g := graph.New()
+	x, _, err := b.Image(g, g.Input(PixelsInput, graph.Float, graph.Shape{batch, graph.D(3), size, size}),
+		clip.VisionPrompts{Last: true})
+	if err != nil {
+		return nil, err
+	}
+	return graph.Model(graph.Output{Name: TokensOutput, Node: x})
 }
 
 // Embed is Towers.Embed.

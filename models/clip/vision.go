@@ -14,7 +14,7 @@ func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (image, p
 	return v.Prompted(g, w, pixels, VisionPrompts{})
 }
 
-// Prompted is Features with prompts, or the embeddings of patches, as image, where they ask for these.
+// Prompted is Features with prompts, or the embeddings of patches or the last tokens, as image, where these are asked for.
 func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
 	err := v.Check()
 	if err == nil && g.Err() == nil {
@@ -33,14 +33,14 @@ func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionP
 	case v.ResNet():
 		return resnet{tw, v}.features(pixels, p.Tokens)
 	case p.Embeddings:
-		n := v.ownTokens()
+		n := v.Tokens()
 		return v.tokens(tw, pixels).Slice(1, n-v.Patches(), n), patches
 	}
 	return v.transformer(tw, pixels, p)
 }
 
 func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
-	own := v.ownTokens()
+	own := v.Tokens()
 	n := own
 	x := v.tokens(tw, pixels).Reshape(-1, v.Width)
 	if !p.Normed {
@@ -60,11 +60,17 @@ func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (image
 			x = tw.block(i).full(x, graph.Node{}, n)
 		}
 	}
+	if p.Last {
+		return tw.block(v.Layers-1).full(x, graph.Node{}, n).Reshape(-1, n, v.Width), patches
+	}
 	return v.pool(tw, x, n, own)
 }
 
-// ownTokens is the number of tokens of an image without prompts.
-func (a VisionArch) ownTokens() int {
+// Tokens is the number of tokens of an image without prompts; 0 of a ResNet, which has none.
+func (a VisionArch) Tokens() int {
+	if a.ResNet() {
+		return 0
+	}
 	if a.NoClass {
 		return a.Patches()
 	}

@@ -25,6 +25,9 @@ type VisionPrompts struct {
 	// Embeddings asks a transformer for [B,Patches,Width], what its patches are before the first layer norm with their
 	// positions, in place of image features; nothing else of these prompts but Pixels is in them.
 	Embeddings bool
+	// Last asks a transformer for [B,Tokens,Width], its tokens behind the last block, before the last layer norm and the
+	// projection, in place of image features; prompt tokens, if any, stand at their end.
+	Last bool
 }
 
 func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
@@ -44,6 +47,8 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 			"attention pooling")
 	case v.ResNet() && p.Embeddings:
 		return fmt.Errorf("vision tower: embeddings of patches are a transformer's, and this is a ResNet")
+	case v.ResNet() && p.Last:
+		return fmt.Errorf("vision tower: last tokens are a transformer's, and this is a ResNet")
 	case v.ResNet() && !p.Changes.None():
 		return fmt.Errorf("vision tower: low-rank changes and adapters are for transformers, and this is a ResNet")
 	case len(p.Deep) > max(v.Layers-1, 0):

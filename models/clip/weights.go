@@ -94,7 +94,7 @@ func (a VisionArch) Shapes() map[string][]int {
 	s := map[string][]int{
 		"visual.conv1.weight":         {a.Width, 3, a.Patch, a.Patch},
 		"visual.class_embedding":      {a.Width},
-		"visual.positional_embedding": {a.ownTokens(), a.Width},
+		"visual.positional_embedding": {a.Tokens(), a.Width},
 		"visual.ln_pre.weight":        {a.Width}, "visual.ln_pre.bias": {a.Width},
 		"visual.ln_post.weight": {a.Width}, "visual.ln_post.bias": {a.Width},
 		"visual.proj": {a.Width, a.EmbedDim},

@@ -70,7 +70,7 @@ func TestLies(t *testing.T) {
 		{"9223372036854775807 examples", func(r *message.Reply) { r.Upload.N = math.MaxInt }, nil},
 		{"-1 examples", func(r *message.Reply) { r.Upload.N = -1 }, nil},
 		{"ctx holds 1e+30", shared(1e30), nil},
-		{"a move of the parameters of 1e+05", shared(1e5), nil}, // honest ones have the length sqrt(4*512) = 45
+		{"an update with a norm of 1e+05", shared(1e5), nil}, // honest ones have the length sqrt(4*512) = 45
 		{"moved the parameters by 1e+05", shared(1e5), []string{"--max-norm", "1000"}},
 		{"loss 1e+300", func(r *message.Reply) { r.Stats.Loss = 1e300 }, nil},
 		{"the extra \\\"more\\\"", func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
@@ -211,15 +211,15 @@ func TestLyingJoinRequests(t *testing.T) {
 		request parsed
 		key     *ecdsa.PrivateKey
 	}{
-		"the request to join is of client 1": {request.but("client", 1), key},
-		"the server began another run":       {request.but("run", random()), key},
-		"examples to train on":               {request.but("examples", -5), key},
-		"cannot unmarshal number":            {request.but("examples", json.Number("9223372036854775808")), key},
-		"unknown field":                      {request.but("also", 1), key},
+		"the request to join comes from client 1": {request.but("client", 1), key},
+		"the server started another run":          {request.but("run", random()), key},
+		"examples to train on":                    {request.but("examples", -5), key},
+		"cannot unmarshal number":                 {request.but("examples", json.Number("9223372036854775808")), key},
+		"unknown field":                           {request.but("also", 1), key},
 		"is that of \"client-1\", not of": {request.but("proof", map[string]any{"key": public,
 			"chain": other.Certificate}), key},
-		"the signature is not that of": {request, other.PrivateKey.(*ecdsa.PrivateKey)},
-		"the key is not that of": {request.but("proof", map[string]any{"key": []byte("x"),
+		"the signature does not belong to": {request, other.PrivateKey.(*ecdsa.PrivateKey)},
+		"the key does not belong to": {request.but("proof", map[string]any{"key": []byte("x"),
 			"chain": conf.Certificates[0].Certificate}), key},
 		"method: the server has": {request.but("terms", strange), key},
 	} {

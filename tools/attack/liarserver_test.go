@@ -192,37 +192,37 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 	old.version--
 	end := o.but("kind", "end").with(nil)
 	out := map[string][]byte{
-		"it is of run ":                         sign(o.but("run", random()).identified()),
-		"it is for client 1 of 2":               sign(o.but("client", 1).identified()),
-		"it is for client 0 of 7":               sign(o.but("of", 7).identified()),
-		"round 1001 of 6":                       sign(o.but("round", 1000).identified()),
-		"round -4 for client 0":                 sign(o.but("round", -5).identified()), // told from 1
-		"unknown kind of order \"format\"":      sign(o.but("kind", "format").identified()),
-		"statistic \"a\\nb\"":                   sign(o.but("survey", "a\nb").identified()),
-		"\"../../x\" is no identity":            sign(o.but("safe", "../../x")),
-		"of which":                              sign(o.but("accepted", random())),
-		"\"../../../etc/passwd\" with checksum": sign(o.but("object", "../../../etc/passwd")),
+		"it belongs to run ":                     sign(o.but("run", random()).identified()),
+		"it is for client 1 of 2":                sign(o.but("client", 1).identified()),
+		"it is for client 0 of 7":                sign(o.but("of", 7).identified()),
+		"round 1001 of 6":                        sign(o.but("round", 1000).identified()),
+		"round -4 for client 0":                  sign(o.but("round", -5).identified()), // told from 1
+		"unknown kind of instruction \"format\"": sign(o.but("kind", "format").identified()),
+		"statistic \"a\\nb\"":                    sign(o.but("survey", "a\nb").identified()),
+		"\"../../x\" is no identity":             sign(o.but("safe", "../../x")),
+		"of which":                               sign(o.but("accepted", random())),
+		"\"../../../etc/passwd\" with checksum":  sign(o.but("object", "../../../etc/passwd")),
 		"at most 67108864 are taken": sign(o.but("size", 1<<30, "object",
 			o.header["sum"].(string)[:32]).identified()),
-		"does not fit its identity":                sign(o.but("id", random())),
-		"unknown field":                            sign(o.but("also", 1)),
-		"cannot unmarshal":                         sign(o.but("round", "one")),
-		"-1 steps":                                 sign(o.but("steps", -1).identified()),
-		"the tensors are damaged":                  sign(bent),
-		"use the same release":                     old.signed(p.t, "order", p.key),
-		"this is no message of promptfed":          []byte("{}"),
-		"the signature is not that of whom":        end.identified().signed(p.t, "order", p.client),
-		"the signature is not that of whom (none)": end.identified().signed(p.t, "order", nil),
-		"the signature is not that of whom (kind)": o.signed(p.t, "verdict", p.key),
-		"the header is to have":                    raw[:40],
-		"the header is to have (long)": append([]byte{'P', 'F', 'L', raw[3], 255, 255, 255, 127},
+		"does not match its identity":             sign(o.but("id", random())),
+		"unknown field":                           sign(o.but("also", 1)),
+		"cannot unmarshal":                        sign(o.but("round", "one")),
+		"-1 steps":                                sign(o.but("steps", -1).identified()),
+		"the tensors are damaged":                 sign(bent),
+		"use the same release":                    old.signed(p.t, "order", p.key),
+		"this is not a message of promptfed":      []byte("{}"),
+		"the signature does not belong to":        end.identified().signed(p.t, "order", p.client),
+		"the signature does not belong to (none)": end.identified().signed(p.t, "order", nil),
+		"the signature does not belong to (kind)": o.signed(p.t, "verdict", p.key),
+		"the header states":                       raw[:40],
+		"the header states (long)": append([]byte{'P', 'F', 'L', raw[3], 255, 255, 255, 127},
 			raw[8:]...),
-		"it is of run (end)":                         sign(end.but("run", random()).identified()),
-		"it is for client 1 of 2 (end)":              sign(end.but("client", 1).identified()),
-		"a newer one was there before (first order)": p.raw[0],
+		"it belongs to run (end)":                  sign(end.but("run", random()).identified()),
+		"it is for client 1 of 2 (end)":            sign(end.but("client", 1).identified()),
+		"a newer one came before it (first order)": p.raw[0],
 	}
 	if o.header["safe"] != nil {
-		out["it forgets uploads of this client"] = sign(o.but("safe", nil, "accepted", nil))
+		out["it lacks uploads of this client"] = sign(o.but("safe", nil, "accepted", nil))
 	}
 	return out
 }
@@ -236,7 +236,7 @@ func TestLyingServer(t *testing.T) {
 	clients := []*process{p.joinReal(0), p.joinReal(1)} // they wait for the server
 	dropped := func(c *process) []string {
 		return slices.DeleteFunc(strings.Split(strings.ReplaceAll(c.log.String(), `\"`, `"`), "\n"),
-			func(line string) bool { return !strings.Contains(line, "an order is dropped") })
+			func(line string) bool { return !strings.Contains(line, "an instruction is dropped") })
 	}
 	told := 0
 	p.overhears(func(m parsed, raw []byte) {
@@ -379,18 +379,18 @@ func TestLyingServerAlone(t *testing.T) {
 		say    string
 		pieces func(n int) []byte
 	}{
-		"pieces that are too long": {"came wrong", func(int) []byte {
+		"pieces that are too long": {"arrived damaged", func(int) []byte {
 			b := make([]byte, 1<<20)
 			return framed(b,
 				crc32.ChecksumIEEE(b))
 		}},
-		"pieces with another checksum": {"came wrong", func(int) []byte { return framed(make([]byte, 64<<10), 1) }},
+		"pieces with another checksum": {"arrived damaged", func(int) []byte { return framed(make([]byte, 64<<10), 1) }},
 		"pieces of other tensors": {"damaged", func(int) []byte {
 			b := make([]byte, 64<<10)
 			return framed(b,
 				crc32.ChecksumIEEE(b))
 		}},
-		"answers that are nothing at all": {"came wrong", func(int) []byte { return []byte{'z'} }},
+		"answers that are nothing at all": {"arrived damaged", func(int) []byte { return []byte{'z'} }},
 	} {
 		mu.Lock()
 		asked = 0
@@ -422,7 +422,7 @@ func TestLyingServerAlone(t *testing.T) {
 		give(order.but("steps", i+1))
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && !strings.Contains(
-		clients[0].log.String(), "it forgets uploads of this client"); time.Sleep(50 * time.Millisecond) {
+		clients[0].log.String(), "it lacks uploads of this client"); time.Sleep(50 * time.Millisecond) {
 		give(order.but("safe", nil, "accepted", nil)) // some are lost in the storm
 	}
 	p.nc.Close()
@@ -432,7 +432,7 @@ func TestLyingServerAlone(t *testing.T) {
 		c.ended()
 	}
 	p.sameAsRun()
-	if exists(p.at("x")) || !strings.Contains(clients[0].log.String(), "it forgets uploads of this client") {
+	if exists(p.at("x")) || !strings.Contains(clients[0].log.String(), "it lacks uploads of this client") {
 		t.Error("a path was followed, or the client does not say that it was to forget all")
 	}
 }

@@ -249,7 +249,7 @@ func TestSecondSum(t *testing.T) {
 		if r, err := s.round(5, 3, false, 0, 0, 1, 2, 3); err == nil {
 			t.Errorf("a second sum of the same round: %+v", r)
 		}
-		s.refused("a second session of the same round, which has one")
+		s.refused("a second session of the same round is refused")
 		if again == 0 {
 			s.victim.kill()
 			s.join()

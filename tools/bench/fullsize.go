@@ -60,6 +60,9 @@ func (r random) Patches() int {
 	return r.vision.Patches()
 }
 
+// Tokens of an image; none without an image tower.
+func (r random) Tokens() int { return r.vision.Tokens() }
+
 func (r random) Embed(ids []int) ([]float32, error) { return r.embed(ids) }
 func (r random) TakesPromptTokens() bool            { return true }
 func (r random) Batch() int                         { return 0 }

@@ -115,8 +115,11 @@ func (x *examples) of(t method.Task, client int, name string, labels []int64, re
 	}
 	for _, kind := range reads {
 		shape := []int{fewRows, 3, t.ImageSize, t.ImageSize}
-		if kind == method.PatchesInput {
+		switch kind {
+		case method.PatchesInput:
 			shape = []int{fewRows, t.Patches, t.Dim}
+		case method.TokensInput:
+			shape = []int{fewRows, t.Tokens, t.VisionWidth}
 		}
 		key := fmt.Sprint(kind, shape)
 		if x.heavy[key] == nil {

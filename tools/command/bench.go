@@ -38,29 +38,34 @@ type measurement interface {
 func benchCommand() *cobra.Command {
 	var f benchFlags
 	c := &cobra.Command{Use: "bench", Args: exactly(0),
-		Short: "measure the training step against its plain form and against this machine's matrix products, or " +
-			"whole experiments"}
-	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions, and with --experiment a tiny backbone")
-	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100 (default both), thousand")
-	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "thread counts (default 1 and one per core); of --methods and "+
-		"--features the first (default one per core)")
-	c.Flags().StringVar(&f.backbone, "backbone", "", "a bundle, instead of ViT-B/16's text tower with random weights")
-	c.Flags().BoolVar(&f.experiment, "experiment", false, "rounds of Table S5's protocol (FedAPPR) in place of a "+
-		"step, and what 1,000 clients cost beside computing")
-	c.Flags().BoolVar(&f.methods, "methods", false, "a client's turn of one step with every method and wrapper")
-	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "of --methods: train.memory_gb (default 4)")
-	c.Flags().BoolVar(&f.features, "features", false, "images a second through full-size image towers")
-	c.Flags().StringSliceVar(&f.only, "only", nil, "methods of --methods (default all), or the one of --experiment "+
+		Short: "measure the speed of a training step against its unoptimised form and this machine's matrix " +
+			"products, or of experiments"}
+	c.Flags().BoolVar(&f.Quick, "quick", false, "fewer repetitions; with --experiment, a tiny backbone")
+	c.Flags().StringSliceVar(&f.Classes, "classes", nil, "class lists: cifar10, cifar100, thousand (default cifar10 "+
+		"and cifar100)")
+	c.Flags().IntSliceVar(&f.Threads, "threads", nil, "numbers of threads (default 1 and one per core); --methods "+
+		"and --features use the first (default one per core)")
+	c.Flags().StringVar(&f.backbone, "backbone", "", "bundle to measure (default: ViT-B/16's text tower with random "+
+		"weights)")
+	c.Flags().BoolVar(&f.experiment, "experiment", false, "measure rounds of Table S5's protocol (FedAPPR) instead, "+
+		"and the overhead of 1,000 clients")
+	c.Flags().BoolVar(&f.methods, "methods", false, "measure one local step of a client with every method and "+
+		"wrapper instead")
+	c.Flags().Float64Var(&f.memory, "memory-gb", 0, "train.memory_gb for --methods (default 4)")
+	c.Flags().BoolVar(&f.features, "features", false, "measure images per second through full-size image towers "+
+		"instead")
+	c.Flags().StringSliceVar(&f.only, "only", nil, "methods for --methods (default all), or the one for --experiment "+
 		"(default promptfl)")
-	c.Flags().StringVar(&f.image, "image-tower", "vit-b32", "of --methods: rn50, rn101, vit-b32 or vit-b16")
-	c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds of --experiment, behind a first one that compiles")
-	c.Flags().StringVar(&f.against, "against", "", "a Python with PyTorch, such as python3: the step against one "+
-		"that is written by hand there (in a checkout)")
-	c.Flags().IntSliceVar(&f.clients, "clients", nil, "numbers of clients, such as 1,8,32: their steps in one run "+
-		"(runtime.batch_clients)")
-	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; threads are "+
+	c.Flags().StringVar(&f.image, "image-tower", "vit-b32", "image tower for --methods: rn50, rn101, vit-b32 or "+
+		"vit-b16")
+	c.Flags().IntVar(&f.rounds, "rounds", 3, "rounds for --experiment, after a first one that compiles")
+	c.Flags().StringVar(&f.against, "against", "", "Python with PyTorch, such as python3: compare with the step "+
+		"written by hand in PyTorch (needs a source checkout)")
+	c.Flags().IntSliceVar(&f.clients, "clients", nil, "measure the steps of this many clients in one call, such as "+
+		"1,8,32 (runtime.batch_clients)")
+	c.Flags().StringArrayVar(&f.set, "set", nil, "change a runtime key, as in runtime.prepack=false; for threads use "+
 		"--threads")
-	c.Flags().StringVar(&f.file, "json", "", "write the figures to a file")
+	c.Flags().StringVar(&f.file, "json", "", "also write the results to a JSON file")
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	return c
 }
@@ -92,7 +97,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	}
 	fmt.Print(r.Table())
 	for _, t := range r.Missed() {
-		fmt.Printf("missed: %s is %.3g, want %.3g\n", t.What, t.Got, t.Want)
+		fmt.Printf("missed: %s is %.3g, expected %.3g\n", t.What, t.Got, t.Want)
 	}
 	if f.file == "" {
 		return nil

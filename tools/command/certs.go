@@ -18,17 +18,17 @@ func certsCommand() *cobra.Command {
 	var renew, revoke []string
 	c := &cobra.Command{Use: "certs DIR --clients N [--host NAME ...] [--authority DIR] | certs DIR [--revoke NAME] " +
 		"[--renew NAME]", Args: exactly(1),
-		Short: "make a small certificate authority for a trial: a certificate for the server and one for each client"}
-	c.Flags().IntVar(&clients, "clients", 0, "how many clients; those that have a certificate keep it")
-	c.Flags().IntVar(&days, "days", days, "how long the certificates are good for")
+		Short: "create a small certificate authority for trials, with a certificate for the server and for each client"}
+	c.Flags().IntVar(&clients, "clients", 0, "number of clients; those that have a certificate keep it")
+	c.Flags().IntVar(&days, "days", days, "days that the certificates are valid")
 	c.Flags().StringSliceVar(&hosts, "host", []string{"localhost", "127.0.0.1", "::1"},
 		"names and addresses under which clients reach the server")
-	c.Flags().StringVar(&signer, "authority", "", "folder of the authority's key, which no server and no client "+
-		"needs (default DIR-authority)")
-	c.Flags().StringSliceVar(&revoke, "revoke", nil, "write all certificates of NAME (client-K, server, status, "+
-		"worker), or the one in a file, into the list "+certs.RevocationFile+" of DIR, which a running serve heeds")
-	c.Flags().StringSliceVar(&renew, "renew", nil, "make a new certificate and key for NAME; the old certificate goes "+
-		"to the authority's folder and counts until it is revoked")
+	c.Flags().StringVar(&signer, "authority", "", "folder of the authority's private key, which neither server nor "+
+		"clients need (default DIR-authority)")
+	c.Flags().StringSliceVar(&revoke, "revoke", nil, "revoke all certificates of NAME (client-K, server, status, "+
+		"worker), or the one in a file: add them to "+certs.RevocationFile+" in DIR, which a running server reads")
+	c.Flags().StringSliceVar(&renew, "renew", nil, "make a new certificate and key for NAME; the old certificate "+
+		"moves to the authority's folder and stays valid until it is revoked")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if signer == "" {
 			signer = filepath.Clean(args[0]) + "-authority"
@@ -38,15 +38,15 @@ func certsCommand() *cobra.Command {
 				func(format string, a ...any) { fmt.Printf(format, a...) })
 		}
 		if clients < 1 || clients > 1<<16 || days < 1 {
-			return usageError{fmt.Errorf("--clients %d, --days %d: each must be 1 or more, and there can be 65536 "+
-				"clients", clients, days)}
+			return usageError{fmt.Errorf("--clients %d, --days %d: both must be 1 or more, and 65536 clients are the "+
+				"most", clients, days)}
 		}
 		made, err := authority.Make(args[0], signer, clients, hosts, time.Now(), time.Duration(days)*24*time.Hour)
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%d certificates made in %s: give each client ca.pem, client-K.pem and client-K-key.pem; %s makes "+
-			"more of them: keep it apart, the server does not need it\n",
+		fmt.Printf("%d certificates made in %s: give each client ca.pem, client-K.pem and client-K-key.pem; keep %s "+
+			"safe and away from the server: its key signs new certificates\n",
 			made, args[0], signer)
 		return nil
 	}

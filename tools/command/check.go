@@ -29,12 +29,11 @@ func checkCommand() *cobra.Command {
 	var sizes []string
 	c := &cobra.Command{
 		Use: "check BUNDLE | check GRAPH.onnx [--of OUTPUT] [--wrt INPUT]", Args: exactly(1),
-		Short: "test a bundle or a graph: files, forward pass, gradients against finite differences",
+		Short: "check a bundle or an ONNX graph: files, forward pass, gradients against finite differences",
 	}
 	c.Flags().StringSliceVar(&of, "of", nil, "outputs of a graph (default: all floating-point ones)")
 	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs of a graph (default: all floating-point ones)")
-	c.Flags().StringSliceVar(&sizes, "size", []string{"2"}, "sizes of dimensions that the graph leaves open: N for "+
-		"all, NAME=N for one")
+	c.Flags().StringSliceVar(&sizes, "size", []string{"2"}, "sizes of dynamic dimensions: N for all, NAME=N for one")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		var lines [][]string
 		var err error
@@ -67,7 +66,7 @@ func gradientLines(results []gradtest.Result, what string) ([][]string, error) {
 		shown := fmt.Sprintf("%.1e", r.RelErr)
 		switch {
 		case math.IsInf(r.Rounding, 1):
-			shown = "changes nothing"
+			shown = "no effect"
 		case r.RelErr < r.Rounding:
 			shown = fmt.Sprintf("below %.1e", r.Rounding)
 		}
@@ -125,7 +124,7 @@ func forward(ctx context.Context, model *onnx.ModelProto, o ort.Options, feeds t
 		return 0, err
 	}
 	if i := out[output].Finite(); i >= 0 {
-		return 0, fmt.Errorf("output %s is no number at element %d", output, i)
+		return 0, fmt.Errorf("output %s: element %d is not a number", output, i)
 	}
 	return out[output].Norm() / math.Sqrt(float64(out[output].Shape[0])), nil
 }

@@ -114,8 +114,8 @@ func checkLengths(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]str
 	line := []string{"text beside a longer one", "ok", fmt.Sprintf("%.1e", worst)}
 	if !(worst <= 1e-3) {
 		line[1] = "WRONG"
-		err = fmt.Errorf("a text beside a longer one has other features, off by %.2g: the tower sees what stands "+
-			"behind the end token; write \"text\": {\"causal\": false} in %s",
+		err = fmt.Errorf("the features of a text change by %.2g when a longer one is in the batch: the tower reads "+
+			"what follows the end token; write \"text\": {\"causal\": false} in %s",
 			worst, bundle.ManifestFile)
 	}
 	return [][]string{line}, err

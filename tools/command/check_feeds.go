@@ -22,8 +22,8 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 		n := 1
 		for _, d := range shape {
 			if d > maxFeed/n {
-				return nil, nil, fmt.Errorf("input %s would have shape %v, of more than the %d numbers that check "+
-					"takes",
+				return nil, nil, fmt.Errorf("input %s would have shape %v, more than the %d elements that check "+
+					"allows; choose smaller --size",
 					in.Name(), shape, maxFeed)
 			}
 			n *= max(1, d)
@@ -124,7 +124,7 @@ func openSizes(list []string) (map[string]int, error) {
 		}
 		n, err := strconv.Atoi(number)
 		if err != nil || n < 1 || n > 1<<16 {
-			return nil, usageError{fmt.Errorf("--size %s: give a number, or NAME=NUMBER for one dimension", s)}
+			return nil, usageError{fmt.Errorf("--size %s: expected a number, or NAME=NUMBER for one dimension", s)}
 		}
 		open[name] = n
 	}

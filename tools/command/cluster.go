@@ -33,20 +33,20 @@ const listenScheme = "listen://"
 
 func (f *clusterFlags) add(c *cobra.Command) {
 	l := c.Flags()
-	l.StringVar(&f.url, "cluster", "", "spread the clients over machines that run promptfed work: URL of a NATS "+
-		"server, or listen://HOST:PORT for one in this process")
+	l.StringVar(&f.url, "cluster", "", "train the clients on machines that run promptfed work: URL of a NATS server, "+
+		"or listen://HOST:PORT to start one here")
 	addQueue(c, &f.queue)
 	addLink(c, &f.link)
 }
 
 func addQueue(c *cobra.Command, queue *string) {
-	c.Flags().StringVar(queue, "queue", "default", "name of the queue of work on the NATS server; workers give the "+
+	c.Flags().StringVar(queue, "queue", "default", "name of the work queue on the NATS server; workers must use the "+
 		"same")
 }
 
 func addLink(c *cobra.Command, o *linkOptions) {
 	l := c.Flags()
-	o.addToken(c, "secret that both sides give")
+	o.addToken(c, "secret that both sides use")
 	l.StringVar(&o.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&o.tls, "tls", "", "folder that promptfed certs made")
 }
@@ -107,7 +107,7 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 			return err
 		}
 	} else if f.link.token == "" {
-		c.log.Warn("anybody who can connect can be a worker, unencrypted; --tls closes that (promptfed certs)",
+		c.log.Warn("anybody who can connect can be a worker, and nothing is encrypted; use --tls (promptfed certs)",
 			"listen", address)
 	} else {
 		c.log.Warn(plainToken, "listen", address)
@@ -116,10 +116,14 @@ func (f clusterFlags) embed(c *cluster, address string) error {
 	if err != nil {
 		return err
 	}
-	c.log.Info("workers take part with: promptfed work " + s.URL())
+	c.log.Info("start workers with: promptfed work " + s.URL())
 	c.nc, c.stop = s.Conn(), s.Close
-	if f.opened != nil {
-		return f.opened(s.URL())
+	if f.opened == nil {
+		return nil
+	}
+	if err := f.opened(s.URL()); err != nil {
+		s.Close()
+		return err
 	}
 	return nil
 }

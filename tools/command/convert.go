@@ -18,17 +18,17 @@ func convertCommand() *cobra.Command {
 	var out string
 	c := &cobra.Command{
 		Use: "convert SRC --out BUNDLE [--vocab FILE]", Args: exactly(1),
-		Short: "make a bundle of an OpenAI .pt, a Hugging Face folder or an OpenCLIP folder",
+		Short: "convert an OpenAI .pt file, a Hugging Face folder or an OpenCLIP folder to a bundle",
 	}
-	c.Flags().StringVar(&out, "out", "", "folder of the bundle")
-	c.Flags().StringVar(&o.Vocab, "vocab", "", "vocabulary, where the checkpoint has none "+
+	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
+	c.Flags().StringVar(&o.Vocab, "vocab", "", "vocabulary file, if the checkpoint has none "+
 		"(bpe_simple_vocab_16e6.txt.gz)")
 	c.Flags().StringVar(&o.Name, "name", "", "name of the bundle (default: its folder's)")
-	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu, gelu or gelu_tanh, where the "+
+	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu, gelu or gelu_tanh, if the "+
 		"checkpoint does not say")
-	c.Flags().IntVar(&o.Checkpoint.TextHeads, "text-heads", 0, "attention heads of the text tower, where the "+
-		"checkpoint does not say")
-	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, where the "+
+	c.Flags().IntVar(&o.Checkpoint.TextHeads, "text-heads", 0, "attention heads of the text tower, if the checkpoint "+
+		"does not say")
+	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, if the "+
 		"checkpoint does not say")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
@@ -66,12 +66,11 @@ func bundleCommand() *cobra.Command {
 	var out, name string
 	c := &cobra.Command{
 		Use: "bundle FOLDER --out BUNDLE", Args: exactly(1),
-		Short: "freeze what inspect finds out of exported models into a bundle.json of their own",
-		Long: "FOLDER holds models that another tool exported; image=FOLDER,text=FOLDER names one for each tower, " +
-			"and\n" +
-			"folder=FOLDER,variant=fp16 files of a variant.",
+		Short: "write what inspect detects in exported models into a bundle.json",
+		Long: "FOLDER holds models that another tool exported. image=FOLDER,text=FOLDER names a folder for each " +
+			"tower;\nfolder=FOLDER,variant=fp16 selects the files of a variant.",
 	}
-	c.Flags().StringVar(&out, "out", "", "folder of the bundle")
+	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
 	c.Flags().StringVar(&name, "name", "", "name of the bundle (default: that of the exported folder)")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if out == "" {

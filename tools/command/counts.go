@@ -36,7 +36,7 @@ func compareCounts(path string, changes []string) error {
 		switch {
 		case errors.As(err, &missing):
 			absent++
-			fmt.Fprintf(w, "%s\tnot there\n", row.Label)
+			fmt.Fprintf(w, "%s\tnot found\n", row.Label)
 			continue
 		case err != nil:
 			wrong = append(wrong, fmt.Sprintf("%s cannot be opened: %v", row.Label, err))
@@ -53,18 +53,18 @@ func compareCounts(path string, changes []string) error {
 			label = ""
 		}
 		if off {
-			wrong = append(wrong, row.Label+" has other numbers")
+			wrong = append(wrong, row.Label+" differs")
 		} else {
 			same++
 		}
 	}
 	w.Flush()
-	fmt.Printf("\n%d of %d sets as printed, %d not as printed, %d not there\n", same, len(table.Sets), len(wrong),
+	fmt.Printf("\n%d of %d sets as in the paper, %d not, %d not found\n", same, len(table.Sets), len(wrong),
 		absent)
 	for _, list := range []struct {
 		title string
 		notes []string
-	}{{"what is known to be wrong in the table", table.Wrong}, {"how it is read", table.Differs}} {
+	}{{"known errors of the table", table.Wrong}, {"how the table is read", table.Differs}} {
 		if len(list.notes) > 0 {
 			fmt.Printf("\n%s:\n- %s\n", list.title, strings.Join(list.notes, "\n- "))
 		}

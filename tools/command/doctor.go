@@ -23,12 +23,12 @@ import (
 const dataRoot = "PROMPTFED_DATA_ROOT"
 
 func doctorCommand() *cobra.Command {
-	c := &cobra.Command{Use: "doctor", Args: exactly(0), Short: "show what was found on this machine: the ONNX " +
-		"Runtime library and its providers, cores, memory, disk, backbones, caches and image sets"}
+	c := &cobra.Command{Use: "doctor", Args: exactly(0), Short: "show what this machine has: ONNX Runtime and its " +
+		"providers, cores, memory, disk, backbones, caches and image sets"}
 	var models, cache, root string
-	c.Flags().StringVar(&models, "models", "", "folder with bundles by name")
-	c.Flags().StringVar(&cache, "cache", "", "folder of the feature cache, as runtime.cache")
-	c.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets, as data.root")
+	c.Flags().StringVar(&models, "models", "", "folder in which bundles are found by name")
+	c.Flags().StringVar(&cache, "cache", "", "folder of the feature cache (runtime.cache)")
+	c.Flags().StringVar(&root, "data", os.Getenv(dataRoot), "folder with image sets (data.root)")
 	c.RunE = func(*cobra.Command, []string) error {
 		rows := [][]string{{"what", "found"}, {"promptfed", version.String() + ", " + runtime.Version()}}
 		rows = append(rows, machineRows()...)
@@ -36,7 +36,7 @@ func doctorCommand() *cobra.Command {
 		if len(library) > 1 {
 			rows = append(rows, library[1:]...)
 		} else {
-			rows = append(rows, []string{"ONNX Runtime", "not found, or cannot be loaded: see below"})
+			rows = append(rows, []string{"ONNX Runtime", "not found or not loadable: see below"})
 		}
 		rows = append(rows, bundleRows(models)...)
 		rows = append(rows, cacheRows(cache)...)
@@ -53,7 +53,7 @@ func machineRows() [][]string {
 	}
 	rows := [][]string{{"machine", value}}
 	if dir, err := os.Getwd(); err == nil {
-		rows = append(rows, []string{"this folder", dir + diskOf(dir)})
+		rows = append(rows, []string{"current folder", dir + diskOf(dir)})
 	}
 	return rows
 }
@@ -112,7 +112,7 @@ func cacheRows(dir string) [][]string {
 // dataRows are the sets that a folder holds.
 func dataRows(root string) (rows [][]string) {
 	if root == "" {
-		return [][]string{{"image sets", "no folder was named: --data, or " + dataRoot}}
+		return [][]string{{"image sets", "no folder given: use --data, or set " + dataRoot}}
 	}
 	for _, k := range sets.Kinds() {
 		c := sets.Defaults()
@@ -127,7 +127,7 @@ func dataRows(root string) (rows [][]string) {
 		}
 	}
 	if rows == nil {
-		rows = [][]string{{"image sets", "none that is known in " + root}}
+		rows = [][]string{{"image sets", "no known set in " + root}}
 	}
 	return rows
 }

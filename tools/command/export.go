@@ -1,8 +1,12 @@
 package command
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,38 +14,70 @@ import (
 )
 
 func exportCommand() *cobra.Command {
-	client := 0
-	var out, models string
-	var sets []string
-	pixels := trained.PixelsUint8
-	c := &cobra.Command{Use: "export RUN --client K --out FILE.onnx", Args: exactly(1),
-		Short: "write what a client learned as one ONNX file: pixels in, class probabilities out"}
-	c.Flags().IntVar(&client, "client", 0, clientHelp)
-	c.Flags().StringVar(&out, "out", "", "the file to write")
-	c.Flags().StringVar(&pixels, "pixels", pixels, "what the file takes: uint8 [B,H,W,3], or float, [B,3,H,W] in [0,1]")
-	c.Flags().StringVar(&models, "models", "", "folder with bundles by name")
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a runtime key of the run, as in runtime.provider=cpu")
+	var from chosen
+	all, out, pixels := false, "", trained.PixelsUint8
+	c := &cobra.Command{Use: "export RUN --client K|--global|--all --out FILE.onnx|FOLDER", Args: exactly(1),
+		Short: "write the classifier of a client, or the global one, as one ONNX file: pixels in, class " +
+			"probabilities out"}
+	from.flags(c)
+	c.Flags().BoolVar(&all, "all", false, "write every client's classifier and the global one, each to a file in a "+
+		"new folder")
+	c.Flags().StringVar(&out, "out", "", "file to write; with --all, the folder")
+	c.Flags().StringVar(&pixels, "pixels", pixels, "input of the file: uint8 [B,H,W,3], or float [B,3,H,W] in [0,1]")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
-			return needed("export", "--out FILE.onnx")
+			return needed("export", "--out FILE.onnx, or with --all --out FOLDER")
 		}
 		if forms := []string{trained.PixelsUint8, trained.PixelsFloat}; !slices.Contains(forms, pixels) {
-			return usageError{fmt.Errorf("--pixels %q: take one of %v", pixels, forms)}
+			return usageError{fmt.Errorf("--pixels %q: use one of %s", pixels, strings.Join(forms, ", "))}
 		}
-		conf, err := openRun(args[0], models, sets)
-		if err == nil {
-			err = clientNamed(cmd)
+		write := func(f *trained.Classifier, path string) error {
+			size, err := f.Export(cmd.Context(), pixels, path)
+			if err == nil {
+				fmt.Printf("%s: %s, %.1f MB, %s pixels of any size in, class probabilities out\n", path, f.Choice,
+					float64(size)/1e6, pixels)
+			}
+			return err
 		}
+		if all {
+			if cmd.Flags().Changed("client") || from.global {
+				return usageError{errors.New("--all writes every classifier: leave out --client and --global")}
+			}
+			return exportAll(&from, args[0], out, write)
+		}
+		f, err := from.openRun(cmd, args[0])
 		if err != nil {
 			return err
 		}
-		size, err := trained.Export(cmd.Context(), conf, args[0], client, pixels, out)
-		if err != nil {
-			return err
-		}
-		fmt.Printf("%s: classifier of client %d, %.1f MB, %s pixels of any size in, class probabilities out\n", out,
-			client, float64(size)/1e6, pixels)
-		return nil
+		defer f.Close()
+		return write(f, out)
 	}
 	return c
+}
+
+// exportAll writes every classifier of a run into a folder, which must be new or empty: a file of another run would not
+// be told from those of this one.
+func exportAll(from *chosen, dir, out string, write func(f *trained.Classifier, path string) error) error {
+	conf, err := openRun(dir, from.models, from.sets)
+	if err != nil {
+		return err
+	}
+	if list, _ := os.ReadDir(out); len(list) > 0 {
+		return usageError{fmt.Errorf("--out %s already holds files; give a new folder", out)}
+	}
+	set, err := dataOf(dir)
+	if err != nil {
+		return err
+	}
+	leftOut, err := trained.All(conf, dir, func(f *trained.Classifier) error {
+		f.Data = set
+		if err := os.MkdirAll(out, 0o755); err != nil {
+			return err
+		}
+		return write(f, filepath.Join(out, f.FileName()))
+	})
+	for _, why := range leftOut {
+		fmt.Println("left out:", why)
+	}
+	return err
 }

@@ -22,9 +22,15 @@ func TestExport(t *testing.T) {
 		word string
 	}{
 		{[]string{"export", run}, 2, "--out FILE.onnx"},
-		{[]string{"export", run, "--out", out, "--pixels", "rgb"}, 2, "uint8 float"},
+		{[]string{"export", run, "--out", out, "--pixels", "rgb"}, 2, "use one of uint8, float"},
 		{[]string{"export", dir, "--out", out}, 2, "run folder"},
-		{[]string{"export", run, "--out", out}, 2, "--client K"},
+		{[]string{"export", run, "--out", out}, 2, "--client K, as in --client 0, or --global"},
+		{[]string{"export", run, "--all", "--global", "--out", out}, 2, "leave out --client and --global"},
+		{[]string{"export", run, "--all", "--out", dir}, 2, "already holds files"},
+		{[]string{"predict", run, "--global"}, 2, "--about or --listen"},
+		{[]string{"predict", run, "--global", "--listen", ":0"}, 2, "promptfed export RUN"},
+		{[]string{"predict", run, "--global", image}, 1, "fedpha has no global classifier"},
+		{[]string{"predict", run, "--global", "--listen", ":0", image}, 2, "post them"},
 		{[]string{"predict", run, image}, 2, "--client K"},
 		{[]string{"predict", run, "--client", "0", "--top", "0", image}, 2, "1 or more"},
 		{[]string{"predict", run, "--client", "0", t.TempDir()}, 2, "no images"},
@@ -39,6 +45,29 @@ func TestExport(t *testing.T) {
 	if _, err := os.Stat(out); err == nil {
 		t.Error("a file was left")
 	}
+	all, shared := filepath.Join(dir, "all"), filepath.Join(dir, "shared")
+	mustRun(t, "run", filepath.Join(dir, "small.yaml"), "--out", shared, "--set", "train.rounds=1", "--set",
+		"method=promptfl", "--set", "participation=1")
+	mustRun(t, "export", shared, "--all", "--out", all)
+	files, err := filepath.Glob(filepath.Join(all, "*"))
+	if err != nil || len(files) != 5 || filepath.Base(files[4]) != "global.onnx" {
+		t.Errorf("%v, want four clients and the global one: %v", files, err)
+	}
+	var of struct {
+		Evaluation string
+		Client     *int
+		Accuracy   float64
+		Data       string `json:"data"`
+		Digest     string `json:"data_sha256"`
+		Classes    []string
+	}
+	for _, args := range [][]string{{"predict", files[4]}, {"predict", shared, "--global"}} {
+		if err := json.Unmarshal([]byte(mustRun(t, append(args, "--about", "--json")...)), &of); err != nil ||
+			of.Evaluation != "global" || of.Client != nil || of.Data != "synthetic" || len(of.Digest) != 64 ||
+			len(of.Classes) != 4 {
+			t.Errorf("%v says %+v: %v", args, of, err)
+		}
+	}
 	for _, form := range []string{"uint8", "float"} {
 		mustRun(t, "export", run, "--client", "2", "--out", out, "--pixels", form)
 		want := probabilities(t, "predict", run, "--client", "2", "--json", image)
@@ -48,6 +77,10 @@ func TestExport(t *testing.T) {
 				t.Errorf("%s: %v became %v", form, want, got)
 			}
 		}
+	}
+	if said := mustRun(t, "predict", out, "--about"); !strings.Contains(said, "client ") ||
+		!strings.Contains(said, "personal") {
+		t.Errorf("--about says %s", said)
 	}
 	rows, err := csv.NewReader(strings.NewReader(mustRun(t, "predict", out, "--csv", filepath.Join(run, "plots"),
 		image))).ReadAll()

@@ -24,7 +24,7 @@ func TestPastedLineGoesOn(t *testing.T) {
 	mustRun(t, append([]string{"run", filepath.Join(dir, "small.yaml"), "--out", whole}, more...)...)
 	p := start(t, append([]string{"run", filepath.Join(dir, "small.yaml"), "--out", broken}, more...)...)
 	interrupt(t, p, filepath.Join(broken, "rounds.jsonl"))
-	line := regexp.MustCompile(`(?m)^promptfed: stopped; to go on: (.*)$`).FindStringSubmatch(p.said())
+	line := regexp.MustCompile(`(?m)^promptfed: stopped; to continue: (.*)$`).FindStringSubmatch(p.said())
 	if line == nil {
 		t.Fatalf("no line to go on in\n%s", p.said())
 	}

@@ -19,9 +19,9 @@ func gradCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "grad IN.onnx --of OUTPUT[,OUTPUT] --wrt INPUT[,INPUT] --out OUT.onnx", Args: exactly(1),
 		Short: "write the gradient graph of any supported ONNX file",
-		Long: "Writes the vector-Jacobian product of an ONNX file: its inputs are those of the original plus " +
-			grad.Cotangent +
-			"OUTPUT for each chosen output, its outputs are " + grad.Gradient + "INPUT for each chosen input.",
+		Long: "Writes the vector-Jacobian product of an ONNX file. Its inputs are those of the original and " +
+			grad.Cotangent + "OUTPUT for each chosen output; its outputs are " + grad.Gradient + "INPUT for each " +
+			"chosen input.",
 	}
 	c.Flags().StringSliceVar(&of, "of", nil, "outputs")
 	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs")
@@ -35,7 +35,7 @@ func gradCommand() *cobra.Command {
 			return err
 		}
 		if onnx.HasExternal(f.Proto) && !sameFolder(args[0], out) {
-			return usageError{fmt.Errorf("%s keeps weights in files beside it; --out must be in the same folder, %s",
+			return usageError{fmt.Errorf("%s has weights in separate files; --out must be in the same folder, %s",
 				args[0], filepath.Dir(args[0]))}
 		}
 		m, err := grad.File(f, of, wrt)

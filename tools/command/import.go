@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/moving"
 )
@@ -15,14 +16,14 @@ func importCommand() *cobra.Command {
 	var sets []string
 	var strict, force bool
 	c := &cobra.Command{Use: "import FILE... [--out FILE] [--set key=value] [--strict] [--force]", Args: atLeast(1),
-		Short: "make a configuration of settings of CoOp or FedPHA code and the like: yacs files, a script"}
-	c.Flags().StringVar(&out, "out", "imported.yaml", "the file to write")
-	c.Flags().StringArrayVar(&sets, "set", nil, "what the files leave open, as in train.optimizer_state=shared")
-	c.Flags().BoolVar(&strict, "strict", false, "write nothing where a setting has no exact equal")
-	c.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+		Short: "make a configuration from settings of CoOp, FedPHA and related code: yacs files and a launch script"}
+	c.Flags().StringVar(&out, "out", "imported.yaml", "file to write")
+	c.Flags().StringArrayVar(&sets, "set", nil, "decide what the files leave open, as in train.optimizer_state=shared")
+	c.Flags().BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
+	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if _, err := os.Stat(out); err == nil && !force {
-			return usageError{fmt.Errorf("%s is there already; use --force to replace it, or another --out", out)}
+			return usageError{fmt.Errorf("%s exists already; use --force to overwrite it, or another --out", out)}
 		}
 		var files []moving.File
 		for _, name := range args {
@@ -37,16 +38,17 @@ func importCommand() *cobra.Command {
 			return usageError{err}
 		}
 		for _, l := range got.Left {
-			fmt.Println("not the same:", l)
+			fmt.Println("differs:", l)
 		}
 		if strict && len(got.Left) > 0 {
-			return fmt.Errorf("%d settings have no exact equal and nothing was written; decide them with --set, or "+
-				"leave out --strict", len(got.Left))
+			return fmt.Errorf("%s without an exact equivalent, nothing was written; decide with --set, or leave out "+
+				"--strict", experiment.Counted(len(got.Left), "setting"))
 		}
 		if err := atomicfile.Write(out, atomicfile.Bytes(got.Text)); err != nil {
 			return err
 		}
-		fmt.Printf("written to %s; promptfed check %s looks at it, promptfed run %s trains\n", out, out, out)
+		fmt.Printf("written to %s; promptfed partition %s shows its partition, promptfed run %s trains\n", out,
+			out, out)
 		return nil
 	}
 	return c

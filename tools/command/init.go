@@ -15,10 +15,10 @@ func initCommand() *cobra.Command {
 	var force bool
 	c := &cobra.Command{Use: "init FOLDER [--out FILE] [--set key=value] [--force]", Args: exactly(1),
 		Short: "write a commented configuration for a folder of images: layout detected, partition chosen"}
-	c.Flags().StringVar(&out, "out", "", "the file to write (default NAME.yaml)")
-	c.Flags().StringArrayVar(&sets, "set", nil, "what the choice is made with, as in data.layout=domains or "+
-		"method=fedpha; method, data.layout, data.corrupt and the partition stand in the file then")
-	c.Flags().BoolVar(&force, "force", false, "replace a file that is there")
+	c.Flags().StringVar(&out, "out", "", "file to write (default NAME.yaml)")
+	c.Flags().StringArrayVar(&sets, "set", nil, "change a key that the choice depends on, as in data.layout=domains "+
+		"or method=fedpha; the file has method, data.layout, data.corrupt and partition")
+	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		p, err := plan(args[0], sets)
 		if err != nil {
@@ -28,7 +28,7 @@ func initCommand() *cobra.Command {
 			out = p.Name + ".yaml"
 		}
 		if _, err := os.Stat(out); err == nil && !force {
-			return usageError{fmt.Errorf("%s is there already; use --force to replace it, or another --out", out)}
+			return usageError{fmt.Errorf("%s exists already; use --force to overwrite it, or another --out", out)}
 		}
 		if err := atomicfile.Write(out, atomicfile.Bytes(p.Text)); err != nil {
 			return err

@@ -18,8 +18,8 @@ import (
 
 func inspectCommand() *cobra.Command {
 	all, provider := false, ""
-	c := &cobra.Command{Use: "inspect PATH", Short: "show what is in a bundle, a checkpoint, an ONNX file or a " +
-		"safetensors file, or what a provider needs and runs"}
+	c := &cobra.Command{Use: "inspect PATH", Short: "show what a bundle, checkpoint, ONNX or safetensors file " +
+		"contains, or whether a provider works and what it runs"}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && provider != "" {
 			return nil
@@ -27,8 +27,8 @@ func inspectCommand() *cobra.Command {
 		return exactly(1)(c, args)
 	}
 	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
-	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider runs "+
-		"each operator of a bundle or an ONNX file; PATH may be left out")
+	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider "+
+		"runs each operator of a bundle or ONNX file; PATH is optional")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		var rows [][]string
 		if provider != "" {
@@ -120,10 +120,10 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 
 func imageTower(v clip.VisionArch) string {
 	if v.ResNet() {
-		return fmt.Sprintf("ResNet of width %d, stages of %v blocks, %d heads, images of %d", v.Width, v.Stages,
+		return fmt.Sprintf("ResNet of width %d, stages of %v blocks, %d heads, image size %d", v.Width, v.Stages,
 			v.Heads, v.Image)
 	}
-	return fmt.Sprintf("width %d, %d layers, %d heads, patches of %d, images of %d, %s", v.Width, v.Layers, v.Heads,
+	return fmt.Sprintf("width %d, %d layers, %d heads, patch size %d, image size %d, %s", v.Width, v.Layers, v.Heads,
 		v.Patch, v.Image, v.Activation)
 }
 
@@ -181,7 +181,7 @@ func placementRows(r bundle.Report, o ort.Options) (rows [][]string, err error) 
 			}
 			value := fmt.Sprintf("%d operators", total)
 			if provider == ort.CPU && s.Provider() != ort.CPU {
-				value += ", which " + s.Provider() + " leaves to it: " + strings.Join(ops, ", ")
+				value += ", not run by " + s.Provider() + ": " + strings.Join(ops, ", ")
 			}
 			rows = append(rows, []string{what + " on " + provider, value})
 		}

@@ -54,23 +54,24 @@ func joinCommand() *cobra.Command {
 	f := joinFlags{client: -1}
 	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.root=DIR] [--state DIR] [--tls DIR | " +
 		"--token SECRET | --creds FILE]", Args: exactly(1),
-		Short: "be one client of an experiment that promptfed serve runs elsewhere; this machine only dials out"}
+		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
+			"connections"}
 	l := c.Flags()
 	l.IntVar(&f.client, "client", -1, "number of this client, from 0")
-	l.StringVar(&f.run, "run", "default", "name of the run, as the server has it")
-	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; what the server "+
-		"decides must agree")
+	l.StringVar(&f.run, "run", "default", "name of the run on the server")
+	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
+		"server decides must agree")
 	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
-	l.StringVar(&f.state, "state", "", "folder of what this client remembers and learns (default runs/join-RUN-K)")
-	l.BoolVar(&f.partition, "partition", false, "take this client's part of the partition of the data, as promptfed "+
-		"run deals it, instead of all of the data")
+	l.StringVar(&f.state, "state", "", "folder of this client's state and results (default runs/join-RUN-K)")
+	l.BoolVar(&f.partition, "partition", false, "use this client's part of the partition of the data, as promptfed "+
+		"run does, instead of all of the data")
 	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
-	l.StringVar(&f.require, "require", "", "what must be so before this client joins, as in dp.epsilon<=8,"+
-		"secure_aggregation,method=fedpha (docs/distributed.md)")
-	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, instead of being asked on a terminal")
-	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part where the noise of differential privacy comes from the "+
-		"run's seed (serve --insecure-dp), so that it hides nothing")
-	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
+	l.StringVar(&f.require, "require", "", "conditions for joining, as in "+
+		"dp.epsilon<=8,secure_aggregation,method=fedpha (docs/distributed.md)")
+	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
+	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part even if the noise of differential privacy comes from "+
+		"the run's seed (serve --insecure-dp) and protects nothing")
+	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
 	f.link.addToken(c, "the server's secret")
 	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&f.link.tls, "tls", "", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
@@ -85,7 +86,7 @@ func joinCommand() *cobra.Command {
 		}
 		err = join(cmd.Context(), args[0], f)
 		if err != nil && cmd.Context().Err() != nil {
-			return errors.New("stopped; the same command goes on")
+			return errors.New("stopped; the same command continues")
 		}
 		return err
 	}
@@ -104,16 +105,16 @@ const tokenVariable = "PROMPTFED_TOKEN"
 // addToken adds the flags of a secret that both sides give.
 func (o *linkOptions) addToken(c *cobra.Command, what string) {
 	l := c.Flags()
-	l.StringVar(&o.token, "token", "", what+"; other users of this machine see it, unlike that of --token-file or "+
-		tokenVariable)
-	l.StringVar(&o.tokenFile, "token-file", "", "file that holds the token")
+	l.StringVar(&o.token, "token", "", what+"; other users of this machine can see it; they cannot with "+
+		"--token-file or "+tokenVariable)
+	l.StringVar(&o.tokenFile, "token-file", "", "file with the token")
 }
 
 // secret finds the token: the flag, or the file, or the environment.
 func (o *linkOptions) secret() error {
 	switch {
 	case o.token != "" && o.tokenFile != "":
-		return usageError{errors.New("--token and --token-file: give one of them")}
+		return usageError{errors.New("--token and --token-file: give only one of them")}
 	case o.token != "":
 	case o.tokenFile != "":
 		b, err := os.ReadFile(o.tokenFile)
@@ -218,7 +219,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		return err
 	}
 	if finished != "" {
-		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: take another --state, or "+
+		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: use another --state, or "+
 			"remove that folder", f.state, finished, inv.Run)
 	}
 	a, done, err := f.prepare(ctx, nc, inv, log)
@@ -328,9 +329,8 @@ func (f joinFlags) privately(b *experiment.Built, inv *exchange.Invitation, log 
 	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
 		return nil
 	case !f.insecureDP:
-		return errors.New("the server has the noise of differential privacy come from the seed, which everybody " +
-			"knows, " +
-			"so that it hides nothing (serve --insecure-dp); add --insecure-dp to take part all the same")
+		return errors.New("the server draws the noise of differential privacy from the seed, which everybody knows, " +
+			"so it protects nothing (serve --insecure-dp); add --insecure-dp to take part anyway")
 	case !inv.InsecureDP:
 		return errors.New("--insecure-dp: the server wants noise that nobody else knows; leave the flag out")
 	}
@@ -346,7 +346,7 @@ func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, e
 		err = os.Chmod(f.state, 0o700)
 	}
 	if err != nil {
-		return conf, fmt.Errorf("cannot make the client's folder: %w; take another --state", err)
+		return conf, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
 	}
 	path := filepath.Join(f.state, "invitation.yaml")
 	if err := atomicfile.Write(path, atomicfile.Bytes(inv.Config)); err != nil {

@@ -43,10 +43,10 @@ func runTerms(f facts.Facts) []joinTerm {
 	if on("with") {
 		method += " with " + text("with")
 	}
-	who := fmt.Sprintf("%s of %s clients each, drawn anew for every round", text("clients_per_round"), text("clients"))
+	who := fmt.Sprintf("%s of %s clients each, drawn for every round", text("clients_per_round"), text("clients"))
 	switch {
 	case text("sampling") != "fixed":
-		who = fmt.Sprintf("about %s of %s clients each, every client drawn by itself", text("clients_per_round"),
+		who = fmt.Sprintf("about %s of %s clients each, every client drawn independently", text("clients_per_round"),
 			text("clients"))
 	case text("clients_per_round") == text("clients"):
 		who = "all " + text("clients") + " clients"
@@ -55,36 +55,37 @@ func runTerms(f facts.Facts) []joinTerm {
 	if n := text("tests"); n != "1" {
 		often = "every " + n + " rounds"
 	}
-	tests := often + ": how many test and validation images are right, macro-F1, bins of confidence"
+	tests := often + ": number of correct test and validation images, macro-F1, confidence bins"
 	if on("tests.confusion") {
-		tests += ", and which class was taken for which"
+		tests += ", confusion matrix"
 	}
 	protection := []joinTerm{
 		{"method", method},
 		{"rounds", text("rounds") + ", with " + who},
 		{"statistics before training", text("statistics")},
-		{"beside parameters", text("extras")},
-		{"tests tell", tests},
+		{"sent beside parameters", text("extras")},
+		{"sent after tests", tests},
 		{"connection", map[bool]string{true: "TLS; both sides have certificates, and every message is signed",
-			false: "not encrypted; messages are signed by keys that nobody vouches for"}[on("tls")]},
+			false: "not encrypted; messages are signed, but no certificate says whose the keys are"}[on("tls")]},
 	}
 	sums := "none: the server sees each upload, its loss and its number of examples"
 	if on("secure_aggregation") {
 		sums = fmt.Sprintf("the server sees sums of %s clients or more (threshold %s), of uploads, losses and weights",
 			text("secure_aggregation.least"), text("secure_aggregation.threshold"))
 	}
-	noise := "none: parameters tell what they were trained on"
+	noise := "none: parameters reveal something of the images that they were trained on"
 	if on("dp") {
 		noise = fmt.Sprintf("clip %s and noise %s by the %s, delta %s; tests and losses are not covered",
 			text("dp.clip"), text("dp.noise"), text("dp.where"), text("dp.delta"))
 		if !on("dp.secret") {
-			noise = "none that holds: " + strings.TrimPrefix(seededNoise, "--insecure-dp: ")
+			noise = "none that protects: " + strings.TrimPrefix(seededNoise, "--insecure-dp: ")
 		}
 	}
 	protection = append(protection, joinTerm{"secure aggregation", sums}, joinTerm{"differential privacy", noise})
 	if on("dp") {
-		protection = append(protection, joinTerm{"epsilon after all rounds", fmt.Sprintf("%s for who sees the shared "+
-			"parameters; %s who also knows who trained; %s for the server", text("dp.epsilon"),
+		protection = append(protection, joinTerm{"epsilon after all rounds", fmt.Sprintf("%s against those who see "+
+			"the shared parameters; %s against those who also know who trained; %s against the "+
+			"server", text("dp.epsilon"),
 			text("dp.epsilon_unsampled"), text("dp.epsilon_server"))})
 	}
 	if on("dp.epsilon_local") {
@@ -117,7 +118,7 @@ func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts facts.Fa
 	}
 	once := "names of classes, backbone and domain, digests of the backbone, number of training examples"
 	terms = append([]joinTerm{{"run", fmt.Sprintf("%q of %s", f.run, inv.Server())}}, runTerms(facts)...)
-	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"told when joining", once},
+	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"sent when joining", once},
 		joinTerm{"stays here", strings.Join(append([]string{"images, their labels"}, stays...), ", ")})
 	train, test := b.Counts(p)
 	return terms, []joinTerm{{"data here", fmt.Sprintf("%d training and %d test images of %d classes", train, test,
@@ -174,7 +175,7 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 	if len(before) > 0 {
 		changed := changedTerms(before, terms)
 		if !c.Yes && !c.Terminal {
-			return fmt.Errorf("the terms are not those that were agreed to before: %s; look at them and add --yes",
+			return fmt.Errorf("the terms have changed since they were agreed to: %s; read them and add --yes",
 				changed)
 		}
 		fmt.Fprintln(c.Out, "changed since they were agreed to:", changed)
@@ -212,7 +213,7 @@ func changedTerms(before, now []joinTerm) string {
 }
 
 // errDeclined ends a client whose owner does not agree.
-var errDeclined = errors.New("this client does not take part; nothing was told to the server but its number")
+var errDeclined = errors.New("this client does not take part; the server was told only its number")
 
 // said waits for a yes.
 func said(ctx context.Context, in io.Reader) error {

@@ -36,19 +36,19 @@ type launchFlags struct {
 func launchCommand() *cobra.Command {
 	f := launchFlags{member: fromSlurm(os.Getenv)}
 	c := &cobra.Command{Use: "launch CONFIG...|--images FOLDER [flags of run] [--rank I --tasks N] [--meet DIR]",
-		Short: "run as one task of several (srun promptfed launch): task 0 runs, the others train its clients",
-		Long: "launch is run --cluster for task 0 of a job and work for the others. Under Slurm the environment says " +
-			"which task this is, how many there are, and what processors it has; elsewhere --rank and --tasks do. " +
-			"Task 0 writes its address, and certificates for this job alone, into a folder that all tasks see " +
-			"(--meet). SIGUSR1 to task 0 ends the run after its round and has Slurm queue the job again, where it " +
-			"goes on; SIGTERM ends it after its round."}
+		Short: "run as one of several tasks (srun promptfed launch): task 0 runs, the others train its clients",
+		Long: "Task 0 of a job does what run --cluster does, the others do what work does. Under Slurm the " +
+			"environment says which task this is, how many there are and how many processors it has; elsewhere give " +
+			"--rank and --tasks. Task 0 writes its address, and certificates for this job only, into a folder that " +
+			"all tasks share (--meet). On SIGUSR1, task 0 finishes its round, stops, and has Slurm queue the job " +
+			"again, which then continues; on SIGTERM it finishes its round and stops."}
 	f.run.add(c)
 	l := c.Flags()
-	l.IntVar(&f.member.rank, "rank", f.member.rank, "number of this task, from 0 (default: SLURM_PROCID)")
-	l.IntVar(&f.member.tasks, "tasks", f.member.tasks, "how many tasks there are (default: SLURM_NTASKS)")
-	l.StringVar(&f.meet, "meet", "", "folder in which the tasks meet, on a disk that all share (default "+
-		"promptfed-JOB in the folder that launch was called in)")
-	l.DurationVar(&f.idle, "idle", 10*time.Minute, "how long a task waits for task 0, or for work of it")
+	l.IntVar(&f.member.rank, "rank", f.member.rank, "number of this task, from 0; under Slurm SLURM_PROCID")
+	l.IntVar(&f.member.tasks, "tasks", f.member.tasks, "number of tasks; under Slurm SLURM_NTASKS")
+	l.StringVar(&f.meet, "meet", "", "folder in which the tasks find each other, on a disk that all share (default "+
+		"promptfed-JOB in the current folder)")
+	l.DurationVar(&f.idle, "idle", 10*time.Minute, "how long a task waits for task 0, or for work from it")
 	c.RunE = func(cmd *cobra.Command, args []string) error { return f.launch(cmd.Context(), args) }
 	return c
 }
@@ -96,7 +96,7 @@ func (f launchFlags) clear() error {
 	}
 	for _, e := range list {
 		if !slices.Contains(own, filepath.Join(f.meet, e.Name())) {
-			return fmt.Errorf("%s holds %s, which is not of a job; give a folder that is empty, or a new one", f.meet,
+			return fmt.Errorf("%s holds %s, which launch did not write; use an empty folder or a new one", f.meet,
 				e.Name())
 		}
 	}
@@ -182,8 +182,8 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 
 // find waits until task 0 says where it is.
 func (f launchFlags) find(ctx context.Context) (at meeting, err error) {
-	ctx, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("task 0 of job %s did not come to %s in %v; --meet "+
-		"must be a folder that all tasks see", f.member.job, f.meet, f.idle))
+	ctx, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("task 0 of job %s did not write its address into "+
+		"%s within %v; --meet must be a folder that all tasks share", f.member.job, f.meet, f.idle))
 	defer stop()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -220,7 +220,7 @@ func (f launchFlags) here(args []string) (experiment.Config, error) {
 		conf.Runtime.Workers = f.member.processors
 	}
 	if conf.Runtime.Provider == ort.CPU && f.member.devices > 0 {
-		slog.Info("this task has GPUs, and runs on its processors: set runtime.provider=cuda to use them",
+		slog.Info("this task has GPUs but runs on the CPU; set runtime.provider=cuda to use them",
 			"gpus", f.member.devices)
 	}
 	if conf.Runtime.Provider != ort.CPU && conf.Runtime.Devices < 2 {
@@ -238,6 +238,6 @@ func (m member) requeue() error {
 	if err != nil {
 		return fmt.Errorf("scontrol requeue %s: %w: %s", m.slurm, err, out)
 	}
-	slog.Info("Slurm starts the job again; it goes on after the last finished round", "job", m.slurm)
+	slog.Info("Slurm starts the job again; it continues after the last finished round", "job", m.slurm)
 	return nil
 }

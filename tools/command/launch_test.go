@@ -4,7 +4,9 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,8 +36,8 @@ func TestLaunch(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	mustRun(t, "run", at("small.yaml"), "--out", at("alone"))
 	tasks := srun(t, 4, 0, nil, at("small.yaml"), "--out", at("spread"), "--meet", at("meet"))
-	tasks[0].says(t, "a worker takes part")
-	tasks[2].says(t, "takes part")
+	tasks[0].says(t, "a worker joined")
+	tasks[2].says(t, "joined a run")
 	tasks[2].Process.Kill()
 	<-tasks[2].done
 	for _, n := range []int{0, 1, 3} {
@@ -72,7 +74,7 @@ func TestLaunchIsQueuedAgain(t *testing.T) {
 	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
 	args := []string{at("long.yaml"), "--out", at("spread"), "--meet", at("meet")}
 	first := srun(t, 2, 0, env, args...)
-	first[0].says(t, "a worker takes part")
+	first[0].says(t, "a worker joined")
 	rounds := func() int { return bytes.Count(read(t, dir, "spread", record.RoundsFile), []byte("\n")) }
 	first[0].says(t, "round 2")
 	for _, p := range first {
@@ -116,7 +118,7 @@ func TestSweepArray(t *testing.T) {
 		"another promptfed works in":          {"sweep", file, "--out", parts, "--resume"},
 		"parts of 3 are numbered from 0 to 2": part(3),
 		"none of them may empty":              append(part(1), "--force"),
-		`"1": give I/N`:                       {"sweep", file, "--array", "1"},
+		`"1": expected I/N`:                   {"sweep", file, "--array", "1"},
 	} {
 		if _, text, code := call(args...); code != usage || !strings.Contains(text, words) {
 			t.Errorf("%v: exit %d, %s", args, code, text)
@@ -151,6 +153,22 @@ func TestClusterIsNotThere(t *testing.T) {
 		if code != failed || !strings.Contains(text, "cannot connect to "+url) || !strings.Contains(text, words) {
 			t.Errorf("%s: exit %d, %s", url, code, text)
 		}
+	}
+}
+
+// The server of a process whose address cannot be told to its workers is closed again.
+func TestClusterIsClosed(t *testing.T) {
+	var address string
+	f := clusterFlags{url: listenScheme + "127.0.0.1:0", queue: "default", opened: func(at string) error {
+		address = strings.TrimPrefix(at, "nats://")
+		return os.ErrPermission
+	}}
+	if _, err := f.open(t.Context()); !errors.Is(err, os.ErrPermission) {
+		t.Fatal(err)
+	}
+	if c, err := net.Dial("tcp", address); err == nil {
+		c.Close()
+		t.Errorf("%s still answers", address)
 	}
 }
 

@@ -17,13 +17,13 @@ import (
 
 func listCommand() *cobra.Command {
 	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions [NAME]",
-		Short: "show what there is, one line each; of one NAME everything, with options and papers"}
+		Short: "list methods, wrappers, backbones, data sets or partitions; with NAME, all about one: options, papers"}
 	var models string
-	c.PersistentFlags().StringVar(&models, "models", "", "folder with bundles by name")
+	c.PersistentFlags().StringVar(&models, "models", "", "folder in which bundles are found by name")
 	bytes := false
-	ofMethods := listOf("methods", "base methods, that learn prompts", func() []entry { return methodEntries(false) })
-	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "what each method and wrapper sends, counted, beside the "+
-		"papers' formula")
+	ofMethods := listOf("methods", "base methods, which learn prompts", func() []entry { return methodEntries(false) })
+	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "measure what each method and wrapper sends, beside the "+
+		"papers' formulas")
 	list := ofMethods.RunE
 	ofMethods.RunE = func(c *cobra.Command, args []string) error {
 		if !bytes {
@@ -42,9 +42,9 @@ func listCommand() *cobra.Command {
 			return nil
 		}}
 	c.AddCommand(ofMethods, backbones,
-		listOf("wrappers", "methods that work over any base method", func() []entry { return methodEntries(true) }),
-		listOf("datasets", "image sets and what they expect on disk", dataEntries),
-		listOf("partitions", "ways to hand out examples to clients", partitionEntries))
+		listOf("wrappers", "wrappers, which extend any base method", func() []entry { return methodEntries(true) }),
+		listOf("datasets", "image sets and the files that they expect", dataEntries),
+		listOf("partitions", "ways to distribute examples over clients", partitionEntries))
 	c.Args = func(_ *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("list takes one of methods, wrappers, backbones, datasets, partitions, not %q",
 			strings.Join(args, " "))}
@@ -73,7 +73,7 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 		if len(args) == 1 {
 			i := slices.IndexFunc(all, func(e entry) bool { return e.name == args[0] })
 			if i < 0 {
-				return usageError{fmt.Errorf("list %s: there is no %q; there are %s", what, args[0],
+				return usageError{fmt.Errorf("list %s: %q is unknown; known: %s", what, args[0],
 					strings.Join(namesOf(all), ", "))}
 			}
 			fmt.Print(all[i].whole())
@@ -86,7 +86,7 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 		for _, e := range all {
 			fmt.Println(tables.Cut(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, width())))
 		}
-		fmt.Printf("promptfed list %s NAME shows all of one.\n", what)
+		fmt.Printf("promptfed list %s NAME shows all about one.\n", what)
 		return nil
 	}
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {

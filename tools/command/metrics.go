@@ -47,28 +47,28 @@ func newMeter(hub *transport.Server) *meter {
 	count := func(name, help string, of func(s *transport.Status) int64) {
 		add(prometheus.CounterValue, name, help, func(_ *meter, s *transport.Status) float64 { return float64(of(s)) })
 	}
-	add(prometheus.CounterValue, "rounds_total", "Rounds committed.",
+	add(prometheus.CounterValue, "rounds_total", "Finished rounds.",
 		func(m *meter, _ *transport.Status) float64 { return float64(m.rounds.Load()) })
 	add(prometheus.GaugeValue, "accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the "+
 		"evaluation that eval.view names; NaN before, and where the method does not have it.",
 		func(m *meter, _ *transport.Status) float64 { return m.accuracy.Load().(float64) })
 	add(prometheus.GaugeValue, "loss", "Mean training loss of the last round.",
 		func(m *meter, _ *transport.Status) float64 { return m.loss.Load().(float64) })
-	count("upload_bytes_total", "Bytes of replies that counted, headers included.",
+	count("upload_bytes_total", "Bytes of accepted replies, headers included.",
 		func(s *transport.Status) int64 { return s.BytesUp })
-	count("download_bytes_total", "Bytes of orders, headers included.",
+	count("download_bytes_total", "Bytes of instructions, headers included.",
 		func(s *transport.Status) int64 { return s.BytesDown })
-	count("replies_total", "Replies that counted.", func(s *transport.Status) int64 { return s.Replies })
-	count("late_replies_total", "Late and repeated replies, dropped.",
+	count("replies_total", "Accepted replies.", func(s *transport.Status) int64 { return s.Replies })
+	count("late_replies_total", "Late and repeated replies, which are dropped.",
 		func(s *transport.Status) int64 { return s.Late })
-	count("refused_replies_total", "Replies refused or without an answer.",
+	count("refused_replies_total", "Replies that were refused or hold no result.",
 		func(s *transport.Status) int64 { return s.Refused })
-	count("refused_joins_total", "Clients refused to join.", func(s *transport.Status) int64 { return s.RefusedJoins })
-	count("repeated_orders_total", "Orders given again below the quorum.",
+	count("refused_joins_total", "Refused requests to join.", func(s *transport.Status) int64 { return s.RefusedJoins })
+	count("repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.",
 		func(s *transport.Status) int64 { return s.Repeats })
-	for name, help := range map[string]string{"joined": "1 where a client has joined and not left.",
-		"seen_seconds": "Seconds since a client was heard of; -1 for never.",
-		"lag":          "1 where a client has an order that it has not answered."} {
+	for name, help := range map[string]string{"joined": "1 if a client has joined and not left.",
+		"seen_seconds": "Seconds since the last message of a client; -1 for none.",
+		"lag":          "1 if a client has an instruction that it has not answered."} {
 		m.client[name] = prometheus.NewDesc("promptfed_client_"+name, help, []string{"client"}, nil)
 	}
 	return m

@@ -14,14 +14,16 @@ func natsConfigCommand() *cobra.Command {
 	var run, listen, certs, operator string
 	var clients int
 	c := &cobra.Command{Use: "nats-config --clients N --tls DIR [--operator DIR] [--run NAME] [--listen HOST:PORT]",
-		Args:  cobra.NoArgs,
-		Short: "a configuration for nats-server with an account for the server and each client of a run (serve --nats)"}
+		Args: cobra.NoArgs,
+		Short: "write a configuration for nats-server with an account for the server and each client of a run (serve " +
+			"--nats)"}
 	l := c.Flags()
-	l.IntVar(&clients, "clients", 0, "how many clients there are")
-	l.StringVar(&certs, "tls", "", "folder that promptfed certs made, as nats-server finds it")
-	l.StringVar(&operator, "operator", "", "folder for accounts signed by an operator (JWT) and credentials for all "+
-		"users (--creds); without it users are known by their certificates, and the configuration is printed")
-	l.StringVar(&run, "run", "default", "name of the run, as server and clients give it")
+	l.IntVar(&clients, "clients", 0, "number of clients")
+	l.StringVar(&certs, "tls", "", "folder made by promptfed certs, as nats-server finds it")
+	l.StringVar(&operator, "operator", "", "folder to write accounts signed by an operator (JWT) and credentials of "+
+		"all users (--creds) to; without it, users are identified by their certificates and the configuration is "+
+		"printed")
+	l.StringVar(&run, "run", "default", "name of the run, the same as of server and clients")
 	l.StringVar(&listen, "listen", "0.0.0.0:4222", "HOST:PORT of nats-server")
 	c.RunE = func(*cobra.Command, []string) error {
 		if clients < 1 || certs == "" {
@@ -37,8 +39,8 @@ func natsConfigCommand() *cobra.Command {
 			return usageError{fmt.Errorf("nats-config: %w", err)}
 		}
 		if operator != "" {
-			fmt.Printf("nats-server -c %s: give the server server.creds, client K client-K.creds, whoever asks for "+
-				"the status status.creds; keep %s apart, it makes more of them\n",
+			fmt.Printf("start nats-server -c %s; server.creds is for the server, client-K.creds for client K, "+
+				"status.creds for promptfed status; keep %s safe, it signs new ones\n",
 				filepath.Join(operator, "nats.conf"), filepath.Join(operator, "keys"))
 		}
 		return nil

@@ -16,7 +16,8 @@ import (
 
 func partitionCommand() *cobra.Command {
 	var file string
-	const short = "show who gets which examples, or compare a paper's sizes of data sets with the data"
+	const short = "show which client gets which examples, or compare the data with the sizes of data sets that a " +
+		"paper prints"
 	c := configured("partition", short, func(cmd *cobra.Command, conf experiment.Config, d *progress.Display) error {
 		b, err := experiment.OpenData(cmd.Context(), conf, d.Work)
 		if err != nil {
@@ -33,7 +34,7 @@ func partitionCommand() *cobra.Command {
 		}
 		return atomicfile.Write(file, atomicfile.Bytes(text.Bytes()))
 	})
-	c.Flags().StringVar(&file, "json", "", "write the partition to a file")
+	c.Flags().StringVar(&file, "json", "", "also write the partition to a JSON file")
 	show := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		counts, err := configs.IsCounts(args[0])
@@ -44,7 +45,7 @@ func partitionCommand() *cobra.Command {
 			return show(cmd, args)
 		}
 		if file != "" {
-			return usageError{fmt.Errorf("--json: %s has sizes of data sets to compare (counts), and no partition to "+
+			return usageError{fmt.Errorf("--json: %s compares sizes of data sets (counts) and has no partition to "+
 				"write", args[0])}
 		}
 		sets, err := cmd.Flags().GetStringArray("set")
@@ -57,7 +58,8 @@ func partitionCommand() *cobra.Command {
 }
 
 func featuresCommand() *cobra.Command {
-	return configured("features", "fill the feature cache", func(cmd *cobra.Command, conf experiment.Config,
+	return configured("features", "compute the image features of an experiment into the feature "+
+		"cache", func(cmd *cobra.Command, conf experiment.Config,
 		d *progress.Display) error {
 		b, err := prepare(cmd.Context(), conf, d)
 		if err != nil {

@@ -1,7 +1,7 @@
 package command
 
 import (
-	"cmp"
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -23,27 +23,38 @@ import (
 	"promptfed/federation/sets/source"
 	"promptfed/tools/progress"
 	"promptfed/tools/report/results"
+	"promptfed/tools/runfolder"
+	"promptfed/tools/serving"
 )
 
 func predictCommand() *cobra.Command {
-	client, top, asJSON, asCSV := 0, 3, false, false
-	var models string
-	var sets []string
-	c := &cobra.Command{Use: "predict RUN|FILE.onnx [--client K] IMAGE|FOLDER...", Args: atLeast(2),
-		Short: "classify images with what a client learned, or with an exported classifier"}
-	c.Flags().IntVar(&client, "client", 0, clientHelp)
+	var from chosen
+	top, about, listen, asJSON, asCSV := 3, false, "", false, false
+	c := &cobra.Command{Use: "predict RUN|FILE.onnx [--client K] [--global] IMAGE|FOLDER...", Args: atLeast(1),
+		Short: "classify images with what a client or all together learned, or with an exported classifier"}
+	from.flags(c)
 	c.Flags().IntVar(&top, "top", top, "classes to show for each image")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per image with every probability")
 	c.Flags().BoolVar(&asCSV, "csv", false, "print a table: a line for each image with its best class and every "+
 		"probability")
-	c.Flags().StringVar(&models, "models", "", "folder with bundles by name")
-	c.Flags().StringArrayVar(&sets, "set", nil, "change a runtime key of the run, as in runtime.provider=cpu")
+	c.Flags().BoolVar(&about, "about", false, "print what the classifier is and how accurate: the metadata of an "+
+		"exported file; images may be left out")
+	c.Flags().StringVar(&listen, "listen", "", "HOST:PORT: classify images that are posted there over HTTP, with an "+
+		"exported file; HOST is 127.0.0.1 where it is left out")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if asJSON && asCSV {
 			return usageError{errors.New("--json and --csv are two forms: give one")}
 		}
 		if top < 1 {
 			return usageError{fmt.Errorf("--top %d: take 1 or more", top)}
+		}
+		switch n := len(args) - 1; {
+		case listen != "" && n > 0:
+			return usageError{errors.New("--listen takes no images: post them")}
+		case listen != "" && isFolder(args[0]):
+			return usageError{errors.New("--listen takes an exported file: promptfed export RUN writes one")}
+		case listen == "" && !about && n == 0:
+			return needed("predict", "IMAGE|FOLDER..., --about or --listen")
 		}
 		paths, err := imagesIn(args[1:])
 		if err != nil {
@@ -53,27 +64,41 @@ func predictCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		classes, list, err := predict(cmd, args[0], models, sets, client, images)
+		f, err := from.open(cmd, args[0])
 		if err != nil {
 			return err
 		}
+		defer f.Close()
+		if about {
+			facts, err := f.About()
+			if err != nil {
+				return err
+			}
+			if err := printFacts(facts, asJSON); err != nil {
+				return err
+			}
+		}
+		if file, ok := f.(*trained.File); ok && listen != "" {
+			return serving.Listen(cmd.Context(), listen, file)
+		}
+		list, err := f.Predict(cmd.Context(), images)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		classes := f.Classes()
 		if asCSV {
 			return writePredictions(os.Stdout, classes, list)
 		}
 		out := json.NewEncoder(os.Stdout)
 		for _, p := range list {
 			if asJSON {
-				prob := map[string]float32{}
-				for i, c := range classes {
-					prob[c] = p.Probabilities[i]
-				}
-				if err := out.Encode(map[string]any{"image": p.Image, "probabilities": prob}); err != nil {
+				if err := out.Encode(serving.Answer(p, classes)); err != nil {
 					return err
 				}
 				continue
 			}
 			fmt.Print(p.Image, ":")
-			for _, i := range ranked(p)[:min(top, len(classes))] {
+			for _, i := range p.Ranked()[:min(top, len(classes))] {
 				fmt.Printf("  %s %.1f %%", classes[i], 100*p.Probabilities[i])
 			}
 			fmt.Println()
@@ -83,16 +108,21 @@ func predictCommand() *cobra.Command {
 	return c
 }
 
-const clientHelp = "number of the client, from 0; what each learned differs"
+func isFolder(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
 
-// ranked are the classes of a prediction, the most probable first.
-func ranked(p trained.Prediction) []int {
-	order := make([]int, len(p.Probabilities))
-	for i := range order {
-		order[i] = i
+func printFacts(facts []trained.Fact, asJSON bool) error {
+	if !asJSON {
+		rows := [][]string{{"what", "value"}}
+		for _, f := range facts {
+			rows = append(rows, []string{f.Key, f.Value})
+		}
+		fmt.Print(align(rows))
+		return nil
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Probabilities[b], p.Probabilities[a]) })
-	return order
+	return json.NewEncoder(os.Stdout).Encode(serving.Object(facts))
 }
 
 // writePredictions writes a line for each image: its name, the best class, and the probability of every class.
@@ -100,7 +130,7 @@ func writePredictions(w io.Writer, classes []string, list []trained.Prediction) 
 	out := csv.NewWriter(w)
 	out.Write(append([]string{"image", "class"}, classes...))
 	for _, p := range list {
-		row := []string{p.Image, classes[ranked(p)[0]]}
+		row := []string{p.Image, classes[p.Ranked()[0]]}
 		for _, v := range p.Probabilities {
 			row = append(row, strconv.FormatFloat(float64(v), 'g', -1, 32))
 		}
@@ -135,40 +165,85 @@ func imagesIn(paths []string) ([]string, error) {
 	return out, nil
 }
 
-// predict classifies images with a client of a run, or with an exported classifier.
-func predict(cmd *cobra.Command, from, models string, sets []string, client int, images []data.Example) ([]string,
-	[]trained.Prediction, error) {
+// classifier is what predict takes: of a run folder, or an exported file.
+type classifier interface {
+	Classes() []string
+	Predict(context.Context, []data.Example) ([]trained.Prediction, error)
+	About() ([]trained.Fact, error)
+	Close() error
+}
+
+// chosen are the flags that say which classifier of a run.
+type chosen struct {
+	client int
+	global bool
+	models string
+	sets   []string
+}
+
+func (f *chosen) flags(c *cobra.Command) {
+	c.Flags().IntVar(&f.client, "client", 0, "number of the client, from 0: what it learned, as the run's personal "+
+		"evaluation tests it")
+	c.Flags().BoolVar(&f.global, "global", false, "the server's parameters, as the run's global evaluation tests "+
+		"them; with --client K too: on that client's backbone, beside its own private parameters")
+	c.Flags().StringVar(&f.models, "models", "", "folder with bundles by name")
+	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a runtime key of the run, as in runtime.provider=cpu")
+}
+
+// open opens a classifier of a run folder, or an exported file.
+func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 	if st, err := os.Stat(from); err == nil && st.Mode().IsRegular() {
-		for _, flag := range []string{"client", "models"} {
+		for _, flag := range []string{"client", "global", "models"} {
 			if cmd.Flags().Changed(flag) {
-				return nil, nil, usageError{fmt.Errorf("--%s goes with a run folder, %s is a file", flag, from)}
+				return nil, usageError{fmt.Errorf("--%s goes with a run folder, %s is a file", flag, from)}
 			}
 		}
-		conf, err := bare(sets)
+		conf, err := bare(f.sets)
 		if err == nil {
 			err = chooseProvider(&conf, progress.New(conf))
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		return trained.PredictFile(cmd.Context(), from, images, conf.Runtime.Session())
+		file, err := trained.OpenFile(from, conf.Runtime.Session())
+		if err != nil {
+			return nil, err // no typed nil in the interface
+		}
+		return file, nil
 	}
-	conf, err := openRun(from, models, sets)
-	if err == nil {
-		err = clientNamed(cmd)
-	}
+	of, err := f.openRun(cmd, from)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return trained.Predict(cmd.Context(), conf, from, client, images)
+	return of, nil
 }
 
-// clientNamed refuses to choose a client of a run: two of them may answer otherwise for one image.
-func clientNamed(c *cobra.Command) error {
-	if !c.Flags().Changed("client") {
-		return needed(c.Name(), "--client K, as in --client 0: what the clients of a run learned differs")
+// openRun opens a classifier of a run folder. None is the default: two of them may answer otherwise for one image.
+func (f *chosen) openRun(cmd *cobra.Command, dir string) (*trained.Classifier, error) {
+	conf, err := openRun(dir, f.models, f.sets)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	choice := trained.Choice{Client: f.client, Global: f.global}
+	if !cmd.Flags().Changed("client") {
+		if choice.Client = -1; !f.global {
+			return nil, needed(cmd.Name(), "--client K, as in --client 0, or --global: what clients learned differs")
+		}
+	}
+	of, err := trained.Open(conf, dir, choice)
+	if err == nil {
+		of.Data, err = dataOf(dir)
+	}
+	return of, err
+}
+
+// dataOf is the data set that a run folder names.
+func dataOf(dir string) (trained.DataSet, error) {
+	p, err := runfolder.ReadProvenance(dir)
+	if err != nil || p.Data == nil {
+		return trained.DataSet{}, err
+	}
+	return trained.DataSet{Name: p.Data.Set, Digest: p.Data.Digest}, nil
 }
 
 // openRun reads the configuration of a finished run, changed by sets, and takes the provider; models, unless empty, is

@@ -15,8 +15,8 @@ import (
 
 func pretrainCommand() *cobra.Command {
 	var sets []string
-	c := &cobra.Command{Use: "pretrain CONFIG", Args: exactly(1), Short: "train a tiny backbone from scratch; goes " +
-		"on where it stopped"}
+	c := &cobra.Command{Use: "pretrain CONFIG", Args: exactly(1), Short: "train a tiny backbone from scratch; " +
+		"continues where it stopped"}
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		conf := pretrain.Defaults()

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,29 +17,19 @@ import (
 // short is put behind what trains, so that the walk takes seconds.
 const short = " --set train.rounds=1"
 
-// walked says how a line of the README that calls the program is followed, by how it begins: what stands there for a
-// placeholder, and what is put behind it. No line is left out but those that need what nobody has at hand, with the
-// reason.
-var walked = []struct{ line, with, why string }{
+// readmeSteps are followed otherwise than they stand in the README. No line is left out but those that need what
+// nobody has at hand.
+var readmeSteps = []step{
 	{"sweep configs/papers/fedpha/table-2.yaml --set data.root=DATA", "", "the sets of the papers"},
 	{"sweep configs/papers/fedpha/table-2.yaml --smoke", short + " --keep method=PromptFL --seeds 1", ""},
-	{"report runs/fedpha-table-2", "", ""},
 	{"run configs/real/pacs.yaml --set data.root=PACS", short, ""},
 	{"run configs/real/digits.yaml", "", "the sets themselves"},
 	{"run configs/real/cifar10.yaml", "", "the set itself"},
-	{"run --images IMAGES --set method", short, ""},
 	{"run --images IMAGES", short, ""},
-	{"init IMAGES", "", ""},
 	{"run configs/real/pacs.yaml --images IMAGES", short, ""},
 	{"convert ViT-B-16.pt", "", "OpenAI's checkpoint"},
-	{"convert FOLDER", "", ""},
-	{"check bundles/vit-b16", "", ""},
 	{"run CONFIG --set backbones=[vit-b16]", short + " --out runs/mine", ""},
-	{"certs certs --clients 2", "", ""},
 	{"serve experiment.yaml", " --listen ADDRESS" + short, ""},
-	{"join tls://SERVER:4222", "", ""},
-	{"predict runs/join-default-0", "", ""},
-	{"export runs/pacs", "", ""},
 	{"ui", "", "it serves until it is stopped"},
 }
 
@@ -46,31 +37,11 @@ var walked = []struct{ line, with, why string }{
 // as it stands there.
 func TestREADME(t *testing.T) {
 	root := datatest.Module(t)
-	text := string(read(t, root, "README.md"))
-	home := t.TempDir()
+	w := walker(t, readmeSteps)
 	for link, to := range map[string]string{"configs": "configs", "docs": "docs"} {
-		if err := os.Symlink(filepath.Join(root, to), filepath.Join(home, link)); err != nil {
+		if err := os.Symlink(filepath.Join(root, to), link); err != nil {
 			t.Fatal(err)
 		}
-	}
-	folderOf := func(name string, parts ...[]string) string {
-		paths := []string{name}
-		for _, part := range parts {
-			var next []string
-			for _, p := range paths {
-				for _, n := range part {
-					next = append(next, filepath.Join(p, n))
-				}
-			}
-			paths = next
-		}
-		for i, p := range paths {
-			if err := os.MkdirAll(filepath.Join(home, filepath.Dir(p)), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			drawImage(t, filepath.Join(home, p), i)
-		}
-		return name
 	}
 	files := func(n int) (out []string) {
 		for i := range n {
@@ -79,64 +50,119 @@ func TestREADME(t *testing.T) {
 		return out
 	}
 	address := proctest.FreeAddress(t, "127.0.0.1")
-	words := strings.NewReplacer("SERVER:4222", address, "SERVER", "127.0.0.1", "ADDRESS", address,
-		"IMAGES", folderOf("photos", []string{"train", "test"}, []string{"cat", "dog"}, files(40)),
-		"root=PACS", "root="+folderOf("PACS", []string{"art_painting", "cartoon", "photo", "sketch"}, []string{"dog",
-			"elephant", "giraffe", "guitar", "horse", "house", "person"}, files(20)),
+	w.words = strings.NewReplacer("SERVER:4222", address, "SERVER", "127.0.0.1", "ADDRESS", address,
+		"IMAGES", drawFolder(t, "photos", []string{"train", "test"}, []string{"cat", "dog"}, files(40)),
+		"root=PACS", "root="+drawFolder(t, "PACS", []string{"art_painting", "cartoon", "photo", "sketch"},
+			[]string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person"}, files(20)),
 		"CONFIG", "images.yaml", "FOLDER", filepath.Join(root, "models/bundle/converted/testdata/huggingface"),
 		"IMAGE...", "photos/test/cat/00.png")
-	if err := os.WriteFile(filepath.Join(home, "experiment.yaml"), []byte("method: promptfl\noptions: {tokens: 4}\n"),
-		0o644); err != nil {
+	if err := os.WriteFile("experiment.yaml", []byte("method: promptfl\noptions: {tokens: 4}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
-	t.Chdir(home)
-	seen := map[string]bool{}
-	var served []*process
-	command := regexp.MustCompile(`(?m)^    (?:bin/)?promptfed (.*?)(?:\s+#.*)?$`)
-	for _, m := range command.FindAllStringSubmatch(text, -1) {
-		line := m[1]
-		found := false
-		for _, w := range walked {
-			if found || !strings.HasPrefix(line, w.line) {
-				continue
-			}
-			found, seen[w.line] = true, true
-			if w.why != "" {
-				continue
-			}
-			args := strings.Fields(words.Replace(line + w.with))
-			switch args[0] {
-			case "serve":
-				served = append(served, start(t, args...))
-				continue
-			case "join": // both clients, as the README says of each
-				second := strings.Replace(strings.Join(args, " "), "--client 0", "--client 1", 1)
-				for _, p := range append(served, start(t, args...), start(t, strings.Fields(second)...)) {
-					p.ends(t)
-				}
-				continue
-			case "convert": // the README has three that leave the same folder
-				os.RemoveAll("bundles")
-			}
-			if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
-				t.Fatalf("promptfed %s: %v\n%s", strings.Join(args, " "), err, out)
-			}
+	command := regexp.MustCompile(`(?m)^    (?:bin/)?(promptfed .*?)(?:\s+#.*)?$`)
+	for _, m := range command.FindAllStringSubmatch(string(read(t, root, "README.md")), -1) {
+		if strings.HasPrefix(m[1], "promptfed convert") { // the README has three that leave the same folder
+			os.RemoveAll("bundles")
 		}
-		if !found {
-			t.Errorf("nobody followed %q: give it a line in walked", line)
+		w.follow(m[1])
+		if strings.HasPrefix(m[1], "promptfed join") { // the README says it of each client
+			w.follow(strings.Replace(m[1], "--client 0", "--client 1", 1))
 		}
 	}
-	for _, w := range walked {
-		if !seen[w.line] {
-			t.Errorf("the README has no %q any more", w.line)
-		}
-	}
+	w.ends()
 	for _, left := range []string{"runs/photos/report.html", "runs/photos/promptfl/seed-1/provenance.json",
-		"runs/fedotp/seed-3/summary.json", "runs/own/report.html", "images.yaml", "classifier.onnx",
-		"runs/pacs/plots/accuracy.png"} {
+		"runs/fedotp/seed-3/summary.json", "runs/own/report.html", "images.yaml", "classifier.onnx", "global.onnx",
+		"classifiers/client-7.onnx", "runs/pacs/plots/accuracy.png"} {
 		if _, err := os.Stat(left); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// The tutorial is followed as it stands, on the photographs and sketches of PACS where they are. What the page shows
+// of a command's output is there then, but for the digits of numbers; elsewhere the images are noise.
+func TestTutorial(t *testing.T) {
+	root := datatest.Module(t)
+	page := string(read(t, root, "docs", "tutorial.md"))
+	python := ""
+	if exec.Command("python3", "-c", "import numpy, onnxruntime, PIL").Run() != nil {
+		python = "no Python with onnxruntime and Pillow"
+	}
+	steps := []step{
+		{"make build", "", "the test has built it"},
+		{"ui", "", "it serves until it is stopped"},
+		{"serve", " --listen ADDRESS", ""},
+		{"python3 classify.py", "", python},
+		{"convert ViT-B-16.pt", "", "OpenAI's checkpoint"},
+	}
+	if _, err := exec.LookPath("curl"); err != nil {
+		steps = append(steps, step{"curl", "", "no curl"})
+	}
+	pacs := filepath.Join(root, "..", "shared", "data", "pacs")
+	_, err := os.Stat(pacs)
+	real := err == nil
+	w := walker(t, steps)
+	address := proctest.FreeAddress(t, "127.0.0.1")
+	w.words = strings.NewReplacer("127.0.0.1:4222", address, "ADDRESS", address,
+		"127.0.0.1:8080", proctest.FreeAddress(t, "127.0.0.1"))
+	for site, domain := range map[string]string{"north": "photo", "south": "sketch"} {
+		if real {
+			if err := os.CopyFS(filepath.Join("photos", site), os.DirFS(filepath.Join(pacs, domain))); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		var names []string
+		for i := range 40 {
+			names = append(names, fmt.Sprintf("%04d.png", i))
+		}
+		drawFolder(t, "photos", []string{site}, []string{"dog", "elephant", "giraffe", "guitar", "horse", "house",
+			"person"}, names)
+	}
+	said := ""
+	for _, m := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
+		kind, text := m[1], m[2]
+		switch kind {
+		case "sh":
+			said = w.follow(text)
+			t.Logf("%s%s", text, said)
+		case "text":
+			if said == "" {
+				said = w.wait()
+				t.Logf("%s", said)
+			}
+			if real && said != "" {
+				shown(t, text, said)
+			}
+		default: // a file, whose name stands in its first line
+			first, _, _ := strings.Cut(text, "\n")
+			if err := os.WriteFile(strings.TrimPrefix(first, "# "), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	w.ends()
+}
+
+// shown checks that lines of a page are in what a command said, in their order, numbers and the width of tables aside.
+// A line that ends with three points is the beginning of one.
+func shown(t *testing.T, page, said string) {
+	t.Helper()
+	plain := func(text string) []string {
+		text = regexp.MustCompile(`[-−]?\d+(\.\d+)?`).ReplaceAllString(text, "0")
+		text = regexp.MustCompile(`\*|(?m)[ \t]+$`).ReplaceAllString(text, "")
+		return strings.Split(regexp.MustCompile(`--+|[ \t]+`).ReplaceAllString(strings.TrimSpace(text), " "), "\n")
+	}
+	lines := plain(said)
+	for _, want := range plain(page) {
+		begin, cut := strings.CutSuffix(want, "...")
+		at := slices.IndexFunc(lines, func(line string) bool {
+			return line == want || cut && strings.HasPrefix(line, begin)
+		})
+		if at < 0 {
+			t.Errorf("the page shows\n%s\nwhich is not, or not there, in\n%s", want, said)
+			return
+		}
+		lines = lines[at+1:]
 	}
 }

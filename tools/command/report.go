@@ -19,19 +19,20 @@ func reportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--format " +
 			strings.Join(report.Formats, ",") + "]",
-		Args: atLeast(1), Short: "tables, figures and tests of run folders and sweeps, and one page with all of it",
+		Args: atLeast(1), Short: "write tables, figures and significance tests of run folders and sweeps, and one " +
+			"page with all of it",
 	}
-	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; of several, runs/comparison)")
-	c.Flags().StringVar(&o.Metric, "metric", "", "what the tables show: "+strings.Join(results.MetricNames(), ", "))
-	c.Flags().StringSliceVar(&o.Rows, "rows", nil, "axes in the rows; also domain, set, metric")
-	c.Flags().StringSliceVar(&o.Columns, "columns", nil, "axes in the columns; axes in neither are averaged over")
+	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; for several, runs/comparison)")
+	c.Flags().StringVar(&o.Metric, "metric", "", "metric of the tables: "+strings.Join(results.MetricNames(), ", "))
+	c.Flags().StringSliceVar(&o.Rows, "rows", nil, "axes in the rows; domain, set and metric are possible too")
+	c.Flags().StringSliceVar(&o.Columns, "columns", nil, "axes in the columns; other axes are averaged over")
 	c.Flags().StringVar(&o.Average, "average", "", "add means: row, column or both")
 	c.Flags().StringVar(&o.Std, "std", string(results.Population), "standard deviation over seeds: population (n, as "+
 		"numpy) or sample (n-1)")
 	c.Flags().BoolVar(&o.Second, "second", false, "underline the second best")
-	c.Flags().StringVar(&o.View, "view", "", "the evaluation that results are of, in place of the runs' eval.view: "+
+	c.Flags().StringVar(&o.View, "view", "", "evaluation to report, instead of the runs' eval.view: "+
 		strings.Join(record.Views(), ", "))
-	c.Flags().StringSliceVar(&o.Formats, "format", report.Formats, "what to write")
+	c.Flags().StringSliceVar(&o.Formats, "format", report.Formats, "formats to write")
 	shown.add(c)
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if err := o.Check(); err != nil {

@@ -45,7 +45,8 @@ func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "run CONFIG...|--images FOLDER [--set key=value] [--seeds 1-3] [--smoke] [--cluster URL] [--out DIR] " +
 			"[--resume] [--force]",
-		Short: "run federated experiments; several are compared in one table; one with a section sweep is a sweep",
+		Short: "run federated experiments; several are compared in one table; a file with a section sweep runs as a " +
+			"sweep",
 	}
 	f.add(c)
 	f.spread.add(c)
@@ -57,13 +58,13 @@ func runCommand() *cobra.Command {
 func (f *runFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
-	c.Flags().StringVar(&f.images, "images", "", "images to run on: a folder, a list, or Parquet files; without a "+
-		"configuration, methods are compared on them as promptfed init would write it")
+	c.Flags().StringVar(&f.images, "images", "", "images to run on: a folder, a list or Parquet files; without "+
+		"CONFIG, methods are compared on them, as in the file that promptfed init writes")
 	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME); with several configurations, the folder "+
 		"above them")
-	c.Flags().Var(&f.seeds, "seeds", "run each configuration once with every seed, as in 1,2,3 or 1-3; the table "+
-		"shows means and standard deviations over seeds")
-	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on after the last finished round")
+	c.Flags().Var(&f.seeds, "seeds", "run each configuration with every seed, as in 1,2,3 or 1-3; the table shows "+
+		"means and standard deviations over seeds")
+	c.Flags().BoolVar(&f.use.Resume, "resume", false, "continue after the last finished round")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
 	c.Flags().StringArrayVar(&f.log, "log", nil, runlog.Help)
 	f.shown.add(c)
@@ -101,7 +102,7 @@ func (f runFlags) ofSweep() sweepFlags {
 func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
 	if f.images != "" && len(args) == 0 {
 		if f.smoke {
-			return nil, usageError{errors.New("--smoke goes with a sweep file, not with --images")}
+			return nil, usageError{errors.New("--smoke is for sweep files, not for --images")}
 		}
 		p, err := plan(f.images, f.sets)
 		if err != nil {
@@ -160,7 +161,8 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 	}
 	for i, folder := range folders {
 		if slices.Contains(folders[:i], folder) {
-			return usageError{fmt.Errorf("two runs would have the folder %s; give configurations other names", folder)}
+			return usageError{fmt.Errorf("two runs would use the folder %s; give the configurations different "+
+				"names", folder)}
 		}
 		if err := runfolder.Check(folder, f.use); err != nil {
 			return err
@@ -231,7 +233,7 @@ func (f runFlags) one(ctx context.Context, conf experiment.Config, dir string, o
 
 // stopped is the error of work that was interrupted, with the line that goes on with it.
 func stopped(ctx context.Context) error {
-	return fmt.Errorf("stopped; to go on: %s", runfolder.Again(ctx, "--resume"))
+	return fmt.Errorf("stopped; to continue: %s", runfolder.Again(ctx, "--resume"))
 }
 
 // training says how an experiment is run, beside its configuration.

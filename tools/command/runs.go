@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/experiment"
 	"promptfed/tools/report/page"
 	"promptfed/tools/report/results"
 	"promptfed/tools/report/tables"
@@ -18,7 +19,7 @@ import (
 
 func runsCommand() *cobra.Command {
 	c := &cobra.Command{Use: "runs list|compare|diff|export|log|tag|rm",
-		Short: "list, compare, tag and remove run folders, and hand their numbers to other programs"}
+		Short: "list, compare, tag, export and remove run folders"}
 	c.AddCommand(runsList(), runsCompare(), runsDiff(), runsExport(), runsLog(), runsTag(), runsRemove())
 	c.Args = func(_ *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("runs takes one of list, compare, diff, export, log, tag, rm, not %q",
@@ -77,14 +78,14 @@ func runsList() *cobra.Command {
 	var tags []string
 	var state, metric string
 	c := &cobra.Command{Use: "list [DIR...] [--tag WORD] [--state done|unfinished|failed]",
-		Short: "a line for each run: folder, method, seed, state, rounds, accuracy, tags"}
+		Short: "list runs: folder, method, seed, state, rounds, accuracy, tags"}
 	c.Flags().StringSliceVar(&tags, "tag", nil, "only runs with all of these tags")
 	c.Flags().StringVar(&state, "state", "", "only runs in this state")
-	c.Flags().StringVar(&metric, "metric", "", "what is shown of each (default: its accuracy)")
+	c.Flags().StringVar(&metric, "metric", "", "metric to show (default: the accuracy)")
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		if known := []results.State{"", results.Done, results.Unfinished, results.Failed}; !slices.Contains(known,
 			results.State(state)) {
-			return usageError{fmt.Errorf("--state %q: take done, unfinished or failed", state)}
+			return usageError{fmt.Errorf("--state %q: expected done, unfinished or failed", state)}
 		}
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -149,8 +150,8 @@ func valueOf(m results.Metric, r *results.Run) string {
 func runsCompare() *cobra.Command {
 	var metrics []string
 	c := &cobra.Command{Use: "compare DIR DIR... [--metrics NAME,...]", Args: atLeast(2),
-		Short: "metrics of runs side by side, a column for each"}
-	c.Flags().StringSliceVar(&metrics, "metrics", nil, "those shown: "+strings.Join(results.MetricNames(), ", "))
+		Short: "compare metrics of runs, a column for each"}
+	c.Flags().StringSliceVar(&metrics, "metrics", nil, "metrics to show: "+strings.Join(results.MetricNames(), ", "))
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -186,7 +187,7 @@ func runsCompare() *cobra.Command {
 
 func runsDiff() *cobra.Command {
 	return &cobra.Command{Use: "diff DIR DIR...", Args: atLeast(2),
-		Short: "the settings in which configurations of runs differ, a column for each run",
+		Short: "show the settings that differ between runs, a column for each",
 		RunE: func(_ *cobra.Command, dirs []string) error {
 			runs, err := findRuns(dirs)
 			if err != nil {
@@ -199,7 +200,7 @@ func runsDiff() *cobra.Command {
 			}
 			keys, values, _ := page.Differences(list)
 			if len(keys) == 0 {
-				fmt.Printf("the configurations of %d runs do not differ\n", len(runs))
+				fmt.Printf("the configurations of the %d runs do not differ\n", len(runs))
 				return nil
 			}
 			for i, key := range keys {
@@ -221,12 +222,12 @@ func runsDiff() *cobra.Command {
 func runsTag() *cobra.Command {
 	var add, remove []string
 	c := &cobra.Command{Use: "tag DIR... --add WORD,... [--remove WORD,...]", Args: atLeast(1),
-		Short: "give runs tags, which list and ui filter by, or take them away"}
-	c.Flags().StringSliceVar(&add, "add", nil, "tags to give")
-	c.Flags().StringSliceVar(&remove, "remove", nil, "tags to take away")
+		Short: "add or remove tags of runs, by which list and ui filter"}
+	c.Flags().StringSliceVar(&add, "add", nil, "tags to add")
+	c.Flags().StringSliceVar(&remove, "remove", nil, "tags to remove")
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		if len(add)+len(remove) == 0 {
-			return usageError{fmt.Errorf("tag: name the tags with --add or --remove")}
+			return usageError{fmt.Errorf("tag: give tags with --add or --remove")}
 		}
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -246,7 +247,7 @@ func runsTag() *cobra.Command {
 func runsRemove() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{Use: "rm DIR... [--yes]", Args: atLeast(1),
-		Short: "remove run folders; without --yes only say which"}
+		Short: "remove run folders; without --yes, only say which"}
 	c.Flags().BoolVar(&yes, "yes", false, "do it")
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
@@ -256,7 +257,7 @@ func runsRemove() *cobra.Command {
 		what, all := "would remove", []string{}
 		for _, r := range runs {
 			if info, err := os.Lstat(r.Dir); err != nil || !info.IsDir() {
-				return fmt.Errorf("%s is no folder any more; nothing was removed", r.Dir)
+				return fmt.Errorf("%s no longer exists; nothing was removed", r.Dir)
 			}
 			all = append(all, r.Dir)
 		}
@@ -270,7 +271,8 @@ func runsRemove() *cobra.Command {
 			fmt.Println(what, folderSeen(dir))
 		}
 		if !yes {
-			fmt.Printf("nothing was removed; --yes removes these %d run folders with all in them\n", len(runs))
+			fmt.Printf("nothing was removed; --yes removes %s with all files in them\n",
+				experiment.Counted(len(runs), "run folder"))
 		}
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
 	"promptfed/tools/report/numbers"
 	"promptfed/tools/report/results"
@@ -21,8 +22,8 @@ import (
 func runsExport() *cobra.Command {
 	var out string
 	c := &cobra.Command{Use: "export [DIR...] --out FILE.csv|FILE.parquet",
-		Short: "every number of every round as one table, a line each, for pandas and its like"}
-	c.Flags().StringVar(&out, "out", "", "the file to write; its ending says the form: .csv or .parquet")
+		Short: "write every number of every round to one table, a line each, for pandas and similar tools"}
+	c.Flags().StringVar(&out, "out", "", "file to write; its extension decides the format: .csv or .parquet")
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		form := strings.TrimPrefix(filepath.Ext(out), ".")
 		if !slices.Contains(numbers.Forms, form) {
@@ -52,7 +53,7 @@ func runsExport() *cobra.Command {
 func runsLog() *cobra.Command {
 	var to string
 	c := &cobra.Command{Use: "log DIR... --to mlflow:URI", Args: atLeast(1),
-		Short: "send runs to MLflow, as run --log does: those of serve, and those whose tracking server was down"}
+		Short: "send runs to MLflow, as run --log does: those of serve, or those whose tracking server was down"}
 	c.Flags().StringVar(&to, "to", "", "mlflow:FOLDER, or mlflow:http://HOST:PORT")
 	c.RunE = func(cmd *cobra.Command, dirs []string) error {
 		uri, ok := strings.CutPrefix(to, runlog.MLflow)
@@ -82,7 +83,7 @@ func runsLog() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s: %d rounds sent\n", folderSeen(r.Dir), n)
+			fmt.Printf("%s: %s sent\n", folderSeen(r.Dir), experiment.Counted(n, "round"))
 		}
 		return nil
 	}

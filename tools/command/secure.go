@@ -27,9 +27,8 @@ func serveSecure(h *transport.Server, b *experiment.Built) error {
 func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *exchange.Invitation) (summed func(),
 	err error) {
 	if n := conf.Partition.Clients; conf.SecureAggregation.On() && n != inv.Clients {
-		return nil, fmt.Errorf("the server has %d clients; by this client's configuration (partition.clients) there "+
-			"are "+
-			"%d, of which secure aggregation takes its threshold", inv.Clients, n)
+		return nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
+			"%[2]d, which decides the threshold of secure aggregation; set partition.clients=%[1]d", inv.Clients, n)
 	}
 	who, err := inv.Signatures(f.state)
 	if err != nil {
@@ -47,8 +46,9 @@ func (f joinFlags) summary(s secure.Summary, certified bool) string {
 	if s.Sums+s.Refused == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("secure aggregation: this client was in %d sums, of %d to %d clients, and refused %d orders; "+
-		"%s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused, filepath.Join(f.state, secure.LogFile))
+	text := fmt.Sprintf("secure aggregation: sums that this client was in: %d, of %d to %d clients; instructions "+
+		"that it refused: %d; %s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused,
+		filepath.Join(f.state, secure.LogFile))
 	if certified || len(s.Keys) == 0 {
 		return text
 	}
@@ -56,6 +56,6 @@ func (f joinFlags) summary(s secure.Summary, certified bool) string {
 	for _, k := range slices.Sorted(maps.Keys(s.Keys)) {
 		keys = append(keys, fmt.Sprintf("%d %s", k, s.Keys[k]))
 	}
-	return text + "no certificate says whose these keys of the other clients are, of which the first that came was " +
-		"taken; compare them: " + strings.Join(keys, ", ") + "\n"
+	return text + "no certificate says whose these keys of the other clients are, and the first key of each was " +
+		"accepted; compare them with the clients: " + strings.Join(keys, ", ") + "\n"
 }

@@ -41,10 +41,10 @@ func (l *seedList) Set(text string) error {
 			last, err = strconv.ParseUint(to, 10, 64)
 		}
 		if err != nil {
-			return fmt.Errorf("%q is no seed; give whole numbers, as in 1,2,3 or 1-3", part)
+			return fmt.Errorf("%q is not a seed; give whole numbers, as in 1,2,3 or 1-3", part)
 		}
 		if last < first || last-first >= mostSeeds {
-			return fmt.Errorf("%s is no range; give the smaller seed first, and %d seeds at most", part, mostSeeds)
+			return fmt.Errorf("%s is not a range; give the smaller seed first, and at most %d seeds", part, mostSeeds)
 		}
 		for s := first; ; s++ {
 			if slices.Contains(*l, s) {

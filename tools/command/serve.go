@@ -56,33 +56,34 @@ func serveCommand() *cobra.Command {
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
 	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
-	l.StringVar(&f.run, "run", "default", "name of the run on the NATS server; clients give the same")
-	l.StringVar(&f.listen, "listen", ":4222", "HOST:PORT of the embedded NATS server; port 0 for any")
+	l.StringVar(&f.run, "run", "default", "name of the run on the NATS server; clients must use the same")
+	l.StringVar(&f.listen, "listen", ":4222", "HOST:PORT of the embedded NATS server; port 0 for any free one")
 	l.StringVar(&f.nats, "nats", "", "URL of a NATS server to use instead of the embedded one")
-	f.link.addToken(c, "secret that clients must give (embedded server); with --nats, the password")
+	f.link.addToken(c, "secret that clients must have (embedded server); with --nats, the password")
 	l.StringVar(&f.link.creds, "creds", "", "credentials file for --nats")
-	l.StringVar(&f.link.tls, "tls", "", "folder that promptfed certs made: only clients with its certificates, each "+
-		"for itself")
-	l.StringVar(&f.classes, "classes", "", "file with the class names, one a line, in order (default: the first "+
-		"client's)")
-	l.IntVar(&f.clients, "clients", 0, "how many clients there are (default partition.clients)")
-	l.IntVar(&f.wait, "wait", 0, "start once so many have joined (default: all)")
-	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "of every order; 0 for none")
-	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the clients asked that must answer; below it the order is given "+
-		"again")
+	l.StringVar(&f.link.tls, "tls", "", "folder made by promptfed certs: only clients with its certificates are "+
+		"accepted, each as itself")
+	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of the "+
+		"first client)")
+	l.IntVar(&f.clients, "clients", 0, "number of clients (default partition.clients)")
+	l.IntVar(&f.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
+	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "time that clients have for every instruction; 0 for no "+
+		"limit")
+	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the instruction "+
+		"is sent again")
 	l.StringVar(&f.maxNorm, "max-norm", "auto", "refuse uploads that moved the shared parameters farther than this "+
-		"number, or than is usual among all clients (auto); off for no bound")
-	l.StringVar(&f.maxExamples, "max-examples", "auto", "weight of an upload at most, in examples: a number, or a "+
-		"multiple of what clients have (auto); off for no bound")
-	l.IntVar(&f.limit, "limit", exchange.DefaultLimit, "bytes of tensors that travel in a message; more go in pieces")
-	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "bytes of tensors that are taken from a client at most")
+		"number, or than is usual among all clients (auto); off for no limit")
+	l.StringVar(&f.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
+		"multiple of what clients have (auto); off for no limit")
+	l.IntVar(&f.limit, "limit", exchange.DefaultLimit, "bytes of tensors in a message; larger ones are sent in pieces")
+	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "most bytes of tensors that are accepted from a client")
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
-		"repeat a run byte for byte; whoever knows the seed takes it off, so that it hides nothing")
-	l.BoolVar(&f.resume, "resume", false, "go on after the last finished round")
+		"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
+	l.BoolVar(&f.resume, "resume", false, "continue after the last finished round")
 	l.BoolVar(&f.force, "force", false, forceHelp)
-	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
-	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that answers /metrics (Prometheus) and /healthz; they are not "+
-		"protected, so take 127.0.0.1")
+	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
+	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that serves /metrics (Prometheus) and /healthz, which are not "+
+		"protected: use 127.0.0.1")
 	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
 	return c
 }
@@ -95,7 +96,7 @@ func logger(form string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(os.Stderr, nil)), nil
 	}
-	return nil, usageError{fmt.Errorf("--log %q: take text or json", form)}
+	return nil, usageError{fmt.Errorf("--log %q: expected text or json", form)}
 }
 
 func serve(ctx context.Context, path string, f serveFlags) error {
@@ -112,7 +113,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	}
 	conf := l.Config
 	if f.clients < 0 {
-		return usageError{fmt.Errorf("--clients %d: give 1 or more, or none for partition.clients", f.clients)}
+		return usageError{fmt.Errorf("--clients %d: give 1 or more, or leave it out to use "+
+			"partition.clients", f.clients)}
 	}
 	if f.clients == 0 {
 		f.clients = conf.Partition.Clients
@@ -132,8 +134,8 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		f.wait = f.clients
 	}
 	if f.clients < 1 || f.wait < 1 || f.wait > f.clients {
-		return usageError{fmt.Errorf("--clients %d, --wait %d: there must be 1 or more, and no more to wait for than "+
-			"there are", f.clients, f.wait)}
+		return usageError{fmt.Errorf("--clients %d, --wait %d: both must be 1 or more, and --wait at most "+
+			"--clients", f.clients, f.wait)}
 	}
 	dir := cmp.Or(f.out, filepath.Join(runsFolder, conf.Name))
 	use := runfolder.Use{Resume: f.resume, Force: f.force}

@@ -43,10 +43,10 @@ func renewOnHangup(ctx context.Context, dir string, h *transport.Server, own *at
 			err = h.Renew(who)
 		}
 		if err != nil {
-			log.Error("the server's certificate stays as it was", "error", err)
+			log.Error("the server keeps its certificate", "error", err)
 			continue
 		}
 		own.Store(&conf.Certificates[0])
-		log.Info("the server has the certificate that is in its folder now", "folder", dir)
+		log.Info("the server uses the certificate in its folder now", "folder", dir)
 	}
 }

@@ -38,7 +38,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	}
 	examples, err := bound("max-examples", f.maxExamples)
 	if set.MaxExamples = int(examples); err == nil && examples != math.Trunc(examples) {
-		err = usageError{fmt.Errorf("--max-examples %s: take a whole number", f.maxExamples)}
+		err = usageError{fmt.Errorf("--max-examples %s: expected a whole number", f.maxExamples)}
 	}
 	if err != nil {
 		return set, err
@@ -47,7 +47,7 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		return set, err
 	}
 	if set.Masked {
-		log.Warn("uploads are behind secure aggregation: their norms, examples and extras are not checked")
+		log.Warn("with secure aggregation, norms, examples and extras of uploads cannot be checked")
 	}
 	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
 		return set, err
@@ -90,7 +90,7 @@ func bound(flag, text string) (float64, error) {
 	v, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err != nil || !(v >= 0 && v <= 1<<53):
-		return 0, usageError{fmt.Errorf("--%s %q: take auto, off or a number above 0, at most 2^53", flag, text)}
+		return 0, usageError{fmt.Errorf("--%s %q: expected auto, off or a number above 0, at most 2^53", flag, text)}
 	case v == 0:
 		return -1, nil
 	}
@@ -105,7 +105,7 @@ const (
 
 // seededNoise is said where noise hides nothing.
 const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody " +
-	"knows; it hides nothing, and no epsilon is recorded"
+	"knows; it protects nothing, and no epsilon is recorded"
 
 // runID is the identity of the run in a folder, made anew unless the run goes on; where its noise comes from stays.
 func runID(dir string, resume, insecureDP bool) (id string, old bool, err error) {
@@ -117,8 +117,8 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 	if resume {
 		there, err := atomicfile.ReadJSON(path, &saved)
 		if err == nil && there && saved.InsecureDP != insecureDP {
-			err = usageError{fmt.Errorf("%s: the run began with insecure_dp %v; go on likewise (flag "+
-				"--insecure-dp), or take another --out", path, saved.InsecureDP)}
+			err = usageError{fmt.Errorf("%s: the run began with insecure_dp %v; continue it the same way (flag "+
+				"--insecure-dp), or use another --out", path, saved.InsecureDP)}
 		}
 		if err != nil || there {
 			return saved.Run, there, err
@@ -129,8 +129,8 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 }
 
 // plainToken is said where a token is all that protects.
-const plainToken = "the token and all else travel unencrypted, and who has the token can be anybody; --tls closes " +
-	"that (promptfed certs)"
+const plainToken = "nothing is encrypted, the token included, and whoever has the token can be any client; use --tls " +
+	"(promptfed certs)"
 
 // connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
 func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *atomic.Pointer[tls.Certificate],
@@ -162,7 +162,8 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *a
 			return nil, nil, err
 		}
 	} else if f.link.token == "" {
-		log.Warn("anybody who can connect can be a client, unencrypted; --tls closes that (promptfed certs)", "listen",
+		log.Warn("anybody who can connect can be a client, and nothing is encrypted; use --tls (promptfed "+
+			"certs)", "listen",
 			f.listen)
 	} else {
 		log.Warn(plainToken, "listen", f.listen)

@@ -134,7 +134,7 @@ func serveAndJoin(t *testing.T, more string) {
 	}
 	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("stolen"), "--config", conf,
 		"--partition", "--state", at("thief")); code != failed || !strings.Contains(text,
-		"does not let this connection be that client") {
+		"does not accept this connection as that client") {
 		t.Errorf("client 1 as client 2: exit %d, %s", code, text)
 	}
 	clients := map[int]*process{}
@@ -176,7 +176,7 @@ func serveAndJoin(t *testing.T, more string) {
 	}
 	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
 		at("client2")); code != failed || !strings.Contains(text, "which is over") || !strings.Contains(text,
-		"take another --state") {
+		"use another --state") {
 		t.Errorf("the folder of a run that is over, and a server with another run: exit %d, %q", code, text)
 	}
 	another.Process.Kill()
@@ -248,13 +248,13 @@ func TestJoinIsRefused(t *testing.T) {
 		"--require colour: there is no such key") {
 		t.Errorf("exit %d, %s", code, text)
 	}
-	for _, say := range []string{"refused to join", "options: the server has", "another token"} {
+	for _, say := range []string{"refused to join", "options: the server has", "wrong token"} {
 		if !strings.Contains(server.said(), say) {
 			t.Errorf("the server does not log %q", say)
 		}
 	}
 	if _, text, code := call("status", "nats://"+addr, "--token", "secret", "--token-file", secret); code != usage ||
-		!strings.Contains(text, "give one of them") {
+		!strings.Contains(text, "give only one of them") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 	t.Setenv("PROMPTFED_TOKEN", "secret")
@@ -320,7 +320,7 @@ func TestOwnFolders(t *testing.T) {
 	}
 	server.Process.Signal(os.Interrupt)
 	<-server.done
-	if !strings.Contains(server.said(), "stopped; to go on: ") || !strings.Contains(server.said(), " --resume\n") {
+	if !strings.Contains(server.said(), "stopped; to continue: ") || !strings.Contains(server.said(), " --resume\n") {
 		t.Error("the server does not say how to go on")
 	}
 	server = serve("--resume")

@@ -18,7 +18,7 @@ type shownFlags struct{ all, definitions bool }
 
 func (f *shownFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.all, "all-metrics", false, "print every metric")
-	c.Flags().BoolVar(&f.definitions, "definitions", false, "print what each number is")
+	c.Flags().BoolVar(&f.definitions, "definitions", false, "explain each number")
 }
 
 // plainWidth is how wide tables are where no terminal shows them.

@@ -25,11 +25,11 @@ func statusCommand() *cobra.Command {
 	var link linkOptions
 	var asJSON, once bool
 	c := &cobra.Command{Use: "status URL [--run NAME] [--tls DIR | --token SECRET | --creds FILE]", Args: exactly(1),
-		Short: "how a run of promptfed serve goes: its clients, rounds and bytes; live on a terminal"}
+		Short: "show the state of a run of promptfed serve: clients, rounds and bytes; updated live on a terminal"}
 	l := c.Flags()
-	l.StringVar(&run, "run", "default", "name of the run, as the server has it")
+	l.StringVar(&run, "run", "default", "name of the run on the server")
 	l.BoolVar(&asJSON, "json", false, "print one JSON object and exit")
-	l.BoolVar(&once, "once", false, "print the table once, also on a terminal")
+	l.BoolVar(&once, "once", false, "print the table once, even on a terminal")
 	link.addToken(c, "the server's secret")
 	l.StringVar(&link.creds, "creds", "", "NATS credentials file")
 	l.StringVar(&link.tls, "tls", "", "folder with ca.pem, status.pem and status-key.pem, as promptfed certs makes it")
@@ -84,15 +84,15 @@ func askStatus(ctx context.Context, nc *nats.Conn, run string) (*transport.Statu
 func statusTable(s *transport.Status) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
-	doing := "between orders"
+	doing := "no instruction"
 	if s.Kind != "" {
 		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Statistic, s.Set)
 	}
-	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d orders given again", s.Name,
+	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated", s.Name,
 		doing,
 		float64(s.BytesUp)/1e6, float64(s.BytesDown)/1e6, s.Late, s.Refused+s.RefusedJoins, s.Dropped, s.Repeats)
-	t.AppendHeader(table.Row{"client", "state", "order", "heard of", "backbone", "domain", "examples", "replies",
-		"refused", "up kB", "down kB"})
+	t.AppendHeader(table.Row{"client", "state", "instruction", "last message", "backbone", "domain", "examples",
+		"replies", "refused", "up kB", "down kB"})
 	var reasons []string
 	for _, c := range s.Clients {
 		state, order, heard := c.Doing, "", "never"
@@ -116,7 +116,7 @@ func statusTable(s *transport.Status) string {
 		examples := ""
 		switch {
 		case c.Counted > 0:
-			examples = fmt.Sprintf("%d of %d count", c.Counted, c.Examples)
+			examples = fmt.Sprintf("%d of %d used", c.Counted, c.Examples)
 		case c.Joined:
 			examples = strconv.Itoa(c.Examples)
 		}

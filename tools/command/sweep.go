@@ -37,18 +37,18 @@ func sweepCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] " +
 			"[--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",
-		Args: exactly(1), Short: "run every cell of a grid, side by side; goes on where it was stopped",
+		Args: exactly(1), Short: "run every cell of a grid, several at a time; --resume continues where it was stopped",
 	}
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of every cell, as in train.lr=0.01")
-	c.Flags().StringArrayVar(&f.keep, "keep", nil, "labels of an axis that run, as in method=FedPHA,PromptFL")
-	c.Flags().Var(&f.seeds, "seeds", "seeds, in place of the file's, as in 1,2,3 or 1-3")
-	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells that run at a time (default: as many as there are processors for)")
-	c.Flags().Var(&f.array, "array", "do part I, from 0, of N parts of the cells, beside other programs in the same "+
-		"folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
+	c.Flags().StringArrayVar(&f.keep, "keep", nil, "run only these labels of an axis, as in method=FedPHA,PromptFL")
+	c.Flags().Var(&f.seeds, "seeds", "seeds, instead of the file's, as in 1,2,3 or 1-3")
+	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as there are processors for)")
+	c.Flags().Var(&f.array, "array", "run only part I, from 0, of N parts of the cells, while other processes run "+
+		"the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
 	c.Flags().StringVar(&f.out, "out", "", "folder of the sweep (default runs/NAME)")
-	c.Flags().BoolVar(&f.use.Resume, "resume", false, "go on with the cells that are not done; failed ones are tried "+
-		"again")
+	c.Flags().BoolVar(&f.use.Resume, "resume", false, "continue with the cells that are not done; failed ones are "+
+		"tried again")
 	c.Flags().BoolVar(&f.use.Force, "force", false, forceHelp)
 	c.Flags().StringArrayVar(&f.log, "log", nil, runlog.Help)
 	f.spread.add(c)
@@ -58,8 +58,8 @@ func sweepCommand() *cobra.Command {
 			return usageError{err}
 		}
 		if f.array.Of > 0 && f.use.Force {
-			return usageError{errors.New("--array and --force: the parts work side by side in one folder, which none " +
-				"of them may empty; remove it before, or use another --out")}
+			return usageError{errors.New("--array and --force: the parts share one folder, which none of them may " +
+				"empty; remove it first, or use another --out")}
 		}
 		f.use.Part = f.array.Name()
 		s, err := loadSweep(args[0], nil, f)
@@ -71,9 +71,9 @@ func sweepCommand() *cobra.Command {
 	return c
 }
 
-const forceHelp = "begin anew in a folder that holds a run or a sweep; what is in it of that is removed"
+const forceHelp = "start over in a folder that holds a run or a sweep; their files are removed"
 
-const smokeHelp = "the small form that the file describes, with what it draws and trains in a minute"
+const smokeHelp = "run the small form that the file's section smoke describes, which takes about a minute"
 
 // loadSweep reads a sweep file, or its text where it has one; anything wrong with it is wrong usage.
 func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
@@ -87,7 +87,7 @@ func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
 	}
 	o.Seeds = f.seeds
 	if f.jobs < 0 {
-		return nil, usageError{fmt.Errorf("--jobs %d: take 1 or more", f.jobs)}
+		return nil, usageError{fmt.Errorf("--jobs %d: expected 1 or more", f.jobs)}
 	}
 	if f.jobs > 1 && f.spread.url != "" {
 		return nil, usageError{fmt.Errorf("--jobs %d: with --cluster cells run one after the other, each on all "+

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"promptfed/configs"
+	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/tools/progress"
@@ -53,15 +54,15 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 		return stopped(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("%w; the rest was left: make room and add --resume to go on", err)
+		return fmt.Errorf("%w; the remaining cells were not run: free some space and add --resume to continue", err)
 	}
 	waiting := 0 // for other parts
 	if f.array.Of > 0 {
 		waiting = len(unfinished(dir, s.Cells)) - len(r.failed)
 	}
 	if waiting > 0 {
-		fmt.Printf("part %s has done its %d cells of %s; %d of other parts are not done; the last reports, as "+
-			"does promptfed report %s\n", &f.array, len(mine)-len(r.failed), dir, waiting, dir)
+		fmt.Printf("part %s: %s done in %s, %d of other parts are not; the last part writes the report, as does "+
+			"promptfed report %s\n", &f.array, experiment.Counted(len(mine)-len(r.failed), "cell"), dir, waiting, dir)
 	} else if len(r.failed) < len(mine) {
 		made, e := writeReports([]string{dir}, dir)
 		if err = e; err == nil {
@@ -80,7 +81,8 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	if waiting > 0 {
 		return nil
 	}
-	fmt.Printf("%d cells in %s; %s shows them\n", len(s.Cells), dir, filepath.Join(dir, report.Page))
+	fmt.Printf("%s in %s; %s shows them\n", experiment.Counted(len(s.Cells), "cell"), dir,
+		filepath.Join(dir, report.Page))
 	return nil
 }
 

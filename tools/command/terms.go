@@ -28,14 +28,14 @@ type termsFlags struct {
 func termsCommand() *cobra.Command {
 	f := termsFlags{rounds: 3}
 	c := &cobra.Command{Use: "terms CONFIG... [--rounds N] [--set key=value] [--full-size]", Args: atLeast(1),
-		Short: "run some rounds and show what each term of the loss does: value, and length of its gradient beside " +
+		Short: "run a few rounds and show each term of the loss: its value, and the norm of its gradient relative to " +
 			"cross entropy's"}
-	c.Flags().IntVar(&f.rounds, "rounds", f.rounds, "rounds to run; only the last is tested")
+	c.Flags().IntVar(&f.rounds, "rounds", f.rounds, "number of rounds; only the last is tested")
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configurations, as in train.lr=0.01")
-	c.Flags().BoolVar(&f.full, "full-size", false, "ViT-B/16's text tower with random weights in place of the "+
-		"backbones, and random unit rows for images")
-	c.Flags().BoolVar(&f.short, "short", false, "all parameters together only")
-	c.Flags().BoolVar(&f.md, "markdown", false, "as a Markdown table")
+	c.Flags().BoolVar(&f.full, "full-size", false, "use ViT-B/16's text tower with random weights instead of the "+
+		"backbones, and random unit vectors as image features")
+	c.Flags().BoolVar(&f.short, "short", false, "show only all parameters together")
+	c.Flags().BoolVar(&f.md, "markdown", false, "print a Markdown table")
 	c.RunE = func(cmd *cobra.Command, paths []string) error {
 		if f.rounds < 1 {
 			return needed("terms", "--rounds of 1 or more")
@@ -74,7 +74,7 @@ func (f termsFlags) measure(ctx context.Context, conf experiment.Config) ([]resu
 	if f.full {
 		dir, err := os.MkdirTemp("", "promptfed-terms-")
 		if err != nil {
-			return nil, fmt.Errorf("a folder for random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
+			return nil, fmt.Errorf("no folder for random weights: %w; set TMPDIR to a folder with room for 200 MB", err)
 		}
 		defer os.RemoveAll(dir)
 		if err := bench.FullSize(b.Engine, b.Bundles[0], dir); err != nil {
@@ -106,7 +106,7 @@ type termsTable struct {
 func (t *termsTable) add(name string, rounds []results.Round) {
 	list := results.Terms(rounds)
 	if len(list) == 0 {
-		t.notes = append(t.notes, name+" learns nothing: it has no terms")
+		t.notes = append(t.notes, name+" learns nothing and has no terms")
 	}
 	for _, term := range list {
 		if t.short && term.Param != "" {
@@ -147,10 +147,9 @@ func (t *termsTable) String() string {
 		return strings.Join(t.notes, "\n") + "\n"
 	}
 	var b strings.Builder
-	caption := fmt.Sprintf("Means over clients and steps of the first and of the last of %d rounds. gradient: the "+
-		"length of the term's own gradient on a "+
-		"parameter, or on all together; relative: over that of all cross entropies together, - where these do not "+
-		"reach the parameter.", t.rounds)
+	caption := fmt.Sprintf("Means over clients and steps of the first and of the last of %d rounds. gradient: norm "+
+		"of the term's gradient with respect to a parameter, or to all together; relative: divided by that of all "+
+		"cross entropies together, - if these do not depend on the parameter.", t.rounds)
 	if t.md {
 		b.WriteString(tables.MarkdownRows(append([][]string{heads}, t.rows...), texts))
 	} else {

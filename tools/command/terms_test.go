@@ -71,7 +71,7 @@ func TestTermsAreRefused(t *testing.T) {
 	for _, hidden := range []string{"with=[dp]", "secure_aggregation.threshold=0.6"} {
 		_, text, code := call("run", conf, "--out", filepath.Join(dir, "x"), "--set", "method=promptfl", "--set",
 			"options={}", "--set", "eval.terms=true", "--set", hidden)
-		if code != usage || !strings.Contains(text, "eval.terms: each client would tell") {
+		if code != usage || !strings.Contains(text, "eval.terms: each client would report") {
 			t.Errorf("%s: exit %d, %s", hidden, code, text)
 		}
 	}
@@ -97,7 +97,7 @@ func TestTermsFullSize(t *testing.T) {
 		}
 	}
 	if _, text, code := call("terms", conf, "--full-size", "--set", "method=fedvpt", "--set",
-		"options={}"); code == done || !strings.Contains(text, "takes no prompt tokens") ||
+		"options={}"); code == done || !strings.Contains(text, "does not support prompt tokens") ||
 		strings.Count(text, "panic") > 0 {
 		t.Errorf("exit %d, %s", code, text)
 	}

@@ -15,7 +15,7 @@ import (
 func traceCommand() *cobra.Command {
 	var out string
 	rounds := 2
-	c := configured("trace", "run some rounds and write every number that an outside program needs to recompute them",
+	c := configured("trace", "run a few rounds and write every number that another program needs to recompute them",
 		func(cmd *cobra.Command, conf experiment.Config, d *progress.Display) error {
 			if out == "" || rounds < 1 {
 				return needed("trace", "--out DIR and --rounds of 1 or more")
@@ -47,7 +47,7 @@ func traceCommand() *cobra.Command {
 			fmt.Printf("%d tensors of %d rounds in %s\n", len(rec.Tensors), rounds, out)
 			return nil
 		})
-	c.Flags().IntVar(&rounds, "rounds", rounds, "rounds to run")
-	c.Flags().StringVar(&out, "out", "", "folder for trace.json and trace.safetensors")
+	c.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds")
+	c.Flags().StringVar(&out, "out", "", "folder to write trace.json and trace.safetensors to")
 	return c
 }

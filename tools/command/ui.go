@@ -27,8 +27,9 @@ func uiCommand() *cobra.Command {
 	var port int
 	var std string
 	c := &cobra.Command{Use: "ui [DIR...] [--port N]",
-		Short: "a web page over all runs and sweeps below some folders (" + runsFolder + "), live while they go"}
-	c.Flags().IntVar(&port, "port", uiPort, "of 127.0.0.1; 0 for any that is free")
+		Short: "serve a local web page of all runs and sweeps below DIR (default " + runsFolder + "), updated while " +
+			"they run"}
+	c.Flags().IntVar(&port, "port", uiPort, "port on 127.0.0.1; 0 for any free one")
 	c.Flags().StringVar(&std, "std", string(results.Population), "standard deviation over seeds: population or sample")
 	c.RunE = func(c *cobra.Command, dirs []string) error {
 		if err := (report.Options{Std: std}).Check(); err != nil {
@@ -39,7 +40,7 @@ func uiCommand() *cobra.Command {
 		}
 		for _, dir := range dirs {
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-				return usageError{fmt.Errorf("%s is no folder: name one with run folders in or below it", dir)}
+				return usageError{fmt.Errorf("%s is not a folder; give one with run folders in or below it", dir)}
 			}
 		}
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))

@@ -41,14 +41,15 @@ func workCommand() *cobra.Command {
 	var f workFlags
 	c := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] [--idle 10m] " +
 		"[--tls DIR | --token SECRET | --creds FILE]", Args: exactly(1),
-		Short: "train clients of runs elsewhere (promptfed run --cluster), one run after the other, until stopped"}
+		Short: "train clients for runs on other machines (promptfed run --cluster), one run after the other, until " +
+			"stopped"}
 	l := c.Flags()
 	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, eval.sets_root=DIR or "+
-		"runtime.provider=cuda; the rest comes from the run")
+		"runtime.provider=cuda; the other keys come from the run")
 	l.StringVar(&f.config, "config", "", "configuration of this machine: data.root and runtime")
 	l.IntVar(&f.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")
-	l.DurationVar(&f.idle, "idle", 0, "leave when no run wants workers for so long; 0 for never")
-	l.StringVar(&f.log, "log", "text", "form of the log on standard error: text or json")
+	l.DurationVar(&f.idle, "idle", 0, "exit when no run has needed workers for this long; 0 for never")
+	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
 	addQueue(c, &f.queue)
 	addLink(c, &f.link)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -70,7 +71,7 @@ func work(ctx context.Context, url string, f workFlags) error {
 		return usageError{fmt.Errorf("--queue: %w", err)}
 	}
 	if f.jobs < 0 || f.jobs > subjects.MaxJobs {
-		return usageError{fmt.Errorf("--jobs %d: take 1 to %d, or 0 for runtime.workers", f.jobs, subjects.MaxJobs)}
+		return usageError{fmt.Errorf("--jobs %d: expected 1 to %d, or 0 for runtime.workers", f.jobs, subjects.MaxJobs)}
 	}
 	f.link.user = certs.WorkerUser
 	options, err := f.link.options()

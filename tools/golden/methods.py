@@ -49,6 +49,11 @@ def rows(salt, n, dim):
     return x.float().double(), torch.tensor([(i + salt) % C for i in range(n)]), patches, values(salt + 2000, 1, n, 3, 2, 2)
 
 
+def tokens(salt, n):
+    """Tokens [n,7,4] of images behind the last block."""
+    return values(salt + 3000, 1, n, 7, 4)
+
+
 def unit(x):
     return x / x.norm(dim=-1, keepdim=True)
 
@@ -122,7 +127,7 @@ class Draws:
 
 
 class Method:
-    """One layer. env holds r, k, backbone, x, y, patches, pixels, received, before, down, kept, memo, draws, scalars, lr, steps, n, rand."""
+    """One layer. env holds r, k, backbone, x, y, patches, pixels, tokens, received, before, down, kept, memo, draws, scalars, lr, steps, n, rand."""
 
     shared, private, personal = [], [], False
     defaults = {}
@@ -315,6 +320,7 @@ def simulate(case):
                 for i in range(0, len(order), 4):
                     env.rows, env.epoch, env.draws = order[i:i + 4], epoch, {}
                     env.x, env.y, env.patches, env.pixels = m.batch(env, env.rows)
+                    env.tokens = tokens(100 + k, env.n)[[i for i in env.rows if i < env.n]]
                     step = f"{at}s{env.steps}/term/"
                     for term, v in m.terms(env, p).items() if case.get("terms") else []:
                         put(f"{step}{term}/loss", v)
@@ -358,6 +364,7 @@ def simulate(case):
         for k in range(3):
             env = environment(r, k)
             env.x, env.y, env.patches, env.pixels = rows(200 + k, 7, backbones[k][0])
+            env.tokens = tokens(200 + k, 7)
             with torch.no_grad():
                 put(f"r{r}/c{k}/eval/logits", m.logits(env, {**(own[k] if m.personal else server.shared), **private[k]}))
     names = sorted(trace, key=lambda n: n.encode())

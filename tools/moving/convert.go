@@ -55,7 +55,7 @@ func seed(v any) (any, error) {
 	if n, ok := v.(int); ok && n > 0 {
 		return n, nil
 	}
-	return nil, fmt.Errorf("their code fixes no seed then; ours always has one")
+	return nil, fmt.Errorf("their code is not seeded then; promptfed always is")
 }
 
 func shots(v any) (any, error) {
@@ -97,7 +97,7 @@ func one(words ...string) convert {
 		if s, ok := v.(string); ok && slices.Contains(words, strings.ToLower(s)) {
 			return strings.ToLower(s), nil
 		}
-		return nil, fmt.Errorf("there is only %s", strings.Join(words, ", "))
+		return nil, fmt.Errorf("supported: %s", strings.Join(words, ", "))
 	}
 }
 
@@ -107,7 +107,7 @@ func mapped(words map[string]string) convert {
 		if is, ok := words[strings.ToLower(s)]; ok {
 			return is, nil
 		}
-		return nil, fmt.Errorf("there is no such thing here")
+		return nil, fmt.Errorf("it has no equivalent")
 	}
 }
 
@@ -150,7 +150,7 @@ func wrapper(v any) (any, error) {
 		}
 		return w.ours, nil
 	}
-	return nil, fmt.Errorf("there are only fedavg, FedOTP and fedprox")
+	return nil, fmt.Errorf("supported: fedavg, FedOTP, fedprox")
 }
 
 func backbone(v any) (any, error) {
@@ -158,7 +158,8 @@ func backbone(v any) (any, error) {
 	if is, ok := backbones[strings.ToLower(s)]; ok {
 		return []string{is}, nil
 	}
-	return nil, fmt.Errorf("known here are ViT-B/16, ViT-B/32, RN50 and RN101; convert the checkpoint, name its bundle")
+	return nil, fmt.Errorf("supported: ViT-B/16, ViT-B/32, RN50, RN101; for others convert the checkpoint and name " +
+		"its bundle")
 }
 
 var others = regexp.MustCompile(`[^a-z0-9]`)
@@ -167,7 +168,8 @@ func dataset(v any) (any, error) {
 	s, _ := v.(string)
 	s = others.ReplaceAllString(strings.ToLower(s), "")
 	if s == "domainnet" {
-		return nil, fmt.Errorf("FedOTP's has FedBN's ten classes (domainnet10 here), others' has 345 (domainnet)")
+		return nil, fmt.Errorf("FedOTP's DomainNet has FedBN's ten classes (domainnet10 here), that of others 345 " +
+			"(domainnet)")
 	}
 	if is, ok := datasets[s]; ok {
 		s = is
@@ -177,5 +179,5 @@ func dataset(v any) (any, error) {
 			return s, nil
 		}
 	}
-	return nil, fmt.Errorf("no such data set here; promptfed list datasets shows all")
+	return nil, fmt.Errorf("unknown data set; promptfed list datasets shows all")
 }

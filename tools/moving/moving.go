@@ -122,9 +122,10 @@ func (im *importer) choose() error {
 	t, known := trainers[name]
 	switch {
 	case !ok:
-		return fmt.Errorf("no file says what is trained; give TRAINER.NAME, or the script with --trainer, as well")
+		return fmt.Errorf("no file names the trainer; also give the file with TRAINER.NAME, or the script with " +
+			"--trainer")
 	case !known:
-		return fmt.Errorf("%s: the trainer %v is not known here; known are %s", v.from, v.is,
+		return fmt.Errorf("%s: unknown trainer %v; known: %s", v.from, v.is,
 			strings.Join(slices.Sorted(maps.Keys(trainers)), ", "))
 	}
 	im.trainer = t
@@ -158,7 +159,7 @@ func (im *importer) single() {
 		case s.Theirs == "--frac" && im.oneCode:
 			if is != 1 && is != 1.0 {
 				im.leave("participation", fmt.Sprintf("%s = %v", v.from, v.is),
-					"FedPHA's code reads it and trains all clients all the same")
+					"FedPHA's code reads it but trains all clients")
 			}
 		default:
 			im.write(s.Ours, is, v.from)
@@ -189,12 +190,12 @@ func (im *importer) schedule() {
 		case kind.is == "single_step" && hasGamma && isNumber && g == 1:
 			im.write(key, "constant", kind.from+" with gamma 1")
 		case ok:
-			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "one schedule goes through the turns of all "+
-				"clients there; here it counts rounds, and is constant in what is written")
+			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "their schedule counts the epochs of all "+
+				"clients together, promptfed's counts rounds; a constant rate is written")
 		}
 		if n > 0 {
-			im.leave("train.schedule.warmup", fmt.Sprintf("%s = %d", warm.from, n), "there only the first epochs of "+
-				"all turns together are at that rate, so the first client's")
+			im.leave("train.schedule.warmup", fmt.Sprintf("%s = %d", warm.from, n), "their warm-up covers only the "+
+				"first epochs of all clients together, so those of the first client")
 		}
 		return
 	}
@@ -217,7 +218,7 @@ func (im *importer) schedule() {
 		}
 	default:
 		if ok {
-			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "there are single_step and cosine")
+			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "supported: single_step, cosine")
 		}
 	}
 	if n > 0 {
@@ -240,12 +241,12 @@ func (im *importer) partition() {
 	if im.central {
 		im.write("train.centralised", true, "one model, as CoOp's code trains")
 		im.write("partition.clients", 1, "one model, as CoOp's code trains")
-		im.write("train.optimizer_state", "shared", "momentum goes on from epoch to epoch there")
+		im.write("train.optimizer_state", "shared", "in their code momentum continues from epoch to epoch")
 		return
 	}
 	set := im.written("data.set")
 	if set == nil {
-		im.leave(key, "the partition", "it depends on the data set, which is not known")
+		im.leave(key, "the partition", "it depends on the data set, which is unknown")
 		return
 	}
 	data := fmt.Sprint(set.is)
@@ -257,8 +258,8 @@ func (im *importer) partition() {
 		kind = map[any]string{"noniid-labeldir": "dirichlet", "noniid-labeluni": "labeluni",
 			"noniid-labeldir100": "pachinko", "homo": "iid"}[asText(name.is)]
 		if from = name.from; kind == "" {
-			im.leave(key, fmt.Sprintf("the partition %v", name.is), "known of CIFAR are noniid-labeldir, "+
-				"noniid-labeluni, noniid-labeldir100 and homo")
+			im.leave(key, fmt.Sprintf("the partition %v", name.is), "supported for CIFAR: noniid-labeldir, "+
+				"noniid-labeluni, noniid-labeldir100, homo")
 			return
 		}
 		if dirichlet = kind == "dirichlet" || kind == "pachinko"; kind == "dirichlet" {
@@ -266,14 +267,15 @@ func (im *importer) partition() {
 		} else if kind == "labeluni" && data == "cifar100" {
 			im.write("partition.classes", 10, from)
 		}
-		im.leave("data.precision", "images of "+data, "there with CIFAR's mean and deviation, and resized as tensors; "+
-			"here as the backbone's other images")
+		im.leave("data.precision", "images of "+data, "their code uses CIFAR's mean and deviation and resizes "+
+			"tensors; promptfed treats them as all images of the backbone")
 		im.whole = true
 	case "pacs", "office31", "officehome":
 		kind, dirichlet, im.whole = "domain-dirichlet", true, true
 		im.write("partition.min_size", 2, from)
 	case "officecaltech10", "domainnet10", "domainnet":
-		im.leave(key, "the partition of "+data, "it hangs on flags of FedOTP's code; choose domain or domain-dirichlet")
+		im.leave(key, "the partition of "+data, "it depends on flags of FedOTP's code; choose domain or "+
+			"domain-dirichlet")
 		im.remove("data.shots")
 		im.whole = true
 		return
@@ -287,7 +289,7 @@ func (im *importer) partition() {
 		im.remove("data.shots") // read for these sets too, and without effect
 	}
 	im.write(key, kind, from)
-	im.write("partition.code", true, "the hand-out of their code, on the same random numbers")
+	im.write("partition.code", true, "the partition of their code, with the same random numbers")
 	if !dirichlet {
 		im.remove("partition.beta")
 	}
@@ -302,7 +304,7 @@ func asText(v any) any {
 
 // rest writes what their code does without being told, and lists what was not given or not known.
 func (im *importer) rest(files []File) {
-	const always = "always so in their code"
+	const always = "fixed in their code"
 	im.write("train.drop_last", true, always)
 	for _, l := range im.always {
 		im.write(l.key, l.is, always)
@@ -312,18 +314,18 @@ func (im *importer) rest(files []File) {
 	}
 	switch rounds := im.written("train.rounds"); {
 	case im.oneCode:
-		im.write("train.optimizer_state", "fresh", "momentum is reset after each turn there")
+		im.write("train.optimizer_state", "fresh", "their code resets momentum after each client")
 		if rounds != nil && rounds.is.(int) >= 5 {
-			im.write("eval.last", 5, "the mean that it prints")
+			im.write("eval.last", 5, "the mean that their code prints")
 		}
 	case !im.central && !im.untrained:
-		im.leave("train.optimizer_state", "momentum between turns", "FedPHA's code resets it "+
-			"(train.optimizer_state: fresh, which stands here), FedOTP's and FedPGP's goes on with the next client "+
+		im.leave("train.optimizer_state", "momentum between clients", "FedPHA's code resets it "+
+			"(train.optimizer_state: fresh, which is written); FedOTP's and FedPGP's pass it on to the next client "+
 			"(shared)")
 	}
 	for _, d := range defaults {
 		if _, given := im.get(d.theirs); !given && (!im.untrained || d.ours == "") && im.applies(d.theirs) {
-			im.leave(d.ours, d.theirs, "not given, and "+d.is+" by default there")
+			im.leave(d.ours, d.theirs, "not given; their code's default: "+d.is+"")
 		}
 	}
 	for _, name := range []string{"iid", "useall", "specify"} {
@@ -345,29 +347,29 @@ func (im *importer) rest(files []File) {
 			key == "data.shots" || slices.ContainsFunc(im.left, func(l Left) bool { return l.key == key }) {
 			continue
 		}
-		im.leave(key, key, "no file gives it; their default differs from launcher to launcher, ours stands")
+		im.leave(key, key, "no file gives it; defaults differ between their launchers, promptfed's is used")
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.flags)) {
 		v := im.flags[name]
 		if strings.HasSuffix(name, "config_file") {
 			base := filepath.Base(fmt.Sprint(v.is))
 			if !slices.ContainsFunc(files, func(f File) bool { return filepath.Base(f.Name) == base }) {
-				im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "give that file too")
+				im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "also give that file")
 			}
 		} else if !im.used["--"+name] && !ofOther(name, im.method) {
-			im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "not known here")
+			im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "unknown setting, ignored")
 		}
 	}
 	if !slices.ContainsFunc(files, func(f File) bool { return !isScript(f) }) && !im.central {
-		im.leave("", "the YAML file of the data set", "their code reads one, and what it says wins over most flags; "+
-			"give it too")
+		im.leave("", "the YAML file of the data set", "their code reads one, which overrides most flags; also give "+
+			"that file")
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.keys)) {
 		section := strings.Split(name, ".")
 		if im.used[name] || len(section) == 3 && !im.applies(name) {
 			continue // a section of another trainer
 		}
-		im.leave("", fmt.Sprintf("%s = %v", im.keys[name].from, im.keys[name].is), "not known here")
+		im.leave("", fmt.Sprintf("%s = %v", im.keys[name].from, im.keys[name].is), "unknown setting, ignored")
 	}
 }
 
@@ -425,7 +427,7 @@ func (im *importer) result(files []File) (Result, error) {
 	}
 	head := "Made by promptfed import of " + strings.Join(names, ", ") + ".\n"
 	if len(im.left) > 0 {
-		head += "Not the same as there:\n"
+		head += "Differences from the original:\n"
 	}
 	for _, l := range im.left {
 		head += "- " + strings.Join(strings.Fields(l.String()), " ") + "\n"
@@ -457,7 +459,7 @@ func (im *importer) result(files []File) (Result, error) {
 		err = c.Check()
 	}
 	if err != nil {
-		return Result{}, fmt.Errorf("promptfed does not take what these files say: %w", err)
+		return Result{}, fmt.Errorf("these files give a configuration that promptfed refuses: %w", err)
 	}
 	return Result{Text: out, Left: im.left}, nil
 }

@@ -31,11 +31,11 @@ func read(files []File) (keys, flags map[string]value, err error) {
 	last, scripts := map[string]value{}, 0
 	for _, f := range files {
 		if len(f.Text) > largest {
-			return nil, nil, fmt.Errorf("%s: more than %d bytes, which no settings have", f.Name, largest)
+			return nil, nil, fmt.Errorf("%s: larger than %d bytes, too large for settings", f.Name, largest)
 		}
 		if isScript(f) {
 			if scripts++; scripts > 1 {
-				return nil, nil, fmt.Errorf("%s: a second command line; give one, with the files that it reads", f.Name)
+				return nil, nil, fmt.Errorf("%s: a second script; give one, with the files that it reads", f.Name)
 			}
 			err = command(f, flags, last)
 		} else {
@@ -70,7 +70,7 @@ func yacs(f File, into map[string]value) error {
 		return fmt.Errorf("%s: %s", f.Name, strings.Join(strings.Fields(err.Error()), " "))
 	}
 	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
-		return fmt.Errorf("%s: neither keys with values as in a yacs file, nor a script with a python command", f.Name)
+		return fmt.Errorf("%s: expected a yacs file with keys and values, or a script with a python command", f.Name)
 	}
 	var walk func(at string, n *yaml.Node) error
 	walk = func(at string, n *yaml.Node) error {
@@ -85,7 +85,7 @@ func yacs(f File, into map[string]value) error {
 				}
 				continue
 			case child.Kind == yaml.AliasNode:
-				return fmt.Errorf("%s: %s: aliases are not read; write the value out", place, name)
+				return fmt.Errorf("%s: %s: YAML aliases are not supported; write the value", place, name)
 			}
 			if err := child.Decode(&v); err != nil {
 				return fmt.Errorf("%s: %s: %s", place, name, strings.Join(strings.Fields(err.Error()), " "))
@@ -147,7 +147,7 @@ func command(f File, flags, last map[string]value) error {
 			set[m[1]] = variable.ReplaceAllStringFunc(strings.Trim(m[2], `"'`), known)
 		} else if python.MatchString(l) {
 			if line != "" {
-				return fmt.Errorf("%s: more than one python command; give a file with one", f.Name)
+				return fmt.Errorf("%s: more than one python command; give a script with one", f.Name)
 			}
 			line = l
 		}
@@ -237,7 +237,7 @@ func split(line string) ([]string, error) {
 		}
 	}
 	if quote != 0 {
-		return nil, fmt.Errorf("a quotation in the command does not end")
+		return nil, fmt.Errorf("a quote in the command is not closed")
 	}
 	end()
 	return out, nil

@@ -32,7 +32,7 @@ const (
 		"keeps N seeded random views"
 	precision = "promptfed trains in float32; half precision rounds every step"
 	half      = "half precision"
-	words     = "random first prompts only: this method has no words to begin at"
+	words     = "this method has random initial prompts only"
 	lengths   = "by client, as their USER_PROMPT_LENGTHS"
 )
 
@@ -42,7 +42,7 @@ func Settings() []Setting {
 		{Theirs: "TRAINER.NAME", Flag: "trainer", Strong: true, Ours: "method", to: keep},
 		{Theirs: "MODEL.BACKBONE.NAME", Flag: "backbone", Strong: true, Ours: "backbones", to: backbone},
 		{Theirs: "SEED", Flag: "seed", Strong: true, Ours: "seed", to: seed,
-			Note: "other draws from the same number, but for hand-outs with partition.code"},
+			Note: "the same seed gives other random numbers, except for partitions with partition.code"},
 		{Theirs: "DATASET.NAME", Flag: "dataset", Ours: "data.set", to: dataset},
 		{Theirs: "DATASET.ROOT", Flag: "root", Strong: true, Ours: "data.root", to: text},
 		{Theirs: "DATASET.NUM_SHOTS", Flag: "num_shots", Ours: "data.shots", to: shots,
@@ -75,7 +75,7 @@ func Settings() []Setting {
 		{Theirs: "OPTIM.WARMUP_TYPE", Ours: "train.schedule.warmup_kind", to: one("constant"),
 			Note: "their linear warm-up has other rates"},
 		{Theirs: "OPTIM.WARMUP_CONS_LR", Ours: "train.schedule.warmup_lr", to: positive},
-		{Theirs: "OPTIM.WARMUP_RECOUNT", to: only("ours begins after the warm-up", true)},
+		{Theirs: "OPTIM.WARMUP_RECOUNT", to: only("promptfed's schedule begins after the warm-up", true)},
 		{Theirs: "--frac", Flag: "frac", Ours: "participation", to: positive},
 		{Theirs: "--model", Flag: "model", Ours: "with", to: wrapper,
 			Note: "fedprox becomes a wrapper"},
@@ -110,7 +110,7 @@ func Settings() []Setting {
 			to: positive},
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.OT", Flag: "OT", Ours: "options.transport",
 			to: mapped(map[string]string{"cot": "unbalanced", "sinkhorn": "balanced"})},
-		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.N", Flag: "num_prompt", to: only("two prompts", 2)},
+		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.N", Flag: "num_prompt", to: only("this method has two prompts", 2)},
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.CSC", to: only("one prompt for all classes", false)},
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.CTX_INIT", Flag: "ctx_init", to: only(words, "", false)},
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.PREC", to: only(precision, "fp32")},
@@ -121,11 +121,12 @@ func Settings() []Setting {
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.temp", Flag: "temp", Ours: "options.temp", to: positive},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.N", to: only("one prompt", 1)},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.CSC", to: only("one prompt for all classes", false)},
-		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.CLASS_TOKEN_POSITION", to: only("names stand at the end", "end")},
+		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.CLASS_TOKEN_POSITION", to: only("this method has class names at "+
+			"the end", "end")},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.CTX_INIT", Flag: "ctx_init", to: only(words, "", false)},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.PREC", to: only(precision, "fp32")},
 		{Trainer: "fedpha", Theirs: "TRAINER.GL_SVDMSE.N_CTX", Flag: "n_ctx", Ours: "options.global_tokens",
-			to: whole(1), Note: "of GL_SVDMSE also options.local_tokens"},
+			to: whole(1), Note: "for GL_SVDMSE also options.local_tokens"},
 		{Trainer: "fedpha", Theirs: "TRAINER.GL_SVDMSE_HE.N_CTX_GLOBAL", Ours: "options.global_tokens", to: whole(1)},
 		{Trainer: "fedpha", Theirs: "TRAINER.GL_SVDMSE.alpha", Flag: "alpha", Ours: "options.alpha", to: number(0)},
 		{Trainer: "fedpha", Theirs: "TRAINER.GL_SVDMSE_HE.alpha", Ours: "options.alpha", to: number(0)},
@@ -145,7 +146,7 @@ func Settings() []Setting {
 
 // defaults are what their code does where no file says otherwise, and ours does not. A key of ours decides it.
 var defaults = []struct{ theirs, ours, is string }{
-	{"INPUT.TRANSFORMS", "data.views", "images are squeezed to the size"},
+	{"INPUT.TRANSFORMS", "data.views", "images are resized without keeping their aspect ratio"},
 	{"INPUT.INTERPOLATION", "", "bilinear"},
 	{"INPUT.PIXEL_MEAN", "", "ImageNet's"},
 	{"INPUT.PIXEL_STD", "", "ImageNet's"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -129,15 +130,7 @@ func auc(yes, no []float64) float64 {
 	for _, v := range no {
 		all = append(all, scored{v, false})
 	}
-	slices.SortStableFunc(all, func(a, b scored) int {
-		switch {
-		case a.v < b.v:
-			return -1
-		case a.v > b.v:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b scored) int { return cmp.Compare(a.v, b.v) })
 	var values []float64
 	var in []bool
 	for _, x := range all {

@@ -44,16 +44,16 @@ func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep 
 	for _, c := range todo {
 		d.total += c.Config.Train.Rounds * roundUnits
 	}
-	line := fmt.Sprintf("%s: %d cells", s.Name, d.cells)
+	line := s.Name + ": " + experiment.Counted(d.cells, "cell")
 	if done > 0 {
-		line += fmt.Sprintf(", %d of them done already", done)
+		line += fmt.Sprintf(", %d already done", done)
 	}
 	fmt.Fprintf(os.Stderr, "%s, %d at a time\n", line, jobs)
 	for _, n := range s.Notes {
 		fmt.Fprintf(os.Stderr, "%s: note: %s\n", s.Name, n)
 	}
 	for _, h := range s.Hidden {
-		fmt.Fprintf(os.Stderr, "%s: %s, so labels do not tell what runs\n", s.Name, h)
+		fmt.Fprintf(os.Stderr, "%s: %s, so the labels do not describe what runs\n", s.Name, h)
 	}
 	if d.live && d.total > 0 {
 		d.bar = progressbar.NewOptions(d.total, progressbar.OptionSetWriter(os.Stderr), progressbar.OptionSetWidth(16),

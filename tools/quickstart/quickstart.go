@@ -72,7 +72,7 @@ func For(images string, changes []string) (*Plan, error) {
 		return nil, l.Blame(err)
 	}
 	if len(set.Classes) < 2 {
-		return nil, fmt.Errorf("%s: one class only, %s: a classifier needs two or more, each in a folder of its own",
+		return nil, fmt.Errorf("%s: only one class, %s: a classifier needs two or more, each in its own folder",
 			images, set.Classes[0])
 	}
 	p.Found = found(set)
@@ -86,7 +86,7 @@ func For(images string, changes []string) (*Plan, error) {
 			return p, err
 		}
 	}
-	return nil, fmt.Errorf("%s: too few images for two clients, each with some to train on and some to test with: %s",
+	return nil, fmt.Errorf("%s: too few images: two clients need training and test images each: %s",
 		images, p.Found)
 }
 
@@ -186,10 +186,10 @@ func found(s *data.Set) string {
 
 // abouts say what the partitions that are chosen here do.
 var abouts = map[string]string{
-	"domain-dirichlet": "each client has images of one domain, and classes in proportions of its own",
-	"domain":           "each client has images of one domain, all classes alike",
-	"dirichlet":        "each client has classes in proportions of its own",
-	"iid":              "all clients have the classes alike; there are too few images for label skew",
+	"domain-dirichlet": "each client has images of one domain, and its own class proportions",
+	"domain":           "each client has images of one domain, and the same class proportions",
+	"dirichlet":        "each client has its own class proportions",
+	"iid":              "all clients have the same class proportions; there are too few images for label skew",
 }
 
 func handed(l configs.Loaded, s *data.Set) string {

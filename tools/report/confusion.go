@@ -18,12 +18,12 @@ const (
 	fewConfused  = 50
 )
 
-// confusion shows which class is taken for which, as shares of each class, of the first finished run of each label:
+// confusion draws confusion matrices, as shares of each class, of the first finished run of each label:
 // with the server's parameters and with the clients' own, as far as the method has them. Runs of other classes than the
 // first are left out.
 func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
-	out := figures.HeatMap{Title: f.Title, X: "taken for", Y: "class", Value: "share of the class", Scale: [2]float64{0,
-		1}, WithoutValues: true}
+	out := figures.HeatMap{Title: f.Title, X: "predicted class", Y: "class", Value: "share of the class",
+		Scale: [2]float64{0, 1}, WithoutValues: true}
 	for _, r := range v.mapped(f) {
 		c, err := r.run.Confusion()
 		if err != nil {

@@ -55,8 +55,8 @@ var titles = map[string]string{"curves": "By round", "curves" + configs.AlongByt
 	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
 	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class",
 	"cost":         "Cost",
-	"confusion":    "Which class is taken for which (first seed)",
-	"significance": "Differences", "terms": "Terms of the loss"}
+	"confusion":    "Confusion matrix (first seed)",
+	"significance": "Differences", configs.RanksFigure: "Mean ranks", "terms": "Terms of the loss"}
 
 // draw makes the figures that the card asks for and those that every report has. One that cannot be drawn is a note.
 func (v *view) draw(card *configs.Card) {
@@ -170,7 +170,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 
 // averagedOver lists the axes of the sweep, with their labels, that a figure has no place for.
 func (v *view) averagedOver(f configs.Figure) []string {
-	if slices.Contains([]string{"bubbles", "tsne", "pca", "confusion", "terms"}, f.Kind) {
+	if slices.Contains([]string{"bubbles", "tsne", "pca", "confusion", "terms", configs.RanksFigure}, f.Kind) {
 		return nil
 	}
 	shown := []string{f.X, f.Y, f.Z, f.Line, f.Panel, f.Group}
@@ -221,6 +221,8 @@ func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error
 		return v.cost(f, m), nil
 	case "significance":
 		return v.significance(f, m)
+	case configs.RanksFigure:
+		return v.ranks(f, m)
 	case "terms":
 		return v.terms(f), nil
 	case "tsne":

@@ -11,6 +11,7 @@ import (
 	"promptfed/configs"
 	"promptfed/tools/report/figures"
 	"promptfed/tools/report/results"
+	"promptfed/tools/report/tables"
 )
 
 // scale is what values of a metric are multiplied by in figures, and the axis that shows them.
@@ -199,6 +200,9 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 	}
 	factor, _ := scale(m)
 	n := len(v.labels)
+	if v.control() != "" { // no matrix
+		return nil, figures.ErrEmpty
+	}
 	out := figures.Significance{Title: f.Title, Value: "difference, paired over clients", Names: v.labels}
 	for range n {
 		out.Difference, out.P = append(out.Difference, make([]float64, n)), append(out.P, make([]float64, n))
@@ -223,4 +227,13 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 		out.Test = fmt.Sprintf("No stars: a test needs %d paired runs or more", results.MinRuns)
 	}
 	return out, nil
+}
+
+func (v *view) ranks(f configs.Figure, m results.Metric) (figures.Drawer, error) {
+	r, ok := results.Rank(v.groups, v.axis, m)
+	if !ok {
+		return nil, figures.ErrEmpty
+	}
+	return figures.Ranks{Title: f.Title, Names: r.Labels, Mean: r.Mean, Difference: r.CriticalDifference,
+		Note: tables.Friedman(r) + " A bar joins those that lie less than it apart."}, nil
 }

@@ -42,7 +42,7 @@ func (p *livePage) report() (page.Report, error) {
 	if errors.Is(err, results.ErrNoRuns) {
 		p.last, p.shape, p.runs = nil, "", nil
 		return page.Report{Title: folder, Live: true, Notes: []string{"There are no runs yet; they appear here when " +
-			"they begin."}}, nil
+			"they start."}}, nil
 	}
 	if err != nil {
 		return page.Report{}, err

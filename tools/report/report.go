@@ -56,12 +56,12 @@ func (o Options) Check() error {
 		[]string{string(results.Population), string(results.Sample)}},
 		{"--view", o.View, append([]string{""}, record.Views()...)}} {
 		if !slices.Contains(w.known, w.is) {
-			return fmt.Errorf("%s %q: take %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
+			return fmt.Errorf("%s %q: use %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
 		}
 	}
 	for _, f := range o.Formats {
 		if !slices.Contains(Formats, f) {
-			return fmt.Errorf("--format %q: take %s", f, strings.Join(Formats, ", "))
+			return fmt.Errorf("--format %q: use %s", f, strings.Join(Formats, ", "))
 		}
 	}
 	return nil
@@ -132,6 +132,7 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 	}
 	v.weakTerms(main)
 	v.compare()
+	v.rank(l.Card)
 	if slices.Contains(r.Formats, "plots") || slices.Contains(r.Formats, "html") {
 		v.draw(l.Card)
 	}
@@ -141,7 +142,7 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 // Write writes the files of the formats into the report's folder, which it makes where it is not there.
 func (r *Report) Write() error {
 	if err := os.MkdirAll(r.folder, 0o755); err != nil {
-		return fmt.Errorf("cannot make the folder of the report: %w; use another --out", err)
+		return fmt.Errorf("cannot make the report folder: %w; use another --out", err)
 	}
 	has := func(f string) bool { return slices.Contains(r.Formats, f) }
 	all := append(slices.Clone(r.main), r.more...)
@@ -227,7 +228,7 @@ func (r *Report) Text(v tables.View) string {
 		b.WriteString("note: " + n + "\n")
 	}
 	if hidden > 0 && !v.All {
-		b.WriteString("More columns with --all-metrics; --definitions says what they are (also of promptfed report).\n")
+		b.WriteString("--all-metrics shows more columns, --definitions explains them (also for promptfed report).\n")
 	}
 	return b.String()
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"promptfed/configs"
 	"promptfed/tools/report/results"
 	"promptfed/tools/report/tables"
 )
@@ -70,8 +71,9 @@ func (v *view) compare() {
 	if v.labels = results.Labels(v.groups, v.axis); len(v.labels) < 2 {
 		return
 	}
-	if len(v.labels) > mostCompared {
-		v.note("%d labels of %s are too many to be compared each with each (at most %d)", len(v.labels), v.axis,
+	if v.control() == "" && len(v.labels) > mostCompared {
+		v.note("%d labels of %s are too many for pairwise comparisons (at most %d); card.control names one that all "+
+			"others are compared with", len(v.labels), v.axis,
 			mostCompared)
 		return
 	}
@@ -80,6 +82,29 @@ func (v *view) compare() {
 		v.pairs[m.Name] = map[results.Level][]results.Comparison{}
 		for _, level := range []results.Level{results.OverClients, results.OverRuns} {
 			v.compareIn(m, level)
+		}
+	}
+}
+
+// control is the label that the card has all others compared with; empty for each with each.
+func (v *view) control() string {
+	if v.plan == nil || v.plan.Card == nil || !slices.Contains(v.labels, v.plan.Card.Control) {
+		return ""
+	}
+	return v.plan.Card.Control
+}
+
+// rank adds the tables of ranks where the card has their figure.
+func (v *view) rank(card *configs.Card) {
+	if card == nil || !slices.ContainsFunc(card.Figures,
+		func(f configs.Figure) bool { return f.Kind == configs.RanksFigure }) {
+		return
+	}
+	for _, m := range v.each(v.metric) {
+		if r, ok := results.Rank(v.groups, v.axis, m); ok {
+			v.json.AddRanking(v.plan, v.axis, m, r)
+			v.tests = append(v.tests, tables.Ranks("Ranks"+evaluationOf(m.Views(v.groups))+": "+v.name, v.axis,
+				m.TitleOf(v.groups), m, r, v.spread, v.pairs[m.Name][results.OverRuns]))
 		}
 	}
 }
@@ -93,7 +118,7 @@ func (v *view) each(m results.Metric) []results.Metric {
 }
 
 func (v *view) compareIn(m results.Metric, level results.Level) {
-	list := results.Compare(v.groups, v.axis, m, level)
+	list := results.Compare(v.groups, v.axis, v.control(), m, level)
 	v.json.Add(v.plan, v.axis, m, list)
 	v.pairs[m.Name][level] = list
 	var some []results.Comparison

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -79,6 +80,40 @@ func TestStars(t *testing.T) {
 		if global := v.pairs[results.GlobalView][results.OverClients]; len(global) != 1 || global[0].N != 0 {
 			t.Errorf("B has no global evaluation, and is compared in it: %+v", global)
 		}
+	}
+}
+
+// TestRanks: a card with the figure has the table of ranks too, of the evaluation that both methods have. B is first
+// under both values of beta; its twelve clients are better by .02 to .24, by .001 more with each seed: 13.1 points. Six
+// differences of one sign have p 2/2^6.
+func TestRanks(t *testing.T) {
+	v := contested(t, 3)
+	card := &configs.Card{Control: "A", Figures: []configs.Figure{{Kind: configs.RanksFigure}}}
+	v.plan.Card = card
+	v.compare()
+	v.tests = nil
+	v.rank(card)
+	if len(v.tests) != 1 || v.tests[0].Title != "Ranks, personal evaluation: grid" {
+		t.Fatalf("%d tables", len(v.tests))
+	}
+	want := [][]string{{"B", "1.0", "63.1 ± 0.1", "63.1 ± 0.1", "+13.1", "0.0312"},
+		{"A", "2.0", "50.0 ± 0.0", "50.0 ± 0.0", "–", "–"}}
+	if got := v.tests[0].Rows; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("rows %q", got)
+	}
+	if heads := fmt.Sprint(v.tests[0].Heads); heads != "[method mean rank 0.1 5 over A p Wilcoxon, Holm]" {
+		t.Error(heads)
+	}
+	if j := v.json.Ranks; len(j) != 1 || j[0].Metric != "personal" || fmt.Sprint(j[0].Labels, j[0].Ranks) !=
+		"[B A] [[1 2] [1 2]]" {
+		t.Errorf("in report.json: %+v", j)
+	}
+	d, err := v.drawer(card.Figures[0], v.metric.At(results.PersonalView))
+	if f, ok := d.(figures.Ranks); err != nil || !ok || fmt.Sprint(f.Names, f.Mean) != "[B A] [1 2]" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := v.drawer(card.Figures[0], v.metric.At(results.GlobalView)); !errors.Is(err, figures.ErrEmpty) {
+		t.Errorf("a figure of one method: %v", err)
 	}
 }
 

@@ -70,16 +70,28 @@ func DataOf(b *experiment.Built) *Data {
 	return d
 }
 
+// ReadProvenance reads ProvenanceFile; a folder without it has nothing to say.
+func ReadProvenance(dir string) (p Provenance, err error) {
+	path := filepath.Join(dir, ProvenanceFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
+	}
+	return p, nil
+}
+
 // Begin adds the present call, which began its work then, to what the folder says; end writes how it ended.
 func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began time.Time) (end func(error) error,
 	err error) {
 	path := filepath.Join(dir, ProvenanceFile)
-	var p Provenance
-	if b, err := os.ReadFile(path); err == nil {
-		if err := json.Unmarshal(b, &p); err != nil {
-			return nil, fmt.Errorf("%s: %w; remove it to go on without it", path, err)
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	p, err := ReadProvenance(dir)
+	if err != nil {
 		return nil, err
 	}
 	p.Seeds, p.Data = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}, d

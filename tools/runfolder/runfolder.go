@@ -45,12 +45,12 @@ type Occupied struct{ error }
 // early where no folder can be made.
 func Check(dir string, use Use) error {
 	if use.Resume && use.Force {
-		return Occupied{errors.New("--resume goes on with a run, --force begins it anew: give one of them")}
+		return Occupied{errors.New("--resume continues a run, --force starts it over: give only one of them")}
 	}
 	if there, err := begun(dir); err != nil {
 		return err
 	} else if there && !use.Resume && !use.Force {
-		return Occupied{fmt.Errorf("%s holds a run already; use --resume to go on with it, --force to replace it, or "+
+		return Occupied{fmt.Errorf("%s already holds a run; use --resume to continue it, --force to replace it, or "+
 			"another --out", dir)}
 	}
 	if _, err := os.Stat(filepath.Join(dir, configs.PlanFile)); err == nil {

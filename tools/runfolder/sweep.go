@@ -11,8 +11,8 @@ import (
 )
 
 // ClaimSweep makes the folder of a sweep, for this program alone until release is called, or for it and others that do
-// other parts of the same sweep. A folder that holds another
-// sweep, a single run, or a sweep that is neither to go on nor to be replaced is refused.
+// other parts of the same sweep. A folder that holds another sweep, a single run, or a sweep that is neither to go on
+// nor to be replaced is refused.
 func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err error) {
 	planned := func() error {
 		_, err := os.Stat(filepath.Join(dir, configs.PlanFile))
@@ -34,8 +34,8 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 		}
 	case there == nil && !use.Force:
 		if worked, err := worked(dir); err != nil || worked {
-			return nil, errors.Join(err, Occupied{fmt.Errorf("%s holds a sweep already; use --resume to go on with "+
-				"it, --force to replace it, or another --out", dir)})
+			return nil, errors.Join(err, Occupied{fmt.Errorf("%s already holds a sweep; use --resume to continue it, "+
+				"--force to replace it, or another --out", dir)})
 		}
 	case single && !use.Force:
 		return nil, Occupied{fmt.Errorf("%s holds a single run, not a sweep; use another --out", dir)}

@@ -113,8 +113,8 @@ func (t *tracker) loop() {
 	for range t.wake {
 		if err := t.send(t.ctx); err != nil && !warned {
 			warned = true
-			t.warn(fmt.Sprintf("%v; the run goes on, what is missing is sent again with each round, and promptfed "+
-				"runs log %s --to %s%s sends it later", err, t.run.Dir, MLflow, t.store.URI()))
+			t.warn(fmt.Sprintf("%v; the run continues, missing rounds are sent again after each round, and promptfed "+
+				"runs log %s --to %s%s sends them later", err, t.run.Dir, MLflow, t.store.URI()))
 		}
 	}
 }

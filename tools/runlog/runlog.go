@@ -18,8 +18,8 @@ const (
 )
 
 // Help says what Check takes.
-const Help = "write rounds for another program too: tensorboard (into tensorboard/ of the run folder), mlflow:FOLDER " +
-	"or mlflow:http://HOST:PORT (a tracking server); may be given more than once"
+const Help = "also write rounds for another program: tensorboard (to tensorboard/ in the run folder), mlflow:FOLDER " +
+	"or mlflow:http://HOST:PORT (a tracking server); may be repeated"
 
 // Check finds targets that there are not.
 func Check(targets []string) error {
@@ -31,10 +31,10 @@ func Check(targets []string) error {
 				return fmt.Errorf("--log: %w", err)
 			}
 		case strings.HasPrefix(t, "wandb"):
-			return fmt.Errorf("--log %s: the offline files of W&B have no published format; take --log tensorboard, "+
+			return fmt.Errorf("--log %s: the offline files of W&B have no published format; use --log tensorboard, "+
 				"and upload with wandb sync --sync-tensorboard RUN/tensorboard", t)
 		case t != TensorBoard:
-			return fmt.Errorf("--log %q: take tensorboard, mlflow:FOLDER or mlflow:http://HOST:PORT", t)
+			return fmt.Errorf("--log %q: expected tensorboard, mlflow:FOLDER or mlflow:http://HOST:PORT", t)
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func (f *Finisher) hear(s os.Signal) {
 		return
 	}
 	f.asked, f.again = true, !term
-	slog.Info("this round is the last; a second signal ends it at once", "signal", s)
+	slog.Info("stopping after this round; a second signal stops at once", "signal", s)
 }
 
 // Begin says that rounds begin; end that they ended.

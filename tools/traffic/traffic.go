@@ -32,7 +32,7 @@ func (sized) WeightsDir() string { return "" }
 func (sized) Task() method.Task {
 	return method.Task{Width: sizedWidth, Dim: sizedWidth, Patches: 4, Scale: 100, ImageSize: 16,
 		VisionWidth: sizedVision, VisionLayers: 12, VisionUnits: 4 * sizedVision, TextLayers: 12,
-		TextUnits: 4 * sizedWidth}
+		TextUnits: 4 * sizedWidth, Tokens: sizedTokens}
 }
 
 func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
@@ -113,6 +113,8 @@ func count(name string, with []string) (traffic, error) {
 	}
 	data.Patches = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "patches", []int{2 * sizedClasses, 4,
 		sizedWidth}, 1)}}
+	data.Tokens = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "tokens", []int{2 * sizedClasses, sizedTokens,
+		sizedVision}, 1)}}
 	data.Pixels = []spec.Rows{spec.InMemory{Tensor: method.Draw(1, 0, "pixels", []int{2 * sizedClasses, 3, 16, 16}, 1)}}
 	e := &spec.Experiment{Name: name, MethodName: name, Method: m, Template: "{}", Plan: spec.Plan{Rounds: 2,
 		TestEvery: 2},

@@ -51,8 +51,8 @@ func exportable(scope *method.Scope, scores graph.Node) error {
 	for _, h := range scope.Hosts() {
 		if i := slices.IndexFunc(h.Of, spec.OfImage); i >= 0 && slices.ContainsFunc(in, named(method.HostInput+"/"+
 			h.Name)) {
-			return fmt.Errorf("host function %s reads %s of every image, which no graph can compute; this method "+
-				"cannot be exported", h.Name, h.Of[i])
+			return fmt.Errorf("this method cannot be exported: host function %s computes on %s of every image, "+
+				"outside of the graph", h.Name, h.Of[i])
 		}
 	}
 	if !slices.ContainsFunc(in, func(n graph.Node) bool { return spec.OfImage(n.Name()) }) {

@@ -64,11 +64,11 @@ func learned(w *local.Worker, c *spec.Client, clients int, prompts tensor.Map) (
 		}
 		switch {
 		case t == nil && p.Owner == method.Private:
-			return nil, s, fmt.Errorf("client %d has no private parameter %s: it never trained (eval.new_clients, or "+
-				"no round drew it); take another client", c.ID, p.Name)
+			return nil, s, fmt.Errorf("client %d has no private parameter %s, since it never trained "+
+				"(eval.new_clients, or no round selected it); choose another client", c.ID, p.Name)
 		case t == nil:
-			return nil, s, fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another "+
-				"method", p.Name, c.ID)
+			return nil, s, fmt.Errorf("the run has no shared parameter %s for client %d; it was made by another method",
+				p.Name, c.ID)
 		}
 	}
 	l, s := w.Begin(c, message.Instruction{Kind: message.Test, Total: clients, Shared: shared,

@@ -41,6 +41,6 @@ func TextFeatures(w *local.Worker, ctx context.Context, c *spec.Client, clients 
 		}
 		return got[local.ValueName(0)], nil
 	}
-	return nil, fmt.Errorf("the method's class scores compare images with no features [%d,%d] of the classes",
+	return nil, fmt.Errorf("the method's class scores do not compare images with class features [%d,%d]",
 		l.Task.Classes, l.Task.Dim)
 }

@@ -32,7 +32,7 @@ func (h callbackValues) compute(p *program, in inputs, feed tensor.Map, epoch in
 		args := make([]*tensor.Tensor, len(call.Of))
 		for i, name := range call.Of {
 			if args[i] = in.find(name); args[i] == nil {
-				return fmt.Errorf("%s needs %s, which nothing provides", call.Name, name)
+				return fmt.Errorf("%s needs %s, which is not available here", call.Name, name)
 			}
 		}
 		v, err := call.Func.Forward(args...)

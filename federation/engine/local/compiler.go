@@ -86,8 +86,8 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 			return ok && slices.Contains(in, v) && slices.Contains(h.Of, name)
 		})
 		if !byHost && !(ok && slices.Contains(in, node)) {
-			return fmt.Errorf("parameter %q is declared by Params but the loss does not use it; use it or do not "+
-				"declare it", p.Name)
+			return fmt.Errorf("parameter %q is declared by Params but not used by the loss; use it or remove it",
+				p.Name)
 		}
 	}
 	return nil
@@ -442,7 +442,8 @@ func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tens
 	list := strings.Split(templates, method.TemplateBreak)
 	for k, template := range list {
 		if !strings.Contains(template, "{}") {
-			return nil, fmt.Errorf("the template %q of hand-written prompts has no {} for the class name", template)
+			return nil, fmt.Errorf("template %q of the hand-written prompts must contain {} for the class name",
+				template)
 		}
 		texts := make([]string, len(c.classes))
 		for i, name := range c.classes {
@@ -451,7 +452,7 @@ func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tens
 				continue
 			}
 			if table[name] == "" {
-				return nil, fmt.Errorf("the texts of classes %q have none for class %q; add it to the options",
+				return nil, fmt.Errorf("the texts by class %q have none for class %q; add it to the options",
 					template, name)
 			}
 			texts[i] = strings.ReplaceAll(texts[i], "{of}", table[name])

@@ -62,7 +62,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 	if o.Set != "" {
 		x, ok := w.evaluators[o.Set]
 		if !ok {
-			return message.Scores{}, fmt.Errorf("round %d, client %d: there is no evaluation set %q here", o.Round+1,
+			return message.Scores{}, fmt.Errorf("round %d, client %d: this client has no evaluation set %q", o.Round+1,
 				c.ID, o.Set)
 		}
 		return x.evaluate(ctx, c, o, s)
@@ -174,7 +174,7 @@ func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instructio
 		alone.Training = alone.Training.Steps(c.ID, o.Steps)
 		var err error
 		if _, s, _, err = alone.Train(ctx, c, o, s); err != nil {
-			return message.Scores{}, fmt.Errorf("%w; a new client cannot take steps with this method here: set "+
+			return message.Scores{}, fmt.Errorf("%w; with this method a new client cannot take steps here: set "+
 				"eval.new_steps: [0]", err)
 		}
 	}

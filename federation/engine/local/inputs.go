@@ -81,7 +81,7 @@ func (f inputs) need(in string) (*tensor.Tensor, error) {
 	if t := f.find(in); t != nil {
 		return t, nil
 	}
-	return nil, fmt.Errorf("the method needs %s, which nothing provides", in)
+	return nil, fmt.Errorf("the method needs %s, which is not available here", in)
 }
 
 // owned is method.Scope.Owned.

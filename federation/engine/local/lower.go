@@ -34,6 +34,8 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 					return nil, err
 				}
 				built[op] = g.Const(t)
+			case method.PlaceholderByRow:
+				built[op] = op.In[0]
 			case method.PlaceholderVision:
 				pixels, p := method.VisionOf(op)
 				n, err := b.Vision(g, pixels, p)
@@ -51,15 +53,15 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 				text, tokens := method.WordsOf(op)
 				t, err := b.Words(text)
 				if err == nil && t.Shape[0] != tokens {
-					err = fmt.Errorf("the words %q of a first prompt are %d tokens; take words of one token each", text,
-						t.Shape[0])
+					err = fmt.Errorf("the words %q of an initial prompt are %d tokens; use words of one token each",
+						text, t.Shape[0])
 				}
 				if err != nil {
 					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
 				}
 				built[op] = g.Const(t)
 			default:
-				return nil, fmt.Errorf("%s: nothing builds %q", op.Label(), what)
+				return nil, fmt.Errorf("%s: unknown placeholder %q", op.Label(), what)
 			}
 		}
 		for _, pass := range slices.Sorted(maps.Keys(texts)) {

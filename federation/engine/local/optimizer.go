@@ -10,8 +10,8 @@ import (
 
 // sharedOptimizer is one optimizer object that goes from client to client, as in the public code of FedOTP, FedPGP and
 // pFedMoAP: what it remembers of a parameter from one client's steps meets the gradients of the next. A parameter is
-// told by its name and its shape, so clients whose private prompts have other lengths have buffers of their own, which
-// start at zero.
+// identified by its name and its shape, so clients whose private prompts have other lengths have buffers of their own,
+// which start at zero.
 //
 // A nil one is none: every turn starts with a fresh optimizer.
 type sharedOptimizer struct {

@@ -46,8 +46,8 @@ func (p *program) rows() bool {
 		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, spec.OfImage) })
 }
 
-// Reads lists what the method needs of a client's images beside their features: method.PatchesInput,
-// method.PixelsInput, both or none. clients is how many there are.
+// Reads lists what the method needs of a client's images beside their features, of spec.LargeInputs. clients is how many
+// there are.
 func (w *Worker) Reads(c *spec.Client, clients int) []string {
 	return spec.Reads(w.Method, w.Task(c, clients))
 }
@@ -60,7 +60,7 @@ const (
 	besideOutput = "beside/"
 )
 
-// reads tells whether the program uses any of some parameters as they are now.
+// reads tells whether the program uses current values of any of some parameters.
 func (p *program) reads(params tensor.Map) bool {
 	used := func(in string) bool {
 		name, ok := strings.CutPrefix(in, method.ParamInput+"/")

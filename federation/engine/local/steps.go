@@ -134,7 +134,7 @@ func checkBatch(batch tensor.Map, rows []int) error {
 			row = rows[row]
 		}
 		return fmt.Errorf("%s of example %d holds %v; remove that example, or the cached features if its file is "+
-			"sound", name, row, t.Data[i])
+			"intact", name, row, t.Data[i])
 	}
 	return nil
 }

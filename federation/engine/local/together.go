@@ -16,7 +16,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Several clients in one run: a program's graph stands once for each of them in one graph, with inputs and outputs of
+// Several clients in one run: one graph contains a program's graph once for each of them, with inputs and outputs of
 // its own under "N/", and the prompts of all go through the text tower in one pass. The sum of their losses has the
 // gradients of each, since no client's parameters reach another's loss.
 

@@ -88,7 +88,7 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	l := t.l
 	if t.opt != nil {
 		if l.Steps == 0 {
-			return up, s, stats, fmt.Errorf("the data gave no rows in %d epochs", t.pace.Epochs)
+			return up, s, stats, fmt.Errorf("the client's data gave no batch in %d epochs", t.pace.Epochs)
 		}
 		t.shared.keep(t.opt, parameters(l))
 		stats = message.Stats{Loss: t.loss / float64(l.Steps), Steps: l.Steps, Terms: t.meter.mean()}

@@ -119,7 +119,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		l.Noise = w.Noise.Of(o.Round, true)
 		if o.Round >= plan.Rounds {
 			l.Noise = func(string, []byte) (*rand.Rand, int, error) {
-				return nil, 0, fmt.Errorf("epsilon reckons with %d rounds", plan.Rounds)
+				return nil, 0, fmt.Errorf("epsilon assumes %d rounds", plan.Rounds)
 			}
 		}
 	}

@@ -17,7 +17,7 @@ func (o Instruction) Check(r Reply, protected bool) error {
 	switch o.Kind {
 	case Train:
 		if l := r.Stats.Loss; !(math.Abs(l) <= MaxLoss) {
-			return fmt.Errorf("the loss %.4g is none: it must lie between -%g and %[2]g", l, float64(MaxLoss))
+			return fmt.Errorf("the loss %.4g is invalid: it must lie between -%g and %[2]g", l, float64(MaxLoss))
 		}
 		if protected {
 			return CheckFinite("upload ", UploadTensors(r.Upload))
@@ -31,7 +31,7 @@ func (o Instruction) Check(r Reply, protected bool) error {
 		}
 		for _, name := range o.Shared.Names() {
 			if t := r.Upload.Shared[name]; t != nil && t.IsInt() != o.Shared[name].IsInt() {
-				return fmt.Errorf("parameter %s of the upload has another type of numbers", name)
+				return fmt.Errorf("parameter %s of the upload has the wrong element type", name)
 			}
 		}
 		return CheckUpload(o.Shared, r.Upload)
@@ -40,7 +40,7 @@ func (o Instruction) Check(r Reply, protected bool) error {
 			return fmt.Errorf("the answer counts %d examples; it must count 1 or more", r.Upload.N)
 		}
 		if len(r.Upload.Shared) > 0 {
-			return fmt.Errorf("the answer to a statistic has parameters %v; it may have none", r.Upload.Shared.Names())
+			return fmt.Errorf("the answer to a statistic has parameters %v; it must have none", r.Upload.Shared.Names())
 		}
 		return CheckFinite("upload ", UploadTensors(r.Upload))
 	}
@@ -69,7 +69,7 @@ func CheckUpload(shared tensor.Map, u method.Upload) error {
 func (s Scores) check() error {
 	some := false
 	if s.Examples > maxTested {
-		return fmt.Errorf("the scores are of %d examples; at most %d are believed", s.Examples, maxTested)
+		return fmt.Errorf("the scores are of %d examples; at most %d are accepted", s.Examples, maxTested)
 	}
 	for _, h := range []*metrics.Classification{s.Global, s.Personal} {
 		if h == nil {
@@ -88,12 +88,12 @@ func (s Scores) check() error {
 		}
 	}
 	if !some {
-		return fmt.Errorf("the scores are none: they have neither a global nor a personal part")
+		return fmt.Errorf("the scores have neither a global nor a personal part")
 	}
 	return nil
 }
 
-// ConfusionTensors are what a reply tells of which class was taken for which.
+// ConfusionTensors are the confusion matrix of a reply.
 func (s Scores) ConfusionTensors() tensor.Map {
 	m := tensor.Map{}
 	for name, h := range map[string]*metrics.Classification{GlobalCounts: s.Global, PersonalCounts: s.Personal} {
@@ -107,7 +107,7 @@ func (s Scores) ConfusionTensors() tensor.Map {
 // checkTest finds what no reply to an instruction that tests can be.
 func (o Instruction) checkTest(r Reply) error {
 	if len(r.Upload.Shared) > 0 || !o.Confusion && len(r.Upload.Extra) > 0 {
-		return fmt.Errorf("the reply to a test has tensors %v", UploadTensors(r.Upload).Names())
+		return fmt.Errorf("the reply to a test has unexpected tensors %v", UploadTensors(r.Upload).Names())
 	}
 	if o.Kind == Validate && r.Scores.Examples == 0 && r.Scores.Global == nil && r.Scores.Personal == nil {
 		return nil // it has no validation data
@@ -118,7 +118,7 @@ func (o Instruction) checkTest(r Reply) error {
 	for _, name := range r.Upload.Extra.Names() {
 		h := map[string]*metrics.Classification{GlobalCounts: r.Scores.Global, PersonalCounts: r.Scores.Personal}[name]
 		if h == nil {
-			return fmt.Errorf("the reply to a test has a tensor %.100q", name)
+			return fmt.Errorf("the reply to a test has the unexpected tensor %.100q", name)
 		}
 		if err := metrics.CheckConfusion(r.Upload.Extra[name], r.Scores.Examples, h.Correct); err != nil {
 			return err

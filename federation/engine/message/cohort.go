@@ -85,11 +85,11 @@ type Reply struct {
 // GuardPart is what the names of tensors begin with that are for a Guard, or from one. Methods never see them.
 const GuardPart = "guard"
 
-// Guard stands between a client and what leaves it. It is asked on the client's side, whatever carries the messages.
+// Guard protects what leaves a client. It is called on the client's side, whatever carries the messages.
 type Guard interface {
 	// Answer answers an instruction of kind Compute that is for the guard; ok is false for statistics of the method.
 	Answer(client int, o Instruction) (answer tensor.Map, ok bool, err error)
-	// Protect replaces what a client uploads and tells of its training.
+	// Protect replaces what a client uploads and reports of its training.
 	Protect(client int, o Instruction, up *method.Upload, stats *Stats) error
 }
 

@@ -62,7 +62,7 @@ func (o Instruction) With(m tensor.Map) (Instruction, error) {
 		return o, err
 	}
 	if len(o.Clients) != 1 {
-		return o, fmt.Errorf("an instruction is for one client, this one for %d", len(o.Clients))
+		return o, fmt.Errorf("an instruction must be for one client; this one is for %d", len(o.Clients))
 	}
 	return o.with(m), nil
 }
@@ -77,31 +77,26 @@ func (r Reply) UploadSize() int { return wire.Size(UploadTensors(r.Upload)) }
 
 // Read is a reply to the instruction with the tensors that came with it.
 func (o Instruction) Read(r Reply, m tensor.Map) (Reply, error) {
-	r, err := r.with(m)
-	if o.Kind != Train || o.Codec == nil || err != nil {
+	parameters, compressed := sharedPart, o.Kind == Train && o.Codec != nil
+	if compressed {
+		parameters = packedPart
+	}
+	err := onlyUnder(m, parameters, extraPart, termsPart)
+	if err != nil {
 		return r, err
 	}
-	r.Upload.Packed = m.Under(packedPart)
-	if len(r.Upload.Shared) > 0 {
-		return r, fmt.Errorf("the upload has parameters %.200q; they must be compressed", r.Upload.Shared.Names())
+	if r.Stats.Terms, err = lossTermsOf(m.Under(termsPart)); err != nil {
+		return r, err
 	}
+	r.Upload.Shared, r.Upload.Extra = m.Under(parameters), m.Under(extraPart)
+	if !compressed {
+		return r, nil
+	}
+	r.Upload.Packed = r.Upload.Shared
 	if r.Upload.Shared, err = o.Codec.Unpack(o.Shared, r.Upload.Packed); err != nil {
 		return r, fmt.Errorf("the compressed upload: %w", err)
 	}
 	return r, CheckFinite("the compressed upload's ", r.Upload.Shared)
-}
-
-// with is the reply with the tensors that came with it, compressed ones apart.
-func (r Reply) with(m tensor.Map) (Reply, error) {
-	if err := onlyUnder(m, sharedPart, packedPart, extraPart, termsPart); err != nil {
-		return r, err
-	}
-	var err error
-	if r.Stats.Terms, err = lossTermsOf(m.Under(termsPart)); err != nil {
-		return r, err
-	}
-	r.Upload.Shared, r.Upload.Extra = m.Under(sharedPart), m.Under(extraPart)
-	return r, nil
 }
 
 // onlyUnder refuses tensors that belong to no part of a message.
@@ -111,7 +106,7 @@ func onlyUnder(m tensor.Map, parts ...string) error {
 		n += len(m.Under(p))
 	}
 	if n != len(m) {
-		return fmt.Errorf("a message has tensors outside of %v: %.200q", parts, m.Names())
+		return fmt.Errorf("a message has unexpected tensors, outside of %v: %.200q", parts, m.Names())
 	}
 	return nil
 }

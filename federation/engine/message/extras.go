@@ -43,7 +43,7 @@ func (t *LossTerms) CheckTerms(of method.Method, task method.Task) error {
 	}
 	for _, m := range t.Terms {
 		if m.Name != Correction && !slices.ContainsFunc(terms, func(d method.Term) bool { return d.Name == m.Name }) {
-			return fmt.Errorf("the upload measures the term %.100q; the method's loss has none of that name", m.Name)
+			return fmt.Errorf("the upload reports the loss term %.100q, which the method's loss does not have", m.Name)
 		}
 	}
 	return nil
@@ -57,9 +57,8 @@ func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
 		declared[w.Name] = true
 		t := got[w.Name]
 		if t == nil || t.IsInt() || !fits(t.Shape, w.Shape) {
-			return fmt.Errorf("the upload has %v for %s, which must be float32%v; the client runs another "+
-				"experiment", t,
-				w.Name, w.Shape)
+			return fmt.Errorf("the upload has %v for %s, which must be float32%v; the client runs another experiment",
+				t, w.Name, w.Shape)
 		}
 		if !w.Counts {
 			continue
@@ -67,7 +66,8 @@ func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
 		sum := 0.0
 		for _, v := range t.Data {
 			if !(v >= 0) || float64(v) != math.Trunc(float64(v)) {
-				return fmt.Errorf("the upload counts %v examples of a class in %s", v, w.Name)
+				return fmt.Errorf("the upload counts %v examples of a class in %s; a count is a whole number of at "+
+					"least 0", v, w.Name)
 			}
 			sum += float64(v)
 		}
@@ -77,7 +77,7 @@ func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
 	}
 	for _, name := range got.Names() {
 		if !declared[name] {
-			return fmt.Errorf("the upload has the extra %.100q; the method has none of that name", name)
+			return fmt.Errorf("the upload has the extra tensor %.100q, which the method does not have", name)
 		}
 	}
 	return nil

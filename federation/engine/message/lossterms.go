@@ -132,7 +132,7 @@ func lossTermsOf(m tensor.Map) (*LossTerms, error) {
 			want = 2
 		}
 		if err != nil || k < 0 || k > maxTerms || len(v) != want || slices.ContainsFunc(v, bad) || v[0] < 0 {
-			return nil, fmt.Errorf("%.100q is no measurement of a term of the loss: %v", at, v)
+			return nil, fmt.Errorf("%.100q is not a valid measurement of a loss term: %v", at, v)
 		}
 		n := &out.CrossEntropy
 		if k > 0 {

@@ -36,8 +36,8 @@ func (m Participant) Against(other Participant, of method.Method) error {
 }
 
 func Incompatible(param, shape string, client int, backbone, others string) error {
-	return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s; it cannot be averaged: use backbones of "+
-		"one text width, and of one image tower where its prompts are shared",
+	return fmt.Errorf("parameter %s is %s on client %d (backbone %s) and %s; it cannot be averaged: use backbones "+
+		"with the same text width, and with the same image tower where its prompts are shared",
 		param, shape, client, backbone, others)
 }
 

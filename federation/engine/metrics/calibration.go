@@ -69,19 +69,19 @@ func (c Calibration) ECE() float64 {
 // Check finds what no client that counts n examples and so many right ones has.
 func (c Calibration) Check(n, right int) error {
 	if len(c) != CalibrationBins {
-		return fmt.Errorf("%d bins of confidence, not %d", len(c), CalibrationBins)
+		return fmt.Errorf("the reply has %d confidence bins; it must have %d", len(c), CalibrationBins)
 	}
 	for m, b := range c {
 		low, high := float64(b.Examples)*float64(m)/CalibrationBins, float64(b.Examples)*float64(m+1)/CalibrationBins
 		if b.Examples < 0 || b.Correct < 0 || b.Correct > b.Examples || !(b.Confidence >= low-1e-6 &&
 			b.Confidence <= high+1e-6) {
-			return fmt.Errorf("bin %d of confidence has %d examples, %d right, of confidence %v together", m,
+			return fmt.Errorf("confidence bin %d is invalid: %d examples, %d correct, sum of confidences %v", m,
 				b.Examples, b.Correct, b.Confidence)
 		}
 		n, right = n-b.Examples, right-b.Correct
 	}
 	if n != 0 || right != 0 {
-		return fmt.Errorf("the bins of confidence lack %d examples and %d right ones", n, right)
+		return fmt.Errorf("the confidence bins lack %d examples and %d correct ones", n, right)
 	}
 	return nil
 }

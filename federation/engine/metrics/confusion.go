@@ -76,11 +76,12 @@ func MatrixOf(parts []*tensor.Tensor, classes int) *Matrix {
 // CheckConfusion finds what is no count of n examples of which so many are right.
 func CheckConfusion(t *tensor.Tensor, n, right int) error {
 	if !t.IsInt() || len(t.Shape) != 2 || t.Shape[1] != 3 || t.Shape[0] > n {
-		return fmt.Errorf("a confusion matrix has the shape %v", t)
+		return fmt.Errorf("a confusion matrix has the invalid shape %v", t)
 	}
 	for k := range slices.Chunk(t.Ints, 3) {
 		if k[0] < 0 || k[1] < 0 || k[2] < 1 || k[2] > int64(n) {
-			return fmt.Errorf("a confusion matrix has %d examples of class %d taken for class %d", k[2], k[0], k[1])
+			return fmt.Errorf("a confusion matrix counts %d examples of class %d predicted as class %d", k[2], k[0],
+				k[1])
 		}
 		n -= int(k[2])
 		if k[0] == k[1] {
@@ -88,7 +89,7 @@ func CheckConfusion(t *tensor.Tensor, n, right int) error {
 		}
 	}
 	if n != 0 || right != 0 {
-		return errors.New("a confusion matrix counts other examples than the scores")
+		return errors.New("the counts of a confusion matrix do not match the scores")
 	}
 	return nil
 }

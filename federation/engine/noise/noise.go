@@ -47,7 +47,7 @@ func OpenNoise(path, run string) (*Noise, error) {
 	}
 	n.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
 	if _, err := rand.Read(n.Key); err != nil {
-		return nil, fmt.Errorf("the system gives no random numbers: %w", err)
+		return nil, fmt.Errorf("cannot read the system's random source: %w", err)
 	}
 	return n, n.write()
 }
@@ -63,7 +63,7 @@ func (n *Noise) Rand(path ...string) *mathrand.Rand {
 	return mathrand.New(mathrand.NewChaCha8([32]byte(h.Sum(nil))))
 }
 
-// errReleased tells of a second release in a round.
+// errReleased is the error of a second release in a round.
 var errReleased = errors.New("another update of this client was released in this round; a second one would cost " +
 	"privacy that epsilon does not count")
 

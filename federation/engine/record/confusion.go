@@ -13,7 +13,7 @@ import (
 type Confusion struct {
 	Round    int             `json:"round"`
 	Classes  []string        `json:"classes"`
-	Clients  int             `json:"clients"` // that told their counts
+	Clients  int             `json:"clients"` // that sent their counts
 	Global   *metrics.Matrix `json:"global,omitempty"`
 	Personal *metrics.Matrix `json:"personal,omitempty"`
 }
@@ -21,7 +21,7 @@ type Confusion struct {
 // ConfusionFile is the confusion matrix in a run folder.
 const ConfusionFile = "confusion.json"
 
-// confusion puts the counts of clients together; nil where nobody told any.
+// confusion puts the counts of clients together; nil where no client sent any.
 func ConfusionOf(round, classes int, replies []message.Reply) *Confusion {
 	out := &Confusion{Round: round}
 	parts := map[string][]*tensor.Tensor{}

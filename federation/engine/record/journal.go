@@ -52,8 +52,8 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 		records = append(records, last)
 	}
 	if len(records) != done {
-		return nil, nil, fmt.Errorf("it has %d readable rounds, the checkpoint %d; put back the file or start again "+
-			"in another folder", len(records), done)
+		return nil, nil, fmt.Errorf("it has %d readable rounds, the checkpoint has %d; restore the file or start "+
+			"again in another folder", len(records), done)
 	}
 	for _, r := range records {
 		line, err := json.Marshal(r)

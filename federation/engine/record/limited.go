@@ -46,11 +46,11 @@ func limitedClients(records []Record) []LimitedClient {
 func (c LimitedClient) String() string {
 	var parts []string
 	if c.Refused > 0 {
-		parts = append(parts, fmt.Sprintf("%d of its replies refused (%s)", c.Refused, c.Reason))
+		parts = append(parts, fmt.Sprintf("%d of its replies were refused (%s)", c.Refused, c.Reason))
 	}
 	if c.Cut > 0 {
-		parts = append(parts, fmt.Sprintf("claims %d examples and was averaged as one of %d in %d rounds", c.Claimed,
-			c.Counted, c.Cut))
+		parts = append(parts, fmt.Sprintf("claims %d examples and was weighted as if it had %d, in %d rounds",
+			c.Claimed, c.Counted, c.Cut))
 	}
 	return fmt.Sprintf("client %d: %s", c.Client, strings.Join(parts, "; "))
 }

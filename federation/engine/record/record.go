@@ -96,7 +96,7 @@ type Summary struct {
 
 	// last or best-val: the round that is the result, whose prompts are left
 	Select string `json:"select"`
-	// that round; with best-val what stands above is of it, but for last and best
+	// that round; with best-val the values above belong to it, except for last and best
 	Selected  int        `json:"selected_round"`
 	AtBestVal *AtBestVal `json:"at_best_val,omitempty"` // absent without validation data
 	Stopped   string     `json:"stopped,omitempty"`     // why the run ended before its last round
@@ -191,7 +191,7 @@ func Summarise(records []Record, view method.View) Summary {
 	return s
 }
 
-// of takes what stands for the result from a round.
+// of takes the result's values from a round.
 func (s *Summary) of(r Record) {
 	s.Global, s.Personal, s.Evaluations, s.EvaluationSets, s.Untrained = r.Global, r.Personal, r.Evaluations,
 		r.EvaluationSets, r.Untrained
@@ -199,7 +199,7 @@ func (s *Summary) of(r Record) {
 	s.Attack = r.Attack
 }
 
-// of takes what stands for the result from an evaluation.
+// of takes the result's values from an evaluation.
 func (h *Headline) of(e *Evaluation) {
 	h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
 }

@@ -88,8 +88,8 @@ func BestVal(records []Record, view method.View) int {
 }
 
 // ErrNoValidation says how to get validation data.
-var ErrNoValidation = errors.New("no client has validation data, which eval.select: best-val and train.patience go " +
-	"by; keep a share of the training data with data.val_share: 0.2, set data.split: pooled (60/20/20 inside each " +
+var ErrNoValidation = errors.New("no client has validation data, which eval.select: best-val and train.patience " +
+	"need; keep a share of the training data with data.val_share: 0.2, set data.split: pooled (60/20/20 inside each " +
 	"client), or with synthetic images data.generator.val")
 
 // TestPlan says what is tested beside the clients' test data, and which round is the result.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/method"
 )
 
 // Cohort is clients whose turns take simulated time.
@@ -70,6 +69,3 @@ func (c *Cohort) Accept(round int, clients []int) error {
 	}
 	return c.Cohort.Accept(round, clients)
 }
-
-// uploadOf is an upload of the size that clients send: what they share.
-func uploadOf(o message.Instruction) method.Upload { return method.Upload{Shared: o.Shared} }

@@ -6,21 +6,24 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+
+	"promptfed/federation/data"
 	"promptfed/federation/method"
 )
 
 // Config is the section simulated_time.
 type Config struct {
 	Speeds    string  `config:"speeds"`
-	File      string  `config:"file" help:"of speeds: file: CSV with the columns client, step_seconds, bandwidth"`
-	Step      float64 `config:"step_seconds" help:"median over clients of the seconds that a training step takes"`
+	File      string  `config:"file" help:"for speeds: file: CSV with columns client, step_seconds, bandwidth"`
+	Step      float64 `config:"step_seconds" help:"seconds that a training step takes, median over clients"`
 	Spread    float64 `config:"spread"`
-	Bandwidth float64 `config:"bandwidth" help:"bytes a second of a client's link; 0: messages take no time"`
-	Deadline  float64 `config:"deadline" help:"simulated seconds that a round may take; 0 for any"`
+	Bandwidth float64 `config:"bandwidth" help:"bytes per second of a client's link; 0: messages take no time"`
+	Deadline  float64 `config:"deadline" help:"most simulated seconds of a round; 0: no limit"`
 	Late      string  `config:"late"`
 	FedBuff   FedBuff `config:"fedbuff"`
 }
@@ -28,11 +31,11 @@ type Config struct {
 // LongHelp implements keys.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
-		"speeds": "of clients, drawn once by the seed: none (no simulated time), constant, lognormal, uniform, or " +
-			"file",
-		"spread": "of lognormal: standard deviation of the logarithm of seconds; of uniform: 0.5 is from half to one " +
+		"speeds": "distribution of the clients' speeds, drawn once from the seed: none (no simulated time), " +
+			"constant, lognormal, uniform, or file",
+		"spread": "lognormal: standard deviation of the logarithm of seconds; uniform: 0.5 means from half to one " +
 			"and a half times step_seconds",
-		"late": "uploads after the deadline: drop (the round ends without them), or count (the round waits for them)",
+		"late": "uploads after the deadline: drop (the round ends without them) or count (the round waits for them)",
 	}
 }
 
@@ -40,17 +43,17 @@ func (Config) LongHelp() map[string]string {
 type FedBuff struct {
 	Buffer       int    `config:"buffer"`
 	Staleness    string `config:"staleness"`
-	MaxStaleness int    `config:"max_staleness" help:"older uploads are dropped; 0 drops none"`
-	Weights      string `config:"weights" help:"of buffered updates: uniform, or examples"`
+	MaxStaleness int    `config:"max_staleness" help:"older updates are dropped; 0 drops none"`
+	Weights      string `config:"weights" help:"weights of buffered updates: uniform, or examples"`
 }
 
 // LongHelp implements keys.LongHelp.
 func (FedBuff) LongHelp() map[string]string {
 	return map[string]string{
-		"buffer": "uploads that make a step of the server, which is a round then; clients train all the time, " +
-			"participation of them side by side; 0: synchronous rounds",
-		"staleness": "factor of an update that is x steps of the server old: sqrt (1/sqrt(1+x)), constant (1) or " +
-			"hinge (1 up to 4 steps, then 1/(10(x-4)+1))",
+		"buffer": "uploads per server step, which is then called a round; clients train all the time, the share " +
+			"participation of them at once; 0: synchronous rounds",
+		"staleness": "weight of an update that is x server steps old: sqrt (1/sqrt(1+x)), constant (1) or hinge (1 " +
+			"up to 4 steps, then 1/(10(x-4)+1))",
 	}
 }
 
@@ -79,19 +82,10 @@ func (c Config) On() bool { return c.Speeds != None }
 // Check finds what is wrong without looking at files.
 func (c Config) Check() error {
 	const section = "simulated_time."
-	var errs []error
-	for _, k := range []struct {
-		key, value string
-		known      []string
-	}{{"speeds", c.Speeds, []string{None, constant, lognormal, uniform, fromFile}},
-		{"late", c.Late, []string{drop, count}},
-		{"fedbuff.staleness", c.FedBuff.Staleness, []string{sqrt, constant, hinge}},
-		{"fedbuff.weights", c.FedBuff.Weights, []string{uniform, examples}}} {
-		if !slices.Contains(k.known, k.value) {
-			errs = append(errs, fmt.Errorf("%s%s: %q is not known: take one of %s", section, k.key, k.value,
-				strings.Join(k.known, ", ")))
-		}
-	}
+	errs := []error{data.OneOf(section+"speeds", c.Speeds, None, constant, lognormal, uniform, fromFile),
+		data.OneOf(section+"late", c.Late, drop, count),
+		data.OneOf(section+"fedbuff.staleness", c.FedBuff.Staleness, sqrt, constant, hinge),
+		data.OneOf(section+"fedbuff.weights", c.FedBuff.Weights, uniform, examples)}
 	for _, k := range []struct {
 		key   string
 		value float64
@@ -106,14 +100,16 @@ func (c Config) Check() error {
 		errs = append(errs, fmt.Errorf("%sstep_seconds: %v; it must be above 0", section, c.Step))
 	case c.Speeds == uniform && c.Spread >= 1:
 		errs = append(errs, fmt.Errorf("%sspread: %v; with speeds: uniform it must be below 1", section, c.Spread))
+	case c.Speeds == lognormal && c.Spread > 10: // seconds would leave the range of numbers
+		errs = append(errs, fmt.Errorf("%sspread: %v; with speeds: lognormal it must be at most 10", section, c.Spread))
 	case (c.Speeds == fromFile) != (c.File != ""):
-		errs = append(errs, errors.New(section+"file: give it with speeds: file, and with that alone"))
+		errs = append(errs, errors.New(section+"file: it belongs to speeds: file; set both or neither"))
 	case !c.On() && (c.Deadline > 0 || c.FedBuff.Buffer > 0):
-		errs = append(errs, errors.New(section+"speeds: none has no time; deadlines and FedBuff need lognormal, "+
-			"uniform, constant or file"))
+		errs = append(errs, errors.New(section+"speeds: none simulates no time; deadlines and FedBuff need "+
+			"lognormal, uniform, constant or file"))
 	case c.Deadline > 0 && c.FedBuff.Buffer > 0:
-		errs = append(errs, errors.New(section+"deadline: FedBuff has no rounds that could end; leave one of the "+
-			"two out"))
+		errs = append(errs, errors.New(section+"deadline: FedBuff has no rounds that could end; set only one of the "+
+			"two"))
 	}
 	return errors.Join(errs...)
 }
@@ -150,8 +146,7 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 		return nil, fmt.Errorf("simulated_time.file: %w", err)
 	}
 	defer f.Close()
-	r := csv.NewReader(f)
-	rows, err := r.ReadAll()
+	rows, err := csv.NewReader(transform.NewReader(f, unicode.BOMOverride(transform.Nop))).ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("simulated_time.file: %s: %w", path, err)
 	}
@@ -165,14 +160,14 @@ func readSpeeds(path string, n int) ([]Speed, error) {
 		step, err2 := strconv.ParseFloat(row[1], 64)
 		width, err3 := strconv.ParseFloat(row[2], 64)
 		if errors.Join(err, err2, err3) != nil || id < 0 || !(step > 0) || !(width >= 0) || math.IsInf(step+width, 0) {
-			return nil, fmt.Errorf("simulated_time.file: %s: line %d: expected a client from 0, seconds above 0 and "+
-				"bytes a second from 0", path, i+2)
+			return nil, fmt.Errorf("simulated_time.file: %s: line %d: expected a client number from 0, seconds above "+
+				"0 and bytes per second of at least 0", path, i+2)
 		}
 		if id >= n {
 			continue // of a larger federation
 		}
 		if out[id].Step > 0 {
-			return nil, fmt.Errorf("simulated_time.file: %s: line %d: client %d stands there twice", path, i+2, id)
+			return nil, fmt.Errorf("simulated_time.file: %s: line %d: client %d is listed twice", path, i+2, id)
 		}
 		out[id] = Speed{step, width}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
 	"promptfed/federation/wire"
 )
 
@@ -41,7 +42,7 @@ func (p *Plan) seconds(client, steps, bytes int) float64 {
 
 // bytesOf are those of an instruction to a client and of an upload of what it shares.
 func bytesOf(o message.Instruction, client int) int {
-	return wire.Size(o.For(client).Tensors()) + wire.Size(message.Reply{Upload: uploadOf(o)}.Tensors())
+	return wire.Size(o.For(client).Tensors()) + message.Reply{Upload: method.Upload{Shared: o.Shared}}.UploadSize()
 }
 
 // factor is that of an update which is x steps of the server old (FedBuff, section 3; hinge as in FedAsync, Xie et al.

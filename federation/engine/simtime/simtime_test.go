@@ -234,7 +234,8 @@ func TestSpeeds(t *testing.T) {
 func TestSpeedsOfFile(t *testing.T) {
 	dir := t.TempDir()
 	for text, words := range map[string][]string{
-		"client,step_seconds,bandwidth\n1,0.5,100\n0,2,0\n7,1,1\n": nil,
+		"client,step_seconds,bandwidth\n1,0.5,100\n0,2,0\n7,1,1\n":      nil,
+		"\xef\xbb\xbfclient,step_seconds,bandwidth\n1,0.5,100\n0,2,0\n": nil, // as Excel saves it
 		"client,seconds\n0,1\n":                            {"client,step_seconds,bandwidth"},
 		"client,step_seconds,bandwidth\n0,1,0\n":           {"no line for client 1 of 2"},
 		"client,step_seconds,bandwidth\n0,1,0\n0,1,0\n":    {"line 3", "client 0", "twice"},
@@ -242,7 +243,7 @@ func TestSpeedsOfFile(t *testing.T) {
 		"client,step_seconds,bandwidth\n0,1\n":             {"wrong number of fields"},
 		"client,step_seconds,bandwidth\n0,NaN,0\n1,1,1\n":  {"line 2", "above 0"},
 		"client,step_seconds,bandwidth\n0,1,Inf\n1,1,1\n":  {"line 2", "from 0"},
-		"client,step_seconds,bandwidth\nzero,1,0\n1,1,1\n": {"line 2", "client from 0"},
+		"client,step_seconds,bandwidth\nzero,1,0\n1,1,1\n": {"line 2", "client number from 0"},
 		"": {"first line"},
 		"client,step_seconds,bandwidth\n-1,1,0\n0,1,1\n1,2,3\n4,4,": {"line 2"},
 	} {
@@ -266,16 +267,17 @@ func TestCheck(t *testing.T) {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(*Config){
-		`speeds: "fast" is not known`:     func(c *Config) { c.Speeds = "fast" },
-		`late: "wait" is not known`:       func(c *Config) { c.Late = "wait" },
-		`fedbuff.staleness: "old"`:        func(c *Config) { c.FedBuff.Staleness = "old" },
-		`fedbuff.weights: "all"`:          func(c *Config) { c.FedBuff.Weights = "all" },
-		"deadline: -1":                    func(c *Config) { c.Deadline = -1 },
-		"bandwidth: NaN":                  func(c *Config) { c.Bandwidth = math.NaN() },
-		"step_seconds: 0":                 func(c *Config) { c.Step = 0 },
-		"spread: 1; with speeds: uniform": func(c *Config) { c.Speeds, c.Spread = uniform, 1 },
-		"file: give it with speeds: file": func(c *Config) { c.File = "speeds.csv" },
-		"speeds: none has no time":        func(c *Config) { c.Deadline = 3 },
+		`speeds: "fast" is not known`:      func(c *Config) { c.Speeds = "fast" },
+		`late: "wait" is not known`:        func(c *Config) { c.Late = "wait" },
+		`fedbuff.staleness: "old"`:         func(c *Config) { c.FedBuff.Staleness = "old" },
+		`fedbuff.weights: "all"`:           func(c *Config) { c.FedBuff.Weights = "all" },
+		"deadline: -1":                     func(c *Config) { c.Deadline = -1 },
+		"bandwidth: NaN":                   func(c *Config) { c.Bandwidth = math.NaN() },
+		"step_seconds: 0":                  func(c *Config) { c.Step = 0 },
+		"spread: 1; with speeds: uniform":  func(c *Config) { c.Speeds, c.Spread = uniform, 1 },
+		"spread: 400; with speeds: logno":  func(c *Config) { c.Speeds, c.Spread = lognormal, 400 },
+		"file: it belongs to speeds: file": func(c *Config) { c.File = "speeds.csv" },
+		"speeds: none simulates no time":   func(c *Config) { c.Deadline = 3 },
 		"FedBuff has no rounds that could end": func(c *Config) {
 			c.Speeds, c.Deadline, c.FedBuff.Buffer = constant, 3, 2
 		},

@@ -32,7 +32,7 @@ func (e *Experiment) Apart(b Backbone) string {
 		return ""
 	}
 	if e.Training.Shared {
-		return "one optimizer goes from client to client"
+		return "clients share one optimizer"
 	}
 	logits, loss := e.onePass(b)
 	return Apart(logits, loss)

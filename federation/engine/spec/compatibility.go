@@ -22,7 +22,7 @@ func (f Compatibility) Mismatch(worker Compatibility) error {
 			f.Program, worker.Program)
 	}
 	if err := f.RunSpec.Mismatch(worker.RunSpec); err != nil {
-		return fmt.Errorf("%w (the client is the worker)", err)
+		return fmt.Errorf("%w (here the client is the worker)", err)
 	}
 	for _, what := range slices.Sorted(maps.Keys(f.Digests)) {
 		if mine := worker.Digests[what]; mine != f.Digests[what] {

@@ -25,7 +25,8 @@ func (e *Experiment) CheckEvaluationSets() error {
 	names := map[string]bool{}
 	for _, x := range e.EvaluationSets {
 		if x.Name == "" || names[x.Name] {
-			return fmt.Errorf("evaluation set %q: the name is empty or taken; give every evaluation set its own",
+			return fmt.Errorf("evaluation set %q: the name is empty or used twice; give every evaluation set a name "+
+				"of its own",
 				x.Name)
 		}
 		names[x.Name] = true
@@ -53,7 +54,7 @@ func (e *Experiment) CheckEvaluationSets() error {
 				continue
 			}
 			if err := transfers(e.Method, e.Task(c)); err != nil {
-				return fmt.Errorf("evaluation set %s: %w; leave the evaluation set out or take another method", x.Name,
+				return fmt.Errorf("evaluation set %s: %w; remove the evaluation set or use another method", x.Name,
 					err)
 			}
 		}
@@ -71,7 +72,7 @@ func transfers(m method.Method, task method.Task) error {
 	}
 	for _, p := range m.Params(there) {
 		if shapes[p.Name] != fmt.Sprint(p.Shape) {
-			return fmt.Errorf("the method learns %s %s for %d classes, which fits no other classes", p.Name,
+			return fmt.Errorf("the method learns %s %s for %d classes, which cannot be used for other classes", p.Name,
 				shapes[p.Name], here.Classes)
 		}
 	}
@@ -86,10 +87,11 @@ func transfers(m method.Method, task method.Task) error {
 	for _, in := range slices.Sorted(maps.Keys(was)) {
 		switch {
 		case in == method.MemoryImage || in == method.MemoryLabel:
-			return fmt.Errorf("the method classifies with the clients' own examples, which are of other classes")
+			return fmt.Errorf("the method classifies with the clients' own examples, which belong to other classes")
 		case in != method.OwnedInput && !OfImage(in) && !strings.HasPrefix(in, method.HostInput+"/") &&
 			was[in] != is[in]:
-			return fmt.Errorf("the method's class scores read %s %s, which fits no other classes", in, was[in])
+			return fmt.Errorf("the method's class scores read %s %s, which cannot be used for other classes", in,
+				was[in])
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ type Experiment struct {
 	MethodName string // for reports and the fingerprint: base method and wrappers
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
-	Privacy    string // what epsilons reckon with, for RunSpec; empty without differential privacy
+	Privacy    string // what epsilons assume, for RunSpec; empty without differential privacy
 	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the
 	// fingerprint and the summary.
 	Reproduces     []string

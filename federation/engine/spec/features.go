@@ -15,6 +15,7 @@ import (
 type Features struct {
 	Views   []Rows  // image features [.,D], one per augmented view; a batch draws a view for each row
 	Patches []Rows  // [.,M,D], likewise; nil where no method asks for them
+	Tokens  []Rows  // [.,N,v], likewise
 	Pixels  []Rows  // [.,3,S,S], likewise
 	At      []int   // rows of these that the N examples are; nil for 0 to N-1
 	Class   []int64 // [N]
@@ -34,8 +35,8 @@ func (f *Features) Identity() uint64 {
 
 // Pick gives some of the examples, in that order. Their rows are not copied.
 func (f *Features) Pick(index []int) *Features {
-	p := &Features{Views: f.Views, Patches: f.Patches, Pixels: f.Pixels, At: slices.Clone(index), Class: make([]int64,
-		len(index))}
+	p := &Features{Views: f.Views, Patches: f.Patches, Tokens: f.Tokens, Pixels: f.Pixels, At: slices.Clone(index),
+		Class: make([]int64, len(index))}
 	for i, j := range index {
 		p.Class[i] = f.Class[j]
 		if f.At != nil {
@@ -57,13 +58,15 @@ type InMemory struct{ *tensor.Tensor }
 // Read copies rows.
 func (h InMemory) Read(index []int) (*tensor.Tensor, error) { return h.Rows(index), nil }
 
-// Add sets what is read of each view: method.ImageInput, method.PatchesInput or method.PixelsInput.
+// Add sets what is read of each view: method.ImageInput or one of LargeInputs.
 func (f *Features) Add(what string, rows []Rows) {
 	switch what {
 	case method.ImageInput:
 		f.Views = rows
 	case method.PatchesInput:
 		f.Patches = rows
+	case method.TokensInput:
+		f.Tokens = rows
 	case method.PixelsInput:
 		f.Pixels = rows
 	}
@@ -88,7 +91,7 @@ func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, 
 	}
 	m := tensor.Map{method.LabelInput: tensor.OfInts(label, len(rows))}
 	for name, from := range map[string][]Rows{method.ImageInput: f.Views, method.PatchesInput: f.Patches,
-		method.PixelsInput: f.Pixels} {
+		method.TokensInput: f.Tokens, method.PixelsInput: f.Pixels} {
 		if from == nil || name != method.ImageInput && !slices.Contains(also, name) {
 			continue
 		}
@@ -136,8 +139,8 @@ func (f *Features) Replace(index []int, by *Features) *Features {
 			out.At[i] = first + by.At[k]
 		}
 	}
-	out.Views, out.Patches, out.Pixels = joined(first, f.Views, by.Views), joined(first, f.Patches, by.Patches),
-		joined(first, f.Pixels, by.Pixels)
+	out.Views, out.Patches = joined(first, f.Views, by.Views), joined(first, f.Patches, by.Patches)
+	out.Tokens, out.Pixels = joined(first, f.Tokens, by.Tokens), joined(first, f.Pixels, by.Pixels)
 	return out
 }
 

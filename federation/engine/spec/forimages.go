@@ -110,8 +110,8 @@ func (f perImage) fits() error {
 }
 
 func (f perImage) tooLarge(what string, bytes int) error {
-	return fmt.Errorf("%s: a step takes about %.1f GiB for %s, train.memory_gb allows %.1f; raise it, or use smaller "+
-		"batches, fewer classes or tokens", f.what, gib(bytes), what, gib(f.bound))
+	return fmt.Errorf("%s: a step needs about %.1f GiB for %s, but train.memory_gb allows %.1f; raise it, or use "+
+		"smaller batches, fewer classes or fewer tokens", f.what, gib(bytes), what, gib(f.bound))
 }
 
 func gib(bytes int) float64 { return float64(bytes) / (1 << 30) }

@@ -32,7 +32,7 @@ func Reads(m method.Method, task method.Task) []string {
 func Sentence(template, class string) string { return strings.ReplaceAll(template, "{}", class) }
 
 // LargeInputs are the inputs of a batch that are kept for it only if a method reads them.
-var LargeInputs = []string{method.PatchesInput, method.PixelsInput}
+var LargeInputs = []string{method.PatchesInput, method.TokensInput, method.PixelsInput}
 
 // OfImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
 func OfImage(input string) bool { return !strings.Contains(input, "/") }

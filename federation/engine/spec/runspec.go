@@ -18,7 +18,7 @@ type RunSpec struct {
 	EvaluationSets []string `json:"exams"`            // by name
 	Secure         string   `json:"secure,omitempty"` // secure aggregation; empty for none
 
-	Privacy   string `json:"privacy,omitempty"`   // what epsilons reckon with; empty for none
+	Privacy   string `json:"privacy,omitempty"`   // what epsilons assume; empty for none
 	Precision string `json:"precision,omitempty"` // of features; empty for half
 }
 

@@ -69,7 +69,7 @@ func LoadCheckpoint(dir string, g *method.Global) (p Position, ok bool, err erro
 // restore sets the server's state to what a checkpoint holds.
 func restore(g *method.Global, m tensor.Map, meta string) (p Position, err error) {
 	if err := json.Unmarshal([]byte(meta), &p); err != nil {
-		return p, errors.New("it has no position; was it written by promptfed run?")
+		return p, errors.New("it has no position, so promptfed run did not write it")
 	}
 	if p.Round < 1 {
 		return p, fmt.Errorf("it counts %d rounds; it must count 1 or more", p.Round)
@@ -81,7 +81,7 @@ func restore(g *method.Global, m tensor.Map, meta string) (p Position, err error
 		client, rest, _ := strings.Cut(name, "/")
 		id, err := strconv.Atoi(client)
 		if err != nil {
-			return p, fmt.Errorf("its tensor each/%s belongs to no client", name)
+			return p, fmt.Errorf("its tensor each/%s belongs to no client of the run", name)
 		}
 		if g.PerClient[id] == nil {
 			g.PerClient[id] = tensor.Map{}

@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// checksumKey is where a protected file's checksum stands in its metadata: the safetensors format has none of its own.
+// checksumKey is the metadata key of a protected file's checksum: the safetensors format has none of its own.
 const checksumKey = "sha256"
 
 // WriteChecksummed writes tensors and metadata with a checksum over both, atomically.
@@ -32,7 +32,7 @@ func ReadChecksummed(path string) (tensor.Map, map[string]string, error) {
 		return nil, nil, err
 	}
 	if checksum(m, meta) != meta[checksumKey] {
-		return nil, nil, fmt.Errorf("%s is damaged: its content does not fit its checksum; put back a copy or start "+
+		return nil, nil, fmt.Errorf("%s is damaged: its content does not match its checksum; restore a copy or start "+
 			"again in another folder", path)
 	}
 	return m, meta, nil

@@ -19,7 +19,7 @@ func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruc
 	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, o.Total, len(e.Classes), c.Backbone.Name()
 	participants := make([]message.Participant, o.Total)
 	if c.ID < 0 || c.ID >= len(participants) {
-		return fmt.Errorf("client %d is none of %d", c.ID, o.Total)
+		return fmt.Errorf("client %d does not exist; there are %d clients", c.ID, o.Total)
 	}
 	participants[c.ID] = message.Participant{Joined: true, Task: t, Domain: c.Domain}
 	id := strconv.Itoa(c.ID)

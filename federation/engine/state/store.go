@@ -124,7 +124,7 @@ func (s *Store) begin(round int) error {
 }
 
 func (s *Store) failed(round int, err error) error {
-	return fmt.Errorf("checkpoint of round %d: cannot write %s (nothing was changed there that counts): %w", round+1,
+	return fmt.Errorf("checkpoint of round %d: cannot write %s (the previous checkpoint is intact): %w", round+1,
 		s.path(round), err)
 }
 
@@ -174,8 +174,8 @@ func (s *Store) read(p Location) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	damaged := fmt.Errorf("%s is damaged: a client's state does not fit its checksum; put back a copy or start again "+
-		"in another folder", f.Name())
+	damaged := fmt.Errorf("%s is damaged: a client's state does not match its checksum; restore a copy or start "+
+		"again in another folder", f.Name())
 	if p.At < 0 || p.Size < 0 || p.At > st.Size() || p.Size > st.Size()-p.At {
 		return nil, damaged
 	}

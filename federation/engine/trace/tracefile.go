@@ -22,7 +22,7 @@ const (
 type Info struct {
 	Config     any      `json:"config"`  // resolved
 	Classes    []string `json:"classes"` // names
-	Tokens     [][]int  `json:"tokens"`  // ids of each class, as they stand behind a prompt: name, full stop, EOT
+	Tokens     [][]int  `json:"tokens"`  // ids of each class behind a prompt: name, full stop, EOT
 	HandTokens [][]int  `json:"hand_tokens,omitempty"`
 	NameTokens [][]int  `json:"name_tokens,omitempty"`
 	// TemplateTokens are whole sequences by template, of those that the method reads beside data.template and bare

@@ -18,7 +18,7 @@ type Fact struct {
 	Help  string
 }
 
-// Text is the value as it is shown.
+// Text is the value in the form that is shown.
 func (f Fact) Text() string {
 	switch v := f.Value.(type) {
 	case nil:

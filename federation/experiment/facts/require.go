@@ -26,12 +26,12 @@ func ParseRequirements(text string) ([]Requirement, error) {
 		}
 		m := requirement.FindStringSubmatch(part)
 		if m == nil {
-			return nil, fmt.Errorf("%q is no condition; write KEY for what must be on, or KEY=VALUE, with !=, <=, >=, "+
-				"< or > likewise", part)
+			return nil, fmt.Errorf("%q is not a condition; write KEY for what must be on, or KEY=VALUE, also with "+
+				"!=, <=, >=, < or >", part)
 		}
 		r := Requirement{m[1], m[2], m[3]}
 		if _, err := strconv.ParseFloat(r.Value, 64); err != nil && r.ordered() {
-			return nil, fmt.Errorf("%q compares with %q, which is no number", part, r.Value)
+			return nil, fmt.Errorf("%q compares with %q, which is not a number", part, r.Value)
 		}
 		out = append(out, r)
 	}
@@ -40,7 +40,7 @@ func ParseRequirements(text string) ([]Requirement, error) {
 
 func (r Requirement) ordered() bool { return strings.ContainsAny(r.Op, "<>") }
 
-// String is the condition as it was written, without spaces.
+// String is the condition in its written form, without spaces.
 func (r Requirement) String() string { return r.Key + r.Op + r.Value }
 
 // Holds tells whether a value is as required. Where there is no value, as of a layer that is off, nothing holds but !=.
@@ -86,7 +86,7 @@ func (r Requirement) equals(value any) bool {
 	return fmt.Sprint(value) == r.Value
 }
 
-// on tells whether a value stands for something that is there.
+// on tells whether a value means that something is on.
 func on(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -138,6 +138,6 @@ func (f Facts) Unknown(name string) error {
 	for _, fact := range f {
 		names = append(names, fact.Name)
 	}
-	return fmt.Errorf("--require %s: there is no such key; there are %s, and all keys of the configuration, such as "+
+	return fmt.Errorf("--require %s: unknown key; known are %s, and all keys of the configuration, such as "+
 		"train.epochs or options.NAME", name, strings.Join(names, ", "))
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 
-	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -14,7 +13,7 @@ import (
 
 // Forms of an exported classifier's input.
 const (
-	PixelsUint8 = "uint8" // [B,H,W,3], red, green and blue as they are decoded
+	PixelsUint8 = "uint8" // [B,H,W,3], decoded red, green and blue
 	PixelsFloat = "float" // float32 [B,3,H,W] in [0,1], as torchvision's ToTensor gives; rounded to 8 bits first
 )
 
@@ -24,20 +23,15 @@ const (
 	ClassifierOutput = "probabilities"
 )
 
-// Export writes what client k of the run in dir learned as one ONNX file at out: pixels of any size in, probabilities
-// of the classes out. Preprocessing, image tower and class features are inside; the text tower is not needed any more.
-// The file is run once before it takes its place. It gives the size of the file in bytes.
-func Export(ctx context.Context, c experiment.Config, dir string, k int, pixels, out string) (int64, error) {
-	f, err := openFinished(c, dir, k)
-	if err != nil {
-		return 0, err
-	}
-	defer f.worker.Close()
+// Export writes the classifier as one ONNX file at out: pixels of any size in, probabilities of the classes out.
+// Preprocessing, image tower and class features are inside; the text tower is not needed any more. The file is run once
+// before it takes its place. It gives the size of the file in bytes.
+func (f *Classifier) Export(ctx context.Context, pixels, out string) (int64, error) {
 	m, err := f.model(ctx, pixels)
 	if err != nil {
-		return 0, fmt.Errorf("client %d of %s: %w", k, dir, err)
+		return 0, fmt.Errorf("%s of %s: %w", f.Choice, f.dir, err)
 	}
-	if m.MetadataProps, err = f.metadata(dir, pixels); err != nil {
+	if m.MetadataProps, err = f.metadata(pixels); err != nil {
 		return 0, err
 	}
 	encoded, err := onnx.Marshal(m)
@@ -45,13 +39,13 @@ func Export(ctx context.Context, c experiment.Config, dir string, k int, pixels,
 		return 0, fmt.Errorf("%s: %w", out, err)
 	}
 	if err := f.try(ctx, m); err != nil {
-		return 0, fmt.Errorf("%s: the classifier does not run: %w", out, err)
+		return 0, fmt.Errorf("%s: the exported classifier does not run: %w", out, err)
 	}
 	return int64(len(encoded)), atomicfile.Write(out, atomicfile.Bytes(encoded))
 }
 
 // try runs an exported classifier on one small image.
-func (f *finishedRun) try(ctx context.Context, model *onnx.ModelProto) error {
+func (f *Classifier) try(ctx context.Context, model *onnx.ModelProto) error {
 	s, err := ort.NewSession(model, ort.Options{})
 	if err != nil {
 		return err
@@ -78,7 +72,7 @@ func (f *finishedRun) try(ctx context.Context, model *onnx.ModelProto) error {
 			sum += float64(v)
 		}
 		if !(math.Abs(sum-1) < 1e-3) {
-			return fmt.Errorf("its probabilities add up to %v", sum)
+			return fmt.Errorf("its probabilities add up to %v, not to 1", sum)
 		}
 	}
 	return nil

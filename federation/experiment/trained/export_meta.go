@@ -3,6 +3,7 @@ package trained
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"promptfed/federation/engine/inference"
@@ -20,15 +21,19 @@ const (
 	MetaPreprocess = "preprocess" // JSON object: what the graph does with the pixels, as in bundle.json
 	MetaBackbone   = "backbone"   // name of the frozen encoders
 	MetaDigest     = "backbone_sha256"
-	MetaMethod     = "method"  // that the client learned with
-	MetaWith       = "with"    // JSON list of the method's wrappers, inner to outer
-	MetaOptions    = "options" // JSON object: options of the method and its wrappers
-	MetaRun        = "run"     // name of the run
-	MetaClient     = "client"  // number, from 0
-	MetaClients    = "clients" // how many there were
-	MetaRounds     = "rounds"  // that made it: with eval.select: best-val those up to the selected one
+	MetaMethod     = "method"     // that the client learned with
+	MetaWith       = "with"       // JSON list of the method's wrappers, inner to outer
+	MetaOptions    = "options"    // JSON object: options of the method and its wrappers
+	MetaRun        = "run"        // name of the run
+	MetaEvaluation = "evaluation" // global or personal: with whose parameters it classifies
+	MetaClient     = "client"     // number, from 0; absent of a classifier for all
+	MetaClients    = "clients"    // how many there were
+	MetaRounds     = "rounds"     // that made it: with eval.select: best-val those up to the selected one
 	MetaSeed       = "seed"
-	MetaAccuracy   = "accuracy"       // of this client on its own test data, in [0,1]; only where the run has it
+	MetaData       = "data"        // name of the data set; only where the run folder has it
+	MetaDataDigest = "data_sha256" // as in provenance.json
+	// of this client on its own test data, in [0,1], or the mean over all clients; only where the run has it
+	MetaAccuracy   = "accuracy"
 	MetaAccuracyAt = "accuracy_round" // the round, from 0, that it was measured after
 	MetaVersion    = "promptfed"      // version of the program
 )
@@ -39,8 +44,25 @@ var inputLayouts = map[string]string{
 	PixelsFloat: "float32 [B,3,H,W], RGB in [0,1], images of any one size; values are rounded to 8 bits",
 }
 
+// Fact is one entry of a classifier's metadata.
+type Fact struct{ Key, Value string }
+
+func facts(list []*onnx.StringStringEntryProto) []Fact {
+	out := make([]Fact, len(list))
+	for i, p := range list {
+		out[i] = Fact{p.Key, p.Value}
+	}
+	return out
+}
+
+// About is what the metadata of an exported file would say.
+func (f *Classifier) About() ([]Fact, error) {
+	list, err := f.metadata(PixelsUint8)
+	return facts(list), err
+}
+
 // metadata says where an exported classifier is from.
-func (f *finishedRun) metadata(dir, pixels string) ([]*onnx.StringStringEntryProto, error) {
+func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, error) {
 	c := f.config
 	options, err := methods.Resolve(c.Method, c.With, c.Options)
 	if err != nil {
@@ -72,21 +94,43 @@ func (f *finishedRun) metadata(dir, pixels string) ([]*onnx.StringStringEntryPro
 	put(MetaWith, with)
 	put(MetaOptions, options)
 	put(MetaRun, c.Name)
-	put(MetaClient, f.client.ID)
+	put(MetaEvaluation, f.Choice.view().String())
+	if f.Client >= 0 {
+		put(MetaClient, f.Client)
+	}
 	put(MetaClients, f.clients)
-	records, recordsErr := record.Records(dir)
+	records, recordsErr := record.Records(f.dir)
 	if recordsErr == nil {
-		records = records[:inference.RoundsTrained(f.worker, f.client, f.clients, records, c.Evaluation(), c.Eval.View)]
+		records = records[:inference.RoundsTrained(f.worker, f.client, f.clients, records, c.Evaluation(), f.view)]
 		put(MetaRounds, len(records))
 	}
 	put(MetaSeed, strconv.FormatUint(c.Seed, 10))
-	for i := len(records) - 1; i >= 0; i-- {
-		if accuracy, ok := inference.Accuracy(f.worker, f.client, f.clients, records[i]); ok {
+	if f.Data != (DataSet{}) {
+		put(MetaData, f.Data.Name)
+		put(MetaDataDigest, f.Data.Digest)
+	}
+	for _, r := range slices.Backward(records) {
+		if accuracy, ok := f.accuracy(r); ok {
 			put(MetaAccuracy, accuracy)
-			put(MetaAccuracyAt, records[i].Round)
+			put(MetaAccuracyAt, r.Round)
 			break
 		}
 	}
 	put(MetaVersion, version.String())
 	return list, err
+}
+
+// accuracy is what the run's evaluation of this classifier gave in a round; false where there was none, as of copies
+// that were fine-tuned for it.
+func (f *Classifier) accuracy(r record.Record) (float64, bool) {
+	switch {
+	case f.Client < 0:
+		if r.Evaluations.Global == nil {
+			return 0, false
+		}
+		return r.Evaluations.Global.Accuracy, true
+	case !f.Global && f.has.Personal && f.config.Eval.FineTune > 0:
+		return 0, false
+	}
+	return inference.Accuracy(f.worker, f.client, f.clients, r)
 }

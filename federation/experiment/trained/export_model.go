@@ -21,7 +21,7 @@ const ready = "normalised"
 
 // model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a
 // method that puts prompts into the tower, the tower with these is in the scores.
-func (f *finishedRun) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
+func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
 	scores, err := inference.Classifier(f.worker, ctx, f.client, f.clients, f.prompts)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (f *finishedRun) model(ctx context.Context, pixels string) (*onnx.ModelProt
 }
 
 // preprocessing is the graph from an image's pixels to those of a tower.
-func (f *finishedRun) preprocessing(pixels string, into graph.Node) (*onnx.ModelProto, error) {
+func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelProto, error) {
 	batch := graph.Sym("B")
 	if d := into.Shape(); len(d) > 0 && d[0].Static() { // exported for batches of one size
 		batch = d[0]
@@ -67,13 +67,14 @@ func (f *finishedRun) preprocessing(pixels string, into graph.Node) (*onnx.Model
 	case PixelsFloat:
 		in = g.Input(ClassifierInput, graph.Float, graph.Shape{batch, graph.D(3), graph.Sym("H"), graph.Sym("W")})
 	default:
-		return nil, fmt.Errorf("pixels %q: take %s or %s", pixels, PixelsUint8, PixelsFloat)
+		return nil, fmt.Errorf("pixels %q is not known: use %s or %s", pixels, PixelsUint8, PixelsFloat)
 	}
 	return graph.Model(graph.Output{Name: ready, Node: f.bundle.Preprocess.Graph(in).Cast(into.DType())})
 }
 
 // imageTower is a bundle's image tower and what a method asks of it.
 type imageTower struct {
+	bundle *bundle.Bundle
 	file   *graph.File
 	pixels graph.Node
 	asked  []graph.Output
@@ -84,7 +85,7 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &imageTower{}
+	t := &imageTower{bundle: b}
 	if t.file, err = graph.ReadModel(model); err != nil {
 		return nil, err
 	}
@@ -95,23 +96,29 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 	return t, nil
 }
 
-// head is the graph from the tower's outputs, not normalised, or from its pixels, to probabilities. feeds says what
-// each input is.
+// head is the graph from the tower's outputs, not normalised, or from its pixels, to probabilities; the last tokens are
+// computed in it. feeds says what each input is.
 func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[string]string, err error) {
 	g := scores.Graph()
 	feeds = map[string]string{}
 	inside := map[graph.Node]graph.Node{}
 	for _, in := range graph.Inputs(scores) {
 		raw := "raw " + in.Name()
-		if in.Name() == method.PixelsInput {
-			inside[in] = g.Input(raw, t.pixels.DType(), in.Shape()).Cast(graph.Float)
-			feeds[raw] = "preprocess/" + ready
+		if what := in.Name(); what == method.PixelsInput || what == method.TokensInput {
+			raw, size := "raw "+method.PixelsInput, graph.D(t.bundle.Preprocess.Size)
+			x := g.Input(raw, t.pixels.DType(), graph.Shape{graph.Sym("B"), graph.D(3), size, size}).Cast(graph.Float)
+			if feeds[raw] = "preprocess/" + ready; what == method.TokensInput {
+				if x, _, err = t.bundle.Image(g, x, method.VisionPrompts{Last: true}); err != nil {
+					return nil, nil, err
+				}
+			}
+			inside[in] = x
 			continue
 		}
 		name := towerOutputs[in.Name()]
 		out, ok := t.file.Output(name)
 		if !ok {
-			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not give",
+			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not provide",
 				in.Name())
 		}
 		inside[in] = g.Input(raw, out.DType(), in.Shape()).Cast(graph.Float).Unit()
@@ -128,7 +135,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 	return m, feeds, err
 }
 
-// model is the tower as far as it was asked for.
+// model is the part of the tower that was asked for.
 func (t *imageTower) model() (*onnx.ModelProto, error) {
 	roots := make([]graph.Node, len(t.asked))
 	for i, o := range t.asked {
@@ -136,7 +143,8 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	}
 	for _, in := range graph.Inputs(roots...) {
 		if in != t.pixels {
-			return nil, fmt.Errorf("the image tower has an input %s beside %s", in.Name(), bundle.PixelsInput)
+			return nil, fmt.Errorf("the image tower has an unexpected input %s beside %s", in.Name(),
+				bundle.PixelsInput)
 		}
 	}
 	out := make([]graph.Output, len(roots))

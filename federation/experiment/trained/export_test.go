@@ -125,6 +125,32 @@ func pictures(t *testing.T) []data.Example {
 	return list
 }
 
+// open opens a classifier until the test ends.
+func open(t *testing.T, c experiment.Config, dir string, choice Choice) *Classifier {
+	t.Helper()
+	f, err := Open(c, dir, choice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// ofFile is what an exported file says of images.
+func ofFile(t *testing.T, path string, list []data.Example) (*File, []Prediction) {
+	t.Helper()
+	file, err := OpenFile(path, ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { file.Close() })
+	got, err := file.Predict(context.Background(), list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, got
+}
+
 // The exported file of every method, read with either form of pixels, says what predict says.
 func TestExportIsPredict(t *testing.T) {
 	list := pictures(t)
@@ -139,20 +165,19 @@ func TestExportIsPredict(t *testing.T) {
 			}
 			c, dir := trained(t, name, with...)
 			for client, form := range map[int]string{0: PixelsUint8, 1: PixelsFloat} {
-				classes, want, err := Predict(context.Background(), c, dir, client, list)
+				f := open(t, c, dir, Choice{Client: client})
+				want, err := f.Predict(context.Background(), list)
 				if err != nil {
 					t.Fatal(err)
 				}
 				path := filepath.Join(dir, form+".onnx")
-				if _, err := Export(context.Background(), c, dir, client, form, path); err != nil {
+				if _, err := f.Export(context.Background(), form, path); err != nil {
 					t.Fatal(err)
 				}
-				named, got, err := PredictFile(context.Background(), path, list, ort.Options{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !slices.Equal(named, classes) || len(got) != len(want) {
-					t.Fatalf("classes %v for %v, %d predictions for %d", named, classes, len(got), len(want))
+				file, got := ofFile(t, path, list)
+				if !slices.Equal(file.Classes(), f.Classes()) || len(got) != len(want) {
+					t.Fatalf("classes %v for %v, %d predictions for %d", file.Classes(), f.Classes(), len(got),
+						len(want))
 				}
 				worst := 0.0
 				for i, p := range want {
@@ -173,8 +198,10 @@ func TestExportStandsAlone(t *testing.T) {
 	c, dir := trained(t, "fedpha", "fedprox")
 	path := filepath.Join(dir, "c.onnx")
 	var first []byte
+	fact := open(t, c, dir, Choice{Client: 1})
+	fact.Data = DataSet{"synthetic", "d1"}
 	for range 2 {
-		size, err := Export(context.Background(), c, dir, 1, PixelsUint8, path)
+		size, err := fact.Export(context.Background(), PixelsUint8, path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -220,7 +247,8 @@ func TestExportStandsAlone(t *testing.T) {
 	for key, want := range map[string]string{MetaTask: "image-classification",
 		MetaClasses:  `["circle","square","star","house"]`,
 		MetaBackbone: "tiny-vit-b32", MetaDigest: b.Digest(), MetaMethod: "fedpha", MetaWith: `["fedprox"]`,
-		MetaRun:    "small",
+		MetaRun:  "small",
+		MetaData: "synthetic", MetaDataDigest: "d1", MetaEvaluation: "personal",
 		MetaClient: "1", MetaClients: "2", MetaRounds: "1", MetaSeed: "1", MetaAccuracy: string(accuracy),
 		MetaAccuracyAt: "0",
 		MetaInput:      inputLayouts[PixelsUint8]} {
@@ -247,7 +275,8 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 		c.Eval.Select, c.Eval.Every = experiment.BestVal, 1
 	})
 	path := filepath.Join(dir, "c.onnx")
-	if _, err := Export(context.Background(), c, dir, 0, PixelsUint8, path); err != nil {
+	exported := open(t, c, dir, Choice{Global: true, Client: 0})
+	if _, err := exported.Export(context.Background(), PixelsUint8, path); err != nil {
 		t.Fatal(err)
 	}
 	f, err := graph.ReadFile(path)
@@ -271,7 +300,7 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 	if at == 3 || records[at].PerClient[0] == records[3].PerClient[0] {
 		t.Fatalf("round %d is selected: the test cannot tell it from the last", at)
 	}
-	accuracy, _ := json.Marshal(records[at].Evaluations.Global.PerClient[0]) // PromptFL's paper tests its average
+	accuracy, _ := json.Marshal(records[at].Evaluations.Global.PerClient[0])
 	if meta[MetaAccuracy] != string(accuracy) || meta[MetaAccuracyAt] != fmt.Sprint(at) ||
 		meta[MetaRounds] != fmt.Sprint(at+1) {
 		t.Errorf("accuracy %s of round %s after %s rounds, expected %s of round %d", meta[MetaAccuracy],
@@ -288,18 +317,20 @@ func TestExportLeavesNoHalfFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, x := range []struct {
-		client      int
 		pixels, out string
 		word        string
-	}{{2, PixelsUint8, path, "clients 0 to 1"}, {0, "bytes", path, "uint8 or float"},
-		{0, PixelsUint8, filepath.Join(out, "none", "c.onnx"), "cannot write"}} {
-		if _, err := Export(context.Background(), c, dir, x.client, x.pixels, x.out); err == nil ||
-			!strings.Contains(err.Error(), x.word) {
+	}{{"bytes", path, "uint8 or float"}, {PixelsUint8, filepath.Join(out, "none", "c.onnx"), "cannot write"}} {
+		_, err := open(t, c, dir, Choice{}).Export(context.Background(), x.pixels, x.out)
+		if err == nil || !strings.Contains(err.Error(), x.word) {
 			t.Errorf("error %v, expected one with %q", err, x.word)
 		}
 	}
-	if _, err := Export(context.Background(), c, out, 0, PixelsUint8, path); err == nil ||
-		!strings.Contains(err.Error(), "finished run") {
+	for k, word := range map[int]string{2: "clients 0 to 1", -1: "clients 0 to 1"} {
+		if _, err := Open(c, dir, Choice{Client: k}); err == nil || !strings.Contains(err.Error(), word) {
+			t.Errorf("client %d: %v", k, err)
+		}
+	}
+	if _, err := Open(c, out, Choice{}); err == nil || !strings.Contains(err.Error(), "finished run") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(path); err != nil || string(b) != "old" {

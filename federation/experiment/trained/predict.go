@@ -1,13 +1,12 @@
-// Package trained uses what a client of a finished run learned: it classifies images, and exports classifiers as ONNX
-// models. It needs the run folder and the client's backbone, not the data.
+// Package trained uses what a finished run learned, its clients or all together: it classifies images, and exports
+// classifiers as ONNX models. It needs the run folder and the backbone, not the data.
 package trained
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"fmt"
 	"math"
-	"path/filepath"
+	"slices"
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine/inference"
@@ -23,93 +22,117 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Prediction is what a client's classifier says of one image.
+// Prediction is what a classifier says of one image.
 type Prediction struct {
 	Image         string
 	Probabilities []float32 // by class
 }
 
-// finishedRun is one client of a finished run. It needs the run folder and the client's backbone, not the data.
-type finishedRun struct {
-	config  experiment.Config
+// Ranked are the numbers of the classes, the most probable first.
+func (p Prediction) Ranked() []int {
+	order := make([]int, len(p.Probabilities))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.Probabilities[b], p.Probabilities[a]) })
+	return order
+}
+
+// Classifier is one of those that a finished run left.
+type Classifier struct {
+	Choice
+	Data DataSet // that the run was made of, for About
+
 	classes []string
+	dir     string
+	config  experiment.Config
 	clients int // how many there were
 	prompts tensor.Map
 	bundle  *bundle.Bundle
 	client  *spec.Client
 	worker  *local.Worker
+	has     record.Evaluable
+	view    string // of the run's headline
 }
 
-// openFinished reads what client k of the run in dir learned; the caller closes the worker.
-func openFinished(c experiment.Config, dir string, k int) (*finishedRun, error) {
-	path := filepath.Join(dir, record.PromptsFile)
-	prompts, meta, err := state.ReadPrompts(dir, k)
+// DataSet names data: empty where it is not known.
+type DataSet struct {
+	Name   string
+	Digest string // experiment.Built.DataDigest
+}
+
+// Open reads one classifier of the run in dir; the caller closes it.
+func Open(c experiment.Config, dir string, choice Choice) (*Classifier, error) {
+	r, err := readRun(dir)
 	if err != nil {
-		return nil, fmt.Errorf("%w; is %s the folder of a finished run?", err, dir)
+		return nil, err
 	}
-	f := &finishedRun{config: c, prompts: prompts}
-	var backbones []string
-	var owned []spec.LabelsOnly
-	for key, into := range map[string]any{state.MetaClasses: &f.classes, state.MetaBackbones: &backbones,
-		state.MetaOwned: &owned} {
-		if err := json.Unmarshal([]byte(meta[key]), into); err != nil {
-			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, key)
-		}
-	}
-	if k < 0 || k >= len(backbones) {
-		return nil, fmt.Errorf("client %d: the run has clients 0 to %d", k, len(backbones)-1)
-	}
+	return r.open(c, choice)
+}
+
+// open reads one classifier of the run.
+func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, error) {
 	m, err := methods.Build(c.Method, c.With, c.Options)
 	if err != nil {
 		return nil, err
 	}
-	if f.bundle, err = findNamed(backbones[k], c); err != nil {
+	k, err := r.clientOf(choice)
+	if err != nil {
 		return nil, err
 	}
-	f.clients = len(backbones)
-	if len(owned) != f.clients {
-		return nil, fmt.Errorf("%s: it lists the classes of %d clients, there were %d; run the experiment again", path,
-			len(owned), f.clients)
+	f := &Classifier{classes: r.classes, Choice: choice, dir: r.dir, config: c, clients: len(r.backbones)}
+	if f.bundle, err = findNamed(r.backbones[k], c); err != nil {
+		return nil, err
 	}
-	f.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: f.bundle}, Train: owned[k]}
-	if kept := state.Memory(prompts, k); kept != nil {
+	if f.prompts, _, err = state.ReadPrompts(r.dir, k); err != nil {
+		return nil, err
+	}
+	f.client = &spec.Client{ID: k, Backbone: experiment.Backbone{Bundle: f.bundle}, Train: r.owned[k]}
+	if kept := state.Memory(f.prompts, k); kept != nil {
 		f.client.Train = kept
 	}
-	e := &spec.Experiment{Method: m, Classes: f.classes, Template: c.Data.Template}
+	task := f.client.Backbone.Task()
+	task.Client, task.Clients, task.Classes, task.Backbone = k, f.clients, len(f.classes), f.bundle.Name
+	f.has = record.EvaluableOf(m, task)
+	f.view = f.has.Headline(c.Eval.View, m).String()
+	if err := r.check(f, m, task); err != nil {
+		return nil, err
+	}
+	e := &spec.Experiment{Method: evaluated{m, choice.view()}, Classes: f.classes, Template: c.Data.Template}
 	e.Plan.Seed = c.Seed
 	f.worker = local.NewWorker(e, (&experiment.Built{Config: c}).Settings().Worker())
 	return f, nil
 }
 
-// Predict classifies images with what client k of the run in dir learned. Features are computed anew in full precision:
-// those of the cache are rounded, and Export's files know nothing of it.
-func Predict(ctx context.Context, c experiment.Config, dir string, k int, images []data.Example) (classes []string,
-	out []Prediction, err error) {
-	f, err := openFinished(c, dir, k)
+// Classes are their names, in the order of probabilities.
+func (f *Classifier) Classes() []string { return f.classes }
+
+// Close frees the sessions.
+func (f *Classifier) Close() error { return f.worker.Close() }
+
+// Predict classifies images. Features are computed anew in full precision: those of the cache are rounded, and Export's
+// files know nothing of it.
+func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []Prediction, err error) {
+	x, err := (&experiment.Built{Config: f.config}).Extractor(nil)
 	if err != nil {
-		return nil, nil, err
-	}
-	defer f.worker.Close()
-	x, err := (&experiment.Built{Config: c}).Extractor(nil)
-	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	rows := &spec.Features{Class: make([]int64, len(images))}
 	for _, what := range append(f.worker.Reads(f.client, f.clients), method.ImageInput) {
 		t, err := x.Exact(ctx, features.Request{Bundle: f.bundle, List: images, What: what})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		rows.Add(what, []spec.Rows{spec.InMemory{Tensor: t}})
 	}
 	scores, err := inference.Predict(f.worker, ctx, f.client, f.clients, f.prompts, rows)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for i, e := range images {
 		out = append(out, Prediction{e.Name(), softmax(scores.Row(i))})
 	}
-	return f.classes, out, nil
+	return out, nil
 }
 
 // findNamed finds the backbone of a client: one of the configuration's, by the name that the run noted.

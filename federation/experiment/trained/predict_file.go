@@ -15,53 +15,82 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// PredictFile classifies images with a file that Export wrote.
-func PredictFile(ctx context.Context, path string, images []data.Example, o ort.Options) (classes []string,
-	out []Prediction, err error) {
-	s, classes, err := openClassifier(path, o)
+// File is a file that Export wrote, ready to run; safe for concurrent use.
+type File struct {
+	classes []string
+	path    string
+	about   []Fact
+	session *ort.Session
+}
+
+// OpenFile compiles a file that Export wrote; the caller closes it.
+func OpenFile(path string, o ort.Options) (*File, error) {
+	model, err := onnx.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, fmt.Errorf("%w; give a run folder, or a classifier that promptfed export wrote", err)
 	}
-	defer s.Close()
-	// of one image, where the batch is fixed
-	form, copies := s.Inputs()[0].Type, make([]int, max(1, s.Inputs()[0].Shape[0].Size))
-	prepare := func(_ int, img image.Image) (*tensor.Tensor, error) {
-		if size := img.Bounds().Size(); size.X*size.Y > maxPixels/len(copies) {
-			return nil, fmt.Errorf("an image of %d x %d is too large for %s, which takes %d at a time", size.X, size.Y,
-				path, len(copies))
-		}
-		return pixelsOf(img, form).Rows(copies), nil
+	f := &File{path: path, about: facts(model.MetadataProps)}
+	if f.classes, err = classifierClasses(model); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	err = data.Decode(ctx, images, 1, data.Refuse, preprocess.Decode, prepare, func(i int, pixels *tensor.Tensor,
+	if f.session, err = ort.NewSession(model, o); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := checkInputs(f.session.Inputs(), f.session.Outputs(), len(f.classes)); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), f.session.Close())
+	}
+	return f, nil
+}
+
+// Close frees the session.
+func (f *File) Close() error { return f.session.Close() }
+
+// About is the file's metadata.
+func (f *File) About() ([]Fact, error) { return f.about, nil }
+
+// Classes are their names, in the order of probabilities.
+func (f *File) Classes() []string { return f.classes }
+
+// Classify gives the probabilities of the classes for one image.
+func (f *File) Classify(ctx context.Context, img image.Image) ([]float32, error) {
+	pixels, err := f.pixels(0, img)
+	if err != nil {
+		return nil, err
+	}
+	return f.run(ctx, pixels)
+}
+
+// pixels is one image as often as the file takes at a time: once, but where the batch is fixed.
+func (f *File) pixels(_ int, img image.Image) (*tensor.Tensor, error) {
+	in := f.session.Inputs()[0]
+	copies := make([]int, max(1, in.Shape[0].Size))
+	if size := img.Bounds().Size(); size.X*size.Y > maxPixels/len(copies) {
+		return nil, fmt.Errorf("an image of %d x %d is too large for %s, which computes batches of %d; resize it",
+			size.X, size.Y, f.path, len(copies))
+	}
+	return pixelsOf(img, in.Type).Rows(copies), nil
+}
+
+func (f *File) run(ctx context.Context, pixels *tensor.Tensor) ([]float32, error) {
+	got, err := f.session.Run(ctx, tensor.Map{ClassifierInput: pixels})
+	if err != nil {
+		return nil, err
+	}
+	return got[ClassifierOutput].Row(0).Data, nil
+}
+
+// Predict classifies images.
+func (f *File) Predict(ctx context.Context, images []data.Example) (out []Prediction, err error) {
+	err = data.Decode(ctx, images, 1, data.Refuse, preprocess.Decode, f.pixels, func(i int, pixels *tensor.Tensor,
 		_ *data.BadImage) error {
-		got, err := s.Run(ctx, tensor.Map{ClassifierInput: pixels})
+		p, err := f.run(ctx, pixels)
 		if err != nil {
 			return fmt.Errorf("%s: %w", images[i].Name(), err)
 		}
-		out = append(out, Prediction{images[i].Name(), got[ClassifierOutput].Row(0).Data})
+		out = append(out, Prediction{images[i].Name(), p})
 		return nil
 	})
-	return classes, out, err
-}
-
-// openClassifier compiles a file that Export wrote.
-func openClassifier(path string, o ort.Options) (*ort.Session, []string, error) {
-	model, err := onnx.ReadFile(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%w; take a run folder, or a classifier that promptfed export wrote", err)
-	}
-	classes, err := classifierClasses(model)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	s, err := ort.NewSession(model, o)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := checkInputs(s.Inputs(), s.Outputs(), len(classes)); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("%s: %w", path, err), s.Close())
-	}
-	return s, classes, nil
+	return out, err
 }
 
 // Bounds of the memory that a file can ask for.
@@ -71,7 +100,7 @@ const (
 )
 
 // notOurs is the error of a file that Export did not write.
-const notOurs = "it is no classifier that promptfed export wrote: %s"
+const notOurs = "it is not a classifier that promptfed export wrote: %s"
 
 // classifierClasses reads the class names of an exported classifier.
 func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
@@ -80,24 +109,24 @@ func classifierClasses(m *onnx.ModelProto) (classes []string, err error) {
 		return nil, fmt.Errorf(notOurs, "its metadata has no "+MetaClasses)
 	}
 	if err := json.Unmarshal([]byte(m.MetadataProps[i].Value), &classes); err != nil || len(classes) == 0 {
-		return nil, fmt.Errorf(notOurs, "the "+MetaClasses+" of its metadata are no list of names")
+		return nil, fmt.Errorf(notOurs, "the "+MetaClasses+" of its metadata are not a list of names")
 	}
 	return classes, nil
 }
 
 func checkInputs(in, out []ort.ValueInfo, classes int) error {
 	if len(in) != 1 || in[0].Name != ClassifierInput || len(in[0].Shape) != 4 {
-		return fmt.Errorf(notOurs, "its one input must be "+ClassifierInput+" of rank 4")
+		return fmt.Errorf(notOurs, "its only input must be "+ClassifierInput+" of rank 4")
 	}
 	colours := 1
 	if in[0].IsInt() {
 		colours = 3
 	}
 	if in[0].Shape[colours].Size != 3 || in[0].Shape[0].Size > maxFixedBatch {
-		return fmt.Errorf(notOurs, fmt.Sprintf("it takes %v, not images of red, green and blue", in[0]))
+		return fmt.Errorf(notOurs, fmt.Sprintf("its input is %v, which is not RGB images", in[0]))
 	}
 	if len(out) != 1 || out[0].Name != ClassifierOutput || len(out[0].Shape) != 2 || out[0].Shape[1].Size != classes {
-		return fmt.Errorf(notOurs, fmt.Sprintf("its one output must be %s [B,%d]", ClassifierOutput, classes))
+		return fmt.Errorf(notOurs, fmt.Sprintf("its only output must be %s [B,%d]", ClassifierOutput, classes))
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func Variables(r io.ReaderAt) ([]*Variable, error) {
 	case "MI":
 		order = binary.BigEndian
 	default:
-		return nil, errors.New("no MATLAB 5 file: expected a .mat file saved with -v7 or -v6")
+		return nil, errors.New("not a MATLAB 5 file: expected a .mat file saved with -v7 or -v6")
 	}
 	if version := order.Uint16(head[124:126]); version>>8 != 1 {
 		return nil, fmt.Errorf("MATLAB file of version %#x, which is HDF5 from 7.3 on: save it again with -v7", version)

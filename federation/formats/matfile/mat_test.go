@@ -65,7 +65,7 @@ func TestReadMATErrors(t *testing.T) {
 		{nil, "header"},
 		{whole[:len(whole)-3], "truncated"},
 		{whole[:131], "tag at byte 128"},
-		{change(126, 'X'), "no MATLAB 5 file"},
+		{change(126, 'X'), "not a MATLAB 5 file"},
 		{change(124, 0, 2), "7.3"},
 		{change(136, 'n', 'o'), "compressed part is broken"},
 		{change(150, 0, 0, 0, 0), "byte 128"},

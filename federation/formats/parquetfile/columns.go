@@ -103,7 +103,7 @@ type Value struct {
 	Word   string
 }
 
-// Name is the word, or what a number stands for.
+// Name is the word, or the name of a number.
 func (v Value) Name(names []string) string {
 	switch {
 	case v.Text:

@@ -62,7 +62,7 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 	defer guard(&err)
 	var tail [8]byte
 	if size < 12 {
-		return nil, errors.New("is no Parquet file: it is too short")
+		return nil, errors.New("is not a Parquet file: it is too short")
 	}
 	if _, err := r.ReadAt(tail[:], size-8); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 	n := int64(binary.LittleEndian.Uint32(tail[:4]))
 	switch {
 	case string(tail[4:]) != "PAR1":
-		return nil, errors.New("is no Parquet file, or was not fetched to its end: it does not end in PAR1")
+		return nil, errors.New("is not a Parquet file, or not complete: it does not end in PAR1")
 	case n > size-12 || n > pqMaxFooter:
 		return nil, fmt.Errorf("the file is damaged: a footer of %d bytes", n)
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// parquet-go takes sizes and counts from the file as they are and allocates what they ask for: a damaged file of a few
-// bytes can ask for more memory than there is, which no recover can catch. What is checked here comes before it reads.
+// parquet-go takes sizes and counts from the file without checks and allocates what they ask for: a damaged file of a
+// few bytes can ask for more memory than there is, which no recover can catch. What is checked here comes before it
+// reads.
 const (
 	pqMaxFooter = 64 << 20
 	pqMaxItems  = 2 << 20 // elements of all lists in a footer
@@ -133,7 +134,7 @@ func checkPage(h *format.PageHeader, codec format.CompressionCodec, levels int, 
 				return errParquetEnd
 			}
 			if d.DefinitionLevelEncoding != format.RLE {
-				return fmt.Errorf("levels in encoding %v are not read", d.DefinitionLevelEncoding)
+				return fmt.Errorf("levels in encoding %v are not supported", d.DefinitionLevelEncoding)
 			}
 			if err := checkRuns(body[:n], levels, int(d.NumValues)); err != nil {
 				return err
@@ -190,7 +191,7 @@ func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error)
 			r = d
 		}
 	default:
-		return nil, fmt.Errorf("compression %v is not read: write the file with snappy, gzip, zstd or none", codec)
+		return nil, fmt.Errorf("compression %v is not supported: write the file with snappy, gzip, zstd or none", codec)
 	}
 	if err != nil {
 		return nil, err
@@ -236,7 +237,7 @@ func checkValues(e format.Encoding, body []byte, n int) error {
 		}
 		return nil
 	}
-	return fmt.Errorf("encoding %v is not read: write the file with plain or dictionary encoding", e)
+	return fmt.Errorf("encoding %v is not supported: write the file with plain or dictionary encoding", e)
 }
 
 // checkRuns walks Parquet's hybrid of run lengths and packed bits and checks that it holds no more than n values.

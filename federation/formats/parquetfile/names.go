@@ -40,7 +40,7 @@ func (f *File) features() (map[string]Feature, error) {
 	}
 	if text, ok := f.File.Lookup("huggingface"); ok {
 		if err := json.Unmarshal([]byte(text), &meta); err != nil {
-			return nil, fmt.Errorf("%s: its metadata %q are no JSON: %w", f.path, "huggingface", err)
+			return nil, fmt.Errorf("%s: its metadata %q are not JSON: %w", f.path, "huggingface", err)
 		}
 	}
 	return meta.Info.Features, nil
@@ -159,7 +159,7 @@ type described []struct {
 	} `yaml:"features"`
 }
 
-// UnmarshalYAML reads a list, or what stands for a list of one.
+// UnmarshalYAML reads a list, or a single value for a list of one.
 func (d *described) UnmarshalYAML(n *yaml.Node) error {
 	type list described
 	switch n.Kind {

@@ -61,7 +61,7 @@ func pickleGlobal(module, name string) (any, error) {
 	case "__builtin__ bytes", "builtins bytes":
 		return pickleCall(func(...any) (any, error) { return "", nil }), nil
 	}
-	return nil, fmt.Errorf("it asks for the global %q: expected lists, strings, numbers and numpy arrays", module+"."+
+	return nil, fmt.Errorf("it uses the global %q: expected lists, strings, numbers and numpy arrays", module+"."+
 		name)
 }
 
@@ -82,13 +82,13 @@ func pickleLatin1(args ...any) (any, error) {
 		out := make([]byte, 0, len(v))
 		for _, r := range v {
 			if r > 255 {
-				return nil, fmt.Errorf("character %q is no byte", r)
+				return nil, fmt.Errorf("character %q is not a byte", r)
 			}
 			out = append(out, byte(r))
 		}
 		return string(out), nil
 	}
-	return nil, fmt.Errorf("%T stands for bytes", args[0])
+	return nil, fmt.Errorf("%T where bytes are expected", args[0])
 }
 
 // latin1Reader decodes a blob of text.
@@ -98,7 +98,7 @@ func (l latin1Reader) Read(b []byte) (int, error) {
 	for i := range b {
 		r, size, err := l.in.ReadRune()
 		if err == nil && (r > 255 || r == utf8.RuneError && size == 1) {
-			err = fmt.Errorf("character %q is no byte", r)
+			err = fmt.Errorf("character %q is not a byte", r)
 		}
 		if err != nil {
 			return i, err

@@ -46,8 +46,8 @@ const (
 	pickleTwoLines             // two lines
 )
 
-// blob is a long string in a file. Text is one that Python 3 wrote as Unicode, one character per byte that it stands
-// for.
+// blob is a long string in a file. Text is one that Python 3 wrote as Unicode, one character per byte that it
+// represents.
 type blob struct {
 	At, length int64
 	Text       bool
@@ -173,7 +173,7 @@ func pickleCut(err error) error {
 	return err
 }
 
-// Open reads the bytes that the string stands for.
+// Open reads the bytes that the string represents.
 func (b blob) Open(r io.ReaderAt) io.Reader {
 	plain := io.NewSectionReader(r, b.At, b.length)
 	if b.Text {

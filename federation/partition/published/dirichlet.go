@@ -31,7 +31,7 @@ func LabelDirichlet(j *allocation.Job) ([]allocation.Client, error) {
 // 0.
 func DomainDirichlet(j *allocation.Job) ([]allocation.Client, error) { return eachDomain(j, j.Beta) }
 
-// Domain is the same with beta 0, which stands for even parts.
+// Domain is the same with beta 0, which means even parts.
 func Domain(j *allocation.Job) ([]allocation.Client, error) { return eachDomain(j, 0) }
 
 func eachDomain(j *allocation.Job, beta float64) ([]allocation.Client, error) {

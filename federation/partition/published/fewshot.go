@@ -63,7 +63,7 @@ func shareClasses(j *allocation.Job, l allocation.List) (*fewShot, error) {
 	perFold := 0
 	if j.Repeat > 0 {
 		if j.Shots < 1 {
-			return nil, fmt.Errorf("the code divides by data.shots where classes are repeated: set data.shots")
+			return nil, fmt.Errorf("the public code divides by data.shots where classes are repeated: set data.shots")
 		}
 		if f.folds = clients / j.Shots; f.folds > 0 {
 			fold, perFold = foldClients(j, rng, f.folds), allocation.PerClient(n, f.folds)

@@ -17,8 +17,8 @@ func LabelUniform(j *allocation.Job) ([]allocation.Client, error) {
 	}
 	classes := len(j.Set.Classes)
 	if j.Classes*j.Clients%classes != 0 {
-		return nil, fmt.Errorf("the code needs clients*classes (%d*%d) to be a multiple of the set's %d classes: "+
-			"change partition.clients or partition.classes", j.Clients, j.Classes, classes)
+		return nil, fmt.Errorf("the public code needs clients*classes (%d*%d) to be a multiple of the set's %d "+
+			"classes: change partition.clients or partition.classes", j.Clients, j.Classes, classes)
 	}
 	places := j.Classes * j.Clients / classes
 	left := make([]int, classes)
@@ -106,8 +106,8 @@ func LabelClasses(j *allocation.Job) ([]allocation.Client, error) {
 	out := allocation.NewShares(j.Clients, len(j.Lists))
 	for k, own := range owners {
 		if len(own) == 0 {
-			return nil, fmt.Errorf("no client holds class %s, which the code cannot split: raise partition.clients "+
-				"to %d or more", j.Set.Classes[k], classes)
+			return nil, fmt.Errorf("no client holds class %s, which the public code cannot split: raise "+
+				"partition.clients to %d or more", j.Set.Classes[k], classes)
 		}
 		for _, l := range publicLists(j.Lists) {
 			rng.Shuffle(grouped[l][k])

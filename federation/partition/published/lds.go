@@ -13,7 +13,7 @@ import (
 // nothing, is given the experiment's seed.
 func LDS(j *allocation.Job) ([]allocation.Client, error) {
 	if j.Clients != len(j.Domains) {
-		return nil, fmt.Errorf("the code has one client per domain: set partition.clients to %d", len(j.Domains))
+		return nil, fmt.Errorf("the public code has one client per domain: set partition.clients to %d", len(j.Domains))
 	}
 	rng, err := numpy(j)
 	if err != nil {
@@ -24,8 +24,8 @@ func LDS(j *allocation.Job) ([]allocation.Client, error) {
 	for k := range share {
 		share[k] = rng.Dirichlet(j.Beta, j.Clients)
 		if sum := pyrand.Sum(share[k]); sum != sum {
-			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.beta or "+
-				"set partition.code to false", j.Beta)
+			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, where the public code fails: raise "+
+				"partition.beta or set partition.code to false", j.Beta)
 		}
 	}
 	var out []allocation.Client

@@ -117,18 +117,19 @@ func (t *tree) draw(weights *pyrand.NumPy, examples *pyrand.Python, left [][]int
 	for range n {
 		at := weights.Category(mass)
 		if at < 0 {
-			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.beta or "+
-				"set partition.code to false", beta)
+			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, where the public code fails: raise "+
+				"partition.beta or set partition.code to false", beta)
 		}
 		s := t.coarse[at]
 		fineAt := weights.Category(inside[s])
 		if fineAt < 0 {
-			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, which ends the code: raise partition.fine_beta "+
-				"or set partition.code to false", fineBeta)
+			return nil, fmt.Errorf("a Dirichlet(%g) draw underflowed, where the public code fails: raise "+
+				"partition.fine_beta or set partition.code to false", fineBeta)
 		}
 		k := t.fine[s][fineAt]
 		if len(left[k]) == 0 { // only where a class has no example from the start
-			return nil, fmt.Errorf("class %d has no example, which ends the code: set partition.code to false", k)
+			return nil, fmt.Errorf("class %d has no example, where the public code fails: set partition.code to false",
+				k)
 		}
 		i := examples.Below(len(left[k]))
 		out = append(out, left[k][i])

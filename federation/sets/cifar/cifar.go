@@ -82,8 +82,8 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 		first += "1"
 	}
 	return nil, source.NothingFound(fmt.Errorf("no %s in %s: looked for %s.bin or the pickle %s, and for folders "+
-		"train and test with class folders, in it and in %s there: give data.root the folder that holds them or the "+
-		"one above it", c.title, cfg.Root, first, first, strings.Join(c.folders, ", ")), dirs)
+		"train and test with class folders, in it and in %s there: set data.root to the folder that holds them or to "+
+		"the one above it", c.title, cfg.Root, first, first, strings.Join(c.folders, ", ")), dirs)
 }
 
 // files are the training files of a folder in order, and its test file or "".
@@ -140,7 +140,7 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 	return s, nil
 }
 
-// notes tells of a number of classes other than the published one, and drops superclasses that are not known of every
+// notes reports a number of classes other than the published one, and drops superclasses that are not known of every
 // class.
 func (c *cifarSet) notes(s *data.Set, dir string) {
 	if len(s.Classes) != len(c.known[0]) {

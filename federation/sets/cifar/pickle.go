@@ -22,7 +22,7 @@ func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err erro
 		}
 		a, ok := v.(*pickle.Array)
 		if !ok || len(a.Shape) != 2 || a.Shape[1] != cifarPixels {
-			return fmt.Errorf("\"data\" is no numpy array of N x %d bytes", cifarPixels)
+			return fmt.Errorf("\"data\" is not a numpy array of N x %d bytes", cifarPixels)
 		}
 		x.Count, x.Stamp = a.Shape[0], source.FileStamp(st)
 		if err := x.SetArray(a); err != nil {

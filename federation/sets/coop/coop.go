@@ -106,6 +106,6 @@ func (r release) missing(cfg source.Config) error {
 		}
 	}
 	slices.Sort(tried)
-	return fmt.Errorf("no %s in %s: looked for %s: give data.root the folder that holds %s, or that folder itself",
+	return fmt.Errorf("no %s in %s: looked for %s: set data.root to the folder that holds %s, or to that folder itself",
 		cfg.Set, cfg.Root, strings.Join(slices.Compact(tried), ", "), r.folders[0])
 }

@@ -206,7 +206,7 @@ func TestMissingRelease(t *testing.T) {
 	} {
 		root := datatest.Tree(t, "other/1.png")
 		_, err := openSet(source.Config{Set: set, Root: root})
-		words := []string{set, root, "looked for", "give data.root the folder that holds"}
+		words := []string{set, root, "looked for", "set data.root to the folder that holds"}
 		for _, w := range want {
 			words = append(words, filepath.Join(root, w))
 			_, w, _ = strings.Cut(w, "/")

@@ -77,7 +77,7 @@ func numbered(file string, do func(where string, n int, rest string) error) erro
 			return fmt.Errorf("%s: expected a number and what it stands for", where)
 		}
 		if seen[n] {
-			return fmt.Errorf("%s: number %d is there twice", where, n)
+			return fmt.Errorf("%s: number %d occurs twice", where, n)
 		}
 		seen[n] = true
 		return do(where, n, rest)
@@ -90,7 +90,7 @@ func numbers(file string) (map[int]int, error) {
 	return out, numbered(file, func(where string, n int, rest string) error {
 		v, err := strconv.Atoi(rest)
 		if err != nil {
-			return fmt.Errorf("%s: %q is no whole number", where, rest)
+			return fmt.Errorf("%s: %q is not a whole number", where, rest)
 		}
 		out[n] = v
 		return nil

@@ -37,8 +37,8 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 			}
 			for _, id := range ids {
 				if id < 1 || id > len(labels) || split[id-1] != "" {
-					return nil, fmt.Errorf("%s: %s: image %d is none of the %d, or is in two lists", paths[3], s[0], id,
-						len(labels))
+					return nil, fmt.Errorf("%s: %s: image %d is not one of the %d, or is in two lists", paths[3], s[0],
+						id, len(labels))
 				}
 				split[id-1] = s[1]
 			}
@@ -79,7 +79,7 @@ func flowerNumbers(path, name string) ([]int, error) {
 	out := make([]int, len(list))
 	for i, v := range list {
 		if out[i] = int(v); float64(out[i]) != v {
-			return nil, fmt.Errorf("%s: %s: %v is no whole number", path, name, v)
+			return nil, fmt.Errorf("%s: %s: %v is not a whole number", path, name, v)
 		}
 	}
 	return out, nil

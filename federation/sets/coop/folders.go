@@ -101,7 +101,7 @@ func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 			}
 			n, ok := label[id]
 			if !ok && split == "test" {
-				return nil, fmt.Errorf("%s: there is no such folder in %s", dir, paths[0])
+				return nil, fmt.Errorf("%s: no such folder in %s", dir, paths[0])
 			}
 			if !ok {
 				n = len(label)

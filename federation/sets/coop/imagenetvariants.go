@@ -12,14 +12,14 @@ import (
 // VariantKinds are test sets over ImageNet's classes, in CoOp's folders (its DATASETS.md). They have no training
 // images.
 var VariantKinds = []source.Kind{
-	variant("imagenetv2", "ImageNetV2 (Recht et al., ICML 2019), matched frequency: 1,000 classes, test images alone",
+	variant("imagenetv2", "ImageNetV2 (Recht et al., ICML 2019), matched frequency: 1,000 classes, test images only",
 		"imagenetv2/", "imagenetv2-matched-frequency-format-val", "{0..999}/", "the ImageNetV2 release",
 		openRelease(imageNetV2)),
-	variant("imagenet-sketch", "ImageNet-Sketch (Wang et al., NeurIPS 2019): 1,000 classes, test images alone",
+	variant("imagenet-sketch", "ImageNet-Sketch (Wang et al., NeurIPS 2019): 1,000 classes, test images only",
 		"imagenet-sketch/", "images", "WNID/", "the ImageNet-Sketch release", openRelease(imageNetSketch)),
-	variant("imagenet-a", "ImageNet-A (Hendrycks et al., CVPR 2021): 200 of ImageNet's classes, test images alone",
+	variant("imagenet-a", "ImageNet-A (Hendrycks et al., CVPR 2021): 200 of ImageNet's classes, test images only",
 		"imagenet-adversarial/", "imagenet-a", "WNID/", "the ImageNet-A release", openRelease(imageNetA)),
-	variant("imagenet-r", "ImageNet-R (Hendrycks et al., ICCV 2021): 200 of ImageNet's classes, test images alone",
+	variant("imagenet-r", "ImageNet-R (Hendrycks et al., ICCV 2021): 200 of ImageNet's classes, test images only",
 		"imagenet-rendition/", "imagenet-r", "WNID/", "the ImageNet-R release", openRelease(imageNetR)),
 }
 

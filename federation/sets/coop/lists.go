@@ -194,7 +194,7 @@ func aircraftLists(_ source.Config, paths []string) (*source.Listing, error) {
 	label := map[string]int{}
 	err := source.EachLine(paths[1], func(where, line string) error {
 		if _, ok := label[line]; ok {
-			return fmt.Errorf("%s: class %q is there twice", where, line)
+			return fmt.Errorf("%s: class %q occurs twice", where, line)
 		}
 		label[line] = len(label)
 		return l.Name(where, label[line], line)

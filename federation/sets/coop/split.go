@@ -49,7 +49,7 @@ func readSplit(r io.Reader) (*source.Listing, error) {
 			continue
 		}
 		if seen[key] {
-			return nil, fmt.Errorf("%q is there twice", key)
+			return nil, fmt.Errorf("%q occurs twice", key)
 		}
 		seen[key] = true
 		if err := splitList(l, dec, key); err != nil {
@@ -60,7 +60,7 @@ func readSplit(r io.Reader) (*source.Listing, error) {
 		return nil, err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("something follows the object")
+		return nil, errors.New("there is data after the object")
 	}
 	if !seen["train"] || !seen["test"] {
 		return nil, errors.New(`"train" or "test" is missing`)

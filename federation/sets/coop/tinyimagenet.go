@@ -56,7 +56,7 @@ func annotation(l *source.Listing, label map[string]int, images, where, line str
 		return fmt.Errorf("%s: there is no class %q among the training folders", where, source.ShortText(fields[1]))
 	}
 	if strings.ContainsAny(fields[0], `/\`) {
-		return fmt.Errorf("%s: %q is no file name", where, source.ShortText(fields[0]))
+		return fmt.Errorf("%s: %q is not a file name", where, source.ShortText(fields[0]))
 	}
 	return l.Add(where, source.Item{Path: images + "/" + fields[0], Label: n, Split: "test"})
 }

@@ -68,7 +68,7 @@ func TestTinyImageNetErrors(t *testing.T) {
 			[]string{"val_annotations.txt: line 1", `"n9"`}},
 		"short": {map[string]string{"val/val_annotations.txt": "\nval_0.png\n"}, []string{"line 2", "WNID"}},
 		"outside": {map[string]string{"val/val_annotations.txt": "../a.png n02124075\n"}, []string{"line 1",
-			"no file name"}},
+			"not a file name"}},
 		"not there": {map[string]string{"val/val_annotations.txt": "x.png n02124075\n"}, []string{"x.png",
 			"is missing"}},
 		"wnids": {map[string]string{"val/val_annotations.txt": "val_0.png n02124075\n",

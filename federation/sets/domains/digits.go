@@ -55,8 +55,8 @@ func openDigits(cfg source.Config) (*data.Set, error) {
 			if only == nil {
 				only = test
 			}
-			notes = append(notes, fmt.Sprintf("%s has no other split: one image in five of every class of it is the "+
-				"test split", only.file))
+			notes = append(notes, fmt.Sprintf("%s has only one split: one image in five of every class is used as "+
+				"the test split", only.file))
 			slices.SortStableFunc(only.examples, func(a, b data.Example) int { return a.Label - b.Label })
 			addDigits(w, "", name, only)
 		default:

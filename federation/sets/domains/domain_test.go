@@ -368,7 +368,7 @@ func TestPickledDomainErrors(t *testing.T) {
 	datatest.WantError(t, err, "amazon_train.pkl: entry 0", "dog", "mug")
 	_, err = openSet(source.Config{Set: "officecaltech10", Root: datatest.Write(t, datatest.Tree(t, tree...),
 		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](U\x04bikee\x86."})})
-	datatest.WantError(t, err, "amazon_train.pkl: entry 0", `"bike"`, "do not belong together")
+	datatest.WantError(t, err, "amazon_train.pkl: entry 0", `"bike"`, "do not match")
 	_, err = openSet(source.Config{Set: "officecaltech10", Root: datatest.Write(t, datatest.Tree(t, tree...),
 		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](K\x08e\x86."})})
 	datatest.WantError(t, err, "amazon_train.pkl: entry 0", "amazon/mug/1 is not there")

@@ -91,8 +91,8 @@ func (d *domainSet) find(root string) (*domainPlace, error) {
 	for _, home := range d.folders {
 		looked = append(looked, filepath.Join(root, home))
 	}
-	return nil, source.NothingFound(fmt.Errorf("no %s: looked for folders %s in %s, and in %s there: give data.root "+
-		"the folder that holds them or the one above it", d.title, d.names(), strings.Join(looked, ", "),
+	return nil, source.NothingFound(fmt.Errorf("no %s: looked for folders %s in %s, and in %s there: set data.root "+
+		"to the folder that holds them or to the one above it", d.title, d.names(), strings.Join(looked, ", "),
 		strings.Join(d.inner, ", ")), homes)
 }
 

@@ -58,7 +58,7 @@ func named(path, name string) bool { return source.Fold(filepath.Base(path)) == 
 func (d *domainSet) domainClasses(w *source.Walk, split, domain string, dirs []string) error {
 	for _, dir := range dirs {
 		if d.strict && d.index(filepath.Base(dir)) < 0 {
-			return fmt.Errorf("%s is no class of %s: expected %s, or their places from 0", dir, d.title,
+			return fmt.Errorf("%s is not a class of %s: expected %s, or their numbers from 0", dir, d.title,
 				d.expectedClasses())
 		}
 	}

@@ -11,7 +11,7 @@ var Kinds = []source.Kind{
 	{Name: "pacs", About: "PACS (Li et al., ICCV 2017): 4 domains, 7 classes",
 		Expects: "DOMAIN/CLASS/ with art_painting, cartoon, photo, sketch, also under raw_images/ or images/; " +
 			"and if present DOMAIN_{train,crossval,test}_kfold.txt in label/ or splits/",
-		Source:  "the PACS release, as its authors, DomainBed or Dassl hand it out",
+		Source:  "the PACS release, as distributed by its authors, DomainBed or Dassl",
 		Layouts: []string{"lists", "lists-as-published", "folders"}, Open: openDomains(pacs, pacsLists, false)},
 	{Name: "office31", About: "Office-31 (Saenko et al., ECCV 2010): 3 domains, 31 classes",
 		Expects: "DOMAIN/CLASS/ or DOMAIN/images/CLASS/ with amazon, dslr, webcam",

@@ -161,11 +161,11 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 	}
 	file, st := l.resolve(name)
 	if st == nil {
-		err := fmt.Errorf("%s: image %s is not there: looked in %s", where, name, strings.Join(l.dirs, ", "))
+		err := fmt.Errorf("%s: image %s does not exist: looked in %s", where, name, strings.Join(l.dirs, ", "))
 		if !l.w.Skip {
 			return err
 		}
-		l.w.Skipped = append(l.w.Skipped, data.Skipped{Name: name, Reason: "is listed but not there"})
+		l.w.Skipped = append(l.w.Skipped, data.Skipped{Name: name, Reason: "is listed but does not exist"})
 		return nil
 	}
 	id, err := filepath.Rel(l.root, file)
@@ -177,7 +177,7 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 	return nil
 }
 
-// resolve finds the file of a listed path in the folders that it may be relative to, as it is or without its first
+// resolve finds the file of a listed path in the folders that it may be relative to, unchanged or without its first
 // folders: FedBN's paths start above the set's folder. A file that is nowhere has no info.
 func (l *listed) resolve(name string) (string, fs.FileInfo) {
 	for i, dir := range l.dirs {

@@ -105,11 +105,11 @@ func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *da
 	}
 	switch {
 	case leaks > 0 && cfg.Layout == "lists-as-published":
-		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too, kept as published", where,
+		notes = append(notes, fmt.Sprintf("%s: %d test images are also training images, kept as published", where,
 			leaks))
 	case leaks > 0:
-		notes = append(notes, fmt.Sprintf("%s: %d test images are training images too and were left out of the test "+
-			"split; data.layout: lists-as-published keeps them", where, leaks))
+		notes = append(notes, fmt.Sprintf("%s: %d test images are also training images and were removed from the "+
+			"test split; data.layout: lists-as-published keeps them", where, leaks))
 	}
 	if s, err = l.finish(notes...); err == nil {
 		s.Layout = "lists in " + where
@@ -197,10 +197,10 @@ func (l *listed) pickled(split string, domain int, file string) error {
 			}
 		}
 		if class == "" {
-			return fmt.Errorf("%s: label %v is none of %s", where, labels[i], l.expectedClasses())
+			return fmt.Errorf("%s: label %v is not one of %s", where, labels[i], l.expectedClasses())
 		}
 		if folder := l.class(parts[len(parts)-2]); folder != "" && folder != class {
-			return fmt.Errorf("%s: %s has label %q: its paths and labels do not belong together", where,
+			return fmt.Errorf("%s: %s has label %q: its paths and labels do not match", where,
 				source.ShortText(text), class)
 		}
 		if err := l.image(split, domain, class, name, where); err != nil {
@@ -223,7 +223,7 @@ func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.
 				return s, err
 			}
 			if cfg.Layout == "pickles" {
-				return nil, fmt.Errorf("%s has no pickles: looked for %s; take data.layout: auto", p.home, where)
+				return nil, fmt.Errorf("%s has no pickles: looked for %s; use data.layout: auto", p.home, where)
 			}
 		}
 		if names.train != nil && cfg.Layout != "folders" {
@@ -232,7 +232,7 @@ func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.
 				return s, err
 			}
 			if cfg.Layout != "auto" {
-				return nil, fmt.Errorf("%s has no lists: looked for %s; take data.layout: auto", p.home, where)
+				return nil, fmt.Errorf("%s has no lists: looked for %s; use data.layout: auto", p.home, where)
 			}
 		}
 		return p.fromFolders(cfg)

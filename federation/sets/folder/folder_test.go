@@ -87,7 +87,7 @@ func TestFolderErrors(t *testing.T) {
 		{root("train/cat/1.png", "test/cat/1.png", "test/dog/1.png"), []string{`"dog"`, "no training images"}},
 		{root("train/cat/1.png", "test/"), []string{"test", "holds no folders"}},
 		{root("dog/1.png", "Dog/1.png"), []string{"same class"}},
-		{root("cat/1.png", "cat/deep/1.png"), []string{"cat/1.png", "lies beside folders"}},
+		{root("cat/1.png", "cat/deep/1.png"), []string{"cat/1.png", "is next to folders"}},
 		{source.Config{Set: "folder", Root: datatest.Tree(t, "cat/1.png"), ClassNames: map[string]string{"cow": "moo"}},
 			[]string{`"cow"`, "cat"}},
 		{source.Config{Set: "folder", Root: datatest.Tree(t, "a/1.png", "b/1.png"),

@@ -31,14 +31,13 @@ func detect(w *source.Walk, top []string) (string, error) {
 	}
 	switch {
 	case !deep && len(splits) > 0 && len(others) == 0:
-		return "", fmt.Errorf("%s: the folders %s hold images and no folders. Either they are splits, and their "+
-			"class folders are missing; "+
-			"or they are classes of these names: then set data.layout: classes", w.Root, source.FolderNames(top))
+		return "", fmt.Errorf("%s: the folders %s hold images but no folders. Either they are splits whose class "+
+			"folders are missing, or they are classes with these names: then set data.layout: classes", w.Root,
+			source.FolderNames(top))
 	case !deep && (splits["val"] != nil || splits["test"] != nil): // a class may well be called train
 		odd := source.FolderNames(append(splits["val"], splits["test"]...))
-		return "", fmt.Errorf("%s: %s holds images and stands beside folders of classes. Either its images have no "+
-			"labels, and it must be "+
-			"moved away; or it is a class of this name: then set data.layout: classes", w.Root, odd)
+		return "", fmt.Errorf("%s: %s holds images and is next to folders of classes. Either its images have no "+
+			"labels: then move it away; or it is a class with this name: then set data.layout: classes", w.Root, odd)
 	case !deep:
 		return classesLayout, nil
 	case len(splits) == 0:
@@ -47,21 +46,21 @@ func detect(w *source.Walk, top []string) (string, error) {
 		}
 		return domainsLayout, nil
 	case len(others) > 0:
-		return "", fmt.Errorf("%s: some folders are named as splits (%s), others are not (%s). Either the set has "+
-			"splits, and %s must be moved away; or all are domains: then set data.layout: domains", w.Root,
+		return "", fmt.Errorf("%s: some folders are named like splits (%s), others are not (%s). Either the set has "+
+			"splits: then move %s away; or all are domains: then set data.layout: domains", w.Root,
 			source.FolderNames(flat(splits)), source.FolderNames(others), source.FolderNames(others))
 	}
 	for _, split := range []string{"train", "val", "test"} {
 		if same := splits[split]; len(same) > 1 {
 			return "", fmt.Errorf("%s: the folders %s all name the %s split. Either they are parts of one split: "+
-				"join them in one folder; "+
-				"or they are domains: then set data.layout: domains", w.Root, source.FolderNames(same), split)
+				"then join them in one folder; or they are domains: then set data.layout: domains", w.Root,
+				source.FolderNames(same), split)
 		}
 	}
 	if splits["train"] == nil {
-		return "", fmt.Errorf("%s: all folders are named as splits (%s), and there is none to train on. Either a "+
-			"folder train is missing; "+
-			"or they are domains: then set data.layout: domains", w.Root, source.FolderNames(top))
+		return "", fmt.Errorf("%s: all folders are named like splits (%s), but none of them is for training. Either "+
+			"a folder train is missing, or they are domains: then set data.layout: domains", w.Root,
+			source.FolderNames(top))
 	}
 	return detectIn(w, top)
 }
@@ -118,8 +117,8 @@ func torn(err error, splits map[string][]string, others []string) error {
 			"folders for test and val, two of every ten images of %s are held out for testing", t.without, t.with,
 			source.FolderNames(splits["train"]))
 	}
-	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s), and %s must be moved "+
-		"away; or all folders are classes, and must hold images: then set data.layout: classes", t.with, t.without,
+	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s): then move %s away; or all "+
+		"folders are classes and must hold images: then set data.layout: classes", t.with, t.without,
 		source.FolderNames(flat(splits)), source.FolderNames(others))
 }
 
@@ -155,8 +154,8 @@ func deep(w *source.Walk, dirs []string) (bool, error) {
 		if img, err := source.Loose(d); err != nil {
 			return false, err
 		} else if img != "" {
-			return false, fmt.Errorf("%s lies beside folders: expected a folder to hold either images or class "+
-				"folders", img)
+			return false, fmt.Errorf("%s is next to folders: expected a folder to hold either images or class folders",
+				img)
 		}
 	}
 	if with != "" && without != "" {

@@ -78,7 +78,7 @@ func TestAmbiguousFolders(t *testing.T) {
 	}{
 		{[]string{"train/cat", "Training/cat", "test/cat"}, []string{"Training", "one split", "data.layout: domains"},
 			"domains", 3},
-		{[]string{"train/cat", "val/cat", "unlabeled/cat"}, []string{"unlabeled", "moved away", "data.layout: domains"},
+		{[]string{"train/cat", "val/cat", "unlabeled/cat"}, []string{"unlabeled", "away", "data.layout: domains"},
 			"domains", 3},
 		{[]string{"val/cat", "test/cat"}, []string{"none to train on", "data.layout: domains"}, "domains", 2},
 		{[]string{"test/cat"}, []string{"none to train on", "data.layout: domains"}, "domains", 1},

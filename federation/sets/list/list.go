@@ -105,8 +105,8 @@ func listFile(root string) (string, error) {
 	for _, n := range listNames {
 		tried = append(tried, filepath.Join(root, n))
 	}
-	return "", fmt.Errorf("no list in %s: looked for %s: give data.root the file, or the folder that holds it", root,
-		strings.Join(tried, ", "))
+	return "", fmt.Errorf("no list in %s: looked for %s: set data.root to the file, or to the folder that holds it",
+		root, strings.Join(tried, ", "))
 }
 
 // listing collects the entries of a list and checks each.
@@ -130,7 +130,7 @@ func (l *listing) add(line int, e entry) error {
 	if e.split != "" {
 		split := source.SplitName(e.split)
 		if split == "" {
-			return fmt.Errorf("line %d: split %q is not known: take train, val or test", line, e.split)
+			return fmt.Errorf("line %d: split %q is not known: use train, val or test", line, e.split)
 		}
 		e.split = split
 	}

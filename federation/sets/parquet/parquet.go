@@ -43,8 +43,7 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 	for _, f := range files {
 		if f.split == "" && len(splits) > 1 {
 			x.listing.Notes = append(x.listing.Notes,
-				fmt.Sprintf("%s is left out: its name says neither train, val nor "+
-					"test", f.path))
+				fmt.Sprintf("%s is ignored: its name contains none of train, val and test", f.path))
 			continue
 		}
 		err := x.add(f.path, f.split)
@@ -112,8 +111,8 @@ func parquetFiles(root string) ([]pqNamed, error) {
 			filepath.Join(root, "data", "*.parquet"), filepath.Join(root, "CONFIGURATION", "*.parquet"))
 	}
 	if len(names) > 1 {
-		return nil, fmt.Errorf("%s holds several configurations, %q (\"\" is the folder itself): give data.root the "+
-			"folder of one", root, names)
+		return nil, fmt.Errorf("%s holds several configurations, %q (\"\" is the folder itself): set data.root to "+
+			"the folder of one", root, names)
 	}
 	return configs[names[0]], nil
 }
@@ -124,7 +123,7 @@ func splitOf(path string) (split string, err error) {
 	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		s := source.SplitWords[word]
 		if s != "" && split != "" && s != split {
-			return "", fmt.Errorf("%s: its name says %s and %s: rename it to what it holds", path, split, s)
+			return "", fmt.Errorf("%s: its name contains %s and %s: rename it to what it holds", path, split, s)
 		}
 		split = cmp.Or(s, split)
 	}
@@ -160,7 +159,7 @@ func (x *pqSet) add(file, split string) error {
 	if len(labels.Rows) > 0 && !slices.ContainsFunc(labels.Rows, func(v int32) bool {
 		return v >= 0 && labels.Values[v].Number >= 0
 	}) {
-		x.listing.Notes = append(x.listing.Notes, fmt.Sprintf("%s is left out: its rows have no labels", file))
+		x.listing.Notes = append(x.listing.Notes, fmt.Sprintf("%s is ignored: its rows have no labels", file))
 		return nil
 	}
 	numbers, err := x.number(labels, features[columns.Label.Name()].Names)
@@ -207,7 +206,7 @@ func (x *pqSet) add(file, split string) error {
 	return nil
 }
 
-// place is where a name stands in the order in which names were seen.
+// place is the position of a name in the order in which names were seen.
 func place(names map[string]int, name string) int {
 	n, ok := names[name]
 	if !ok {
@@ -284,8 +283,8 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 		l.Tests()
 	}
 	if !x.text && x.names == nil {
-		l.Notes = append(l.Notes, "the files do not name their classes: they are called by their numbers; give names "+
-			"in data.class_names")
+		l.Notes = append(l.Notes, "the files do not name their classes: their numbers are used as names; set "+
+			"data.class_names")
 	}
 	return l.Set(cfg)
 }

@@ -42,7 +42,7 @@ type Item struct {
 	Known  *data.Example
 }
 
-// MaxLabel bounds labels, so that a damaged list is told from a set.
+// MaxLabel bounds labels, so that a damaged list is not read as a set.
 const MaxLabel = 1 << 20
 
 // Add notes one image. where, such as `line 3`, begins the error of a bad one.
@@ -65,7 +65,7 @@ func (l *Listing) Add(where string, it Item) error {
 func (l *Listing) Name(where string, label int, name string) error {
 	name = strings.ReplaceAll(name, "_", " ")
 	if strings.TrimSpace(name) == "" || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("%s: %q is no class name: expected text", where, name)
+		return fmt.Errorf("%s: %q is not a class name: expected text", where, name)
 	}
 	if l.Names == nil {
 		l.Names = map[int]string{}
@@ -212,8 +212,8 @@ func (l *Listing) classes(s *data.Set) (map[int]int, error) {
 		s.Classes = append(s.Classes, name)
 	}
 	if last := labels[len(labels)-1]; last != len(labels)-1 {
-		s.Notes = append(s.Notes, fmt.Sprintf("labels run to %d but only %d of them have images: renumbered in "+
-			"order", last, len(labels)))
+		s.Notes = append(s.Notes, fmt.Sprintf("labels run to %d but only %d of them have images: renumbered in order",
+			last, len(labels)))
 	}
 	return to, nil
 }

@@ -8,7 +8,7 @@ import (
 	"promptfed/federation/data"
 )
 
-// Check checks everything that needs no disk, data.set among the kinds. Empty strings stand for the defaults.
+// Check checks everything that needs no disk, data.set among the kinds. Empty strings mean the defaults.
 func (c Config) Check(kinds []Kind) error {
 	c = c.filled()
 	if c.Set == "drawn" {
@@ -34,13 +34,13 @@ func (c Config) Check(kinds []Kind) error {
 		return err
 	}
 	if c.Shots < 0 {
-		return fmt.Errorf("data.shots: %d is negative: take 0 for all examples or a count", c.Shots)
+		return fmt.Errorf("data.shots: %d is negative: set 0 for all examples, or a number", c.Shots)
 	}
 	if c.Views < 0 {
-		return fmt.Errorf("data.views: %d is negative: take 1 or more", c.Views)
+		return fmt.Errorf("data.views: %d is negative: set 1 or more", c.Views)
 	}
 	if c.Set != "synthetic" && c.Root == "" {
-		return fmt.Errorf("data.root: set %q needs the folder it lies in: give data.root", c.Set)
+		return fmt.Errorf("data.root: set %q needs the folder that holds it: set data.root", c.Set)
 	}
 	return nil
 }
@@ -90,8 +90,8 @@ func rename(s *data.Set, names map[string]string) error {
 			delete(to, key)
 		}
 		if s.Classes[i] == "" || seen[s.Classes[i]] {
-			return fmt.Errorf("data.class_names: class %q becomes %q, which is empty or taken: give every class its "+
-				"own name", c, s.Classes[i])
+			return fmt.Errorf("data.class_names: class %q becomes %q, which is empty or used twice: give every class "+
+				"its own name", c, s.Classes[i])
 		}
 		seen[s.Classes[i]] = true
 	}

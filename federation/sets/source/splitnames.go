@@ -7,14 +7,13 @@ import (
 	"strings"
 )
 
-// SplitWords are the names of splits as data sets spell them. eval and dev stand for validation: a set that has no test
+// SplitWords are the names of splits as data sets spell them. eval and dev mean validation: a set that has no test
 // split is tested on it all the same.
 var SplitWords = map[string]string{"train": "train", "training": "train", "trn": "train",
 	"val": "val", "valid": "val", "validation": "val", "dev": "val", "eval": "val", "evaluation": "val",
-	"crossval": "val",
-	"test":     "test", "testing": "test", "tst": "test"}
+	"crossval": "val", "test": "test", "testing": "test", "tst": "test"}
 
-// splitBeside are words that may stand beside the name of a split, as in train_set, imgs_train or val2017.
+// splitBeside are words that may be next to the name of a split, as in train_set, imgs_train or val2017.
 var splitBeside = []string{"", "set", "split", "data", "images", "image", "imgs", "img"}
 
 // SplitName is the split that a name says, or "": a split's word in any case, alone or with one word or number beside
@@ -62,8 +61,8 @@ func (w *Walk) Splits(under string, of map[string][]string, read func(split stri
 	case of["test"] != nil:
 	case of["val"] != nil:
 		as["val"] = "test"
-		note = fmt.Sprintf("%s: there is no folder of test images: %s is the test split, and there is none for "+
-			"validation", under, filepath.Base(of["val"][0]))
+		note = fmt.Sprintf("%s: there is no folder of test images: %s is used as the test split, and there is no "+
+			"validation split", under, filepath.Base(of["val"][0]))
 	default:
 		as["train"] = ""
 		note = fmt.Sprintf("%s: there is no folder of test or validation images: two of every ten images of %s are "+
@@ -90,8 +89,8 @@ func (w *Walk) Splits(under string, of map[string][]string, read func(split stri
 	return nil
 }
 
-// LookLikeSplits tells whether folders that stand where classes are expected are splits by their names: all of them, or
-// both train and one to test with. A class may be called train, beside others.
+// LookLikeSplits tells whether folders that are found where classes are expected are splits by their names: all of
+// them, or both train and one to test with. A class may be called train, beside others.
 func LookLikeSplits(dirs []string) bool {
 	of, others := SplitsAmong(dirs)
 	return len(of) > 0 && len(others) == 0 || of["train"] != nil && len(of) > 1

@@ -156,7 +156,7 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 		name := strings.ReplaceAll(filepath.Base(d), "_", " ")
 		key := strings.ToLower(name)
 		if seen[key] != "" {
-			return fmt.Errorf("%s and %s are the same class but for case or underscores: keep one", seen[key], d)
+			return fmt.Errorf("%s and %s are the same class except for case or underscores: keep one", seen[key], d)
 		}
 		seen[key] = d
 		files, err := w.Images(d)

@@ -78,47 +78,57 @@ type maker struct {
 
 // authority reads the folder's authority, or makes it.
 func (m *maker) authority() error {
-	if old := keyFile(m.dir, caName); old != m.keyPath { // where an older release left it, beside what the server needs
-		if _, err := os.Stat(old); err == nil {
-			if err := os.Rename(old, m.keyPath); err != nil {
-				return fmt.Errorf("cannot move the authority's key: %w; give another --authority", err)
-			}
+	cert, old := certFile(m.dir, caName), keyFile(m.dir, caName)
+	if old != m.keyPath && there(old) && !there(m.keyPath) { // an older release left it beside what the server needs
+		if err := os.Rename(old, m.keyPath); err != nil {
+			return fmt.Errorf("cannot move the authority's key: %w; choose another --authority", err)
 		}
 	}
-	_, none := os.Stat(certFile(m.dir, caName))
-	pair, err := tls.LoadX509KeyPair(certFile(m.dir, caName), m.keyPath)
-	if errors.Is(err, fs.ErrNotExist) && none == nil {
-		return fmt.Errorf("%s is there, but %s is not; give the folder of the authority's key with --authority",
-			certFile(m.dir, caName), m.keyPath)
+	switch hasCert, hasKey := there(cert), there(m.keyPath); {
+	case hasCert && !hasKey:
+		return fmt.Errorf("%s exists, but %s does not; give the folder of the authority's key with --authority", cert,
+			m.keyPath)
+	case hasKey && !hasCert: // a new key in its place could neither renew nor revoke what this one signed
+		return fmt.Errorf("%s exists, but %s does not: the key belongs to another folder's authority; choose another "+
+			"--authority, or remove that key if nothing that it signed is used", m.keyPath, cert)
+	case !hasCert:
+		return m.create()
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		if m.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-			return err
-		}
-		t := x509.Certificate{Subject: pkix.Name{CommonName: "promptfed trial"}, IsCA: true,
-			BasicConstraintsValid: true, MaxPathLenZero: true,
-			KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, NotBefore: m.from, NotAfter: m.to,
-			SerialNumber: serial()}
-		m.ca = &t
-		der, err := x509.CreateCertificate(rand.Reader, &t, &t, &m.key.PublicKey, m.key)
-		if err != nil {
-			return err
-		}
-		if m.ca, err = x509.ParseCertificate(der); err != nil {
-			return err
-		}
-		return m.write(m.keyPath, caName, der, m.key)
-	}
+	pair, err := tls.LoadX509KeyPair(cert, m.keyPath)
 	if err != nil {
-		return fmt.Errorf("%s: %w", certFile(m.dir, caName), err)
+		return fmt.Errorf("%s: %w", cert, err)
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok {
-		return fmt.Errorf("%s: not a key that promptfed certs made", m.keyPath)
+		return fmt.Errorf("%s: it is not a key that promptfed certs made", m.keyPath)
 	}
 	m.key = key
 	m.ca, err = x509.ParseCertificate(pair.Certificate[0])
 	return err
+}
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// create makes a new authority.
+func (m *maker) create() error {
+	var err error
+	if m.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return err
+	}
+	t := x509.Certificate{Subject: pkix.Name{CommonName: "promptfed trial"}, IsCA: true,
+		BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		NotBefore: m.from, NotAfter: m.to, SerialNumber: serial()}
+	der, err := x509.CreateCertificate(rand.Reader, &t, &t, &m.key.PublicKey, m.key)
+	if err != nil {
+		return err
+	}
+	if m.ca, err = x509.ParseCertificate(der); err != nil {
+		return err
+	}
+	return m.write(m.keyPath, caName, der, m.key)
 }
 
 func serial() *big.Int {
@@ -131,7 +141,7 @@ func serial() *big.Int {
 
 // sign makes a certificate, unless there is one.
 func (m *maker) sign(name string, t x509.Certificate) error {
-	if _, err := os.Stat(certFile(m.dir, name)); err == nil {
+	if there(certFile(m.dir, name)) {
 		return nil
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

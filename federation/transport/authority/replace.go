@@ -18,7 +18,7 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Replace revokes certificates and makes new ones, in this order: after the theft of a key both are wanted. say is told
+// Replace revokes certificates and makes new ones, in this order: after the theft of a key both are wanted. say gets
 // what was done, a line each.
 func Replace(dir, authority string, revoke, renew []string, now time.Time, life time.Duration,
 	say func(format string, a ...any)) error {
@@ -73,8 +73,8 @@ func readCert(path string) (*x509.Certificate, error) {
 func (m *maker) revoke(authority string, which []string, now time.Time,
 	say func(format string, a ...any)) error {
 	if m.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {
-		return fmt.Errorf("%s is of an older release and may not sign a list of revoked certificates; make a new "+
-			"authority in another folder", certFile(m.dir, caName))
+		return fmt.Errorf("%s was made by an older release and may not sign a list of revoked certificates; make a "+
+			"new authority in another folder", certFile(m.dir, caName))
 	}
 	path := filepath.Join(m.dir, certs.RevocationFile)
 	revoked, number := map[string]x509.RevocationListEntry{}, big.NewInt(1)
@@ -126,7 +126,7 @@ func (m *maker) revoke(authority string, which []string, now time.Time,
 	if err := atomicfile.Write(path, atomicfile.Bytes(text)); err != nil {
 		return err
 	}
-	say("%d certificates are revoked in %s; the server needs that file in the folder of its --tls\n",
+	say("certificates revoked in %[2]s: %[1]d; the server needs that file in the folder of its --tls\n",
 		len(revoked), path)
 	return nil
 }

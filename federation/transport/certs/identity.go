@@ -125,7 +125,7 @@ func (i Identity) VerifierOf(p Proof, name string, before []byte) (Verifier, err
 		return keyOf(p.Key)
 	}
 	if len(p.Chain) == 0 || len(p.Chain) > 8 {
-		return Verifier{}, fmt.Errorf("%s shows no certificate", name)
+		return Verifier{}, fmt.Errorf("%s sent no certificate", name)
 	}
 	between := x509.NewCertPool()
 	var own *x509.Certificate
@@ -143,7 +143,7 @@ func (i Identity) VerifierOf(p Proof, name string, before []byte) (Verifier, err
 		}
 	}
 	if own.Subject.CommonName != name {
-		return Verifier{}, fmt.Errorf("the certificate is that of %.60q, not of %s", own.Subject.CommonName, name)
+		return Verifier{}, fmt.Errorf("the certificate belongs to %.60q, not to %s", own.Subject.CommonName, name)
 	}
 	if _, err := own.Verify(x509.VerifyOptions{Roots: i.roots, Intermediates: between,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
@@ -151,7 +151,7 @@ func (i Identity) VerifierOf(p Proof, name string, before []byte) (Verifier, err
 	}
 	der, err := x509.MarshalPKIXPublicKey(own.PublicKey)
 	if err != nil || !bytes.Equal(der, p.Key) {
-		return Verifier{}, fmt.Errorf("the key is not that of the certificate of %s", name)
+		return Verifier{}, fmt.Errorf("the key does not belong to the certificate of %s", name)
 	}
 	v, err := keyOf(p.Key)
 	if err == nil {
@@ -177,7 +177,7 @@ func (v Verifier) Valid() error { return v.revoked.Check(v.chain) }
 // MaxSignature bounds a signature, in bytes.
 const MaxSignature = 512
 
-var ErrForged = errors.New("the signature is not that of whom the message should come from, or the message is damaged")
+var ErrForged = errors.New("the signature does not belong to the expected sender, or the message is damaged")
 
 func (s Signer) Sign(digest []byte) ([]byte, error) {
 	if _, ok := s.Key.(ed25519.PrivateKey); ok {
@@ -206,7 +206,7 @@ func keyOf(der []byte) (Verifier, error) {
 	case ed25519.PublicKey, *ecdsa.PublicKey:
 		return Verifier{Key: key}, nil
 	}
-	return Verifier{}, errors.New("the key is none of Ed25519 or ECDSA")
+	return Verifier{}, errors.New("the key is neither Ed25519 nor ECDSA")
 }
 
 // ServerName is the common name in the server's certificate.

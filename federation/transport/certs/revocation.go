@@ -64,10 +64,10 @@ func (r *RevocationList) Refresh() (changed bool, err error) {
 	r.read = info
 	list, err := ReadRevocationList(r.path, r.authority)
 	if err == nil && r.number != nil && list.Number.Cmp(r.number) < 0 {
-		err = fmt.Errorf("list %d is older than list %d, which was there before", list.Number, r.number)
+		err = fmt.Errorf("list %d is older than list %d, which was used before", list.Number, r.number)
 	}
 	if err != nil {
-		return false, fmt.Errorf("revoked certificates: %s: %w; the list before it stays", r.path, err)
+		return false, fmt.Errorf("revoked certificates: %s: %w; the previous list stays in use", r.path, err)
 	}
 	serials := map[string]bool{}
 	for _, e := range list.RevokedCertificateEntries {

@@ -77,7 +77,7 @@ func (s *Signatures) keyOf(client int, shown []byte) (Verifier, error) {
 	if s.who.Certified() {
 		list, err := x509.ParseCertificates(shown)
 		if err != nil || len(list) == 0 {
-			return Verifier{}, fmt.Errorf("%s shows no certificate", UserOf(client))
+			return Verifier{}, fmt.Errorf("%s sent no certificate", UserOf(client))
 		}
 		for _, c := range list {
 			p.Chain = append(p.Chain, c.Raw)

@@ -45,11 +45,11 @@ func TestSignatures(t *testing.T) {
 		proof, signature []byte
 		message          string
 	}{
-		"the signature is not that":                    {2, proof, signature, "others"},
-		"the certificate is that of \"client-2\", not": {1, proof, signature, "keys"},
+		"the signature does not belong":                {2, proof, signature, "others"},
+		"the certificate belongs to \"client-2\", not": {1, proof, signature, "keys"},
 		"the certificate of client-2: x509":            {2, forged, byForged, "keys"},
-		"client-2 shows no certificate":                {2, bare, byBare, "keys"},
-		"client-3 shows no certificate":                {3, nil, nil, "keys"},
+		"client-2 sent no certificate":                 {2, bare, byBare, "keys"},
+		"client-3 sent no certificate":                 {3, nil, nil, "keys"},
 	} {
 		if err := one.Verify(c.client, c.proof, []byte(c.message), c.signature); err == nil ||
 			!strings.Contains(err.Error(), words) {

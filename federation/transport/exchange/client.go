@@ -23,9 +23,9 @@ type Role interface {
 	Joined(v protocol.JoinReply) error
 	// Accepts tells why an order is not one for this member.
 	Accepts(o protocol.Order) error
-	// Execute computes the reply to an order. There is none where the order's tensors are gone, as
-	// when the server starts anew: then the order comes again. An error ends the client; what goes wrong in the work
-	// itself is told to the server.
+	// Execute computes the reply to an order. There is none where the order's tensors are gone, as when the server
+	// starts anew: then the order comes again. An error ends the client; what goes wrong in the work itself is reported
+	// to the server.
 	Execute(ctx context.Context, a *Client, j *ActiveOrder) (*PreparedReply, error)
 }
 
@@ -65,7 +65,7 @@ func NewClient(nc *nats.Conn, inv *Invitation, who certs.Identity, instance stri
 }
 
 // errRefused tells that the server lets a member not take part.
-var errRefused = errors.New("the server refuses this member")
+var errRefused = errors.New("the server refuses this client or worker")
 
 // errAgain asks to join once more.
 var errAgain = errors.New("the server does not know this client")
@@ -133,7 +133,7 @@ func (a *Client) askToJoin(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("the server's answer: %w; if it began another run, start this client again", err)
+			return fmt.Errorf("the server's answer: %w; if it started another run, restart this client", err)
 		}
 		if v.OK && v.Nonce == me.Nonce {
 			a.seq, a.try = v.Seq, ""
@@ -218,11 +218,11 @@ func (a *Client) Receive(m *nats.Msg) *ActiveOrder {
 	case j.Object == "" && (len(j.Body) != j.Size || protocol.Checksum(j.Body) != j.Sum):
 		err = protocol.ErrDamaged
 	case j.Order.Run != a.Invitation.Run:
-		err = fmt.Errorf("it is of run %.12s", j.Order.Run)
+		err = fmt.Errorf("it belongs to run %.12s", j.Order.Run)
 	case j.Seq <= a.seq:
-		err = errors.New("a newer one was there before")
+		err = errors.New("a newer one came before it")
 	case j.Size > a.Largest:
-		err = fmt.Errorf("its tensors have %d bytes; at most %d are taken", j.Size, a.Largest)
+		err = fmt.Errorf("its tensors have %d bytes; at most %d are accepted", j.Size, a.Largest)
 	case j.Try == a.try:
 		return nil
 	default:
@@ -232,7 +232,7 @@ func (a *Client) Receive(m *nats.Msg) *ActiveOrder {
 		}
 	}
 	if a.dropped++; a.dropped <= 100 || a.dropped%1000 == 0 { // who sends nonsense does not fill the log
-		a.log.Warn("an order is dropped", "reason", protocol.Printable(err.Error()), "dropped", a.dropped)
+		a.log.Warn("an instruction is dropped", "reason", protocol.Printable(err.Error()), "dropped", a.dropped)
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (a *Client) open(what string, b []byte, header any) ([]byte, error) {
 		now-last >= renewPause && a.asked.CompareAndSwap(last, now) {
 		go func() {
 			if err := a.renewServer(BriefContext(context.Background())); err != nil {
-				a.log.Debug("the server's certificate is the same as far as known", "error", err)
+				a.log.Debug("no new certificate of the server was found", "error", err)
 			}
 		}()
 	}
@@ -259,7 +259,7 @@ const renewPause = 5
 func (a *Client) renewServer(ctx context.Context) error {
 	inv, err := Invite(ctx, a.nc, a.Address, a.question, a.Who, a.log)
 	if err == nil && inv.Run != a.Invitation.Run {
-		err = errors.New("the server began another run; start this again")
+		err = errors.New("the server started another run; restart this program")
 	}
 	if err == nil {
 		a.server.Store(&inv.server)

@@ -167,7 +167,7 @@ func (h *Host) Respond(m *nats.Msg, inbox string, b []byte) {
 	}
 	if !subjects.Within(m.Reply, inbox) {
 		h.Counters.Dropped.Add(1)
-		h.Log.Debug("a request wants its answer elsewhere", "subject", m.Subject)
+		h.Log.Debug("a request asks for its answer on a foreign subject", "subject", m.Subject)
 		return
 	}
 	if err := h.Conn.Publish(m.Reply, b); err != nil {
@@ -238,13 +238,13 @@ const PresenceTimeout = 3 * HeartbeatInterval
 
 // Pending is an order that a member has, and what came of its reply so far. Host.Mu guards it.
 type Pending struct {
-	protocol.Order        // as it was given last
+	protocol.Order        // as sent last
 	pushed         string // the attempt that was sent last
 	at             time.Time
 	pause          time.Duration // until it may be sent again: a slow link may have it still
 	upload         *incoming     // tensors of a reply that is coming in pieces
 	damaged        int           // damaged replies
-	// Read takes a reply apart; keep, called once the member was told, lets it count. size is that of all of the
+	// Read takes a reply apart; keep, called once the member has its receipt, lets it count. size is that of all of the
 	// message.
 	Read func(r protocol.Reply, body []byte, size int) (keep func(), err error)
 	// Fail tells that there is no answer; refused is why the one that came is none, nil where the member has none.
@@ -320,7 +320,7 @@ func (d *Session) redeliver() {
 	}
 	d.Mu.Unlock()
 	if err := d.push(x); err != nil {
-		d.Log.Debug("an order could not be sent again", "error", err)
+		d.Log.Debug("an instruction could not be sent again", "error", err)
 	}
 }
 

@@ -73,12 +73,12 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Invitation is what a client is told about a run before it joins.
+// Invitation is what a client gets to know of a run before it joins.
 type Invitation struct {
 	Run     string // identity
 	Clients int
 	Config  []byte
-	Classes []string // of the experiment; none before the first client told them
+	Classes []string // of the experiment; none before the first client sent them
 	// InsecureDP has the noise of differential privacy come from the run's seed.
 	InsecureDP bool
 	Limit      int
@@ -96,7 +96,7 @@ func (i *Invitation) Server() string {
 	if i.Who.Certified() {
 		return fmt.Sprintf("the holder of the certificate %q", certs.ServerName)
 	}
-	return fmt.Sprintf("the holder of key %.16s, which nobody vouches for", protocol.Checksum(i.Key))
+	return fmt.Sprintf("the holder of key %.16s, which no certificate confirms", protocol.Checksum(i.Key))
 }
 
 // Invite asks for the invitation of whoever has an address.
@@ -124,8 +124,8 @@ func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.
 	}
 }
 
-// errOther tells of an answer to another question.
-var errOther = errors.New("the answer is not one to this question")
+// errOther is the error of an answer to another request.
+var errOther = errors.New("the answer belongs to another request")
 
 // ParseInvitation reads the server's answer to a question.
 func ParseInvitation(b []byte, q protocol.HelloRequest, who certs.Identity) (*Invitation, error) {
@@ -138,8 +138,8 @@ func ParseInvitation(b []byte, q protocol.HelloRequest, who certs.Identity) (*In
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
 	if h.Version != protocol.Version {
-		return nil, fmt.Errorf("the server speaks version %d of the messages, this program %d; use the same release "+
-			"on both sides", h.Version, protocol.Version)
+		return nil, fmt.Errorf("the server uses message version %d, this program version %d; use the same release on "+
+			"both sides", h.Version, protocol.Version)
 	}
 	server, err := who.VerifierOf(h.Proof, certs.ServerName, nil)
 	if err == nil && !server.Verify(protocol.SigningDigest(protocol.HelloMessage, f.Header), f.Signature) {
@@ -155,7 +155,7 @@ func ParseInvitation(b []byte, q protocol.HelloRequest, who certs.Identity) (*In
 		return nil, fmt.Errorf("%w: %s", errRefused, protocol.Printable(h.Refused))
 	}
 	if !subjects.ID.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
-		return nil, errors.New("the server's invitation makes no sense")
+		return nil, errors.New("the server's invitation is invalid")
 	}
 	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, InsecureDP: h.InsecureDP,
 		Limit: h.Limit, Largest: h.Largest, server: server, Key: h.Proof.Key}, nil
@@ -178,7 +178,7 @@ func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wa
 			return nil, closed(nc)
 		}
 		if last := nc.LastError(); errors.Is(last, nats.ErrPermissionViolation) {
-			return nil, fmt.Errorf("the NATS server does not let this connection be that client: %w", last)
+			return nil, fmt.Errorf("the NATS server does not accept this connection as that client: %w", last)
 		}
 		if !said {
 			log.Info("waiting for promptfed on the other side", "subject", subject, "error", err)

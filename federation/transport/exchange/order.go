@@ -124,7 +124,7 @@ func (a *Client) Tensors(ctx context.Context, j *ActiveOrder, open func(sum stri
 		body, err = a.fetch(ctx, f, j.Order.Content)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the order's tensors: %w", err)
+		return nil, fmt.Errorf("the instruction's tensors: %w", err)
 	}
 	return body, nil
 }
@@ -151,7 +151,7 @@ func (a *Client) deliver(ctx context.Context, j *ActiveOrder, ans PreparedReply)
 		if err == nil {
 			if _, err = a.open(protocol.ReceiptMessage, text, &r); err == nil && r.State != protocol.ReceiptRepeat &&
 				(r.ID != ans.ID || r.Try != ans.Try) {
-				err = errors.New("the receipt is of another reply")
+				err = errors.New("the receipt belongs to another reply")
 			}
 		}
 		switch {

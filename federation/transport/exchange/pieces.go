@@ -103,7 +103,7 @@ func (a *Client) piece(ctx context.Context, c protocol.Content, n int) ([]byte, 
 			wrong++
 		}
 	}
-	return nil, fmt.Errorf("%w: piece %d came wrong %d times", protocol.ErrDamaged, n, wrong)
+	return nil, fmt.Errorf("%w: piece %d arrived damaged %d times", protocol.ErrDamaged, n, wrong)
 }
 
 // firstPatience is how long a piece may take: ahead of them must pass a slow link.
@@ -127,7 +127,7 @@ func (a *Client) tryRequest(ctx context.Context, patience time.Duration, verb st
 // upload sends the pieces of a reply that the server lacks; have tells with one bit each which it has.
 func (a *Client) upload(ctx context.Context, ans PreparedReply, have []byte) error {
 	if len(have) != (pieces(len(ans.body))+7)/8 {
-		return errors.New("the server tells of other pieces than there are")
+		return errors.New("the server states other pieces than there are")
 	}
 	eg, ctx := errgroup.WithContext(ctx)
 	eg.SetLimit(maxInFlight)

@@ -31,7 +31,7 @@ func (d *Session) receiveReply(m *nats.Msg) {
 	x := d.pendingFor(r)
 	if r.Run != d.RunID || x != nil && r.Client != x.Client {
 		receive(protocol.ReceiptTaken, nil)
-		d.dropMessage(protocol.ReplyMessage, fmt.Errorf("it is of client %d of run %.12s", r.Client, r.Run))
+		d.dropMessage(protocol.ReplyMessage, fmt.Errorf("it belongs to client %d of run %.12s", r.Client, r.Run))
 		return
 	}
 	if x == nil {
@@ -84,7 +84,7 @@ func (d *Session) pendingFor(r protocol.Reply) *Pending {
 // gather is the tensors of a reply that come in pieces, or which pieces there are if some are missing.
 func (d *Session) gather(x *Pending, r protocol.Reply) (body, have []byte, err error) {
 	if r.Size > d.Largest {
-		return nil, nil, fmt.Errorf("%d bytes of tensors; at most %d are taken", r.Size, d.Largest)
+		return nil, nil, fmt.Errorf("%d bytes of tensors; at most %d are accepted", r.Size, d.Largest)
 	}
 	a, err := d.arrival(x, r)
 	if err != nil {
@@ -109,7 +109,7 @@ func (d *Session) arrival(x *Pending, r protocol.Reply) (a *incoming, err error)
 		a.close()
 		x.upload = nil
 		if a, err = newIncoming(d.Outbox.Dir, r.ID, r.Content); err != nil {
-			return nil, fmt.Errorf("the server has no room for it: %w", err)
+			return nil, fmt.Errorf("the server cannot store it: %w", err)
 		}
 		x.upload = a
 	}

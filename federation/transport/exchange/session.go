@@ -37,7 +37,7 @@ type Session struct {
 
 // Handler is the run that a session belongs to.
 type Handler interface {
-	// Hello is what a member is told before it joins.
+	// Hello is what a member gets to know before it joins.
 	Hello(d *Session, q protocol.HelloRequest) protocol.HelloReply
 	// Join lets a member take part, or says why not.
 	Join(d *Session, m *nats.Msg)
@@ -78,7 +78,7 @@ func (d *Session) Floods() bool {
 	n := d.Excess.Swap(0)
 	if n > 0 {
 		d.Counters.Dropped.Add(n)
-		d.Log.Warn("a member sends more than it may", "dropped", n)
+		d.Log.Warn("a client or worker sends more than it may", "dropped", n)
 	}
 	return n > 0
 }
@@ -159,7 +159,7 @@ func (d *Session) heartbeat(m *nats.Msg) {
 		return
 	}
 	if err == nil && (b.Run != d.RunID || b.Client != d.Number) {
-		err = fmt.Errorf("it is of client %d of run %.12s", b.Client, b.Run)
+		err = fmt.Errorf("it belongs to client %d of run %.12s", b.Client, b.Run)
 	}
 	if err != nil {
 		if d.talk.Allow() {
@@ -207,7 +207,7 @@ const (
 func (d *Session) sendPiece(m *nats.Msg) {
 	var a protocol.PieceRequest
 	if err := protocol.DecodeStrict(m.Data, &a); err != nil || !protocol.SumText.MatchString(a.Sum) || a.Piece < 0 {
-		d.dropMessage(subjects.PieceVerb, errors.New("it asks for no piece"))
+		d.dropMessage(subjects.PieceVerb, errors.New("it does not name a piece"))
 		return
 	}
 	d.Mu.Lock()
@@ -224,19 +224,19 @@ func (d *Session) sendPiece(m *nats.Msg) {
 			d.Mu.Unlock()
 			d.Counters.Down.Add(int64(len(out)))
 		} else if !errors.Is(err, ErrGone) {
-			d.Log.Error("cannot read the tensors of an order", "error", err)
+			d.Log.Error("cannot read the tensors of an instruction", "error", err)
 		}
 	}
 	d.Respond(m, d.Inbox, out)
 }
 
-// putHead is what stands before a piece of a reply: the identity of the order, the piece's number and its CRC-32.
+// putHead is what comes before a piece of a reply: the identity of the order, the piece's number and its CRC-32.
 const putHead = 32 + 4 + 4
 
 // receivePiece takes a piece of the tensors of a reply that the member announced.
 func (d *Session) receivePiece(m *nats.Msg) {
 	if len(m.Data) < putHead || len(m.Data) > putHead+pieceSize {
-		d.dropMessage(subjects.PutVerb, fmt.Errorf("a piece of %d bytes", len(m.Data)))
+		d.dropMessage(subjects.PutVerb, fmt.Errorf("a piece has %d bytes, which is too large", len(m.Data)))
 		return
 	}
 	state := byte(pieceGone)
@@ -267,10 +267,10 @@ func (d *Session) ReadJoin(b []byte, request protocol.Joining, before []byte) (c
 	}
 	i := request.Header()
 	if err == nil && (i.Client != d.Number || !subjects.ID.MatchString(i.Nonce)) {
-		err = fmt.Errorf("the request to join is of client %d", i.Client)
+		err = fmt.Errorf("the request to join comes from client %d", i.Client)
 	}
 	if err == nil && i.Run != d.RunID {
-		err = errors.New("the server began another run; start the client again")
+		err = errors.New("the server started another run; restart the client")
 	}
 	if err != nil {
 		return certs.Verifier{}, err

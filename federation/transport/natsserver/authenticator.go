@@ -61,7 +61,7 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 	}
 	from := address(c.RemoteAddress())
 	if g.guesses(from, 0) >= maxGuesses {
-		return g.refuse(from, "too many guesses")
+		return g.refuse(from, "too many failed attempts")
 	}
 	user := o.Username
 	if g.certificates {
@@ -77,14 +77,14 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 	if g.token != "" && !same(o.Password, g.token) {
 		g.guesses(from, 1)
 		time.Sleep(guessPause)
-		return g.refuse(from, "another token")
+		return g.refuse(from, "wrong token")
 	}
 	p, what := permissions(subjects.Names(g.run).PermissionOf(user)), "client"
 	if g.workers {
 		p, what = permissions(subjects.Names(g.run).WorkerPermission(user, o.Name)), "worker"
 	}
 	if p == nil || user == certs.WorkerUser && !g.workers {
-		return g.refuse(from, fmt.Sprintf("%.60q is no %s", user, what))
+		return g.refuse(from, fmt.Sprintf("%.60q is not a %s", user, what))
 	}
 	if g.isBanned(user) {
 		return g.refuse(from, fmt.Sprintf("%s sent more than it may", user))

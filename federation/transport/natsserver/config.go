@@ -11,8 +11,8 @@ import (
 )
 
 // account is one user's account of a NATS server that serves a run, without JetStream. It has nothing in common with
-// others but streams: messages by these subjects go from one account to the other under the same name, with the
-// subject for the answer as it is, and nothing else goes either way.
+// others but streams: messages by these subjects go from one account to the other under the same name, with the subject
+// for the answer unchanged, and nothing else goes either way.
 type account struct {
 	user       string
 	permission *subjects.Permission // of the user in it; nil for all
@@ -29,7 +29,7 @@ func accounts(run string, clients int) ([]account, error) {
 		return nil, err
 	}
 	if clients < 1 || clients > subjects.MaxClient {
-		return nil, fmt.Errorf("%d clients: there must be 1 to %d", clients, subjects.MaxClient)
+		return nil, fmt.Errorf("%d clients: the number must be 1 to %d", clients, subjects.MaxClient)
 	}
 	users := []string{certs.StatusUser, certs.WorkerUser}
 	for k := range clients {

@@ -56,7 +56,7 @@ func Start(e Options) (*Server, error) {
 	if n > 0 { // the NATS server would try for long
 		l, err := net.Listen("tcp", e.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("--listen %s: %w; take another", e.Listen, err)
+			return nil, fmt.Errorf("--listen %s: %w; choose another", e.Listen, err)
 		}
 		l.Close()
 	} else {
@@ -78,8 +78,9 @@ func Start(e Options) (*Server, error) {
 	s.Start()
 	if !s.ReadyForConnections(20 * time.Second) {
 		s.Shutdown()
-		return nil, fmt.Errorf("no NATS server on %s: the port may be taken, or the disk full; take another "+
-			"--listen", e.Listen)
+		return nil, fmt.Errorf("no NATS server on %s: the port may be in use, or the disk full; choose another "+
+			"--listen",
+			e.Listen)
 	}
 	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret),
 		nats.Name("promptfed serve"),

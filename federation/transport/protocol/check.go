@@ -42,7 +42,8 @@ func checkNames(m tensor.Map) error {
 
 func (c Content) check() error {
 	if c.Size < 0 || !SumText.MatchString(c.Sum) || !(c.Object == "" || subjects.ID.MatchString(c.Object)) {
-		return fmt.Errorf("the header tells of %d bytes in %.50q with checksum %.50q", c.Size, c.Object, c.Sum)
+		return fmt.Errorf("the header states %d bytes in %.50q with the invalid checksum %.50q", c.Size, c.Object,
+			c.Sum)
 	}
 	return nil
 }
@@ -50,19 +51,20 @@ func (c Content) check() error {
 func (o Order) Check() error {
 	switch k := message.Kind(o.Kind); {
 	case k != message.Train && k != message.Compute && !k.Tests() && o.Kind != EndKind:
-		return fmt.Errorf("unknown kind of order %.50q", o.Kind)
+		return fmt.Errorf("unknown kind of instruction %.50q", o.Kind)
 	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Total || o.Total > subjects.MaxClient:
-		return fmt.Errorf("round %d for client %d of %d", o.Round+1, o.Client, o.Total)
+		return fmt.Errorf("invalid round %d for client %d of %d", o.Round+1, o.Client, o.Total)
 	case o.Steps < 0 || o.Steps > maxRound:
 		return fmt.Errorf("%d steps", o.Steps)
 	case !Label.MatchString(o.Statistic) || !Label.MatchString(o.Set) || !Label.MatchString(o.To):
-		return fmt.Errorf("statistic %.50q, evaluation set %.50q, for %.50q", o.Statistic, o.Set, o.To)
+		return fmt.Errorf("statistic %.50q and evaluation set %.50q do not fit the kind %.50q", o.Statistic, o.Set,
+			o.To)
 	case o.ID != o.Identity():
-		return fmt.Errorf("the order is damaged: it does not fit its identity")
+		return fmt.Errorf("the instruction is damaged: it does not match its identity")
 	}
 	for _, id := range []string{o.Run, o.Try, o.Accepted, o.Safe} {
 		if id != "" && !subjects.ID.MatchString(id) {
-			return fmt.Errorf("%.50q is no identity", id)
+			return fmt.Errorf("%.50q is not an identity", id)
 		}
 	}
 	return o.Content.check()
@@ -73,9 +75,9 @@ func (r Reply) Check() error {
 	case r.Client < 0 || r.Client > subjects.MaxClient:
 		return fmt.Errorf("client %d", r.Client)
 	case !subjects.ID.MatchString(r.Run) || !subjects.ID.MatchString(r.ID) || !subjects.ID.MatchString(r.Try):
-		return fmt.Errorf("%.50q, %.50q or %.50q is no identity", r.Run, r.ID, r.Try)
+		return fmt.Errorf("%.50q, %.50q or %.50q is not an identity", r.Run, r.ID, r.Try)
 	case r.N < 0 || r.N > MaxExamples || r.Steps < 0 || r.Steps > maxRound:
-		return fmt.Errorf("%d examples, %d steps", r.N, r.Steps)
+		return fmt.Errorf("invalid counts: %d examples, %d steps", r.N, r.Steps)
 	}
 	return r.Content.check()
 }

@@ -18,7 +18,7 @@ type JoinRequest struct {
 
 // JoinHeader is what every member says of itself to join.
 type JoinHeader struct {
-	Run      string      `json:"run"`      // identity, as the member was told
+	Run      string      `json:"run"`      // identity, from the invitation
 	Instance string      `json:"instance"` // of the process
 	Client   int         `json:"client"`   // number of the client, or of the job of a worker that asks
 	Nonce    string      `json:"nonce"`    // that the verdict repeats
@@ -36,7 +36,7 @@ type HelloRequest struct {
 	Program string `json:"program,omitempty"` // version of a worker's
 }
 
-// HelloReply is what a client is told before it can join.
+// HelloReply is what a client gets before it can join.
 type HelloReply struct {
 	Version int      `json:"version"`
 	Run     string   `json:"run,omitempty"` // identity
@@ -45,7 +45,7 @@ type HelloReply struct {
 	Limit   int      `json:"limit,omitempty"`
 	Largest int      `json:"largest,omitempty"`
 	Config  []byte   `json:"config,omitempty"`
-	Classes []string `json:"classes,omitempty"` // none before the first client told them
+	Classes []string `json:"classes,omitempty"` // none before the first client sent them
 	// noise of differential privacy comes from the run's seed
 	InsecureDP bool        `json:"insecure_dp,omitempty"`
 	Proof      certs.Proof `json:"proof"` // of the key that signed this, and will sign orders

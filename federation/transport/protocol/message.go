@@ -30,7 +30,7 @@ const (
 	maxControl = 4 << 20
 )
 
-// prefix is what stands before it: magic, the length of the header (uint32, little endian) and that of its signature
+// prefix is what comes before it: magic, the length of the header (uint32, little endian) and that of its signature
 // (uint16).
 const prefix = len(magic) + 4 + 2
 
@@ -95,7 +95,7 @@ func (r Reply) Message() message.Reply {
 	return out
 }
 
-// Content tells of the tensors of a message.
+// Content describes the tensors of a message.
 type Content struct {
 	Size   int    `json:"size"`             // of their encoded form, in bytes
 	Sum    string `json:"sum"`              // its SHA-256
@@ -126,7 +126,7 @@ func OrderFor(run string, o message.Instruction, client int) Order {
 		Confusion: o.Confusion, Client: client, Total: o.Total}
 }
 
-// Instruction is the order that a header tells of, without its tensors.
+// Instruction is the order that a header describes, without its tensors.
 func (o Order) Instruction() message.Instruction {
 	return message.Instruction{Kind: message.Kind(o.Kind), Round: o.Round, Statistic: o.Statistic, Set: o.Set,
 		Steps: o.Steps, Confusion: o.Confusion, Clients: []int{o.Client}, Total: o.Total}
@@ -178,7 +178,7 @@ type Frame struct{ Header, Signature, Body []byte }
 // Split takes a message apart.
 func Split(what string, b []byte) (Frame, error) {
 	if len(b) < prefix || !bytes.Equal(b[:3], magic[:3]) {
-		return Frame{}, errors.New("this is no message of promptfed")
+		return Frame{}, errors.New("this is not a message of promptfed")
 	}
 	if b[3] != Version {
 		return Frame{}, fmt.Errorf("the message has version %d, this program %d; use the same release on both sides",
@@ -187,8 +187,8 @@ func Split(what string, b []byte) (Frame, error) {
 	n, s := binary.LittleEndian.Uint32(b[4:]), int(binary.LittleEndian.Uint16(b[8:]))
 	b = b[prefix:]
 	if most := HeaderLimit(what); n > uint32(most) || s > certs.MaxSignature || int(n)+s > len(b) {
-		return Frame{}, fmt.Errorf("the header is to have %d bytes and %d of signature; there are %d, and at most %d "+
-			"are allowed", n, s, len(b), most)
+		return Frame{}, fmt.Errorf("the header states %d bytes and %d of signature; there are %d bytes, and at most "+
+			"%d are allowed", n, s, len(b), most)
 	}
 	return Frame{b[:n], b[n : int(n)+s], b[int(n)+s:]}, nil
 }
@@ -237,5 +237,5 @@ func (c Content) Tensors(body []byte) (tensor.Map, error) {
 	return m, checkNames(m)
 }
 
-// ErrDamaged tells of tensors that are not those that their header was signed with.
+// ErrDamaged is the error of tensors that are not those that their header was signed with.
 var ErrDamaged = errors.New("the tensors are damaged")

@@ -14,10 +14,10 @@ import (
 
 var runName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// CheckName refuses a run's name that could not stand in subjects.
+// CheckName refuses a run's name that cannot be part of subjects.
 func CheckName(run string) error {
 	if !runName.MatchString(run) {
-		return fmt.Errorf("run %q: take up to 32 of a-z, 0-9, - and _", run)
+		return fmt.Errorf("run %q: a name has at most 32 of the characters a-z, 0-9, - and _", run)
 	}
 	return nil
 }

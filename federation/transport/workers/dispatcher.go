@@ -80,8 +80,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 		return nil, err
 	}
 	if other, err := d.another(ctx); other || err != nil {
-		return nil, errors.Join(err, fmt.Errorf("another run has the queue %q on this NATS server; wait for it, or "+
-			"give --queue another name", set.Queue))
+		return nil, errors.Join(err, fmt.Errorf("another run uses the queue %q on this NATS server; wait for it, or "+
+			"choose another --queue", set.Queue))
 	}
 	if _, err := d.Subscribe(d.FromWorker("*")+".>", d.handle); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (d *Dispatcher) watch() {
 		if at := d.heard[s.worker]; !d.Conn.IsConnected() {
 			d.heard[s.worker] = time.Now()
 		} else if time.Since(at) >= exchange.PresenceTimeout {
-			s.release("a worker is missed")
+			s.release("a worker does not answer any more")
 		}
 	}
 	for worker, at := range d.heard {
@@ -204,8 +204,8 @@ func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message
 			if lost++; lost < maxLost {
 				continue
 			}
-			out.err, out.fatal = fmt.Errorf("round %d, client %d: %d workers began this job and none came to its end; "+
-				"does it need more memory than they have?", o.Round+1, client.ID, lost), true
+			out.err, out.fatal = fmt.Errorf("round %d, client %d: %d workers started this job and none finished it; "+
+				"it may need more memory than they have", o.Round+1, client.ID, lost), true
 		}
 		if out.err == nil {
 			return out.reply, out.next, nil
@@ -217,6 +217,6 @@ func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message
 		if out.fatal {
 			return message.Reply{Client: client.ID}, nil, out.err
 		}
-		d.Log.Warn("a job failed; it is given again", "round", o.Round+1, "client", client.ID, "reason", out.err)
+		d.Log.Warn("a job failed; it is tried again", "round", o.Round+1, "client", client.ID, "reason", out.err)
 	}
 }

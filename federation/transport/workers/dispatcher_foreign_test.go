@@ -99,7 +99,7 @@ func TestDispatcherVanishes(t *testing.T) {
 			ended := f.process(ctx, 3)
 			transporttest.Eventually(t, "joining", func() bool {
 				return strings.Contains(f.log.String(),
-					"a worker takes part")
+					"a worker joined")
 			})
 			f.conn.Close() // as kill -9 does
 			var err error
@@ -150,7 +150,7 @@ func TestDispatcherOperator(t *testing.T) {
 			p.Mu.Lock()
 			sent := p.Sent
 			p.Mu.Unlock()
-			if sent < 100 || totals.Failed > 0 || !strings.Contains(f.log.String(), "an order is dropped") {
+			if sent < 100 || totals.Failed > 0 || !strings.Contains(f.log.String(), "an instruction is dropped") {
 				t.Errorf("%d messages sent, %+v", sent, totals)
 			}
 			if !certified {
@@ -164,7 +164,7 @@ func TestDispatcherOperator(t *testing.T) {
 			worker := f.who
 			for say, who := range map[string]certs.Identity{
 				"is that of \"client-0\", not of worker": worker("client-0"),
-				"worker shows no certificate":            {},
+				"worker sent no certificate":             {},
 			} {
 				f.who = func(string) certs.Identity { return who }
 				id := subjects.NewID()

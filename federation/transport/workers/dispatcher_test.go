@@ -167,7 +167,7 @@ func TestDispatcherRefuses(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if _, err := workers.Open(ctx, f.nats.Conn(), f.set); err == nil || !strings.Contains(err.Error(),
-		"another run has the queue") {
+		"another run uses the queue") {
 		t.Errorf("%v", err)
 	}
 	c.Close()

@@ -79,7 +79,7 @@ func decodeResult(r protocol.Reply, o message.Instruction, body []byte) (message
 
 func onlyParts(m tensor.Map, a, b string) error {
 	if len(m.Under(a))+len(m.Under(b)) != len(m) {
-		return fmt.Errorf("a message has tensors outside of %s and %s: %.200q", a, b, m.Names())
+		return fmt.Errorf("a message has unexpected tensors, outside of %s and %s: %.200q", a, b, m.Names())
 	}
 	return nil
 }

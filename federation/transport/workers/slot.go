@@ -82,7 +82,7 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	s.RespondSigned(m, s.Inbox, protocol.JoinReplyMessage, v)
 	if x != nil { // what it was at is lost
 		if err := s.Deliver(x); err != nil {
-			s.Log.Debug("an order could not be sent again", "error", err)
+			s.Log.Debug("a job could not be sent again", "error", err)
 		}
 	}
 	if works {
@@ -93,17 +93,18 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 		return
 	}
 	if here, there := s.of.set.Compatibility.Platform, w.Compatibility.Platform; here != there {
-		s.Log.Warn("the worker's machine is of another kind; its results may differ in their last digits", "host",
+		s.Log.Warn("the worker's machine is of another kind; its results may differ in the last digits", "host",
 			w.Host, "platform", protocol.Printable(there), "here", here)
 	}
-	s.Log.Info("a worker takes part", "host", w.Host, "jobs", w.Jobs)
+	s.Log.Info("a worker joined", "host", w.Host, "jobs", w.Jobs)
 }
 
 // admit checks what a worker says of itself.
 func (s *slot) admit(w Info) error {
 	if !subjects.ID.MatchString(w.Instance) || w.Worker != s.worker || !protocol.Label.MatchString(w.Host) ||
 		w.Jobs < 1 || w.Jobs > subjects.MaxJobs {
-		return fmt.Errorf("%d jobs at a time, host %.100q, worker %.40q or instance %.40q are none", w.Jobs, w.Host,
+		return fmt.Errorf("the request to join is invalid: %d jobs at a time, host %.100q, worker %.40q, instance "+
+			"%.40q", w.Jobs, w.Host,
 			w.Worker, w.Instance)
 	}
 	return s.of.set.Compatibility.Mismatch(w.Compatibility)
@@ -114,7 +115,7 @@ func (s *slot) PresenceChanged(_ *exchange.Session, back bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	if !back {
-		s.release("a worker leaves")
+		s.release("a worker left")
 	}
 }
 
@@ -141,7 +142,7 @@ func (s *slot) sendEnd() {
 		err = s.Conn.Publish(s.Orders(), message)
 	}
 	if err != nil {
-		s.Log.Debug("a worker could not be told that the run is over", "error", err)
+		s.Log.Debug("a worker could not be notified that the run is over", "error", err)
 	}
 }
 

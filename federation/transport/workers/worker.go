@@ -26,7 +26,7 @@ func ConnOptions(queue, worker string) []nats.Option {
 }
 
 // ErrIdle tells that no run had the queue for the time that a worker waits.
-var ErrIdle = errors.New("no run wants workers")
+var ErrIdle = errors.New("no run waits for workers")
 
 // Worker says which runs a worker is for.
 type Worker struct {
@@ -93,7 +93,7 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation
 		})
 	}
 	eg.Go(func() error { return w.watch(ctx, nc, inv.Run) })
-	w.Log.Info("takes part", "run", inv.Run, "jobs", info.Jobs)
+	w.Log.Info("joined a run", "run", inv.Run, "jobs", info.Jobs)
 	return eg.Wait()
 }
 

@@ -108,6 +108,8 @@ func (towers) Batch() int { return 0 }
 
 func (t towers) Patches() int { return t.m.Vision.Patches() }
 
+func (t towers) Tokens() int { return t.m.Vision.Tokens() }
+
 func (towers) TakesPromptTokens() bool { return true }
 
 // ClassFeatures takes the exact cheap form where the class name stands at the end of a prompt, all prompts in one pass;

@@ -240,7 +240,7 @@ func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPr
 	if p.Pixels.OK() {
 		pixels = pixels.Add(p.Pixels)
 	}
-	switch plain := !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None() && !p.Embeddings; {
+	switch plain := !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None() && !p.Embeddings && !p.Last; {
 	case plain:
 		image, patches, err = t.build(g, pixels)
 	case t.vit == nil && t.stream == nil:

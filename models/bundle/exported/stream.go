@@ -146,6 +146,9 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p cl
 		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
 			"takes prompt tokens and prompts of pixels, no low-rank changes and no adapters; convert the checkpoint " +
 			"to have those")
+	case p.Last:
+		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
+			"gives no tokens behind its last block; convert the checkpoint to have those")
 	case len(p.Deep) >= len(s.values):
 		return graph.Node{}, fmt.Errorf("%d deep prompts for the %d blocks that were found", len(p.Deep),
 			len(s.values))

@@ -20,6 +20,13 @@ func (m *model) Batch() int { return m.image.batch }
 
 func (m *model) Patches() int { return m.image.count }
 
+func (m *model) Tokens() int {
+	if m.image.vit == nil {
+		return 0
+	}
+	return m.image.vit.Tokens()
+}
+
 func (m *model) TakesPromptTokens() bool { return m.image.vit != nil || m.image.stream != nil }
 
 func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {

@@ -59,7 +59,7 @@ func (f Bubbles) draw() (*Figure, error) {
 		drawn = append(drawn, b)
 	}
 	if most == 0 {
-		return nil, fmt.Errorf("no client has an example")
+		return nil, fmt.Errorf("no client has examples")
 	}
 	side := vg.Length(300)
 	if len(f.Panels) > 1 {

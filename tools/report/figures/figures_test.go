@@ -202,7 +202,7 @@ func TestOddInputs(t *testing.T) {
 		{"equal images", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}, {1}}, Labels: []int{0, 0},
 			Before: [][]float64{{1}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, ""},
 		{"no bubbles", Bubbles{Panels: []BubblePanel{{}}}, "bubbles: panel 1: no clients"},
-		{"no examples", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{0}}}}}, "no client has an example"},
+		{"no examples", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{0}}}}}, "no client has examples"},
 		{"fewer than none", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{-1}}}}}, "below 0"},
 		{"ragged bubbles", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{1}, {1, 2}}}}},
 			"client 1 has counts of 2 classes"},
@@ -213,6 +213,11 @@ func TestOddInputs(t *testing.T) {
 		{"one method", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{1}}}, ""},
 		{"impossible p", Significance{Names: []string{"a"}, Difference: [][]float64{{0}}, P: [][]float64{{2}}},
 			"give 0 to 1"},
+		{"one rank", Ranks{Names: []string{"a"}, Mean: []float64{1}, Difference: 1}, "1 methods and 1 mean ranks"},
+		{"impossible rank", Ranks{Names: []string{"a", "b"}, Mean: []float64{1, 3}, Difference: 1}, "give 1 to 2"},
+		{"no difference", Ranks{Names: []string{"a", "b"}, Mean: []float64{1, 2}, Difference: nan}, "give one above 0"},
+		{"a difference beyond the axis", Ranks{Names: []string{long, "b"}, Mean: []float64{1, 2}, Difference: 9}, ""},
+		{"equal ranks", invented().ranked(named("method", 52), 51), ""},
 	}
 	for _, c := range cases {
 		f, err := c.Draw()
@@ -275,7 +280,7 @@ func TestHeatMapRuns(t *testing.T) {
 // What has no panels and no rows is told from what is wrong, so that a report leaves it out without a note.
 func TestErrEmpty(t *testing.T) {
 	for _, d := range []Drawer{Curves{}, Sensitivity{}, HeatMap{}, Scatter3{}, Box{}, Strips{}, TSNE{}, PCA{},
-		Bubbles{}, Cost{}, Significance{}} {
+		Bubbles{}, Cost{}, Significance{}, Ranks{}} {
 		if _, err := d.Draw(); !errors.Is(err, ErrEmpty) {
 			t.Errorf("%T: %v", d, err)
 		}

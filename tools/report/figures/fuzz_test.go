@@ -80,7 +80,7 @@ func (s *source) axis() Axis {
 }
 
 func (s *source) drawer() Drawer {
-	kind, title, columns, panels := s.byte()%11, s.label(), s.byte()%4, s.size(8)
+	kind, title, columns, panels := s.byte()%12, s.label(), s.byte()%4, s.size(8)
 	var lines []LinePanel
 	switch kind {
 	case 0, 1:
@@ -188,6 +188,14 @@ func (s *source) drawer() Drawer {
 		return f
 	}
 	n := s.size(20)
+	if kind == 10 {
+		f := Ranks{Title: title, Names: s.labels(n), Mean: s.numbers(n), Difference: math.Abs(s.number()),
+			Note: s.label()}
+		for i, m := range f.Mean {
+			f.Mean[i] = 1 + math.Mod(math.Abs(m), float64(n-1))
+		}
+		return f
+	}
 	f := Significance{Title: title, Value: s.label(), Names: s.labels(n), Difference: s.table(n, n), P: s.table(n, n)}
 	for _, row := range f.P {
 		for i := range row {
@@ -200,7 +208,7 @@ func (s *source) drawer() Drawer {
 // Whatever the numbers, sizes and labels, a figure is drawn or one line says why not, and no text leaves the figure.
 func FuzzDraw(f *testing.F) {
 	r := invented()
-	for kind := range 11 {
+	for kind := range 12 {
 		for seed := range 3 {
 			data := []byte{byte(kind)}
 			for range 400 * seed {

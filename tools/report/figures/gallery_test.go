@@ -211,6 +211,15 @@ func (r invent) versus(n int) Significance {
 	return s
 }
 
+func (r invent) ranked(names []string, difference float64) Ranks {
+	f := Ranks{Title: "Made-up numbers, not a test of anything", Names: names, Difference: difference,
+		Note: "Mean ranks over six tasks; a bar joins methods that do not differ."}
+	for i := range names {
+		f.Mean = append(f.Mean, 1+0.05*float64(len(names))+0.8*float64(i)+0.1*r.Float64())
+	}
+	return f
+}
+
 // named gives strips and classes names.
 func named(prefix string, n int) []string {
 	var out []string
@@ -341,6 +350,8 @@ func gallery() []made {
 		{"cost-against", Cost{Against: true, Log: true, Rows: r.costs(8)}},
 		{"significance-6", r.versus(6)},
 		{"significance-12", r.versus(12)},
+		{"ranks-12", r.ranked(methods[:12], 4)},
+		{"ranks-52", r.ranked(named("a method of some name", 52), 30)},
 	}
 }
 

@@ -1,11 +1,14 @@
 package figures
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
 // Significance is a matrix of methods: how much the method of a row is above that of a column, with marks of how sure
@@ -106,4 +109,146 @@ func (f Significance) draw() (*Figure, error) {
 	}})
 	sh.panels = []*panel{{Plot: p}}
 	return sh.figure()
+}
+
+// Ranks is a critical-difference diagram (Demsar, JMLR 7, 2006, figure 1): methods on an axis of mean ranks, the best
+// on the left, with a bar under methods that do not differ.
+type Ranks struct {
+	Title      string
+	Names      []string
+	Mean       []float64 // mean ranks, 1 the best
+	Difference float64   // of two mean ranks from which on methods differ
+	Note       string    // what says so, such as the test and its p value; may be empty
+}
+
+// Distances of a diagram, in points.
+const (
+	rankAxis   vg.Length = 330 // length of the axis
+	rankRow    vg.Length = 10  // from a name to the next
+	rankBar    vg.Length = 5   // from a bar to the next
+	rankName   vg.Length = 130 // the most that a name takes
+	rankNumber vg.Length = 22  // room of a mean rank beside a name
+)
+
+// Draw implements Drawer.
+func (f Ranks) Draw() (*Figure, error) {
+	return drawn("ranks", len(f.Names), f.draw)
+}
+
+func (f Ranks) draw() (*Figure, error) {
+	n := len(f.Names)
+	if n < 2 || n > maxRows || len(f.Mean) != n {
+		return nil, fmt.Errorf("%d methods and %d mean ranks: give 2 to %d of each", n, len(f.Mean), maxRows)
+	}
+	for i, r := range f.Mean {
+		if !(r >= 1 && r <= float64(n)) {
+			return nil, fmt.Errorf("the mean rank of %q is %g: give 1 to %d", clean(f.Names[i]), r, n)
+		}
+	}
+	if !(f.Difference > 0) || !usable(f.Difference) {
+		return nil, fmt.Errorf("a critical difference of %g: give one above 0", f.Difference)
+	}
+	d := diagram{difference: f.Difference}
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.Mean[a], f.Mean[b]) })
+	style := letters(tickSize, draw.XLeft, middle)
+	for _, i := range order {
+		name := shorten(f.Names[i], style, rankName)
+		d.names, d.mean = append(d.names, name), append(d.mean, f.Mean[i])
+		d.side = max(d.side, style.Width(name)+rankNumber+6)
+	}
+	d.bars = alike(d.mean, f.Difference)
+	p := newPlot()
+	p.HideAxes()
+	p.Add(d)
+	s := sheet{title: f.Title, width: rankAxis + 2*d.side, panels: []*panel{{Plot: p}}, note: f.Note,
+		height: d.head() + d.below() + vg.Length((n+1)/2)*rankRow}
+	return s.figure()
+}
+
+// alike gives the first and last places of the longest runs of two or more sorted mean ranks that lie less than a
+// difference apart, none inside another.
+func alike(mean []float64, difference float64) [][2]int {
+	var out [][2]int
+	end := 0
+	for i := range mean {
+		j := i
+		for j+1 < len(mean) && mean[j+1]-mean[i] < difference {
+			j++
+		}
+		if j > i && j > end {
+			out = append(out, [2]int{i, j})
+		}
+		end = max(end, j)
+	}
+	return out
+}
+
+// diagram paints names, sorted by mean rank.
+type diagram struct {
+	names      []string
+	mean       []float64
+	difference float64
+	bars       [][2]int
+	side       vg.Length // room for names on each side of the axis
+}
+
+// head is the room above the axis, for its numbers and the critical difference.
+func (d diagram) head() vg.Length { return 34 }
+
+// below is the room between the axis and the first names.
+func (d diagram) below() vg.Length { return vg.Length(len(d.bars))*rankBar + 12 }
+
+// Plot implements plot.Plotter.
+func (d diagram) Plot(c draw.Canvas, _ *plot.Plot) {
+	n := len(d.mean)
+	left, right := c.Min.X+d.side, c.Max.X-d.side
+	x := func(rank float64) vg.Length { return left + (right-left)*vg.Length((rank-1)/float64(n-1)) }
+	axis := c.Max.Y - d.head()
+	thin, thick := draw.LineStyle{Color: ink, Width: 0.6}, draw.LineStyle{Color: ink, Width: 2}
+	leader := draw.LineStyle{Color: grey, Width: 0.5}
+	rows := axis - d.below()
+	name := letters(tickSize, draw.XLeft, middle)
+	for i, m := range d.mean {
+		row, onLeft := i, i < (n+1)/2
+		if !onLeft {
+			row = n - 1 - i
+		}
+		y, edge, out := rows-(vg.Length(row)+0.5)*rankRow, left-4, vg.Length(-1)
+		name.XAlign = draw.XRight
+		if !onLeft {
+			edge, out, name.XAlign = right+4, 1, draw.XLeft
+		}
+		c.StrokeLines(leader, []vg.Point{{X: x(m), Y: axis}, {X: x(m), Y: y}, {X: edge, Y: y}})
+		c.FillText(coloured(name, grey), vg.Point{X: edge + 2*out, Y: y}, number(m, 1))
+		c.FillText(name, vg.Point{X: edge + out*rankNumber, Y: y}, d.names[i])
+	}
+	for i, b := range d.bars {
+		y := axis - 6 - vg.Length(i)*rankBar
+		c.StrokeLine2(thick, x(d.mean[b[0]])-2, y, x(d.mean[b[1]])+2, y)
+	}
+	c.StrokeLine2(thin, left, axis, right, axis)
+	label := letters(smallSize, draw.XCenter, draw.YBottom)
+	whole := func(rank float64) string { return number(rank, 0) }
+	for _, t := range (evenTicks{10, whole}).Ticks(1, float64(n)) {
+		if !t.IsMinor() && t.Value == math.Trunc(t.Value) {
+			c.StrokeLine2(thin, x(t.Value), axis, x(t.Value), axis+3)
+			c.FillText(label, vg.Point{X: x(t.Value), Y: axis + 5}, t.Label)
+		}
+	}
+	text := "critical difference " + number(d.difference, 2)
+	if d.difference > float64(n-1) {
+		c.FillText(label, vg.Point{X: (left + right) / 2, Y: axis + 20}, text+", more than there are ranks")
+		return
+	}
+	end := x(1 + d.difference)
+	c.StrokeLine2(thin, left, axis+18, end, axis+18)
+	for _, at := range []vg.Length{left, end} {
+		c.StrokeLine2(thin, at, axis+16, at, axis+20)
+	}
+	label.XAlign = draw.XLeft
+	c.FillText(label, vg.Point{X: left, Y: axis + 22}, text)
 }

@@ -327,6 +327,20 @@ func TestSignificanceStructure(t *testing.T) {
 	}
 }
 
+// Demsar's example (section 3.2.2): C4.5 and three variants, whose critical difference at 0.10 is 1.12. C4.5 is then
+// worse than the two best ones, and the third best differs from nobody: two bars.
+func TestRanksStructure(t *testing.T) {
+	f := Ranks{Names: []string{"C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf"}, Mean: []float64{3.143, 2.000, 2.893, 1.964},
+		Difference: 1.12}
+	paths, texts := shapesOf(t, f)
+	for _, text := range []string{"3.1", "2.0", "2.9", "critical difference 1.12", "C4.5+m+cf", "1", "4"} {
+		if !slices.Contains(texts, text) {
+			t.Errorf("%q is not written: %q", text, texts)
+		}
+	}
+	expectCount(t, "bars", count(paths, func(s shape) bool { return s.style["stroke-width"] == "2" }), 2)
+}
+
 func TestEmbeddingStructure(t *testing.T) {
 	r := invented()
 	in := r.prompts("", 40, 2)

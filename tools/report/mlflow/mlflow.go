@@ -69,13 +69,14 @@ func Open(uri string) (Store, error) {
 	case !ok || len(scheme) == 1 || strings.ContainsAny(scheme, `/\`): // C:\mlruns is a path too
 		return openFolder(uri)
 	case scheme != "file":
-		return nil, fmt.Errorf("mlflow: %s: takes a folder or a server; for another store start "+
-			"mlflow server --backend-store-uri %s and give its http address", uri, uri)
+		return nil, fmt.Errorf("mlflow: %s is neither a folder nor a server; start mlflow server --backend-store-uri "+
+			"%s and give its http address", uri, uri)
 	}
 	if host, _ := strings.CutPrefix(rest, "//"); host != rest {
 		u, err := url.Parse(uri)
 		if err != nil || u.Host != "" {
-			return nil, fmt.Errorf("mlflow: %s names no folder of this machine, as file:///home/me/mlruns does", uri)
+			return nil, fmt.Errorf("mlflow: %s is not a folder of this machine; expected a URI such as "+
+				"file:///home/me/mlruns", uri)
 		}
 		rest = filepath.FromSlash(u.Path)
 	}

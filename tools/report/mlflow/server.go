@@ -36,11 +36,11 @@ type server struct {
 func openServer(address string) (Store, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return nil, fmt.Errorf("mlflow: %s is no address of a server, as http://127.0.0.1:5000 is", address)
+		return nil, fmt.Errorf("mlflow: %s is not a server address, such as http://127.0.0.1:5000", address)
 	}
 	if u.User != nil {
 		return nil, fmt.Errorf("mlflow: %s: give user and password in MLFLOW_TRACKING_USERNAME and "+
-			"MLFLOW_TRACKING_PASSWORD, not in the address, which is written down", u.Redacted())
+			"MLFLOW_TRACKING_PASSWORD, not in the address, which is written to files", u.Redacted())
 	}
 	return &server{strings.TrimSuffix(address, "/"), &http.Client{Timeout: callTime}}, nil
 }
@@ -100,7 +100,7 @@ func (s *server) call(ctx context.Context, method, name string, query url.Values
 		return fmt.Errorf("mlflow: %s: %w", s.url, e)
 	}
 	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("mlflow: %s answers %s with no JSON: is it an MLflow server?", s.url, name)
+		return fmt.Errorf("mlflow: %s does not answer %s with JSON; give the address of an MLflow server", s.url, name)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (s *server) Begin(ctx context.Context, id string, r Run) (string, error) {
 	err = s.post(ctx, "runs/create", map[string]any{"experiment_id": experiment, "run_name": r.Name,
 		"start_time": r.Start.UnixMilli(), "tags": pairs(r.Tags, maxTag)}, &made)
 	if id = made.Run.Info.ID; err != nil || id == "" {
-		return "", cmp.Or(err, fmt.Errorf("mlflow: %s: it names no run_id", s.url))
+		return "", cmp.Or(err, fmt.Errorf("mlflow: %s: the new run has no run_id", s.url))
 	}
 	return id, s.params(ctx, id, r.Params)
 }

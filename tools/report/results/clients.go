@@ -33,7 +33,8 @@ func parseClients(text []byte) (*experiment.Clients, error) {
 	for i, k := range c.Clients {
 		for _, counts := range [][]int{k.Train, k.Val, k.Test} {
 			if !sameLength(len(c.Classes), len(counts)) {
-				return nil, fmt.Errorf("client %d counts %d classes, the run has %d", i, len(counts), len(c.Classes))
+				return nil, fmt.Errorf("client %d has counts of %d classes, the run has %d", i, len(counts),
+					len(c.Classes))
 			}
 			for _, n := range counts {
 				if n < 0 {

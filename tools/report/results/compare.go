@@ -46,11 +46,11 @@ type Comparison struct {
 	HolmWilcoxon float64
 }
 
-// Compare tests every pair of labels of an axis against each other, over all runs that agree in seed and in every other
-// label. Runs whose clients have other test data, as far as configurations and numbers of examples tell, are not
-// paired, and neither are a global and a personal evaluation. Tests that say nothing, or over less than MinRuns runs,
-// are NaN.
-func Compare(groups []*Group, axis string, m Metric, level Level) []Comparison {
+// Compare tests every pair of labels of an axis against each other, or every label against a control if there is one,
+// over all runs that agree in seed and in every other label. Runs whose clients have other test data, as far as
+// configurations and numbers of examples tell, are not paired, and neither are a global and a personal evaluation.
+// Tests that say nothing, or over less than MinRuns runs, are NaN.
+func Compare(groups []*Group, axis, control string, m Metric, level Level) []Comparison {
 	labels := Labels(groups, axis)
 	values := map[string]map[string][]float64{} // by label, then by what must agree
 	var order []string
@@ -76,8 +76,14 @@ func Compare(groups []*Group, axis string, m Metric, level Level) []Comparison {
 	}
 	var out []Comparison
 	for i, a := range labels {
-		for _, b := range labels[i+1:] {
-			out = append(out, Comparison{A: a, B: b, Level: level})
+		others := labels[i+1:]
+		if control != "" {
+			others = []string{control}
+		}
+		for _, b := range others {
+			if a != b {
+				out = append(out, Comparison{A: a, B: b, Level: level})
+			}
 		}
 	}
 	var g errgroup.Group // the bootstrap takes long

@@ -26,7 +26,7 @@ func TestCompare(t *testing.T) {
 			groups = append(groups, g)
 		}
 	}
-	list := Compare(groups, "method", metric(t, "last"), OverClients)
+	list := Compare(groups, "method", "", metric(t, "last"), OverClients)
 	if len(list) != 3 || list[0].A != "A" || list[0].B != "B" || list[2].A != "B" || list[2].B != "C" {
 		t.Fatalf("%+v", list)
 	}
@@ -45,14 +45,20 @@ func TestCompare(t *testing.T) {
 		bc.Low != 0 {
 		t.Errorf("%+v", bc)
 	}
-	runs := Compare(groups, "method", metric(t, "last"), OverRuns)
+	runs := Compare(groups, "method", "", metric(t, "last"), OverRuns)
 	if r := runs[0]; r.N != 5 || !math.IsNaN(r.Wilcoxon.P) || math.Abs(r.Difference-.2) > 1e-12 {
 		t.Errorf("five pairs of runs are tested: %+v", r)
 	}
 	if r := runs[1]; r.N != 6 || math.Abs(r.Wilcoxon.P-2./64) > 1e-12 { // all six alike, so t says nothing
 		t.Errorf("%+v", r)
 	}
-	again := Compare(groups, "method", metric(t, "last"), OverClients)
+	// Against a control there are two pairs to correct for: 2/1024 is the larger p of the two.
+	control := Compare(groups, "method", "A", metric(t, "last"), OverClients)
+	if len(control) != 2 || control[0].A != "B" || control[0].B != "A" || math.Abs(control[0].Difference+.2) > 1e-12 ||
+		math.Abs(control[0].HolmWilcoxon-2./1024) > 1e-12 || math.Abs(control[1].HolmWilcoxon-4./4096) > 1e-12 {
+		t.Errorf("against A: %+v", control)
+	}
+	again := Compare(groups, "method", "", metric(t, "last"), OverClients)
 	if again[1] != list[1] {
 		t.Error("the same runs give other intervals")
 	}

@@ -85,13 +85,13 @@ func TestCompareStaysWithin(t *testing.T) {
 		metric string
 		n      int
 	}{{"last", 0}, {"global", 0}, {"personal", 2}, {"personal/domain:Art", 2}} {
-		got := Compare(groups, "method", metric(t, c.metric), OverClients)[0]
+		got := Compare(groups, "method", "", metric(t, c.metric), OverClients)[0]
 		if got.N != c.n || c.n > 0 && math.Abs(got.Difference-.375) > 1e-12 {
 			t.Errorf("%s: %d pairs, difference %v", c.metric, got.N, got.Difference)
 		}
 	}
 	b.TestData = "other images"
-	if got := Compare(groups, "method", metric(t, "personal"), OverClients)[0]; got.N != 0 {
+	if got := Compare(groups, "method", "", metric(t, "personal"), OverClients)[0]; got.N != 0 {
 		t.Errorf("runs on different data give %d pairs", got.N)
 	}
 }

@@ -11,6 +11,7 @@ import (
 type JSON struct {
 	Groups       []GroupJSON      `json:"groups"`
 	Significance []ComparisonJSON `json:"significance"`
+	Ranks        []RankingJSON    `json:"ranks,omitempty"`
 	Notes        []string         `json:"notes"`
 }
 
@@ -66,6 +67,23 @@ type ComparisonJSON struct {
 	WPHolm       *float64 `json:"wilcoxon_p_holm"`
 }
 
+// RankingJSON is a Ranking, with ranks by block and label.
+type RankingJSON struct {
+	Sweep              string      `json:"sweep,omitempty"`
+	Axis               string      `json:"axis"`
+	Metric             string      `json:"metric"`
+	Labels             []string    `json:"labels"`
+	NotRanked          []string    `json:"not_ranked"`
+	Blocks             []string    `json:"blocks"`
+	Ranks              [][]float64 `json:"ranks"`
+	MeanRanks          []float64   `json:"mean_ranks"`
+	ChiSquare          *float64    `json:"chi_square"`
+	ChiSquareP         *float64    `json:"chi_square_p"`
+	F                  *float64    `json:"f"`
+	FP                 *float64    `json:"f_p"`
+	CriticalDifference float64     `json:"critical_difference"`
+}
+
 // Export makes report.json of the results, seen from a folder; comparisons are added with Add.
 func (r *Results) Export(folder string) *JSON {
 	out := &JSON{Groups: []GroupJSON{}, Significance: []ComparisonJSON{}, Notes: append([]string{}, r.Notes...)}
@@ -106,6 +124,13 @@ func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 	}
 }
 
+// AddRanking adds the ranking of an axis of a plan, nil for none.
+func (j *JSON) AddRanking(p *Plan, axis string, m Metric, r Ranking) {
+	j.Ranks = append(j.Ranks, RankingJSON{sweepName(p), axis, m.Name, r.Labels, append([]string{}, r.Left...), r.Blocks,
+		r.Ranks, r.Mean, finite(r.ChiSquare.Statistic), finite(r.ChiSquare.P), finite(r.ImanDavenport.Statistic),
+		finite(r.ImanDavenport.P), r.CriticalDifference})
+}
+
 func sweepName(p *Plan) string {
 	if p == nil {
 		return ""
@@ -134,7 +159,7 @@ func AllMetrics(groups []*Group) []string {
 	for _, n := range Notes(groups) {
 		out = append(out, Note+":"+n)
 	}
-	return append(append(out, Loss, Bytes, Seconds, TotalBytes, TotalParameters), costs(groups)...)
+	return slices.Concat(out, []string{Loss, Bytes, Seconds, TotalBytes, TotalParameters}, costs(groups))
 }
 
 // epsilons are the notes of differential privacy that stand beside accuracies.
@@ -160,8 +185,9 @@ func MainMetrics(asked string, groups []*Group) []string {
 			beside = append(beside, Note+":"+n)
 		}
 	}
-	beside = append(append(beside, Weighted, F1, Worst, ClientStd), onlySome(groups)...)
-	for _, m := range append(append(beside, best, Bytes, Seconds), costs(groups)...) {
+	beside = slices.Concat(beside, []string{Weighted, F1, Worst, ClientStd}, onlySome(groups),
+		[]string{best, Bytes, Seconds}, costs(groups))
+	for _, m := range beside {
 		if m == asked {
 			continue
 		}

@@ -107,13 +107,13 @@ func (l *loader) folder(dir string) error {
 		root, err = filepath.EvalSymlinks(root)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: there is no such folder", dir)
+		return fmt.Errorf("%s: no such folder", dir)
 	}
 	if err != nil {
 		return err
 	}
 	if info, err := os.Stat(root); err != nil || !info.IsDir() {
-		return fmt.Errorf("%s is no folder; name a run folder, a sweep's folder, or one above them", dir)
+		return fmt.Errorf("%s is not a folder; give a run folder, a sweep's folder, or one above them", dir)
 	}
 	l.roots = append(l.roots, root)
 	for above := filepath.Dir(root); ; above = filepath.Dir(above) { // a cell of a sweep may be given alone
@@ -182,7 +182,7 @@ func (l *loader) run(dir string) bool {
 		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
 	case !isCell:
 		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
-		l.notes = append(l.notes, fmt.Sprintf("%s is no cell of the sweep %s, and stands by itself", dir, p.Name))
+		l.notes = append(l.notes, fmt.Sprintf("%s is not a cell of the sweep %s and is shown on its own", dir, p.Name))
 	default:
 		run.Seed = p.Cells[index].Seed
 		p.runs[index] = run
@@ -212,7 +212,7 @@ func (p *planned) groups(roots []string) []*Group {
 		}
 		run := p.runs[i]
 		if run == nil {
-			run = &Run{Dir: dir, Name: filepath.Base(dir), Seed: c.Seed, State: Missing, Why: "not begun"}
+			run = &Run{Dir: dir, Name: filepath.Base(dir), Seed: c.Seed, State: Missing, Why: "not started"}
 		}
 		g.Runs = append(g.Runs, run)
 	}

@@ -136,7 +136,7 @@ var quantities = together(map[string]quantity{
 		x, _ := lookUp(r.EvaluationSets, arg)
 		return evaluated(x.Evaluation, accuracy)
 	}},
-	SetMean: {"mean over other data sets and domains left out", last, Percent, false, func(r Round, _ string) (float64,
+	SetMean: {"mean over other data sets and left-out domains", last, Percent, false, func(r Round, _ string) (float64,
 		bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.EvaluationSets) {
@@ -152,7 +152,7 @@ var quantities = together(map[string]quantity{
 		mean, _ := metrics.MeanStd(all)
 		return mean, len(all) > 0
 	}},
-	Note: {"the rounds' note of", last, Plain, true, func(r Round, arg string) (float64, bool) {
+	Note: {"value noted in the rounds:", last, Plain, true, func(r Round, arg string) (float64, bool) {
 		return lookUp(r.Notes, arg)
 	}},
 	Loss: {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
@@ -224,7 +224,7 @@ func noMetric(name, text string) error {
 	if err := configs.Renamed(text); err != nil {
 		return fmt.Errorf("metric %q: %w", name, err)
 	}
-	return fmt.Errorf("there is no metric %q; take one of %s", name, strings.Join(MetricNames(), ", "))
+	return fmt.Errorf("unknown metric %q; use one of %s", name, strings.Join(MetricNames(), ", "))
 }
 
 // MetricNames lists what ParseMetric takes.
@@ -331,8 +331,8 @@ func (m Metric) rounds(r *Run) []int {
 // it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
 // client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if slices.Contains([]string{Loss, Bytes, Seconds, Set, SetMean, Note, Val, HM, HM3, New, Honest, Success},
-		m.quantity) || sent[m.quantity].of != nil {
+	if slices.Contains(neither, m.quantity) || slices.Contains(towards, m.quantity) ||
+		slices.Contains([]string{Set, SetMean, Val, HM, HM3, Honest, Success}, m.quantity) {
 		m = Metric{quantity: Accuracy, window: last, view: m.view}
 	}
 	var sum []float64

@@ -38,7 +38,7 @@ var evaluations = map[string]quantity{
 		generalised(func(g *record.Generalisation) float64 { return g.HM })},
 	HM3: {"harmonic mean of local, base and new", last, Percent, false,
 		generalised(func(g *record.Generalisation) float64 { return g.HM3 })},
-	New: {"accuracy of clients that never trained, steps of their own:", last, Percent, false,
+	New: {"accuracy of clients that never trained, by number of local steps:", last, Percent, false,
 		func(r Round, steps string) (float64, bool) {
 			x := r.NewClients[steps]
 			// what a client has of its own after its steps, whatever headlines are of
@@ -57,7 +57,7 @@ var evaluations = map[string]quantity{
 		}
 		return r.attacked(r.Attack.Global, r.Attack.Personal)
 	}},
-	Success: {"images with the trigger that are taken for the backdoor's target", last, Percent, true, func(r Round,
+	Success: {"images with the trigger that are classified as the backdoor's target", last, Percent, true, func(r Round,
 		_ string) (float64, bool) {
 		if r.Attack == nil {
 			return 0, false

@@ -24,5 +24,5 @@ func Reproduced(groups []*Group) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "Known defects of published code, made again on purpose: " + strings.Join(parts, ", ") + "."
+	return "Known defects of published code, reproduced on purpose: " + strings.Join(parts, ", ") + "."
 }

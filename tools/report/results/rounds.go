@@ -95,7 +95,7 @@ func readLines(r io.Reader) ([]Round, error) {
 			round, err = parseRound(line, len(out))
 		}
 		if err != nil {
-			return out, fmt.Errorf("line %d %w; the %d before it count", len(out)+1, err, len(out))
+			return out, fmt.Errorf("line %d %w; number of rounds read before it: %d", len(out)+1, err, len(out))
 		}
 		if n := len(out); n > 0 && slices.Equal(out[n-1].TestSizes, round.TestSizes) {
 			round.TestSizes = out[n-1].TestSizes // they hardly ever change, and may be many
@@ -124,7 +124,7 @@ func readLine(b *bufio.Reader) ([]byte, error) {
 func parseRound(line []byte, want int) (Round, error) {
 	var r Round
 	if err := json.Unmarshal(line, &r.Record); err != nil {
-		return r, fmt.Errorf("is no round: %w", err)
+		return r, fmt.Errorf("is not a round: %w", err)
 	}
 	if r.Round != want {
 		return r, fmt.Errorf("is round %d, where %d is expected", r.Round, want)
@@ -163,7 +163,7 @@ func (r Round) check() error {
 	}
 	for _, v := range shares {
 		if v < 0 || v > 1+1e-9 {
-			return fmt.Errorf("has the share %v, which is not within 0 and 1", v)
+			return fmt.Errorf("has the share %v, which is not between 0 and 1", v)
 		}
 	}
 	for name, v := range r.Notes {

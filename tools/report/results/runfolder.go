@@ -97,7 +97,7 @@ func readRun(dir string) (run *Run, notes []string) {
 		note(record.SummaryFile, err)
 		fail("its " + record.SummaryFile + " cannot be read")
 	case summary != nil && run.Summary.Rounds != len(run.Rounds):
-		fail(fmt.Sprintf("%s speaks of %d rounds, %s has %d that can be read", record.SummaryFile, run.Summary.Rounds,
+		fail(fmt.Sprintf("%s counts %d rounds, %s has %d that can be read", record.SummaryFile, run.Summary.Rounds,
 			record.RoundsFile, len(run.Rounds)))
 	case summary != nil:
 		run.State = Done
@@ -109,7 +109,8 @@ func readRun(dir string) (run *Run, notes []string) {
 		}
 		for i, c := range run.Summary.Limited {
 			if more := len(run.Summary.Limited) - i; i == maxLimited && more > 1 {
-				notes = append(notes, fmt.Sprintf("%s%s%d more clients were not taken at their word (%s)", dir, warned,
+				notes = append(notes, fmt.Sprintf("%s%sthe reported numbers of examples of %d more clients were "+
+					"limited (%s)", dir, warned,
 					more,
 					record.RoundsFile))
 				break

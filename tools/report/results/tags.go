@@ -21,7 +21,7 @@ const maxTags = 64 << 10
 func CheckTag(tag string) error {
 	bad := func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) || r == ',' || r == '|' }
 	if tag == "" || len(tag) > 64 || strings.ContainsFunc(tag, bad) {
-		return fmt.Errorf("%.70q is no tag: give a word of at most 64 letters without blanks and commas", tag)
+		return fmt.Errorf("%.70q is not a tag: give a word of at most 64 characters without blanks and commas", tag)
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func readTags(dir string) ([]string, error) {
 	}
 	var tags []string
 	if err := json.Unmarshal(text, &tags); err != nil {
-		return nil, fmt.Errorf("is no list of tags: %w", err)
+		return nil, fmt.Errorf("is not a list of tags: %w", err)
 	}
 	for _, t := range tags {
 		if err := CheckTag(t); err != nil {

@@ -104,7 +104,7 @@ func (b *builder) average(labels map[string]string, axes []string) Cell {
 	}
 	out.Stat, out.Absent = results.Mean(stats), absent
 	if delete(views, ""); len(views) > 1 {
-		out.Stat, out.why = results.Stat{}, "no mean is made over global and personal evaluations; choose one with "+
+		out.Stat, out.why = results.Stat{}, "there is no mean over global and personal evaluations; choose one with "+
 			"--view"
 		return out
 	}

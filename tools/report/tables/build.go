@@ -50,7 +50,7 @@ func (b *builder) readAxes() error {
 	seen := map[string]bool{}
 	for _, name := range slices.Concat(b.Rows, b.Columns) {
 		if seen[name] {
-			return fmt.Errorf("the axis %q stands twice in the rows and columns of a table", name)
+			return fmt.Errorf("axis %q is listed twice in the rows and columns", name)
 		}
 		seen[name] = true
 		if b.labels[name] != nil {
@@ -77,7 +77,7 @@ func (b *builder) readAxes() error {
 			if err := configs.Renamed(name); err != nil {
 				return fmt.Errorf("axis %w", err)
 			}
-			return fmt.Errorf("there is no axis %q; there are %s", name, strings.Join(append(b.axes, DomainAxis,
+			return fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(append(b.axes, DomainAxis,
 				SetAxis, MetricAxis, EvaluationAxis), ", "))
 		}
 	}

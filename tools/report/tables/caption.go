@@ -35,7 +35,7 @@ func (b *builder) finish() {
 	fact(b.averagedOver())
 	fact(results.Reproduced(b.groups))
 	if t.severalData {
-		fact("The runs are not all on the same data and partition: nothing is best across those that differ.")
+		fact("The runs do not all have the same data and partition, so no best is marked across those that differ.")
 	}
 	bold, paper := false, false
 	for _, r := range t.Rows {
@@ -60,21 +60,21 @@ func (b *builder) finish() {
 	}
 	switch {
 	case paper && b.Smoke:
-		t.Legend.Paper = "the paper's number; the runs are the experiment's small form (--smoke), so ours do not " +
-			"compare with it."
+		t.Legend.Paper = "the paper's number; the runs are the small form of the experiment (--smoke) and cannot be " +
+			"compared with it."
 	case paper:
-		t.Legend.Paper = "the paper's number, and ours less the paper's."
+		t.Legend.Paper = "the paper's number, and ours minus the paper's."
 	}
 	t.Caption = slices.DeleteFunc(t.Caption, func(s string) bool { return s == "" })
 	if c := b.Card; c != nil {
 		for _, s := range c.Wrong {
-			t.Remarks = append(t.Remarks, "Known to be wrong in the paper: "+s)
+			t.Remarks = append(t.Remarks, "Known errors of the paper: "+s)
 		}
 		for _, s := range c.Differs {
 			t.Remarks = append(t.Remarks, "Differs from the paper: "+s)
 		}
 		if _, fits := units[b.metric.Unit()][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
-			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are left out: %s is not counted in %s.",
+			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are not shown: %s is not measured in %s.",
 				b.metric.Name, b.cardUnit()))
 		}
 		if c.NoNumbers != "" {

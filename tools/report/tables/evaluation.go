@@ -23,7 +23,7 @@ func (c *Cell) evaluate(groups []*results.Group) {
 	views := c.Metric.Views(groups)
 	switch {
 	case len(views) > 1:
-		c.Stat, c.why = results.Stat{}, "no mean is made over global and personal evaluations; choose one with --view"
+		c.Stat, c.why = results.Stat{}, "there is no mean over global and personal evaluations; choose one with --view"
 		return
 	case len(views) == 1:
 		c.View = views[0]
@@ -109,12 +109,11 @@ func (b *builder) evaluations() []string {
 	case len(t.views) == 1:
 		say("Evaluation: %s, %s.", t.views[0], meaning[t.views[0]])
 	case b.both():
-		say("Evaluation: global is %s, personal %s. The two do not compare: nothing is best across them.",
+		say("Evaluation: global is %s, personal %s. The two cannot be compared, so no best is marked across them.",
 			meaning[results.GlobalView], meaning[results.PersonalView])
 	case len(t.views) > 1:
-		say("Evaluation: the one that is named, each method's own unless eval.view asks for another; global is %s, "+
-			"personal %s. "+
-			"The two do not compare: nothing is best across them.", meaning[results.GlobalView],
+		say("Evaluation: as named, by default the one of each method (eval.view); global is %s, personal %s. The two "+
+			"cannot be compared, so no best is marked across them.", meaning[results.GlobalView],
 			meaning[results.PersonalView])
 	}
 	absent, view := false, map[string]bool{}
@@ -125,9 +124,8 @@ func (b *builder) evaluations() []string {
 		}
 	}
 	if absent {
-		say("%s: there is no such evaluation, since the method's class scores read nothing that the server sends "+
-			"(global) or that a "+
-			"client trained (personal).", none)
+		say("%s: the method does not have this evaluation: its class scores use nothing that the server sends "+
+			"(global) or nothing that a client trained (personal).", none)
 	}
 	out = append(out, b.unsaid()...)
 	var both, untrained, missed []string
@@ -154,11 +152,11 @@ func (b *builder) evaluations() []string {
 		}
 	}
 	if len(both) > 0 && view[results.GlobalView] {
-		say("The global evaluation reads private parameters or examples of each client too: %s.", some(both))
+		say("The global evaluation also uses private parameters or examples of each client: %s.", some(both))
 	}
 	if len(untrained) > 0 && view[results.PersonalView] {
 		say("Clients that never trained have no parameters of their own; personal tests them with the server's, and "+
-			"with first values for private ones: %s.",
+			"with initial values of private ones: %s.",
 			some(untrained))
 	}
 	if tests > 0 {
@@ -222,8 +220,8 @@ func (b *builder) unsaid() []string {
 	}
 	var out []string
 	if len(open) > 0 {
-		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are (%s); they stand with "+
-			"the one that the method's own paper reports.",
+		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are (%s); they are shown "+
+			"with the one that the method's own paper reports.",
 			some(open)))
 	}
 	if len(other) > 0 {

@@ -26,14 +26,14 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 			fixed(c.Cohen), fixed(c.RankBiserial), pValue(c.Wilcoxon.P), pValue(c.T.P), pValue(c.HolmWilcoxon),
 			pValue(c.HolmT)})
 	}
-	t.Caption = []string{fmt.Sprintf("%s%s, every two labels of %s against each other.", capital(title), unit, axis)}
+	t.Caption = []string{fmt.Sprintf("%s%s, every pair of labels of %s.", capital(title), unit, axis)}
 	if level == results.OverClients {
 		t.Caption = append(t.Caption, "A pair is one client in two runs of the same seed that differ in nothing else.",
 			"Clients of a run share its server, so they are not independent and these p values are too small; the "+
-				"interval is drawn over runs first.")
+				"interval's bootstrap draws runs first.")
 	} else {
 		t.Caption = append(t.Caption, "A pair is two runs of the same seed that differ in nothing else.",
-			fmt.Sprintf("With less than %d pairs of runs nothing is tested.", results.MinRuns))
+			fmt.Sprintf("Nothing is tested with fewer than %d pairs of runs.", results.MinRuns))
 	}
 	t.Caption = append(t.Caption, "Holm: corrected over the pairs of this table.")
 	return t

@@ -23,7 +23,7 @@ type Source struct {
 }
 
 // ErrNoRun is the error of a run that the report does not have.
-var ErrNoRun = fmt.Errorf("there is no such run")
+var ErrNoRun = fmt.Errorf("no such run")
 
 // heartbeat is how often an open page hears something, so that both sides notice when the other is gone.
 const heartbeat = 15 * time.Second
@@ -52,7 +52,7 @@ func New(source Source) *Server {
 // else's, whose name was made to lead here, would read the runs otherwise.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !local(r.Host) {
-		http.Error(w, "this page is for the machine that it runs on: open it as localhost", http.StatusForbidden)
+		http.Error(w, "this page is only for the machine that serves it: open it as localhost", http.StatusForbidden)
 		return
 	}
 	h := w.Header()

@@ -12,17 +12,17 @@ import (
 
 // Config says how examples are split among clients. The tags are the keys under `partition:`.
 type Config struct {
-	Kind     string   `config:"kind" help:"one of promptfed list partitions"`
+	Kind     string   `config:"kind" help:"kind of partition, see promptfed list partitions"`
 	Clients  int      `config:"clients" help:"number of clients"`
-	Beta     float64  `config:"beta" help:"concentration of the kinds with a Dirichlet distribution: small is skewed"`
-	MinSize  int      `config:"min_size" help:"of the Dirichlet kinds: fewest train and test examples of a client"`
-	Uncap    bool     `config:"uncap" help:"of the Dirichlet kinds: clients that have their share already may get more"`
+	Beta     float64  `config:"beta" help:"concentration of Dirichlet distributions: smaller is more skewed"`
+	MinSize  int      `config:"min_size" help:"Dirichlet kinds: smallest number of train and test examples of a client"`
+	Uncap    bool     `config:"uncap" help:"Dirichlet kinds: clients that already have their share may get more"`
 	Fill     bool     `config:"fill"`
-	Classes  int      `config:"classes" help:"of classes and labeluni: classes of a client"`
-	Repeat   float64  `config:"repeat" help:"of pathological: share of the classes that all clients hold, such as 0.1"`
-	FineBeta float64  `config:"fine_beta" help:"of pachinko: concentration over the classes of a superclass"`
-	Share    float64  `config:"share" help:"of sample: share of every list that a client holds, such as 0.1"`
-	LeaveOut []string `config:"leave_out" help:"domains that no client gets"`
+	Classes  int      `config:"classes" help:"kinds classes and labeluni: number of classes of a client"`
+	Repeat   float64  `config:"repeat" help:"kind pathological: share of classes that all clients hold, such as 0.1"`
+	FineBeta float64  `config:"fine_beta" help:"kind pachinko: concentration over the classes of a superclass"`
+	Share    float64  `config:"share" help:"kind sample: share of every list that a client holds, such as 0.1"`
+	LeaveOut []string `config:"leave_out" help:"domains that are held out from all clients"`
 	Code     bool     `config:"code"`
 	Seed     uint64   `config:"seed"`
 }
@@ -30,10 +30,10 @@ type Config struct {
 // LongHelp implements keys.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
-		"fill": "of the Dirichlet kinds: when no draw gives every client min_size, those with most give to those " +
-			"with less",
-		"code": "the public code's algorithm on the same random draws, with its peculiarities (docs/partitions.md)",
-		"seed": "of the hand-out; 0: the experiment's, and with code what the code fixes (2023, 12345, 0)",
+		"fill": "Dirichlet kinds: where no draw gives every client min_size examples, clients with the most give " +
+			"some to those with fewer",
+		"code": "use the public code's algorithm and random draws, with its peculiarities (docs/partitions.md)",
+		"seed": "seed of the partition; 0: the experiment's, or with code the seed of the public code (2023, 12345, 0)",
 	}
 }
 

@@ -85,11 +85,11 @@ const MaxOverlap = 100_000_000
 func (j *Job) CheckShots() error {
 	switch {
 	case j.Shots < 1:
-		return fmt.Errorf("every client draws its own few examples: set data.shots, or take partition.kind: iid")
+		return fmt.Errorf("every client draws its own few examples: set data.shots, or partition.kind: iid")
 	case j.Set.Pool != nil:
 		return fmt.Errorf("a pooled set has no training list to draw from: set data.split to given")
 	case len(j.Lists[0].Index) > MaxOverlap/j.Clients:
-		return fmt.Errorf("%d clients drawing from %d examples each take too much memory: lower partition.clients",
+		return fmt.Errorf("%d clients drawing from %d examples each need too much memory: lower partition.clients",
 			j.Clients, len(j.Lists[0].Index))
 	}
 	return nil

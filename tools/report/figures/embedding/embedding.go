@@ -31,7 +31,7 @@ func check(rows [][]float64, most int) (int, error) {
 		}
 		for j, v := range r {
 			if !(math.Abs(v) < 1e100) {
-				return 0, fmt.Errorf("number %d of row %d is %g", j, i, v)
+				return 0, fmt.Errorf("element %d of row %d is %g, which is not finite", j, i, v)
 			}
 		}
 	}

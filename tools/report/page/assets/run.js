@@ -77,7 +77,7 @@ function drawConfusion(c) {
   $("classes-grid").setAttribute("aria-label", `Confusion matrix of ${n} classes; arrow keys read it`);
   const by = Object.fromEntries(views.map((v) => [v, totals(v)]));
   const mistaken = (a) => c[view].filter(([x, y]) => x === a && y !== a).sort((x, y) => y[2] - x[2]).slice(0, 3).map(([, y, k]) => `${c.classes[y]} ${k}`).join(", ");
-  $("classes-table").replaceChildren(makeTable("Classes", [{ name: "class", text: true }, { name: "test examples" }, ...views.map((v) => ({ name: `${v} accuracy (%)` })), { name: "most often taken for", text: true }],
+  $("classes-table").replaceChildren(makeTable("Classes", [{ name: "class", text: true }, { name: "test examples" }, ...views.map((v) => ({ name: `${v} accuracy (%)` })), { name: "most often predicted as", text: true }],
     c.classes.map((name, a) => [name, number(t[a]), ...views.map((v) => (by[v].t[a] ? { text: ((100 * by[v].correct[a]) / by[v].t[a]).toFixed(2), key: by[v].correct[a] / by[v].t[a] } : "–")), mistaken(a)])));
 }
 
@@ -89,7 +89,7 @@ function readConfusion(taken, cls) {
     return;
   }
   const k = of.get(cls * c.classes.length + taken) || 0;
-  $("classes-read").textContent = `${c.classes[cls]} taken for ${c.classes[taken]}: ${k} of ${t[cls]}`;
+  $("classes-read").textContent = `${c.classes[cls]} predicted as ${c.classes[taken]}: ${k} of ${t[cls]}`;
 }
 
 let termsChart;
@@ -102,6 +102,6 @@ function drawTerms(terms) {
   const lines = terms.map((t, i) => ({ key: t.name, name: t.name, x: intern(t.x.map((x) => x + 1)), y: t.relative, low: null, high: null, colour: lineColour(i), dash: dashes[Math.floor(i / data.colours.light.length) % dashes.length], width: 2 }));
   termsChart.draw(lines, lines, "", { logy: true });
   const last = (v) => { const x = lastOf(v); return x == null ? "–" : { text: formatValue(x, ""), key: x }; };
-  $("terms-table").replaceChildren(makeTable("Terms of the loss, last round", [{ name: "term", text: true }, { name: "value" }, { name: "gradient norm" }, { name: "over cross entropy's" }],
+  $("terms-table").replaceChildren(makeTable("Terms of the loss, last round", [{ name: "term", text: true }, { name: "value" }, { name: "gradient norm" }, { name: "relative to cross entropy's" }],
     terms.map((t, i) => [{ text: t.name, swatch: swatch(lines[i]) }, last(t.value), last(t.norm), last(t.relative)])));
 }

@@ -1,0 +1,228 @@
+package trained
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/state"
+	"promptfed/federation/experiment"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// Choice says which classifier of a run: one of those that its evaluations test.
+type Choice struct {
+	// Client is whose classifier it is, as the run's personal evaluation tests it: with what the client last trained.
+	// With Global, it is the server's parameters on that client's backbone, beside its own private ones, as the global
+	// evaluation tests them on it. -1 with Global is the server's for everybody, where there is one.
+	Client   int
+	Global   bool
+	Backbone string // of Global for everybody; empty where the run has one
+}
+
+func (c Choice) view() method.View {
+	if c.Global {
+		return method.GlobalView
+	}
+	return method.PersonalView
+}
+
+func (c Choice) String() string {
+	switch {
+	case !c.Global:
+		return fmt.Sprintf("classifier of client %d", c.Client)
+	case c.Client < 0:
+		return "global classifier"
+	}
+	return fmt.Sprintf("global classifier as of client %d", c.Client)
+}
+
+// FileName tells the file of a classifier from those of the run's others.
+func (f *Classifier) FileName() string {
+	switch {
+	case !f.Global:
+		return fmt.Sprintf("client-%0*d.onnx", len(strconv.Itoa(f.clients-1)), f.Client)
+	case f.Backbone == "":
+		return "global.onnx"
+	}
+	return "global-" + f.Backbone + ".onnx"
+}
+
+// All opens the classifiers of the run in dir one after the other: the global one, of each backbone, and those of the
+// clients. What the run does not have of these is left out, with the reason.
+func All(c experiment.Config, dir string, each func(*Classifier) error) (leftOut []error, err error) {
+	r, err := readRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	first := r.byBackbone()
+	var choices []Choice
+	for _, b := range slices.Sorted(maps.Keys(first)) {
+		if len(first) == 1 {
+			b = ""
+		}
+		choices = append(choices, Choice{Client: -1, Global: true, Backbone: b})
+	}
+	for k, b := range r.backbones {
+		if b != "" {
+			choices = append(choices, Choice{Client: k})
+		}
+	}
+	for _, choice := range choices {
+		f, err := r.open(c, choice)
+		if errors.Is(err, ErrNothingLearned) || errors.Is(err, ErrNotForAll) {
+			leftOut = append(leftOut, err)
+			continue
+		}
+		if err == nil {
+			err = errors.Join(each(f), f.Close())
+		}
+		if err != nil {
+			return leftOut, err
+		}
+	}
+	return leftOut, nil
+}
+
+// evaluated is a method that is tested by one of the two evaluations.
+type evaluated struct {
+	method.Method
+	view method.View
+}
+
+func (e evaluated) View() method.View { return e.view }
+
+// What a run does not have.
+var (
+	ErrNothingLearned = errors.New("it left no parameters of its own: no round trained it, or it trained elsewhere " +
+		"and its own run folder has them")
+	ErrNotForAll = errors.New("no global classifier")
+)
+
+// finishedRun is what PromptsFile of a finished run says beside tensors.
+type finishedRun struct {
+	dir       string
+	classes   []string
+	backbones []string // of the clients; empty where they are not known
+	owned     []spec.LabelsOnly
+}
+
+func readRun(dir string) (*finishedRun, error) {
+	path := filepath.Join(dir, record.PromptsFile)
+	_, meta, err := state.ReadPrompts(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s must be the folder of a finished run", err, dir)
+	}
+	r := &finishedRun{dir: dir}
+	for key, into := range map[string]any{state.MetaClasses: &r.classes, state.MetaBackbones: &r.backbones,
+		state.MetaOwned: &r.owned} {
+		if err := json.Unmarshal([]byte(meta[key]), into); err != nil {
+			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, key)
+		}
+	}
+	if len(r.owned) != len(r.backbones) {
+		return nil, fmt.Errorf("%s: it lists the classes of %d clients, there were %d; run the experiment again", path,
+			len(r.owned), len(r.backbones))
+	}
+	return r, nil
+}
+
+// byBackbone is the first client of each backbone that is known.
+func (r *finishedRun) byBackbone() map[string]int {
+	out := map[string]int{}
+	for k, b := range slices.Backward(r.backbones) {
+		if b != "" {
+			out[b] = k
+		}
+	}
+	return out
+}
+
+// clientOf is the client that a choice names, or one that stands for all.
+func (r *finishedRun) clientOf(c Choice) (int, error) {
+	if c.Client >= 0 || !c.Global {
+		if c.Client < 0 || c.Client >= len(r.backbones) {
+			return 0, fmt.Errorf("client %d: the run has clients 0 to %d", c.Client, len(r.backbones)-1)
+		}
+		if r.backbones[c.Client] == "" {
+			return 0, fmt.Errorf("client %d: %s says nothing of it: its own run folder does", c.Client, r.dir)
+		}
+		return c.Client, nil
+	}
+	k := slices.IndexFunc(r.backbones, func(b string) bool { return b != "" && (c.Backbone == "" || b == c.Backbone) })
+	if k < 0 {
+		return 0, fmt.Errorf("%s has no clients", r.dir)
+	}
+	return k, nil
+}
+
+// check refuses what a run does not have.
+func (r *finishedRun) check(f *Classifier, m method.Method, task method.Task) error {
+	_, own := state.Learned(f.prompts, f.client.ID)
+	switch {
+	case f.Global && !f.has.Global:
+		return fmt.Errorf("%s has %w: its class scores read nothing that the server sends; give --client K",
+			f.config.Method, ErrNotForAll)
+	case f.Global && f.Client < 0:
+		return r.checkForAll(f, m, task)
+	}
+	for _, p := range m.Params(task) {
+		if p.Owner == method.Private && own.Private[p.Name] == nil ||
+			p.Owner == method.Shared && own.Own[p.Name] == nil && !f.Global {
+			return fmt.Errorf("client %d of %s: %w; the server's parameters are --global", f.client.ID, r.dir,
+				ErrNothingLearned)
+		}
+	}
+	return nil
+}
+
+// checkForAll refuses class scores that read something of one client, or what the server sends to each another.
+func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Task) error {
+	refuse := func(what string) error {
+		return fmt.Errorf("%s has %w for all clients: its class scores read %s; give --client K, or both flags for "+
+			"the server's parameters with what is that client's", f.config.Method, ErrNotForAll, what)
+	}
+	for what, words := range map[string]string{record.ReadsPrivate: "private parameters",
+		record.ReadsExamples: "the clients' own examples"} {
+		if slices.Contains(f.has.Reads, what) {
+			return refuse(words)
+		}
+	}
+	for _, n := range graph.Inputs(m.Logits(method.NewScope(task, m.Params(task)))) {
+		if n.Name() == method.OwnedInput {
+			return refuse("which classes a client has examples of")
+		}
+	}
+	if first := r.byBackbone(); f.Backbone == "" && len(first) > 1 {
+		names := slices.Sorted(maps.Keys(first))
+		return fmt.Errorf("the run has backbones %v: add --client K of a client that has the one you want, as in "+
+			"--client %d for %s", names, first[names[1]], names[1])
+	}
+	if !slices.Contains(f.has.Reads, record.ReadsServer) {
+		return nil
+	}
+	sent := f.prompts.Under(state.DownFolder + "/" + strconv.Itoa(f.client.ID))
+	for k, b := range r.backbones {
+		if b != f.bundle.Name || k == f.client.ID {
+			continue
+		}
+		prompts, _, err := state.ReadPrompts(r.dir, k)
+		if err != nil {
+			return err
+		}
+		other := prompts.Under(state.DownFolder + "/" + strconv.Itoa(k))
+		for name, t := range sent {
+			if o := other[name]; o == nil || !slices.Equal(o.Data, t.Data) || !slices.Equal(o.Ints, t.Ints) {
+				return refuse(name + ", which the server sends to each client another")
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package trained
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+)
+
+// Exported files classify every client's test images exactly as the run's last tests did: the global one as the global
+// evaluation, a client's as its personal one, and the global one as of a client where it needs a backbone or private
+// parameters. With large steps the two evaluations differ.
+func TestExportIsTheRunsTest(t *testing.T) {
+	for _, c := range []struct {
+		method      string
+		backbones   []string
+		rate        float64
+		forEverbody bool
+	}{{"promptfl", []string{"tiny-vit-b16"}, 2, true}, {"fedappr", []string{"tiny-vit-b16", "tiny-vit-b32"}, 2, false},
+		{"fedotp", []string{"tiny-vit-b16"}, 0.2, false}} {
+		t.Run(c.method, func(t *testing.T) {
+			conf, dir := trainedAs(t, c.method, func(x *experiment.Config) {
+				x.Backbones, x.Train.Rounds, x.Train.LR = c.backbones, 2, c.rate
+				x.Data.Generator.Train, x.Data.Generator.Test, x.Data.Generator.Difficulty = 8, 20, 1
+				x.Runtime.Workers = 1
+			})
+			b, err := experiment.Open(t.Context(), conf, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			records, err := record.Records(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := records[len(records)-1].Evaluations
+			if slices.Equal(last.Global.PerClient, last.Personal.PerClient) {
+				t.Fatalf("both evaluations gave %v: this is no test of what is exported", last.Global.PerClient)
+			}
+			for k, part := range b.Parts {
+				choices := map[Choice]float64{{Client: k}: last.Personal.PerClient[k],
+					{Client: k, Global: true}: last.Global.PerClient[k]}
+				if c.forEverbody {
+					choices[Choice{Client: -1, Global: true}] = last.Global.PerClient[k]
+				}
+				for choice, want := range choices {
+					path := filepath.Join(t.TempDir(), "c.onnx")
+					f := open(t, conf, dir, choice)
+					if _, err := f.Export(t.Context(), PixelsUint8, path); err != nil {
+						t.Fatal(err)
+					}
+					file, got := ofFile(t, path, pick(b.Set.Test, part.Test))
+					right := 0
+					for i, at := range part.Test {
+						if got[i].Ranked()[0] == b.Set.Test[at].Label {
+							right++
+						}
+					}
+					if got := float64(right) / float64(len(part.Test)); got != want {
+						t.Errorf("%v is right on %v of client %d's images, the run's test on %v", choice, got, k, want)
+					}
+					facts, _ := file.About()
+					said := want
+					if choice.Client < 0 {
+						said = last.Global.Accuracy
+					}
+					if !slices.Contains(facts, Fact{MetaAccuracy, fmt.Sprint(said)}) ||
+						choice.Client < 0 == slices.Contains(facts, Fact{MetaClient, fmt.Sprint(k)}) {
+						t.Errorf("%v: %v, want accuracy %v", choice, facts, said)
+					}
+				}
+			}
+		})
+	}
+}
+
+func pick[T any](list []T, at []int) []T {
+	out := make([]T, len(at))
+	for i, k := range at {
+		out[i] = list[k]
+	}
+	return out
+}
+
+// What a run does not have is refused in one line that says what to give instead, and left out of all its classifiers.
+func TestChoicesOfARun(t *testing.T) {
+	for _, c := range []struct {
+		method, refused string
+		change          func(*experiment.Config)
+		all             []string
+	}{
+		{"coop", "no global classifier: its class scores read nothing that the server sends", nil,
+			[]string{"client-0.onnx", "client-1.onnx"}},
+		{"fedpha", "read nothing that the server sends; give --client K", nil,
+			[]string{"client-0.onnx", "client-1.onnx"}},
+		{"fedotp", "read private parameters; give --client K", nil, []string{"client-0.onnx", "client-1.onnx"}},
+		{"promptfl", "backbones [tiny-vit-b16 tiny-vit-b32]: add --client K", nil,
+			[]string{"client-0.onnx", "client-1.onnx", "global-tiny-vit-b16.onnx", "global-tiny-vit-b32.onnx"}},
+		{"promptfl", "", func(c *experiment.Config) {
+			c.Backbones, c.Participation = c.Backbones[:1], 0.5
+		}, []string{"client-1.onnx", "global.onnx"}}, // client 0 was not drawn
+		{"fedtpg", "which classes a client has examples of", func(c *experiment.Config) {
+			c.Options = map[string]any{"classes": "own"}
+		}, []string{"client-0.onnx", "client-1.onnx"}},
+	} {
+		change := c.change
+		if change == nil {
+			change = func(*experiment.Config) {}
+		}
+		conf, dir := trainedAs(t, c.method, change)
+		f, err := Open(conf, dir, Choice{Client: -1, Global: true})
+		if c.refused == "" && err == nil {
+			f.Close()
+		} else if err == nil || !strings.Contains(err.Error(), c.refused) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want a line with %q", c.method, err, c.refused)
+		}
+		var names []string
+		leftOut, err := All(conf, dir, func(f *Classifier) error {
+			names = append(names, f.FileName())
+			return nil
+		})
+		if slices.Sort(names); err != nil || !slices.Equal(names, c.all) {
+			t.Errorf("%s: %v, %v; want %v", c.method, names, err, c.all)
+		}
+		for _, err := range leftOut {
+			if !errors.Is(err, ErrNothingLearned) && !errors.Is(err, ErrNotForAll) {
+				t.Error(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package authority
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"promptfed/federation/datatest"
+	"promptfed/federation/transport/certs"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The key of an authority stays when another folder is given it, or an older release left one beside the certificates:
+// without it the first folder's certificates could neither be renewed nor revoked.
+func TestKeyStays(t *testing.T) {
+	root := t.TempDir()
+	dir, other, signer := filepath.Join(root, "one"), filepath.Join(root, "other"), filepath.Join(root, "signer")
+	start := func(dir string, clients int) (int, error) {
+		return Make(dir, signer, clients, []string{"localhost"}, time.Now(), time.Hour)
+	}
+	if n, err := start(dir, 1); err != nil || n != 5 { // ca, server, status, worker, client-0
+		t.Fatalf("%d certificates, %v", n, err)
+	}
+	key := read(t, keyFile(signer, caName))
+	_, err := start(other, 1)
+	datatest.WantError(t, err, keyFile(signer, caName), certFile(other, caName), "--authority")
+	if err := os.WriteFile(keyFile(dir, caName), []byte("another key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := start(dir, 2); err != nil || n != 1 {
+		t.Errorf("%d more certificates, %v", n, err)
+	}
+	if read(t, keyFile(signer, caName)) != key {
+		t.Error("the authority has another key")
+	}
+	err = Replace(dir, signer, []string{certs.UserOf(1)}, []string{certs.UserOf(1)}, time.Now(), time.Hour,
+		func(string, ...any) {})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// The key that an older release left beside the certificates moves to the authority's folder.
+func TestKeyMoves(t *testing.T) {
+	dir, signer := t.TempDir(), t.TempDir()
+	if _, err := Make(dir, dir, 1, nil, time.Now(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	key := read(t, keyFile(dir, caName))
+	if n, err := Make(dir, signer, 2, nil, time.Now(), time.Hour); err != nil || n != 1 {
+		t.Fatalf("%d more certificates, %v", n, err)
+	}
+	if read(t, keyFile(signer, caName)) != key || there(keyFile(dir, caName)) {
+		t.Error("the key did not move")
+	}
+	if err := os.Remove(keyFile(signer, caName)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Make(dir, signer, 3, nil, time.Now(), time.Hour)
+	datatest.WantError(t, err, certFile(dir, caName), keyFile(signer, caName), "--authority")
+}

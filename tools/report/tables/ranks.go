@@ -1,0 +1,71 @@
+package tables
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"promptfed/tools/report/results"
+)
+
+// Ranks makes the text table of a ranking along an axis, of a metric with its title in words: a line for each label,
+// the best mean rank first, with the metric in each block. Comparisons with one label, over runs, have columns of their
+// own; others are left out.
+func Ranks(name, axis, title string, m results.Metric, r results.Ranking, spread results.Spread,
+	list []results.Comparison) *Text {
+	t := &Text{Title: name, Texts: 1, Heads: append([]string{axis, "mean rank"}, r.Blocks...)}
+	factor, unit := m.Factor(), ""
+	if m.Unit() == results.Percent {
+		unit = " (%)"
+	}
+	control := ""
+	for _, c := range list {
+		if control = c.B; c.B != list[0].B {
+			control = ""
+			break
+		}
+	}
+	if control != "" {
+		t.Heads = append(t.Heads, "over "+control, "p Wilcoxon, Holm")
+	}
+	for i, label := range r.Labels {
+		line := []string{label, strconv.FormatFloat(r.Mean[i], 'f', 1, 64)}
+		for j := range r.Blocks {
+			s := r.Stats[j][i]
+			text := strconv.FormatFloat(factor*s.Mean(), 'f', 1, 64)
+			if s.N() > 1 {
+				text += " ± " + strconv.FormatFloat(factor*s.Std(spread), 'f', 1, 64)
+			}
+			line = append(line, text)
+		}
+		if control != "" {
+			line = append(line, "–", "–")
+			for _, c := range list {
+				if c.A == label {
+					line[len(line)-2], line[len(line)-1] = signed(factor*c.Difference, 1), pValue(c.HolmWilcoxon)
+				}
+			}
+		}
+		t.Rows = append(t.Rows, line)
+	}
+	t.Caption = []string{fmt.Sprintf("%s%s, mean ± %s standard deviation over seeds.", capital(title), unit, spread),
+		Friedman(r)}
+	if control != "" {
+		t.Caption = append(t.Caption, fmt.Sprintf("Over %[1]s: mean difference over all pairs of runs of one seed and "+
+			"column, with p of the signed-rank test against %[1]s, corrected over the lines of this table. Runs "+
+			"of one column are not independent data sets: p speaks of these columns alone.", control))
+	}
+	if len(r.Left) > 0 {
+		t.Caption = append(t.Caption, "Not ranked, since a column lacks a run or the evaluation: "+
+			strings.Join(r.Left, ", ")+".")
+	}
+	return t
+}
+
+// Friedman says what the tests of a ranking found.
+func Friedman(r results.Ranking) string {
+	return fmt.Sprintf("Friedman's test of %d over %d: chi square %s, p %s; Iman and Davenport's F %s, p %s; "+
+		"Nemenyi's critical difference of mean ranks at 0.05: %.1f.", len(r.Labels), len(r.Blocks),
+		fixed(r.ChiSquare.Statistic), pValue(r.ChiSquare.P), fixed(r.ImanDavenport.Statistic),
+		pValue(r.ImanDavenport.P), r.CriticalDifference)
+}

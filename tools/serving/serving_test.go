@@ -1,0 +1,138 @@
+package serving
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"image"
+	"image/color"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"promptfed/federation/experiment/trained"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+)
+
+// brightness is a classifier whose scores are the mean of red and that of blue, over 32: softmax of them is worked out
+// by hand.
+func brightness(t *testing.T) *trained.File {
+	t.Helper()
+	g := graph.New()
+	in := g.Input(trained.ClassifierInput, graph.Uint8, graph.Shape{graph.Sym("B"), graph.Sym("H"), graph.Sym("W"),
+		graph.D(3)})
+	mean := in.Cast(graph.Float).Mean(1, 2).Scale(1. / 32) // [B,3]
+	red, blue := mean.Slice(1, 0, 1), mean.Slice(1, 2, 3)
+	m, err := graph.Model(graph.Output{Name: trained.ClassifierOutput, Node: graph.Concat(1, red, blue).Softmax(-1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: trained.MetaClasses, Value: `["red","blue"]`},
+		{Key: trained.MetaMethod, Value: "promptfl"}}
+	path := filepath.Join(t.TempDir(), "c.onnx")
+	encoded, err := onnx.Marshal(m)
+	if err == nil {
+		err = os.WriteFile(path, encoded, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := trained.OpenFile(path, ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func filled(c color.RGBA) []byte {
+	img := image.NewRGBA(image.Rect(0, 0, 5, 4))
+	for i := range img.Pix {
+		img.Pix[i] = []uint8{c.R, c.G, c.B, 255}[i%4]
+	}
+	var b bytes.Buffer
+	png.Encode(&b, img)
+	return b.Bytes()
+}
+
+// Images posted at once get their own answers; what is no image, too large or no POST is refused with its reason.
+func TestHandler(t *testing.T) {
+	server := httptest.NewServer(Handler(brightness(t)))
+	defer server.Close()
+	ask := func(method, path string, body []byte) (int, map[string]any) {
+		r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, bytes.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return 0, nil
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Error(err)
+			return 0, nil
+		}
+		defer answer.Body.Close()
+		var out map[string]any
+		json.NewDecoder(answer.Body).Decode(&out)
+		return answer.StatusCode, out
+	}
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			colour, class := color.RGBA{R: 64, B: 32}, "red"
+			if i%2 == 1 {
+				colour, class = color.RGBA{R: 32, B: 64}, "blue"
+			}
+			status, out := ask("POST", "/", filled(colour))
+			p, _ := out["probabilities"].(map[string]any)
+			v, _ := p[class].(float64)
+			if status != 200 || out["class"] != class || v < 0.7310 || v > 0.7311 { // 1 / (1 + exp(1 - 2))
+				t.Errorf("%d: %d %v", i, status, out)
+			}
+		})
+	}
+	all.Wait()
+	status, out := ask("GET", "/", nil)
+	if classes, _ := out["classes"].([]any); status != 200 || out["method"] != "promptfl" || len(classes) != 2 {
+		t.Errorf("%d %v", status, out)
+	}
+	for _, c := range []struct {
+		method, path string
+		body         []byte
+		status       int
+		word         string
+	}{
+		{"POST", "/", []byte("no image"), 422, "not a JPEG"},
+		{"POST", "/", nil, 422, "not a JPEG"},
+		{"POST", "/", filled(color.RGBA{})[:60], 422, "damaged"},
+		{"POST", "/", make([]byte, maxBody+1), 413, "32 MiB"},
+		{"PUT", "/", nil, 405, ""},
+		{"GET", "/metrics", nil, 404, ""},
+	} {
+		status, out := ask(c.method, c.path, c.body)
+		if said, _ := out["error"].(string); status != c.status || !strings.Contains(said, c.word) {
+			t.Errorf("%s %s: %d %q, want %d with %q", c.method, c.path, status, said, c.status, c.word)
+		}
+	}
+}
+
+// A port that cannot be had is said at once; what is asked to stop stops.
+func TestListen(t *testing.T) {
+	f := brightness(t)
+	for _, address := range []string{"127.0.0.1:99999", "nowhere", "192.0.2.1:0"} {
+		if err := Listen(t.Context(), address, f); err == nil || !strings.Contains(err.Error(), "give HOST:PORT") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := Listen(ctx, ":0", f); err != nil {
+		t.Error(err)
+	}
+}
