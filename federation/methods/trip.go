@@ -48,7 +48,7 @@ type TRIP struct {
 	CapacityTest float64  `config:"capacity_test" help:"and in tests"`
 	Iters        int      `config:"iters" help:"of the routing, at most"`
 	Keys         string   `config:"keys" help:"how they are drawn: orthogonal, normal or uniform"`
-	Average      string   `config:"average" help:"tests take: none (the server's prompts), a beta or an ema mean of them"`
+	Average      string   `config:"average" help:"tests take: none (the server's prompts), beta or ema (means)"`
 	Beta         float64  `config:"beta" help:"of average: beta, both parameters of the distribution"`
 	Decay        float64  `config:"decay" help:"of average: ema"`
 }
