@@ -384,7 +384,8 @@ func TestLyingServerAlone(t *testing.T) {
 			return framed(b,
 				crc32.ChecksumIEEE(b))
 		}},
-		"pieces with another checksum": {"arrived damaged", func(int) []byte { return framed(make([]byte, 64<<10), 1) }},
+		"pieces with another checksum": {"arrived damaged",
+			func(int) []byte { return framed(make([]byte, 64<<10), 1) }},
 		"pieces of other tensors": {"damaged", func(int) []byte {
 			b := make([]byte, 64<<10)
 			return framed(b,
