@@ -76,7 +76,7 @@ func TestLies(t *testing.T) {
 		{"the extra \\\"more\\\"", func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
 			nil},
 		{"another experiment", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
-		{"at most 1000000 are taken", more, []string{"--largest", "1000000"}},
+		{"at most 1000000 are accepted", more, []string{"--largest", "1000000"}},
 	} {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestLies(t *testing.T) {
 			records := s.ends()
 			counted(t, records, 1, 2)
 			if log := s.log.String(); !strings.Contains(log, c.say) ||
-				!strings.Contains(log, "client 0: 3 of its replies refused") {
+				!strings.Contains(log, "client 0: 3 of its replies were refused") {
 				t.Errorf("the server does not say %q, or its report has no word of it", c.say)
 			}
 			for _, r := range records {

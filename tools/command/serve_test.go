@@ -245,7 +245,7 @@ func TestJoinIsRefused(t *testing.T) {
 		}
 	}
 	if text, code := join("unknown", "--client", "1", "--require", "colour"); code != usage || !strings.Contains(text,
-		"--require colour: there is no such key") {
+		"--require colour: unknown key") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 	for _, say := range []string{"refused to join", "options: the server has", "wrong token"} {
