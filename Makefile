@@ -142,5 +142,5 @@ golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, pyt
 		$(PYTHON) $$script $$argument || exit 1; \
 	done
 
-clean: ## remove bin/ and runs/
-	rm -rf bin runs
+clean: ## remove bin/, build/ and runs/
+	rm -rf bin build runs

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 
 	"promptfed/federation/data"
@@ -127,7 +126,8 @@ func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
 
 // define builds the method and the engine's experiment, without clients, for the classes of the data.
 func (b *Built) define() error {
-	b.Config.Runtime.Prepack = named(b.Config.Runtime.Prepack)
+	r := &b.Config.Runtime
+	r.Prepack, r.Spinning = named(r.Prepack), named(r.Spinning)
 	var err error
 	c := b.Config
 	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
@@ -300,12 +300,7 @@ func (c Config) assigned(n int) []string {
 	return out
 }
 
-func (b *Built) workers() int {
-	if n := b.Config.Runtime.Workers; n > 0 {
-		return n
-	}
-	return runtime.NumCPU()
-}
+func (b *Built) workers() int { return b.Config.Runtime.workers() }
 
 // ChooseProvider takes the provider, before any work that needs it. Without it, sessions find one each for themselves.
 func (b *Built) ChooseProvider() error {
