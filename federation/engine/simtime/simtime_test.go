@@ -275,7 +275,7 @@ func TestCheck(t *testing.T) {
 		"bandwidth: NaN":                                        func(c *Config) { c.Bandwidth = math.NaN() },
 		"step_seconds: 0":                                       func(c *Config) { c.Step = 0 },
 		"spread: 1; it must be below 1 with speeds: uniform":    func(c *Config) { c.Speeds, c.Spread = uniform, 1 },
-		"spread: 400; it must be at most 10 with speeds: logno": func(c *Config) { c.Speeds, c.Spread = lognormal, 400 },
+		"spread: 400; it must be at most 10 with speeds: log": func(c *Config) { c.Speeds, c.Spread = lognormal, 400 },
 		"file: it belongs to speeds: file":                      func(c *Config) { c.File = "speeds.csv" },
 		"speeds: none simulates no time":                        func(c *Config) { c.Deadline = 3 },
 		"FedBuff has no rounds that could end": func(c *Config) {
