@@ -118,7 +118,7 @@ func TestOptionsOfAnotherMethod(t *testing.T) {
 		if err == nil {
 			err = l.Check()
 		}
-		if err == nil || !strings.Contains(err.Error(), "unknown; known are coop") {
+		if err == nil || !strings.Contains(err.Error(), "unknown; known options are coop") {
 			t.Errorf("%v: %v", sets, err)
 		}
 	}

@@ -205,5 +205,5 @@ func (p *Pool) answer(ctx context.Context, jobs []local.Job) ([]message.Reply, [
 	return replies, next, err
 }
 
-// Accept keeps the held states of clients whose upload counted, and forgets those of the others.
+// Accept keeps the new states of clients whose upload counted, and drops those of the others.
 func (p *Pool) Accept(round int, clients []int) error { return p.Store.Accept(round, clients) }

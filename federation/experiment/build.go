@@ -41,7 +41,7 @@ type Built struct {
 
 	layer          *secure.Layer                       // of secure aggregation; nil for none
 	guard          *secure.Guard                       // of the one client that is here; nil elsewhere
-	wrap           func(message.Cohort) message.Cohort // of a server whose clients are elsewhere; nil elsewhere
+	wrap           func(message.Cohort) message.Cohort // of a server whose clients are on other machines; nil elsewhere
 	of             int                                 // clients of the experiment, where only one is here; 0 elsewhere
 	synthetic      []data.Example                      // of the server's own
 	evaluationSets []evaluationSet
@@ -489,8 +489,8 @@ func (b *Built) simulateTime() error {
 			return fmt.Errorf("simulated_time.fedbuff: %w", err)
 		}
 		if n := int(b.sampling().Size); k > n {
-			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never accumulate where %d clients "+
-				"train at the same time; set %d or fewer, or raise participation", k, n, n)
+			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never accumulate where %d clients train at "+
+				"the same time; set %d or fewer, or raise participation", k, n, n)
 		}
 	}
 	var err error

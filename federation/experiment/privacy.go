@@ -69,7 +69,7 @@ func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
 	return b.guard, err
 }
 
-// ServeSecure makes Settings those of a server whose clients are elsewhere.
+// ServeSecure makes Settings those of a server whose clients are on other machines.
 func (b *Built) ServeSecure(p secure.Party) (err error) {
 	if b.layer != nil {
 		p.Agreed = b.Engine.RunSpec().String()

@@ -22,7 +22,7 @@ type Def struct {
 }
 
 // Layer is a pointer to a struct of options: each an exported field with the tags config:"KEY" and help:"TEXT", and
-// with defect:"VALUE" where that value makes a known defect of published code again on purpose. Embedded structs of
+// with defect:"VALUE" where that value reproduces a known defect of published code on purpose. Embedded structs of
 // options have the tag config:",squash".
 type Layer interface {
 	// Build checks the options and gives the method; inner is the method to wrap, which a wrapper puts into its field

@@ -216,7 +216,7 @@ func TestLyingJoinRequests(t *testing.T) {
 		"examples to train on":                    {request.but("examples", -5), key},
 		"cannot unmarshal number":                 {request.but("examples", json.Number("9223372036854775808")), key},
 		"unknown field":                           {request.but("also", 1), key},
-		"is that of \"client-1\", not of": {request.but("proof", map[string]any{"key": public,
+		"belongs to \"client-1\", not to": {request.but("proof", map[string]any{"key": public,
 			"chain": other.Certificate}), key},
 		"the signature does not belong to": {request, other.PrivateKey.(*ecdsa.PrivateKey)},
 		"the key does not belong to": {request.but("proof", map[string]any{"key": []byte("x"),

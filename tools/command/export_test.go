@@ -30,7 +30,7 @@ func TestExport(t *testing.T) {
 		{[]string{"predict", run, "--global"}, 2, "--about or --listen"},
 		{[]string{"predict", run, "--global", "--listen", ":0"}, 2, "promptfed export RUN"},
 		{[]string{"predict", run, "--global", image}, 1, "fedpha has no global classifier"},
-		{[]string{"predict", run, "--global", "--listen", ":0", image}, 2, "post them"},
+		{[]string{"predict", run, "--global", "--listen", ":0", image}, 2, "in POST requests"},
 		{[]string{"predict", run, image}, 2, "--client K"},
 		{[]string{"predict", run, "--client", "0", "--top", "0", image}, 2, "1 or more"},
 		{[]string{"predict", run, "--client", "0", t.TempDir()}, 2, "no images"},
@@ -98,7 +98,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("%v, want class %s", last, at)
 	}
 	if _, text, code := call("predict", out, "--client", "2", image); code != 2 || !strings.Contains(text,
-		"--client goes with a run folder") {
+		"--client needs a run folder") {
 		t.Errorf("exit %d: %s", code, text)
 	}
 }

@@ -128,7 +128,7 @@ func TestOtherMethodOfAFile(t *testing.T) {
 	dir := setup(t)
 	_, text, code := call("run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set",
 		"method=coop", "--set", "train.rounds=1")
-	want := "promptfed: note: --set method=coop leaves out the options of fedpha: global_tokens, local_tokens, " +
+	want := "promptfed: note: --set method=coop drops the options of fedpha: global_tokens, local_tokens, " +
 		"projector"
 	if code != 0 || !strings.Contains(text, want) {
 		t.Errorf("exit code %d: %s", code, text)

@@ -161,7 +161,7 @@ func serveAndJoin(t *testing.T, more string) {
 		t.Error("server and clients learned something else than one process")
 	}
 	for k := range 4 {
-		if summed := strings.Contains(clients[k].said(), "clients, and refused 0 orders"); summed != (more != "") {
+		if summed := strings.Contains(clients[k].said(), "instructions that it refused: 0"); summed != (more != "") {
 			t.Errorf("client %d tells of sums: %v", k, summed)
 		}
 	}

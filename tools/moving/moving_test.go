@@ -114,11 +114,13 @@ func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 	for opt, want := range map[string]string{"OPTIM.MOMENTUM 0.5": "momentum: 0.5",
 		"OPTIM.SGD_NESTEROV True":        "nesterov: true",
 		"DATASET.SUBSAMPLE_CLASSES base": "classes: base", "OPTIM.NAME rmsprop": "OPTIM.NAME = rmsprop: supported",
-		"TRAINER.COOP.CTX_INIT a_photo": "CTX_INIT = a_photo: this method has random", "TRAINER.COOP.PREC amp": "PREC = amp: promptfed",
-		"MODEL.BACKBONE.NAME RN50x4": "RN50x4: supported", "MODEL.HEAD.NAME mlp": "MODEL.HEAD.NAME = mlp: unknown setting",
-		"OPTIM.WARMUP_TYPE linear": "linear: supported: constant",
-		"OPTIM.LR_SCHEDULER other": "other: supported: single_step",
-		"DATASET.NAME Mars":        "Mars: unknown data set", "OPTIM.ROUND 3": "has no rounds"} {
+		"TRAINER.COOP.CTX_INIT a_photo": "CTX_INIT = a_photo: this method has random",
+		"TRAINER.COOP.PREC amp":         "PREC = amp: promptfed",
+		"MODEL.BACKBONE.NAME RN50x4":    "RN50x4: supported",
+		"MODEL.HEAD.NAME mlp":           "MODEL.HEAD.NAME = mlp: unknown setting",
+		"OPTIM.WARMUP_TYPE linear":      "linear: supported: constant",
+		"OPTIM.LR_SCHEDULER other":      "other: supported: single_step",
+		"DATASET.NAME Mars":             "Mars: unknown data set", "OPTIM.ROUND 3": "has no rounds"} {
 		changed := append([]File{{base[0].Name, []byte(strings.TrimSpace(string(base[0].Text)) + " " + opt)}}, base[1])
 		after, err := Import(changed, nil)
 		if err != nil || !strings.Contains(string(after.Text), want) || strings.Contains(string(before.Text), want) {

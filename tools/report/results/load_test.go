@@ -153,7 +153,8 @@ func TestLoadDamaged(t *testing.T) {
 	if states["short"] != Failed || states["sum"] != Failed || states["conf"] != Done {
 		t.Errorf("states %v", states)
 	}
-	for _, want := range []string{"sweep.json: ", "rounds.jsonl: line 2 is not a round", "summary.json", "config.yaml"} {
+	for _, want := range []string{"sweep.json: ", "rounds.jsonl: line 2 is not a round", "summary.json",
+		"config.yaml"} {
 		if !strings.Contains(strings.Join(r.Notes, "\n"), want) {
 			t.Errorf("no note says %q: %q", want, r.Notes)
 		}
