@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"promptfed/federation/data"
@@ -14,7 +15,10 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
 	"promptfed/models/synthetic"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
 
@@ -198,5 +202,43 @@ func TestBrokenImage(t *testing.T) {
 	if _, err := (features.Extractor{Cache: data.Cache{Dir: t.TempDir()}}).Rows(context.Background(), features.Request{
 		Bundle: b, List: list, What: method.ImageInput}); err == nil {
 		t.Error("a broken image has features")
+	}
+}
+
+// Tokens behind the last block lead to the other features: the class token's last norm and projection is the image's,
+// those of the others are the patches'. They come from the cache as they were computed, not as unit rows.
+func TestTokensLeadToFeatures(t *testing.T) {
+	b, list := small(t), images(t, 5)
+	x := features.Extractor{Cache: data.Cache{Dir: t.TempDir(), Precision: data.Float}, Workers: 2}
+	of := func(what string) *tensor.Tensor {
+		out, err := x.Exact(context.Background(), features.Request{Bundle: b, List: list, What: what})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	tokens, v := of(method.TokensInput), b.Vision.Width
+	w, _ := converted.Weights(b)
+	g := graph.New()
+	rows := nn.LayerNorm(g.Input("tokens", graph.Float, graph.Static(tokens.Shape...)).Reshape(-1, v),
+		w.Node(g, "visual.ln_post.weight", v), w.Node(g, "visual.ln_post.bias", v), 1e-5)
+	rows = rows.MatMul(w.Node(g, "visual_projection.weight", b.Vision.EmbedDim, v).T()).Unit()
+	model, err := graph.Model(graph.Output{Name: "rows", Node: rows.Reshape(5, b.Tokens(), b.Vision.EmbedDim)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"tokens": tokens})["rows"]
+	image, patches := of(method.ImageInput), of(method.PatchesInput)
+	for i := range 5 {
+		all := append(slices.Clone(image.Row(i).Data), patches.Row(i).Data...)
+		orttest.Near(t, "features", tensor.Of(got.Row(i).Data, len(all)), tensor.Of(all, len(all)))
+	}
+	cached, err := x.Rows(context.Background(), features.Request{Bundle: b, List: list, What: method.TokensInput})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cached[0].Close()
+	if again, err := cached[0].Read([]int{0, 1, 2, 3, 4}); err != nil || !slices.Equal(again.Data, tokens.Data) {
+		t.Errorf("the cache gives other tokens: %v", err)
 	}
 }

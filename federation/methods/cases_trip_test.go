@@ -16,21 +16,21 @@ func init() {
 	o := func(more options) options { return with(options{"tokens": 2, "init_std": 0.4, "iters": 10}, more) }
 	cases = append(cases,
 		methodtest.Case{Name: "trip", Options: o(nil), Names: routed},
-		methodtest.Case{Name: "trip", Options: o(options{"experts": 3, "capacity": 1.5, "keys": "normal", "position": "front",
-			"templates": []string{"a {}", "the {}."}, "average": "beta"}), Names: beta},
-		methodtest.Case{Name: "trip", Options: o(options{"experts": 2, "alpha": 0.0, "keys": "uniform", "average": "ema",
-			"capacity_test": 1.0, "weighting": "uniform"}), Names: plus(routed, average, nil, nil)},
+		methodtest.Case{Name: "trip", Options: o(options{"experts": 3, "capacity": 1.5, "keys": "normal",
+			"position": "front", "templates": []string{"a {}", "the {}."}, "average": "beta"}), Names: beta},
+		methodtest.Case{Name: "trip", Options: o(options{"experts": 2, "alpha": 0.0, "keys": "uniform",
+			"average": "ema", "capacity_test": 1.0, "weighting": "uniform"}), Names: plus(routed, average, nil, nil)},
 		methodtest.Case{Name: "trip", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: routed},
 	)
 	averages = append(averages, averaging{"trip", nil, "examples"},
 		averaging{"trip", options{"average": "beta", "weighting": "uniform"}, "uniform"})
 }
 
-// TRIP with one expert and no distillation is PromptFL. With two and keys of 1: the last tokens of an image, x, y and -1,
-// make the clusters {x, y} and {-1}, at every capacity, and since the keys are equal the last cluster goes to the first of
-// them. The weights are 1/3 and 2/3, and both experts of 1/2 mix to 1/2. Against the hand-written (1,±1)/√2, whose
-// logits differ by √2 y, the distillation is ln(1+e^-z) + (1-q) z, q = 1/(1+e^(-√2 y)), with the slope
-// 1/(1+e^-z) - q in z, and dz/dp is 2y/r³. An expert gets its weight's part of the slope.
+// TRIP with one expert and no distillation is PromptFL. With two and keys of 1: the last tokens of an image, x, y and
+// -1, make the clusters {x, y} and {-1}, at every capacity, and since the keys are equal the last cluster goes to the
+// first of them. The weights are 1/3 and 2/3, and both experts of 1/2 mix to 1/2. Against the hand-written
+// (1,±1)/√2, whose logits differ by √2 y, the distillation is ln(1+e^-z) + (1-q) z, q = 1/(1+e^(-√2 y)), with
+// the slope 1/(1+e^-z) - q in z, and dz/dp is 2y/r³. An expert gets its weight's part of the slope.
 func tripSlope(p, y float64) (slope, loss float64) {
 	r := math.Hypot(1, p)
 	z, q := 2*y*p/r, 1/(1+math.Exp(-math.Sqrt2*y))

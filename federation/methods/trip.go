@@ -26,7 +26,8 @@ import (
 // arXiv 2504.21063. Notes:
 //   - training routes with a capacity of 1 and tests with 2 (capacity, capacity_test). With 1 hardly a token is
 //     dropped, and all weights are about 1/E;
-//   - public code sends 4 experts of 32 tokens, 65,536 numbers, which its README prints; its script has 8 of them;
+//   - 4 experts of 32 tokens are the 65,536 numbers that the public code's README prints; its script has 8 of them. The
+//     paper's abstract speaks of 1,000 numbers, which 2 experts of one token would be;
 //   - average: the code also tests a running mean of the server's prompts over rounds r, weighted by the density of
 //     Beta(beta, beta) at (r+1/2)/(R+1), R rounds, in which the first prompts count as round 0's do; ema has a moving
 //     average of a given decay in its place. Clients train from the prompts themselves; they are tested with the mean,

@@ -104,8 +104,8 @@ func (b *Bundle) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) 
 	return image, patches, b.wrap(err)
 }
 
-// TokensModel is the image tower with the input PixelsInput and the output TokensOutput [B,Tokens,Vision.Width], what is
-// behind its last block.
+// TokensModel is the image tower with the input PixelsInput and the output TokensOutput [B,Tokens,Vision.Width], what
+// is behind its last block.
 func (b *Bundle) TokensModel() (*onnx.ModelProto, error) {
 	batch, size := graph.Sym("B"), graph.D(b.Preprocess.Size)
 	if n := b.Batch(); n > 0 {

@@ -14,7 +14,8 @@ func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (image, p
 	return v.Prompted(g, w, pixels, VisionPrompts{})
 }
 
-// Prompted is Features with prompts, or the embeddings of patches or the last tokens, as image, where these are asked for.
+// Prompted is Features with prompts, or the embeddings of patches or the last tokens, as image, where these are asked
+// for.
 func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
 	err := v.Check()
 	if err == nil && g.Err() == nil {

@@ -25,8 +25,8 @@ type VisionPrompts struct {
 	// Embeddings asks a transformer for [B,Patches,Width], what its patches are before the first layer norm with their
 	// positions, in place of image features; nothing else of these prompts but Pixels is in them.
 	Embeddings bool
-	// Last asks a transformer for [B,Tokens,Width], its tokens behind the last block, before the last layer norm and the
-	// projection, in place of image features; prompt tokens, if any, stand at their end.
+	// Last asks a transformer for [B,Tokens,Width], its tokens behind the last block, before the last layer norm and
+	// the projection, in place of image features; prompt tokens, if any, stand at their end.
 	Last bool
 }
 
