@@ -45,8 +45,8 @@ func handed(t *testing.T, o ort.Options) (first, second *ort.Session) {
 
 // By hand, with x = [1,2] [0,1] [-1,0] and i = [0,1]: x W is [9,12,15] [4,5,6] [-1,-2,-3], rows 0 and 2 of it times
 // [1,10,100] and the sum 3 of x are [27,360,4500] [-3,-60,-900], and |-x| is x but for the sign. That is what plain
-// runs give, and bound ones on any of two devices, which the CPU stands in for, or on that of make test-cuda; each value
-// is copied to a device at most once.
+// runs give, and bound ones on any of two devices, which the CPU stands in for, or on that of make test-cuda; each
+// value is copied to a device at most once.
 func TestValuesStayOnTheDevice(t *testing.T) {
 	x, scale := tensor.Of([]float32{1, 2, 0, 1, -1, 0}, 3, 2), tensor.Of([]float32{1, 10, 100}, 3)
 	for name, o := range map[string]ort.Options{"host": {Provider: ort.CPU}, "device": {Bind: true},
