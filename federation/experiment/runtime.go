@@ -34,8 +34,8 @@ func (Runtime) LongHelp() map[string]string {
 		"batch_clients": "most clients whose steps are computed in one run, with one pass of the text tower; part of " +
 			"the experiment, since it changes rounding",
 		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",
-		"spinning": "let idle threads busy-wait within a run, for at most 200 µs: true, false, or auto, which is true " +
-			"if workers times threads is at most the number of cores",
+		"spinning": "let idle threads busy-wait within a run, for at most 200 µs: true, false, or auto, which is " +
+			"true if workers times threads is at most the number of cores",
 		"prepack": "store text towers in the layout of the kernels, once per backbone: true is faster, false needs " +
 			"less memory, auto is true on the CPU",
 	}

@@ -18,8 +18,9 @@ func TestBoundRunsAreRuns(t *testing.T) {
 	bindAll = true
 	defer func() { bindAll = false }()
 	for name, test := range map[string]func(*testing.T){"batches": TestDynamicBatch,
-		"integers and scalars": TestIntegerInputsAndScalarOutput, "undeclared shapes": TestScalarInputAndUndeclaredShapes,
-		"types": TestOtherTypes, "overflow": TestUnsignedOverflow, "outputs": TestKeptOutputs, "inputs": TestWrongInputs,
+		"integers and scalars": TestIntegerInputsAndScalarOutput,
+		"undeclared shapes":    TestScalarInputAndUndeclaredShapes, "types": TestOtherTypes,
+		"overflow": TestUnsignedOverflow, "outputs": TestKeptOutputs, "inputs": TestWrongInputs,
 		"shapes": TestDeclaredShapeIsWrong, "side by side": TestConcurrentRuns, "stopped": TestCancel,
 		"closed": TestClose} {
 		t.Run(name, test)
@@ -35,17 +36,17 @@ func handed(t *testing.T, o ort.Options) (first, second *ort.Session) {
 	b.node("Add", []string{"i", "i"}, "count").node("ReduceSum", []string{"x"}, "sum", intAttr("keepdims", 0))
 	b.node("Neg", []string{"x"}, "minus").out("y", f32, dims{"B", 3}).out("count", i64, dims{2})
 	first = open(t, b.out("sum", f32, dims{}).out("minus", f32, nil).model(t), o)
-	b = (&builder{}).in("y", f32, dims{"B", 3}).in("count", i64, dims{2}).in("sum", f32, dims{}).in("minus", f32, dims{"B",
-		2})
-	b.in("scale", f32, dims{3}).node("Mul", []string{"y", "scale"}, "ys").node("Gather", []string{"ys", "count"}, "rows")
+	b = (&builder{}).in("y", f32, dims{"B", 3}).in("count", i64, dims{2}).in("sum", f32, dims{})
+	b.in("minus", f32, dims{"B", 2}).in("scale", f32, dims{3}).node("Mul", []string{"y", "scale"}, "ys")
+	b.node("Gather", []string{"ys", "count"}, "rows")
 	b.node("Mul", []string{"rows", "sum"}, "z").out("z", f32, dims{2, 3}).node("Abs", []string{"minus"}, "plus")
 	return first, open(t, b.out("plus", f32, dims{"B", 2}).model(t), o)
 }
 
 // By hand, with x = [1,2] [0,1] [-1,0] and i = [0,1]: x W is [9,12,15] [4,5,6] [-1,-2,-3], rows 0 and 2 of it times
-// [1,10,100] and the sum 3 of x are [27,360,4500] [-3,-60,-900], and |-x| is x but for the sign. That is what plain runs
-// give, and bound ones on any of two devices, which the CPU stands in for, or on that of make test-cuda; each value is
-// copied to a device at most once.
+// [1,10,100] and the sum 3 of x are [27,360,4500] [-3,-60,-900], and |-x| is x but for the sign. That is what plain
+// runs give, and bound ones on any of two devices, which the CPU stands in for, or on that of make test-cuda; each
+// value is copied to a device at most once.
 func TestValuesStayOnTheDevice(t *testing.T) {
 	x, scale := tensor.Of([]float32{1, 2, 0, 1, -1, 0}, 3, 2), tensor.Of([]float32{1, 10, 100}, 3)
 	for name, o := range map[string]ort.Options{"host": {Provider: ort.CPU}, "device": {Bind: true},
@@ -110,9 +111,10 @@ func TestWrongValues(t *testing.T) {
 	}{
 		"missing": {func(m ort.Values) { delete(m, "y") }, []string{`"y" is missing`}},
 		"extra":   {func(m ort.Values) { m["x"] = m["y"] }, []string{`no input "x"`}},
-		"kind":    {func(m ort.Values) { m["y"] = m["count"] }, []string{`"y" is int64[2]`, "y float32[B 3] is wanted"}},
-		"rank":    {func(m ort.Values) { m["scale"] = m["y"] }, []string{"rank 2", "rank 1 is wanted"}},
-		"size":    {func(m ort.Values) { m["y"] = m["minus"] }, []string{"axis 1 must be 3"}},
+		"kind": {func(m ort.Values) { m["y"] = m["count"] }, []string{`"y" is int64[2]`,
+			"y float32[B 3] is wanted"}},
+		"rank": {func(m ort.Values) { m["scale"] = m["y"] }, []string{"rank 2", "rank 1 is wanted"}},
+		"size": {func(m ort.Values) { m["y"] = m["minus"] }, []string{"axis 1 must be 3"}},
 		"another run's": {func(m ort.Values) { m["minus"] = other["minus"] }, []string{`"y" has 3 on axis 0`,
 			`"minus" has 4 on axis 0`}},
 		"negative": {func(m ort.Values) {
@@ -131,7 +133,7 @@ func TestWrongValues(t *testing.T) {
 	_, err = host.RunWith(t.Context(), nil, good())
 	wantError(t, err, `input "y"`, "it lies on a device, and this session runs on the CPU")
 	held := good()
-	held["scale"] = ort.NewValue(tensor.Of([]float32{1, float32(math.NaN()), 1}, 3)) // numbers are the caller's business
+	held["scale"] = ort.NewValue(tensor.Of([]float32{1, float32(math.NaN()), 1}, 3)) // numbers are not checked
 	out, err := second.RunWith(t.Context(), nil, held)
 	if err != nil || !math.IsNaN(float64(out["z"].Data[1])) {
 		t.Errorf("%v, %v", out, err)
