@@ -13,7 +13,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	arrows docs site deploy bench fuzz chaos golden probes clean
+	rules docs site deploy bench fuzz chaos golden probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ run: build ## train the demo's methods on synthetic images, print their table, w
 	@rm -rf runs/demo
 	bin/promptfed run configs/demo/*.yaml --out runs/demo
 
-smoke: build ## the small form of every file in configs/papers, configs/pitfalls, configs/synthetic and configs/field, runs/smoke
+smoke: build ## run the small form of every sweep in configs/papers, pitfalls, synthetic and field, into runs/smoke
 	@rm -rf runs/smoke; mkdir -p runs/smoke
 	@for file in $$(grep -l '^sweep:' configs/papers/*/*.yaml configs/pitfalls/*.yaml configs/synthetic/*.yaml configs/field/*.yaml); do \
 		out=$${file#configs/}; out=runs/smoke/$${out%.yaml}; began=$$(date +%s); \
@@ -31,18 +31,18 @@ smoke: build ## the small form of every file in configs/papers, configs/pitfalls
 	done
 
 # Without the samples of real sets (docs/results.md) the synthetic tasks alone.
-methods: build ## every method on six tasks over three seeds, tables and ranks (docs/results.md), runs/methods
+methods: build ## train every method on six tasks with three seeds, print tables and ranks (docs/results.md), write runs/methods
 	bin/promptfed sweep configs/field/results.yaml --out runs/methods --force \
 		$(if $(wildcard ../shared/data/pacs),,--keep 'task=label skew,few shots,domain skew')
 
-terms: build ## what each term of every loss does: the tables of docs/terms.md, runs/terms
+terms: build ## measure the terms of every loss (tables of docs/terms.md), write runs/terms
 	@rm -rf runs/terms
 	@tools/terms.sh
 
-probes: library ## what uploads of prompts give away: the tables of docs/robustness.md
+probes: library ## measure what uploads of prompts reveal (tables of docs/robustness.md)
 	go run ./tools/probes
 
-pitfalls: build ## what is known to be wrong with published results (docs/pitfalls.md), measured anew, runs/pitfalls
+pitfalls: build ## reproduce known errors of published results (docs/pitfalls.md), write runs/pitfalls
 	@rm -rf runs/pitfalls; mkdir -p runs/pitfalls
 	@for file in configs/pitfalls/*.yaml; do \
 		out=runs/pitfalls/$$(basename $$file .yaml); began=$$(date +%s); \
@@ -54,27 +54,27 @@ test: library browser ## run all tests
 	go test -timeout $(TESTTIME) ./...
 	@echo "make test: all packages passed"
 
-build: library ## leave bin/promptfed, with the ONNX Runtime library beside it
+build: library ## build bin/promptfed, with the ONNX Runtime library beside it
 	@echo "building bin/promptfed"
 	@go build -trimpath -buildvcs=false -ldflags "-X promptfed/runtime/version.stamp=$(COMMIT)" -o bin/promptfed ./tools/promptfed
 
 library:
 	@tools/fetch-onnxruntime.sh
 
-library-cuda: build ## ONNX Runtime for CUDA 13 into bin/cuda (256 MB; needs pip), and what of CUDA and cuDNN is missing
+library-cuda: build ## fetch ONNX Runtime for CUDA 13 into bin/cuda (256 MB; needs pip), and list what is missing of CUDA and cuDNN
 	@tools/fetch-onnxruntime-cuda.sh
 	@bin/promptfed inspect --provider cuda || true
 
-test-cuda: build ## method suite and parity tests on a GPU; says so where there is none
+test-cuda: build ## run the method suite and parity tests on a GPU, or say that there is none
 	@tools/test-cuda.sh
 
 browser:
 	@tools/fetch-chromium.sh
 
-check: format vet platforms lint arrows test ## what CI runs
+check: format vet platforms lint rules test ## run everything that CI runs
 	@echo "make check: all passed"
 
-vet: ## go vet
+vet: ## run go vet
 	go vet ./...
 
 # What needs cgo is type-checked by tools/checks: TestEveryPlatform.
@@ -90,19 +90,19 @@ format: ## fail on Go files that gofmt would change
 	@files=$$(gofmt -l .) && if [ -n "$$files" ]; then echo "gofmt -w is needed for:" $$files >&2; exit 1; fi
 	@echo "format: clean"
 
-lint: ## staticcheck, pinned
+lint: ## run staticcheck, pinned
 	go run $(STATICCHECK) ./...
 
-arrows: ## who may import whom, and what may be tracked
+rules: ## check dependency rules, sizes and tracked files
 	go test -count=1 ./tools/checks
 
-docs: ## rewrite what comes from the code in README.md and docs/: tables, requirements of examples
+docs: ## rewrite tables in README.md and docs/ that come from the code, and requirements of examples
 	go run ./tools/docs
 
-deploy: ## docs/deploy against Kubernetes' types and BuildKit's linter; builds the image where there is a builder
+deploy: ## check docs/deploy with Kubernetes' types and BuildKit's linter; build the image if there is a builder
 	@tools/deploy/check.sh
 
-site: build/.site/node_modules ## the documentation as pages with search, build/site: show it with any static file server
+site: build/.site/node_modules ## build the documentation as a web site with search, build/site, for any static file server
 	@rm -rf build/.site/docs; cp -R README.md docs docs/site/. build/.site/
 	@cd build/.site && node_modules/.bin/vitepress build
 	@echo "build/site: for example, python3 -m http.server -d build/site"
@@ -111,10 +111,10 @@ build/.site/node_modules: docs/site/package-lock.json
 	@mkdir -p build/.site; cp docs/site/package*.json build/.site/
 	@cd build/.site && npm ci --ignore-scripts --loglevel=error --no-audit --no-fund && touch node_modules
 
-bench: build ## the text step against its plain form and this machine's GEMM limit
+bench: build ## measure the training step against its unoptimised form and this machine's matrix products
 	bin/promptfed bench
 
-fuzz: library ## every fuzz target for FUZZTIME (30s) each
+fuzz: library ## run every fuzz target for FUZZTIME (30s) each
 	@go test -list '^Fuzz' ./... | \
 	awk '/^Fuzz/ { names[n++] = $$1 } $$1 == "ok" { for (i = 0; i < n; i++) print $$2, names[i] } !/^Fuzz/ { n = 0 }' | \
 	{ count=0; while read -r package name; do \
@@ -123,7 +123,7 @@ fuzz: library ## every fuzz target for FUZZTIME (30s) each
 		count=$$((count + 1)); \
 	done; [ $$count -gt 0 ] && echo "make fuzz: $$count targets passed"; }
 
-chaos: library ## kill, cut and damage a run across processes, RUNS (20) times
+chaos: library ## kill, disconnect and damage runs of several processes, RUNS (20) times
 	PROMPTFED_CHAOS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/chaos
 
 # Not by this target, since pip's tensorboard, scikit-learn, pyarrow and statsmodels are needed: events, figures, parquet, significance.
@@ -142,5 +142,5 @@ golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, pyt
 		$(PYTHON) $$script $$argument || exit 1; \
 	done
 
-clean: ## remove bin/ and runs/
-	rm -rf bin runs
+clean: ## remove bin/, build/ and runs/
+	rm -rf bin build runs

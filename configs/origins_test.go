@@ -40,7 +40,7 @@ func TestBlame(t *testing.T) {
 		{"", "", nil, []string{"seed=-1"}, "--set seed=-1: seed: -1 is negative"},
 		{"", "", nil, []string{"with=[fedprox]", "options.mu=high"}, "--set options.mu=high: options.fedprox.mu: "},
 		{"", "", nil, []string{"with=[fedprox]", "options.mu=-1"}, "--set options.mu=-1: fedprox: option mu"},
-		{"", "", nil, []string{"train.lr="}, "--set train.lr=: no value"},
+		{"", "", nil, []string{"train.lr="}, "--set train.lr=: the value is missing"},
 	} {
 		t.Run(c.begins, func(t *testing.T) {
 			for _, e := range c.env {
@@ -66,10 +66,10 @@ func TestBlame(t *testing.T) {
 // Variables that nothing knows are errors, in every configuration; those of the other commands are none.
 func TestVariables(t *testing.T) {
 	for name, say := range map[string]string{
-		"PROMPTFED_TRAIN_LRR":      "(PROMPTFED_TRAIN_LR is)",
-		"PROMPTFED_TRAIN_SPEED":    "is not known",
+		"PROMPTFED_TRAIN_LRR":      "(PROMPTFED_TRAIN_LR is known)",
+		"PROMPTFED_TRAIN_SPEED":    "is unknown",
 		"PROMPTFED_OPTIONS_TOKENS": "--set options.tokens=",
-		"PROMPTFED_TOKENS":         "is not known",
+		"PROMPTFED_TOKENS":         "is unknown",
 		"PROMPTFED_TRAIN_STEPS":    "", // of pretrain
 		"PROMPTFED_MODELS":         "",
 		"PROMPTFED_TEST_WHATEVER":  "",
@@ -95,7 +95,7 @@ func TestOptionsOfAnotherMethod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "--set method=promptfl leaves out the options of fedpha: global_tokens, local_tokens, svd_every"
+	want := "--set method=promptfl drops the options of fedpha: global_tokens, local_tokens, svd_every"
 	if len(l.Options) != 1 || l.Options["tokens"] != 8 || !slices.Equal(l.Notes, []string{want}) {
 		t.Errorf("options %v, notes %q", l.Options, l.Notes)
 	}
@@ -118,7 +118,7 @@ func TestOptionsOfAnotherMethod(t *testing.T) {
 		if err == nil {
 			err = l.Check()
 		}
-		if err == nil || !strings.Contains(err.Error(), "unknown; known are coop") {
+		if err == nil || !strings.Contains(err.Error(), "unknown; known options are coop") {
 			t.Errorf("%v: %v", sets, err)
 		}
 	}

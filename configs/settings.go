@@ -50,8 +50,8 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	for _, key := range slices.Sorted(maps.Keys(f.keys)) { // viper would pass over those without a value
 		if first, _, _ := strings.Cut(strings.ToLower(key), "."); fields[first] == nil {
 			if first == "counts" {
-				return s, fmt.Errorf("%s: counts are sizes of data sets; compare them with the data by promptfed "+
-					"partition", f.path)
+				return s, fmt.Errorf("%[1]s has sizes of data sets to compare (counts) and is not a run; use "+
+					"promptfed partition %[1]s", f.path)
 			}
 			return s, s.blame(&keyError{strings.ToLower(key), unknownKey(key, fields)})
 		}

@@ -49,8 +49,8 @@ func (Card) LongHelp() map[string]string {
 		"rows":    "axes in the rows of the table; domain and set, which every run has, are possible too",
 		"metric":  strings.Join(slices.Concat(metrics, named), ", ") + "; empty: last",
 		"metrics": "metrics in the columns or rows called metric, such as [set:base, set:new, hm]",
-		"control": "label that all others are compared with, in place of pairwise comparisons: of the axis method, else " +
-			"of the first one in rows",
+		"control": "label to compare all others with, instead of pairwise comparisons: of the axis method, else of " +
+			"the first one in rows",
 		"no_numbers": "why there are no numbers, such as: the figure prints none",
 		"wrong":      "known errors and contradictions of the paper, a sentence each",
 		"differs":    "where this file differs from the paper and why, a sentence each",

@@ -158,9 +158,9 @@ sweep:
 	if err != nil || fmt.Sprint(c.Options["local_tokens"]) != "[4 4 4 5]" {
 		t.Errorf("%v, %v", c.Options, err)
 	}
-	for set, say := range map[string]string{"options.local_tokens[4]=5": "the list has 4",
-		"options.local_tokens[x]=5": "no such place",
-		"options.lengths[0]=5":      "no list options.lengths", "name[0]=5": "no list name"} {
+	for set, say := range map[string]string{"options.local_tokens[4]=5": "length of the list is 4",
+		"options.local_tokens[x]=5": "no such index",
+		"options.lengths[0]=5":      "list options.lengths has no value", "name[0]=5": "list name has no value"} {
 		_, err := Load(file(t, text), []string{set})
 		datatest.WantError(t, err, "--set", set[:strings.Index(set, "=")], say)
 	}
@@ -244,9 +244,9 @@ func TestCardMetrics(t *testing.T) {
 	if err != nil || !slices.Equal(plan.Card.Metrics, []string{"set:base", "hm"}) {
 		t.Errorf("%v, %+v", err, plan.Card)
 	}
-	for text, word := range map[string]string{with("tokens", "[hm]"): "neither card.rows nor card.columns has metric",
-		with("tokens, metric", "[hmm]"): "\"hmm\" is not known", with("tokens, metric",
-			"[]"): "there is no axis \"metric\""} {
+	for text, word := range map[string]string{with("tokens", "[hm]"): "add metric to card.rows or card.columns",
+		with("tokens, metric", "[hmm]"): "\"hmm\" is unknown", with("tokens, metric",
+			"[]"): "unknown axis \"metric\""} {
 		if _, err := LoadSweep(file(t, text), SweepOptions{}); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%v does not say %q", err, word)
 		}
@@ -305,7 +305,7 @@ func TestSweepErrors(t *testing.T) {
 		{in("{name: a, values: [1]}", ""), SweepOptions{}, []string{"axis a", "no key"}},
 		{in("{name: a, key: train.lr, values: [[1]]}", ""), SweepOptions{}, []string{"single"}},
 		{in("{name: a, key: train.lr, values: [1], points: [{label: x}]}", ""), SweepOptions{}, []string{"axis a",
-			"one of the two"}},
+			"one of these forms"}},
 		{in("{key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"sweep.axes[0]", "no name"}},
 		{in("{name: seed, key: train.lr, values: [1]}", ""), SweepOptions{}, []string{"seed", "another name"}},
 		{in("{name: a, key: seed, values: [1]}", ""), SweepOptions{}, []string{"sweep.seeds"}},
@@ -317,7 +317,7 @@ func TestSweepErrors(t *testing.T) {
 		{in(`{name: a, points: [{label: "x\ny"}]}`, ""), SweepOptions{}, []string{`"x\ny"`, "one line"}},
 		{in(`{name: "a\ny", points: [{label: x}]}`, ""), SweepOptions{}, []string{`"a\ny"`, "one line"}},
 		{in("{name: a, points: [{label: y, set: {'options.x[0]': 1}}]}", ""), SweepOptions{}, []string{"cell y/seed-1",
-			"options.x[0]", "no list"}},
+			"options.x[0]", "has no value"}},
 		{in("{name: a, points: [{label: '?'}]}", ""), SweepOptions{}, []string{"folder"}},
 		{in("{name: a, points: [{label: plots}]}", ""), SweepOptions{}, []string{"plots", "report"}},
 		{in("{name: a, points: [{label: A b}, {label: a-B}]}", ""), SweepOptions{}, []string{"two cells",
@@ -335,7 +335,7 @@ func TestSweepErrors(t *testing.T) {
 			[]string{"sweep.points", "options.y", "sweep.set"}},
 		{in(axis, "") + "card: {control: x}", SweepOptions{}, []string{"card.control", `"x"`}},
 		{in(axis, "") + "smoke: {keep: {a: 0.3}}", SweepOptions{}, []string{"smoke.keep", "0.3", "0.1, 0.2"}},
-		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "there are a"}},
+		{in(axis, "") + "smoke: {keep: {b: 0.3}}", SweepOptions{}, []string{"smoke.keep", `"b"`, "known: a"}},
 		{in(axis, "") + "smoke: {seeds: []}", SweepOptions{}, []string{"smoke.seeds", "empty"}},
 		{in(axis, "") + "smoke: {round: 1}", SweepOptions{}, []string{"smoke.round", "keep, points, seeds, set"}},
 		{in(axis, "") + "smoke: {points: {a: {0.3: {name: x}}}}", SweepOptions{}, []string{"smoke.points", "0.3",
@@ -395,7 +395,7 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {figures: [{kind: curves, x: a}]}", SweepOptions{}, []string{"figure 1", "x", `"a"`,
 			"bytes, time"}},
 		{in(axis, "") + "card: {metric: \"bytes-to:\"}", SweepOptions{}, []string{"card.metric", "bytes-to:PERCENT"}},
-		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "no kind"}},
+		{in(axis, "") + "card: {figures: [{}]}", SweepOptions{}, []string{"figure 1", "kind is missing"}},
 		{in(axis, "") + "card: {figures: [{kind: heatmap, x: b}]}", SweepOptions{}, []string{"figure 1", "x", `"b"`}},
 		{"a: &x {b: *x}", SweepOptions{}, []string{"anchor"}},
 	} {

@@ -59,7 +59,7 @@ func Defaults() Config {
 	return Config{Kind: None, Share: 0.2, Strength: 10, Poison: 0.5, Trigger: 0.2}
 }
 
-// On tells whether anybody attacks.
+// On tells whether any client attacks.
 func (c Config) On() bool { return c.Kind != None }
 
 // Check finds what is wrong with the section.
@@ -76,7 +76,7 @@ func (c Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Attackers are those of the clients that may train who attack, sorted.
+// Attackers are the attacking clients among those that may train, sorted.
 func (c Config) Attackers(may []int, seed uint64) ([]int, error) {
 	if !c.On() {
 		return nil, nil
@@ -98,7 +98,7 @@ func (c Config) Attackers(may []int, seed uint64) ([]int, error) {
 	return out, nil
 }
 
-// Attack is a section attack with who attacks; the zero value has nobody.
+// Attack is the section attack with the attacking clients; the zero value has none.
 type Attack struct {
 	Config
 	Attackers []int

@@ -193,7 +193,7 @@ func TestHostile(t *testing.T) {
 		"it holds []":            {top, tensor.Map{}},
 		"one axis":               {top, tensor.Map{"values": tensor.New(1, 3), "bits": words(0)}},
 		"int64 bits":             {top, tensor.Map{"values": values(1, 2, 3), "bits": values(1)}},
-		"2 values; 3 of 30":      {top, tensor.Map{"values": values(1, 2), "bits": words(0)}},
+		"2 values, but 3 of 30":  {top, tensor.Map{"values": values(1, 2), "bits": words(0)}},
 		"2 words of bits":        {top, tensor.Map{"values": values(1, 2, 3), "bits": words(0, 0)}},
 		"not sorted":             {top, tensor.Map{"values": values(1, 2, 3), "bits": words(0)}},
 		"beyond the last number": {top, tensor.Map{"values": values(1, 2, 3), "bits": words(30<<10 | 1<<5)}},
@@ -201,7 +201,7 @@ func TestHostile(t *testing.T) {
 		"scale of at least 0":    {sign, tensor.Map{"values": values(1, -1), "bits": words(0)}},
 		"3 scales":               {sign, tensor.Map{"values": values(1, 1, 1), "bits": words(0)}},
 		"the level 3":            {levels, tensor.Map{"values": values(1), "bits": words(6, 0)}},
-		"it has 0 places": {Codec{Kind: TopK, Share: 0.5}, tensor.Map{"values": tensor.New(15),
+		"it has 0 indices": {Codec{Kind: TopK, Share: 0.5}, tensor.Map{"values": tensor.New(15),
 			"bits": words(0)}},
 	} {
 		_, err := c.Unpack(tensor.Map{"ctx": tensor.New(30)}, c.packed)

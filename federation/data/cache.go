@@ -52,7 +52,7 @@ func (s Source) Key() Key {
 }
 
 // Cache is a folder of feature matrices in shards. Several processes may use one folder: a file appears whole or not at
-// all, and whoever comes last replaces a file by its equal.
+// all, and the last writer replaces a file with an equal one.
 //
 // What is read back in half precision has been rounded, so everything computed is rounded before its first use too
 // (Matrix.Append): a run does not depend on what the cache held. In Float it is what was computed, bit for bit.

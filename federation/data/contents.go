@@ -27,7 +27,7 @@ type Content [sha256.Size]byte
 const headSize = 4096
 
 // Contents gives the content of every example of a list. Of files it reads only those that have the size of another,
-// and whole only those that begin like another. progress, which may be nil, hears of each of its two passes.
+// and whole only those that begin like another. progress, which may be nil, is called in both of its passes.
 func Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content, error) {
 	out := make([]Content, len(list))
 	keys := make([]string, len(list))

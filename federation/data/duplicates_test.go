@@ -163,5 +163,5 @@ func TestDuplicates(t *testing.T) {
 	s, c = duplicated()
 	s.Train, c = s.Train[1:3], append(c[1:3:3], c[5:]...) // each class has one image, which stands elsewhere too
 	_, _, err = s.FindDuplicates(c, DuplicatesDrop)
-	datatest.WantError(t, err, "leaves class", "no training images")
+	datatest.WantError(t, err, "leaves class", "without training images")
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Matrix is a matrix of features in shards of the cache: files of so many rows each, which appear whole or not at all.
-// What a process computed before it was stopped is there for the next one, which goes on with the rows that are
-// missing. Reading is safe for concurrent use; writing is not.
+// What a process computed before it was stopped is there for the next one, which continues with the missing rows.
+// Reading is safe for concurrent use; writing is not.
 type Matrix struct {
 	Shape  []int
 	cache  Cache
@@ -113,7 +113,7 @@ func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// Close closes the files, and throws a shard away that lacks rows.
+// Close closes the files, and removes a shard that is incomplete.
 func (m *Matrix) Close() error {
 	if m.next != nil {
 		m.next.abort()

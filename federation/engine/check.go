@@ -133,7 +133,7 @@ func participantsOf(e *spec.Experiment, remote message.Remote) []message.Partici
 	return out
 }
 
-// checkParticipants finds what cannot work with clients elsewhere, and gives the first that joined.
+// checkParticipants finds what cannot work with clients on other machines, and gives the first that joined.
 func checkParticipants(e *spec.Experiment, participants []message.Participant) (message.Participant, error) {
 	if e.Synthetic != nil {
 		return message.Participant{}, errors.New("a server whose clients are on other machines has no images of its " +

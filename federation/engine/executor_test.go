@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -64,5 +65,21 @@ func TestStateOfRefusesOtherTensors(t *testing.T) {
 	m["shared/ctx"] = nil
 	if _, err := message.ParseClientState(m); err == nil || !strings.Contains(err.Error(), "shared/ctx") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A client without validation data has no turn to validate: on a cluster that would be a job for each client and round.
+func TestNobodyValidatesWithoutData(t *testing.T) {
+	for e, want := range map[*spec.Experiment]int{toy(t): 0, validating(t): 3 * 8} { // 3 of 4 clients, 8 rounds
+		e.Evaluate.Validate = true
+		var turns atomic.Int32
+		mustRun(t, e, engine.Settings{OnTurn: func(o message.Instruction, _ int) {
+			if o.Kind == message.Validate {
+				turns.Add(1)
+			}
+		}})
+		if got := int(turns.Load()); got != want {
+			t.Errorf("%d turns, want %d", got, want)
+		}
 	}
 }

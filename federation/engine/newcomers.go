@@ -6,8 +6,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// updateInfos learns which clients elsewhere are there by now. What is known of one that is not there any more stays
-// known.
+// updateInfos learns which clients on other machines are there by now. What is known of one that is not there any more
+// stays known.
 func (s *Server) updateInfos() {
 	if s.Infos == nil {
 		return

@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// overhead is what turns of clients cost beside computing, in nanoseconds that are added up over turns side by side.
+// overhead is what turns of clients cost beside computing, in nanoseconds summed over turns.
 type overhead struct{ messages, disk atomic.Int64 }
 
 // since adds the time since a moment.

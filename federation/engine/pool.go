@@ -34,8 +34,14 @@ type Pool struct {
 	overhead overhead
 }
 
-// Run gives an instruction to the named clients.
+// Run gives an instruction to the named clients; one to validate to those that have validation data.
 func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	if o.Kind == message.Validate { // else a job that does nothing would travel to a worker and back
+		o.Clients = slices.DeleteFunc(slices.Clone(o.Clients), func(id int) bool {
+			val := p.Clients[id].Val
+			return val == nil || val.Len() == 0
+		})
+	}
 	replies := make([]message.Reply, len(o.Clients))
 	lost := make([]bool, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
@@ -199,5 +205,5 @@ func (p *Pool) answer(ctx context.Context, jobs []local.Job) ([]message.Reply, [
 	return replies, next, err
 }
 
-// Accept keeps the held states of clients whose upload counted, and forgets those of the others.
+// Accept keeps the new states of clients whose upload counted, and drops those of the others.
 func (p *Pool) Accept(round int, clients []int) error { return p.Store.Accept(round, clients) }

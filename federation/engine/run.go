@@ -36,10 +36,10 @@ type Settings struct {
 	Tracer   trace.Tracer // nil for none
 	OnTurn   func(o message.Instruction, client int)
 	OnRound  func(record.Record)
-	// OnWarning hears lines that say what is probably wrong with the data; may be nil.
+	// OnWarning gets lines that say what is probably wrong with the data; may be nil.
 	OnWarning func(string)
-	// Lost loses a client's answers of a round, as a client does that leaves: the round goes on with the others, and
-	// the client remembers what it did before. Nil loses none.
+	// Lost drops a client's answers of a round, as when a client leaves: the round continues with the others, and the
+	// client keeps its state from before. Nil drops none.
 	Lost func(round, client int) bool
 	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
 	Remote message.Remote
@@ -47,8 +47,8 @@ type Settings struct {
 	Executor local.RemoteExecutor
 	// OnUpload gets every encoded upload, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
-	// Noise is where the noise of differential privacy comes from, and with it the draw of a round's clients; nil for
-	// the run's seed, which is a simulation.
+	// Noise is the source of the noise of differential privacy and of the draw of a round's clients; nil for the run's
+	// seed, as in a simulation.
 	Noise *noise.Noise
 	// Guard is the client's side of what Wrap is the server's side of; both nil for none.
 	Guard message.Guard

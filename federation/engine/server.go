@@ -32,7 +32,7 @@ type Server struct {
 	Global         method.Global
 	// Infos gives the clients known so far where some may join later; nil where all are there from the start.
 	Infos func() []method.ClientInfo
-	// Limited is what was refused of clients elsewhere, and cut, since it was asked last; nil where none are.
+	// Limited is what was refused of clients on other machines, and capped, since the last call; nil where none are.
 	Limited func() message.Limited
 	// Noise is where the noise of differential privacy and the draw of a round's clients come from; nil for the seed.
 	Noise *noise.Noise
@@ -42,7 +42,7 @@ type Server struct {
 	Confusion *record.Confusion // of the last round that may be the result; nil for none
 
 	worker     *local.Worker // of this process
-	pool       *Pool         // of this process, idle where the clients are elsewhere
+	pool       *Pool         // of this process, idle where the clients are on other machines
 	has        record.Evaluable
 	view       method.View         // of the headline
 	known      []method.ClientInfo // the clients that the method knows of
@@ -197,7 +197,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 	if err != nil {
 		return nil, err
 	}
-	// clients elsewhere may all have failed, which is their own affair, and simulated ones may all be late
+	// clients on other machines may all have failed, which is their own affair, and simulated ones may all be late
 	if _, remote := s.Cohort.(RejectionObserver); len(replies) == 0 && !remote && s.simulated == nil {
 		return nil, fmt.Errorf("round %d: no client answered", o.Round+1)
 	}

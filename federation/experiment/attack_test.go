@@ -198,7 +198,7 @@ func TestBackdoor(t *testing.T) {
 		t.Errorf("the summary says %s", fmt.Sprintf("%+v", a))
 	}
 	c.Attack.Target = 4
-	refuses(t, c, "attack.target: 4 is none of the 4 classes")
+	refuses(t, c, "attack.target: 4 is not one of the 4 classes")
 	c = small("promptfl")
 	c.Attack.Kind, c.Train.Centralised = attack.SignFlip, true
 	refuses(t, c, "train.centralised", "attack")

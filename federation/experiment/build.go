@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 
 	"promptfed/federation/data"
@@ -42,7 +41,7 @@ type Built struct {
 
 	layer          *secure.Layer                       // of secure aggregation; nil for none
 	guard          *secure.Guard                       // of the one client that is here; nil elsewhere
-	wrap           func(message.Cohort) message.Cohort // of a server whose clients are elsewhere; nil elsewhere
+	wrap           func(message.Cohort) message.Cohort // of a server whose clients are on other machines; nil elsewhere
 	of             int                                 // clients of the experiment, where only one is here; 0 elsewhere
 	synthetic      []data.Example                      // of the server's own
 	evaluationSets []evaluationSet
@@ -127,7 +126,8 @@ func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
 
 // define builds the method and the engine's experiment, without clients, for the classes of the data.
 func (b *Built) define() error {
-	b.Config.Runtime.Prepack = named(b.Config.Runtime.Prepack)
+	r := &b.Config.Runtime
+	r.Prepack, r.Spinning = named(r.Prepack), named(r.Spinning)
 	var err error
 	c := b.Config
 	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
@@ -300,12 +300,7 @@ func (c Config) assigned(n int) []string {
 	return out
 }
 
-func (b *Built) workers() int {
-	if n := b.Config.Runtime.Workers; n > 0 {
-		return n
-	}
-	return runtime.NumCPU()
-}
+func (b *Built) workers() int { return b.Config.Runtime.workers() }
 
 // ChooseProvider takes the provider, before any work that needs it. Without it, sessions find one each for themselves.
 func (b *Built) ChooseProvider() error {
@@ -494,8 +489,8 @@ func (b *Built) simulateTime() error {
 			return fmt.Errorf("simulated_time.fedbuff: %w", err)
 		}
 		if n := int(b.sampling().Size); k > n {
-			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never accumulate where %d clients "+
-				"train at the same time; set %d or fewer, or raise participation", k, n, n)
+			return fmt.Errorf("simulated_time.fedbuff.buffer: %d uploads never accumulate where %d clients train at "+
+				"the same time; set %d or fewer, or raise participation", k, n, n)
 		}
 	}
 	var err error

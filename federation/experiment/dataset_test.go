@@ -61,7 +61,7 @@ func TestDataInfo(t *testing.T) {
 	text := strings.Join(append(got.Lines(), got.Notes...), "\n")
 	for _, words := range []string{"data: folder, SPLIT/CLASS/: 2 classes",
 		"train 20 images (10 of each class), test 20 images (10 of each class)",
-		"val is the test split", "3 training images are also test images (such as train/cat/a.png and " +
+		"val is used as the test split", "3 training images are also test images (such as train/cat/a.png and " +
 			"val/cat/a.png)", "data.duplicates: keep"} {
 		if !strings.Contains(text, words) {
 			t.Errorf("it does not say %q:\n%s", words, text)

@@ -63,7 +63,7 @@ func TestValidationData(t *testing.T) {
 	}
 	c := small("promptfl")
 	c.Data.Generator.Val, c.Data.ValShare = 2, 0.2
-	refuses(t, c, "data.val_share", "16 validation images already")
+	refuses(t, c, "data.val_share", "already has 16 validation images")
 	c.Data.ValShare, c.Eval.Validate = 0, false
 	if r := finish(t, open(t, c)); r.Records[0].Validation != nil {
 		t.Error("nobody is to be validated")

@@ -115,7 +115,7 @@ func TestRequirements(t *testing.T) {
 		"clients<5":       "the server has clients: 5",
 		"method>5":        "the server has method: fedpha",
 		"tests.confusion": "the server has tests.confusion: off",
-		"colour=red":      "there is no such key; there are method, with, rounds",
+		"colour=red":      "unknown key; known are method, with, rounds",
 		"secure_aggregation.threshold=0.60,train.epochs=2": "",
 	} {
 		list, err := facts.ParseRequirements(text)

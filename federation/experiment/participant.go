@@ -27,7 +27,7 @@ type Place struct {
 	Classes   []string // of the experiment, where they are known; the client's data may have fewer
 }
 
-// OpenClient is Open for one client of an experiment whose server is elsewhere.
+// OpenClient is Open for one client of an experiment whose server is on another machine.
 func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Built, error) {
 	if err := errors.Join(c.InOneProcess(), c.noAttack()); err != nil {
 		return nil, err

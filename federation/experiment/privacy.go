@@ -59,7 +59,7 @@ func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
 	if b.layer == nil {
 		if secure.HasJoined(p.Dir) {
 			return nil, errors.New("the server has turned off secure aggregation, under which this client took part " +
-				"in its run; if that is intended, give another --state")
+				"in its run; if that is intended, use another --state")
 		}
 		return nil, nil
 	}
@@ -69,7 +69,7 @@ func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
 	return b.guard, err
 }
 
-// ServeSecure makes Settings those of a server whose clients are elsewhere.
+// ServeSecure makes Settings those of a server whose clients are on other machines.
 func (b *Built) ServeSecure(p secure.Party) (err error) {
 	if b.layer != nil {
 		p.Agreed = b.Engine.RunSpec().String()

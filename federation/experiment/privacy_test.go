@@ -56,7 +56,7 @@ func TestSecureAggregation(t *testing.T) {
 	c.SecureAggregation.Threshold = 0.6
 	for words, change := range map[string]func(*Config){
 		"fedproto needs every client's prototypes": func(c *Config) { c.With = []string{"fedproto"} },
-		"robust needs more of a client":            func(c *Config) { c.With = []string{"robust"} },
+		"robust needs each client's upload":        func(c *Config) { c.With = []string{"robust"} },
 		"set where: client":                        func(c *Config) { c.With = []string{"dp"} },
 		"the base method shares nothing":           func(c *Config) { c.Method = "coop" },
 		"train.centralised has one client":         func(c *Config) { c.Train.Centralised = true },
@@ -71,7 +71,7 @@ func TestSecureAggregation(t *testing.T) {
 	drawn.Sampling, drawn.With, drawn.Options = poisson, []string{"dp"}, map[string]any{"where": "client", "noise": 0.5}
 	refuses(t, drawn, "secure_aggregation: sampling: poisson draws any number", "sampling: fixed")
 	c.With, c.Options = []string{"scaffold", "ggtpc"}, map[string]any{"min_count": 1}
-	refuses(t, c, "the statistic ggtpc", "statistics: clear")
+	refuses(t, c, "the statistics ggtpc", "statistics: clear")
 	c.SecureAggregation.Threshold = 0
 	plain = finish(t, open(t, c))
 	c.SecureAggregation.Threshold, c.SecureAggregation.Statistics = 0.6, "clear"

@@ -141,7 +141,7 @@ func TestTestOnlySet(t *testing.T) {
 	}
 	c = small("promptfl")
 	c.Data.Set, c.Data.Root = "imagenet-r", root
-	refuses(t, c, "data.set: imagenet-r has test images alone", "eval.sets", "data.split: pooled")
+	refuses(t, c, "data.set: imagenet-r has test images only", "eval.sets", "data.split: pooled")
 }
 
 // TestEmbeddings: the file has the images asked for, spread over the classes, and unit class features that moved.

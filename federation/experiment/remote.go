@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/sets"
 )
 
-// OpenServer is Open for a server whose clients are elsewhere: there is no data, no backbone and no class. The
+// OpenServer is Open for a server whose clients are on other machines: there is no data, no backbone and no class. The
 // caller fills in the engine's classes, template and evaluation sets, once clients have sent them.
 func OpenServer(c Config) (*Built, error) {
 	c.Data.Config = withoutData(c.Data.Config)

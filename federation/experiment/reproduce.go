@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/partition"
 )
 
-// Reproduce is the section reproduce: known defects of published code, made again on purpose to show what they do to
+// Reproduce is the section reproduce: known defects of published code, reproduced on purpose to show what they do to
 // its numbers (docs/pitfalls.md). A run with any of them says so wherever its numbers are shown.
 type Reproduce struct {
 	Labels     string `config:"labels"`

@@ -3,6 +3,7 @@ package experiment
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strconv"
 
 	"promptfed/runtime/ort"
@@ -18,7 +19,7 @@ type Runtime struct {
 	BatchClients int    `config:"batch_clients"`
 	Threads      int    `config:"threads" help:"threads of ONNX Runtime within one operator of one client"`
 	InterThreads int    `config:"inter_threads" help:"operators of one client that run at the same time"`
-	Spinning     bool   `config:"spinning" help:"let idle threads busy-wait"`
+	Spinning     string `config:"spinning"`
 	Arena        bool   `config:"arena" help:"keep freed buffers for the next run: faster, but more memory"`
 	Prepack      string `config:"prepack"`
 	Optimization string `config:"optimization" help:"graph optimization by ONNX Runtime: all, extended, basic or none"`
@@ -33,6 +34,8 @@ func (Runtime) LongHelp() map[string]string {
 		"batch_clients": "most clients whose steps are computed in one run, with one pass of the text tower; part of " +
 			"the experiment, since it changes rounding",
 		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",
+		"spinning": "let idle threads busy-wait within a run, for at most 200 µs: true, false, or auto, which is true " +
+			"if workers times threads is at most the number of cores",
 		"prepack": "store text towers in the layout of the kernels, once per backbone: true is faster, false needs " +
 			"less memory, auto is true on the CPU",
 	}
@@ -40,7 +43,7 @@ func (Runtime) LongHelp() map[string]string {
 
 func defaultRuntime() Runtime {
 	return Runtime{Provider: ort.CPU, Devices: 1, BatchClients: 1, Threads: 1, InterThreads: 1, Arena: true,
-		Prepack: auto, Optimization: "all"}
+		Spinning: auto, Prepack: auto, Optimization: "all"}
 }
 
 const auto = "auto"
@@ -81,8 +84,10 @@ func (r Runtime) check() error {
 	if r.BatchClients < 1 {
 		bad("batch_clients: %d; it must be 1 (a run for each client) or more", r.BatchClients)
 	}
-	if _, err := strconv.ParseBool(r.Prepack); err != nil && r.Prepack != auto {
-		bad("prepack: %q is not known; use auto, true or false", r.Prepack)
+	for _, k := range [][2]string{{"prepack", r.Prepack}, {"spinning", r.Spinning}} {
+		if _, err := strconv.ParseBool(k[1]); err != nil && k[1] != auto {
+			bad("%s: %q is not known; use auto, true or false", k[0], k[1])
+		}
 	}
 	if _, err := ort.Level(r.Optimization); err != nil {
 		bad("optimization: %w", err)
@@ -100,17 +105,30 @@ func (r *Runtime) ChooseProvider() (why error, err error) {
 	return why, err
 }
 
+// workers are the clients that train at a time.
+func (r Runtime) workers() int {
+	if r.Workers > 0 {
+		return r.Workers
+	}
+	return runtime.NumCPU()
+}
+
 // Session are the options of a session. The configuration must have passed Check.
 func (r Runtime) Session() ort.Options {
 	prepack, err := strconv.ParseBool(r.Prepack)
 	if err != nil {
 		prepack = r.Provider == ort.CPU
 	}
+	spinning, err := strconv.ParseBool(r.Spinning)
+	runs := 0
+	if err != nil {
+		runs = r.workers()
+	}
 	level, err := ort.Level(r.Optimization)
 	if err != nil {
 		level = ort.OptAll
 	}
 	return ort.Options{Provider: r.Provider, Device: r.Device, Devices: r.Devices, MemoryLimit: r.MemoryLimit,
-		IntraThreads: r.Threads, InterThreads: r.InterThreads, Spinning: r.Spinning, NoArena: !r.Arena,
+		IntraThreads: r.Threads, InterThreads: r.InterThreads, Spinning: spinning, Runs: runs, NoArena: !r.Arena,
 		Prepack: prepack, OptLevel: level}
 }

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -20,8 +21,8 @@ func TestRuntimeChecks(t *testing.T) {
 		},
 		"runtime.device: -1":                                     func(r *Runtime) { r.Device = -1 },
 		"runtime.workers: -1":                                    func(r *Runtime) { r.Workers = -1 },
-		"runtime.batch_clients: 0; take 1":                       func(r *Runtime) { r.BatchClients = 0 },
-		"runtime.batch_clients: -3; take 1":                      func(r *Runtime) { r.BatchClients = -3 },
+		"runtime.batch_clients: 0; it must be 1":                 func(r *Runtime) { r.BatchClients = 0 },
+		"runtime.batch_clients: -3; it must be 1":                func(r *Runtime) { r.BatchClients = -3 },
 		"runtime.threads: -1":                                    func(r *Runtime) { r.Threads = -1 },
 		"runtime.inter_threads: -1":                              func(r *Runtime) { r.InterThreads = -1 },
 		`runtime.prepack: "maybe" is not known`:                  func(r *Runtime) { r.Prepack = "maybe" },
@@ -37,7 +38,7 @@ func TestRuntimeChecks(t *testing.T) {
 }
 
 func TestRuntimeReachesSessions(t *testing.T) {
-	r := Runtime{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, Threads: 2, InterThreads: 3, Spinning: true,
+	r := Runtime{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, Threads: 2, InterThreads: 3, Spinning: "true",
 		Prepack: "true", Optimization: "basic"}
 	want := ort.Options{Provider: ort.CUDA, Device: 1, MemoryLimit: 5, IntraThreads: 2, InterThreads: 3, Spinning: true,
 		NoArena: true,
@@ -53,6 +54,17 @@ func TestRuntimeReachesSessions(t *testing.T) {
 		r.Prepack, r.Provider = c.prepack, c.provider
 		if got := r.Session().Prepack; got != c.want {
 			t.Errorf("prepack %s on %s is %v", c.prepack, c.provider, got)
+		}
+	}
+	for _, c := range []struct {
+		spinning string
+		workers  int
+		runs     int
+		want     bool
+	}{{"true", 3, 0, true}, {"false", 3, 0, false}, {"auto", 3, 3, false}, {"auto", 0, runtime.NumCPU(), false}} {
+		r.Spinning, r.Workers = c.spinning, c.workers
+		if got := r.Session(); got.Spinning != c.want || got.Runs != c.runs {
+			t.Errorf("spinning %s of %d workers is %v, %d runs", c.spinning, c.workers, got.Spinning, got.Runs)
 		}
 	}
 	for given, want := range map[string]string{"1": "true", "true": "true", "0": "false", "auto": "auto"} {

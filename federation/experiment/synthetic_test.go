@@ -25,7 +25,7 @@ func TestSyntheticSection(t *testing.T) {
 		want string
 	}{
 		{withSynthetic("gptfl"), "give them in the section synthetic"},
-		{withSynthetic("gptfl", "circle", "house"), `class "house" is none of the experiment's`},
+		{withSynthetic("gptfl", "circle", "house"), `class "house" is not one of the experiment's`},
 	} {
 		if _, err := Open(context.Background(), c.conf, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v; want %s", err, c.want)

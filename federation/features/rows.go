@@ -39,8 +39,9 @@ func (r Rows) Read(index []int) (*tensor.Tensor, error) {
 func (r Rows) Close() error { return r.rows.Close() }
 
 // Rows gives what is requested, a matrix for each view: unit rows [N,D] of images or [N,M,D] of patches, tokens [N,T,v]
-// behind the tower's last block, or normalised pixels [N,3,S,S], all rounded to the cache's precision. What the cache lacks is computed and written in shards, so
-// that a process that is stopped leaves what it did. The caller closes them.
+// behind the tower's last block, or normalised pixels [N,3,S,S], all rounded to the cache's precision. What the cache
+// lacks is computed and written in shards, so that a process that is stopped leaves what it did. The caller closes
+// them.
 func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
 	if err := r.check(); err != nil {
 		return nil, err

@@ -49,10 +49,10 @@ type Codec interface {
 type Server interface {
 	Start(*Global) error // before round 0: extras such as a discriminator's first weights
 	// Statistics are computed by clients before this round's training, usually none. Those of round 0 are computed
-	// again, by all clients, before a round that clients elsewhere joined for.
+	// again, by all clients, before a round that clients on other machines joined for.
 	Statistics(round int) []Statistic
-	// Join comes before a round that clients elsewhere joined for, with their numbers: they lack what the others were
-	// sent.
+	// Join comes before a round that clients on other machines joined for, with their numbers: they lack what the
+	// others were sent.
 	Join(g *Global, clients []int) error
 	// Merge gets uploads sorted by client. There are none only where Poisson sampling drew nobody.
 	Merge(g *Global, ups []Upload) error

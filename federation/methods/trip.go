@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/routing"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
@@ -16,38 +17,38 @@ import (
 //
 //	P(x) = Σ_e π_e(x) P_e, z_c = s f(x)·t_c(P(x)), π(x) = routing(X, K, capacity), K [E,v] fixed random keys,
 //
-// so that the text tower runs over all classes for every image, in training too. The routing is in trip_routing.go. With
+// (package routing), so that the text tower runs over all classes for every image, in training too. With
 // q = softmax(s f(x)·t'_c), t' the mean of the templates' class features, the loss is
 //
 //	CE(z, y) - alpha mean_x Σ_c q_c log softmax(z)_c.
 //
 // Gong et al., Token-level Prompt Mixture with Parameter-free Routing for Federated Domain Generalization, IEEE TIP,
 // arXiv 2504.21063. Notes:
-//   - training routes with a capacity of 1 and tests with 2 (capacity, capacity_test). With 1 hardly a token is dropped,
-//     and all weights are about 1/E;
+//   - training routes with a capacity of 1 and tests with 2 (capacity, capacity_test). With 1 hardly a token is
+//     dropped, and all weights are about 1/E;
 //   - public code sends 4 experts of 32 tokens, 65,536 numbers, which its README prints; its script has 8 of them;
 //   - average: the code also tests a running mean of the server's prompts over rounds r, weighted by the density of
 //     Beta(beta, beta) at (r+1/2)/(R+1), R rounds, in which the first prompts count as round 0's do; ema has a moving
 //     average of a given decay in its place. Clients train from the prompts themselves; they are tested with the mean,
 //     which they are sent beside them, that of class scores then being the same for all;
 //   - the code takes the mean of features of the teacher before they are made unit; here each is a unit row;
-//   - keys are drawn by the server and sent in every round. The code can have all of them 0 or 1, which tells no key from
-//     another; that is not here.
+//   - keys are drawn by the server and sent in every round. The code can have all of them 0 or 1, which tells no key
+//     from another; that is not here.
 //
 // A step takes memory for the text of each image; see train.memory_gb. Clients must agree in the image tower's width.
-// Names: trip/keys [E,v] and, unless average is none, trip/average [E,tokens,w] to everyone; trip/weight [1], the sum of
-// the running mean's weights, stays on the server.
+// Names: trip/keys [E,v] and, unless average is none, trip/average [E,tokens,w] to everyone; trip/weight [1], the sum
+// of the running mean's weights, stays on the server.
 type TRIP struct {
 	WeightedMean `config:",squash"`
 	Context      `config:",squash"`
 	Experts      int      `config:"experts" help:"E, how many prompts are mixed"`
 	Alpha        float64  `config:"alpha" help:"weight of the distillation from hand-written prompts"`
-	Templates    []string `config:"templates" help:"of these prompts: imagenet-7, or texts with {}; empty: data.template"`
+	Templates    []string `config:"templates" help:"of these: imagenet-7, or texts with {}; empty: data.template"`
 	Capacity     float64  `config:"capacity" help:"tokens that an expert takes in training, in E-ths of all"`
 	CapacityTest float64  `config:"capacity_test" help:"and in tests"`
 	Iters        int      `config:"iters" help:"of the routing, at most"`
 	Keys         string   `config:"keys" help:"how they are drawn: orthogonal, normal or uniform"`
-	Average      string   `config:"average" help:"what tests take: none (the server's prompts), beta or ema, means of rounds"`
+	Average      string   `config:"average" help:"tests take: none (the server's prompts), beta or ema (means)"`
 	Beta         float64  `config:"beta" help:"of average: beta, both parameters of the distribution"`
 	Decay        float64  `config:"decay" help:"of average: ema"`
 }
@@ -65,7 +66,7 @@ func newTRIP() Layer {
 }
 
 func (m *TRIP) Build(method.Method) (method.Method, error) {
-	return *m, Join(m.Weighting.Check(), m.Context.Check(), Within("experts", m.Experts, 1, maxExperts),
+	return *m, Join(m.Weighting.Check(), m.Context.Check(), Within("experts", m.Experts, 1, routing.MaxExperts),
 		Within("alpha", m.Alpha, 0, maxWeight), Within("capacity", m.Capacity, 1, maxWeight),
 		Within("capacity_test", m.CapacityTest, 1, maxWeight), Within("iters", m.Iters, 1, maxSteps),
 		OneOf("keys", m.Keys, "orthogonal", "normal", "uniform"), OneOf("average", m.Average, "none", "beta", "ema"),
@@ -99,7 +100,8 @@ func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) grap
 		return s.Graph().Fail("option keys: orthogonal has %d experts and the image tower of backbone %s a width of "+
 			"%d; take as many at most", m.Experts, t.Backbone, t.VisionWidth)
 	}
-	weights := routing{m.Experts, m.Iters, capacity}.weights(s, s.Broadcast(tripKeys, m.Experts, t.VisionWidth))
+	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
+	weights := s.ByRow(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
 	ctx := weights.MatMul(experts.Reshape(m.Experts, m.Tokens*t.Width)).Reshape(-1, m.Tokens, t.Width)
 	text := s.TextOf(method.Prompt{Ctx: ctx, Reading: method.Reading{Position: m.Position}}) // [B,C,D]
 	return text.MatMul(s.Image().Unsqueeze(2)).Squeeze(2).Scale(t.Scale)
@@ -146,6 +148,15 @@ func (m TRIP) Start(g *method.Global) error {
 	}
 	if m.Average == "beta" {
 		g.State[tripWeight] = tensor.Of([]float32{float32(m.density(0, g.Rounds))}, 1)
+	}
+	return nil
+}
+
+// Begin refuses an image tower that the keys do not fit.
+func (m TRIP) Begin(l *method.Local) error {
+	if keys := l.Broadcast[tripKeys]; keys != nil && keys.Shape[1] != l.Task.VisionWidth {
+		return fmt.Errorf("trip: the keys are %d wide, as another client's image tower, and that of backbone %s is "+
+			"%d; give all clients backbones of one width", keys.Shape[1], l.Task.Backbone, l.Task.VisionWidth)
 	}
 	return nil
 }

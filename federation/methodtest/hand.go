@@ -21,10 +21,9 @@ import (
 // the logit scale is 1. An image's one patch is the image, and so are its first two colours: a prompt of the image
 // tower whose tokens sum up to p makes the features of an image (x,y) (x,y+p). A hand-written text is the prompt 1, a
 // prompt without a class is that of class 0, words are 0, and a low-rank change A B of the text tower's one block
-// adds A B to p, an adapter A(1) to the prompt of its tower; the embedding of a patch is y, and the last tokens are x, y and
-// -1. Client 0 has one example,
-// (0.6,0.8) of class 0; client 1 has two, both (0.8,0.6) of class 1. Each round is Epochs steps of plain gradient
-// descent on all examples of a client.
+// adds A B to p, an adapter A(1) to the prompt of its tower; the embedding of a patch is y, and the last tokens
+// are x, y and -1. Client 0 has one example, (0.6,0.8) of class 0; client 1 has two, both (0.8,0.6) of class 1. Each
+// round is Epochs steps of plain gradient descent on all examples of a client.
 type Hand struct {
 	Method  string
 	With    []string

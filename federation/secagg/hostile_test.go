@@ -41,13 +41,13 @@ func TestClientRefusesQuestions(t *testing.T) {
 	s, q := masked(t)
 	c := s.clients[0]
 	for words, bad := range map[string]Question{
-		"both secrets of client 1":        {[]int{0, 1, 2, 3}, []int{1, 4}},
-		"both secrets of client 0":        {[]int{0, 1, 2, 3}, []int{0, 4}},
-		"one twice":                       {[]int{0, 1, 1, 2, 3}, []int{4}},
-		"that this client drop":           {[]int{1, 2, 3}, []int{0, 4}},
-		"2 clients are said to have stay": {[]int{0, 1}, []int{2, 3, 4}},
-		"client 9 is asked for":           {[]int{0, 1, 2, 3, 9}, []int{4}},
-		"about 4 clients; 5 sent":         {[]int{0, 1, 2, 3}, nil},
+		"both secrets of client 1": {[]int{0, 1, 2, 3}, []int{1, 4}},
+		"both secrets of client 0": {[]int{0, 1, 2, 3}, []int{0, 4}},
+		"one twice":                {[]int{0, 1, 1, 2, 3}, []int{4}},
+		"that this client drop":    {[]int{1, 2, 3}, []int{0, 4}},
+		"that 2 clients stay":      {[]int{0, 1}, []int{2, 3, 4}},
+		"client 9 is requested":    {[]int{0, 1, 2, 3, 9}, []int{4}},
+		"about 4 clients; 5 sent":  {[]int{0, 1, 2, 3}, nil},
 	} {
 		_, err := c.Agree(bad)
 		says(t, err, words)
@@ -57,8 +57,8 @@ func TestClientRefusesQuestions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for words, bad := range map[string]Signatures{
-		"2 clients signed what this one was told":  {0: signed[0], 1: signed[1]},
-		"1 clients signed what this one was told":  {4: signed[0], 7: signed[1]},
+		"2 clients signed this client's view":      {0: signed[0], 1: signed[1]},
+		"1 clients signed this client's view":      {4: signed[0], 7: signed[1]},
 		"client 1 did not sign this client's view": {1: signed[2], 2: signed[2]},
 	} {
 		_, err := c.Reveal(bad)
@@ -97,12 +97,12 @@ func TestClientKeepsTheOrder(t *testing.T) {
 		"the same key":                    func(r Roster) { r[1] = r[2] },
 		"has 1 clients; 2 must stay":      func(r Roster) { delete(r, 1); delete(r, 2) },
 		"a server could ask two halves":   func(r Roster) { r[7] = Advert{} },
-		"client 7 shows no key, and none": func(r Roster) {
+		"client 7 sent no key, and none": func(r Roster) {
 			delete(r,
 				1)
 			r[7] = Advert{Keys: Keys{Pair: [32]byte{8}}}
 		},
-		"client 1073741824; there are 1": func(r Roster) { delete(r, 1); r[maxID] = r[2]; delete(r, 2) },
+		"client 1073741824, but there are only 1": func(r Roster) { delete(r, 1); r[maxID] = r[2]; delete(r, 2) },
 		// of small order
 		"the keys of client 1":             func(r Roster) { r[1] = s.signed(1, Keys{Pair: [32]byte{8}}) },
 		"does not have this client's own ": func(r Roster) { r[0] = Advert{Keys: Keys{Pair: [32]byte{8}}} },
@@ -125,9 +125,9 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	_, err = c.Mask(Envelopes{}, s.model, []uint64{1})
 	says(t, err, "1 clients sent shares; 2 must stay")
 	_, err = c.Mask(Envelopes{5: in[0][1]}, s.model, []uint64{1})
-	says(t, err, "client 5, who is not among")
+	says(t, err, "client 5, which is not one of")
 	_, err = c.Mask(Envelopes{0: in[0][1]}, s.model, []uint64{1})
-	says(t, err, "client 0, who is not among")
+	says(t, err, "client 0, which is not one of")
 	first, err := c.Mask(in[0], s.model, []uint64{1})
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func TestRosterOfLies(t *testing.T) {
 	}
 	again := Roster{1: s.signed(1, second.keys()), 0: forged(0), 2: s.signed(2, Keys{Pair: [32]byte{9}})}
 	_, err = second.Share(again)
-	says(t, err, "client 0 shows the key")
+	says(t, err, "client 0 sent the key")
 }
 
 // Where clients were asked different questions, a server could open the sum of 2 of 9 clients with a threshold of 5:

@@ -25,7 +25,7 @@ func TestWrongShares(t *testing.T) {
 			return s.server.Reveal(id, a)
 		})
 		sum, _, err := s.server.Sum()
-		says(t, err, "do not fit")
+		says(t, err, "do not match")
 		if sum != nil {
 			t.Error("there is a sum")
 		}

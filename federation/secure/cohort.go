@@ -34,7 +34,7 @@ func (l *Layer) Wrap(c message.Cohort) message.Cohort {
 	return &cohort{Cohort: c, l: l, p: inProcess(), saved: progress{Peers: secagg.Peers{}}}
 }
 
-// WrapAt is Wrap for clients elsewhere. A round that was under way when the server ended goes on in the same
+// WrapAt is Wrap for clients on other machines. A round that was under way when the server ended goes on in the same
 // session, since its clients take no other: with those of the steps that are over, and with the sum if it was made.
 func (l *Layer) WrapAt(p Party) (func(message.Cohort) message.Cohort, error) {
 	old := progress{}

@@ -52,7 +52,8 @@ type record struct {
 // Guard is the clients' side in one process, which forgets with it.
 func (l *Layer) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: map[int]*client{}} }
 
-// GuardAt is the side of one client whose server is elsewhere. A folder that joined under other terms is refused.
+// GuardAt is the side of one client whose server is on another machine. A folder that joined under other terms is
+// refused.
 func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 	c := &client{l: l, p: p, id: id, peers: secagg.Peers{}}
 	there, err := p.read(RecordFile, &c.record)
@@ -67,9 +68,9 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 		c.record = record{Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
 		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
-			"give another --state", p.Dir, c.Client)
+			"use another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
-		err = fmt.Errorf("this client took part in %s; now the server runs %s; if that is intended, give another "+
+		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is intended, give another "+
 			"--state", c.Facts, now)
 	}
 	if err != nil {

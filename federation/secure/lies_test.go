@@ -192,7 +192,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	twice("the roster has 2 clients; 3 must stay", func() error { _, err := share(without(r, 2, 3, 4)); return err })
 	sybils := without(r, 2, 3, 4) // that the server counts, beyond those that there are
 	sybils[5], sybils[6] = secagg.Advert{Keys: secagg.Keys{Pair: [32]byte{1}, Envelope: [32]byte{2}}}, r[4]
-	twice("the roster has client 5; there are 5", func() error { _, err := share(sybils); return err })
+	twice("the roster has client 5, but there are only 5", func() error { _, err := share(sybils); return err })
 	sent := map[int]secagg.Envelopes{}
 	for _, k := range all {
 		b := s.must(s.ask(k, 4, sharesStep, pack(rosterName, r.Encode()), sharesName))
@@ -210,7 +210,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 		own.PerClient[0][name] = x
 	}
 	own.PerClient[0]["mean"] = tensor.New(1)
-	twice("mean for this client alone", func() error { _, err := s.upload(0, own); return err })
+	twice("mean for this client only", func() error { _, err := s.upload(0, own); return err })
 	few := s.train(0, 4, map[int]secagg.Envelopes{1: sent[1]})
 	twice("2 clients sent shares; 3 must stay", func() error { _, err := s.upload(0, few); return err })
 	masked := s.must(s.upload(0, o))
@@ -248,7 +248,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	reveal := func(signed secagg.Signatures) ([]byte, error) {
 		return s.ask(0, 4, revealStep, pack(signedName, signed.Encode()), revealName)
 	}
-	twice("2 clients signed what this one was told", func() error {
+	twice("2 clients signed this client's view", func() error {
 		_, err := reveal(secagg.Signatures{1: signed[1]})
 		return err
 	})

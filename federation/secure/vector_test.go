@@ -163,10 +163,10 @@ func TestBesideByHand(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for name, change := range map[string]func(tensor.Map){
-		"for parameter b":     func(m tensor.Map) { delete(m, "more/b") },
-		"cannot add up":       func(m tensor.Map) { m["other"] = sent["a"] },
-		"for parameter a":     func(m tensor.Map) { m["more/a"] = tensor.New(2) },
-		"for parameter a is ": func(m tensor.Map) { m["more/a"] = tensor.OfInts([]int64{1}, 1) },
+		"parameter b is uploaded as":            func(m tensor.Map) { delete(m, "more/b") },
+		"cannot add up":                         func(m tensor.Map) { m["other"] = sent["a"] },
+		"parameter a is uploaded as float32[2]": func(m tensor.Map) { m["more/a"] = tensor.New(2) },
+		"parameter a is uploaded as int64[1]":   func(m tensor.Map) { m["more/a"] = tensor.OfInts([]int64{1}, 1) },
 	} {
 		bad := up(1, 1)
 		change(bad.Extra)

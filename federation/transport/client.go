@@ -33,7 +33,7 @@ func (c *clientRole) Joined(v protocol.JoinReply) error {
 	// against what this client knows all the same (mine).
 	if err == nil && c.store.Safe != "" && v.Accepted+v.Safe != "" {
 		if err = c.store.checkServer(v.Accepted, v.Safe); err != nil {
-			err = fmt.Errorf("the server's answer: %w; if that is intended, give another --state", err)
+			err = fmt.Errorf("the server's answer: %w; if that is intended, use another --state", err)
 		}
 	}
 	return err

@@ -66,7 +66,8 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 	}
 	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
 		t.ImageSize < 0 || t.ImageSize > 1<<14 ||
-		t.Tokens < 0 || t.Tokens > 1<<16 || t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
+		t.Tokens < 0 || t.Tokens > 1<<16 ||
+		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
 		return fmt.Errorf("the backbone's sizes are no backbone's: %+v", *t)
 	}
 	k := &h.clients[client]

@@ -78,7 +78,7 @@ func limiting(t *testing.T, rate optim.Rate) *Server {
 func TestUsualMoves(t *testing.T) {
 	h := limiting(t, nil)
 	if kept, refused, _ := round(t, h, 0, 1e5, 1, 2); kept != 2 || len(refused) != 1 || refused[0].Client != 0 ||
-		!strings.Contains(refused[0].Reason, "at most 100 is taken") { // 50 times the median of 1, 2 and 1e5
+		!strings.Contains(refused[0].Reason, "at most 100 is accepted") { // 50 times the median of 1, 2 and 1e5
 		t.Errorf("%d kept, refused %+v", kept, refused)
 	}
 	if kept, refused, _ := round(t, h, 1, 60, -2, 2); kept != 3 {
@@ -98,7 +98,7 @@ func TestUsualMoves(t *testing.T) {
 	}
 	for _, h := range []*Server{h, after} { // medians of the rounds were 1, 2 and 1
 		if kept, refused, _ := round(t, h, 3, 51, 1); kept != 1 || len(refused) != 1 || refused[0].Client != 0 ||
-			!strings.Contains(refused[0].Reason, "at most 50 is taken") {
+			!strings.Contains(refused[0].Reason, "at most 50 is accepted") {
 			t.Errorf("%d kept, refused %+v", kept, refused)
 		}
 	}

@@ -100,10 +100,10 @@ func FinishedRun(dir string) string {
 func openStateStore(dir, run string, client int, server []byte) (*stateStore, error) {
 	v := &stateStore{dir: dir, storeHeader: storeHeader{Run: run, Client: client, Server: server}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return v, fmt.Errorf("cannot make the client's folder: %w; give another --state", err)
+		return v, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil {
-		return v, fmt.Errorf("the client's folder must not be accessible to other users: %w; give another --state", err)
+		return v, fmt.Errorf("the client's folder must not be accessible to other users: %w; use another --state", err)
 	}
 	path := filepath.Join(dir, storeFile)
 	var o storeHeader
@@ -122,7 +122,7 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 		return v, v.write()
 	}
 	if o.Run != run || o.Client != client {
-		return v, fmt.Errorf("%s belongs to another client, or to client %d of another run; give another --state", dir,
+		return v, fmt.Errorf("%s belongs to another client, or to client %d of another run; use another --state", dir,
 			o.Client)
 	}
 	if len(o.Server) > 0 && len(server) > 0 && !bytes.Equal(o.Server, server) {

@@ -12,14 +12,14 @@ import (
 // Schedule describes how the learning rate changes over time, counted in whatever the caller counts: epochs, rounds or
 // steps, from 0. With a warm-up of w units the schedule itself starts at unit w, as in CoOp and its descendants.
 type Schedule struct {
-	Kind       string  `config:"kind" help:"constant, step or cosine; empty is constant"`
-	StepSize   int     `config:"step_size" help:"of step: units of time between two drops"`
-	Gamma      float64 `config:"gamma" help:"of step: factor of a drop; 0 is PyTorch's 0.1"`
-	TMax       int     `config:"t_max" help:"of cosine: units of time from the base rate down to min_lr"`
-	MinLR      float64 `config:"min_lr" help:"of cosine: the lowest rate"`
-	Warmup     int     `config:"warmup" help:"units of time of warm-up; 0 for none"`
-	WarmupLR   float64 `config:"warmup_lr" help:"rate during a constant warm-up, at the start of a linear one"`
-	WarmupKind string  `config:"warmup_kind" help:"constant or linear; empty is constant"`
+	Kind       string  `config:"kind" help:"constant, step or cosine; empty: constant"`
+	StepSize   int     `config:"step_size" help:"for step: time between two drops, in rounds"`
+	Gamma      float64 `config:"gamma" help:"for step: factor of a drop; 0: 0.1, as in PyTorch"`
+	TMax       int     `config:"t_max" help:"for cosine: time from the base rate to min_lr, in rounds"`
+	MinLR      float64 `config:"min_lr" help:"for cosine: the lowest rate"`
+	Warmup     int     `config:"warmup" help:"length of the warm-up in rounds; 0: none"`
+	WarmupLR   float64 `config:"warmup_lr" help:"rate during a constant warm-up, or at the start of a linear one"`
+	WarmupKind string  `config:"warmup_kind" help:"constant or linear; empty: constant"`
 }
 
 // Rate is a learning rate by unit of time, from 0; a negative time counts as 0.

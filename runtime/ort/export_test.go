@@ -1,5 +1,8 @@
 package ort
 
+// Spins tells whether idle threads busy-wait.
+func (o Options) Spins() bool { return o.spins() }
+
 // Uploaded counts the weights that lie on devices.
 func Uploaded() (n int) {
 	containers.Lock()

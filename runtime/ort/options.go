@@ -3,6 +3,7 @@ package ort
 import (
 	"cmp"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -55,6 +56,9 @@ type Options struct {
 	// than a training step goes on without one that threads share. It saves waking them while one session has the
 	// machine to itself, and takes time from others where it has not. Older libraries know no bound but the run's end.
 	Spinning bool
+	// Runs is how many runs go on side by side in a program that has the machine to itself: where all their threads
+	// have a core, idle ones busy-wait as with Spinning. 0 is for unknown, and leaves it to Spinning.
+	Runs int
 
 	// NoArena returns every buffer to the C library as soon as an operator is done with it, instead of keeping buffers
 	// for the next run. The arena holds about the peak memory of all runs that ever went on side by side, per session,
@@ -160,14 +164,19 @@ func addKernels(so *binding.SessionOptions) error {
 // than 105 one after the other.
 const spinTime = "200"
 
+// spins tells whether idle threads busy-wait.
+func (o Options) spins() bool {
+	return o.Spinning || o.Runs > 0 && o.IntraThreads > 1 && o.Runs*o.IntraThreads <= runtime.GOMAXPROCS(0)
+}
+
 func (o Options) fill(so *binding.SessionOptions, weights string) error {
 	mode := binding.ExecutionMode(binding.ExecutionModeSequential)
 	if o.InterThreads > 1 {
 		mode = binding.ExecutionModeParallel
 	}
 	entries := [][2]string{
-		{"session.intra_op.allow_spinning", flag(o.Spinning)},
-		{"session.inter_op.allow_spinning", flag(o.Spinning)},
+		{"session.intra_op.allow_spinning", flag(o.spins())},
+		{"session.inter_op.allow_spinning", flag(o.spins())},
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
 	if !o.NoArena {
@@ -176,7 +185,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		}
 		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
 	}
-	if o.Spinning {
+	if o.spins() {
 		entries = append(entries, [2]string{"session.intra_op.spin_duration_us", spinTime},
 			[2]string{"session.inter_op.spin_duration_us", spinTime}, [2]string{"session.force_spinning_stop", "1"})
 	}

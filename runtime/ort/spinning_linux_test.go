@@ -1,6 +1,7 @@
 package ort_test
 
 import (
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -32,5 +33,23 @@ func TestSpinningEndsWithTheRun(t *testing.T) {
 	t.Logf("%v between runs", idle)
 	if idle > 30*time.Millisecond {
 		t.Errorf("threads take %v between 10 runs, want at most 30 ms", idle)
+	}
+}
+
+// Where runs do not say that they spin, threads do if all of them have a core. By hand: 2 runs of 2 threads need 4.
+func TestThreadsSpinWhereEachHasACore(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	for _, c := range []struct {
+		o    ort.Options
+		want bool
+	}{
+		{ort.Options{}, false}, {ort.Options{Spinning: true}, true}, {ort.Options{IntraThreads: 2}, false},
+		{ort.Options{IntraThreads: 2, Runs: 2}, true}, {ort.Options{IntraThreads: 2, Runs: 3}, false},
+		{ort.Options{IntraThreads: 5, Runs: 1}, false}, {ort.Options{IntraThreads: 1, Runs: 1}, false},
+		{ort.Options{IntraThreads: 2, Runs: 3, Spinning: true}, true},
+	} {
+		if got := c.o.Spins(); got != c.want {
+			t.Errorf("%d runs of %d threads spin: %v", c.o.Runs, c.o.IntraThreads, got)
+		}
 	}
 }

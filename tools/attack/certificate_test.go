@@ -121,7 +121,7 @@ func TestRenewedServer(t *testing.T) {
 	old := serial()
 	s.certs("--revoke", "server", "--renew", "server")
 	s.cmd.Process.Signal(syscall.SIGHUP)
-	s.says("the server has the certificate that is in its folder now")
+	s.says("the server uses the certificate in its folder now")
 	if serial() == old {
 		t.Error("new connections see the old certificate")
 	}

@@ -76,7 +76,7 @@ func TestLies(t *testing.T) {
 		{"the extra \\\"more\\\"", func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
 			nil},
 		{"another experiment", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
-		{"at most 1000000 are taken", more, []string{"--largest", "1000000"}},
+		{"at most 1000000 are accepted", more, []string{"--largest", "1000000"}},
 	} {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestLies(t *testing.T) {
 			records := s.ends()
 			counted(t, records, 1, 2)
 			if log := s.log.String(); !strings.Contains(log, c.say) ||
-				!strings.Contains(log, "client 0: 3 of its replies refused") {
+				!strings.Contains(log, "client 0: 3 of its replies were refused") {
 				t.Errorf("the server does not say %q, or its report has no word of it", c.say)
 			}
 			for _, r := range records {
@@ -216,7 +216,7 @@ func TestLyingJoinRequests(t *testing.T) {
 		"examples to train on":                    {request.but("examples", -5), key},
 		"cannot unmarshal number":                 {request.but("examples", json.Number("9223372036854775808")), key},
 		"unknown field":                           {request.but("also", 1), key},
-		"is that of \"client-1\", not of": {request.but("proof", map[string]any{"key": public,
+		"belongs to \"client-1\", not to": {request.but("proof", map[string]any{"key": public,
 			"chain": other.Certificate}), key},
 		"the signature does not belong to": {request, other.PrivateKey.(*ecdsa.PrivateKey)},
 		"the key does not belong to": {request.but("proof", map[string]any{"key": []byte("x"),

@@ -41,7 +41,7 @@ func TestCertificates(t *testing.T) {
 func TestGuesses(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1, "--token", "secret")
-	s.says("travel unencrypted")
+	s.says("nothing is encrypted")
 	var tried atomic.Int64
 	var all sync.WaitGroup
 	end := time.Now().Add(2 * time.Second)

@@ -22,7 +22,7 @@ func TestWorker(t *testing.T) {
 	s.process = launch(t, programs.Promptfed, "run", s.at("attack.yaml"), "--out", s.at("out"), "--cluster",
 		"listen://"+s.address,
 		"--tls", s.at("certs"))
-	s.says("workers take part with")
+	s.says("start workers with")
 	mine, other := subjects.NewID(), subjects.NewID()
 	nc, denied := s.intruder("worker", workers.ConnOptions("default", mine)...)
 	work := "pf.default.work."

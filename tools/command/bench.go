@@ -86,6 +86,9 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	if err := chooseProvider(&conf, d); err != nil {
 		return err
 	}
+	if !f.experiment {
+		conf.Runtime.Workers = max(1, conf.Runtime.Workers)
+	}
 	f.Session, f.Progress = conf.Runtime.Session(), d.Steps
 	r, err := f.measure(cmd, conf)
 	d.Close()

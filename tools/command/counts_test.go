@@ -39,7 +39,7 @@ func countsFile(t *testing.T, text string) string {
 	return path
 }
 
-// Printed sizes are compared with the data: sets that are not there are no failure, other numbers and a folder without
+// Printed sizes are compared with the data: sets that are not found are no failure, other numbers and a folder without
 // its images are.
 func TestPartitionComparesPrintedSizes(t *testing.T) {
 	const head = "data: {root: %s, split: %s}\ncounts:\n  paper: P (V)\n  item: Table 6\n  title: sizes\n  sets:\n"
@@ -56,16 +56,16 @@ func TestPartitionComparesPrintedSizes(t *testing.T) {
     - {label: Pets, set: oxfordpets, classes: 37}
     - {label: CIFAR, set: cifar10, classes: 10}`, 0,
 			[]string{"Office +classes +2 +2 *\n", "\n +train +48 +48 *\n +test +12 +12 *\n +domains +3 +3 *\n",
-				"Textures +train +10 +10", "images +20 +20", "Pets +not there", "CIFAR +not there",
-				"2 of 4 sets as printed, 0 not as printed, 2 not there"}, ""},
+				"Textures +train +10 +10", "images +20 +20", "Pets +not found", "CIFAR +not found",
+				"2 of 4 sets as in the paper, 0 not, 2 not found"}, ""},
 		{"pooled", "pooled-no-val", `
     - {label: Textures, set: dtd, images: 16}`, 0, []string{"images +16 +16", "1 of 1 sets"}, ""},
 		{"other numbers", "given", `
     - {label: Office, set: office31, train: 48, test: 13}
     - {label: Textures, set: dtd, classes: 1}`, 1,
 			[]string{"train +48 +48 *\n", "test +13 +12 +-1\n", "classes +1 +2 +\\+1\n",
-				"0 of 2 sets as printed, 2 not"},
-			"Office has other numbers; Textures has other numbers"},
+				"0 of 2 sets as in the paper, 2 not"},
+			"Office differs; Textures differs"},
 		{"an empty folder", "given", `
     - {label: Flowers, set: flowers102, classes: 102}`, 1,
 			[]string{"Flowers +cannot be opened"}, "Flowers cannot be opened: no flowers102 in"},
@@ -95,7 +95,7 @@ func TestPartitionComparesPrintedSizes(t *testing.T) {
 		})
 	}
 	table := "../../configs/papers/fedpha/table-6.yaml"
-	if _, errText, code := call("run", table); code != 2 || !strings.Contains(errText, "promptfed partition compares") {
+	if _, errText, code := call("run", table); code != 2 || !strings.Contains(errText, "use promptfed partition") {
 		t.Errorf("run: exit %d, %s", code, errText)
 	}
 	if _, errText, code := call("partition", table); code != 2 || !strings.Contains(errText, "data.root") {
@@ -106,7 +106,7 @@ func TestPartitionComparesPrintedSizes(t *testing.T) {
 		t.Errorf("--json: exit %d, %s", code, errText)
 	}
 	out, _, code := call("partition", table, "--set", "data.root="+root)
-	if code != 1 || !strings.Contains(out, "CIFAR100    not there") || !strings.Contains(out, "4,105") {
+	if code != 1 || !strings.Contains(out, "CIFAR100    not found") || !strings.Contains(out, "4,105") {
 		t.Errorf("FedPHA's table on the miniatures: exit %d\n%s", code, out)
 	}
 }
@@ -120,7 +120,7 @@ func TestPrintedSizesOfRealImages(t *testing.T) {
 	} {
 		text := fmt.Sprintf("data: {root: %s}\ncounts: {sets: [%s]}\n", datatest.Shared(t, c.folder), c.row)
 		out := mustRun(t, "partition", countsFile(t, text))
-		if !strings.Contains(out, "1 of 1 sets as printed") {
+		if !strings.Contains(out, "1 of 1 sets as in the paper") {
 			t.Errorf("%s", out)
 		}
 	}

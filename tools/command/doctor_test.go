@@ -38,7 +38,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	out, err = doctor("ONNXRUNTIME_LIB=/nowhere.so")
-	if err == nil || !strings.Contains(out, "not found, or cannot be loaded") ||
+	if err == nil || !strings.Contains(out, "not found or not loadable") ||
 		!strings.Contains(out, "/nowhere.so") || !strings.Contains(out, "tiny-vit-b16") {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,17 +17,19 @@ func exportCommand() *cobra.Command {
 	var from chosen
 	all, out, pixels := false, "", trained.PixelsUint8
 	c := &cobra.Command{Use: "export RUN --client K|--global|--all --out FILE.onnx|FOLDER", Args: exactly(1),
-		Short: "write what a client or all together learned as one ONNX file: pixels in, class probabilities out"}
+		Short: "write the classifier of a client, or the global one, as one ONNX file: pixels in, class " +
+			"probabilities out"}
 	from.flags(c)
-	c.Flags().BoolVar(&all, "all", false, "every client's classifier and the global one, a file each in a new folder")
-	c.Flags().StringVar(&out, "out", "", "the file to write, with --all the folder")
-	c.Flags().StringVar(&pixels, "pixels", pixels, "what the file takes: uint8 [B,H,W,3], or float, [B,3,H,W] in [0,1]")
+	c.Flags().BoolVar(&all, "all", false, "write every client's classifier and the global one, each to a file in a "+
+		"new folder")
+	c.Flags().StringVar(&out, "out", "", "file to write; with --all, the folder")
+	c.Flags().StringVar(&pixels, "pixels", pixels, "input of the file: uint8 [B,H,W,3], or float [B,3,H,W] in [0,1]")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return needed("export", "--out FILE.onnx, or with --all --out FOLDER")
 		}
 		if forms := []string{trained.PixelsUint8, trained.PixelsFloat}; !slices.Contains(forms, pixels) {
-			return usageError{fmt.Errorf("--pixels %q: take one of %v", pixels, forms)}
+			return usageError{fmt.Errorf("--pixels %q: use one of %s", pixels, strings.Join(forms, ", "))}
 		}
 		write := func(f *trained.Classifier, path string) error {
 			size, err := f.Export(cmd.Context(), pixels, path)
@@ -38,7 +41,7 @@ func exportCommand() *cobra.Command {
 		}
 		if all {
 			if cmd.Flags().Changed("client") || from.global {
-				return usageError{errors.New("--all writes every classifier: leave --client and --global out")}
+				return usageError{errors.New("--all writes every classifier: leave out --client and --global")}
 			}
 			return exportAll(&from, args[0], out, write)
 		}
@@ -60,7 +63,7 @@ func exportAll(from *chosen, dir, out string, write func(f *trained.Classifier, 
 		return err
 	}
 	if list, _ := os.ReadDir(out); len(list) > 0 {
-		return usageError{fmt.Errorf("--out %s holds files already: name a new folder", out)}
+		return usageError{fmt.Errorf("--out %s already holds files; give a new folder", out)}
 	}
 	set, err := dataOf(dir)
 	if err != nil {

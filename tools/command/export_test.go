@@ -22,15 +22,15 @@ func TestExport(t *testing.T) {
 		word string
 	}{
 		{[]string{"export", run}, 2, "--out FILE.onnx"},
-		{[]string{"export", run, "--out", out, "--pixels", "rgb"}, 2, "uint8 float"},
+		{[]string{"export", run, "--out", out, "--pixels", "rgb"}, 2, "use one of uint8, float"},
 		{[]string{"export", dir, "--out", out}, 2, "run folder"},
 		{[]string{"export", run, "--out", out}, 2, "--client K, as in --client 0, or --global"},
-		{[]string{"export", run, "--all", "--global", "--out", out}, 2, "leave --client and --global out"},
-		{[]string{"export", run, "--all", "--out", dir}, 2, "holds files already"},
+		{[]string{"export", run, "--all", "--global", "--out", out}, 2, "leave out --client and --global"},
+		{[]string{"export", run, "--all", "--out", dir}, 2, "already holds files"},
 		{[]string{"predict", run, "--global"}, 2, "--about or --listen"},
 		{[]string{"predict", run, "--global", "--listen", ":0"}, 2, "promptfed export RUN"},
 		{[]string{"predict", run, "--global", image}, 1, "fedpha has no global classifier"},
-		{[]string{"predict", run, "--global", "--listen", ":0", image}, 2, "post them"},
+		{[]string{"predict", run, "--global", "--listen", ":0", image}, 2, "in POST requests"},
 		{[]string{"predict", run, image}, 2, "--client K"},
 		{[]string{"predict", run, "--client", "0", "--top", "0", image}, 2, "1 or more"},
 		{[]string{"predict", run, "--client", "0", t.TempDir()}, 2, "no images"},
@@ -98,7 +98,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("%v, want class %s", last, at)
 	}
 	if _, text, code := call("predict", out, "--client", "2", image); code != 2 || !strings.Contains(text,
-		"--client goes with a run folder") {
+		"--client needs a run folder") {
 		t.Errorf("exit %d: %s", code, text)
 	}
 }

@@ -24,7 +24,7 @@ func TestPastedLineGoesOn(t *testing.T) {
 	mustRun(t, append([]string{"run", filepath.Join(dir, "small.yaml"), "--out", whole}, more...)...)
 	p := start(t, append([]string{"run", filepath.Join(dir, "small.yaml"), "--out", broken}, more...)...)
 	interrupt(t, p, filepath.Join(broken, "rounds.jsonl"))
-	line := regexp.MustCompile(`(?m)^promptfed: stopped; to go on: (.*)$`).FindStringSubmatch(p.said())
+	line := regexp.MustCompile(`(?m)^promptfed: stopped; to continue: (.*)$`).FindStringSubmatch(p.said())
 	if line == nil {
 		t.Fatalf("no line to go on in\n%s", p.said())
 	}
@@ -128,7 +128,7 @@ func TestOtherMethodOfAFile(t *testing.T) {
 	dir := setup(t)
 	_, text, code := call("run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set",
 		"method=coop", "--set", "train.rounds=1")
-	want := "promptfed: note: --set method=coop leaves out the options of fedpha: global_tokens, local_tokens, " +
+	want := "promptfed: note: --set method=coop drops the options of fedpha: global_tokens, local_tokens, " +
 		"projector"
 	if code != 0 || !strings.Contains(text, want) {
 		t.Errorf("exit code %d: %s", code, text)

@@ -84,7 +84,7 @@ func TestPrivateNoise(t *testing.T) {
 				out, addr := at(fmt.Sprint("serve", insecure)), proctest.FreeAddress(t, "127.0.0.1")
 				flag, protection := []string(nil), "noise 0.5 by the "+where
 				if insecure {
-					flag, protection = []string{"--insecure-dp"}, "it hides nothing"
+					flag, protection = []string{"--insecure-dp"}, "it protects nothing"
 				}
 				server := start(t, append(set("serve", at("small.yaml"), "--out", out, "--listen", addr), flag...)...)
 				join := func(k int, more ...string) []string {
@@ -93,7 +93,7 @@ func TestPrivateNoise(t *testing.T) {
 				}
 				wrong, say := []string{"--insecure-dp"}, "the server wants noise that nobody else knows"
 				if insecure {
-					wrong, say = nil, "add --insecure-dp to take part all the same"
+					wrong, say = nil, "add --insecure-dp to take part anyway"
 				}
 				if _, text, code := call(join(0, wrong...)...); code != failed || !strings.Contains(text, say) {
 					t.Errorf("exit %d, %s", code, text)

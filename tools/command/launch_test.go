@@ -118,7 +118,7 @@ func TestSweepArray(t *testing.T) {
 		"another promptfed works in":          {"sweep", file, "--out", parts, "--resume"},
 		"parts of 3 are numbered from 0 to 2": part(3),
 		"none of them may empty":              append(part(1), "--force"),
-		`"1": give I/N`:                       {"sweep", file, "--array", "1"},
+		`"1": expected I/N`:                   {"sweep", file, "--array", "1"},
 	} {
 		if _, text, code := call(args...); code != usage || !strings.Contains(text, words) {
 			t.Errorf("%v: exit %d, %s", args, code, text)

@@ -51,7 +51,7 @@ func TestPitfalls(t *testing.T) {
 		for _, cell := range small.Cells {
 			again = again || len(cell.Config.Reproduces()) > 0
 		}
-		if again != strings.Contains(string(said), "Known defects of published code, made again on purpose: ") {
+		if again != strings.Contains(string(said), "Known defects of published code, reproduced on purpose: ") {
 			t.Errorf("%s: makes defects again is %v, but the table says:\n%s", path, again, said)
 		}
 	}

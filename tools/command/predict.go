@@ -31,28 +31,28 @@ func predictCommand() *cobra.Command {
 	var from chosen
 	top, about, listen, asJSON, asCSV := 3, false, "", false, false
 	c := &cobra.Command{Use: "predict RUN|FILE.onnx [--client K] [--global] IMAGE|FOLDER...", Args: atLeast(1),
-		Short: "classify images with what a client or all together learned, or with an exported classifier"}
+		Short: "classify images with the classifier of a client, the global one, or an exported one"}
 	from.flags(c)
-	c.Flags().IntVar(&top, "top", top, "classes to show for each image")
+	c.Flags().IntVar(&top, "top", top, "number of classes to show for each image")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per image with every probability")
-	c.Flags().BoolVar(&asCSV, "csv", false, "print a table: a line for each image with its best class and every "+
+	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV: a line for each image with its best class and every "+
 		"probability")
-	c.Flags().BoolVar(&about, "about", false, "print what the classifier is and how accurate: the metadata of an "+
-		"exported file; images may be left out")
-	c.Flags().StringVar(&listen, "listen", "", "HOST:PORT: classify images that are posted there over HTTP, with an "+
-		"exported file; HOST is 127.0.0.1 where it is left out")
+	c.Flags().BoolVar(&about, "about", false, "print the metadata of an exported classifier, such as its accuracy; "+
+		"images are optional")
+	c.Flags().StringVar(&listen, "listen", "", "HOST:PORT: serve an exported classifier over HTTP, for images in "+
+		"POST requests; HOST is 127.0.0.1 if left out")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if asJSON && asCSV {
-			return usageError{errors.New("--json and --csv are two forms: give one")}
+			return usageError{errors.New("--json and --csv: give only one of them")}
 		}
 		if top < 1 {
-			return usageError{fmt.Errorf("--top %d: take 1 or more", top)}
+			return usageError{fmt.Errorf("--top %d: expected 1 or more", top)}
 		}
 		switch n := len(args) - 1; {
 		case listen != "" && n > 0:
-			return usageError{errors.New("--listen takes no images: post them")}
+			return usageError{errors.New("--listen takes no images: send them in POST requests")}
 		case listen != "" && isFolder(args[0]):
-			return usageError{errors.New("--listen takes an exported file: promptfed export RUN writes one")}
+			return usageError{errors.New("--listen needs an exported file, which promptfed export RUN writes")}
 		case listen == "" && !about && n == 0:
 			return needed("predict", "IMAGE|FOLDER..., --about or --listen")
 		}
@@ -182,11 +182,11 @@ type chosen struct {
 }
 
 func (f *chosen) flags(c *cobra.Command) {
-	c.Flags().IntVar(&f.client, "client", 0, "number of the client, from 0: what it learned, as the run's personal "+
-		"evaluation tests it")
-	c.Flags().BoolVar(&f.global, "global", false, "the server's parameters, as the run's global evaluation tests "+
-		"them; with --client K too: on that client's backbone, beside its own private parameters")
-	c.Flags().StringVar(&f.models, "models", "", "folder with bundles by name")
+	c.Flags().IntVar(&f.client, "client", 0, "use the classifier of client K, from 0, as tested by the run's "+
+		"personal evaluation")
+	c.Flags().BoolVar(&f.global, "global", false, "use the server's parameters, as tested by the run's global "+
+		"evaluation; with --client K, on that client's backbone and with its private parameters")
+	c.Flags().StringVar(&f.models, "models", "", "folder in which bundles are found by name")
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a runtime key of the run, as in runtime.provider=cpu")
 }
 
@@ -195,7 +195,7 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 	if st, err := os.Stat(from); err == nil && st.Mode().IsRegular() {
 		for _, flag := range []string{"client", "global", "models"} {
 			if cmd.Flags().Changed(flag) {
-				return nil, usageError{fmt.Errorf("--%s goes with a run folder, %s is a file", flag, from)}
+				return nil, usageError{fmt.Errorf("--%s needs a run folder, %s is a file", flag, from)}
 			}
 		}
 		conf, err := bare(f.sets)
@@ -227,7 +227,8 @@ func (f *chosen) openRun(cmd *cobra.Command, dir string) (*trained.Classifier, e
 	choice := trained.Choice{Client: f.client, Global: f.global}
 	if !cmd.Flags().Changed("client") {
 		if choice.Client = -1; !f.global {
-			return nil, needed(cmd.Name(), "--client K, as in --client 0, or --global: what clients learned differs")
+			return nil, needed(cmd.Name(), "--client K, as in --client 0, or --global: each client learned its own "+
+				"classifier")
 		}
 	}
 	of, err := trained.Open(conf, dir, choice)
@@ -254,7 +255,7 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	}
 	conf, err := configs.Load(filepath.Join(dir, results.ConfigFile), sets)
 	if err != nil {
-		return conf, usageError{fmt.Errorf("%w; is %s a run folder?", err, dir)}
+		return conf, usageError{fmt.Errorf("%w; %s must be a run folder", err, dir)}
 	}
 	if err := conf.Check(); err != nil {
 		return conf, usageError{err}

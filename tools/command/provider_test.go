@@ -94,7 +94,7 @@ func TestInspectProvider(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}
 	}
-	if strings.Contains(stdout, "on cuda") || strings.Contains(stdout, "leaves to it") {
+	if strings.Contains(stdout, "on cuda") || strings.Contains(stdout, "not run by") {
 		t.Errorf("another provider on the CPU:\n%s", stdout)
 	}
 	if _, _, code := call("inspect", filepath.Join("..", "..", "models", "tiny", "merges.txt"), "--provider",

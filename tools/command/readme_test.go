@@ -30,7 +30,7 @@ var readmeSteps = []step{
 	{"convert ViT-B-16.pt", "", "OpenAI's checkpoint"},
 	{"run CONFIG --set backbones=[vit-b16]", short + " --out runs/mine", ""},
 	{"serve experiment.yaml", " --listen ADDRESS" + short, ""},
-	{"ui", "", "it serves until it is stopped"},
+	{"ui", " --port 0", ""},
 }
 
 // A new user goes through the README from top to bottom, in a folder of his own, and every command that it shows works
@@ -90,10 +90,9 @@ func TestTutorial(t *testing.T) {
 	}
 	steps := []step{
 		{"make build", "", "the test has built it"},
-		{"ui", "", "it serves until it is stopped"},
+		{"ui", " --port 0", ""},
 		{"serve", " --listen ADDRESS", ""},
 		{"python3 classify.py", "", python},
-		{"convert ViT-B-16.pt", "", "OpenAI's checkpoint"},
 	}
 	if _, err := exec.LookPath("curl"); err != nil {
 		steps = append(steps, step{"curl", "", "no curl"})
@@ -104,7 +103,8 @@ func TestTutorial(t *testing.T) {
 	w := walker(t, steps)
 	address := proctest.FreeAddress(t, "127.0.0.1")
 	w.words = strings.NewReplacer("127.0.0.1:4222", address, "ADDRESS", address,
-		"127.0.0.1:8080", proctest.FreeAddress(t, "127.0.0.1"))
+		"127.0.0.1:8080", proctest.FreeAddress(t, "127.0.0.1"), "ViT-B-16.pt --vocab bpe_simple_vocab_16e6.txt.gz",
+		filepath.Join(root, "models/bundle/converted/testdata/huggingface")) // a small one in place of OpenAI's
 	for site, domain := range map[string]string{"north": "photo", "south": "sketch"} {
 		if real {
 			if err := os.CopyFS(filepath.Join("photos", site), os.DirFS(filepath.Join(pacs, domain))); err != nil {
@@ -150,7 +150,7 @@ func shown(t *testing.T, page, said string) {
 	t.Helper()
 	plain := func(text string) []string {
 		text = regexp.MustCompile(`[-−]?\d+(\.\d+)?`).ReplaceAllString(text, "0")
-		text = regexp.MustCompile(`\*|(?m)[ \t]+$`).ReplaceAllString(text, "")
+		text = regexp.MustCompile(`\*|(?m)^[ \t]+|[ \t]+$`).ReplaceAllString(text, "")
 		return strings.Split(regexp.MustCompile(`--+|[ \t]+`).ReplaceAllString(strings.TrimSpace(text), " "), "\n")
 	}
 	lines := plain(said)

@@ -198,7 +198,7 @@ func TestReportOfSeveral(t *testing.T) {
 	}
 	text := made.Text(tables.View{All: true, Definitions: true})
 	for _, want := range []string{"made\nmethod", "Runs\nrun", "made  32.50 [1]",
-		"[1] 1 of 2 seeds; seed 2 failed: summary.json speaks of 3 rounds, rounds.jsonl has 1", "note: "} {
+		"[1] 1 of 2 seeds; seed 2 failed: summary.json counts 3 rounds, rounds.jsonl has 1", "note: "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
@@ -208,7 +208,7 @@ func TestReportOfSeveral(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if !strings.Contains(string(read(t, out, "report.html")), "speaks of 3 rounds") {
+	if !strings.Contains(string(read(t, out, "report.html")), "counts 3 rounds") {
 		t.Error("the page does not name the failed run")
 	}
 }

@@ -242,6 +242,7 @@ type training struct {
 	use     runfolder.Use
 	log     []string // what rounds are sent to (runlog.Check)
 	workers int      // clients that train at a time; 0 for those of the configuration
+	beside  bool     // other runs, with which it shares the processors
 	others  *cluster // where clients train on other machines
 }
 
@@ -297,7 +298,9 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		log.Round(r)
 		finish.Round()
 	}
-	set.Workers = cmp.Or(t.workers, set.Workers)
+	if set.Workers = cmp.Or(t.workers, set.Workers); t.beside {
+		set.Session.Runs = 0
+	}
 	if t.others != nil {
 		done, err := t.others.spread(ctx, b, &set)
 		if err != nil {

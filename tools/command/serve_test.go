@@ -161,7 +161,7 @@ func serveAndJoin(t *testing.T, more string) {
 		t.Error("server and clients learned something else than one process")
 	}
 	for k := range 4 {
-		if summed := strings.Contains(clients[k].said(), "clients, and refused 0 orders"); summed != (more != "") {
+		if summed := strings.Contains(clients[k].said(), "instructions that it refused: 0"); summed != (more != "") {
 			t.Errorf("client %d tells of sums: %v", k, summed)
 		}
 	}
@@ -176,7 +176,7 @@ func serveAndJoin(t *testing.T, more string) {
 	}
 	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
 		at("client2")); code != failed || !strings.Contains(text, "which is over") || !strings.Contains(text,
-		"give another --state") {
+		"use another --state") {
 		t.Errorf("the folder of a run that is over, and a server with another run: exit %d, %q", code, text)
 	}
 	another.Process.Kill()
@@ -245,7 +245,7 @@ func TestJoinIsRefused(t *testing.T) {
 		}
 	}
 	if text, code := join("unknown", "--client", "1", "--require", "colour"); code != usage || !strings.Contains(text,
-		"--require colour: there is no such key") {
+		"--require colour: unknown key") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 	for _, say := range []string{"refused to join", "options: the server has", "wrong token"} {
@@ -254,7 +254,7 @@ func TestJoinIsRefused(t *testing.T) {
 		}
 	}
 	if _, text, code := call("status", "nats://"+addr, "--token", "secret", "--token-file", secret); code != usage ||
-		!strings.Contains(text, "give one of them") {
+		!strings.Contains(text, "give only one of them") {
 		t.Errorf("exit %d, %s", code, text)
 	}
 	t.Setenv("PROMPTFED_TOKEN", "secret")
@@ -320,7 +320,7 @@ func TestOwnFolders(t *testing.T) {
 	}
 	server.Process.Signal(os.Interrupt)
 	<-server.done
-	if !strings.Contains(server.said(), "stopped; to go on: ") || !strings.Contains(server.said(), " --resume\n") {
+	if !strings.Contains(server.said(), "stopped; to continue: ") || !strings.Contains(server.said(), " --resume\n") {
 		t.Error("the server does not say how to go on")
 	}
 	server = serve("--resume")

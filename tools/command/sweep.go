@@ -71,7 +71,7 @@ func sweepCommand() *cobra.Command {
 	return c
 }
 
-const forceHelp = "start over in a folder that holds a run or a sweep; their files are removed"
+const forceHelp = "start over in a folder that holds a run or a sweep, whose files are removed"
 
 const smokeHelp = "run the small form that the file's section smoke describes, which takes about a minute"
 

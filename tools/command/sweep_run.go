@@ -208,7 +208,7 @@ func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 		workers = 0
 	}
 	result, err := training{dir: dir, use: runfolder.Use{Resume: true}, log: r.log, workers: workers,
-		others: r.others}.run(ctx, c.Config, m)
+		beside: r.workers > 0, others: r.others}.run(ctx, c.Config, m)
 	if err != nil {
 		return err
 	}

@@ -310,7 +310,7 @@ func TestSweepOnFullDisk(t *testing.T) {
 	if !errors.As(err, &exit) || exit.ExitCode() != failed {
 		t.Fatalf("%v: %s", err, text)
 	}
-	for _, s := range []string{"cell fedpha/4/seed-1: ", "cannot write", "make room", "--resume"} {
+	for _, s := range []string{"cell fedpha/4/seed-1: ", "cannot write", "free some space", "--resume"} {
 		if !strings.Contains(string(text), s) {
 			t.Errorf("%q does not say %q", text, s)
 		}

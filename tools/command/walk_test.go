@@ -32,7 +32,7 @@ func walker(t *testing.T, steps []step) *walk {
 }
 
 // follow gives commands to a shell and returns what they say. A server and clients of it go on beside what follows
-// until the next command, a classifier that listens until the end.
+// until the next command, a page or a classifier that is served until the end.
 func (w *walk) follow(commands string) string {
 	w.Helper()
 	for _, s := range w.steps {
@@ -51,12 +51,13 @@ func (w *walk) follow(commands string) string {
 	case args[0] == "promptfed" && (args[1] == "serve" || args[1] == "join"):
 		w.joined = append(w.joined, start(w.T, args[1:]...))
 		return ""
-	case args[0] == "promptfed" && strings.Contains(commands, " --listen "):
+	case args[0] == "promptfed" && (args[1] == "ui" || strings.Contains(commands, " --listen ")):
 		p := start(w.T, args[1:]...)
-		for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), "until Ctrl-C"); time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), "http://127.0.0.1:"); {
 			if time.Now().After(end) {
 				w.Fatalf("%s says\n%s", commands, p.said())
 			}
+			time.Sleep(time.Millisecond)
 		}
 		return p.said()
 	}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,11 +174,10 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 	if err := b.Features(ctx, d.Work); err != nil {
 		return nil, err
 	}
-	t := &task{config: config, built: b, worker: local.NewWorker(b.Engine, b.Settings().Worker())}
-	t.info.Host, t.info.Jobs = hostName(), f.jobs
-	if f.jobs == 0 {
-		t.info.Jobs = b.Settings().Workers
-	}
+	b.Config.Runtime.Workers = cmp.Or(f.jobs, b.Config.Runtime.Workers)
+	set := b.Settings()
+	t := &task{config: config, built: b, worker: local.NewWorker(b.Engine, set.Worker())}
+	t.info.Host, t.info.Jobs = hostName(), set.Workers
 	if t.info.Compatibility, err = b.Compatibility(ctx); err != nil {
 		t.close()
 		return nil, err

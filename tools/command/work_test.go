@@ -37,7 +37,7 @@ func TestRunOnACluster(t *testing.T) {
 		return start(t, append([]string{"work", "nats://" + addr, "--token", "secret", "--jobs", "1", "--set",
 			"runtime.models=" + dir, "--set", "runtime.cache=" + at("cache")}, more...)...)
 	}
-	run.says(t, "workers take part with")
+	run.says(t, "start workers with")
 	wrong := work("--set", "train.lr=0.5")
 	<-wrong.done
 	if !strings.Contains(wrong.said(), "training: the server has") || wrong.ProcessState.ExitCode() != failed ||

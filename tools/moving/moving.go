@@ -357,7 +357,7 @@ func (im *importer) rest(files []File) {
 				im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "also give that file")
 			}
 		} else if !im.used["--"+name] && !ofOther(name, im.method) {
-			im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "unknown")
+			im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "unknown setting, ignored")
 		}
 	}
 	if !slices.ContainsFunc(files, func(f File) bool { return !isScript(f) }) && !im.central {
@@ -369,7 +369,7 @@ func (im *importer) rest(files []File) {
 		if im.used[name] || len(section) == 3 && !im.applies(name) {
 			continue // a section of another trainer
 		}
-		im.leave("", fmt.Sprintf("%s = %v", im.keys[name].from, im.keys[name].is), "unknown")
+		im.leave("", fmt.Sprintf("%s = %v", im.keys[name].from, im.keys[name].is), "unknown setting, ignored")
 	}
 }
 

@@ -113,12 +113,14 @@ func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 	}
 	for opt, want := range map[string]string{"OPTIM.MOMENTUM 0.5": "momentum: 0.5",
 		"OPTIM.SGD_NESTEROV True":        "nesterov: true",
-		"DATASET.SUBSAMPLE_CLASSES base": "classes: base", "OPTIM.NAME rmsprop": "OPTIM.NAME = rmsprop: there is only",
-		"TRAINER.COOP.CTX_INIT a_photo": "CTX_INIT = a_photo: random", "TRAINER.COOP.PREC amp": "PREC = amp: promptfed",
-		"MODEL.BACKBONE.NAME RN50x4": "RN50x4: known here", "MODEL.HEAD.NAME mlp": "MODEL.HEAD.NAME = mlp: not known",
-		"OPTIM.WARMUP_TYPE linear": "linear: there is only constant",
-		"OPTIM.LR_SCHEDULER other": "there are single_step",
-		"DATASET.NAME Mars":        "Mars: no such data set", "OPTIM.ROUND 3": "has no rounds"} {
+		"DATASET.SUBSAMPLE_CLASSES base": "classes: base", "OPTIM.NAME rmsprop": "OPTIM.NAME = rmsprop: supported",
+		"TRAINER.COOP.CTX_INIT a_photo": "CTX_INIT = a_photo: this method has random",
+		"TRAINER.COOP.PREC amp":         "PREC = amp: promptfed",
+		"MODEL.BACKBONE.NAME RN50x4":    "RN50x4: supported",
+		"MODEL.HEAD.NAME mlp":           "MODEL.HEAD.NAME = mlp: unknown setting",
+		"OPTIM.WARMUP_TYPE linear":      "linear: supported: constant",
+		"OPTIM.LR_SCHEDULER other":      "other: supported: single_step",
+		"DATASET.NAME Mars":             "Mars: unknown data set", "OPTIM.ROUND 3": "has no rounds"} {
 		changed := append([]File{{base[0].Name, []byte(strings.TrimSpace(string(base[0].Text)) + " " + opt)}}, base[1])
 		after, err := Import(changed, nil)
 		if err != nil || !strings.Contains(string(after.Text), want) || strings.Contains(string(before.Text), want) {
@@ -164,17 +166,17 @@ func TestTableNamesKeysThatExist(t *testing.T) {
 func TestBadInputs(t *testing.T) {
 	good := "TRAINER: {NAME: CoOp}\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"a.yaml", "", "neither keys with values"},
-		{"a.yaml", "- 1\n", "neither keys with values"},
+		{"a.yaml", "", "expected a yacs file"},
+		{"a.yaml", "- 1\n", "expected a yacs file"},
 		{"a.yaml", "a: [", "a.yaml: yaml:"},
-		{"a.yaml", "OPTIM: {LR: 1}\n", "what is trained"},
-		{"a.yaml", "TRAINER: {NAME: Other}\n", "a.yaml:1 TRAINER.NAME: the trainer Other is not known"},
+		{"a.yaml", "OPTIM: {LR: 1}\n", "names the trainer"},
+		{"a.yaml", "TRAINER: {NAME: Other}\n", "a.yaml:1 TRAINER.NAME: unknown trainer Other"},
 		{"a.yaml", good + "A: &x {B: 1}\nC: *x\n", "aliases"},
-		{"a.yaml", good + "OPTIM: {LR_SCHEDULER: cosine, MAX_EPOCH: 0}\n", "does not take"},
+		{"a.yaml", good + "OPTIM: {LR_SCHEDULER: cosine, MAX_EPOCH: 0}\n", "refuses"},
 		{"a.sh", "echo\n", "no python command"},
 		{"a.sh", "python a.py\npython b.py\n", "more than one"},
 		{"a.sh", "python a.py --seed $1\n", "$1 has no value"},
-		{"a.sh", "python a.py --seed '1\n", "does not end"},
+		{"a.sh", "python a.py --seed '1\n", "is not closed"},
 		{"a.sh", "python -m a --seed 1\n", "no .py file"},
 		{"a.sh", "python a.py seed 1\n", "neither a flag"},
 		{"a.sh", "python a.py OPTIM.LR\n", "neither a flag"},

@@ -46,7 +46,7 @@ func TestClaim(t *testing.T) {
 		{"a finished round", "{}\n", Use{}, "--force", true},
 		{"to go on", "{}\n", Use{Resume: true}, "", true},
 		{"to replace", "{}\n", Use{Force: true}, "", false},
-		{"both", "{}\n", Use{Resume: true, Force: true}, "give one of them", true},
+		{"both", "{}\n", Use{Resume: true, Force: true}, "give only one of them", true},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			dir := t.TempDir()

@@ -128,7 +128,7 @@ func TestParams(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	for target, word := range map[string]string{"wandb": "wandb sync", "mlflow:": "needs a folder", "csv": "take"} {
+	for target, word := range map[string]string{"wandb": "wandb sync", "mlflow:": "needs a folder", "csv": "expected"} {
 		if err := Check([]string{TensorBoard, target}); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%s: %v", target, err)
 		}

@@ -122,7 +122,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// A port that cannot be had is said at once; what is asked to stop stops.
+// A port in use is an error at once, and serving ends when it is asked to.
 func TestListen(t *testing.T) {
 	f := brightness(t)
 	for _, address := range []string{"127.0.0.1:99999", "nowhere", "192.0.2.1:0"} {

@@ -1,5 +1,7 @@
 // The documentation as pages, by VitePress: README.md, docs/*.md, and the files and folders of the repository that they
 // link to. `make site` copies pages and this folder to build/.site, and builds build/site there.
+// package-lock.json names no registry: npm install --package-lock-only, then sed -i '/"resolved":/d' package-lock.json.
+// Its rollup is the one that runs everywhere, so that no machine needs a package that the file does not pin.
 import fs from 'node:fs'
 import path from 'node:path'
 

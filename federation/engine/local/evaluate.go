@@ -54,7 +54,7 @@ func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st messag
 	return nil
 }
 
-// Test counts right answers on a client's test data, in each evaluation that the method has: with the shared
+// Test counts correct predictions on a client's test data, in each evaluation that the method has: with the shared
 // parameters that the server sent, and with those that the client itself last trained. A client that never trained has
 // none of its own and uses the server's.
 func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction,

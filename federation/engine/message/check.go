@@ -10,9 +10,9 @@ import (
 )
 
 // Check finds why a reply cannot count: an upload with other names or shapes than the instruction's parameters, values
-// that are no finite numbers, or counts that no client has.
+// that are not finite, or impossible counts.
 //
-// protected tells that uploads are behind a Guard: what is in them is for the layer to check that opens them.
+// protected tells that uploads are behind a Guard: what is in them is checked by the layer that decodes them.
 func (o Instruction) Check(r Reply, protected bool) error {
 	switch o.Kind {
 	case Train:
@@ -127,12 +127,12 @@ func (o Instruction) checkTest(r Reply) error {
 	return nil
 }
 
-// What the tensors of a reply are called that count which class was taken for which.
+// Names of the tensors that hold the confusion matrix in a reply.
 const (
 	GlobalCounts   = "confusion/global"
 	PersonalCounts = "confusion/personal"
 )
 
-// maxTested is how many examples a client may say to be tested with: sums over any number of clients have exact float64
-// and int values.
+// maxTested is how many examples a client may report as tested: sums over any number of clients have exact float64 and
+// int values.
 const maxTested = 1 << 32

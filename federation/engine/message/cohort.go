@@ -9,11 +9,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Cohort is the clients as the server sees them: instructions go in, replies come out. It is the only seam between the
-// two sides, so that one round loop serves a simulation in one process and clients on other machines.
+// Cohort is the clients as the server sees them: instructions go in, replies come out. It is the only interface between
+// the two sides, so that one round loop serves a simulation in one process and clients on other machines.
 type Cohort interface {
 	// Run sends one instruction to the clients it names and gives the replies that came, sorted by client. A client
-	// that did not answer is missing; an error means that the round cannot go on.
+	// that did not answer is missing; an error ends the run.
 	Run(ctx context.Context, o Instruction) ([]Reply, error)
 	// Accept tells clients that what they returned for this round counts, so that they keep the state that goes with
 	// it.
@@ -42,7 +42,7 @@ type Instruction struct {
 	Round     int
 	Statistic string // name of the statistic to answer
 	Set       string // name of the evaluation set to be tested on, of Test; empty for the client's own test data
-	Confusion bool   // tell which class was taken for which, of Test; a client may not
+	Confusion bool   // count a confusion matrix, of Test; a client may refuse
 	Steps     int    // to take before the test, of Adapt
 	Clients   []int  // who is to answer, sorted
 	Total     int    // how many clients there are

@@ -49,8 +49,8 @@ func (t *LossTerms) CheckTerms(of method.Method, task method.Task) error {
 	return nil
 }
 
-// CheckExtras refuses tensors that are not exactly those that a method declares, numbers that are none, and counts of
-// more examples than the client has.
+// CheckExtras refuses tensors that are not exactly those that a method declares, values that are not finite, and counts
+// of more examples than the client has.
 func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
 	declared := map[string]bool{}
 	for _, w := range want {

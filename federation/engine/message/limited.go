@@ -1,14 +1,14 @@
 package message
 
-// MaxLoss is how large the loss of a client elsewhere may be, on either side of 0. Cross entropy of CLIP's scores is at
-// most twice their scale, 200; the rest is room for other terms.
+// MaxLoss is how large the loss of a client on another machine may be, on either side of 0. Cross entropy of CLIP's
+// scores is at most twice their scale, 200; the rest is room for other terms.
 const MaxLoss = 1e6
 
-// Limited is what the record of a round says of clients elsewhere that were not taken at their word. Both lists are
-// sorted by client.
+// Limited is what the record of a round says of clients on other machines whose reports were refused or capped. Both
+// lists are sorted by client.
 type Limited struct {
-	Refused []Refusal `json:"refused,omitempty"` // replies of any kind that count nothing
-	Cut     []Cut     `json:"cut,omitempty"`     // uploads that weigh less than they said
+	Refused []Refusal `json:"refused,omitempty"` // replies of any kind that are ignored
+	Cut     []Cut     `json:"cut,omitempty"`     // uploads whose weight was capped
 }
 
 // Refusal is one reply that was refused.

@@ -159,7 +159,7 @@ func lossTermsOf(m tensor.Map) (*LossTerms, error) {
 // Correction is the name of what a method's Adjust adds to the gradients of the loss, which is no term of it.
 const Correction = "correction"
 
-// maxTerms and maxTerm bound what a client may say: how many terms, and their values and lengths.
+// maxTerms and maxTerm bound what a client may report: how many terms, and their values and lengths.
 const (
 	maxTerms = 64
 	maxTerm  = 1e12

@@ -6,7 +6,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// Participant is what the server knows of a client elsewhere.
+// Participant is what the server knows of a client on another machine.
 type Participant struct {
 	Joined bool        `json:"joined"`
 	Task   method.Task `json:"task"` // its backbone; Client, Clients and Classes are filled in
@@ -54,15 +54,15 @@ func ClientInfos(participants []Participant) []method.ClientInfo {
 	return out
 }
 
-// Remote is a Cohort whose clients are elsewhere: the server has no object of theirs, no data and no state, only what
-// they say of themselves.
+// Remote is a Cohort whose clients are on other machines: the server has none of their objects, data or state, only
+// what they report.
 type Remote interface {
 	Cohort
 	// Participants are all clients by number. One that never joined yet is not Joined.
 	Participants() []Participant
-	// Save gives what the cohort has to remember with a committed round, Load gives it back when a run goes on.
+	// Save gives what the cohort has to remember with a committed round, Load restores it when a run is resumed.
 	Save() ([]byte, error)
 	Load([]byte) error
-	// Limited is what was refused of clients and what counts less than they said, since it was asked last.
+	// Limited is what was refused of clients and what was capped, since the last call.
 	Limited() Limited
 }

@@ -19,8 +19,8 @@ type Bin struct {
 }
 
 // Calibration is a reliability diagram: CalibrationBins bins of equal width over (0,1], the m-th from (m-1)/M,
-// exclusive, to m/M. The confidence of an example is the softmax probability of the class that it is said to be.
-// Calibrations of several clients add up bin by bin.
+// exclusive, to m/M. The confidence of an example is the softmax probability of the predicted class. Calibrations of
+// several clients add up bin by bin.
 type Calibration []Bin
 
 // calibration sorts the examples of class scores [N,C] into bins.
@@ -66,7 +66,7 @@ func (c Calibration) ECE() float64 {
 	return gap / float64(max(1, n))
 }
 
-// Check finds what no client that counts n examples and so many right ones has.
+// Check refuses bins that do not match n examples of which so many are correct.
 func (c Calibration) Check(n, right int) error {
 	if len(c) != CalibrationBins {
 		return fmt.Errorf("the reply has %d confidence bins; it must have %d", len(c), CalibrationBins)

@@ -10,14 +10,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Matrix is a matrix by its entries that are not 0, sorted by class and by what it was taken for.
+// Matrix is a matrix by its entries that are not 0, sorted by class and by predicted class.
 type Matrix struct {
 	Counts   [][3]int64 `json:"counts"`    // class, class that it was taken for, examples
 	PerClass []*float64 `json:"per_class"` // accuracy of each class; null where no client has a test example of it
 }
 
-// ConfusionCounts counts examples of class scores [N,C]: a tensor [K,3] of class, class that it was taken for and
-// number, sorted.
+// ConfusionCounts counts examples of class scores [N,C]: a tensor [K,3] of class, predicted class and number, sorted.
 func ConfusionCounts(scores *tensor.Tensor, labels []int64) *tensor.Tensor {
 	counts := map[[2]int64]int64{}
 	for i, y := range labels {
@@ -73,7 +72,7 @@ func MatrixOf(parts []*tensor.Tensor, classes int) *Matrix {
 	return m
 }
 
-// CheckConfusion finds what is no count of n examples of which so many are right.
+// CheckConfusion refuses counts that do not match n examples of which so many are correct.
 func CheckConfusion(t *tensor.Tensor, n, right int) error {
 	if !t.IsInt() || len(t.Shape) != 2 || t.Shape[1] != 3 || t.Shape[0] > n {
 		return fmt.Errorf("a confusion matrix has the invalid shape %v", t)

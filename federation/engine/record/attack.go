@@ -7,8 +7,8 @@ import (
 )
 
 // Evaluation sets of a simulated backdoor: all test images of other classes than its target, labelled as the target.
-// Accuracy is the share that is taken for it: with the trigger the attack's success rate, without it what to compare
-// that with.
+// Accuracy is the share that is predicted as the target: with the trigger the attack's success rate, without it the
+// baseline.
 const (
 	TriggeredSet   = "backdoor"
 	UntriggeredSet = "backdoor-without-trigger"

@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Confusion is what ConfusionFile holds: how often which class was taken for which, over the test examples of all
-// clients, in the round that is the run's result.
+// Confusion is what ConfusionFile holds: how often each class was predicted as each class, over the test examples of
+// all clients, in the round that is the run's result.
 type Confusion struct {
 	Round    int             `json:"round"`
 	Classes  []string        `json:"classes"`

@@ -13,7 +13,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Records reads the rounds of a run folder, up to the first line that is none.
+// Records reads the rounds of a run folder, up to the first line that is not a record.
 func Records(dir string) ([]Record, error) {
 	b, err := os.ReadFile(filepath.Join(dir, RoundsFile))
 	if err != nil {
@@ -65,7 +65,8 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 	return records, text, nil
 }
 
-// parseLines gives the records of rounds that follow each other, up to the first line that is none or has no end.
+// parseLines gives the records of rounds that follow each other, up to the first line that is not a record or has no
+// end.
 func parseLines(b []byte) (records []Record) {
 	for line := range bytes.Lines(b) {
 		var r Record

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// LimitedClient is what a summary says of a client that was not taken at its word.
+// LimitedClient is what a summary says of a client whose reports were refused or capped.
 type LimitedClient struct {
 	Client  int    `json:"client"`
 	Refused int    `json:"refused,omitempty"` // replies

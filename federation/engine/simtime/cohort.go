@@ -27,8 +27,8 @@ func New(of message.Cohort, p *Plan, trainers []int, atATime int, steps func(cli
 // Report is the simulated time of the round that was run last.
 func (c *Cohort) Report() Report { return c.report }
 
-// Run has an instruction carried out, and counts the time that it takes. Tests take none, and statistics what their
-// messages take.
+// Run executes an instruction, and counts the time that it takes. Tests take none, and statistics what their messages
+// take.
 func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	switch {
 	case o.Kind.Tests():
@@ -61,7 +61,7 @@ func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 	return came, nil
 }
 
-// Accept has clients keep their states. A client of FedBuff keeps its own from the end of its training on, whatever
+// Accept lets clients keep their states. A client of FedBuff keeps its own from the end of its training on, whatever
 // becomes of its upload.
 func (c *Cohort) Accept(round int, clients []int) error {
 	if c.buffer != nil {

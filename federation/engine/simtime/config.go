@@ -99,9 +99,9 @@ func (c Config) Check() error {
 	case !(c.Step > 0) || math.IsInf(c.Step, 0):
 		errs = append(errs, fmt.Errorf("%sstep_seconds: %v; it must be above 0", section, c.Step))
 	case c.Speeds == uniform && c.Spread >= 1:
-		errs = append(errs, fmt.Errorf("%sspread: %v; with speeds: uniform it must be below 1", section, c.Spread))
+		errs = append(errs, fmt.Errorf("%sspread: %v; it must be below 1 with speeds: uniform", section, c.Spread))
 	case c.Speeds == lognormal && c.Spread > 10: // seconds would leave the range of numbers
-		errs = append(errs, fmt.Errorf("%sspread: %v; with speeds: lognormal it must be at most 10", section, c.Spread))
+		errs = append(errs, fmt.Errorf("%sspread: %v; it must be at most 10 with speeds: lognormal", section, c.Spread))
 	case (c.Speeds == fromFile) != (c.File != ""):
 		errs = append(errs, errors.New(section+"file: it belongs to speeds: file; set both or neither"))
 	case !c.On() && (c.Deadline > 0 || c.FedBuff.Buffer > 0):

@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Apart tells why the graphs of several clients gain nothing in one run: empty where prompts of theirs can go through
+// Apart says why the graphs of several clients gain nothing from one run: empty where prompts of theirs can go through
 // the text tower in one pass, and no tower sees rows of data, which fill a run by themselves.
 func Apart(roots ...graph.Node) (why string) {
 	why = "no learned prompt goes through the text tower"
@@ -25,8 +25,8 @@ func Apart(roots ...graph.Node) (why string) {
 	return why
 }
 
-// Apart tells why clients on a backbone train apart although Experiment.BatchClients lets them train together; empty
-// where they do train together.
+// Apart says why clients on a backbone train separately although Experiment.BatchClients lets them train together;
+// empty where they do train together.
 func (e *Experiment) Apart(b Backbone) string {
 	if e.BatchClients <= 1 {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Compatibility is what two machines must have in common for a client's turn to give the same on both.
+// Compatibility is what two machines must have in common for a client's turn to give the same result on both.
 type Compatibility struct {
 	Program     string            `json:"program"` // version
 	Platform    string            `json:"platform"`

@@ -19,8 +19,8 @@ type Experiment struct {
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
 	Privacy    string // what epsilons assume, for RunSpec; empty without differential privacy
-	// Reproduces are the known defects of published code that the experiment makes again on purpose, for the
-	// fingerprint and the summary.
+	// Reproduces are the known defects of published code that the experiment reproduces on purpose, for the fingerprint
+	// and the summary.
 	Reproduces     []string
 	Method         method.Method
 	Classes        []string
@@ -51,7 +51,7 @@ func (e *Experiment) Task(c *Client) method.Task {
 	return t
 }
 
-// Fingerprint tells experiments apart that would train something else.
+// Fingerprint differs between experiments that would train something else.
 func (e *Experiment) Fingerprint() string {
 	h := sha256.New()
 	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes,

@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// LabelsOnly is the data of a client whose examples are elsewhere, of which only the classes are known.
+// LabelsOnly is the data of a client whose examples are on another machine, of which only the classes are known.
 type LabelsOnly []int64
 
 func (o LabelsOnly) Len() int { return 0 }

@@ -14,7 +14,7 @@ type Plan struct {
 	Rounds        int
 	Clients       int
 	Participation float64 // share of clients that train in a round
-	Poisson       bool    // each client is drawn by itself, with Participation for probability; a round may have nobody
+	Poisson       bool    // clients are drawn independently with probability Participation; maybe none
 	TestEvery     int     // rounds between tests; the last round is always tested
 	// the evaluation that a round's headline is of: global, personal, or the method's own (also when empty)
 	View     string

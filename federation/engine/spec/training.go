@@ -14,8 +14,8 @@ type Training struct {
 	Optim     optim.Config
 	Schedule  optim.Schedule // over rounds
 	Overrides []Overrides    // by client, repeated; nil for all alike
-	// Shared has one optimizer go from client to client, and from round to round, with what it remembers: momentum
-	// leaks between clients. They train one after the other, by number, in one process.
+	// Shared passes one optimizer with its state from client to client, and from round to round: momentum leaks between
+	// clients. They train one after the other, by number, in one process.
 	Shared bool
 	// FineTune has the personal evaluation test a copy of each client that trained the server's parameters for so many
 	// epochs by itself; 0 has it test what the client last trained. Nothing of it is remembered.

@@ -133,8 +133,8 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 	return m, f.Metadata(), nil
 }
 
-// About is what PromptsFile says of the run beside tensors. Which classes clients elsewhere have examples of is theirs
-// to know.
+// About is what PromptsFile says of the run beside tensors. Which classes clients on other machines have examples of is
+// known only to them.
 func About(e *spec.Experiment, participants []message.Participant) (map[string]string, error) {
 	backbones, owned := make([]string, len(participants)), make([][]int64, len(participants))
 	for i, m := range participants {

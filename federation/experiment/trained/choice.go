@@ -101,8 +101,8 @@ func (e evaluated) View() method.View { return e.view }
 
 // What a run does not have.
 var (
-	ErrNothingLearned = errors.New("it left no parameters of its own: no round trained it, or it trained elsewhere " +
-		"and its own run folder has them")
+	ErrNothingLearned = errors.New("it left no parameters of its own: no round trained it, or it trained on another " +
+		"machine, whose run folder has them")
 	ErrNotForAll = errors.New("no global classifier")
 )
 
@@ -128,8 +128,8 @@ func readRun(dir string) (*finishedRun, error) {
 		}
 	}
 	if len(r.owned) != len(r.backbones) {
-		return nil, fmt.Errorf("%s: it lists the classes of %d clients, there were %d; run the experiment again", path,
-			len(r.owned), len(r.backbones))
+		return nil, fmt.Errorf("%s: it lists the classes of %d clients, but there were %d; run the experiment again",
+			path, len(r.owned), len(r.backbones))
 	}
 	return r, nil
 }
@@ -149,10 +149,11 @@ func (r *finishedRun) byBackbone() map[string]int {
 func (r *finishedRun) clientOf(c Choice) (int, error) {
 	if c.Client >= 0 || !c.Global {
 		if c.Client < 0 || c.Client >= len(r.backbones) {
-			return 0, fmt.Errorf("client %d: the run has clients 0 to %d", c.Client, len(r.backbones)-1)
+			return 0, fmt.Errorf("client %d does not exist: the run has clients 0 to %d", c.Client, len(r.backbones)-1)
 		}
 		if r.backbones[c.Client] == "" {
-			return 0, fmt.Errorf("client %d: %s says nothing of it: its own run folder does", c.Client, r.dir)
+			return 0, fmt.Errorf("client %d: %s has no parameters of it; use the run folder of that client", c.Client,
+				r.dir)
 		}
 		return c.Client, nil
 	}
@@ -168,7 +169,7 @@ func (r *finishedRun) check(f *Classifier, m method.Method, task method.Task) er
 	_, own := state.Learned(f.prompts, f.client.ID)
 	switch {
 	case f.Global && !f.has.Global:
-		return fmt.Errorf("%s has %w: its class scores read nothing that the server sends; give --client K",
+		return fmt.Errorf("%s has %w: its class scores use nothing that the server sends; give --client K",
 			f.config.Method, ErrNotForAll)
 	case f.Global && f.Client < 0:
 		return r.checkForAll(f, m, task)
@@ -187,7 +188,7 @@ func (r *finishedRun) check(f *Classifier, m method.Method, task method.Task) er
 func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Task) error {
 	refuse := func(what string) error {
 		return fmt.Errorf("%s has %w for all clients: its class scores read %s; give --client K, or both flags for "+
-			"the server's parameters with what is that client's", f.config.Method, ErrNotForAll, what)
+			"the server's parameters with those of that client", f.config.Method, ErrNotForAll, what)
 	}
 	for what, words := range map[string]string{record.ReadsPrivate: "private parameters",
 		record.ReadsExamples: "the clients' own examples"} {
@@ -202,7 +203,7 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Ta
 	}
 	if first := r.byBackbone(); f.Backbone == "" && len(first) > 1 {
 		names := slices.Sorted(maps.Keys(first))
-		return fmt.Errorf("the run has backbones %v: add --client K of a client that has the one you want, as in "+
+		return fmt.Errorf("the run has backbones %v: add --client K of a client with the backbone you want, such as "+
 			"--client %d for %s", names, first[names[1]], names[1])
 	}
 	if !slices.Contains(f.has.Reads, record.ReadsServer) {
@@ -220,7 +221,7 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Ta
 		other := prompts.Under(state.DownFolder + "/" + strconv.Itoa(k))
 		for name, t := range sent {
 			if o := other[name]; o == nil || !slices.Equal(o.Data, t.Data) || !slices.Equal(o.Ints, t.Ints) {
-				return refuse(name + ", which the server sends to each client another")
+				return refuse(name + ", which differs from client to client")
 			}
 		}
 	}

@@ -93,9 +93,9 @@ func TestChoicesOfARun(t *testing.T) {
 		change          func(*experiment.Config)
 		all             []string
 	}{
-		{"coop", "no global classifier: its class scores read nothing that the server sends", nil,
+		{"coop", "no global classifier: its class scores use nothing that the server sends", nil,
 			[]string{"client-0.onnx", "client-1.onnx"}},
-		{"fedpha", "read nothing that the server sends; give --client K", nil,
+		{"fedpha", "use nothing that the server sends; give --client K", nil,
 			[]string{"client-0.onnx", "client-1.onnx"}},
 		{"fedotp", "read private parameters; give --client K", nil, []string{"client-0.onnx", "client-1.onnx"}},
 		{"promptfl", "backbones [tiny-vit-b16 tiny-vit-b32]: add --client K", nil,

@@ -32,7 +32,7 @@ import (
 
 // oneTower are methods that share tensors of the size of the image tower or of features.
 var oneTower = []string{"cocoop", "fedapt", "fedclip", "fedlora", "fedmgp", "fedmvp", "fedpr", "fedtpg", "fedvpt",
-	"ivlp", "maple", "pfeddc", "promptsrc"}
+	"ivlp", "maple", "pfeddc", "promptsrc", "trip"}
 
 // trained runs one round of a method on two clients, with two of the bundled backbones where it can, and gives the
 // run's configuration and folder.

@@ -77,7 +77,7 @@ func TestDigits(t *testing.T) {
 			!strings.HasSuffix(b[3].ID, "imgs_valid/3/a.png") {
 			t.Errorf("syn: %v %v", settest.IDs(a), settest.IDs(b))
 		}
-		if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "imgs_valid is the test split") {
+		if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "imgs_valid is used as the test split") {
 			t.Errorf("notes %q", s.Notes)
 		}
 		seen := map[string]bool{}
@@ -168,7 +168,7 @@ func TestDigitErrors(t *testing.T) {
 		"list label": {map[string]string{"mnist_m/train.txt": "1.png 10\n", "mnist_m/train_images/1.png": "x"},
 			[]string{"line 1", "label 10"}},
 		"list image": {map[string]string{"mnist_m/train.txt": "2.png 1\n", "mnist_m/train_images/1.png": "x"},
-			[]string{"line 1", "2.png is not there", "train_images"}},
+			[]string{"line 1", "2.png does not exist", "train_images"}},
 		"outside": {map[string]string{"mnist_m/train.txt": "../2.png 1\n", "mnist_m/train_images/1.png": "x"},
 			[]string{"line 1", "not a path"}},
 		"classes": {map[string]string{"usps/cat/1.png": "x"}, []string{"usps", "no class folders", "0, 1, 2"}},

@@ -105,7 +105,7 @@ func TestOfficeHomeSplits(t *testing.T) {
 			"Bike"}, 2)...)})
 	if len(s.Train) != 16 || len(s.Test) != 16 || len(s.Val) != 0 || !slices.Equal(s.Domains, []string{"Art", "Clipart",
 		"Product", "Real World"}) ||
-		len(s.Notes) != 2 || !strings.Contains(s.Notes[0], "val is the test split") {
+		len(s.Notes) != 2 || !strings.Contains(s.Notes[0], "val is used as the test split") {
 		t.Errorf("%d %d %d %q %q", len(s.Train), len(s.Val), len(s.Test), s.Domains, s.Notes)
 	}
 }
@@ -199,7 +199,7 @@ func TestPACSLists(t *testing.T) {
 				e.Domain != 0 {
 				t.Errorf("%+v", e)
 			}
-			if len(s.Notes) != 2 || !strings.Contains(s.Notes[0], "32 test images are training images too") {
+			if len(s.Notes) != 2 || !strings.Contains(s.Notes[0], "32 test images are also training images") {
 				t.Errorf("notes %q", s.Notes)
 			}
 			if len(s.Skipped) != 1 || !strings.Contains(s.Skipped[0].Name, "n02103406_4068-1.png") {
@@ -307,7 +307,7 @@ func TestDomainListErrors(t *testing.T) {
 		"class of another label": {"DomainNet/painting_test.txt", "painting/crow/a.png 22\n", []string{"line 1",
 			`"crow"`, "22", `"bird"`}},
 		"no image": {"DomainNet/clipart_train.txt", "clipart/bird/x.png 22\n",
-			[]string{"clipart_train.txt: line 1", "x.png is not there", "DomainNet"}},
+			[]string{"clipart_train.txt: line 1", "x.png does not exist", "DomainNet"}},
 		"no label": {"DomainNet/clipart_train.txt", "clipart/bird/a.png\n", []string{"line 1",
 			"no label"}},
 		"a word for a label": {"DomainNet/clipart_train.txt", "\nclipart/bird/a.png one\n", []string{"line 2",
@@ -371,7 +371,7 @@ func TestPickledDomainErrors(t *testing.T) {
 	datatest.WantError(t, err, "amazon_train.pkl: entry 0", `"bike"`, "do not match")
 	_, err = openSet(source.Config{Set: "officecaltech10", Root: datatest.Write(t, datatest.Tree(t, tree...),
 		map[string]string{"amazon_train.pkl": "\x80\x02](U\x0camazon/mug/1e](K\x08e\x86."})})
-	datatest.WantError(t, err, "amazon_train.pkl: entry 0", "amazon/mug/1 is not there")
+	datatest.WantError(t, err, "amazon_train.pkl: entry 0", "amazon/mug/1 does not exist")
 	_, err = openSet(source.Config{Set: "officecaltech10", Root: datatest.Write(t, datatest.Tree(t, tree...),
 		map[string]string{"amazon_train.pkl": "\x80\x02](U\x10amazon/mug/a.pnge](K\x08e\x86."})})
 	datatest.WantError(t, err, "amazon_test.pkl does not exist")

@@ -48,7 +48,7 @@ func TestSplitFolders(t *testing.T) {
 				"dog"}) {
 				t.Errorf("%+v: %d, %d and %d images of %v", c, len(s.Train), len(s.Val), len(s.Test), s.Classes)
 			}
-			if len(s.Notes) != notes || notes == 1 && !strings.Contains(s.Notes[0], "is the test split") {
+			if len(s.Notes) != notes || notes == 1 && !strings.Contains(s.Notes[0], "is used as the test split") {
 				t.Errorf("%+v: notes %q", c, s.Notes)
 			}
 			layout := map[string]string{"": "SPLIT/CLASS/", "art/": "SPLIT/DOMAIN/CLASS/"}[domain]
@@ -80,8 +80,8 @@ func TestAmbiguousFolders(t *testing.T) {
 			"domains", 3},
 		{[]string{"train/cat", "val/cat", "unlabeled/cat"}, []string{"unlabeled", "away", "data.layout: domains"},
 			"domains", 3},
-		{[]string{"val/cat", "test/cat"}, []string{"none to train on", "data.layout: domains"}, "domains", 2},
-		{[]string{"test/cat"}, []string{"none to train on", "data.layout: domains"}, "domains", 1},
+		{[]string{"val/cat", "test/cat"}, []string{"none of them is for training", "data.layout: domains"}, "domains", 2},
+		{[]string{"test/cat"}, []string{"none of them is for training", "data.layout: domains"}, "domains", 1},
 		{[]string{"train", "test"}, []string{"class folders are missing", "data.layout: classes"}, "classes", 0},
 		{[]string{"train"}, []string{"class folders are missing", "data.layout: classes"}, "classes", 0},
 		{[]string{"cat/train", "cat/test", "dog/train", "dog/test"}, []string{"splits must be the outermost",
@@ -90,7 +90,7 @@ func TestAmbiguousFolders(t *testing.T) {
 		{[]string{"art/train/cat", "art/test/cat"}, []string{"outermost", "SPLIT/DOMAIN/CLASS/"}, "", 0},
 		{[]string{"train/art/train", "train/art/test"}, []string{"outermost"}, "split-domains", 1},
 		{[]string{"train/cat", "test"}, []string{"test holds no class folders", "no labels", "train"}, "", 0},
-		{[]string{"train/cat", "bus"}, []string{"splits (train)", "bus must be moved", "data.layout: classes"}, "", 0},
+		{[]string{"train/cat", "bus"}, []string{"splits (train)", "move bus away", "data.layout: classes"}, "", 0},
 		{[]string{"cat", "dog", "test"}, []string{"test holds images", "no labels", "data.layout: classes"}, "classes",
 			0},
 		{[]string{"cat", "train", "Validation"}, []string{"Validation holds images", "data.layout: classes"}, "classes",

@@ -108,7 +108,7 @@ func TestParquetLayouts(t *testing.T) {
 		if len(s.Train) != 14 || len(s.Test) != 7 || s.Train[7].ID != "train-00001-of-00002.parquet#00000000" {
 			t.Errorf("%d %d", len(s.Train), len(s.Test))
 		}
-		for _, word := range []string{"extra.parquet is left out", "no labels", "val serves as test"} {
+		for _, word := range []string{"extra.parquet is ignored", "no labels", "val serves as test"} {
 			settest.WantNote(t, s, word)
 		}
 	})

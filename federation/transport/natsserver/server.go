@@ -56,7 +56,7 @@ func Start(e Options) (*Server, error) {
 	if n > 0 { // the NATS server would try for long
 		l, err := net.Listen("tcp", e.Listen)
 		if err != nil {
-			return nil, fmt.Errorf("--listen %s: %w; choose another", e.Listen, err)
+			return nil, fmt.Errorf("cannot listen on %s: %w; choose another address", e.Listen, err)
 		}
 		l.Close()
 	} else {

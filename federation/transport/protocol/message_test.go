@@ -113,12 +113,12 @@ func TestDamagedOrders(t *testing.T) {
 		t.Error(err)
 	}
 	for say, bend := range map[string]func(o *protocol.Order){
-		"unknown kind": func(o *protocol.Order) { o.Kind = "run" },
-		"client 10":    func(o *protocol.Order) { o.Client = 10 },
-		"statistic":    func(o *protocol.Order) { o.Statistic = "a\nb" },
-		"identity":     func(o *protocol.Order) { o.Round++ },
-		"no identity":  func(o *protocol.Order) { o.Accepted = "../../etc" },
-		"checksum":     func(o *protocol.Order) { o.Object = "../x"; o.ID = o.Identity() },
+		"unknown kind":    func(o *protocol.Order) { o.Kind = "run" },
+		"client 10":       func(o *protocol.Order) { o.Client = 10 },
+		"statistic":       func(o *protocol.Order) { o.Statistic = "a\nb" },
+		"identity":        func(o *protocol.Order) { o.Round++ },
+		"not an identity": func(o *protocol.Order) { o.Accepted = "../../etc" },
+		"checksum":        func(o *protocol.Order) { o.Object = "../x"; o.ID = o.Identity() },
 	} {
 		bad := o
 		bend(&bad)

@@ -163,7 +163,7 @@ func TestDispatcherOperator(t *testing.T) {
 			defer c.Close()
 			worker := f.who
 			for say, who := range map[string]certs.Identity{
-				"is that of \"client-0\", not of worker": worker("client-0"),
+				"belongs to \"client-0\", not to worker": worker("client-0"),
 				"worker sent no certificate":             {},
 			} {
 				f.who = func(string) certs.Identity { return who }

@@ -202,7 +202,7 @@ func TestOddInputs(t *testing.T) {
 		{"equal images", PCA{Panels: []PCAPanel{{Images: [][]float64{{1}, {1}}, Labels: []int{0, 0},
 			Before: [][]float64{{1}}, After: [][]float64{{1}}}}, Classes: []string{"a"}}, ""},
 		{"no bubbles", Bubbles{Panels: []BubblePanel{{}}}, "bubbles: panel 1: no clients"},
-		{"no examples", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{0}}}}}, "no client has an example"},
+		{"no examples", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{0}}}}}, "no client has examples"},
 		{"fewer than none", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{-1}}}}}, "below 0"},
 		{"ragged bubbles", Bubbles{Panels: []BubblePanel{{Counts: [][]int{{1}, {1, 2}}}}},
 			"client 1 has counts of 2 classes"},

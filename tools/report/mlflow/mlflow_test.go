@@ -212,7 +212,7 @@ func TestServer(t *testing.T) {
 		t.Error(err)
 	}
 	web.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "<html>") })
-	if err := s.End(ctx, id, Finished, at); err == nil || !strings.Contains(err.Error(), "is it an MLflow server") {
+	if err := s.End(ctx, id, Finished, at); err == nil || !strings.Contains(err.Error(), "of an MLflow server") {
 		t.Error(err)
 	}
 }
@@ -224,7 +224,8 @@ func TestOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	for uri, word := range map[string]string{"": "needs a folder", file: "is a file", "sqlite:///x.db": "mlflow server",
-		"http://me:secret@host": "MLFLOW_TRACKING_USERNAME", "http:": "no address", "file://host/x": "no folder"} {
+		"http://me:secret@host": "MLFLOW_TRACKING_USERNAME", "http:": "not a server address",
+		"file://host/x": "not a folder"} {
 		if _, err := Open(uri); err == nil || !strings.Contains(err.Error(), word) ||
 			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", uri, err)

@@ -222,7 +222,7 @@ func TestOneRun(t *testing.T) {
 	b.focus("#classes-grid")
 	b.key(kb.ArrowRight)
 	b.key(kb.ArrowRight)
-	if got := b.text("#classes-read"); got != "cat taken for dog: 1 of 4" {
+	if got := b.text("#classes-read"); got != "cat predicted as dog: 1 of 4" {
 		t.Errorf("the matrix reads %q", got)
 	}
 	b.choose("classes-view", "personal")

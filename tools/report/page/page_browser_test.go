@@ -225,7 +225,7 @@ func TestWithoutScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"FedPHA, Table 1", "76.00 ± 0.70", "paper 84.0 ± 0.3", "2 of 3 seeds",
-		"The curves are drawn by the page's own script", "ONNX Runtime", "raise partition.min_size"} {
+		"The curves need JavaScript", "ONNX Runtime", "raise partition.min_size"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("without script the page does not show %q", want)
 		}

@@ -116,7 +116,7 @@ func TestLoadSweep(t *testing.T) {
 		}
 	}
 	want := []string{"P, 0.3 1 done: ", "P, 0.3 2 failed: no such; set", "F, 0.8 1 done: ",
-		"F, 0.8 2 unfinished: 1 of 9 rounds so far", "F, 0.3 1 missing: not begun"}
+		"F, 0.8 2 unfinished: 1 of 9 rounds so far", "F, 0.3 1 missing: not started"}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("runs\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -153,7 +153,8 @@ func TestLoadDamaged(t *testing.T) {
 	if states["short"] != Failed || states["sum"] != Failed || states["conf"] != Done {
 		t.Errorf("states %v", states)
 	}
-	for _, want := range []string{"sweep.json: ", "rounds.jsonl: line 2 is no round", "summary.json", "config.yaml"} {
+	for _, want := range []string{"sweep.json: ", "rounds.jsonl: line 2 is not a round", "summary.json",
+		"config.yaml"} {
 		if !strings.Contains(strings.Join(r.Notes, "\n"), want) {
 			t.Errorf("no note says %q: %q", want, r.Notes)
 		}
@@ -164,7 +165,7 @@ func TestLoadDamaged(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ dir, say string }{
-		{filepath.Join(dir, "gone"), "no such folder"}, {filepath.Join(dir, "short", "config.yaml"), "is no folder"},
+		{filepath.Join(dir, "gone"), "no such folder"}, {filepath.Join(dir, "short", "config.yaml"), "is not a folder"},
 		{t.TempDir(), "no runs in"},
 	} {
 		if _, err := Load(c.dir); err == nil || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(),

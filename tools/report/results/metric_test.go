@@ -164,7 +164,8 @@ func TestMetricNames(t *testing.T) {
 func TestRoundsRefused(t *testing.T) {
 	good := lines([2]float64{.1, .2})
 	for _, c := range []struct{ line, say string }{
-		{"nonsense", "no round"}, {`{"round":2}`, "is round 2, where 1"}, {`{"round":1,"accuracy":1.5}`, "share 1.5"},
+		{"nonsense", "not a round"}, {`{"round":2}`, "is round 2, where 1"},
+		{`{"round":1,"accuracy":1.5}`, "share 1.5"},
 		{`{"round":1,"tested":true,"accuracy":0.5}`, "run it again"},
 		{`{"round":1,"per_client":[0.1],"test_sizes":[1,2]}`, "different lengths"}, {`{"round":1,"loss":1e300}`,
 			"impossible"}, {`{"round":1,"notes":{"epsilon":1e300}}`, "impossible note"}, {`{"round":1,"seconds":-1}`,

@@ -50,7 +50,7 @@ const (
 	Done       State = "done"
 	Unfinished State = "unfinished" // it has rounds, but no result
 	Failed     State = "failed"     // with an error, or its files contradict each other
-	Missing    State = "missing"    // planned, not begun
+	Missing    State = "missing"    // planned, not started
 )
 
 // Run is one run folder.

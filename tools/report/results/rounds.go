@@ -95,7 +95,7 @@ func readLines(r io.Reader) ([]Round, error) {
 			round, err = parseRound(line, len(out))
 		}
 		if err != nil {
-			return out, fmt.Errorf("line %d %w; the %d before it count", len(out)+1, err, len(out))
+			return out, fmt.Errorf("line %d %w; number of rounds read before it: %d", len(out)+1, err, len(out))
 		}
 		if n := len(out); n > 0 && slices.Equal(out[n-1].TestSizes, round.TestSizes) {
 			round.TestSizes = out[n-1].TestSizes // they hardly ever change, and may be many

@@ -88,7 +88,7 @@ func TestBoldStaysWithin(t *testing.T) {
 	tab, forms := built(t, field(record.MethodView, "0.1"), Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
 	for _, line := range []string{"| method | evaluation | beta = 0.1 |", "| Avg | global | 46.40 |",
 		"| Pers | personal | 84.00 |", "| Local | personal | **86.80** |",
-		"nothing is best across them"} {
+		"no best is marked across them"} {
 		if !strings.Contains(forms["Markdown"], line) {
 			t.Errorf("no %q:\n%s", line, forms["Markdown"])
 		}
@@ -103,7 +103,7 @@ func TestBoldStaysWithin(t *testing.T) {
 	if got := strings.Join(tab.Heads(), "|"); got != "beta|Avg, global|Pers, personal|Local, personal|Average" {
 		t.Errorf("heads %s", got)
 	}
-	if !strings.Contains(forms["terminal"], "no mean is made over global and personal evaluations") {
+	if !strings.Contains(forms["terminal"], "there is no mean over global and personal evaluations") {
 		t.Errorf("a mean over both:\n%s", forms["terminal"])
 	}
 	tab, _ = built(t, field(record.MethodView, "0.1", "5"), Layout{Rows: []string{"beta"}})
@@ -126,7 +126,7 @@ func TestBoldNeedsOneTest(t *testing.T) {
 		_, forms := built(t, groups, Layout{Rows: []string{"run"}, Columns: []string{MetricAxis},
 			Metrics: []string{"last"}})
 		if got := strings.Count(forms["Markdown"], "**"); got != 2*c.bold ||
-			strings.Contains(forms["Markdown"], "not all on the same data") != (c.bold == 0) {
+			strings.Contains(forms["Markdown"], "do not all have the same data") != (c.bold == 0) {
 			t.Errorf("runs on flowers and %s:\n%s", c.data, forms["Markdown"])
 		}
 	}
@@ -160,7 +160,7 @@ func TestWhatNumbersRestOn(t *testing.T) {
 	for _, line := range []string{"2 tests were not answered by all clients: Avg, seed 1: no answer to the test of " +
 		"round 1 from client 3: means are over the others; " +
 		"Avg, seed 1: no answer to evaluation set new of round 1 from clients 0, 2: means are over the others.",
-		"The global evaluation reads private parameters or examples of each client too: Avg."} {
+		"The global evaluation also uses private parameters or examples of each client: Avg."} {
 		if !strings.Contains(forms["terminal"], line) {
 			t.Errorf("no %q:\n%s", line, forms["terminal"])
 		}
@@ -170,7 +170,7 @@ func TestWhatNumbersRestOn(t *testing.T) {
 	}
 	(&results.Results{Groups: groups}).Select(results.PersonalView)
 	_, forms = built(t, groups, Layout{Rows: []string{"method"}, Columns: []string{"beta"}})
-	if !strings.Contains(forms["terminal"], "first values for private ones: Pers 2.") ||
+	if !strings.Contains(forms["terminal"], "initial values of private ones: Pers 2.") ||
 		strings.Contains(forms["terminal"], "The global evaluation") {
 		t.Errorf("%s", forms["terminal"])
 	}
@@ -192,7 +192,7 @@ func TestPaperEvaluation(t *testing.T) {
 	for _, line := range []string{"| Avg | global | **46.40** (46, +0.40) |", "| Avg | personal | 84.40 |",
 		"| Pers | global | 44.00 (45, −1.00) |",
 		"| Pers | personal | 84.00 |", "| Local | global | - |", "| Local | personal | **86.80** (86, +0.80) |",
-		"The paper does not say which evaluation its numbers are (Avg; Local); they stand"} {
+		"The paper does not say which evaluation its numbers are (Avg; Local); they are shown"} {
 		if !strings.Contains(forms["Markdown"], line) {
 			t.Errorf("no %q:\n%s", line, forms["Markdown"])
 		}

@@ -233,7 +233,7 @@ func TestUnits(t *testing.T) {
 	tab, err := Build(groups, Layout{Rows: []string{"method"}, Columns: []string{"data"}, Metric: "last",
 		Card: groups[0].Plan.Card})
 	if err != nil || tab.Rows[0].Cells[0].Paper != nil || !strings.Contains(strings.Join(tab.Remarks, " "),
-		"last is not counted in minutes") {
+		"last is not measured in minutes") {
 		t.Errorf("accuracies beside minutes: %q, %v", tab.Remarks, err)
 	}
 	tab, err = Build(groups, Layout{Rows: []string{"method"}, Columns: []string{MetricAxis}, Metrics: []string{"last",

@@ -1,60 +1,62 @@
-package methods
+// Package routing gives images weights of experts by their tokens, as TRIP (arXiv 2504.21063) does: k-means of limited
+// capacity and a matching of its clusters with keys, as graph nodes.
+package routing
 
 import (
 	"math/bits"
 
-	"promptfed/federation/method"
 	"promptfed/runtime/graph"
+	_ "promptfed/runtime/ops" // defines the operators
 	"promptfed/runtime/tensor"
 )
 
-// routing gives an image weights of E experts by its tokens alone: k-means of limited capacity makes E clusters of them,
-// each cluster goes to one key, and the weight of that key's expert is the cluster's share of the tokens that have one.
+// Routing gives an image weights of E experts: k-means of limited capacity makes E clusters of its tokens, each cluster
+// goes to one key, and the weight of that key's expert is the cluster's share of the tokens that have a cluster.
 //
-// A cluster takes floor(floor(N/E) capacity) tokens, and one more if it is among the first N mod E. Until centroids move
-// by less than 1e-4 in the mean, every token names the cluster whose distance from it plus multiplier is least, and gets
-// in if fewer tokens than there is room for name the same one at less cost; others are dropped. Then each multiplier
-// grows by 1e-4 (size - room), and each centroid is the mean of its tokens; an empty cluster takes the token farthest
-// from all centroids, and the multiplier 0. Clusters and keys are matched one to one so that the sum of their cosines is
-// largest. All of it is a constant for gradients. Ties go to who comes first.
+// A cluster takes floor(floor(N/E) capacity) tokens, and one more if it is among the first N mod E. Until centroids
+// move by less than 1e-4 in the mean, every token names the cluster whose distance from it plus multiplier is least,
+// and gets in if fewer tokens than there is room for name the same one at less cost; others are dropped. Then each
+// multiplier grows by 1e-4 (size - room), and each centroid is the mean of its tokens; an empty cluster takes the token
+// farthest from all centroids, and the multiplier 0. Clusters and keys are matched one to one so that the sum of their
+// cosines is largest. All of it is a constant for gradients. Ties go to who comes first.
 //
 // The public code begins at tokens drawn from a stream that depends on the order of images; ours are evenly spaced, so
 // that weights are the image's alone.
-type routing struct {
-	Experts, Iters int
+type Routing struct {
+	Experts, Iters int // E, at most MaxExperts; iterations at most
 	Capacity       float64
 }
 
-// maxExperts bounds what matching writes out, 2^E sets of keys.
-const maxExperts = 10
+// MaxExperts bounds what the matching writes out, 2^E sets of keys.
+const MaxExperts = 10
 
-// weights are [B,E] for keys [E,v], rows of sum 1.
-func (r routing) weights(s *method.Scope, keys graph.Node) graph.Node {
-	x, n := s.Tokens(), s.Task().Tokens
+// Weights are [B,E], rows of sum 1, for tokens [B,N,v], N at least E, and keys [E,v].
+func (r Routing) Weights(x, keys graph.Node) graph.Node {
+	g, n := x.Graph(), x.Dim(1)
 	starts := make([]int, r.Experts)
 	for e := range starts {
 		starts[e] = (2*e + 1) * n / (2 * r.Experts)
 	}
 	centre := x.MeanKeep(1) // distances of what is near 0 lose fewer digits
 	x = x.Sub(centre)
-	centroids := x.Gather(1, s.Graph().Ints(starts...)) // [B,E,v]
-	none := centroids.Sum(-1).Scale(0).Unsqueeze(1)     // [B,1,E]
+	centroids := x.Gather(1, g.Ints(starts...))     // [B,E,v]
+	none := centroids.Sum(-1).Scale(0).Unsqueeze(1) // [B,1,E]
 	out := graph.While(r.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
 		on, limit := st[4], st[4].ScalarLike(0.5)
 		next, multiplier, size := r.iterate(st[0], st[1], st[2])
 		move := next.Sub(st[1]).Square().SumKeep(-1).Sqrt().MeanKeep(1) // [B,1,1]
 		active := on.Greater(limit)
 		goes := move.Greater(move.ScalarLike(1e-4)).Cast(graph.Float).Mul(on)
-		return []graph.Node{st[0], active.Where(next, st[1]), active.Where(multiplier, st[2]), active.Where(size, st[3]),
-			goes}, goes.Sum().Greater(limit)
+		return []graph.Node{st[0], active.Where(next, st[1]), active.Where(multiplier, st[2]),
+			active.Where(size, st[3]), goes}, goes.Sum().Greater(limit)
 	}, x, centroids, none, none, none.SumKeep(-1).Shift(1))
 	match := matching(out[1].Add(centre).Unit().MatMul(keys.Unit().T()))
 	size := out[3].MatMul(match) // [B,1,E]
-	return s.ByRow(size.Div(size.SumKeep(-1)).Squeeze(1))
+	return size.Div(size.SumKeep(-1)).Squeeze(1)
 }
 
 // rooms are how many tokens the clusters take, [1,E].
-func (r routing) rooms(n int) *tensor.Tensor {
+func (r Routing) rooms(n int) *tensor.Tensor {
 	out := tensor.New(1, r.Experts)
 	for e := range out.Data {
 		if out.Data[e] = float32(int(float64(n/r.Experts) * r.Capacity)); e < n%r.Experts {
@@ -65,7 +67,7 @@ func (r routing) rooms(n int) *tensor.Tensor {
 }
 
 // iterate is one iteration for tokens x [B,N,v], centroids c [B,E,v] and multipliers [B,1,E], which gives sizes too.
-func (r routing) iterate(x, c, multiplier graph.Node) (next, multipliers, size graph.Node) {
+func (r Routing) iterate(x, c, multiplier graph.Node) (next, multipliers, size graph.Node) {
 	g, n := x.Graph(), x.Dim(1)
 	rooms := r.rooms(n)
 	apart := x.Square().SumKeep(-1).Add(c.Square().Sum(-1).Unsqueeze(1)).Sub(x.MatMul(c.T()).Scale(2)).ReLU().Sqrt()
@@ -140,7 +142,8 @@ func matching(scores graph.Node) graph.Node {
 type choice struct {
 	sets             int
 	set, from, score []int
-	columns, before  *tensor.Tensor // [choices,n] and [choices,smaller sets]: the column and the smaller set, 1 among zeros
+	// [choices,n] and [choices,smaller sets]: the column and the smaller set, 1 among zeros
+	columns, before *tensor.Tensor
 }
 
 func choicesOf(n, row int) *choice {
