@@ -103,5 +103,6 @@ func TestEvaluationSetsRefused(t *testing.T) {
 	}
 	e.Method = m
 	e.EvaluationSets[0].Classes = []string{"as", "many", "other", "classes"} // as the new half of an even number is
-	refused(t, e, engine.Settings{}, "evaluation set new", "learns ctx [4 2 6] for 4 classes, which cannot be used for other")
+	refused(t, e, engine.Settings{}, "evaluation set new",
+		"learns ctx [4 2 6] for 4 classes, which cannot be used for other")
 }

@@ -24,7 +24,8 @@ func TestSummaryOfLimited(t *testing.T) {
 		{Limited: message.Limited{Refused: []message.Refusal{{Client: 1, Reason: "x"}},
 			Cut: []message.Cut{{Client: 1, Claimed: 900, Counted: 60}}}},
 	}, method.GlobalView)
-	want := "[client 1: 1 of its replies were refused (x); claims 900 examples and was weighted as if it had 60, in 2 rounds " +
+	want := "[client 1: 1 of its replies were refused (x); claims 900 examples and was weighted as " +
+		"if it had 60, in 2 rounds " +
 		"client 4: 2 of its replies were refused (first)]"
 	if got := fmt.Sprint(s.Limited); got != want {
 		t.Errorf("%s, not %s", got, want)

@@ -13,7 +13,8 @@ func TestSimulatedTimeRefused(t *testing.T) {
 		change func(*Config)
 		words  []string
 	}{
-		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer = 4 }, []string{"buffer: 4", "3 clients train at the same time"}},
+		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer = 4 },
+			[]string{"buffer: 4", "3 clients train at the same time"}},
 		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.Participation = 2, 0.3 }, []string{"1 clients train"}},
 		{func(c *Config) { c.SimulatedTime.FedBuff.Buffer, c.With = 2, []string{"scaffold"} }, []string{"fedbuff",
 			"scaffold/dc"}},

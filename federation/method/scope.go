@@ -137,8 +137,8 @@ func (s *Scope) Patches() graph.Node {
 // layer norm and the projection, and no unit rows.
 func (s *Scope) Tokens() graph.Node {
 	if s.task.Tokens == 0 {
-		return s.g.Fail("the tokens behind the image tower's last block are asked for, and backbone %s, a ResNet or an "+
-			"exported model, gives none", s.task.Backbone)
+		return s.g.Fail("the method needs the tokens of the image tower's last block, which backbone %s, a ResNet or an "+
+			"exported model, does not provide", s.task.Backbone)
 	}
 	return s.g.Input(TokensInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Tokens),
 		graph.D(s.task.VisionWidth)})

@@ -96,8 +96,8 @@ func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map
 			own[i] = 0 // its place is taken below
 			for _, what := range also {
 				if what != method.PatchesInput {
-					return nil, fmt.Errorf("option prototypes: the base method reads %s, which prototypes do not have; "+
-						"set it to false", what)
+					return nil, fmt.Errorf("option prototypes: the base method reads %s, which prototypes do not "+
+						"have; set it to false", what)
 				}
 			}
 		}

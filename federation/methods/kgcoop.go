@@ -23,7 +23,8 @@ type KgCoOp struct {
 }
 
 var kgCoOpDef = Def{Name: "kgcoop", Title: "KgCoOp", New: newKgCoOp,
-	Paper:   "FedAvg of Yao et al., Visual-Language Prompt Tuning with Knowledge-guided Context Optimization, CVPR 2023",
+	Paper: "FedAvg of Yao et al., Visual-Language Prompt Tuning with Knowledge-guided Context Optimization, " +
+		"CVPR 2023",
 	Traffic: promptTraffic}
 
 func newKgCoOp() Layer {

@@ -121,7 +121,8 @@ func TestHostileExtras(t *testing.T) {
 		{"mean holds 1e+30", ggtpc, message.Compute, put("mean", 1e30)},
 		{"a norm of scaffold/dc of 1000", scaffold, message.Train, put("scaffold/dc/ctx", 1000)},
 		{"a norm of mean in the statistic ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
-		{"loss 1e+300 is invalid", transporttest.FedPHA, message.Train, func(r *message.Reply) { r.Stats.Loss = 1e300 }},
+		{"loss 1e+300 is invalid", transporttest.FedPHA, message.Train,
+			func(r *message.Reply) { r.Stats.Loss = 1e300 }},
 		{"reports the loss term", transporttest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},

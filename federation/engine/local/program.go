@@ -46,8 +46,8 @@ func (p *program) rows() bool {
 		slices.ContainsFunc(p.hosts, func(h method.HostCall) bool { return slices.ContainsFunc(h.Of, spec.OfImage) })
 }
 
-// Reads lists what the method needs of a client's images beside their features, of spec.LargeInputs. clients is how many
-// there are.
+// Reads lists what the method needs of a client's images beside their features, of spec.LargeInputs. clients is their
+// number.
 func (w *Worker) Reads(c *spec.Client, clients int) []string {
 	return spec.Reads(w.Method, w.Task(c, clients))
 }

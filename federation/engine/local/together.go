@@ -68,7 +68,8 @@ func (w *Worker) inOneRun(n int) int {
 }
 
 // runSteps computes a step of each of some turns of one program.
-func (w *Worker) runSteps(ctx context.Context, turns []*turn, ins []inputs) (feeds []feed, outs []tensor.Map, err error) {
+func (w *Worker) runSteps(ctx context.Context, turns []*turn, ins []inputs) (feeds []feed, outs []tensor.Map,
+	err error) {
 	first := turns[0]
 	feeds, outs = make([]feed, len(turns)), make([]tensor.Map, len(turns))
 	if first.atReceived() {

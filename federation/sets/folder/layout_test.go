@@ -80,7 +80,7 @@ func TestAmbiguousFolders(t *testing.T) {
 			"domains", 3},
 		{[]string{"train/cat", "val/cat", "unlabeled/cat"}, []string{"unlabeled", "away", "data.layout: domains"},
 			"domains", 3},
-		{[]string{"val/cat", "test/cat"}, []string{"none of them is for training", "data.layout: domains"}, "domains", 2},
+		{[]string{"val/cat", "test/cat"}, []string{"none of them is for", "data.layout: domains"}, "domains", 2},
 		{[]string{"test/cat"}, []string{"none of them is for training", "data.layout: domains"}, "domains", 1},
 		{[]string{"train", "test"}, []string{"class folders are missing", "data.layout: classes"}, "classes", 0},
 		{[]string{"train"}, []string{"class folders are missing", "data.layout: classes"}, "classes", 0},
