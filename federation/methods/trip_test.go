@@ -68,7 +68,7 @@ func TestTRIPRefuses(t *testing.T) {
 		options map[string]any
 		task    method.Task
 	}{
-		"gives none":                     {nil, method.Task{Backbone: "rn", VisionWidth: 8}},
+		"does not provide":               {nil, method.Task{Backbone: "rn", VisionWidth: 8}},
 		"an image has 3 tokens":          {nil, method.Task{Backbone: "small", VisionWidth: 8, Tokens: 3}},
 		"keys: orthogonal has 4 experts": {nil, method.Task{Backbone: "narrow", VisionWidth: 2, Tokens: 9}},
 		"experts is 11; it must lie ":    {map[string]any{"experts": 11}, method.Task{}},

@@ -71,9 +71,9 @@ func TestLies(t *testing.T) {
 		{"-1 examples", func(r *message.Reply) { r.Upload.N = -1 }, nil},
 		{"ctx holds 1e+30", shared(1e30), nil},
 		{"an update with a norm of 1e+05", shared(1e5), nil}, // honest ones have the length sqrt(4*512) = 45
-		{"moved the parameters by 1e+05", shared(1e5), []string{"--max-norm", "1000"}},
+		{"changed the parameters by the norm 1e+05", shared(1e5), []string{"--max-norm", "1000"}},
 		{"loss 1e+300", func(r *message.Reply) { r.Stats.Loss = 1e300 }, nil},
-		{"the extra \\\"more\\\"", func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
+		{"the extra tensor \\\"more\\\"", func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
 			nil},
 		{"another experiment", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
 		{"at most 1000000 are accepted", more, []string{"--largest", "1000000"}},
@@ -247,13 +247,13 @@ func TestClaims(t *testing.T) {
 		claims int
 		say    string
 		move   float64
-	}{{1e9, "half of all clients have 10 or fewer", 3}, {1<<53 + 1, "at most 9007199254740992", 3},
-		{math.MaxInt, "at most 9007199254740992", 3}, {-1, "-1 examples to train on", 3},
+	}{{1e9, "half of all clients have 10 or fewer", 3}, {1<<53 + 1, "must be 1 to 9007199254740992", 3},
+		{math.MaxInt, "must be 1 to 9007199254740992", 3}, {-1, "-1 examples to train on", 3},
 		{150, "claimed=150 counted=40", -1}} {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()
 			var flags []string
-			kept := !strings.Contains("at most 9007199254740992, -1 examples to train on", c.say)
+			kept := !strings.Contains("must be 1 to 9007199254740992, -1 examples to train on", c.say)
 			if !kept { // the run need not wait for it
 				flags = []string{"--wait", "2"}
 			}

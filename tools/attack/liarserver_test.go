@@ -200,7 +200,7 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 		"unknown kind of instruction \"format\"":            sign(o.but("kind", "format").identified()),
 		"statistic \"a\\nb\"":                               sign(o.but("survey", "a\nb").identified()),
 		"\"../../x\" is not an identity":                    sign(o.but("safe", "../../x")),
-		"of which":                                          sign(o.but("accepted", random())),
+		"has no record of":                                  sign(o.but("accepted", random())),
 		"\"../../../etc/passwd\" with the invalid checksum": sign(o.but("object", "../../../etc/passwd")),
 		"at most 67108864 are accepted": sign(o.but("size", 1<<30, "object",
 			o.header["sum"].(string)[:32]).identified()),

@@ -61,7 +61,12 @@ func (r random) Patches() int {
 }
 
 // Tokens of an image; none without an image tower.
-func (r random) Tokens() int { return r.vision.Tokens() }
+func (r random) Tokens() int {
+	if r.vision.Width == 0 {
+		return 0
+	}
+	return r.vision.Tokens()
+}
 
 func (r random) Embed(ids []int) ([]float32, error) { return r.embed(ids) }
 func (r random) TakesPromptTokens() bool            { return true }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"promptfed/tools/report"
 	"promptfed/tools/report/results"
 	"promptfed/tools/report/ui"
+	"promptfed/tools/serving"
 )
 
 const (
@@ -57,12 +57,5 @@ func uiCommand() *cobra.Command {
 func serveUI(ctx context.Context, l net.Listener, dirs []string, std string) error {
 	handler := ui.New(report.Live(dirs, std))
 	go handler.Watch(ctx, uiEvery)
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx }}
-	stop := context.AfterFunc(ctx, func() { server.Close() })
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return serving.Until(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, l)
 }

@@ -108,8 +108,13 @@ func Listen(ctx context.Context, address string, f *trained.File) error {
 	}
 	fmt.Printf("curl --data-binary @IMAGE http://%s/ (until Ctrl-C)\n", l.Addr())
 	server := &http.Server{Handler: Handler(f), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: maxRead,
-		WriteTimeout: maxRun, IdleTimeout: maxRun, MaxHeaderBytes: 16 << 10,
-		BaseContext: func(net.Listener) context.Context { return ctx }}
+		WriteTimeout: maxRun, IdleTimeout: maxRun, MaxHeaderBytes: 16 << 10}
+	return Until(ctx, server, l)
+}
+
+// Until lets a server answer on l until the context ends, which its requests see too.
+func Until(ctx context.Context, server *http.Server, l net.Listener) error {
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
