@@ -73,8 +73,8 @@ func TestLies(t *testing.T) {
 		{"an update with a norm of 1e+05", shared(1e5), nil}, // honest ones have the length sqrt(4*512) = 45
 		{"changed the parameters by the norm 1e+05", shared(1e5), []string{"--max-norm", "1000"}},
 		{"loss 1e+300", func(r *message.Reply) { r.Stats.Loss = 1e300 }, nil},
-		{"the extra tensor \\\"more\\\"", func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} },
-			nil},
+		{"the extra tensor \\\"more\\\"",
+			func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} }, nil},
 		{"another experiment", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
 		{"at most 1000000 are accepted", more, []string{"--largest", "1000000"}},
 	} {
