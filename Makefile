@@ -5,6 +5,8 @@
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTTIME ?= 15m
 TESTED = ./...
+# Many tests wait for processes, deadlines and slow lines, while others compute.
+ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo -p $$((n + 1)) -parallel $$((2 * n)))
 FUZZTIME ?= 30s
 RUNS ?= 20
 PYTHON ?= /usr/bin/python3
@@ -52,7 +54,7 @@ pitfalls: build ## reproduce known errors of published results (docs/pitfalls.md
 	done
 
 test: library browser ## run all tests
-	go test -timeout $(TESTTIME) $(TESTED)
+	go test -timeout $(TESTTIME) $(ABREAST) $(TESTED)
 	@echo "make test: all packages passed"
 
 build: library ## build bin/promptfed, with the ONNX Runtime library beside it
