@@ -68,6 +68,7 @@ func TestFieldSweeps(t *testing.T) {
 
 // TestSmokeOfField: the small form of every protocol runs, and its main table has what the protocol is about.
 func TestSmokeOfField(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("trains")
 	}

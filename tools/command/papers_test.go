@@ -154,6 +154,7 @@ func TestEveryTableAndFigureHasAFile(t *testing.T) {
 
 // The small form of one table of each paper runs to its end; `make smoke` runs them all.
 func TestSmokeOfPapers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}
