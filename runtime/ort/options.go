@@ -69,6 +69,9 @@ type Options struct {
 	// than about 100 rows by 25 to 50 %; larger ones gain nothing. Without it, external weights are mapped from their
 	// file and shared by all sessions.
 	Prepack bool
+	// PlainProducts leaves products with packed weights to ONNX Runtime where they would be our own (product.c): to
+	// compare with.
+	PlainProducts bool
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 
