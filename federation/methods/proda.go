@@ -28,7 +28,7 @@ type ProDA struct {
 	N        int     `config:"n" help:"number of prompts; a multiple of 4 with position: mixed"`
 	Tokens   int     `config:"tokens" help:"tokens of each prompt"`
 	Std      float64 `config:"init_std" help:"standard deviation of the initial prompts"`
-	Position string  `config:"position" help:"of the class name: mixed (1/4 front, 1/4 middle, 1/2 end) or end"`
+	Position string  `config:"position" help:"class name's position: mixed (1/4 front, 1/4 middle, 1/2 end) or end"`
 	Together int     `config:"together" help:"prompts per step; a multiple of 4 with position: mixed"`
 	Lambda   float64 `config:"lambda" help:"weight of the prompts' similarity in the loss"`
 	Divisor  string  `config:"divisor" help:"divisor of the covariance: n or n+1"`
