@@ -48,8 +48,7 @@ func (m *ProDA) Build(method.Method) (method.Method, error) {
 		OneOf("divisor", m.Divisor, "n", "n+1"))
 	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
 		err = Join(err, fmt.Errorf("options n and together are %d and %d; both must be multiples of 4 with position: "+
-			"mixed",
-			m.N, m.Together))
+			"mixed", m.N, m.Together))
 	}
 	return *m, err
 }

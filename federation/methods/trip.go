@@ -50,8 +50,8 @@ type TRIP struct {
 	Iters        int      `config:"iters" help:"largest number of iterations of the routing"`
 	Keys         string   `config:"keys" help:"how the experts' keys are drawn: orthogonal, normal or uniform"`
 	Average      string   `config:"average"`
-	Beta         float64  `config:"beta" help:"average: beta: both parameters of the Beta distribution"`
-	Decay        float64  `config:"decay" help:"average: ema: decay of the moving average"`
+	Beta         float64  `config:"beta" help:"for average beta: both parameters of the Beta distribution"`
+	Decay        float64  `config:"decay" help:"for average ema: decay of the moving average"`
 }
 
 // LongHelp implements keys.LongHelp.

@@ -18,9 +18,9 @@ import (
 // parameters. With large steps the two evaluations differ.
 func TestExportIsTheRunsTest(t *testing.T) {
 	for _, c := range []struct {
-		method      string
-		backbones   []string
-		rate        float64
+		method       string
+		backbones    []string
+		rate         float64
 		forEverybody bool
 	}{{"promptfl", []string{"tiny-vit-b16"}, 2, true}, {"fedappr", []string{"tiny-vit-b16", "tiny-vit-b32"}, 2, false},
 		{"fedotp", []string{"tiny-vit-b16"}, 0.2, false}} {
