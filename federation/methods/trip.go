@@ -109,11 +109,11 @@ func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) grap
 	case t.Tokens == 0:
 		return s.Tokens() // says why
 	case t.Tokens < m.Experts:
-		return s.Graph().Fail("option experts is %d; an image has %d tokens on backbone %s, which must be as many at "+
-			"least", m.Experts, t.Tokens, t.Backbone)
+		return s.Graph().Fail("option experts is %d, but an image has %d tokens on backbone %s; set it to these at "+
+			"most", m.Experts, t.Tokens, t.Backbone)
 	case t.VisionWidth < m.Experts && m.Keys == "orthogonal":
-		return s.Graph().Fail("option keys: orthogonal has %d experts and the image tower of backbone %s a width of "+
-			"%d; take as many at most", m.Experts, t.Backbone, t.VisionWidth)
+		return s.Graph().Fail("option keys: orthogonal has %d experts, but the image tower of backbone %s has only "+
+			"the width %d; lower experts, or set keys: normal", m.Experts, t.Backbone, t.VisionWidth)
 	}
 	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
 	weights := s.ByRow(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
@@ -145,8 +145,8 @@ func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 func (m TRIP) Start(g *method.Global) error {
 	v := g.Task.VisionWidth
 	if v == 0 {
-		return fmt.Errorf("trip: backbone %s, an exported model, does not provide the tokens of the image tower's last "+
-			"block; use another backbone", g.Task.Backbone)
+		return fmt.Errorf("trip: backbone %s, an exported model, does not provide the tokens of the image tower's "+
+			"last block; convert a checkpoint", g.Task.Backbone)
 	}
 	keys, r := mat.NewDense(v, m.Experts, nil), method.Rand(g.Seed, "init", tripKeys)
 	for i := range keys.RawMatrix().Data {
