@@ -37,7 +37,8 @@ func listCommand() *cobra.Command {
 		fmt.Print(align(rows) + traffic.Note)
 		return nil
 	}
-	backbones := listOf("backbones", "bundles that are found by name", func() []entry { return backboneEntries(models) })
+	backbones := listOf("backbones", "bundles that are found by name",
+		func() []entry { return backboneEntries(models) })
 	one := backbones.RunE
 	backbones.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) > 0 {
