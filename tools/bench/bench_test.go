@@ -109,7 +109,7 @@ func checkForms(t *testing.T, r Report) {
 		t.Errorf("JSON does not give the report back: %v", err)
 	}
 	table := r.Table()
-	for _, want := range []string{"cifar10 ", "cifar100 ", "wanted 15", "wanted 7", "wanted 70", "side by side",
+	for _, want := range []string{"cifar10 ", "cifar100 ", "wanted 15", "wanted 7", "wanted 90", "side by side",
 		"exact-null"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not say %q:\n%s", want, table)
