@@ -6,7 +6,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTTIME ?= 15m
 TESTED = ./...
 # Many tests wait for processes, deadlines and slow lines, while others compute.
-ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN); echo -p $$((n + 1)) -parallel $$((2 * n)))
+ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); echo -p $$((n + 1)) -parallel $$((2 * n)))
 FUZZTIME ?= 30s
 RUNS ?= 20
 PYTHON ?= /usr/bin/python3
