@@ -74,7 +74,8 @@ func TestProducts(t *testing.T) {
 		"an operator of that name elsewhere": {[]*onnx.NodeProto{{Domain: "org.example", OpType: "MatMul",
 			Input: []string{"x", "W"}, Output: []string{"y"}}}, nil, nil},
 	} {
-		external := func(name string, kind onnx.TensorProto_DataType, offset, size int64, dims ...int64) *onnx.TensorProto {
+		external := func(name string, kind onnx.TensorProto_DataType, offset, size int64,
+			dims ...int64) *onnx.TensorProto {
 			w := &onnx.TensorProto{Name: name, DataType: int32(kind), Dims: dims}
 			onnx.SetExternal(w, onnx.External{File: "w", Offset: offset, Length: size})
 			return w

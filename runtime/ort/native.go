@@ -206,6 +206,25 @@ func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs
 	return s, err
 }
 
+// HasProducts tells whether this processor has the instructions that products of our own need (AVX-512).
+func HasProducts() bool { return C.hasProducts() != 0 }
+
+// pack puts a matrix [k,n] that data begin with, or its transpose [n,k], into panels; the caller frees them.
+func pack(data []byte, k, n int64, transposed bool) (panels unsafe.Pointer, err error) {
+	if panels = C.allocatePanels(C.size_t(4 * k * n)); panels == nil {
+		return nil, errors.New("no memory to pack it")
+	}
+	across := C.int(0)
+	if transposed {
+		across = 1
+	}
+	C.packWeights((*C.float)(unsafe.Pointer(unsafe.SliceData(data))), C.int64_t(k), C.int64_t(n), across,
+		(*C.float)(panels))
+	return panels, nil
+}
+
+func free(memory unsafe.Pointer) { C.free(memory) }
+
 // adopt makes the binding run a native session, which it has no way to take: it builds one of its own, of one node, and
 // that is replaced.
 func (a *api) adopt(session unsafe.Pointer, inputs, outputs []string) (*binding.DynamicAdvancedSession, error) {

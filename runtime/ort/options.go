@@ -130,6 +130,11 @@ func (o Options) check() error {
 	return nil
 }
 
+// ownProducts tells whether products with packed weights are our own.
+func (o Options) ownProducts() bool {
+	return o.Provider == CPU && o.Prepack && !o.Bind && !o.PlainProducts && HasProducts()
+}
+
 // native makes the binding's options for one provider. The caller destroys them.
 func (o Options) native(provider, weights string) (*binding.SessionOptions, error) {
 	so, err := binding.NewSessionOptions()

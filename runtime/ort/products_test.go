@@ -85,14 +85,14 @@ func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 func multipliedColumns(p products) int { return p.w.Len() / p.x.Shape[len(p.x.Shape)-1] }
 
 // Products of whole numbers are exact, whoever computes them: with our own, on any number of threads, and with ONNX
-// Runtime's. Sizes fall on both sides of a tile (12 rows), of what is kept in the caches (384 rows, 512 columns), and of
-// the work that threads share.
+// Runtime's. Sizes fall on both sides of a tile (12 rows), of what is kept in the caches (384 rows, 512 columns), and
+// of the work that threads share.
 func TestProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	dir := t.TempDir()
 	file := 0
-	for _, x := range [][]int{{1, 512}, {11, 512}, {12, 1100}, {13, 1}, {25, 513}, {400, 1030}, {769, 512}, {2, 3, 2048},
-		{2048}, {1, 2, 1, 3, 600}, {0, 512}} {
+	for _, x := range [][]int{{1, 512}, {11, 512}, {12, 1100}, {13, 1}, {25, 513}, {400, 1030}, {769, 512},
+		{2, 3, 2048}, {2048}, {1, 2, 1, 3, 600}, {0, 512}} {
 		k := x[len(x)-1]
 		n := max(64, (1<<16+k-1)/k+31) / 32 * 32
 		for _, transposed := range []bool{false, true} {

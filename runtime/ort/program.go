@@ -16,7 +16,7 @@ type program struct {
 	model           []byte
 	weights         string // folder of the external data, "" when there is none
 	external        []weight
-	packed          map[string]onnx.Packed // of external, those that are products' (see products)
+	packed          map[string]onnx.Packed // of external, matrices for products of our own
 }
 
 // weight is an initializer of float32 whose elements lie in a file.
@@ -25,6 +25,13 @@ type weight struct {
 	at    onnx.External
 	shape []int64
 }
+
+// panelWidth is of panels of packed matrices. leastProduct is from how many numbers of a matrix on products with it are
+// our own (product.c): smaller ones stay in the processor's caches, where ONNX Runtime's are as fast.
+const (
+	panelWidth   = 32
+	leastProduct = 1 << 16
+)
 
 // prepare describes a model and encodes it as ONNX Runtime takes it.
 func prepare(m *onnx.ModelProto, o Options) (*program, error) {
@@ -55,7 +62,12 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
 	}
 	if o.ownProducts() {
-		m = p.products(m)
+		var packed []onnx.Packed
+		m, packed = onnx.Products(m, panelWidth, leastProduct)
+		p.packed = map[string]onnx.Packed{}
+		for _, w := range packed {
+			p.packed[w.Name] = w
+		}
 	}
 	p.weights, p.external = weights, externals(m)
 	if p.model, err = onnx.Marshal(m); err != nil {

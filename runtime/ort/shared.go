@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/onnx"
 )
 
 // containers hold what sessions over one folder of weights share, for as long as one uses it: on the CPU what is packed
@@ -141,6 +143,29 @@ func (h *sharer) value(w weight, data []byte) (unsafe.Pointer, error) {
 	return h.in.values[key], nil
 }
 
+// panels is a packed matrix, of which sessions over the same folder share one.
+func (h *sharer) panels(w weight, m onnx.Packed, data []byte) (unsafe.Pointer, error) {
+	if w.at.Offset+w.at.Length > int64(len(data)) {
+		return nil, fmt.Errorf("%s has %d bytes and was longer before", w.at.File, len(data))
+	}
+	containers.Lock()
+	defer containers.Unlock()
+	key := fmt.Sprint(w.at.File, " ", w.at.Offset, w.shape, m.Transposed)
+	if h.in.values[key] != nil {
+		return h.in.values[key], nil
+	}
+	memory, err := pack(data[w.at.Offset:], m.K, m.N, m.Transposed)
+	if err != nil {
+		return nil, err
+	}
+	h.in.memory = append(h.in.memory, memory)
+	v, err := h.api.wrap(w.shape, unsafe.Slice((*byte)(memory), w.at.Length))
+	if err == nil {
+		h.in.values[key] = v
+	}
+	return v, err
+}
+
 // join takes part in what sessions at a place share.
 func (h *sharer) join(o Options, provider string) (err error) {
 	containers.Lock()
@@ -188,7 +213,9 @@ func (h *sharer) close() error {
 	for _, v := range slices.AppendSeq(h.in.copies, maps.Values(h.in.values)) {
 		h.api.releaseValue(v)
 	}
-	h.in.freePanels()
+	for _, m := range h.in.memory {
+		free(m)
+	}
 	h.api.releaseContainer(h.in.packed)
 	if h.in.uploader != nil {
 		err = errors.Join(err, h.in.uploader.close())

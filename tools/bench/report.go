@@ -106,10 +106,9 @@ func (r Report) Table() string {
 		"GEMM\town GFLOP/s\tof own\t1024³ GFLOP/s\tFedPHA ms\tof GEMM\tgradients differ\tstep MB\tplain MB")
 	for _, x := range r.Results {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%.1fx\t%.1f\t%.1f\t%.0f %%\t%.1f\t%.0f %%\t%.1f\t%.1f\t%.0f %%\t%.0e\t%d\t%d\n",
-			x.Classes,
-			x.Threads, ms(x.Step), ms(x.Plain), x.Speedup,
-			x.StepRate, x.GEMMRate, x.OfGEMM, x.OwnRate, x.OfOwn, x.SquareRate, 1e3*x.FedPHA.Median, x.FedPHAOfGEMM, x.GradientError,
-			x.StepBytes/1e6, x.PlainBytes/1e6)
+			x.Classes, x.Threads, ms(x.Step), ms(x.Plain), x.Speedup, x.StepRate, x.GEMMRate, x.OfGEMM, x.OwnRate,
+			x.OfOwn, x.SquareRate, 1e3*x.FedPHA.Median, x.FedPHAOfGEMM, x.GradientError, x.StepBytes/1e6,
+			x.PlainBytes/1e6)
 	}
 	w.Flush()
 	fmt.Fprintln(&b, "times are medians; \"faster\", \"of GEMM\" and \"of own\" are medians of ratios within a turn; "+
