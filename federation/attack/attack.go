@@ -34,11 +34,11 @@ const (
 // Config is the section attack.
 type Config struct {
 	Kind     string  `config:"kind"`
-	Share    float64 `config:"share" help:"of the clients that train, who attack; drawn by the seed"`
-	Clients  []int   `config:"clients" help:"who attacks, by number, in place of share"`
+	Share    float64 `config:"share" help:"share of the training clients that attack, drawn from the seed"`
+	Clients  []int   `config:"clients" help:"numbers of the clients that attack, in place of share"`
 	Strength float64 `config:"strength"`
-	Target   int     `config:"target" help:"of backdoor: the class, by number, that images with the trigger get"`
-	Poison   float64 `config:"poison" help:"of backdoor: share of an attacker's other images that carry the trigger"`
+	Target   int     `config:"target" help:"backdoor: number of the class that images with the trigger get"`
+	Poison   float64 `config:"poison" help:"backdoor: share of an attacker's other images that carry the trigger"`
 	Trigger  float64 `config:"trigger"`
 }
 
@@ -47,10 +47,10 @@ func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"kind": "what malicious clients of a simulation do (docs/robustness.md): none, label-flip, sign-flip, " +
 			"gaussian, scaled or backdoor",
-		"strength": "what uploads of attackers are multiplied by: of sign-flip, scaled and backdoor their own move, " +
-			"of gaussian the noise, whose unit is the root mean square of that move",
-		"trigger": "of backdoor: side of the white square in the lower right corner of what the tower sees of an " +
-			"image, over the side of that",
+		"strength": "factor of attackers' uploads: of their own update with sign-flip, scaled and backdoor; with " +
+			"gaussian of the noise, whose unit is the root mean square of that update",
+		"trigger": "backdoor: side of the white square in the lower right corner of an image, as a share of the " +
+			"side that the image tower sees",
 	}
 }
 

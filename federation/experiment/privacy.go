@@ -25,7 +25,7 @@ func (b *Built) openSecureAggregation() error {
 	}
 	if asked := methods.StatisticNames(b.Method); len(asked) > 0 && c.Statistics != "clear" {
 		return fmt.Errorf("secure_aggregation: clients answer the statistics %s, and the server would see each "+
-			"single answer; set secure_aggregation.statistics: clear to allow it, or remove the wrapper",
+			"single answer; set secure_aggregation.statistics: clear to allow it, or turn secure aggregation off",
 			strings.Join(asked, ", "))
 	}
 	if b.Config.Train.Centralised {

@@ -20,7 +20,7 @@ type (
 
 // Prompt is what the class features are made of: a prompt in front of the class name, or a hand-written text.
 type Prompt struct {
-	Ctx graph.Node // [T,w]; [B,T,w] is a a prompt for each image of the batch, [C,T,w] with PerClass
+	Ctx graph.Node // [T,w]; [B,T,w] is a prompt for each image of the batch, [C,T,w] with PerClass
 	// Deep[i] [P,w], P at most T, takes the place of the first P prompt tokens at the input of block i+1; where it is
 	// absent, the tokens go on from the block before.
 	Deep []graph.Node

@@ -56,7 +56,7 @@ type DPFPL struct {
 	Noisy        string  `config:"noisy" help:"gradients that get noise: factors, or all (global's too)"`
 	Steps        int     `config:"steps"`
 	Delta        float64 `config:"delta" help:"delta of the recorded epsilon_local"`
-	Sign         string  `config:"sign" help:"of the last term of local's gradient: minus, or plus (public code)"`
+	Sign         string  `config:"sign" help:"sign of the last term of local's gradient: minus, or plus (public code)"`
 	Factor       float64 `config:"factor" help:"factor of the gradient of local; public code has 0.1"`
 	OrthV        bool    `config:"orth_v" help:"orthonormalise the second factor too"`
 }

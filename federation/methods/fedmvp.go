@@ -46,13 +46,13 @@ type FedMVP struct {
 	Heads        int                 `config:"heads" help:"attention heads; they must divide the image tower's width"`
 	Mult         int                 `config:"mult" help:"hidden width of feed-forward layers over the tower's width"`
 	Alpha        float64             `config:"alpha" help:"weight of the consistency with the unprompted tower"`
-	Flip         string              `config:"flip" help:"flip images of that tower: always, never, coin (random)"`
+	Flip         string              `config:"flip" help:"flip the unprompted tower's images: always, never or coin"`
 	Attributes   map[string][]string `config:"attributes" help:"sentences by class; empty: templates are used instead"`
 	Sentence     string              `config:"sentence" help:"text made of a class {} and its attribute {of}"`
 	Templates    []string            `config:"templates" help:"used without attributes: imagenet-7, or texts with {}"`
 	LoRARound    int                 `config:"lora_round" help:"first round that trains only low-rank changes; 0: none"`
 	Rank         int                 `config:"rank" help:"rank of the low-rank changes"`
-	LoRAStd      float64             `config:"lora_std" help:"standard deviation of their initial values"`
+	LoRAStd      float64             `config:"lora_std" help:"standard deviation of initial low-rank changes"`
 }
 
 var fedMVPDef = Def{Name: "fedmvp", Title: "FedMVP", New: newFedMVP,

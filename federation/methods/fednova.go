@@ -87,8 +87,7 @@ func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) 
 	a := -float64(x.Data[0])
 	if !(a > 0) || math.IsInf(a, 1) {
 		return 0, fmt.Errorf("fednova: %d steps at the rate %v with mu %v make no progress (%.4g); lower the rate or "+
-			"mu",
-			steps, rate, pull, a)
+			"mu", steps, rate, pull, a)
 	}
 	return math.Pow(a, m.Strength), nil
 }

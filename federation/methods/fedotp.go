@@ -35,7 +35,7 @@ type FedOTP struct {
 	Eps       float64 `config:"eps" help:"weight of the entropy (the paper's lambda)"`
 	Iters     int     `config:"iters" help:"largest number of iterations"`
 	Threshold float64 `config:"threshold" help:"iterations end when the mean change is below this"`
-	Stop      string  `config:"stop" help:"what that mean is over: image, pair, batch, or code (public code)"`
+	Stop      string  `config:"stop" help:"what the mean change is over: image, pair, batch, or code (public code)"`
 }
 
 var fedOTPDef = Def{Name: "fedotp", Title: "FedOTP", New: newFedOTP,

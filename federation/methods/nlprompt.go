@@ -144,8 +144,7 @@ func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 	})
 	if err == nil && scores.Shape[0] != len(labels) {
 		err = fmt.Errorf("nlprompt: a wrapper outside it changes the client's %d examples; list nlprompt after that "+
-			"wrapper",
-			len(labels))
+			"wrapper", len(labels))
 	}
 	if err != nil {
 		return nil, err

@@ -101,8 +101,7 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 			return fmt.Errorf("options.%s: unknown; known options are %s", key, strings.Join(known, "; "))
 		default:
 			return fmt.Errorf("options.%s: more than one method or wrapper has it; write it under a name, such as "+
-				"options.%s.%s",
-				key, stack[takers[0]].Name, key)
+				"options.%s.%s", key, stack[takers[0]].Name, key)
 		}
 	}
 	for i, l := range layers {

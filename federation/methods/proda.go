@@ -28,7 +28,7 @@ type ProDA struct {
 	N        int     `config:"n" help:"number of prompts; a multiple of 4 with position: mixed"`
 	Tokens   int     `config:"tokens" help:"tokens of each prompt"`
 	Std      float64 `config:"init_std" help:"standard deviation of the initial prompts"`
-	Position string  `config:"position" help:"of the class name: mixed (1/4 front, 1/4 middle, 1/2 end) or end"`
+	Position string  `config:"position" help:"class name's position: mixed (1/4 front, 1/4 middle, 1/2 end) or end"`
 	Together int     `config:"together" help:"prompts per step; a multiple of 4 with position: mixed"`
 	Lambda   float64 `config:"lambda" help:"weight of the prompts' similarity in the loss"`
 	Divisor  string  `config:"divisor" help:"divisor of the covariance: n or n+1"`
@@ -48,8 +48,7 @@ func (m *ProDA) Build(method.Method) (method.Method, error) {
 		OneOf("divisor", m.Divisor, "n", "n+1"))
 	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
 		err = Join(err, fmt.Errorf("options n and together are %d and %d; both must be multiples of 4 with position: "+
-			"mixed",
-			m.N, m.Together))
+			"mixed", m.N, m.Together))
 	}
 	return *m, err
 }

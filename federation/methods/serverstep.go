@@ -64,8 +64,7 @@ func extra(u method.Upload, name string, shape ...int) (*tensor.Tensor, error) {
 	t := u.Extra[name]
 	if t == nil || t.IsInt() || !slices.Equal(t.Shape, shape) {
 		return nil, fmt.Errorf("client %d uploaded %v for %s, which must be float32%v; the client runs another "+
-			"experiment",
-			u.Client, t, name, shape)
+			"experiment", u.Client, t, name, shape)
 	}
 	return t, nil
 }

@@ -93,8 +93,7 @@ func TestLossesAreSumsOfTerms(t *testing.T) {
 				continue // a stack that makes no sense; stacks_test.go has the reasons
 			}
 			tried++
-			if _, err := termsOf(m); err != nil && !slices.ContainsFunc(reasons,
-				func(r string) bool { return strings.Contains(err.Error(), r) }) {
+			if _, err := termsOf(m); err != nil {
 				t.Errorf("%s+%s+fedprox: %v", a.Name, b.Name, err)
 			}
 		}

@@ -42,16 +42,30 @@ import (
 type TRIP struct {
 	WeightedMean `config:",squash"`
 	Context      `config:",squash"`
-	Experts      int      `config:"experts" help:"E, how many prompts are mixed"`
+	Experts      int      `config:"experts" help:"E, number of prompts (experts) that are mixed"`
 	Alpha        float64  `config:"alpha" help:"weight of the distillation from hand-written prompts"`
-	Templates    []string `config:"templates" help:"of these: imagenet-7, or texts with {}; empty: data.template"`
-	Capacity     float64  `config:"capacity" help:"tokens that an expert takes in training, in E-ths of all"`
-	CapacityTest float64  `config:"capacity_test" help:"and in tests"`
-	Iters        int      `config:"iters" help:"of the routing, at most"`
-	Keys         string   `config:"keys" help:"how they are drawn: orthogonal, normal or uniform"`
-	Average      string   `config:"average" help:"tests take: none (the server's prompts), beta or ema (means)"`
-	Beta         float64  `config:"beta" help:"of average: beta, both parameters of the distribution"`
-	Decay        float64  `config:"decay" help:"of average: ema"`
+	Templates    []string `config:"templates"`
+	Capacity     float64  `config:"capacity"`
+	CapacityTest float64  `config:"capacity_test"`
+	Iters        int      `config:"iters" help:"largest number of iterations of the routing"`
+	Keys         string   `config:"keys" help:"how the experts' keys are drawn: orthogonal, normal or uniform"`
+	Average      string   `config:"average"`
+	Beta         float64  `config:"beta" help:"for average beta: both parameters of the Beta distribution"`
+	Decay        float64  `config:"decay" help:"for average ema: decay of the moving average"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (TRIP) LongHelp() map[string]string {
+	return map[string]string{
+		"templates": "hand-written prompts that are distilled: imagenet-7, or texts with {} for the class; empty: " +
+			"data.template",
+		"capacity": "most tokens of an image that an expert gets in training, as a multiple of an equal share of all " +
+			"tokens",
+		"capacity_test": "most tokens of an image that an expert gets in tests, as a multiple of an equal share of " +
+			"all tokens",
+		"average": "prompts that are tested: none (the server's of the last round), beta (their mean over rounds, " +
+			"weighted by the density of a Beta distribution) or ema (their exponential moving average)",
+	}
 }
 
 var tripDef = Def{Name: "trip", Title: "TRIP", New: newTRIP,
@@ -95,11 +109,11 @@ func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) grap
 	case t.Tokens == 0:
 		return s.Tokens() // says why
 	case t.Tokens < m.Experts:
-		return s.Graph().Fail("option experts is %d; an image has %d tokens on backbone %s, which must be as many at "+
-			"least", m.Experts, t.Tokens, t.Backbone)
+		return s.Graph().Fail("option experts is %d, but an image has %d tokens on backbone %s; set it to these at "+
+			"most", m.Experts, t.Tokens, t.Backbone)
 	case t.VisionWidth < m.Experts && m.Keys == "orthogonal":
-		return s.Graph().Fail("option keys: orthogonal has %d experts and the image tower of backbone %s a width of "+
-			"%d; take as many at most", m.Experts, t.Backbone, t.VisionWidth)
+		return s.Graph().Fail("option keys: orthogonal has %d experts, but the image tower of backbone %s has only "+
+			"the width %d; lower experts, or set keys: normal", m.Experts, t.Backbone, t.VisionWidth)
 	}
 	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
 	weights := s.ByRow(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
@@ -130,6 +144,10 @@ func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 // Start draws the keys, and begins the running mean.
 func (m TRIP) Start(g *method.Global) error {
 	v := g.Task.VisionWidth
+	if v == 0 {
+		return fmt.Errorf("trip: backbone %s, an exported model, does not provide the tokens of the image tower's "+
+			"last block; convert a checkpoint", g.Task.Backbone)
+	}
 	keys, r := mat.NewDense(v, m.Experts, nil), method.Rand(g.Seed, "init", tripKeys)
 	for i := range keys.RawMatrix().Data {
 		if keys.RawMatrix().Data[i] = r.NormFloat64(); m.Keys == "uniform" {

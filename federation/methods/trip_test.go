@@ -52,10 +52,12 @@ func TestTRIPStart(t *testing.T) {
 	}
 }
 
-// Keys of another width are refused in one line.
+// Keys of another width are refused in one line, and an image tower without a width before they are drawn.
 func TestTRIPKeysFit(t *testing.T) {
 	m, err := Build("trip", nil, nil)
 	if err == nil {
+		orttest.OneLine(t, "no width", m.Start(&method.Global{Task: method.Task{Backbone: "like-clip"},
+			Broadcast: tensor.Map{}}), "backbone like-clip", "last block")
 		err = m.Begin(&method.Local{Task: method.Task{Backbone: "wide", VisionWidth: 8},
 			Broadcast: tensor.Map{"trip/keys": tensor.New(4, 6)}})
 	}

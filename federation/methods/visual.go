@@ -55,8 +55,7 @@ func (v Visual) Features(s *method.Scope, prompt graph.Node) graph.Node {
 		return s.Vision(method.VisionPrompts{Pixels: v.framed(prompt, t.ImageSize)})
 	case t.VisionWidth == 0:
 		return s.Graph().Fail("the image tower of backbone %s does not support prompt tokens; use options.vision: "+
-			"pixels",
-			t.Backbone)
+			"pixels", t.Backbone)
 	case v.Kind == "shallow":
 		return s.Vision(method.VisionPrompts{Tokens: prompt, Normed: v.Normed})
 	case t.VisionLayers == 0:

@@ -17,7 +17,7 @@ type Config struct {
 	Seed     uint64 `config:"seed" help:"seed of weights and batches; one seed gives backbones one initial text tower"`
 	Out      string `config:"out" help:"folder for the checkpoint, which is created"`
 	Start    string `config:"start" help:"folder of a finished backbone to start from; empty: train from scratch"`
-	Take     string `config:"take" help:"what to take from it: text (the text tower without its projection) or all"`
+	Take     string `config:"take" help:"what start gives: text (the text tower without its projection) or all"`
 	EmbedDim int    `config:"embed_dim" help:"size of the space that images and texts share"`
 	Text     Tower  `config:"text" help:"text tower"`
 	Image    Tower  `config:"image" help:"image tower; of a ResNet the width alone, 32 times its stem's channels"`

@@ -103,8 +103,7 @@ func (g *Guard) client(id int) (*client, error) {
 func (c *client) save() error {
 	if c.p.version(RecordFile) != c.version {
 		return fmt.Errorf("another process wrote %s in %s; run a client in one process only, or it could be in two "+
-			"sessions",
-			RecordFile, c.p.Dir)
+			"sessions", RecordFile, c.p.Dir)
 	}
 	if !maps.EqualFunc(c.peers, c.saved, bytes.Equal) {
 		if err := c.p.write(KeysFile, c.peers); err != nil {

@@ -61,8 +61,7 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 			c.Participant.Domain)
 	}
 	if c.Examples < 1 || c.Examples > protocol.MaxExamples {
-		return fmt.Errorf("%d examples to train on; the number must be 1 to %d", c.Examples,
-			protocol.MaxExamples)
+		return fmt.Errorf("%d examples to train on; the number must be 1 to %d", c.Examples, protocol.MaxExamples)
 	}
 	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||
 		t.ImageSize < 0 || t.ImageSize > 1<<14 ||

@@ -82,12 +82,20 @@ func openSpec(s Spec) (*Bundle, error) {
 	return b, nil
 }
 
-// Inspect tells what is in a bundle, a checkpoint, an ONNX file or a .safetensors file. It reads no weights.
+// Inspect tells what is in a bundle, a checkpoint, an ONNX file or a .safetensors file, or in the bundle of a name (see
+// Find) if there is no such file. It reads no weights.
 func Inspect(path string) (r Report, err error) {
 	if s, err := ParseSpec(path); err == nil && s != (Spec{Folder: path}) {
-		return reportOf(openSpec(s))
+		return reportOf(Find(path))
 	}
 	st, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) && !strings.ContainsAny(path, `/\`) {
+		b, unknown := Find(path)
+		if unknown != nil {
+			return Report{}, fmt.Errorf("%w; %w", err, unknown)
+		}
+		return reportOf(b, nil)
+	}
 	if err != nil {
 		return Report{}, err
 	}

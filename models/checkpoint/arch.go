@@ -63,7 +63,7 @@ type Form struct {
 // Grid is the number of patches on a side of the image (of output cells, for a ResNet).
 func (a Arch) Grid() int { return a.ImageSize / a.Patch }
 
-// Name is a short name in the field's style: ViT-B/16, ViT-12x768/8 when the size has no letter, RN50.
+// Name is the field's name, such as ViT-B/16 or RN50, or the sizes of the image tower if it has none.
 func (a Arch) Name() string {
 	if a.Kind == ResNet {
 		for name, r := range map[string]struct {
@@ -78,14 +78,13 @@ func (a Arch) Name() string {
 				return name
 			}
 		}
-		return fmt.Sprintf("RN%v/%d", a.Stages, a.Vision.Width)
+		return fmt.Sprintf("ResNet, stages of %v blocks, width %d", a.Stages, a.Vision.Width)
 	}
-	size := fmt.Sprintf("%dx%d", a.Vision.Layers, a.Vision.Width)
 	for letter, v := range map[string][2]int{"S": {12, 384}, "B": {12, 768}, "L": {24, 1024}, "H": {32, 1280},
 		"g": {40, 1408}, "bigG": {48, 1664}} {
 		if v == [2]int{a.Vision.Layers, a.Vision.Width} {
-			size = letter
+			return fmt.Sprintf("ViT-%s/%d", letter, a.Patch)
 		}
 	}
-	return fmt.Sprintf("ViT-%s/%d", size, a.Patch)
+	return fmt.Sprintf("ViT, %d layers, width %d, patch size %d", a.Vision.Layers, a.Vision.Width, a.Patch)
 }

@@ -102,6 +102,19 @@ func TestDetectPublished(t *testing.T) {
 	}
 }
 
+// Sizes that have no name in the field are written out.
+func TestOtherSizes(t *testing.T) {
+	for want, a := range map[string]Arch{
+		"ResNet, stages of [1 1 4 1] blocks, width 512": {Kind: ResNet, Stages: []int{1, 1, 4, 1}, Patch: 32,
+			Vision: Transformer{Width: 512}},
+		"ViT, 4 layers, width 96, patch size 8": {Kind: ViT, Patch: 8, Vision: Transformer{Width: 96, Layers: 4}},
+	} {
+		if got := a.Name(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // A ResNet in a Hugging Face folder has OpenAI's names behind some prefix, its text tower either names.
 func TestResNetNames(t *testing.T) {
 	openai := published(t)["RN50"]

@@ -35,7 +35,7 @@ const (
 const (
 	Standard  = ""              // ONNX itself
 	Microsoft = "com.microsoft" // ONNX Runtime's fused operators
-	Kernels   = "promptfed"     // operators that runtime/ort brings along, for the CPU
+	Kernels   = onnx.Kernels    // operators that runtime/ort brings along, for the CPU
 )
 
 // KernelWidth is what widths must be multiples of for operators of the domain Kernels.

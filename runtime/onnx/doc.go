@@ -3,3 +3,5 @@
 // operator sets to the present one, functions inlined, large initializers left in their file, inputs and outputs in the
 // two element types that sessions take.
 package onnx
+
+//go:generate sh generate.sh

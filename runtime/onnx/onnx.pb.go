@@ -15,7 +15,6 @@ import (
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
 	sync "sync"
-	unsafe "unsafe"
 )
 
 const (
@@ -270,22 +269,22 @@ func (TensorProto_DataLocation) EnumDescriptor() ([]byte, []int) {
 
 type AttributeProto struct {
 	state         protoimpl.MessageState       `protogen:"open.v1"`
-	Name          string                       `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	F             float32                      `protobuf:"fixed32,2,opt,name=f,proto3" json:"f,omitempty"`
-	I             int64                        `protobuf:"varint,3,opt,name=i,proto3" json:"i,omitempty"`
-	S             []byte                       `protobuf:"bytes,4,opt,name=s,proto3" json:"s,omitempty"`
-	T             *TensorProto                 `protobuf:"bytes,5,opt,name=t,proto3" json:"t,omitempty"`
-	G             *GraphProto                  `protobuf:"bytes,6,opt,name=g,proto3" json:"g,omitempty"`
-	Floats        []float32                    `protobuf:"fixed32,7,rep,packed,name=floats,proto3" json:"floats,omitempty"`
-	Ints          []int64                      `protobuf:"varint,8,rep,packed,name=ints,proto3" json:"ints,omitempty"`
-	Strings       [][]byte                     `protobuf:"bytes,9,rep,name=strings,proto3" json:"strings,omitempty"`
-	Tensors       []*TensorProto               `protobuf:"bytes,10,rep,name=tensors,proto3" json:"tensors,omitempty"`
-	Graphs        []*GraphProto                `protobuf:"bytes,11,rep,name=graphs,proto3" json:"graphs,omitempty"`
-	DocString     string                       `protobuf:"bytes,13,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
-	Type          AttributeProto_AttributeType `protobuf:"varint,20,opt,name=type,proto3,enum=onnx.AttributeProto_AttributeType" json:"type,omitempty"`
-	RefAttrName   string                       `protobuf:"bytes,21,opt,name=ref_attr_name,json=refAttrName,proto3" json:"ref_attr_name,omitempty"`
-	SparseTensor  *SparseTensorProto           `protobuf:"bytes,22,opt,name=sparse_tensor,json=sparseTensor,proto3" json:"sparse_tensor,omitempty"`
-	SparseTensors []*SparseTensorProto         `protobuf:"bytes,23,rep,name=sparse_tensors,json=sparseTensors,proto3" json:"sparse_tensors,omitempty"`
+	Name          string                       `protobuf:"bytes,1,opt,name=name,proto3"`
+	F             float32                      `protobuf:"fixed32,2,opt,name=f,proto3"`
+	I             int64                        `protobuf:"varint,3,opt,name=i,proto3"`
+	S             []byte                       `protobuf:"bytes,4,opt,name=s,proto3"`
+	T             *TensorProto                 `protobuf:"bytes,5,opt,name=t,proto3"`
+	G             *GraphProto                  `protobuf:"bytes,6,opt,name=g,proto3"`
+	Floats        []float32                    `protobuf:"fixed32,7,rep,packed,name=floats,proto3"`
+	Ints          []int64                      `protobuf:"varint,8,rep,packed,name=ints,proto3"`
+	Strings       [][]byte                     `protobuf:"bytes,9,rep,name=strings,proto3"`
+	Tensors       []*TensorProto               `protobuf:"bytes,10,rep,name=tensors,proto3"`
+	Graphs        []*GraphProto                `protobuf:"bytes,11,rep,name=graphs,proto3"`
+	DocString     string                       `protobuf:"bytes,13,opt,name=doc_string,proto3"`
+	Type          AttributeProto_AttributeType `protobuf:"varint,20,opt,name=type,proto3"`
+	RefAttrName   string                       `protobuf:"bytes,21,opt,name=ref_attr_name,proto3"`
+	SparseTensor  *SparseTensorProto           `protobuf:"bytes,22,opt,name=sparse_tensor,proto3"`
+	SparseTensors []*SparseTensorProto         `protobuf:"bytes,23,rep,name=sparse_tensors,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -434,9 +433,9 @@ func (x *AttributeProto) GetSparseTensors() []*SparseTensorProto {
 
 type ValueInfoProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Type          *TypeProto             `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	DocString     string                 `protobuf:"bytes,3,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3"`
+	Type          *TypeProto             `protobuf:"bytes,2,opt,name=type,proto3"`
+	DocString     string                 `protobuf:"bytes,3,opt,name=doc_string,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -494,14 +493,14 @@ func (x *ValueInfoProto) GetDocString() string {
 
 type NodeProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Input         []string               `protobuf:"bytes,1,rep,name=input,proto3" json:"input,omitempty"`
-	Output        []string               `protobuf:"bytes,2,rep,name=output,proto3" json:"output,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	OpType        string                 `protobuf:"bytes,4,opt,name=op_type,json=opType,proto3" json:"op_type,omitempty"`
-	Attribute     []*AttributeProto      `protobuf:"bytes,5,rep,name=attribute,proto3" json:"attribute,omitempty"`
-	DocString     string                 `protobuf:"bytes,6,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
-	Domain        string                 `protobuf:"bytes,7,opt,name=domain,proto3" json:"domain,omitempty"`
-	Overload      string                 `protobuf:"bytes,8,opt,name=overload,proto3" json:"overload,omitempty"`
+	Input         []string               `protobuf:"bytes,1,rep,name=input,proto3"`
+	Output        []string               `protobuf:"bytes,2,rep,name=output,proto3"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3"`
+	OpType        string                 `protobuf:"bytes,4,opt,name=op_type,proto3"`
+	Attribute     []*AttributeProto      `protobuf:"bytes,5,rep,name=attribute,proto3"`
+	DocString     string                 `protobuf:"bytes,6,opt,name=doc_string,proto3"`
+	Domain        string                 `protobuf:"bytes,7,opt,name=domain,proto3"`
+	Overload      string                 `protobuf:"bytes,8,opt,name=overload,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -594,17 +593,17 @@ func (x *NodeProto) GetOverload() string {
 
 type ModelProto struct {
 	state           protoimpl.MessageState    `protogen:"open.v1"`
-	IrVersion       int64                     `protobuf:"varint,1,opt,name=ir_version,json=irVersion,proto3" json:"ir_version,omitempty"`
-	ProducerName    string                    `protobuf:"bytes,2,opt,name=producer_name,json=producerName,proto3" json:"producer_name,omitempty"`
-	ProducerVersion string                    `protobuf:"bytes,3,opt,name=producer_version,json=producerVersion,proto3" json:"producer_version,omitempty"`
-	Domain          string                    `protobuf:"bytes,4,opt,name=domain,proto3" json:"domain,omitempty"`
-	ModelVersion    int64                     `protobuf:"varint,5,opt,name=model_version,json=modelVersion,proto3" json:"model_version,omitempty"`
-	DocString       string                    `protobuf:"bytes,6,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
-	Graph           *GraphProto               `protobuf:"bytes,7,opt,name=graph,proto3" json:"graph,omitempty"`
-	OpsetImport     []*OperatorSetIdProto     `protobuf:"bytes,8,rep,name=opset_import,json=opsetImport,proto3" json:"opset_import,omitempty"`
-	MetadataProps   []*StringStringEntryProto `protobuf:"bytes,14,rep,name=metadata_props,json=metadataProps,proto3" json:"metadata_props,omitempty"`
-	TrainingInfo    []*TrainingInfoProto      `protobuf:"bytes,20,rep,name=training_info,json=trainingInfo,proto3" json:"training_info,omitempty"`
-	Functions       []*FunctionProto          `protobuf:"bytes,25,rep,name=functions,proto3" json:"functions,omitempty"`
+	IrVersion       int64                     `protobuf:"varint,1,opt,name=ir_version,proto3"`
+	ProducerName    string                    `protobuf:"bytes,2,opt,name=producer_name,proto3"`
+	ProducerVersion string                    `protobuf:"bytes,3,opt,name=producer_version,proto3"`
+	Domain          string                    `protobuf:"bytes,4,opt,name=domain,proto3"`
+	ModelVersion    int64                     `protobuf:"varint,5,opt,name=model_version,proto3"`
+	DocString       string                    `protobuf:"bytes,6,opt,name=doc_string,proto3"`
+	Graph           *GraphProto               `protobuf:"bytes,7,opt,name=graph,proto3"`
+	OpsetImport     []*OperatorSetIdProto     `protobuf:"bytes,8,rep,name=opset_import,proto3"`
+	MetadataProps   []*StringStringEntryProto `protobuf:"bytes,14,rep,name=metadata_props,proto3"`
+	TrainingInfo    []*TrainingInfoProto      `protobuf:"bytes,20,rep,name=training_info,proto3"`
+	Functions       []*FunctionProto          `protobuf:"bytes,25,rep,name=functions,proto3"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -718,8 +717,8 @@ func (x *ModelProto) GetFunctions() []*FunctionProto {
 
 type StringStringEntryProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3"`
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -770,14 +769,14 @@ func (x *StringStringEntryProto) GetValue() string {
 
 type GraphProto struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
-	Node              []*NodeProto           `protobuf:"bytes,1,rep,name=node,proto3" json:"node,omitempty"`
-	Name              string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Initializer       []*TensorProto         `protobuf:"bytes,5,rep,name=initializer,proto3" json:"initializer,omitempty"`
-	DocString         string                 `protobuf:"bytes,10,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
-	Input             []*ValueInfoProto      `protobuf:"bytes,11,rep,name=input,proto3" json:"input,omitempty"`
-	Output            []*ValueInfoProto      `protobuf:"bytes,12,rep,name=output,proto3" json:"output,omitempty"`
-	ValueInfo         []*ValueInfoProto      `protobuf:"bytes,13,rep,name=value_info,json=valueInfo,proto3" json:"value_info,omitempty"`
-	SparseInitializer []*SparseTensorProto   `protobuf:"bytes,15,rep,name=sparse_initializer,json=sparseInitializer,proto3" json:"sparse_initializer,omitempty"`
+	Node              []*NodeProto           `protobuf:"bytes,1,rep,name=node,proto3"`
+	Name              string                 `protobuf:"bytes,2,opt,name=name,proto3"`
+	Initializer       []*TensorProto         `protobuf:"bytes,5,rep,name=initializer,proto3"`
+	DocString         string                 `protobuf:"bytes,10,opt,name=doc_string,proto3"`
+	Input             []*ValueInfoProto      `protobuf:"bytes,11,rep,name=input,proto3"`
+	Output            []*ValueInfoProto      `protobuf:"bytes,12,rep,name=output,proto3"`
+	ValueInfo         []*ValueInfoProto      `protobuf:"bytes,13,rep,name=value_info,proto3"`
+	SparseInitializer []*SparseTensorProto   `protobuf:"bytes,15,rep,name=sparse_initializer,proto3"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -870,8 +869,8 @@ func (x *GraphProto) GetSparseInitializer() []*SparseTensorProto {
 
 type TrainingInfoProto struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Initialization *GraphProto            `protobuf:"bytes,1,opt,name=initialization,proto3" json:"initialization,omitempty"`
-	Algorithm      *GraphProto            `protobuf:"bytes,2,opt,name=algorithm,proto3" json:"algorithm,omitempty"`
+	Initialization *GraphProto            `protobuf:"bytes,1,opt,name=initialization,proto3"`
+	Algorithm      *GraphProto            `protobuf:"bytes,2,opt,name=algorithm,proto3"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -922,9 +921,9 @@ func (x *TrainingInfoProto) GetAlgorithm() *GraphProto {
 
 type SparseTensorProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Values        *TensorProto           `protobuf:"bytes,1,opt,name=values,proto3" json:"values,omitempty"`
-	Indices       *TensorProto           `protobuf:"bytes,2,opt,name=indices,proto3" json:"indices,omitempty"`
-	Dims          []int64                `protobuf:"varint,3,rep,packed,name=dims,proto3" json:"dims,omitempty"`
+	Values        *TensorProto           `protobuf:"bytes,1,opt,name=values,proto3"`
+	Indices       *TensorProto           `protobuf:"bytes,2,opt,name=indices,proto3"`
+	Dims          []int64                `protobuf:"varint,3,rep,packed,name=dims,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -982,19 +981,19 @@ func (x *SparseTensorProto) GetDims() []int64 {
 
 type TensorProto struct {
 	state         protoimpl.MessageState    `protogen:"open.v1"`
-	Dims          []int64                   `protobuf:"varint,1,rep,packed,name=dims,proto3" json:"dims,omitempty"`
-	DataType      int32                     `protobuf:"varint,2,opt,name=data_type,json=dataType,proto3" json:"data_type,omitempty"`
-	FloatData     []float32                 `protobuf:"fixed32,4,rep,packed,name=float_data,json=floatData,proto3" json:"float_data,omitempty"`
-	Int32Data     []int32                   `protobuf:"varint,5,rep,packed,name=int32_data,json=int32Data,proto3" json:"int32_data,omitempty"`
-	StringData    [][]byte                  `protobuf:"bytes,6,rep,name=string_data,json=stringData,proto3" json:"string_data,omitempty"`
-	Int64Data     []int64                   `protobuf:"varint,7,rep,packed,name=int64_data,json=int64Data,proto3" json:"int64_data,omitempty"`
-	Name          string                    `protobuf:"bytes,8,opt,name=name,proto3" json:"name,omitempty"`
-	RawData       []byte                    `protobuf:"bytes,9,opt,name=raw_data,json=rawData,proto3" json:"raw_data,omitempty"`
-	DoubleData    []float64                 `protobuf:"fixed64,10,rep,packed,name=double_data,json=doubleData,proto3" json:"double_data,omitempty"`
-	Uint64Data    []uint64                  `protobuf:"varint,11,rep,packed,name=uint64_data,json=uint64Data,proto3" json:"uint64_data,omitempty"`
-	DocString     string                    `protobuf:"bytes,12,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
-	ExternalData  []*StringStringEntryProto `protobuf:"bytes,13,rep,name=external_data,json=externalData,proto3" json:"external_data,omitempty"`
-	DataLocation  TensorProto_DataLocation  `protobuf:"varint,14,opt,name=data_location,json=dataLocation,proto3,enum=onnx.TensorProto_DataLocation" json:"data_location,omitempty"`
+	Dims          []int64                   `protobuf:"varint,1,rep,packed,name=dims,proto3"`
+	DataType      int32                     `protobuf:"varint,2,opt,name=data_type,proto3"`
+	FloatData     []float32                 `protobuf:"fixed32,4,rep,packed,name=float_data,proto3"`
+	Int32Data     []int32                   `protobuf:"varint,5,rep,packed,name=int32_data,proto3"`
+	StringData    [][]byte                  `protobuf:"bytes,6,rep,name=string_data,proto3"`
+	Int64Data     []int64                   `protobuf:"varint,7,rep,packed,name=int64_data,proto3"`
+	Name          string                    `protobuf:"bytes,8,opt,name=name,proto3"`
+	RawData       []byte                    `protobuf:"bytes,9,opt,name=raw_data,proto3"`
+	DoubleData    []float64                 `protobuf:"fixed64,10,rep,packed,name=double_data,proto3"`
+	Uint64Data    []uint64                  `protobuf:"varint,11,rep,packed,name=uint64_data,proto3"`
+	DocString     string                    `protobuf:"bytes,12,opt,name=doc_string,proto3"`
+	ExternalData  []*StringStringEntryProto `protobuf:"bytes,13,rep,name=external_data,proto3"`
+	DataLocation  TensorProto_DataLocation  `protobuf:"varint,14,opt,name=data_location,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1122,7 +1121,7 @@ func (x *TensorProto) GetDataLocation() TensorProto_DataLocation {
 
 type TensorShapeProto struct {
 	state         protoimpl.MessageState        `protogen:"open.v1"`
-	Dim           []*TensorShapeProto_Dimension `protobuf:"bytes,1,rep,name=dim,proto3" json:"dim,omitempty"`
+	Dim           []*TensorShapeProto_Dimension `protobuf:"bytes,1,rep,name=dim,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1170,7 +1169,7 @@ type TypeProto struct {
 	//
 	//	*TypeProto_TensorType
 	Value         isTypeProto_Value `protobuf_oneof:"value"`
-	Denotation    string            `protobuf:"bytes,6,opt,name=denotation,proto3" json:"denotation,omitempty"`
+	Denotation    string            `protobuf:"bytes,6,opt,name=denotation,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1233,15 +1232,15 @@ type isTypeProto_Value interface {
 }
 
 type TypeProto_TensorType struct {
-	TensorType *TypeProto_Tensor `protobuf:"bytes,1,opt,name=tensor_type,json=tensorType,proto3,oneof"`
+	TensorType *TypeProto_Tensor `protobuf:"bytes,1,opt,name=tensor_type,proto3,oneof"`
 }
 
 func (*TypeProto_TensorType) isTypeProto_Value() {}
 
 type OperatorSetIdProto struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Domain        string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
-	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Domain        string                 `protobuf:"bytes,1,opt,name=domain,proto3"`
+	Version       int64                  `protobuf:"varint,2,opt,name=version,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1292,16 +1291,16 @@ func (x *OperatorSetIdProto) GetVersion() int64 {
 
 type FunctionProto struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
-	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Input          []string               `protobuf:"bytes,4,rep,name=input,proto3" json:"input,omitempty"`
-	Output         []string               `protobuf:"bytes,5,rep,name=output,proto3" json:"output,omitempty"`
-	Attribute      []string               `protobuf:"bytes,6,rep,name=attribute,proto3" json:"attribute,omitempty"`
-	Node           []*NodeProto           `protobuf:"bytes,7,rep,name=node,proto3" json:"node,omitempty"`
-	DocString      string                 `protobuf:"bytes,8,opt,name=doc_string,json=docString,proto3" json:"doc_string,omitempty"`
-	OpsetImport    []*OperatorSetIdProto  `protobuf:"bytes,9,rep,name=opset_import,json=opsetImport,proto3" json:"opset_import,omitempty"`
-	Domain         string                 `protobuf:"bytes,10,opt,name=domain,proto3" json:"domain,omitempty"`
-	AttributeProto []*AttributeProto      `protobuf:"bytes,11,rep,name=attribute_proto,json=attributeProto,proto3" json:"attribute_proto,omitempty"`
-	Overload       string                 `protobuf:"bytes,13,opt,name=overload,proto3" json:"overload,omitempty"`
+	Name           string                 `protobuf:"bytes,1,opt,name=name,proto3"`
+	Input          []string               `protobuf:"bytes,4,rep,name=input,proto3"`
+	Output         []string               `protobuf:"bytes,5,rep,name=output,proto3"`
+	Attribute      []string               `protobuf:"bytes,6,rep,name=attribute,proto3"`
+	Node           []*NodeProto           `protobuf:"bytes,7,rep,name=node,proto3"`
+	DocString      string                 `protobuf:"bytes,8,opt,name=doc_string,proto3"`
+	OpsetImport    []*OperatorSetIdProto  `protobuf:"bytes,9,rep,name=opset_import,proto3"`
+	Domain         string                 `protobuf:"bytes,10,opt,name=domain,proto3"`
+	AttributeProto []*AttributeProto      `protobuf:"bytes,11,rep,name=attribute_proto,proto3"`
+	Overload       string                 `protobuf:"bytes,13,opt,name=overload,proto3"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1413,7 +1412,7 @@ type TensorShapeProto_Dimension struct {
 	//	*TensorShapeProto_Dimension_DimValue
 	//	*TensorShapeProto_Dimension_DimParam
 	Value         isTensorShapeProto_Dimension_Value `protobuf_oneof:"value"`
-	Denotation    string                             `protobuf:"bytes,3,opt,name=denotation,proto3" json:"denotation,omitempty"`
+	Denotation    string                             `protobuf:"bytes,3,opt,name=denotation,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1485,11 +1484,11 @@ type isTensorShapeProto_Dimension_Value interface {
 }
 
 type TensorShapeProto_Dimension_DimValue struct {
-	DimValue int64 `protobuf:"varint,1,opt,name=dim_value,json=dimValue,proto3,oneof"`
+	DimValue int64 `protobuf:"varint,1,opt,name=dim_value,proto3,oneof"`
 }
 
 type TensorShapeProto_Dimension_DimParam struct {
-	DimParam string `protobuf:"bytes,2,opt,name=dim_param,json=dimParam,proto3,oneof"`
+	DimParam string `protobuf:"bytes,2,opt,name=dim_param,proto3,oneof"`
 }
 
 func (*TensorShapeProto_Dimension_DimValue) isTensorShapeProto_Dimension_Value() {}
@@ -1498,8 +1497,8 @@ func (*TensorShapeProto_Dimension_DimParam) isTensorShapeProto_Dimension_Value()
 
 type TypeProto_Tensor struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	ElemType      int32                  `protobuf:"varint,1,opt,name=elem_type,json=elemType,proto3" json:"elem_type,omitempty"`
-	Shape         *TensorShapeProto      `protobuf:"bytes,2,opt,name=shape,proto3" json:"shape,omitempty"`
+	ElemType      int32                  `protobuf:"varint,1,opt,name=elem_type,proto3"`
+	Shape         *TensorShapeProto      `protobuf:"bytes,2,opt,name=shape,proto3"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1749,7 +1748,8 @@ var (
 
 func file_runtime_onnx_onnx_proto_rawDescGZIP() []byte {
 	file_runtime_onnx_onnx_proto_rawDescOnce.Do(func() {
-		file_runtime_onnx_onnx_proto_rawDescData = protoimpl.X.CompressGZIP(unsafe.Slice(unsafe.StringData(file_runtime_onnx_onnx_proto_rawDesc), len(file_runtime_onnx_onnx_proto_rawDesc)))
+		file_runtime_onnx_onnx_proto_rawDescData = protoimpl.X.CompressGZIP(
+			[]byte(file_runtime_onnx_onnx_proto_rawDesc))
 	})
 	return file_runtime_onnx_onnx_proto_rawDescData
 }
@@ -1832,7 +1832,7 @@ func file_runtime_onnx_onnx_proto_init() {
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
-			RawDescriptor: unsafe.Slice(unsafe.StringData(file_runtime_onnx_onnx_proto_rawDesc), len(file_runtime_onnx_onnx_proto_rawDesc)),
+			RawDescriptor: []byte(file_runtime_onnx_onnx_proto_rawDesc),
 			NumEnums:      3,
 			NumMessages:   15,
 			NumExtensions: 0,

@@ -29,3 +29,13 @@ func (s *Session) Pick(runs int) (devices []int) {
 	}
 	return devices
 }
+
+// Packed counts the matrices that are packed for products of our own.
+func Packed() (n int) {
+	containers.Lock()
+	defer containers.Unlock()
+	for _, c := range containers.of {
+		n += len(c.memory)
+	}
+	return n
+}

@@ -1,10 +1,8 @@
 // Operators of the domain "promptfed": what a training step does between its matrix products, each in one pass over
 // memory where ONNX Runtime's own operators take five to twenty. All are float32. Sums are in a fixed order, and what
 // one thread computes does not depend on how many there are, so results are the same for any number of threads.
-#include "native.h"
+#include "kernels.h"
 #include <string.h>
-
-#pragma GCC diagnostic ignored "-Wpsabi"
 
 // On x86-64 with the GNU C library the processor's vectors are found out when the program loads.
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
@@ -12,18 +10,6 @@
 #else
 #define CLONES
 #endif
-#define INLINE static inline __attribute__((always_inline))
-
-enum { L = 16 }; // numbers of a vector
-typedef float vec __attribute__((vector_size(4 * L), aligned(4), may_alias));
-typedef float half __attribute__((vector_size(2 * L), aligned(4), may_alias));
-typedef float quarter __attribute__((vector_size(L), aligned(4), may_alias));
-typedef int32_t ivec __attribute__((vector_size(4 * L), aligned(4), may_alias));
-
-INLINE vec load(const float *p) { return *(const vec *)p; }
-INLINE void store(float *p, vec x) { *(vec *)p = x; }
-INLINE vec all(float x) { return x - (vec){0}; }
-
 INLINE float sum(vec x) {
 	half h[2];
 	memcpy(h, &x, sizeof x);
@@ -56,24 +42,6 @@ INLINE vec expo(vec x) {
 }
 
 INLINE vec sigmoid(vec x) { return 1.f / (1.f + expo(-larger(x, all(-87)))); }
-
-// job is one run of an operator: what the parts that threads take read and write.
-typedef struct {
-	const float *in[5];
-	const int64_t *spans;
-	float *out[2];
-	int64_t rows, width; // of the first input; of attention: tokens, and width of queries
-	int64_t heads, keys, length; // length: rows of a sequence
-	int64_t units, parts; // rows, or heads of attention, and into how many parts they are cut
-	float *room;          // for each part, where it needs some
-	int64_t roomOfPart;
-} job;
-
-// part is the units of a part, [from,to).
-INLINE void part(const job *j, size_t i, int64_t *from, int64_t *to) {
-	*from = j->units * (int64_t)i / j->parts;
-	*to = j->units * ((int64_t)i + 1) / j->parts;
-}
 
 // biasGelu is y = a sigmoid(a) with a = x + b, of [x, b].
 CLONES static void biasGelu(void *data, size_t i) {
@@ -435,6 +403,7 @@ typedef struct {
 	table t;
 	const op *op;
 	int64_t heads, keys, length;
+	float scale;
 } state;
 
 // LARGE is from how many multiplications on work is worth waking threads for.
@@ -447,8 +416,11 @@ static void *wrong(table t, const char *message) {
 static void *createState(const op *o, table t, const void *info, void **out) {
 	state *s = calloc(1, sizeof *s);
 	if (!s) return wrong(t, "out of memory");
-	*s = (state){t, o, 1, 0, 0};
+	*s = (state){t, o, 1, 0, 0, 1};
 	*out = s;
+	if (o->run == product && !hasProducts()) return wrong(t, "product: this processor has no AVX-512");
+	if (o->run == product)
+		return ((void *(*)(const void *, const char *, float *))t[KernelInfoGetAttribute_float])(info, "alpha", &s->scale);
 	int spans = o->run == attention || o->run == attentionGrad;
 	if (!spans && o->run != sequences && o->run != sequencesGrad) return NULL;
 	void *(*get)(const void *, const char *, int64_t *) = (void *(*)(const void *, const char *, int64_t *))
@@ -458,18 +430,23 @@ static void *createState(const op *o, table t, const void *info, void **out) {
 	return spans ? get(info, "keys", &s->keys) : get(info, "rows", &s->length);
 }
 
-// tensor gives the data and the shape, padded with 1, of an input.
-static void *tensor(table t, void *context, size_t i, void **data, int64_t shape[4]) {
+enum { MOST = 8 }; // axes
+
+// tensor gives the data, the rank and the shape, padded with 1, of an input; data stay as they are where it is left out.
+static void *tensor(table t, void *context, size_t i, void **data, size_t *rankOf, int64_t shape[MOST]) {
 	void *value = NULL, *info = NULL, *status;
 	size_t rank = 0;
-	shape[0] = shape[1] = shape[2] = shape[3] = 1;
+	for (size_t d = 0; d < MOST; d++)
+		shape[d] = 1;
 	status = ((void *(*)(void *, size_t, void **))t[KernelContext_GetInput])(context, i, &value);
+	if (status || !value) return status;
 	if (!status) status = ((void *(*)(void *, void **))t[GetTensorMutableData])(value, data);
 	if (!status) status = ((void *(*)(void *, void **))t[GetTensorTypeAndShape])(value, &info);
 	if (!status) status = ((void *(*)(void *, size_t *))t[GetDimensionsCount])(info, &rank);
-	if (!status && rank > 4) status = wrong(t, "an input of rank above 4");
+	if (!status && rank > MOST) status = wrong(t, "an input of rank above 8");
 	if (!status) status = ((void *(*)(void *, int64_t *, size_t))t[GetDimensions])(info, shape, rank);
 	if (info) ((void (*)(void *))t[ReleaseTensorTypeAndShapeInfo])(info);
+	*rankOf = rank;
 	return status;
 }
 
@@ -480,18 +457,24 @@ static void *result(table t, void *context, size_t i, const int64_t *shape, size
 	return status ? status : ((void *(*)(void *, void **))t[GetTensorMutableData])(value, (void **)data);
 }
 
-static int64_t count(const int64_t s[4]) { return s[0] * s[1] * s[2] * s[3]; }
+static int64_t count(const int64_t s[MOST]) {
+	int64_t n = 1;
+	for (size_t d = 0; d < MOST; d++)
+		n *= s[d];
+	return n;
+}
 
 // computeState checks the shapes, and the spans, which a graph may get wrong, and runs the operator's parts.
 static void *computeState(void *data, void *context) {
 	state *s = data;
 	table t = s->t;
-	job j = {.heads = s->heads, .keys = s->keys, .length = s->length};
-	int64_t shape[5][4];
+	job j = {.heads = s->heads, .keys = s->keys, .length = s->length, .scale = s->scale};
+	int64_t shape[5][MOST];
+	size_t rank[5];
 	int attends = s->op->run == attention || s->op->run == attentionGrad;
 	int whole = s->op->run == sequences || s->op->run == sequencesGrad, backwards = s->op->in > 1;
 	for (size_t i = 0; i < s->op->in; i++) {
-		void *p = NULL, *status = tensor(t, context, i, &p, shape[i]);
+		void *p = NULL, *status = tensor(t, context, i, &p, &rank[i], shape[i]);
 		if (status) return status;
 		if (attends && i == 1) j.spans = p;
 		else j.in[i] = p;
@@ -523,6 +506,15 @@ static void *computeState(void *data, void *context) {
 		j.parts = j.rows * j.keys * j.width < LARGE ? 1 : j.units < 32 ? j.units : 32;
 		j.roomOfPart = 2 * j.keys * (j.width / j.heads + GROUP);
 		if (!(j.room = malloc((j.parts ? j.parts : 1) * j.roomOfPart * sizeof *j.room))) return wrong(t, "out of memory");
+	} else if (s->op->run == product) {
+		j.width = rank[0] ? shape[0][rank[0] - 1] : 0;
+		j.rows = j.width ? count(shape[0]) / j.width : 0;
+		j.columns = shape[1][0] * PANEL;
+		if (j.width < 1 || shape[1][1] != j.width || shape[1][2] != PANEL || rank[1] != 3 ||
+			(j.in[2] && count(shape[2]) != j.columns))
+			return wrong(t, "product: shapes do not fit");
+		j.units = shape[1][0];
+		j.parts = j.rows * j.width * j.columns < LARGE ? 1 : j.units < 16 ? j.units : 16;
 	} else {
 		size_t last = s->op->in - 1;
 		if (j.width % L || count(shape[1]) != j.width || (last > 1 && count(shape[last]) != count(shape[0])) ||
@@ -533,7 +525,9 @@ static void *computeState(void *data, void *context) {
 	}
 	int64_t out[2] = {j.rows, j.width}, weights[3] = {j.rows, s->heads, s->keys};
 	if (s->op->run == attentionGrad || s->op->run == sequencesGrad) out[1] *= 3;
-	void *status = result(t, context, 0, out, 2, &j.out[0]);
+	if (s->op->run == product) shape[0][rank[0] - 1] = j.columns;
+	void *status = s->op->run == product ? result(t, context, 0, shape[0], rank[0], &j.out[0]) :
+		result(t, context, 0, out, 2, &j.out[0]);
 	if (!status && s->op->run == attention) status = result(t, context, 1, weights, 3, &j.out[1]);
 	if (!status && j.parts == 1) s->op->run(&j, 0);
 	else if (!status)
@@ -551,11 +545,12 @@ static int inputType(const op *o, size_t i) { // 1: float32, 7: int64
 static int outputType(const op *o, size_t i) { return (void)o, (void)i, 1; }
 static size_t inputs(const op *o) { return o->in; }
 static size_t outputs(const op *o) { return o->out; }
+static int kind(const op *o, size_t i) { return o->run == product && i > 1; } // 0: required, 1: optional
 static int required(const op *o, size_t i) { return (void)o, (void)i, 0; }
 static int one(const op *o) { return (void)o, 1; }
 
 #define OP(called, in, out, run) \
-	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, required, required, required, one, \
+	{16, NULL, name, provider, inputType, inputs, outputType, outputs, NULL, free, kind, required, required, one, \
 		one, one, one, createState, computeState, called, in, out, run}
 
 static const op ops[] = {
@@ -566,6 +561,7 @@ static const op ops[] = {
 	OP("AttentionGrad", 4, 1, attentionGrad),
 	OP("SequenceAttention", 1, 1, sequences),
 	OP("SequenceAttentionGrad", 2, 1, sequencesGrad),
+	OP("Product", 3, 1, product),
 };
 
 void *newKernels(table t, void **domain) {

@@ -21,6 +21,7 @@ enum {
 	CreateCpuMemoryInfo = 69,
 	AllocatorFree = 76,
 	GetAllocatorWithDefaultOptions = 78,
+	KernelInfoGetAttribute_float = 85,
 	KernelInfoGetAttribute_int64 = 86,
 	KernelContext_GetInput = 90,
 	KernelContext_GetOutput = 91,
@@ -62,3 +63,12 @@ typedef const void *const *table;
 
 // newKernels makes the domain of the operators of kernels.c, for all sessions.
 void *newKernels(table t, void **domain);
+
+// hasProducts tells whether this processor takes the operator Product.
+int hasProducts(void);
+
+// packWeights puts w [k,n], or its transpose where w is [n,k], into panels [n/32,k,32].
+void packWeights(const float *w, int64_t k, int64_t n, int transposed, float *to);
+
+// allocatePanels gives memory for them, aligned to a line of the cache.
+void *allocatePanels(size_t bytes);

@@ -64,11 +64,14 @@ type Options struct {
 	// for the next run. The arena holds about the peak memory of all runs that ever went on side by side, per session,
 	// until Close; without it graphs with large activations were seen to take up to twice as long, in page faults.
 	NoArena bool
-	// Prepack stores a second copy of constant weights in the layout of the matrix kernels. It costs as much private
-	// memory per session as the graph has matrix weights and loading time to match, and speeds up products of fewer
-	// than about 100 rows by 25 to 50 %; larger ones gain nothing. Without it, external weights are mapped from their
-	// file and shared by all sessions.
+	// Prepack stores constant weights once more, in the layout of the matrix kernels: once for all sessions over one
+	// folder of external weights, else as private memory of the session, with loading time to match. Products of fewer
+	// than about 100 rows take a fifth to a third less time; with external weights and AVX-512 they are our own
+	// (product.c). Without it, external weights are mapped from their file and shared by all sessions.
 	Prepack bool
+	// PlainProducts leaves products with packed weights to ONNX Runtime where they would be our own (product.c): to
+	// compare with.
+	PlainProducts bool
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 

@@ -16,6 +16,7 @@ type program struct {
 	model           []byte
 	weights         string // folder of the external data, "" when there is none
 	external        []weight
+	packed          map[string]onnx.Packed // of external, those that are products' (see products)
 }
 
 // weight is an initializer of float32 whose elements lie in a file.
@@ -52,6 +53,9 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	m, weights, err := onnx.Locate(a.Model, o.WeightsDir)
 	if err != nil {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
+	}
+	if o.ownProducts() {
+		m = p.products(m)
 	}
 	p.weights, p.external = weights, externals(m)
 	if p.model, err = onnx.Marshal(m); err != nil {

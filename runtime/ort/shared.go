@@ -32,6 +32,7 @@ type container struct {
 	uploader *uploader
 	values   map[string]unsafe.Pointer // views of copies, by file, offset and shape
 	copies   []unsafe.Pointer          // on the device
+	memory   []unsafe.Pointer          // of packed matrices
 	users    int
 }
 
@@ -80,7 +81,8 @@ func (p *program) compileShared(options *binding.SessionOptions, o Options, prov
 // those on the host only matrices are packed.
 func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	for _, w := range p.external {
-		if h.at.device == onHost && len(w.shape) != 2 {
+		matrix, own := p.packed[w.name]
+		if h.at.device == onHost && len(w.shape) != 2 && !own {
 			continue
 		}
 		path := filepath.Join(p.weights, filepath.FromSlash(w.at.File))
@@ -92,10 +94,16 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 			}
 			h.files[path] = data
 		}
-		if w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(data)) {
+		if !own && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(data))) {
 			continue // ONNX Runtime reads it itself, or tells that the file was cut short meanwhile
 		}
-		v, err := h.value(w, data)
+		var v unsafe.Pointer
+		var err error
+		if own {
+			v, err = h.panels(w, matrix, data)
+		} else {
+			v, err = h.value(w, data)
+		}
 		if err == nil {
 			err = h.api.addInitializer(options, w.name, v)
 		}
@@ -180,6 +188,7 @@ func (h *sharer) close() error {
 	for _, v := range slices.AppendSeq(h.in.copies, maps.Values(h.in.values)) {
 		h.api.releaseValue(v)
 	}
+	h.in.freePanels()
 	h.api.releaseContainer(h.in.packed)
 	if h.in.uploader != nil {
 		err = errors.Join(err, h.in.uploader.close())

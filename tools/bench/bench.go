@@ -61,7 +61,7 @@ func thousand() (out clip.NamedClasses) {
 }
 
 // ofGEMM is the share of the GEMM rate that the step is to reach, in percent.
-const ofGEMM = 70
+const ofGEMM = 90
 
 func (o Options) complete() (Options, error) {
 	if len(o.Classes) == 0 {

@@ -68,14 +68,15 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: gradients of step and plain step differ by %g", x.Classes, x.GradientError)
 		}
 		for name, v := range map[string]float64{"speedup": x.Speedup, "of GEMM": x.OfGEMM, "step rate": x.StepRate,
-			"GEMM rate":  x.GEMMRate,
+			"GEMM rate": x.GEMMRate, "own rate": x.OwnRate, "of own": x.OfOwn,
 			"plain rate": x.PlainRate, "square rate": x.SquareRate, "FedPHA rate": x.FedPHARate,
 			"FedPHA of GEMM": x.FedPHAOfGEMM} {
 			if !(v > 0) || math.IsInf(v, 0) {
 				t.Errorf("%s: %s is %v", x.Classes, name, v)
 			}
 		}
-		for name, v := range map[string]Timing{"step": x.Step, "plain": x.Plain, "GEMM": x.GEMM, "FedPHA": x.FedPHA} {
+		for name, v := range map[string]Timing{"step": x.Step, "plain": x.Plain, "GEMM": x.GEMM, "own": x.Own,
+			"FedPHA": x.FedPHA} {
 			if !(0 < v.Min && v.Min <= v.Median && v.Median <= v.Max) || v.Runs == 0 {
 				t.Errorf("%s: %s took %+v", x.Classes, name, v)
 			}
@@ -108,7 +109,7 @@ func checkForms(t *testing.T, r Report) {
 		t.Errorf("JSON does not give the report back: %v", err)
 	}
 	table := r.Table()
-	for _, want := range []string{"cifar10 ", "cifar100 ", "wanted 15", "wanted 7", "wanted 70", "side by side",
+	for _, want := range []string{"cifar10 ", "cifar100 ", "wanted 15", "wanted 7", "wanted 90", "side by side",
 		"exact-null"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("the table does not say %q:\n%s", want, table)

@@ -71,8 +71,9 @@ func (c *chain) compile(o ort.Options) (*products, error) {
 }
 
 // towerProducts runs every weight matrix of the blocks once forwards, x wᵀ, and once backwards, x w, on as many rows
-// as the step has: the shapes, the weights and the order of its matrix products, and nothing else.
-func towerProducts(t tower, rows int, o ort.Options) (*products, error) {
+// as the step has: the shapes, the weights and the order of its matrix products, and nothing else. plain takes ONNX
+// Runtime's products where the step takes our own.
+func towerProducts(t tower, rows int, plain bool, o ort.Options) (*products, error) {
 	c, w := newChain(), t.text.Width
 	linear := func(name string, out, in int) {
 		m := t.weights.Node(c.g, name, out, in)
@@ -92,7 +93,7 @@ func towerProducts(t tower, rows int, o ort.Options) (*products, error) {
 		linear(p+"mlp.c_fc.weight", 4*w, w)
 		linear(p+"mlp.c_proj.weight", w, 4*w)
 	}
-	o.WeightsDir = t.dir
+	o.WeightsDir, o.PlainProducts = t.dir, plain
 	return c.compile(o)
 }
 

@@ -79,12 +79,17 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 		return r, err
 	}
 	open.add(three.close)
-	bare, err := towerProducts(t, cheap.rows(), session)
+	bare, err := towerProducts(t, cheap.rows(), true, session)
 	if err != nil {
 		return r, err
 	}
 	open.add(bare.close)
-	bare3, err := towerProducts(t, three.rows(), session)
+	ours, err := towerProducts(t, cheap.rows(), false, session)
+	if err != nil {
+		return r, err
+	}
+	open.add(ours.close)
+	bare3, err := towerProducts(t, three.rows(), true, session)
 	if err != nil {
 		return r, err
 	}
@@ -97,11 +102,12 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 
 	step := &contestant{what: "step", run: cheap.run}
 	gemm := &contestant{what: "matrix products", run: bare.run}
+	own := &contestant{what: "our own matrix products", run: ours.run}
 	slow := &contestant{what: "plain step", run: plain.run, slow: true}
 	pha := &contestant{what: "step of FedPHA", run: three.run}
 	gemm3 := &contestant{what: "matrix products of FedPHA", run: bare3.run}
 	big := &contestant{what: "square product", run: square.run}
-	if err := o.interleave(ctx, label, step, gemm, pha, gemm3, big, slow); err != nil {
+	if err := o.interleave(ctx, label, step, gemm, own, pha, gemm3, big, slow); err != nil {
 		return r, err
 	}
 
@@ -115,6 +121,9 @@ func measure(ctx context.Context, o Options, t tower, set, threads int) (r Resul
 	r.GEMM = summary(gemm.seconds)
 	r.GEMMRate = rate(bare.flops, r.GEMM)
 	r.OfGEMM = 100 * ratio(gemm, step) * cheap.flops(t) / bare.flops
+	r.Own = summary(own.seconds)
+	r.OwnRate = rate(ours.flops, r.Own)
+	r.OfOwn = 100 * ratio(own, step) * cheap.flops(t) / ours.flops
 	r.FedPHA = summary(pha.seconds)
 	r.FedPHARate = rate(three.flops(t), r.FedPHA)
 	r.FedPHAOfGEMM = 100 * ratio(gemm3, pha) * three.flops(t) / bare3.flops

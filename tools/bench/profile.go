@@ -10,7 +10,7 @@ import (
 
 // multiplies are the operators that multiply matrices or convolve, in attention of our own among other things.
 var multiplies = map[string]bool{"MatMul": true, "FusedMatMul": true, "Gemm": true, "FusedGemm": true, "Conv": true,
-	"FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true,
+	"Product": true, "FusedConv": true, "ConvTranspose": true, "Attention": true, "MultiHeadAttention": true, "Einsum": true,
 	"AttentionGrad": true, "SequenceAttention": true, "SequenceAttentionGrad": true}
 
 // inProducts are the seconds of those, and of all operators.

@@ -42,7 +42,7 @@ func TestTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		bare, err := towerProducts(tower, s.rows(), o)
+		bare, err := towerProducts(tower, s.rows(), true, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,13 +33,16 @@ func certsCommand() *cobra.Command {
 		if signer == "" {
 			signer = filepath.Clean(args[0]) + "-authority"
 		}
-		if len(renew)+len(revoke) > 0 && clients == 0 && days >= 1 {
+		const mostDays = 100 * 365
+		if days < 1 || days > mostDays {
+			return usageError{fmt.Errorf("--days %d: expected 1 to %d", days, mostDays)}
+		}
+		if len(renew)+len(revoke) > 0 && clients == 0 {
 			return authority.Replace(args[0], signer, revoke, renew, time.Now(), time.Duration(days)*24*time.Hour,
 				func(format string, a ...any) { fmt.Printf(format, a...) })
 		}
-		if clients < 1 || clients > 1<<16 || days < 1 {
-			return usageError{fmt.Errorf("--clients %d, --days %d: both must be 1 or more, and 65536 clients are the "+
-				"most", clients, days)}
+		if clients < 1 || clients > 1<<16 {
+			return usageError{fmt.Errorf("--clients %d: expected 1 to %d", clients, 1<<16)}
 		}
 		made, err := authority.Make(args[0], signer, clients, hosts, time.Now(), time.Duration(days)*24*time.Hour)
 		if err != nil {

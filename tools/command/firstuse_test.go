@@ -193,3 +193,24 @@ func TestLists(t *testing.T) {
 		}
 	}
 }
+
+// A backbone is shown by its name, as a bundle by its path.
+func TestBackbonesByName(t *testing.T) {
+	if out := mustRun(t, "list", "backbones"); !strings.Contains(out, "\ntiny-rn50 ") {
+		t.Error(out)
+	}
+	t.Chdir(t.TempDir())
+	for _, args := range [][]string{{"list", "backbones", "tiny-rn50"}, {"inspect", "tiny-rn50"}} {
+		out := mustRun(t, args...)
+		for _, want := range []string{`^.*tiny-rn50: bundle \(openclip\)\n`, `\nname +tiny-rn50 *\n`,
+			`\nembedding dimension +128 *\n`} {
+			if !regexp.MustCompile(want).MatchString(out) {
+				t.Errorf("%v: no %s in\n%s", args, want, out)
+			}
+		}
+	}
+	if _, stderr, code := call("inspect", "nothere"); code != failed || strings.Count(stderr, "\n") != 1 ||
+		!strings.Contains(stderr, "no such file") || !strings.Contains(stderr, "tiny-rn50") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}

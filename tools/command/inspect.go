@@ -18,7 +18,7 @@ import (
 
 func inspectCommand() *cobra.Command {
 	all, provider := false, ""
-	c := &cobra.Command{Use: "inspect PATH", Short: "show what a bundle, checkpoint, ONNX or safetensors file " +
+	c := &cobra.Command{Use: "inspect PATH|NAME", Short: "show what a bundle, checkpoint, ONNX or safetensors file " +
 		"contains, or whether a provider works and what it runs"}
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 && provider != "" {
@@ -28,7 +28,7 @@ func inspectCommand() *cobra.Command {
 	}
 	c.Flags().BoolVar(&all, "tensors", false, "list every tensor")
 	c.Flags().StringVar(&provider, "provider", "", "cpu, cuda or auto: show whether it works, and which provider "+
-		"runs each operator of a bundle or ONNX file; PATH is optional")
+		"runs each operator of a bundle or ONNX file; PATH|NAME is optional")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		var rows [][]string
 		if provider != "" {
@@ -46,15 +46,18 @@ func inspectCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s: %s", r.Path, r.Kind)
-		if r.Format != "" {
-			fmt.Printf(" (%s)", r.Format)
-		}
-		fmt.Println()
-		fmt.Print(align(append(inspectRows(r, all), rows...)))
+		fmt.Print(inspected(r, append(inspectRows(r, all), rows...)))
 		return nil
 	}
 	return c
+}
+
+func inspected(r bundle.Report, rows [][]string) string {
+	head := r.Path + ": " + r.Kind
+	if r.Format != "" {
+		head += " (" + r.Format + ")"
+	}
+	return head + "\n" + align(rows)
 }
 
 func inspectRows(r bundle.Report, all bool) [][]string {

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,11 +37,16 @@ func listCommand() *cobra.Command {
 		fmt.Print(align(rows) + traffic.Note)
 		return nil
 	}
-	backbones := &cobra.Command{Use: "backbones", Short: "bundles that are found by name", Args: exactly(0),
-		RunE: func(*cobra.Command, []string) error {
-			fmt.Print(align(backboneRows(models)))
-			return nil
-		}}
+	backbones := listOf("backbones", "bundles that are found by name",
+		func() []entry { return backboneEntries(models) })
+	one := backbones.RunE
+	backbones.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return one(c, args)
+		}
+		fmt.Print(align(backboneRows(models)) + more("backbones"))
+		return nil
+	}
 	c.AddCommand(ofMethods, backbones,
 		listOf("wrappers", "wrappers, which extend any base method", func() []entry { return methodEntries(true) }),
 		listOf("datasets", "image sets and the files that they expect", dataEntries),
@@ -86,7 +92,7 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 		for _, e := range all {
 			fmt.Println(tables.Cut(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, width())))
 		}
-		fmt.Printf("promptfed list %s NAME shows all about one.\n", what)
+		fmt.Print(more(what))
 		return nil
 	}
 	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
@@ -94,6 +100,8 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 	}
 	return c
 }
+
+func more(what string) string { return "promptfed list " + what + " NAME shows all about one.\n" }
 
 func namesOf(list []entry) []string {
 	var out []string
@@ -137,6 +145,20 @@ func partitionEntries() []entry {
 	for _, k := range partition.Kinds() {
 		out = append(out, entry{k.Name, k.About, func() string {
 			return fmt.Sprintf("%s: %s\n  source: %s\n", k.Name, k.About, k.Source)
+		}})
+	}
+	return out
+}
+
+func backboneEntries(models string) []entry {
+	var out []entry
+	for _, e := range bundle.List(models) {
+		out = append(out, entry{name: e.Name, whole: func() string {
+			r, err := bundle.Inspect(cmp.Or(e.Dir, e.Name))
+			if err != nil {
+				return oneLine(err) + "\n"
+			}
+			return inspected(r, inspectRows(r, false))
 		}})
 	}
 	return out

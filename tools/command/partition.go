@@ -58,9 +58,8 @@ func partitionCommand() *cobra.Command {
 }
 
 func featuresCommand() *cobra.Command {
-	return configured("features", "compute the image features of an experiment into the feature "+
-		"cache", func(cmd *cobra.Command, conf experiment.Config,
-		d *progress.Display) error {
+	const short = "compute the image features of an experiment into the feature cache"
+	return configured("features", short, func(cmd *cobra.Command, conf experiment.Config, d *progress.Display) error {
 		b, err := prepare(cmd.Context(), conf, d)
 		if err != nil {
 			return err

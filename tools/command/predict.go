@@ -218,7 +218,7 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 	return of, nil
 }
 
-// openRun opens a classifier of a run folder. None is the default: two of them may answer otherwise for one image.
+// openRun opens a classifier of a run folder. None is the default: two of them may classify the same image differently.
 func (f *chosen) openRun(cmd *cobra.Command, dir string) (*trained.Classifier, error) {
 	conf, err := openRun(dir, f.models, f.sets)
 	if err != nil {

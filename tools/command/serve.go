@@ -99,6 +99,22 @@ func logger(form string) (*slog.Logger, error) {
 	return nil, usageError{fmt.Errorf("--log %q: expected text or json", form)}
 }
 
+// check refuses numbers that the server could not work with.
+func (f serveFlags) check() error {
+	const mostLimit = 32 << 20 // half of what NATS allows in a message
+	switch {
+	case !(f.quorum > 0 && f.quorum <= 1):
+		return fmt.Errorf("--quorum %v: expected a number above 0, at most 1", f.quorum)
+	case f.deadline < 0:
+		return fmt.Errorf("--deadline %v: expected 0 or more", f.deadline)
+	case f.limit < 1 || f.limit > mostLimit:
+		return fmt.Errorf("--limit %d: expected 1 to %d", f.limit, mostLimit)
+	case f.largest < 1:
+		return fmt.Errorf("--largest %d: expected 1 or more", f.largest)
+	}
+	return nil
+}
+
 func serve(ctx context.Context, path string, f serveFlags) error {
 	log, err := logger(f.log)
 	if err != nil {
@@ -107,14 +123,17 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err := subjects.CheckName(f.run); err != nil {
 		return usageError{fmt.Errorf("--run: %w", err)}
 	}
+	if err := f.check(); err != nil {
+		return usageError{err}
+	}
 	l, err := load(path, f.sets)
 	if err != nil {
 		return err
 	}
 	conf := l.Config
-	if f.clients < 0 {
-		return usageError{fmt.Errorf("--clients %d: give 1 or more, or leave it out to use "+
-			"partition.clients", f.clients)}
+	if f.clients < 0 || f.clients > subjects.MaxClient {
+		return usageError{fmt.Errorf("--clients %d: give 1 to %d, or leave it out to use partition.clients", f.clients,
+			subjects.MaxClient)}
 	}
 	if f.clients == 0 {
 		f.clients = conf.Partition.Clients

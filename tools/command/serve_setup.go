@@ -162,9 +162,8 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *a
 			return nil, nil, err
 		}
 	} else if f.link.token == "" {
-		log.Warn("anybody who can connect can be a client, and nothing is encrypted; use --tls (promptfed "+
-			"certs)", "listen",
-			f.listen)
+		log.Warn("anybody who can connect can be a client, and nothing is encrypted; use --tls (promptfed certs)",
+			"listen", f.listen)
 	} else {
 		log.Warn(plainToken, "listen", f.listen)
 	}

@@ -156,8 +156,9 @@ func check(list []runtime.Object, given ...string) error {
 					fail("there is no secret %s", f.SecretKeyRef.Name)
 				}
 			}
-			if s := c.SecurityContext; s == nil || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
-				p.Spec.SecurityContext == nil || p.Spec.SecurityContext.RunAsNonRoot == nil {
+			set := func(b *bool) bool { return b != nil && *b }
+			if s, pod := c.SecurityContext, p.Spec.SecurityContext; s == nil || !set(s.ReadOnlyRootFilesystem) ||
+				pod == nil || !set(pod.RunAsNonRoot) {
 				fail("container %s may write to its image or be root", c.Name)
 			}
 		}
@@ -284,7 +285,7 @@ func TestBrokenManifests(t *testing.T) {
 		{"matchLabels:\n      app.kubernetes.io/component: worker",
 			"matchLabels:\n      app.kubernetes.io/component: other",
 			"does not select its own pods"},
-		{"runAsNonRoot: true", "runAsUser: 0", ""},
+		{"runAsNonRoot: true", "runAsNonRoot: false", "be root"},
 	} {
 		broken := strings.Replace(whole, c.from, c.to, 1)
 		if broken == whole {

@@ -104,7 +104,7 @@ func partitionTable() string {
 }
 
 func movingTable() string {
-	rows := [][]string{{"key", "flag", "of", "here", "what is not the same"}}
+	rows := [][]string{{"key", "flag", "of", "here", "what differs"}}
 	for _, s := range moving.Settings() {
 		flag, ours := "", code(s.Ours)
 		if s.Flag != "" {

@@ -1,6 +1,6 @@
 """Golden numbers for federation/methods: two rounds of three clients of every method, by PyTorch autograd in float64.
 
-Run from the module root: /usr/bin/python3 tools/golden/methods.py [GROUP ...]
+Run from the module root, with Debian's python3-torch and python3-scipy: /usr/bin/python3 tools/golden/methods.py [GROUP ...]
 The toy text function, the toy examples and all first values are written here again from their formulas (package
 federation/methodtest); nothing is read from the Go program. Each tools/golden/methods_GROUP.py gives METHODS and WRAPPERS, by
 name, and CASES: method, wrappers, options, training and, if need be, a dict with sizes (examples of each client), alike (all

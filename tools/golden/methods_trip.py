@@ -3,7 +3,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import beta
 
-from methods import C, CLASSES, DASSL, F, PLAIN, SCALE, W, Method, Summed, head, sentences, text, unit
+from methods import DASSL, F, PLAIN, SCALE, W, Method, Summed, sentences, text, unit
 
 ROUNDS = 2
 

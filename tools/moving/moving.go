@@ -325,7 +325,7 @@ func (im *importer) rest(files []File) {
 	}
 	for _, d := range defaults {
 		if _, given := im.get(d.theirs); !given && (!im.untrained || d.ours == "") && im.applies(d.theirs) {
-			im.leave(d.ours, d.theirs, "not given; their code's default: "+d.is+"")
+			im.leave(d.ours, d.theirs, "not given; their code's default: "+d.is)
 		}
 	}
 	for _, name := range []string{"iid", "useall", "specify"} {

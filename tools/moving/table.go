@@ -17,7 +17,7 @@ type Setting struct {
 // Inert tells whether a setting changes no result and is passed over.
 func (s Setting) Inert() bool { return s.Ours == "" && s.to == nil }
 
-// Differs says what is not the same: the note, or what there is in place of values that are not carried over.
+// Differs says what differs: the note, or what there is in place of values that are not carried over.
 func (s Setting) Differs() string {
 	if s.Note == "" && s.to != nil && (s.Ours == "" || s.Theirs == "INPUT.TRANSFORMS") {
 		if _, err := s.to(nil); err != nil {
@@ -80,11 +80,11 @@ func Settings() []Setting {
 		{Theirs: "--model", Flag: "model", Ours: "with", to: wrapper,
 			Note: "fedprox becomes a wrapper"},
 		{Theirs: "--mu", Flag: "mu", Ours: "options.mu", to: number(0), Note: "of --model fedprox"},
-		{Theirs: "INPUT.SIZE", to: only("the backbone's own size is taken", []any{224, 224})},
+		{Theirs: "INPUT.SIZE", to: only("the backbone's own size is used", []any{224, 224})},
 		{Theirs: "INPUT.INTERPOLATION", to: only("images are resized bicubically", "bicubic")},
-		{Theirs: "INPUT.PIXEL_MEAN", to: near("the backbone's own mean is taken", .48145466, .4578275, .40821073)},
+		{Theirs: "INPUT.PIXEL_MEAN", to: near("the backbone's own mean is used", .48145466, .4578275, .40821073)},
 		{Theirs: "INPUT.PIXEL_STD",
-			to: near("the backbone's own deviation is taken", .26862954, .26130258, .27577711)},
+			to: near("the backbone's own deviation is used", .26862954, .26130258, .27577711)},
 		{Theirs: "INPUT.TRANSFORMS", Flag: "transforms", Strong: true, Ours: "data.views",
 			to: none(transforms)},
 		// of methods
@@ -111,7 +111,7 @@ func Settings() []Setting {
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.OT", Flag: "OT", Ours: "options.transport",
 			to: mapped(map[string]string{"cot": "unbalanced", "sinkhorn": "balanced"})},
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.N", Flag: "num_prompt", to: only("this method has two prompts", 2)},
-		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.CSC", to: only("one prompt for all classes", false)},
+		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.CSC", to: only("it has one prompt for all classes", false)},
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.CTX_INIT", Flag: "ctx_init", to: only(words, "", false)},
 		{Trainer: "fedotp", Theirs: "TRAINER.GLP_OT.PREC", to: only(precision, "fp32")},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.N_CTX", Flag: "n_ctx", Ours: "options.tokens", to: whole(1)},
@@ -119,8 +119,8 @@ func Settings() []Setting {
 			to: whole(1)},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.mu", Ours: "options.mu", to: number(0)},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.temp", Flag: "temp", Ours: "options.temp", to: positive},
-		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.N", to: only("one prompt", 1)},
-		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.CSC", to: only("one prompt for all classes", false)},
+		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.N", to: only("it has one prompt", 1)},
+		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.CSC", to: only("it has one prompt for all classes", false)},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.CLASS_TOKEN_POSITION", to: only("this method has class names at "+
 			"the end", "end")},
 		{Trainer: "fedpgp", Theirs: "TRAINER.FEDPGP.CTX_INIT", Flag: "ctx_init", to: only(words, "", false)},

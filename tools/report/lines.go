@@ -195,14 +195,11 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 
 func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	pairs := v.pairs[m.Name][results.OverClients]
-	if !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
-		return nil, figures.ErrEmpty
+	if v.control() != "" || !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
+		return nil, figures.ErrEmpty // with a control there is no matrix
 	}
 	factor, _ := scale(m)
 	n := len(v.labels)
-	if v.control() != "" { // no matrix
-		return nil, figures.ErrEmpty
-	}
 	out := figures.Significance{Title: f.Title, Value: "difference, paired over clients", Names: v.labels}
 	for range n {
 		out.Difference, out.P = append(out.Difference, make([]float64, n)), append(out.P, make([]float64, n))

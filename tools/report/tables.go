@@ -73,8 +73,7 @@ func (v *view) compare() {
 	}
 	if v.control() == "" && len(v.labels) > mostCompared {
 		v.note("%d labels of %s are too many for pairwise comparisons (at most %d); card.control names one that all "+
-			"others are compared with", len(v.labels), v.axis,
-			mostCompared)
+			"others are compared with", len(v.labels), v.axis, mostCompared)
 		return
 	}
 	v.pairs = map[string]map[results.Level][]results.Comparison{}
@@ -104,7 +103,7 @@ func (v *view) rank(card *configs.Card) {
 		if r, ok := results.Rank(v.groups, v.axis, m); ok {
 			v.json.AddRanking(v.plan, v.axis, m, r)
 			v.tests = append(v.tests, tables.Ranks("Ranks"+evaluationOf(m.Views(v.groups))+": "+v.name, v.axis,
-				m.TitleOf(v.groups), m, r, v.spread, v.pairs[m.Name][results.OverRuns]))
+				m.TitleOf(v.groups), v.control(), m, r, v.spread, v.pairs[m.Name][results.OverRuns]))
 		}
 	}
 }

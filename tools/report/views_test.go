@@ -115,6 +115,13 @@ func TestRanks(t *testing.T) {
 	if _, err := v.drawer(card.Figures[0], v.metric.At(results.GlobalView)); !errors.Is(err, figures.ErrEmpty) {
 		t.Errorf("a figure of one method: %v", err)
 	}
+	card.Control = ""
+	v.compare()
+	v.tests = nil
+	v.rank(card)
+	if heads := fmt.Sprint(v.tests[0].Heads); heads != "[method mean rank 0.1 5]" {
+		t.Errorf("without a control: %s", heads)
+	}
 }
 
 // TestFigureTitles: a figure says which evaluation it is of, who does not have it, and which axes it averages over.

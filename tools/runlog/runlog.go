@@ -1,4 +1,4 @@
-// Package runlog sends the rounds of a run to other programs while it goes on: TensorBoard and MLflow.
+// Package runlog sends the rounds of a run to other programs during the run: TensorBoard and MLflow.
 package runlog
 
 import (

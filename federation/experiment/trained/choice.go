@@ -121,10 +121,12 @@ func readRun(dir string) (*finishedRun, error) {
 		return nil, fmt.Errorf("%w; %s must be the folder of a finished run", err, dir)
 	}
 	r := &finishedRun{dir: dir}
-	for key, into := range map[string]any{state.MetaClasses: &r.classes, state.MetaBackbones: &r.backbones,
-		state.MetaOwned: &r.owned} {
-		if err := json.Unmarshal([]byte(meta[key]), into); err != nil {
-			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, key)
+	for _, list := range []struct {
+		key  string
+		into any
+	}{{state.MetaClasses, &r.classes}, {state.MetaBackbones, &r.backbones}, {state.MetaOwned, &r.owned}} {
+		if err := json.Unmarshal([]byte(meta[list.key]), list.into); err != nil {
+			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, list.key)
 		}
 	}
 	if len(r.owned) != len(r.backbones) {
@@ -190,10 +192,10 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Ta
 		return fmt.Errorf("%s has %w for all clients: its class scores read %s; give --client K, or both flags for "+
 			"the server's parameters with those of that client", f.config.Method, ErrNotForAll, what)
 	}
-	for what, words := range map[string]string{record.ReadsPrivate: "private parameters",
-		record.ReadsExamples: "the clients' own examples"} {
-		if slices.Contains(f.has.Reads, what) {
-			return refuse(words)
+	for _, own := range [][2]string{{record.ReadsPrivate, "private parameters"},
+		{record.ReadsExamples, "the clients' own examples"}} {
+		if slices.Contains(f.has.Reads, own[0]) {
+			return refuse(own[1])
 		}
 	}
 	for _, n := range graph.Inputs(m.Logits(method.NewScope(task, m.Params(task)))) {
@@ -219,8 +221,9 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Ta
 			return err
 		}
 		other := prompts.Under(state.DownFolder + "/" + strconv.Itoa(k))
-		for name, t := range sent {
-			if o := other[name]; o == nil || !slices.Equal(o.Data, t.Data) || !slices.Equal(o.Ints, t.Ints) {
+		for _, name := range sent.Names() {
+			if o, t := other[name], sent[name]; o == nil || !slices.Equal(o.Data, t.Data) ||
+				!slices.Equal(o.Ints, t.Ints) {
 				return refuse(name + ", which differs from client to client")
 			}
 		}

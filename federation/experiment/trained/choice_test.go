@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/federation/method"
 )
 
 // Exported files classify every client's test images exactly as the run's last tests did: the global one as the global
@@ -17,10 +18,10 @@ import (
 // parameters. With large steps the two evaluations differ.
 func TestExportIsTheRunsTest(t *testing.T) {
 	for _, c := range []struct {
-		method      string
-		backbones   []string
-		rate        float64
-		forEverbody bool
+		method       string
+		backbones    []string
+		rate         float64
+		forEverybody bool
 	}{{"promptfl", []string{"tiny-vit-b16"}, 2, true}, {"fedappr", []string{"tiny-vit-b16", "tiny-vit-b32"}, 2, false},
 		{"fedotp", []string{"tiny-vit-b16"}, 0.2, false}} {
 		t.Run(c.method, func(t *testing.T) {
@@ -44,7 +45,7 @@ func TestExportIsTheRunsTest(t *testing.T) {
 			for k, part := range b.Parts {
 				choices := map[Choice]float64{{Client: k}: last.Personal.PerClient[k],
 					{Client: k, Global: true}: last.Global.PerClient[k]}
-				if c.forEverbody {
+				if c.forEverybody {
 					choices[Choice{Client: -1, Global: true}] = last.Global.PerClient[k]
 				}
 				for choice, want := range choices {
@@ -75,6 +76,17 @@ func TestExportIsTheRunsTest(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Of several reasons against a global classifier it is always the same that is given.
+func TestOneReasonOfMany(t *testing.T) {
+	f := &Classifier{has: record.Evaluable{Reads: []string{record.ReadsExamples, record.ReadsPrivate}}}
+	for range 50 { // a map's order would change
+		err := (&finishedRun{}).checkForAll(f, nil, method.Task{})
+		if err == nil || !strings.Contains(err.Error(), "read private parameters; give --client K") {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -31,7 +31,7 @@ func (Config) LongHelp() map[string]string {
 // Generator is the section data.generator: the images that the program makes (set synthetic).
 type Generator struct {
 	Classes    []string `config:"classes" help:"classes; empty: all objects; patterns are also allowed"`
-	Domains    []string `config:"domains" help:"empty: all"`
+	Domains    []string `config:"domains" help:"domains; empty: all"`
 	Train      int      `config:"train" help:"images per class and domain"`
 	Val        int      `config:"val" help:"images per class and domain"`
 	Test       int      `config:"test" help:"images per class and domain"`

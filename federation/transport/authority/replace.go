@@ -126,7 +126,7 @@ func (m *maker) revoke(authority string, which []string, now time.Time,
 	if err := atomicfile.Write(path, atomicfile.Bytes(text)); err != nil {
 		return err
 	}
-	say("certificates revoked in %[2]s: %[1]d; the server needs that file in the folder of its --tls\n",
-		len(revoked), path)
+	say("certificates revoked in %s: %d; the server needs that file in the folder of its --tls\n",
+		path, len(revoked))
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package exchange is what the members of a run have in common, clients of an experiment and the jobs of a worker
-// alike: how they connect, join, show that they are there, get orders and reply to them, with tensors of any size and
-// whatever gets lost on the way. A Host, with a Session for each member, is the run's side, a Client the member's.
+// alike: how they connect, join, send heartbeats, get instructions and reply to them, with tensors of any size and with
+// messages that get lost. A Host, with a Session for each member, is the run's side, a Client the member's.
 //
 // A member publishes under an address of its own and hears what is under another (transport/subjects). NATS permits it
 // nothing else, and the host, the only one who answers, does so nowhere else: NATS looks at the subject that a message

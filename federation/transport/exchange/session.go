@@ -236,7 +236,8 @@ const putHead = 32 + 4 + 4
 // receivePiece takes a piece of the tensors of a reply that the member announced.
 func (d *Session) receivePiece(m *nats.Msg) {
 	if len(m.Data) < putHead || len(m.Data) > putHead+pieceSize {
-		d.dropMessage(subjects.PutVerb, fmt.Errorf("a piece has %d bytes, which is too large", len(m.Data)))
+		d.dropMessage(subjects.PutVerb, fmt.Errorf("it has %d bytes; a piece has %d to %d", len(m.Data), putHead,
+			putHead+pieceSize))
 		return
 	}
 	state := byte(pieceGone)

@@ -79,8 +79,7 @@ func Start(e Options) (*Server, error) {
 	if !s.ReadyForConnections(20 * time.Second) {
 		s.Shutdown()
 		return nil, fmt.Errorf("no NATS server on %s: the port may be in use, or the disk full; choose another "+
-			"--listen",
-			e.Listen)
+			"--listen", e.Listen)
 	}
 	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret),
 		nats.Name("promptfed serve"),

@@ -42,7 +42,7 @@ func checkNames(m tensor.Map) error {
 
 func (c Content) check() error {
 	if c.Size < 0 || !SumText.MatchString(c.Sum) || !(c.Object == "" || subjects.ID.MatchString(c.Object)) {
-		return fmt.Errorf("the header states %d bytes in %.50q with the invalid checksum %.50q", c.Size, c.Object,
+		return fmt.Errorf("the header's content is invalid: %d bytes, object %.50q, checksum %.50q", c.Size, c.Object,
 			c.Sum)
 	}
 	return nil
@@ -55,9 +55,9 @@ func (o Order) Check() error {
 	case o.Round < 0 || o.Round > maxRound || o.Client < 0 || o.Client >= o.Total || o.Total > subjects.MaxClient:
 		return fmt.Errorf("invalid round %d for client %d of %d", o.Round+1, o.Client, o.Total)
 	case o.Steps < 0 || o.Steps > maxRound:
-		return fmt.Errorf("%d steps", o.Steps)
+		return fmt.Errorf("invalid number of steps %d", o.Steps)
 	case !Label.MatchString(o.Statistic) || !Label.MatchString(o.Set) || !Label.MatchString(o.To):
-		return fmt.Errorf("statistic %.50q and evaluation set %.50q do not fit the kind %.50q", o.Statistic, o.Set,
+		return fmt.Errorf("statistic %.50q, evaluation set %.50q or address %.50q is not a name", o.Statistic, o.Set,
 			o.To)
 	case o.ID != o.Identity():
 		return fmt.Errorf("the instruction is damaged: it does not match its identity")

@@ -104,8 +104,7 @@ func (s *slot) admit(w Info) error {
 	if !subjects.ID.MatchString(w.Instance) || w.Worker != s.worker || !protocol.Label.MatchString(w.Host) ||
 		w.Jobs < 1 || w.Jobs > subjects.MaxJobs {
 		return fmt.Errorf("the request to join is invalid: %d jobs at a time, host %.100q, worker %.40q, instance "+
-			"%.40q", w.Jobs, w.Host,
-			w.Worker, w.Instance)
+			"%.40q", w.Jobs, w.Host, w.Worker, w.Instance)
 	}
 	return s.of.set.Compatibility.Mismatch(w.Compatibility)
 }

@@ -50,7 +50,14 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%q, %q): %v, want %s", c.name, c.paths, err, c.want)
 		}
 	}
-	_, err := bundle.Find("gamma", mine)
+	for _, name := range []string{"beta", "folder=beta,logit_scale=3"} {
+		if r, err := bundle.Inspect(name); err != nil || r.Bundle == nil || r.Path != filepath.Join(models, "folder") {
+			t.Errorf("Inspect(%q): %q, %v", name, r.Path, err)
+		}
+	}
+	_, err := bundle.Inspect("gamma")
+	orttest.OneLine(t, "neither a file nor a bundle", err, "stat gamma", `no bundle "gamma"`, "beta")
+	_, err = bundle.Find("gamma", mine)
 	orttest.OneLine(t, "unknown", err, `"gamma"`, mine, models, "alpha-of-mine", "beta")
 	_, err = bundle.Find(filepath.Join(models, "gone"))
 	orttest.OneLine(t, "a path that is not there", err, "gone", "no such folder")

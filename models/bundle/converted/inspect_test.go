@@ -50,7 +50,7 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	r, err := bundle.Inspect("testdata/huggingface")
-	if err != nil || r.Problem != "" || r.Arch == nil || r.Arch.Name() != "ViT-2x18/8" {
+	if err != nil || r.Problem != "" || r.Arch == nil || r.Arch.Name() != "ViT, 2 layers, width 18, patch size 8" {
 		t.Errorf("arch %+v, problem %q, %v", r.Arch, r.Problem, err)
 	}
 	r, err = bundle.Inspect(filepath.Join(b.WeightsDir(), converted.ImageFile))

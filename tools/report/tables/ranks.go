@@ -9,21 +9,14 @@ import (
 )
 
 // Ranks makes the text table of a ranking along an axis, of a metric with its title in words: a line for each label,
-// the best mean rank first, with the metric in each block. Comparisons with one label, over runs, have columns of their
-// own; others are left out.
-func Ranks(name, axis, title string, m results.Metric, r results.Ranking, spread results.Spread,
+// the best mean rank first, with the metric in each block. Where there is a control, columns have the comparisons with
+// it, over runs.
+func Ranks(name, axis, title, control string, m results.Metric, r results.Ranking, spread results.Spread,
 	list []results.Comparison) *Text {
 	t := &Text{Title: name, Texts: 1, Heads: append([]string{axis, "mean rank"}, r.Blocks...)}
 	factor, unit := m.Factor(), ""
 	if m.Unit() == results.Percent {
 		unit = " (%)"
-	}
-	control := ""
-	for _, c := range list {
-		if control = c.B; c.B != list[0].B {
-			control = ""
-			break
-		}
 	}
 	if control != "" {
 		t.Heads = append(t.Heads, "over "+control, "p Wilcoxon, Holm")

@@ -1,4 +1,4 @@
-// Package ui serves the report page over HTTP to this machine and keeps it current while runs go: changes of run
+// Package ui serves the report page over HTTP to this machine and keeps it current during runs: changes of run
 // folders reach open pages as server-sent events.
 package ui
 

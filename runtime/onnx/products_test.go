@@ -1,0 +1,144 @@
+package onnx_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/onnx"
+)
+
+// said is a node as text: kind, inputs, outputs and attributes.
+func said(n *onnx.NodeProto) string {
+	s := fmt.Sprintf("%s(%s)=%s", n.OpType, strings.Join(n.Input, ","), strings.Join(n.Output, ","))
+	for _, a := range n.Attribute {
+		s += fmt.Sprintf(" %s=%g", a.Name, float64(a.F)+float64(a.I))
+	}
+	return s
+}
+
+// What becomes a product of packed weights, and what does not. Panels are of 4 columns; 32 numbers are enough.
+func TestProducts(t *testing.T) {
+	matmul := func(in, out string) *onnx.NodeProto { return node("MatMul", in, out) }
+	fused := func(in, out string, at ...*onnx.AttributeProto) *onnx.NodeProto {
+		n := node("FusedMatMul", in, out, at...)
+		n.Domain = "com.microsoft"
+		return n
+	}
+	integer := func(name string, v int64) *onnx.AttributeProto {
+		return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_INT, I: v}
+	}
+	half := &onnx.AttributeProto{Name: "alpha", Type: onnx.AttributeProto_FLOAT, F: 0.5}
+	for name, c := range map[string]struct {
+		nodes []*onnx.NodeProto
+		want  []string
+		gone  []string // initializers
+	}{
+		"rows by a matrix": {[]*onnx.NodeProto{matmul("x W", "y")},
+			[]string{"Product(x,promptfed/W)=y alpha=1"}, []string{"W"}},
+		"a bias goes into it": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "y")},
+			[]string{"Product(x,promptfed/W,b)=y alpha=1"}, []string{"W"}},
+		"in either order": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "b a", "y")},
+			[]string{"Product(x,promptfed/W,b)=y alpha=1"}, []string{"W"}},
+		"not twice": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "c"), node("Add", "c b", "y")},
+			[]string{"Product(x,promptfed/W,b)=c alpha=1", "Add(c,b)=y"}, []string{"W"}},
+		"not one of other sizes": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a four", "y")},
+			[]string{"Product(x,promptfed/W)=a alpha=1", "Add(a,four)=y"}, []string{"W"}},
+		"not where the product is read too": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "c"),
+			node("Mul", "a c", "y")},
+			[]string{"Product(x,promptfed/W)=a alpha=1", "Add(a,b)=c", "Mul(a,c)=y"}, []string{"W"}},
+		"forwards and backwards": {[]*onnx.NodeProto{matmul("x W", "a"), fused("a W", "y", integer("transB", 1), half)},
+			[]string{"Product(x,promptfed/W)=a alpha=1", "Product(a,promptfed/W/transposed)=y alpha=0.5"},
+			[]string{"W"}},
+		"twice by one": {[]*onnx.NodeProto{matmul("x W", "a"), matmul("x W", "c"), node("Add", "a c", "y")},
+			[]string{"Product(x,promptfed/W)=a alpha=1", "Product(x,promptfed/W)=c alpha=1", "Add(a,c)=y"},
+			[]string{"W"}},
+		"the matrix is read elsewhere too": {[]*onnx.NodeProto{matmul("x W", "a"), matmul("a W2", "b2"),
+			node("Add", "b2 W", "y")}, []string{"Product(x,promptfed/W)=a alpha=1", "MatMul(a,W2)=b2", "Add(b2,W)=y"},
+			nil},
+		"constants stay":              {[]*onnx.NodeProto{matmul("four W", "y")}, nil, nil},
+		"and what is made of them":    {[]*onnx.NodeProto{node("Neg", "four", "a"), matmul("a W", "y")}, nil, nil},
+		"rows transposed":             {[]*onnx.NodeProto{fused("x W", "y", integer("transA", 1))}, nil, nil},
+		"batches transposed":          {[]*onnx.NodeProto{fused("x W", "y", integer("transBatchB", 1))}, nil, nil},
+		"a matrix on the left":        {[]*onnx.NodeProto{matmul("W x", "y")}, nil, nil},
+		"a matrix inside the model":   {[]*onnx.NodeProto{matmul("x W2", "y")}, nil, nil},
+		"few numbers":                 {[]*onnx.NodeProto{matmul("x small", "y")}, nil, nil},
+		"columns for no whole panels": {[]*onnx.NodeProto{matmul("x odd", "y")}, nil, nil},
+		"not at a number's place":     {[]*onnx.NodeProto{matmul("x shifted", "y")}, nil, nil},
+		"three axes":                  {[]*onnx.NodeProto{matmul("x cube", "y")}, nil, nil},
+		"half precision":              {[]*onnx.NodeProto{matmul("x half", "y")}, nil, nil},
+		"one that an input replaces":  {[]*onnx.NodeProto{matmul("x given", "y")}, nil, nil},
+		"an operator of that name elsewhere": {[]*onnx.NodeProto{{Domain: "org.example", OpType: "MatMul",
+			Input: []string{"x", "W"}, Output: []string{"y"}}}, nil, nil},
+	} {
+		external := func(name string, kind onnx.TensorProto_DataType, offset, size int64, dims ...int64) *onnx.TensorProto {
+			w := &onnx.TensorProto{Name: name, DataType: int32(kind), Dims: dims}
+			onnx.SetExternal(w, onnx.External{File: "w", Offset: offset, Length: size})
+			return w
+		}
+		f32 := onnx.TensorProto_FLOAT
+		inside := &onnx.TensorProto{Name: "W2", DataType: int32(f32), Dims: []int64{8, 8}}
+		four := &onnx.TensorProto{Name: "four", DataType: int32(f32), Dims: []int64{4}}
+		m := &onnx.ModelProto{OpsetImport: []*onnx.OperatorSetIdProto{{Version: 18}}, Graph: &onnx.GraphProto{
+			Node: c.nodes, Input: []*onnx.ValueInfoProto{{Name: "x"}, {Name: "given"}},
+			Output: []*onnx.ValueInfoProto{{Name: "y"}},
+			Initializer: []*onnx.TensorProto{external("W", f32, 8, 4*8*8, 8, 8), inside, four,
+				{Name: "b", DataType: int32(f32), Dims: []int64{8}}, external("small", f32, 0, 4*4*4, 4, 4),
+				external("odd", f32, 0, 4*8*6, 8, 6), external("shifted", f32, 2, 4*8*8, 8, 8),
+				external("cube", f32, 0, 4*8*8, 1, 8, 8), external("given", f32, 0, 4*8*8, 8, 8),
+				external("half", onnx.TensorProto_FLOAT16, 0, 2*8*8, 8, 8)}}}
+		before := proto.Clone(m)
+		got, packed := onnx.Products(m, 4, 32)
+		if !proto.Equal(m, before) {
+			t.Errorf("%s: the model was changed", name)
+		}
+		if c.want == nil {
+			if got != m || len(packed) > 0 {
+				t.Errorf("%s: %d matrices are packed", name, len(packed))
+			}
+			continue
+		}
+		var nodes []string
+		for _, n := range got.Graph.Node {
+			nodes = append(nodes, said(n))
+		}
+		if !slices.Equal(nodes, c.want) {
+			t.Errorf("%s: %q, want %q", name, nodes, c.want)
+		}
+		for _, gone := range c.gone {
+			if slices.ContainsFunc(got.Graph.Initializer, func(w *onnx.TensorProto) bool { return w.Name == gone }) {
+				t.Errorf("%s: %s is still there", name, gone)
+			}
+		}
+		for _, p := range packed {
+			if p.K != 8 || p.N != 8 || p.At != (onnx.External{File: "w", Offset: 8, Length: 256}) ||
+				p.Transposed != strings.HasSuffix(p.Name, "/transposed") ||
+				!slices.ContainsFunc(got.Graph.Initializer, func(w *onnx.TensorProto) bool {
+					at, err := onnx.ExternalOf(w)
+					return w.Name == p.Name && slices.Equal(w.Dims, []int64{2, 8, 4}) && err == nil && at == p.At
+				}) {
+				t.Errorf("%s: packed %+v", name, p)
+			}
+		}
+		if n := len(got.OpsetImport); n != 2 || got.OpsetImport[1].Domain != onnx.Kernels {
+			t.Errorf("%s: operator sets %v", name, got.OpsetImport)
+		}
+	}
+}
+
+// A branch that reads a matrix keeps it, and what a branch makes depends on the inputs where the branch reads them.
+func TestProductsBesideBranches(t *testing.T) {
+	w := &onnx.TensorProto{Name: "W", DataType: int32(onnx.TensorProto_FLOAT), Dims: []int64{8, 8}}
+	onnx.SetExternal(w, onnx.External{File: "w", Length: 256})
+	branch := subgraph("then_branch", node("Add", "W x", "z"))
+	m := &onnx.ModelProto{Graph: &onnx.GraphProto{Input: []*onnx.ValueInfoProto{{Name: "x"}},
+		Output: []*onnx.ValueInfoProto{{Name: "y"}}, Initializer: []*onnx.TensorProto{w},
+		Node: []*onnx.NodeProto{node("If", "", "a", branch), node("MatMul", "a W", "y")}}}
+	got, packed := onnx.Products(m, 4, 32)
+	if len(packed) != 1 || len(got.Graph.Initializer) != 2 || got.Graph.Initializer[0] != w {
+		t.Errorf("%d packed, initializers %v", len(packed), got.Graph.Initializer)
+	}
+}

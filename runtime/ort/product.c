@@ -1,0 +1,121 @@
+// Products of rows with a weight matrix that is packed in panels of 32 columns, on processors with AVX-512. Against
+// ONNX Runtime's own, which pack likewise, the next panel is on its way from memory while this one is multiplied: with few
+// rows a product is otherwise as long as reading its weights and computing with them, one after the other.
+#include "kernels.h"
+
+#if defined(__x86_64__) && defined(__gnu_linux__)
+#include <immintrin.h>
+#define PRODUCTS
+#define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < n; i++)
+#define WIDE __attribute__((target("avx512f")))
+#endif
+
+// A tile is so many rows of one panel, which fit the registers. DEEP rows of a panel stay in the second cache, and with them
+// DEEP columns of TALL rows of x.
+enum { TILE = 12, DEEP = 512, TALL = 32 * TILE, LINE = 64 };
+
+int hasProducts(void) {
+#ifdef PRODUCTS
+	return __builtin_cpu_supports("avx512f") != 0;
+#else
+	return 0;
+#endif
+}
+
+void *allocatePanels(size_t bytes) {
+#ifdef PRODUCTS
+	return aligned_alloc(LINE, (bytes + LINE - 1) / LINE * LINE);
+#else
+	return (void)bytes, NULL;
+#endif
+}
+
+void packWeights(const float *w, int64_t k, int64_t n, int transposed, float *to) {
+	int64_t along = transposed ? 1 : n, across = transposed ? k : 1;
+	for (int64_t c = 0; c < n; c += PANEL)
+		for (int64_t r = 0; r < k; r++)
+			for (int64_t i = 0; i < PANEL; i++)
+				*to++ = w[along * r + across * (c + i)];
+}
+
+#ifdef PRODUCTS
+
+// tile is some rows of a panel of y: k rows of the panel, added to what is in y unless they are the first.
+// From next on, a step at a time, lies what will be read soon.
+typedef struct {
+	const float *x, *w, *bias;
+	float *y;
+	int64_t nextX, nextY, k;
+	const char *next;
+	int64_t step;
+	float scale;
+	int first, last;
+} tile;
+
+INLINE WIDE void compute(const tile *t, const int rows) {
+	__m512 s[TILE][2];
+	EACH(r, rows) EACH(v, 2)
+		s[r][v] = t->first ? _mm512_setzero_ps() : _mm512_loadu_ps(t->y + r * t->nextY + L * v);
+	const float *x = t->x, *w = t->w;
+	const char *next = t->next;
+	const int64_t nextX = t->nextX, step = t->step;
+	for (int64_t i = t->k; i > 0; i--, x++, w += PANEL, next += step) {
+		__m512 a = _mm512_loadu_ps(w), b = _mm512_loadu_ps(w + L);
+		_mm_prefetch(next, _MM_HINT_T1);
+		EACH(r, rows) {
+			__m512 f = _mm512_set1_ps(x[r * nextX]);
+			s[r][0] = _mm512_fmadd_ps(f, a, s[r][0]);
+			s[r][1] = _mm512_fmadd_ps(f, b, s[r][1]);
+		}
+	}
+	EACH(r, rows) EACH(v, 2) {
+		__m512 y = s[r][v];
+		if (t->last) {
+			y = _mm512_mul_ps(y, _mm512_set1_ps(t->scale));
+			if (t->bias) y = _mm512_add_ps(y, _mm512_loadu_ps(t->bias + L * v));
+		}
+		_mm512_storeu_ps(t->y + r * t->nextY + L * v, y);
+	}
+}
+
+#define ROWS(n) static WIDE __attribute__((noinline)) void compute##n(const tile *t) { compute(t, n); }
+ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10) ROWS(11) ROWS(12)
+
+static void (*const computes[])(const tile *) = {NULL, compute1, compute2, compute3, compute4, compute5, compute6,
+	compute7, compute8, compute9, compute10, compute11, compute12};
+
+// panel is the rows from..to and the columns of x from k on, at most DEEP, of one panel.
+static void panel(const job *j, int64_t p, int64_t from, int64_t to, int64_t k) {
+	int64_t tiles = (to - from + TILE - 1) / TILE, at = from;
+	tile t = {.nextX = j->width, .nextY = j->columns, .k = j->width - k < DEEP ? j->width - k : DEEP, .scale = j->scale,
+		.first = k == 0};
+	t.last = k + t.k == j->width;
+	t.w = j->in[1] + (p * j->width + k) * PANEL;
+	if (j->in[2]) t.bias = j->in[2] + p * PANEL;
+	const char *next = (const char *)(t.w + j->width * PANEL);
+	int64_t lines = t.k * PANEL * sizeof(float) / LINE, each = (lines + tiles - 1) / tiles;
+	t.step = each > t.k ? 2 * LINE : LINE;
+	for (int64_t i = 0; i < tiles; i++) {
+		int64_t rows = (to - at + tiles - i - 1) / (tiles - i);
+		t.x = j->in[0] + at * j->width + k, t.y = j->out[0] + at * j->columns + p * PANEL;
+		t.next = next + i * each * LINE;
+		computes[rows](&t);
+		at += rows;
+	}
+}
+
+void product(void *data, size_t i) {
+	const job *j = data;
+	int64_t first, end;
+	part(j, i, &first, &end);
+	for (int64_t from = 0; from < j->rows; from += TALL)
+		for (int64_t k = 0; k < j->width; k += DEEP)
+			for (int64_t p = first; p < end; p++)
+				panel(j, p, from, from + TALL < j->rows ? from + TALL : j->rows, k);
+}
+
+#else
+
+void product(void *data, size_t i) { (void)data, (void)i; }
+
+#endif

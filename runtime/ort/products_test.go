@@ -1,0 +1,192 @@
+package ort_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// whole is a tensor of whole numbers from -4 to 4: sums of 2000 products of them are exact in float32 in any order.
+func whole(r *rand.Rand, shape ...int) *tensor.Tensor {
+	x := tensor.New(shape...)
+	for i := range x.Data {
+		x.Data[i] = float32(r.IntN(9) - 4)
+	}
+	return x
+}
+
+// multiplied is alpha x op(w) + b by the definition, for x [rows,k].
+func multiplied(x, w, b *tensor.Tensor, transposed bool, alpha float32) *tensor.Tensor {
+	k := x.Shape[len(x.Shape)-1]
+	rows, n := x.Len()/k, w.Len()/k
+	y := tensor.New(append(slices.Clone(x.Shape[:len(x.Shape)-1]), n)...)
+	for i := range rows {
+		for j := range n {
+			sum := 0
+			for l := range k {
+				v := w.Data[l*n+j]
+				if transposed {
+					v = w.Data[j*k+l]
+				}
+				sum += int(x.Data[i*k+l] * v)
+			}
+			y.Data[i*n+j] = alpha * float32(sum)
+			if b != nil {
+				y.Data[i*n+j] += b.Data[j]
+			}
+		}
+	}
+	return y
+}
+
+// products is a graph of x [..,k], times a matrix in a file, plus a bias.
+type products struct {
+	x, w, b    *tensor.Tensor
+	transposed bool
+	alpha      float32
+	file       string
+}
+
+func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, p.file), bytesOf(p.w.Data), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var in dims
+	for range p.x.Shape[:len(p.x.Shape)-1] {
+		in = append(in, fmt.Sprint("d", len(in)))
+	}
+	out := append(slices.Clone(in), multipliedColumns(p))
+	in = append(in, p.x.Shape[len(p.x.Shape)-1])
+	b := (&builder{}).in("x", f32, in).external("W", p.file, 0, 4*p.w.Len(), int64(p.w.Shape[0]), int64(p.w.Shape[1]))
+	b.Node = append(b.Node, &onnx.NodeProto{Domain: "com.microsoft", OpType: "FusedMatMul", Input: []string{"x", "W"},
+		Output: []string{"xw"}, Attribute: []*onnx.AttributeProto{{Name: "alpha", Type: onnx.AttributeProto_FLOAT,
+			F: p.alpha}}})
+	if p.transposed {
+		b.Node[0].Attribute = append(b.Node[0].Attribute, intAttr("transB", 1))
+	}
+	if p.b != nil {
+		b.constant("b", p.b.Data, int64(p.b.Len())).node("Add", []string{"xw", "b"}, "y")
+	} else {
+		b.Node[0].Output[0] = "y"
+	}
+	m := b.out("y", f32, out).model(t)
+	m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "com.microsoft", Version: 1})
+	return m
+}
+
+func multipliedColumns(p products) int { return p.w.Len() / p.x.Shape[len(p.x.Shape)-1] }
+
+// Products of whole numbers are exact, whoever computes them: with our own, on any number of threads, and with ONNX
+// Runtime's. Sizes fall on both sides of a tile (12 rows), of what is kept in the caches (384 rows, 512 columns), and of
+// the work that threads share.
+func TestProducts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	dir := t.TempDir()
+	file := 0
+	for _, x := range [][]int{{1, 512}, {11, 512}, {12, 1100}, {13, 1}, {25, 513}, {400, 1030}, {769, 512}, {2, 3, 2048},
+		{2048}, {1, 2, 1, 3, 600}, {0, 512}} {
+		k := x[len(x)-1]
+		n := max(64, (1<<16+k-1)/k+31) / 32 * 32
+		for _, transposed := range []bool{false, true} {
+			file++
+			p := products{x: whole(r, x...), w: whole(r, k, n), transposed: transposed, alpha: 0.5,
+				file: fmt.Sprint("w", file)}
+			if transposed {
+				p.w.Shape = []int{n, k}
+			}
+			if file%3 == 0 {
+				p.b = whole(r, n)
+			}
+			want := multiplied(p.x, p.w, p.b, transposed, p.alpha)
+			for _, o := range []ort.Options{{Prepack: true}, {Prepack: true, IntraThreads: 3},
+				{Prepack: true, PlainProducts: true}} {
+				o.WeightsDir = dir
+				s := open(t, p.model(t, dir), o)
+				if wantPacked := !o.PlainProducts && ort.HasProducts(); (ort.Packed() == 1) != wantPacked {
+					t.Errorf("x %v, %+v: %d matrices are packed", x, o, ort.Packed())
+				}
+				equal(t, run(t, s, tensor.Map{"x": p.x})["y"], want)
+				if err := s.Close(); err != nil || ort.Packed() != 0 {
+					t.Errorf("%d matrices stay packed: %v", ort.Packed(), err)
+				}
+			}
+		}
+	}
+}
+
+// Sessions over a folder share a packed matrix for as long as one of them is open.
+func TestProductsAreShared(t *testing.T) {
+	if !ort.HasProducts() {
+		t.Skip("this processor has no AVX-512")
+	}
+	r, dir := rand.New(rand.NewPCG(3, 4)), t.TempDir()
+	p := products{x: whole(r, 5, 512), w: whole(r, 512, 128), alpha: 1, file: "w"}
+	o := ort.Options{Prepack: true, WeightsDir: dir}
+	first, second := open(t, p.model(t, dir), o), open(t, p.model(t, dir), o)
+	q := p
+	q.transposed, q.x = true, whole(r, 5, 128) // the same numbers as [128,512], read backwards
+	third := open(t, q.model(t, dir), o)
+	if n := ort.Packed(); n != 2 {
+		t.Errorf("%d matrices are packed for two forms of one", n)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	equal(t, run(t, second, tensor.Map{"x": p.x})["y"], multiplied(p.x, p.w, nil, false, 1))
+	equal(t, run(t, third, tensor.Map{"x": q.x})["y"], multiplied(q.x, q.w, nil, true, 1))
+}
+
+// A graph that names the operator itself, with shapes that do not fit, ends in an error.
+func TestWrongProducts(t *testing.T) {
+	for name, c := range map[string]struct {
+		x, w, b []int
+	}{
+		"columns of x":    {[]int{2, 8}, []int{1, 7, 32}, nil},
+		"another panel":   {[]int{2, 8}, []int{2, 8, 16}, nil},
+		"no panels":       {[]int{2, 8}, []int{8, 32}, nil},
+		"a scalar":        {[]int{}, []int{1, 1, 32}, nil},
+		"a bias too long": {[]int{2, 8}, []int{1, 8, 32}, []int{64}},
+	} {
+		b := &builder{}
+		feed := tensor.Map{}
+		var names []string
+		for _, in := range []struct {
+			name  string
+			shape []int
+		}{{"x", c.x}, {"w", c.w}, {"b", c.b}} {
+			if in.name == "b" && c.b == nil {
+				continue
+			}
+			d := dims{}
+			for _, n := range in.shape {
+				d = append(d, n)
+			}
+			b.in(in.name, f32, d)
+			feed[in.name] = tensor.New(in.shape...)
+			names = append(names, in.name)
+		}
+		b.Node = append(b.Node, &onnx.NodeProto{Domain: onnx.Kernels, OpType: "Product", Input: names,
+			Output: []string{"y"}, Attribute: []*onnx.AttributeProto{{Name: "alpha", Type: onnx.AttributeProto_FLOAT,
+				F: 1}}})
+		m := b.out("y", f32, nil).model(t)
+		m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: onnx.Kernels, Version: 1})
+		s, err := ort.NewSession(m, ort.Options{})
+		if err == nil {
+			_, err = s.Run(t.Context(), feed)
+			s.Close()
+		}
+		want := "product: shapes do not fit"
+		if !ort.HasProducts() {
+			want = "this processor has no AVX-512"
+		}
+		t.Run(name, func(t *testing.T) { wantError(t, err, want) })
+	}
+}
