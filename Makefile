@@ -4,6 +4,9 @@
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTTIME ?= 15m
+TESTED = ./...
+# Many tests wait for processes, deadlines and slow lines, while others compute.
+ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); echo -p $$((n + 1)) -parallel $$((2 * n)))
 FUZZTIME ?= 30s
 RUNS ?= 20
 PYTHON ?= /usr/bin/python3
@@ -51,7 +54,7 @@ pitfalls: build ## reproduce known errors of published results (docs/pitfalls.md
 	done
 
 test: library browser ## run all tests
-	go test -timeout $(TESTTIME) ./...
+	go test -timeout $(TESTTIME) $(ABREAST) $(TESTED)
 	@echo "make test: all packages passed"
 
 build: library ## build bin/promptfed, with the ONNX Runtime library beside it
@@ -71,6 +74,8 @@ test-cuda: build ## run the method suite and parity tests on a GPU, or say that 
 browser:
 	@tools/fetch-chromium.sh
 
+# vet has looked at all packages and rules has tested tools/checks by then; once is enough.
+check: TESTED = -vet=off $$(go list ./... | grep -vx promptfed/tools/checks)
 check: format vet platforms lint rules test ## run everything that CI runs
 	@echo "make check: all passed"
 

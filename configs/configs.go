@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -220,12 +221,19 @@ func unknownKey(key string, fields map[string]reflect.Type) error {
 	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 }
 
-// fieldsOf maps keys to the types of a struct's fields.
+// fieldMaps are the maps of fieldsOf by type: each cell of a sweep asks for those of all sections.
+var fieldMaps sync.Map
+
+// fieldsOf maps keys to the types of a struct's fields; callers do not change it.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
+	if m, ok := fieldMaps.Load(t); ok {
+		return m.(map[string]reflect.Type)
+	}
 	out := map[string]reflect.Type{}
 	for _, k := range keys.Of(reflect.Zero(t)) {
 		out[k.Name] = k.Field.Type
 	}
+	fieldMaps.Store(t, out)
 	return out
 }
 

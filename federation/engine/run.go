@@ -27,8 +27,10 @@ type Settings struct {
 	Resume  bool
 	Workers int
 	Session ort.Options
-	Encode  bool // send every message through its encoded form
-	Terms   bool // measure each term of the loss, for the records; it changes nothing that is trained
+	// Sessions are those of local.Settings; nil for the run's own.
+	Sessions *ort.Pool
+	Encode   bool // send every message through its encoded form
+	Terms    bool // measure each term of the loss, for the records; it changes nothing that is trained
 	// OneGraph computes every step in one graph, as steps behind the first are: to measure a whole step.
 	OneGraph bool
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
@@ -57,8 +59,8 @@ type Settings struct {
 
 // Worker are the settings of the client side.
 func (s Settings) Worker() local.Settings {
-	return local.Settings{Session: s.Session, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise, Terms: s.Terms,
-		OneGraph: s.OneGraph}
+	return local.Settings{Session: s.Session, Sessions: s.Sessions, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise,
+		Terms: s.Terms, OneGraph: s.OneGraph}
 }
 
 // Result is a finished run.

@@ -2,6 +2,7 @@ package methods_test
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"testing"
 
@@ -206,6 +207,9 @@ var cases = []methodtest.Case{
 		Zero:  options{"mu": 0.0},
 		Names: ggtpc(context, "cov", false, shapes...)},
 }
+
+// The heap is a few megabytes, which Go would look through hundreds of times a second.
+func init() { debug.SetGCPercent(400) }
 
 func TestMethods(t *testing.T) {
 	for _, c := range cases {

@@ -10,7 +10,6 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/runtime/ort/orttest"
@@ -21,12 +20,8 @@ import (
 // is all it needs of a round's uploads, as secure aggregation gives it, that mean alone leaves the same, and clients
 // upload nothing else; a stack that needs more says so in one line.
 func (c Case) Aggregation(t *testing.T) {
-	two := func() *spec.Experiment {
-		e := c.experiment(t)
-		e.Plan.Rounds, e.Plan.Participation = 2, 1
-		return e
-	}
-	e := two()
+	c.keep(t)
+	e := c.all(t)
 	weighting, beside, err := methods.Averages(e.Method)
 	if err != nil {
 		if text := err.Error(); strings.Contains(text, "\n") || strings.Contains(text, "methods.") {
@@ -34,8 +29,8 @@ func (c Case) Aggregation(t *testing.T) {
 		}
 		return
 	}
-	want := run(t, two(), engine.Settings{}).Prompts
-	got := run(t, e, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
+	want := c.plainAll(t).Prompts
+	got := c.run(t, e, engine.Settings{Wrap: func(inner message.Cohort) message.Cohort {
 		return sums{inner, weighting, beside}
 	}}).Prompts
 	for _, name := range want.Names() {

@@ -3,10 +3,12 @@ package methodtest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"promptfed/federation/engine"
@@ -16,6 +18,7 @@ import (
 	"promptfed/federation/methods"
 	"promptfed/federation/wire"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
 )
 
@@ -36,6 +39,28 @@ type Case struct {
 	// Loose tells that image features of a step need not be unit rows.
 	Loose bool
 	Names Names
+
+	kept *kept
+}
+
+// kept is what runs of one case share.
+type kept struct {
+	sessions ort.Pool
+	plain    *outcome
+	all      *engine.Result
+}
+
+// keep gives the case what its runs share, until the test ends.
+func (c *Case) keep(t *testing.T) {
+	if c.kept != nil {
+		return
+	}
+	c.kept = &kept{}
+	t.Cleanup(func() {
+		if err := c.kept.sessions.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Names are the tensors of a method in a trace, by the contract of the trace folder.
@@ -110,6 +135,40 @@ func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	return r
 }
 
+// run is run, with sessions that the runs of the case share: a graph that many of them have is compiled once.
+func (c Case) run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
+	t.Helper()
+	set.Sessions = &c.kept.sessions
+	return run(t, e, set)
+}
+
+// plain is the outcome of the case's experiment as it stands: one run, with which several tests compare others.
+func (c Case) plain(t *testing.T) outcome {
+	t.Helper()
+	if c.kept.plain == nil {
+		o := outcomeOf(t, c.run(t, c.experiment(t), engine.Settings{Workers: 1}))
+		c.kept.plain = &o
+	}
+	return *c.kept.plain
+}
+
+// all is the experiment with two rounds of all clients.
+func (c Case) all(t *testing.T) *spec.Experiment {
+	t.Helper()
+	e := c.experiment(t)
+	e.Plan.Rounds, e.Plan.Participation = 2, 1
+	return e
+}
+
+// plainAll is the result of all as it stands: one run, with which several tests compare others.
+func (c Case) plainAll(t *testing.T) *engine.Result {
+	t.Helper()
+	if c.kept.all == nil {
+		c.kept.all = c.run(t, c.all(t), engine.Settings{Workers: 1})
+	}
+	return c.kept.all
+}
+
 // outcome is what two runs of one experiment must agree on to the last bit: the bytes of all prompts, and the records
 // without their times.
 type outcome struct{ prompts, rounds string }
@@ -165,6 +224,7 @@ func (o outcome) same(t *testing.T, other outcome, what string) {
 
 // Run is the suite.
 func Run(t *testing.T, c Case) {
+	c.keep(t)
 	t.Run("gradients", c.gradients)
 	t.Run("zero", c.zero)
 	t.Run("workers", c.workers)
@@ -177,14 +237,17 @@ func Run(t *testing.T, c Case) {
 	t.Run("aggregation", c.Aggregation)
 }
 
-// workers: 8 workers give the bytes of one, and so they do where values stay on a device, which the CPU stands in for.
+// workers: 8 workers give the bytes of one, and so they do where values stay on a device, which the CPU stands in for,
+// and in sessions that were compiled apart.
 func (c Case) workers(t *testing.T) {
-	one := outcomeOf(t, run(t, c.experiment(t), engine.Settings{Workers: 1}))
-	eight := engine.Settings{Workers: 8}
-	one.same(t, outcomeOf(t, run(t, c.experiment(t), eight)), "1 and 8 workers")
+	one, eight := c.plain(t), engine.Settings{Workers: 8}
+	one.same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "1 and 8 workers")
 	eight.Session.Bind = true
-	one.same(t, outcomeOf(t, run(t, c.experiment(t), eight)), "runs and bound runs")
+	one.same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "runs and bound runs")
 }
+
+// bases are the outcomes of base methods with their own options, each of which many cases wrap.
+var bases sync.Map
 
 // zero: a wrapper of no strength leaves its base method as it is.
 func (c Case) zero(t *testing.T) {
@@ -194,6 +257,9 @@ func (c Case) zero(t *testing.T) {
 	bare, idle := c, c
 	bare.With, bare.Options = c.With[:len(c.With)-1], nil
 	idle.Options = c.Zero
-	base := outcomeOf(t, run(t, bare.experiment(t), engine.Settings{}))
-	base.same(t, outcomeOf(t, run(t, idle.experiment(t), engine.Settings{})), "base method and wrapper of no strength")
+	base, _ := bases.LoadOrStore(fmt.Sprint(bare.Label(), bare.Alike), sync.OnceValue(func() outcome {
+		return outcomeOf(t, run(t, bare.experiment(t), engine.Settings{}))
+	}))
+	base.(func() outcome)().same(t, outcomeOf(t, c.run(t, idle.experiment(t), engine.Settings{})),
+		"base method and wrapper of no strength")
 }

@@ -30,7 +30,7 @@ func (c Case) gradients(t *testing.T) {
 	e.Method = at
 	e.Training = spec.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
 	client := e.Clients[1]
-	w := local.NewWorker(e, local.Settings{})
+	w := local.NewWorker(e, local.Settings{Sessions: &c.kept.sessions})
 	defer w.Close()
 
 	task := client.Backbone.Task()

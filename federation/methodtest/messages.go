@@ -20,7 +20,6 @@ import (
 // messages: encoded messages change nothing, hold what the method declares, and no private or kept tensor, by name or
 // by content.
 func (c Case) messages(t *testing.T) {
-	plain := outcomeOf(t, run(t, c.experiment(t), engine.Settings{}))
 	type message struct {
 		client int
 		bytes  []byte
@@ -29,13 +28,13 @@ func (c Case) messages(t *testing.T) {
 	var sent []message
 	rec := trace.NewRecorder()
 	e := c.experiment(t)
-	encoded := outcomeOf(t, run(t, e, engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, client int,
+	encoded := outcomeOf(t, c.run(t, e, engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, client int,
 		m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, message{client, slices.Clone(m)})
 	}}))
-	plain.same(t, encoded, "values and encoded messages")
+	c.plain(t).same(t, encoded, "values and encoded messages")
 	if len(sent) == 0 {
 		t.Fatal("no message was seen")
 	}

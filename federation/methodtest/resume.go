@@ -112,7 +112,7 @@ var interruptions = []struct {
 
 // resume: a run that is broken off at some of the interruptions and resumed gives the bytes of one that is not.
 func (c Case) resume(t *testing.T) {
-	want := outcomeOf(t, run(t, c.experiment(t), engine.Settings{}))
+	want := c.plain(t)
 	pick := fnv.New32()
 	pick.Write([]byte(c.Label()))
 	for i, in := range interruptions {
@@ -121,7 +121,7 @@ func (c Case) resume(t *testing.T) {
 		}
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
-		set := engine.Settings{Dir: dir, Workers: 2}
+		set := engine.Settings{Dir: dir, Workers: 2, Sessions: &c.kept.sessions}
 		repair := in.set(&set, stop, dir)
 		_, err := engine.Run(ctx, c.experiment(t), set)
 		stop()
@@ -134,7 +134,7 @@ func (c Case) resume(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		run(t, c.experiment(t), engine.Settings{Dir: dir, Resume: true})
+		c.run(t, c.experiment(t), engine.Settings{Dir: dir, Resume: true})
 		want.same(t, outcomeIn(t, dir), in.name)
 	}
 }
@@ -145,9 +145,9 @@ func (c Case) learnsNothing() bool { return len(c.Names.Shared)+len(c.Names.Priv
 func (c Case) lost(t *testing.T) {
 	e := c.experiment(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 1
-	before := run(t, e, engine.Settings{})
+	before := c.run(t, e, engine.Settings{})
 	e.Plan.Rounds = 2
-	after := run(t, e, engine.Settings{Lost: func(round, client int) bool { return round == 1 && client == 1 }})
+	after := c.run(t, e, engine.Settings{Lost: func(round, client int) bool { return round == 1 && client == 1 }})
 	if got := after.Records[1].Clients; len(got) != 3 || got[1] != 2 {
 		t.Errorf("round 1 counted clients %v, want 0, 2 and 3", got)
 	}
@@ -167,10 +167,8 @@ func (c Case) lost(t *testing.T) {
 		}
 	}
 	e.Plan.Rounds = 1
-	if _, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(int,
-		int) bool {
-		return true
-	}}); err == nil {
+	none := engine.Settings{Sessions: &c.kept.sessions, Lost: func(int, int) bool { return true }}
+	if _, err := engine.Run(context.Background(), e, none); err == nil {
 		t.Error("a round without any answer was accepted")
 	}
 }

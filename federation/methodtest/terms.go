@@ -18,14 +18,9 @@ import (
 // there is no remainder without a name; records have their means; and measuring them changes nothing else, whatever the
 // number of workers and the form of messages.
 func (c Case) terms(t *testing.T) {
-	measured := func(set engine.Settings) *engine.Result {
-		e := c.experiment(t)
-		e.Plan.Rounds, e.Plan.Participation = 2, 1
-		return run(t, e, set)
-	}
 	rec := trace.NewRecorder()
-	r := measured(engine.Settings{Workers: 8, Encode: true, Terms: true, Tracer: rec})
-	outcomeOf(t, r).same(t, outcomeOf(t, measured(engine.Settings{Terms: true})),
+	r := c.run(t, c.all(t), engine.Settings{Workers: 8, Encode: true, Terms: true, Tracer: rec})
+	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, c.all(t), engine.Settings{Terms: true})),
 		"terms in values and in encoded messages")
 	if c.learnsNothing() {
 		return
@@ -34,7 +29,7 @@ func (c Case) terms(t *testing.T) {
 		c.checkTerms(t, rec.Tensors, i, r.Records[i].Terms)
 		r.Records[i].Terms = nil
 	}
-	outcomeOf(t, r).same(t, outcomeOf(t, measured(engine.Settings{})), "with and without terms")
+	outcomeOf(t, r).same(t, outcomeOf(t, c.plainAll(t)), "with and without terms")
 }
 
 // checkTerms compares a round's record of terms with what the steps traced.

@@ -10,12 +10,9 @@ import (
 // together: steps of up to three clients in one run give what a run for each gives, but for rounding: prompts, losses
 // and bytes. Clients of the toy take 4, 2, 2 and 2 steps, so that a run loses clients on the way.
 func (c Case) together(t *testing.T) {
-	of := func(batch int) *engine.Result {
-		e := c.experiment(t)
-		e.Plan.Participation, e.Plan.Rounds, e.BatchClients = 1, 2, batch
-		return run(t, e, engine.Settings{Workers: 1})
-	}
-	want, got := of(1), of(3)
+	e := c.all(t)
+	e.BatchClients = 3
+	want, got := c.plainAll(t), c.run(t, e, engine.Settings{Workers: 1})
 	if len(got.Prompts) != len(want.Prompts) {
 		t.Fatalf("prompts %v, want %v", got.Prompts.Names(), want.Prompts.Names())
 	}

@@ -16,10 +16,10 @@ import (
 // trace: a trace holds the tensors that the contract of the trace folder names, no others, in the stated shapes; images
 // are unit rows; and a client's upload and the next round's start follow from it.
 func (c Case) trace(t *testing.T) {
-	e := c.experiment(t)
-	e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = 2, 1, 1
+	e := c.all(t)
+	e.Plan.TestEvery = 1
 	rec := trace.NewRecorder()
-	run(t, e, engine.Settings{Workers: 4, Tracer: rec})
+	c.run(t, e, engine.Settings{Workers: 4, Tracer: rec})
 
 	want := map[string]bool{}
 	add := func(at string, names ...string) {

@@ -307,6 +307,7 @@ func (l slow) Execute(ctx context.Context, o message.Instruction, s message.Clie
 // A round goes on at the deadline with those that answered, if they are a quorum; what the slow one did does not count,
 // and it is tested with what it had before.
 func TestDeadline(t *testing.T) {
+	t.Parallel() // it waits for the deadline
 	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
 	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(round,

@@ -35,6 +35,7 @@ func (h hostile) Execute(ctx context.Context, o message.Instruction, s message.C
 
 // What a hostile client uploads is refused and logged; the others learn what they would without it.
 func TestHostileUploads(t *testing.T) {
+	t.Parallel()
 	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
 	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
@@ -61,6 +62,7 @@ func TestHostileUploads(t *testing.T) {
 		"the client joined with 5": func(r *message.Reply) { r.Upload.N = 1000 },
 	} {
 		t.Run(say, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, e)
 			s.set.Quorum, s.set.MaxNorm, s.set.Deadline = 0.7, 1000, 3*time.Second
 			s.part = func(client int, p transport.LocalExecutor) transport.Executor {
@@ -87,6 +89,7 @@ func TestHostileUploads(t *testing.T) {
 // Uploads and answers whose extras are not those that the method declares are refused, whose numbers are beyond all
 // others' too, and those that the method fails over are left out. The others learn what they would without them.
 func TestHostileExtras(t *testing.T) {
+	t.Parallel()
 	scaffold, proto := transporttest.Method("promptfl", []string{"scaffold"}, nil), transporttest.Method("promptfl",
 		[]string{"fedproto"}, nil)
 	powder := transporttest.Method("powder", nil, nil)
@@ -132,6 +135,7 @@ func TestHostileExtras(t *testing.T) {
 		}},
 	} {
 		t.Run(c.say, func(t *testing.T) {
+			t.Parallel()
 			e := c.of.Experiment(t)
 			e.Plan.Participation, e.Plan.Rounds = 1, 2
 			s := newSite(t, e)

@@ -16,6 +16,7 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport/exchange"
 	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
 )
 
 // honest looks at what honest clients of this process upload as a hub would.
@@ -78,6 +79,7 @@ func watch(t *testing.T, e *spec.Experiment, set engine.Settings) {
 // which train in a round, with a learning rate that starts a hundredth as large as it becomes.
 func TestHonestUploads(t *testing.T) {
 	for _, entry := range methods.Table() {
+		var sessions ort.Pool // of both runs, whose graphs are the same
 		for _, participation := range []float64{1, 0.5} {
 			t.Run(fmt.Sprint(entry.Name, " ", participation), func(t *testing.T) {
 				stack := []string{entry.Name}
@@ -98,8 +100,11 @@ func TestHonestUploads(t *testing.T) {
 						Momentum: 0.9},
 						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
 					Plan: spec.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
-				watch(t, e, engine.Settings{Terms: true})
+				watch(t, e, engine.Settings{Terms: true, Sessions: &sessions})
 			})
+		}
+		if err := sessions.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -18,9 +18,11 @@ import (
 // Who runs the NATS server can hear all, and send whatever it likes in anybody's name; it changes nothing that is
 // learned. So it is with the keys that both sides made, and with those of certificates.
 func TestOperator(t *testing.T) {
+	t.Parallel() // it waits for messages that are sent again
 	want, records := simulated(t, transporttest.FedPHA.Experiment(t), false)
 	for _, certified := range []bool{false, true} {
 		t.Run(fmt.Sprint("certified=", certified), func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t, transporttest.FedPHA.Experiment(t))
 			n := transporttest.StartNATS(t, server.RANDOM_PORT)
 			defer n.Shutdown()

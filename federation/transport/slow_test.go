@@ -24,6 +24,7 @@ import (
 // Orders and replies of 20 and 60 MB arrive over TLS, over a slow link that is cut several times on the way, and what
 // came before a cut is not sent again. A client's folder has nothing of it left, nor has the server's.
 func TestLargeObjects(t *testing.T) {
+	t.Parallel() // it waits for a slow line
 	for _, c := range []struct {
 		size int     // bytes
 		rate float64 // bytes a second each way

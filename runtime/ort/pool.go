@@ -3,6 +3,8 @@ package ort
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/singleflight"
@@ -67,9 +69,5 @@ func (p *Pool) Close() error {
 	sessions := p.sessions
 	p.sessions, p.closed = nil, true
 	p.mu.Unlock()
-	var all error
-	for _, s := range sessions {
-		all = errors.Join(all, s.Close())
-	}
-	return all
+	return closeSessions(slices.Collect(maps.Values(sessions))...)
 }

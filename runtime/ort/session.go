@@ -167,16 +167,34 @@ func (s *Session) Provider() string { return s.provider }
 func (s *Session) Fallback() error { return s.fallback }
 
 // Close waits for the runs in flight and frees the session. Closing again does nothing.
-func (s *Session) Close() error {
+func (s *Session) Close() error { return closeSessions(s) }
+
+// closeSessions closes sessions, and returns memory once for all that were open: the search for what can be returned
+// takes longer than to free a small session.
+func closeSessions(all ...*Session) error {
+	var errs []error
+	open := false
+	for _, s := range all {
+		was, err := s.free()
+		open, errs = open || was, append(errs, err)
+	}
+	if open {
+		errs = append(errs, ReturnFreed())
+	}
+	return errors.Join(errs...)
+}
+
+// free waits for the runs in flight and frees the session; it tells whether it was open.
+func (s *Session) free() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.replicas == nil {
-		return nil
+		return false, nil
 	}
-	if err := errors.Join(s.destroy(), ReturnFreed()); err != nil {
-		return s.errorf("closing: %s", oneLine(err))
+	if err := s.destroy(); err != nil {
+		return true, s.errorf("closing: %s", oneLine(err))
 	}
-	return nil
+	return true, nil
 }
 
 // Once compiles a model, runs it and closes it: for models that are needed a single time. See Session.Run.

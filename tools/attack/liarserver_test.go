@@ -192,22 +192,22 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 	old.version--
 	end := o.but("kind", "end").with(nil)
 	out := map[string][]byte{
-		"it belongs to run ":                                sign(o.but("run", random()).identified()),
-		"it is for client 1 of 2":                           sign(o.but("client", 1).identified()),
-		"it is for client 0 of 7":                           sign(o.but("of", 7).identified()),
-		"round 1001 of 6":                                   sign(o.but("round", 1000).identified()),
-		"round -4 for client 0":                             sign(o.but("round", -5).identified()), // told from 1
-		"unknown kind of instruction \"format\"":            sign(o.but("kind", "format").identified()),
-		"statistic \"a\\nb\"":                               sign(o.but("survey", "a\nb").identified()),
-		"\"../../x\" is not an identity":                    sign(o.but("safe", "../../x")),
-		"has no record of":                                  sign(o.but("accepted", random())),
-		"\"../../../etc/passwd\" with the invalid checksum": sign(o.but("object", "../../../etc/passwd")),
+		"it belongs to run ":                       sign(o.but("run", random()).identified()),
+		"it is for client 1 of 2":                  sign(o.but("client", 1).identified()),
+		"it is for client 0 of 7":                  sign(o.but("of", 7).identified()),
+		"round 1001 of 6":                          sign(o.but("round", 1000).identified()),
+		"round -4 for client 0":                    sign(o.but("round", -5).identified()), // told from 1
+		"unknown kind of instruction \"format\"":   sign(o.but("kind", "format").identified()),
+		"statistic \"a\\nb\"":                      sign(o.but("survey", "a\nb").identified()),
+		"\"../../x\" is not an identity":           sign(o.but("safe", "../../x")),
+		"has no record of":                         sign(o.but("accepted", random())),
+		"object \"../../../etc/passwd\", checksum": sign(o.but("object", "../../../etc/passwd")),
 		"at most 67108864 are accepted": sign(o.but("size", 1<<30, "object",
 			o.header["sum"].(string)[:32]).identified()),
 		"does not match its identity":             sign(o.but("id", random())),
 		"unknown field":                           sign(o.but("also", 1)),
 		"cannot unmarshal":                        sign(o.but("round", "one")),
-		"-1 steps":                                sign(o.but("steps", -1).identified()),
+		"invalid number of steps -1":              sign(o.but("steps", -1).identified()),
 		"the tensors are damaged":                 sign(bent),
 		"use the same release":                    old.signed(p.t, "order", p.key),
 		"this is not a message of promptfed":      []byte("{}"),

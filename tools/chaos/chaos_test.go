@@ -180,6 +180,13 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
+// parallel lets a test run beside others, unless they share the one network namespace.
+func parallel(t *testing.T) {
+	if os.Getenv("PROMPTFED_CHAOS_NETNS") == "" {
+		t.Parallel()
+	}
+}
+
 // A run survives whatever happens to its processes and between them, and learns what it would have learned without.
 func TestChaos(t *testing.T) {
 	first := seed(t)
@@ -187,9 +194,7 @@ func TestChaos(t *testing.T) {
 	if !long {
 		for i, external := range []bool{false, true} {
 			t.Run(fmt.Sprint("external=", external), func(t *testing.T) {
-				if os.Getenv("PROMPTFED_CHAOS_NETNS") == "" { // there is one namespace
-					t.Parallel()
-				}
+				parallel(t)
 				s := open(t, trial{method: []string{"fedpha", "promptfl"}[i], clients: 6, rounds: 12,
 					external: external, quorum: 1, deadline: time.Minute, share: 0.5,
 					delay: 60 * time.Millisecond, tamper: 0.1, limit: 90 * time.Second}, first)

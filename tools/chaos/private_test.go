@@ -16,6 +16,7 @@ import (
 // sent again, and epsilon is that of as many rounds. So it is with noise of the server, and with that of clients behind
 // secure aggregation, where a client that comes back goes on with its session.
 func TestChaosPrivacy(t *testing.T) {
+	parallel(t)
 	first := seed(t)
 	for name, c := range map[string]struct {
 		where, config string
@@ -31,6 +32,7 @@ func TestChaosPrivacy(t *testing.T) {
 	} {
 		for _, seeded := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/seeded=%v", name, seeded), func(t *testing.T) {
+				parallel(t)
 				tr := trial{method: "promptfl", clients: 3, rounds: 5, quorum: 1, deadline: time.Minute, share: 1,
 					delay: 20 * time.Millisecond, limit: 2 * time.Minute,
 					options: "{tokens: 4, dp: {noise: 0.5, clip: 1, delta: 0.01, where: " + c.where + "}}",

@@ -65,6 +65,7 @@ runtime: {cache: %s/cache}
 // reports each file before it reads it. PROMPTFED_ABSURD_STEP=1 takes all files, in an hour; by default it is
 // one in 197.
 func TestAbsurdModels(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv("PROMPTFED_ABSURD"); dir != "" {
 		absurdProcess(t, dir)
 		return

@@ -18,6 +18,7 @@ import (
 // that of a run nobody killed. PROMPTFED_TEST_CHAOS is the number of clients, 30 rounds and a minute of kills then, for
 // a longer test.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	clients, rounds, kills := 3, 6, 6
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CHAOS")); err == nil {
 		clients, rounds, kills = n, 30, 100

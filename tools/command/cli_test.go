@@ -106,6 +106,7 @@ func read(t *testing.T, path ...string) []byte {
 }
 
 func TestWorkersGiveTheSameBytes(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	var first []byte
 	for _, workers := range []string{"1", "2", "8"} {
@@ -123,6 +124,7 @@ func TestWorkersGiveTheSameBytes(t *testing.T) {
 
 // A run that is killed at any instant and resumed, as often as that takes, ends with the same prompts.
 func TestKillAndResume(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	config := filepath.Join(dir, "small.yaml")
 	whole, broken := filepath.Join(dir, "whole"), filepath.Join(dir, "broken")
@@ -271,6 +273,7 @@ func TestNoTelemetry(t *testing.T) {
 }
 
 func TestTracePredictPartition(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	config := filepath.Join(dir, "small.yaml")
 	mustRun(t, "trace", config, "--rounds", "2", "--out", filepath.Join(dir, "trace"))

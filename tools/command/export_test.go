@@ -12,6 +12,7 @@ import (
 
 // What is exported says what predict says of the run; wrong usage is exit 2 and leaves no file.
 func TestExport(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	run, out := filepath.Join(dir, "run"), filepath.Join(dir, "classifier.onnx")
 	mustRun(t, "run", filepath.Join(dir, "small.yaml"), "--out", run, "--set", "train.rounds=1")

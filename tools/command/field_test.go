@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/configs"
 	"promptfed/federation/methods"
 )
 
@@ -53,10 +52,7 @@ func TestFieldSweeps(t *testing.T) {
 		}
 	}
 	used := map[string]bool{}
-	s, err := configs.LoadSweep("../../configs/field/few-shot.yaml", configs.SweepOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, _ := bothForms(t, "../../configs/field/few-shot.yaml")
 	for _, cell := range s.Cells {
 		for _, m := range append(slices.Clone(cell.Config.With), cell.Config.Method) {
 			used[m] = true
@@ -72,6 +68,7 @@ func TestFieldSweeps(t *testing.T) {
 
 // TestSmokeOfField: the small form of every protocol runs, and its main table has what the protocol is about.
 func TestSmokeOfField(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("trains")
 	}

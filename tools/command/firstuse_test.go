@@ -72,6 +72,7 @@ func interrupt(t *testing.T, p *process, rounds string) {
 // A folder in which nothing was finished is used again, one with a run only by --force, and two programs never work in
 // one.
 func TestFoldersAreUsedAgain(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	config, out := filepath.Join(dir, "small.yaml"), filepath.Join(dir, "run")
 	if _, _, code := call("run", config, "--out", out, "--set", "options.local_tokens=40"); code != 2 {

@@ -70,6 +70,7 @@ func TestConsent(t *testing.T) {
 // repeat, and epsilon is recorded. With --insecure-dp on both sides it is the seed's: the bytes are those of one
 // process, and no epsilon is recorded; one side alone is refused.
 func TestPrivateNoise(t *testing.T) {
+	t.Parallel()
 	for _, where := range []string{"server", "client"} {
 		t.Run(where, func(t *testing.T) {
 			dir := setup(t)

@@ -32,6 +32,7 @@ func srun(t *testing.T, tasks, restarts int, env []string, args ...string) []*pr
 // Four tasks of a Slurm job learn what one process learns, though one that trains is killed with kill -9. The folder
 // that they meet in is gone afterwards.
 func TestLaunch(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	mustRun(t, "run", at("small.yaml"), "--out", at("alone"))
@@ -57,6 +58,7 @@ func TestLaunch(t *testing.T) {
 // SIGUSR1 to all tasks, as Slurm sends it before the time is over, ends the run after a round and has the job queued
 // again; its next start goes on to what one process learns. scontrol is a script that writes down what it is asked.
 func TestLaunchIsQueuedAgain(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	long := strings.ReplaceAll(string(read(t, dir, "small.yaml")), "rounds: 6", "rounds: 40")

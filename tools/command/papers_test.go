@@ -30,9 +30,15 @@ func papers(t *testing.T) (sweeps, counts []string) {
 	return sweeps, counts
 }
 
-// bothForms loads a sweep and its small form.
+// forms are what bothForms loaded: several tests look at the same files.
+var forms = map[string][2]*configs.Sweep{}
+
+// bothForms loads a sweep and its small form, which nobody changes.
 func bothForms(t *testing.T, path string) (plain, small *configs.Sweep) {
 	t.Helper()
+	if both, ok := forms[path]; ok {
+		return both[0], both[1]
+	}
 	for _, form := range []struct {
 		to    **configs.Sweep
 		smoke bool
@@ -43,6 +49,7 @@ func bothForms(t *testing.T, path string) (plain, small *configs.Sweep) {
 		}
 		*form.to = s
 	}
+	forms[path] = [2]*configs.Sweep{plain, small}
 	return plain, small
 }
 
@@ -97,10 +104,7 @@ func TestPapers(t *testing.T) {
 func TestPapersRunBothProjectors(t *testing.T) {
 	sweeps, _ := papers(t)
 	for _, path := range sweeps {
-		s, err := configs.LoadSweep(path, configs.SweepOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s, _ := bothForms(t, path)
 		labels, others := map[any]map[string]string{}, false // a cell of each projector
 		for _, cell := range s.Cells {
 			if m := cell.Config.Method; m != "fedpha" && m != "sdfed" && m != "fedpr" {
@@ -150,6 +154,7 @@ func TestEveryTableAndFigureHasAFile(t *testing.T) {
 
 // The small form of one table of each paper runs to its end; `make smoke` runs them all.
 func TestSmokeOfPapers(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes seconds")
 	}

@@ -97,6 +97,7 @@ func TestServeAndJoin(t *testing.T) { serveAndJoin(t, "") }
 func TestServeAndJoinSecure(t *testing.T) { serveAndJoin(t, "secure_aggregation: {threshold: 0.6}\n") }
 
 func serveAndJoin(t *testing.T, more string) {
+	t.Parallel()
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	conf, addr := at("small.yaml"), proctest.FreeAddress(t, "127.0.0.1")

@@ -79,6 +79,7 @@ func cells(t *testing.T, dir string) []string {
 
 // Every cell of a sweep is what a run of its configuration gives, whatever the number of jobs.
 func TestSweepEqualsRuns(t *testing.T) {
+	t.Parallel()
 	dir, file := setupSweep(t, 2)
 	one, four := filepath.Join(dir, "one"), filepath.Join(dir, "four")
 	mustRun(t, "sweep", file, "--out", one, "--jobs", "1")
@@ -233,6 +234,7 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 // A sweep that is killed at any instant and resumed, as often as that takes, runs no finished cell again and ends as
 // one that nobody killed.
 func TestSweepKillAndResume(t *testing.T) {
+	t.Parallel()
 	dir, file := setupSweep(t, 4)
 	whole, broken := filepath.Join(dir, "whole"), filepath.Join(dir, "broken")
 	mustRun(t, "sweep", file, "--out", whole)

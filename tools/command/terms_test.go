@@ -13,6 +13,7 @@ import (
 // promptfed terms prints what a run with eval.terms records, leaves no folder, and notes a term that does next to
 // nothing.
 func TestTermsCommand(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	conf := filepath.Join(dir, "small.yaml")
 	weak := []string{conf, "--set", "with=[fedprox]", "--set", "options.mu=1e-6", "--set", "data.shots=2"}

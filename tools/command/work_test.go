@@ -28,6 +28,7 @@ func (p *process) says(t *testing.T, text string) {
 // A run whose clients train in two other processes, one of which is killed with kill -9 and one of which comes late,
 // leaves the files of a run in one process. A worker that would train something else is refused.
 func TestRunOnACluster(t *testing.T) {
+	t.Parallel()
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	conf, addr := at("small.yaml"), proctest.FreeAddress(t, "127.0.0.1")

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,7 +27,8 @@ type compiler struct {
 	memory   int // of Training
 	oneGraph bool
 	options  ort.Options
-	pool     ort.Pool
+	pool     *ort.Pool
+	own      bool // pool is nobody else's
 
 	mu       sync.Mutex
 	programs map[string]*program // by backbone and Task
@@ -35,12 +37,18 @@ type compiler struct {
 	hands    map[string]*tensor.Tensor
 }
 
-func newCompiler(m method.Method, classes []string, template string, memory int, o ort.Options) *compiler {
-	return &compiler{m: m, classes: classes, template: template, memory: memory, options: o,
+func newCompiler(e *spec.Experiment, set Settings) *compiler {
+	return &compiler{m: e.Method, classes: e.Classes, template: e.Template, memory: e.Training.Memory,
+		options: set.Session, pool: cmp.Or(set.Sessions, new(ort.Pool)), own: set.Sessions == nil,
 		programs: map[string]*program{}, compiled: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
 }
 
-func (c *compiler) close() error { return c.pool.Close() }
+func (c *compiler) close() error {
+	if !c.own {
+		return nil
+	}
+	return c.pool.Close()
+}
 
 // step compiles the loss and its gradients with respect to every parameter.
 func (c *compiler) step(b spec.Backbone, task method.Task) (*program, error) {
@@ -361,7 +369,7 @@ func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Ou
 	if b != nil {
 		o.WeightsDir = b.WeightsDir()
 	}
-	return c.pool.Get(key+" "+o.WeightsDir, func() (*ort.Session, error) {
+	return c.pool.Get(fmt.Sprintf("%s %+v", key, o), func() (*ort.Session, error) {
 		out, err := build()
 		if err != nil {
 			return nil, err

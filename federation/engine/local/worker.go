@@ -51,10 +51,13 @@ type Worker struct {
 // Settings decide how a worker runs, not what it computes.
 type Settings struct {
 	Session ort.Options
-	Tracer  trace.Tracer  // nil for none
-	Guard   message.Guard // nil for none
-	Noise   *noise.Noise  // nil for the seed
-	Terms   bool          // measure the terms of the loss
+	// Sessions are compiled graphs that other workers use too, of this run or of others, and the caller closes; nil for
+	// the worker's own. Workers whose graphs and options are the same share them.
+	Sessions *ort.Pool
+	Tracer   trace.Tracer  // nil for none
+	Guard    message.Guard // nil for none
+	Noise    *noise.Noise  // nil for the seed
+	Terms    bool          // measure the terms of the loss
 	// OneGraph computes every step in one graph, as steps behind the first are: to measure a whole step.
 	OneGraph bool
 }
@@ -63,7 +66,7 @@ type Settings struct {
 func NewWorker(e *spec.Experiment, set Settings) *Worker {
 	w := &Worker{Method: e.Method, Training: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, BatchClients: e.BatchClients, Confusion: e.Evaluate.Confusion, Noise: set.Noise, plan: e.Plan,
-		c:        newCompiler(e.Method, e.Classes, e.Template, e.Training.Memory, set.Session),
+		c:        newCompiler(e, set),
 		computed: newComputed(mostComputed, keptTests), received: newComputed(mostReceived, 0), attack: e.Attack}
 	// a device is filled by several clients in one run, which first steps of their own would leave idle
 	w.c.oneGraph = set.OneGraph || e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU

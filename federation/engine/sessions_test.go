@@ -1,0 +1,31 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/runtime/ort"
+)
+
+// Runs with the caller's sessions learn what they learn with their own, one after the other and with other options, and
+// leave them open: only the caller closes them.
+func TestSessionsOfTheCaller(t *testing.T) {
+	var sessions ort.Pool
+	want := mustRun(t, toy(t), engine.Settings{}).Prompts
+	for _, bind := range []bool{false, false, true} {
+		set := engine.Settings{Sessions: &sessions, Session: ort.Options{Bind: bind}}
+		if got := mustRun(t, toy(t), set).Prompts; !reflect.DeepEqual(got, want) {
+			t.Errorf("with the caller's sessions, bound %v, it learns something else", bind)
+		}
+	}
+	if err := sessions.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := engine.Run(context.Background(), toy(t), engine.Settings{Sessions: &sessions})
+	if !errors.Is(err, ort.ErrClosed) {
+		t.Errorf("with sessions that were closed: %v", err)
+	}
+}
