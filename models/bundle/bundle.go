@@ -104,16 +104,20 @@ func (b *Bundle) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) 
 	return image, patches, b.wrap(err)
 }
 
+// Pixels adds the input PixelsInput to g: so many images, 0 for any number, of three planes of size by size pixels.
+func Pixels(g *graph.Graph, images, size int) graph.Node {
+	batch := graph.Sym("B")
+	if images > 0 {
+		batch = graph.D(images)
+	}
+	return g.Input(PixelsInput, graph.Float, graph.Shape{batch, graph.D(3), graph.D(size), graph.D(size)})
+}
+
 // TokensModel is the image tower with the input PixelsInput and the output TokensOutput [B,Tokens,Vision.Width], what
 // is behind its last block.
 func (b *Bundle) TokensModel() (*onnx.ModelProto, error) {
-	batch, size := graph.Sym("B"), graph.D(b.Preprocess.Size)
-	if n := b.Batch(); n > 0 {
-		batch = graph.D(n)
-	}
 	g := graph.New()
-	x, _, err := b.Image(g, g.Input(PixelsInput, graph.Float, graph.Shape{batch, graph.D(3), size, size}),
-		clip.VisionPrompts{Last: true})
+	x, _, err := b.Image(g, Pixels(g, b.Batch(), b.Preprocess.Size), clip.VisionPrompts{Last: true})
 	if err != nil {
 		return nil, err
 	}

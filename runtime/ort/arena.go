@@ -32,10 +32,10 @@ func ReturnFreed() error {
 	}
 	var c call
 	defer c.release()
-	if err := c.addInput(tensor.New(1), nil, false); err != nil {
+	if err := c.addInput(tensor.New(1), nil); err != nil {
 		return s.errorf("%s", oneLine(err))
 	}
-	if err := c.addOutput(s.slots[0], false); err != nil {
+	if err := c.addOutput(s.slots[0]); err != nil {
 		return s.errorf("%s", oneLine(err))
 	}
 	if err := s.replicas[0].inner.RunWithOptions(c.inputs, c.outputs, options); err != nil {

@@ -157,8 +157,9 @@ func valueOf(v binding.Value) (unsafe.Pointer, error) {
 
 // releaseAll frees values that are not nil.
 func releaseAll(values []unsafe.Pointer) {
+	a, err := native()
 	for _, v := range values {
-		if a, err := native(); err == nil && v != nil {
+		if err == nil && v != nil {
 			a.releaseValue(v)
 		}
 	}

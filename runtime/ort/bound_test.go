@@ -63,19 +63,25 @@ func TestValuesStayOnTheDevice(t *testing.T) {
 		if err := first.Close(); err != nil { // which its values outlive
 			t.Fatal(err)
 		}
+		takes := func(s *ort.Session) {
+			out, err := s.RunWith(t.Context(), tensor.Map{}, held)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			equal(t, out["z"], tensor.Of([]float32{27, 360, 4500, -3, -60, -900}, 2, 3))
+			equal(t, out["plus"], tensor.Of([]float32{1, 2, 0, 1, 1, 0}, 3, 2))
+		}
 		var all sync.WaitGroup
 		for range 16 {
-			all.Go(func() {
-				out, err := second.RunWith(t.Context(), tensor.Map{}, held)
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-					return
-				}
-				equal(t, out["z"], tensor.Of([]float32{27, 360, 4500, -3, -60, -900}, 2, 3))
-				equal(t, out["plus"], tensor.Of([]float32{1, 2, 0, 1, 1, 0}, 3, 2))
-			})
+			all.Go(func() { takes(second) })
 		}
 		all.Wait()
+		if err := second.Close(); err != nil { // the last session there, with which what copies values is closed
+			t.Fatal(err)
+		}
+		_, again := handed(t, o)
+		takes(again)
 		least, most := 1, max(1, o.Devices)
 		if !o.Bind {
 			least, most = 0, 0

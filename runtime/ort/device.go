@@ -59,7 +59,8 @@ func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 	return u, nil
 }
 
-// upload gives a copy of a value on the device, which must be released before the uploader is closed.
+// upload gives a copy of a value on the device, which may outlive the uploader: ONNX Runtime's tensors share the
+// allocator that frees them.
 func (u *uploader) upload(value unsafe.Pointer) (copied unsafe.Pointer, err error) {
 	out := make([]unsafe.Pointer, 1)
 	err = u.bound.run(nil, []unsafe.Pointer{value}, []unsafe.Pointer{nil}, u.memory, out)

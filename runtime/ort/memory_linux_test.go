@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -13,9 +12,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// resident returns the resident memory of this process in MiB: all of it, and the part that is not mapped from files.
-// Source: proc(5), /proc/PID/statm, fields 2 and 3 in pages.
-func resident(t testing.TB) (all, private float64) {
+// private is the resident memory of this process in MiB that is not mapped from files. Source: proc(5),
+// /proc/PID/statm, fields 2 and 3 in pages.
+func private(t testing.TB) float64 {
 	t.Helper()
 	debug.FreeOSMemory()
 	raw, err := os.ReadFile("/proc/self/statm")
@@ -26,8 +25,7 @@ func resident(t testing.TB) (all, private float64) {
 	if _, err := fmt.Sscan(string(raw), &size, &rss, &shared); err != nil {
 		t.Fatal(err)
 	}
-	mib := float64(os.Getpagesize()) / (1 << 20)
-	return rss * mib, (rss - shared) * mib
+	return (rss - shared) * float64(os.Getpagesize()) / (1 << 20)
 }
 
 // 1,000 times create, run and close a session with 1 MiB of weights. A session that leaked its weights would cost
@@ -45,7 +43,7 @@ func TestThousandSessionsDoNotLeak(t *testing.T) {
 	var before float64
 	for i := range 1000 {
 		if i == 100 {
-			_, before = resident(t)
+			before = private(t)
 		}
 		s, err := ort.NewSession(model, ort.Options{})
 		if err != nil {
@@ -59,7 +57,7 @@ func TestThousandSessionsDoNotLeak(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, after := resident(t)
+	after := private(t)
 	t.Logf("private memory %.1f MiB after 100 cycles, %.1f MiB after 1000", before, after)
 	if after-before > bound {
 		t.Errorf("private memory grew by %.1f MiB over 900 cycles; at most %d are allowed", after-before, bound)
@@ -102,18 +100,17 @@ func TestThousandValuesDoNotLeak(t *testing.T) {
 
 // settled is private memory once forgotten values are freed, which happens some time behind a collection: it waits for
 // so many MiB, for 2 seconds at most.
-func settled(t testing.TB, want float64) (private float64) {
+func settled(t testing.TB, want float64) (mib float64) {
 	for range 20 {
-		runtime.GC()
 		if err := ort.ReturnFreed(); err != nil {
 			t.Fatal(err)
 		}
-		if _, private = resident(t); private <= want {
-			return private
+		if mib = private(t); mib <= want { // which collects
+			return mib
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	return private
+	return mib
 }
 
 // Two sessions over the same 64 MiB of external weights: without prepacking the weights are mapped from the file, so
@@ -136,7 +133,7 @@ func TestSessionsShareExternalWeights(t *testing.T) {
 		}
 	}
 	growth := func(o ort.Options) float64 {
-		_, before := resident(t)
+		before := private(t)
 		var both [2]*ort.Session
 		for i := range both {
 			b := (&builder{}).in("x", f32, dims{"B", n}).external("W", "m.safetensors", offset, mib<<20, n, n)
@@ -144,7 +141,7 @@ func TestSessionsShareExternalWeights(t *testing.T) {
 			both[i] = open(t, b.node("MatMul", []string{"x", "W"}, "y").out("y", f32, dims{"B", n}).model(t), o)
 			doubles(both[i])
 		}
-		_, after := resident(t)
+		after := private(t)
 		if err := both[0].Close(); err != nil {
 			t.Error(err)
 		}
@@ -183,12 +180,11 @@ func TestRunsUseTheSameBuffers(t *testing.T) {
 	}
 	s := open(t, b.node("ReduceSum", []string{sum}, "y").out("y", f32, dims{1, 1}).model(t), ort.Options{})
 	x := tensor.New(rows, width)
-	_, before := resident(t)
+	before := private(t)
 	var held [3]float64
 	for i := range held {
 		run(t, s, tensor.Map{"v0": x})
-		_, now := resident(t)
-		held[i] = now - before
+		held[i] = private(t) - before
 	}
 	t.Logf("private memory of runs is %.1f, %.1f and %.1f MiB", held[0], held[1], held[2])
 	if held[0] < live*mib || held[2] > (live+2)*mib {

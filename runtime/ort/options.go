@@ -178,13 +178,13 @@ func (o Options) spins() bool {
 }
 
 func (o Options) fill(so *binding.SessionOptions, weights string) error {
-	mode := binding.ExecutionMode(binding.ExecutionModeSequential)
+	mode, spins := binding.ExecutionMode(binding.ExecutionModeSequential), o.spins()
 	if o.InterThreads > 1 {
 		mode = binding.ExecutionModeParallel
 	}
 	entries := [][2]string{
-		{"session.intra_op.allow_spinning", flag(o.spins())},
-		{"session.inter_op.allow_spinning", flag(o.spins())},
+		{"session.intra_op.allow_spinning", flag(spins)},
+		{"session.inter_op.allow_spinning", flag(spins)},
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
 	if !o.NoArena {
@@ -193,7 +193,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		}
 		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
 	}
-	if o.spins() {
+	if spins {
 		entries = append(entries, [2]string{"session.intra_op.spin_duration_us", spinTime},
 			[2]string{"session.inter_op.spin_duration_us", spinTime}, [2]string{"session.force_spinning_stop", "1"})
 	}

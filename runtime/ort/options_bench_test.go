@@ -50,11 +50,11 @@ func BenchmarkOptions(b *testing.B) {
 	}
 	size, turns := number("ORT_BENCH_SIZE", 8), number("ORT_BENCH_TURNS", 7)
 	sessions := make([]*ort.Session, len(variants))
-	opened, private, times := make([]time.Duration, len(variants)), make([]float64, len(variants)), make([][]float64,
+	opened, memory, times := make([]time.Duration, len(variants)), make([]float64, len(variants)), make([][]float64,
 		len(variants))
 	for range b.N {
 		for i, v := range variants {
-			_, before := resident(b)
+			before := private(b)
 			begin := time.Now()
 			s, err := ort.Open(path, v.options)
 			if err != nil {
@@ -63,8 +63,7 @@ func BenchmarkOptions(b *testing.B) {
 			defer s.Close()
 			sessions[i], opened[i] = s, time.Since(begin)
 			run(b, s, noise(s, size))
-			_, after := resident(b)
-			private[i] = after - before
+			memory[i] = private(b) - before
 		}
 		in := noise(sessions[0], size)
 		for range turns {
@@ -83,7 +82,7 @@ func BenchmarkOptions(b *testing.B) {
 		for k, t := range times[i] {
 			ratios[k] = t / times[0][k]
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.1f\t%.2f\n", v.name, opened[i].Milliseconds(), private[i], 1e3*middle(times[i]),
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.1f\t%.2f\n", v.name, opened[i].Milliseconds(), memory[i], 1e3*middle(times[i]),
 			middle(ratios))
 	}
 	w.Flush()

@@ -35,7 +35,7 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 	if err != nil {
 		return nil, err
 	}
-	var c call
+	c := call{binds: s.binds}
 	defer c.release()
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 
 // Hold is RunWith, whose outputs stay on the device that they were computed on.
 func (s *Session) Hold(ctx context.Context, inputs tensor.Map, held Values) (Values, error) {
-	c := call{stay: true}
+	c := call{binds: s.binds, stay: s.binds}
 	defer c.release()
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
 		return nil, err
@@ -79,12 +79,12 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 		return err
 	}
 	for _, p := range s.inputs {
-		if err := c.addInput(inputs[p.Name], held[p.Name], s.binds); err != nil {
+		if err := c.addInput(inputs[p.Name], held[p.Name]); err != nil {
 			return s.errorf("input %q: %s", p.Name, oneLine(err))
 		}
 	}
 	for i, slot := range s.slots {
-		if err := c.addOutput(slot, s.binds); err != nil {
+		if err := c.addOutput(slot); err != nil {
 			return s.errorf("output %q: %s", s.nativeOutputs[i], oneLine(err))
 		}
 	}
@@ -206,16 +206,17 @@ type call struct {
 	inputs, outputs []binding.Value // nil where held has it; where ONNX Runtime allocates it
 	held            []*Value
 	more            []binding.Value  // that are copied to a device
+	binds           bool             // to memory of a device
 	stay            bool             // outputs stay on the device
 	results         []unsafe.Pointer // of a bound run, all outputs
 	device          int              // that it went to
 	pins            runtime.Pinner
 }
 
-func (c *call) addInput(t *tensor.Tensor, held *Value, binds bool) error {
+func (c *call) addInput(t *tensor.Tensor, held *Value) error {
 	switch {
 	case held == nil:
-	case binds:
+	case c.binds:
 		c.inputs, c.held = append(c.inputs, nil), append(c.held, held)
 		return nil
 	case !held.onHost:
@@ -230,10 +231,10 @@ func (c *call) addInput(t *tensor.Tensor, held *Value, binds bool) error {
 	return err
 }
 
-func (c *call) addOutput(s slot, binds bool) (err error) {
+func (c *call) addOutput(s slot) (err error) {
 	var v binding.Value
 	switch n := tensor.Size(s.shape); {
-	case !s.fixed || c.stay && binds:
+	case !s.fixed || c.stay:
 	case s.ints:
 		v, err = wrap(&c.pins, make([]int64, n), s.shape)
 	default:

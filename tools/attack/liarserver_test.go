@@ -381,15 +381,13 @@ func TestLyingServerAlone(t *testing.T) {
 	}{
 		"pieces that are too long": {"arrived damaged", func(int) []byte {
 			b := make([]byte, 1<<20)
-			return framed(b,
-				crc32.ChecksumIEEE(b))
+			return framed(b, crc32.ChecksumIEEE(b))
 		}},
 		"pieces with another checksum": {"arrived damaged",
 			func(int) []byte { return framed(make([]byte, 64<<10), 1) }},
 		"pieces of other tensors": {"damaged", func(int) []byte {
 			b := make([]byte, 64<<10)
-			return framed(b,
-				crc32.ChecksumIEEE(b))
+			return framed(b, crc32.ChecksumIEEE(b))
 		}},
 		"answers that are nothing at all": {"arrived damaged", func(int) []byte { return []byte{'z'} }},
 	} {

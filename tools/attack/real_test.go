@@ -105,7 +105,7 @@ func (s *server) sameAsRun() {
 }
 
 // ownNATS starts a stock nats-server with a configuration.
-func (s *server) ownNATS(conf string, flags ...string) *process {
+func (s *server) ownNATS(conf string, flags ...string) {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "nats.conf")
 	if conf != "" {
@@ -115,7 +115,5 @@ func (s *server) ownNATS(conf string, flags ...string) *process {
 	} else {
 		path = s.at("operator", "nats.conf")
 	}
-	p := launch(s.t, append([]string{programs.NATS, "-c", path}, flags...)...)
-	p.says("Server is ready")
-	return p
+	launch(s.t, append([]string{programs.NATS, "-c", path}, flags...)...).says("Server is ready")
 }

@@ -262,8 +262,7 @@ func (r *ExperimentReport) publish(ctx context.Context, o ExperimentOptions, tow
 			shape := []int{imagesAtOnce, 3, size, size}
 			all = append(all, forward(t.name, *t, tensor.Map{bundle.PixelsInput: tensor.New(shape...)},
 				func(g *graph.Graph) (graph.Node, error) {
-					joint, _ := t.vision.Features(g, t.weights, g.Input(bundle.PixelsInput, graph.Float,
-						graph.Static(shape...)))
+					joint, _ := t.vision.Features(g, t.weights, bundle.Pixels(g, imagesAtOnce, size))
 					return joint, g.Err()
 				}))
 		}

@@ -1,5 +1,5 @@
-// Package proctest has what tests of promptfed as a process share: programs that are built once, and what a process
-// says.
+// Package proctest has what tests of promptfed as a process share: programs that are built once, what a process says,
+// and free addresses.
 package proctest
 
 import (

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -110,13 +111,9 @@ func (f inputs) feed(p *program, host callbackValues, epoch int) (feed, error) {
 	return out, host.compute(p, f, out.now, epoch)
 }
 
-// add adds one input.
+// add adds one input, and holds it for later steps where it is the same in these.
 func (f inputs) add(to feed, in string) error {
-	if v := f.fixed[in]; v != nil {
-		to.held[in] = v
-		return nil
-	}
-	if v := f.held[in]; v != nil {
+	if v := cmp.Or(f.fixed[in], f.held[in]); v != nil {
 		to.held[in] = v
 		return nil
 	}

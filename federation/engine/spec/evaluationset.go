@@ -26,8 +26,7 @@ func (e *Experiment) CheckEvaluationSets() error {
 	for _, x := range e.EvaluationSets {
 		if x.Name == "" || names[x.Name] {
 			return fmt.Errorf("evaluation set %q: the name is empty or used twice; give every evaluation set a name "+
-				"of its own",
-				x.Name)
+				"of its own", x.Name)
 		}
 		names[x.Name] = true
 		classes := len(e.Classes)

@@ -47,13 +47,10 @@ var (
 func dependenceOf(op *graph.Op, of func(graph.Node) dependence) dependence {
 	first := op.Out[0].Shape()
 	byRow := len(first) > 0 && first[0] == graph.Sym("B")
-	if what, _ := op.Placeholder(); byRow && what == method.PlaceholderByRow {
+	switch what, _ := op.Placeholder(); {
+	case byRow && (op.IsInput() || what == method.PlaceholderByRow):
 		return ofRow
-	}
-	if op.IsInput() {
-		if byRow {
-			return ofRow
-		}
+	case op.IsInput():
 		return ofNone
 	}
 	var rows, means int

@@ -11,9 +11,7 @@ import (
 // imageModel is image.onnx.
 func imageModel(v clip.VisionArch, w clip.Weights) ([]byte, error) {
 	g := graph.New()
-	pixels := g.Input(bundle.PixelsInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(v.Image),
-		graph.D(v.Image)})
-	image, patches := clip.Vision{VisionArch: v}.Features(g, w, pixels)
+	image, patches := clip.Vision{VisionArch: v}.Features(g, w, bundle.Pixels(g, 0, v.Image))
 	b, err := graph.Bytes(graph.Output{Name: bundle.ImageOutput, Node: image}, graph.Output{Name: bundle.PatchesOutput,
 		Node: patches})
 	if err != nil {

@@ -152,7 +152,7 @@ func (t *imageTower) guess() (int, error) {
 
 func (t *imageTower) try(size int) (image, patches graph.Node, err error) {
 	g := graph.New()
-	return t.build(g, g.Input(bundle.PixelsInput, graph.Float, graph.Static(2, 3, size, size)))
+	return t.build(g, bundle.Pixels(g, 2, size))
 }
 
 // build adds the tower to g: features of pixels [B,3,S,S], whose B must be known where the export fixed the batch.
@@ -214,13 +214,8 @@ func (t *imageTower) feed(g *graph.Graph, x graph.Node) graph.Node {
 
 // model is the tower under the names that bundles use, with the batch that it was exported for.
 func (t *imageTower) model() (*onnx.ModelProto, error) {
-	g, batch := graph.New(), graph.Sym("B")
-	if t.batch > 0 {
-		batch = graph.D(t.batch)
-	}
-	image, patches, err := t.once(g, g.Input(bundle.PixelsInput, graph.Float, graph.Shape{batch, graph.D(3),
-		graph.D(t.size),
-		graph.D(t.size)}))
+	g := graph.New()
+	image, patches, err := t.once(g, bundle.Pixels(g, t.batch, t.size))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", t.name, err)
 	}
