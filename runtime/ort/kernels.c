@@ -10,6 +10,7 @@
 #else
 #define CLONES
 #endif
+
 INLINE float sum(vec x) {
 	half h[2];
 	memcpy(h, &x, sizeof x);
@@ -418,9 +419,9 @@ static void *createState(const op *o, table t, const void *info, void **out) {
 	if (!s) return wrong(t, "out of memory");
 	*s = (state){t, o, 1, 0, 0, 1};
 	*out = s;
-	if (o->run == product && !hasProducts()) return wrong(t, "product: this processor has no AVX-512");
 	if (o->run == product)
-		return ((void *(*)(const void *, const char *, float *))t[KernelInfoGetAttribute_float])(info, "alpha", &s->scale);
+		return !hasProducts() ? wrong(t, "product: this processor has no AVX-512") :
+			((void *(*)(const void *, const char *, float *))t[KernelInfoGetAttribute_float])(info, "alpha", &s->scale);
 	int spans = o->run == attention || o->run == attentionGrad;
 	if (!spans && o->run != sequences && o->run != sequencesGrad) return NULL;
 	void *(*get)(const void *, const char *, int64_t *) = (void *(*)(const void *, const char *, int64_t *))
@@ -440,7 +441,7 @@ static void *tensor(table t, void *context, size_t i, void **data, size_t *rankO
 		shape[d] = 1;
 	status = ((void *(*)(void *, size_t, void **))t[KernelContext_GetInput])(context, i, &value);
 	if (status || !value) return status;
-	if (!status) status = ((void *(*)(void *, void **))t[GetTensorMutableData])(value, data);
+	status = ((void *(*)(void *, void **))t[GetTensorMutableData])(value, data);
 	if (!status) status = ((void *(*)(void *, void **))t[GetTensorTypeAndShape])(value, &info);
 	if (!status) status = ((void *(*)(void *, size_t *))t[GetDimensionsCount])(info, &rank);
 	if (!status && rank > MOST) status = wrong(t, "an input of rank above 8");

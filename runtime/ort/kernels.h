@@ -35,7 +35,5 @@ INLINE void part(const job *j, size_t i, int64_t *from, int64_t *to) {
 	*to = j->units * ((int64_t)i + 1) / j->parts;
 }
 
-enum { PANEL = 2 * L }; // columns of a packed weight that lie side by side
-
 // product is x w times scale, plus a bias where there is one, of [x, w packed, bias] (product.c).
 void product(void *data, size_t part);

@@ -206,6 +206,9 @@ func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs
 	return s, err
 }
 
+// panelWidth is how many columns of a packed matrix lie side by side.
+const panelWidth = C.PANEL
+
 // HasProducts tells whether this processor has the instructions that products of our own need (AVX-512).
 func HasProducts() bool { return C.hasProducts() != 0 }
 

@@ -67,7 +67,9 @@ void *newKernels(table t, void **domain);
 // hasProducts tells whether this processor takes the operator Product.
 int hasProducts(void);
 
-// packWeights puts w [k,n], or its transpose where w is [n,k], into panels [n/32,k,32].
+enum { PANEL = 32 }; // columns of a packed matrix that lie side by side
+
+// packWeights puts w [k,n], or its transpose where w is [n,k], into panels [n/PANEL,k,PANEL].
 void packWeights(const float *w, int64_t k, int64_t n, int transposed, float *to);
 
 // allocatePanels gives memory for them, aligned to a line of the cache.

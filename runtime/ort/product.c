@@ -1,4 +1,4 @@
-// Products of rows with a weight matrix that is packed in panels of 32 columns, on processors with AVX-512. Against
+// Products of rows with a weight matrix that is packed in panels of columns, on processors with AVX-512. Against
 // ONNX Runtime's own, which pack likewise, the next panel is on its way from memory while this one is multiplied: with few
 // rows a product is otherwise as long as reading its weights and computing with them, one after the other.
 #include "kernels.h"
@@ -9,6 +9,8 @@
 #define EACH(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < n; i++)
 #define WIDE __attribute__((target("avx512f")))
 #endif
+
+_Static_assert(PANEL == 2 * L, "a row of a panel is two vectors");
 
 // A tile is so many rows of one panel, which fit the registers. DEEP rows of a panel stay in the second cache, and with them
 // DEEP columns of TALL rows of x.

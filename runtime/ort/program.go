@@ -26,12 +26,9 @@ type weight struct {
 	shape []int64
 }
 
-// panelWidth is of panels of packed matrices. leastProduct is from how many numbers of a matrix on products with it are
-// our own (product.c): smaller ones stay in the processor's caches, where ONNX Runtime's are as fast.
-const (
-	panelWidth   = 32
-	leastProduct = 1 << 16
-)
+// leastProduct is from how many numbers of a matrix on products with it are our own (product.c): smaller ones stay in
+// the processor's caches, where ONNX Runtime's are as fast (BenchmarkProducts).
+const leastProduct = 1 << 16
 
 // prepare describes a model and encodes it as ONNX Runtime takes it.
 func prepare(m *onnx.ModelProto, o Options) (*program, error) {
