@@ -32,7 +32,7 @@ const onHost = -1
 type container struct {
 	packed   unsafe.Pointer // ONNX Runtime's, of what is packed
 	uploader *uploader
-	values   map[string]unsafe.Pointer // views of copies, by file, offset and shape
+	values   map[string]unsafe.Pointer // views of copies and packed matrices, by file, offset, shape
 	copies   []unsafe.Pointer          // on the device
 	memory   []unsafe.Pointer          // of packed matrices
 	users    int
