@@ -7,10 +7,9 @@ const Kernels = "promptfed"
 
 // Packed is a matrix [K,N] as the operator Product reads it: panels [N/panel,K,panel] of columns that lie side by side.
 type Packed struct {
-	Name       string   // of the initializer
-	At         External // where the numbers lie, row by row
+	Name       string // of the initializer
 	K, N       int64
-	Transposed bool // they lie there as [N,K]
+	Transposed bool // the file has it as [N,K]
 }
 
 // Products puts Product where MatMul or FusedMatMul multiplies values that depend on the inputs by a matrix of float32
@@ -21,12 +20,12 @@ type Packed struct {
 func Products(m *ModelProto, panel, least int64) (*ModelProto, []Packed) {
 	g := m.GetGraph()
 	r := &productRewriter{panel: panel, least: least, tensors: map[string]*TensorProto{}, uses: map[string]int{},
-		varies: map[string]bool{}, packed: map[string]bool{}, products: map[string]*NodeProto{}}
+		varies: map[string]bool{}, products: map[string]product{}}
 	r.survey(g)
 	for _, n := range g.GetNode() {
 		r.node(n)
 	}
-	if len(r.list) == 0 {
+	if len(r.packed) == 0 {
 		return m, nil
 	}
 	out := Shallow(m)
@@ -35,19 +34,11 @@ func Products(m *ModelProto, panel, least int64) (*ModelProto, []Packed) {
 	out.Graph.Initializer = slices.DeleteFunc(slices.Clone(g.Initializer), func(t *TensorProto) bool {
 		return IsExternal(t) && r.uses[t.Name] == 0
 	})
-	for _, p := range r.list {
-		out.Graph.Initializer = append(out.Graph.Initializer, &TensorProto{Name: p.Name,
-			DataType: int32(TensorProto_FLOAT), Dims: []int64{p.N / panel, p.K, panel},
-			DataLocation: TensorProto_EXTERNAL, ExternalData: r.tensors[p.matrix].ExternalData})
-	}
+	out.Graph.Initializer = append(out.Graph.Initializer, r.panels...)
 	if !slices.ContainsFunc(m.OpsetImport, func(o *OperatorSetIdProto) bool { return o.Domain == Kernels }) {
 		out.OpsetImport = append(slices.Clone(m.OpsetImport), &OperatorSetIdProto{Domain: Kernels, Version: 1})
 	}
-	packed := make([]Packed, len(r.list))
-	for i, p := range r.list {
-		packed[i] = p.Packed
-	}
-	return out, packed
+	return out, r.packed
 }
 
 type productRewriter struct {
@@ -56,14 +47,15 @@ type productRewriter struct {
 	uses         map[string]int          // of a value, by nodes, their graphs and the outputs
 	varies       map[string]bool         // with the inputs
 	nodes        []*NodeProto
-	products     map[string]*NodeProto // by output
-	packed       map[string]bool
-	list         []packedMatrix
+	products     map[string]product // by output, those that may take a bias
+	packed       []Packed
+	panels       []*TensorProto // their initializers
 }
 
-type packedMatrix struct {
-	Packed
-	matrix string
+// product is one with so many columns.
+type product struct {
+	node    *NodeProto
+	columns int64
 }
 
 func (r *productRewriter) survey(g *GraphProto) {
@@ -92,15 +84,17 @@ func (r *productRewriter) survey(g *GraphProto) {
 // node takes over a node, changed or not.
 func (r *productRewriter) node(n *NodeProto) {
 	if p, ok := r.matrix(n); ok {
-		if r.uses[p.matrix]--; !r.packed[p.Name] {
-			r.packed[p.Name] = true
-			r.list = append(r.list, p)
+		matrix := r.tensors[n.Input[1]]
+		if r.uses[matrix.Name]--; !slices.Contains(r.packed, p) {
+			r.packed = append(r.packed, p)
+			r.panels = append(r.panels, &TensorProto{Name: p.Name, DataType: matrix.DataType,
+				Dims: []int64{p.N / r.panel, p.K, r.panel}, DataLocation: matrix.DataLocation,
+				ExternalData: matrix.ExternalData})
 		}
-		product := &NodeProto{Domain: Kernels, OpType: "Product", Name: n.Name, Output: n.Output,
+		n = &NodeProto{Domain: Kernels, OpType: "Product", Name: n.Name, Output: n.Output,
 			Input: []string{n.Input[0], p.Name}, Attribute: []*AttributeProto{{Name: "alpha",
 				Type: AttributeProto_FLOAT, F: alpha(n)}}}
-		r.products[n.Output[0]] = product
-		n = product
+		r.products[n.Output[0]] = product{n, p.N}
 	} else if len(n.Input) == 2 && n.OpType == "Add" && Standard(n.Domain) &&
 		(r.bias(n, n.Input[0], n.Input[1]) || r.bias(n, n.Input[1], n.Input[0])) {
 		return
@@ -109,7 +103,7 @@ func (r *productRewriter) node(n *NodeProto) {
 }
 
 // matrix tells what a node multiplies by, if that can be packed.
-func (r *productRewriter) matrix(n *NodeProto) (p packedMatrix, ok bool) {
+func (r *productRewriter) matrix(n *NodeProto) (p Packed, ok bool) {
 	fused := n.OpType == "FusedMatMul" && n.Domain == "com.microsoft"
 	if !fused && (n.OpType != "MatMul" || !Standard(n.Domain)) || len(n.Input) != 2 || len(n.Output) != 1 ||
 		!r.varies[n.Input[0]] {
@@ -119,7 +113,7 @@ func (r *productRewriter) matrix(n *NodeProto) (p packedMatrix, ok bool) {
 	if t == nil || len(t.Dims) != 2 || !IsExternal(t) || t.DataType != int32(TensorProto_FLOAT) {
 		return p, false
 	}
-	p = packedMatrix{Packed{Name: Kernels + "/" + t.Name, K: t.Dims[0], N: t.Dims[1]}, t.Name}
+	p = Packed{Name: Kernels + "/" + t.Name, K: t.Dims[0], N: t.Dims[1]}
 	for _, a := range n.Attribute {
 		switch {
 		case a.Name == "transB" && a.I == 1:
@@ -129,7 +123,6 @@ func (r *productRewriter) matrix(n *NodeProto) (p packedMatrix, ok bool) {
 		}
 	}
 	at, err := ExternalOf(t)
-	p.At = at
 	return p, err == nil && at.Offset%4 == 0 && p.N%r.panel == 0 && at.Length/4 >= r.least
 }
 
@@ -144,18 +137,14 @@ func alpha(n *NodeProto) float32 {
 }
 
 // bias lets the product that a node adds a bias to add it.
-func (r *productRewriter) bias(n *NodeProto, product, bias string) bool {
-	made, b := r.products[product], r.tensors[bias]
-	if made == nil || len(made.Input) != 2 || r.uses[product] != 1 || b == nil || len(n.Output) != 1 ||
-		b.DataType != int32(TensorProto_FLOAT) {
+func (r *productRewriter) bias(n *NodeProto, sum, bias string) bool {
+	p, found := r.products[sum]
+	b := r.tensors[bias]
+	if !found || r.uses[sum] != 1 || b == nil || b.DataType != int32(TensorProto_FLOAT) ||
+		!slices.Equal(b.Dims, []int64{p.columns}) || len(n.Output) != 1 {
 		return false
 	}
-	for _, p := range r.list {
-		if p.Name == made.Input[1] && slices.Equal(b.Dims, []int64{p.N}) {
-			made.Input, made.Output = append(made.Input, bias), n.Output
-			delete(r.products, product)
-			return true
-		}
-	}
-	return false
+	p.node.Input, p.node.Output = append(p.node.Input, bias), n.Output
+	delete(r.products, sum)
+	return true
 }

@@ -3,12 +3,20 @@ package ort
 // Spins tells whether idle threads busy-wait.
 func (o Options) Spins() bool { return o.spins() }
 
+// HasProducts tells whether this processor takes products of our own.
+var HasProducts = hasProducts
+
 // Uploaded counts the weights that lie on devices.
-func Uploaded() (n int) {
+func Uploaded() int { return count(func(c *container) int { return len(c.values) }) }
+
+// Packed counts the matrices that are packed for products of our own.
+func Packed() int { return count(func(c *container) int { return len(c.memory) }) }
+
+func count(of func(*container) int) (n int) {
 	containers.Lock()
 	defer containers.Unlock()
 	for _, c := range containers.of {
-		n += len(c.values)
+		n += of(c)
 	}
 	return n
 }
@@ -28,14 +36,4 @@ func (s *Session) Pick(runs int) (devices []int) {
 		devices = append(devices, r.device)
 	}
 	return devices
-}
-
-// Packed counts the matrices that are packed for products of our own.
-func Packed() (n int) {
-	containers.Lock()
-	defer containers.Unlock()
-	for _, c := range containers.of {
-		n += len(c.memory)
-	}
-	return n
 }

@@ -209,19 +209,19 @@ func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs
 // panelWidth is how many columns of a packed matrix lie side by side.
 const panelWidth = C.PANEL
 
-// HasProducts tells whether this processor has the instructions that products of our own need (AVX-512).
-func HasProducts() bool { return C.hasProducts() != 0 }
+// hasProducts tells whether this processor has the instructions that products of our own need (AVX-512).
+func hasProducts() bool { return C.hasProducts() != 0 }
 
-// pack puts a matrix [k,n] that data begin with, or its transpose [n,k], into panels; the caller frees them.
-func pack(data []byte, k, n int64, transposed bool) (panels unsafe.Pointer, err error) {
-	if panels = C.allocatePanels(C.size_t(4 * k * n)); panels == nil {
+// pack puts the matrix that data begin with into panels; the caller frees them.
+func pack(data []byte, m onnx.Packed) (panels unsafe.Pointer, err error) {
+	if panels = C.allocatePanels(C.size_t(4 * m.K * m.N)); panels == nil {
 		return nil, errors.New("no memory to pack it")
 	}
-	across := C.int(0)
-	if transposed {
-		across = 1
+	transposed := C.int(0)
+	if m.Transposed {
+		transposed = 1
 	}
-	C.packWeights((*C.float)(unsafe.Pointer(unsafe.SliceData(data))), C.int64_t(k), C.int64_t(n), across,
+	C.packWeights((*C.float)(unsafe.Pointer(unsafe.SliceData(data))), C.int64_t(m.K), C.int64_t(m.N), transposed,
 		(*C.float)(panels))
 	return panels, nil
 }

@@ -132,7 +132,7 @@ func (o Options) check() error {
 
 // ownProducts tells whether products with packed weights are our own.
 func (o Options) ownProducts() bool {
-	return o.Provider == CPU && o.Prepack && !o.Bind && !o.PlainProducts && HasProducts()
+	return o.Provider == CPU && o.Prepack && !o.Bind && !o.PlainProducts && hasProducts()
 }
 
 // native makes the binding's options for one provider. The caller destroys them.

@@ -63,8 +63,9 @@ func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 	for range p.x.Shape[:len(p.x.Shape)-1] {
 		in = append(in, fmt.Sprint("d", len(in)))
 	}
-	out := append(slices.Clone(in), multipliedColumns(p))
-	in = append(in, p.x.Shape[len(p.x.Shape)-1])
+	k := p.x.Shape[len(in)]
+	out := append(slices.Clone(in), p.w.Len()/k)
+	in = append(in, k)
 	b := (&builder{}).in("x", f32, in).external("W", p.file, 0, 4*p.w.Len(), int64(p.w.Shape[0]), int64(p.w.Shape[1]))
 	b.Node = append(b.Node, &onnx.NodeProto{Domain: "com.microsoft", OpType: "FusedMatMul", Input: []string{"x", "W"},
 		Output: []string{"xw"}, Attribute: []*onnx.AttributeProto{{Name: "alpha", Type: onnx.AttributeProto_FLOAT,
@@ -81,8 +82,6 @@ func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 	m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "com.microsoft", Version: 1})
 	return m
 }
-
-func multipliedColumns(p products) int { return p.w.Len() / p.x.Shape[len(p.x.Shape)-1] }
 
 // Products of whole numbers are exact, whoever computes them: with our own, on any number of threads, and with ONNX
 // Runtime's. Sizes fall on both sides of a tile (12 rows), of what is kept in the caches (384 rows, 512 columns), and

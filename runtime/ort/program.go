@@ -2,6 +2,7 @@ package ort
 
 import (
 	"fmt"
+	"slices"
 
 	"promptfed/runtime/onnx"
 )
@@ -16,14 +17,14 @@ type program struct {
 	model           []byte
 	weights         string // folder of the external data, "" when there is none
 	external        []weight
-	packed          map[string]onnx.Packed // of external, matrices for products of our own
 }
 
 // weight is an initializer of float32 whose elements lie in a file.
 type weight struct {
-	name  string
-	at    onnx.External
-	shape []int64
+	name   string
+	at     onnx.External
+	shape  []int64
+	packed *onnx.Packed // for products of our own, else nil
 }
 
 // leastProduct is from how many numbers of a matrix on products with it are our own (product.c): smaller ones stay in
@@ -58,28 +59,28 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	if err != nil {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
 	}
+	var packed []onnx.Packed
 	if o.ownProducts() {
-		var packed []onnx.Packed
 		m, packed = onnx.Products(m, panelWidth, leastProduct)
-		p.packed = map[string]onnx.Packed{}
-		for _, w := range packed {
-			p.packed[w.Name] = w
-		}
 	}
-	p.weights, p.external = weights, externals(m)
+	p.weights, p.external = weights, externals(m, packed)
 	if p.model, err = onnx.Marshal(m); err != nil {
 		return nil, p.errorf("encoding the model: %s", oneLine(err))
 	}
 	return p, nil
 }
 
-func externals(m *onnx.ModelProto) (out []weight) {
+func externals(m *onnx.ModelProto, packed []onnx.Packed) (out []weight) {
 	for _, t := range m.GetGraph().GetInitializer() {
 		if !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) {
 			continue
 		}
 		if at, err := onnx.ExternalOf(t); err == nil && at.Length > 0 {
-			out = append(out, weight{t.Name, at, t.Dims})
+			w := weight{name: t.Name, at: at, shape: t.Dims}
+			if i := slices.IndexFunc(packed, func(p onnx.Packed) bool { return p.Name == t.Name }); i >= 0 {
+				w.packed = &packed[i]
+			}
+			out = append(out, w)
 		}
 	}
 	return out

@@ -10,8 +10,6 @@ import (
 	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
-
-	"promptfed/runtime/onnx"
 )
 
 // containers hold what sessions over one folder of weights share, for as long as one uses it: on the CPU what is packed
@@ -83,8 +81,7 @@ func (p *program) compileShared(options *binding.SessionOptions, o Options, prov
 // those on the host only matrices are packed.
 func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	for _, w := range p.external {
-		matrix, own := p.packed[w.name]
-		if h.at.device == onHost && len(w.shape) != 2 && !own {
+		if h.at.device == onHost && len(w.shape) != 2 && w.packed == nil {
 			continue
 		}
 		path := filepath.Join(p.weights, filepath.FromSlash(w.at.File))
@@ -96,16 +93,10 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 			}
 			h.files[path] = data
 		}
-		if !own && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(data))) {
+		if w.packed == nil && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(data))) {
 			continue // ONNX Runtime reads it itself, or tells that the file was cut short meanwhile
 		}
-		var v unsafe.Pointer
-		var err error
-		if own {
-			v, err = h.panels(w, matrix, data)
-		} else {
-			v, err = h.value(w, data)
-		}
+		v, err := h.value(w, data)
 		if err == nil {
 			err = h.api.addInitializer(options, w.name, v)
 		}
@@ -116,8 +107,11 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	return nil
 }
 
-// value is a weight as a session takes it: in the mapped file, or the one copy on the device.
+// value is a weight as a session takes it: in the mapped file, packed, or the one copy on the device.
 func (h *sharer) value(w weight, data []byte) (unsafe.Pointer, error) {
+	if w.packed != nil {
+		return h.panels(w, data)
+	}
 	v, err := h.api.wrap(w.shape, data[w.at.Offset:])
 	if err != nil {
 		return nil, err
@@ -144,17 +138,17 @@ func (h *sharer) value(w weight, data []byte) (unsafe.Pointer, error) {
 }
 
 // panels is a packed matrix, of which sessions over the same folder share one.
-func (h *sharer) panels(w weight, m onnx.Packed, data []byte) (unsafe.Pointer, error) {
+func (h *sharer) panels(w weight, data []byte) (unsafe.Pointer, error) {
 	if w.at.Offset+w.at.Length > int64(len(data)) {
 		return nil, fmt.Errorf("%s has %d bytes and was longer before", w.at.File, len(data))
 	}
 	containers.Lock()
 	defer containers.Unlock()
-	key := fmt.Sprint(w.at.File, " ", w.at.Offset, w.shape, m.Transposed)
+	key := fmt.Sprint(w.at.File, " ", w.at.Offset, w.shape, w.packed.Transposed)
 	if h.in.values[key] != nil {
 		return h.in.values[key], nil
 	}
-	memory, err := pack(data[w.at.Offset:], m.K, m.N, m.Transposed)
+	memory, err := pack(data[w.at.Offset:], *w.packed)
 	if err != nil {
 		return nil, err
 	}
