@@ -50,22 +50,29 @@ func newComputed(most, kept int) *computed {
 	return &computed{most: most, kept: kept, at: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// once gives the value of a key, of some bytes in memory, computed by of where it is not remembered.
+// once gives the value of a key, of some bytes in memory, computed by of where it is not remembered. An error is that of
+// the caller's own of: another caller that computes the value may be stopped.
 func (c *computed) once(key [sha256.Size]byte, of func() (value any, bytes int, err error)) (any, error) {
-	if v, ok := c.find(key); ok {
-		return v, nil
-	}
-	v, err, _ := c.doing.Do(string(key[:]), func() (any, error) {
-		if v, ok := c.find(key); ok { // since the look before
+	for {
+		if v, ok := c.find(key); ok {
 			return v, nil
 		}
-		v, bytes, err := of()
-		if err == nil {
-			c.keep(&entry{key: key, value: v, bytes: bytes})
+		mine := false
+		v, err, _ := c.doing.Do(string(key[:]), func() (any, error) {
+			if v, ok := c.find(key); ok { // since the look before
+				return v, nil
+			}
+			mine = true
+			v, bytes, err := of()
+			if err == nil {
+				c.keep(&entry{key: key, value: v, bytes: bytes})
+			}
+			return v, err
+		})
+		if err == nil || mine {
+			return v, err
 		}
-		return v, err
-	})
-	return v, err
+	}
 }
 
 func (c *computed) find(key [sha256.Size]byte) (any, bool) {

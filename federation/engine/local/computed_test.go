@@ -1,11 +1,13 @@
 package local
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 func TestComputed(t *testing.T) {
@@ -60,6 +62,31 @@ func TestComputed(t *testing.T) {
 	if made.Load() != 1 {
 		t.Errorf("eight that ask at once made it %d times", made.Load())
 	}
+}
+
+// Who waits for a value that another caller is stopped at computes it itself.
+func TestComputedStopped(t *testing.T) {
+	c, key := newComputed(10, keptTests), sha256.Sum256([]byte("a"))
+	begun, stop := make(chan struct{}), make(chan struct{})
+	var callers sync.WaitGroup
+	callers.Go(func() {
+		if _, err := c.once(key, func() (any, int, error) {
+			close(begun)
+			<-stop
+			return nil, 0, context.Canceled
+		}); err != context.Canceled {
+			t.Error(err)
+		}
+	})
+	<-begun
+	callers.Go(func() {
+		if v, err := c.once(key, func() (any, int, error) { return "a", 1, nil }); v != "a" || err != nil {
+			t.Errorf("%v, %v", v, err)
+		}
+	})
+	time.Sleep(50 * time.Millisecond) // for the second to wait; if it comes later, it has nothing to wait for
+	close(stop)
+	callers.Wait()
 }
 
 // TestComputedForgets: what two rounds with tests did not ask for goes as the next one begins; the order of calls

@@ -41,8 +41,7 @@ func (d *Session) receiveReply(m *nats.Msg) {
 		return
 	}
 	if r.Error != "" {
-		receive(protocol.ReceiptTaken, nil)
-		x.Fail(protocol.Printable(r.Error), nil)
+		d.fail(x, r, receive, protocol.Printable(r.Error), nil)
 		return
 	}
 	size := len(m.Data)
@@ -63,12 +62,29 @@ func (d *Session) receiveReply(m *nats.Msg) {
 		receive(protocol.ReceiptRepeat, nil)
 		return
 	}
-	receive(protocol.ReceiptTaken, nil) // before the reply counts: the server may end with it
 	if err != nil {
-		x.Fail("its reply is refused: "+protocol.Printable(err.Error()), err)
+		d.fail(x, r, receive, "its reply is refused: "+protocol.Printable(err.Error()), err)
 		return
 	}
+	receive(protocol.ReceiptTaken, nil) // before the reply counts: the server may end with it
 	keep()
+}
+
+// fail lets an order fail, with the newest attempt of it only: the reply to an older one may be sent again by somebody
+// else, when the order is tried again. Who sent it hears of the newer attempt and answers that.
+func (d *Session) fail(x *Pending, r protocol.Reply, receive func(state string, have []byte), why string,
+	refused error) {
+	d.Mu.Lock()
+	newest := x.Try == r.Try
+	d.Mu.Unlock()
+	if !newest {
+		d.Counters.Late.Add(1)
+		d.Log.Debug("a late or repeated reply is dropped")
+		receive(protocol.ReceiptRepeat, nil)
+		return
+	}
+	receive(protocol.ReceiptTaken, nil)
+	x.Fail(why, refused)
 }
 
 // pendingFor gives the order that a reply answers, where that is what the member is to answer.

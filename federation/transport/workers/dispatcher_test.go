@@ -180,24 +180,29 @@ func TestDispatcherRefuses(t *testing.T) {
 	}
 }
 
-// A turn that fails on one worker is given again; one that fails every time ends the run with the reason.
-func TestDispatcherFailures(t *testing.T) {
-	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
-	f := newFarm(t, transporttest.FedPHA.Experiment(t))
-	ctx, cancel := context.WithCancel(transporttest.Within(t))
-	defer cancel()
-	var left atomic.Int64
-	left.Store(2)
+// failing lets the next jobs of client 2 fail, so many.
+func (f *farm) failing(jobs int64) (left *atomic.Int64) {
+	left = &atomic.Int64{}
+	left.Store(jobs)
 	f.around = func(_ int, do workers.Executor) workers.Executor {
 		return func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
-			*message.ClientState,
-			error) {
+			*message.ClientState, error) {
 			if client == 2 && left.Add(-1) >= 0 {
 				return message.Reply{}, nil, errors.New("no memory")
 			}
 			return do(ctx, client, o, s)
 		}
 	}
+	return left
+}
+
+// A turn that fails on one worker is given again; one that fails every time ends the run with the reason.
+func TestDispatcherFailures(t *testing.T) {
+	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
+	f := newFarm(t, transporttest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	defer cancel()
+	left := f.failing(2)
 	f.start(ctx, 0, 1)
 	prompts, _, totals, err := f.run(ctx)
 	if err != nil || prompts != want || totals.Failed != 2 {
@@ -208,6 +213,38 @@ func TestDispatcherFailures(t *testing.T) {
 	_, _, _, err = f.run(ctx, func(s *engine.Settings) { s.Dir = t.TempDir() })
 	if err == nil || !strings.Contains(err.Error(), "worker host1: no memory (tried 3 times)") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Whoever runs the NATS server sends the reply of a job that failed again whenever that job is tried again. Failures of
+// an earlier attempt do not count once more.
+func TestDispatcherFailuresAgain(t *testing.T) {
+	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
+	f := newFarm(t, transporttest.FedPHA.Experiment(t))
+	ctx, cancel := context.WithCancel(transporttest.Within(t))
+	defer cancel()
+	var old *nats.Msg // of one worker that does one job at a time, so that one subscription hears all in order
+	var again atomic.Int64
+	sub, err := f.nats.Conn().Subscribe("pf.toy.work.*.*.*.*", func(m *nats.Msg) {
+		switch {
+		case m.Header.Get("again") != "":
+		case strings.HasSuffix(m.Subject, ".reply"):
+			old = m
+		case strings.HasSuffix(m.Subject, ".order") && old != nil:
+			again.Add(1)
+			f.nats.Conn().PublishMsg(&nats.Msg{Subject: old.Subject, Data: old.Data,
+				Header: nats.Header{"again": {"1"}}})
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sub.Unsubscribe()
+	f.failing(1)
+	f.start(ctx, 0, 1)
+	prompts, _, totals, err := f.run(ctx)
+	if err != nil || prompts != want || totals.Failed != 1 || again.Load() == 0 {
+		t.Errorf("%v, %+v, %d replies sent again", err, totals, again.Load())
 	}
 }
 
