@@ -50,8 +50,8 @@ func newComputed(most, kept int) *computed {
 	return &computed{most: most, kept: kept, at: map[[sha256.Size]byte]*list.Element{}}
 }
 
-// once gives the value of a key, of some bytes in memory, computed by of where it is not remembered. An error is that of
-// the caller's own of: another caller that computes the value may be stopped.
+// once gives the value of a key, of some bytes in memory, computed by of where it is not remembered. Only an error of
+// the caller's own of is returned: another caller that computes the value may be stopped.
 func (c *computed) once(key [sha256.Size]byte, of func() (value any, bytes int, err error)) (any, error) {
 	for {
 		if v, ok := c.find(key); ok {
