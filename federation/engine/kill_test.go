@@ -53,9 +53,11 @@ func killed(t *testing.T, toy func(testing.TB) *spec.Experiment, least int, afte
 	whole, dir := t.TempDir(), t.TempDir()
 	mustRun(t, toy(t), engine.Settings{Dir: whole})
 
+	var said bytes.Buffer
 	child := func() (*exec.Cmd, chan error) {
+		said.Reset()
 		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-		cmd.Env = append(os.Environ(), killFolder+"="+dir)
+		cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), killFolder+"="+dir), &said, &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -78,13 +80,13 @@ func killed(t *testing.T, toy func(testing.TB) *spec.Experiment, least int, afte
 		time.Sleep(time.Duration(r.Int64N(int64(25 * time.Millisecond))))
 		cmd.Process.Kill()
 		if err := <-ended; err != nil && err.Error() != "signal: killed" {
-			t.Fatalf("a resumed run failed: %v", err)
+			t.Fatalf("a resumed run failed: %v\n%s", err, &said)
 		} else if err != nil {
 			kills++
 		}
 	}
 	if _, ended := child(); <-ended != nil {
-		t.Fatal("the last resumed run failed")
+		t.Fatalf("the last resumed run failed:\n%s", &said)
 	}
 	if kills < least {
 		t.Errorf("only %d kills hit a run", kills)

@@ -1,6 +1,7 @@
 package features_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -102,9 +103,13 @@ func TestKilled(t *testing.T) {
 		return
 	}
 	cache, whole, from := t.TempDir(), t.TempDir(), filepath.Dir(images(t, 300)[0].Name())
+	var said bytes.Buffer
+	temporary := "TMPDIR=" + t.TempDir() // which a killed child cannot remove
 	child := func(dir string) (*exec.Cmd, chan error) {
+		said.Reset()
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
-		cmd.Env = append(os.Environ(), env+"="+dir+string(filepath.ListSeparator)+from)
+		cmd.Env = append(os.Environ(), env+"="+dir+string(filepath.ListSeparator)+from, temporary)
+		cmd.Stdout, cmd.Stderr = &said, &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +118,7 @@ func TestKilled(t *testing.T) {
 		return cmd, ended
 	}
 	if _, ended := child(whole); <-ended != nil {
-		t.Fatal("a run that nobody kills fails")
+		t.Fatalf("a run that nobody kills fails:\n%s", &said)
 	}
 	want := shardsIn(t, whole)
 	if len(want) != 4*5 { // 2 views of 2 kinds, each 300 images in shards of 64
@@ -130,7 +135,7 @@ func TestKilled(t *testing.T) {
 		time.Sleep(time.Duration(rand.Int64N(int64(15 * time.Millisecond))))
 		cmd.Process.Kill()
 		if err := <-ended; err != nil && err.Error() != "signal: killed" {
-			t.Fatalf("a resumed run failed: %v", err)
+			t.Fatalf("a resumed run failed: %v\n%s", err, &said)
 		} else if err != nil {
 			kills++
 		}
@@ -142,7 +147,7 @@ func TestKilled(t *testing.T) {
 		}
 	}
 	if _, ended := child(cache); <-ended != nil {
-		t.Fatal("the last resumed run failed")
+		t.Fatalf("the last resumed run failed:\n%s", &said)
 	}
 	if kills < 4 {
 		t.Errorf("only %d kills hit a run", kills)

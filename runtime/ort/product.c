@@ -1,5 +1,5 @@
-// Products of rows with a weight matrix that is packed in panels of columns, on processors with AVX-512. Against
-// ONNX Runtime's own, which pack likewise, the next panel is on its way from memory while this one is multiplied: with few
+// Products of rows with a weight matrix that is packed in panels of columns, on processors with AVX-512. Against ONNX
+// Runtime's own, which pack likewise, the next panel is on its way from memory while this one is multiplied: with few
 // rows a product is otherwise as long as reading its weights and computing with them, one after the other.
 #include "kernels.h"
 
@@ -12,8 +12,8 @@
 
 _Static_assert(PANEL == 2 * L, "a row of a panel is two vectors");
 
-// A tile is so many rows of one panel, which fit the registers. DEEP rows of a panel stay in the second cache, and with them
-// DEEP columns of TALL rows of x.
+// A tile is so many rows of one panel, which fit the registers. DEEP rows of a panel stay in the second cache, and with
+// them DEEP columns of TALL rows of x.
 enum { TILE = 12, DEEP = 512, TALL = 32 * TILE, LINE = 64 };
 
 int hasProducts(void) {
@@ -54,10 +54,11 @@ typedef struct {
 	int first, last;
 } tile;
 
+// compute adds up in registers from zero and adds that to y: the sum of many products as one sum after the other loses
+// more digits to rounding than a sum of shorter ones.
 INLINE WIDE void compute(const tile *t, const int rows) {
 	__m512 s[TILE][2];
-	EACH(r, rows) EACH(v, 2)
-		s[r][v] = t->first ? _mm512_setzero_ps() : _mm512_loadu_ps(t->y + r * t->nextY + L * v);
+	EACH(r, rows) EACH(v, 2) s[r][v] = _mm512_setzero_ps();
 	const float *x = t->x, *w = t->w;
 	const char *next = t->next;
 	const int64_t nextX = t->nextX, step = t->step;
@@ -70,14 +71,16 @@ INLINE WIDE void compute(const tile *t, const int rows) {
 			s[r][1] = _mm512_fmadd_ps(f, b, s[r][1]);
 		}
 	}
-	EACH(r, rows) EACH(v, 2) {
-		__m512 y = s[r][v];
-		if (t->last) {
-			y = _mm512_mul_ps(y, _mm512_set1_ps(t->scale));
-			if (t->bias) y = _mm512_add_ps(y, _mm512_loadu_ps(t->bias + L * v));
-		}
-		_mm512_storeu_ps(t->y + r * t->nextY + L * v, y);
+	float *y = t->y;
+	const int64_t nextY = t->nextY;
+	if (!t->first) EACH(r, rows) EACH(v, 2) s[r][v] = _mm512_add_ps(s[r][v], _mm512_loadu_ps(y + r * nextY + L * v));
+	if (t->last) {
+		const __m512 scale = _mm512_set1_ps(t->scale);
+		EACH(r, rows) EACH(v, 2) s[r][v] = _mm512_mul_ps(s[r][v], scale);
+		const float *bias = t->bias;
+		if (bias) EACH(r, rows) EACH(v, 2) s[r][v] = _mm512_add_ps(s[r][v], _mm512_loadu_ps(bias + L * v));
 	}
+	EACH(r, rows) EACH(v, 2) _mm512_storeu_ps(y + r * nextY + L * v, s[r][v]);
 }
 
 #define ROWS(n) static WIDE __attribute__((noinline)) void compute##n(const tile *t) { compute(t, n); }

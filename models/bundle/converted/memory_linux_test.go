@@ -21,7 +21,7 @@ import (
 // TestMemoryOfBundles opens the bundles of PROMPTFED_BUNDLES (folders, separated as in PATH) at the same time, with one
 // session for images and one for prompt gradients each, runs a batch of 32 pictures and a step of 7 classes through
 // every one, and prints what is resident (proc(5), /proc/PID/status) under each set of options, or under the one that
-// PROMPTFED_BUNDLES_ONLY names, since a process that has held much keeps some of it. The default must stay below 3 GB.
+// PROMPTFED_BUNDLES_ONLY names, since a process that has held much keeps some of it.
 func TestMemoryOfBundles(t *testing.T) {
 	list := os.Getenv("PROMPTFED_BUNDLES")
 	if list == "" {

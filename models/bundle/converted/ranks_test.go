@@ -2,8 +2,8 @@ package converted_test
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
+	"fmt"
 	"image"
 	"image/jpeg"
 	"math"
@@ -149,13 +149,25 @@ func TestFullSizeCheckpoints(t *testing.T) {
 	}
 }
 
+// fullSize compares a bundle with what PyTorch computes, with matrices as they lie in the file and with packed ones.
 func fullSize(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	t.Logf("%s, notes %q", b.Architecture, b.Notes)
+	for _, prepack := range []bool{false, true} {
+		t.Run(fmt.Sprint("prepack=", prepack), func(t *testing.T) {
+			fullSizeWith(t, b, want, ort.Options{WeightsDir: b.WeightsDir(), Prepack: prepack})
+		})
+	}
+}
+
+func fullSizeWith(t *testing.T, b *bundle.Bundle, want tensor.Map, o ort.Options) {
 	model, err := b.ImageModel()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{bundle.PixelsInput: want["pixels"]})
+	out, err := ort.Once(t.Context(), model, o, tensor.Map{bundle.PixelsInput: want["pixels"]})
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := graph.New()
 	whole, err := b.Sentences(g, []string{"a photo of a cat.", "the quick brown fox, jumping", "dog"})
 	if err != nil {
@@ -177,8 +189,7 @@ func fullSize(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts, err := ort.Once(context.Background(), model, ort.Options{WeightsDir: b.WeightsDir()},
-		tensor.Map{"ctx": want["ctx"]})
+	texts, err := ort.Once(t.Context(), model, o, tensor.Map{"ctx": want["ctx"]})
 	if err != nil {
 		t.Fatal(err)
 	}
