@@ -41,7 +41,14 @@ func (d *Session) receiveReply(m *nats.Msg) {
 		return
 	}
 	if r.Error != "" {
-		d.fail(x, r, receive, protocol.Printable(r.Error), nil)
+		if !d.isNewest(x, r) { // somebody may have sent it again, as this order is tried again
+			d.Counters.Late.Add(1)
+			d.Log.Debug("the failure of an earlier attempt is dropped")
+			receive(protocol.ReceiptRepeat, nil)
+			return
+		}
+		receive(protocol.ReceiptTaken, nil)
+		x.Fail(protocol.Printable(r.Error), nil)
 		return
 	}
 	size := len(m.Data)
@@ -62,29 +69,20 @@ func (d *Session) receiveReply(m *nats.Msg) {
 		receive(protocol.ReceiptRepeat, nil)
 		return
 	}
+	receive(protocol.ReceiptTaken, nil) // before the reply counts: the server may end with it
 	if err != nil {
-		d.fail(x, r, receive, "its reply is refused: "+protocol.Printable(err.Error()), err)
+		x.Fail("its reply is refused: "+protocol.Printable(err.Error()), err)
 		return
 	}
-	receive(protocol.ReceiptTaken, nil) // before the reply counts: the server may end with it
 	keep()
 }
 
-// fail lets an order fail, with the newest attempt of it only: the reply to an older one may be sent again by somebody
-// else, when the order is tried again. Who sent it hears of the newer attempt and answers that.
-func (d *Session) fail(x *Pending, r protocol.Reply, receive func(state string, have []byte), why string,
-	refused error) {
+// isNewest tells whether a reply answers the newest attempt of an order. Who is at work on the order hears of a newer
+// one, and answers that.
+func (d *Session) isNewest(x *Pending, r protocol.Reply) bool {
 	d.Mu.Lock()
-	newest := x.Try == r.Try
-	d.Mu.Unlock()
-	if !newest {
-		d.Counters.Late.Add(1)
-		d.Log.Debug("a late or repeated reply is dropped")
-		receive(protocol.ReceiptRepeat, nil)
-		return
-	}
-	receive(protocol.ReceiptTaken, nil)
-	x.Fail(why, refused)
+	defer d.Mu.Unlock()
+	return x.Try == r.Try
 }
 
 // pendingFor gives the order that a reply answers, where that is what the member is to answer.
