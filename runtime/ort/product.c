@@ -54,8 +54,7 @@ typedef struct {
 	int first, last;
 } tile;
 
-// compute adds up in registers from zero and adds that to y: the sum of many products as one sum after the other loses
-// more digits to rounding than a sum of shorter ones.
+// compute adds up in registers from zero, and then to y: one long sum loses more to rounding than several short ones.
 INLINE WIDE void compute(const tile *t, const int rows) {
 	__m512 s[TILE][2];
 	EACH(r, rows) EACH(v, 2) s[r][v] = _mm512_setzero_ps();

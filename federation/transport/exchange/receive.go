@@ -28,7 +28,7 @@ func (d *Session) receiveReply(m *nats.Msg) {
 		d.dropMessage(protocol.ReplyMessage, err)
 		return
 	}
-	x := d.pendingFor(r)
+	x, newest := d.pendingFor(r)
 	if r.Run != d.RunID || x != nil && r.Client != x.Client {
 		receive(protocol.ReceiptTaken, nil)
 		d.dropMessage(protocol.ReplyMessage, fmt.Errorf("it belongs to client %d of run %.12s", r.Client, r.Run))
@@ -41,7 +41,7 @@ func (d *Session) receiveReply(m *nats.Msg) {
 		return
 	}
 	if r.Error != "" {
-		if !d.isNewest(x, r) { // somebody may have sent it again, as this order is tried again
+		if !newest { // sent again by somebody, or the member has yet to hear of the newest attempt
 			d.Counters.Late.Add(1)
 			d.Log.Debug("the failure of an earlier attempt is dropped")
 			receive(protocol.ReceiptRepeat, nil)
@@ -77,22 +77,15 @@ func (d *Session) receiveReply(m *nats.Msg) {
 	keep()
 }
 
-// isNewest tells whether a reply answers the newest attempt of an order. Who is at work on the order hears of a newer
-// one, and answers that.
-func (d *Session) isNewest(x *Pending, r protocol.Reply) bool {
+// pendingFor gives the order that a reply answers, where that is what the member is to answer, and whether the reply is
+// to its newest attempt.
+func (d *Session) pendingFor(r protocol.Reply) (x *Pending, newest bool) {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
-	return x.Try == r.Try
-}
-
-// pendingFor gives the order that a reply answers, where that is what the member is to answer.
-func (d *Session) pendingFor(r protocol.Reply) *Pending {
-	d.Mu.Lock()
-	defer d.Mu.Unlock()
-	if x := d.Pending; x != nil && x.ID == r.ID {
-		return x
+	if x = d.Pending; x != nil && x.ID == r.ID {
+		return x, x.Try == r.Try
 	}
-	return nil
+	return nil, false
 }
 
 // gather is the tensors of a reply that come in pieces, or which pieces there are if some are missing.

@@ -216,8 +216,8 @@ func TestDispatcherFailures(t *testing.T) {
 	}
 }
 
-// Whoever runs the NATS server sends the reply of a job that failed again whenever that job is tried again. Failures of
-// an earlier attempt do not count once more.
+// When a job that failed is tried again, whoever runs the NATS server can send the reply to the first attempt again: it
+// does not count as a failure of the second.
 func TestDispatcherFailuresAgain(t *testing.T) {
 	want, _ := transporttest.OneProcess(t, transporttest.FedPHA.Experiment(t))
 	f := newFarm(t, transporttest.FedPHA.Experiment(t))
