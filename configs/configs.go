@@ -204,19 +204,9 @@ func unknown(at string, m map[string]any, t reflect.Type) error {
 	return nil
 }
 
-// renamed are keys that were called otherwise before; those that begin with a dot stand in several sections.
-var renamed = map[string]string{"exam": "eval.sets and eval.sets_root", "exam.sets": "eval.sets",
-	"exam.root": "eval.sets_root", "joint": "embed_dim",
-	"secure_aggregation.beside":  "secure_aggregation.extra_clip",
-	"secure_aggregation.surveys": "secure_aggregation.statistics",
-	".drawn":                     ".generator"}
-
 func unknownKey(key string, fields map[string]reflect.Type) error {
-	last := max(0, strings.LastIndexByte(key, '.'))
-	if now := renamed[strings.ToLower(key)]; now != "" {
+	if now := experiment.NewName(key); now != "" {
 		return fmt.Errorf("the key %s is now called %s", key, now)
-	} else if now = renamed[strings.ToLower(key[last:])]; now != "" && last > 0 {
-		return fmt.Errorf("the key %s is now called %s", key, key[:last]+now)
 	}
 	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 }
@@ -235,23 +225,6 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	}
 	fieldMaps.Store(t, out)
 	return out
-}
-
-// Flatten gives the values of a configuration by dotted key, maps as they are.
-func Flatten(c any) map[string]any {
-	out := map[string]any{}
-	flatten("", reflect.Indirect(reflect.ValueOf(c)), out)
-	return out
-}
-
-func flatten(at string, v reflect.Value, out map[string]any) {
-	for _, k := range keys.Of(v) {
-		if k.Value.Kind() == reflect.Struct {
-			flatten(at+k.Name+".", k.Value, out)
-		} else {
-			out[at+k.Name] = k.Value.Interface()
-		}
-	}
 }
 
 func oneLine(err error) string {

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/experiment"
+	"promptfed/federation/keys"
 	"promptfed/federation/pretrain"
 )
 
@@ -31,7 +32,7 @@ var variables = []string{"MODELS", "TOKEN", "CHROMIUM", "BROWSER",
 func checkEnvironment() error {
 	var known []string
 	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
-		for key, value := range Flatten(c) {
+		for key, value := range keys.Flatten(c) {
 			if reflect.ValueOf(value).Kind() != reflect.Map {
 				known = append(known, variable(key))
 			}

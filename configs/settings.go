@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/experiment"
+	"promptfed/federation/keys"
 	"promptfed/federation/methods"
 )
 
@@ -39,7 +40,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("."))
 	v.SetEnvPrefix("PROMPTFED")
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	s := settings{path: f.path, known: Flatten(out)}
+	s := settings{path: f.path, known: keys.Flatten(out)}
 	s.from = f.origins(s.known, env)
 	if env {
 		if err := checkEnvironment(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/experiment"
+	"promptfed/federation/keys"
 )
 
 // Files in the folder of a sweep.
@@ -139,8 +140,8 @@ func (s *Sweep) YAML() ([]byte, error) {
 	return append(base, text...), err
 }
 
-// Same compares the sweep with the one that a folder holds. What differs in what runs, and not only in section runtime
-// or in the card, is an error that names it.
+// Same compares the sweep with the one that a folder holds. What differs in what runs, and not only how or where it
+// runs, or in the card, is an error that names it.
 func (s *Sweep) Same(dir string) error {
 	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{still: true})
 	if err != nil {
@@ -167,9 +168,10 @@ func (s *Sweep) Same(dir string) error {
 		if i >= len(there.Cells) || there.Cells[i].Folder != c.Folder {
 			return differs("%d cells there, %d now, and %s is not the same", len(there.Cells), len(s.Cells), c.Folder)
 		}
-		is, was := Flatten(c.Config), Flatten(there.Cells[i].Config)
+		is, was := keys.Flatten(c.Config), keys.Flatten(there.Cells[i].Config)
 		for _, key := range slices.Sorted(maps.Keys(is)) {
-			if !strings.HasPrefix(key, "runtime.") && fmt.Sprint(is[key]) != fmt.Sprint(was[key]) {
+			place := strings.HasPrefix(key, "runtime.") && !experiment.Identifying(key)
+			if !place && fmt.Sprint(is[key]) != fmt.Sprint(was[key]) {
 				return differs("in cell %s %s is %v there, %v now", c.Folder, key, was[key], is[key])
 			}
 		}

@@ -20,91 +20,40 @@ import (
 )
 
 // Content identifies what an image holds: the SHA-256 of its file's bytes, or of its pixels where it comes from no
-// image file. The zero Content is that of a file that no other of its list is equal to.
+// image file. The zero Content is unknown and equals no other.
 type Content [sha256.Size]byte
 
-// headSize is how much of files of equal size is read before all of them is.
-const headSize = 4096
-
-// Contents gives the content of every example of a list. Of files it reads only those that have the size of another,
-// and whole only those that begin like another. progress, which may be nil, is called in both of its passes.
+// Contents gives the content of every example of a list, on several goroutines. progress may be nil.
 func Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content, error) {
 	out := make([]Content, len(list))
-	keys := make([]string, len(list))
-	var whole []int // examples that need not be files
-	bySize := map[string][]int{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, workers))
+	var mu sync.Mutex
+	done := 0
 	for i, e := range list {
-		if e.Path == "" {
-			whole = append(whole, i)
-			continue
-		}
-		st, err := os.Stat(e.Path)
-		if err != nil {
-			return nil, &BadImage{e.Path, trimmed(err)}
-		}
-		keys[i] = fmt.Sprint(st.Size())
-		bySize[keys[i]] = append(bySize[keys[i]], i)
-	}
-	several := func(groups map[string][]int) []int {
-		var out []int
-		for i := range list {
-			if len(groups[keys[i]]) > 1 {
-				out = append(out, i)
+		g.Go(func() (err error) {
+			if err := ctx.Err(); err != nil {
+				return err
 			}
-		}
-		return out
+			if out[i], err = e.content(); err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if done++; progress != nil && len(list) >= worthShowing && (done%worthShowing == 0 || done == len(list)) {
+				progress(done, len(list))
+			}
+			return nil
+		})
 	}
-	files := several(bySize)
-	err := inParallel(ctx, files, workers, progress, func(i int) error {
-		sum, err := list[i].hash(headSize)
-		keys[i] += fmt.Sprintf(" %x", sum)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	byHead := map[string][]int{}
-	for _, i := range files {
-		byHead[keys[i]] = append(byHead[keys[i]], i)
-	}
-	err = inParallel(ctx, append(whole, several(byHead)...), workers, progress, func(i int) (err error) {
-		out[i], err = list[i].hash(0)
-		return err
-	})
-	return out, err
+	return out, g.Wait()
 }
 
 // worthShowing is how many images progress reports at a time, and below which it reports none.
 const worthShowing = 512
 
-// inParallel does something for every index, on several goroutines.
-func inParallel(ctx context.Context, index []int, workers int, progress func(done, total int),
-	do func(i int) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, workers))
-	var mu sync.Mutex
-	done := 0
-	for _, i := range index {
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := do(i); err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if done++; progress != nil && len(index) >= worthShowing && (done%worthShowing == 0 || done == len(index)) {
-				progress(done, len(index))
-			}
-			return nil
-		})
-	}
-	return g.Wait()
-}
-
-// hash gives the digest of what an example holds, or of the first bytes of its file where limit is not 0.
-func (e Example) hash(limit int64) (Content, error) {
+// content reads the whole example.
+func (e Example) content() (Content, error) {
 	h := sha256.New()
 	var err error
 	switch {
@@ -120,11 +69,7 @@ func (e Example) hash(limit int64) (Content, error) {
 	default:
 		var f *os.File
 		if f, err = os.Open(e.Path); err == nil {
-			var in io.Reader = f
-			if limit > 0 {
-				in = io.LimitReader(f, limit)
-			}
-			_, err = io.Copy(h, in)
+			_, err = io.Copy(h, f)
 			f.Close()
 		}
 	}
@@ -163,7 +108,7 @@ func writePixels(w io.Writer, img image.Image) {
 	}
 }
 
-const contentsMagic = "pfcontents1\n"
+const contentsMagic = "pfcontents2\n"
 
 // Contents is the function of this name, remembered in the cache: names and stamps of the list say when it has changed.
 func (c Cache) Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content,

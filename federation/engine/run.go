@@ -209,6 +209,14 @@ func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
 			"partition or training differ); choose another --out", set.Dir)
 	}
+	if pos.Planned != 0 && pos.Planned != e.Plan.Rounds {
+		return nil, fmt.Errorf("cannot resume: %s weights its rounds by their number and began with train.rounds: %d, "+
+			"now it is %d: set it to %d, or choose another --out", e.MethodName, pos.Planned, e.Plan.Rounds,
+			pos.Planned)
+	}
+	if pos.Planned != 0 {
+		server.Global.Rounds.Total()
+	}
 	if err := store.Load(pos.Clients); err != nil {
 		return nil, err
 	}
@@ -241,6 +249,9 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 		return nil
 	}
 	pos := state.Position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.Locations(), Record: rec}
+	if s.Global.Rounds.Asked() {
+		pos.Planned = e.Plan.Rounds
+	}
 	pos.Optimizer = s.worker.OptimizerState()
 	if s.simulated != nil {
 		var err error

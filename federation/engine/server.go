@@ -52,7 +52,8 @@ type Server struct {
 
 // start draws the shared parameters and lets the method add what it needs.
 func (s *Server) start(task method.Task) error {
-	s.Global = method.Global{Rounds: s.Plan.Rounds, Clients: s.Plan.Clients, Classes: task.Classes, Seed: s.Plan.Seed,
+	s.Global = method.Global{Rounds: method.Rounds(s.Plan.Rounds), Clients: s.Plan.Clients,
+		Classes: task.Classes, Seed: s.Plan.Seed,
 		Width: task.Width, Task: task, Infos: s.Plan.Infos, Sampling: s.Plan.Sampling(), Shared: tensor.Map{},
 		Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"promptfed/federation/data"
@@ -37,7 +38,10 @@ type Built struct {
 
 	options    []byte // of the method, in JSON
 	duplicates data.Duplicates
-	contents   map[string]data.Content // of images that are equal to others, by ID
+	contents   map[string]data.Content // of the images of the set, by ID
+	dataDigest string
+	classNames []string                  // of the set, as it has them: reproduce.class_names does not change them
+	opened     map[string]*bundle.Bundle // by name in Config.Backbones
 
 	layer          *secure.Layer                       // of secure aggregation; nil for none
 	guard          *secure.Guard                       // of the one client that is here; nil elsewhere
@@ -192,6 +196,7 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	if err = b.split(c.Partition); err != nil {
 		return err
 	}
+	b.classNames = slices.Clone(b.Set.Classes)
 	c.Reproduce.shuffleNames(b.Set, c.Seed)
 	if err := b.openEvaluationSets(ctx, whole, progress); err != nil {
 		return err
@@ -251,16 +256,16 @@ func (b *Built) testList() []data.Example  { return b.Set.OrPool(b.Set.Test) }
 
 func (b *Built) openBackbones() error {
 	c := b.Config
-	open := map[string]*bundle.Bundle{}
+	b.opened = map[string]*bundle.Bundle{}
 	for _, name := range c.Backbones {
-		if open[name] != nil {
+		if b.opened[name] != nil {
 			continue
 		}
 		f, err := bundle.Find(name, c.Runtime.Models)
 		if err != nil {
 			return fmt.Errorf("backbones: %w", err)
 		}
-		open[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
+		b.opened[name], f.Sigmoid = f, c.Train.Loss == sigmoidLoss
 		if f.Sigmoid && f.AssumedScale {
 			return fmt.Errorf("backbone %s: its files lack the logit scale and bias that train.loss: sigmoid needs: "+
 				"write backbones: [{folder: %s, logit_scale: NUMBER, logit_bias: NUMBER}], or add the "+
@@ -269,7 +274,7 @@ func (b *Built) openBackbones() error {
 		b.Bundles = append(b.Bundles, f)
 	}
 	for _, name := range c.assigned(len(b.Parts)) {
-		b.Assigned = append(b.Assigned, open[name])
+		b.Assigned = append(b.Assigned, b.opened[name])
 	}
 	for _, f := range b.Bundles {
 		note, err := b.Engine.ForImages(Backbone{f})

@@ -5,9 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"image"
-	"image/draw"
-	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -15,7 +12,6 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/engine/spec"
 	"promptfed/models/bundle"
-	"promptfed/models/preprocess"
 	"promptfed/runtime/version"
 )
 
@@ -85,13 +81,22 @@ func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 		lists["validation data"] = list
 	}
 	for _, p := range b.evaluationSets {
-		lists["evaluation set "+p.name] = p.examples
-	}
-	for _, what := range slices.Sorted(maps.Keys(lists)) {
-		var err error
-		if out.Digests[what], err = content(ctx, lists[what]); err != nil {
-			return out, fmt.Errorf("%s: %w", what, err)
+		if !p.other {
+			lists["evaluation set "+p.name] = p.examples
+			continue
 		}
+		contents, err := b.contentsOf(ctx, p.examples, nil)
+		if err != nil {
+			return out, fmt.Errorf("evaluation set %s: %w", p.name, err)
+		}
+		out.Digests["evaluation set "+p.name] = inOrder(p.examples, contents)
+	}
+	for what, list := range lists {
+		contents := make([]data.Content, len(list))
+		for i, e := range list {
+			contents[i] = b.contents[e.ID]
+		}
+		out.Digests[what] = inOrder(list, contents)
 	}
 	h := sha256.New()
 	for i, p := range b.Parts {
@@ -104,31 +109,14 @@ func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	return out, nil
 }
 
-// samples is how many images of a list are looked at to tell data sets apart whose lists are alike.
-const samples = 5
-
-// content is a digest of a list of examples that is the same on every machine: names, labels and domains of all, pixels
-// of a few.
-func content(ctx context.Context, list []data.Example) (string, error) {
+// inOrder is a digest of a list of examples that is the same on every machine: their names, labels, domains and
+// contents, in their order.
+func inOrder(list []data.Example, contents []data.Content) string {
 	h := sha256.New()
-	for _, e := range list {
-		fmt.Fprintf(h, "%q %d %d\n", filepath.ToSlash(e.ID), e.Label, e.Domain)
+	for i, e := range list {
+		fmt.Fprintf(h, "%q %d %d %x\n", filepath.ToSlash(e.ID), e.Label, e.Domain, contents[i])
 	}
-	for i := range min(samples, len(list)) {
-		if err := ctx.Err(); err != nil {
-			return "", err
-		}
-		e := list[i*(len(list)-1)/max(1, min(samples, len(list))-1)]
-		img, err := e.Image(preprocess.Decode)
-		if err != nil {
-			return "", err
-		}
-		flat := image.NewNRGBA(img.Bounds())
-		draw.Draw(flat, flat.Bounds(), img, img.Bounds().Min, draw.Src)
-		fmt.Fprintln(h, flat.Rect)
-		h.Write(flat.Pix)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // Client is a client of the experiment by its number, after Features.

@@ -2,8 +2,6 @@ package experiment
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -126,17 +124,22 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// contentsOf are the contents of some images, remembered in the feature cache.
+func (b *Built) contentsOf(ctx context.Context, list []data.Example, progress Progress) ([]data.Content, error) {
+	dir, err := FeatureCache(b.Config.Runtime.Cache)
+	if err != nil { // no place to remember it
+		dir = ""
+	}
+	return data.Cache{Dir: dir}.Contents(ctx, list, b.workers(), progress.of("reading images"))
+}
+
 // findDuplicates compares the images of a set and does what data.duplicates says.
 func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progress) error {
 	var list []data.Example
 	for _, sp := range s.Splits() {
 		list = append(list, *sp.Examples...)
 	}
-	dir, err := FeatureCache(b.Config.Runtime.Cache)
-	if err != nil { // no place to remember it
-		dir = ""
-	}
-	contents, err := data.Cache{Dir: dir}.Contents(ctx, list, b.workers(), progress.of("comparing images"))
+	contents, err := b.contentsOf(ctx, list, progress)
 	if err != nil {
 		return err
 	}
@@ -145,7 +148,7 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 	if b.duplicates, contents, err = s.FindDuplicates(contents, policy); err != nil {
 		return err
 	}
-	b.contents = equalImages(s, contents)
+	b.keepContents(s, contents)
 	for k, line := range b.duplicates.Lines(pooled) {
 		if k == 0 {
 			line += " (such as " + b.duplicates.Example + ")"
@@ -162,22 +165,19 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 	return nil
 }
 
-// equalImages are the contents, by ID, of examples that others are equal to.
-func equalImages(s *data.Set, contents []data.Content) map[string]data.Content {
-	times := map[data.Content]int{}
-	for _, c := range contents {
-		times[c]++
-	}
-	out, i := map[string]data.Content{}, 0
+// keepContents keeps the contents of all images of the set, and their digest.
+func (b *Built) keepContents(s *data.Set, contents []data.Content) {
+	var all images
+	b.contents = map[string]data.Content{}
 	for _, sp := range s.Splits() {
-		for _, e := range *sp.Examples {
-			if c := contents[i]; c != (data.Content{}) && times[c] > 1 {
-				out[e.ID] = c
-			}
-			i++
+		n := len(*sp.Examples)
+		all.add(*sp.Examples, contents[:n], sp.Name, s.Classes, s.Domains)
+		for i, e := range *sp.Examples {
+			b.contents[e.ID] = contents[i]
 		}
+		contents = contents[n:]
 	}
-	return out
+	b.dataDigest = all.String()
 }
 
 // countShared counts equal images of the clients' lists.
@@ -235,25 +235,9 @@ func (b *Built) describeData() {
 	}
 }
 
-// DataDigest is the SHA-256, in hex, over split, name, class and domain of every image in order, and over how images
-// are made or the sizes of their files: equal on every machine that has the same data in the same layout.
-func (b *Built) DataDigest() string {
-	h := sha256.New()
-	for _, sp := range b.Set.Splits() {
-		for _, e := range *sp.Examples {
-			domain := ""
-			if len(b.Set.Domains) > 0 {
-				domain = b.Set.Domains[e.Domain]
-			}
-			what := e.Stamp
-			if b.Set.Name != "synthetic" {
-				what, _, _ = strings.Cut(e.Stamp, " ") // the time of a file is not its content
-			}
-			fmt.Fprintf(h, "%q %q %q %q %q\n", sp.Name, e.ID, b.Set.Classes[e.Label], domain, what)
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil))
-}
+// DataDigest is the SHA-256, in hex, over content, split, class and domain of every image of the set: equal on every
+// machine that has the same images, whatever their files are called and wherever they lie.
+func (b *Built) DataDigest() string { return b.dataDigest }
 
 // withoutValidation is the set without the training examples that data.val_share made validation data of and that
 // nobody trains on.

@@ -21,6 +21,7 @@ type evaluationSet struct {
 	classes  []string
 	template string // empty for that of the experiment
 	examples []data.Example
+	other    bool     // of another set
 	notes    []string // of its set
 }
 
@@ -93,7 +94,7 @@ func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progres
 		if err != nil {
 			return err
 		}
-		p.template, p.notes = s.Template, s.Notes
+		p.template, p.notes, p.other = s.Template, s.Notes, true
 		b.evaluationSets = append(b.evaluationSets, p)
 	}
 	return nil

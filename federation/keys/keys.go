@@ -41,3 +41,20 @@ func Of(v reflect.Value) []Key {
 	}
 	return out
 }
+
+// Flatten gives the values of a configuration by dotted key, maps as they are.
+func Flatten(c any) map[string]any {
+	out := map[string]any{}
+	flatten("", reflect.Indirect(reflect.ValueOf(c)), out)
+	return out
+}
+
+func flatten(at string, v reflect.Value, out map[string]any) {
+	for _, k := range Of(v) {
+		if k.Value.Kind() == reflect.Struct {
+			flatten(at+k.Name+".", k.Value, out)
+		} else {
+			out[at+k.Name] = k.Value.Interface()
+		}
+	}
+}

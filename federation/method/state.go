@@ -59,7 +59,7 @@ type Local struct {
 // Global is the server between rounds. All of it is checkpointed.
 type Global struct {
 	Round     int
-	Rounds    int     // that the experiment has
+	Rounds    RoundCount
 	LR        float64 // of the clients' steps in this round
 	Clients   int
 	Classes   int

@@ -99,7 +99,8 @@ func (m PromptSRC) Merge(g *method.Global, ups []method.Upload) error {
 	if err := m.FedAvg.Merge(g, ups); err != nil || m.GPA == "none" {
 		return err
 	}
-	weights := gaussian(g.Rounds, m.GPAMean*float64(g.Rounds), m.GPAStd*float64(g.Rounds))
+	rounds := g.Rounds.Total()
+	weights := gaussian(rounds, m.GPAMean*float64(rounds), m.GPAStd*float64(rounds))
 	for _, name := range g.Shared.Names() {
 		sum := g.State[meanOfRounds+name]
 		if sum == nil {
@@ -109,7 +110,7 @@ func (m PromptSRC) Merge(g *method.Global, ups []method.Upload) error {
 		if g.Round < len(weights) {
 			sum.Axpy(weights[g.Round], g.Shared[name])
 		}
-		if g.Round == g.Rounds-1 {
+		if g.Round == rounds-1 {
 			g.Shared[name] = sum.Clone()
 		}
 	}

@@ -166,7 +166,7 @@ func (m TRIP) Start(g *method.Global) error {
 		g.Broadcast[tripAverage] = first.Clone()
 	}
 	if m.Average == "beta" {
-		g.State[tripWeight] = tensor.Of([]float32{float32(m.density(0, g.Rounds))}, 1)
+		g.State[tripWeight] = tensor.Of([]float32{float32(m.density(0, g.Rounds.Total()))}, 1)
 	}
 	return nil
 }
@@ -197,7 +197,7 @@ func (m TRIP) Merge(g *method.Global, ups []method.Upload) error {
 		if sum == nil {
 			return fmt.Errorf("trip: the server lost %s, which a run begins with", tripWeight)
 		}
-		w := m.density(g.Round, g.Rounds)
+		w := m.density(g.Round, g.Rounds.Total())
 		total := float64(sum.Data[0]) + w
 		g.State[tripWeight], share = tensor.Of([]float32{float32(total)}, 1), w/total
 	}

@@ -16,7 +16,7 @@ import (
 // round 0's count once each.
 func TestTRIPStart(t *testing.T) {
 	g := func() *method.Global {
-		return &method.Global{Rounds: 1, Task: method.Task{VisionWidth: 5}, Shared: tensor.Map{
+		return &method.Global{Rounds: method.Rounds(1), Task: method.Task{VisionWidth: 5}, Shared: tensor.Map{
 			"experts": tensor.Of([]float32{1, 2, 3}, 3, 1, 1)}, Broadcast: tensor.Map{}, State: tensor.Map{}}
 	}
 	for _, keys := range []string{"orthogonal", "normal", "uniform"} {

@@ -231,6 +231,7 @@ func Run(t *testing.T, c Case) {
 	t.Run("together", c.together)
 	t.Run("messages", c.messages)
 	t.Run("resume", c.resume)
+	t.Run("longer", c.longer)
 	t.Run("lost", c.lost)
 	t.Run("trace", c.trace)
 	t.Run("terms", c.terms)

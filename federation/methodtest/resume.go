@@ -139,6 +139,24 @@ func (c Case) resume(t *testing.T) {
 	}
 }
 
+// longer: a run that ended and goes on with more rounds gives the bytes of one that had them from the start, or is
+// refused because the method goes by the number of rounds.
+func (c Case) longer(t *testing.T) {
+	dir := t.TempDir()
+	short := c.experiment(t)
+	whole := short.Plan.Rounds
+	short.Plan.Rounds = whole / 2
+	c.run(t, short, engine.Settings{Dir: dir})
+	set := engine.Settings{Dir: dir, Resume: true, Sessions: &c.kept.sessions}
+	_, err := engine.Run(context.Background(), c.experiment(t), set)
+	if err == nil {
+		c.plain(t).same(t, outcomeIn(t, dir), "with more rounds")
+	} else if !strings.Contains(err.Error(), "train.rounds") || !strings.Contains(err.Error(), "set it to "+
+		strconv.Itoa(short.Plan.Rounds)) {
+		t.Error(err)
+	}
+}
+
 func (c Case) learnsNothing() bool { return len(c.Names.Shared)+len(c.Names.Private) == 0 }
 
 // lost: a round goes on without a client whose answer never came, and that client remembers what it did before.

@@ -164,7 +164,7 @@ func TestResumeWithOtherConfiguration(t *testing.T) {
 	mustRun(t, "run", config, "--out", out, "--set", "train.rounds=1")
 	before := read(t, out, "config.yaml")
 	_, text, code := call("run", config, "--out", out, "--resume", "--set", "train.lr=0.5")
-	if code == 0 || !strings.Contains(text, "another experiment") {
+	if code == 0 || !strings.Contains(text, "another experiment: train.lr is 0.01 there, 0.5 now;") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 	if !bytes.Equal(before, read(t, out, "config.yaml")) {

@@ -11,6 +11,7 @@ import (
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/federation/keys"
 	"promptfed/federation/methods"
 	"promptfed/federation/partition"
 	"promptfed/federation/pretrain"
@@ -108,7 +109,7 @@ func keysFor(command string) cobra.CompletionFunc {
 			conf = pretrain.Defaults()
 		}
 		var out []string
-		for key := range configs.Flatten(conf) {
+		for key := range keys.Flatten(conf) {
 			out = append(out, key+"=")
 		}
 		if command != "pretrain" {
@@ -150,7 +151,7 @@ func valuesOf(key string) []string {
 	case "runtime.provider":
 		out = []string{"cpu", "cuda", "auto"}
 	default:
-		if _, ok := configs.Flatten(experiment.Defaults())[key].(bool); ok {
+		if _, ok := keys.Flatten(experiment.Defaults())[key].(bool); ok {
 			out = []string{"true", "false"}
 		}
 	}

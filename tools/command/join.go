@@ -307,7 +307,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	}
 	end := func(error) error { return nil }
 	if err == nil {
-		end, err = runfolder.Begin(ctx, f.state, b.Config, runfolder.DataOf(b), began)
+		end, err = runfolder.Begin(ctx, f.state, b, runfolder.DataOf(b), began)
 	}
 	done := func(failed error) error {
 		summed()

@@ -3,9 +3,9 @@ package command
 import (
 	"strings"
 
-	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
+	"promptfed/federation/keys"
 	"promptfed/federation/transport/exchange"
 )
 
@@ -15,7 +15,7 @@ func requirements(text string) ([]facts.Requirement, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts, keys := experiment.AllFacts(), configs.Flatten(experiment.Defaults())
+	facts, keys := experiment.AllFacts(), keys.Flatten(experiment.Defaults())
 	for _, r := range list {
 		_, fact := facts.Find(r.Key)
 		if _, key := keys[r.Key]; !fact && !key && !strings.HasPrefix(r.Key, optionKeys) {
@@ -35,7 +35,7 @@ func (f joinFlags) meets(conf experiment.Config, inv *exchange.Invitation, whose
 	if err != nil {
 		return nil, err
 	}
-	keys := configs.Flatten(conf)
+	keys := keys.Flatten(conf)
 	options(keys, optionKeys, conf.Options)
 	return facts, facts.Meets(f.required, keys, whose)
 }

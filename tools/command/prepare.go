@@ -32,6 +32,15 @@ func configured(use, short string, do func(cmd *cobra.Command, conf experiment.C
 
 // prepare opens an experiment and computes its features.
 func prepare(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Built, error) {
+	b, err := open(ctx, conf, m)
+	if err != nil {
+		return nil, err
+	}
+	return b, computeFeatures(ctx, b, m)
+}
+
+// open opens an experiment: its data, backbones and provider.
+func open(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Built, error) {
 	b, err := experiment.Open(ctx, conf, m.Work)
 	if err != nil {
 		return nil, asUsage(err)
@@ -41,8 +50,13 @@ func prepare(ctx context.Context, conf experiment.Config, m progress.Monitor) (*
 	}
 	m.Opened(b)
 	m.Fallback(b.Fallback)
+	return b, nil
+}
+
+// computeFeatures computes what the clients of an opened experiment need.
+func computeFeatures(ctx context.Context, b *experiment.Built, m progress.Monitor) error {
 	defer m.Features(b)()
-	return b, b.Features(ctx, m.Work)
+	return b.Features(ctx, m.Work)
 }
 
 // onlyRuntime refuses keys that a command cannot change.

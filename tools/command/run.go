@@ -173,6 +173,9 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 		return err
 	}
 	defer others.close()
+	if f.use.Force || f.use.Resume {
+		f.use.Changed = folders
+	}
 	series := progress.Series{Runs: len(confs)}
 	for _, conf := range confs {
 		series.Rounds += conf.Train.Rounds
@@ -252,7 +255,17 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 	if err := runfolder.Check(dir, use); err != nil { // before long work
 		return nil, err
 	}
-	b, err := prepare(ctx, conf, m)
+	b, err := open(ctx, conf, m)
+	if err != nil {
+		return nil, err
+	}
+	id, err := b.Identity(ctx, m.Work)
+	if err == nil {
+		err = runfolder.CheckExperiment(dir, id, use)
+	}
+	if err == nil {
+		err = computeFeatures(ctx, b, m)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +275,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		return nil, err
 	}
 	defer release()
-	end, err := runfolder.Begin(ctx, dir, b.Config, runfolder.DataOf(b), began)
+	end, err := runfolder.Begin(ctx, dir, b, runfolder.DataOf(b), began)
 	if err != nil {
 		return nil, err
 	}
@@ -271,14 +284,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 			err = e
 		}
 	}()
-	// A run that goes on keeps the file until it is known to be the same experiment.
-	writeUsed := func() error { return writeConfig(dir, b.Config) }
-	if _, err := os.Stat(filepath.Join(dir, results.ConfigFile)); !use.Resume || err != nil {
-		if err := writeUsed(); err != nil {
-			return nil, err
-		}
-	}
-	if err := errors.Join(writeInfo(dir, results.ClientsFile, b.Clients()),
+	if err := errors.Join(writeConfig(dir, b.Config), id.Write(dir), writeInfo(dir, results.ClientsFile, b.Clients()),
 		writeInfo(dir, results.DataFile, b.Info)); err != nil {
 		return nil, err
 	}
@@ -311,9 +317,6 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 	m.Start(conf.Train.Rounds, len(b.Parts))
 	defer finish.Begin()()
 	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
-		return nil, err
-	}
-	if err := writeUsed(); err != nil {
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -225,10 +226,17 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 	if err := serveSecure(h, b); err != nil {
 		return err
 	}
-	if err := writeConfig(dir, b.Config); err != nil {
+	id, err := b.ServerIdentity()
+	if err == nil {
+		err = runfolder.CheckExperiment(dir, id, runfolder.Use{Resume: f.resume})
+	}
+	if err == nil {
+		err = errors.Join(writeConfig(dir, b.Config), id.Write(dir))
+	}
+	if err != nil {
 		return err
 	}
-	end, err := runfolder.Begin(ctx, dir, b.Config, nil, time.Now())
+	end, err := runfolder.Begin(ctx, dir, b, nil, time.Now())
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/federation/keys"
 	"promptfed/federation/methods"
 )
 
@@ -38,7 +39,7 @@ func opened(t *testing.T, r Result) map[string]any {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, r.Text)
 	}
-	return configs.Flatten(c.Config)
+	return keys.Flatten(c.Config)
 }
 
 // Expected values are read off the files by hand, with the precedence of the launchers: the batch and the backbone of a
@@ -145,7 +146,7 @@ func TestProximalTerm(t *testing.T) {
 
 // Every key and option of the table exists.
 func TestTableNamesKeysThatExist(t *testing.T) {
-	known := configs.Flatten(experiment.Defaults())
+	known := keys.Flatten(experiment.Defaults())
 	for _, s := range Settings() {
 		option, isOption := strings.CutPrefix(s.Ours, "options.")
 		switch {

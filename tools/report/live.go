@@ -51,7 +51,7 @@ func (p *livePage) report() (page.Report, error) {
 	var b strings.Builder
 	var order []*results.Run
 	for _, g := range found.Groups {
-		fmt.Fprintf(&b, "%q", g.Name)
+		fmt.Fprintf(&b, "%q %q", g.Name, g.Experiment)
 		for _, run := range g.Runs {
 			fmt.Fprintf(&b, "%q %s", run.Dir, run.State)
 			order = append(order, run)

@@ -133,7 +133,8 @@ func pairs(g *results.Group) []page.Pair {
 }
 
 func (r *Report) pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page.Run, error) {
-	out := page.Run{ID: r.seen(run.Dir), Name: r.runName(g, run), Group: r.groupName(g), Method: methodOf(g),
+	out := page.Run{ID: r.seen(run.Dir), Name: r.runName(g, run), Group: r.groupName(g),
+		Experiment: g.Experiment, Method: methodOf(g),
 		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Why, Planned: run.Planned,
 		Tags: run.Tags, Config: run.Config}
 	if g.Plan != nil {

@@ -18,10 +18,12 @@ import (
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/version"
+	"promptfed/tools/report/results"
 )
 
-// ProvenanceFile says how a run came about. It alone of a run's files differs between two runs of one experiment.
-const ProvenanceFile = "provenance.json"
+// ProvenanceFile says how a run came about. It alone of a run's files differs between two runs of one experiment and
+// seed.
+const ProvenanceFile = results.ProvenanceFile
 
 // Provenance is what ProvenanceFile says.
 type Provenance struct {
@@ -52,6 +54,9 @@ type Call struct {
 	Host     string    `json:"host"`
 	System   string    `json:"system"`
 	CPUs     int       `json:"cpus"`
+	Provider string    `json:"provider,omitempty"` // of ONNX Runtime; absent where no tensor is computed
+	Workers  int       `json:"workers"`            // runtime.workers
+	Threads  int       `json:"threads"`            // runtime.threads
 	Start    time.Time `json:"start"`
 	Seconds  *float64  `json:"seconds,omitempty"` // absent where it was killed
 	Finished bool      `json:"finished"`          // it came to the end of the run
@@ -87,8 +92,9 @@ func ReadProvenance(dir string) (p Provenance, err error) {
 }
 
 // Begin adds the present call, which began its work then, to what the folder says; end writes how it ended.
-func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began time.Time) (end func(error) error,
+func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began time.Time) (end func(error) error,
 	err error) {
+	c := b.Config
 	path := filepath.Join(dir, ProvenanceFile)
 	p, err := ReadProvenance(dir)
 	if err != nil {
@@ -97,6 +103,7 @@ func Begin(ctx context.Context, dir string, c experiment.Config, d *Data, began 
 	p.Seeds, p.Data = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}, d
 	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
 		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		Provider: b.Provider, Workers: c.Runtime.Workers, Threads: c.Runtime.Threads,
 		Start: began.UTC().Truncate(time.Millisecond)}
 	call.Host, _ = os.Hostname()
 	call.Folder, _ = os.Getwd()

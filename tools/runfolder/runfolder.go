@@ -24,16 +24,18 @@ type Use struct {
 	Force  bool // is begun anew, and what it holds of a run is removed
 	// Part names the part of a sweep that this program does, beside others in the folder; empty for all of it.
 	Part string
+	// Changed are folders that the same program starts over or goes on with: what they hold now is no hindrance.
+	Changed []string
 }
 
 // ServerFolder is where a server keeps what it knows of its clients.
 const ServerFolder = "hub"
 
 // files are what runs, servers and reports leave in a folder.
-var files = []string{results.ConfigFile, results.ClientsFile, results.DataFile, results.ErrorFile, record.RoundsFile,
-	record.SummaryFile, record.PromptsFile, record.CheckFolder, record.ConfusionFile, experiment.EmbeddingsFile,
-	ProvenanceFile, ServerFolder, runlog.TensorBoard, runlog.MLflowFile, "secagg.jsonl",
-	"tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots"}
+var files = []string{results.ConfigFile, experiment.IdentityFile, results.ClientsFile, results.DataFile,
+	results.ErrorFile, record.RoundsFile, record.SummaryFile, record.PromptsFile, record.CheckFolder,
+	record.ConfusionFile, experiment.EmbeddingsFile, ProvenanceFile, ServerFolder, runlog.TensorBoard,
+	runlog.MLflowFile, "secagg.jsonl", "tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots"}
 
 // lockFile is locked while a program works in a folder; the system unlocks it when that program ends, however it ends.
 const lockFile = ".lock"

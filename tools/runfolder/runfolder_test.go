@@ -140,10 +140,11 @@ func TestProvenance(t *testing.T) {
 		"--token=abc"})
 	conf := experiment.Defaults()
 	conf.Seed = 5
-	if _, err := Begin(ctx, dir, conf, &Data{Set: "synthetic", Digest: "d"}, time.Now()); err != nil { // killed
+	built := &experiment.Built{Config: conf}
+	if _, err := Begin(ctx, dir, built, &Data{Set: "synthetic", Digest: "d"}, time.Now()); err != nil { // killed
 		t.Fatal(err)
 	}
-	end, err := Begin(ctx, dir, conf, &Data{Set: "synthetic", Digest: "d"}, time.Now().Add(-2*time.Second))
+	end, err := Begin(ctx, dir, built, &Data{Set: "synthetic", Digest: "d"}, time.Now().Add(-2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

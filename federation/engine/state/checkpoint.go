@@ -19,9 +19,11 @@ const CheckpointFile = "server.safetensors"
 
 // Position is what the checkpoint says beside tensors.
 type Position struct {
-	Round       int              `json:"round"` // rounds done
-	Fingerprint string           `json:"fingerprint"`
-	Clients     map[int]Location `json:"clients"` // where each client's state lies
+	Round       int    `json:"round"` // rounds done
+	Fingerprint string `json:"fingerprint"`
+	// Planned is the number of rounds that the method went by; 0 where it goes by none.
+	Planned int              `json:"planned,omitempty"`
+	Clients map[int]Location `json:"clients"` // where each client's state lies
 	// of the last round, in case its line was not written any more
 	Record record.Record       `json:"record"`
 	Remote []byte              `json:"remote,omitempty"` // what a cohort elsewhere remembers

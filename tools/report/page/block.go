@@ -44,23 +44,25 @@ type blockCurve struct {
 }
 
 type blockRun struct {
-	ID       string            `json:"id"`
-	Name     string            `json:"name"`
-	Group    string            `json:"group"`
-	Method   string            `json:"method"`
-	Sweep    string            `json:"sweep"`
-	Seed     int64             `json:"seed"`
-	State    string            `json:"state"`
-	Why      string            `json:"why"`
-	Planned  int               `json:"planned"`
-	Tags     []string          `json:"tags"`
-	Labels   map[string]string `json:"labels"`
-	Settings []*string         `json:"settings"` // values of Keys; null where the configuration has none
-	X        []rounds          `json:"x"`
-	Curves   []blockCurve      `json:"curves"`
-	Clients  *blockClients     `json:"clients,omitempty"`
-	Part     int               `json:"part"` // -1 where unknown
-	Details  *details          `json:"details,omitempty"`
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Group string `json:"group"`
+	// Experiment is equal for runs that are averaged as seeds, and for no others.
+	Experiment string            `json:"experiment"`
+	Method     string            `json:"method"`
+	Sweep      string            `json:"sweep"`
+	Seed       int64             `json:"seed"`
+	State      string            `json:"state"`
+	Why        string            `json:"why"`
+	Planned    int               `json:"planned"`
+	Tags       []string          `json:"tags"`
+	Labels     map[string]string `json:"labels"`
+	Settings   []*string         `json:"settings"` // values of Keys; null where the configuration has none
+	X          []rounds          `json:"x"`
+	Curves     []blockCurve      `json:"curves"`
+	Clients    *blockClients     `json:"clients,omitempty"`
+	Part       int               `json:"part"` // -1 where unknown
+	Details    *details          `json:"details,omitempty"`
 }
 
 type blockClients struct {

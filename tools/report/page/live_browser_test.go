@@ -149,7 +149,8 @@ func TestRunsTable(t *testing.T) {
 // value in round 2, and only one has round 3.
 func TestMeanOverSeeds(t *testing.T) {
 	run := func(name string, x []int, y ...float64) page.Run {
-		return page.Run{Name: name, Group: "g", Curves: []page.Curve{{Metric: "m", Rounds: x, Values: y}}}
+		return page.Run{Name: name, Group: "g", Experiment: "g",
+			Curves: []page.Curve{{Metric: "m", Rounds: x, Values: y}}}
 	}
 	b := open(t, page.Report{Title: "t", Sample: true, Metrics: []page.Metric{{Name: "m"}}, Runs: []page.Run{
 		run("a", []int{0, 1, 4}, 1, 2, 10), run("b", []int{0, 1, 2, 4}, 3, 2, 5, 13),
@@ -168,6 +169,27 @@ func TestMeanOverSeeds(t *testing.T) {
 	if got := b.text("#runs-table tr.total"); !strings.Contains(got,
 		"13 ± 3") {
 		t.Errorf("the group shows %q", got)
+	}
+	b.quiet()
+}
+
+// TestOneNameTwoExperiments: runs of one name are averaged as seeds only where they are of one experiment.
+func TestOneNameTwoExperiments(t *testing.T) {
+	run := func(name, experiment string, y float64) page.Run {
+		return page.Run{Name: name, Group: "pacs", Experiment: experiment, Method: experiment,
+			Labels: []page.Pair{{Name: "run", Value: "pacs"}},
+			Curves: []page.Curve{{Metric: "m", Rounds: []int{1, 2}, Values: []float64{y, y}}}}
+	}
+	b := open(t, page.Report{Title: "t", Metrics: []page.Metric{{Name: "m"}}, Runs: []page.Run{
+		run("a", "fedotp", 10), run("b", "fedotp", 20), run("c", "maple", 70)}})
+	b.click("#curves-data summary")
+	b.until(`document.querySelector("#curves-data table") !== null`)
+	if got := b.texts("#curves-data tbody tr"); got != "11570 | 21570" { // the mean of 10 and 20, and 70 alone
+		t.Errorf("lines of two experiments: %s", got)
+	}
+	b.choose("runs-by", "group")
+	if got := b.texts("#runs-table tr.total"); strings.Count(got, "±") != 1 || strings.Contains(got, "33") {
+		t.Errorf("the groups show %q", got)
 	}
 	b.quiet()
 }

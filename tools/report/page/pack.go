@@ -89,7 +89,9 @@ func (r Run) method() string {
 }
 
 func (b *builder) run(run Run, settings []*string) error {
-	packed := blockRun{ID: or(run.ID, run.Name), Name: run.Name, Group: or(run.Group, run.Name), Method: run.method(),
+	id := or(run.ID, run.Name)
+	packed := blockRun{ID: id, Name: run.Name, Group: or(run.Group, run.Name),
+		Experiment: or(run.Experiment, id), Method: run.method(),
 		Sweep: run.Sweep, Seed: run.Seed, State: run.State, Why: run.Why, Planned: run.Planned,
 		Tags: append([]string{}, run.Tags...), Labels: map[string]string{}, Settings: settings}
 	for _, l := range run.Labels {

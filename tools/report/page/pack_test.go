@@ -34,7 +34,7 @@ func TestBlockSharesAndSums(t *testing.T) {
 	clients := []Client{{Domain: "a", Train: []int{3, 0, 2}}, {Domain: "b", Train: []int{0, 0, 7}, Test: []int{0, 0,
 		0}}}
 	run := func(name, group string, values ...float64) Run {
-		return Run{Name: name, Group: group, Classes: []string{"x", "y", "z"}, Clients: clients,
+		return Run{Name: name, Group: group, Experiment: group, Classes: []string{"x", "y", "z"}, Clients: clients,
 			Curves:    []Curve{{Metric: "accuracy", Rounds: []int{0, 5}, Values: values}},
 			PerClient: &ClientCurves{Metric: "accuracy", Rounds: []int{0, 5}, Values: [][]float64{{1, 2}, {3, 4}}}}
 	}
@@ -48,7 +48,8 @@ func TestBlockSharesAndSums(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `[{"id":"p1","name":"p1","group":"p","method":"","sweep":"","seed":0,"state":"","why":"",` +
+	const want = `[{"id":"p1","name":"p1","group":"p","experiment":"p","method":"","sweep":"","seed":0,` +
+		`"state":"","why":"",` +
 		`"planned":0,"tags":[],"labels":{},"settings":[],"x":[[0,5]],"curves":[{"m":0,"x":0,"y":[1,2]}],` +
 		`"clients":{"m":0,"x":0,"y":[[1,3],[2,4]]},"part":0,` +
 		`"details":{"config":null,"log":null,"confusion":null,"terms":null}}]`

@@ -88,11 +88,14 @@ type Run struct {
 	Why     string // of a state other than done, one line
 	Planned int    // rounds; 0 where unknown
 	Tags    []string
-	Group   string // runs that differ in nothing but the seed share it; empty is Name
-	Seed    int64
-	Labels  []Pair // the sweep's axes: method, FedPHA
-	Config  string // YAML
-	Curves  []Curve
+	Group   string // name of the experiment; empty is Name
+	// Experiment is equal for runs that differ in nothing but the seed, and for no others; empty for a run that is none
+	// of several seeds.
+	Experiment string
+	Seed       int64
+	Labels     []Pair // the sweep's axes: method, FedPHA
+	Config     string // YAML
+	Curves     []Curve
 	// PerClient is one metric of every client; nil where it was not kept.
 	PerClient *ClientCurves
 	Classes   []string

@@ -100,8 +100,9 @@ func sample(rounds, clients int) page.Report {
 
 func madeRun(group, method, set string, seed int64, level float64, rounds, clients int) page.Run {
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(len(group))))
-	run := page.Run{Name: fmt.Sprintf("%s, seed %d", group, seed), Group: group, Seed: seed, Classes: madeClasses,
-		Labels: []page.Pair{{Name: "method", Value: method}, {Name: "data", Value: set}},
+	run := page.Run{Name: fmt.Sprintf("%s, seed %d", group, seed), Group: group, Experiment: group, Seed: seed,
+		Classes: madeClasses,
+		Labels:  []page.Pair{{Name: "method", Value: method}, {Name: "data", Value: set}},
 		Config: fmt.Sprintf("name: %s-%s\nmethod: %s\nseed: %d\nbackbones: [tiny-vit-b16, tiny-vit-b32]\ndata:\n  "+
 			"set: %s\n  shots: 16\ntrain:\n  rounds: %d\n  lr: 0.002\n  schedule:\n    kind: cosine\n",
 			method, set, method, seed, set, rounds)}

@@ -21,7 +21,9 @@ type GroupJSON struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels"`
 	Method string            `json:"method"`
-	Runs   []RunJSON         `json:"runs"`
+	// Experiment is the fingerprint of experiment.json; absent where it is not known.
+	Experiment string    `json:"experiment,omitempty"`
+	Runs       []RunJSON `json:"runs"`
 	// of finished runs, by the name of the metric, in shares of 1, bytes and seconds
 	Metrics map[string]StatJSON `json:"metrics"`
 }
@@ -91,6 +93,9 @@ func (r *Results) Export(folder string) *JSON {
 	for _, g := range r.Groups {
 		j := GroupJSON{Sweep: sweepName(g.Plan), Name: g.Name, Labels: g.Labels, Method: g.Method(),
 			Metrics: map[string]StatJSON{}}
+		if id := g.identity(); id != nil && len(id.Unknown) == 0 {
+			j.Experiment = id.Fingerprint
+		}
 		for _, run := range g.Runs {
 			dir := run.Dir
 			if rel, err := filepath.Rel(folder, dir); err == nil {

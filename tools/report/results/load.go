@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 
 	"promptfed/configs"
@@ -15,9 +13,9 @@ import (
 )
 
 // Load reads all runs in and below some folders. A folder is a run if it has a config.yaml and a rounds.jsonl; its
-// labels are those of the nearest sweep.json at or above it, and its name where there is none. Folders seed-N beside
-// each other are one group. Cells of a sweep that are missing or failed are groups too. What cannot be read becomes a
-// note; that nothing is found is an error.
+// labels are those of the nearest sweep.json at or above it, and its name where there is none. Runs of one experiment
+// (experiment.Identity) are one group, wherever they lie, and no others are. Cells of a sweep that are missing or
+// failed are groups too. What cannot be read becomes a note; that nothing is found is an error.
 func Load(dirs ...string) (*Results, error) { return loadWith(readRun, dirs) }
 
 func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, error) {
@@ -28,15 +26,36 @@ func loadWith(read func(dir string) (*Run, []string), dirs []string) (*Results, 
 		}
 	}
 	out := &Results{Notes: l.notes}
+	var loose grouping
+	type part struct {
+		*planned
+		groups []*Group
+	}
+	var parts []part
 	for _, p := range l.order {
-		if groups := p.groups(l.roots); len(groups) > 0 {
-			out.Plans = append(out.Plans, p.Plan)
-			out.Groups = append(out.Groups, groups...)
-			out.Notes = append(out.Notes, p.notes...)
+		groups, apart := p.groups(l.roots)
+		l.loose = append(l.loose, apart...)
+		out.Notes = append(out.Notes, p.notes...)
+		if len(groups) > 0 {
+			parts = append(parts, part{p, groups})
 		}
 	}
-	out.Notes = oncePerWarning(out.Notes)
-	out.Groups = append(out.Groups, looseGroups(l.loose)...)
+	for _, p := range parts {
+		if !p.isGrid() && len(parts)+len(l.loose) > 1 {
+			for _, g := range p.groups {
+				loose.add(p.Name, g.Runs...)
+			}
+			continue
+		}
+		out.Plans = append(out.Plans, p.Plan)
+		out.Groups = append(out.Groups, p.groups...)
+	}
+	distinctPlans(out.Plans)
+	for _, r := range l.loose {
+		loose.add(r.Name, r)
+	}
+	out.Groups = append(out.Groups, loose.finish()...)
+	out.Notes = append(oncePerWarning(append(out.Notes, loose.notes...)), unidentified(out.Groups)...)
 	if len(out.Groups) == 0 {
 		return nil, fmt.Errorf("%w in %s: a run folder has %s and %s", ErrNoRuns, strings.Join(dirs, ", "), ConfigFile,
 			record.RoundsFile)
@@ -191,88 +210,8 @@ func (l *loader) run(dir string) bool {
 	return true
 }
 
-// groups puts the cells below the given folders together, in the order of the plan.
-func (p *planned) groups(roots []string) []*Group {
-	var out []*Group
-	at := map[string]*Group{}
-	for i, c := range p.Cells {
-		dir := p.folder(c)
-		if !slices.ContainsFunc(roots, func(root string) bool { return within(dir, root) }) {
-			continue
-		}
-		key := fmt.Sprintf("%q", titles(p.Axes, c.Labels))
-		g := at[key]
-		if g == nil {
-			g = &Group{Name: titled(p.Axes, c.Labels), Labels: c.Labels, Plan: p.Plan}
-			if g.Name == "" {
-				g.Name = p.Name // a sweep over seeds alone
-			}
-			at[key] = g
-			out = append(out, g)
-		}
-		run := p.runs[i]
-		if run == nil {
-			run = &Run{Dir: dir, Name: filepath.Base(dir), Seed: c.Seed, State: Missing, Why: "not started"}
-		}
-		g.Runs = append(g.Runs, run)
-	}
-	for _, g := range out {
-		sortRuns(g.Runs)
-	}
-	return out
-}
-
 // within tells whether a path is root or lies below it.
 func within(path, root string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && filepath.IsLocal(rel)
-}
-
-var seedFolder = regexp.MustCompile(`^seed-\d+$`)
-
-// looseGroups puts runs together that belong to no sweep, and gives each group a name of its own.
-func looseGroups(runs []*Run) []*Group {
-	var out []*Group
-	at := map[string]*Group{}
-	folders := map[*Group]string{}
-	for _, r := range runs {
-		folder := r.Dir
-		if seedFolder.MatchString(filepath.Base(folder)) {
-			folder = filepath.Dir(folder)
-		}
-		g := at[folder]
-		if g == nil {
-			g = &Group{Name: r.Name}
-			at[folder], folders[g] = g, folder
-			out = append(out, g)
-		}
-		g.Runs = append(g.Runs, r)
-	}
-	names := map[string]int{}
-	for _, g := range out {
-		names[g.Name]++
-	}
-	for _, g := range out {
-		if names[g.Name] > 1 { // the name is that of another run too
-			g.Name = distinct(folders[g], folders)
-		}
-		g.Labels = map[string]string{RunAxis: g.Name}
-		sortRuns(g.Runs)
-	}
-	return out
-}
-
-// distinct is a folder's path below the folder that all have in common.
-func distinct(folder string, all map[*Group]string) string {
-	common := filepath.Dir(folder)
-	for _, other := range all {
-		for !within(other, common) {
-			common = filepath.Dir(common)
-		}
-	}
-	rel, err := filepath.Rel(common, folder)
-	if err != nil {
-		return folder
-	}
-	return filepath.ToSlash(rel)
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/federation/experiment"
 )
 
 // put writes files below a folder: name, text, name, text.
@@ -47,6 +49,19 @@ func finished(t *testing.T, dir, name, method string, seed int, accuracies ...[2
 	t.Helper()
 	put(t, dir, "config.yaml", config(name, method, seed, len(accuracies)), "rounds.jsonl", lines(accuracies...),
 		"summary.json", fmt.Sprintf(`{"name":%q,"rounds":%d}`, name, len(accuracies)))
+	identify(t, dir, seed, "method", method, "train.rounds", fmt.Sprint(len(accuracies)))
+}
+
+// identify writes which experiment a run folder belongs to: one of these keys and values.
+func identify(t *testing.T, dir string, seed int, values ...string) {
+	t.Helper()
+	id := experiment.Identity{Version: 1, Seed: uint64(seed), Values: map[string]string{"numerics": "1"}}
+	for i := 0; i < len(values); i += 2 {
+		id.Values[values[i]] = values[i+1]
+	}
+	if err := id.Write(dir); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func load(t *testing.T, dirs ...string) *Results {
@@ -65,6 +80,8 @@ func TestLoadLooseRuns(t *testing.T) {
 	finished(t, filepath.Join(dir, "a"), "a", "promptfl", 1, [2]float64{.5, .5})
 	finished(t, filepath.Join(dir, "deep", "x"), "same", "promptfl", 1, [2]float64{.5, .5})
 	finished(t, filepath.Join(dir, "deep", "y"), "same", "promptfl", 1, [2]float64{.5, .5})
+	identify(t, filepath.Join(dir, "deep", "x"), 1, "method", "promptfl", "train.lr", "1")
+	identify(t, filepath.Join(dir, "deep", "y"), 1, "method", "promptfl", "train.lr", "2")
 	put(t, dir, "no-run/config.yaml", "name: c", "no-run/notes.txt", "", "a/checkpoint/rounds.jsonl", "")
 	r := load(t, dir, dir+"/a")
 	var names []string
@@ -74,7 +91,7 @@ func TestLoadLooseRuns(t *testing.T) {
 			t.Errorf("%s has labels %v", g.Name, g.Labels)
 		}
 	}
-	if got := strings.Join(names, " "); got != "a b deep/x deep/y" && got != "a b x y" {
+	if got := strings.Join(names, "; "); got != "a; b; same, train.lr=1; same, train.lr=2" {
 		t.Errorf("groups %s", got)
 	}
 	b := r.Groups[1]
@@ -105,6 +122,7 @@ func TestLoadSweep(t *testing.T) {
 	put(t, dir, "p/3/seed-2/error.txt", "no such\nset\n", // failed before it was a run
 		"f/8/seed-2/config.yaml", config("f", "fedpha", 2, 9), "f/8/seed-2/rounds.jsonl", lines([2]float64{.1, .1})+
 			`{"round":1,`)
+	identify(t, filepath.Join(dir, "f", "8", "seed-2"), 2, "method", "fedpha", "train.rounds", "1")
 	r := load(t, dir)
 	if len(r.Plans) != 1 || len(r.Of(r.Plans[0])) != 3 || len(r.Of(nil)) != 1 {
 		t.Fatalf("%d plans, %d groups", len(r.Plans), len(r.Groups))
@@ -141,14 +159,16 @@ func TestLoadDamaged(t *testing.T) {
 	dir := t.TempDir()
 	finished(t, filepath.Join(dir, "short"), "short", "m", 1, [2]float64{.5, .7}, [2]float64{.5, .7})
 	put(t, dir, "short/rounds.jsonl", lines([2]float64{.5, .7})+"{]\n")
-	finished(t, filepath.Join(dir, "sum"), "sum", "m", 1, [2]float64{.5, .7})
+	finished(t, filepath.Join(dir, "sum"), "sum", "m", 2, [2]float64{.5, .7})
 	put(t, dir, "sum/summary.json", `{"rounds": "many"}`)
-	finished(t, filepath.Join(dir, "conf"), "conf", "m", 1, [2]float64{.5, .7})
+	finished(t, filepath.Join(dir, "conf"), "conf", "m", 3, [2]float64{.5, .7})
 	put(t, dir, "conf/config.yaml", "name: kept\nseed: [\n", "sweep.json", "[]")
 	r := load(t, dir)
 	states := map[string]State{}
 	for _, g := range r.Groups {
-		states[g.Name] = g.Runs[0].State
+		for _, run := range g.Runs {
+			states[filepath.Base(run.Dir)] = run.State
+		}
 	}
 	if states["short"] != Failed || states["sum"] != Failed || states["conf"] != Done {
 		t.Errorf("states %v", states)

@@ -16,6 +16,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
 )
 
 // Results is what was found under some folders.
@@ -34,12 +35,14 @@ type Plan struct {
 // Axis is one dimension of a grid.
 type Axis = configs.PlanAxis
 
-// Group is the runs of one point of a grid: they differ in nothing but the seed.
+// Group is the runs of one experiment: they differ in nothing but the seed.
 type Group struct {
-	Name   string
-	Labels map[string]string // by axis; {"run": name} of runs that belong to no sweep
-	Plan   *Plan             // nil for none
-	Runs   []*Run            // by seed
+	Name string // no other group has it
+	// Experiment is equal for no other group.
+	Experiment string
+	Labels     map[string]string // by axis; {"run": name} of runs that belong to no sweep
+	Plan       *Plan             // nil for none
+	Runs       []*Run            // by seed
 }
 
 // State says how far a run came.
@@ -55,22 +58,24 @@ const (
 
 // Run is one run folder.
 type Run struct {
-	Dir      string
-	Name     string
-	Method   string // with its wrappers, joined by " + "
-	Seed     uint64
-	State    State
-	Why      string  // of a state other than done, one line
-	Config   string  // config.yaml as it is
-	Planned  int     // rounds that the configuration asks for; 0 where unknown
-	EvalLast int     // eval.last of the configuration; 0 where unknown
-	BestVal  bool    // eval.select of the configuration is best-val
-	Target   float64 // eval.target of the configuration, in percent; 0 for none
-	Rounds   []Round
-	Summary  record.Summary // of a run that is done
-	View     string         // the evaluation that the headlines of Rounds are of; empty where that is unknown
-	Tags     []string       // from TagsFile
-	// what clients are tested on, as far as the configuration tells: equal for runs that compare
+	Dir       string
+	Name      string
+	Method    string // with its wrappers, joined by " + "
+	Seed      uint64
+	State     State
+	Why       string               // of a state other than done, one line
+	Config    string               // config.yaml as it is
+	Identity  *experiment.Identity // which experiment it belongs to; nil where nothing says it
+	Execution map[string]string    // how it was executed, by what: commit, provider and so on
+	Planned   int                  // rounds that the configuration asks for; 0 where unknown
+	EvalLast  int                  // eval.last of the configuration; 0 where unknown
+	BestVal   bool                 // eval.select of the configuration is best-val
+	Target    float64              // eval.target of the configuration, in percent; 0 for none
+	Rounds    []Round
+	Summary   record.Summary // of a run that is done
+	View      string         // the evaluation that the headlines of Rounds are of; empty where that is unknown
+	Tags      []string       // from TagsFile
+	// what clients are tested on, and when: equal for runs that compare
 	TestData string
 }
 

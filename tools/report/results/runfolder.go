@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
 )
 
 // Files of a run folder that the engine does not name.
@@ -23,6 +24,8 @@ const (
 	ClientsFile = "clients.json" // who the clients are and what they hold
 	DataFile    = "data.json"    // what the data was found to be
 	ErrorFile   = "error.txt"    // one line that says why a cell of a sweep failed
+
+	ProvenanceFile = "provenance.json" // how the run came about: programs, machines and settings of execution
 )
 
 const (
@@ -44,8 +47,6 @@ type written struct {
 		Select string
 		Target float64
 	}
-
-	Data, Partition map[string]any
 }
 
 // isRun tells whether a folder is a run folder.
@@ -66,6 +67,13 @@ func readRun(dir string) (run *Run, notes []string) {
 
 	if err := run.readConfig(); err != nil {
 		note(ConfigFile, err)
+	}
+	if err := run.readIdentity(); err != nil {
+		note(experiment.IdentityFile, err)
+	}
+	var err error
+	if run.Execution, err = readExecution(dir); err != nil {
+		note(ProvenanceFile, err)
 	}
 	tags, err := readTags(dir)
 	if run.Tags = tags; err != nil {
@@ -143,12 +151,24 @@ func (r *Run) readConfig() error {
 	}
 	r.Method, r.Seed, r.Planned = strings.Join(append([]string{c.Method}, c.With...), " + "), c.Seed, c.Train.Rounds
 	r.EvalLast, r.BestVal, r.Target = c.Eval.Last, c.Eval.Select == "best-val", c.Eval.Target
-	// of training data, and of what becomes of images
-	for _, key := range []string{"shots", "views", "template", "precision"} {
-		delete(c.Data, key)
-	}
-	r.TestData = fmt.Sprint(c.Data, c.Partition)
 	return err
+}
+
+// readIdentity reads which experiment the run belongs to. Of a run that does not say it, nothing compares.
+func (r *Run) readIdentity() error {
+	r.TestData = r.Dir
+	id, err := experiment.ReadIdentity(r.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.Identity = &id
+	if len(id.Unknown) == 0 {
+		r.TestData = id.Evaluation
+	}
+	return nil
 }
 
 // readSmall reads a file of at most limit bytes; nil without an error where there is none.

@@ -10,6 +10,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
 )
 
 // Cache reads folders again and again, and of run folders only those that changed since. The zero value is empty; it is
@@ -41,8 +42,8 @@ func (c *Cache) Load(dirs ...string) (*Results, error) {
 }
 
 // watched are the files of a run folder that change what is shown of it.
-var watched = []string{ConfigFile, record.RoundsFile, record.SummaryFile, ErrorFile, TagsFile, ClientsFile,
-	record.ConfusionFile}
+var watched = []string{ConfigFile, experiment.IdentityFile, ProvenanceFile, record.RoundsFile,
+	record.SummaryFile, ErrorFile, TagsFile, ClientsFile, record.ConfusionFile}
 
 func stampRun(h hash.Hash64, dir string) {
 	for _, name := range watched {

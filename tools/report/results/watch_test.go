@@ -41,6 +41,12 @@ func TestCacheAndStamp(t *testing.T) {
 	write("b/config.yaml", "name: b\nmethod: coop\n")
 	write("b/rounds.jsonl", line)
 	changed("two runs", true)
+	write("a/experiment.json", "{}")
+	changed("an identity", true)
+	if err := os.Remove(filepath.Join(dir, "a/experiment.json")); err != nil {
+		t.Fatal(err)
+	}
+	changed("its removal", true)
 	changed("nothing", false)
 	write("a/checkpoint/server.safetensors", "x")
 	write("a/report.html", "x")
@@ -80,7 +86,7 @@ func TestCacheAndStamp(t *testing.T) {
 		}
 	}
 	write("b/tags.json", `["a b"]`)
-	if all, err := c.Load(dir); err != nil || len(all.Notes) != 1 || len(all.Groups[1].Runs[0].Tags) != 0 {
+	if all, err := c.Load(dir); err != nil || len(all.Notes) != 2 || len(all.Groups[1].Runs[0].Tags) != 0 {
 		t.Errorf("a tag that is none: %+v, %v", all.Notes, err)
 	}
 }

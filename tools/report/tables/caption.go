@@ -34,6 +34,7 @@ func (b *builder) finish() {
 	fact(b.seeds())
 	fact(b.averagedOver())
 	fact(results.Reproduced(b.groups))
+	fact(results.Executions(b.groups))
 	if t.severalData {
 		fact("The runs do not all have the same data and partition, so no best is marked across those that differ.")
 	}

@@ -10,7 +10,7 @@ function startCompare() {
   function draw() {
     all.checked = state.keys === "all";
     const runs = chosenRuns();
-    const columns = [...grouped(runs, (r) => r.group + "\n" + r.settings.filter((_, i) => data.keys[i] !== "seed").join("\n")).values()];
+    const columns = [...grouped(runs, (r) => r.experiment + "\n" + r.settings.filter((_, i) => data.keys[i] !== "seed").join("\n")).values()];
     const value = (list, key) => {
       const values = [...new Set(list.map((r) => valueOf(r, key) ?? ""))];
       return values.length > 1 ? values.join(", ") : values[0];

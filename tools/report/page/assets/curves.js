@@ -16,7 +16,7 @@ function startCurves() {
   const withClients = () => data.runs.filter((r) => r.clients).map((r) => [r.id, r.name]);
 
   function controls() {
-    const several = new Set(data.runs.map((r) => r.group)).size < data.runs.length;
+    const several = new Set(data.runs.map((r) => r.experiment)).size < data.runs.length;
     const metrics = data.metrics.filter((m, i) => data.runs.some((r) => curveOf(r, i)));
     choices(metric, metrics.map((m) => [m.name, m.title]), state.metric || (metrics[0] || {}).name);
     const along = metrics.filter((m) => places.includes(m.name));

@@ -3,13 +3,16 @@
 // linesOf gives the lines of some runs: means over groups, every run, or means over the label of an axis. In a facet the
 // label of its axis is left out of names, so that lines of one name look the same in all of them.
 function linesOf(runs, way, metric, facet) {
+  const by = way.startsWith("by:") ? way.slice(3) : null;
+  const keyOf = (r) => (way === "runs" ? r.id : by ? String(valueOf(r, by) ?? "none") : r.experiment);
   const label = (r) => {
-    if (way === "runs") return facet ? without(r, facet, true) : r.name;
-    if (way.startsWith("by:")) return String(valueOf(r, way.slice(3)) ?? "none");
-    return facet ? without(r, facet, false) : r.group;
+    if (by) return String(valueOf(r, by) ?? "none");
+    return facet ? without(r, facet, way === "runs") : way === "runs" ? r.name : r.group;
   };
+  const all = [...grouped(runs, keyOf).values()], names = grouped(all, (list) => label(list[0]));
   const out = [];
-  for (const [name, of] of grouped(runs, label)) {
+  for (const of of all) {
+    const short = label(of[0]), name = names.get(short).length > 1 ? of[0].group : short;
     const mean = meanOf(of, metric);
     if (!mean) continue;
     const methods = new Set(of.map((r) => r.method));

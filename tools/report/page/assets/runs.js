@@ -49,7 +49,8 @@ function startRuns() {
     if (!state.by) {
       bodies.push(el("tbody", {}, ...sorted.slice(0, all ? Infinity : mostRows).map((r) => row(r, columns, off))));
     } else {
-      const groups = [...grouped(sorted, (r) => valueOf(r, state.by))];
+      const seeds = state.by === "group"; // runs of one name may be of two experiments
+      const groups = [...grouped(sorted, (r) => (seeds ? r.experiment : valueOf(r, state.by)))].map(([key, list]) => [seeds ? list[0].group : key, list]);
       for (const [name, list] of sorter && sorter.metric !== undefined && sign ? sort(groups, ([, l]) => mean(l, sorter)) : groups) {
         bodies.push(el("tbody", {}, total(name, list, columns, off), ...(closed.has(name) ? [] : list.map((r) => row(r, columns, off)))));
       }

@@ -1,0 +1,314 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"image/color"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/datatest"
+	"promptfed/federation/engine/spec"
+)
+
+// configured is the part of an identity that a configuration alone decides on.
+func configured(t *testing.T, c Config) Identity {
+	t.Helper()
+	id, err := (&Built{Config: c, Engine: &spec.Experiment{}}).ofConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id.hash()
+	return id
+}
+
+// everythingOn has no section that is off.
+func everythingOn() Config {
+	c := Defaults()
+	c.Attack.Kind, c.SimulatedTime.Speeds, c.SecureAggregation.Threshold = "scaled", "constant", 0.6
+	c.Data.LabelNoise.Kind = "pair"
+	return c
+}
+
+// altered gives a value of the same type that differs.
+func altered(t *testing.T, v reflect.Value) reflect.Value {
+	t.Helper()
+	out := reflect.New(v.Type()).Elem()
+	switch v.Kind() {
+	case reflect.String:
+		out.SetString(v.String() + "x")
+	case reflect.Bool:
+		out.SetBool(!v.Bool())
+	case reflect.Int, reflect.Int64:
+		out.SetInt(v.Int() + 1)
+	case reflect.Uint64:
+		out.SetUint(v.Uint() + 1)
+	case reflect.Float64:
+		out.SetFloat(v.Float() + 1)
+	case reflect.Slice:
+		out.Set(reflect.Append(v, reflect.New(v.Type().Elem()).Elem()))
+	case reflect.Map:
+		out.Set(reflect.MakeMap(v.Type()))
+		out.SetMapIndex(reflect.ValueOf("new"), reflect.New(v.Type().Elem()).Elem())
+	default:
+		t.Fatalf("no other value of a %s is known", v.Type())
+	}
+	return out
+}
+
+// Every key of the configuration changes the identity, whatever it is called, unless it is listed as one that is no
+// part of it. A key that somebody adds is a part of it.
+func TestEveryKeyIdentifies(t *testing.T) {
+	c := everythingOn()
+	before := configured(t, c)
+	seen := map[string]bool{}
+	var walk func(at string, v reflect.Value)
+	walk = func(at string, v reflect.Value) {
+		for i := range v.NumField() {
+			f, field := v.Type().Field(i), v.Field(i)
+			name := f.Tag.Get("config")
+			switch {
+			case name == ",squash":
+				walk(at, field)
+			case name == "":
+			case field.Kind() == reflect.Struct:
+				walk(at+name+".", field)
+			default:
+				key := at + name
+				seen[key] = true
+				was := reflect.ValueOf(field.Interface())
+				field.Set(altered(t, field))
+				changed := configured(t, c).Fingerprint != before.Fingerprint
+				field.Set(was)
+				if changed != Identifying(key) {
+					t.Errorf("%s: another value gives another fingerprint: %v, want %v", key, changed, !changed)
+				}
+			}
+		}
+	}
+	walk("", reflect.ValueOf(&c).Elem())
+	if configured(t, c).Fingerprint != before.Fingerprint || len(seen) < 100 {
+		t.Fatalf("%d keys were changed and put back", len(seen))
+	}
+	for key := range unidentifying {
+		of := func(k string) bool { return within(k, []string{key}) }
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(seen)), of) {
+			t.Errorf("unidentifying lists %s, which is no key", key)
+		}
+	}
+}
+
+// What a section holds that is off changes nothing, and so do an option that is written out with its default and the
+// spelling of a number.
+func TestSpellingDoesNotIdentify(t *testing.T) {
+	a, b := Defaults(), Defaults()
+	b.Attack.Strength, b.SimulatedTime.Step, b.SecureAggregation.Bits, b.Data.LabelNoise.Rate = 3, 9, 12, 0.1
+	if configured(t, a).Fingerprint != configured(t, b).Fingerprint {
+		t.Error("values of sections that are off count")
+	}
+	opened := func(options map[string]any) Identity {
+		c := small("promptfl")
+		c.With, c.Options = []string{"fedprox"}, options
+		return identityOf(t, open(t, c))
+	}
+	plain := opened(nil)
+	mu := json.Number(plain.Values["options.fedprox.mu"])
+	value, err := mu.Float64()
+	if err != nil {
+		t.Fatalf("options.fedprox.mu is %q", mu)
+	}
+	if out := opened(map[string]any{"mu": value}); out.Fingerprint != plain.Fingerprint {
+		t.Errorf("an option's default written out: %v", plain.Differences(out))
+	}
+	if out := opened(map[string]any{"mu": value + 1}); out.Fingerprint == plain.Fingerprint {
+		t.Error("another value of an option is the same experiment")
+	}
+}
+
+func identityOf(t *testing.T, b *Built) Identity {
+	t.Helper()
+	id, err := b.Identity(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// An experiment is known by the contents of its images and backbones, not by their paths: a copy of the data under
+// other names is the same, as are other threads and another seed; another pixel, class name, template or backbone is
+// not.
+func TestIdentityOfContents(t *testing.T) {
+	root := t.TempDir()
+	write := func(root, name string, b byte) {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, datatest.PNG(t, color.Gray{Y: b}), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fill := func(root, suffix string, other byte) {
+		for i, class := range []string{"cat", "dog"} {
+			for k := range 12 {
+				b := byte(20*k + 5*i)
+				if i == 1 && k == 7 {
+					b += other
+				}
+				write(root, class+"/"+string(rune('a'+k))+suffix+".png", b)
+			}
+		}
+	}
+	fill(root, "", 0)
+	of := func(change func(*Config)) Identity {
+		c := small("promptfl")
+		c.Data.Set, c.Data.Root, c.Partition.Clients = "folder", root, 2
+		change(&c)
+		b, err := Open(context.Background(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return identityOf(t, b)
+	}
+	want := of(func(*Config) {})
+	moved, changed := t.TempDir(), t.TempDir()
+	fill(moved, "-renamed", 0)
+	fill(changed, "", 1)
+	for what, change := range map[string]func(*Config){
+		"a copy with other names": func(c *Config) { c.Data.Root = moved },
+		"other threads":           func(c *Config) { c.Runtime.Workers, c.Runtime.Threads = 3, 2 },
+		"another seed":            func(c *Config) { c.Seed = 9 },
+		"another name":            func(c *Config) { c.Name = "other" },
+	} {
+		if got := of(change); !got.Same(want) {
+			t.Errorf("%s: %v", what, want.Differences(got))
+		}
+	}
+	for key, change := range map[string]func(*Config){
+		"data":           func(c *Config) { c.Data.Root = changed },
+		"classes":        func(c *Config) { c.Data.ClassNames = map[string]string{"cat": "tiger"} },
+		"data.template":  func(c *Config) { c.Data.Template = "one {}." },
+		"backbones":      func(c *Config) { c.Backbones = []string{"tiny-rn50"} },
+		"train.rounds":   func(c *Config) { c.Train.Rounds++ },
+		"partition.kind": func(c *Config) { c.Partition.Kind = "dirichlet" },
+	} {
+		got := of(change)
+		named := func(d Difference) bool { return d.Key == key }
+		if got.Same(want) || !slices.ContainsFunc(want.Differences(got), named) {
+			t.Errorf("%s: %v", key, want.Differences(got))
+		}
+		tested := slices.Contains([]string{"data", "classes", "partition.kind"}, key)
+		if (got.Evaluation != want.Evaluation) != tested {
+			t.Errorf("%s: another evaluation: %v, want %v", key, !tested, tested)
+		}
+	}
+}
+
+// A run goes on with more rounds, and with fewer than planned as long as no finished round is lost; any other value is
+// refused with its key. Keys are known by their present names. A folder without an identity is refused.
+func TestContinue(t *testing.T) {
+	dir := t.TempDir()
+	c := everythingOn()
+	c.Train.Rounds = 5
+	was := configured(t, c)
+	now := func(change func(*Config)) error {
+		c := c
+		change(&c)
+		return configured(t, c).Continue(dir, 3)
+	}
+	if err := now(func(*Config) {}); err == nil || !strings.Contains(err.Error(), IdentityFile) {
+		t.Errorf("without a file: %v", err)
+	}
+	if err := was.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*Config){
+		"":                func(*Config) {},
+		"more rounds":     func(c *Config) { c.Train.Rounds = 9 },
+		"as many as done": func(c *Config) { c.Train.Rounds = 3 },
+		"has 3 finished rounds, but train.rounds is 2": func(c *Config) { c.Train.Rounds = 2 },
+		"train.lr is 0.002 there, 5 now":               func(c *Config) { c.Train.LR = 5 },
+		"method is promptfl there, fedpgp now":         func(c *Config) { c.Method = "fedpgp" },
+		"holds seed 1, this is seed 2":                 func(c *Config) { c.Seed = 2 },
+	} {
+		err := now(change)
+		if allowed := !strings.Contains(what, "there") && !strings.Contains(what, "is"); allowed != (err == nil) ||
+			err != nil && !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	// The last round of a run is tested whatever eval.every says, which a longer run would not have done.
+	c.Eval.Every = 2
+	if err := configured(t, c).Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	c.Train.Rounds = 7
+	const leave = "leave train.rounds at 5"
+	if err := configured(t, c).Continue(dir, 5); err == nil || !strings.Contains(err.Error(), leave) {
+		t.Errorf("after a test between: %v", err)
+	}
+	if err := configured(t, c).Continue(dir, 4); err != nil {
+		t.Errorf("before the last round: %v", err)
+	}
+	c.Train.Rounds = 3
+	if err := configured(t, c).Continue(dir, 3); err == nil || !strings.Contains(err.Error(), leave) {
+		t.Errorf("ended at a round without a test: %v", err)
+	}
+	c.Train.Rounds, c.Eval.Every = 5, 1
+	if err := was.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := configured(t, c).Beside(t.TempDir()); err != nil {
+		t.Errorf("beside nothing: %v", err)
+	}
+	other := c
+	other.Train.Rounds, other.Seed = 9, 7
+	const differ = "train.rounds is 5 there, 9 now"
+	if err := configured(t, other).Beside(dir); err == nil || !strings.Contains(err.Error(), differ) {
+		t.Errorf("beside other rounds: %v", err)
+	}
+	other.Train.Rounds = 5
+	if err := configured(t, other).Beside(dir); err != nil {
+		t.Errorf("beside another seed: %v", err)
+	}
+
+	old := was
+	old.Values = maps.Clone(was.Values)
+	old.Values["secure_aggregation.surveys"] = old.Values["secure_aggregation.statistics"]
+	delete(old.Values, "secure_aggregation.statistics")
+	if err := old.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := now(func(*Config) {}); err != nil {
+		t.Errorf("with a key of before it was renamed: %v", err)
+	}
+	old.Version++
+	if err := old.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := now(func(*Config) {}); err == nil || !strings.Contains(err.Error(), "version 2") {
+		t.Errorf("another version: %v", err)
+	}
+	if _, err := ReadIdentity(t.TempDir()); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a folder without one: %v", err)
+	}
+}
+
+// Runs whose data nobody knows are never the same experiment.
+func TestUnknownIsNotTheSame(t *testing.T) {
+	id := configured(t, Defaults())
+	if !id.Same(id) {
+		t.Error("an identity differs from itself")
+	}
+	id.Unknown = []string{"data"}
+	if id.Same(id) || configured(t, Defaults()).Same(id) {
+		t.Error("unknown data is taken for the same data")
+	}
+}

@@ -1,0 +1,161 @@
+package results
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// both is the accuracy of both clients in the one round of a run.
+func both(x float64) [2]float64 { return [2]float64{x, x} }
+
+func groupNames(r *Results) []string {
+	var out []string
+	for _, g := range r.Groups {
+		out = append(out, g.Name)
+	}
+	return out
+}
+
+// Seeds are averaged where the experiment is the same, wherever the folders lie, and nowhere else: not where folders
+// called seed-N lie beside each other but hold another method, other rounds or another learning rate.
+func TestOnlyOneExperimentIsAveraged(t *testing.T) {
+	dir := t.TempDir()
+	at := func(parts ...string) string { return filepath.Join(append([]string{dir}, parts...)...) }
+	finished(t, at("pacs", "seed-1"), "pacs", "promptfl", 1, both(.5))
+	finished(t, at("pacs", "seed-2"), "pacs", "promptfl", 2, both(.7))
+	finished(t, at("pacs", "seed-3"), "pacs", "fedpgp", 3, both(.1), both(.1))
+	finished(t, at("pacs", "seed-4"), "pacs", "promptfl", 4, both(.9), both(.9))
+	finished(t, at("elsewhere"), "pacs", "promptfl", 5, both(.6))
+	r := load(t, dir)
+	want := []string{"pacs, method=promptfl, train.rounds=1", "pacs, method=fedpgp, train.rounds=2",
+		"pacs, method=promptfl, train.rounds=2"}
+	got := groupNames(r)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Fatalf("groups %q\nwant %q", got, want)
+	}
+	accuracy, err := ParseMetric("last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range r.Groups {
+		if s := g.Stat(accuracy); g.Name == want[1] { // (0.5 + 0.7 + 0.6) / 3
+			if !slices.Equal(s.Seeds, []uint64{1, 2, 5}) || s.Mean() < .5999 || s.Mean() > .6001 {
+				t.Errorf("%s: seeds %v, mean %v", g.Name, s.Seeds, s.Mean())
+			}
+		} else if s.N() != 1 {
+			t.Errorf("%s: seeds %v", g.Name, s.Seeds)
+		}
+	}
+}
+
+// A second run of one experiment and seed is no second seed.
+func TestCopiesAreNoSeeds(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b"} {
+		finished(t, filepath.Join(dir, name), "pacs", "promptfl", 1, both(.5))
+	}
+	r := load(t, dir)
+	if len(r.Groups) != 2 || r.Groups[0].Name == r.Groups[1].Name || r.Groups[0].Experiment == r.Groups[1].Experiment {
+		t.Errorf("groups %q", groupNames(r))
+	}
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "no further seed") {
+		t.Errorf("notes %q", r.Notes)
+	}
+}
+
+// Nothing tells of runs without an identity, or whose data nobody knows, that they are seeds of one experiment.
+func TestUnknownExperimentsStandAlone(t *testing.T) {
+	dir := t.TempDir()
+	for _, seed := range []string{"seed-1", "seed-2"} {
+		at := filepath.Join(dir, "old", seed)
+		put(t, at, "config.yaml", config("old", "promptfl", 1, 1), "rounds.jsonl", lines(both(.5)),
+			"summary.json", `{"rounds":1}`)
+	}
+	r := load(t, dir)
+	if len(r.Groups) != 2 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "2 runs without experiment.json") {
+		t.Errorf("groups %q, notes %q", groupNames(r), r.Notes)
+	}
+	for _, seed := range []int{1, 2} {
+		at := filepath.Join(dir, "served", []string{"", "seed-1", "seed-2"}[seed])
+		finished(t, at, "served", "promptfl", seed, both(.5))
+		put(t, at, "experiment.json", `{"version":1,"seed":1,"values":{"method":"x"},"unknown":["data"]}`)
+	}
+	if r = load(t, filepath.Join(dir, "served")); len(r.Groups) != 2 {
+		t.Errorf("groups %q", groupNames(r))
+	}
+}
+
+// The seeds of a cell of a sweep are averaged as far as they are one experiment; the note about others names the keys.
+func TestCellsOfOneExperiment(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "sweep.json", `{"name":"grid","axes":[{"name":"method","labels":["P","F"]}],"seeds":[1,2,3],"cells":[
+{"folder":"p/1","labels":{"method":"P"},"seed":1},{"folder":"p/2","labels":{"method":"P"},"seed":2},
+{"folder":"p/3","labels":{"method":"P"},"seed":3},{"folder":"f/1","labels":{"method":"F"},"seed":1}]}`)
+	for i, folder := range []string{"p/1", "p/2", "p/3", "f/1"} {
+		finished(t, filepath.Join(dir, folder), "grid", folder[:1], i%3+1, both(.5))
+	}
+	identify(t, filepath.Join(dir, "p/2"), 2, "method", "p", "train.rounds", "1", "data", "another")
+	r := load(t, dir)
+	if got := groupNames(r); !slices.Equal(got, []string{"P", "F", "grid"}) {
+		t.Fatalf("groups %q", got)
+	}
+	if g := r.Groups[0]; len(g.Runs) != 2 || g.Runs[1].Seed != 3 || r.Groups[2].Plan != nil {
+		t.Errorf("P has %d runs", len(g.Runs))
+	}
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "data differ") {
+		t.Errorf("notes %q", r.Notes)
+	}
+}
+
+// Sweeps of one point are lists of seeds: several of them stand in one table whose rows are named by what differs.
+// Grids of one name are told apart by their folders.
+func TestSweepsOfOneName(t *testing.T) {
+	dir := t.TempDir()
+	single := func(folder, method string) {
+		put(t, dir, folder+"/sweep.json", `{"name":"pacs","axes":[{"name":"method","labels":["`+method+`"]}],
+"seeds":[1],"cells":[{"folder":"c","labels":{"method":"`+method+`"},"seed":1}]}`)
+		finished(t, filepath.Join(dir, folder, "c"), method, method, 1, both(.5))
+	}
+	single("x", "fedotp")
+	single("y", "maple")
+	r := load(t, dir)
+	if got := groupNames(r); len(r.Plans) != 0 || !slices.Equal(got, []string{"pacs, method=fedotp",
+		"pacs, method=maple"}) {
+		t.Errorf("%d plans, groups %q", len(r.Plans), got)
+	}
+	if r = load(t, filepath.Join(dir, "x")); len(r.Plans) != 1 || r.Groups[0].Name != "fedotp" {
+		t.Errorf("one of them alone: %d plans, groups %q", len(r.Plans), groupNames(r))
+	}
+	grids := t.TempDir()
+	for _, folder := range []string{"a", "b"} {
+		put(t, grids, folder+"/sweep.json", `{"name":"pacs","axes":[{"name":"m","labels":["1","2"]}],
+"seeds":[1],"cells":[{"folder":"c","labels":{"m":"1"},"seed":1}]}`)
+		finished(t, filepath.Join(grids, folder, "c"), "c", "x", 1, both(.5))
+	}
+	r = load(t, grids)
+	if len(r.Plans) != 2 || r.Plans[0].Name != "pacs (a)" || r.Plans[1].Name != "pacs (b)" {
+		t.Errorf("plans %+v", r.Plans)
+	}
+}
+
+// A caption names in what the execution of averaged runs differs, and nothing where it does not.
+func TestExecutions(t *testing.T) {
+	dir := t.TempDir()
+	for i, version := range []string{"1.30.0", "1.30.1", "1.30.1"} {
+		at := filepath.Join(dir, "seed-"+[]string{"1", "2", "3"}[i])
+		finished(t, at, "p", "promptfl", i+1, both(.5))
+		put(t, at, "provenance.json", `{"calls":[{"onnx_runtime":"`+version+`","provider":"cpu","commit":"abc"}]}`)
+	}
+	want := "The runs were executed differently: ONNX Runtime (1.30.0 in 1 run, 1.30.1 in 2 runs)."
+	r := load(t, dir)
+	if got := Executions(r.Groups); len(r.Groups) != 1 || got != want {
+		t.Errorf("%q", got)
+	}
+	if got := Executions(load(t, filepath.Join(dir, "seed-2"), filepath.Join(dir, "seed-3")).Groups); got != "" {
+		t.Errorf("of equal ones: %q", got)
+	}
+}
