@@ -3,25 +3,21 @@ package engine
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
 
-// RejectionObserver is a Remote that wants to know whose reply the method failed on.
-type RejectionObserver interface {
-	Rejected(round, client int, why error)
-}
-
 // dropInvalid does something with replies that may come from anybody. Where the method gives an error, or fails
 // otherwise, the replies that it fails over by themselves are left out, and it is tried again with the others from the
 // same state. Clients of this process are trusted: an error is one of the program. So it is where the method fails over
-// all of several replies; a single client is left out, and the round has none.
+// all of several replies, and over the sum of several clients, which is nobody's own; a single client is left out, and
+// the round has none.
 func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(g *method.Global,
 	ups []method.Upload) error) ([]message.Reply, error) {
-	watcher, remote := s.Cohort.(RejectionObserver)
-	if !remote {
+	if s.Remote == nil {
 		return replies, do(g, message.UploadsOf(replies))
 	}
 	before := cloneGlobal(g)
@@ -29,10 +25,13 @@ func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(
 	if failed == nil {
 		return replies, nil
 	}
+	if summed := func(r message.Reply) bool { return r.Sum != nil }; slices.ContainsFunc(replies, summed) {
+		return nil, failed
+	}
 	var good []message.Reply
 	for _, r := range replies {
 		if err := recovered(do, cloneGlobal(before), message.UploadsOf([]message.Reply{r})); err != nil {
-			watcher.Rejected(g.Round, r.Client, err)
+			s.Remote.Rejected(g.Round, r.Client, err)
 			continue
 		}
 		good = append(good, r)

@@ -58,6 +58,7 @@ func (x *elsewhere) Load(b []byte) error {
 	return json.Unmarshal(b, &x.accepted)
 }
 func (x *elsewhere) Limited() message.Limited        { return message.Limited{} }
+func (x *elsewhere) Rejected(int, int, error)        {}
 func (x *elsewhere) state(c int) message.ClientState { return x.states[c][x.accepted[c]] }
 
 func (x *elsewhere) Accept(round int, clients []int) error {

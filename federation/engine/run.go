@@ -109,11 +109,10 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		pool.Sent = func(o message.Instruction, client int, message []byte) { set.OnUpload(o.Round, client, message) }
 	}
 	server := &Server{Method: e.Method, Cohort: pool, Plan: e.PlanFor(participants), Rate: rate, Tracer: set.Tracer,
-		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, worker: worker, pool: pool}
+		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, Remote: set.Remote, worker: worker, pool: pool}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 		server.Infos = func() []method.ClientInfo { return message.ClientInfos(participantsOf(e, set.Remote)) }
-		server.Limited = set.Remote.Limited
 	}
 	if e.SimulatedTime != nil {
 		server.simulated = simtime.New(pool, e.SimulatedTime, server.Plan.TrainingClients(),

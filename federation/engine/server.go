@@ -32,8 +32,8 @@ type Server struct {
 	Global         method.Global
 	// Infos gives the clients known so far where some may join later; nil where all are there from the start.
 	Infos func() []method.ClientInfo
-	// Limited is what was refused of clients on other machines, and capped, since the last call; nil where none are.
-	Limited func() message.Limited
+	// Remote is the clients on other machines, without the layers that Cohort has around them; nil where none are.
+	Remote message.Remote
 	// Noise is where the noise of differential privacy and the draw of a round's clients come from; nil for the seed.
 	Noise *noise.Noise
 	Past  []record.Record // of the rounds before
@@ -184,8 +184,8 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		clock.lap(&clock.Evaluation)
 	}
 	rec.AttackedBy(s.Plan.Attackers)
-	if s.Limited != nil {
-		rec.Limited = s.Limited()
+	if s.Remote != nil {
+		rec.Limited = s.Remote.Limited()
 	}
 	clock.end(&rec)
 	g.Round++
@@ -199,7 +199,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 		return nil, err
 	}
 	// clients on other machines may all have failed, which is their own affair, and simulated ones may all be late
-	if _, remote := s.Cohort.(RejectionObserver); len(replies) == 0 && !remote && s.simulated == nil {
+	if len(replies) == 0 && s.Remote == nil && s.simulated == nil {
 		return nil, fmt.Errorf("round %d: no client answered", o.Round+1)
 	}
 	s.updateInfos() // some may have joined to answer

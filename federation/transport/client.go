@@ -20,10 +20,8 @@ type clientRole struct {
 	*exchange.Invitation
 	executor Executor
 	store    *stateStore
-	// rounds that the experiment has; 0 where that is not known
-	rounds int
-	log    *slog.Logger
-	last   *exchange.PreparedReply // that it gave; the same order may come again
+	log      *slog.Logger
+	last     *exchange.PreparedReply // that it gave; the same order may come again
 }
 
 func (c *clientRole) Joined(v protocol.JoinReply) error {
@@ -43,8 +41,8 @@ func (c *clientRole) Accepts(o protocol.Order) error {
 	if o.Client != c.Client || o.Total != c.Clients {
 		return fmt.Errorf("it is for client %d of %d, not for this one", o.Client, o.Total)
 	}
-	if o.Round >= c.rounds && c.rounds > 0 && o.Kind != protocol.EndKind {
-		return fmt.Errorf("round %d of %d", o.Round+1, c.rounds)
+	if n := c.executor.Rounds(); o.Round >= n && n > 0 && o.Kind != protocol.EndKind {
+		return fmt.Errorf("round %d of %d", o.Round+1, n)
 	}
 	return c.store.checkServer(o.Accepted, o.Safe)
 }
@@ -133,6 +131,8 @@ type Executor interface {
 		error)
 	// Finish gets the last shared parameters and what the client remembers in the end.
 	Finish(o message.Instruction, s message.ClientState) error
+	// Rounds is how many the experiment has, 0 where that is not known. Orders of others are none.
+	Rounds() int
 }
 
 // NewClient makes the transport of a client that remembers in the folder dir.
@@ -151,8 +151,5 @@ func NewClient(nc *nats.Conn, inv *exchange.Invitation, request protocol.JoinReq
 		return nil, err
 	}
 	r := &clientRole{Invitation: inv, executor: do, store: v, log: log}
-	if p, ok := do.(interface{ Rounds() int }); ok {
-		r.rounds = p.Rounds()
-	}
 	return exchange.NewClient(nc, inv, who, subjects.NewID(), &request, r, log)
 }

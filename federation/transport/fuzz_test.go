@@ -175,13 +175,18 @@ func fuzzedClient(f *testing.F) (fresh func(t testing.TB) *exchange.Client, run 
 	return func(t testing.TB) *exchange.Client {
 		t.Helper()
 		a, err := exchange.NewClient(nil, inv, certs.Identity{Signer: transporttest.Key}, "i", &protocol.JoinRequest{},
-			&clientRole{Invitation: inv, store: v, rounds: 9, log: log}, log)
+			&clientRole{Invitation: inv, executor: nineRounds{}, store: v, log: log}, log)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return a
 	}, run, v, id
 }
+
+// nineRounds is what does the orders of an experiment of nine rounds; nobody gives it any.
+type nineRounds struct{ LocalExecutor }
+
+func (nineRounds) Rounds() int { return 9 }
 
 // Whatever the server signs as an order is for this client, of a round that there is, of tensors that may come, and
 // leaves what the checkpoint has.

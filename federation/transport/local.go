@@ -23,7 +23,7 @@ func (p LocalExecutor) Execute(ctx context.Context, o message.Instruction, s mes
 	return p.Worker.Execute(ctx, p.Client, o, s)
 }
 
-// Rounds is how many the experiment has. Orders of others are none.
+// Rounds is how many the experiment has.
 func (p LocalExecutor) Rounds() int { return p.Experiment.Plan.Rounds }
 
 // Finish writes what the client classifies with.

@@ -32,6 +32,8 @@ import (
 // echo is a client that trains nothing and uploads what it got.
 type echo int
 
+func (echo) Rounds() int { return 0 }
+
 func (e echo) Execute(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
 	*message.ClientState, error) {
 	r := message.Reply{Client: int(e), Upload: method.Upload{Client: int(e), N: 1, Shared: o.Shared}}

@@ -65,4 +65,6 @@ type Remote interface {
 	Load([]byte) error
 	// Limited is what was refused of clients and what was capped, since the last call.
 	Limited() Limited
+	// Rejected hears that the method failed on the reply of a client, which is left out of the round.
+	Rejected(round, client int, why error)
 }
