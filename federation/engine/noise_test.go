@@ -110,9 +110,11 @@ func TestNoiseOfAServer(t *testing.T) {
 	}
 	e.Method = m
 	dir := t.TempDir()
+	drawn := map[*engine.Result][]int{}
 	run := func(path string) *engine.Result {
 		t.Helper()
-		set := engine.Settings{Workers: 2}
+		var turns trainers
+		set := engine.Settings{Workers: 2, OnTurn: turns.note}
 		if path != "" {
 			if set.Noise, err = noise.OpenNoise(filepath.Join(dir, path), "run"); err != nil {
 				t.Fatal(err)
@@ -122,13 +124,8 @@ func TestNoiseOfAServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		drawn[r] = turns.sorted()
 		return r
-	}
-	drawn := func(r *engine.Result) (out []int) {
-		for _, x := range r.Records {
-			out = append(out, x.Clients...)
-		}
-		return out
 	}
 	seeded, one, again, other := run(""), run("a"), run("a"), run("b")
 	if !alike(one.Prompts["shared/ctx"], again.Prompts["shared/ctx"]) {
@@ -138,7 +135,7 @@ func TestNoiseOfAServer(t *testing.T) {
 		alike(one.Prompts["shared/ctx"], seeded.Prompts["shared/ctx"]) {
 		t.Error("another key gives the same bytes")
 	}
-	if slices.Equal(drawn(one), drawn(seeded)) && slices.Equal(drawn(other), drawn(seeded)) {
+	if slices.Equal(drawn[one], drawn[seeded]) && slices.Equal(drawn[other], drawn[seeded]) {
 		t.Error("clients are drawn by the seed")
 	}
 	if n := one.Summary.Notes; !(n["epsilon"] > 0 && n["epsilon_unsampled"] >= n["epsilon"]) ||

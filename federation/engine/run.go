@@ -59,8 +59,12 @@ type Settings struct {
 
 // Worker are the settings of the client side.
 func (s Settings) Worker() local.Settings {
-	return local.Settings{Session: s.Session, Sessions: s.Sessions, Tracer: s.Tracer, Guard: s.Guard, Noise: s.Noise,
-		Terms: s.Terms, OneGraph: s.OneGraph}
+	out := local.Settings{Session: s.Session, Sessions: s.Sessions, Tracer: s.Tracer, Guard: s.Guard, Terms: s.Terms,
+		OneGraph: s.OneGraph}
+	if s.Noise != nil {
+		out.Noise = func(int) *noise.Noise { return s.Noise }
+	}
+	return out
 }
 
 // Result is a finished run.
@@ -85,11 +89,13 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 	if err != nil {
 		return nil, err
 	}
-	worker := local.NewWorker(e, set.Worker())
-	defer worker.Close()
 	store := state.NewStore("")
 	if set.Dir != "" {
 		dir := filepath.Join(set.Dir, record.CheckFolder)
+		if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil && !set.Resume {
+			return nil, fmt.Errorf("%s holds a run already; add --resume to continue it, or choose another --out",
+				set.Dir)
+		}
 		err := os.MkdirAll(dir, 0o700)
 		// what clients remember is nobody else's business, also where an older release left the folder open
 		if err == nil {
@@ -100,6 +106,17 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		}
 		store = state.NewStore(dir)
 	}
+	if set.Noise == nil && method.TraitsOf(e.Method).SecretNoise {
+		if set.Noise, err = runNoise(set); err != nil {
+			return nil, err
+		}
+	}
+	client := set.Worker()
+	if set.Noise != nil && set.Remote == nil {
+		client.Noise = set.Noise.Client
+	}
+	worker := local.NewWorker(e, client)
+	defer worker.Close()
 	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Executor: set.Executor,
 		Encode: set.Encode, Done: set.OnTurn}
 	if set.Lost != nil {
@@ -183,10 +200,6 @@ func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store
 	dir := filepath.Join(set.Dir, record.CheckFolder)
 	rounds := filepath.Join(set.Dir, record.RoundsFile)
 	if !set.Resume {
-		if _, err := os.Stat(filepath.Join(dir, state.CheckpointFile)); err == nil {
-			return nil, fmt.Errorf("%s holds a run already; add --resume to continue it, or choose another --out",
-				set.Dir)
-		}
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
 	for _, where := range []string{set.Dir, dir} { // what a killed run was about to write

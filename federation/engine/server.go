@@ -79,6 +79,11 @@ func (s *Server) sample(round int) []int {
 	return s.Plan.Sample(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
 }
 
+// secretSample tells whether epsilon is that of a sample of clients that nobody may know.
+func (s *Server) secretSample() bool {
+	return s.Noise != nil && method.TraitsOf(s.Method).HidesClients && s.Global.Sampling.Draws()
+}
+
 // round runs one round: statistics, training, merge, test.
 func (s *Server) round(ctx context.Context) (record.Record, error) {
 	clock := startPhases(s.pool)
@@ -186,6 +191,9 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	rec.AttackedBy(s.Plan.Attackers)
 	if s.Remote != nil {
 		rec.Limited = s.Remote.Limited()
+	}
+	if s.secretSample() {
+		rec.HideSample(g.Sampling.Poisson)
 	}
 	clock.end(&rec)
 	g.Round++

@@ -88,6 +88,9 @@ type Sampling struct {
 	Poisson bool
 }
 
+// Draws tells whether some of the clients do not train in a round.
+func (s Sampling) Draws() bool { return s.Size < float64(s.Of) }
+
 // ClientInfo is what the server knows of one client without asking it.
 type ClientInfo struct {
 	Backbone string // features of different backbones do not compare

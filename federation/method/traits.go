@@ -26,6 +26,9 @@ type Traits struct {
 	// Noise tells that the layer adds noise of differential privacy, which across machines comes from a secret of
 	// whoever adds it.
 	Noise bool
+	// SecretNoise tells that noise of differential privacy, and the draw of a round's clients, must come from a secret
+	// in one process too.
+	SecretNoise bool
 	// Synthetic tells that the method makes no sense without images of the server's own.
 	Synthetic bool
 }

@@ -1,7 +1,6 @@
 package methods
 
 import (
-	crypto "crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -33,7 +32,8 @@ import (
 //   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
 //   - Noise comes from a secret of whoever adds it, across machines (Local.Noise, Global.Noise). In one process, which
 //     is a simulation, it comes from the run's seed, so that a run can be repeated; whoever knows the seed can take it
-//     off again. There secure: true draws it from the system's random source, and no two runs are alike.
+//     off again. There secure: true makes the run draw a key from the system's random source, for its noise and for the
+//     clients of each round, and no two runs are alike.
 //
 // Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record
 // notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It assumes that the sample of
@@ -59,8 +59,8 @@ func (DP) LongHelp() map[string]string {
 	return map[string]string{
 		"adapt": "rate at which clip moves to a quantile of the updates' norms, with where: server; 0 keeps clip " +
 			"constant, the paper uses 0.2",
-		"secure": "draw noise from the system's random source instead of the seed, also in one process; across " +
-			"machines noise is always secret",
+		"secure": "draw noise and the clients of a round from a secret key instead of the seed, also in one process; " +
+			"across machines both are always secret",
 	}
 }
 
@@ -104,7 +104,8 @@ func checkNoise(clip, noise, delta float64) error {
 }
 
 func (m DP) Traits() method.Traits {
-	t := method.Traits{Mean: method.AsInside, Outermost: true, HidesClients: m.on(), Noise: m.on()}
+	t := method.Traits{Mean: method.AsInside, Outermost: true, HidesClients: m.on(), Noise: m.on(),
+		SecretNoise: m.on() && m.Secure}
 	switch {
 	case m.on() && m.Where == "server":
 		t.Mean, t.Needs = "", "every client's own update, to clip it; set where: client"
@@ -236,32 +237,28 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 		unsampled[known(r)]++
 	}
 	name := "epsilon_nominal"
-	if g.Noise != nil || m.Secure {
+	if g.Noise != nil {
 		name = "epsilon"
 	}
 	if e := sampled.Epsilon(m.Delta); !math.IsInf(e, 1) {
 		g.Notes[name], g.Notes["delta"] = e, m.Delta
 	}
-	if e := unsampled.Epsilon(m.Delta); g.Sampling.Size < float64(g.Sampling.Of) && !math.IsInf(e, 1) {
+	if e := unsampled.Epsilon(m.Delta); g.Sampling.Draws() && !math.IsInf(e, 1) {
 		g.Notes[name+"_unsampled"], g.Notes["delta"] = e, m.Delta
 	}
 }
 
-// rand is the source of the noise on a sum: a secret one where there is one, the system's with Secure, else one that
-// the run's seed gives. releases is how often something was released in the round.
+// rand is the source of the noise on a sum: a secret one where there is one, else one that the run's seed gives.
+// releases is how often something was released in the round.
 func (m DP) rand(secret method.Noise, seeded *rand.Rand, sum updates, also ...float64) (r *rand.Rand, releases int,
 	err error) {
 	switch {
 	case secret != nil:
 		return secret(dpDef.Name, sum.bytes(also...))
-	case !m.Secure:
-		return seeded, 1, nil
+	case m.Secure:
+		return nil, 0, errors.New("dp: option secure needs noise from a secret, which this run does not have")
 	}
-	var key [32]byte
-	if _, err := crypto.Read(key[:]); err != nil {
-		return nil, 0, fmt.Errorf("dp: cannot read the system's random source: %w", err)
-	}
-	return rand.New(rand.NewChaCha8(key)), 1, nil
+	return seeded, 1, nil
 }
 
 // updates are sums of moves of named tensors.

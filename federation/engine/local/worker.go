@@ -35,8 +35,8 @@ type Worker struct {
 	// Confusion lets the reply to a test tell which class was taken for which, if the server asks.
 	Confusion bool
 
-	// Noise is where the noise of differential privacy comes from; nil for the seed.
-	Noise *noise.Noise
+	// Noise is where the noise of differential privacy of a client comes from; nil for the seed.
+	Noise func(client int) *noise.Noise
 
 	plan       spec.Plan
 	c          *compiler
@@ -56,8 +56,9 @@ type Settings struct {
 	Sessions *ort.Pool
 	Tracer   trace.Tracer  // nil for none
 	Guard    message.Guard // nil for none
-	Noise    *noise.Noise  // nil for the seed
 	Terms    bool          // measure the terms of the loss
+	// Noise is where the noise of differential privacy of a client comes from; nil for the seed.
+	Noise func(client int) *noise.Noise
 	// OneGraph computes every step in one graph, as steps behind the first are: to measure a whole step.
 	OneGraph bool
 }
@@ -118,13 +119,17 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	plan := w.plan
 	plan.Clients = o.Total
 	l.Sampling = plan.Sampling()
-	if w.Noise != nil {
-		l.Noise = w.Noise.Of(o.Round, true)
-		if o.Round >= plan.Rounds {
-			l.Noise = func(string, []byte) (*rand.Rand, int, error) {
-				return nil, 0, fmt.Errorf("epsilon assumes %d rounds", plan.Rounds)
-			}
-		}
+	refuse := func(why error) method.Noise {
+		return func(string, []byte) (*rand.Rand, int, error) { return nil, 0, why }
+	}
+	switch {
+	case w.Noise == nil && method.TraitsOf(w.Method).SecretNoise:
+		l.Noise = refuse(errNoSecret)
+	case w.Noise == nil:
+	case o.Round >= plan.Rounds:
+		l.Noise = refuse(fmt.Errorf("epsilon assumes %d rounds", plan.Rounds))
+	default:
+		l.Noise = w.Noise(c.ID).Of(o.Round, true)
 	}
 	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Seed) })
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
@@ -132,3 +137,8 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	return l, s
 }
+
+// errNoSecret is the error of a client's noise where the method must have it from a secret, and a machine does the
+// client's work that was given none, such as a worker of a cluster.
+var errNoSecret = errors.New("the option secure of dp needs noise from a secret, and this machine was given none; " +
+	"run clients that add noise without --cluster, or set where: server")

@@ -36,6 +36,27 @@ type noiseFile struct {
 	Released map[int][]string `json:"released"` // by round, layers and digests of what noise was added to
 }
 
+// New is Noise with a new key that no file keeps.
+func New() (*Noise, error) {
+	n := &Noise{}
+	return n, n.renew("")
+}
+
+// renew forgets everything and makes a new key.
+func (n *Noise) renew(run string) error {
+	n.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
+	if _, err := rand.Read(n.Key); err != nil {
+		return fmt.Errorf("cannot read the system's random source: %w", err)
+	}
+	return nil
+}
+
+// Client is the noise of one of the clients that are in the process that holds the key. It has a key of its own, and no
+// file: such a client is only given the same instruction again, whose release has the same bytes.
+func (n *Noise) Client(id int) *Noise {
+	return &Noise{noiseFile: noiseFile{Key: n.derive("client", strconv.Itoa(id)), Released: map[int][]string{}}}
+}
+
 // OpenNoise reads the file of a run, or makes one with a new key where there is none, or one of another run.
 func OpenNoise(path, run string) (*Noise, error) {
 	n := &Noise{path: path}
@@ -45,22 +66,29 @@ func OpenNoise(path, run string) (*Noise, error) {
 	if n.Run == run && len(n.Key) == sha256.Size && n.Released != nil {
 		return n, nil
 	}
-	n.noiseFile = noiseFile{Run: run, Key: make([]byte, sha256.Size), Released: map[int][]string{}}
-	if _, err := rand.Read(n.Key); err != nil {
-		return nil, fmt.Errorf("cannot read the system's random source: %w", err)
+	if err := n.renew(run); err != nil {
+		return nil, err
 	}
 	return n, n.write()
 }
 
 func (n *Noise) write() error {
+	if n.path == "" {
+		return nil
+	}
 	return atomicfile.WritePrivate(n.path, atomicfile.JSON(n.noiseFile, ""))
 }
 
 // Rand is a source of random numbers that depends on the key and a path of words.
 func (n *Noise) Rand(path ...string) *mathrand.Rand {
+	return mathrand.New(mathrand.NewChaCha8([32]byte(n.derive(path...))))
+}
+
+// derive gives a key that depends on the key and a path of words.
+func (n *Noise) derive(path ...string) []byte {
 	h := hmac.New(sha256.New, n.Key)
 	io.WriteString(h, strings.Join(path, "/"))
-	return mathrand.New(mathrand.NewChaCha8([32]byte(h.Sum(nil))))
+	return h.Sum(nil)
 }
 
 // errReleased is the error of a second release in a round.

@@ -46,7 +46,10 @@ type Record struct {
 	Warnings []string `json:"warnings,omitempty"` // lines that say what is wrong with the round's numbers
 	message.Limited
 
-	Clients   []int   `json:"clients"` // who trained
+	Clients []int `json:"clients"` // who trained
+	// SecretSample tells that Clients and all else that tells who trained are left out; see HideSample.
+	SecretSample bool `json:"secret_sample,omitempty"`
+
 	LR        float64 `json:"lr"`
 	BytesUp   int     `json:"bytes_up"`   // all clients together
 	BytesDown int     `json:"bytes_down"` // all clients together

@@ -1,0 +1,42 @@
+package record
+
+import (
+	"fmt"
+
+	"promptfed/federation/engine/message"
+)
+
+// HideSample leaves out what tells which clients trained in a round, where the sample of clients is a secret that
+// differential privacy counts on: their numbers, and numbers of single clients that change only when they train. Where
+// any number of clients may be drawn, that number is a secret too, and sizes that grow with it are left out.
+func (r *Record) HideSample(anyNumber bool) {
+	r.SecretSample, r.Clients, r.Untrained, r.Simulated = true, nil, 0, nil // slow clients take long
+	r.Evaluations.hideClients()
+	for _, x := range r.EvaluationSets {
+		x.Evaluations.hideClients()
+	}
+	if r.Evaluations.Global == nil { // nothing is listed by client
+		r.TestSizes = nil
+	}
+	if v := r.Validation; v != nil && v.Personal != nil {
+		v.Personal.PerClient = nil
+	}
+	if r.Attack != nil {
+		r.Attack.Clients = nil
+	}
+	if n := len(r.Refused) + len(r.Cut); n > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d replies were refused or capped; whose they are is secret, as "+
+			"the sample of clients (the server's log has it)", n))
+		r.Limited = message.Limited{}
+	}
+	if anyNumber {
+		r.BytesUp, r.BytesDown, r.ParametersUp, r.ParametersDown = 0, 0, 0, 0
+	}
+}
+
+// hideClients leaves out single clients, and domains, which may be of one client, of what clients trained themselves.
+func (e Evaluations) hideClients() {
+	if p := e.Personal; p != nil {
+		p.PerClient, p.PerDomain = nil, nil
+	}
+}

@@ -1,0 +1,177 @@
+package engine_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods"
+)
+
+// trainers are the turns of training of a run, as round * 100 + client.
+type trainers struct {
+	mu  sync.Mutex
+	all []int
+}
+
+func (x *trainers) note(o message.Instruction, client int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if o.Kind == message.Train {
+		x.all = append(x.all, o.Round*100+client)
+	}
+}
+
+func (x *trainers) sorted() []int {
+	out := slices.Sorted(slices.Values(x.all))
+	return slices.Compact(out)
+}
+
+// sampled is an experiment of 12 rounds in each of which 2 of 4 clients train, under dp with these options.
+func sampled(t *testing.T, base string, o map[string]any) *spec.Experiment {
+	t.Helper()
+	e, _ := under(t)
+	e.Plan.Participation, e.Plan.Rounds, e.Plan.TestEvery = 0.5, 12, 4
+	m, err := methods.Build(base, []string{"dp"}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Method = m
+	return e
+}
+
+// secret are the options of dp with secret noise.
+func secret(where string) map[string]any {
+	return map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3, "secure": true, "where": where}
+}
+
+// With the option secure two runs of one process draw other clients (they would be alike once in 6^12 times), since the
+// recorded epsilon is that of a sample that nobody knows; a run from the seed records it as nominal.
+func TestSecureDrawsClientsInSecret(t *testing.T) {
+	for _, where := range []string{"server", "client"} {
+		run := func() ([]int, *engine.Result) {
+			var turns trainers
+			r := mustRun(t, sampled(t, "promptfl", secret(where)), engine.Settings{Workers: 2, OnTurn: turns.note})
+			return turns.sorted(), r
+		}
+		one, first := run()
+		two, second := run()
+		if len(one) != 24 || slices.Equal(one, two) {
+			t.Errorf("%s: clients %v and %v", where, one, two)
+		}
+		if alike(first.Prompts["shared/ctx"], second.Prompts["shared/ctx"]) {
+			t.Errorf("%s: two runs have the same noise", where)
+		}
+		n := first.Summary.Notes
+		if !(n["epsilon"] > 0 && n["epsilon"] < n["epsilon_unsampled"]) || n["epsilon_nominal"] != 0 {
+			t.Errorf("%s: %v", where, n)
+		}
+	}
+}
+
+// A run with secret noise that was stopped goes on with its key: the clients and the prompts are those of a run with
+// the same key that nothing stopped. Without the key it does not go on; a new run in the folder has another key.
+func TestSecureResumes(t *testing.T) {
+	for _, where := range []string{"server", "client"} {
+		whole, parts := t.TempDir(), t.TempDir()
+		var want, got trainers
+		wanted := mustRun(t, sampled(t, "promptfl", secret(where)), engine.Settings{Dir: whole, OnTurn: want.note})
+		key := filepath.Join(record.CheckFolder, "noise.json")
+		b, err := os.ReadFile(filepath.Join(whole, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st, err := os.Stat(filepath.Join(whole, key)); err != nil || st.Mode().Perm() != 0o600 {
+			t.Errorf("%v, %v", st, err)
+		}
+		if err := os.MkdirAll(filepath.Join(parts, record.CheckFolder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(parts, key), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		set := engine.Settings{Dir: parts, Resume: true, OnTurn: func(o message.Instruction, client int) {
+			got.note(o, client)
+			if o.Round == 5 {
+				stop()
+			}
+		}}
+		if _, err := engine.Run(ctx, sampled(t, "promptfl", secret(where)), set); err == nil {
+			t.Fatal("the run was not stopped")
+		}
+		set.OnTurn = got.note
+		r := mustRun(t, sampled(t, "promptfl", secret(where)), set)
+		if !slices.Equal(got.sorted(), want.sorted()) {
+			t.Errorf("%s: clients %v, not %v", where, got.sorted(), want.sorted())
+		}
+		if prompts(t, parts) != prompts(t, whole) {
+			t.Errorf("%s: other prompts", where)
+		}
+		if r.Summary.Notes["epsilon"] != wanted.Summary.Notes["epsilon"] {
+			t.Errorf("%s: %v, not %v", where, r.Summary.Notes, wanted.Summary.Notes)
+		}
+		if err := os.Remove(filepath.Join(parts, key)); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, sampled(t, "promptfl", secret(where)), set, "cannot resume", "noise.json is missing",
+			"choose another --out")
+	}
+}
+
+// A machine that does the turns of clients which add noise, and has no secret, refuses them.
+func TestSecureWithoutASecret(t *testing.T) {
+	e := sampled(t, "promptfl", secret("client"))
+	_, o := under(t)
+	o.Broadcast["dp/clients"].Data[0] = 2
+	w := newElsewhere(e).worker
+	defer w.Close()
+	_, _, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
+	says(t, err, "option secure of dp", "was given none", "where: server")
+}
+
+// The records of a run whose epsilon counts on a secret sample do not tell which clients trained: neither their numbers
+// nor lists by client of what clients have of their own, which change when a client trains. Where any number may be
+// drawn, no size tells it. A run from the seed hides nothing.
+func TestRecordsHideTheSample(t *testing.T) {
+	for _, poisson := range []bool{false, true} {
+		for _, base := range []string{"promptfl", "fedpgp"} {
+			o := secret("server")
+			e := sampled(t, base, o)
+			e.Plan.Poisson = poisson
+			dir := t.TempDir()
+			run := mustRun(t, e, engine.Settings{Dir: dir})
+			b, err := os.ReadFile(filepath.Join(dir, record.RoundsFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(b)
+			if !strings.Contains(text, `"secret_sample":true`) || strings.Contains(text, `"clients":[`) ||
+				strings.Contains(text, `"untrained"`) {
+				t.Errorf("%s, poisson %v: %s", base, poisson, text)
+			}
+			for _, r := range run.Records {
+				if e := r.Evaluations.Personal; e != nil && len(e.PerClient)+len(e.PerDomain) > 0 {
+					t.Errorf("%s: round %d lists %v", base, r.Round, e.PerClient)
+				}
+				if sized := r.BytesUp+r.BytesDown+r.ParametersUp+r.ParametersDown > 0; sized == poisson {
+					t.Errorf("%s, poisson %v: %+v", base, poisson, r)
+				}
+			}
+			delete(o, "secure")
+			for _, r := range mustRun(t, sampled(t, base, o), engine.Settings{}).Records {
+				if len(r.Clients) != 2 || r.SecretSample {
+					t.Errorf("%s from the seed: %+v", base, r)
+				}
+			}
+		}
+	}
+}
