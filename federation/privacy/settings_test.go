@@ -1,0 +1,46 @@
+package privacy
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// TestSettings compares epsilons of whole runs with integrals (tools/golden/privacy_settings.py): full participation,
+// small and large rates, many rounds, little noise, several deltas, samples of fixed size and of Poisson sampling.
+// Where the divergence of a round is an integral, epsilon is the one that the integrals give, or up to 0.2 % above it
+// where the best order is no whole one. No epsilon is below what the run really costs, for which the distribution of
+// the privacy loss gives a lower and an upper bound; it is above the upper one by what the conversion from divergences
+// costs, up to 40 % here, and of samples of fixed size, whose bound is known to be loose, up to three times.
+func TestSettings(t *testing.T) {
+	b, err := os.ReadFile("testdata/settings.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Name                   string
+		Poisson                bool
+		Noise, Rate, Delta     float64
+		Rounds                 int
+		Lower, Upper, Integral float64
+	}
+	if err := json.Unmarshal(b, &cases); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range cases {
+		got := Spent{{c.Noise, c.Rate, c.Poisson}: c.Rounds}.Epsilon(c.Delta)
+		most := 1.4
+		if !c.Poisson && c.Rate < 1 {
+			most = 3
+		} else if more := got/c.Integral - 1; !(more > -1e-9 && more < 2e-3) {
+			t.Errorf("%s: epsilon %v, by integrals %v", c.Name, got, c.Integral)
+		}
+		if !(c.Lower > 0 && c.Lower <= c.Upper && got >= c.Upper && got <= most*c.Upper) {
+			t.Errorf("%s: epsilon %v; the run costs %v to %v", c.Name, got, c.Lower, c.Upper)
+		}
+		t.Logf("%s: epsilon %.4g, really %.4g to %.4g (%.2f times)", c.Name, got, c.Lower, c.Upper, got/c.Upper)
+	}
+	if len(cases) < 6 {
+		t.Errorf("%d cases", len(cases))
+	}
+}
