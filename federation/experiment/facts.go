@@ -39,9 +39,8 @@ var factTable = []struct {
 	}},
 	{"sampling", "how the clients of a round are drawn: fixed or poisson",
 		func(o factSource) any { return o.Config.Sampling }},
-	{"shares_examples", "the server learns a client's number of training examples", func(o factSource) any {
-		return o.layer == nil
-	}},
+	{"shares_examples", "the server learns a client's number of training examples",
+		func(o factSource) any { return o.SharesExamples() }},
 	{"statistics", "statistics rounds: what clients compute for the server from their data before they train",
 		func(o factSource) any { return methods.StatisticNames(o.Method) }},
 	{"extras", "what the server needs from a client beside the mean of parameters, in words", func(o factSource) any {

@@ -111,3 +111,15 @@ func (b *Built) InsecureDP() error {
 	}
 	return nil
 }
+
+// SharesExamples tells whether a client tells the server how many examples it trains on: not where the server gets only
+// sums, and not where every client weighs the same for privacy's sake.
+func (b *Built) SharesExamples() bool { return b.layer == nil && !methods.HidesClients(b.Method) }
+
+// SampleCounts tells whether epsilon counts on a sample of clients that nobody else knows, where its noise is secret,
+// and whether it counts on its size too.
+func (b *Built) SampleCounts() (sample, size bool) {
+	s := b.sampling()
+	sample = methods.HidesClients(b.Method) && s.Draws()
+	return sample, sample && s.Poisson
+}

@@ -139,8 +139,11 @@ func (m DP) Start(g *method.Global) error {
 }
 
 func (m DP) Finish(l *method.Local, up *method.Upload) error {
-	if err := m.Method.Finish(l, up); err != nil || !m.distributed() {
+	if err := m.Method.Finish(l, up); err != nil || !m.on() {
 		return err
+	}
+	if up.N = 1; !m.distributed() { // every client counts once, and nobody needs to know its number of examples
+		return nil
 	}
 	n := l.Broadcast[dpClients]
 	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Sampling.Size {
@@ -155,7 +158,7 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 		return err
 	}
 	sum.noise(r, std)
-	up.Shared, up.N = sum.from(l.Received, 1), 1
+	up.Shared = sum.from(l.Received, 1)
 	return nil
 }
 

@@ -91,6 +91,9 @@ func (h *Server) Load(b []byte) error {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	h.accepted, h.safe, h.Seq, h.norms = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq, s.Norms
+	if h.set.Privacy.Clients { // of an older server of this run
+		h.norms = nil
+	}
 	if h.accepted == nil {
 		h.accepted, h.safe = map[int]string{}, map[int]string{}
 	}

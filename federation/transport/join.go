@@ -60,7 +60,9 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is invalid", t.Backbone,
 			c.Participant.Domain)
 	}
-	if c.Examples < 1 || c.Examples > protocol.MaxExamples {
+	if !h.set.asksExamples() {
+		c.Examples = 0
+	} else if c.Examples < 1 || c.Examples > protocol.MaxExamples {
 		return fmt.Errorf("%d examples to train on; the number must be 1 to %d", c.Examples, protocol.MaxExamples)
 	}
 	if t.Width < 1 || t.Width > 1<<16 || t.Dim < 1 || t.Dim > 1<<16 || t.Patches < 0 || t.Patches > 1<<16 ||

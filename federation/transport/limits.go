@@ -10,6 +10,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
+	"promptfed/federation/transport/protocol"
 	"promptfed/runtime/tensor"
 )
 
@@ -59,7 +60,9 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 	h.Mu.Lock()
 	examples, task := h.clients[r.Client].Examples, h.clients[r.Client].Participant.Task
 	h.Mu.Unlock()
-	if r.Upload.N > examples {
+	if !h.set.asksExamples() {
+		examples = protocol.MaxExamples
+	} else if r.Upload.N > examples {
 		return fmt.Errorf("it counts %d examples, but the client joined with %d", r.Upload.N, examples)
 	}
 	err := message.CheckExtras(declared, r.Upload.Extra, examples)
@@ -73,25 +76,34 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 	if h.set.MaxNorm == 0 || o.Kind == message.Compute {
 		maps.Copy(sizes, r.Upload.Shared)
 	} else if d := moveNorm(o, r); !(d <= h.set.MaxNorm) {
-		return fmt.Errorf("it changed the parameters by the norm %.4g; at most %.4g is accepted (--max-norm)", d,
-			h.set.MaxNorm)
+		return fmt.Errorf("it changed the parameters by the norm %s; at most %.4g is accepted (--max-norm)",
+			h.shown(d), h.set.MaxNorm)
 	}
 	for _, name := range sizes.Names() {
 		if v := sizes[name].MaxAbs(); !(v <= maxValue) {
-			return fmt.Errorf("%s holds %.4g; numbers beyond %g are refused (--max-norm)", name, v, float64(maxValue))
+			return fmt.Errorf("%s holds %s; numbers beyond %g are refused (--max-norm)", name, h.shown(v),
+				float64(maxValue))
 		}
 	}
 	return nil
 }
 
+// shown is a number of a client's upload as a refusal tells it.
+func (h *Server) shown(v float64) string {
+	if h.set.Privacy.Clients {
+		return "(not shown: differential privacy)"
+	}
+	return fmt.Sprintf("%.4g", v)
+}
+
 // applyLimits looks at the replies of a round together. It refuses those that go beyond what is usual among all, and
 // lets uploads with too many examples weigh less. That depends on nothing but the replies, the clients that joined and
-// the rounds before.
+// the rounds before. Where single clients are hidden, no upload is judged by others': the method bounds each.
 func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]message.Reply, error) {
 	refused := map[int]error{}
 	if o.Kind.Tests() {
 		refuseTests(replies, refused)
-	} else {
+	} else if !h.set.Privacy.Clients {
 		h.limitNorms(o, replies, refused)
 		h.limitExamples(o, replies, refused)
 	}
@@ -117,7 +129,7 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 // limitExamples lets uploads of clients that joined with unlikely many examples weigh less, or refuses them; answers to
 // statistics, in which every class has a weight of its own, are refused.
 func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, refused map[int]error) {
-	if h.set.MaxExamples < 0 {
+	if h.set.MaxExamples < 0 || h.set.MaxExamples == 0 && !h.set.asksExamples() {
 		return
 	}
 	h.Mu.Lock()

@@ -52,11 +52,25 @@ type Settings struct {
 	// Rate is the learning rate by round; nil for a constant one.
 	Rate    optim.Rate
 	Masked  bool // uploads are behind a guard, as of secure aggregation; only what opens them can check what is in them
+	Privacy Privacy
 	Log     *slog.Logger
 	OnReply func(o message.Instruction, client int) // after each reply that counts; may be nil
 	// Ban cuts off a client that sends more than it may, for a while; nil where the NATS server cannot.
 	Ban func(client int)
 }
+
+// Privacy is what differential privacy asks of a server, beyond what the method does.
+type Privacy struct {
+	// Clients tells that the method hides single clients: whether a reply counts depends on no other client's data, and
+	// no length of what a client sent is written down.
+	Clients bool
+	// Sample tells that nobody may learn which clients train, and Size that nobody may learn how many.
+	Sample, Size bool
+}
+
+// asksExamples tells whether clients say how many examples they train on: behind a guard, and where single clients are
+// hidden, no server may know.
+func (s Settings) asksExamples() bool { return !s.Masked && !s.Privacy.Clients }
 
 // Server is the server's side of a run: a message.Remote.
 type Server struct {
@@ -173,6 +187,12 @@ func (h *Server) readMembers() error {
 		there, err := atomicfile.ReadJSON(h.memberPath(certs.UserOf(k)), &m.JoinRequest)
 		if err != nil {
 			return err
+		}
+		if there && m.Examples > 0 && !h.set.asksExamples() { // an older server of this run kept it
+			m.Examples = 0
+			if err := h.writeMember(certs.UserOf(k), m.JoinRequest); err != nil {
+				return err
+			}
 		}
 		if there {
 			m.MemberState.Instance = m.JoinHeader.Instance

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -24,6 +25,10 @@ type Status struct {
 	Set       string         `json:"exam,omitempty"`
 	Statistic string         `json:"survey,omitempty"`
 	Clients   []ClientStatus `json:"clients"`
+	// Secret tells that differential privacy counts on a secret sample of clients: what tells which of them train is
+	// left out, and with SecretSize what tells how many.
+	Secret     bool `json:"secret_sample,omitempty"`
+	SecretSize bool `json:"secret_size,omitempty"`
 	// Facts are what clients learn of the experiment and of what protects them.
 	Facts json.RawMessage `json:"facts,omitempty"`
 	Totals
@@ -92,8 +97,31 @@ func (h *Server) Status() Status {
 		}
 		s.Clients = append(s.Clients, c)
 	}
+	s.hide(h.set.Privacy)
 	return s
 }
+
+// hide leaves out what tells who trains. A client is heard of whenever it replies, so that only whole steps of
+// heardStep tell nothing.
+func (s *Status) hide(p Privacy) {
+	if s.Secret, s.SecretSize = p.Sample, p.Size; !p.Sample {
+		return
+	}
+	for i, c := range s.Clients {
+		if c.Seen > 0 {
+			c.Seen = math.Floor(c.Seen/heardStep) * heardStep
+		}
+		s.Clients[i] = ClientStatus{Client: c.Client, Joined: c.Joined, Left: c.Left, Seen: c.Seen,
+			Backbone: c.Backbone, Domain: c.Domain}
+	}
+	if p.Size {
+		s.Kind, s.Set, s.Statistic = "", "", ""
+		s.Totals = Totals{RefusedJoins: s.RefusedJoins, Dropped: s.Dropped}
+	}
+}
+
+// heardStep is a multiple, in seconds, of the time between two heartbeats of a client.
+const heardStep = 10
 
 func orderSize(o message.Instruction) int { return wire.Size(o.Tensors()) }
 

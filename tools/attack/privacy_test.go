@@ -3,7 +3,9 @@ package attack
 import (
 	"context"
 	"math"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +59,32 @@ func TestNoiseIsSecret(t *testing.T) {
 		// two independent normal draws differ by √2
 		if insecure && !(left < 1e-5) || !insecure && math.Abs(left-math.Sqrt2) > 0.2 || recorded == insecure {
 			t.Errorf("with --insecure-dp %v the deviation %v is left; notes %v", insecure, left, records[1].Notes)
+		}
+	}
+}
+
+// Under dp an upload that is two thousand times as long as those of others counts as theirs do: its length is clipped,
+// and whether it counts is no matter of what others upload (without dp it is refused, TestLies). No record tells a
+// length, and the server's folder does not hold how many examples clients have.
+func TestLongUploadCountsUnderDP(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 3, dpFlags...)
+	s.joins(0, 1, 2)
+	s.background(part{lie: func(r *message.Reply) { r.Upload.Shared["ctx"].Data[0] = 1e5 }})
+	records := s.ends()
+	counted(t, records, 0, 1, 2)
+	for _, r := range records {
+		if len(r.Refused)+len(r.Cut) > 0 {
+			t.Errorf("the record of round %d has %+v", r.Round, r.Limited)
+		}
+	}
+	members, err := filepath.Glob(s.at("out", "hub", "members", "client-*.json"))
+	if err != nil || len(members) != 3 {
+		t.Fatalf("%v, %v", members, err)
+	}
+	for _, path := range members {
+		if b, err := os.ReadFile(path); err != nil || strings.Contains(string(b), `"examples"`) {
+			t.Errorf("%s: %v, %s", path, err, b)
 		}
 	}
 }

@@ -277,8 +277,10 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	}
 	request := protocol.JoinRequest{RunSpec: b.Engine.RunSpec(), Participant: message.Participant{Task: p.Task,
 		Domain: p.Client.Domain},
-		Backbone: p.Backbone, Tokens: p.Tokens,
-		Examples: p.Client.Train.Len()}
+		Backbone: p.Backbone, Tokens: p.Tokens}
+	if b.SharesExamples() {
+		request.Examples = p.Client.Train.Len()
+	}
 	summed, err := f.joinSecure(b, conf, inv)
 	if err != nil {
 		b.Close()

@@ -68,7 +68,10 @@ func runTerms(f facts.Facts) []joinTerm {
 		{"connection", map[bool]string{true: "TLS; both sides have certificates, and every message is signed",
 			false: "not encrypted; messages are signed, but no certificate says whose the keys are"}[on("tls")]},
 	}
-	sums := "none: the server sees each upload, its loss and its number of examples"
+	sums := "none: the server sees each upload and its loss"
+	if on("shares_examples") {
+		sums = "none: the server sees each upload, its loss and its number of examples"
+	}
 	if on("secure_aggregation") {
 		sums = fmt.Sprintf("the server sees sums of %s clients or more (threshold %s), of uploads, losses and weights",
 			text("secure_aggregation.least"), text("secure_aggregation.threshold"))
@@ -116,7 +119,10 @@ func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts facts.Fa
 	if len(leaves) > 0 {
 		up = fmt.Sprintf("%s: %d bytes a round, before secure aggregation", strings.Join(leaves, ", "), bytes)
 	}
-	once := "names of classes, backbone and domain, digests of the backbone, number of training examples"
+	once := "names of classes, backbone and domain, digests of the backbone"
+	if b.SharesExamples() {
+		once += ", number of training examples"
+	}
 	terms = append([]joinTerm{{"run", fmt.Sprintf("%q of %s", f.run, inv.Server())}}, runTerms(facts)...)
 	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"sent when joining", once},
 		joinTerm{"stays here", strings.Join(append([]string{"images, their labels"}, stays...), ", ")})

@@ -25,9 +25,11 @@ type gauge struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	of   func(m *meter, s *transport.Status) float64
+	size bool // it tells how many clients trained
 }
 
-// meter shows a hub to Prometheus. What it tells of clients is what status tells.
+// meter shows a hub to Prometheus. What it tells of clients is what status tells, and no more: what status leaves out
+// has no series.
 type meter struct {
 	hub      *transport.Server
 	rounds   atomic.Int64 // committed
@@ -41,12 +43,17 @@ func newMeter(hub *transport.Server) *meter {
 	m := &meter{hub: hub, client: map[string]*prometheus.Desc{}}
 	m.accuracy.Store(math.NaN())
 	m.loss.Store(0.0)
-	add := func(kind prometheus.ValueType, name, help string, of func(m *meter, s *transport.Status) float64) {
-		m.gauges = append(m.gauges, gauge{prometheus.NewDesc("promptfed_"+name, help, nil, nil), kind, of})
+	add := func(kind prometheus.ValueType, name, help string, of func(m *meter, s *transport.Status) float64) *gauge {
+		desc := prometheus.NewDesc("promptfed_"+name, help, nil, nil)
+		m.gauges = append(m.gauges, gauge{desc: desc, kind: kind, of: of})
+		return &m.gauges[len(m.gauges)-1]
 	}
-	count := func(name, help string, of func(s *transport.Status) int64) {
-		add(prometheus.CounterValue, name, help, func(_ *meter, s *transport.Status) float64 { return float64(of(s)) })
+	count := func(name, help string, of func(s *transport.Status) int64) *gauge {
+		return add(prometheus.CounterValue, name, help, func(_ *meter, s *transport.Status) float64 {
+			return float64(of(s))
+		})
 	}
+	sized := func(name, help string, of func(s *transport.Status) int64) { count(name, help, of).size = true }
 	add(prometheus.CounterValue, "rounds_total", "Finished rounds.",
 		func(m *meter, _ *transport.Status) float64 { return float64(m.rounds.Load()) })
 	add(prometheus.GaugeValue, "accuracy", "Mean accuracy over clients in the last tested round, in [0,1], of the "+
@@ -54,17 +61,17 @@ func newMeter(hub *transport.Server) *meter {
 		func(m *meter, _ *transport.Status) float64 { return m.accuracy.Load().(float64) })
 	add(prometheus.GaugeValue, "loss", "Mean training loss of the last round.",
 		func(m *meter, _ *transport.Status) float64 { return m.loss.Load().(float64) })
-	count("upload_bytes_total", "Bytes of accepted replies, headers included.",
+	sized("upload_bytes_total", "Bytes of accepted replies, headers included.",
 		func(s *transport.Status) int64 { return s.BytesUp })
-	count("download_bytes_total", "Bytes of instructions, headers included.",
+	sized("download_bytes_total", "Bytes of instructions, headers included.",
 		func(s *transport.Status) int64 { return s.BytesDown })
-	count("replies_total", "Accepted replies.", func(s *transport.Status) int64 { return s.Replies })
-	count("late_replies_total", "Late and repeated replies, which are dropped.",
+	sized("replies_total", "Accepted replies.", func(s *transport.Status) int64 { return s.Replies })
+	sized("late_replies_total", "Late and repeated replies, which are dropped.",
 		func(s *transport.Status) int64 { return s.Late })
-	count("refused_replies_total", "Replies that were refused or hold no result.",
+	sized("refused_replies_total", "Replies that were refused or hold no result.",
 		func(s *transport.Status) int64 { return s.Refused })
 	count("refused_joins_total", "Refused requests to join.", func(s *transport.Status) int64 { return s.RefusedJoins })
-	count("repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.",
+	sized("repeated_orders_total", "Instructions repeated because fewer clients than the quorum answered.",
 		func(s *transport.Status) int64 { return s.Repeats })
 	for name, help := range map[string]string{"joined": "1 if a client has joined and not left.",
 		"seen_seconds": "Seconds since the last message of a client; -1 for none.",
@@ -98,15 +105,24 @@ func (m *meter) Describe(out chan<- *prometheus.Desc) {
 
 func (m *meter) Collect(out chan<- prometheus.Metric) {
 	s := m.hub.Status()
+	m.collect(&s, out)
+}
+
+// collect is Collect of a status.
+func (m *meter) collect(s *transport.Status, out chan<- prometheus.Metric) {
 	for _, g := range m.gauges {
-		out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.of(m, &s))
+		if !g.size || !s.SecretSize {
+			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.of(m, s))
+		}
 	}
 	yes := map[bool]float64{true: 1}
 	for _, c := range s.Clients {
 		id := strconv.Itoa(c.Client)
 		for name, v := range map[string]float64{"joined": yes[c.Joined && !c.Left], "seen_seconds": c.Seen,
 			"lag": yes[c.Asked && !c.Answered]} {
-			out <- prometheus.MustNewConstMetric(m.client[name], prometheus.GaugeValue, v, id)
+			if name != "lag" || !s.Secret {
+				out <- prometheus.MustNewConstMetric(m.client[name], prometheus.GaugeValue, v, id)
+			}
 		}
 	}
 }

@@ -266,8 +266,12 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 		return m.Under("shared"), m.Under("down/" + strconv.Itoa(client)), err
 	})
 	t := h.Totals()
-	log.Info("done", "bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
-		t.Refused, "repeats", t.Repeats, "longest_move", math.Round(10*h.LongestMove())/10)
+	done := []any{"bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
+		t.Refused, "repeats", t.Repeats}
+	if far := h.LongestMove(); far > 0 { // moves are measured
+		done = append(done, "longest_move", math.Round(10*far)/10)
+	}
+	log.Info("done", done...)
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/authority"
 	"promptfed/federation/transport/certs"
@@ -31,7 +32,10 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
 		Method:  b.Method,
 		RunSpec: b.Engine.RunSpec(), Limit: f.limit, Largest: f.largest, Masked: b.Engine.Secure != "",
-		Log: log}
+		Privacy: transport.Privacy{Clients: methods.HidesClients(b.Method)}, Log: log}
+	if !f.insecureDP {
+		set.Privacy.Sample, set.Privacy.Size = b.SampleCounts()
+	}
 	var err error
 	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {
 		return set, err

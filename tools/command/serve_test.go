@@ -161,7 +161,11 @@ func serveAndJoin(t *testing.T, more string) {
 	if !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
 		t.Error("server and clients learned something else than one process")
 	}
-	for k := range 4 {
+	for k := range 4 { // what sums hide is in no file of the server either
+		b := read(t, at("serve"), fmt.Sprintf("hub/members/client-%d.json", k))
+		if told := bytes.Contains(b, []byte(`"examples"`)); told == (more != "") {
+			t.Errorf("the server's folder holds the number of examples of client %d: %v", k, told)
+		}
 		if summed := strings.Contains(clients[k].said(), "instructions that it refused: 0"); summed != (more != "") {
 			t.Errorf("client %d tells of sums: %v", k, summed)
 		}

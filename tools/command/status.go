@@ -85,7 +85,10 @@ func statusTable(s *transport.Status) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	doing := "no instruction"
-	if s.Kind != "" {
+	switch {
+	case s.SecretSize:
+		doing = fmt.Sprintf("round %d", s.Round+1)
+	case s.Kind != "":
 		doing = fmt.Sprintf("round %d, %s %s%s", s.Round+1, s.Kind, s.Statistic, s.Set)
 	}
 	t.SetTitle("%s: %s; %.1f MB up, %.1f MB down; %d late, %d refused, %d dropped, %d instructions repeated", s.Name,
@@ -117,7 +120,7 @@ func statusTable(s *transport.Status) string {
 		switch {
 		case c.Counted > 0:
 			examples = fmt.Sprintf("%d of %d used", c.Counted, c.Examples)
-		case c.Joined:
+		case c.Examples > 0:
 			examples = strconv.Itoa(c.Examples)
 		}
 		if c.Reason != "" {
@@ -127,6 +130,10 @@ func statusTable(s *transport.Status) string {
 			fmt.Sprintf("%.1f", float64(c.Up)/1e3), fmt.Sprintf("%.1f", float64(c.Down)/1e3)})
 	}
 	out := t.Render() + strings.Join(reasons, "")
+	if s.Secret {
+		out += "\nwhich clients train is secret, since epsilon counts on it: instructions, replies and bytes of " +
+			"clients are not shown"
+	}
 	var facts facts.Facts
 	if json.Unmarshal(s.Facts, &facts) == nil && len(facts) > 0 {
 		out += "\n" + joinTable("what runs, and what protects clients", runTerms(facts))

@@ -13,7 +13,8 @@ type JoinRequest struct {
 	Participant message.Participant `json:"member"`
 	Backbone    string              `json:"backbone"` // digest of the backbone's files
 	Tokens      string              `json:"tokens"`   // digest of the classes' text tokens
-	Examples    int                 `json:"examples"` // that it trains on; no upload may weigh more
+	// Examples is how many it trains on, no upload may weigh more; 0 where the server may not know.
+	Examples int `json:"examples,omitempty"`
 }
 
 // JoinHeader is what every member says of itself to join.
