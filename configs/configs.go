@@ -168,7 +168,7 @@ func parse(path string, text []byte) (parsed, error) {
 		}
 		return f, fmt.Errorf("%s: %s", path, oneLine(err))
 	}
-	return f, nil
+	return f, f.unambiguous(text)
 }
 
 // unknown finds the first key that the struct has no field for.

@@ -57,6 +57,9 @@ func layered(out any, f parsed, env bool) (settings, error) {
 			return s, s.blame(&keyError{strings.ToLower(key), unknownKey(key, fields)})
 		}
 	}
+	if err := withValues("", f.keys, reflect.TypeOf(out).Elem()); err != nil {
+		return s, s.blame(err)
+	}
 	for key, value := range s.known {
 		if reflect.ValueOf(value).Kind() == reflect.Map {
 			continue // its keys are free; viper would let the whole map hide what the file says
@@ -87,6 +90,9 @@ func (s settings) parse(sets []string) ([]change, error) {
 		var value any
 		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
 			return nil, fmt.Errorf("--set %s: %s", set, oneLine(err))
+		}
+		if err := (parsed{}).unambiguous([]byte(text)); err != nil {
+			return nil, fmt.Errorf("--set %s: %w", set, err)
 		}
 		if value == nil {
 			return nil, fmt.Errorf("--set %s: the value is missing; for an empty text write '%s=\"\"' in a "+
@@ -291,15 +297,21 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 }
 
 // exact refuses what weak typing would bend: a fraction or a negative number where a whole one, or one of 0 or more,
-// is expected, and true as 1.
+// is expected, true as 1, an empty text as 0 or false, and a fraction as a text that may be spelled otherwise than in
+// the file. The text of true is true.
 func exact(_, to reflect.Type, v any) (any, error) {
 	kind := to.Kind()
 	unsigned := kind >= reflect.Uint && kind <= reflect.Uint64
 	whole := unsigned || kind >= reflect.Int && kind <= reflect.Int64
-	_, truth := v.(bool)
+	truth, isTruth := v.(bool)
 	f, fraction := v.(float64)
+	text, isText := v.(string)
 	switch {
-	case truth && (whole || kind == reflect.Float64), whole && fraction && f != math.Trunc(f):
+	case kind == reflect.String && isTruth:
+		return strconv.FormatBool(truth), nil
+	case isTruth && (whole || kind == reflect.Float64), whole && fraction && f != math.Trunc(f),
+		isText && strings.TrimSpace(text) == "" && (whole || kind == reflect.Float64 || kind == reflect.Bool),
+		isText && whole && ambiguous.MatchString(text), kind == reflect.String && fraction:
 		return nil, errors.New(expected(to, v))
 	case unsigned && strings.HasPrefix(fmt.Sprint(v), "-"):
 		return nil, fmt.Errorf("%v is negative; it must be 0 or more", v)

@@ -1,0 +1,82 @@
+package configs
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ambiguous are whole numbers that begin with 0: YAML reads 010 as 8, and a text such as 007 loses its zeros.
+var ambiguous = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
+
+// unambiguous refuses what a YAML text says in two ways: a key that is written twice, in other capitals or once dotted
+// and once nested, since one of the values would hide the other; and a number that begins with 0. The sections of a
+// sweep file and of a table of sizes keep capitals, so that only numbers are looked at there.
+func (f parsed) unambiguous(text []byte) error {
+	var root yaml.Node
+	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
+		return nil // whoever reads it says so
+	}
+	exactKeys := append(sectionNames(), "counts")
+	first := map[string]*yaml.Node{}
+	var walk func(at string, n *yaml.Node, fold bool) error
+	walk = func(at string, n *yaml.Node, fold bool) error {
+		switch n.Kind {
+		case yaml.ScalarNode:
+			if n.Style == 0 && ambiguous.MatchString(n.Value) {
+				return fmt.Errorf("%s: %s begins with 0 and can be read in several ways; write the number without it, "+
+					"or a text in quotes", f.place(n.Line), n.Value)
+			}
+		case yaml.SequenceNode:
+			for i, item := range n.Content {
+				if err := walk(fmt.Sprintf("%s[%d].", strings.TrimSuffix(at, "."), i), item, fold); err != nil {
+					return err
+				}
+			}
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				key, fold := n.Content[i], fold && !(at == "" && slices.Contains(exactKeys, n.Content[i].Value))
+				path := at + strings.ToLower(key.Value)
+				if had := first[path]; fold && had != nil && key.Value != "<<" {
+					return fmt.Errorf("%s: the key %s is given twice, as %s in line %d too; keep one of the two",
+						f.place(key.Line), path, had.Value, had.Line)
+				}
+				first[path] = key
+				if err := walk(path+".", n.Content[i+1], fold); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	return walk("", root.Content[0], true)
+}
+
+// withValues refuses keys of a struct without a value, which would leave their defaults. A section, or a map with free
+// keys, of which all lines are comments is empty.
+func withValues(at string, m map[string]any, t reflect.Type) error {
+	fields := fieldsOf(t)
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		field, ok := fields[strings.ToLower(key)]
+		if !ok {
+			continue // said elsewhere
+		}
+		below, isMap := m[key].(map[string]any)
+		isSection := field.Kind() == reflect.Struct || field.Kind() == reflect.Map
+		if m[key] == nil && !isSection {
+			return &keyError{strings.ToLower(at + key), fmt.Errorf("%s has no value; give one or remove the line",
+				at+key)}
+		}
+		if field.Kind() == reflect.Struct && isMap {
+			if err := withValues(at+key+".", below, field); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

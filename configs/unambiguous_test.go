@@ -1,0 +1,76 @@
+package configs
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"promptfed/federation/experiment"
+	"promptfed/federation/pretrain"
+)
+
+// A file that says a value in two ways, or none, is refused with the place: each of these lines trained with one value
+// of two, with the default, with 0, or with another number than the file shows.
+func TestUnambiguous(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		sets []string
+		say  []string
+	}{
+		{"train:\n  lr: 0.1\n  LR: 0.2", nil, []string{"c.yaml:3", "train.lr is given twice", "line 2"}},
+		{"train.lr: 0.1\ntrain: {lr: 0.2}", nil, []string{"c.yaml:2", "train.lr is given twice"}},
+		{"TRAIN: {lr: 0.1}\ntrain: {rounds: 2}", nil, []string{"train is given twice"}},
+		{"data: {class_names: {A: capital, a: small}}", nil, []string{"data.class_names.a is given twice"}},
+		{"name: x", []string{"data.class_names={A: capital, a: small}"}, []string{"--set", "given twice"}},
+		{"train: {lr: }", nil, []string{"c.yaml:1", "train.lr has no value"}},
+		{"seed:", nil, []string{"seed has no value"}},
+		{"backbones:", nil, []string{"backbones has no value"}},
+		{"seed: ''", nil, []string{"seed", `"" is given where a whole number, 0 or more`}},
+		{"data: {shots: ' '}", nil, []string{"data.shots", "a whole number is expected"}},
+		{"train: {momentum: ''}", nil, []string{"train.momentum", "a number is expected"}},
+		{"eval: {zero_shot: ''}", nil, []string{"eval.zero_shot", "true or false is expected"}},
+		{"name: x", []string{`data.shots=""`}, []string{"data.shots", "a whole number is expected"}},
+		{"seed: 010", nil, []string{"c.yaml:1", "010 begins with 0"}},
+		{"name: x", []string{"seed=010"}, []string{"--set seed=010", "begins with 0"}},
+		{"data: {class_names: {bond: 007}}", nil, []string{"007 begins with 0"}},
+		{"data: {class_names: {a: 1.10}}", nil, []string{"data.class_names", "text is expected"}},
+	} {
+		_, err := Load(file(t, c.text), c.sets)
+		if err == nil {
+			t.Errorf("%q %v is taken", c.text, c.sets)
+			continue
+		}
+		for _, s := range c.say {
+			if !strings.Contains(err.Error(), s) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q %v: %q does not say %q in one line", c.text, c.sets, err, s)
+			}
+		}
+	}
+	t.Setenv("PROMPTFED_SEED", "010")
+	if _, err := Load("", nil); err == nil || !strings.Contains(err.Error(), "seed") {
+		t.Errorf("a variable of 010: %v", err)
+	}
+}
+
+// What is said in one way is read as it stands: sections whose lines are all comments, and words that YAML takes for
+// truth values.
+func TestOneWay(t *testing.T) {
+	c, err := Load(file(t, "data:\n  class_names: {a: true, b: no, c: 7}\ntrain:\n  # lr: 1\noptions:\n"), nil)
+	want := map[string]string{"a": "true", "b": "no", "c": "7"}
+	if err != nil || !maps.Equal(c.Data.ClassNames, want) || c.Train.LR != experiment.Defaults().Train.LR {
+		t.Errorf("%v %q %v", err, c.Data.ClassNames, c.Train.LR)
+	}
+	c, err = Load(file(t, "seed: 0\ntrain: {lr: 0.5, weight_decay: 0}\nname: \"007\""), nil)
+	if err != nil || c.Seed != 0 || c.Name != "007" || c.Train.WeightDecay != 0 {
+		t.Errorf("%v %v %q", err, c.Seed, c.Name)
+	}
+}
+
+// The captions of a source for training backbones are keys of free names, which capitals do not tell apart either.
+func TestUnambiguousInLists(t *testing.T) {
+	c := pretrain.Defaults()
+	err := Into(&c, file(t, "sources:\n- share: 1\n  captions:\n    Art: [a]\n    art: [b]\n"), nil)
+	if err == nil || !strings.Contains(err.Error(), "sources[0].captions.art is given twice") {
+		t.Error(err)
+	}
+}
