@@ -47,7 +47,7 @@ func Takes(name string, with []string, option string) bool {
 }
 
 // decode gives each option to the layer that knows it: a plain key to the one layer that has it, a key that is a
-// layer's name with a map under it to that layer.
+// layer's name with a map under it to that layer. One option in both forms is an error.
 func decode(stack []Def, layers []Layer, options map[string]any) error {
 	own := make([]map[string]any, len(stack))
 	for i := range own {
@@ -89,6 +89,11 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 		}
 		switch len(takers) {
 		case 1:
+			name := stack[takers[0]].Name
+			if nested, _ := options[name].(map[string]any); nested[key] != nil {
+				return fmt.Errorf("options.%[1]s and options.%[2]s.%[1]s are the same option; give it once, as "+
+					"options.%[2]s.%[1]s", key, name)
+			}
 			own[takers[0]][key] = options[key]
 		case 0:
 			if now := renamedOptions[key]; now != "" {

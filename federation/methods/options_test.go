@@ -34,6 +34,11 @@ func TestRefusesOptions(t *testing.T) {
 		{"promptfl", nil, options{"tokens": nil}, []string{"options.tokens has no value", "remove the line"}},
 		{"promptfl", []string{"fedprox"}, options{"fedprox": options{"mu": nil}},
 			[]string{"options.fedprox.mu has no value"}},
+		// in both forms at once, the name that comes later in the alphabet decided
+		{"promptfl", []string{"fedprox"}, options{"mu": 5, "fedprox": options{"mu": 2}}, []string{"options.mu and " +
+			"options.fedprox.mu are the same option"}},
+		{"promptfl", []string{"dp"}, options{"clip": 5, "dp": options{"clip": 2}}, []string{"options.clip and " +
+			"options.dp.clip are the same option"}},
 		{"promptfl", nil, options{"init_std": "NaN"}, []string{"init_std", "not a finite number"}},
 		{"promptfl", nil, options{"tokens": 0}, []string{"promptfl", "tokens is 0", "between 1 and 1024"}},
 		{"promptfl", nil, options{"tokens": 1 << 40}, []string{"tokens", "between 1 and 1024"}},
