@@ -128,7 +128,8 @@ func participantsOf(e *spec.Experiment, remote message.Remote) []message.Partici
 		return out
 	}
 	for _, c := range e.Clients {
-		out = append(out, message.Participant{Joined: true, Task: e.Task(c), Domain: c.Domain})
+		out = append(out, message.Participant{Joined: true, Task: e.Task(c), Domain: c.Domain,
+			Digest: e.Digests[c.Backbone.Name()]})
 	}
 	return out
 }

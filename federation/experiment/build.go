@@ -256,7 +256,7 @@ func (b *Built) testList() []data.Example  { return b.Set.OrPool(b.Set.Test) }
 
 func (b *Built) openBackbones() error {
 	c := b.Config
-	b.opened = map[string]*bundle.Bundle{}
+	b.opened, b.Engine.Digests = map[string]*bundle.Bundle{}, map[string]string{}
 	for _, name := range c.Backbones {
 		if b.opened[name] != nil {
 			continue
@@ -272,6 +272,7 @@ func (b *Built) openBackbones() error {
 				"model.safetensors or model.onnx of the whole model", f.Name, f.Dir)
 		}
 		b.Bundles = append(b.Bundles, f)
+		b.Engine.Digests[f.Name] = f.Digest()
 	}
 	for _, name := range c.assigned(len(b.Parts)) {
 		b.Assigned = append(b.Assigned, b.opened[name])

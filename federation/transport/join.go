@@ -92,7 +92,7 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 	if err := agreed.Mismatch(c.RunSpec); err != nil {
 		return err
 	}
-	c.Participant.Joined = true
+	c.Participant.Joined, c.Participant.Digest = true, c.Backbone
 	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(agreed.Classes)
 	for k, other := range h.clients {
 		if !other.Participant.Joined || k == client {

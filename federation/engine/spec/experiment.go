@@ -27,6 +27,7 @@ type Experiment struct {
 	Template       string // of hand-written prompts, with {} for the class
 	Precision      string // of features, for the fingerprint; empty and half are the same
 	Clients        []*Client
+	Digests        map[string]string // of the backbones' files, by name; a backbone that is not in it is not known
 	Training       Training
 	BatchClients   int           // steps of how many clients may go in one run; 0 and 1 are the same
 	Synthetic      *Synthetic    // nil for none

@@ -21,7 +21,7 @@ func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruc
 	if c.ID < 0 || c.ID >= len(participants) {
 		return fmt.Errorf("client %d does not exist; there are %d clients", c.ID, o.Total)
 	}
-	participants[c.ID] = message.Participant{Joined: true, Task: t, Domain: c.Domain}
+	participants[c.ID] = message.Participant{Joined: true, Task: t, Domain: c.Domain, Digest: e.Digests[t.Backbone]}
 	id := strconv.Itoa(c.ID)
 	g := &method.Global{Broadcast: o.Broadcast, PerClient: o.PerClient}
 	m := tensor.Map{}.Put("shared", o.Shared).Put(DownFolder, Sent(e, g, participants)).
@@ -33,9 +33,9 @@ func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruc
 		}
 		m.Put(memoryFolder+"/"+id, tensor.Map{"image": rows["image"], "label": rows["label"]})
 	}
-	backbones, owned := make([]string, o.Total), make([][]int64, o.Total)
-	backbones[c.ID], owned[c.ID] = t.Backbone, c.Classes()
-	meta, err := metadata(e, backbones, owned)
+	owned := make([][]int64, o.Total)
+	owned[c.ID] = c.Classes()
+	meta, err := metadata(e, participants, owned)
 	if err != nil {
 		return err
 	}

@@ -136,20 +136,23 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 // About is what PromptsFile says of the run beside tensors. Which classes clients on other machines have examples of is
 // known only to them.
 func About(e *spec.Experiment, participants []message.Participant) (map[string]string, error) {
-	backbones, owned := make([]string, len(participants)), make([][]int64, len(participants))
-	for i, m := range participants {
-		backbones[i] = m.Task.Backbone
-	}
+	owned := make([][]int64, len(participants))
 	for i, c := range e.Clients {
 		owned[i] = c.Classes()
 	}
-	return metadata(e, backbones, owned)
+	return metadata(e, participants, owned)
 }
 
-// metadata is that of PromptsFile: the backbone of each client, and the classes that it has examples of.
-func metadata(e *spec.Experiment, backbones []string, owned [][]int64) (map[string]string, error) {
+// metadata is that of PromptsFile: the backbone of each client with the digest of its files, and the classes that the
+// client has examples of.
+func metadata(e *spec.Experiment, participants []message.Participant, owned [][]int64) (map[string]string, error) {
 	meta := map[string]string{}
-	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaOwned: owned} {
+	backbones, digests := make([]string, len(participants)), make([]string, len(participants))
+	for i, m := range participants {
+		backbones[i], digests[i] = m.Task.Backbone, m.Digest
+	}
+	for key, list := range map[string]any{MetaClasses: e.Classes, MetaBackbones: backbones, MetaDigests: digests,
+		MetaOwned: owned} {
 		b, err := json.Marshal(list)
 		if err != nil {
 			return nil, err
@@ -208,5 +211,6 @@ const DownFolder = "down"
 const (
 	MetaClasses   = "classes"
 	MetaBackbones = "backbones" // of each client
+	MetaDigests   = "digests"   // of the files of each client's backbone; empty where it is not known
 	MetaOwned     = "owned"     // classes that each client has examples of
 )

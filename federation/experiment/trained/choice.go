@@ -111,6 +111,7 @@ type finishedRun struct {
 	dir       string
 	classes   []string
 	backbones []string // of the clients; empty where they are not known
+	digests   []string // of their files, likewise
 	owned     []spec.LabelsOnly
 }
 
@@ -128,6 +129,14 @@ func readRun(dir string) (*finishedRun, error) {
 		if err := json.Unmarshal([]byte(meta[list.key]), list.into); err != nil {
 			return nil, fmt.Errorf("%s: it does not list its %s; run the experiment again", path, list.key)
 		}
+	}
+	if text, ok := meta[state.MetaDigests]; ok {
+		if err := json.Unmarshal([]byte(text), &r.digests); err != nil || len(r.digests) != len(r.backbones) {
+			return nil, fmt.Errorf("%s: it does not list the %s of its backbones; run the experiment again", path,
+				state.MetaDigests)
+		}
+	} else { // the form that does not say which files a backbone had
+		r.digests = make([]string, len(r.backbones))
 	}
 	if len(r.owned) != len(r.backbones) {
 		return nil, fmt.Errorf("%s: it lists the classes of %d clients, but there were %d; run the experiment again",

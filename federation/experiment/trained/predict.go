@@ -5,6 +5,7 @@ package trained
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -83,6 +84,10 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 	f := &Classifier{classes: r.classes, Choice: choice, dir: r.dir, config: c, clients: len(r.backbones)}
 	if f.bundle, err = findNamed(r.backbones[k], c); err != nil {
 		return nil, err
+	}
+	if was, is := r.digests[k], f.bundle.Digest(); was != "" && was != is {
+		return nil, fmt.Errorf("backbone %s has other weights here (%.12s) than in the run (%.12s); give the folder "+
+			"that holds the run's backbone with --models", f.bundle.Name, is, was)
 	}
 	if f.prompts, _, err = state.ReadPrompts(r.dir, k); err != nil {
 		return nil, err

@@ -1,0 +1,59 @@
+package trained
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/state"
+	"promptfed/federation/experiment"
+	"promptfed/models/bundle/converted"
+	"promptfed/runtime/safetensors"
+)
+
+// A run is used with the very weights that it was trained with: another bundle of that name, which every other check
+// takes, as its sizes are the same, is refused with both digests.
+func TestOtherWeights(t *testing.T) {
+	with := func(tiny string) string {
+		dir := t.TempDir()
+		if _, err := converted.Convert(filepath.Join("../../../models/tiny", tiny), filepath.Join(dir, "toy"),
+			converted.Options{Name: "toy"}); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	here, other := with("tiny-vit-b16"), with("tiny-vit-b32")
+	c, dir := trainedAs(t, "promptfl", func(c *experiment.Config) {
+		c.Backbones, c.Runtime.Models = []string{"toy"}, here
+	})
+	for _, choice := range []Choice{{Client: 1}, {Client: -1, Global: true}} {
+		open(t, c, dir, choice)
+		moved := c
+		moved.Runtime.Models = other
+		f, err := Open(moved, dir, choice)
+		if err == nil {
+			f.Close()
+			t.Fatalf("%v: the run is used with weights that it never saw", choice)
+		}
+		for _, word := range []string{"backbone toy", "other weights", "--models"} {
+			if !strings.Contains(err.Error(), word) {
+				t.Errorf("%v: %q does not say %q", choice, err, word)
+			}
+		}
+	}
+	// A file without digests, of the form that has none, is read.
+	path := filepath.Join(dir, record.PromptsFile)
+	m, meta, err := safetensors.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if delete(meta, state.MetaDigests); os.Remove(path) != nil {
+		t.Fatal("the file stays")
+	}
+	if err := safetensors.WriteFile(path, m, meta); err != nil {
+		t.Fatal(err)
+	}
+	open(t, c, dir, Choice{Client: 1})
+}
