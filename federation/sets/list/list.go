@@ -113,8 +113,8 @@ func listFile(root string) (string, error) {
 type listing struct {
 	entries []entry
 	lines   []int
-	first   map[string]int // class names in lower case: the line that each was first seen in
-	spelt   map[string]string
+	classes source.Spelling
+	domains source.Spelling
 }
 
 func (l *listing) add(line int, e entry) error {
@@ -139,16 +139,17 @@ func (l *listing) add(line int, e entry) error {
 			return fmt.Errorf("line %d: expected domain and split in every line or in none", line)
 		}
 	}
+	if l.classes == nil {
+		l.classes, l.domains = source.Spelling{}, source.Spelling{}
+	}
+	where := fmt.Sprintf("line %d", line)
+	if err := l.classes.One("class", where, e.label); err != nil {
+		return err
+	}
+	if err := l.domains.One("domain", where, e.domain); err != nil {
+		return err
+	}
 	e.label = strings.ReplaceAll(e.label, "_", " ")
-	if l.first == nil {
-		l.first, l.spelt = map[string]int{}, map[string]string{}
-	}
-	key := strings.ToLower(e.label)
-	if had, ok := l.spelt[key]; ok && had != e.label {
-		return fmt.Errorf("line %d: class %q is %q in line %d: expected one spelling", line, e.label, had, l.first[key])
-	} else if !ok {
-		l.spelt[key], l.first[key] = e.label, line
-	}
 	l.entries, l.lines = append(l.entries, e), append(l.lines, line)
 	return nil
 }

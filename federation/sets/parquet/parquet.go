@@ -32,6 +32,7 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 		return nil, err
 	}
 	x := &pqSet{root: cfg.Root, pages: parquetfile.NewImagePages(), labels: map[string]int{}, domains: map[string]int{},
+		spelled: [2]source.Spelling{{}, {}},
 		listing: &source.Listing{List: cfg.Root, Layout: fmt.Sprintf("%d Parquet files", len(files))}}
 	if st, err := os.Stat(cfg.Root); err == nil && !st.IsDir() {
 		x.root = filepath.Dir(cfg.Root)
@@ -138,8 +139,9 @@ type pqSet struct {
 	names   []string // of numbers, by the files' features; nil where they do not say
 	text    bool     // labels are text
 	began   bool
-	labels  map[string]int // of labels that are text, in the order seen
-	domains map[string]int // likewise
+	labels  map[string]int     // of labels that are text, in the order seen
+	domains map[string]int     // likewise
+	spelled [2]source.Spelling // of labels that are text, and of domains
 }
 
 // add lists the rows of a file.
@@ -162,6 +164,13 @@ func (x *pqSet) add(file, split string) error {
 		x.listing.Notes = append(x.listing.Notes, fmt.Sprintf("%s is ignored: its rows have no labels", file))
 		return nil
 	}
+	for _, v := range labels.Values {
+		if v.Text {
+			if err := x.spelled[0].One("class", file, v.Word); err != nil {
+				return err
+			}
+		}
+	}
 	numbers, err := x.number(labels, features[columns.Label.Name()].Names)
 	if err != nil {
 		return fmt.Errorf("%s: column %s: %w", file, columns.Label.Name(), err)
@@ -173,6 +182,11 @@ func (x *pqSet) add(file, split string) error {
 			return err
 		}
 		domainNames = features[columns.Domain.Name()].Names
+		for _, v := range domains.Values {
+			if err := x.spelled[1].One("domain", file, v.Name(domainNames)); err != nil {
+				return err
+			}
+		}
 	}
 	rel, err := filepath.Rel(x.root, file)
 	if err != nil {
