@@ -153,7 +153,8 @@ func FuzzParquetNames(f *testing.F) {
 		"         '0': a\n---\n"))
 	f.Add([]byte(`{"default": {"features": {"label": {"names": ["a"], "_type": "ClassLabel"}}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		for _, read := range []func([]byte) (map[string]Feature, error){readmeFeatures, infoFeatures} {
+		for _, read := range []func([]byte) (map[string]map[string]Feature, error){readmeFeatures,
+			infoFeatures} {
 			if got, err := read(raw); err != nil && got != nil {
 				t.Errorf("%v beside %v", got, err)
 			}

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -58,12 +59,18 @@ func (f *File) Described(folders ...string) (pqColumns, map[string]Feature, erro
 		return c, features, nil
 	}
 	for _, dir := range folders {
-		got, err := featureFile(filepath.Join(dir, "dataset_infos.json"), infoFeatures)
-		if err == nil && !hasNames(got) {
-			got, err = featureFile(filepath.Join(dir, "README.md"), readmeFeatures)
+		path := filepath.Join(dir, "dataset_infos.json")
+		all, err := featureFile(path, infoFeatures)
+		if err == nil && len(all) == 0 {
+			path = filepath.Join(dir, "README.md")
+			all, err = featureFile(path, readmeFeatures)
 		}
 		if err != nil {
 			return c, nil, err
+		}
+		got, err := f.configured(all)
+		if err != nil {
+			return c, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if hasNames(got) {
 			for name, feature := range features {
@@ -88,8 +95,35 @@ func hasNames(m map[string]Feature) bool {
 	return false
 }
 
-// featureFile reads the first 16 MiB of a file; one that is not there has no features.
-func featureFile(path string, read func([]byte) (map[string]Feature, error)) (map[string]Feature, error) {
+// configured are the features of the configuration that the file is of: the one that is called as its folder, or as
+// the folder above, or the only one. Other configurations count where they name the classes alike.
+func (f *File) configured(all map[string]map[string]Feature) (map[string]Feature, error) {
+	dir := filepath.Dir(f.path)
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	for _, name := range []string{filepath.Base(dir), filepath.Base(filepath.Dir(dir))} {
+		if got, ok := all[name]; ok {
+			return got, nil
+		}
+	}
+	names := slices.Sorted(maps.Keys(all))
+	for _, name := range names {
+		if !reflect.DeepEqual(all[name], all[names[0]]) {
+			return nil, fmt.Errorf("it names the classes of several configurations, %q, in different ways: put the "+
+				"files of one of them into a folder of its name, and set data.root to that", names)
+		}
+	}
+	if len(names) == 0 {
+		return nil, nil
+	}
+	return all[names[0]], nil
+}
+
+// featureFile reads the first 16 MiB of a file: the features of each configuration that names classes. A file that is
+// not there has none.
+func featureFile(path string, read func([]byte) (map[string]map[string]Feature, error)) (map[string]map[string]Feature,
+	error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, nil
@@ -108,24 +142,32 @@ func featureFile(path string, read func([]byte) (map[string]Feature, error)) (ma
 }
 
 // infoFeatures reads dataset_infos.json: by configuration, their features.
-func infoFeatures(raw []byte) (map[string]Feature, error) {
+func infoFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	var infos map[string]struct {
 		Features map[string]Feature `json:"features"`
 	}
 	if err := json.Unmarshal(raw, &infos); err != nil {
 		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(infos)) {
-		if hasNames(infos[name].Features) {
-			return infos[name].Features, nil
+	out := map[string]map[string]Feature{}
+	for name, info := range infos {
+		if labels := named(info.Features); len(labels) > 0 {
+			out[name] = labels
 		}
 	}
-	return nil, nil
+	return out, nil
+}
+
+// named are the features that name classes.
+func named(all map[string]Feature) map[string]Feature {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(_ string, f Feature) bool { return len(f.Names) == 0 })
+	return out
 }
 
 // readmeFeatures reads the YAML at the head of README.md: dataset_info, one or a list, has features, each with a name
 // and a dtype of class_label: names: {'0': NAME, ...}.
-func readmeFeatures(raw []byte) (map[string]Feature, error) {
+func readmeFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	rest, starts := bytes.CutPrefix(raw, []byte("---\n"))
 	head, _, ends := bytes.Cut(rest, []byte("\n---"))
 	if !starts || !ends {
@@ -137,15 +179,14 @@ func readmeFeatures(raw []byte) (map[string]Feature, error) {
 	if err := yaml.Unmarshal(head, &card); err != nil {
 		return nil, err
 	}
-	out := map[string]Feature{}
+	out := map[string]map[string]Feature{}
 	for _, i := range card.Info {
+		all := map[string]Feature{}
 		for _, f := range i.Features {
-			if len(f.Type.Names) > 0 {
-				out[f.Name] = f.Type
-			}
+			all[f.Name] = f.Type
 		}
-		if len(out) > 0 {
-			break
+		if labels := named(all); len(labels) > 0 {
+			out[i.Config] = labels
 		}
 	}
 	return out, nil
@@ -153,6 +194,7 @@ func readmeFeatures(raw []byte) (map[string]Feature, error) {
 
 // described is what README.md says of each configuration of a data set.
 type described []struct {
+	Config   string `yaml:"config_name"`
 	Features []struct {
 		Name string  `yaml:"name"`
 		Type Feature `yaml:"dtype"`
