@@ -37,6 +37,11 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 	if st, err := os.Stat(cfg.Root); err == nil && !st.IsDir() {
 		x.root = filepath.Dir(cfg.Root)
 	}
+	if err := complete(files); err != nil && cfg.Corrupt != data.Skip {
+		return nil, err
+	} else if err != nil {
+		x.listing.Skipped = append(x.listing.Skipped, data.Skipped{Name: cfg.Root, Reason: err.Error()})
+	}
 	splits := map[string]bool{}
 	for _, f := range files {
 		splits[f.split] = true
