@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"promptfed/federation/data"
@@ -47,18 +48,24 @@ func (b *Built) openSynthetic() error {
 		return fmt.Errorf("synthetic: %w", err)
 	}
 	plain := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", " ")) }
-	number := map[string]int{}
+	number := map[string][]int{} // of the classes that are called so, capitals and underscores apart
 	for i, name := range b.Set.Classes {
-		number[plain(name)] = i
+		number[plain(name)] = append(number[plain(name)], i)
 	}
 	for _, e := range append(set.Train, set.Pool...) {
 		name := set.Classes[e.Label]
-		label, ok := number[plain(name)]
-		if !ok {
+		e.Label = slices.Index(b.Set.Classes, name)
+		switch same := number[plain(name)]; {
+		case e.Label >= 0:
+		case len(same) == 0:
 			return fmt.Errorf("synthetic: class %q is not one of the experiment's; rename its folder, or remove it",
 				name)
+		case len(same) > 1:
+			return fmt.Errorf("synthetic: class %q may be %q or %q of the experiment; rename its folder", name,
+				b.Set.Classes[same[0]], b.Set.Classes[same[1]])
+		default:
+			e.Label = same[0]
 		}
-		e.Label = label
 		b.synthetic = append(b.synthetic, e)
 	}
 	if len(b.synthetic) == 0 {

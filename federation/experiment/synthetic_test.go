@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"promptfed/federation/datatest"
 )
 
 func withSynthetic(method string, classes ...string) Config {
@@ -42,5 +44,33 @@ func TestSyntheticSection(t *testing.T) {
 		if b.Set.Classes[e.Label] != "square" {
 			t.Errorf("%s has label %d, %s", e.ID, e.Label, b.Set.Classes[e.Label])
 		}
+	}
+}
+
+// The server's own images belong to the class of their very name; where only capitals or underscores differ, to the one
+// class that it can be.
+func TestSyntheticClasses(t *testing.T) {
+	c := small("promptfl")
+	c.Data.Set, c.Data.Root = "folder", datatest.Tree(t, "train/x/1.png", "train/y/1.png", "train/z/1.png",
+		"test/x/1.png", "test/y/1.png", "test/z/1.png")
+	c.Data.ClassNames = map[string]string{"x": "A", "y": "a", "z": "hen house"}
+	c.Partition.Clients, c.Partition.Kind = 1, "iid"
+	own := func(class string) (*Built, error) {
+		c.Synthetic.Set, c.Synthetic.Root = "folder", datatest.Tree(t, "train/"+class+"/1.png", "test/"+class+"/1.png")
+		return Open(t.Context(), c, nil)
+	}
+	for class, want := range map[string]int{"A": 0, "a": 1, "Hen_House": 2} {
+		b, err := own(class)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.synthetic) != 1 || b.synthetic[0].Label != want {
+			t.Errorf("images of %s have label %d, want %d", class, b.synthetic[0].Label, want)
+		}
+	}
+	c.Data.ClassNames["z"], c.Data.ClassNames["y"] = "b", "HEN house"
+	c.Data.ClassNames["x"] = "hen House"
+	if _, err := own("hen_house"); err == nil || !strings.Contains(err.Error(), `may be "hen House" or "HEN house"`) {
+		t.Error(err)
 	}
 }
