@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"fmt"
 
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
@@ -83,3 +84,40 @@ func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 	}
 	return out, err
 }
+
+// readAlike are lines about classes whose names a backbone reads as the same tokens, as names in other capitals, or in
+// letters that its vocabulary lacks: no text tells them apart.
+func (b *Built) readAlike(f *bundle.Bundle) (notes []string, err error) {
+	lists := [][]string{b.Set.Classes}
+	for _, p := range b.evaluationSets {
+		lists = append(lists, p.classes)
+	}
+	said := map[string]bool{}
+	for _, classes := range lists {
+		tokens, err := f.ClassTokens(classes)
+		if err != nil {
+			return nil, err
+		}
+		first := map[string]string{}
+		for i, ids := range tokens {
+			key := fmt.Sprint(ids)
+			had, ok := first[key]
+			if !ok {
+				first[key] = classes[i]
+				continue
+			}
+			line := fmt.Sprintf("%s reads the classes %q and %q as the same tokens, so that no prompt tells them "+
+				"apart; data.class_names gives them other names", f.Name, had, classes[i])
+			if !said[line] {
+				said[line], notes = true, append(notes, line)
+			}
+		}
+	}
+	if n := len(notes) - mostAlike; n > 0 {
+		notes = append(notes[:mostAlike], fmt.Sprintf("%s reads %s more alike", f.Name, Counted(n, "class")))
+	}
+	return notes, nil
+}
+
+// mostAlike bounds the lines of readAlike for one backbone.
+const mostAlike = 5

@@ -285,6 +285,11 @@ func (b *Built) openBackbones() error {
 		if note != "" {
 			b.Info.Notes = append(b.Info.Notes, f.Name+": "+note)
 		}
+		alike, err := b.readAlike(f)
+		if err != nil {
+			return err
+		}
+		b.Info.Notes = append(b.Info.Notes, alike...)
 		if why := b.Engine.Apart(Backbone{f}); why != "" {
 			b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("%s: runtime.batch_clients: %d has no effect, %s", f.Name,
 				c.Runtime.BatchClients, why))

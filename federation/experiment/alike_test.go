@@ -1,0 +1,32 @@
+package experiment
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/datatest"
+)
+
+// Classes that a backbone cannot tell apart by their names are named before anything is trained: its tokenizer writes
+// all texts small, so that every prompt gives both classes one feature.
+func TestReadAlike(t *testing.T) {
+	c := small("promptfl")
+	c.Data.Set, c.Data.Root = "folder", datatest.Tree(t, "train/a/1.png", "train/b/1.png", "train/c/1.png",
+		"test/a/1.png", "test/b/1.png", "test/c/1.png")
+	c.Data.ClassNames, c.Partition.Clients, c.Partition.Kind = map[string]string{"a": "Kite", "b": "kite"}, 1, "iid"
+	notes := func() []string {
+		b, err := Open(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(b.Info.Notes, func(s string) bool { return !strings.Contains(s, "same tokens") })
+	}
+	if got := notes(); len(got) != len(c.Backbones) || !strings.Contains(got[0], `"Kite" and "kite"`) {
+		t.Errorf("notes %q", got)
+	}
+	c.Data.ClassNames["b"] = "kestrel"
+	if got := notes(); len(got) != 0 {
+		t.Errorf("notes on names that differ: %q", got)
+	}
+}
