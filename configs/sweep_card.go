@@ -202,6 +202,11 @@ func (c *Card) check(axes []Axis) error {
 			seen[name] = true
 		}
 	}
+	if err := OneWithin(slices.DeleteFunc(slices.Concat(c.Rows, c.Columns), func(name string) bool {
+		return slices.ContainsFunc(axes, func(a Axis) bool { return a.Name == name })
+	})); err != nil {
+		return fmt.Errorf("card: %w", err)
+	}
 	if err := metric("card.metric", c.Metric); err != nil {
 		return err
 	}
@@ -258,6 +263,23 @@ func (c *Card) check(axes []Axis) error {
 		return err
 	}
 	return c.checkNumbers(axes, axis)
+}
+
+// OneWithin refuses a layout with two of the pseudo-axes that say which number of a run a cell shows: there is one
+// number for a domain, a set or a metric, and none for two of them together.
+func OneWithin(axes []string) error {
+	first := ""
+	for _, name := range axes {
+		if !slices.Contains([]string{DomainAxis, SetAxis, MetricAxis}, name) {
+			continue
+		}
+		if first != "" {
+			return fmt.Errorf("rows and columns have the axes %s and %s, but a run has no number for both together; "+
+				"keep one, and give the metric of the table in metric", first, name)
+		}
+		first = name
+	}
+	return nil
 }
 
 // check finds views that are none, and labels that the axis does not have.

@@ -280,7 +280,7 @@ func TestCardNumbers(t *testing.T) {
 	if mean, _, _, ok := one.Number(nil); !ok || mean != 3.5 {
 		t.Error("the one number of a card without axes")
 	}
-	domain := sweep(t, "card: {rows: [set], columns: [domain], numbers: {by: [domain], values: {art: 1, Average: "+
+	domain := sweep(t, "card: {columns: [domain], numbers: {by: [domain], values: {art: 1, Average: "+
 		"2}}}", SweepOptions{}).Card
 	if mean, _, _, ok := domain.Number(map[string]string{"domain": "art"}); !ok || mean != 1 {
 		t.Error("a number of a domain")
@@ -358,6 +358,8 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {row: [a]}", SweepOptions{}, []string{"card.row", "rows"}},
 		{in(axis, "") + "card: {rows: [b]}", SweepOptions{}, []string{"card.rows", `"b"`, "domain, set, a"}},
 		{in(axis, "") + "card: {rows: [a], columns: [a]}", SweepOptions{}, []string{`"a"`, "twice"}},
+		{in(axis, "") + "card: {rows: [a, domain], columns: [metric], metrics: [last, f1]}", SweepOptions{},
+			[]string{"axes domain and metric", "no number for both"}},
 		{in(axis, "") + "card: {metric: accuracy}", SweepOptions{}, []string{"card.metric", "last10"}},
 		{in(axis, "") + "card: {metric: 'exam:new'}", SweepOptions{}, []string{"card.metric", "now called set:new"}},
 		{in(axis, "") + "card: {rows: [exam]}", SweepOptions{}, []string{"card.rows", "now called set"}},

@@ -47,8 +47,14 @@ func (b *builder) readAxes() error {
 		b.axes = append(b.axes, a.Name)
 		b.labels[a.Name] = a.Labels
 	}
+	shown := slices.Concat(b.Rows, b.Columns)
+	if err := configs.OneWithin(slices.DeleteFunc(slices.Clone(shown), func(name string) bool {
+		return !b.pseudo(name)
+	})); err != nil {
+		return err
+	}
 	seen := map[string]bool{}
-	for _, name := range slices.Concat(b.Rows, b.Columns) {
+	for _, name := range shown {
 		if seen[name] {
 			return fmt.Errorf("axis %q is listed twice in the rows and columns", name)
 		}

@@ -260,6 +260,9 @@ func TestBuildErrors(t *testing.T) {
 	}{
 		{Layout{Rows: []string{"metod"}}, "method, data, ρ"}, {Layout{Rows: []string{"data"},
 			Columns: []string{"data"}}, "twice"},
+		// which of the two decided what a cell shows was another one from one report to the next
+		{Layout{Rows: []string{"method", DomainAxis}, Columns: []string{MetricAxis}, Metrics: []string{"last", "f1"}},
+			"no number for both"},
 		{Layout{Metric: "lust"}, "last10"}, {Layout{Rows: []string{MetricAxis}, Metrics: []string{"lust"}}, "last10"},
 	} {
 		if _, err := Build(groups, c.l); err == nil || !strings.Contains(err.Error(), c.say) {
