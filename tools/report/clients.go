@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
 	"promptfed/tools/report/figures"
 	"promptfed/tools/report/results"
@@ -144,48 +145,49 @@ func holds(c experiment.ClientInfo) bool {
 	return slices.ContainsFunc(c.Train, func(n int) bool { return n > 0 })
 }
 
-// strips show every client of each label of the contest, by backbone; a client's value is its mean over runs.
+// strips show every client of each label of the contest, by backbone; a client's value is its mean over the runs in
+// which it is of the same backbone, as seeds may hand backbones, and domains, to other numbers.
 func (v *view) strips(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
 	out := figures.Strips{Title: f.Title, Y: y}
 	by := cmp.Or(f.Group, "backbone")
 	for _, p := range facets(v.groups, cmp.Or(f.Panel, v.axis)) {
-		sum, count := []float64{}, 0
-		var info *experiment.Clients
+		at := map[string]map[int][]float64{} // by kind and number, a value of each run
+		clients := 0
 		for _, g := range p.groups {
 			for _, r := range g.Done() {
 				x := m.PerClient(r)
 				if len(x) == 0 {
 					continue
 				}
-				if info == nil {
-					var err error
-					if info, err = r.Clients(); err != nil {
-						return nil, err
-					}
-					sum = make([]float64, len(x))
+				info, err := r.Clients()
+				if err != nil {
+					return nil, err
 				}
-				if len(x) != len(sum) {
+				if clients = cmp.Or(clients, len(x)); info == nil || len(x) != clients || len(info.Known()) != len(x) {
 					continue
 				}
-				for k := range x {
-					sum[k] += x[k]
+				for k, c := range info.Known() {
+					name := kind(c, by)
+					if at[name] == nil {
+						at[name] = map[int][]float64{}
+					}
+					at[name][k] = append(at[name][k], factor*x[k])
 				}
-				count++
 			}
 		}
-		if count == 0 || info == nil || len(info.Known()) != len(sum) {
-			continue
-		}
 		panel := figures.StripPanel{Title: p.title}
-		at := map[string][]float64{}
-		for k, c := range info.Known() {
-			at[kind(c, by)] = append(at[kind(c, by)], factor*sum[k]/float64(count))
-		}
 		for _, name := range sorted(at) {
-			panel.Groups = append(panel.Groups, figures.StripGroup{Label: name, Values: at[name]})
+			group := figures.StripGroup{Label: name}
+			for _, k := range slices.Sorted(maps.Keys(at[name])) {
+				mean, _ := metrics.MeanStd(at[name][k])
+				group.Values = append(group.Values, mean)
+			}
+			panel.Groups = append(panel.Groups, group)
 		}
-		out.Panels = append(out.Panels, panel)
+		if len(panel.Groups) > 0 {
+			out.Panels = append(out.Panels, panel)
+		}
 	}
 	return out, nil
 }
