@@ -4,6 +4,7 @@ package mlflow
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net/url"
 	"path"
@@ -87,7 +88,8 @@ func Open(uri string) (Store, error) {
 const maxKey = 250
 
 // Key is a name as MLflow and every file system take it: letters, digits, blanks and _ - . /, where other signs become
-// _; a relative path without . and .. in it.
+// _; a relative path without . and .. in it. A name that this changes has the beginning of its SHA-256 behind it, so
+// that two names, such as those of domains, never become one metric.
 func Key(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./ ", r) {
@@ -103,10 +105,14 @@ func Key(name string) string {
 		parts[i] = p
 	}
 	clean = path.Join(parts...)
-	if len(clean) > maxKey {
-		clean = strings.TrimRight(strings.ToValidUTF8(clean[:maxKey], ""), "/ ")
+	if clean == name && len(clean) <= maxKey {
+		return clean
 	}
-	return clean
+	end := fmt.Sprintf("-%x", sha256.Sum256([]byte(name)))[:9]
+	if most := maxKey - len(end); len(clean) > most {
+		clean = strings.TrimRight(strings.ToValidUTF8(clean[:most], ""), "/ ")
+	}
+	return clean + end
 }
 
 // clip cuts a text to a number of bytes.

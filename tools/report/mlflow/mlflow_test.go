@@ -245,11 +245,21 @@ func TestOpen(t *testing.T) {
 
 func TestKey(t *testing.T) {
 	for name, want := range map[string]string{"train.lr": "train.lr",
-		"per_domain/art & craft": "per_domain/art _ craft",
-		"../x":                   "__/x", "/x": "_/x", "a//b": "a/_/b", "a/ b": "a/b", "a:b": "a_b",
-		strings.Repeat("x", 300): strings.Repeat("x", 250), "Ö": "Ö"} {
-		if got := Key(name); got != want || !fs.ValidPath(got) {
+		// with the first eight digits that sha256sum gives of the name
+		"per_domain/art & craft": "per_domain/art _ craft-884eb904",
+		"../x":                   "__/x-d6b96a97", "/x": "_/x-b3d1db31", "a//b": "a/_/b-7a9acf33",
+		"a/ b": "a/b-f3886e70", "a:b": "a_b-6783a31e", "Ö": "Ö",
+		strings.Repeat("x", 300): strings.Repeat("x", 241) + "-0d4e2ca9"} {
+		if got := Key(name); got != want || !fs.ValidPath(got) || len(got) > maxKey {
 			t.Errorf("%q became %q, want %q", name, got, want)
 		}
+	}
+	seen := map[string]string{}
+	for _, name := range []string{"a&b", "a:b", "a_b", "a_b ", "a/b", "a//b", "a/ b", strings.Repeat("x", 300),
+		strings.Repeat("x", 301)} {
+		if other, ok := seen[Key(name)]; ok {
+			t.Errorf("%q and %q are both %q", name, other, Key(name))
+		}
+		seen[Key(name)] = name
 	}
 }

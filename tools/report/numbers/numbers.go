@@ -5,6 +5,7 @@ package numbers
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -21,11 +22,13 @@ type Number struct {
 // Whole stands for the client of a number that is of no single client.
 const Whole = -1
 
-// Name joins the keys of the path with a separator, which does not occur within them then.
+// Name joins the keys of the path with a separator, one byte. Within a key that is written %2E or %2F as in addresses,
+// and % is %25, so that names of two numbers differ.
 func (n Number) Name(separator string) string {
+	within := strings.NewReplacer("%", "%25", separator, fmt.Sprintf("%%%X", separator))
 	var keys []string
 	for _, k := range n.Path {
-		keys = append(keys, strings.ReplaceAll(k, separator, "_"))
+		keys = append(keys, within.Replace(k))
 	}
 	return strings.Join(keys, separator)
 }

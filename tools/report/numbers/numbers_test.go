@@ -35,12 +35,30 @@ func TestOf(t *testing.T) {
 	}
 	want := []string{"accuracy -1 0.5", "answered 0 1", "answered 2 1", "clients 2 1", "cut.claimed 1 9",
 		"cut.counted 1 3", "evaluations.global.accuracy -1 0.5", "evaluations.global.per_client 0 0.25",
-		"evaluations.global.per_client 2 0.75", "exams.a_b.accuracy -1 1", "exams.a_b.per_client 0 1",
-		"exams.a_b.per_client 1 1", "exams.a_b.per_client 2 1", "loss -1 1.5", "lr -1 1", "per_client 0 0.25",
+		"evaluations.global.per_client 2 0.75", "exams.a%2Eb.accuracy -1 1", "exams.a%2Eb.per_client 0 1",
+		"exams.a%2Eb.per_client 1 1", "exams.a%2Eb.per_client 2 1", "loss -1 1.5", "lr -1 1", "per_client 0 0.25",
 		"per_client 2 0.75", "terms.cross entropy.norm -1 2", "unanswered 1 1", "validation.clients 2 1",
 		"validation.examples 2 7", "validation.global.accuracy -1 0.1", "validation.global.per_client 2 0.1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Names that differ only in what separates keys stay two: one column of a table would hold the numbers of both.
+func TestNames(t *testing.T) {
+	list, err := Of([]byte(`{"per_domain":{"a_b":1,"a.b":2,"a/b":3,"a%2Eb":4}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, separator := range []string{".", "/"} {
+		seen := map[string]float64{}
+		for _, n := range list {
+			name := n.Name(separator)
+			if other, ok := seen[name]; ok || strings.Count(name, separator) != 1 {
+				t.Errorf("%v and %v are both %s", other, n.Value, name)
+			}
+			seen[name] = n.Value
+		}
 	}
 }
 
