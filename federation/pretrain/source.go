@@ -3,6 +3,7 @@ package pretrain
 import (
 	"fmt"
 	"image"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -93,6 +94,8 @@ type lister struct {
 	prep preprocess.Preprocess
 	set  *data.Set
 	list []data.Example
+
+	templates [][]string // of each domain
 }
 
 func openLister(s Source, prep preprocess.Preprocess) (*lister, error) {
@@ -115,27 +118,44 @@ func openLister(s Source, prep preprocess.Preprocess) (*lister, error) {
 	if len(l.list) == 0 {
 		return nil, fmt.Errorf("no training images in %s", s.Data.Root)
 	}
-	for i := range max(1, len(set.Domains)) {
-		if _, err := l.templates(i); err != nil {
-			return nil, err
-		}
-	}
-	return l, nil
+	return l, l.word()
 }
 
-// templates are those of a domain.
-func (l *lister) templates(domain int) ([]string, error) {
-	name := "any"
-	if domain < len(l.set.Domains) {
-		name = l.set.Domains[domain]
+// word gives every domain its templates: those under its name, in which capitals and underscores do not count, as
+// configuration files lose capitals in keys, or else those under any. Templates of no domain are an error.
+func (l *lister) word() error {
+	fold := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", " ")) }
+	domains := l.set.Domains
+	if len(domains) == 0 {
+		domains = []string{anyDomain}
 	}
-	for _, key := range []string{name, strings.ReplaceAll(name, " ", "_"), "any"} {
-		if t := l.Captions[key]; len(t) > 0 {
-			return t, nil
+	of := map[string]string{} // by folded name, the key
+	for _, key := range slices.Sorted(maps.Keys(l.Captions)) {
+		if other, ok := of[fold(key)]; ok {
+			return fmt.Errorf("captions: %s and %s are of the same domain: keep one", other, key)
 		}
+		of[fold(key)] = key
 	}
-	return nil, fmt.Errorf("captions: domain %q has no templates: add %s or any", name, name)
+	for _, name := range domains {
+		templates := l.Captions[of[fold(name)]]
+		if len(templates) == 0 {
+			templates = l.Captions[anyDomain]
+		}
+		if len(templates) == 0 {
+			return fmt.Errorf("captions: domain %q has no templates: add %s or any", name, name)
+		}
+		l.templates = append(l.templates, templates)
+		delete(of, fold(name))
+	}
+	delete(of, anyDomain)
+	for _, key := range slices.Sorted(maps.Values(of)) {
+		return fmt.Errorf("captions: no domain is called %s; there is %s", key, strings.Join(domains, ", "))
+	}
+	return nil
 }
+
+// anyDomain is the key of templates for domains that have none of their own.
+const anyDomain = "any"
 
 func (l *lister) sample(rng *rand.Rand, w writer) (pair, error) {
 	e := l.list[rng.IntN(len(l.list))]
@@ -144,10 +164,7 @@ func (l *lister) sample(rng *rand.Rand, w writer) (pair, error) {
 		return pair{}, err
 	}
 	pixels := l.moved(l.prep.Pixels(img), rng)
-	templates, err := l.templates(e.Domain)
-	if err != nil {
-		return pair{}, err
-	}
+	templates := l.templates[e.Domain]
 	class := l.set.Classes[e.Label]
 	text, err := w.write(rng, class, l.set.Classes, func(class string) string {
 		return word(templates[rng.IntN(len(templates))], class)

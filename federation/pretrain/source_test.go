@@ -135,6 +135,31 @@ func TestKeep(t *testing.T) {
 	}
 }
 
+// Templates belong to a domain in whatever capitals, as a configuration file has keys in small letters, and with spaces
+// or underscores; those of no domain are a mistake.
+func TestCaptionsOfDomains(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"Real World", "Art"} {
+		if err := os.CopyFS(filepath.Join(root, dir), os.DirFS(filepath.Join(folder(t, 5), "photo"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := Source{Share: 1, Data: sets.Config{Set: "folder", Root: root}, Captions: map[string][]string{
+		"any": {"x {}"}, "art": {"art of {}"}, "real_world": {"a photo of {}"}}}
+	l, err := openLister(s, preprocess.CLIP(8))
+	if err != nil || !slices.Equal(l.set.Domains, []string{"Art", "Real World"}) {
+		t.Fatal(err, l)
+	}
+	if l.templates[0][0] != "art of {}" || l.templates[1][0] != "a photo of {}" {
+		t.Errorf("templates %q", l.templates)
+	}
+	s.Captions["phto"] = []string{"{}"}
+	if _, err := openLister(s, preprocess.CLIP(8)); err == nil || !strings.Contains(err.Error(),
+		"no domain is called phto; there is Art, Real World") {
+		t.Error(err)
+	}
+}
+
 func small(t *testing.T, out string) Config {
 	c := Defaults()
 	c.Name, c.Out, c.Size, c.Patch, c.EmbedDim, c.Checkpoint = "small", out, 16, 8, 8, 2
