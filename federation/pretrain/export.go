@@ -22,12 +22,9 @@ const (
 
 // vocabulary reads the merges that the configuration names, and cuts them to its number.
 func (c Config) vocabulary() (*tokenizer.Tokenizer, error) {
-	all := tiny.Merges()
-	if c.Vocabulary != "" {
-		var err error
-		if all, err = os.ReadFile(c.Vocabulary); err != nil {
-			return nil, fmt.Errorf("vocabulary: %w", err)
-		}
+	all, err := c.merges()
+	if err != nil {
+		return nil, err
 	}
 	tok, err := tokenizer.FromMerges(bytes.NewReader(all), c.Merges)
 	if err != nil {
@@ -56,6 +53,18 @@ func Export(cfg Config, weights tensor.Map) error {
 		return err
 	}
 	return safetensors.WriteHalfFile(filepath.Join(cfg.Out, weightsFile), weights, map[string]string{"name": cfg.Name})
+}
+
+// merges is the file of them that the configuration names.
+func (c Config) merges() ([]byte, error) {
+	if c.Vocabulary == "" {
+		return tiny.Merges(), nil
+	}
+	all, err := os.ReadFile(c.Vocabulary)
+	if err != nil {
+		return nil, fmt.Errorf("vocabulary: %w", err)
+	}
+	return all, nil
 }
 
 // describe is the content of open_clip_config.json.

@@ -1,22 +1,36 @@
 package pretrain
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"promptfed/federation/data"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
 const stateName = "training.safetensors"
 
-// fingerprint tells configurations apart whose checkpoints do not fit each other.
-func (c Config) fingerprint() string {
+// fingerprint tells trainings apart whose checkpoints do not fit each other: by their configurations, and by what lies
+// in the files that these name.
+func (t *trainer) fingerprint() (string, error) {
+	c := t.cfg
 	c.Out, c.Checkpoint = "", 0
-	return fmt.Sprintf("%+v", c)
+	merges, err := c.merges()
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, s := range t.data.samplers {
+		if l, ok := s.(*lister); ok {
+			fmt.Fprintf(h, "%s %v %q %q\n", data.Digest(l.list), data.Labels(l.list), l.set.Classes, l.set.Domains)
+		}
+	}
+	return fmt.Sprintf("%+v vocabulary %x images %x", c, sha256.Sum256(merges), h.Sum(nil)), nil
 }
 
 func (t *trainer) statePath() string { return filepath.Join(t.cfg.Out, stateName) }
@@ -32,7 +46,11 @@ func (t *trainer) save() error {
 	}
 	m := tensor.Map{"step": tensor.OfInts([]int64{int64(t.step)}, 1), "losses": losses}
 	m.Put("weight", t.weights).Put("moment", t.moments).Put("optimizer", t.opt.State())
-	return safetensors.WriteFile(t.statePath(), m, map[string]string{"config": t.cfg.fingerprint()})
+	of, err := t.fingerprint()
+	if err != nil {
+		return err
+	}
+	return safetensors.WriteFile(t.statePath(), m, map[string]string{"config": of})
 }
 
 // resume takes up the checkpoint in the output folder, if there is one.
@@ -45,8 +63,13 @@ func (t *trainer) resume() error {
 	if err != nil {
 		return err
 	}
-	if meta["config"] != t.cfg.fingerprint() {
-		return fmt.Errorf("%s was written with another configuration: remove it, or set another out", path)
+	of, err := t.fingerprint()
+	if err != nil {
+		return err
+	}
+	if meta["config"] != of {
+		return fmt.Errorf("%s was written with another configuration, other images or another vocabulary: remove it, "+
+			"or set another out", path)
 	}
 	weights, moments := m.Under("weight"), m.Under("moment")
 	for _, part := range []struct{ got, want tensor.Map }{{weights, t.weights}, {moments, t.moments}} {

@@ -13,6 +13,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/models/checkpoint"
+	"promptfed/models/tiny"
 )
 
 func weightsOf(t *testing.T, dir string) []byte {
@@ -65,6 +66,43 @@ func TestResume(t *testing.T) {
 		"another configuration") {
 		t.Errorf("another seed in the same folder gives %v", err)
 	}
+}
+
+// A training goes on with the images and the vocabulary that it began with: files that are others now, under the same
+// paths, are refused, since half of the steps would have learned something else.
+func TestResumeWithOtherFiles(t *testing.T) {
+	vocabulary := filepath.Join(t.TempDir(), "merges.txt")
+	write := func(text []byte) {
+		if err := os.WriteFile(vocabulary, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(tiny.Merges())
+	c := small(t, filepath.Join(t.TempDir(), "out"))
+	c.Vocabulary, c.Merges = vocabulary, 300
+	ctx, stop := context.WithCancel(t.Context())
+	if _, err := Run(ctx, c, func(p Progress) {
+		if p.Step == 3 {
+			stop()
+		}
+	}); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	refused := func(what string) {
+		if _, err := Run(t.Context(), c, nil); err == nil || !strings.Contains(err.Error(), "other images or another") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	lines := bytes.SplitAfter(tiny.Merges(), []byte("\n")) // of two merges the order is swapped
+	lines[200], lines[201] = lines[201], lines[200]
+	write(bytes.Join(lines, nil))
+	refused("another vocabulary of the same size")
+	write(tiny.Merges())
+	image := filepath.Join(c.Sources[1].Data.Root, "photo", "cat", "a.png")
+	if err := os.Rename(image, filepath.Join(filepath.Dir(image), "zz.png")); err != nil {
+		t.Fatal(err)
+	}
+	refused("another image")
 }
 
 // What is written is read as an OpenCLIP folder with nothing left to guess.
