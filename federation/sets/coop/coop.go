@@ -61,7 +61,7 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 		if err != nil {
 			return nil, err
 		}
-		if ok {
+		if ok && !r.foreign(path) {
 			listing, err := readSplitFile(path)
 			if err != nil {
 				return nil, err
@@ -79,6 +79,10 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 			if !ok {
 				continue
 			}
+			if path, ok, _ := f.Split(dir, r.split); ok {
+				return nil, fmt.Errorf("%s is the split file of another set than %s: set data.set to that, or "+
+					"data.root to the folder of %s", path, cfg.Set, r.folders[0])
+			}
 			listing, err := form.read(cfg, paths)
 			if err != nil {
 				return nil, err
@@ -88,6 +92,14 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 		}
 	}
 	return nil, source.NothingFound(r.missing(cfg), dirs)
+}
+
+// foreign tells whether a split file is, by its name, that of another set.
+func (r release) foreign(path string) bool {
+	name := source.Fold(filepath.Base(path))
+	return name != source.Fold(r.split) && slices.ContainsFunc(splitFiles(), func(other string) bool {
+		return name == source.Fold(other)
+	})
 }
 
 // missing says which paths were looked for, in data.root and in the set's folder under it.

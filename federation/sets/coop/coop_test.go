@@ -115,6 +115,21 @@ func TestSplitFiles(t *testing.T) {
 	}
 }
 
+// The folder of one set is not opened as another, whose images also lie in images/CLASS/: not by the split file, which
+// is named after its set, and not by the folders.
+func TestForeignSplitFile(t *testing.T) {
+	root := datatest.Tree(t, series("food-101/images", 4, "apple_pie", "sushi")...)
+	datatest.Write(t, root, map[string]string{"food-101/split_zhou_Food101.json": splitFile("apple_pie", "sushi")})
+	at := filepath.Join(root, "food-101")
+	for _, set := range []string{"dtd", "cub200"} {
+		_, err := openSet(source.Config{Set: set, Root: at})
+		datatest.WantError(t, err, "split_zhou_Food101.json", "another set than "+set, "data.set")
+	}
+	if s := mustOpen(t, source.Config{Set: "food101", Root: at}); len(s.Train) != 2 {
+		t.Errorf("%d images", len(s.Train))
+	}
+}
+
 func TestSplitFileErrors(t *testing.T) {
 	root := datatest.Tree(t, petFiles...)
 	for name, c := range map[string]struct {

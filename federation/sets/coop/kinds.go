@@ -129,3 +129,12 @@ var imageNet = release{folders: []string{"imagenet", "ILSVRC2012", "ILSVRC", "im
 	forms: []form{{[]string{"images/train|train|Data/CLS-LOC/train|ILSVRC/Data/CLS-LOC/train",
 		"images/val|val|Data/CLS-LOC/val|ILSVRC/Data/CLS-LOC/val",
 		"classnames.txt|LOC_synset_mapping.txt"}, synsetFolders}}}
+
+// splitFiles are the names of CoOp's split files, of all sets.
+func splitFiles() (names []string) {
+	for _, r := range []release{caltech101, oxfordPets, flowers102, food101, dtd, euroSAT, ucf101, cub200, stanfordCars,
+		sun397, fgvcAircraft, imageNet} {
+		names = append(names, r.split)
+	}
+	return names
+}
