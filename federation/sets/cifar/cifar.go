@@ -25,6 +25,7 @@ type cifarSet struct {
 	title   string
 	folders []string // that may hold the files, under data.root
 	train   string   // name of the training files, before a number in CIFAR-10
+	parts   int      // how many of them there are
 	test    string
 	meta    string // the pickle of class names
 	// classes comes first in these pairs, superclasses, which CIFAR-10 lacks, second.
@@ -35,7 +36,7 @@ type cifarSet struct {
 	coarse []int // superclass of every class
 }
 
-var cifar10 = &cifarSet{title: "CIFAR-10", train: "data_batch_", test: "test_batch", meta: "batches.meta",
+var cifar10 = &cifarSet{title: "CIFAR-10", train: "data_batch_", parts: 5, test: "test_batch", meta: "batches.meta",
 	folders: []string{"cifar-10-batches-bin", "cifar-10-batches-py", "cifar-10", "cifar-10/cifar-10-batches-bin",
 		"cifar-10/cifar-10-batches-py"},
 	texts: []string{"batches.meta.txt"}, names: []string{"label_names"}, labels: []string{"labels"},

@@ -30,7 +30,7 @@ var cifar100Groups = []struct {
 }
 
 var cifar100 = func() *cifarSet {
-	c := &cifarSet{title: "CIFAR-100", train: "train", test: "test", meta: "meta",
+	c := &cifarSet{title: "CIFAR-100", train: "train", parts: 1, test: "test", meta: "meta",
 		folders: []string{"cifar-100-binary", "cifar-100-python", "cifar-100", "cifar-100/cifar-100-binary",
 			"cifar-100/cifar-100-python"},
 		texts: []string{"fine_label_names.txt", "coarse_label_names.txt"}, names: []string{"fine_label_names",

@@ -52,6 +52,7 @@ func TestCIFAR(t *testing.T) {
 	if got := settest.IDs(s.Test); !slices.Equal(got, []string{"test_batch.bin#00000=1.0"}) {
 		t.Errorf("test %v", got)
 	}
+	settest.WantNote(t, s, "found 2 of 5 training files: data_batch_1.bin, data_batch_2.bin")
 	img, err := s.Train[1].Image(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +152,7 @@ func TestCIFARForms(t *testing.T) {
 			settest.WantImages(t, s.Train, "cifar10/data_batch_1", "cifar10/data_batch_2")
 			settest.WantImages(t, s.Test, "cifar10/test_batch")
 			if len(s.Classes) != 10 || s.Classes[9] != "truck" || s.Coarse != nil || s.Superclasses != nil ||
-				len(s.Notes) > 0 {
+				len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "found 2 of 5") {
 				t.Errorf("%s: %q %v %v %q", dir, s.Classes, s.Coarse, s.Superclasses, s.Notes)
 			}
 			if want := dir + "data_batch_1#00000"; s.Train[0].ID != want || s.Train[0].Stamp == "" {

@@ -37,6 +37,10 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 		s.Superclasses = source.Spaced(names[1])
 	}
 	s.Coarse = slices.Repeat([]int{-1}, len(s.Classes))
+	if len(train) != r.parts {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d of %d training files: %s", r.dir, len(train), r.parts,
+			source.FolderNames(train)))
+	}
 	for _, path := range train {
 		list, err := r.file(path)
 		if err != nil {
