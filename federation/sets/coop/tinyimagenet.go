@@ -115,6 +115,10 @@ func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, 
 	if err != nil {
 		return nil, nil, err
 	}
+	if n := len(dirs) - len(names); n > 0 {
+		l.Notes = append(l.Notes, fmt.Sprintf("%d of %d classes have no name in words.txt: their WNIDs, which say "+
+			"nothing to a text tower, are used as names; set data.class_names", n, len(dirs)))
+	}
 	for i, dir := range dirs {
 		id := filepath.Base(dir)
 		name := names[id]
