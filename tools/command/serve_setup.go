@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -57,14 +58,8 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		return set, err
 	}
 	if f.classes != "" {
-		text, err := os.ReadFile(f.classes)
-		if err != nil {
+		if set.RunSpec.Classes, err = readClasses(f.classes); err != nil {
 			return set, err
-		}
-		for line := range strings.Lines(string(text)) {
-			if line = strings.TrimSpace(line); line != "" {
-				set.RunSpec.Classes = append(set.RunSpec.Classes, line)
-			}
 		}
 	}
 	if set.Identity, err = (linkOptions{tls: f.link.tls, user: certs.ServerName}).identity(); err != nil {
@@ -81,6 +76,30 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	set.Dir = filepath.Join(dir, hubDir)
 	set.ID, set.Resume, err = runID(dir, f.resume, set.InsecureDP)
 	return set, err
+}
+
+// readClasses reads a file with a class name in each line. A name that stands there twice, or a file without names, is
+// an error: the second of two classes of one name would never have an example.
+func readClasses(path string) (classes []string, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if slices.Contains(classes, line) {
+			return nil, usageError{fmt.Errorf("--classes: %s: line %d: class %q is listed twice", path, n, line)}
+		}
+		classes = append(classes, line)
+	}
+	if len(classes) == 0 {
+		return nil, usageError{fmt.Errorf("--classes: %s has no class names; give one per line", path)}
+	}
+	return classes, nil
 }
 
 // bound reads a flag that bounds what is uploaded: a number, 0 for auto and -1 for off.
