@@ -365,12 +365,27 @@ func (im *importer) rest(files []File) {
 			"that file")
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.keys)) {
+		if v := im.keys[name]; v.hidden != nil {
+			im.leave(ours(name), fmt.Sprintf("%s = %v", v.from, v.is), fmt.Sprintf("%s = %v before; the later file "+
+				"counts, so give the files in the order in which their code reads them: data set, trainer",
+				v.hidden.from, v.hidden.is))
+		}
 		section := strings.Split(name, ".")
 		if im.used[name] || len(section) == 3 && !im.applies(name) {
 			continue // a section of another trainer
 		}
 		im.leave("", fmt.Sprintf("%s = %v", im.keys[name].from, im.keys[name].is), "unknown setting, ignored")
 	}
+}
+
+// ours is the key that a setting becomes; empty where it becomes none, or is not known.
+func ours(theirs string) string {
+	for _, s := range Settings() {
+		if s.Theirs == theirs {
+			return s.Ours
+		}
+	}
+	return ""
 }
 
 // applies tells whether a setting is one of the method's, or of all.

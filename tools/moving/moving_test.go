@@ -130,6 +130,43 @@ func TestEverySettingIsCarriedOverOrSaid(t *testing.T) {
 	}
 }
 
+// Two files that give a setting different values are told apart by their order alone, which is said, unless the command
+// line decides. A key at the end of the command wins over both on purpose.
+func TestFilesThatContradict(t *testing.T) {
+	set := File{"dtd.yaml", []byte("DATASET:\n  NAME: DescribableTextures\n  ROOT: /data\nOPTIM:\n  LR: 0.002\n" +
+		"  ROUND: 5\n")}
+	trainer := File{"coop.yaml", []byte("TRAINER:\n  NAME: PromptFL\nOPTIM:\n  LR: 0.05\n  ROUND: 5\n")}
+	said := func(sets []string, list ...File) (lines []string) {
+		r, err := Import(list, sets)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range r.Left {
+			if strings.Contains(l.String(), "later file counts") {
+				lines = append(lines, l.String())
+			}
+		}
+		return lines
+	}
+	for _, c := range []struct {
+		list []File
+		want []string
+	}{{[]File{set, trainer}, []string{"coop.yaml:4 OPTIM.LR = 0.05", "dtd.yaml:5 OPTIM.LR = 0.002"}},
+		{[]File{trainer, set}, []string{"dtd.yaml:5 OPTIM.LR = 0.002", "coop.yaml:4 OPTIM.LR = 0.05"}}} {
+		got := said(nil, c.list...)
+		if len(got) != 1 || !strings.HasPrefix(got[0], c.want[0]) || !strings.Contains(got[0], c.want[1]) {
+			t.Errorf("said %q, want %q", got, c.want)
+		}
+	}
+	if got := said([]string{"train.lr=1"}, set, trainer); len(got) != 0 {
+		t.Errorf("decided, and still %q", got)
+	}
+	script := File{"run.sh", []byte("python train.py OPTIM.LR 0.5\n")}
+	if got := said(nil, set, trainer, script); len(got) != 0 {
+		t.Errorf("overridden, and still %q", got)
+	}
+}
+
 // The proximal term is a wrapper, with the strength that --mu gives; without it --mu has no effect, as there.
 func TestProximalTerm(t *testing.T) {
 	const line = "python federated_main.py --trainer PROMPTFL --dataset dtd --root /data --mu 0.25 --model "

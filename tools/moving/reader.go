@@ -3,6 +3,7 @@ package moving
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,8 +21,9 @@ const largest = 1 << 20 // bytes of a file; theirs have a few thousand
 
 // value is what they give a setting, and where.
 type value struct {
-	is   any
-	from string
+	is     any
+	from   string
+	hidden *value // what an earlier file gives instead
 }
 
 // read gives the values of all settings by yacs key, as their code layers them: flags, then files in their order, then
@@ -93,7 +95,11 @@ func yacs(f File, into map[string]value) error {
 			if s, ok := v.(string); ok && child.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 				v = literal(s)
 			}
-			into[name] = value{v, place + " " + name}
+			now := value{is: v, from: place + " " + name}
+			if had, ok := into[name]; ok && !reflect.DeepEqual(had.is, v) {
+				now.hidden = &had
+			}
+			into[name] = now
 		}
 		return nil
 	}
@@ -197,9 +203,9 @@ func command(f File, flags, last map[string]value) error {
 			v = all
 		}
 		if dashed {
-			flags[strings.ReplaceAll(flag, "-", "_")] = value{v, from}
+			flags[strings.ReplaceAll(flag, "-", "_")] = value{is: v, from: from}
 		} else {
-			last[name] = value{v, from}
+			last[name] = value{is: v, from: from}
 		}
 		i = j
 	}
