@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/federation/experiment"
+	"promptfed/federation/pretrain"
 )
 
 const three = `name: x
@@ -148,6 +151,23 @@ func TestBlameOfCells(t *testing.T) {
 		_, err := LoadSweep(path, SweepOptions{Sets: sets})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+}
+
+// A variable sets one key: dots become underscores, which names have too, so that two keys could share one.
+func TestVariablesAreDistinct(t *testing.T) {
+	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
+		of := map[string]string{}
+		for key := range Flatten(c) {
+			name := variable(key)
+			if other, ok := of[name]; ok {
+				t.Errorf("%s is of %s and of %s", name, other, key)
+			}
+			of[name] = key
+			if slices.Contains(variables, strings.TrimPrefix(name, prefix)) {
+				t.Errorf("%s is of %s and has another meaning", name, key)
+			}
 		}
 	}
 }
