@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/experiment"
+	"promptfed/federation/keys"
 	"promptfed/federation/pretrain"
 )
 
@@ -159,7 +160,7 @@ func TestBlameOfCells(t *testing.T) {
 func TestVariablesAreDistinct(t *testing.T) {
 	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
 		of := map[string]string{}
-		for key := range Flatten(c) {
+		for key := range keys.Flatten(c) {
 			name := variable(key)
 			if other, ok := of[name]; ok {
 				t.Errorf("%s is of %s and of %s", name, other, key)

@@ -46,6 +46,9 @@ eval: {every: 1000, validate: false}
 // echo is a client that sends back what it got.
 type echo int
 
+// Rounds is 0: the number is not known.
+func (echo) Rounds() int { return 0 }
+
 func (e echo) Execute(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
 	*message.ClientState, error) {
 	r := message.Reply{Client: int(e), Scores: message.Scores{Examples: 1, Global: &metrics.Classification{},
