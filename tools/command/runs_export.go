@@ -69,7 +69,7 @@ func runsLog() *cobra.Command {
 			return err
 		}
 		for _, r := range runs {
-			release, err := runfolder.Claim(r.Dir, runfolder.Use{Resume: true})
+			release, err := runfolder.Claim(r.Dir, runfolder.Use{Resume: true, Cell: true})
 			if err != nil {
 				return err
 			}

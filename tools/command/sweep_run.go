@@ -207,7 +207,7 @@ func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 	if c.Config.Runtime.Workers > 0 {
 		workers = 0
 	}
-	result, err := training{dir: dir, use: runfolder.Use{Resume: true}, log: r.log, workers: workers,
+	result, err := training{dir: dir, use: runfolder.Use{Resume: true, Cell: true}, log: r.log, workers: workers,
 		beside: r.workers > 0, others: r.others}.run(ctx, c.Config, m)
 	if err != nil {
 		return err

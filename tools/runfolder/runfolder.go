@@ -26,6 +26,7 @@ type Use struct {
 	Part string
 	// Changed are folders that the same program starts over or goes on with: what they hold now is no hindrance.
 	Changed []string
+	Cell    bool // the run is a cell of a sweep, in the folder that the sweep gives it
 }
 
 // ServerFolder is where a server keeps what it knows of its clients.
@@ -58,7 +59,30 @@ func Check(dir string, use Use) error {
 	if _, err := os.Stat(filepath.Join(dir, configs.PlanFile)); err == nil {
 		return Occupied{fmt.Errorf("%s holds a sweep, not a single run; use another --out", dir)}
 	}
+	if sweep := sweepOf(dir); sweep != "" && !use.Cell {
+		return Occupied{fmt.Errorf("%s is a cell of the sweep in %s, whose table would show this run by the cell's "+
+			"labels; use another --out", dir, sweep)}
+	}
 	return writable(dir)
+}
+
+// sweepOf is the folder of the sweep that a folder is a cell of; empty for none.
+func sweepOf(dir string) string {
+	at, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	for above := filepath.Dir(at); ; above = filepath.Dir(above) {
+		if p, err := configs.ReadPlan(above); err == nil {
+			isThis := func(c configs.PlanCell) bool { return filepath.Join(above, filepath.FromSlash(c.Folder)) == at }
+			if slices.ContainsFunc(p.Cells, isThis) {
+				return above
+			}
+		}
+		if above == filepath.Dir(above) {
+			return ""
+		}
+	}
 }
 
 // begun tells whether a folder holds a finished round.

@@ -69,6 +69,25 @@ func TestClaim(t *testing.T) {
 	}
 }
 
+// The folder of a sweep's cell is for that cell alone: a table would show any other run by the cell's labels.
+func TestCellsFolder(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, configs.PlanFile), `{"name":"s","cells":[{"folder":"p/seed-1"}]}`)
+	cell := filepath.Join(dir, "p", "seed-1")
+	err := Check(cell, Use{Force: true})
+	if !errors.As(err, new(Occupied)) || !strings.Contains(err.Error(), "is a cell of the sweep in "+dir) {
+		t.Errorf("a run in a cell's folder: %v", err)
+	}
+	for _, c := range []struct {
+		dir string
+		use Use
+	}{{cell, Use{Resume: true, Cell: true}}, {filepath.Join(dir, "p", "seed-2"), Use{}}} {
+		if err := Check(c.dir, c.use); err != nil {
+			t.Errorf("%s: %v", c.dir, err)
+		}
+	}
+}
+
 // Two programs do not work in one folder; once the first has left it, the second may.
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "run")

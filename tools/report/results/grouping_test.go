@@ -111,6 +111,22 @@ func TestCellsOfOneExperiment(t *testing.T) {
 	}
 }
 
+// A run of another seed in the folder of a cell is not that cell's.
+func TestCellsOfOneSeed(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "sweep.json", `{"name":"grid","axes":[{"name":"method","labels":["P","F"]}],"seeds":[1],"cells":[
+{"folder":"p","labels":{"method":"P"},"seed":1},{"folder":"f","labels":{"method":"F"},"seed":1}]}`)
+	finished(t, filepath.Join(dir, "p"), "grid", "p", 7, both(.5))
+	finished(t, filepath.Join(dir, "f"), "grid", "f", 1, both(.5))
+	r := load(t, dir)
+	if len(r.Groups) != 3 || r.Groups[0].Runs[0].State != Missing || r.Groups[2].Runs[0].Seed != 7 {
+		t.Errorf("groups %q", groupNames(r))
+	}
+	if len(r.Notes) != 1 || !strings.Contains(r.Notes[0], "holds seed 7") {
+		t.Errorf("notes %q", r.Notes)
+	}
+}
+
 // Sweeps of one point are lists of seeds: several of them stand in one table whose rows are named by what differs.
 // Grids of one name are told apart by their folders.
 func TestSweepsOfOneName(t *testing.T) {
