@@ -34,8 +34,11 @@ func kind(c experiment.ClientInfo, by string) string {
 // without a group a label of the contest.
 func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	factor, y := clientScale(m)
-	out := figures.Box{Title: f.Title, Y: y, SameY: true, Colours: v.colours(v.axis)}
-	isAxis := results.Labels(v.groups, f.Group) != nil
+	isAxis, axis := results.Labels(v.groups, f.Group) != nil, v.axis
+	if isAxis {
+		axis = f.Group
+	}
+	out := figures.Box{Title: f.Title, Y: y, SameY: true, Colours: v.colours(axis)}
 	for _, p := range facets(v.groups, f.Panel) {
 		switch {
 		case isAxis:

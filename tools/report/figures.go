@@ -248,11 +248,8 @@ func facets(groups []*results.Group, axis string) []facet {
 	var out []facet
 	labels := results.Labels(groups, axis)
 	for _, l := range labels {
-		title := l
-		if results.Bare(labels) {
-			title = axis + " " + l
-		}
-		out = append(out, facet{l, title, results.Where(groups, map[string]string{axis: l})})
+		out = append(out, facet{l, titleOf(axis, l, results.Bare(labels)), results.Where(groups,
+			map[string]string{axis: l})})
 	}
 	return out
 }
@@ -264,4 +261,12 @@ func stat(groups []*results.Group, m results.Metric) results.Stat {
 		list = append(list, g.Stat(m))
 	}
 	return results.Mean(list)
+}
+
+// titleOf is a label as it is shown: with its axis where labels say nothing without.
+func titleOf(axis, label string, bare bool) string {
+	if bare {
+		return axis + " " + label
+	}
+	return label
 }

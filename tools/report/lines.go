@@ -90,20 +90,27 @@ func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(
 	}, x
 }
 
-// colours gives the labels of an axis the colours of their methods, where each is of one method and there are several.
+// colours gives the labels of an axis, as they are and as they are shown, the colours of their methods, where there are
+// several. A label that is of no single method has a colour behind those of the methods.
 func (v *view) colours(axis string) figures.Colours {
 	methods := v.methods()
 	if len(methods) < 2 {
 		return nil
 	}
-	out := figures.Colours{}
+	out, of := figures.Colours{}, figures.MethodColours(methods)
+	others := len(methods)
 	for _, l := range facets(v.groups, axis) {
-		for i, g := range l.groups {
-			place := slices.Index(methods, methodOf(g))
-			if before, ok := out[l.title]; place < 0 || i > 0 && ok && before != place {
-				return nil
+		var places []int
+		for _, g := range l.groups {
+			if place, ok := of[methodOf(g)]; ok && !slices.Contains(places, place) {
+				places = append(places, place)
 			}
-			out[l.title] = place
+		}
+		if len(places) != 1 {
+			places, others = []int{others}, others+1
+		}
+		for _, label := range []string{l.label, titleOf(axis, l.label, true)} {
+			out[label] = places[0]
 		}
 	}
 	return out

@@ -219,3 +219,26 @@ func TestFacetTitles(t *testing.T) {
 		t.Errorf("%+v", c.Panels)
 	}
 }
+
+// TestColours: a label has the colour of its method, the place of which is that of the page's list, as it is and with
+// the name of its axis in front, which figures put there where a label is a number. A label of two methods has a colour
+// behind those of the methods.
+func TestColours(t *testing.T) {
+	var groups []*results.Group
+	for _, g := range [][3]string{{"a", "1", "CoOp"}, {"b", "L2 CoOp", "L2 CoOp"}, {"c", "both", "CoOp"},
+		{"d", "both", "L2 CoOp"}} {
+		groups = append(groups, &results.Group{Name: g[0], Labels: map[string]string{"kind": g[1]},
+			Runs: []*results.Run{{Method: g[2]}}})
+	}
+	v := &view{Report: &Report{Results: &results.Results{Groups: groups}}, groups: groups}
+	got := v.colours("kind")
+	want := figures.Colours{"1": 0, "kind 1": 0, "L2 CoOp": 1, "kind L2 CoOp": 1, "both": 2, "kind both": 2}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("colours %v, want %v", got, want)
+	}
+	for i, m := range v.methods() {
+		if got[m] != i && m == "L2 CoOp" || figures.MethodColours(v.methods())[m] != i {
+			t.Errorf("%s has place %d in the page and %d in figures", m, i, got[m])
+		}
+	}
+}

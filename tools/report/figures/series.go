@@ -67,6 +67,16 @@ func faint(c color.NRGBA, alpha uint8) color.NRGBA {
 // beside them. Labels that it does not name are coloured in the order in which they come.
 type Colours map[string]int
 
+// MethodColours are the colours of some methods by their order; pages that show figures colour methods by the same
+// order.
+func MethodColours(methods []string) Colours {
+	out := Colours{}
+	for i, m := range methods {
+		out[m] = i
+	}
+	return out
+}
+
 // numbering gives equal labels equal numbers, in the order in which they come.
 type numbering struct {
 	index  map[string]int

@@ -80,7 +80,13 @@ function startCurves() {
     }
     // one list for the legend: lines of one key are alike in all facets
     const union = new Map();
-    for (const f of facets) for (const l of f.lines) if (!union.has(l.key)) union.set(l.key, { ...l });
+    for (const f of facets) {
+      for (const l of f.lines) {
+        const same = union.get(l.key);
+        if (!same) union.set(l.key, { ...l });
+        else if (same.method !== l.method) same.method = "";
+      }
+    }
     const lines = [...union.values()];
     if (!clients) colourLines(lines);
     for (const f of facets) {

@@ -61,22 +61,22 @@ function without(run, axis, seeds) {
   return labels.join(" · ");
 }
 
-// colourLines gives every line the colour of its method, where several methods are shown, and lines of one colour other dashes.
+// colourLines gives every line the colour of its method, whichever other lines are shown, and lines of one colour other
+// dashes. A line that is of no single method has a colour behind those of the methods; where all runs are of one method,
+// each line has its own.
 function colourLines(lines) {
-  const byMethod = new Set(lines.map((l) => l.method)).size > 1 && lines.every((l) => l.method);
   const used = new Map();
-  lines.forEach((line, i) => {
-    const place = byMethod ? methodPlace(line.method) : lines.length === 1 && line.method ? methodPlace(line.method) : i;
-    const hue = place % data.colours.light.length;
-    const nth = byMethod ? used.get(hue) || 0 : Math.floor(i / data.colours.light.length);
-    used.set(hue, nth + 1);
-    Object.assign(line, { colour: lineColour(place), dash: dashes[nth % dashes.length], width: 2 });
-  });
+  let others = data.methods.length > 1 ? data.methods.length : 0;
+  for (const line of lines) {
+    const colour = data.methods.length > 1 && line.method ? methodColour(line.method) : lineColour(others++);
+    const nth = used.get(colour) || 0;
+    used.set(colour, nth + 1);
+    Object.assign(line, { colour, dash: dashes[nth % dashes.length], width: 2 });
+  }
   return lines;
 }
 
 const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3], [14, 4]];
-const methodPlace = (method) => Math.max(0, data.methods.indexOf(method));
 
 // smoothed is the exponential moving average of a line's values, without the pull to 0 at its begin (Kingma and Ba 2015, 2.1).
 function smoothed(lines, weight) {

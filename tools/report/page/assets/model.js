@@ -63,9 +63,10 @@ function lastOf(values) {
   return null;
 }
 
-// passes tells whether a run is one of those that words and conditions look for: words=anywhere, key=value, key!=value, key>number.
+// passes tells whether a run is one of those that words and conditions look for: words=anywhere, key=value, key!=value, key>number; a value with
+// blanks stands in quotes.
 function passes(run, text) {
-  return (text.match(/"[^"]*"|\S+/g) || []).every((word) => {
+  return (text.match(/(?:[^\s"]|"[^"]*"|")+/g) || []).every((word) => {
     const [, key, sign, value] = word.match(/^([^=<>!]+)(!=|<=|>=|=|<|>)(.*)$/) || [];
     if (!sign) {
       const all = [run.name, run.method, run.sweep, run.state, run.id, ...(run.tags || []), ...Object.values(run.labels)].join(" ").toLowerCase();

@@ -144,5 +144,3 @@ function order(a, b, sign) {
   if (a == null || a === "" || b == null || b === "") return (a == null || a === "" ? 1 : 0) - (b == null || b === "" ? 1 : 0);
   return sign * (typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b)));
 }
-
-const methodSwatch = (method) => (method && data.methods.length > 1 ? swatch({ colour: lineColour(methodPlace(method)), width: 6, dash: [] }) : "");

@@ -8,8 +8,8 @@ function startWritten(box) {
     markMethods(table);
   }
 }
-startWritten(document);
 startTheme();
+startWritten(document);
 startRuns();
 startCurves();
 startCompare();

@@ -18,6 +18,7 @@ function themeChanged() {
 const themed = () => watchers.forEach((f) => f(["theme"]));
 
 function startTheme() {
+  watch((changed) => { if (changed.some((k) => ["data", "theme"].includes(k))) recolour(); });
   const root = document.documentElement;
   try {
     const kept = localStorage.getItem("promptfed-theme");
@@ -40,6 +41,25 @@ function startTheme() {
     });
   }
   themeChanged();
+}
+
+// methodColour is the colour of a method, wherever it stands and whatever else is shown: that of its place among the
+// report's methods, which its colour in the report's figures is too (figures.MethodColours).
+const methodColour = (method) => lineColour(Math.max(0, data.methods.indexOf(method)));
+
+// methodSwatch is a mark in the colour of a method; none where there is one method only.
+function methodSwatch(method) {
+  if (!method || data.methods.length < 2) return "";
+  const mark = swatch({ colour: methodColour(method), width: 6, dash: [] });
+  mark.dataset.method = method;
+  return mark;
+}
+
+// recolour gives the marks of methods that stay in place the colours of the present theme and methods.
+function recolour() {
+  for (const mark of document.querySelectorAll("svg[data-method]")) {
+    mark.firstChild.setAttribute("stroke", methodColour(mark.dataset.method));
+  }
 }
 
 // Colours of lines are those of the report's figures; every one has a contrast of 3 and more with the page it stands on.
