@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"promptfed/federation/engine/metrics"
 )
 
 // Names with a meaning of their own in a card.
@@ -47,7 +49,7 @@ type Card struct {
 func (Card) LongHelp() map[string]string {
 	return map[string]string{
 		"rows":    "axes in the rows of the table; domain and set, which every run has, are possible too",
-		"metric":  strings.Join(slices.Concat(metrics, named), ", ") + "; empty: last",
+		"metric":  strings.Join(metrics.Names(), ", ") + "; empty: last",
 		"metrics": "metrics in the columns or rows called metric, such as [set:base, set:new, hm]",
 		"control": "label to compare all others with, instead of pairwise comparisons: of the axis method, else of " +
 			"the first one in rows",
@@ -104,11 +106,6 @@ func (Figure) LongHelp() map[string]string {
 }
 
 var (
-	metrics = []string{"last", "best", "last5", "last10", "global", "personal", "weighted", "f1", "worst", "worst10",
-		"own-classes", "ece", "best-val", "hm", "hm3", "set-mean", "honest", "attack-success", "loss", "bytes",
-		"seconds", "total-bytes", "total-parameters", "simulated"}
-	named = []string{"domain:NAME", "set:NAME", "new:STEPS", "rounds-to:PERCENT", "bytes-to:PERCENT",
-		"parameters-to:PERCENT", "simulated-to:PERCENT"}
 	units = []string{"percent", "fraction", "seconds", "minutes", "hours", "bytes", "kilobytes", "megabytes",
 		"gigabytes", "plain"}
 	figures = []string{"curves", "shots", "sensitivity", "heatmap", "box", "scatter3", "strips", "tsne", "pca",
@@ -180,7 +177,7 @@ func (c *Card) check(axes []Axis) error {
 	}
 	axis := func(key, name string, also ...string) error {
 		if list := append(slices.Clone(names), also...); !slices.Contains(list, name) {
-			if err := Renamed(name); err != nil {
+			if err := metrics.Renamed(name); err != nil {
 				return fmt.Errorf("%s: %w", key, err)
 			}
 			return fmt.Errorf("%s: unknown axis %q; known: %s", key, name, strings.Join(list, ", "))
@@ -345,23 +342,15 @@ func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...str
 	return n.Values.check("card.numbers.values", n.By, axes)
 }
 
-// Renamed says what a metric or an axis is called now whose name began with exam before; nil for all others.
-func Renamed(name string) error {
-	if now, ok := strings.CutPrefix(name, "exam"); ok && (now == "" || now == "-mean" || now[0] == ':') {
-		return fmt.Errorf("%s is now called set%s", name, now)
-	}
-	return nil
-}
-
+// metric checks the name of a metric, which may be empty.
 func metric(key, name string) error {
-	if kind, of, ok := strings.Cut(name, ":"); ok && of != "" && slices.ContainsFunc(named,
-		func(n string) bool { return strings.HasPrefix(n, kind+":") }) {
+	if name == "" {
 		return nil
 	}
-	if err := Renamed(name); err != nil {
+	if _, err := metrics.ParseName(name); err != nil {
 		return fmt.Errorf("%s: %w", key, err)
 	}
-	return oneOf(key, name, slices.Concat(metrics, named)...)
+	return nil
 }
 
 // oneOf checks a word that may be empty.

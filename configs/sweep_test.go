@@ -245,7 +245,7 @@ func TestCardMetrics(t *testing.T) {
 		t.Errorf("%v, %+v", err, plan.Card)
 	}
 	for text, word := range map[string]string{with("tokens", "[hm]"): "add metric to card.rows or card.columns",
-		with("tokens, metric", "[hmm]"): "\"hmm\" is unknown", with("tokens, metric",
+		with("tokens, metric", "[hmm]"): "unknown metric \"hmm\"", with("tokens, metric",
 			"[]"): "unknown axis \"metric\""} {
 		if _, err := LoadSweep(file(t, text), SweepOptions{}); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("%v does not say %q", err, word)
@@ -360,7 +360,7 @@ func TestSweepErrors(t *testing.T) {
 		{in(axis, "") + "card: {rows: [a], columns: [a]}", SweepOptions{}, []string{`"a"`, "twice"}},
 		{in(axis, "") + "card: {rows: [a, domain], columns: [metric], metrics: [last, f1]}", SweepOptions{},
 			[]string{"axes domain and metric", "no number for both"}},
-		{in(axis, "") + "card: {metric: accuracy}", SweepOptions{}, []string{"card.metric", "last10"}},
+		{in(axis, "") + "card: {metric: accuraci}", SweepOptions{}, []string{"card.metric", "last10"}},
 		{in(axis, "") + "card: {metric: 'exam:new'}", SweepOptions{}, []string{"card.metric", "now called set:new"}},
 		{in(axis, "") + "card: {rows: [exam]}", SweepOptions{}, []string{"card.rows", "now called set"}},
 		{in(axis, "") + "card: {metric: 'domain:'}", SweepOptions{}, []string{"card.metric", "domain:NAME"}},

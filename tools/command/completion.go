@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 	"promptfed/federation/keys"
@@ -28,7 +29,7 @@ func complete(root *cobra.Command) {
 			c.RegisterFlagCompletionFunc("set", keysFor(c.Name()))
 		}
 		if c.Flags().Lookup("metric") != nil {
-			c.RegisterFlagCompletionFunc("metric", cobra.FixedCompletions(results.MetricNames(),
+			c.RegisterFlagCompletionFunc("metric", cobra.FixedCompletions(metrics.Names(),
 				cobra.ShellCompDirectiveNoFileComp))
 		}
 		if c.Flags().Lookup("view") != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/tools/report"
 	"promptfed/tools/report/results"
@@ -23,7 +24,7 @@ func reportCommand() *cobra.Command {
 			"page with all of it",
 	}
 	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; for several, runs/comparison)")
-	c.Flags().StringVar(&o.Metric, "metric", "", "metric of the tables: "+strings.Join(results.MetricNames(), ", "))
+	c.Flags().StringVar(&o.Metric, "metric", "", "metric of the tables: "+strings.Join(metrics.Names(), ", "))
 	c.Flags().StringSliceVar(&o.Rows, "rows", nil, "axes in the rows; domain, set and metric are possible too")
 	c.Flags().StringSliceVar(&o.Columns, "columns", nil, "axes in the columns; other axes are averaged over")
 	c.Flags().StringVar(&o.Average, "average", "", "add means: row, column or both")

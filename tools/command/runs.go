@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
 	"promptfed/tools/report/page"
 	"promptfed/tools/report/results"
@@ -116,7 +117,7 @@ func runTable(runs []foundRun, metric string) (string, error) {
 	if err != nil {
 		return "", usageError{fmt.Errorf("--metric: %w", err)}
 	}
-	rows := [][]string{{"run", "method", "state", "tags", "seed", "rounds", headOf(m)}}
+	rows := [][]string{{"run", "method", "state", "tags", "seed", "rounds", headOf(m, m)}}
 	for _, r := range runs {
 		rounds := strconv.Itoa(len(r.Rounds))
 		if r.State != results.Done && r.Planned > 0 {
@@ -131,12 +132,13 @@ func runTable(runs []foundRun, metric string) (string, error) {
 // missing stands for a value that a run does not have.
 const missing = "–"
 
-// headOf names a metric with its unit.
-func headOf(m results.Metric) string {
+// headOf names a metric with its unit, and with its window where that is not another metric's.
+func headOf(m, other results.Metric) string {
+	name := m.Under(other)
 	if unit := string(m.Unit()); unit != "" && unit != m.Name {
-		return m.Name + " (" + unit + ")"
+		return name + " (" + unit + ")"
 	}
-	return m.Name
+	return name
 }
 
 func valueOf(m results.Metric, r *results.Run) string {
@@ -148,10 +150,10 @@ func valueOf(m results.Metric, r *results.Run) string {
 }
 
 func runsCompare() *cobra.Command {
-	var metrics []string
+	var names []string
 	c := &cobra.Command{Use: "compare DIR DIR... [--metrics NAME,...]", Args: atLeast(2),
 		Short: "compare metrics of runs, a column for each"}
-	c.Flags().StringSliceVar(&metrics, "metrics", nil, "metrics to show: "+strings.Join(results.MetricNames(), ", "))
+	c.Flags().StringSliceVar(&names, "metrics", nil, "metrics to show: "+strings.Join(metrics.Names(), ", "))
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {
@@ -162,16 +164,20 @@ func runsCompare() *cobra.Command {
 		for _, r := range runs {
 			groups, head = append(groups, r.group), append(head, folderSeen(r.Dir))
 		}
-		if metrics == nil {
-			metrics = results.MainMetrics(results.DefaultMetric(groups), groups)
+		if names == nil {
+			names = results.MainMetrics(results.DefaultMetric(groups), groups)
 		}
 		rows := [][]string{head}
-		for _, name := range metrics {
+		var first results.Metric
+		for i, name := range names {
 			m, err := results.ParseMetric(name)
 			if err != nil {
 				return usageError{fmt.Errorf("--metrics: %w", err)}
 			}
-			row := []string{headOf(m)}
+			if i == 0 {
+				first = m
+			}
+			row := []string{headOf(m, first)}
 			for _, r := range runs {
 				row = append(row, valueOf(m, r.Run))
 			}

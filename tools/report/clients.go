@@ -68,7 +68,7 @@ func (v *view) box(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 
 // clientScale is the scale of what clients have of a metric: accuracies.
 func clientScale(m results.Metric) (float64, figures.Axis) {
-	if m.Unit() != results.Percent {
+	if m.Unit() != metrics.Percent {
 		m, _ = results.ParseMetric("last")
 	}
 	factor, y := scale(m)

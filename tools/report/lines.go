@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
 	"promptfed/tools/report/figures"
 	"promptfed/tools/report/results"
 	"promptfed/tools/report/tables"
@@ -19,10 +20,10 @@ func scale(m results.Metric) (float64, figures.Axis) {
 	a := figures.Axis{}
 	a.Label, _, _ = strings.Cut(m.Title(), ",")
 	switch m.Unit() {
-	case results.Percent:
+	case metrics.Percent:
 		a.Label += " (%)"
 		a.Within = [2]float64{0, 100}
-	case results.Plain, results.Count:
+	case metrics.Plain, metrics.Count:
 	default:
 		a.Label += " (" + string(m.Unit()) + ")"
 	}
@@ -71,9 +72,9 @@ func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(
 	quantity, x := "", figures.Axis{Label: "round"}
 	switch alongOf(f) {
 	case configs.AlongBytes:
-		quantity, x = results.TotalBytes, figures.Axis{Label: "bytes sent, up and down", Format: figures.Bytes}
+		quantity, x = metrics.TotalBytes, figures.Axis{Label: "bytes sent, up and down", Format: figures.Bytes}
 	case configs.AlongTime:
-		quantity, x = results.Simulated, figures.Axis{Label: "simulated time", Format: figures.Seconds}
+		quantity, x = metrics.Simulated, figures.Axis{Label: "simulated time", Format: figures.Seconds}
 	}
 	return func(groups []*results.Group) func(int) (float64, bool) {
 		if quantity == "" {
@@ -190,8 +191,8 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 		Seconds: "per round"}
 	factor, _ := scale(m)
 	for _, l := range facets(v.groups, v.axis) {
-		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.In(results.Bytes, "")).Mean(),
-			Seconds:  stat(l.groups, m.In(results.Seconds, "")).Mean(),
+		row := figures.CostRow{Label: l.label, Bytes: stat(l.groups, m.In(metrics.Bytes, "")).Mean(),
+			Seconds:  stat(l.groups, m.In(metrics.Seconds, "")).Mean(),
 			Accuracy: factor * stat(l.groups, m).Mean()}
 		if row.Bytes > 0 || row.Seconds > 0 {
 			out.Rows = append(out.Rows, row)

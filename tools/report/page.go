@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/runtime/ort"
 	"promptfed/tools/report/page"
 	"promptfed/tools/report/results"
@@ -38,7 +39,7 @@ func (r *Report) page() (page.Report, error) {
 		}
 		p.Figures = append(p.Figures, page.Figure{Title: f.title, SVG: svg})
 	}
-	metrics := r.pageMetrics(&p)
+	curves := r.pageMetrics(&p)
 	p.Methods = r.methods()
 	for _, g := range r.Groups {
 		for _, run := range g.Runs {
@@ -48,7 +49,7 @@ func (r *Report) page() (page.Report, error) {
 			shown, known := r.kept[run]
 			if !known {
 				var err error
-				if shown, err = r.pageRun(g, run, metrics); err != nil {
+				if shown, err = r.pageRun(g, run, curves); err != nil {
 					p.Notes = append(p.Notes, oneLine(err))
 				}
 			}
@@ -89,14 +90,12 @@ func (r *Report) counted() string {
 	return "runs: " + strings.Join(parts, ", ")
 }
 
-// pageMetrics lists the metrics of curves that some run has.
+// pageMetrics lists the metrics of curves that some run has, but for those of single domains, sets and notes.
 func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 	var out []results.Metric
-	for _, name := range []string{results.Accuracy, results.GlobalView, results.PersonalView, results.Weighted,
-		results.F1, results.Worst, results.DomainStd,
-		results.Loss, results.Bytes, results.Seconds, results.TotalBytes, results.Simulated} {
+	for _, name := range results.RoundMetrics(r.Groups) {
 		m, err := results.ParseMetric(name)
-		if err != nil || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
+		if err != nil || strings.Contains(name, ":") || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
 			return len(results.Curves([]*results.Group{g}, m, results.Population).Rounds) > 0
 		}) {
 			continue
@@ -132,7 +131,7 @@ func pairs(g *results.Group) []page.Pair {
 	return out
 }
 
-func (r *Report) pageRun(g *results.Group, run *results.Run, metrics []results.Metric) (page.Run, error) {
+func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Metric) (page.Run, error) {
 	out := page.Run{ID: r.seen(run.Dir), Name: r.runName(g, run), Group: r.groupName(g),
 		Experiment: g.Experiment, Method: methodOf(g),
 		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Why, Planned: run.Planned,
@@ -141,7 +140,7 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, metrics []results.M
 		out.Sweep = g.Plan.Name
 	}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
-	for _, m := range metrics {
+	for _, m := range curves {
 		if c := results.Curves(one, m, results.Population); len(c.Rounds) > 0 {
 			factor, _ := scale(m)
 			values := make([]float64, len(c.Mean))
@@ -151,7 +150,7 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, metrics []results.M
 			out.Curves = append(out.Curves, page.Curve{Metric: m.Name, Rounds: c.Rounds, Values: values})
 		}
 	}
-	per := page.ClientCurves{Metric: results.Accuracy}
+	per := page.ClientCurves{Metric: metrics.Accuracy}
 	for i, r := range run.Rounds {
 		if r.Evaluation != nil && len(r.PerClient) > 0 {
 			line := make([]float64, len(r.PerClient))

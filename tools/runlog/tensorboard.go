@@ -5,18 +5,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"promptfed/federation/engine/record"
+	"promptfed/tools/report/results"
 	"promptfed/tools/report/tensorboard"
 )
 
 // eventLog writes rounds as TensorBoard reads them, into the folder tensorboard of a run. A run that goes on writes its
 // earlier rounds again. A failure to write is kept for close and disturbs nothing else.
 type eventLog struct {
-	file *os.File
-	w    *tensorboard.Writer
-	err  error
+	file    *os.File
+	w       *tensorboard.Writer
+	metrics results.Follower
+	err     error
 }
 
 // newEventLog begins the file.
@@ -33,36 +36,22 @@ func newEventLog(dir string) (*eventLog, error) {
 	return &eventLog{file: f, w: w, err: err}, nil
 }
 
-// round adds a round.
+// round adds a round: its metrics by their names, where domain:Art is domain/Art, and what each client has.
 func (l *eventLog) round(r record.Record) {
 	if l.err != nil {
 		return
 	}
-	values := map[string]float64{"loss": r.Loss, "learning rate": r.LR, "bytes/up": float64(r.BytesUp),
-		"bytes/down": float64(r.BytesDown),
-		"seconds":    r.Seconds}
-	if r.Global != nil {
-		values["accuracy/global"] = *r.Global
-	}
-	if r.Personal != nil {
-		values["accuracy/personal"] = *r.Personal
+	values := map[string]float64{"learning rate": r.LR, "bytes/up": float64(r.BytesUp),
+		"bytes/down": float64(r.BytesDown)}
+	for name, v := range l.metrics.Values(r) {
+		values[strings.ReplaceAll(name, ":", "/")] = v
 	}
 	if r.Evaluation != nil {
-		values["accuracy/mean"], values["accuracy/std"], values["accuracy/weighted"] = r.Accuracy, r.Std, r.Weighted
-		values["accuracy/worst"], values["f1"] = r.Worst, r.F1
 		for i, v := range r.PerClient {
 			if len(r.Answered) > 0 {
 				i = r.Answered[i]
 			}
 			values[fmt.Sprintf("clients/%d", i)] = v
-		}
-		for d, v := range r.PerDomain {
-			values["domains/"+d] = v
-		}
-	}
-	for name, x := range r.EvaluationSets {
-		if x.Evaluation != nil {
-			values["exams/"+name] = x.Accuracy
 		}
 	}
 	l.err = l.w.Add(r.Round, time.Now(), values)

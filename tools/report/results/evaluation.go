@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 )
@@ -74,7 +74,7 @@ func (m Metric) of(r Round) (float64, bool) {
 	if m.view != "" {
 		r = r.in(kindOf(m.view))
 	}
-	return quantities[m.quantity].of(r, m.arg)
+	return readers[m.quantity](r, m.arg)
 }
 
 // evaluation is that of a round that the metric is of; nil where the round does not have it.
@@ -91,9 +91,9 @@ func (m Metric) At(view string) Metric {
 		return m
 	}
 	switch m.view = view; {
-	case m.quantity != Accuracy:
+	case m.quantity != metrics.Accuracy:
 		m.Name = view + "/" + m.Name
-	case m.window == last:
+	case m.window == metrics.Last:
 		m.Name = view
 	default:
 		m.Name = view + "@" + m.window
@@ -104,7 +104,7 @@ func (m Metric) At(view string) Metric {
 // View is the evaluation that the metric of a run is of; empty for what belongs to neither, such as a loss.
 func (m Metric) View(r *Run) string {
 	switch {
-	case slices.Contains(neither, m.quantity):
+	case !m.what().Evaluated:
 		return ""
 	case m.view != "":
 		return m.view
@@ -112,11 +112,8 @@ func (m Metric) View(r *Run) string {
 	return r.View
 }
 
-// neither are the quantities that belong to no evaluation.
-var neither = []string{Loss, Bytes, Seconds, Note, New, TotalBytes, TotalParameters, Simulated}
-
 // Follows tells whether the metric is of whatever evaluation is the headline.
-func (m Metric) Follows() bool { return m.view == "" && !slices.Contains(neither, m.quantity) }
+func (m Metric) Follows() bool { return m.view == "" && m.what().Evaluated }
 
 // Views lists the evaluations that the metric of some groups' finished runs is of.
 func (m Metric) Views(groups []*Group) []string {
@@ -154,33 +151,43 @@ func anyDone(groups []*Group) bool {
 
 // TitleOf is Title, and says where the runs of some groups have less tested rounds than a window asks for.
 func (m Metric) TitleOf(groups []*Group) string {
-	n, ok := lastN(m.window)
+	if w := m.WindowOf(groups); w != "" {
+		return m.subject() + ", " + w
+	}
+	return m.subject()
+}
+
+// WindowOf says in words which rounds of some groups' runs count; empty where none of them has the metric.
+func (m Metric) WindowOf(groups []*Group) string {
+	n, ok := metrics.LastN(m.window)
 	if !ok || n < 2 {
-		return m.Title()
+		return metrics.InWords(m.window)
 	}
 	least, most := n, 0
 	for _, g := range groups {
 		for _, r := range g.Done() {
-			whole := m
-			whole.window = all
-			if have := len(whole.rounds(r)); have > 0 {
+			if have := len(m.whole().rounds(r)); have > 0 {
 				least, most = min(least, have), max(most, min(n, have))
 			}
 		}
 	}
-	title := m
-	title.window = ""
-	switch what := title.Title(); {
+	switch {
 	case most == 0 && anyDone(groups): // of an evaluation that no run has: nothing was averaged
-		return strings.TrimSuffix(what, ", ")
+		return ""
 	case most == 0 || least == n:
-		return m.Title()
+		return metrics.InWords(m.window)
 	case most == 1:
-		return what + "only tested round"
+		return "only tested round"
 	case least == most:
-		return what + fmt.Sprintf("mean of the %d tested rounds that there are", most)
+		return fmt.Sprintf("mean of the %d tested rounds that there are", most)
 	case most < n:
-		return what + fmt.Sprintf("mean of the %d to %d tested rounds that there are", least, most)
+		return fmt.Sprintf("mean of the %d to %d tested rounds that there are", least, most)
 	}
-	return m.Title() + fmt.Sprintf(", of some runs of the %d that there are", least)
+	return metrics.InWords(m.window) + fmt.Sprintf(", of some runs of the %d that there are", least)
+}
+
+// whole is the metric over all rounds.
+func (m Metric) whole() Metric {
+	m.window = metrics.All
+	return m
 }

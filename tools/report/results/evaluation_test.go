@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 )
 
@@ -68,7 +69,7 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s of the global evaluation is %+v, which reads as %+v; want %s", asked, m, parsed, want)
 		}
 	}
-	if in := metric(t, "personal@last5").In(Domain, "Art"); in.Name != "personal/domain:Art@last5" ||
+	if in := metric(t, "personal@last5").In(metrics.Domain, "Art"); in.Name != "personal/domain:Art@last5" ||
 		metric(t, in.Name) != in {
 		t.Errorf("a domain in the personal evaluation is %+v", in)
 	}

@@ -3,8 +3,6 @@ package results
 import (
 	"math"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
 // JSON is report.json: what a report shows, for other programs. Numbers that do not exist are null.
@@ -89,7 +87,7 @@ type RankingJSON struct {
 // Export makes report.json of the results, seen from a folder; comparisons are added with Add.
 func (r *Results) Export(folder string) *JSON {
 	out := &JSON{Groups: []GroupJSON{}, Significance: []ComparisonJSON{}, Notes: append([]string{}, r.Notes...)}
-	metrics := AllMetrics(r.Groups)
+	all := AllMetrics(r.Groups)
 	for _, g := range r.Groups {
 		j := GroupJSON{Sweep: sweepName(g.Plan), Name: g.Name, Labels: g.Labels, Method: g.Method(),
 			Metrics: map[string]StatJSON{}}
@@ -103,7 +101,7 @@ func (r *Results) Export(folder string) *JSON {
 			}
 			j.Runs = append(j.Runs, RunJSON{filepath.ToSlash(dir), run.Seed, run.State, run.Why, len(run.Rounds)})
 		}
-		for _, name := range metrics {
+		for _, name := range all {
 			m, err := ParseMetric(name)
 			if err != nil {
 				continue // a domain with a name that no metric can have
@@ -148,72 +146,4 @@ func finite(v float64) *float64 {
 		return nil
 	}
 	return &v
-}
-
-// AllMetrics names every metric that some groups may have.
-func AllMetrics(groups []*Group) []string {
-	out := []string{last, best, "last5", "last10", GlobalView, PersonalView, Weighted, F1, Worst, Worst10, OwnClasses,
-		ECE, ClientStd, DomainMean, DomainStd}
-	out = append(out, onlySome(groups)...)
-	for _, d := range Domains(groups) {
-		out = append(out, Domain+":"+d)
-	}
-	for _, e := range Sets(groups) {
-		out = append(out, Set+":"+e)
-	}
-	for _, n := range Notes(groups) {
-		out = append(out, Note+":"+n)
-	}
-	return slices.Concat(out, []string{Loss, Bytes, Seconds, TotalBytes, TotalParameters}, costs(groups))
-}
-
-// epsilons are the notes of differential privacy that stand beside accuracies.
-var epsilons = []string{"epsilon", "epsilon_nominal", "epsilon_local", "epsilon_local_nominal"}
-
-// MainMetrics are those of a table that shows a group in a line: the one asked for, and what stands beside it,
-// evaluation sets too as long as they are few, and what differential privacy cost where there is some.
-func MainMetrics(asked string, groups []*Group) []string {
-	out := []string{asked}
-	beside := []string{GlobalView, PersonalView}
-	if m, err := ParseMetric(asked); err == nil && m.quantity == Accuracy && m.Follows() { // in the same rounds
-		beside = []string{m.At(GlobalView).Name, m.At(PersonalView).Name}
-	}
-	if sets := Sets(groups); len(sets) <= 4 {
-		for _, e := range sets {
-			beside = append(beside, Set+":"+e)
-		}
-	} else {
-		beside = append(beside, SetMean)
-	}
-	for _, n := range epsilons {
-		if slices.Contains(Notes(groups), n) {
-			beside = append(beside, Note+":"+n)
-		}
-	}
-	beside = slices.Concat(beside, []string{Weighted, F1, Worst, ClientStd}, onlySome(groups),
-		[]string{best, Bytes, Seconds}, costs(groups))
-	for _, m := range beside {
-		if m == asked {
-			continue
-		}
-		quantity, arg, _ := strings.Cut(m, ":")
-		q, ok := quantities[quantity]
-		// of the same round
-		if ok && asked == bestVal && q.window == last && (arg == "" || measured(m+"@"+bestVal, groups)) {
-			m += "@" + bestVal
-		}
-		out = append(out, m)
-	}
-	return out
-}
-
-// measured tells whether some run has the metric: what is tested only of a run's result has no other round.
-func measured(name string, groups []*Group) bool {
-	m, err := ParseMetric(name)
-	return err == nil && m.quantity != Note && slices.ContainsFunc(groups, func(g *Group) bool {
-		return slices.ContainsFunc(g.Runs, func(r *Run) bool {
-			_, ok := m.Of(r)
-			return ok
-		})
-	})
 }

@@ -1,12 +1,9 @@
 package results
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 )
@@ -14,86 +11,11 @@ import (
 // Metric is a number that a run gives: a quantity of its rounds, and which of the rounds count.
 type Metric struct {
 	Name     string // as it is asked for: last10, domain:Art, f1@last5
-	quantity string
-	arg      string // of domain, set and note
+	quantity string // of metrics.Quantities
+	arg      string // of a quantity that has one
 	window   string
 	view     string // GlobalView or PersonalView; empty for the headline of each run
 }
-
-// Quantities of a round.
-const (
-	Accuracy   = "accuracy" // mean over clients
-	Weighted   = "weighted" // every test example counts the same, not every client
-	F1         = "f1"
-	Worst      = "worst" // client
-	Domain     = "domain"
-	ClientStd  = "client-std"
-	DomainMean = "domain-mean"
-	DomainStd  = "domain-std"
-	Set        = "set"
-	SetMean    = "set-mean"
-	Note       = "note" // of a method or of what carries messages, such as epsilon
-	Loss       = "loss"
-	Bytes      = "bytes"
-	Seconds    = "seconds"
-)
-
-// Windows of rounds, beside lastN for the last N tested ones.
-const (
-	last = "last" // tested round
-	best = "best" // tested round by accuracy, chosen on the test data
-	// bestVal is the tested round by accuracy on validation data, of equal ones the first.
-	bestVal = "best-val"
-	all     = "all"
-)
-
-// lastN gives the N of a window; false where it is another window, or none.
-func lastN(window string) (n int, ok bool) {
-	if window == last {
-		return 1, true
-	}
-	n, err := strconv.Atoi(strings.TrimPrefix(window, last))
-	return n, err == nil && n > 1 && n < 1e6 && window == last+strconv.Itoa(n)
-}
-
-// inWords says what a window is; "" where there is no such window.
-func inWords(window string) string {
-	switch n, ok := lastN(window); {
-	case window == last:
-		return "last tested round"
-	case ok:
-		return fmt.Sprintf("mean of the last %d tested rounds", n)
-	case window == best:
-		return "best round, chosen on the test data: optimistic"
-	case window == bestVal:
-		return "round with the best validation accuracy"
-	case window == all:
-		return "mean of all rounds"
-	case window == first:
-		return "first round that has it"
-	}
-	return ""
-}
-
-type quantity struct {
-	title  string
-	window string // unless another is asked for
-	unit   Unit
-	less   bool // the less the better
-	of     func(r Round, arg string) (float64, bool)
-}
-
-// Unit is what a metric is counted in.
-type Unit string
-
-// Units of metrics.
-const (
-	Percent Unit = "%" // values are shares of 1
-	Byte    Unit = "bytes"
-	Second  Unit = "s"
-	Count   Unit = "count" // rounds, numbers in tensors
-	Plain   Unit = ""
-)
 
 // headline reads a number of the evaluation that a round's headline is of.
 func headline(of func(e *record.Evaluation) float64) func(Round, string) (float64, bool) {
@@ -113,31 +35,26 @@ func always(of func(r Round) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) { return of(r), true }
 }
 
-var quantities = together(map[string]quantity{
-	Accuracy: {"accuracy", last, Percent, false, headline(accuracy)},
-	Weighted: {"accuracy weighted by test examples", last, Percent, false,
-		headline(func(e *record.Evaluation) float64 { return e.Weighted })},
-	F1: {"macro-F1", last, Percent, false, headline(func(e *record.Evaluation) float64 { return e.F1 })},
-	Worst: {"accuracy of the worst client", last, Percent, false,
-		headline(func(e *record.Evaluation) float64 { return e.Worst })},
-	Domain: {"accuracy in the domain", last, Percent, false, func(r Round, arg string) (float64, bool) {
+// readers give the value of each of metrics.Quantities in a round; false where the round does not have it.
+var readers = together(map[string]reader{
+	metrics.Accuracy: headline(accuracy),
+	metrics.Weighted: headline(func(e *record.Evaluation) float64 { return e.Weighted }),
+	metrics.F1:       headline(func(e *record.Evaluation) float64 { return e.F1 }),
+	metrics.Worst:    headline(func(e *record.Evaluation) float64 { return e.Worst }),
+	metrics.Domain: func(r Round, arg string) (float64, bool) {
 		if r.Evaluation == nil {
 			return 0, false
 		}
 		return lookUp(r.PerDomain, arg)
-	}},
-	ClientStd: {"standard deviation over clients", last, Percent, true,
-		headline(func(e *record.Evaluation) float64 { return e.Std })},
-	DomainMean: {"mean over domains", last, Percent, false,
-		overDomains(func(e *record.Evaluation) float64 { return e.DomainMean })},
-	DomainStd: {"standard deviation over domains", last, Percent, true,
-		overDomains(func(e *record.Evaluation) float64 { return e.DomainStd })},
-	Set: {"accuracy on the evaluation set", last, Percent, false, func(r Round, arg string) (float64, bool) {
+	},
+	metrics.ClientStd:  headline(func(e *record.Evaluation) float64 { return e.Std }),
+	metrics.DomainMean: overDomains(func(e *record.Evaluation) float64 { return e.DomainMean }),
+	metrics.DomainStd:  overDomains(func(e *record.Evaluation) float64 { return e.DomainStd }),
+	metrics.Set: func(r Round, arg string) (float64, bool) {
 		x, _ := lookUp(r.EvaluationSets, arg)
 		return evaluated(x.Evaluation, accuracy)
-	}},
-	SetMean: {"mean over other data sets and left-out domains", last, Percent, false, func(r Round, _ string) (float64,
-		bool) {
+	},
+	metrics.SetMean: func(r Round, _ string) (float64, bool) {
 		var all []float64
 		for _, name := range sortedKeys(r.EvaluationSets) {
 			if slices.Contains(record.OwnSets, name) {
@@ -151,15 +68,15 @@ var quantities = together(map[string]quantity{
 		}
 		mean, _ := metrics.MeanStd(all)
 		return mean, len(all) > 0
-	}},
-	Note: {"value noted in the rounds:", last, Plain, true, func(r Round, arg string) (float64, bool) {
-		return lookUp(r.Notes, arg)
-	}},
-	Loss: {"training loss", last, Plain, true, always(func(r Round) float64 { return r.Loss })},
-	Bytes: {"bytes per round, all clients, up and down", all, Byte, true,
-		always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) })},
-	Seconds: {"seconds per round", all, Second, true, always(func(r Round) float64 { return r.Seconds })},
+	},
+	metrics.Note:    func(r Round, arg string) (float64, bool) { return lookUp(r.Notes, arg) },
+	metrics.Loss:    always(func(r Round) float64 { return r.Loss }),
+	metrics.Bytes:   always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) }),
+	metrics.Seconds: always(func(r Round) float64 { return r.Seconds }),
 }, evaluations, sent)
+
+// reader gives the value of a quantity, with its argument, in a round.
+type reader = func(r Round, arg string) (float64, bool)
 
 func overDomains(of func(e *record.Evaluation) float64) func(Round, string) (float64, bool) {
 	return func(r Round, _ string) (float64, bool) {
@@ -184,58 +101,16 @@ func lookUp[V any](m map[string]V, name string) (V, bool) {
 	return none, false
 }
 
-// ParseMetric reads a metric: a quantity (accuracy, weighted, f1, worst, client-std, domain:NAME, domain-mean,
-// domain-std, set:NAME, set-mean, note:NAME, those of evaluations, loss, bytes, seconds, those of communication), a
-// window of the accuracy (last, best, best-val, last5 or another number), or a quantity and a window (f1@last10; also
-// all). These are of the evaluation that is the headline of a run; behind global/ or personal/ they are of that one, of
-// which global and personal alone are the accuracy.
+// ParseMetric reads the name of a metric (metrics.ParseName).
 func ParseMetric(name string) (Metric, error) {
-	m := Metric{Name: name}
-	text, window, given := strings.Cut(name, "@")
-	if view, of, cut := strings.Cut(text, "/"); view == GlobalView || view == PersonalView {
-		if m.view, text = view, of; !cut {
-			text = Accuracy
-		}
-	}
-	if m.view != "" && (text == "" || slices.Contains(neither, text) || strings.HasPrefix(text, Note+":")) {
-		return m, noMetric(name, text)
-	}
-	if inWords(text) != "" && text != all && text != first && !given {
-		return Metric{Name: name, quantity: Accuracy, window: text, view: m.view}, nil
-	}
-	m.quantity, m.arg, _ = strings.Cut(text, ":")
-	q, ok := quantities[m.quantity]
-	takes := named(m.quantity) != ""
-	m.window = q.window
-	if given {
-		m.window = window
-	}
-	if _, err := strconv.ParseFloat(m.arg, 64); slices.Contains(towards, m.quantity) && err != nil ||
-		given && m.window == first {
-		return m, noMetric(name, text)
-	}
-	if !ok || inWords(m.window) == "" || takes != (m.arg != "") || !takes && strings.Contains(text, ":") {
-		return m, noMetric(name, text)
-	}
-	return m, nil
+	n, err := metrics.ParseName(name)
+	return Metric{Name: name, quantity: n.Quantity.Name, arg: n.Argument, window: n.Window, view: n.View}, err
 }
 
-func noMetric(name, text string) error {
-	if err := configs.Renamed(text); err != nil {
-		return fmt.Errorf("metric %q: %w", name, err)
-	}
-	return fmt.Errorf("unknown metric %q; use one of %s", name, strings.Join(MetricNames(), ", "))
-}
-
-// MetricNames lists what ParseMetric takes.
-func MetricNames() []string {
-	out := []string{last, best, bestVal, "last5", "last10", GlobalView, PersonalView}
-	for _, q := range sortedKeys(quantities) {
-		if q != Accuracy { // last
-			out = append(out, q+named(q))
-		}
-	}
-	return append(out, "or one of these with a window, as in f1@last10, or of one evaluation, as in global/f1")
+// what is the definition of the metric's quantity.
+func (m Metric) what() metrics.Quantity {
+	q, _ := metrics.Find(m.quantity)
+	return q
 }
 
 // In gives the metric of another quantity in the same rounds: of last10 and domain:Art, domain:Art@last10. Quantities
@@ -248,40 +123,54 @@ func (m Metric) In(quantity, arg string) Metric {
 	if arg != "" {
 		out.Name += ":" + arg
 	}
-	if w := quantities[quantity].window; w == all || w == first || m.window == all || m.window == first {
-		out.window = w
+	usual := out.what().Window
+	if fixed := []string{metrics.All, metrics.First}; slices.Contains(fixed, usual) ||
+		slices.Contains(fixed, m.window) {
+		out.window = usual
 	}
-	if out.window != quantities[quantity].window {
+	if out.window != usual {
 		out.Name += "@" + out.window
 	}
 	return out
 }
 
+// Under is the metric's name in the head of a column of a table about another metric: with its window, where that is
+// not the other's.
+func (m Metric) Under(other Metric) string {
+	if m.window == other.window || m.window == metrics.First || m.Name == m.window || strings.Contains(m.Name, "@") {
+		return m.Name
+	}
+	return m.Name + "@" + m.window
+}
+
 // Title says in words what the metric is.
-func (m Metric) Title() string {
-	t := quantities[m.quantity].title
+func (m Metric) Title() string { return m.subject() + ", " + metrics.InWords(m.window) }
+
+// subject is the title without the window.
+func (m Metric) subject() string {
+	t := m.what().Title
 	if m.view != "" {
 		t = m.view + " " + t
 	}
 	if m.arg != "" {
 		t += " " + m.arg
 	}
-	return t + ", " + inWords(m.window)
+	return t
 }
 
 // Unit is what its values are counted in.
-func (m Metric) Unit() Unit { return quantities[m.quantity].unit }
+func (m Metric) Unit() metrics.Unit { return m.what().Unit }
 
 // Factor is what its values are multiplied by to be shown in its unit.
 func (m Metric) Factor() float64 {
-	if m.Unit() == Percent {
+	if m.Unit() == metrics.Percent {
 		return 100
 	}
 	return 1
 }
 
 // LessIsBetter is true of losses, costs and deviations.
-func (m Metric) LessIsBetter() bool { return quantities[m.quantity].less }
+func (m Metric) LessIsBetter() bool { return m.what().Less }
 
 // Of computes the metric of a run; false where its rounds do not have it.
 func (m Metric) Of(r *Run) (float64, bool) {
@@ -300,8 +189,8 @@ func (m Metric) Of(r *Run) (float64, bool) {
 // rounds are the indices of the rounds that count: of those that have the quantity, or for best, of those tested.
 func (m Metric) rounds(r *Run) []int {
 	by := m
-	if m.window == best {
-		by = Metric{quantity: Accuracy, view: m.view}
+	if m.window == metrics.Best {
+		by = Metric{quantity: metrics.Accuracy, view: m.view}
 	}
 	var have []int
 	top, topAt := -1.0, -1
@@ -314,16 +203,16 @@ func (m Metric) rounds(r *Run) []int {
 		}
 	}
 	switch {
-	case m.window == bestVal:
+	case m.window == metrics.BestVal:
 		return bestValidated(r.Rounds) // a run selects one round, by its headline, whatever is read of it
-	case len(have) == 0 || m.window == all:
+	case len(have) == 0 || m.window == metrics.All:
 		return have
-	case m.window == best:
+	case m.window == metrics.Best:
 		return []int{topAt}
-	case m.window == first:
+	case m.window == metrics.First:
 		return have[:1]
 	}
-	n, _ := lastN(m.window)
+	n, _ := metrics.LastN(m.window)
 	return have[max(0, len(have)-n):]
 }
 
@@ -331,9 +220,10 @@ func (m Metric) rounds(r *Run) []int {
 // it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
 // client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if slices.Contains(neither, m.quantity) || slices.Contains(towards, m.quantity) ||
-		slices.Contains([]string{Set, SetMean, Val, HM, HM3, Honest, Success}, m.quantity) {
-		m = Metric{quantity: Accuracy, window: last, view: m.view}
+	if !m.what().Evaluated || m.what().Window == metrics.First ||
+		slices.Contains([]string{metrics.Set, metrics.SetMean, metrics.Val, metrics.HM, metrics.HM3, metrics.Honest,
+			metrics.Success}, m.quantity) {
+		m = Metric{quantity: metrics.Accuracy, window: metrics.Last, view: m.view}
 	}
 	var sum []float64
 	rounds := m.rounds(r)

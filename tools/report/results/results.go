@@ -1,6 +1,6 @@
 // Package results reads the folders that runs and sweeps leave, puts runs that differ in nothing but the seed together,
 // and computes from them what tables, figures and reports show: metrics with their mean and standard deviation over
-// seeds, curves, values per client, and tests between methods that are paired over clients and seeds.
+// seeds, curves, values per client, and tests between methods over pairs of runs.
 //
 // It reads files that other programs may have written, or half written: nothing in them makes it panic, what cannot be
 // used becomes a note of one line, and no file is read beyond a limit.
@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 )
@@ -232,16 +233,16 @@ func DefaultMetric(groups []*Group) string {
 				continue
 			}
 			if n != 0 && n != r.EvalLast {
-				return last
+				return metrics.Last
 			}
 			n = r.EvalLast
 		}
 	}
 	switch {
 	case selects > 0 && n == 0:
-		return bestVal
+		return metrics.BestVal
 	case n < 2 || selects > 0:
-		return last
+		return metrics.Last
 	}
-	return last + strconv.Itoa(n)
+	return metrics.Last + strconv.Itoa(n)
 }

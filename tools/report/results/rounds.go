@@ -31,11 +31,35 @@ type Sent struct{ Bytes, Parameters float64 }
 func addUp(rounds []Round) {
 	var sum Sent
 	for i := range rounds {
-		r := &rounds[i]
-		sum.Bytes += float64(r.BytesUp) + float64(r.BytesDown)
-		sum.Parameters += float64(r.ParametersUp) + float64(r.ParametersDown)
-		r.Sent = sum
+		sum.add(&rounds[i])
 	}
+}
+
+// add adds what was sent in a round, and fills in the round's own sum.
+func (s *Sent) add(r *Round) {
+	s.Bytes += float64(r.BytesUp) + float64(r.BytesDown)
+	s.Parameters += float64(r.ParametersUp) + float64(r.ParametersDown)
+	r.Sent = *s
+}
+
+// Follower gives the metrics of a run's rounds one after the other, as they come.
+type Follower struct{ sent Sent }
+
+// Values gives every metric of the next round by its name, as far as the round has it.
+func (f *Follower) Values(next record.Record) map[string]float64 {
+	r := Round{Record: next}
+	f.sent.add(&r)
+	out := map[string]float64{}
+	for _, name := range RoundMetrics([]*Group{{Runs: []*Run{{Rounds: []Round{r}}}}}) {
+		m, err := ParseMetric(name)
+		if err != nil {
+			continue // a domain with a name that no metric can have
+		}
+		if v, ok := m.of(r); ok {
+			out[name] = v
+		}
+	}
+	return out
 }
 
 // ReadRounds reads a rounds.jsonl up to the first line that is no round; what it read counts even with an error. A last

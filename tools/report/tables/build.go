@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
 	"promptfed/tools/report/results"
 )
 
@@ -80,7 +80,7 @@ func (b *builder) readAxes() error {
 		case EvaluationAxis:
 			b.labels[name] = []string{results.GlobalView, results.PersonalView}
 		default:
-			if err := configs.Renamed(name); err != nil {
+			if err := metrics.Renamed(name); err != nil {
 				return fmt.Errorf("axis %w", err)
 			}
 			return fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(append(b.axes, DomainAxis,
@@ -246,17 +246,17 @@ func (b *builder) within(axis, label string) results.Metric {
 		m, _ := results.ParseMetric(label) // readAxes has seen it
 		return m
 	case axis == SetAxis && label == AverageLabel:
-		return b.metric.In(results.SetMean, "")
+		return b.metric.In(metrics.SetMean, "")
 	case axis == SetAxis:
-		return b.metric.In(results.Set, label)
+		return b.metric.In(metrics.Set, label)
 	case label == AverageLabel:
-		return b.metric.In(results.DomainMean, "")
+		return b.metric.In(metrics.DomainMean, "")
 	case label == StdLabel:
-		return b.metric.In(results.DomainStd, "")
+		return b.metric.In(metrics.DomainStd, "")
 	case label == OverallLabel:
 		return b.metric
 	}
-	return b.metric.In(results.Domain, label)
+	return b.metric.In(metrics.Domain, label)
 }
 
 // why says what of a cell is missing.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/tools/report/results"
 )
 
@@ -20,7 +21,7 @@ func (b *builder) finish() {
 	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
 		for _, name := range b.labels[MetricAxis] {
 			if m, err := results.ParseMetric(name); err == nil && t.shows(name) {
-				say("%s: %s.", m.Name, m.TitleOf(b.groups))
+				say("%s: %s.", m.Under(b.metric), m.TitleOf(b.groups))
 			}
 		}
 	} else {
@@ -30,6 +31,7 @@ func (b *builder) finish() {
 		}
 		fact(fmt.Sprintf("%s%s.", capital(b.metric.TitleOf(b.groups)), unit))
 	}
+	fact(b.setWindow())
 	t.Caption = append(t.Caption, b.evaluations()...)
 	fact(b.seeds())
 	fact(b.averagedOver())
@@ -92,6 +94,25 @@ func (t *Table) shows(metric string) bool {
 		}
 	}
 	return false
+}
+
+// setWindow says which rounds the numbers on evaluation sets are of, where these are others than the table's: sets are
+// not tested as often as the clients' own data.
+func (b *builder) setWindow() string {
+	if !slices.Contains(slices.Concat(b.Rows, b.Columns), SetAxis) || !b.pseudo(SetAxis) {
+		return ""
+	}
+	var windows []string
+	for _, set := range results.Sets(b.groups) {
+		w := b.metric.In(metrics.Set, set).WindowOf(b.groups)
+		if w != "" && !slices.Contains(windows, w) {
+			windows = append(windows, w)
+		}
+	}
+	if slices.Equal(windows, []string{b.metric.WindowOf(b.groups)}) {
+		return ""
+	}
+	return "Evaluation sets: " + strings.Join(windows, "; ") + "."
 }
 
 // seeds says what the numbers are means over.

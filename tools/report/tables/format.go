@@ -132,7 +132,8 @@ func (t *Table) Heads() []string {
 	return out
 }
 
-// Head is the labels of a column as shown: an average has one, and a metric its unit.
+// Head is the labels of a column as shown: an average has one, and a metric its unit, and its window where that is not
+// the table's.
 func (t *Table) Head(j int) []string {
 	h := t.Columns[j]
 	switch {
@@ -148,7 +149,15 @@ func (t *Table) Head(j int) []string {
 		}
 	}
 	if i := slices.Index(t.ColAxes, MetricAxis); i >= 0 && len(t.Rows) > 0 {
-		if unit := t.Rows[0].Cells[j].Unit; unit != "" && unit != labels[i] {
+		unit := t.Rows[0].Cells[j].Unit
+		if unit == labels[i] {
+			unit = "" // as bytes
+		}
+		m, known := results.ParseMetric(labels[i])
+		if own, err := results.ParseMetric(t.Metric); known == nil && err == nil {
+			labels[i] = m.Under(own)
+		}
+		if unit != "" {
 			labels[i] += " (" + unit + ")"
 		}
 	}

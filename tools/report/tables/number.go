@@ -5,25 +5,26 @@ import (
 	"maps"
 	"slices"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/tools/report/results"
 )
 
 // units are those that a card may ask for: what a metric's values are multiplied by, and what is written behind them.
-var units = map[results.Unit]map[string]struct {
+var units = map[metrics.Unit]map[string]struct {
 	factor float64
 	name   string
 }{
-	results.Percent: {"percent": {100, "%"}, "fraction": {1, ""}},
-	results.Second:  {"seconds": {1, "s"}, "minutes": {1. / 60, "min"}, "hours": {1. / 3600, "h"}},
-	results.Byte: {"bytes": {1, "bytes"}, "kilobytes": {1e-3, "kB"}, "megabytes": {1e-6, "MB"}, "gigabytes": {1e-9,
+	metrics.Percent: {"percent": {100, "%"}, "fraction": {1, ""}},
+	metrics.Second:  {"seconds": {1, "s"}, "minutes": {1. / 60, "min"}, "hours": {1. / 3600, "h"}},
+	metrics.Byte: {"bytes": {1, "bytes"}, "kilobytes": {1e-3, "kB"}, "megabytes": {1e-6, "MB"}, "gigabytes": {1e-9,
 		"GB"}},
-	results.Count: {"count": {1, "count"}},
-	results.Plain: {"plain": {1, ""}},
+	metrics.Count: {"count": {1, "count"}},
+	metrics.Plain: {"plain": {1, ""}},
 }
 
 // usual is the unit of a metric that no card says anything about.
-var usual = map[results.Unit]string{results.Percent: "percent", results.Second: "seconds", results.Byte: "bytes",
-	results.Count: "count", results.Plain: "plain"}
+var usual = map[metrics.Unit]string{metrics.Percent: "percent", metrics.Second: "seconds", metrics.Byte: "bytes",
+	metrics.Count: "count", metrics.Plain: "plain"}
 
 // shownIn is how a metric's values are shown: as the card's numbers are, if they can be.
 func (b *builder) shownIn(m results.Metric) (factor float64, name string) {

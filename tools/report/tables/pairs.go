@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/tools/report/results"
 )
 
@@ -15,7 +16,7 @@ func Pairs(name, axis string, m results.Metric, title string, list []results.Com
 		"Cohen's d", "rank-biserial",
 		"p Wilcoxon", "p t test", "p Wilcoxon, Holm", "p t test, Holm"}}
 	factor, unit := 1., ""
-	if m.Unit() == results.Percent {
+	if m.Unit() == metrics.Percent {
 		factor, unit = 100, " (points)"
 	}
 	level := results.OverClients

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/tools/report/results"
 )
 
@@ -15,7 +16,7 @@ func Ranks(name, axis, title, control string, m results.Metric, r results.Rankin
 	list []results.Comparison) *Text {
 	t := &Text{Title: name, Texts: 1, Heads: append([]string{axis, "mean rank"}, r.Blocks...)}
 	factor, unit := m.Factor(), ""
-	if m.Unit() == results.Percent {
+	if m.Unit() == metrics.Percent {
 		unit = " (%)"
 	}
 	if control != "" {

@@ -241,7 +241,7 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(tab.Heads(), "|"); got != "method|last (%)|bytes" {
+	if got := strings.Join(tab.Heads(), "|"); got != "method|last (%)|bytes@all" {
 		t.Errorf("heads %s: nobody has a calibration error", got)
 	}
 	if strings.Contains(strings.Join(tab.Caption, " "), "calibration") || len(tab.Notes) != 1 {

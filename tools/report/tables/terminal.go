@@ -18,7 +18,7 @@ type View struct {
 // mostMetrics is how many metrics stand side by side unless all are wanted.
 const mostMetrics = 5
 
-// first are beginnings of the metrics that are shown first, beside that of the table.
+// first are the metrics that are shown first, in whatever window, beside that of the table.
 var first = []string{"global", "personal", "worst", "bytes", "f1"}
 
 // Terminal is the table as text. Where it is wider than the terminal it comes in blocks of columns, each with the rows'
@@ -71,7 +71,8 @@ func (t *Table) metrics(all bool) []int {
 		if name == t.Metric {
 			return -1
 		}
-		i := slices.IndexFunc(first, func(f string) bool { return strings.HasPrefix(name, f) })
+		name, _, _ = strings.Cut(name, "@")
+		i := slices.Index(first, name)
 		if i < 0 {
 			i = len(first)
 		}

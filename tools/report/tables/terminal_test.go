@@ -41,10 +41,11 @@ func wide(axis string, n int) *Table {
 }
 
 // Of ten metrics five are shown: the table's own, then global, worst and bytes, and the first of the others.
+// Heads have the windows that are not the table's.
 func TestFiveMetrics(t *testing.T) {
 	m := wide(MetricAxis, 10)
 	head := strings.Fields(strings.Split(m.Terminal(View{}), "\n")[1])
-	if want := "method m00 last5 worst global bytes"; strings.Join(head, " ") != want || m.Hidden() != 5 {
+	if want := "method m00 last5 worst@last global@last bytes@all"; strings.Join(head, " ") != want || m.Hidden() != 5 {
 		t.Errorf("%q, %d hidden; want %q", head, m.Hidden(), want)
 	}
 	if head := strings.Fields(strings.Split(m.Terminal(View{All: true}), "\n")[1]); len(head) != 11 {
@@ -54,7 +55,7 @@ func TestFiveMetrics(t *testing.T) {
 		m.Rows[j].Cells[6].Stat = m.Rows[j].Cells[2].Stat
 	}
 	head = strings.Fields(strings.Split(m.Terminal(View{}), "\n")[1])
-	if want := "method m00 m01 last5 worst bytes"; strings.Join(head, " ") != want {
+	if want := "method m00 m01 last5 worst@last bytes@all"; strings.Join(head, " ") != want {
 		t.Errorf("%q, want %q", head, want)
 	}
 }

@@ -1,0 +1,174 @@
+package results
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/engine/metrics"
+)
+
+// AllMetrics names every metric that some groups may have: the accuracy in several windows and evaluations, and every
+// other quantity.
+func AllMetrics(groups []*Group) []string {
+	out := []string{metrics.Last, metrics.Best, metrics.BestVal, metrics.Last + "5", metrics.Last + "10", GlobalView,
+		PersonalView}
+	for _, q := range metrics.Quantities() {
+		if q.Name != metrics.Accuracy {
+			out = append(out, instances(q, groups)...)
+		}
+	}
+	return out
+}
+
+// RoundMetrics names every metric that single rounds of some groups may have: the accuracy, that of each evaluation,
+// and every other quantity but those that are of the first round with an accuracy.
+func RoundMetrics(groups []*Group) []string {
+	out := []string{metrics.Accuracy, GlobalView, PersonalView}
+	for _, q := range metrics.Quantities() {
+		if q.Name != metrics.Accuracy && q.Window != metrics.First {
+			out = append(out, instances(q, groups)...)
+		}
+	}
+	return out
+}
+
+// instances names the metrics of a quantity that some groups may have, in its own window: one for each domain, say.
+func instances(q metrics.Quantity, groups []*Group) []string {
+	var arguments []string
+	switch {
+	case q.Name == metrics.Honest && len(names(groups, attacked)) == 0:
+		return nil // every client is
+	case q.Argument == "":
+		return []string{q.Name}
+	case q.Argument == metrics.ByPercent:
+		arguments = targets(groups)
+	case q.Name == metrics.Domain:
+		arguments = Domains(groups)
+	case q.Name == metrics.Set:
+		arguments = Sets(groups)
+	case q.Name == metrics.Note:
+		arguments = Notes(groups)
+	case q.Name == metrics.New:
+		arguments = names(groups, func(r Round) []string { return sortedKeys(r.NewClients) })
+		slices.SortFunc(arguments, func(a, b string) int { // as numbers
+			m, _ := strconv.Atoi(a)
+			n, _ := strconv.Atoi(b)
+			return cmp.Compare(m, n)
+		})
+	}
+	for i, a := range arguments {
+		arguments[i] = q.Name + ":" + a
+	}
+	return arguments
+}
+
+// attacked names a round in which clients attack.
+func attacked(r Round) []string {
+	if r.Attack == nil {
+		return nil
+	}
+	return []string{metrics.Honest}
+}
+
+// targets are the accuracies, in percent, that the configurations of some groups ask the cost of (eval.target).
+func targets(groups []*Group) []string {
+	var all []float64
+	for _, g := range groups {
+		for _, r := range g.Runs {
+			if r.Target > 0 {
+				all = append(all, r.Target)
+			}
+		}
+	}
+	slices.Sort(all)
+	var out []string
+	for _, t := range slices.Compact(all) {
+		out = append(out, strconv.FormatFloat(t, 'g', -1, 64))
+	}
+	return out
+}
+
+// epsilons are the notes of differential privacy that stand beside accuracies.
+var epsilons = []string{"epsilon", "epsilon_nominal", "epsilon_local", "epsilon_local_nominal"}
+
+// mostSets is how many evaluation sets have a column each.
+const mostSets = 4
+
+// MainMetrics are those of a table that shows a group in a line: the one asked for, and beside it whatever else some
+// run has. Domains and other notes than those of privacy are left out, and so are evaluation sets where there are many.
+// What belongs to an evaluation is taken over the rounds of the metric asked for, if the records have it there.
+func MainMetrics(asked string, groups []*Group) []string {
+	m, err := ParseMetric(asked)
+	if err != nil {
+		return []string{asked}
+	}
+	out := []string{asked}
+	add := func(name string, needed bool) {
+		if !slices.Contains(out, name) && (needed || measured(name, groups)) {
+			out = append(out, name)
+		}
+	}
+	accuracy := Metric{Name: metrics.Last, quantity: metrics.Accuracy, window: metrics.Last}
+	if m.what().Evaluated && m.what().Window != metrics.First {
+		accuracy = Metric{Name: m.window, quantity: metrics.Accuracy, window: m.window}
+	}
+	for _, view := range []string{GlobalView, PersonalView} {
+		add(accuracy.At(view).Name, true)
+	}
+	if m.quantity != metrics.Accuracy {
+		add(accuracy.Name, false)
+	}
+	for _, window := range []string{metrics.BestVal, metrics.Best} {
+		add(window, false)
+	}
+	for _, q := range metrics.Quantities() {
+		of := instances(q, groups)
+		switch {
+		case q.Name == metrics.Accuracy, q.Name == metrics.Domain, q.Name == metrics.Set && len(of) > mostSets:
+			continue
+		case q.Name == metrics.Note:
+			of = slices.DeleteFunc(of, func(name string) bool {
+				return !slices.Contains(epsilons, name[len(metrics.Note)+1:])
+			})
+		}
+		for _, name := range of {
+			one, err := ParseMetric(name)
+			if err != nil {
+				continue // a set with a name that no metric can have
+			}
+			if in := accuracy.In(q.Name, one.arg); q.Evaluated && in.inRoundsOf(accuracy, groups) {
+				one = in
+			}
+			add(one.Name, false)
+		}
+	}
+	return out
+}
+
+// measured tells whether some run has the metric.
+func measured(name string, groups []*Group) bool {
+	m, err := ParseMetric(name)
+	return err == nil && slices.ContainsFunc(groups, func(g *Group) bool {
+		return slices.ContainsFunc(g.Runs, func(r *Run) bool {
+			_, ok := m.Of(r)
+			return ok
+		})
+	})
+}
+
+// inRoundsOf tells whether every run of some groups that has the metric's quantity has it in the rounds that another
+// metric is taken over.
+func (m Metric) inRoundsOf(other Metric, groups []*Group) bool {
+	for _, g := range groups {
+		for _, r := range g.Runs {
+			if len(m.whole().rounds(r)) == 0 {
+				continue
+			}
+			if _, ok := m.Of(r); !ok || !slices.Equal(m.rounds(r), other.rounds(r)) {
+				return false
+			}
+		}
+	}
+	return true
+}

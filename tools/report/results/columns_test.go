@@ -1,0 +1,64 @@
+package results
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+)
+
+// TestReaders: every quantity that has a definition can be read from a round, and no other.
+func TestReaders(t *testing.T) {
+	for _, q := range metrics.Quantities() {
+		if readers[q.Name] == nil {
+			t.Errorf("nothing reads %s", q.Name)
+		}
+	}
+	if len(readers) != len(metrics.Quantities()) {
+		t.Errorf("%d readers of %d quantities", len(readers), len(metrics.Quantities()))
+	}
+}
+
+// TestOneWindow: the columns beside the accuracy of the last two rounds are of the same two rounds. By hand, of the
+// rounds of two clients with .2 and .4, then .4 and .8: macro-F1, a quarter of the mean, is .075 and .15; the worst
+// client has .2 and .4. The evaluation set was tested in the last round alone, which its head says, as the heads of
+// costs say that these are of all rounds.
+func TestOneWindow(t *testing.T) {
+	r := &Run{State: Done, Rounds: rounds([2]float64{0, 1}, [2]float64{.2, .4}, [2]float64{.4, .8})}
+	r.Rounds[2].EvaluationSets = map[string]record.SetResult{"pets": {Evaluation: &record.Evaluation{Accuracy: .5}}}
+	r.Rounds[2].Notes = map[string]float64{"epsilon": 3}
+	groups := []*Group{{Runs: []*Run{r}}}
+	asked := metric(t, "last2")
+	got := map[string]float64{}
+	var heads []string
+	for _, name := range MainMetrics("last2", groups) {
+		m := metric(t, name)
+		v, _ := m.Of(r)
+		got[m.Under(asked)] = v
+		heads = append(heads, m.Under(asked))
+	}
+	for head, want := range map[string]float64{"last2": .45, "f1@last2": .1125, "worst@last2": .3,
+		"personal@last2": .45, "global@last2": .225, "set:pets@last": .5, "note:epsilon@last": 3,
+		"bytes@all": 150, "seconds@all": 2,
+		"loss@last": 2, "best": .6} {
+		if v, ok := got[head]; !ok || v < want-1e-12 || v > want+1e-12 {
+			t.Errorf("%s is %v (%v), want %v; heads %s", head, v, ok, want, strings.Join(heads, " "))
+		}
+	}
+	if slices.ContainsFunc(heads, func(h string) bool {
+		return !strings.Contains(h, "@") && h != "last2" && h != "best"
+	}) {
+		t.Errorf("a head does not say its window: %s", strings.Join(heads, " "))
+	}
+	// Of the last round, only costs are of others.
+	asked = metric(t, "last")
+	heads = nil
+	for _, name := range MainMetrics("last", groups) {
+		heads = append(heads, metric(t, name).Under(asked))
+	}
+	if !slices.Contains(heads, "f1") || !slices.Contains(heads, "set:pets") || !slices.Contains(heads, "seconds@all") {
+		t.Errorf("heads beside the last round: %s", strings.Join(heads, " "))
+	}
+}
