@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/tools/report"
-	"promptfed/tools/report/results"
 )
 
 func reportCommand() *cobra.Command {
@@ -28,8 +27,6 @@ func reportCommand() *cobra.Command {
 	c.Flags().StringSliceVar(&o.Rows, "rows", nil, "axes in the rows; domain, set and metric are possible too")
 	c.Flags().StringSliceVar(&o.Columns, "columns", nil, "axes in the columns; other axes are averaged over")
 	c.Flags().StringVar(&o.Average, "average", "", "add means: row, column or both")
-	c.Flags().StringVar(&o.Std, "std", string(results.Population), "standard deviation over seeds: population (n, as "+
-		"numpy) or sample (n-1)")
 	c.Flags().BoolVar(&o.Second, "second", false, "underline the second best")
 	c.Flags().StringVar(&o.View, "view", "", "evaluation to report, instead of the runs' eval.view: "+
 		strings.Join(record.Views(), ", "))

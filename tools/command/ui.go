@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/tools/report"
-	"promptfed/tools/report/results"
 	"promptfed/tools/report/ui"
 	"promptfed/tools/serving"
 )
@@ -25,16 +24,11 @@ const (
 
 func uiCommand() *cobra.Command {
 	var port int
-	var std string
 	c := &cobra.Command{Use: "ui [DIR...] [--port N]",
 		Short: "serve a local web page of all runs and sweeps below DIR (default " + runsFolder + "), updated while " +
 			"they run"}
 	c.Flags().IntVar(&port, "port", uiPort, "port on 127.0.0.1; 0 for any free one")
-	c.Flags().StringVar(&std, "std", string(results.Population), "standard deviation over seeds: population or sample")
 	c.RunE = func(c *cobra.Command, dirs []string) error {
-		if err := (report.Options{Std: std}).Check(); err != nil {
-			return usageError{err}
-		}
 		if len(dirs) == 0 {
 			dirs = []string{runsFolder}
 		}
@@ -48,14 +42,14 @@ func uiCommand() *cobra.Command {
 			return fmt.Errorf("port %d cannot be used: %w; choose another with --port", port, err)
 		}
 		fmt.Printf("http://%s (until Ctrl-C)\n", l.Addr())
-		return serveUI(c.Context(), l, dirs, std)
+		return serveUI(c.Context(), l, dirs)
 	}
 	return c
 }
 
 // serveUI serves the page about some folders until the context ends.
-func serveUI(ctx context.Context, l net.Listener, dirs []string, std string) error {
-	handler := ui.New(report.Live(dirs, std))
+func serveUI(ctx context.Context, l net.Listener, dirs []string) error {
+	handler := ui.New(report.Live(dirs))
 	go handler.Watch(ctx, uiEvery)
 	return serving.Until(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, l)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -25,7 +26,6 @@ type view struct {
 	groups []*results.Group
 	name   string // of the sweep
 	metric results.Metric
-	spread results.Spread
 	axis   string                                            // whose labels are compared
 	labels []string                                          // of that axis
 	pairs  map[string]map[results.Level][]results.Comparison // by metric
@@ -155,6 +155,9 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 		}
 		parts = append(parts, text)
 	}
+	if text := v.deviation(f); text != "" {
+		parts = append(parts, text)
+	}
 	if over := v.averagedOver(f); len(over) > 0 {
 		what := "averaged over "
 		if slices.Contains([]string{"box", "strips", "significance"}, f.Kind) {
@@ -166,6 +169,28 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 		return ""
 	}
 	return " (" + strings.Join(parts, "; ") + ")"
+}
+
+// deviation says what bands and error bars are, and of how many seeds; empty of figures without any.
+func (v *view) deviation(f configs.Figure) string {
+	if !slices.Contains([]string{configs.CurvesFigure, "shots", "sensitivity"}, f.Kind) {
+		return ""
+	}
+	least, most := math.MaxInt, 0
+	for _, g := range v.groups {
+		n := len(g.Done())
+		if f.Kind == configs.CurvesFigure { // of unfinished runs too
+			n = len(g.Runs)
+		}
+		least, most = min(least, n), max(most, n)
+	}
+	switch {
+	case most < 2:
+		return ""
+	case least < most:
+		return fmt.Sprintf("± sample deviation, n = %d to %d seeds", least, most)
+	}
+	return fmt.Sprintf("± sample deviation, n = %d seeds", most)
 }
 
 // averagedOver lists the axes of the sweep, with their labels, that a figure has no place for.
@@ -254,6 +279,14 @@ func facets(groups []*results.Group, axis string) []facet {
 	return out
 }
 
+// titleOf is a label as it is shown: with its axis where labels say nothing without.
+func titleOf(axis, label string, bare bool) string {
+	if bare {
+		return axis + " " + label
+	}
+	return label
+}
+
 // stat is a metric over some groups, seed by seed.
 func stat(groups []*results.Group, m results.Metric) results.Stat {
 	var list []results.Stat
@@ -261,12 +294,4 @@ func stat(groups []*results.Group, m results.Metric) results.Stat {
 		list = append(list, g.Stat(m))
 	}
 	return results.Mean(list)
-}
-
-// titleOf is a label as it is shown: with its axis where labels say nothing without.
-func titleOf(axis, label string, bare bool) string {
-	if bare {
-		return axis + " " + label
-	}
-	return label
 }

@@ -12,6 +12,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/tools/report/figures"
 	"promptfed/tools/report/results"
+	"promptfed/tools/report/stats"
 	"promptfed/tools/report/tables"
 )
 
@@ -38,7 +39,7 @@ func (v *view) curves(f configs.Figure, m results.Metric) figures.Drawer {
 	for _, p := range facets(v.groups, f.Panel) {
 		panel := figures.LinePanel{Title: p.title, X: x, Y: y}
 		for _, l := range facets(p.groups, line) {
-			c := results.Curves(l.groups, m, v.spread)
+			c := results.Curves(l.groups, m)
 			if len(c.Rounds) == 0 {
 				continue
 			}
@@ -80,7 +81,7 @@ func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(
 		if quantity == "" {
 			return func(round int) (float64, bool) { return float64(round), true }
 		}
-		c := results.Curves(groups, m.In(quantity, ""), results.Population)
+		c := results.Curves(groups, m.In(quantity, ""))
 		return func(round int) (float64, bool) {
 			i, ok := slices.BinarySearch(c.Rounds, round)
 			if !ok {
@@ -162,7 +163,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 				c := stat(results.Where(l.groups, map[string]string{f.X: labels[i]}), m)
 				if c.N() > 0 {
 					s.X, s.Y, s.Spread = append(s.X, at[i]), append(s.Y, factor*c.Mean()), append(s.Spread,
-						factor*c.Std(v.spread))
+						factor*c.Std())
 				}
 			}
 			if len(s.X) > 0 {
@@ -202,13 +203,13 @@ func (v *view) cost(f configs.Figure, m results.Metric) figures.Drawer {
 }
 
 func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer, error) {
-	pairs := v.pairs[m.Name][results.OverClients]
+	pairs := v.pairs[m.Name][results.OverRuns] // clients of a run are not independent
 	if v.control() != "" || !slices.ContainsFunc(pairs, func(c results.Comparison) bool { return c.N > 0 }) {
 		return nil, figures.ErrEmpty // with a control there is no matrix
 	}
 	factor, _ := scale(m)
 	n := len(v.labels)
-	out := figures.Significance{Title: f.Title, Value: "difference, paired over clients", Names: v.labels}
+	out := figures.Significance{Title: f.Title, Value: "difference, paired over runs", Names: v.labels}
 	for range n {
 		out.Difference, out.P = append(out.Difference, make([]float64, n)), append(out.P, make([]float64, n))
 	}
@@ -217,19 +218,16 @@ func (v *view) significance(f configs.Figure, m results.Metric) (figures.Drawer,
 			out.P[i][j] = math.NaN()
 		}
 	}
+	compared := slices.DeleteFunc(slices.Clone(pairs), func(c results.Comparison) bool { return c.N == 0 })
+	how := "No stars"
+	if slices.ContainsFunc(compared, func(c results.Comparison) bool { return stats.Enough(c.Runs) }) {
+		how = "Wilcoxon's signed-rank test, Holm's correction"
+	}
+	out.Test = strings.TrimSuffix(how+". "+strings.Join(results.Cautions(compared), " "), ".")
 	for _, c := range pairs {
 		i, j := slices.Index(v.labels, c.A), slices.Index(v.labels, c.B)
 		out.Difference[i][j], out.Difference[j][i] = factor*c.Difference, -factor*c.Difference
-	}
-	for _, c := range v.pairs[m.Name][results.OverRuns] { // clients of a run are not independent
-		i, j := slices.Index(v.labels, c.A), slices.Index(v.labels, c.B)
 		out.P[i][j], out.P[j][i] = c.HolmWilcoxon, c.HolmWilcoxon
-		if c.Runs >= results.MinRuns {
-			out.Test = "Wilcoxon's signed-rank test over paired runs, Holm's correction"
-		}
-	}
-	if out.Test == "" {
-		out.Test = fmt.Sprintf("No stars: a test needs %d paired runs or more", results.MinRuns)
 	}
 	return out, nil
 }
@@ -239,6 +237,10 @@ func (v *view) ranks(f configs.Figure, m results.Metric) (figures.Drawer, error)
 	if !ok {
 		return nil, figures.ErrEmpty
 	}
+	note := tables.Friedman(r)
+	if stats.Enough(len(r.Blocks)) {
+		note += " A bar joins those that lie less than it apart."
+	}
 	return figures.Ranks{Title: f.Title, Names: r.Labels, Mean: r.Mean, Difference: r.CriticalDifference,
-		Note: tables.Friedman(r) + " A bar joins those that lie less than it apart."}, nil
+		Note: note}, nil
 }

@@ -16,20 +16,19 @@ import (
 	"promptfed/tools/runfolder"
 )
 
-// Live is the page about some folders for a server that keeps it current; std is a results.Spread.
-func Live(dirs []string, std string) ui.Source {
-	p := &livePage{dirs: dirs, options: Options{Std: std}}
+// Live is the page about some folders for a server that keeps it current.
+func Live(dirs []string) ui.Source {
+	p := &livePage{dirs: dirs}
 	return ui.Source{Stamp: func() uint64 { return results.Stamp(dirs...) }, Report: p.report, Details: p.details}
 }
 
 // livePage makes the page of some folders again and again.
 type livePage struct {
-	dirs    []string
-	options Options
-	cache   results.Cache
-	last    *Report
-	shape   string // names and states of all runs, when the tables were made
-	runs    map[*results.Run]page.Run
+	dirs  []string
+	cache results.Cache
+	last  *Report
+	shape string // names and states of all runs, when the tables were made
+	runs  map[*results.Run]page.Run
 }
 
 // report reads what changed. Tables and tests, which are of finished runs, are made again where a run finished.
@@ -47,7 +46,7 @@ func (p *livePage) report() (page.Report, error) {
 	if err != nil {
 		return page.Report{}, err
 	}
-	r := &Report{Options: p.options, Results: found, folder: folder, live: true}
+	r := &Report{Results: found, folder: folder, live: true}
 	var b strings.Builder
 	var order []*results.Run
 	for _, g := range found.Groups {

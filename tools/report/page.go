@@ -19,8 +19,7 @@ import (
 
 // page is what report.html shows.
 func (r *Report) page() (page.Report, error) {
-	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment(),
-		Sample: r.Std == string(results.Sample)}
+	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment()}
 	if len(r.Plans) == 1 && r.Plans[0].Card != nil {
 		c := r.Plans[0].Card
 		p.Title = r.Plans[0].Name // the card says the rest
@@ -96,7 +95,7 @@ func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 	for _, name := range results.RoundMetrics(r.Groups) {
 		m, err := results.ParseMetric(name)
 		if err != nil || strings.Contains(name, ":") || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
-			return len(results.Curves([]*results.Group{g}, m, results.Population).Rounds) > 0
+			return len(results.Curves([]*results.Group{g}, m).Rounds) > 0
 		}) {
 			continue
 		}
@@ -141,7 +140,7 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 	}
 	one := []*results.Group{{Runs: []*results.Run{run}}}
 	for _, m := range curves {
-		if c := results.Curves(one, m, results.Population); len(c.Rounds) > 0 {
+		if c := results.Curves(one, m); len(c.Rounds) > 0 {
 			factor, _ := scale(m)
 			values := make([]float64, len(c.Mean))
 			for i, v := range c.Mean {

@@ -33,14 +33,13 @@ type Options struct {
 	Metric        string   // of the tables; empty for the card's, else the accuracy
 	Rows, Columns []string // axes of the main table
 	Average       string   // means that are added: row, column or both
-	Std           string   // a results.Spread
 	Second        bool     // underline the second best
 	View          string   // eval.view of all runs; empty for that of each
 	Formats       []string
 }
 
 // Standard are the options of a report that nobody has asked anything of.
-func Standard() Options { return Options{Std: string(results.Population), Formats: Formats} }
+func Standard() Options { return Options{Formats: Formats} }
 
 // Check names the flag of promptfed report that has a wrong value.
 func (o Options) Check() error {
@@ -52,8 +51,7 @@ func (o Options) Check() error {
 	for _, w := range []struct {
 		flag, is string
 		known    []string
-	}{{"--average", o.Average, []string{"", "row", "column", "both"}}, {"--std", o.Std,
-		[]string{string(results.Population), string(results.Sample)}},
+	}{{"--average", o.Average, []string{"", "row", "column", "both"}},
 		{"--view", o.View, append([]string{""}, record.Views()...)}} {
 		if !slices.Contains(w.known, w.is) {
 			return fmt.Errorf("%s %q: use %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
@@ -125,7 +123,7 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 		}
 		r.more = append(r.more, t)
 	}
-	v := view{Report: r, plan: p, groups: groups, spread: results.Spread(r.Std), name: partName(p),
+	v := view{Report: r, plan: p, groups: groups, name: partName(p),
 		axis: contest(groups, l.Card)}
 	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
 		return err

@@ -6,14 +6,14 @@ import (
 
 	"promptfed/configs"
 	"promptfed/tools/report/results"
+	"promptfed/tools/report/stats"
 	"promptfed/tools/report/tables"
 )
 
 // layout is that of the main table: as the command line asks, else as the card does, else the first axis in rows and
 // the second in columns; a single axis stands beside what else a run gives.
 func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
-	l := tables.Layout{Title: "Runs", Metric: r.Metric, Average: r.Average, Spread: results.Spread(r.Std),
-		Second: r.Second}
+	l := tables.Layout{Title: "Runs", Metric: r.Metric, Average: r.Average, Second: r.Second}
 	if p != nil {
 		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
 	}
@@ -48,8 +48,7 @@ func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout 
 // wholeLayout is that of the table with a line for every point of the grid and a column for every metric.
 func (r *Report) wholeLayout(p *results.Plan, groups []*results.Group, main tables.Layout) tables.Layout {
 	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups),
-		Columns: []string{tables.MetricAxis},
-		Spread:  main.Spread, Second: main.Second, Smoke: main.Smoke}
+		Columns: []string{tables.MetricAxis}, Second: main.Second, Smoke: main.Smoke}
 	if p != nil {
 		l.Title += ": " + p.Name
 	}
@@ -103,7 +102,7 @@ func (v *view) rank(card *configs.Card) {
 		if r, ok := results.Rank(v.groups, v.axis, m); ok {
 			v.json.AddRanking(v.plan, v.axis, m, r)
 			v.tests = append(v.tests, tables.Ranks("Ranks"+evaluationOf(m.Views(v.groups))+": "+v.name, v.axis,
-				m.TitleOf(v.groups), v.control(), m, r, v.spread, v.pairs[m.Name][results.OverRuns]))
+				m.TitleOf(v.groups), v.control(), m, r, v.pairs[m.Name][results.OverRuns]))
 		}
 	}
 }
@@ -120,14 +119,10 @@ func (v *view) compareIn(m results.Metric, level results.Level) {
 	list := results.Compare(v.groups, v.axis, v.control(), m, level)
 	v.json.Add(v.plan, v.axis, m, list)
 	v.pairs[m.Name][level] = list
-	var some []results.Comparison
-	for _, c := range list {
-		if c.N > 0 && (level == results.OverClients || c.Runs >= results.MinRuns) {
-			some = append(some, c)
-		}
-	}
-	if len(some) == 0 {
-		return
+	some := slices.DeleteFunc(slices.Clone(list), func(c results.Comparison) bool { return c.N == 0 })
+	if len(some) == 0 || level == results.OverClients && !slices.ContainsFunc(some,
+		func(c results.Comparison) bool { return stats.Enough(c.Runs) }) {
+		return // of few runs, clients say what the runs do
 	}
 	if len(some) > longestPairs {
 		some = some[:longestPairs]

@@ -103,7 +103,7 @@ func (v *view) termLines(g *results.Group) []figures.Line {
 			if s, ok := values[n][i]; ok {
 				spread := 0.0
 				if s.N() > 1 {
-					spread = s.Std(v.spread)
+					spread = s.Std()
 				}
 				l.X, l.Y, l.Spread = append(l.X, float64(i+1)), append(l.Y, s.Mean()), append(l.Spread, spread)
 			}

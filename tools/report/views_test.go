@@ -52,7 +52,7 @@ func contested(t *testing.T, seeds int) *view {
 		t.Fatal(err)
 	}
 	v := &view{Report: &Report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name,
-		metric: m, axis: "method", spread: results.Population}
+		metric: m, axis: "method"}
 	v.compare()
 	return v
 }
@@ -63,10 +63,20 @@ func contested(t *testing.T, seeds int) *view {
 func TestStars(t *testing.T) {
 	for seeds, want := range map[int]float64{2: math.NaN(), 3: 2. / 64, 4: 2. / 256} { // of two values of beta each
 		v := contested(t, seeds)
+		shown := "" // the tables say no more than the figure
+		for _, table := range v.tests {
+			shown += fmt.Sprint(table.Heads)
+		}
+		if n := len(v.tests); (n == 1) != (seeds < 3) || strings.Contains(shown, "95 %") == (seeds < 3) ||
+			strings.Contains(shown, "Cohen") == (seeds < 3) || strings.Contains(shown, "p Wil") == (seeds < 3) {
+			t.Errorf("%d seeds: %d tables, %s", seeds, n, shown)
+		}
 		m := v.metric.At(results.PersonalView)
 		clients := v.pairs[m.Name][results.OverClients][0]
-		if clients.N != 24*seeds || clients.HolmWilcoxon > 1e-3 {
-			t.Fatalf("%d pairs of clients with p = %v are no test of this", clients.N, clients.HolmWilcoxon)
+		few := seeds < 3
+		if clients.N != 24*seeds || !math.IsNaN(clients.HolmWilcoxon) || math.IsNaN(clients.Low) != few ||
+			math.IsNaN(clients.Cohen) != few {
+			t.Errorf("%d pairs of clients of %d pairs of runs: %+v", clients.N, clients.Runs, clients)
 		}
 		d, err := v.significance(configs.Figure{}, m)
 		f, ok := d.(figures.Significance)
@@ -74,7 +84,9 @@ func TestStars(t *testing.T) {
 			math.Abs(f.Difference[1][0]-13-.1*float64(seeds-1)/2) > 1e-9 {
 			t.Errorf("%d seeds: p %v, want %v; differences %v", seeds, f.P, want, f.Difference)
 		}
-		if says := "No stars: a test needs 6 paired runs or more"; (f.Test == says) != (seeds < 3) {
+		says := fmt.Sprintf("No stars. The unit is a pair of runs: N = %d, of %d seeds. With fewer than 6 pairs",
+			2*seeds, seeds)
+		if strings.HasPrefix(f.Test, says) != few {
 			t.Errorf("%d seeds: %s", seeds, f.Test)
 		}
 		if global := v.pairs[results.GlobalView][results.OverClients]; len(global) != 1 || global[0].N != 0 {
@@ -134,9 +146,11 @@ func TestFigureTitles(t *testing.T) {
 		got[f.file] = f.title
 	}
 	for file, title := range map[string]string{
-		"accuracy-global":   "By round (global evaluation; B: -; averaged over beta: 0.1, 5)",
-		"accuracy-personal": "By round (personal evaluation; averaged over beta: 0.1, 5)",
-		"clients-personal":  "Clients (personal evaluation; over beta: 0.1, 5)",
+		"accuracy-global": "By round (global evaluation; B: -; ± sample deviation, n = 2 seeds; averaged over beta: " +
+			"0.1, 5)",
+		"accuracy-personal": "By round (personal evaluation; ± sample deviation, n = 2 seeds; averaged over beta: " +
+			"0.1, 5)",
+		"clients-personal": "Clients (personal evaluation; over beta: 0.1, 5)",
 	} {
 		if got[file] != title {
 			t.Errorf("%s: %q, want %q", file, got[file], title)
@@ -147,11 +161,12 @@ func TestFigureTitles(t *testing.T) {
 	}
 	v.Select(results.PersonalView)
 	for f, want := range map[configs.Figure]string{
-		{Kind: "curves", Line: "method", Panel: "beta"}: " (personal evaluation)",
+		{Kind: "curves", Line: "method", Panel: "beta"}: " (personal evaluation; ± sample deviation, n = 2 seeds)",
 		{Kind: "heatmap", X: "beta", Y: "method"}:       " (personal evaluation)",
-		{Kind: "sensitivity", X: "beta"}:                " (personal evaluation; averaged over method: A, B)",
-		{Kind: "cost"}:                                  " (averaged over beta: 0.1, 5)",
-		{Kind: "bubbles"}:                               "",
+		{Kind: "sensitivity", X: "beta"}: " (personal evaluation; ± sample deviation, n = 2 seeds; averaged " +
+			"over method: A, B)",
+		{Kind: "cost"}:    " (averaged over beta: 0.1, 5)",
+		{Kind: "bubbles"}: "",
 	} {
 		if got := v.caption(f, v.metric); got != want {
 			t.Errorf("%+v: %q, want %q", f, got, want)

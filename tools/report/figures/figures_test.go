@@ -215,7 +215,8 @@ func TestOddInputs(t *testing.T) {
 			"give 0 to 1"},
 		{"one rank", Ranks{Names: []string{"a"}, Mean: []float64{1}, Difference: 1}, "1 methods and 1 mean ranks"},
 		{"impossible rank", Ranks{Names: []string{"a", "b"}, Mean: []float64{1, 3}, Difference: 1}, "give 1 to 2"},
-		{"no difference", Ranks{Names: []string{"a", "b"}, Mean: []float64{1, 2}, Difference: nan}, "give one above 0"},
+		{"no difference", Ranks{Names: []string{"a", "b"}, Mean: []float64{1, 2}, Difference: nan}, ""},
+		{"a difference of nothing", Ranks{Names: []string{"a", "b"}, Mean: []float64{1, 2}}, "give one above 0"},
 		{"a difference beyond the axis", Ranks{Names: []string{long, "b"}, Mean: []float64{1, 2}, Difference: 9}, ""},
 		{"equal ranks", invented().ranked(named("method", 52), 51), ""},
 	}

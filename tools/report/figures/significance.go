@@ -117,7 +117,7 @@ type Ranks struct {
 	Title      string
 	Names      []string
 	Mean       []float64 // mean ranks, 1 the best
-	Difference float64   // of two mean ranks from which on methods differ
+	Difference float64   // of two mean ranks from which on methods differ; NaN where nothing says so
 	Note       string    // what says so, such as the test and its p value; may be empty
 }
 
@@ -145,7 +145,7 @@ func (f Ranks) draw() (*Figure, error) {
 			return nil, fmt.Errorf("the mean rank of %q is %g: give 1 to %d", clean(f.Names[i]), r, n)
 		}
 	}
-	if !(f.Difference > 0) || !usable(f.Difference) {
+	if f.Difference <= 0 || math.IsInf(f.Difference, 1) {
 		return nil, fmt.Errorf("a critical difference of %g: give one above 0", f.Difference)
 	}
 	d := diagram{difference: f.Difference}
@@ -238,6 +238,9 @@ func (d diagram) Plot(c draw.Canvas, _ *plot.Plot) {
 			c.StrokeLine2(thin, x(t.Value), axis, x(t.Value), axis+3)
 			c.FillText(label, vg.Point{X: x(t.Value), Y: axis + 5}, t.Label)
 		}
+	}
+	if math.IsNaN(d.difference) {
+		return
 	}
 	text := "critical difference " + number(d.difference, 2)
 	if d.difference > float64(n-1) {

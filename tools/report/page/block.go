@@ -19,7 +19,6 @@ const (
 type block struct {
 	Live    bool                `json:"live"` // a server tells what changes
 	Version string              `json:"version"`
-	Sample  bool                `json:"sample"` // deviations over seeds are the sample's (n-1)
 	Colours map[string][]string `json:"colours"`
 	Metrics []blockMetric       `json:"metrics"`
 	Methods []string            `json:"methods"` // in the order of their colours

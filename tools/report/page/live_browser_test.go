@@ -152,7 +152,7 @@ func TestMeanOverSeeds(t *testing.T) {
 		return page.Run{Name: name, Group: "g", Experiment: "g",
 			Curves: []page.Curve{{Metric: "m", Rounds: x, Values: y}}}
 	}
-	b := open(t, page.Report{Title: "t", Sample: true, Metrics: []page.Metric{{Name: "m"}}, Runs: []page.Run{
+	b := open(t, page.Report{Title: "t", Metrics: []page.Metric{{Name: "m"}}, Runs: []page.Run{
 		run("a", []int{0, 1, 4}, 1, 2, 10), run("b", []int{0, 1, 2, 4}, 3, 2, 5, 13),
 		run("c", []int{0, 1, 2, 3, 4}, 5, 2, 5, 9, 16)}})
 	b.click("#curves-data summary")

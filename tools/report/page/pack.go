@@ -23,7 +23,7 @@ type builder struct {
 // newBlock packs the runs. The order of everything is that of the report. A live page asks for details by itself.
 func newBlock(r Report) (block, []string, error) {
 	b := &builder{metric: map[string]int{}, parts: map[string]int{}, stride: 1, differs: map[string]bool{}}
-	b.Live, b.Version, b.Sample, b.Methods, b.Axes = r.Live, r.Version, r.Sample, methodsOf(r), axesOf(r.Runs)
+	b.Live, b.Version, b.Methods, b.Axes = r.Live, r.Version, methodsOf(r), axesOf(r.Runs)
 	b.Colours = map[string][]string{"light": figures.LineColours[0], "dark": figures.LineColours[1]}
 	for i, m := range r.Metrics {
 		if _, twice := b.metric[m.Name]; twice {

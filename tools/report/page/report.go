@@ -20,8 +20,6 @@ type Report struct {
 	Methods []string // in the order of their colours; those of runs that are not listed come after
 	Live    bool     // a server tells the page what changes, and details of runs
 	Version string   // of a live page: what it is called where the server is asked for changes since
-	// Sample makes bands the sample standard deviation over seeds (n-1) instead of the population's (n).
-	Sample bool
 
 	Environment []Pair
 	Failures    []Failure

@@ -2,6 +2,8 @@ package results
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -26,40 +28,74 @@ func TestCompare(t *testing.T) {
 			groups = append(groups, g)
 		}
 	}
+	nan := math.IsNaN
 	list := Compare(groups, "method", "", metric(t, "last"), OverClients)
 	if len(list) != 3 || list[0].A != "A" || list[0].B != "B" || list[2].A != "B" || list[2].B != "C" {
 		t.Fatalf("%+v", list)
 	}
-	ab := list[0]
-	// Signed ranks of ten positive differences in two groups of five: p = 2/1024, times 3 pairs by Holm, where the pair
-	// with twelve differences has the smaller p, 2/4096; equal values have p 1.
-	if ab.Runs != 5 || ab.N != 10 || math.Abs(ab.Difference-.2) > 1e-12 || math.Abs(ab.Wilcoxon.P-2./1024) > 1e-12 ||
-		math.Abs(ab.HolmWilcoxon-4./1024) > 1e-12 || ab.RankBiserial != 1 {
+	// Ten clients of five pairs of runs carry nothing but their mean difference.
+	if ab := list[0]; ab.Runs != 5 || ab.N != 10 || math.Abs(ab.Difference-.2) > 1e-12 || !nan(ab.Low) ||
+		!nan(ab.High) || !nan(ab.Cohen) || !nan(ab.RankBiserial) || !nan(ab.Wilcoxon.P) || !nan(ab.HolmWilcoxon) {
 		t.Errorf("%+v", ab)
 	}
-	if ac := list[1]; ac.N != 12 || math.Abs(ac.HolmWilcoxon-6./4096) > 1e-12 || !(ac.Low > .1 && ac.Low < .2 &&
-		ac.High > .2 && ac.High < .3) {
+	// Six pairs carry an interval and effect sizes, by hand: of the differences .1 and .3, six times each, the sample
+	// deviation is .1 sqrt(12/11). Clients are never tested: they are no independent pairs.
+	if ac := list[1]; ac.N != 12 || ac.Runs != 6 || !(ac.Low > .1 && ac.Low < .2 && ac.High > .2 && ac.High < .3) ||
+		math.Abs(ac.Cohen-2/math.Sqrt(12./11)) > 1e-9 || ac.RankBiserial != 1 || !nan(ac.T.P) ||
+		!nan(ac.Wilcoxon.P) || !nan(ac.HolmWilcoxon) || !nan(ac.HolmT) {
 		t.Errorf("%+v", ac)
 	}
-	if bc := list[2]; bc.Wilcoxon.P != 1 || bc.HolmWilcoxon != 1 || !math.IsNaN(bc.T.P) || bc.Difference != 0 ||
-		bc.Low != 0 {
+	if bc := list[2]; bc.Difference != 0 || bc.Runs != 5 {
 		t.Errorf("%+v", bc)
 	}
 	runs := Compare(groups, "method", "", metric(t, "last"), OverRuns)
-	if r := runs[0]; r.N != 5 || !math.IsNaN(r.Wilcoxon.P) || math.Abs(r.Difference-.2) > 1e-12 {
+	if r := runs[0]; r.N != 5 || !nan(r.Wilcoxon.P) || !nan(r.Low) || !nan(r.Cohen) ||
+		math.Abs(r.Difference-.2) > 1e-12 {
 		t.Errorf("five pairs of runs are tested: %+v", r)
 	}
-	if r := runs[1]; r.N != 6 || math.Abs(r.Wilcoxon.P-2./64) > 1e-12 { // all six alike, so t says nothing
+	// Six differences of one sign: p = 2/64, and Holm's correction is over the one pair that is tested. All six are
+	// alike, so t says nothing.
+	if r := runs[1]; r.N != 6 || math.Abs(r.Wilcoxon.P-2./64) > 1e-12 || math.Abs(r.HolmWilcoxon-2./64) > 1e-12 ||
+		!nan(r.T.P) || r.Low != r.High || !slices.Equal(r.Seeds, []uint64{0, 1, 2}) {
 		t.Errorf("%+v", r)
 	}
-	// Against a control there are two pairs to correct for: 2/1024 is the larger p of the two.
-	control := Compare(groups, "method", "A", metric(t, "last"), OverClients)
+	control := Compare(groups, "method", "A", metric(t, "last"), OverRuns)
 	if len(control) != 2 || control[0].A != "B" || control[0].B != "A" || math.Abs(control[0].Difference+.2) > 1e-12 ||
-		math.Abs(control[0].HolmWilcoxon-2./1024) > 1e-12 || math.Abs(control[1].HolmWilcoxon-4./4096) > 1e-12 {
+		!nan(control[0].HolmWilcoxon) || math.Abs(control[1].HolmWilcoxon-2./64) > 1e-12 {
 		t.Errorf("against A: %+v", control)
 	}
 	again := Compare(groups, "method", "", metric(t, "last"), OverClients)
-	if again[1] != list[1] {
+	if again[1].Low != list[1].Low || again[1].High != list[1].High {
 		t.Error("the same runs give other intervals")
+	}
+	// Clients have an accuracy and no macro-F1: their accuracies do not stand for it.
+	for _, c := range Compare(groups, "method", "", metric(t, "f1"), OverClients) {
+		if c.N != 0 {
+			t.Errorf("clients are compared in macro-F1: %+v", c)
+		}
+	}
+}
+
+// TestCautions: what is said of a run each, of one seed on six tasks, and of six seeds.
+func TestCautions(t *testing.T) {
+	few := "fewer than 6 pairs there is no interval, effect size or test"
+	for _, c := range []struct {
+		list      []Comparison
+		says, not string
+	}{
+		{[]Comparison{{Runs: 1, Seeds: []uint64{7}}}, "N = 1, of seed 7. With " + few, "seeds"},
+		{[]Comparison{{Runs: 6, Seeds: []uint64{7}}}, "With one seed the differences say nothing about other seeds",
+			few},
+		{[]Comparison{{Runs: 3, Seeds: []uint64{1, 2, 3}}, {Runs: 6, Seeds: []uint64{1, 2, 4}}},
+			"N = 3 to 6, of 4 seeds. With " + few, "other seeds"},
+		{[]Comparison{{Runs: 6, Seeds: []uint64{1, 2, 3, 4, 5, 6}}}, "N = 6, of 6 seeds.", few},
+	} {
+		got := strings.Join(Cautions(c.list), " ")
+		if !strings.Contains(got, c.says) || strings.Contains(strings.TrimSuffix(got, "other seeds."), c.not) {
+			t.Errorf("%+v: %s", c.list, got)
+		}
+	}
+	if got := Cautions([]Comparison{{}}); got != nil {
+		t.Errorf("of no pair: %v", got)
 	}
 }

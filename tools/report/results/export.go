@@ -37,11 +37,10 @@ type RunJSON struct {
 
 // StatJSON is a metric over seeds.
 type StatJSON struct {
-	Mean          *float64  `json:"mean"`
-	StdPopulation *float64  `json:"std_population"`
-	StdSample     *float64  `json:"std_sample"`
-	Seeds         []uint64  `json:"seeds"`
-	Values        []float64 `json:"values"`
+	Mean      *float64  `json:"mean"`
+	StdSample *float64  `json:"std_sample"` // n-1 of the n seeds
+	Seeds     []uint64  `json:"seeds"`
+	Values    []float64 `json:"values"`
 }
 
 // ComparisonJSON is a Comparison; differences are a less b.
@@ -81,7 +80,7 @@ type RankingJSON struct {
 	ChiSquareP         *float64    `json:"chi_square_p"`
 	F                  *float64    `json:"f"`
 	FP                 *float64    `json:"f_p"`
-	CriticalDifference float64     `json:"critical_difference"`
+	CriticalDifference *float64    `json:"critical_difference"`
 }
 
 // Export makes report.json of the results, seen from a folder; comparisons are added with Add.
@@ -107,8 +106,7 @@ func (r *Results) Export(folder string) *JSON {
 				continue // a domain with a name that no metric can have
 			}
 			if s := g.Stat(m); s.N() > 0 {
-				j.Metrics[name] = StatJSON{finite(s.Mean()), finite(s.Std(Population)), finite(s.Std(Sample)), s.Seeds,
-					s.Values}
+				j.Metrics[name] = StatJSON{finite(s.Mean()), finite(s.Std()), s.Seeds, s.Values}
 			}
 		}
 		out.Groups = append(out.Groups, j)
@@ -131,7 +129,7 @@ func (j *JSON) Add(p *Plan, axis string, m Metric, list []Comparison) {
 func (j *JSON) AddRanking(p *Plan, axis string, m Metric, r Ranking) {
 	j.Ranks = append(j.Ranks, RankingJSON{sweepName(p), axis, m.Name, r.Labels, append([]string{}, r.Left...), r.Blocks,
 		r.Ranks, r.Mean, finite(r.ChiSquare.Statistic), finite(r.ChiSquare.P), finite(r.ImanDavenport.Statistic),
-		finite(r.ImanDavenport.P), r.CriticalDifference})
+		finite(r.ImanDavenport.P), finite(r.CriticalDifference)})
 }
 
 func sweepName(p *Plan) string {

@@ -241,7 +241,7 @@ func FuzzRunFolder(f *testing.F) {
 				if s := g.Stat(m); s.N() > 0 && !(s.Mean() > -1e31 && s.Mean() < 1e31) {
 					t.Errorf("%s is %v", name, s.Mean())
 				}
-				Curves([]*Group{g}, m, Sample)
+				Curves([]*Group{g}, m)
 				g.PerClient(m)
 			}
 			for _, run := range g.Runs {

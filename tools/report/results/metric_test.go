@@ -179,7 +179,7 @@ func TestRoundsRefused(t *testing.T) {
 	}
 }
 
-// Over seeds: values 0.5, 0.7 and 0.9 have mean 0.7, population deviation sqrt(0.08/3) and sample deviation 0.2.
+// Over seeds: values 0.5, 0.7 and 0.9 have mean 0.7 and sample deviation sqrt(0.08/2) = 0.2.
 func TestOverSeeds(t *testing.T) {
 	g := &Group{Labels: map[string]string{}}
 	for i, v := range []float64{.5, .7, .9} {
@@ -188,14 +188,13 @@ func TestOverSeeds(t *testing.T) {
 	}
 	g.Runs = append(g.Runs, &Run{Seed: 4, State: Unfinished, Rounds: rounds([2]float64{.5, .5})})
 	s := g.Stat(metric(t, "last"))
-	if s.N() != 3 || math.Abs(s.Mean()-.7) > 1e-12 || math.Abs(s.Std(Population)-math.Sqrt(.08/3)) > 1e-12 ||
-		math.Abs(s.Std(Sample)-.2) > 1e-12 {
-		t.Errorf("%+v: %v ± %v, %v", s, s.Mean(), s.Std(Population), s.Std(Sample))
+	if s.N() != 3 || math.Abs(s.Mean()-.7) > 1e-12 || math.Abs(s.Std()-.2) > 1e-12 {
+		t.Errorf("%+v: %v ± %v", s, s.Mean(), s.Std())
 	}
-	if one := (Stat{Values: []float64{1}}); !math.IsNaN(one.Std(Population)) || !math.IsNaN((Stat{}).Mean()) {
+	if one := (Stat{Values: []float64{1}}); !math.IsNaN(one.Std()) || !math.IsNaN((Stat{}).Mean()) {
 		t.Error("one seed has a deviation, or none a mean")
 	}
-	c := Curves([]*Group{g}, metric(t, "last"), Sample)
+	c := Curves([]*Group{g}, metric(t, "last"))
 	if fmt.Sprint(c.Rounds, c.N) != "[1 2] [4 3]" || math.Abs(c.Mean[0]-.2) > 1e-12 || math.Abs(c.Std[0]-.2) > 1e-12 ||
 		math.Abs(c.Std[1]-.2) > 1e-12 {
 		t.Errorf("curve %+v", c)

@@ -9,7 +9,7 @@ import (
 )
 
 // Ranking is how the labels of an axis rank over blocks: the points of the grid in its other axes, such as tasks. What
-// is ranked is the mean over seeds.
+// is ranked is the mean over seeds. Its tests and its critical difference are NaN unless stats.Enough of the blocks.
 type Ranking struct {
 	Labels []string // from the best mean rank on
 	Left   []string // not ranked, since a run lacks the metric in some block
@@ -64,7 +64,10 @@ func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 		mean[out.Labels[i]] = r
 	}
 	slices.SortStableFunc(out.Labels, func(a, b string) int { return cmp.Compare(mean[a], mean[b]) })
-	out.Ranking = stats.Friedman(values())
+	if out.Ranking = stats.Friedman(values()); !stats.Enough(len(out.Blocks)) {
+		none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
+		out.ChiSquare, out.ImanDavenport, out.CriticalDifference = none, none, math.NaN()
+	}
 	for _, block := range out.Blocks {
 		var list []Stat
 		for _, label := range out.Labels {

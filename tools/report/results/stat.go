@@ -3,17 +3,9 @@ package results
 import (
 	"math"
 
+	"gonum.org/v1/gonum/stat"
+
 	"promptfed/federation/engine/metrics"
-)
-
-// Spread says which standard deviation is meant.
-type Spread string
-
-// Population divides by n, as numpy.std does unless told otherwise, which is what the public code of the papers prints;
-// Sample divides by n-1.
-const (
-	Population Spread = "population"
-	Sample     Spread = "sample"
 )
 
 // Stat is a number over seeds.
@@ -34,17 +26,13 @@ func (s Stat) Mean() float64 {
 	return mean
 }
 
-// Std is the standard deviation over seeds; NaN with less than two, of which it says nothing.
-func (s Stat) Std(kind Spread) float64 {
-	n := float64(len(s.Values))
-	if n < 2 {
+// Std is the sample standard deviation over seeds, which divides by n-1: the seeds are a sample of all there are. NaN
+// with less than two, of which it says nothing.
+func (s Stat) Std() float64 {
+	if len(s.Values) < 2 {
 		return math.NaN()
 	}
-	_, std := metrics.MeanStd(s.Values)
-	if kind == Sample {
-		std *= math.Sqrt(n / (n - 1))
-	}
-	return std
+	return stat.StdDev(s.Values, nil)
 }
 
 // Stat gives a metric of the group's finished runs.
@@ -85,13 +73,13 @@ func Mean(of []Stat) Stat {
 type Curve struct {
 	Rounds []int // counted from 1, as people count
 	Mean   []float64
-	Std    []float64 // 0 where there is one seed
+	Std    []float64 // of the sample (n-1); 0 where there is one seed
 	N      []int     // seeds
 }
 
 // Curves averages the metric's quantity over some groups, seed by seed, in every round that has it, of all runs,
 // unfinished ones too. A seed counts in a round where all groups have it.
-func Curves(groups []*Group, m Metric, kind Spread) Curve {
+func Curves(groups []*Group, m Metric) Curve {
 	var c Curve
 	most := 0
 	for _, g := range groups {
@@ -116,7 +104,7 @@ func Curves(groups []*Group, m Metric, kind Spread) Curve {
 		if s.N() == 0 {
 			continue
 		}
-		std := s.Std(kind)
+		std := s.Std()
 		if s.N() < 2 {
 			std = 0
 		}

@@ -12,15 +12,17 @@ const methodAxis = "method"
 
 // best marks the best and the second best of the cells that are compared: those that differ in nothing but the method,
 // or without an axis of methods, those of a column. Cells of another evaluation, metric or test data are not compared.
-// Numbers that look alike as shown share a place.
+// Nothing is the best in costs, deviations and losses (metrics.Quantity.Less). Numbers that look alike as shown share a
+// place.
 func (b *builder) best() {
 	compared, data := map[string][]*Cell{}, map[string]string{}
 	axes := slices.Concat(b.Rows, b.Columns)
 	byMethod := slices.Contains(axes, methodAxis)
 	for _, row := range b.t.Rows {
 		for j, c := range row.Cells {
-			if c.Blank || c.Stat.N() == 0 || byMethod && c.Labels[methodAxis] == AverageLabel || !byMethod &&
-				slices.Contains(row.Labels, AverageLabel) {
+			if c.Blank || c.Stat.N() == 0 || c.Metric.LessIsBetter() ||
+				byMethod && c.Labels[methodAxis] == AverageLabel ||
+				!byMethod && slices.Contains(row.Labels, AverageLabel) {
 				continue
 			}
 			key := fmt.Sprint(j)
@@ -47,13 +49,7 @@ func (b *builder) best() {
 }
 
 func rank(cells []*Cell) {
-	score := func(c *Cell) float64 {
-		v := math.Round(c.Mean() * math.Pow10(decimals(c.Unit)))
-		if c.Metric.LessIsBetter() {
-			return -v
-		}
-		return v
-	}
+	score := func(c *Cell) float64 { return math.Round(c.Mean() * math.Pow10(decimals(c.Unit))) }
 	slices.SortStableFunc(cells, func(a, b *Cell) int { return cmp.Compare(score(b), score(a)) })
 	top, second := score(cells[0]), math.NaN()
 	if score(cells[len(cells)-1]) == top {

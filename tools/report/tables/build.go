@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"promptfed/configs"
 	"promptfed/federation/engine/metrics"
 	"promptfed/tools/report/results"
 )
@@ -20,9 +21,6 @@ func Build(groups []*results.Group, l Layout) (*Table, error) {
 	}
 	if b.metric, err = results.ParseMetric(b.Metric); err != nil {
 		return nil, err
-	}
-	if b.Spread == "" {
-		b.Spread = results.Population
 	}
 	if err := b.readAxes(); err != nil {
 		return nil, err
@@ -123,8 +121,8 @@ func (b *builder) averagesOver(axis string) bool {
 func (b *builder) averages(what string) bool { return b.Average == what || b.Average == "both" }
 
 func (b *builder) table() *Table {
-	b.t = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, spread: b.Spread,
-		second: b.Second, axes: b.axes}
+	b.t = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, second: b.Second,
+		axes: b.axes}
 	rows, columns := b.withAverages(b.Rows, b.Columns, b.averages("column")), b.withAverages(b.Columns, b.Rows,
 		b.averages("row"))
 	for _, c := range columns {
@@ -142,6 +140,7 @@ func (b *builder) table() *Table {
 	}
 	b.prune()
 	b.place()
+	b.fewer()
 	b.number()
 	b.best()
 	b.finish()
@@ -284,6 +283,23 @@ func (b *builder) why(groups []*results.Group, c Cell) string {
 		return "the finished runs have no " + c.Metric.Name
 	}
 	return fmt.Sprintf("%d of %d seeds; %s", c.Stat.N(), c.Planned, strings.Join(parts, "; "))
+}
+
+// fewer notes the cells that are over fewer seeds than others, which the caption does not say.
+func (b *builder) fewer() {
+	most := 0
+	for _, r := range b.t.Rows {
+		for _, c := range r.Cells {
+			most = max(most, c.Stat.N())
+		}
+	}
+	for _, r := range b.t.Rows {
+		for j := range r.Cells {
+			if c := &r.Cells[j]; c.Stat.N() > 0 && c.Stat.N() < most && c.why == "" {
+				c.why = fmt.Sprintf("over n = %d seeds, where other numbers of the table are over %d", c.Stat.N(), most)
+			}
+		}
+	}
 }
 
 // number gives the notes of the cells that are left their numbers; equal texts share one.

@@ -128,7 +128,34 @@ func (b *builder) seeds() string {
 	if len(seeds) == 1 {
 		return "One seed: " + seeds[0] + "."
 	}
-	return fmt.Sprintf("Mean ± %s standard deviation over the seeds %s.", b.Spread, strings.Join(seeds, ", "))
+	var n []int
+	for _, r := range b.t.Rows {
+		for _, c := range r.Cells {
+			if c.Stat.N() > 0 {
+				n = append(n, c.Stat.N())
+			}
+		}
+	}
+	if len(n) == 0 {
+		return ""
+	}
+	return overSeeds(n, seeds...)
+}
+
+// overSeeds says what stands behind ± in cells over so many seeds each, and which seeds there are.
+func overSeeds(n []int, seeds ...string) string {
+	if slices.Max(n) < 2 {
+		return "Each number is of one seed."
+	}
+	over := fmt.Sprint(slices.Max(n))
+	if least := slices.Min(n); least < slices.Max(n) {
+		over = fmt.Sprintf("%d to %s", least, over)
+	}
+	text := fmt.Sprintf("Mean ± sample standard deviation (n-1) over n = %s seeds", over)
+	if len(seeds) > 0 {
+		text += ": " + strings.Join(seeds, ", ")
+	}
+	return text + "."
 }
 
 // averagedOver names the axes that are in neither rows nor columns.

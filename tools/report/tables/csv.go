@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-
-	"promptfed/tools/report/results"
 )
 
 // CSV writes one line for each cell: the table, a column for each axis, the metric, and the numbers in the unit in
@@ -24,7 +22,7 @@ func CSV(w io.Writer, tables ...*Table) error {
 	}
 	c := csv.NewWriter(w)
 	head := append([]string{"table"}, axes...)
-	head = append(head, "metric", "view", "unit", "mean", "std_population", "std_sample", "seeds", "seeds_planned",
+	head = append(head, "metric", "view", "unit", "mean", "std_sample", "seeds", "seeds_planned",
 		"paper_mean", "paper_std", "best", "note")
 	if err := c.Write(head); err != nil {
 		return err
@@ -54,8 +52,7 @@ func (t *Table) record(c Cell, axes []string) []string {
 	if c.Absent {
 		value = none
 	}
-	out = append(out, c.Metric.Name, c.View, c.Unit, value, number(c.Std(results.Population)),
-		number(c.Std(results.Sample)),
+	out = append(out, c.Metric.Name, c.View, c.Unit, value, number(c.Std()),
 		strconv.Itoa(c.Stat.N()), strconv.Itoa(c.Planned))
 	mean, std, note := math.NaN(), math.NaN(), ""
 	if c.Paper != nil {

@@ -44,10 +44,10 @@ func (t *Table) Shown(c Cell) Shown {
 	case c.Absent:
 		p.Mean = none
 	case c.Stat.N() == 0:
-		p.Mean = "–"
+		p.Mean = dash
 	default:
 		p.Mean = number(c.Mean())
-		if std := c.Std(t.spread); !math.IsNaN(std) {
+		if std := c.Std(); !math.IsNaN(std) {
 			p.Std = number(std)
 		}
 	}

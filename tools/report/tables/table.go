@@ -1,6 +1,6 @@
-// Package tables lays results out as papers do, axes in rows and columns, mean and standard deviation over seeds, the
-// best of each comparison in bold and the paper's own number beside ours, and writes them as Markdown, LaTeX, CSV and
-// plain text.
+// Package tables lays results out as papers do, axes in rows and columns, mean and sample standard deviation over
+// seeds, the best of each comparison in bold and the paper's own number beside ours, and writes them as Markdown,
+// LaTeX, CSV and plain text.
 package tables
 
 import (
@@ -38,7 +38,6 @@ type Layout struct {
 	Average string   // row, column, both or empty
 	Card    *configs.Card
 	Smoke   bool // the runs are a small form of the experiment: differences from the paper mean nothing
-	Spread  results.Spread
 	Second  bool // mark the second best too
 }
 
@@ -55,7 +54,6 @@ type Table struct {
 	Rows    []Row
 	Notes   []string // what the marks [1], [2] and on say
 	Remarks []string // sentences from the card: what is wrong with the paper, what differs here
-	spread  results.Spread
 	second  bool
 	axes    []string // of the grid, for the CSV
 	views   []string // evaluations that cells are of
@@ -120,5 +118,5 @@ type Number struct {
 // Mean is the cell's mean in the unit in which it is shown; NaN without a value.
 func (c Cell) Mean() float64 { return c.Factor * c.Stat.Mean() }
 
-// Std is the standard deviation likewise; NaN with less than two seeds.
-func (c Cell) Std(kind results.Spread) float64 { return c.Factor * c.Stat.Std(kind) }
+// Std is the sample standard deviation likewise; NaN with less than two seeds.
+func (c Cell) Std() float64 { return c.Factor * c.Stat.Std() }

@@ -47,9 +47,16 @@ func (t *Table) Terminal(v View) string {
 		b.WriteString(s + "\n")
 	}
 	for i, n := range t.Notes {
-		fmt.Fprintf(&b, "[%d] %s\n", i+1, n)
+		if slices.ContainsFunc(columns, func(j int) bool { return t.marks(j, i+1) }) {
+			fmt.Fprintf(&b, "[%d] %s\n", i+1, n)
+		}
 	}
 	return b.String()
+}
+
+// marks tells whether a cell of a column has the mark of a note.
+func (t *Table) marks(column, note int) bool {
+	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Cells[column].Mark == note })
 }
 
 // Hidden is how many columns a view without All leaves out.

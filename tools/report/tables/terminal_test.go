@@ -51,6 +51,10 @@ func TestFiveMetrics(t *testing.T) {
 	if head := strings.Fields(strings.Split(m.Terminal(View{All: true}), "\n")[1]); len(head) != 11 {
 		t.Errorf("%q", head)
 	}
+	m.Notes, m.Rows[0].Cells[0].Mark, m.Rows[0].Cells[9].Mark = []string{"here", "far"}, 1, 2
+	if out := m.Terminal(View{}); !strings.Contains(out, "[1] here") || strings.Contains(out, "far") {
+		t.Errorf("the note of a hidden column is shown:\n%s", out)
+	}
 	for j := range m.Rows { // a column that says the same as one before makes room for another
 		m.Rows[j].Cells[6].Stat = m.Rows[j].Cells[2].Stat
 	}

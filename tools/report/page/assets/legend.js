@@ -21,7 +21,7 @@ class Legend {
     const key = old && old.dataset.key, focused = this.box.contains(document.activeElement);
     this.box.replaceChildren(...lines.map((line) => el("button", {
       type: "button", tabIndex: -1, "data-key": line.key, "aria-pressed": String(!this.hidden.has(line.key)),
-    }, swatch(line), el("span", {}, line.name), el("span", { class: "value" }, formatValue(lastOf(line.y), unit)))));
+    }, swatch(line), el("span", {}, line.n > 1 ? `${line.name} (n = ${line.n})` : line.name), el("span", { class: "value" }, formatValue(lastOf(line.y), unit)))));
     this.match();
     const same = this.visible().findIndex((b) => b.dataset.key === key);
     this.rove(Math.max(0, same));

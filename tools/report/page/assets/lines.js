@@ -1,4 +1,4 @@
-// A line is {key, name, colour, dash, width, x, y, low, high}: low and high bound its band, null without one.
+// A line is {key, name, n, colour, dash, width, x, y, low, high}: n runs are averaged; low and high bound its band, null without one.
 
 // linesOf gives the lines of some runs: means over groups, every run, or means over the label of an axis. In a facet the
 // label of its axis is left out of names, so that lines of one name look the same in all of them.
@@ -17,7 +17,7 @@ function linesOf(runs, way, metric, facet) {
     if (!mean) continue;
     const methods = new Set(of.map((r) => r.method));
     out.push(along({
-      key: name, name, x: mean.x, y: mean.y, seeds: of.length, method: methods.size === 1 ? [...methods][0] : "",
+      key: name, name, x: mean.x, y: mean.y, n: mean.n, method: methods.size === 1 ? [...methods][0] : "",
       low: mean.s && mean.y.map((v, k) => v - mean.s[k]), high: mean.s && mean.y.map((v, k) => v + mean.s[k]),
     }, of));
   }

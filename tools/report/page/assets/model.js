@@ -94,17 +94,18 @@ function chosenRuns() {
   return found().filter((r) => !off.has(r.id));
 }
 
+// meanStd has the sample standard deviation, which divides by n - 1; null of one value, of which there is none.
 function meanStd(values) {
   const n = values.length, mean = values.reduce((a, b) => a + b, 0) / n;
   const square = values.reduce((a, v) => a + (v - mean) ** 2, 0);
-  return { n, mean, std: n < 2 ? null : Math.sqrt(square / (data.sample ? n - 1 : n)) };
+  return { n, mean, std: n < 2 ? null : Math.sqrt(square / (n - 1)) };
 }
 
 // meanOf averages one metric of some runs over the rounds in which every one of them has a value; one run has no deviation.
 function meanOf(runs, metric) {
   const curves = runs.map((r) => curveOf(r, metric)).filter(Boolean);
   if (!curves.length) return null;
-  if (curves.length === 1) return { x: curves[0].x, y: curves[0].y, s: null };
+  if (curves.length === 1) return { x: curves[0].x, y: curves[0].y, s: null, n: 1 };
   const at = new Map();
   for (const c of curves) {
     c.x.forEach((round, i) => {
@@ -115,7 +116,7 @@ function meanOf(runs, metric) {
   }
   const rounds = [...at.keys()].filter((r) => at.get(r).length === curves.length).sort((a, b) => a - b);
   const stats = rounds.map((r) => meanStd(at.get(r)));
-  return { x: intern(rounds), y: stats.map((s) => s.mean), s: stats.map((s) => s.std) };
+  return { x: intern(rounds), y: stats.map((s) => s.mean), s: stats.map((s) => s.std), n: curves.length };
 }
 
 // grouped sorts runs by the value of a key, in the order in which these first appear.

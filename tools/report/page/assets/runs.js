@@ -107,7 +107,7 @@ function startRuns() {
       if (!values.length) return "";
       const s = meanStd(values);
       const text = formatValue(s.mean, c.unit);
-      return c.metric !== undefined && s.std != null ? `${text} ± ${formatValue(s.std, c.unit)}` : text;
+      return c.metric !== undefined && s.std != null ? `${text} ± ${formatValue(s.std, c.unit)} (n = ${s.n})` : text;
     });
     const open = !closed.has(name);
     return el("tr", { class: "total" }, el("th", { scope: "rowgroup", class: "text" }, el("input", {
