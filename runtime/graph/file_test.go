@@ -40,7 +40,8 @@ func TestReadWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 	m.Graph.Node[0].Domain, m.Graph.Node[0].DocString = "org.example", "bends"
 	m.Graph.Input = append(m.Graph.Input, info("flag", onnx.TensorProto_BOOL), info("unused", onnx.TensorProto_FLOAT,
 		1))
-	m.Functions = []*onnx.FunctionProto{{Name: "Warp", Domain: "org.example"}}
+	m.Functions = []*onnx.FunctionProto{{Name: "Warp", Domain: "org.example", Input: []string{"from"},
+		Output: []string{"to"}}}
 	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: "author", Value: "someone"}}
 	m.OpsetImport = append(m.OpsetImport, &onnx.OperatorSetIdProto{Domain: "org.example", Version: 3})
 	m.Graph.Node[0].ProtoReflect().SetUnknown(unknown)

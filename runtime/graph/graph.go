@@ -33,9 +33,9 @@ const (
 
 // Domains of operators.
 const (
-	Standard  = ""              // ONNX itself
-	Microsoft = "com.microsoft" // ONNX Runtime's fused operators
-	Kernels   = onnx.Kernels    // operators that runtime/ort brings along, for the CPU
+	Standard  = ""             // ONNX itself
+	Microsoft = onnx.Microsoft // ONNX Runtime's fused operators
+	Kernels   = onnx.Kernels   // operators that runtime/ort brings along, for the CPU
 )
 
 // KernelWidth is what widths must be multiples of for operators of the domain Kernels.

@@ -104,7 +104,7 @@ func (r *productRewriter) node(n *NodeProto) {
 
 // matrix tells what a node multiplies by, if that can be packed.
 func (r *productRewriter) matrix(n *NodeProto) (p Packed, ok bool) {
-	fused := n.OpType == "FusedMatMul" && n.Domain == "com.microsoft"
+	fused := n.OpType == "FusedMatMul" && n.Domain == Microsoft
 	if !fused && (n.OpType != "MatMul" || !Standard(n.Domain)) || len(n.Input) != 2 || len(n.Output) != 1 ||
 		!r.varies[n.Input[0]] {
 		return p, false

@@ -61,7 +61,8 @@ func open(path string) (*os.File, int64, error) {
 }
 
 // Check refuses a model that no program could mean: names with control characters or of more than 4096 bytes, tensors
-// whose data are not as long as their dimensions say, external data outside of the model's folder.
+// whose data are not as long as their dimensions say, external data outside of the model's folder; and graphs for which
+// ONNX Runtime is known to leave its memory (see checkGraphs).
 func Check(m *ModelProto) error {
 	if m.GetGraph() == nil {
 		return errors.New("not an ONNX model: it has no graph")
@@ -76,7 +77,7 @@ func Check(m *ModelProto) error {
 			return err
 		}
 	}
-	return nil
+	return checkGraphs(m)
 }
 
 func checkMessage(x proto.Message) error {

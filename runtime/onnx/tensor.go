@@ -20,6 +20,7 @@ var bits = map[TensorProto_DataType]int64{
 	TensorProto_BOOL: 8, TensorProto_COMPLEX64: 64, TensorProto_COMPLEX128: 128,
 	TensorProto_FLOAT8E4M3FN: 8, TensorProto_FLOAT8E4M3FNUZ: 8, TensorProto_FLOAT8E5M2: 8,
 	TensorProto_FLOAT8E5M2FNUZ: 8, TensorProto_UINT4: 4, TensorProto_INT4: 4, TensorProto_FLOAT4E2M1: 4,
+	25: 2, 26: 2, // UINT2 and INT2
 }
 
 // Elements is the number of elements of a tensor of these dimensions.

@@ -1,0 +1,261 @@
+package onnx
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// maxGraphs is how many graphs may lie inside one another: ONNX Runtime infers types of each level twice as often as of
+// the one around it.
+const maxGraphs = 8
+
+// maxBlock bounds the side of a block: its square is divided by, and must not overflow.
+const maxBlock = 1 << 20
+
+// Microsoft is the domain of the operators that ONNX Runtime adds to ONNX's own.
+const Microsoft = "com.microsoft"
+
+// fused are the operators of Microsoft's domain that a file may hold: those that exports of towers have after fusion or
+// quantisation. Shape inference of the others is refused as a whole, since in ONNX Runtime 1.30.0 it reads past inputs
+// that a node leaves out and past dimensions of an unexpected number: release notes of 1.30.1, and sessions of random
+// nodes of each operator that ended the process (CausalConvWithState, ConvTransposeWithDynamicPads,
+// GatherBlockQuantized, QLinearLeakyRelu, QLinearSigmoid, QLinearWhere, QMoE; the last four in 1.32.0, too).
+var fused = nameSet("Attention", "BiasAdd", "BiasGelu", "BiasSoftmax", "BiasSplitGelu", "DequantizeLinear",
+	"DynamicQuantizeMatMul", "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "Gelu",
+	"GemmFastGelu", "GroupNorm", "MatMulInteger16", "MatMulIntegerToFloat", "MatMulNBits", "MultiHeadAttention",
+	"NhwcConv", "NhwcFusedConv", "NhwcMaxPool", "QAttention", "QGemm", "QLinearAdd", "QLinearAveragePool",
+	"QLinearConcat", "QLinearConv", "QLinearGlobalAveragePool", "QLinearMul", "QLinearSoftmax", "QuantizeLinear",
+	"QuickGelu", "RotaryEmbedding", "SkipGroupNorm", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization",
+	"TransposeMatMul")
+
+func nameSet(names ...string) map[string]bool {
+	out := map[string]bool{}
+	for _, name := range names {
+		out[name] = true
+	}
+	return out
+}
+
+// checkGraphs refuses graphs for which ONNX Runtime is known to read or write outside of its memory, or to end the
+// process: what its release 1.30.1 mends, sizes of blocks that it divides by, and operators that towers do not have.
+// Whoever runs a model of a stranger relies on this, whichever release is installed.
+func checkGraphs(m *ModelProto) error {
+	c := &graphChecker{functions: map[string]*FunctionProto{}, types: typeNames(m)}
+	for _, f := range m.Functions {
+		key := callKey(f.Domain, f.Name, f.Overload)
+		if c.functions[key] != nil {
+			return fmt.Errorf("function %s of domain %q is defined twice", f.Name, f.Domain)
+		}
+		c.functions[key] = f
+	}
+	version := Version(m.OpsetImport)
+	for _, t := range m.TrainingInfo {
+		for _, g := range []*GraphProto{t.Initialization, t.Algorithm} {
+			if err := c.part(version, &ModelProto{Graph: g}, g.GetNode()); err != nil {
+				return err
+			}
+		}
+	}
+	for _, f := range m.Functions {
+		own := Version(f.OpsetImport)
+		if own == 0 {
+			own = version
+		}
+		if err := c.part(own, &ModelProto{Functions: []*FunctionProto{f}}, f.Node); err != nil {
+			return fmt.Errorf("function %s: %w", f.Name, err)
+		}
+	}
+	return c.part(version, &ModelProto{Graph: m.Graph}, m.Graph.Node)
+}
+
+// graphChecker checks the graphs of one model.
+type graphChecker struct {
+	functions map[string]*FunctionProto
+	types     map[string]bool // see typeNames
+}
+
+// callKey is the key of a function in whichever way its domain is written.
+func callKey(domain, name, overload string) string {
+	if Standard(domain) {
+		domain = ""
+	}
+	return functionKey(domain, name, overload)
+}
+
+// typeNames are the attributes that name an element type, and those of functions that become one of them.
+func typeNames(m *ModelProto) map[string]bool {
+	from := map[string][]string{} // attributes of functions, by the attributes that they become
+	for x := range Messages(m) {
+		if a, ok := x.(*AttributeProto); ok && a.RefAttrName != "" {
+			from[a.Name] = append(from[a.Name], a.RefAttrName)
+		}
+	}
+	todo := []string{"to", "dtype", "output_dtype", "output_datatype"}
+	out := nameSet(todo...)
+	for len(todo) > 0 {
+		name := todo[0]
+		todo = todo[1:]
+		for _, other := range from[name] {
+			if !out[other] {
+				out[other], todo = true, append(todo, other)
+			}
+		}
+	}
+	return out
+}
+
+// part checks a graph of the model, or a function, whose operator set is version.
+func (c *graphChecker) part(version int64, of *ModelProto, nodes []*NodeProto) error {
+	constants := map[*TensorProto]bool{} // that lie where a session takes them as they are
+	packed := map[string]bool{}          // the names of those of less than a byte for an element
+	constant := func(name string, t *TensorProto) {
+		constants[t] = true
+		packed[name] = packed[name] || small(t.GetDataType())
+	}
+	for x := range Messages(of) {
+		switch x := x.(type) {
+		case *GraphProto:
+			for _, t := range x.Initializer {
+				constant(t.Name, t)
+			}
+		case *NodeProto:
+			if x.OpType == "Constant" && len(x.Attribute) == 1 && len(x.Output) == 1 {
+				constant(x.Output[0], x.Attribute[0].T)
+			}
+		}
+	}
+	for x := range Messages(of) {
+		var err error
+		switch x := x.(type) {
+		case *GraphProto:
+			err = checkValues(x, packed)
+		case *NodeProto:
+			if err = c.node(x, version, packed); err != nil {
+				err = &NodeError{Label: fmt.Sprintf("%s (node %s)", x.OpType, x.Name), Err: err}
+			}
+		case *FunctionProto: // its defaults
+			for _, a := range x.AttributeProto {
+				if err == nil && c.types[a.Name] && small(int32(a.I)) {
+					err = fmt.Errorf("attribute %s: %w", a.Name, errSmall)
+				}
+			}
+		case *TensorProto:
+			if small(x.DataType) && !constants[x] {
+				err = fmt.Errorf("tensor %q: %w", x.Name, errSmall)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return checkDepth(nodes, 0)
+}
+
+// small tells whether a type packs several elements into a byte.
+func small(dtype int32) bool {
+	b, known := bits[TensorProto_DataType(dtype)]
+	return known && b < 8
+}
+
+// errSmall is about what ONNX Runtime 1.30.0 gives half the memory that it writes, where the memory served a value of
+// such a type before.
+var errSmall = errors.New("elements of less than a byte are supported in constants that DequantizeLinear reads, and " +
+	"nowhere else: export the model with 8 bits")
+
+// checkValues checks what a graph takes and gives.
+func checkValues(g *GraphProto, packed map[string]bool) error {
+	for _, v := range slices.Concat(g.Input, g.ValueInfo) {
+		if small(v.GetType().GetTensorType().GetElemType()) && !packed[v.Name] {
+			return fmt.Errorf("value %q: %w", v.Name, errSmall)
+		}
+	}
+	for _, v := range g.Output {
+		if small(v.GetType().GetTensorType().GetElemType()) || packed[v.Name] {
+			return fmt.Errorf("output %q: %w", v.Name, errSmall)
+		}
+	}
+	return nil
+}
+
+func (c *graphChecker) node(n *NodeProto, version int64, packed map[string]bool) error {
+	f := c.functions[callKey(n.Domain, n.OpType, n.Overload)]
+	switch {
+	case f != nil:
+		if len(n.Input) > len(f.Input) || len(n.Output) > len(f.Output) {
+			return fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Input), len(n.Output),
+				len(f.Input), len(f.Output))
+		}
+	case n.Domain == Microsoft && !fused[n.OpType], n.Domain != Microsoft && !Standard(n.Domain):
+		return fmt.Errorf("operator %s of domain %q is none that a file may hold: export the model with ONNX's own "+
+			"operators", n.OpType, n.Domain)
+	}
+	for _, name := range n.Input {
+		if packed[name] && n.OpType != "DequantizeLinear" {
+			return fmt.Errorf("input %q: %w", name, errSmall)
+		}
+	}
+	control := f == nil && Standard(n.Domain) && (n.OpType == "If" || n.OpType == "Loop" || n.OpType == "Scan")
+	for _, a := range n.Attribute {
+		if err := c.attribute(n, a); err != nil {
+			return fmt.Errorf("attribute %s %w", a.Name, err)
+		}
+		if !control && (a.G != nil || len(a.Graphs) > 0 || a.Type == AttributeProto_GRAPH ||
+			a.Type == AttributeProto_GRAPHS) {
+			return fmt.Errorf("attribute %s is a graph, which If, Loop and Scan may have and nothing else", a.Name)
+		}
+		if a.Name == "body" && (n.OpType == "Loop" || n.OpType == "Scan" && version >= 9) {
+			if takes := bodyInputs(a.G); takes != len(n.Input) {
+				return fmt.Errorf("%d inputs for a body that takes %d besides its constants", len(n.Input), takes)
+			}
+		}
+	}
+	return nil
+}
+
+// attribute checks what ONNX Runtime 1.30.0 divides by, counts outputs with or looks up unchecked.
+func (c *graphChecker) attribute(n *NodeProto, a *AttributeProto) error {
+	least, most, own := int64(math.MinInt64), int64(math.MaxInt64), Standard(n.Domain)
+	switch {
+	case a.RefAttrName == "" && c.types[a.Name] && small(int32(a.I)):
+		return fmt.Errorf("is %v: %w", TensorProto_DataType(a.I), errSmall)
+	case own && (n.OpType == "DepthToSpace" || n.OpType == "SpaceToDepth") && a.Name == "blocksize":
+		least, most = 1, maxBlock
+	case own && n.OpType == "Split" && a.Name == "num_outputs":
+		least, most = int64(len(n.Output)), maxParts
+	case n.Domain == Microsoft && a.Name == "qkv_hidden_sizes" && len(a.Ints) != 3:
+		return fmt.Errorf("has %d numbers and must have 3", len(a.Ints))
+	}
+	if least != math.MinInt64 && a.RefAttrName != "" {
+		return errors.New("is one of a function's caller, which is not supported")
+	}
+	if a.I < least || a.I > most {
+		return fmt.Errorf("is %d and must be from %d to %d", a.I, least, most)
+	}
+	return nil
+}
+
+// bodyInputs counts the inputs of a body that no constant in it stands for.
+func bodyInputs(g *GraphProto) int {
+	sparse := map[string]bool{}
+	for _, t := range g.GetSparseInitializer() {
+		sparse[t.GetValues().GetName()] = true
+	}
+	return len(slices.DeleteFunc(Inputs(g), func(v *ValueInfoProto) bool { return sparse[v.Name] }))
+}
+
+// checkDepth checks how far graphs lie inside one another.
+func checkDepth(nodes []*NodeProto, level int) error {
+	if level > maxGraphs {
+		return fmt.Errorf("more than %d graphs lie inside one another", maxGraphs)
+	}
+	for _, n := range nodes {
+		for _, g := range Subgraphs(n) {
+			if err := checkDepth(g.GetNode(), level+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
