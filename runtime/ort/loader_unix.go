@@ -39,18 +39,19 @@ func symbol(library, name string) (unsafe.Pointer, error) {
 	return nil, errors.New(C.GoString(C.dlerror()))
 }
 
-// mapFile maps a file for reading.
-func mapFile(path string) ([]byte, error) {
+// mapFile maps a file for reading, and tells which one it is.
+func mapFile(path string) ([]byte, os.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	data, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	return data, info, err
 }
 
 func unmapFile(data []byte) error { return unix.Munmap(data) }

@@ -24,27 +24,27 @@ func symbol(library, name string) (unsafe.Pointer, error) {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&p)), err
 }
 
-// mapFile maps a file for reading.
-func mapFile(path string) ([]byte, error) {
+// mapFile maps a file for reading, and tells which one it is.
+func mapFile(path string) ([]byte, os.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m, err := windows.CreateFileMapping(windows.Handle(f.Fd()), nil, windows.PAGE_READONLY, 0, 0, nil)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer windows.CloseHandle(m) // the view keeps it
 	p, err := windows.MapViewOfFile(m, windows.FILE_MAP_READ, 0, 0, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), info.Size()), nil
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), info.Size()), info, nil
 }
 
 func unmapFile(data []byte) error {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -165,10 +166,10 @@ func TestProductsAreShared(t *testing.T) {
 	r, dir := rand.New(rand.NewPCG(3, 4)), t.TempDir()
 	p := products{x: whole(r, 5, 512), w: whole(r, 512, 128), alpha: 1, file: "w"}
 	o := ort.Options{Prepack: true, WeightsDir: dir}
-	first, second := open(t, p.model(t, dir), o), open(t, p.model(t, dir), o)
 	q := p
 	q.transposed, q.x = true, whole(r, 5, 128) // the same numbers as [128,512], read backwards
-	third := open(t, q.model(t, dir), o)
+	backwards, m := q.model(t, dir), p.model(t, dir)
+	first, second, third := open(t, m, o), open(t, m, o), open(t, backwards, o)
 	if n := ort.Packed(); n != 2 {
 		t.Errorf("%d matrices are packed for two forms of one", n)
 	}
@@ -177,6 +178,39 @@ func TestProductsAreShared(t *testing.T) {
 	}
 	equal(t, run(t, second, tensor.Map{"x": p.x})["y"], multiplied(p.x, p.w, nil, false, 1))
 	equal(t, run(t, third, tensor.Map{"x": q.x})["y"], multiplied(q.x, q.w, nil, true, 1))
+}
+
+// A session over a file that was replaced, or written anew, while another session uses what it held: the new one
+// multiplies by the new numbers, whichever way the weights reach it, and the first one by its own.
+func TestReplacedWeightsAreOthers(t *testing.T) {
+	for _, o := range []ort.Options{{Prepack: true}, {Prepack: true, PlainProducts: true}, {Bind: true}, {}} {
+		r, dir := rand.New(rand.NewPCG(7, 8)), t.TempDir()
+		o.WeightsDir = dir
+		old := products{x: whole(r, 5, 512), w: whole(r, 512, 128), alpha: 1, file: "w"}
+		first := open(t, old.model(t, dir), o)
+		path := filepath.Join(dir, "w")
+		if err := os.Rename(path, filepath.Join(dir, "kept")); err != nil { // a replaced file lives on for who maps it
+			t.Fatal(err)
+		}
+		now := old
+		now.w = whole(r, 512, 128)
+		second := open(t, now.model(t, dir), o)
+		equal(t, run(t, second, tensor.Map{"x": now.x})["y"], multiplied(now.x, now.w, nil, false, 1))
+		equal(t, run(t, first, tensor.Map{"x": old.x})["y"], multiplied(old.x, old.w, nil, false, 1))
+		if err := second.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if !o.Prepack || o.PlainProducts || !ort.HasProducts() {
+			continue // sessions that map the file see what is written into it
+		}
+		now.w = whole(r, 512, 128)
+		model := now.model(t, dir) // into the same file
+		if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		third := open(t, model, o)
+		equal(t, run(t, third, tensor.Map{"x": now.x})["y"], multiplied(now.x, now.w, nil, false, 1))
+	}
 }
 
 // A graph that names the operator itself, with shapes that do not fit, ends in an error.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -30,7 +31,8 @@ const onHost = -1
 type container struct {
 	packed   unsafe.Pointer // ONNX Runtime's, of what is packed
 	uploader *uploader
-	values   map[string]unsafe.Pointer // views of copies and packed matrices, by file, offset, shape
+	files    []os.FileInfo             // that users saw; one that was replaced or written anew is another file
+	values   map[string]unsafe.Pointer // views of copies and packed matrices, by place in files, offset, shape
 	copies   []unsafe.Pointer          // on the device
 	memory   []unsafe.Pointer          // of packed matrices
 	users    int
@@ -44,7 +46,13 @@ type sharer struct {
 	in     *container // nil before it has joined
 	at     place
 	values []unsafe.Pointer // its own, on the host
-	files  map[string][]byte
+	files  map[string]mapped
+}
+
+// mapped is a file of weights, and its place in container.files.
+type mapped struct {
+	data   []byte
+	number int
 }
 
 // compileShared compiles the graph with weights that it shares. options are the session's.
@@ -58,7 +66,7 @@ func (p *program) compileShared(options *binding.SessionOptions, o Options, prov
 	if err != nil {
 		return nil, nil, err
 	}
-	held = &sharer{api: a, files: map[string][]byte{}, at: place{p.weights, onHost}}
+	held = &sharer{api: a, files: map[string]mapped{}, at: place{p.weights, onHost}}
 	if o.onDevice(provider) {
 		held.at.device = o.Device
 	}
@@ -71,8 +79,8 @@ func (p *program) compileShared(options *binding.SessionOptions, o Options, prov
 	if err != nil {
 		return nil, nil, errors.Join(err, held.close())
 	}
-	for _, data := range held.files { // what is packed or uploaded is not read again
-		forget(data)
+	for _, f := range held.files { // what is packed or uploaded is not read again
+		forget(f.data)
 	}
 	return s, held, nil
 }
@@ -85,18 +93,19 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 			continue
 		}
 		path := filepath.Join(p.weights, filepath.FromSlash(w.at.File))
-		data, ok := h.files[path]
+		f, ok := h.files[path]
 		if !ok {
-			var err error
-			if data, err = mapFile(path); err != nil {
+			data, info, err := mapFile(path)
+			if err != nil {
 				return fmt.Errorf("mapping %s: %w", path, err)
 			}
-			h.files[path] = data
+			f = mapped{data, h.in.number(info)}
+			h.files[path] = f
 		}
-		if w.packed == nil && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(data))) {
+		if w.packed == nil && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(f.data))) {
 			continue // ONNX Runtime reads it itself, or tells that the file was cut short meanwhile
 		}
-		v, err := h.value(w, data)
+		v, err := h.value(w, f)
 		if err == nil {
 			err = h.api.addInitializer(options, w.name, v)
 		}
@@ -107,12 +116,25 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	return nil
 }
 
-// value is a weight as a session takes it: in the mapped file, packed, or the one copy on the device.
-func (h *sharer) value(w weight, data []byte) (unsafe.Pointer, error) {
-	if w.packed != nil {
-		return h.panels(w, data)
+// number is the place of a file among those of the container: the same for as long as nobody replaces or writes it.
+func (c *container) number(info os.FileInfo) int {
+	containers.Lock()
+	defer containers.Unlock()
+	i := slices.IndexFunc(c.files, func(f os.FileInfo) bool {
+		return os.SameFile(f, info) && f.Size() == info.Size() && f.ModTime().Equal(info.ModTime())
+	})
+	if i < 0 {
+		i, c.files = len(c.files), append(c.files, info)
 	}
-	v, err := h.api.wrap(w.shape, data[w.at.Offset:])
+	return i
+}
+
+// value is a weight as a session takes it: in the mapped file, packed, or the one copy on the device.
+func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
+	if w.packed != nil {
+		return h.panels(w, f)
+	}
+	v, err := h.api.wrap(w.shape, f.data[w.at.Offset:])
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +145,7 @@ func (h *sharer) value(w weight, data []byte) (unsafe.Pointer, error) {
 	defer h.api.releaseValue(v)
 	containers.Lock()
 	defer containers.Unlock()
-	key := fmt.Sprint(w.at.File, " ", w.at.Offset, w.shape)
+	key := fmt.Sprint(f.number, w.at.Offset, w.shape)
 	if h.in.values[key] == nil {
 		copied, err := h.in.uploader.upload(v)
 		if err != nil {
@@ -138,17 +160,17 @@ func (h *sharer) value(w weight, data []byte) (unsafe.Pointer, error) {
 }
 
 // panels is a packed matrix, of which sessions over the same folder share one.
-func (h *sharer) panels(w weight, data []byte) (unsafe.Pointer, error) {
-	if w.at.Offset+w.at.Length > int64(len(data)) {
-		return nil, fmt.Errorf("%s has %d bytes and was longer before", w.at.File, len(data))
+func (h *sharer) panels(w weight, f mapped) (unsafe.Pointer, error) {
+	if w.at.Offset+w.at.Length > int64(len(f.data)) {
+		return nil, fmt.Errorf("%s has %d bytes and was longer before", w.at.File, len(f.data))
 	}
 	containers.Lock()
 	defer containers.Unlock()
-	key := fmt.Sprint(w.at.File, " ", w.at.Offset, w.shape, w.packed.Transposed)
+	key := fmt.Sprint(f.number, w.at.Offset, w.shape, w.packed.Transposed)
 	if h.in.values[key] != nil {
 		return h.in.values[key], nil
 	}
-	memory, err := pack(data[w.at.Offset:], *w.packed)
+	memory, err := pack(f.data[w.at.Offset:], *w.packed)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +214,8 @@ func (h *sharer) close() error {
 		h.api.releaseValue(v)
 	}
 	var err error
-	for _, data := range h.files {
-		err = errors.Join(err, unmapFile(data))
+	for _, f := range h.files {
+		err = errors.Join(err, unmapFile(f.data))
 	}
 	containers.Lock()
 	defer containers.Unlock()
