@@ -141,8 +141,8 @@ func (a Attack) Poisoned(client int, labels []int64) []int {
 }
 
 // Upload changes the shared parameters of an attacker's upload, computed from what it received and learned. Other
-// tensors of it are unchanged. The client itself continues from what it learned.
-func (a Attack) Upload(round int, received tensor.Map, up *method.Upload) {
+// tensors of it are unchanged. The client itself continues from what it learned. Noise is recorded as attack/NAME.
+func (a Attack) Upload(round int, received tensor.Map, up *method.Upload, draws *method.Draws) {
 	if !a.Of(up.Client) || a.Kind == LabelFlip || !a.On() {
 		return
 	}
@@ -156,10 +156,14 @@ func (a Attack) Upload(round int, received tensor.Map, up *method.Upload) {
 	for _, name := range up.Shared.Names() {
 		now, old := up.Shared[name], received[name]
 		out[name] = tensor.New(now.Shape...)
+		var noise []float64
+		if a.Kind == Gaussian {
+			noise = draws.Normal(r, "attack/"+name, now.Shape...)
+		}
 		for i, v := range now.Data {
 			d := factor * (float64(v) - float64(old.Data[i]))
-			if a.Kind == Gaussian {
-				d = std * r.NormFloat64()
+			if noise != nil {
+				d = std * noise[i]
 			}
 			out[name].Data[i] = float32(float64(old.Data[i]) + d)
 		}

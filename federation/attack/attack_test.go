@@ -18,7 +18,7 @@ func sent(kind string, strength float64, client int) tensor.Map {
 	a := Attack{Config{Kind: kind, Strength: strength}, []int{1}, 3}
 	up := method.Upload{Client: client, Shared: tensor.Map{"ctx": tensor.Of([]float32{3, 0}, 2)}}
 	honest := up.Shared
-	a.Upload(0, tensor.Map{"ctx": tensor.Of([]float32{1, 1}, 2)}, &up)
+	a.Upload(0, tensor.Map{"ctx": tensor.Of([]float32{1, 1}, 2)}, &up, nil)
 	if honest["ctx"].Data[0] != 3 {
 		panic("changed in place")
 	}
@@ -50,7 +50,7 @@ func TestGaussian(t *testing.T) {
 		old, now := tensor.New(n), tensor.New(n)
 		now.Data[0], now.Data[1] = 2, -1
 		up := method.Upload{Client: 1, Shared: tensor.Map{"ctx": now}}
-		a.Upload(round, tensor.Map{"ctx": old}, &up)
+		a.Upload(round, tensor.Map{"ctx": old}, &up, nil)
 		return up.Shared["ctx"].Data
 	}
 	got, std := noise(0), 20*math.Sqrt(5./n)

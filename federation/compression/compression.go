@@ -18,7 +18,8 @@ const (
 	Quantise = "quantise"
 )
 
-// Codec is a method.Codec. The numbers of all tensors are concatenated, in the order of their names.
+// Codec is a method.Codec. The numbers of all tensors are concatenated, in the order of their names. A trace has the
+// random numbers of quantise as compress/uniform.
 type Codec struct {
 	Kind     string
 	Share    float64 // of numbers that top-k sends
@@ -53,7 +54,12 @@ func (c Codec) Pack(l *method.Local, up *method.Upload) error {
 			}
 		}
 	}
-	up.Packed = c.encode(d, l.Rand)
+	l.Draws.Covered(func() {
+		var drawn *tensor.Tensor
+		if up.Packed, drawn = c.encode(d, l.Rand); drawn != nil {
+			l.Draws.Record("compress/uniform", drawn)
+		}
+	})
 	sent, err := c.decode(up.Packed, len(d))
 	if err != nil {
 		return err
@@ -100,9 +106,9 @@ func moved(old tensor.Map, d []float64) tensor.Map {
 	return out
 }
 
-func (c Codec) encode(d []float64, r *rand.Rand) tensor.Map {
+func (c Codec) encode(d []float64, r *rand.Rand) (packed tensor.Map, drawn *tensor.Tensor) {
 	if c.Kind == TopK {
-		return c.encodeLargest(d)
+		return c.encodeLargest(d), nil
 	}
 	return c.encodeLevels(d, r)
 }

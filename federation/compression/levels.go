@@ -10,16 +10,21 @@ import (
 )
 
 // encodeLevels sends a scale for each bucket and a code for each number: its sign in the lowest bit, 1 for what is
-// below 0, and in quantise its level above.
-func (c Codec) encodeLevels(d []float64, r *rand.Rand) tensor.Map {
+// below 0, and in quantise its level above. drawn are the random numbers from [0,1) that rounded, one for each number
+// and 0 in a bucket of zeros; nil in sign.
+func (c Codec) encodeLevels(d []float64, r *rand.Rand) (packed tensor.Map, drawn *tensor.Tensor) {
 	var scales []float32
+	if c.Kind == Quantise {
+		drawn = tensor.New(len(d))
+	}
 	codes := make([]uint64, len(d))
 	for from, size := range c.buckets(len(d)) {
 		scale := c.scale(d[from : from+size])
 		scales = append(scales, float32(scale/c.shrink(size)))
 		for i, v := range d[from : from+size] {
 			if c.Kind == Quantise && scale > 0 {
-				codes[from+i] = c.level(math.Abs(v)/scale, r) << 1
+				u := r.Float64()
+				codes[from+i], drawn.Data[from+i] = c.level(math.Abs(v)/scale, u)<<1, float32(u)
 			}
 			if v < 0 {
 				codes[from+i] |= 1
@@ -27,14 +32,15 @@ func (c Codec) encodeLevels(d []float64, r *rand.Rand) tensor.Map {
 		}
 	}
 	words := pack(codes, c.codeBits())
-	return tensor.Map{valuesName: tensor.Of(scales, len(scales)), bitsName: tensor.OfInts(words, len(words))}
+	return tensor.Map{valuesName: tensor.Of(scales, len(scales)), bitsName: tensor.OfInts(words, len(words))}, drawn
 }
 
-// level of a number from 0 to 1, rounded up as often as makes it right on average.
-func (c Codec) level(v float64, r *rand.Rand) uint64 {
+// level of a number from 0 to 1, rounded up where a random number u from [0,1) says so: as often as makes it right on
+// average.
+func (c Codec) level(v, u float64) uint64 {
 	exact := math.Min(v*float64(c.Levels), float64(c.Levels))
 	level := uint64(exact)
-	if r.Float64() < exact-float64(level) {
+	if u < exact-float64(level) {
 		level++
 	}
 	return level

@@ -62,12 +62,13 @@ func (s *Server) start(task method.Task) error {
 		}
 	}
 	s.known = s.Plan.Infos
+	if s.Tracer != nil {
+		s.Global.Draws = method.NewDraws(nil)
+	}
 	if err := s.Method.Start(&s.Global); err != nil {
 		return err
 	}
-	if s.Tracer != nil {
-		trace.TraceAll(s.Tracer, "init", s.Global.Shared)
-	}
+	s.traceStart()
 	return nil
 }
 
@@ -143,6 +144,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		}
 	}
 	g.Notes = map[string]float64{}
+	s.recordDraws()
 	merged := replies
 	if len(replies) > 0 || len(instruction.Clients) == 0 { // where all failed there is nothing to merge
 		var err error
@@ -171,11 +173,8 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 		}
 	}
-	if s.Tracer != nil {
-		at := fmt.Sprintf("r%d/", g.Round)
-		trace.TraceAll(s.Tracer, at+"merged", g.Shared)
-		trace.TraceAll(s.Tracer, at+"down", g.Broadcast)
-		trace.TraceAll(s.Tracer, at+"kept", g.State)
+	if err := s.traceMerge(merged, rec); err != nil {
+		return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
 	}
 	clock.lap(&clock.Server)
 	if err := s.Cohort.Accept(g.Round, rec.Clients); err != nil {
@@ -228,20 +227,4 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 		}
 	}
 	return replies, nil
-}
-
-// traceChanged records what a digest added to the server's state or replaced in it.
-func traceChanged(t trace.Tracer, under string, g *method.Global, down, kept tensor.Map, each map[int]tensor.Map) {
-	changed := func(under string, now, before tensor.Map) {
-		for name, v := range now {
-			if before[name] != v {
-				t.Put(under+"/"+name, v)
-			}
-		}
-	}
-	changed(under, g.Broadcast, down)
-	changed(under, g.State, kept)
-	for id, now := range g.PerClient {
-		changed(fmt.Sprintf("%s/c%d", under, id), now, each[id])
-	}
 }

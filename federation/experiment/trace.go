@@ -1,26 +1,33 @@
 package experiment
 
 import (
+	"fmt"
+	"slices"
+
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
+	"promptfed/runtime/tensor"
 )
 
 // layout says how the token ids of a trace become sequences.
-const layout = "a class is the sequence [sos, prompt, tokens], read at its last position, the end of text; of " +
-	"a prompt [classes,tokens,width] each class has its own; " +
-	"hand_tokens, name_tokens (bare names) and template_tokens are whole sequences [sos, ..., eot]; " +
+const layout = "a class is the sequence [sos, prompt, tokens], an sos of -1 being no token: the sequence begins at " +
+	"the prompt; of a prompt [classes,tokens,width] each class has its own; a parameter with words is what is added " +
+	"to their embeddings; hand_tokens, name_tokens (bare names) and template_tokens are whole sequences " +
+	"[sos, ..., eot]; a sequence is read at its last position, the end of text, or as text.pool of the bundle says; " +
 	"text and image features are divided by their Euclidean norm, scores are logit_scale times their cosine"
 
 // Trace describes the run for trace.json; features must have been computed.
 func (b *Built) Trace(config any) (trace.Info, error) {
-	info := trace.Info{Config: config, Classes: b.Set.Classes, Layout: layout}
-	for _, f := range b.Bundles {
+	info := trace.Info{Config: config, Classes: b.Set.Classes, Layout: layout, Clients: trace.ClientInfos(b.Engine),
+		Words: tensor.Map{}}
+	for i, f := range b.Bundles {
 		tok, err := f.Tokenizer()
 		if err != nil {
 			return info, err
 		}
 		t := trace.Bundle{Name: f.Name, Digest: f.Digest(), Folder: f.WeightsDir(), LogitScale: f.LogitScale,
-			SOS: tok.SOS(), EOT: tok.EOT(), Context: f.Text.Context}
+			LogitBias: f.LogitBias, Sigmoid: f.Sigmoid, SOS: tok.SOS(), EOT: tok.EOT(), Context: f.Text.Context,
+			Text: f.Text}
 		if t.Tokens, err = f.ClassTokens(b.Set.Classes); err != nil {
 			return info, err
 		}
@@ -30,7 +37,10 @@ func (b *Built) Trace(config any) (trace.Info, error) {
 				if err != nil {
 					return nil, err
 				}
-				out = append(out, append(append([]int{tok.SOS()}, ids...), tok.EOT()))
+				if sos := tok.SOS(); sos >= 0 {
+					ids = slices.Insert(ids, 0, sos)
+				}
+				out = append(out, append(ids, tok.EOT()))
 			}
 			return out, nil
 		}
@@ -51,11 +61,21 @@ func (b *Built) Trace(config any) (trace.Info, error) {
 				return info, err
 			}
 		}
+		for _, text := range info.Texts() {
+			if t.Words == nil {
+				t.Words = map[string][]int{}
+			}
+			if t.Words[text], err = tok.Encode(text); err != nil {
+				return info, err
+			}
+			if info.Words[fmt.Sprint(i, "/", text)], err = f.Words(text); err != nil {
+				return info, err
+			}
+		}
 		info.Bundles = append(info.Bundles, t)
 	}
 	first := info.Bundles[0]
 	info.Tokens, info.HandTokens, info.NameTokens, info.TemplateTokens = first.Tokens, first.HandTokens,
 		first.NameTokens, first.TemplateTokens
-	info.Clients = trace.ClientInfos(b.Engine)
 	return info, nil
 }

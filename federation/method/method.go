@@ -103,6 +103,8 @@ type Param struct {
 	Shape []int
 	Std   float64 // of the normal distribution it starts from; 0 starts at zero
 	Owner Owner
+	// Words are what the parameter is added to: it is the difference of a prompt from their embeddings. Empty for none.
+	Words string
 	// First gives what a private parameter starts from on every client, in place of a draw on each; nil for that draw.
 	First func(seed uint64) *tensor.Tensor
 }

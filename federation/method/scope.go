@@ -27,12 +27,14 @@ type Scope struct {
 	with   *with          // nil for none
 
 	fitting *fitting // nil for cross entropy
+
+	constants tensor.Map
 }
 
 // NewScope starts a graph for one client.
 func NewScope(task Task, params []Param) *Scope {
 	return &Scope{g: graph.New(), task: task, params: params, hosts: &[]HostCall{}, terms: &[]Term{},
-		beside: &[]graph.Output{}, pair: &[2]graph.Node{}}
+		beside: &[]graph.Output{}, pair: &[2]graph.Node{}, constants: tensor.Map{}}
 }
 
 // Names of graph inputs: a prefix, a slash, and the name of the tensor.
@@ -86,6 +88,12 @@ func (s *Scope) SharedNames() []string {
 	}
 	return out
 }
+
+// Note gives a trace a constant of the graph that is no option and does not follow from any, under a name.
+func (s *Scope) Note(name string, t *tensor.Tensor) { s.constants[name] = t }
+
+// Constants are those of Note.
+func (s *Scope) Constants() tensor.Map { return s.constants }
 
 // Broadcast is an extra tensor that the server sends to everyone; a size of -1 is not known before.
 func (s *Scope) Broadcast(name string, shape ...int) graph.Node {

@@ -43,11 +43,13 @@ type Local struct {
 	Sampling            Sampling // who trains in a round, as this client knows it from the experiment
 	// the server trains on images of its own before round 0; nothing was asked of clients yet
 	Pretrains bool
-	Traced    bool // somebody records what the steps use and draw
+	Draws     *Draws // where Rand is drawn from, by its methods; nil where nothing is traced
 	// Beside are the gradients of the losses of Scope.Beside in this step, by name and parameter, as Adjust finds them.
 	Beside map[string]tensor.Map
 	// Frozen are parameters that this step leaves unchanged, set by Adjust: the optimizer gets no gradient.
 	Frozen []string
+	// Rates are the learning rates of parameters that do not take LR, with their weight decay; set by Begin or Adjust.
+	Rates map[string]float64
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
 	// Memory gives image [N,D] and label [N] of all training rows, before any method wraps Data.
@@ -74,6 +76,7 @@ type Global struct {
 	State     tensor.Map         // stays on the server
 	Notes     map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
 	Noise     Noise              // of differential privacy
+	Draws     *Draws             // where Rand is drawn from, by its methods; nil where nothing is traced
 	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss
 	// after them. The loss sees them as parameters and rows as Broadcast tensors.
 	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
@@ -97,6 +100,9 @@ type ClientInfo struct {
 	Dim      int    // D, of its features
 	Domain   string // empty where there are none
 }
+
+// Rand is method.Rand of the run's seed, whose numbers a trace counts.
+func (g *Global) Rand(path ...string) *rand.Rand { return g.Draws.Counted(Rand(g.Seed, path...)) }
 
 // For gives the extra tensors that are sent to one client, to add to.
 func (g *Global) For(client int) tensor.Map {

@@ -19,11 +19,15 @@ func init() {
 		return methodtest.Case{Name: base, With: append(with, "compress"), Options: o, Zero: options{"compress": all},
 			Names: n, Noised: true}
 	}
+	rounded := func(n methodtest.Names) methodtest.Names {
+		return drawing(n, nil, []string{"compress/uniform"}, nil)
+	}
 	cases = append(cases,
 		compressed("promptfl", nil, short, fedBack(context)),
 		compressed("promptfl", nil, with(short, options{"kind": "sign", "bucket": 4}), fedBack(context)),
-		compressed("promptfl", nil, with(short, options{"kind": "quantise"}), context),
-		compressed("fedpha", nil, with(exactNull, options{"kind": "quantise", "feedback": "on"}), fedBack(two)),
+		compressed("promptfl", nil, with(short, options{"kind": "quantise"}), rounded(context)),
+		compressed("fedpha", nil, with(exactNull, options{"kind": "quantise", "feedback": "on"}),
+			rounded(fedBack(two))),
 		compressed("promptfl", []string{"scaffold"}, with(short, options{"share": 0.3}), fedBack(scaffolded(context))),
 	)
 	robust := methodtest.Case{Name: "promptfl", With: []string{"compress", "robust"}, Options: with(short,

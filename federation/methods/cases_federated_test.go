@@ -9,7 +9,7 @@ import (
 
 // Federated prompt learners of the years 2024 and 2025.
 
-var both = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}}
+var both = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}, Draw: []string{"dpfpl/v0"}}
 
 var keyed = methodtest.Names{Shared: []string{"ctx", "query"}, Broadcast: []string{"apt/keys", "apt/domains"}}
 
@@ -42,18 +42,23 @@ func former(lora bool) (n methodtest.Names) {
 
 func init() {
 	hands = append(append(append(hands, fplHands...), aptHands...), mvpHands...)
+	noisy := []string{"dpfpl/u", "dpfpl/v"}
+	flipping := drawing(former(true), []string{"mvp/flip"}, []string{"mvp/flip"}, nil)
 	fpl := func(more options) options { return with(options{"tokens": 3, "rank": 2, "init_std": 0.4}, more) }
 	cases = append(cases,
 		// All of the gradient comes through factors of full rank: the stated one is the loss's.
 		methodtest.Case{Name: "dpfpl", Options: fpl(options{"rank": 3, "clip": 0.0}), Names: both},
 		methodtest.Case{Name: "dpfpl", Options: fpl(nil), Names: both, NoDerivative: true},
 		methodtest.Case{Name: "dpfpl", Options: fpl(options{"clip": 0.1, "noise": 0.2, "noisy": "all", "steps": 4,
-			"sign": "plus", "factor": 0.1, "orth_v": false, "weighting": "examples"}), Names: both, NoDerivative: true},
+			"sign": "plus", "factor": 0.1, "orth_v": false, "weighting": "examples"}),
+			Names:        drawing(both, append(noisy, "dpfpl/global"), nil, nil),
+			NoDerivative: true},
 		methodtest.Case{Name: "dpfpl", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: both,
 			NoDerivative: true},
 		methodtest.Case{Name: "dpfpl", With: []string{"dp"}, Options: fpl(options{"dpfpl": options{"clip": 0.2,
 			"noise": 0.1}, "dp": options{"clip": 0.1, "noise": 0.2, "where": "client", "least": 0.5}}),
-			Names:  plus(both, methodtest.Names{Broadcast: []string{"dp/clients"}}, nil, []string{"dp/released"}),
+			Names: plus(drawing(both, noisy, of(both, "dp"), nil), methodtest.Names{Broadcast: []string{"dp/clients"}},
+				nil, []string{"dp/released"}),
 			Noised: true, NoDerivative: true},
 
 		methodtest.Case{Name: "fedapt", Options: options{"tokens": 3, "init_std": 0.4}, Alike: true, Names: keyed},
@@ -66,7 +71,7 @@ func init() {
 			Names: former(false)},
 		// What low-rank changes learn, and when, is no derivative of the loss: the rest of the network is left alone.
 		methodtest.Case{Name: "fedmvp", Options: options{"heads": 4, "mult": 2, "tokens": 1, "flip": "coin", "rank": 2,
-			"lora_round": 2, "templates": []string{"a {}", "the {}."}}, Alike: true, Names: former(true),
+			"lora_round": 2, "templates": []string{"a {}", "the {}."}}, Alike: true, Names: flipping,
 			NoDerivative: true},
 		methodtest.Case{Name: "fedmvp", With: []string{"fedprox"}, Options: options{"flip": "never", "mult": 1,
 			"weighting": "examples"}, Zero: options{"mu": 0.0}, Alike: true, Names: former(false)},

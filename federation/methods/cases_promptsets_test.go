@@ -10,6 +10,7 @@ func grouped(towers ...string) methodtest.Names {
 	for _, tower := range towers {
 		n.Shared = append(n.Shared, tower+"/global")
 		n.Private = append(n.Private, tower+"/groups", tower+"/drawn")
+		n.TurnDraw = append(n.TurnDraw, tower+"/drawn")
 		n.Exchanged = append(n.Exchanged, tower+"/groups")
 		if tower == "image" {
 			n.Reads = []string{"pixels"}

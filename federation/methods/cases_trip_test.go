@@ -6,7 +6,8 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-var routed = methodtest.Names{Shared: []string{"experts"}, Broadcast: []string{"trip/keys"}, Reads: []string{"tokens"}}
+var routed = methodtest.Names{Shared: []string{"experts"}, Broadcast: []string{"trip/keys"}, Reads: []string{"tokens"},
+	Constant: []string{"trip/starts"}}
 
 func init() {
 	hands = append(hands, tripHands...)

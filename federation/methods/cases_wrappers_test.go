@@ -6,6 +6,13 @@ import (
 	"promptfed/federation/methodtest"
 )
 
+// drawing adds what the steps, the turns and the merges of a method draw at random.
+func drawing(n methodtest.Names, step, turn, merge []string) methodtest.Names {
+	n.Draw, n.TurnDraw = slices.Concat(n.Draw, step), slices.Concat(n.TurnDraw, turn)
+	n.MergeDraw = slices.Concat(n.MergeDraw, merge)
+	return n
+}
+
 // plus adds to what a base method traces what a wrapper does; a client keeps its state from its first round on.
 func plus(base, more methodtest.Names, kept, serverKept []string) methodtest.Names {
 	n := base

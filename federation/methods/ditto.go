@@ -95,7 +95,7 @@ func withCopies(base method.Method, t method.Task, prefix string) []method.Param
 	out := base.Params(t)
 	for _, p := range base.Params(t) {
 		out = append(out, method.Param{Name: prefix + "/" + p.Name, Shape: p.Shape, Owner: method.Private,
-			First: firstOf(base, t, p.Name)})
+			Words: p.Words, First: firstOf(base, t, p.Name)})
 	}
 	return out
 }

@@ -157,7 +157,7 @@ func (m DP) Finish(l *method.Local, up *method.Upload) error {
 	if err != nil {
 		return err
 	}
-	sum.noise(r, std)
+	sum.noise(l.Draws, r, std)
 	up.Shared = sum.from(l.Received, 1)
 	return nil
 }
@@ -188,11 +188,11 @@ func (m DP) Merge(g *method.Global, ups []method.Upload) error {
 	if m.distributed() {
 		std = 0 // clients added it
 	}
-	r, releases, err := m.rand(g.Noise, method.Rand(g.Seed, "dp", strconv.Itoa(g.Round)), sum, std, short)
+	r, releases, err := m.rand(g.Noise, g.Rand("dp", strconv.Itoa(g.Round)), sum, std, short)
 	if err != nil {
 		return err
 	}
-	sum.noise(r, std)
+	sum.noise(g.Draws, r, std)
 	m.adapt(g, short, clip, r)
 	m.note(g, arrived, releases)
 	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Sampling.Size)),
@@ -290,14 +290,14 @@ func (u updates) add(old, now tensor.Map, norm, n float64) {
 	}
 }
 
-// noise adds Gaussian noise to every number.
-func (u updates) noise(r *rand.Rand, std float64) {
+// noise adds Gaussian noise to every number. draws records it as dp/NAME, in units of std and without a shape.
+func (u updates) noise(draws *method.Draws, r *rand.Rand, std float64) {
 	if std == 0 {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(u)) {
-		for i := range u[name] {
-			u[name][i] += std * r.NormFloat64()
+		for i, e := range draws.Normal(r, "dp/"+name, len(u[name])) {
+			u[name][i] += std * e
 		}
 	}
 }

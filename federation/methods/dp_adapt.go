@@ -71,7 +71,7 @@ func (m DP) adapt(g *method.Global, sum, clip float64, r *rand.Rand) {
 		return
 	}
 	if m.Noise > 0 {
-		sum += counting(g) * r.NormFloat64()
+		sum += counting(g) * g.Draws.Normal(r, "dp/clip", 1)[0]
 	}
 	share := sum/g.Sampling.Size + 0.5
 	next := math.Min(maxWeight, math.Max(1e-9, clip*math.Exp(-m.Adapt*(share-m.Quantile))))

@@ -47,6 +47,9 @@ import (
 // round at worst. Without noise: all, local is made beside the global prompts, whose own epsilon (dp) adds to this one
 // for whoever sees both. The noise comes from a secret of the client across machines (Local.Noise); in one process it
 // comes from the run's seed, and the number is called epsilon_local_nominal.
+//
+// Traces have V0 as dpfpl/v0, and the noise in units of z C as dpfpl/u [tokens,rank], dpfpl/v [rank,w] and
+// dpfpl/global.
 type DPFPL struct {
 	WeightedMean `config:",squash"`
 	Context      `config:",squash"`
@@ -111,8 +114,8 @@ func (m DPFPL) Adjust(l *method.Local, g tensor.Map) error {
 	}
 	p, full := matrix(l.Private["local"]), matrix(g["local"])
 	rows, wide := p.Dims()
-	start := mat.NewDense(wide, min(m.Rank, rows, wide), nil)
-	start.Apply(func(_, _ int, _ float64) float64 { return l.Rand.NormFloat64() }, start)
+	rank := min(m.Rank, rows, wide)
+	start := mat.NewDense(wide, rank, l.Draws.Normal(l.Rand, "dpfpl/v0", wide, rank))
 	u, v := mat.Dense{}, mat.Dense{} // [T,r], [w,r]
 	u.Mul(p, start)
 	orthonormal(&u)
@@ -122,8 +125,8 @@ func (m DPFPL) Adjust(l *method.Local, g tensor.Map) error {
 	byU, byV := mat.Dense{}, mat.Dense{} // [T,r], [r,w]
 	byU.Mul(full, &v)
 	byV.Mul(u.T(), full)
-	m.release(r, &byU, true)
-	m.release(r, &byV, true)
+	m.release(l.Draws, r, &byU, "dpfpl/u")
+	m.release(l.Draws, r, &byV, "dpfpl/v")
 	first, second, both := mat.Dense{}, mat.Dense{}, mat.Dense{}
 	first.Mul(&byU, v.T())
 	second.Mul(&u, &byV)
@@ -135,19 +138,24 @@ func (m DPFPL) Adjust(l *method.Local, g tensor.Map) error {
 	first.Add(&first, &both)
 	first.Scale(m.Factor, &first)
 	put(g["local"], &first)
-	global := matrix(g["global"])
-	m.release(r, global, m.Noisy == "all")
+	global, noise := matrix(g["global"]), ""
+	if m.Noisy == "all" {
+		noise = "dpfpl/global"
+	}
+	m.release(l.Draws, r, global, noise)
 	put(g["global"], global)
 	return nil
 }
 
-// release shortens a gradient to the clip and adds noise.
-func (m DPFPL) release(r *rand.Rand, g *mat.Dense, noisy bool) {
+// release shortens a gradient to the clip and adds noise, which draws records under a name; an empty name adds none.
+func (m DPFPL) release(draws *method.Draws, r *rand.Rand, g *mat.Dense, noise string) {
 	if far := mat.Norm(g, 2); m.Clip > 0 && far > m.Clip {
 		g.Scale(m.Clip/far, g)
 	}
-	if noisy && m.Noise > 0 {
-		g.Apply(func(_, _ int, x float64) float64 { return x + m.Noise*m.Clip*r.NormFloat64() }, g)
+	if rows, wide := g.Dims(); noise != "" && m.Noise > 0 {
+		e := mat.NewDense(rows, wide, draws.Normal(r, noise, rows, wide))
+		e.Scale(m.Noise*m.Clip, e)
+		g.Add(g, e)
 	}
 }
 

@@ -150,7 +150,7 @@ func (m FedAPT) Start(g *method.Global) error {
 	if q := g.Shared[aptQuery]; q != nil {
 		uniform(g.Seed, aptQuery, q, 1/math.Sqrt(float64(q.Shape[1])))
 	}
-	keys, r := tensor.New(m.count(g.Task), m.Tokens, g.Width), method.Rand(g.Seed, "init", aptKeys)
+	keys, r := tensor.New(m.count(g.Task), m.Tokens, g.Width), g.Rand("init", aptKeys)
 	for i := range keys.Data {
 		keys.Data[i] = float32(r.Float64())
 	}

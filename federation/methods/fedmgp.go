@@ -3,7 +3,6 @@ package methods
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"promptfed/federation/method"
@@ -84,14 +83,14 @@ func (m FedMGP) towers() []string {
 
 func (m FedMGP) Params(t method.Task) (out []method.Param) {
 	for _, tower := range m.towers() {
-		prompt, std := []int{m.Tokens, t.Width}, m.Std
+		prompt, std, words := []int{m.Tokens, t.Width}, m.Std, m.Words
 		if tower == imageTower {
-			prompt, std = []int{m.Vision, t.VisionWidth}, m.VisionStd
+			prompt, std, words = []int{m.Vision, t.VisionWidth}, m.VisionStd, ""
 		}
 		out = append(out,
-			method.Param{Name: tower + mgpSlots, Shape: append([]int{m.Exchanged}, prompt...)},
+			method.Param{Name: tower + mgpSlots, Shape: append([]int{m.Exchanged}, prompt...), Words: words},
 			method.Param{Name: tower + mgpGroups, Shape: append([]int{m.Groups}, prompt...), Std: std,
-				Owner: method.Private}.Alike(),
+				Owner: method.Private, Words: words}.Alike(),
 			method.Param{Name: tower + mgpDrawn, Shape: []int{m.Exchanged, m.Groups}, Owner: method.Private})
 	}
 	return out
@@ -212,7 +211,7 @@ func (m FedMGP) Finish(l *method.Local, up *method.Upload) error {
 			}
 		}
 		slots, drawn := tensor.New(last.Shape...), tensor.New(m.Exchanged, m.Groups)
-		for i, j := range m.draw(l.Rand, sims) {
+		for i, j := range m.draw(l.Draws.Uniform(l.Rand, tower+mgpDrawn, m.Groups), sims) {
 			copy(slots.Row(i).Data, own.Row(j).Data)
 			drawn.Row(i).Data[j] = 1
 		}
@@ -231,11 +230,12 @@ func (m FedMGP) worded(s *method.Scope) graph.Node {
 }
 
 // draw gives groups in the order of drawing: those with the largest sim/tau plus noise of Gumbel's distribution, which
-// is the draw without replacement (Kool et al., Stochastic Beams and Where to Find Them, ICML 2019, section 2.3).
-func (m FedMGP) draw(r *rand.Rand, sims []float64) []int {
+// is the draw without replacement (Kool et al., Stochastic Beams and Where to Find Them, ICML 2019, section 2.3). u are
+// random numbers from [0,1).
+func (m FedMGP) draw(u, sims []float64) []int {
 	key, order := make([]float64, m.Groups), make([]int, m.Groups)
 	for j, s := range sims {
-		key[j], order[j] = s/m.Tau-math.Log(-math.Log(r.Float64())), j
+		key[j], order[j] = s/m.Tau-math.Log(-math.Log(u[j])), j
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key[b], key[a]) })
 	return order[:m.Exchanged]

@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"promptfed/federation/method"
 )
 
 // Two of three groups whose weights exp(sim/tau) are 4, 2 and 1: the first is i with w_i/7, the second j with w_j over
@@ -14,9 +16,10 @@ func TestFedMGPDraws(t *testing.T) {
 	w := []float64{4, 2, 1}
 	sims := []float64{tau * math.Log(4), tau * math.Log(2), 0}
 	m := FedMGP{Groups: 3, Exchanged: 2, Tau: tau}
+	var draws *method.Draws // of no trace
 	r, count := rand.New(rand.NewPCG(1, 2)), map[[2]int]float64{}
 	for range n {
-		d := m.draw(r, sims)
+		d := m.draw(draws.Uniform(r, "", 3), sims)
 		count[[2]int{d[0], d[1]}]++
 	}
 	for i := range 3 {
@@ -32,7 +35,7 @@ func TestFedMGPDraws(t *testing.T) {
 	}
 	m.Tau = 1e-3
 	for range 100 {
-		if d := m.draw(r, []float64{-1, 1, 0}); d[0] != 1 || d[1] != 2 {
+		if d := m.draw(draws.Uniform(r, "", 3), []float64{-1, 1, 0}); d[0] != 1 || d[1] != 2 {
 			t.Fatalf("a temperature of 0.001 drew %v, want 1 and 2", d)
 		}
 	}

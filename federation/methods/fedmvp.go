@@ -255,7 +255,7 @@ func (m FedMVP) Begin(l *method.Local) error {
 // toss decides for all images of the next step.
 func (m FedMVP) toss(l *method.Local) {
 	if m.Flip == "coin" {
-		if l.Scalars[mvpCoin] = 0; l.Rand.Float64() < 0.5 {
+		if l.Scalars[mvpCoin] = 0; l.Draws.Uniform(l.Rand, mvpCoin, 1)[0] < 0.5 {
 			l.Scalars[mvpCoin] = 1
 		}
 	}

@@ -3,7 +3,6 @@ package methods
 import (
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 
 	"promptfed/federation/method"
@@ -60,25 +59,6 @@ func (m *FedPR) Build(method.Method) (method.Method, error) {
 
 func (m FedPR) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Shared) }
 
-// Begin lets a trace see the transforms.
-func (m FedPR) Begin(l *method.Local) error {
-	if !l.Traced {
-		return nil
-	}
-	blocks, err := m.transforms(l)
-	if err != nil {
-		return err
-	}
-	shape := l.Received["prompt"].Shape
-	width := shape[len(shape)-1]
-	drawn := &tensor.Tensor{Shape: append(slices.Clone(shape[:len(shape)-2]), width, width)}
-	for _, b := range blocks {
-		drawn.Data = append(drawn.Data, scaled(b.q.Dense(), 1/b.norm).Data...)
-	}
-	l.Data = withDraw{l.Data, tensor.Map{"draw/projector": drawn}}
-	return nil
-}
-
 // Adjust projects the gradient.
 func (m FedPR) Adjust(l *method.Local, grads tensor.Map) error {
 	blocks, err := m.transforms(l)
@@ -86,6 +66,14 @@ func (m FedPR) Adjust(l *method.Local, grads tensor.Map) error {
 		return err
 	}
 	g := grads["prompt"]
+	if l.Draws != nil {
+		width := g.Shape[len(g.Shape)-1]
+		all := &tensor.Tensor{Shape: append(slices.Clone(g.Shape[:len(g.Shape)-2]), width, width)}
+		for _, b := range blocks {
+			all.Data = append(all.Data, scaled(b.q.Dense(), 1/b.norm).Data...)
+		}
+		l.Draws.Record("projector", all)
+	}
 	part := len(g.Data) / len(blocks)
 	for i, b := range blocks {
 		rows := tensor.Of(g.Data[i*part:(i+1)*part], m.Tokens, g.Shape[len(g.Shape)-1])
@@ -138,20 +126,4 @@ func scaled(t *tensor.Tensor, a float64) *tensor.Tensor {
 		t.Data[i] = float32(float64(v) * a)
 	}
 	return t
-}
-
-// withDraw is data that puts the same tensors into every batch.
-type withDraw struct {
-	method.Data
-	drawn tensor.Map
-}
-
-func (d withDraw) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
-	batch, err := d.Data.Batch(rows, r, also...)
-	for name, t := range d.drawn {
-		if err == nil {
-			batch[name] = t
-		}
-	}
-	return batch, err
 }

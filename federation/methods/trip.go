@@ -37,6 +37,7 @@ import (
 //     from another; that is not here.
 //
 // A step takes memory for the text of each image; see train.memory_gb. Clients must agree in the image tower's width.
+// Traces have the tokens that k-means begins at as constant/trip/starts [E].
 // Names: trip/keys [E,v] and, unless average is none, trip/average [E,tokens,w] to everyone; trip/weight [1], the sum
 // of the running mean's weights, stays on the server.
 type TRIP struct {
@@ -93,6 +94,7 @@ const (
 	tripExperts = "experts"
 	tripKeys    = "trip/keys"
 	tripAverage = "trip/average"
+	tripStarts  = "trip/starts"
 	tripWeight  = "trip/weight"
 )
 
@@ -116,6 +118,7 @@ func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) grap
 			"the width %d; lower experts, or set keys: normal", m.Experts, t.Backbone, t.VisionWidth)
 	}
 	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
+	s.Note(tripStarts, route.Starts(t.Tokens))
 	weights := s.ByRow(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
 	ctx := weights.MatMul(experts.Reshape(m.Experts, m.Tokens*t.Width)).Reshape(-1, m.Tokens, t.Width)
 	text := s.TextOf(method.Prompt{Ctx: ctx, Reading: method.Reading{Position: m.Position}}) // [B,C,D]
@@ -148,7 +151,7 @@ func (m TRIP) Start(g *method.Global) error {
 		return fmt.Errorf("trip: backbone %s, an exported model, does not provide the tokens of the image tower's "+
 			"last block; convert a checkpoint", g.Task.Backbone)
 	}
-	keys, r := mat.NewDense(v, m.Experts, nil), method.Rand(g.Seed, "init", tripKeys)
+	keys, r := mat.NewDense(v, m.Experts, nil), g.Rand("init", tripKeys)
 	for i := range keys.RawMatrix().Data {
 		if keys.RawMatrix().Data[i] = r.NormFloat64(); m.Keys == "uniform" {
 			keys.RawMatrix().Data[i] = r.Float64()

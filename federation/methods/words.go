@@ -31,7 +31,7 @@ func (c WordContext) Check() error {
 
 // Declare gives the prompt as a parameter.
 func (c WordContext) Declare(t method.Task, name string, o method.Owner) []method.Param {
-	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
+	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o, Words: c.Words}}
 }
 
 // Prompt is the whole prompt [T,w], T at least tokens, of what was learned, [tokens,w] or [B,tokens,w] for each image.

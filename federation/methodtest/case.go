@@ -71,6 +71,9 @@ type Names struct {
 	Later           []string                        // extras that it sends to single clients from round 1 on
 	Up              []string                        // extras that a client uploads
 	Draw            []string                        // random tensors of a step
+	TurnDraw        []string                        // of a turn
+	MergeDraw       []string                        // of a merge
+	Constant        []string                        // of the loss
 	Frozen          func(round, epoch int) []string // what the steps of a pass over the data leave as it is
 	Exchanged       []string                        // private parameters of which some rows are sent and replaced
 	Reads           []string                        // patches, pixels: what a batch holds beside image and label

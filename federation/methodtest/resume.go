@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/trace"
 	"promptfed/runtime/tensor"
 )
 
@@ -24,7 +25,8 @@ type after struct {
 }
 
 func (a *after) Put(string, *tensor.Tensor) {}
-func (a *after) Step(int, int, int, float64) {
+func (a *after) Round(trace.RoundRecord)    {}
+func (a *after) Step(trace.StepRecord) {
 	if atomic.AddInt64(&a.n, -1) == 0 {
 		a.stop()
 	}

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
 )
 
@@ -21,12 +23,15 @@ func (c Case) trace(t *testing.T) {
 	rec := trace.NewRecorder()
 	c.run(t, e, engine.Settings{Workers: 4, Tracer: rec})
 
-	want := map[string]bool{}
-	add := func(at string, names ...string) {
-		for _, n := range names {
-			want[at+n] = true
+	want, may := map[string]bool{}, map[string]bool{}
+	all := func(of map[string]bool) func(at string, names ...string) {
+		return func(at string, names ...string) {
+			for _, n := range names {
+				of[at+n] = true
+			}
 		}
 	}
+	add, allow := all(want), all(may)
 	at := func(round int, f func(int) []string) []string {
 		if f == nil {
 			return nil
@@ -36,6 +41,14 @@ func (c Case) trace(t *testing.T) {
 	n := c.Names
 	learned := slices.Concat(n.Shared, n.Private)
 	add("init/", n.Shared...)
+	add("start/down/", n.Broadcast...)
+	for _, client := range e.Clients {
+		add(fmt.Sprintf("start/c%d/down/", client.ID), n.PerClient...)
+	}
+	steps := map[string]trace.StepRecord{}
+	for _, s := range rec.Steps {
+		steps[fmt.Sprintf("r%d/c%d/s%d/", s.Round, s.Client, s.Step)] = s
+	}
 	for r := range 2 {
 		for _, client := range e.Clients {
 			p := fmt.Sprintf("r%d/c%d/", r, client.ID)
@@ -50,6 +63,13 @@ func (c Case) trace(t *testing.T) {
 			add(p+"upload/", n.Up...)
 			add(p+"eval/", "logits", "label", "image")
 			add(p+"eval/", n.Reads...)
+			loss, scores := c.inputs(t, e, client)
+			add(p+"eval/", withoutRows(scores)...)
+			add(p+"draw/", n.TurnDraw...)
+			if !c.learnsNothing() {
+				add(p+"constant/", n.Constant...)
+				allow(p+"prepared/", loss...)
+			}
 			if n.Memory {
 				add(p+"memory/", "image", "label")
 			}
@@ -66,9 +86,15 @@ func (c Case) trace(t *testing.T) {
 				})...)
 				add(step+"after/", learned...)
 				add(step+"draw/", n.Draw...)
+				add(step+"scalar/", under(loss, method.ScalarInput)...)
+				allow(step+"grad_raw/", learned...)
+				c.phase(t, steps[step], step, s/max(1, client.Train.Len()/4), learned)
+				c.rawGradients(t, rec, step, steps[step], learned)
+				c.complete(t, rec, p, step, loss)
 			}
 		}
 		add(fmt.Sprintf("r%d/merged/", r), n.Shared...)
+		add(fmt.Sprintf("r%d/draw/", r), n.MergeDraw...)
 		add(fmt.Sprintf("r%d/down/", r), n.Broadcast...)
 		add(fmt.Sprintf("r%d/kept/", r), at(r, n.ServerState)...)
 		if q := n.Statistic; q != nil && (r == 0 || q.Every) {
@@ -90,7 +116,7 @@ func (c Case) trace(t *testing.T) {
 		}
 	}
 	for name, got := range rec.Tensors {
-		if !want[name] {
+		if !want[name] && !may[name] && !strings.HasPrefix(name, "start/kept/") {
 			t.Errorf("the trace has %s", name)
 		}
 		if strings.HasSuffix(name, "/loss") && !slices.Equal(got.Shape, []int{1}) {
@@ -139,6 +165,112 @@ func unitRows(t *testing.T, name string, x *tensor.Tensor) {
 	for i := range x.Shape[0] {
 		if norm := x.Row(i).Norm(); math.Abs(norm-1) > 1e-5 {
 			t.Errorf("%s: row %d has norm %g", name, i, norm)
+		}
+	}
+}
+
+// inputs are the names of what the loss and the class scores of a client read.
+func (c Case) inputs(t *testing.T, e *spec.Experiment, client *spec.Client) (loss, scores []string) {
+	t.Helper()
+	task := e.Task(client)
+	s := method.NewScope(task, e.Method.Params(task))
+	logits := e.Method.Logits(s)
+	names := func(n graph.Node) (out []string) {
+		for _, in := range graph.Inputs(n) {
+			out = append(out, in.Name())
+		}
+		return out
+	}
+	scores = names(logits)
+	loss = names(e.Method.Loss(s, logits))
+	for _, h := range s.Hosts() {
+		if slices.Contains(loss, method.HostInput+"/"+h.Name) {
+			loss = append(loss, h.Of...)
+		}
+	}
+	if err := s.Graph().Err(); err != nil {
+		t.Fatal(err)
+	}
+	return loss, scores
+}
+
+// under are the names of inputs of a kind.
+func under(inputs []string, kind string) (out []string) {
+	for _, in := range inputs {
+		if name, ok := strings.CutPrefix(in, kind+"/"); ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// withoutRows are inputs that are neither rows of data nor computed on the host.
+func withoutRows(inputs []string) []string {
+	return slices.DeleteFunc(slices.Clone(inputs), func(in string) bool {
+		return spec.OfImage(in) || strings.HasPrefix(in, method.HostInput+"/") || in == method.MemoryImage ||
+			in == method.MemoryLabel
+	})
+}
+
+// complete: everything that a step's loss read is in the trace.
+func (c Case) complete(t *testing.T, rec *trace.Recorder, turn, step string, inputs []string) {
+	t.Helper()
+	for _, in := range inputs {
+		kind, name, _ := strings.Cut(in, "/")
+		var places []string
+		switch kind {
+		case method.ParamInput, method.ReceivedInput, method.BeforeInput:
+			places = []string{turn + "begin/" + name} // what came before is the end of an earlier turn
+		case method.BroadcastInput:
+			places = []string{turn + in, turn + "prepared/" + in}
+		case method.StateInput:
+			places = []string{turn + in, turn + "prepared/" + in}
+		case method.ScalarInput:
+			places = []string{step + "scalar/" + name}
+		case method.HostInput:
+			continue // a function of parameters, which complete sees
+		default:
+			places = []string{step + in}
+			switch in {
+			case method.OwnedInput:
+				places = []string{turn + "prepared/" + in}
+			case method.MemoryImage, method.MemoryLabel:
+				places = []string{turn + "memory/" + name}
+			}
+		}
+		if !slices.ContainsFunc(places, func(at string) bool { return rec.Tensors[at] != nil }) {
+			t.Errorf("the loss of %s reads %s, and the trace has none of %v", step, in, places)
+		}
+	}
+}
+
+// phase: a step says which pass over the data it is of, and what it leaves unchanged.
+func (c Case) phase(t *testing.T, of trace.StepRecord, step string, epoch int, learned []string) {
+	t.Helper()
+	var want []string
+	if c.Names.Frozen != nil {
+		want = slices.DeleteFunc(slices.Clone(c.Names.Frozen(of.Round, epoch)), func(name string) bool {
+			return !slices.Contains(learned, name)
+		})
+		slices.Sort(want)
+	}
+	if of.Epoch != epoch || !slices.Equal(of.Frozen, want) {
+		t.Errorf("%s is of pass %d and leaves %v, want pass %d and %v", step, of.Epoch, of.Frozen, epoch, want)
+	}
+}
+
+// rawGradients: a gradient of the loss is there by itself where the optimizer gets another one, or none.
+func (c Case) rawGradients(t *testing.T, rec *trace.Recorder, step string, of trace.StepRecord, learned []string) {
+	t.Helper()
+	for _, name := range learned {
+		raw, grad := rec.Tensors[step+"grad_raw/"+name], rec.Tensors[step+"grad/"+name]
+		switch {
+		case raw == nil && grad == nil && !slices.Contains(of.Frozen, name):
+			t.Errorf("%s has neither gradient of %s", step, name)
+		case grad == nil && !slices.Contains(of.Frozen, name):
+			t.Errorf("%s has no gradient of %s, which is not frozen", step, name)
+		case raw != nil && grad != nil && equal(raw, grad):
+			t.Errorf("%s has the gradient of %s twice", step, name)
 		}
 	}
 }

@@ -53,18 +53,29 @@ func New(cfg Config) (*Optimizer, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("optim: %s: %w", cfg.Name, err)
 	}
-	var parts []Transform
-	if cfg.ClipValue > 0 {
-		parts = append(parts, ClipByValue(cfg.ClipValue))
-	}
-	if cfg.ClipNorm > 0 {
-		parts = append(parts, ClipByGlobalNorm(cfg.ClipNorm))
-	}
 	core, err := build(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("optim: %s: %w", cfg.Name, err)
 	}
-	return With(append(parts, core...)...), nil
+	return With(append(cfg.clips(), core...)...), nil
+}
+
+// clips are the transforms that bound gradients; they keep no state.
+func (c Config) clips() (parts []Transform) {
+	if c.ClipValue > 0 {
+		parts = append(parts, ClipByValue(c.ClipValue))
+	}
+	if c.ClipNorm > 0 {
+		parts = append(parts, ClipByGlobalNorm(c.ClipNorm))
+	}
+	return parts
+}
+
+// Clipped gives a copy of grads as an optimizer of this Config bounds them, which its momentum or moments then get.
+func (c Config) Clipped(grads tensor.Map) tensor.Map {
+	out := grads.Clone()
+	Chain(c.clips()...).Update(out, nil, nil)
+	return out
 }
 
 // With returns an optimizer made of the given transforms, in that order.
@@ -76,8 +87,16 @@ func With(parts ...Transform) *Optimizer {
 // without a gradient stay as they are, and so does their state. grads is not changed. After an error the parameters are
 // as before; so is the state, unless the error is an update that is not finite.
 func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
-	if !finite(lr) {
-		return fmt.Errorf("optim: learning rate is %v; it must be finite", lr)
+	return o.StepAt(params, grads, lr, nil)
+}
+
+// StepAt is Step where some parameters have learning rates of their own, by name, as a parameter group of PyTorch's
+// optimizers does. Their weight decay is at that rate, too.
+func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]float64) error {
+	for _, r := range append(slices.Collect(maps.Values(own)), lr) {
+		if !finite(r) {
+			return fmt.Errorf("optim: learning rate is %v; it must be finite", r)
+		}
 	}
 	fresh := tensor.Map{}
 	for _, name := range grads.Names() {
@@ -118,7 +137,11 @@ func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
 		}
 	}
 	for _, name := range updates.Names() {
-		params[name].Axpy(-lr, updates[name])
+		rate, ok := own[name]
+		if !ok {
+			rate = lr
+		}
+		params[name].Axpy(-rate, updates[name])
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -28,30 +27,13 @@ func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s messa
 			o.Statistic)
 	}
 	answer, err := q.Compute(l)
-	if err == nil {
-		err = w.traceStatistic(c, o, s, answer)
+	if err == nil && w.Tracer != nil {
+		err = w.traceStatistic(c, o, s, answer, l.Draws.Taken())
 	}
 	if err != nil {
 		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", o.Round+1, c.ID, o.Statistic, err)
 	}
 	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
-}
-
-// traceStatistic records an answer and the rows that it was made of.
-func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st message.ClientState,
-	answer tensor.Map) error {
-	if w.Tracer == nil {
-		return nil
-	}
-	l, _ := w.Begin(c, o, st) // the same random numbers again, as of a statistic that draws its rows first
-	rows, err := c.Train.Batch(message.Indices(c.Train.Len()), l.Rand)
-	if err != nil {
-		return err
-	}
-	at := fmt.Sprintf("r%d/survey/%s/c%d", o.Round, o.Statistic, c.ID)
-	trace.TraceAll(w.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
-	trace.TraceAll(w.Tracer, at, answer)
-	return nil
 }
 
 // Test counts correct predictions on a client's test data, in each evaluation that the method has: with the shared
@@ -94,6 +76,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		return logits, &h, nil
 	}
 	var logits [2]*tensor.Tensor
+	var beside [2]tensor.Map // by the view, for a trace
 	for _, view := range w.evaluations(has, p, s) {
 		of := &r.Global
 		if view == method.PersonalView {
@@ -110,29 +93,17 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		if logits[view], *of, err = score(); err != nil {
 			return fail(err)
 		}
+		if w.Tracer != nil {
+			beside[view] = p.aside(inputs{l: l, s: s, now: parameters(l)})
+		}
 	}
 	if has.Personal && r.Personal == nil {
 		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
+		beside[method.PersonalView] = beside[method.GlobalView]
 	}
-	if w.Tracer != nil {
-		tr := trace.OfClient(w.Tracer, o.Round, c.ID)
-		tr.Put("eval/logits", logits[has.Headline("", w.Method)])
-		tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
-		rows, err := c.Test.Batch(message.Indices(c.Test.Len()), l.Rand, p.also...)
-		if err != nil {
+	if view := has.Headline("", w.Method); w.Tracer != nil {
+		if err := w.traceTest(c, o, p, l, logits[view], beside[view]); err != nil {
 			return fail(err)
-		}
-		tr.Put("eval/image", rows[method.ImageInput])
-		if spec.Remembers(w.Method, l.Task) {
-			m, err := l.Memory()
-			if err != nil {
-				return fail(err)
-			}
-			tr.Put("memory/image", m[method.ImageInput])
-			tr.Put("memory/label", m[method.LabelInput])
-		}
-		for _, name := range p.also {
-			tr.Put("eval/"+name, rows[name])
 		}
 	}
 	return r, nil

@@ -31,7 +31,9 @@ type program struct {
 	received *program
 	bytes    int   // of all that it gives, as far as its shape is known
 	number   int64 // that no other compiled graph of this process has
-	apart    bool  // steps of several clients gain nothing in one run, see spec.Apart
+	// constants are those of method.Scope.Note, for traces
+	constants tensor.Map
+	apart     bool // steps of several clients gain nothing in one run, see spec.Apart
 }
 
 // lastProgram counts what was compiled.
@@ -76,8 +78,20 @@ func (p *program) of(s *method.Scope) *program {
 		return nil
 	}
 	own := *p
-	own.hosts, own.fixed, own.received = p.hostsOf(s), p.fixed.of(s), p.received.of(s)
+	own.hosts, own.fixed, own.received, own.constants = p.hostsOf(s), p.fixed.of(s), p.received.of(s), s.Constants()
 	return &own
+}
+
+// inputsOf are the names of inputs of a kind, or that input itself.
+func (p *program) inputsOf(kind string) (out []string) {
+	for ; p != nil; p = p.fixed {
+		for _, in := range p.inputs {
+			if name, ok := strings.CutPrefix(in, kind+"/"); ok || in == kind {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // hostsOf are the host functions of a scope that the program reads.

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"promptfed/federation/engine/message"
@@ -55,8 +56,15 @@ func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s messa
 	in := inputs{l: l, s: s, now: parameters(l)}
 	var err error
 	if p.rows() {
-		if in.batch, err = data.Batch(rows, l.Rand, p.also...); err != nil {
+		before := l.Draws.Taken()
+		l.Draws.Covered(func() { in.batch, err = data.Batch(rows, l.Rand, p.also...) })
+		if err != nil {
 			return nil, err
+		}
+		if l.Draws.Taken() > before { // views of images: the rows tell which
+			for _, name := range in.batch.Names() {
+				l.Draws.Record(fmt.Sprintf("rows/%d/%s", before, name), in.batch[name])
+			}
 		}
 		if err := checkBatch(in.batch, nil); err != nil {
 			return nil, err

@@ -46,7 +46,9 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 	}
 	ins := make([]inputs, len(turns))
 	for i, t := range turns {
-		batch, err := t.l.Data.Batch(t.rows, t.l.Rand, t.p.also...)
+		var batch tensor.Map
+		var err error
+		t.l.Draws.Covered(func() { batch, err = t.l.Data.Batch(t.rows, t.l.Rand, t.p.also...) })
 		if err == nil {
 			err = checkBatch(batch, t.rows)
 		}
@@ -80,6 +82,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, f feed, out ten
 	if err == nil {
 		err = t.meter.step(ctx, t.p, in, f, t.host, t.epoch, grads)
 	}
+	traced := t.traceStep(in, f, grads)
 	if err == nil {
 		err = w.Method.Adjust(l, grads)
 	}
@@ -90,7 +93,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, f feed, out ten
 		delete(grads, name)
 	}
 	t.meter.adjusted(grads)
-	t.tr.Step(l.Steps, in.batch, t.p.draws(f.now), out[lossOutput], grads, l.LR)
+	traced(grads, out[lossOutput])
 	if err := message.CheckFinite("the gradient of ", grads); err != nil {
 		return err
 	}
@@ -98,7 +101,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, f feed, out ten
 	if math.IsNaN(loss) || math.IsInf(loss, 0) {
 		return fmt.Errorf("the loss is %v; %s", loss, message.DivergenceHint)
 	}
-	if err := t.opt.Step(in.now, grads, l.LR); err != nil {
+	if err := t.opt.StepAt(in.now, grads, l.LR, l.Rates); err != nil {
 		return fmt.Errorf("%w; %s", err, message.DivergenceHint)
 	}
 	t.tr.After(l.Steps, in.now)

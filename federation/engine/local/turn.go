@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
@@ -54,10 +55,12 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		held: ort.Values{}, shared: shared, epoch: -1}
 	t.tr.PutAll("down", l.Broadcast)
 	t.tr.PutAll("kept", l.State)
+	sent := maps.Clone(l.Broadcast)
+	t.recordDraws("")
 	if err := w.Method.Begin(l); err != nil {
 		return nil, err
 	}
-	t.tr.PutAll("begin", l.Shared, l.Private)
+	t.traceBegin(sent)
 	if t.meter, err = w.meter(c, l.Task, t.tr); err != nil || len(p.params) == 0 {
 		return t, err
 	}
@@ -65,7 +68,13 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if t.opt, err = optim.New(w.Training.Optim); err != nil {
 		return nil, err
 	}
-	return t, shared.load(t.opt, parameters(l))
+	if err := shared.load(t.opt, parameters(l)); err != nil {
+		return nil, err
+	}
+	if t.tr.On() {
+		t.tr.PutAll("optimizer", t.opt.State())
+	}
+	return t, nil
 }
 
 // next gives the rows of the next step; nil after the last.
@@ -76,7 +85,7 @@ func (t *turn) next() []int {
 		}
 		t.epoch++
 		t.l.Epoch = t.epoch
-		t.batches = t.pace.Batches(t.l.Data.Order(t.l.Rand))
+		t.l.Draws.Covered(func() { t.batches = t.pace.Batches(t.l.Data.Order(t.l.Rand)) })
 	}
 	rows := t.batches[0]
 	t.batches = t.batches[1:]
@@ -86,6 +95,7 @@ func (t *turn) next() []int {
 // end gives what to upload and what to remember if the server takes it.
 func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats message.Stats, err error) {
 	l := t.l
+	t.recordDraws("")
 	if t.opt != nil {
 		if l.Steps == 0 {
 			return up, s, stats, fmt.Errorf("the client's data gave no batch in %d epochs", t.pace.Epochs)
@@ -98,13 +108,17 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	if err = w.Method.Finish(l, &up); err != nil {
 		return up, s, stats, err
 	}
-	w.attack.Upload(t.o.Round, l.Received, &up)
+	w.attack.Upload(t.o.Round, l.Received, &up, l.Draws)
 	if codec := w.Method.Codec(); codec != nil {
 		if err = codec.Pack(l, &up); err != nil {
 			return up, s, stats, err
 		}
 	}
 	t.tr.PutAll("upload", up.Shared, up.Extra)
+	if n := l.Draws.Unrecorded(); n > 0 {
+		return up, s, stats, fmt.Errorf("the trace lacks %d of the random numbers that the method drew in this turn; "+
+			"draw them with Local.Draws", n)
+	}
 	if w.Guard != nil {
 		err = w.Guard.Protect(t.c.ID, t.o, &up, &stats)
 	}

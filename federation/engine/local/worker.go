@@ -104,8 +104,12 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
 		Shared: o.Shared.Clone(), Private: s.Private.Clone(), State: s.Method.Clone(), Scalars: map[string]float64{},
 		Cache: map[string]any{}, Optim: w.Training.Optim,
-		Traced: w.Tracer != nil, Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
+		Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
 			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Statistic)}
+	if w.Tracer != nil {
+		l.Draws = method.NewDraws(nil)
+		l.Rand = l.Draws.Counted(l.Rand)
+	}
 	for _, extras := range []tensor.Map{o.Broadcast, o.PerClient[c.ID]} {
 		for k, t := range extras {
 			if !strings.HasPrefix(k, message.GuardPart+"/") {

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"promptfed/runtime/tensor"
@@ -11,8 +12,8 @@ import (
 // safe for concurrent use.
 type Tracer interface {
 	Put(name string, t *tensor.Tensor)
-	// Step records the learning rate of a step.
-	Step(round, client, step int, lr float64)
+	Step(StepRecord)
+	Round(RoundRecord)
 }
 
 // Recorder is a Tracer in memory.
@@ -20,6 +21,7 @@ type Recorder struct {
 	mu      sync.Mutex
 	Tensors tensor.Map
 	Steps   []StepRecord
+	Rounds  []RoundRecord
 }
 
 // StepRecord is what trace.json says of one step.
@@ -27,7 +29,22 @@ type StepRecord struct {
 	Round  int     `json:"round"`
 	Client int     `json:"client"`
 	Step   int     `json:"step"`
+	Epoch  int     `json:"epoch"` // the pass over the client's data, counted from 0
 	LR     float64 `json:"lr"`
+	// Rates are the learning rates of parameters that do not take LR.
+	Rates map[string]float64 `json:"rates,omitempty"`
+	// Frozen are the parameters that the step leaves unchanged: no gradient, no weight decay, no momentum.
+	Frozen []string `json:"frozen,omitempty"`
+}
+
+// RoundRecord is what trace.json says of one round.
+type RoundRecord struct {
+	Round int `json:"round"`
+	// Merged are the clients whose uploads were merged, and Examples what each counts for.
+	Merged   []int `json:"merged"`
+	Examples []int `json:"examples"`
+	// Staleness is, with FedBuff, how many steps of the server ago each of them started.
+	Staleness []int `json:"staleness,omitempty"`
 }
 
 // NewRecorder returns an empty recorder.
@@ -40,10 +57,16 @@ func (r *Recorder) Put(name string, t *tensor.Tensor) {
 	r.Tensors[name] = c
 }
 
-func (r *Recorder) Step(round, client, step int, lr float64) {
+func (r *Recorder) Step(s StepRecord) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Steps = append(r.Steps, StepRecord{round, client, step, lr})
+	r.Steps = append(r.Steps, s)
+}
+
+func (r *Recorder) Round(o RoundRecord) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Rounds = append(r.Rounds, o)
 }
 
 // Client writes under one prefix, or nothing when there is no Tracer.
@@ -72,17 +95,38 @@ func (tr Client) PutAll(under string, maps ...tensor.Map) {
 	}
 }
 
-// Step records one step before its update: the batch, what was drawn, the loss and the gradients.
-func (tr Client) Step(n int, batch, draws tensor.Map, loss *tensor.Tensor, grads tensor.Map, lr float64) {
+// On tells whether there is a Tracer.
+func (tr Client) On() bool { return tr.t != nil }
+
+// Step is one step before its update.
+type Step struct {
+	StepRecord
+	Batch, Draws tensor.Map
+	Scalars      map[string]float64
+	Loss         *tensor.Tensor
+	Raw, Grads   tensor.Map // gradients of the loss, and what the optimizer gets in their place
+}
+
+// Step records a step. Of the raw gradients it records those in whose place the optimizer gets others, or none.
+func (tr Client) Step(s Step) {
 	if tr.t == nil {
 		return
 	}
-	at := fmt.Sprintf("s%d", n)
-	tr.PutAll(at, batch)
-	tr.PutAll(at+"/draw", draws)
-	tr.Put(at+"/loss", loss)
-	tr.PutAll(at+"/grad", grads)
-	tr.t.Step(tr.round, tr.client, n, lr)
+	at := fmt.Sprintf("s%d", s.StepRecord.Step)
+	tr.PutAll(at, s.Batch)
+	tr.PutAll(at+"/draw", s.Draws)
+	for name, v := range s.Scalars {
+		tr.Put(at+"/scalar/"+name, tensor.Of([]float32{float32(v)}, 1))
+	}
+	tr.Put(at+"/loss", s.Loss)
+	tr.PutAll(at+"/grad", s.Grads)
+	for name, g := range s.Raw {
+		if now := s.Grads[name]; now == nil || !slices.Equal(now.Data, g.Data) {
+			tr.Put(at+"/grad_raw/"+name, g)
+		}
+	}
+	s.Round, s.Client = tr.round, tr.client
+	tr.t.Step(s.StepRecord)
 }
 
 func (tr Client) After(n int, params tensor.Map) {

@@ -32,10 +32,10 @@ const MaxExperts = 10
 
 // Weights are [B,E], rows of sum 1, for tokens [B,N,v], N at least E, and keys [E,v].
 func (r Routing) Weights(x, keys graph.Node) graph.Node {
-	g, n := x.Graph(), x.Dim(1)
-	starts := make([]int, r.Experts)
-	for e := range starts {
-		starts[e] = (2*e + 1) * n / (2 * r.Experts)
+	g := x.Graph()
+	var starts []int
+	for _, at := range r.Starts(x.Dim(1)).Ints {
+		starts = append(starts, int(at))
 	}
 	centre := x.MeanKeep(1) // distances of what is near 0 lose fewer digits
 	x = x.Sub(centre)
@@ -53,6 +53,15 @@ func (r Routing) Weights(x, keys graph.Node) graph.Node {
 	match := matching(out[1].Add(centre).Unit().MatMul(keys.Unit().T()))
 	size := out[3].MatMul(match) // [B,1,E]
 	return size.Div(size.SumKeep(-1)).Squeeze(1)
+}
+
+// Starts are the places of the tokens, of n, that the clusters begin at, [E].
+func (r Routing) Starts(n int) *tensor.Tensor {
+	out := tensor.OfInts(make([]int64, r.Experts), r.Experts)
+	for e := range out.Ints {
+		out.Ints[e] = int64((2*e + 1) * n / (2 * r.Experts))
+	}
+	return out
 }
 
 // rooms are how many tokens the clusters take, [1,E].

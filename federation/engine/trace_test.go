@@ -1,0 +1,167 @@
+package engine_test
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// With train.clip_norm and clip_value the trace's gradient is the one that momentum and weight decay get:
+//
+//	v = 0.9 v + g + 0.01 p, p' = p - 0.1 v
+//
+// holds for it in every step, and it is the raw one with its elements limited first, and then, over all parameters
+// together, its norm, as torch.nn.utils.clip_grad_value_ and clip_grad_norm_ do it.
+func TestTracedGradientIsTheOptimizers(t *testing.T) {
+	const limit, most, momentum, decay, lr = 0.01, 0.004, 0.9, 0.01, 0.1
+	e := toy(t)
+	e.Training.Optim = optim.Config{Name: "sgd", LR: lr, Momentum: momentum, WeightDecay: decay, ClipNorm: limit,
+		ClipValue: most}
+	e.Plan.Rounds = 2
+	rec := trace.NewRecorder()
+	mustRun(t, e, engine.Settings{Tracer: rec})
+	clipped := 0
+	velocity := map[string][]float64{}
+	for _, s := range rec.Steps {
+		turn := fmt.Sprintf("r%d/c%d/", s.Round, s.Client)
+		step := fmt.Sprintf("%ss%d/", turn, s.Step)
+		raw, sum := map[string][]float64{}, 0.0
+		names := []string{"global", "local"}
+		for _, name := range names {
+			g := rec.Tensors[step+"grad_raw/"+name]
+			if g == nil {
+				g = rec.Tensors[step+"grad/"+name]
+			}
+			for _, x := range g.Data {
+				x := max(-most, min(most, float64(x)))
+				raw[name], sum = append(raw[name], x), sum+x*x
+			}
+		}
+		scale := min(1, limit/(math.Sqrt(sum)+1e-6))
+		if scale < 1 {
+			clipped++
+		}
+		for _, name := range names {
+			before := rec.Tensors[turn+"begin/"+name]
+			if s.Step > 0 {
+				before = rec.Tensors[fmt.Sprintf("%ss%d/after/%s", turn, s.Step-1, name)]
+			}
+			g, after := rec.Tensors[step+"grad/"+name], rec.Tensors[step+"after/"+name]
+			v := velocity[turn+name]
+			if s.Step == 0 {
+				v = make([]float64, len(g.Data))
+				velocity[turn+name] = v
+			}
+			for i, x := range g.Data {
+				if math.Abs(float64(x)-scale*raw[name][i]) > 1e-8 {
+					t.Fatalf("%sgrad/%s at element %d is %g, the raw one clipped %g", step, name, i, x,
+						scale*raw[name][i])
+				}
+				v[i] = momentum*v[i] + float64(x) + decay*float64(before.Data[i])
+				if want := float64(before.Data[i]) - lr*v[i]; math.Abs(want-float64(after.Data[i])) > 1e-6 {
+					t.Fatalf("%safter/%s at element %d is %g, by hand %g", step, name, i, after.Data[i], want)
+				}
+			}
+		}
+	}
+	if clipped == 0 {
+		t.Error("no step was clipped")
+	}
+}
+
+// One optimizer that goes from client to client has its buffers in the trace of the turn that takes it over.
+func TestTracedOptimizerState(t *testing.T) {
+	rec := trace.NewRecorder()
+	mustRun(t, leaky(t), engine.Settings{Tracer: rec})
+	if rec.Tensors["r0/c0/optimizer/momentum/b/global"] != nil {
+		t.Error("the first turn takes over buffers")
+	}
+	first, taken := 0, 0
+	for _, o := range rec.Rounds {
+		for i, k := range o.Merged {
+			if o.Round == 0 && i == 0 {
+				first++
+				continue
+			}
+			if rec.Tensors[fmt.Sprintf("r%d/c%d/optimizer/momentum/b/global", o.Round, k)] != nil {
+				taken++
+			}
+		}
+	}
+	if first != 1 || taken == 0 {
+		t.Errorf("%d turns are the first, %d take buffers over", first, taken)
+	}
+}
+
+// secretive draws numbers that no trace has, in one place.
+type secretive struct {
+	method.Method
+	place string
+}
+
+func (m secretive) Begin(l *method.Local) error {
+	if m.place == "begin" {
+		l.Rand.Float64()
+	}
+	return m.Method.Begin(l)
+}
+
+func (m secretive) Adjust(l *method.Local, g tensor.Map) error {
+	switch m.place {
+	case "adjust":
+		l.Rand.NormFloat64()
+	case "recorded":
+		l.Draws.Normal(l.Rand, "noise", 2)
+	}
+	return m.Method.Adjust(l, g)
+}
+
+func (m secretive) Finish(l *method.Local, up *method.Upload) error {
+	if m.place == "finish" {
+		l.Rand.Perm(3)
+	}
+	return m.Method.Finish(l, up)
+}
+
+func (m secretive) Merge(g *method.Global, ups []method.Upload) error {
+	if m.place == "merge" {
+		g.Rand("merge").Uint64()
+	}
+	return m.Method.Merge(g, ups)
+}
+
+// A trace that lacks random numbers which a turn or a merge used is refused; without a trace they are nobody's
+// business. What is recorded has its place in the trace, and whether anybody records changes no number.
+func TestTraceHasAllThatIsDrawn(t *testing.T) {
+	for _, place := range []string{"begin", "adjust", "finish", "merge", "recorded", "nowhere"} {
+		e := toy(t)
+		e.Method = secretive{e.Method, place}
+		rec := trace.NewRecorder()
+		_, err := engine.Run(t.Context(), e, engine.Settings{Tracer: rec})
+		if complete := place == "recorded" || place == "nowhere"; complete != (err == nil) {
+			t.Errorf("%s: %v", place, err)
+		} else if err != nil && !strings.Contains(err.Error(), "the trace lacks") {
+			t.Errorf("%s: %v", place, err)
+		}
+		mustRun(t, e, engine.Settings{})
+		if noise := rec.Tensors["r0/c0/s0/draw/noise"]; (noise != nil) != (place == "recorded") {
+			t.Errorf("%s: the trace has noise %v", place, noise)
+		}
+	}
+	plain, traced := secretive{toy(t).Method, "recorded"}, t.TempDir()
+	e := toy(t)
+	e.Method = plain
+	mustRun(t, e, engine.Settings{Dir: traced, Tracer: trace.NewRecorder()})
+	quiet := t.TempDir()
+	mustRun(t, e, engine.Settings{Dir: quiet})
+	if prompts(t, traced) != prompts(t, quiet) {
+		t.Error("a trace changes what is learned")
+	}
+}

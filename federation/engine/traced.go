@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"fmt"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// traceStart records what the server begins with, all that it drew among it.
+func (s *Server) traceStart() {
+	if s.Tracer == nil {
+		return
+	}
+	g := &s.Global
+	trace.TraceAll(s.Tracer, "init", g.Shared)
+	trace.TraceAll(s.Tracer, "start/down", g.Broadcast)
+	trace.TraceAll(s.Tracer, "start/kept", g.State)
+	for id, m := range g.PerClient {
+		trace.TraceAll(s.Tracer, fmt.Sprintf("start/c%d/down", id), m)
+	}
+}
+
+// recordDraws lets the trace have what the merge of a round draws at random.
+func (s *Server) recordDraws() {
+	if s.Tracer == nil {
+		return
+	}
+	at := fmt.Sprintf("r%d/draw/", s.Global.Round)
+	s.Global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.Tracer.Put(at+name, t) })
+}
+
+// traceMerge records what a merge made of the uploads of some clients.
+func (s *Server) traceMerge(merged []message.Reply, rec record.Record) error {
+	if s.Tracer == nil {
+		return nil
+	}
+	g := &s.Global
+	at := fmt.Sprintf("r%d/", g.Round)
+	trace.TraceAll(s.Tracer, at+"merged", g.Shared)
+	trace.TraceAll(s.Tracer, at+"down", g.Broadcast)
+	trace.TraceAll(s.Tracer, at+"kept", g.State)
+	round := trace.RoundRecord{Round: g.Round, Merged: message.ClientsOf(merged)}
+	for _, r := range merged {
+		round.Examples = append(round.Examples, r.Upload.N)
+	}
+	if rec.Simulated != nil {
+		round.Staleness = rec.Simulated.Staleness
+	}
+	s.Tracer.Round(round)
+	if n := g.Draws.Unrecorded(); n > 0 {
+		return fmt.Errorf("the trace lacks %d of the random numbers that the method drew; draw them with Global.Draws",
+			n)
+	}
+	return nil
+}
+
+// traceChanged records what a digest added to the server's state or replaced in it.
+func traceChanged(t trace.Tracer, under string, g *method.Global, down, kept tensor.Map, each map[int]tensor.Map) {
+	changed := func(under string, now, before tensor.Map) {
+		for name, v := range now {
+			if before[name] != v {
+				t.Put(under+"/"+name, v)
+			}
+		}
+	}
+	changed(under, g.Broadcast, down)
+	changed(under, g.State, kept)
+	for id, now := range g.PerClient {
+		changed(fmt.Sprintf("%s/c%d", under, id), now, each[id])
+	}
+}

@@ -1,0 +1,52 @@
+package methods_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A method draws from Local.Rand and Global.Rand alone, whose numbers a trace counts: method.Rand, which it does not
+// count, is not used in this folder, nor is a generator of a method's own. dp's option secure has one, of noise that
+// nobody is to know; what it draws is recorded all the same.
+func TestMethodsDrawWhereTracesCount(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	uncounted := map[string]bool{"method.Rand": true, "rand.New": true, "rand.NewPCG": true}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			of, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			pkg, ok := of.X.(*ast.Ident)
+			if ok && uncounted[pkg.Name+"."+of.Sel.Name] && name != "dp.go" {
+				t.Errorf("%s: %s.%s is a source that no trace counts; use Local.Rand or Global.Rand",
+					set.Position(call.Pos()), pkg.Name, of.Sel.Name)
+			}
+			return true
+		})
+	}
+}
