@@ -17,6 +17,7 @@ import (
 //   - a starts at alpha on every client; the paper tries 0.25, 0.5 and 0.75 and adapts it once a round;
 //   - public code (PFLlib) trains v on its own loss, starts with a = 1 and replaces v by the mix after every round;
 //   - a text or image tower runs once for w and once for m;
+//   - weight decay pulls v to 0 at the rate η, not at a η; a has none;
 //   - alpha: 0 tests w; with alpha: 1 v is trained on the client alone.
 //
 // Names: apfl/NAME, private parameters; apfl/a [1], which a client keeps where it changes.

@@ -29,7 +29,8 @@ func attentive(n methodtest.Names) methodtest.Names {
 var gate = []string{"gate/q/w", "gate/q/b", "gate/k/w", "gate/k/b", "gate/v/w", "gate/v/b", "gate/o/w", "gate/o/b"}
 
 // gated are pFedMoAP's names; in round 0 there is nobody to mix with, and the gates stay as they are.
-var gated = methodtest.Names{Shared: []string{"ctx"}, PerClient: []string{"moap/experts", "moap/known"}, Private: gate,
+var gated = methodtest.Names{Shared: []string{"ctx"}, Private: gate,
+	PerClient:   []string{"moap/experts", "moap/known", "moap/tested", "moap/tested_known"},
 	ServerState: func(int) []string { return []string{"moap/0", "moap/1", "moap/2", "moap/3"} },
 	Frozen: func(round, _ int) []string {
 		if round == 0 {

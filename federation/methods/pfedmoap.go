@@ -2,9 +2,11 @@ package methods
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -26,15 +28,18 @@ import (
 //   - the others are those of the round before that are nearest to the client's own prompt in the pool of all last
 //     uploads, as the paper says; public code draws them once for all, takes prompts of the running round, and passes
 //     gates from client to client;
-//   - the others' features are computed once a turn and are constants; tests have those that the server sent last;
-//   - gating_lr is the paper's rate for the gate: its gradients are scaled by gating_lr over the rate of the round,
-//     which for SGD without weight decay is that; 0 trains the gate at the round's rate;
+//   - the others' features are computed once a turn and are constants;
+//   - a client that trained in a round is tested with the others of that turn, any other client with the newest ones.
+//     test_experts: latest has the newest ones for all, which no gate was trained with;
+//   - gating_lr is the paper's rate for the gate, of its steps and of their weight decay; 0 trains the gate at the
+//     round's rate;
 //   - the code's layers start uniform within 1/√d, here normal with the same standard deviation;
 //   - a client is tested with the prompt that it trained, its gate and its others.
 //
 // Clients see prompts of single other clients, so that neither secure aggregation nor differential privacy covers this
-// method. Names: moap/experts [E-1,T,w] and moap/known [E-1], 1 where there is one, to single clients; moap/K, the last
-// prompt of client K, on the server.
+// method. Names: moap/experts [E-1,T,w] and moap/known [E-1], 1 where there is one, to single clients, and likewise
+// moap/tested and moap/tested_known of tests, unless these have the newest; moap/K, the last prompt of client K, on the
+// server.
 type PFedMoAP struct {
 	method.FedAvg
 	Context  `config:",squash"`
@@ -44,6 +49,15 @@ type PFedMoAP struct {
 	Kappa    float64 `config:"kappa" help:"sharpness of the gate's attention"`
 	Lambda   float64 `config:"lambda" help:"weight of the client's own prompt next to the mixture"`
 	GatingLR float64 `config:"gating_lr" help:"learning rate of the gate; 0: that of the prompt"`
+	Tested   string  `config:"test_experts"`
+}
+
+// LongHelp implements keys.LongHelp.
+func (PFedMoAP) LongHelp() map[string]string {
+	return map[string]string{
+		"test_experts": "other clients' prompts that a test mixes: turn (those that the client trained with in the " +
+			"round, paper) or latest (those that the server chose after it)",
+	}
 }
 
 var pFedMoAPDef = Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,
@@ -51,13 +65,15 @@ var pFedMoAPDef = Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,
 		"ICLR 2025"}
 
 func newPFedMoAP() Layer {
-	return &PFedMoAP{Context: defaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5, GatingLR: 0.01}
+	return &PFedMoAP{Context: defaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5, GatingLR: 0.01,
+		Tested: "turn"}
 }
 
 func (m *PFedMoAP) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), Within("experts", m.Experts, 2, 256), Within("gating_dim", m.Dim, 1, maxHidden),
 		Within("heads", m.Heads, 1, 1024), Within("kappa", m.Kappa, 0, maxWeight),
-		Within("lambda", m.Lambda, 0, maxWeight), Within("gating_lr", m.GatingLR, 0, maxWeight))
+		Within("lambda", m.Lambda, 0, maxWeight), Within("gating_lr", m.GatingLR, 0, maxWeight),
+		OneOf("test_experts", m.Tested, "turn", "latest"))
 }
 
 func (PFedMoAP) Traits() method.Traits { return method.Traits{Needs: "every client's own prompt"} }
@@ -67,11 +83,25 @@ func (PFedMoAP) View() method.View { return method.PersonalView }
 // Names of the gate's layers and of what the server sends and has; moapFeatures are a turn's constants.
 const (
 	moapGate     = "gate/"
-	moapExperts  = "moap/experts"
-	moapKnown    = "moap/known"
 	moapFeatures = "moap/features"
 	moapPool     = "moap/"
 )
+
+// experts are the names under which the server sends other clients' prompts, and which of them there are.
+type experts struct{ prompts, known string }
+
+var (
+	moapTurn = experts{"moap/experts", "moap/known"}
+	moapTest = experts{"moap/tested", "moap/tested_known"}
+)
+
+// tested are those of tests.
+func (m PFedMoAP) tested() experts {
+	if m.Tested == "latest" {
+		return moapTurn
+	}
+	return moapTest
+}
 
 // channels are those of D that reach the gate.
 func (m PFedMoAP) channels(t method.Task) (out []int) {
@@ -95,23 +125,25 @@ func (m PFedMoAP) Params(t method.Task) []method.Param {
 }
 
 // others gives the class features [E-1,C,D] of the other clients' prompts.
-func (m PFedMoAP) others(s *method.Scope) graph.Node {
+func (m PFedMoAP) others(s *method.Scope, of experts) graph.Node {
 	var out []graph.Node
-	for _, p := range each(s.Broadcast(moapExperts, m.Experts-1, m.Tokens, s.Task().Width)) {
+	for _, p := range each(s.Broadcast(of.prompts, m.Experts-1, m.Tokens, s.Task().Width)) {
 		out = append(out, m.Features(s, p))
 	}
 	return graph.Stack(out...)
 }
 
-func (m PFedMoAP) Logits(s *method.Scope) graph.Node { return m.mixed(s, m.others(s)) }
+func (m PFedMoAP) Logits(s *method.Scope) graph.Node {
+	return m.mixed(s, m.others(s, m.tested()), m.tested().known)
+}
 
 func (m PFedMoAP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	t := s.Task()
-	return s.CrossEntropy(m.mixed(s, s.State(moapFeatures, m.Experts-1, t.Classes, t.Dim)))
+	return s.CrossEntropy(m.mixed(s, s.State(moapFeatures, m.Experts-1, t.Classes, t.Dim), moapTurn.known))
 }
 
-// mixed gives the scores [B,C] with other clients' features.
-func (m PFedMoAP) mixed(s *method.Scope, others graph.Node) graph.Node {
+// mixed gives the scores [B,C] with other clients' features, of which the server names those that are there.
+func (m PFedMoAP) mixed(s *method.Scope, others graph.Node, there string) graph.Node {
 	g, t := s.Graph(), s.Task()
 	x, own := s.Image(), m.Features(s, s.Param("ctx"))
 	alone := s.Cosine(x, own)
@@ -127,22 +159,30 @@ func (m PFedMoAP) mixed(s *method.Scope, others graph.Node) graph.Node {
 	q := layer(image, "q").Reshape(-1, h, wide/h).Transpose(1, 0, 2)     // [h,B,d/h]
 	k := layer(keys, "k").Reshape(e, c, h, wide/h).Transpose(2, 3, 1, 0) // [h,d/h,C,E]
 	scores := q.MatMul(k.Reshape(h, wide/h, c*e)).Reshape(h, -1, c, e)   // [h,B,C,E]
-	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), s.Broadcast(moapKnown, e-1))
+	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), s.Broadcast(there, e-1))
 	a := scores.Scale(m.Kappa).Add(known.Shift(-1).Scale(never)).Softmax(-1)       // of nobody's prompt 0
 	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)           // [h,C,E,d/h]
 	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                 // [B,C,h,d/h]
 	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)              // [B,C,d]
 	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).Scale(t.Scale).ReshapeLike(alone) // [B,C]
-	count := s.Broadcast(moapKnown, e-1).Sum()
+	count := s.Broadcast(there, e-1).Sum()
 	return count.Greater(count.Scale(0)).Where(z.Add(alone.Scale(m.Lambda)), alone)
 }
 
-// Begin computes the others' features for all steps of the turn.
+// Begin computes the others' features for all steps of the turn, and gives the gate its rate.
 func (m PFedMoAP) Begin(l *method.Local) error {
-	if l.Broadcast[moapKnown] == nil { // it joined in the middle of a round
+	if m.GatingLR > 0 {
+		l.Rates = map[string]float64{}
+		for _, p := range m.Params(l.Task) {
+			if strings.HasPrefix(p.Name, moapGate) {
+				l.Rates[p.Name] = m.GatingLR
+			}
+		}
+	}
+	if l.Broadcast[moapTurn.known] == nil { // it joined in the middle of a round
 		m.nobody(l.Broadcast, l.Task.Width)
 	}
-	features, err := l.Eval(m.others)
+	features, err := l.Eval(func(s *method.Scope) graph.Node { return m.others(s, moapTurn) })
 	if err == nil {
 		l.State[moapFeatures] = features
 	}
@@ -151,18 +191,17 @@ func (m PFedMoAP) Begin(l *method.Local) error {
 
 // nobody puts in place that there are no others.
 func (m PFedMoAP) nobody(sent tensor.Map, width int) {
-	sent[moapExperts], sent[moapKnown] = tensor.New(m.Experts-1, m.Tokens, width), tensor.New(m.Experts-1)
+	for _, of := range []experts{moapTurn, m.tested()} {
+		sent[of.prompts], sent[of.known] = tensor.New(m.Experts-1, m.Tokens, width), tensor.New(m.Experts-1)
+	}
 }
 
+// Adjust freezes a gate that has nothing to mix.
 func (m PFedMoAP) Adjust(l *method.Local, grads tensor.Map) error {
 	l.Frozen = nil
-	for name, g := range grads {
-		switch {
-		case name == "ctx":
-		case l.Broadcast[moapKnown].MaxAbs() == 0:
+	for name := range grads {
+		if name != "ctx" && l.Broadcast[moapTurn.known].MaxAbs() == 0 {
 			l.Frozen = append(l.Frozen, name)
-		case m.GatingLR > 0 && l.LR > 0:
-			scaled(g, m.GatingLR/l.LR)
 		}
 	}
 	return nil
@@ -176,7 +215,7 @@ func (m PFedMoAP) Finish(l *method.Local, _ *method.Upload) error {
 // Start tells all clients that there is nobody yet.
 func (m PFedMoAP) Start(g *method.Global) error {
 	for k := range g.Clients {
-		if sent := g.For(k); sent[moapKnown] == nil {
+		if sent := g.For(k); sent[moapTurn.known] == nil {
 			m.nobody(sent, g.Width)
 		}
 	}
@@ -184,13 +223,22 @@ func (m PFedMoAP) Start(g *method.Global) error {
 }
 
 func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
+	turn := map[int]tensor.Map{} // what clients trained with
 	for _, u := range ups {
 		g.State[moapPool+strconv.Itoa(u.Client)] = u.Shared["ctx"]
+		turn[u.Client] = maps.Clone(g.For(u.Client))
 	}
 	if err := m.Start(g); err != nil { // for those that joined
 		return err
 	}
 	m.send(g)
+	for k := range g.Clients {
+		from := turn[k]
+		if from[moapTurn.known] == nil || m.Tested == "latest" { // it did not train, or joined in the middle of it
+			from = g.For(k)
+		}
+		g.For(k)[m.tested().prompts], g.For(k)[m.tested().known] = from[moapTurn.prompts], from[moapTurn.known]
+	}
 	return m.FedAvg.Merge(g, ups)
 }
 
@@ -215,8 +263,8 @@ func (m PFedMoAP) send(g *method.Global) {
 		sent := g.For(k)
 		m.nobody(sent, g.Width)
 		for to, j := range others[:min(len(others), m.Experts-1)] {
-			copy(sent[moapExperts].Row(to).Data, prompts[j]["ctx"].Data)
-			sent[moapKnown].Data[to] = 1
+			copy(sent[moapTurn.prompts].Row(to).Data, prompts[j]["ctx"].Data)
+			sent[moapTurn.known].Data[to] = 1
 		}
 	}
 }

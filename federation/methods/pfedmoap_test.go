@@ -29,9 +29,52 @@ func TestPFedMoAPChoosesTheNearest(t *testing.T) {
 		}
 	}
 	for client, want := range map[int][]float32{0: {1, 5}, 1: {6, 5}, 2: {0, 5}, 3: {6, 9}, 4: {5, 9}, 5: {0, 0}} {
-		got, known := g.PerClient[client][moapExperts], g.PerClient[client][moapKnown]
+		got, known := g.PerClient[client][moapTurn.prompts], g.PerClient[client][moapTurn.known]
 		if !slices.Equal(got.Data, want) || (known.Data[0] == 0) != (client == 5) {
 			t.Errorf("client %d mixes %v, %v; want %v", client, got.Data, known.Data, want)
+		}
+	}
+}
+
+// A client that trained is tested with the prompts of its turn, and another one with those that the server chose
+// after it; with latest all are tested with these. In round 0 nobody had any. In round 1 clients 0 and 1 train with
+// each other's prompts of round 0; client 2 did not.
+func TestPFedMoAPTestsWithTheTurn(t *testing.T) {
+	for _, tested := range []string{"turn", "latest"} {
+		built, err := Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 2, "test_experts": tested})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &method.Global{Clients: 3, Width: 1, Shared: tensor.Map{"ctx": tensor.New(1, 1)}, State: tensor.Map{},
+			PerClient: map[int]tensor.Map{}}
+		if err := built.Start(g); err != nil {
+			t.Fatal(err)
+		}
+		upload := func(client int, at float32) method.Upload {
+			return method.Upload{Client: client, N: 1, Shared: tensor.Map{"ctx": tensor.Of([]float32{at}, 1, 1)}}
+		}
+		for round, c := range []struct {
+			ups          []method.Upload
+			next, tested []float32 // by client
+		}{
+			{[]method.Upload{upload(0, 3), upload(1, 4), upload(2, 9)}, []float32{4, 3, 4}, []float32{0, 0, 0}},
+			{[]method.Upload{upload(0, 5), upload(1, 8)}, []float32{8, 9, 8}, []float32{4, 3, 8}},
+		} {
+			if err := built.Merge(g, c.ups); err != nil {
+				t.Fatal(err)
+			}
+			if tested == "latest" {
+				c.tested = c.next
+			}
+			for k := range 3 {
+				read := built.(PFedMoAP).tested()
+				next, mixed := g.PerClient[k][moapTurn.prompts].Data[0], g.PerClient[k][read.prompts].Data[0]
+				if known := g.PerClient[k][read.known].Data[0]; next != c.next[k] || mixed != c.tested[k] ||
+					(known == 1) != (mixed != 0) {
+					t.Errorf("%s, round %d, client %d: trains next with %v and is tested with %v (known %v), want %v "+
+						"and %v", tested, round, k, next, mixed, known, c.next[k], c.tested[k])
+				}
+			}
 		}
 	}
 }

@@ -163,6 +163,10 @@ class Method:
         """Images, labels, patches and pixels of rows."""
         return [a[rows] for a in (env.all_x, env.all_y, env.all_patches, env.all_pixels)]
 
+    def rate(self, name, lr):
+        """The learning rate of a parameter."""
+        return lr
+
     def adjust(self, env, grads):
         pass
 
@@ -212,6 +216,9 @@ class Wrapper(Method):
 
     def batch(self, env, rows):
         return self.inner.batch(env, rows)
+
+    def rate(self, name, lr):
+        return self.inner.rate(name, lr)
 
     def adjust(self, env, grads):
         self.inner.adjust(env, grads)
@@ -314,7 +321,7 @@ def simulate(case):
             for n, t in p.items():
                 put(at + "begin/" + n, t)
                 t.requires_grad_()
-            sgd = torch.optim.SGD(p.values(), lr=lr, momentum=train["momentum"], weight_decay=train["weight_decay"]) if p else None
+            sgd = torch.optim.SGD([{"params": [t], "lr": m.rate(n, lr)} for n, t in p.items()], lr=lr, momentum=train["momentum"], weight_decay=train["weight_decay"]) if p else None
             for epoch in range(train["epochs"]):
                 order = m.order(env) if p else []
                 for i in range(0, len(order), 4):

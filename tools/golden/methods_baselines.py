@@ -194,7 +194,7 @@ class FedAMP(Summed, Wrapper):
 class PFedMoAP(Method):
     """Eq. 6-10, with torch's attention taken apart."""
     shared, private = ["ctx"], [f"gate/{n}/{p}" for n in "qkvo" for p in "wb"]
-    defaults = {"tokens": 16, "experts": 10, "gating_dim": 128, "heads": 8, "kappa": 10.0, "lambda": 0.5, "gating_lr": 0.01}
+    defaults = {"tokens": 16, "experts": 10, "gating_dim": 128, "heads": 8, "kappa": 10.0, "lambda": 0.5, "gating_lr": 0.01, "test_experts": "turn"}
 
     def __init__(self, o):
         super().__init__(o)
@@ -210,9 +210,12 @@ class PFedMoAP(Method):
         return v[..., :: max(1, v.shape[-1] // self.o["gating_dim"])]
 
     def logits(self, env, p):
+        return self.mixed(env, p, "tested" if self.o["test_experts"] == "turn" else "experts")
+
+    def mixed(self, env, p, which):
         own = text(p["ctx"], env.backbone)
         alone = SCALE * env.x @ own.T
-        known = [e for e, there in zip(env.down["moap/experts"], env.down["moap/known"]) if there]
+        known = [e for e, there in zip(env.down["moap/" + which], env.down["moap/tested_known" if which == "tested" else "moap/known"]) if there]
         if not known:
             return alone
         keys = self.pool(torch.stack([own] + [text(e, env.backbone).detach() for e in known]))
@@ -225,29 +228,37 @@ class PFedMoAP(Method):
         return SCALE * torch.einsum("bj,bcj->bc", x, lin["o"](mix)) + self.o["lambda"] * alone
 
     def start(self, server):
+        kinds = [("experts", "known")] + ([("tested", "tested_known")] if self.o["test_experts"] == "turn" else [])
         for k in range(3):
-            server.each[k] = {"moap/experts": torch.zeros(self.o["experts"] - 1, self.o["tokens"], W).double(),
-                              "moap/known": torch.zeros(self.o["experts"] - 1).double()}
+            server.each[k] = {}
+            for prompts, known in kinds:
+                server.each[k]["moap/" + prompts] = torch.zeros(self.o["experts"] - 1, self.o["tokens"], W).double()
+                server.each[k]["moap/" + known] = torch.zeros(self.o["experts"] - 1).double()
+
+    def rate(self, name, lr):
+        """The gate's optimizer has a rate of its own, at which torch decays its weights too."""
+        return self.o["gating_lr"] if name in self.private and self.o["gating_lr"] else lr
 
     def adjust(self, env, grads):
         if not env.down["moap/known"].any():
             env.frozen = self.private
-        elif self.o["gating_lr"]:
-            for n in self.private:
-                grads[n] *= self.o["gating_lr"] / env.lr
 
     def loss(self, env, p):
-        out = super().loss(env, p)
+        out = F.cross_entropy(self.mixed(env, p, "experts"), env.y)
         return out + 0 * sum(p[n].sum() for n in self.private)  # so that all have a gradient
 
     def merge(self, r, server, ups):
         server.kept.update({f"moap/{u.client}": u.shared["ctx"] for u in ups})
+        turn = server.each
+        server.each = {}
         self.start(server)
         for u in ups:
             near = sorted((v for v in ups if v is not u), key=lambda v: (v.shared["ctx"] - u.shared["ctx"]).norm())
             for i, v in enumerate(near[: self.o["experts"] - 1]):
                 server.each[u.client]["moap/experts"][i] = v.shared["ctx"]
                 server.each[u.client]["moap/known"][i] = 1
+            if self.o["test_experts"] == "turn":  # all of these cases train all clients in every round
+                server.each[u.client]["moap/tested"], server.each[u.client]["moap/tested_known"] = turn[u.client]["moap/experts"], turn[u.client]["moap/known"]
         super().merge(r, server, ups)
 
 
@@ -275,5 +286,6 @@ CASES = [
     ("fedpha", ["fedamp"], {**PHA, "fedamp": {"mu": 0.5, "sigma": 3.0, "alpha": 6.0}}, PLAIN),
     ("pfedmoap", [], {"tokens": 2, "experts": 2, "gating_dim": 2, "heads": 3, "gating_lr": 0.3}, TWO),
     ("pfedmoap", [], {"tokens": 2, "experts": 4, "heads": 1, "kappa": 2.0, "lambda": 0.2, "gating_lr": 0.0}, DASSL),
+    ("pfedmoap", [], {"tokens": 1, "experts": 3, "gating_dim": 3, "heads": 1, "kappa": 2.0, "gating_lr": 0.2, "test_experts": "latest"}, {**DASSL, "weight_decay": 0.05}),
     ("pfedmma", ["fedrep"], {"rank": 2, "alpha": 0.5, "towers": "text", "private": ["mid/b"], "head_epochs": 2}, {**PLAIN, "epochs": 3}),
 ]
