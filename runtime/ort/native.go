@@ -71,6 +71,17 @@ static void *addDomain(table t, void *options, void *domain) {
 	return ((void *(*)(void *, void *))t[AddCustomOpDomain])(options, domain);
 }
 
+static const char *buildInfo(table t) { return ((const char *(*)(void))t[GetBuildInfoString])(); }
+
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+static const char *libraryC(void) { return gnu_get_libc_version(); }
+#else
+static const char *libraryC(void) { return ""; }
+#endif
+
+static const char *compilerC(void) { return __VERSION__; }
+
 static void *addRunEntry(table t, void *options, const char *key, const char *value) {
 	return ((void *(*)(void *, const char *, const char *))t[AddRunConfigEntry])(options, key, value);
 }
@@ -205,6 +216,13 @@ func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs
 	}
 	return s, err
 }
+
+// buildInfo is what ONNX Runtime says of how it was built, its commit among it.
+func (a *api) buildInfo() string { return C.GoString(C.buildInfo(a.table)) }
+
+// compilerC is the C compiler's version, and libraryC that of the GNU C library, empty with another.
+func compilerC() string { return C.GoString(C.compilerC()) }
+func libraryC() string  { return C.GoString(C.libraryC()) }
 
 // panelWidth is how many columns of a packed matrix lie side by side.
 const panelWidth = C.PANEL

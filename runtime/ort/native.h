@@ -48,6 +48,7 @@ enum {
 	GetTensorMemoryInfo = 194,
 	SynchronizeBoundInputs = 202,
 	SynchronizeBoundOutputs = 203,
+	GetBuildInfoString = 254,
 	KernelContext_ParallelFor = 274,
 	Session_GetEpGraphAssignmentInfo = 407,
 	EpAssignedSubgraph_GetEpName = 408,

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/numerics"
 )
 
 // Providers that Options.Provider may name. The empty string is DefaultProvider.
@@ -133,6 +135,31 @@ func (o Options) check() error {
 // ownProducts tells whether products with packed weights are our own.
 func (o Options) ownProducts() bool {
 	return o.Provider == CPU && o.Prepack && !o.Bind && !o.PlainProducts && hasProducts()
+}
+
+// Fingerprint is what decides the bits of what a session with these options computes, beside its graph and its inputs.
+// The provider auto is resolved (ChooseProvider). What is left out changes no bit: InterThreads, Spinning, Runs, NoArena,
+// and how many runs go on side by side.
+func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
+	if o = o.WithProvider(); o.Provider == Auto {
+		if o, _, err = ChooseProvider(o); err != nil {
+			return f, err
+		}
+	}
+	_, version, err := Library()
+	if err != nil {
+		return f, err
+	}
+	a, err := native()
+	if err != nil {
+		return f, err
+	}
+	f = numerics.OfMachine()
+	f.Compilers = strings.TrimSpace(fmt.Sprintf("%s, C %s, glibc %s", f.Compilers, compilerC(), libraryC()))
+	f.Library, f.Provider = version+", "+strings.TrimPrefix(a.buildInfo(), "ORT Build Info: "), o.Provider
+	f.Optimization, f.Threads = levels[o.OptLevel].name, max(1, o.IntraThreads)
+	f.Prepack, f.OwnProducts = o.Prepack, o.ownProducts()
+	return f, nil
 }
 
 // native makes the binding's options for one provider. The caller destroys them.

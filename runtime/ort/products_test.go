@@ -259,3 +259,45 @@ func TestWrongProducts(t *testing.T) {
 		t.Run(name, func(t *testing.T) { wantError(t, err, want) })
 	}
 }
+
+// TestProductsOnThreads: the program's own products of numbers that are rounded have the same bits with any number of
+// threads, and for a row alone as among others.
+func TestProductsOnThreads(t *testing.T) {
+	if !ort.HasProducts() {
+		t.Skip("this processor has no AVX-512")
+	}
+	const rows, k, n = 37, 1100, 512
+	r, dir := rand.New(rand.NewPCG(7, 8)), t.TempDir()
+	normal := func(shape ...int) *tensor.Tensor {
+		x := tensor.New(shape...)
+		for i := range x.Data {
+			x.Data[i] = float32(r.NormFloat64())
+		}
+		return x
+	}
+	p := products{x: normal(rows, k), w: normal(k, n), alpha: 0.3, file: "w"}
+	var want *tensor.Tensor
+	for _, threads := range []int{1, 2, 3, 7} {
+		s := open(t, p.model(t, dir), ort.Options{Prepack: true, IntraThreads: threads, WeightsDir: dir})
+		if ort.Packed() != 1 {
+			t.Fatal("the product is not the program's own")
+		}
+		got := run(t, s, tensor.Map{"x": p.x})["y"]
+		if want == nil {
+			want = got
+		}
+		if !slices.Equal(got.Data, want.Data) {
+			t.Errorf("%d threads give other bits", threads)
+		}
+		s.Close()
+	}
+	one := p
+	for _, i := range []int{0, 11, 12, 36} {
+		one.x = p.x.Rows([]int{i})
+		s := open(t, one.model(t, dir), ort.Options{Prepack: true, WeightsDir: dir})
+		if got := run(t, s, tensor.Map{"x": one.x})["y"]; !slices.Equal(got.Data, want.Row(i).Data) {
+			t.Errorf("row %d alone has other bits", i)
+		}
+		s.Close()
+	}
+}

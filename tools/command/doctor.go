@@ -34,7 +34,7 @@ func doctorCommand() *cobra.Command {
 		rows = append(rows, machineRows()...)
 		library, err := libraryRows(ort.Options{Provider: ort.Auto})
 		if len(library) > 1 {
-			rows = append(rows, library[1:]...)
+			rows = append(append(rows, library[1:]...), numericsRows()...)
 		} else {
 			rows = append(rows, []string{"ONNX Runtime", "not found or not loadable: see below"})
 		}
@@ -44,6 +44,17 @@ func doctorCommand() *cobra.Command {
 		return err
 	}
 	return c
+}
+
+// numericsRows say what decides the last bits of results here, by default.
+func numericsRows() [][]string {
+	c := experiment.Defaults()
+	f, err := c.Runtime.Session().Fingerprint()
+	if err != nil {
+		return nil
+	}
+	return [][]string{{"numerics", f.Digest()[:12]}, {"processor", f.Processor}, {"compilers", f.Compilers},
+		{"build of ONNX Runtime", f.Library}}
 }
 
 func machineRows() [][]string {

@@ -1,0 +1,93 @@
+// Package numerics names everything beside a graph and its inputs that may change a bit of what is computed: the
+// processor, the compilers and libraries, and how sessions run. It imports nothing of this module.
+package numerics
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/cpu"
+)
+
+// Version counts changes of this program that change a bit of results though all else in Fingerprint is the same: of
+// operators in C, of the graphs of towers, of how images are decoded, resampled or drawn, also by a library.
+const Version = 1
+
+// Fingerprint is equal for computations that give the same bits for the same graph and inputs on the CPU. On a GPU equal
+// fingerprints promise nothing. ort.Options.Fingerprint gives that of a session.
+type Fingerprint struct {
+	Version   int    `json:"version"`   // Version
+	System    string `json:"system"`    // operating system and architecture
+	Processor string `json:"processor"` // instruction sets by which libraries choose code
+	Compilers string `json:"compilers"` // Go's, which has the decoders of images, C's, and the C library
+	Library   string `json:"onnxruntime"`
+	Provider  string `json:"provider"`
+
+	Optimization string `json:"optimization"` // of graphs
+	Threads      int    `json:"threads"`      // within one operator
+	Prepack      bool   `json:"prepack"`      // weights are packed
+	OwnProducts  bool   `json:"own_products"` // products with packed weights are the program's own
+}
+
+// OfMachine is what a fingerprint says of the machine and of Go; the C compiler and library are of who calls them.
+func OfMachine() Fingerprint {
+	return Fingerprint{Version: Version, System: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
+		Compilers: runtime.Version()}
+}
+
+// processor lists what ONNX Runtime, the GNU C library and the program's own operators look for.
+func processor() string {
+	var has []string
+	for _, s := range []struct {
+		name string
+		has  bool
+	}{
+		{"sse4.1", cpu.X86.HasSSE41}, {"avx", cpu.X86.HasAVX}, {"f16c", cpu.X86.HasF16C}, {"fma", cpu.X86.HasFMA},
+		{"avx2", cpu.X86.HasAVX2}, {"avxvnni", cpu.X86.HasAVXVNNI}, {"avxvnniint8", cpu.X86.HasAVXVNNIInt8},
+		{"avx512f", cpu.X86.HasAVX512F}, {"avx512bw", cpu.X86.HasAVX512BW}, {"avx512dq", cpu.X86.HasAVX512DQ},
+		{"avx512vl", cpu.X86.HasAVX512VL}, {"avx512cd", cpu.X86.HasAVX512CD}, {"avx512vnni", cpu.X86.HasAVX512VNNI},
+		{"avx512bf16", cpu.X86.HasAVX512BF16}, {"amxtile", cpu.X86.HasAMXTile}, {"amxint8", cpu.X86.HasAMXInt8},
+		{"amxbf16", cpu.X86.HasAMXBF16},
+		{"asimd", cpu.ARM64.HasASIMD}, {"fphp", cpu.ARM64.HasFPHP}, {"asimdhp", cpu.ARM64.HasASIMDHP},
+		{"asimddp", cpu.ARM64.HasASIMDDP}, {"asimdfhm", cpu.ARM64.HasASIMDFHM}, {"i8mm", cpu.ARM64.HasI8MM},
+		{"sve", cpu.ARM64.HasSVE}, {"sve2", cpu.ARM64.HasSVE2},
+	} {
+		if s.has {
+			has = append(has, s.name)
+		}
+	}
+	return strings.Join(has, " ")
+}
+
+// String is equal for equal fingerprints only.
+func (f Fingerprint) String() string {
+	b, err := json.Marshal(f)
+	if err != nil { // of strings, numbers and truth values there is none
+		panic(err)
+	}
+	return string(b)
+}
+
+// Digest is the SHA-256 of String, in hex.
+func (f Fingerprint) Digest() string {
+	sum := sha256.Sum256([]byte(f.String()))
+	return hex.EncodeToString(sum[:])
+}
+
+// Differences names, one after the other, what differs between two fingerprints, by the name of its field in JSON; empty
+// where they are equal.
+func (f Fingerprint) Differences(other Fingerprint) (out []string) {
+	a, b := reflect.ValueOf(f), reflect.ValueOf(other)
+	for i := range a.NumField() {
+		if x, y := a.Field(i).Interface(), b.Field(i).Interface(); x != y {
+			out = append(out, fmt.Sprintf("%s: %.300q, %.300q", a.Type().Field(i).Tag.Get("json"), fmt.Sprint(x),
+				fmt.Sprint(y)))
+		}
+	}
+	return out
+}

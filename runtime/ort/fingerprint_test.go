@@ -1,0 +1,54 @@
+package ort_test
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"promptfed/runtime/numerics"
+	"promptfed/runtime/ort"
+)
+
+// TestFingerprint: it names the library, the compilers and the provider that auto resolves to, differs with every option
+// that changes bits, and with no other.
+func TestFingerprint(t *testing.T) {
+	of := func(o ort.Options) numerics.Fingerprint {
+		t.Helper()
+		f, err := o.Fingerprint()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	base := of(ort.Options{Provider: ort.CPU})
+	_, version, err := ort.Library()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(base.Library, version+", ") || !strings.Contains(base.Library, "git-commit-id=") ||
+		base.Provider != ort.CPU || !strings.HasPrefix(base.Compilers, runtime.Version()+", C ") || base.Threads != 1 ||
+		base.Optimization != "all" || base.Version != numerics.Version {
+		t.Errorf("%+v", base)
+	}
+	for name, o := range map[string]ort.Options{"inter threads": {InterThreads: 3}, "spinning": {Spinning: true},
+		"runs": {Runs: 4}, "no arena": {NoArena: true}, "one thread": {IntraThreads: 1}, "auto": {Provider: ort.Auto}} {
+		if o.Provider == "" {
+			o.Provider = ort.CPU
+		}
+		if d := base.Differences(of(o)); len(d) > 0 && of(o).Provider == ort.CPU {
+			t.Errorf("%s: %q", name, d)
+		}
+	}
+	for field, o := range map[string]ort.Options{"threads": {IntraThreads: 2}, "prepack": {Prepack: true},
+		"optimization": {OptLevel: ort.OptBasic}} {
+		o.Provider = ort.CPU
+		if d := base.Differences(of(o)); len(d) == 0 || !strings.HasPrefix(d[0], field+": ") {
+			t.Errorf("%s: %q", field, d)
+		}
+	}
+	own, plain := of(ort.Options{Provider: ort.CPU, Prepack: true}), of(ort.Options{Provider: ort.CPU, Prepack: true,
+		PlainProducts: true})
+	if d := own.Differences(plain); own.OwnProducts && (len(d) != 1 || !strings.HasPrefix(d[0], "own_products: ")) {
+		t.Errorf("products of its own: %q", d)
+	}
+}
