@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -20,13 +21,16 @@ import (
 
 // Source is everything that a matrix of features depends on.
 type Source struct {
-	Bundle        string // digest of the bundle that computed them
-	Files         string // Digest of the examples, one row (or block of rows) each
-	Preprocessing string // how pixels were made, with all numbers
-	View          int    // 0 for the plain view, otherwise the number of the augmented view
-	Seed          uint64 // of the augmented views
-	Layer         string // image or patches
-	Precision     string // of the rows: empty or Half, or Float
+	Bundle        string    // digest of the bundle that computed them
+	Images        []Content // one row (or block of rows) each
+	Names         []string  // of the images, where View is not 0: what is drawn for an augmented view depends on them
+	Preprocessing string    // how pixels were made, with all numbers
+	View          int       // 0 for the plain view, otherwise the number of the augmented view
+	Seed          uint64    // of the augmented views
+	Layer         string    // image or patches
+	Precision     string    // of the rows: empty or Half, or Float
+	Batch         int       // images that went through the tower at a time
+	Numerics      string    // what else decides the bits, see numerics.Fingerprint
 }
 
 // Precision of the rows of a matrix.
@@ -41,12 +45,15 @@ type Key [sha256.Size]byte
 // Key hashes the source.
 func (s Source) Key() Key {
 	h := sha256.New()
-	for _, f := range []string{"features 3", s.Bundle, s.Files, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed),
-		s.Layer} {
+	for _, f := range []string{"features 4", s.Bundle, s.Preprocessing, fmt.Sprint(s.View), fmt.Sprint(s.Seed), s.Layer,
+		cmp.Or(s.Precision, Half), fmt.Sprint(s.Batch), s.Numerics, fmt.Sprint(len(s.Images))} {
 		field(h, f)
 	}
-	if s.Precision != "" && s.Precision != Half {
-		field(h, s.Precision)
+	for _, c := range s.Images {
+		h.Write(c[:])
+	}
+	for _, name := range s.Names {
+		field(h, name)
 	}
 	return Key(h.Sum(nil))
 }

@@ -300,7 +300,7 @@ func TestCacheSharedByWriters(t *testing.T) {
 }
 
 func TestKeysDependOnEverything(t *testing.T) {
-	base := Source{"b", "f", "p", 1, 2, "image", ""}
+	base := Source{"b", []Content{{1}, {2}}, []string{"i", "j"}, "p", 1, 2, "image", "", 8, "n"}
 	seen := map[Key]string{base.Key(): "base"}
 	v := reflect.ValueOf(base)
 	for i := range v.NumField() {
@@ -313,6 +313,8 @@ func TestKeysDependOnEverything(t *testing.T) {
 			f.SetInt(f.Int() + 10)
 		case reflect.Uint64:
 			f.SetUint(f.Uint() + 10)
+		case reflect.Slice: // the same in another order
+			f.Set(reflect.Append(reflect.Append(reflect.Zero(f.Type()), f.Index(1)), f.Index(0)))
 		default:
 			t.Fatalf("field %s", v.Type().Field(i).Name)
 		}
@@ -324,7 +326,7 @@ func TestKeysDependOnEverything(t *testing.T) {
 	if (Source{Precision: Half}).Key() != (Source{}).Key() {
 		t.Error("half precision, the default, has two keys")
 	}
-	if (Source{Bundle: "ab"}).Key() == (Source{Bundle: "a", Files: "b"}).Key() {
+	if (Source{Bundle: "ab"}).Key() == (Source{Bundle: "a", Preprocessing: "b"}).Key() {
 		t.Error("fields run into each other")
 	}
 }

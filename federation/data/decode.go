@@ -36,32 +36,50 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 	type result struct {
 		value T
 		bad   *BadImage
-		err   error
 	}
-	one := func(i int) result {
+	one := func(_ context.Context, i int) (r result, err error) {
 		img, err := examples[i].Image(decode)
 		if err != nil {
-			return result{bad: &BadImage{examples[i].Name(), trimmed(err)}}
+			r.bad = &BadImage{examples[i].Name(), trimmed(err)}
+			if corrupt != Skip {
+				return r, r.bad
+			}
+			return r, nil
 		}
-		v, err := prepare(i, img)
-		if err != nil {
+		if r.value, err = prepare(i, img); err != nil {
 			err = fmt.Errorf("%s: %w", examples[i].Name(), err)
 		}
-		return result{value: v, err: err}
+		return r, err
+	}
+	return InOrder(ctx, len(examples), workers, one, func(i int, r result) error { return emit(i, r.value, r.bad) })
+}
+
+// InOrder does n pieces of work on several goroutines and hands what each gives to emit, one at a time and in their order
+// whatever the number of workers; at most 2*workers results wait. The first error in that order, or the end of ctx,
+// stops everything.
+func InOrder[T any](ctx context.Context, n, workers int, do func(ctx context.Context, i int) (T, error),
+	emit func(i int, v T) error) error {
+	type result struct {
+		value T
+		err   error
 	}
 	workers = max(1, workers)
 	g, ctx := errgroup.WithContext(ctx)
-	results := make(chan chan result, 2*workers) // in the order of examples
+	results := make(chan chan result, 2*workers) // in order
 	g.Go(func() error {
 		defer close(results)
 		var work errgroup.Group
 		work.SetLimit(workers)
 		defer work.Wait()
-		for i := range examples {
+		for i := range n {
 			out := make(chan result, 1)
 			select {
 			case results <- out:
-				work.Go(func() error { out <- one(i); return nil })
+				work.Go(func() error {
+					v, err := do(ctx, i)
+					out <- result{v, err}
+					return nil
+				})
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -73,13 +91,10 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 		for out := range results {
 			select {
 			case r := <-out:
-				if r.bad != nil && corrupt != Skip {
-					return r.bad
-				}
 				if r.err != nil {
 					return r.err
 				}
-				if err := emit(i, r.value, r.bad); err != nil {
+				if err := emit(i, r.value); err != nil {
 					return err
 				}
 				i++

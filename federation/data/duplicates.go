@@ -32,7 +32,7 @@ type Duplicates struct {
 func (d Duplicates) between() int { return d.TrainTest + d.TrainVal + d.ValTest }
 
 // FindDuplicates counts duplicates of the set by the contents of its splits, those of each in turn as Splits gives
-// them, and does what the policy says. The contents that it gives are those of what is left. A class without training
+// them, and does what the policy says. The contents that it gives, also in the examples, are those of what is left. A class without training
 // images then is an error.
 func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []Content, error) {
 	var d Duplicates
@@ -104,7 +104,8 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 				d.Dropped++
 				continue
 			}
-			kept, left = append(kept, e), append(left, at[sp.Name][i])
+			e.Content = at[sp.Name][i]
+			kept, left = append(kept, e), append(left, e.Content)
 		}
 		if sp.Name == name {
 			had, has := s.Counts(before), s.Counts(kept)

@@ -27,7 +27,9 @@ type Example struct {
 	Label  int    // index into Set.Classes
 	Domain int    // index into Set.Domains; 0 when the set has none
 	Path   string // of the image file; "" when the image comes from elsewhere
-	Stamp  string // changes when the image does: size and modification time of its file, or how it is drawn
+	// Content is of what the example holds, as Contents gives it; the zero Content where it was not read
+	Content Content
+	Stamp   string // changes when the image does: FileStamp, or how it is drawn
 
 	// One of these is used when Path is "": the image, or the bytes of an image file that lies inside another file.
 	Load  func() (image.Image, error)
@@ -165,8 +167,8 @@ func Pick(list []Example, index []int) []Example {
 	return out
 }
 
-// Digest identifies a list of examples: their names, order and stamps (for files: size and modification time), so it
-// changes when a file is added, removed, renamed or rewritten. Labels do not enter: features do not depend on them.
+// Digest identifies a list of examples on this machine: their names, order and stamps, so it changes when a file is
+// added, removed, renamed or rewritten. Labels do not enter.
 func Digest(examples []Example) string {
 	h := sha256.New()
 	for _, e := range examples {
@@ -217,7 +219,7 @@ func Files(paths []string) ([]Example, error) {
 		if st.IsDir() {
 			return nil, fmt.Errorf("%s is a folder; name image files", p)
 		}
-		out = append(out, Example{ID: p, Path: p, Stamp: fmt.Sprint(st.Size(), " ", st.ModTime().UnixNano())})
+		out = append(out, Example{ID: p, Path: p, Stamp: FileStamp(st)})
 	}
 	return out, nil
 }

@@ -22,6 +22,7 @@ import (
 	"promptfed/federation/sets"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
+	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
 )
 
@@ -335,6 +336,10 @@ func (b *Built) runtime() Runtime {
 	return r
 }
 
+// Numerics is what decides the last bits of training steps and tests, beside the experiment. Features do not depend on
+// all of it (features.Extractor).
+func (b *Built) Numerics() (numerics.Fingerprint, error) { return b.runtime().Session().Fingerprint() }
+
 // Extractor computes features as the configuration says.
 func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 	dir, err := FeatureCache(b.Config.Runtime.Cache)
@@ -364,7 +369,7 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := b.Storage(); err != nil {
+	if _, err := b.Storage(ctx); err != nil {
 		return err
 	}
 	clients := make([]*spec.Client, len(b.Parts))
@@ -406,7 +411,7 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 }
 
 // Storage is what Features will write, and an error where there is no room for it.
-func (b *Built) Storage() (features.Storage, error) {
+func (b *Built) Storage(ctx context.Context) (features.Storage, error) {
 	x, err := b.Extractor(nil)
 	if err != nil {
 		return features.Storage{}, err
@@ -415,7 +420,7 @@ func (b *Built) Storage() (features.Storage, error) {
 	if err != nil {
 		return features.Storage{}, err
 	}
-	return x.Storage(b.requests(validating))
+	return x.Storage(ctx, b.requests(validating))
 }
 
 // requests are all that Features asks for.

@@ -9,6 +9,7 @@ import (
 	"image"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 
 	"promptfed/federation/data"
@@ -22,8 +23,8 @@ import (
 // Extractor computes features of images with bundles.
 type Extractor struct {
 	Cache   data.Cache
-	Session ort.Options // provider and device; threads are set from Workers
-	Workers int         // images decoded at a time, and threads of the encoder
+	Session ort.Options // provider, device and graph optimization
+	Workers int         // batches that are decoded and encoded at a time
 	Seed    uint64      // of augmented views
 	// Progress gets how many images of one bundle, list and view are done; may be nil.
 	Progress func(bundle string, done, total int)
@@ -32,18 +33,61 @@ type Extractor struct {
 	Free func(dir string) (bytes int64, ok bool)
 }
 
-// usualBatch is the number of images that go through the encoder at a time, unless it was exported for another number.
-const usualBatch = 32
+// Images that go through the encoder in one call, unless it was exported for another number. A call has one thread, and
+// calls go on side by side; on a GPU one call has to be large.
+const (
+	batchOnCPU    = 8
+	batchOnDevice = 32
+)
 
-// key names the matrix of one view.
-func (x Extractor) key(r Request, view int) (data.Key, error) {
+// session are the options of the sessions of encoders. Whatever splits work among threads changes the last bits of
+// features, so a call has one thread, whatever Session says.
+func (x Extractor) session() ort.Options {
+	o := x.Session.WithProvider()
+	o.IntraThreads, o.InterThreads, o.Runs, o.Spinning, o.Prepack = 1, 1, 0, false, false
+	return o
+}
+
+// source is all that the matrix of one view depends on.
+func (x Extractor) source(ctx context.Context, r Request, view int) (s data.Source, err error) {
 	how, err := json.Marshal(r.Bundle.Preprocess)
-	seed := x.Seed
-	if view == 0 { // nothing is drawn
-		seed = 0
+	if err != nil {
+		return s, err
 	}
-	return data.Source{Bundle: r.Bundle.Digest(), Files: data.Digest(r.List), Preprocessing: string(how), View: view,
-		Seed: seed, Layer: r.What, Precision: x.Cache.Precision}.Key(), err
+	numerics, err := x.session().Fingerprint()
+	if err != nil {
+		return s, err
+	}
+	s = data.Source{Bundle: r.Bundle.Digest(), Preprocessing: string(how), View: view, Layer: r.What,
+		Precision: x.Cache.Precision, Batch: x.batch(r), Numerics: numerics.Digest()}
+	if view > 0 { // see rand
+		s.Seed = x.Seed
+		for _, e := range r.List {
+			s.Names = append(s.Names, e.ID)
+		}
+	}
+	s.Images, err = x.contents(ctx, r.List)
+	return s, err
+}
+
+// contents are those of a list of images: known from when the set was opened, or read, once.
+func (x Extractor) contents(ctx context.Context, list []data.Example) ([]data.Content, error) {
+	out := make([]data.Content, len(list))
+	var unknown []data.Example
+	var at []int
+	for i, e := range list {
+		if out[i] = e.Content; e.Content == (data.Content{}) {
+			unknown, at = append(unknown, e), append(at, i)
+		}
+	}
+	if len(unknown) == 0 {
+		return out, nil
+	}
+	read, err := x.Cache.Contents(ctx, unknown, x.Workers, nil)
+	for i, c := range read {
+		out[at[i]] = c
+	}
+	return out, err
 }
 
 // encoder computes what is requested of images.
@@ -71,9 +115,8 @@ func (x Extractor) open(r Request) (*encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := x.Session
-	o.WeightsDir, o.IntraThreads, o.Prepack, o.Outputs = r.Bundle.WeightsDir(), max(1, x.Workers), false,
-		[]string{outputs[r.What]}
+	o := x.session()
+	o.WeightsDir, o.Outputs = r.Bundle.WeightsDir(), []string{outputs[r.What]}
 	if e.session, err = ort.NewSession(model, o); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", r.Bundle.Name, err)
 	}
@@ -86,62 +129,52 @@ func (e *encoder) close() {
 	}
 }
 
-// each hands on what is requested of one view of some images, in order and a batch at a time. What it hands on is good
-// until the next call.
+// each hands on what is requested of one view of some images, in order and a batch at a time.
 func (e *encoder) each(ctx context.Context, list []data.Example, view int, to func(*tensor.Tensor) error) error {
-	size := e.Bundle.Preprocess.Size
-	var pixels []float32
-	flush := func() error {
-		n := len(pixels) / (3 * size * size)
-		if n == 0 {
-			return nil
-		}
-		t, err := e.encode(ctx, tensor.Of(pixels, n, 3, size, size))
-		pixels = pixels[:0]
+	batches := slices.Collect(slices.Chunk(list, e.batch(e.Request)))
+	return data.InOrder(ctx, len(batches), e.Workers, func(ctx context.Context, i int) (*tensor.Tensor, error) {
+		pixels, err := e.pixels(ctx, batches[i], view)
 		if err != nil {
-			return err
+			return nil, err
+		}
+		return e.encode(ctx, pixels, len(batches[i]))
+	}, func(_ int, t *tensor.Tensor) error {
+		for range t.Shape[0] {
+			if e.done++; e.Progress != nil {
+				e.Progress(e.Bundle.Name, e.done, len(e.List))
+			}
 		}
 		return to(t)
-	}
+	})
+}
+
+// pixels are those of a view of a batch of images, zero behind the last one where the batch is not full: [B,3,S,S].
+func (e *encoder) pixels(ctx context.Context, list []data.Example, view int) (*tensor.Tensor, error) {
+	size := e.Bundle.Preprocess.Size
+	out := tensor.New(e.batch(e.Request), 3, size, size)
 	prepare := func(i int, img image.Image) ([]float32, error) {
 		if view == 0 {
 			return e.Bundle.Preprocess.Pixels(img), nil
 		}
 		return e.Bundle.Preprocess.Augment(img, e.rand(list[i], view)), nil
 	}
-	err := data.Decode(ctx, list, e.Workers, data.Refuse, preprocess.Decode, prepare, func(_ int, p []float32,
+	return out, data.Decode(ctx, list, 1, data.Refuse, preprocess.Decode, prepare, func(i int, p []float32,
 		_ *data.BadImage) error {
-		pixels = append(pixels, p...)
-		e.done++
-		if e.Progress != nil {
-			e.Progress(e.Bundle.Name, e.done, len(e.List))
-		}
-		if len(pixels) == e.batch()*3*size*size {
-			return flush()
-		}
+		copy(out.Row(i).Data, p)
 		return nil
 	})
-	if err == nil {
-		err = flush()
-	}
-	return err
 }
 
-// encode gives what is requested of pixels [n,3,S,S].
-func (e *encoder) encode(ctx context.Context, p *tensor.Tensor) (*tensor.Tensor, error) {
-	if e.session == nil {
-		return p, nil
+// encode gives what is requested of the first n images of a batch.
+func (e *encoder) encode(ctx context.Context, p *tensor.Tensor, n int) (*tensor.Tensor, error) {
+	t := p
+	if e.session != nil {
+		got, err := e.session.Run(ctx, tensor.Map{bundle.PixelsInput: p}, outputs[e.What])
+		if err != nil {
+			return nil, err
+		}
+		t = got[outputs[e.What]]
 	}
-	n, output := p.Shape[0], outputs[e.What]
-	if fixed := e.Bundle.Batch(); fixed > n { // what is missing stays zero and is not read
-		p = &tensor.Tensor{Shape: append([]int{fixed}, p.Shape[1:]...), Data: append(p.Data, make([]float32,
-			(fixed-n)*p.Len()/n)...)}
-	}
-	got, err := e.session.Run(ctx, tensor.Map{bundle.PixelsInput: p}, output)
-	if err != nil {
-		return nil, err
-	}
-	t := got[output]
 	t = &tensor.Tensor{Shape: append([]int{n}, t.Shape[1:]...), Data: t.Data[:n*t.Len()/t.Shape[0]]}
 	if e.unit() {
 		Unit(t)

@@ -19,12 +19,12 @@ import (
 	"promptfed/federation/method"
 )
 
-// shardsIn reads the files of a feature cache by their paths; those that a killed process was writing are left out.
+// shardsIn reads the shards of a feature cache by their paths.
 func shardsIn(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() || strings.HasSuffix(path, ".tmp") {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".rows") {
 			return err
 		}
 		raw, err := os.ReadFile(path)
@@ -173,7 +173,7 @@ func TestStorage(t *testing.T) {
 		return left, true
 	}}
 	r := features.Request{Bundle: b, List: list, What: method.PixelsInput}
-	s, err := x.Storage([]features.Request{r, r})
+	s, err := x.Storage(t.Context(), []features.Request{r, r})
 	if err == nil || !strings.Contains(err.Error(), "pixels of 150 images 0.00 GB") ||
 		!strings.Contains(err.Error(), "0.07 GB are free") || !strings.Contains(err.Error(), "runtime.cache") {
 		t.Errorf("a full disk: %v", err)
@@ -182,7 +182,7 @@ func TestStorage(t *testing.T) {
 		t.Errorf("needs %+v, want %d bytes", s.Needs, want)
 	}
 	left++
-	if _, err := x.Storage([]features.Request{r}); err != nil {
+	if _, err := x.Storage(t.Context(), []features.Request{r}); err != nil {
 		t.Errorf("a disk with room: %v", err)
 	}
 	rows, err := x.Rows(context.Background(), r)
@@ -195,7 +195,7 @@ func TestStorage(t *testing.T) {
 		taken += len(raw)
 	}
 	left = 0
-	if s, err := x.Storage([]features.Request{r}); err != nil || len(s.Needs) != 0 || int64(taken) != want {
+	if s, err := x.Storage(t.Context(), []features.Request{r}); err != nil || len(s.Needs) != 0 || int64(taken) != want {
 		t.Errorf("features that are there: %v, %+v; they take %d bytes", err, s.Needs, taken)
 	}
 	if s.Large() || !(features.Storage{Needs: []features.Need{{Bytes: 2e8}}}).Large() {

@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
+	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
@@ -102,25 +103,29 @@ func (r Request) unit() bool { return r.What == method.ImageInput || r.What == m
 // shardRows is about how many images a shard holds, and so how much work is lost at most when a process is killed.
 const shardRows = 64
 
-// batch is the number of images that go through the encoder at a time.
-func (r Request) batch() int {
-	if r.What == method.PixelsInput {
-		return usualBatch
+// batch is the number of images of a batch.
+func (x Extractor) batch(r Request) int {
+	usual := batchOnCPU
+	if x.Session.WithProvider().Provider != ort.CPU {
+		usual = batchOnDevice
 	}
-	return cmp.Or(r.Bundle.Batch(), usualBatch)
+	if r.What == method.PixelsInput {
+		return usual
+	}
+	return cmp.Or(r.Bundle.Batch(), usual)
 }
 
-// shard is how many images a shard holds: whole batches, so that those of an interrupted run are the same, and with
-// them every bit.
-func (r Request) shard() int { return max(1, shardRows/r.batch()) * r.batch() }
+// shard is how many images a shard holds: whole batches, so that an image goes through the tower with the same ones in
+// a run that was interrupted.
+func (x Extractor) shard(r Request) int { return max(1, shardRows/x.batch(r)) * x.batch(r) }
 
 // view gives the matrix of one view, and computes what of it the cache lacks.
 func (x Extractor) view(ctx context.Context, r Request, view int) (Rows, error) {
-	key, err := x.key(r, view)
+	source, err := x.source(ctx, r, view)
 	if err != nil {
 		return Rows{}, err
 	}
-	m, err := x.Cache.Matrix(key, r.shape(), r.shard())
+	m, err := x.Cache.Matrix(source.Key(), r.shape(), x.shard(r))
 	if err != nil {
 		return Rows{}, err
 	}

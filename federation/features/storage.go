@@ -1,6 +1,7 @@
 package features
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -30,7 +31,7 @@ var kinds = []struct{ what, name string }{{method.ImageInput, "features"}, {meth
 const spare = 64 << 20
 
 // Storage looks at what the cache holds, and refuses what does not fit on its disk.
-func (x Extractor) Storage(requests []Request) (Storage, error) {
+func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, error) {
 	s := Storage{Dir: x.Cache.Dir, Free: -1}
 	total, seen := int64(0), map[data.Key]bool{}
 	for _, kind := range kinds {
@@ -41,12 +42,13 @@ func (x Extractor) Storage(requests []Request) (Storage, error) {
 			}
 			before := need.Bytes
 			for _, view := range r.views() {
-				key, err := x.key(r, view)
+				source, err := x.source(ctx, r, view)
 				if err != nil {
 					return s, err
 				}
+				key := source.Key()
 				if !seen[key] {
-					need.Bytes += x.Cache.Lacking(key, r.shape(), r.shard())
+					need.Bytes += x.Cache.Lacking(key, r.shape(), x.shard(r))
 				}
 				seen[key] = true
 			}

@@ -2,6 +2,7 @@
 package progress
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -202,6 +203,7 @@ func accuracyOf(r record.Record) string {
 // Opened tells what the data was found to be, what there is to note about it, and which images were left out because
 // they cannot be read.
 func (d *Display) Opened(b *experiment.Built) {
+	needs, err := b.Storage(context.Background())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.end()
@@ -211,8 +213,8 @@ func (d *Display) Opened(b *experiment.Built) {
 	for _, note := range b.Info.Notes {
 		fmt.Fprintf(os.Stderr, "%s: note: %s\n", d.name, note)
 	}
-	if s, err := b.Storage(); err == nil && s.Large() { // an error comes with the features
-		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, s)
+	if err == nil && needs.Large() { // an error comes with the features
+		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, needs)
 	}
 	list := b.Set.Skipped
 	for i, s := range list {

@@ -118,7 +118,11 @@ func (f *Classifier) Close() error { return f.worker.Close() }
 // Predict classifies images. Features are computed anew in full precision: those of the cache are rounded, and Export's
 // files know nothing of it.
 func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []Prediction, err error) {
-	x, err := (&experiment.Built{Config: f.config}).Extractor(nil)
+	b := &experiment.Built{Config: f.config}
+	if err := b.ChooseProvider(); err != nil {
+		return nil, err
+	}
+	x, err := b.Extractor(nil)
 	if err != nil {
 		return nil, err
 	}

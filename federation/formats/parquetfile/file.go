@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/bits"
 	"os"
 	"strings"
@@ -18,11 +19,11 @@ import (
 
 // File is an open Parquet file of which pages are read one by one. It is safe for concurrent use.
 type File struct {
-	path  string
-	size  int64
-	Stamp string
-	r     io.ReaderAt
-	File  *parquet.File
+	path string
+	size int64
+	Info fs.FileInfo
+	r    io.ReaderAt
+	File *parquet.File
 }
 
 // reopened reads a file that it opens for every read: a set may have more files than a process may hold open.
@@ -49,8 +50,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, size: st.Size(), Stamp: fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano()),
-		r: reopened(path)}
+	f := &File{path: path, size: st.Size(), Info: st, r: reopened(path)}
 	if f.File, err = readParquet(f.r, f.size); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, oneLine(err))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/nlpodyssey/gopickle/types"
 
+	"promptfed/federation/data"
 	"promptfed/federation/formats/pickle"
 	"promptfed/federation/sets/source"
 )
@@ -24,7 +25,7 @@ func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err erro
 		if !ok || len(a.Shape) != 2 || a.Shape[1] != cifarPixels {
 			return fmt.Errorf("\"data\" is not a numpy array of N x %d bytes", cifarPixels)
 		}
-		x.Count, x.Stamp = a.Shape[0], source.FileStamp(st)
+		x.Count, x.Stamp = a.Shape[0], data.FileStamp(st)
 		if err := x.SetArray(a); err != nil {
 			return err
 		}

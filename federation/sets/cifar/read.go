@@ -174,7 +174,7 @@ func (r *cifarReader) binFile(x *source.Pixels) (fine, coarse []int, err error) 
 			coarse = append(coarse, int(labels[i]))
 		}
 	}
-	x.Count, x.At, x.Gap, x.Stamp = len(fine), int64(heads), int64(heads), source.FileStamp(st)
+	x.Count, x.At, x.Gap, x.Stamp = len(fine), int64(heads), int64(heads), data.FileStamp(st)
 	return fine, coarse, err
 }
 

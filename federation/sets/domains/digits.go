@@ -169,7 +169,7 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	images := &source.Pixels{Path: path, Count: x.Shape[0], Height: x.Shape[1], Width: x.Shape[2], Channels: 1,
-		Order: source.PixelByPixel, Stamp: source.FileStamp(st)}
+		Order: source.PixelByPixel, Stamp: data.FileStamp(st)}
 	if len(x.Shape) == 4 {
 		images.Channels = 3
 	}

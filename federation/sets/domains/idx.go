@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"promptfed/federation/data"
 	"promptfed/federation/sets/source"
 )
 
@@ -94,7 +95,7 @@ func idxImages(path string) (*source.Pixels, error) {
 		return nil, err
 	}
 	x := &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
-		Stamp: source.FileStamp(st)}
+		Stamp: data.FileStamp(st)}
 	if x.Height < 1 || x.Width < 1 || x.Height > 1024 || x.Width > 1024 {
 		return nil, fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", x.Height, x.Width)
 	}

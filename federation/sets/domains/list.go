@@ -173,7 +173,7 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 		return err
 	}
 	l.w.Found = append(l.w.Found, source.Found{Split: split, Domain: l.domains[domain].name, Class: class,
-		Example: data.Example{ID: filepath.ToSlash(id), Path: file, Stamp: source.FileStamp(st)}})
+		Example: data.Example{ID: filepath.ToSlash(id), Path: file, Stamp: data.FileStamp(st)}})
 	return nil
 }
 

@@ -209,7 +209,7 @@ func (x *pqSet) add(file, split string) error {
 				return fmt.Errorf("%s: row %d has no label or no domain", file, row)
 			}
 			id := fmt.Sprintf("%s#%08d", filepath.ToSlash(rel), row)
-			e := data.Example{ID: id, Stamp: f.Stamp, Bytes: func() ([]byte, error) {
+			e := data.Example{ID: id, Stamp: data.FileStamp(f.Info), Bytes: func() ([]byte, error) {
 				raw, err := x.pages.Bytes(where, i)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", id, err)

@@ -241,7 +241,7 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 		return e, "", err
 	}
 	e.ID = filepath.ToSlash(id)
-	e.Stamp = fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano())
+	e.Stamp = data.FileStamp(st)
 	return e, "", nil
 }
 

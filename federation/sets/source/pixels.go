@@ -57,11 +57,6 @@ func OpenFile(path string) (*os.File, fs.FileInfo, error) {
 	return f, st, nil
 }
 
-// FileStamp changes when the file does.
-func FileStamp(st fs.FileInfo) string {
-	return fmt.Sprintf("%d %d", st.Size(), st.ModTime().UnixNano())
-}
-
 // Examples lists the images with their labels under a domain.
 func (p *Pixels) Examples(root string, labels []int, domain int) ([]data.Example, error) {
 	if len(labels) != p.Count {

@@ -138,8 +138,7 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path,
-			Stamp: fmt.Sprintf("%d %d", e.Size(), e.ModTime().UnixNano())})
+		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path, Stamp: data.FileStamp(e)})
 	}
 	return out, nil
 }
