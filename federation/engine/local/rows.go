@@ -116,14 +116,34 @@ func (w *Worker) Logits(c *spec.Client, scope *method.Scope) (graph.Node, error)
 	return w.c.lowered(c.Backbone, w.Method.Logits(scope))
 }
 
-// ScoreRows gives class scores [N,C], before softmax, of rows that need not be the client's.
+// scoredTogether is how many rows ScoreRows scores at a time. Vectors of kernels, which are of 16 numbers at most, end
+// where the rows of so many end.
+const scoredTogether = 16
+
+// ScoreRows gives class scores [N,C], before softmax, of rows that need not be the client's. Those of a row do not depend
+// on the other rows, nor on how many there are: kernels are chosen by the number of rows, so they go in parts of one
+// size, and the last row stands in for what the last part lacks.
 func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
 	rows method.Data) (*tensor.Tensor, error) {
 	p, err := w.c.score(c.Backbone, l.Task)
 	if err != nil {
 		return nil, err
 	}
-	return w.scores(ctx, p, l, s, rows)
+	size := scoredTogether
+	if most := p.atOnce(); most > 0 {
+		size = min(size, most)
+	}
+	out := &tensor.Tensor{}
+	for part := range slices.Chunk(message.Indices(rows.Len()), size) {
+		n, last := len(part), part[len(part)-1]
+		got, err := w.runOn(ctx, p, l, s, rows, append(slices.Clip(part), slices.Repeat([]int{last}, size-n)...))
+		if err != nil {
+			return nil, err
+		}
+		out.Shape = append([]int{rows.Len()}, got.Shape[1:]...)
+		out.Data = append(out.Data, got.Data[:n*got.Len()/size]...)
+	}
+	return out, nil
 }
 
 // inParts runs a step's graph on as many rows of a batch at a time as it may, and gives its last inputs and the mean of
