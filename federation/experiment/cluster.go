@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 
 	"promptfed/federation/data"
@@ -66,8 +65,12 @@ func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
 	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm()+b.Config.attackTerm(), ""
 	e.SimulatedTime = nil // the server's affair, as secure aggregation
-	out := spec.Compatibility{Program: version.String(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
-		Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(), Digests: map[string]string{}}
+	out := spec.Compatibility{Program: version.String(), Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
+		Digests: map[string]string{}}
+	var err error
+	if out.Numerics, err = b.Numerics(); err != nil {
+		return out, err
+	}
 	for _, f := range b.Bundles {
 		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)
 		if err != nil {

@@ -56,7 +56,7 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 	defer h.Mu.Unlock()
 	t := &c.Participant.Task
 	if !protocol.Label.MatchString(t.Backbone) || !protocol.Label.MatchString(c.Participant.Domain) ||
-		len(c.Instance) > 64 {
+		len(c.Instance) > 64 || len(c.Numerics) > 64 {
 		return fmt.Errorf("the backbone's name %.100q, the domain %.100q or the instance is invalid", t.Backbone,
 			c.Participant.Domain)
 	}
@@ -118,6 +118,14 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		}
 	}
 	h.runSpec = agreed
+	for other, o := range h.clients {
+		if o.Participant.Joined && o.Numerics != c.Numerics && other != client {
+			h.set.Log.Warn("two clients compute otherwise in the last digits (other processors, libraries or settings "+
+				"of runtime), so the bytes of this run are not promised; compare promptfed doctor on both", "client",
+				client, "other", other)
+			break
+		}
+	}
 	k.JoinRequest = c
 	k.SetJoined(c.Instance, key)
 	return nil

@@ -158,5 +158,9 @@ func (c *cluster) spread(ctx context.Context, b *experiment.Built, set *engine.S
 		t := d.Totals()
 		c.log.Info("done", "jobs", t.Jobs, "workers", t.Workers, "bytes_down", t.Down, "bytes_up", t.Up, "late", t.Late,
 			"failed", t.Failed, "lost", t.Lost)
+		for _, n := range t.Numerics {
+			c.log.Warn("workers computed otherwise in the last digits, so the bytes of this run are not promised",
+				"differences", strings.Join(footing.Numerics.Differences(n), "; "))
+		}
 	}, nil
 }

@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"promptfed/runtime/numerics"
 )
 
-// Compatibility is what two machines must have in common for a client's turn to give the same result on both.
+// Compatibility is what two machines must have in common for a client's turn to give the same result on both; where only
+// Numerics differ, the results differ in their last digits.
 type Compatibility struct {
-	Program     string            `json:"program"` // version
-	Platform    string            `json:"platform"`
-	Fingerprint string            `json:"fingerprint"` // of the experiment with all its clients
-	RunSpec     RunSpec           `json:"terms"`
-	Digests     map[string]string `json:"digests"` // of data and backbones, by what they are of
+	Program     string               `json:"program"`     // version
+	Fingerprint string               `json:"fingerprint"` // of the experiment with all its clients
+	RunSpec     RunSpec              `json:"terms"`
+	Digests     map[string]string    `json:"digests"`  // of data and backbones, by what they are of
+	Numerics    numerics.Fingerprint `json:"numerics"` // of the sessions of training steps
 }
 
-// Mismatch says in one line why a worker cannot do the turns of a run; nil where it can.
+// Mismatch says in one line why a worker cannot do the turns of a run; nil where it can. Other numerics are no reason.
 func (f Compatibility) Mismatch(worker Compatibility) error {
 	if f.Program != worker.Program {
 		return fmt.Errorf("program: the run has version %.40s, the worker %.40s; use the same build on both sides",

@@ -14,7 +14,8 @@ type JoinRequest struct {
 	Backbone    string              `json:"backbone"` // digest of the backbone's files
 	Tokens      string              `json:"tokens"`   // digest of the classes' text tokens
 	// Examples is how many it trains on, no upload may weigh more; 0 where the server may not know.
-	Examples int `json:"examples,omitempty"`
+	Examples int    `json:"examples,omitempty"`
+	Numerics string `json:"numerics"` // digest of a numerics.Fingerprint
 }
 
 // JoinHeader is what every member says of itself to join.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,6 +16,7 @@ import (
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/numerics"
 )
 
 // Settings say what a run tells its workers.
@@ -60,6 +62,8 @@ type Totals struct {
 	Workers int   // that took part
 	Down    int64 // bytes to workers, with headers
 	Up      int64 // bytes from workers that counted, with headers
+	// of workers that took part, where they are not the run's; the run's bytes are promised only where there are none
+	Numerics []numerics.Fingerprint
 }
 
 // maxSlots bounds how many slots workers may have together.
@@ -114,7 +118,7 @@ func (d *Dispatcher) Totals() Totals {
 	defer d.Mu.Unlock()
 	t := d.totals
 	t.Workers, t.Late = len(d.workers), int(d.Counters.Late.Load())
-	t.Down, t.Up = d.Counters.Down.Load(), d.Counters.Up.Load()
+	t.Down, t.Up, t.Numerics = d.Counters.Down.Load(), d.Counters.Up.Load(), slices.Clone(t.Numerics)
 	return t
 }
 

@@ -65,7 +65,7 @@ func newFarm(t testing.TB, e *spec.Experiment) *farm {
 }
 
 func compatibility(e *spec.Experiment) spec.Compatibility {
-	return spec.Compatibility{Program: "1", Platform: "p", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
+	return spec.Compatibility{Program: "1", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 		Digests: map[string]string{"data": "abc"}}
 }
 

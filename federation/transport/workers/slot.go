@@ -2,6 +2,8 @@ package workers
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -76,6 +78,9 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	s.publicKey = w.Proof.Key
 	v.OK, v.Seq = true, s.Host.Seq
 	s.of.workers[w.Instance] = true
+	if n := w.Compatibility.Numerics; n != s.of.set.Compatibility.Numerics && !slices.Contains(s.of.totals.Numerics, n) {
+		s.of.totals.Numerics = append(s.of.totals.Numerics, n)
+	}
 	works, x := s.working, s.Pending
 	s.working = true
 	s.Mu.Unlock()
@@ -92,9 +97,9 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	if s.Number > 0 {
 		return
 	}
-	if here, there := s.of.set.Compatibility.Platform, w.Compatibility.Platform; here != there {
-		s.Log.Warn("the worker's machine is of another kind; its results may differ in the last digits", "host",
-			w.Host, "platform", protocol.Printable(there), "here", here)
+	if d := s.of.set.Compatibility.Numerics.Differences(w.Compatibility.Numerics); len(d) > 0 {
+		s.Log.Warn("the worker computes otherwise in the last digits, so the run's bytes are not promised; the run's "+
+			"value is named first", "host", w.Host, "differences", protocol.Printable(strings.Join(d, "; ")))
 	}
 	s.Log.Info("a worker joined", "host", w.Host, "jobs", w.Jobs)
 }
