@@ -138,3 +138,34 @@ func TestOtherNumerics(t *testing.T) {
 		t.Error("the server does not tell of clients that compute otherwise")
 	}
 }
+
+// TestPredictAlone: an image has the same probabilities alone and among others, by a method that reads features, by one
+// whose prompt depends on the image, and by one whose prompt lies in the image tower.
+func TestPredictAlone(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"promptfl", "cocoop", "fedvpt"} {
+		dir, conf := photos(t, "runtime: {workers: 2}\n")
+		at := func(name string) string { return filepath.Join(dir, name) }
+		mustRun(t, "run", conf, "--set", "method="+method, "--set", "backbones=[tiny-vit-b32]", "--set",
+			"train.rounds=1", "--set", "runtime.cache="+
+				at("cache"), "--out", at("run"))
+		var images []string
+		for i := range 19 {
+			images = append(images, at(fmt.Sprint(i, ".jpg")))
+			datatest.Photo(t, images[i], i%3, 100+i)
+		}
+		predict := func(images ...string) []string {
+			text := mustRun(t, append([]string{"predict", at("run"), "--client", "0", "--json"}, images...)...)
+			return strings.Split(strings.TrimSpace(text), "\n")
+		}
+		all := predict(images...)
+		if len(all) != len(images) {
+			t.Fatalf("%d lines for %d images", len(all), len(images))
+		}
+		for _, i := range []int{0, 15, 16, 18} {
+			if alone := predict(images[i]); len(alone) != 1 || alone[0] != all[i] {
+				t.Errorf("%s: image %d alone\n%s\namong others\n%s", method, i, alone, all[i])
+			}
+		}
+	}
+}
