@@ -139,7 +139,7 @@ func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, er
 	if err != nil {
 		return nil, err
 	}
-	key := strings.Join(append([]string{behind}, classes...), "\x00")
+	key := fmt.Sprintf("%q %q", behind, classes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s, ok := b.suffixes[key]; ok {

@@ -112,7 +112,7 @@ func (a Attrs) Tensor(name string) *onnx.TensorProto {
 // proto is the attribute as a file holds it.
 func (a Attribute) proto(name string) *onnx.AttributeProto {
 	p := proto.Clone(a.p).(*onnx.AttributeProto)
-	p.Name = name
+	p.Name, p.F = name, a.p.F // Clone makes 0 of -0
 	return p
 }
 

@@ -300,7 +300,7 @@ func describe(in []Node) string {
 
 func internKey(def *Def, domain, kind string, attrs Attrs, n int, in []Node) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%p %s:%s/%d", def, domain, kind, n)
+	fmt.Fprintf(&b, "%p %q %q %d", def, domain, kind, n)
 	for _, x := range in {
 		if x.OK() {
 			fmt.Fprintf(&b, " %d.%d", x.v.op.ID, x.v.index)
@@ -309,7 +309,7 @@ func internKey(def *Def, domain, kind string, attrs Attrs, n int, in []Node) str
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(attrs)) {
-		fmt.Fprintf(&b, " %s=%q", k, attrs[k].key())
+		fmt.Fprintf(&b, " %q=%q", k, attrs[k].key())
 	}
 	return b.String()
 }

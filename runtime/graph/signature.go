@@ -11,8 +11,8 @@ import (
 )
 
 // Signature identifies what outputs compute, placeholders and gradient stops included: graphs with equal signatures
-// become equal models, with equal gradients. The content of constants enters, the order in which unused operators were
-// made does not.
+// become equal models, with equal gradients. The content of constants enters, with the place of those in files, and the
+// operator set; the order in which unused operators were made does not.
 func Signature(outputs ...Output) ([sha256.Size]byte, error) {
 	if len(outputs) == 0 {
 		return [sha256.Size]byte{}, errors.New("a graph needs at least one output")
@@ -22,6 +22,7 @@ func Signature(outputs ...Output) ([sha256.Size]byte, error) {
 		return [sha256.Size]byte{}, err
 	}
 	h := sha256.New()
+	fmt.Fprintln(h, roots[0].Graph().opset)
 	number := map[*Op]int{}
 	read := func(nodes []Node) {
 		for _, n := range nodes {
@@ -36,6 +37,7 @@ func Signature(outputs ...Output) ([sha256.Size]byte, error) {
 		number[op] = i
 		fmt.Fprintf(h, "%v %q %q %q", op.def != nil && op.def.write != nil, op.Domain, op.Kind, op.Name)
 		read(op.In)
+		fmt.Fprint(h, " uses")
 		read(op.Uses)
 		for _, name := range slices.Sorted(maps.Keys(op.Attrs)) {
 			if err := writeMessage(h.Write, op.Attrs[name].proto(name)); err != nil {

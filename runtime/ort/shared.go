@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	binding "github.com/yalue/onnxruntime_go"
+
+	"promptfed/runtime/onnx"
 )
 
 // containers hold what sessions over one folder of weights share, for as long as one uses it: on the CPU what is packed
@@ -120,9 +122,7 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 func (c *container) number(info os.FileInfo) int {
 	containers.Lock()
 	defer containers.Unlock()
-	i := slices.IndexFunc(c.files, func(f os.FileInfo) bool {
-		return os.SameFile(f, info) && f.Size() == info.Size() && f.ModTime().Equal(info.ModTime())
-	})
+	i := slices.IndexFunc(c.files, func(f os.FileInfo) bool { return onnx.SameFile(f, info) })
 	if i < 0 {
 		i, c.files = len(c.files), append(c.files, info)
 	}

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/method"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
@@ -29,6 +30,7 @@ type compiler struct {
 	options  ort.Options
 	pool     *ort.Pool
 	own      bool // pool is nobody else's
+	weights  onnx.Seen
 
 	mu       sync.Mutex
 	programs map[string]*program // by backbone and Task
@@ -374,12 +376,21 @@ func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Ou
 		if err != nil {
 			return nil, err
 		}
-		model, err := graph.Model(out...)
+		model, err := c.model(o.WeightsDir, out...)
 		if err != nil {
 			return nil, err
 		}
 		return ort.NewSession(model, o)
 	})
+}
+
+// model writes outputs, whose weights lie in dir and are those of all models before.
+func (c *compiler) model(dir string, out ...graph.Output) (*onnx.ModelProto, error) {
+	m, err := graph.Model(out...)
+	if err == nil {
+		err = c.weights.Check(m, dir)
+	}
+	return m, err
 }
 
 func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
@@ -435,7 +446,7 @@ func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tens
 	}
 	c.handMu.Lock()
 	defer c.handMu.Unlock()
-	key := b.Name() + method.TemplateBreak + templates + method.TemplateBreak + of
+	key := fmt.Sprintf("%q %q %q", b.Name(), templates, of)
 	if t, ok := c.hands[key]; ok {
 		return t, nil
 	}
@@ -481,12 +492,12 @@ func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tens
 	// The texts are constants, but ONNX Runtime runs no graph without an input; without optimisation it does not
 	// compute the whole tower while loading it either.
 	one := g.Input("one", graph.Float, graph.Static(1))
-	model, err := graph.Model(graph.Output{Name: valueOutput, Node: n.Unit().Mul(one)})
+	o := c.options
+	o.WeightsDir, o.OptLevel = b.WeightsDir(), ort.OptNone
+	model, err := c.model(o.WeightsDir, graph.Output{Name: valueOutput, Node: n.Unit().Mul(one)})
 	if err != nil {
 		return nil, err
 	}
-	o := c.options
-	o.WeightsDir, o.OptLevel = b.WeightsDir(), ort.OptNone
 	v, err := ort.Once(context.Background(), model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
 		return nil, err

@@ -136,6 +136,22 @@ func TestSigLIPTokens(t *testing.T) {
 	}
 }
 
+// What is looked up for a list of classes is found by the names as they are, whichever characters they hold.
+func TestClassesAreToldApart(t *testing.T) {
+	b := convert(t, "testdata/siglip", converted.Options{})
+	for _, list := range [][]string{{"a\x00b"}, {"a", "b"}, {"a b"}, {"a\" \"b"}, {"a", "b", ""}} {
+		g := graph.New()
+		ctx := g.Input("ctx", graph.Float, graph.Static(3, b.Text.Width))
+		out, err := b.Prompts(g, list, []clip.Prompt{{Ctx: ctx}})
+		if err != nil {
+			t.Fatalf("%q: %v", list, err)
+		}
+		if n := out[0].Dim(0); n != len(list) {
+			t.Errorf("%q: features of %d classes", list, n)
+		}
+	}
+}
+
 // A tower without causal mask says what it cannot do.
 func TestBidirectionalLimits(t *testing.T) {
 	b := convert(t, "testdata/siglip", converted.Options{})

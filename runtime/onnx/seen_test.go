@@ -1,0 +1,61 @@
+package onnx_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort/orttest"
+)
+
+// A file of weights that is written, replaced by one of the same size and time, or taken away after a model named it is
+// refused for the next model; one that nobody touches is not, nor is another file.
+func TestWeightsThatChangeAreSeen(t *testing.T) {
+	at := time.Now().Add(-time.Hour).Truncate(time.Second)
+	put := func(path, text string, at time.Time) {
+		t.Helper()
+		orttest.Write(t, path, text)
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	named := func(file string) *onnx.ModelProto {
+		w := &onnx.TensorProto{Name: "w", DataType: int32(float), Dims: []int64{2}}
+		onnx.SetExternal(w, onnx.External{File: file, Length: 8})
+		return &onnx.ModelProto{Graph: &onnx.GraphProto{Initializer: []*onnx.TensorProto{w}}}
+	}
+	for what, change := range map[string]func(path string){
+		"written at another time": func(path string) { put(path, "abcdefgh", at.Add(time.Second)) },
+		"of another size":         func(path string) { put(path, "12345678+", at) },
+		"replaced": func(path string) {
+			put(path+".new", "abcdefgh", at)
+			if err := os.Rename(path+".new", path); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "w")
+		put(path, "12345678", at)
+		put(filepath.Join(dir, "v"), "12345678", at)
+		var s onnx.Seen
+		for range 2 {
+			for _, m := range []*onnx.ModelProto{named("w"), named("v"), {Graph: &onnx.GraphProto{}}} {
+				if err := s.Check(m, dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		change(path)
+		orttest.OneLine(t, what, s.Check(named("w"), dir), path, "changed while it is used: start again")
+		if err := s.Check(named("v"), dir); err != nil {
+			t.Error(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		orttest.OneLine(t, "gone", s.Check(named("w"), dir), path)
+	}
+}
