@@ -225,6 +225,7 @@ func (b *Built) describeData() {
 			b.Info.Notes = append(b.Info.Notes, p.name+": "+note)
 		}
 	}
+	b.Info.Notes = append(b.Info.Notes, b.classNotes()...)
 	b.Info.Clients = b.countShared()
 	if n := b.Info.Clients.OwnTest; n > 0 {
 		b.Info.Notes = append(b.Info.Notes, Counted(n, "test image")+" of clients equal to training images of the "+

@@ -24,8 +24,7 @@ type cifarReader struct {
 	set *data.Set
 }
 
-// read makes the set. Without test records, the training records sorted by class are split four to one by the rule of
-// folders.
+// read makes the set. Without test records, the training records are split four to one by the rule of folders.
 func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 	names, err := r.classNames()
 	if err != nil {
@@ -55,10 +54,10 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 	} else {
 		all := s.Train
 		s.Train = nil
-		s.Notes = append(s.Notes, r.dir+" has no file of test images: two of every ten images of the training files "+
-			"are held out for testing")
+		s.Notes = append(s.Notes, r.dir+" has no file of test images: two of every ten images of each class of the "+
+			"training files are held out for testing")
 		slices.SortStableFunc(all, func(a, b data.Example) int { return a.Label - b.Label })
-		source.HoldOut(s, all)
+		source.AddHeldOut(s, all)
 	}
 	for i := range s.Coarse {
 		if s.Coarse[i] < 0 && r.coarse != nil && slices.Equal(names[0], r.known[0]) {

@@ -24,6 +24,8 @@ type domainSet struct {
 	partial bool     // some domains may be missing
 	skip    []string // paths from the domain on that are known to be broken
 	order   func(a, b string) int
+	// byDomain takes the split of FedPHA's public code where the folders have none (source.HoldOutInDomain).
+	byDomain bool
 }
 
 // domainName is a domain: how it is shown, and other names that its folder has.

@@ -12,7 +12,7 @@ import (
 
 // fromFolders reads DOMAIN/CLASS/, DOMAIN/images/CLASS/ and DOMAIN/{train,val,test}/CLASS/.
 func (p *domainPlace) fromFolders(cfg source.Config) (*data.Set, error) {
-	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip, ByDomain: p.byDomain}
 	for i, dir := range p.dirs {
 		if dir == "" {
 			continue

@@ -5,12 +5,12 @@ import (
 	"promptfed/federation/sets/source"
 )
 
-var office31 = &domainSet{title: "Office-31", count: 31,
+var office31 = &domainSet{title: "Office-31", count: 31, byDomain: true,
 	folders: []string{"office31", "office-31", "office_31"},
 	inner:   []string{"images", "Original_images", "domain_adaptation_images"},
 	domains: []domainName{{"amazon", nil}, {"dslr", nil}, {"webcam", nil}}}
 
-var officeHome = &domainSet{title: "Office-Home", count: 65,
+var officeHome = &domainSet{title: "Office-Home", count: 65, byDomain: true,
 	folders: []string{"office_home", "OfficeHome", "office_home_dg", "OfficeHomeDataset_10072016", "OfficeHomeDataset"},
 	inner:   []string{"images", "OfficeHomeDataset_10072016", "office_home", "office_home_dg"},
 	domains: []domainName{{"Art", nil}, {"Clipart", nil}, {"Product", nil}, {"Real World", []string{"Real"}}}}

@@ -2,6 +2,7 @@ package folder
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,10 +24,11 @@ func TestLayouts(t *testing.T) {
 		{"classes, case and underscores", []string{"b_two/1.png", "b_two/.hidden", "A/2.png", "A/10.PNG.png",
 			"README.txt", ".git/x"},
 			[]string{"A", "b two"}, nil,
-			[]string{"A/10.PNG.png=0.0", "A/2.png=0.0", "b_two/1.png=1.0"}, nil, nil},
+			[]string{"A/10.PNG.png=0.0", "b_two/1.png=1.0"}, nil, []string{"A/2.png=0.0"}},
 		{"domains", []string{"web/dog/1.png", "web/cat/1.png", "cam/cat/1.png", "cam/dog/1.png"},
 			[]string{"cat", "dog"}, []string{"cam", "web"},
-			[]string{"cam/cat/1.png=0.0", "cam/dog/1.png=1.0", "web/cat/1.png=0.1", "web/dog/1.png=1.1"}, nil, nil},
+			[]string{"cam/cat/1.png=0.0", "cam/dog/1.png=1.0"}, nil,
+			[]string{"web/cat/1.png=0.1", "web/dog/1.png=1.1"}},
 		{"splits", []string{"train/cat/1.png", "train/dog/1.png", "test/cat/2.png", "val/dog/3.png"},
 			[]string{"cat", "dog"}, nil,
 			[]string{"train/cat/1.png=0.0", "train/dog/1.png=1.0"}, []string{"val/dog/3.png=1.0"},
@@ -53,15 +55,55 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestHoldOutOffice31: Office-31 has 2,817, 498 and 795 images in its domains; FedPHA's code reports 3,292 training and
-// 818 test images (METHODS 1.1), which the rule must reproduce.
-func TestHoldOutOffice31(t *testing.T) {
-	s := &data.Set{}
-	for _, n := range []int{2817, 498, 795} {
-		source.HoldOut(s, make([]data.Example, n))
+// TestHoldOutPerClass: classes of a folder are split one by one. By hand: of two images one is a test image, of fifteen
+// three (the last two of the first ten, and one of the five behind them), of one none. Over the whole sorted list, two
+// of every ten would be both images of the fifth class of seven, and two, four and two of three classes of fifteen.
+func TestHoldOutPerClass(t *testing.T) {
+	for _, c := range []struct {
+		images, classes int
+		test            int // of each class
+		trains, tests   []string
+	}{
+		{2, 7, 1, []string{"c0/0.png"}, []string{"c0/1.png"}},
+		{15, 3, 3, []string{"c2/07.png", "c2/13.png"}, []string{"c2/08.png", "c2/09.png", "c2/14.png"}},
+	} {
+		var files []string
+		for class := range c.classes {
+			for i := range c.images {
+				files = append(files, fmt.Sprintf("c%d/%0*d.png", class, len(fmt.Sprint(c.images-1)), i))
+			}
+		}
+		s := mustOpen(t, source.Config{Set: "folder", Root: datatest.Tree(t, files...)})
+		for class, n := range s.Counts(s.Test) {
+			if n != c.test || s.Counts(s.Train)[class] != c.images-c.test {
+				t.Errorf("class %d of %d images: %d for testing", class, c.images, n)
+			}
+		}
+		has := func(list []data.Example, id string) bool {
+			return slices.ContainsFunc(list, func(e data.Example) bool { return e.ID == id })
+		}
+		for _, id := range c.trains {
+			if !has(s.Train, id) {
+				t.Errorf("%s is no training image", id)
+			}
+		}
+		for _, id := range c.tests {
+			if !has(s.Test, id) {
+				t.Errorf("%s is no test image", id)
+			}
+		}
 	}
-	if len(s.Train) != 3292 || len(s.Test) != 818 {
-		t.Errorf("%d and %d, want 3292 and 818", len(s.Train), len(s.Test))
+}
+
+// TestHoldOutPerDomain: a class is split inside each domain. By hand: a class of two images in each of two domains has
+// a test image in both; the images of a class with one in each of three are one group of three, of which the last is
+// tested.
+func TestHoldOutPerDomain(t *testing.T) {
+	s := mustOpen(t, source.Config{Set: "folder", Root: datatest.Tree(t, "a/cat/1.png", "a/cat/2.png", "b/cat/1.png",
+		"b/cat/2.png", "a/dog/1.png", "b/dog/1.png", "c/dog/1.png")})
+	if got := settest.IDs(s.Test); !slices.Equal(got, []string{"a/cat/2.png=0.0", "b/cat/2.png=0.1",
+		"c/dog/1.png=1.2"}) {
+		t.Errorf("test images %v", got)
 	}
 }
 
@@ -100,7 +142,7 @@ func TestFolderErrors(t *testing.T) {
 }
 
 func TestSkipCountsWhatIsNoImage(t *testing.T) {
-	dir := datatest.Tree(t, "cat/1.png", "cat/notes.txt", "dog/2.png", "dog/3.png", "dog/Thumbs.db")
+	dir := datatest.Tree(t, "cat/1.png", "cat/notes.txt", "dog/2.png", "dog/3.png", "dog/5.png", "dog/Thumbs.db")
 	if err := os.WriteFile(filepath.Join(dir, "dog", "4.jpg"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -113,20 +155,20 @@ func TestSkipCountsWhatIsNoImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := mustOpen(t, source.Config{Set: "folder", Root: dir, Corrupt: data.Skip})
-	if len(s.Train) != 3 || len(s.Skipped) != 2 {
-		t.Fatalf("%d kept, skipped %v", len(s.Train), s.Skipped)
+	if len(s.Train) != 3 || len(s.Test) != 1 || len(s.Skipped) != 2 {
+		t.Fatalf("%d and %d kept, skipped %v", len(s.Train), len(s.Test), s.Skipped)
 	}
 	datatest.WantError(t, s.DropUnreadable(context.Background(), 2, data.Refuse, datatest.Decode, nil),
 		bad, "data.corrupt: skip")
 	calls := 0
 	if err := s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, func(done, total int) {
-		if calls++; done != calls || total != 3 {
+		if calls++; done != calls || total != 4 {
 			t.Errorf("progress %d of %d", done, total)
 		}
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if got := settest.IDs(s.Train); !slices.Equal(got, []string{"cat/1.png=0.0", "dog/3.png=1.0"}) || calls != 3 {
+	if got := settest.IDs(s.Train); !slices.Equal(got, []string{"cat/1.png=0.0", "dog/3.png=1.0"}) || calls != 4 {
 		t.Errorf("kept %v after %d calls", got, calls)
 	}
 	if last := s.Skipped[2]; last.Name != bad {
@@ -149,7 +191,10 @@ func TestClassNames(t *testing.T) {
 
 func TestDigestFollowsFiles(t *testing.T) {
 	dir := datatest.Tree(t, "a/1.png", "a/2.png", "b/1.png")
-	digest := func() string { return data.Digest(mustOpen(t, source.Config{Set: "folder", Root: dir}).Train) }
+	digest := func() string {
+		s := mustOpen(t, source.Config{Set: "folder", Root: dir})
+		return data.Digest(slices.Concat(s.Train, s.Test))
+	}
 	first := digest()
 	if digest() != first {
 		t.Error("unstable")

@@ -114,8 +114,8 @@ func torn(err error, splits map[string][]string, others []string) error {
 	}
 	if len(others) == 0 {
 		return fmt.Errorf("%s holds no class folders, as %s does: its images have no labels. Move it away; without "+
-			"folders for test and val, two of every ten images of %s are held out for testing", t.without, t.with,
-			source.FolderNames(splits["train"]))
+			"folders for test and val, two of every ten images of each class of %s are held out for testing",
+			t.without, t.with, source.FolderNames(splits["train"]))
 	}
 	return fmt.Errorf("%s holds folders but %s holds none. Either the set has splits (%s): then move %s away; or all "+
 		"folders are classes and must hold images: then set data.layout: classes", t.with, t.without,

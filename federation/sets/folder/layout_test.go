@@ -59,7 +59,7 @@ func TestSplitFolders(t *testing.T) {
 	}
 }
 
-// A training folder alone is held out from, by the rule that FedPHA's code has for sets without splits: 8 of 10 train.
+// A training folder alone is held out from, class by class: 8 of 10 train.
 func TestTrainAlone(t *testing.T) {
 	s := mustOpen(t, source.Config{Set: "folder", Root: tree(t, 10, "train/cat", "train/dog")})
 	if len(s.Train) != 16 || len(s.Test) != 4 || len(s.Domains) != 0 || len(s.Notes) != 1 ||

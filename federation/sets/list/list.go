@@ -196,7 +196,8 @@ func (l *listing) images() (*source.Listing, error) {
 	}
 	if len(l.entries) > 0 && l.entries[0].split == "" {
 		r.HoldOut()
-		r.Notes = append(r.Notes, "the list has no splits: two of every ten images are held out for testing")
+		r.Notes = append(r.Notes, "the list has no splits: two of every ten images of each class are held out "+
+			"for testing")
 	} else {
 		r.Tests()
 	}

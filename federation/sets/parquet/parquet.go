@@ -294,7 +294,7 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 	if len(splits) == 1 {
 		for name := range splits {
 			l.Notes = append(l.Notes, strings.TrimSpace("the files have no splits or only one, "+
-				cmp.Or(name, "unnamed"))+": two of every ten images are held out for testing")
+				cmp.Or(name, "unnamed"))+": two of every ten images of each class are held out for testing")
 		}
 		l.HoldOut()
 		slices.SortFunc(l.Items, func(a, b source.Item) int { return strings.Compare(a.Path, b.Path) })

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,6 +52,7 @@ func (l *Listing) Add(where string, it Item) error {
 		return fmt.Errorf("%s: path %q is absolute or leaves the folder: expected one relative to the images", where,
 			it.Path)
 	}
+	it.Path = path.Clean(it.Path) // another spelling is the same image
 	if it.Label < 0 || it.Label > MaxLabel {
 		return fmt.Errorf("%s: label %d is out of range: expected 0 to %d", where, it.Label, MaxLabel)
 	}
@@ -245,7 +247,7 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 	return e, "", nil
 }
 
-// HoldOut splits every domain, sorted by class and file, by the rule of folders.
+// HoldOut sorts the images by domain, class and path, and splits them by the rule of folders.
 func (l *Listing) HoldOut() {
 	slices.SortStableFunc(l.Items, func(a, b Item) int {
 		if a.Domain != b.Domain {
@@ -256,11 +258,12 @@ func (l *Listing) HoldOut() {
 		}
 		return compare(a.Path, b.Path)
 	})
-	for i, at := 0, 0; i < len(l.Items); i, at = i+1, at+1 {
-		if i > 0 && l.Items[i].Domain != l.Items[i-1].Domain {
-			at = 0
-		}
-		l.Items[i].Split = heldOut(at)
+	cells := make([]Cell, len(l.Items))
+	for i, it := range l.Items {
+		cells[i] = Cell{it.Label, it.Domain}
+	}
+	for i, split := range HoldOut(cells) {
+		l.Items[i].Split = split
 	}
 }
 

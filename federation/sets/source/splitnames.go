@@ -65,8 +65,8 @@ func (w *Walk) Splits(under string, of map[string][]string, read func(split stri
 			"validation split", under, filepath.Base(of["val"][0]))
 	default:
 		as["train"] = ""
-		note = fmt.Sprintf("%s: there is no folder of test or validation images: two of every ten images of %s are "+
-			"held out for testing", filepath.Dir(of["train"][0]), filepath.Base(of["train"][0]))
+		note = fmt.Sprintf("%s: there is no folder of test or validation images: two of every ten images of each "+
+			"class of %s are held out for testing", filepath.Dir(of["train"][0]), filepath.Base(of["train"][0]))
 	}
 	if note != "" && !slices.Contains(w.Notes, note) { // once of many domains
 		w.Notes = append(w.Notes, note)

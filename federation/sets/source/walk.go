@@ -18,12 +18,14 @@ var Extensions = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".ti
 
 // Walk lists a folder tree.
 type Walk struct {
-	Root    string
-	Skip    bool                  // leave files that are not images out instead of refusing them
-	Order   func(a, b string) int // of classes; nil is without regard to case
-	Found   []Found
-	Skipped []data.Skipped
-	Notes   []string
+	Root  string
+	Skip  bool                  // leave files that are not images out instead of refusing them
+	Order func(a, b string) int // of classes; nil is without regard to case
+	// ByDomain makes splits, where there are none, by HoldOutInDomain in place of HoldOut.
+	ByDomain bool
+	Found    []Found
+	Skipped  []data.Skipped
+	Notes    []string
 }
 
 // Found is one image file and what its folders say about it.
@@ -177,7 +179,7 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 	return nil
 }
 
-// Set turns what was found into a set. Where there are no split folders, the holdout rule makes the splits.
+// Set turns what was found into a set. Where there are no split folders, the hold-out rule makes the splits.
 func (w *Walk) Set() (*data.Set, error) {
 	s := &data.Set{Skipped: w.Skipped, Notes: w.Notes}
 	names := map[string]string{} // by lower case
@@ -219,26 +221,27 @@ func (w *Walk) Set() (*data.Set, error) {
 		}
 		s.Add(f.Split, e)
 	}
+	if !w.ByDomain {
+		AddHeldOut(s, slices.Concat(unsplit...))
+		return s, nil
+	}
 	for _, list := range unsplit {
-		HoldOut(s, list)
+		for i, split := range HoldOutInDomain(len(list)) {
+			s.Add(split, list[i])
+		}
 	}
 	return s, nil
 }
 
-// HoldOut splits a list, sorted by class and file.
-func HoldOut(s *data.Set, list []data.Example) {
+// AddHeldOut adds images to a set that has no splits, in the order of domains and, in a class, of files.
+func AddHeldOut(s *data.Set, list []data.Example) {
+	cells := make([]Cell, len(list))
 	for i, e := range list {
-		s.Add(heldOut(i), e)
+		cells[i] = Cell{e.Label, e.Domain}
 	}
-}
-
-// heldOut is FedPHA's rule (utils/data_utils.py): example i goes to train when i mod 10 is at most 7, otherwise to
-// test. Office-31 becomes 3,292 and 818 examples this way.
-func heldOut(i int) string {
-	if i%10 <= 7 {
-		return "train"
+	for i, split := range HoldOut(cells) {
+		s.Add(split, list[i])
 	}
-	return "test"
 }
 
 func (w *Walk) Note(format string, a ...any) {

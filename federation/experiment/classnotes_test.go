@@ -1,0 +1,45 @@
+package experiment
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/datatest"
+	"promptfed/federation/partition"
+)
+
+// TestClassNotes: the classes that clients lack images of are named, one line for each kind. Of class a there is a
+// training and a test image, of b a training image, of c a test image, of d none.
+func TestClassNotes(t *testing.T) {
+	b := &Built{Set: &data.Set{Classes: []string{"a", "b", "c", "d"}, Train: []data.Example{{Label: 0}, {Label: 1},
+		{Label: 3}}, Test: []data.Example{{Label: 2}, {Label: 0}}},
+		Parts: []partition.Client{{Train: []int{0}, Test: []int{1}}, {Train: []int{1}, Test: []int{0}}}}
+	want := []string{"no client has images of 1 class: d", "no client has training images of 1 class: c",
+		"no client has test images of 1 class: b"}
+	if got := b.classNotes(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	b.of = 3 // one client of three, whose images need not be of all classes
+	if got := b.classNotes(); !slices.Equal(got, want[1:]) {
+		t.Errorf("one client: %q", got)
+	}
+}
+
+// TestClassOfOneImage: a class of a single image is trained on, and the notes name it; others are tested.
+func TestClassOfOneImage(t *testing.T) {
+	c := small("promptfl")
+	c.Data.Set = "folder"
+	c.Data.Root = datatest.Tree(t, "cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png", "emu/1.png")
+	c.Partition = partition.Config{Kind: "iid", Clients: 1}
+	got := info(t, c)
+	if got.Splits[0].Images != 3 || got.Splits[1].Images != 2 {
+		t.Errorf("%+v", got.Splits)
+	}
+	if !slices.ContainsFunc(got.Notes, func(n string) bool {
+		return strings.Contains(n, "no client has test images of 1 class: emu")
+	}) {
+		t.Errorf("notes %q", got.Notes)
+	}
+}
