@@ -78,6 +78,14 @@ func load(f parsed, sets []string) (Loaded, error) {
 // Check finds what is wrong with the configuration without opening anything, and says of each value where it came from.
 func (l Loaded) Check() error { return l.settings.blame(check(l.Config)) }
 
+// CheckWithoutData is Check for those who open no data set (experiment.Config.CheckWithoutData).
+func (l Loaded) CheckWithoutData() error {
+	return l.settings.blame(withMethod(l.Config, l.Config.CheckWithoutData()))
+}
+
+// Empty tells whether neither the file nor the environment nor the command line says anything.
+func (l Loaded) Empty() bool { return len(l.settings.from) == 0 }
+
 // Changed tells whether the command line or the environment sets a key.
 func (l Loaded) Changed(key string) bool {
 	return strings.HasPrefix(l.settings.from[key], "--set ") || strings.HasPrefix(l.settings.from[key], prefix)
@@ -98,6 +106,15 @@ func Into(out any, path string, sets []string) error {
 		return err
 	}
 	_, _, err = into(out, f, sets)
+	return err
+}
+
+// IntoWith is Into for those who need no file: without a path, only the environment and sets change out.
+func IntoWith(out any, path string, sets []string) error {
+	if path != "" {
+		return Into(out, path, sets)
+	}
+	_, _, err := into(out, parsed{}, sets)
 	return err
 }
 
@@ -127,11 +144,8 @@ type parsed struct {
 	lines map[string]int // of keys, dotted
 }
 
-// read gives the keys of a file; no path is an empty file.
+// read gives the keys of a file.
 func read(path string) (parsed, error) {
-	if path == "" {
-		return parsed{}, nil
-	}
 	text, err := readText(path)
 	if err != nil {
 		return parsed{path: path}, err
@@ -140,6 +154,10 @@ func read(path string) (parsed, error) {
 }
 
 func readText(path string) ([]byte, error) {
+	if path == "" {
+		return nil, errors.New("the name of the configuration is empty; give a file, or images with promptfed run " +
+			"--images FOLDER")
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"promptfed/federation/datatest"
 )
 
 const text = `
@@ -127,5 +129,30 @@ func TestBackbonesWithKeys(t *testing.T) {
 	if want := []string{"tiny-rn50", "image=a/b,text=c", "folder=x,variant=fp16",
 		"folder=s,logit_bias=-12,logit_scale=117.5"}; !slices.Equal(c.Backbones, want) {
 		t.Errorf("backbones %q, want %q", c.Backbones, want)
+	}
+}
+
+// A configuration that does not name its images is refused: an empty file, a blank one, one without the key. Synthetic
+// images, too, are asked for, in the file, by a flag or by a variable; whoever opens no images needs none.
+func TestImagesAreNamed(t *testing.T) {
+	for _, text := range []string{"", "\n# nothing\n\n", "method: coop\n", "data: {shots: 2}\n"} {
+		path := file(t, text)
+		l, err := Open(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		datatest.WantError(t, l.Check(), path, "data.set: missing", "data.root", "data.set: synthetic", "--images")
+		if err := l.CheckWithoutData(); err != nil || l.Empty() != !strings.Contains(text, ":") {
+			t.Errorf("%q: %v, empty %v", text, err, l.Empty())
+		}
+		if l, err = Open(path, []string{"data.set=synthetic"}); err != nil || l.Check() != nil || l.Empty() {
+			t.Errorf("%q with a flag: %v, %v", text, err, l.Check())
+		}
+	}
+	_, err := Open("", nil)
+	datatest.WantError(t, err, "empty", "--images")
+	t.Setenv("PROMPTFED_DATA_SET", "synthetic")
+	if l, err := Open(file(t, ""), nil); err != nil || l.Check() != nil {
+		t.Errorf("by a variable: %v, %v", err, l.Check())
 	}
 }

@@ -16,6 +16,7 @@ options: {global_tokens: 4, local_tokens: [4], svd_every: epoch}
 train:
   lr: 0.1
   rounds: 3
+data: {set: synthetic}
 `
 
 // What is wrong with a value is blamed on the flag, the variable or the line that it came from; the last of them that
@@ -38,7 +39,7 @@ func TestBlame(t *testing.T) {
 			"--set train.rounds=-1: train.rounds: -1;"},
 		{"", "", nil, []string{"train={rounds: 0}"}, "--set train={rounds: 0}: train.rounds: 0;"},
 		{"", "", nil, []string{"train.schedule.kind=foo"}, "--set train.schedule.kind=foo: train.schedule: "},
-		{"", "", nil, []string{"data.set=folder"}, ": data.root: "},
+		{"", "", nil, []string{"data.set=folder"}, ":7: data.root: "},
 		{"", "", nil, []string{"train.rounds=2.5"}, "--set train.rounds=2.5: train.rounds: "},
 		{"", "", nil, []string{"train.rounds=true"}, "--set train.rounds=true: train.rounds: "},
 		{"", "", nil, []string{"seed=-1"}, "--set seed=-1: seed: -1 is negative"},

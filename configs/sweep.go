@@ -243,9 +243,12 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 }
 
 // check finds what is wrong with a configuration without opening anything.
-func check(c experiment.Config) error {
+func check(c experiment.Config) error { return withMethod(c, c.Check()) }
+
+// withMethod adds what is wrong with the method to what is wrong with other keys.
+func withMethod(c experiment.Config, wrong error) error {
 	_, err := methods.Build(c.Method, c.With, c.Options)
-	return errors.Join(c.Check(), err)
+	return errors.Join(wrong, err)
 }
 
 // hidden tells which axes set a key that the command line sets too.

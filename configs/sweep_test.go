@@ -17,7 +17,7 @@ seed: 9
 method: promptfl
 options: {tokens: 4, init_std: 0.5}
 train: {rounds: 5, lr: 0.1}
-data: {generator: {classes: [star, heart]}}
+data: {set: synthetic, generator: {classes: [star, heart]}}
 sweep:
   seeds: [1, 2]
   axes:
@@ -121,10 +121,10 @@ func TestSweepPrecedence(t *testing.T) {
 
 // A file without axes is one run for each seed; without sections, one run.
 func TestSweepOfOne(t *testing.T) {
-	if s := sweep(t, "name: x\nsweep: {seeds: [3, 4]}", SweepOptions{}); folders(s) != "seed-3 seed-4" {
+	if s := sweep(t, "data: {set: synthetic}\nsweep: {seeds: [3, 4]}", SweepOptions{}); folders(s) != "seed-3 seed-4" {
 		t.Error(folders(s))
 	}
-	s := sweep(t, "name: x\nseed: 5", SweepOptions{Sets: []string{"seed=6"}})
+	s := sweep(t, "name: x\nseed: 5\ndata: {set: synthetic}", SweepOptions{Sets: []string{"seed=6"}})
 	if folders(s) != "seed-6" || s.Cells[0].Config.Seed != 6 || s.Card != nil {
 		t.Error(folders(s))
 	}
@@ -134,6 +134,7 @@ func TestSweepOfOne(t *testing.T) {
 func TestPlacesOfLists(t *testing.T) {
 	text := `
 method: fedpha
+data: {set: synthetic}
 options: {local_tokens: [4, 4, 4, 4]}
 sweep:
   axes:
@@ -276,18 +277,19 @@ func TestCardNumbers(t *testing.T) {
 	if _, _, _, ok := none.Number(nil); ok {
 		t.Error("a number without a card")
 	}
-	one := sweep(t, "card: {numbers: {values: 3.5}}", SweepOptions{}).Card
+	one := sweep(t, "data: {set: synthetic}\ncard: {numbers: {values: 3.5}}", SweepOptions{}).Card
 	if mean, _, _, ok := one.Number(nil); !ok || mean != 3.5 {
 		t.Error("the one number of a card without axes")
 	}
-	domain := sweep(t, "card: {columns: [domain], numbers: {by: [domain], values: {art: 1, Average: "+
-		"2}}}", SweepOptions{}).Card
+	domain := sweep(t, "data: {set: synthetic}\ncard: {columns: [domain], numbers: {by: [domain], "+
+		"values: {art: 1, Average: 2}}}", SweepOptions{}).Card
 	if mean, _, _, ok := domain.Number(map[string]string{"domain": "art"}); !ok || mean != 1 {
 		t.Error("a number of a domain")
 	}
 }
 
 func TestSweepErrors(t *testing.T) {
+	t.Setenv("PROMPTFED_DATA_SET", "synthetic")
 	axis := "{name: a, key: train.lr, values: [0.1, 0.2]}"
 	in := func(axes, rest string) string { return "sweep: {axes: [" + axes + "]" + rest + "}\n" }
 	for _, c := range []struct {
@@ -419,7 +421,8 @@ func TestSweepErrors(t *testing.T) {
 
 // TestAxisOfFile: an axis may have its points in a file beside the sweep, and what is resolved holds them.
 func TestAxisOfFile(t *testing.T) {
-	path := file(t, "sweep: {axes: [{name: method, file: points.yaml}]}\ncard: {rows: [method]}\n")
+	path := file(t, "data: {set: synthetic}\nsweep: {axes: [{name: method, file: points.yaml}]}\n"+
+		"card: {rows: [method]}\n")
 	points := filepath.Join(filepath.Dir(path), "points.yaml")
 	write := func(text string) {
 		if err := os.WriteFile(points, []byte(text), 0o600); err != nil {

@@ -38,7 +38,7 @@ func compatibility(t *testing.T, c Config) spec.Compatibility {
 func TestCompatibility(t *testing.T) {
 	c := small("promptfl")
 	c.Data.Classes = "base"
-	c.Synthetic = Synthetic{Config: sets.Defaults(), Epochs: 1}
+	c.Synthetic = Synthetic{Config: c.Data.Config, Epochs: 1}
 	c.Synthetic.Generator = sets.Generator{Classes: []string{"circle", "square"}, Train: 1, Test: 1, Size: 32}
 	c.SecureAggregation.Threshold = 0.6
 	run := open(t, c)

@@ -203,7 +203,7 @@ func Defaults() Config {
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
 		Data: Data{Config: sets.Defaults(), Classes: "all", Duplicates: data.DuplicatesKeep, Precision: data.Half,
 			Template: autoTemplate, LabelNoise: data.NoLabelNoise()},
-		Synthetic: Synthetic{Config: noSynthetic(), Epochs: 10},
+		Synthetic: Synthetic{Config: sets.Defaults(), Epochs: 10},
 		Partition: partition.Defaults(),
 		Train: Train{Rounds: 10, Epochs: 1, Batch: 32, Loss: softmaxLoss, Optimizer: "sgd", State: freshState,
 			LR:       0.002,
@@ -245,15 +245,14 @@ func (c Config) InOneProcess() error {
 // poisson draws each client of a round by itself.
 const poisson = "poisson"
 
-// noSynthetic are the defaults of a data set without a set.
-func noSynthetic() sets.Config {
-	c := sets.Defaults()
-	c.Set = ""
-	return c
-}
-
 // Check finds what is wrong with the configuration before anything is opened.
 func (c Config) Check() error {
+	return errors.Join(c.CheckWithoutData(), sets.ValidateSet(c.Data.Config))
+}
+
+// CheckWithoutData is Check for those who open no data set: a server whose clients are on other machines, and what
+// uses a finished run.
+func (c Config) CheckWithoutData() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if err := checkName(c.Name); err != nil {
@@ -304,7 +303,7 @@ func (c Config) Check() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), sets.Validate(c.Data.Config),
+	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), c.Data.CheckUse(),
 		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 	return errors.Join(errs...)
 }

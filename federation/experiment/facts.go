@@ -134,7 +134,7 @@ func (o factSource) leastInSum() int {
 func (c Config) Facts(l Link) (facts.Facts, error) {
 	c.Data.Config = withoutData(c.Data.Config)
 	b := &Built{Config: c, Set: &data.Set{}}
-	if err := c.Check(); err != nil {
+	if err := c.CheckWithoutData(); err != nil {
 		return nil, err
 	}
 	if err := b.define(); err != nil {

@@ -23,6 +23,7 @@ import (
 func small(method string) Config {
 	c := Defaults()
 	c.Method = method
+	c.Data.Set = "synthetic"
 	c.Data.Generator = sets.Generator{Classes: []string{"circle", "square", "star", "house"},
 		Domains: []string{"cartoon",
 			"photo"}, Train: 3, Test: 2, Size: 32}

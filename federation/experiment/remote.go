@@ -15,7 +15,7 @@ import (
 func OpenServer(c Config) (*Built, error) {
 	c.Data.Config = withoutData(c.Data.Config)
 	c.Eval.SetsRoot = ""
-	if err := errors.Join(c.Check(), c.noAttack()); err != nil {
+	if err := errors.Join(c.CheckWithoutData(), c.noAttack()); err != nil {
 		return nil, err
 	}
 	b := &Built{Config: c, Set: &data.Set{}}
@@ -87,5 +87,5 @@ func CheckInvitation(c Config) (Config, error) {
 		return c, fmt.Errorf("the server names the backbone %s, which is a path; name this client's backbone with "+
 			"--set backbones=[NAME]", name)
 	}
-	return c, c.Check()
+	return c, c.CheckWithoutData()
 }

@@ -29,6 +29,7 @@ func TestRuntimeChecks(t *testing.T) {
 		`runtime.optimization: "most" is no optimisation level:`: func(r *Runtime) { r.Optimization = "most" },
 	} {
 		c := Defaults()
+		c.Data.Set = "synthetic"
 		change(&c.Runtime)
 		err := c.Check()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -77,6 +78,7 @@ func TestRuntimeReachesSessions(t *testing.T) {
 // Auto leaves the configuration as it was and tells what it took; a library with CUDA takes that.
 func TestAutoTellsWhatItTook(t *testing.T) {
 	c := Defaults()
+	c.Data.Set = "synthetic"
 	c.Runtime.Provider, c.Runtime.MemoryLimit, c.Runtime.Devices = ort.Auto, 1<<30, 2
 	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 4, 4
 	b, err := Open(context.Background(), c, nil)

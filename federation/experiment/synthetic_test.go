@@ -10,6 +10,7 @@ import (
 
 func withSynthetic(method string, classes ...string) Config {
 	c := Defaults()
+	c.Data.Set = "synthetic"
 	c.Method, c.Options = method, map[string]any{"tokens": 2}
 	c.Data.Generator.Classes, c.Data.Generator.Train, c.Data.Generator.Test = []string{"circle", "square"}, 2, 2
 	c.Partition.Kind, c.Partition.Clients = "iid", 2

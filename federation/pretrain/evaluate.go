@@ -64,7 +64,7 @@ func (e *evaluator) sources(ctx context.Context) ([]Accuracy, error) {
 		if s.synthetic() { // all sources of synthetic images are parts of one set
 			key = "synthetic"
 			s.Data = sets.Defaults()
-			s.Data.Generator.Train = 1
+			s.Data.Set, s.Data.Generator.Train = key, 1
 		}
 		if seen[key] {
 			continue

@@ -30,7 +30,7 @@ type sampler interface {
 	sample(rng *rand.Rand, w writer) (pair, error)
 }
 
-func (s Source) synthetic() bool { return s.Data.Set == "synthetic" || s.Data.Set == "" }
+func (s Source) synthetic() bool { return s.Data.Set == "synthetic" }
 
 func (s Source) classes() []string {
 	if c := s.Data.Generator.Classes; len(c) > 0 {

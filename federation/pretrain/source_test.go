@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/datatest"
 	"promptfed/federation/sets"
 	"promptfed/models/preprocess"
 	"promptfed/models/synthetic"
@@ -169,6 +170,16 @@ func small(t *testing.T, out string) Config {
 		{Share: 1, Shift: 1, Mirror: true, Data: sets.Config{Set: "folder", Root: folder(t, 10)},
 			Captions: map[string][]string{"photo": {"a photo of {a}", "{a}"}}}}
 	return c
+}
+
+// A source that does not say which images it is of is refused; synthetic ones are asked for by name.
+func TestSourceNamesItsImages(t *testing.T) {
+	c := small(t, t.TempDir())
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	c.Sources[0].Data.Set = ""
+	datatest.WantError(t, c.Validate(), "sources[0]", "data.set: missing")
 }
 
 // A batch is a function of seed and step, not of the number of workers.

@@ -24,5 +24,8 @@ func Kinds() []Kind { return append([]Kind{}, kinds...) }
 // Open lists the set that cfg describes. No image is decoded; files that are not images are refused or skipped.
 func Open(cfg Config) (*data.Set, error) { return source.OpenIn(kinds, cfg) }
 
+// ValidateSet checks which set it is and where, without its disk.
+func ValidateSet(cfg Config) error { return cfg.CheckSet(kinds) }
+
 // Validate checks everything of cfg that needs no disk. Empty strings mean the defaults.
 func Validate(cfg Config) error { return cfg.Check(kinds) }

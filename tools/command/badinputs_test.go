@@ -26,21 +26,25 @@ train: {rounds: 1, batch: 4}
 
 // badFiles are the files that testdata/bad-inputs.txt names, below DIR.
 var badFiles = map[string]string{
-	"good.yaml":   good,
-	"twin.yaml":   good,
-	"typo.yaml":   strings.Replace(good, "clients:", "client:", 1),
-	"word.yaml":   strings.Replace(good, "clients: 2", "clients: two", 1),
-	"tab.yaml":    "name: x\n\tmethod: coop\n",
-	"list.yaml":   "- name: x\n",
-	"nested.yaml": "train: 3\n",
-	"old.yaml":    "exam: {sets: [dtd]}\n",
-	"counts.yaml": "counts: {}\n",
-	"sweep.yaml":  good + "sweep:\n  axes:\n    - {name: batch, key: train.batch, values: [2, 4]}\n",
-	"axis.yaml":   good + "sweep:\n  axes:\n    - {name: seed, key: seed, values: [2, 4]}\n",
-	"empty.yaml":  good + "sweep:\n  axes:\n    - {name: lr}\n",
-	"cell.yaml":   good + "sweep:\n  axes:\n    - {name: lr, key: train.lr, values: [0.1, fast]}\n",
-	"seeds.yaml":  good + "sweep: {seeds: [1, 1]}\n",
-	"notes.txt":   "no configuration: [\n",
+	"good.yaml":    good,
+	"twin.yaml":    good,
+	"typo.yaml":    strings.Replace(good, "clients:", "client:", 1),
+	"word.yaml":    strings.Replace(good, "clients: 2", "clients: two", 1),
+	"tab.yaml":     "name: x\n\tmethod: coop\n",
+	"list.yaml":    "- name: x\n",
+	"nested.yaml":  "train: 3\n",
+	"old.yaml":     "exam: {sets: [dtd]}\n",
+	"counts.yaml":  "counts: {}\n",
+	"sweep.yaml":   good + "sweep:\n  axes:\n    - {name: batch, key: train.batch, values: [2, 4]}\n",
+	"axis.yaml":    good + "sweep:\n  axes:\n    - {name: seed, key: seed, values: [2, 4]}\n",
+	"empty.yaml":   good + "sweep:\n  axes:\n    - {name: lr}\n",
+	"cell.yaml":    good + "sweep:\n  axes:\n    - {name: lr, key: train.lr, values: [0.1, fast]}\n",
+	"seeds.yaml":   good + "sweep: {seeds: [1, 1]}\n",
+	"nothing.yaml": "",
+	"blank.yaml":   "\n# nothing\n\n",
+	"root.yaml":    "data: {root: DIR}\n",
+	"grid.yaml":    "sweep:\n  axes:\n    - {name: lr, key: train.lr, values: [0.1]}\n",
+	"notes.txt":    "no configuration: [\n",
 
 	"done/config.yaml":  good,
 	"done/rounds.jsonl": "{\"round\":0}\n",
@@ -62,7 +66,8 @@ var badFolders = map[string][]string{
 
 // Every wrong input ends with the line that testdata/bad-inputs.txt has for it, before any work, and leaves nothing
 // behind. A line with $ is what is typed, variables of the environment before it; the next one is the exit code and
-// what the program says. DIR stands for a folder with badFiles and badFolders, METHODS and WRAPPERS for their names.
+// what the program says; "" is an empty word. DIR stands for a folder with badFiles and badFolders, METHODS and
+// WRAPPERS for their names.
 func TestBadInputs(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range badFiles {
@@ -108,6 +113,9 @@ func TestBadInputs(t *testing.T) {
 			for ; words[0] != "promptfed"; words = words[1:] {
 				name, value, _ := strings.Cut(words[0], "=")
 				t.Setenv(name, value)
+			}
+			for i, w := range words {
+				words[i] = strings.Trim(w, `"`)
 			}
 			code, text := quiet(t, t.TempDir(), words[1:])
 			said := strings.Split(strings.TrimSpace(text), "\n")

@@ -52,8 +52,8 @@ type joinFlags struct {
 
 func joinCommand() *cobra.Command {
 	f := joinFlags{client: -1}
-	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.root=DIR] [--state DIR] [--tls DIR | " +
-		"--token SECRET | --creds FILE]", Args: exactly(1),
+	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.set=folder --set " +
+		"data.root=DIR] [--state DIR] [--tls DIR | --token SECRET | --creds FILE]", Args: exactly(1),
 		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
 			"connections"}
 	l := c.Flags()
@@ -186,7 +186,11 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
 		"learned", f.state, f.client)
 	finished, waits := transport.FinishedRun(f.state), ctx
-	if finished != "" { // the server of that run may be gone, but another run may be there
+	if finished == "" {
+		if err := f.namesImages(); err != nil {
+			return err
+		}
+	} else { // the server of that run may be gone, but another run may be there
 		var cancel context.CancelFunc
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
@@ -231,6 +235,21 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		return err
 	}
 	fmt.Println(over)
+	return nil
+}
+
+// namesImages refuses a client that does not say which images are its own, before anything is sent: the server says
+// nothing of them.
+func (f joinFlags) namesImages() error {
+	conf := experiment.Defaults()
+	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
+		return usageError{err}
+	}
+	if conf.Data.Set == "" {
+		return needed("join", "this client's images: --set data.set=folder --set data.root=DIR, or these keys in "+
+			"--config FILE (promptfed list datasets shows other sets; data.set=synthetic is images that the program "+
+			"draws)")
+	}
 	return nil
 }
 
@@ -369,7 +388,7 @@ func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, e
 	if _, err := f.meets(conf, inv, "the server's configuration"); err != nil {
 		return conf, err
 	}
-	if err := configs.Into(&conf, f.config, f.sets); err != nil {
+	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
 		return conf, usageError{err}
 	}
 	return conf, nil

@@ -205,11 +205,13 @@ func (f launchFlags) find(ctx context.Context) (at meeting, err error) {
 
 // here is where this task finds data, by the first configuration, and what it may use of its machine.
 func (f launchFlags) here(args []string) (experiment.Config, error) {
-	path := ""
+	l, err := configs.Loaded{}, error(nil)
 	if len(args) > 0 {
-		path = args[0]
+		l, err = configs.Open(args[0], f.run.sets)
+	} else {
+		l, err = configs.OpenText("", nil, f.run.sets)
 	}
-	conf, err := configs.Load(path, f.run.sets)
+	conf := l.Config
 	if err != nil {
 		return conf, usageError{err}
 	}

@@ -257,7 +257,7 @@ func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	if err != nil {
 		return conf, usageError{fmt.Errorf("%w; %s must be a run folder", err, dir)}
 	}
-	if err := conf.Check(); err != nil {
+	if err := conf.CheckWithoutData(); err != nil {
 		return conf, usageError{err}
 	}
 	if models != "" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/configs"
 	"promptfed/federation/experiment"
 	"promptfed/tools/progress"
 )
@@ -74,8 +75,14 @@ func bare(sets []string) (experiment.Config, error) {
 	if err := onlyRuntime(sets); err != nil {
 		return experiment.Config{}, err
 	}
-	l, err := load("", sets)
-	return l.Config, err
+	l, err := configs.OpenText("", nil, sets)
+	if err == nil {
+		err = l.CheckWithoutData()
+	}
+	if err != nil {
+		return l.Config, usageError{err}
+	}
+	return l.Config, nil
 }
 
 // chooseProvider takes the provider where no experiment is opened, and leaves it in the configuration.

@@ -206,9 +206,14 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 
 // load reads a configuration; anything wrong with it is wrong usage.
 func load(path string, sets []string) (configs.Loaded, error) {
+	return loadChecked(path, sets, configs.Loaded.Check)
+}
+
+// loadChecked is load with a check of its own.
+func loadChecked(path string, sets []string, check func(configs.Loaded) error) (configs.Loaded, error) {
 	l, err := configs.Open(path, sets)
 	if err == nil {
-		err = l.Check()
+		err = check(l)
 	}
 	if err != nil {
 		return l, usageError{err}

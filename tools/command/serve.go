@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/configs"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/noise"
@@ -127,9 +128,13 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 	if err := f.check(); err != nil {
 		return usageError{err}
 	}
-	l, err := load(path, f.sets)
+	l, err := loadChecked(path, f.sets, configs.Loaded.CheckWithoutData)
 	if err != nil {
 		return err
+	}
+	if l.Empty() {
+		return usageError{fmt.Errorf("%s says nothing; a server needs at least the method (promptfed list methods)",
+			path)}
 	}
 	conf := l.Config
 	if f.clients < 0 || f.clients > subjects.MaxClient {

@@ -157,7 +157,7 @@ func (f workFlags) prepare(ctx context.Context, config []byte) (*task, error) {
 			}
 		}
 	}
-	if err := configs.Into(&conf, f.config, f.sets); err != nil {
+	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
 		return nil, usageError{err}
 	}
 	d := progress.New(conf)

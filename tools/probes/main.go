@@ -54,6 +54,7 @@ type probe struct {
 // open makes a pool with some images of each class.
 func open(ctx context.Context, perClass int) (*probe, error) {
 	c := experiment.Defaults()
+	c.Data.Set = "synthetic"
 	c.Data.Generator = sets.Generator{Classes: classes, Domains: []string{"neon"}, Train: perClass, Test: 2,
 		Difficulty: 0.35}
 	c.Partition.Clients = 1

@@ -53,6 +53,7 @@ func trainedAs(t *testing.T, method string, change func(*experiment.Config), wit
 	if method == "fedotp" { // else a score depends on the images that are scored with it
 		c.Options = map[string]any{"stop": "pair"}
 	}
+	c.Data.Set = "synthetic"
 	c.Data.Generator = sets.Generator{Classes: []string{"circle", "square", "star", "house"},
 		Domains: []string{"cartoon"},
 		Train:   4, Test: 2, Size: 40}

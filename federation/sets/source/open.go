@@ -8,11 +8,27 @@ import (
 	"promptfed/federation/data"
 )
 
-// Check checks everything that needs no disk, data.set among the kinds. Empty strings mean the defaults.
+// Check checks everything that needs no disk. Empty strings mean the defaults.
 func (c Config) Check(kinds []Kind) error {
+	if err := c.CheckSet(kinds); err != nil {
+		return err
+	}
+	return c.CheckUse()
+}
+
+// CheckSet checks which set it is and where: data.set is among the kinds. Empty strings mean the defaults.
+func (c Config) CheckSet(kinds []Kind) error {
 	c = c.filled()
-	if c.Set == "drawn" {
+	switch {
+	case c.Set == "drawn":
 		return errors.New("data.set: drawn is now called synthetic")
+	case c.Set == "" && c.Root != "":
+		return fmt.Errorf("data.set: missing beside data.root: %s; say what is there: folder for folders of images, "+
+			"or another of promptfed list datasets", c.Root)
+	case c.Set == "":
+		return errors.New("data.set: missing; name the images: data.set with data.root (promptfed list datasets), or " +
+			"data.set: synthetic for images that the program draws; promptfed init FOLDER writes a configuration, " +
+			"and promptfed run --images FOLDER needs none")
 	}
 	var names, layouts []string
 	for _, k := range kinds {
@@ -27,6 +43,15 @@ func (c Config) Check(kinds []Kind) error {
 	if err := data.OneOf("data.layout of set "+c.Set, c.Layout, layouts...); err != nil {
 		return err
 	}
+	if c.Set != "synthetic" && c.Root == "" {
+		return fmt.Errorf("data.root: set %q needs the folder that holds it: set data.root", c.Set)
+	}
+	return nil
+}
+
+// CheckUse checks how a set is used, whichever it is. Empty strings mean the defaults.
+func (c Config) CheckUse() error {
+	c = c.filled()
 	if err := data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"); err != nil {
 		return err
 	}
@@ -38,9 +63,6 @@ func (c Config) Check(kinds []Kind) error {
 	}
 	if c.Views < 0 {
 		return fmt.Errorf("data.views: %d is negative: set 1 or more", c.Views)
-	}
-	if c.Set != "synthetic" && c.Root == "" {
-		return fmt.Errorf("data.root: set %q needs the folder that holds it: set data.root", c.Set)
 	}
 	return nil
 }

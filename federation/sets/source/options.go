@@ -39,15 +39,15 @@ type Generator struct {
 	Difficulty float64  `config:"difficulty" help:"difficulty, from 0 (clean) to 1 (hard)"`
 }
 
-// Defaults is the configuration that a file or a flag changes.
+// Defaults is the configuration that a file or a flag changes. It names no set: which images are used is always said.
 func Defaults() Config {
-	return Config{Set: "synthetic", Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
+	return Config{Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
 		Generator: Generator{Train: 16, Test: 10, Size: 64, Difficulty: 0.5}}
 }
 
 func (c Config) filled() Config {
 	d := Defaults()
-	for _, f := range []struct{ to, from *string }{{&c.Set, &d.Set}, {&c.Layout, &d.Layout}, {&c.Split, &d.Split},
+	for _, f := range []struct{ to, from *string }{{&c.Layout, &d.Layout}, {&c.Split, &d.Split},
 		{&c.Corrupt, &d.Corrupt}} {
 		if *f.to == "" {
 			*f.to = *f.from
