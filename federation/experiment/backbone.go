@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
@@ -26,6 +27,27 @@ func init() {
 			converted.Embed(name, files)
 		}
 	}
+}
+
+// UseInstead says what to use in place of the bundled backbones.
+const UseInstead = "for results, make a backbone of a real CLIP checkpoint with promptfed convert and name it under " +
+	"backbones"
+
+// toys says that some of the backbones are bundled ones; empty where none is.
+func toys(all []*bundle.Bundle) string {
+	var names []string
+	for _, b := range all {
+		if b.Registered {
+			names = append(names, b.Name)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return ""
+	case 1:
+		return "backbone " + names[0] + " is a toy for trying the program; " + UseInstead
+	}
+	return "backbones " + strings.Join(names, ", ") + " are toys for trying the program; " + UseInstead
 }
 
 // Backbone lets the engine see a bundle.

@@ -278,6 +278,9 @@ func (b *Built) openBackbones() error {
 	for _, name := range c.assigned(len(b.Parts)) {
 		b.Assigned = append(b.Assigned, b.opened[name])
 	}
+	if line := toys(b.Bundles); line != "" {
+		b.Info.Notes = append(b.Info.Notes, line)
+	}
 	for _, f := range b.Bundles {
 		note, err := b.Engine.ForImages(Backbone{f})
 		if err != nil {

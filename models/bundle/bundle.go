@@ -79,6 +79,7 @@ type Bundle struct {
 	AssumedScale bool    // nothing told LogitScale and LogitBias
 	LogitBias    float64 // what is added to that in front of a sigmoid, where the model was trained with one (SigLIP)
 	Sigmoid      bool    // prompts are to be learned with a sigmoid loss: a wish of who opened it
+	Registered   bool    // it is part of the program
 	Preprocess   preprocess.Preprocess
 	Notes        []string // what was assumed or done differently at conversion
 

@@ -60,7 +60,11 @@ func Find(name string, paths ...string) (*Bundle, error) {
 		}
 	}
 	if open := registered[name]; open != nil {
-		return open()
+		b, err := open()
+		if err == nil {
+			b.Registered = true
+		}
+		return b, err
 	}
 	var known []string
 	for _, e := range List(paths...) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/partition"
 	"promptfed/federation/sets"
@@ -44,7 +45,8 @@ func listCommand() *cobra.Command {
 		if len(args) > 0 {
 			return one(c, args)
 		}
-		fmt.Print(align(backboneRows(models)) + more("backbones"))
+		fmt.Print(align(backboneRows(models)) + "Those in the program are toys for trying it; " +
+			experiment.UseInstead + ".\n" + more("backbones"))
 		return nil
 	}
 	c.AddCommand(ofMethods, backbones,
@@ -174,7 +176,7 @@ func backboneRows(models string) [][]string {
 		}
 		dir := e.Dir
 		if dir == "" {
-			dir = "(in the program)"
+			dir = "(in the program, a toy)"
 		}
 		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.Text.Width), fmt.Sprint(b.Text.EmbedDim),
 			fmt.Sprint(b.Vision.Image), dir})
