@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"promptfed/federation/engine/local"
@@ -157,13 +158,17 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		return nil, err
 	}
 	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
-		if j.ZeroShot, err = worker.ZeroShot(ctx, e.Clients); err != nil {
+		var tested []*spec.Client
+		for _, id := range server.Plan.Known() {
+			tested = append(tested, e.Clients[id])
+		}
+		if j.ZeroShot, err = worker.ZeroShot(ctx, tested); err != nil {
 			return nil, err
 		}
-		for _, line := range record.ZeroShotWarnings(j.ZeroShot) {
-			if set.OnWarning != nil {
-				set.OnWarning(line)
-			}
+	}
+	for _, line := range warnings(e, j) {
+		if set.OnWarning != nil {
+			set.OnWarning(line)
 		}
 	}
 	for _, r := range j.Records {
@@ -190,6 +195,11 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		}
 	}
 	return finish(e, set, server, store, j)
+}
+
+// warnings are what is known to be wrong before the first round.
+func warnings(e *spec.Experiment, j *record.Journal) []string {
+	return slices.Concat(e.Warnings, record.ZeroShotWarnings(j.ZeroShot))
 }
 
 // resume goes back to the last committed round, if there is one and it is wanted.
@@ -294,7 +304,7 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *record.Journal) (*Result, error) {
 	r := &Result{Records: j.Records, Summary: record.Summarise(j.Records, s.view)}
 	r.Summary.Choose(j.Records, s.view, e.Evaluate)
-	r.Summary.ZeroShot, r.Summary.Warnings = j.ZeroShot, record.ZeroShotWarnings(j.ZeroShot)
+	r.Summary.ZeroShot, r.Summary.Warnings = j.ZeroShot, warnings(e, j)
 	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
 	if a := r.Summary.Attack; a != nil {

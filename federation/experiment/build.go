@@ -166,6 +166,7 @@ func (b *Built) define() error {
 		Plan: spec.Plan{Rounds: c.Train.Rounds, Participation: c.Participation, Poisson: c.Sampling == poisson,
 			TestEvery: c.Eval.Every, View: c.Eval.View, Seed: c.Seed},
 	}
+	b.Engine.Warnings = slices.Concat(methods.NeverActing(b.Method, c.Train.Rounds), c.Train.neverReached())
 	b.Engine.Evaluate = c.Evaluation()
 	b.Engine.Plan.Trainers, b.Engine.Plan.New = c.trainersAndNew()
 	if err := b.openAttack(); err != nil {

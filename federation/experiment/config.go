@@ -340,6 +340,15 @@ func (t Train) optimizer() optim.Config {
 		ClipValue: t.ClipValue}
 }
 
+// neverReached says that no round trains at the learning rate, where the schedule's warm-up covers all of them.
+func (t Train) neverReached() []string {
+	if t.Schedule.Warmup < t.Rounds {
+		return nil
+	}
+	return []string{fmt.Sprintf("train.lr is never reached: train.schedule.warmup, %d, covers all %d rounds; lower "+
+		"it, or raise train.rounds", t.Schedule.Warmup, t.Rounds)}
+}
+
 // checkSimulatedTime finds what simulated time and the rest of the configuration do not allow each other.
 func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime

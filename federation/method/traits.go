@@ -31,6 +31,15 @@ type Traits struct {
 	SecretNoise bool
 	// Synthetic tells that the method makes no sense without images of the server's own.
 	Synthetic bool
+	// Delays are the parts of the layer that act only after some rounds, as after a warm-up.
+	Delays []Delay
+}
+
+// Delay is a part of a layer that does not act in the first rounds of a run.
+type Delay struct {
+	Part   string // in words: "FedAPPR's adversarial term"
+	Option string // of the layer, which sets Rounds
+	Rounds int    // without the part; 0 for a part that acts from the start
 }
 
 // Stating is a layer that states something of itself. It speaks for itself alone: a wrapper says nothing of what is

@@ -82,6 +82,7 @@ func (m Appr) Traits() method.Traits {
 	t := method.Traits{Mean: method.AsInside}
 	if m.Adversary > 0 {
 		t.Mean, t.Needs = "", "every client's prompt for its discriminator; set lambda_a: 0"
+		t.Delays = []method.Delay{{Part: "FedAPPR's adversarial term", Option: "warmup", Rounds: m.Warmup}}
 	}
 	if m.From == "own" {
 		t.Roles = map[method.Role]string{method.RoundStart: "set start to global"}

@@ -87,6 +87,13 @@ func (m *FedMVP) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
+func (m FedMVP) Traits() method.Traits {
+	t := m.WeightedMean.Traits()
+	t.Delays = []method.Delay{{Part: "FedMVP's training of low-rank changes", Option: "lora_round",
+		Rounds: m.LoRARound}}
+	return t
+}
+
 // Names of the network's parts.
 const (
 	mvpFormer = "former"

@@ -100,6 +100,21 @@ func StatisticNames(m method.Method) []string {
 	return out
 }
 
+// NeverActing says, a line for each, which parts of a stack never act in a run of so many rounds, for their delay
+// covers all of them.
+func NeverActing(m method.Method, rounds int) []string {
+	var out []string
+	for l := m; l != nil; l = inside(l) {
+		for _, d := range method.TraitsOf(l).Delays {
+			if d.Rounds >= rounds {
+				out = append(out, fmt.Sprintf("%s never acts: option %s, %d, covers all %d rounds; lower it, or raise "+
+					"train.rounds", d.Part, d.Option, d.Rounds, rounds))
+			}
+		}
+	}
+	return out
+}
+
 // HidesClients tells whether a stack hides single clients: nothing measured on one of them may be published, and its
 // server can make a round of no uploads, as Poisson sampling draws them.
 func HidesClients(m method.Method) bool {

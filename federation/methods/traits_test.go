@@ -63,3 +63,32 @@ func TestMeanCoversNoOtherUploads(t *testing.T) {
 		}
 	}
 }
+
+// TestNeverActing: a part whose delay covers all rounds is said, a round more and it is not; with its weight at zero
+// there is no such part. FedAPPR's term acts in rounds after warmup (t > T0, from 1), low-rank changes from lora_round,
+// counted from 0.
+func TestNeverActing(t *testing.T) {
+	for _, c := range []struct {
+		base    string
+		with    []string
+		options map[string]any
+		rounds  int
+		say     string // "" for nothing
+	}{
+		{"fedappr", nil, nil, 20, "adversarial term never acts: option warmup, 20, covers all 20 rounds"},
+		{"fedappr", nil, nil, 21, ""}, {"fedappr", nil, map[string]any{"lambda_a": 0}, 5, ""},
+		{"fedappr", []string{"fedprox"}, map[string]any{"warmup": 3}, 2, "option warmup, 3, covers all 2 rounds"},
+		{"promptfl", []string{"appr", "fedprox"}, nil, 20, "option warmup"}, {"promptfl", nil, nil, 1, ""},
+		{"fedmvp", nil, map[string]any{"lora_round": 4}, 4, "low-rank changes never acts: option lora_round, 4"},
+		{"fedmvp", nil, map[string]any{"lora_round": 4}, 5, ""}, {"fedmvp", nil, nil, 1, ""},
+	} {
+		m, err := Build(c.base, c.with, c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := NeverActing(m, c.rounds)
+		if len(got) > 1 || (c.say != "") != (len(got) == 1) || !strings.Contains(strings.Join(got, ""), c.say) {
+			t.Errorf("%s with %v, %v, %d rounds: %q, want %q", c.base, c.with, c.options, c.rounds, got, c.say)
+		}
+	}
+}

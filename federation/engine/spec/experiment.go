@@ -36,6 +36,8 @@ type Experiment struct {
 	Plan           Plan          // Clients and Infos are filled in
 	SimulatedTime  *simtime.Plan // that turns of clients take; nil for none
 	Evaluate       record.TestPlan
+	// Warnings say what the settings make pointless, a line each. They change nothing that is computed.
+	Warnings []string
 }
 
 // PlanFor is Plan with what it is to know of the clients.
