@@ -340,6 +340,10 @@ func TestZeroShot(t *testing.T) {
 			t.Errorf("chance is %g with %d classes", z.Chance, len(e.Classes))
 		}
 	}
+	// the accuracy of the method zeroshot is a mean over clients, whatever their backbones
+	if mean, ok := r.Summary.ZeroShotMean(); !ok || math.Abs(mean-r.Summary.Evaluations.Global.Accuracy) > 1e-12 {
+		t.Errorf("mean %v, and the method zeroshot has %v", mean, r.Summary.Evaluations.Global.Accuracy)
+	}
 	if warned != len(heard) {
 		t.Errorf("%d of %+v are no better than chance, and %q was heard", warned, r.Summary.ZeroShot, heard)
 	}
@@ -355,6 +359,9 @@ func TestZeroShot(t *testing.T) {
 	}
 	e = toy(t)
 	e.Template, e.Evaluate.ZeroShot = "no place for the class", true
+	if _, ok := (record.Summary{ZeroShot: []record.ZeroShot{{Accuracy: 1}}}).ZeroShotMean(); ok {
+		t.Error("the mean over clients of an older summary is known")
+	}
 	if r := mustRun(t, e, engine.Settings{}); len(r.Summary.Warnings) != 2 || !strings.Contains(r.Summary.Warnings[0],
 		"could not be computed") {
 		t.Errorf("%q", r.Summary.Warnings)

@@ -17,7 +17,7 @@ func initCommand() *cobra.Command {
 		Short: "write a commented configuration for a folder of images: layout detected, partition chosen"}
 	c.Flags().StringVar(&out, "out", "", "file to write (default NAME.yaml)")
 	c.Flags().StringArrayVar(&sets, "set", nil, "change a key that the choice depends on, as in data.layout=domains "+
-		"or method=fedpha; the file has method, data.layout, data.corrupt and partition")
+		"or method=fedpha; the file has the method with its options, data.layout, data.corrupt and partition")
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		p, err := plan(args[0], sets)

@@ -108,7 +108,9 @@ func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
 		if err != nil {
 			return nil, err
 		}
-		return loadSweep("the configuration for "+f.images, p.Text, f.ofSweep())
+		of := f.ofSweep()
+		of.sets = p.Changes
+		return loadSweep("the configuration for "+f.images, p.Text, of)
 	}
 	if f.images != "" {
 		kind, err := quickstart.Kind(f.images)

@@ -23,6 +23,8 @@ type Plan struct {
 	Text  []byte // of the configuration file
 	Found string // what the images are, in a line
 	Parts string // how they are handed out, in a line
+	// Changes are those of the command line that all methods of the file take: the others stand in it, with the method.
+	Changes []string
 }
 
 // Limits on what is chosen.
@@ -39,24 +41,26 @@ type choice struct {
 }
 
 // For opens the images and chooses. sets are changes "key=value" from the command line, which count for the choice too;
-// among them method, which makes it a configuration of that method alone. What cannot be read in one way only is an
-// error that says both.
+// among them method, which makes it a comparison of that method with hand-written prompts. What cannot be read in one
+// way only is an error that says both.
 func For(images string, changes []string) (*Plan, error) {
 	kind, err := Kind(images)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Name: nameOf(images)}
-	asked, err := configs.Open("", changes)
+	p := &Plan{Name: nameOf(images), Changes: changes}
+	asked, err := configs.OpenText("", nil, changes)
 	if err != nil {
 		return nil, err
 	}
-	method := ""
+	var compared []contender
 	if asked.Changed("method") {
-		method = asked.Method
+		if compared, p.Changes, err = against(asked, changes); err != nil {
+			return nil, err
+		}
 	}
 	read := func(c choice) (configs.Loaded, error) {
-		p.Text = p.write(kind, images, asked.Data.Config, c, method)
+		p.Text = p.write(kind, images, asked.Data.Config, c, compared)
 		l, err := configs.OpenText("the configuration for "+images, p.Text, changes)
 		if err == nil {
 			err = l.Check()

@@ -9,6 +9,7 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/datatest"
+	"promptfed/federation/experiment"
 	"promptfed/federation/partition"
 	"promptfed/federation/sets"
 )
@@ -100,8 +101,44 @@ func TestOddNames(t *testing.T) {
 	if err != nil || l.Data.Root != root || l.Method != "fedotp" || l.Check() != nil || l.Name != "my-photos-1-über" {
 		t.Errorf("%v: name %q, root %q, method %s", err, l.Name, l.Data.Root, l.Method)
 	}
-	if strings.Contains(string(p.Text), "sweep:") {
-		t.Error("one method is compared")
+}
+
+// One method that is asked for is compared with hand-written prompts on the same images. What the command line says of
+// images, clients and tests holds for both; what it says of the method, of its training and of what is around it, for
+// the method alone, which hand-written prompts would refuse.
+func TestMethodBesideZeroShot(t *testing.T) {
+	root := datatest.Tree(t, images(20, "cat", "dog")...)
+	changes := []string{"method=promptfl", "with=[fedprox, dp]", "options={tokens: 3}", "options.mu=0.5",
+		"train.lr=0.3", "train.rounds=7", "seed=4", "partition.clients=3", "sampling=poisson",
+		"participation=0.5", "eval.last=2",
+		"eval.embeddings=9"}
+	p, err := For(root, changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := configs.SweepText("x", p.Text, configs.SweepOptions{Sets: p.Changes})
+	if err != nil || len(s.Cells) != 2 {
+		t.Fatalf("%v in\n%s", err, p.Text)
+	}
+	hand, own := s.Cells[0].Config, s.Cells[1].Config
+	if s.Cells[0].Labels["method"] != "zero-shot" || hand.Method != "zeroshot" ||
+		len(hand.With)+len(hand.Options) > 0 || hand.Sampling != "fixed" ||
+		s.Cells[1].Labels["method"] != "PromptFL + fedprox + dp" || own.Method != "promptfl" ||
+		len(own.With) != 2 || own.Options["tokens"] != 3 || own.Options["mu"] != 0.5 || own.Train.LR != 0.3 ||
+		own.Sampling != "poisson" || own.Eval.Embeddings != 9 || hand.Eval.Embeddings != 0 || len(s.Hidden) > 0 {
+		t.Errorf("%+v\n%+v", hand, own)
+	}
+	for _, c := range []experiment.Config{hand, own} {
+		if c.Seed != 4 || c.Train.Rounds != 7 || c.Partition.Clients != 3 || c.Eval.Last != 2 || c.Data.Root != root {
+			t.Errorf("%+v", c)
+		}
+	}
+	p, err = For(root, []string{"method=zeroshot"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err = configs.SweepText("x", p.Text, configs.SweepOptions{Sets: p.Changes}); err != nil || len(s.Cells) != 1 {
+		t.Errorf("hand-written prompts alone: %v", err)
 	}
 }
 

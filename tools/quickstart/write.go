@@ -7,8 +7,8 @@ import (
 	"promptfed/federation/sets"
 )
 
-// write is the configuration: one method, or a comparison where there is none.
-func (p *Plan) write(kind, images string, d sets.Config, c choice, method string) []byte {
+// write is the configuration of a comparison; without methods to compare, of those that a first look is at.
+func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []contender) []byte {
 	var b strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
 	line("# A comparison of federated prompt learning on %s.", strings.Map(printable, images))
@@ -41,21 +41,19 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, method string
 	line("train: {rounds: 20, epochs: 1, batch: 32, lr: 0.02}")
 	line("eval: {every: 1, last: 5, view: personal}")
 	line("")
-	if method != "" {
-		line("method: %s                   # promptfed list methods", method)
-		return []byte(b.String())
+	if n := len(compared); n > 0 {
+		line("method: %s", compared[n-1].method)
+		line("")
+	} else {
+		compared = usual
 	}
 	line("# The methods to compare; promptfed list methods shows all, and with NAME its options.")
 	line("sweep:")
 	line("  axes:")
 	line("    - name: method")
 	line("      points:")
-	for _, m := range [][2]string{{"zero-shot", "{method: zeroshot}"},
-		{"CoOp", "{method: coop, options: {tokens: 4}}"},
-		{"PromptFL", "{method: promptfl, options: {tokens: 4}}"},
-		{"FedPHA", "{method: fedpha, options: {global_tokens: 4, local_tokens: [4]}}"},
-		{"FedAPPR", "{method: fedappr, options: {tokens: 4, warmup: 5}}"}} {
-		line("        - {label: %s, set: %s}", m[0], m[1])
+	for _, m := range compared {
+		line("        - {label: %q, set: %s}", m.label, m.set)
 	}
 	return []byte(b.String())
 }

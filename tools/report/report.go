@@ -129,6 +129,7 @@ func (r *Report) part(p *results.Plan, groups []*results.Group) error {
 		return err
 	}
 	v.weakTerms(main)
+	v.belowZeroShot(main)
 	v.compare()
 	v.rank(l.Card)
 	if slices.Contains(r.Formats, "plots") || slices.Contains(r.Formats, "html") {

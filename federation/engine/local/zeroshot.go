@@ -21,6 +21,7 @@ import (
 func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record.ZeroShot, error) {
 	type sum struct {
 		right, n int
+		mean     []float64 // accuracy of each client
 		class    map[int64]int
 		failed   string
 	}
@@ -42,6 +43,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			s.failed = err.Error()
 			continue
 		}
+		before := *s
 		for rows := range slices.Chunk(message.Indices(client.Test.Len()), zeroShotRows) {
 			batch, err := client.Test.Batch(rows, nil)
 			if err != nil {
@@ -56,6 +58,9 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 				}
 			}
 		}
+		if n := s.n - before.n; n > 0 {
+			s.mean = append(s.mean, float64(s.right-before.right)/float64(n))
+		}
 	}
 	var out []record.ZeroShot
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
@@ -64,9 +69,14 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			out = append(out, record.ZeroShot{Backbone: name, Failed: s.failed})
 			continue
 		}
+		if s.n == 0 {
+			continue
+		}
 		most := slices.Max(slices.Collect(maps.Values(s.class)))
 		classes := len(w.c.classes)
-		out = append(out, record.ZeroShot{Backbone: name, Accuracy: float64(s.right) / float64(s.n), Classes: classes,
+		mean, _ := metrics.MeanStd(s.mean)
+		out = append(out, record.ZeroShot{Backbone: name, Accuracy: float64(s.right) / float64(s.n),
+			Clients: len(s.mean), Mean: mean, Classes: classes,
 			Chance: max(1/float64(classes), float64(most)/float64(s.n))})
 	}
 	return out, nil

@@ -7,11 +7,26 @@ import "fmt"
 type ZeroShot struct {
 	Backbone string  `json:"backbone"`
 	Accuracy float64 `json:"accuracy"` // right answers over test examples
+	Clients  int     `json:"clients"`  // that have the backbone
+	Mean     float64 `json:"mean"`     // of their accuracies
 	Classes  int     `json:"classes"`
 	// the larger of 1/classes and the share of the most frequent class among these images
 	Chance float64 `json:"chance"`
 	// Failed says why there is no accuracy, as where a class name is too long for the texts.
 	Failed string `json:"failed,omitempty"`
+}
+
+// ZeroShotMean is the mean over clients of the accuracies of hand-written prompts, to compare with headlines; false
+// where it is not known of every client: a folder of another version may lack it.
+func (s Summary) ZeroShotMean() (float64, bool) {
+	sum, clients := 0.0, 0
+	for _, z := range s.ZeroShot {
+		if z.Failed != "" || z.Clients == 0 {
+			return 0, false
+		}
+		sum, clients = sum+z.Mean*float64(z.Clients), clients+z.Clients
+	}
+	return sum / float64(max(1, clients)), clients > 0
 }
 
 // ZeroShotWarnings are the lines of those that have one.

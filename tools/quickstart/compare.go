@@ -1,0 +1,91 @@
+package quickstart
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"promptfed/configs"
+	"promptfed/federation/methods"
+)
+
+// contender is a method of a comparison.
+type contender struct {
+	label, method string
+	set           string // its keys, as YAML in one line
+}
+
+// byHand are hand-written prompts, beside which every trained method is shown.
+var byHand = contender{"zero-shot", "zeroshot", "{method: zeroshot}"}
+
+// usual is a first comparison.
+var usual = []contender{byHand,
+	{"CoOp", "coop", "{method: coop, options: {tokens: 4}}"},
+	{"PromptFL", "promptfl", "{method: promptfl, options: {tokens: 4}}"},
+	{"FedPHA", "fedpha", "{method: fedpha, options: {global_tokens: 4, local_tokens: [4]}}"},
+	{"FedAPPR", "fedappr", "{method: fedappr, options: {tokens: 4, warmup: 5}}"}}
+
+// common are the keys that hand-written prompts take too: which images, who has them, how they are tested, and where.
+var common = []string{"name", "seed", "backbones", "assign", "data", "partition", "eval", "reproduce", "runtime",
+	"train.rounds"}
+
+// notByHand is the one key below these that hand-written prompts refuse.
+const notByHand = "eval.embeddings"
+
+// against compares the method that is asked for with hand-written prompts. Changes of common keys are given back; the
+// others, such as options, are the method's.
+func against(asked configs.Loaded, changes []string) (out []contender, all []string, err error) {
+	if asked.Method == byHand.method {
+		return []contender{byHand}, slices.DeleteFunc(slices.Clone(changes), func(c string) bool {
+			return strings.HasPrefix(c, "method=")
+		}), nil
+	}
+	own := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
+	put := func(key string, value *yaml.Node) {
+		for i := 0; i < len(own.Content); { // what it replaces
+			if k := own.Content[i].Value; k == key || strings.HasPrefix(k, key+".") {
+				own.Content = slices.Delete(own.Content, i, i+2)
+			} else {
+				i += 2
+			}
+		}
+		own.Content = append(own.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, value)
+	}
+	put("method", &yaml.Node{Kind: yaml.ScalarNode, Value: asked.Method})
+	for _, c := range changes {
+		key, text, _ := strings.Cut(c, "=")
+		if key != notByHand && slices.ContainsFunc(common, func(k string) bool {
+			return key == k || strings.HasPrefix(key, k+".")
+		}) {
+			all = append(all, c)
+			continue
+		}
+		var value yaml.Node
+		if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+			return nil, nil, err
+		}
+		put(key, value.Content[0])
+	}
+	flow(own)
+	text, err := yaml.Marshal(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	label := asked.Method
+	if d, err := methods.Find(asked.Method); err == nil {
+		label = d.Title
+	}
+	label = strings.Join(append([]string{label}, asked.With...), " + ")
+	return []contender{byHand, {label, asked.Method, strings.TrimSpace(string(text))}}, all, nil
+}
+
+// flow has a value written in one line.
+func flow(n *yaml.Node) {
+	if n.Kind != yaml.ScalarNode {
+		n.Style = yaml.FlowStyle
+	}
+	for _, c := range n.Content {
+		flow(c)
+	}
+}
