@@ -54,9 +54,9 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 	return InOrder(ctx, len(examples), workers, one, func(i int, r result) error { return emit(i, r.value, r.bad) })
 }
 
-// InOrder does n pieces of work on several goroutines and hands what each gives to emit, one at a time and in their order
-// whatever the number of workers; at most 2*workers results wait. The first error in that order, or the end of ctx,
-// stops everything.
+// InOrder does n pieces of work on several goroutines and hands what each gives to emit, one at a time and in their
+// order whatever the number of workers; at most 2*workers results wait. The first error in that order, or the end of
+// ctx, stops everything.
 func InOrder[T any](ctx context.Context, n, workers int, do func(ctx context.Context, i int) (T, error),
 	emit func(i int, v T) error) error {
 	type result struct {

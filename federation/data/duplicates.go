@@ -32,8 +32,8 @@ type Duplicates struct {
 func (d Duplicates) between() int { return d.TrainTest + d.TrainVal + d.ValTest }
 
 // FindDuplicates counts duplicates of the set by the contents of its splits, those of each in turn as Splits gives
-// them, and does what the policy says. The contents that it gives, also in the examples, are those of what is left. A class without training
-// images then is an error.
+// them, and does what the policy says. The contents that it gives, also in the examples, are those of what is left. A
+// class without training images then is an error.
 func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []Content, error) {
 	var d Duplicates
 	at := map[string][]Content{}

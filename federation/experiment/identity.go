@@ -14,6 +14,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/keys"
+	"promptfed/runtime/numerics"
 )
 
 // IdentityFile holds an Identity in a run folder.
@@ -21,10 +22,6 @@ const IdentityFile = "experiment.json"
 
 // identityVersion is the version of IdentityFile; another one is refused.
 const identityVersion = 1
-
-// numerics is the version of what the program computes. It grows with every change that changes numbers of a run, so
-// that runs of two such programs are two experiments.
-const numerics = 2
 
 // Identity says which experiment a run belongs to: it holds every value that can change a number of the run, except the
 // seed. Runs are put together as seeds of one experiment only if their identities are equal.
@@ -158,7 +155,7 @@ func (b *Built) ofConfig() (Identity, error) {
 	if p := b.Engine.SimulatedTime; p != nil && c.SimulatedTime.File != "" {
 		id.put("simulated_time.file", digestOf([]string{fmt.Sprint(p.Speeds)}), c.SimulatedTime.File)
 	}
-	id.put("numerics", strconv.Itoa(numerics), "")
+	id.put("numerics", strconv.Itoa(numerics.Version), "")
 	return id, err
 }
 

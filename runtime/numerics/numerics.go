@@ -18,8 +18,8 @@ import (
 // operators in C, of the graphs of towers, of how images are decoded, resampled or drawn, also by a library.
 const Version = 1
 
-// Fingerprint is equal for computations that give the same bits for the same graph and inputs on the CPU. On a GPU equal
-// fingerprints promise nothing. ort.Options.Fingerprint gives that of a session.
+// Fingerprint is equal for computations that give the same bits for the same graph and inputs on the CPU. On a GPU
+// equal fingerprints promise nothing. ort.Options.Fingerprint gives that of a session.
 type Fingerprint struct {
 	Version   int    `json:"version"`   // Version
 	System    string `json:"system"`    // operating system and architecture
@@ -79,8 +79,8 @@ func (f Fingerprint) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Differences names, one after the other, what differs between two fingerprints, by the name of its field in JSON; empty
-// where they are equal.
+// Differences names, one after the other, what differs between two fingerprints, by the name of its field in JSON;
+// empty where they are equal.
 func (f Fingerprint) Differences(other Fingerprint) (out []string) {
 	a, b := reflect.ValueOf(f), reflect.ValueOf(other)
 	for i := range a.NumField() {

@@ -138,8 +138,8 @@ func (o Options) ownProducts() bool {
 }
 
 // Fingerprint is what decides the bits of what a session with these options computes, beside its graph and its inputs.
-// The provider auto is resolved (ChooseProvider). What is left out changes no bit: InterThreads, Spinning, Runs, NoArena,
-// and how many runs go on side by side.
+// The provider auto is resolved (ChooseProvider). What is left out changes no bit: InterThreads, Spinning, Runs,
+// NoArena, and how many runs go on side by side.
 func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 	if o = o.WithProvider(); o.Provider == Auto {
 		if o, _, err = ChooseProvider(o); err != nil {

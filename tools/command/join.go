@@ -294,14 +294,14 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 		b.Close()
 		return nil, nil, err
 	}
-	numerics, err := b.Numerics()
+	computed, err := b.Numerics()
 	if err != nil {
 		b.Close()
 		return nil, nil, err
 	}
 	request := protocol.JoinRequest{RunSpec: b.Engine.RunSpec(), Participant: message.Participant{Task: p.Task,
 		Domain: p.Client.Domain},
-		Backbone: p.Backbone, Tokens: p.Tokens, Numerics: numerics.Digest()}
+		Backbone: p.Backbone, Tokens: p.Tokens, Numerics: computed.Digest()}
 	if b.SharesExamples() {
 		request.Examples = p.Client.Train.Len()
 	}

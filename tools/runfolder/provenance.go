@@ -16,6 +16,7 @@ import (
 
 	"promptfed/federation/experiment"
 	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/version"
 	"promptfed/tools/report/results"
@@ -45,21 +46,20 @@ type Data struct {
 
 // Call is one run of the program.
 type Call struct {
-	Command  []string  `json:"command"` // without secrets
-	Folder   string    `json:"folder"`  // in which it was called
-	Version  string    `json:"version"`
-	Commit   string    `json:"commit"`
-	Go       string    `json:"go"`
-	ONNX     string    `json:"onnx_runtime,omitempty"`
-	Host     string    `json:"host"`
-	System   string    `json:"system"`
-	CPUs     int       `json:"cpus"`
-	Provider string    `json:"provider,omitempty"` // of ONNX Runtime; absent where no tensor is computed
-	Workers  int       `json:"workers"`            // runtime.workers
-	Threads  int       `json:"threads"`            // runtime.threads
-	Start    time.Time `json:"start"`
-	Seconds  *float64  `json:"seconds,omitempty"` // absent where it was killed
-	Finished bool      `json:"finished"`          // it came to the end of the run
+	Command []string `json:"command"` // without secrets
+	Folder  string   `json:"folder"`  // in which it was called
+	Version string   `json:"version"`
+	Commit  string   `json:"commit"`
+	Go      string   `json:"go"`
+	ONNX    string   `json:"onnx_runtime,omitempty"`
+	Host    string   `json:"host"`
+	System  string   `json:"system"`
+	CPUs    int      `json:"cpus"`
+	// Numerics is what may have changed a bit of the numbers; absent where no tensor is computed.
+	Numerics *numerics.Fingerprint `json:"numerics,omitempty"`
+	Start    time.Time             `json:"start"`
+	Seconds  *float64              `json:"seconds,omitempty"` // absent where it was killed
+	Finished bool                  `json:"finished"`          // it came to the end of the run
 }
 
 // DataOf is what a run on opened data is made of.
@@ -103,12 +103,14 @@ func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began 
 	p.Seeds, p.Data = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}, d
 	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
 		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
-		Provider: b.Provider, Workers: c.Runtime.Workers, Threads: c.Runtime.Threads,
 		Start: began.UTC().Truncate(time.Millisecond)}
 	call.Host, _ = os.Hostname()
 	call.Folder, _ = os.Getwd()
 	if _, v, err := ort.Library(); err == nil {
 		call.ONNX = v
+	}
+	if n, err := b.Numerics(); err == nil && d != nil {
+		call.Numerics = &n
 	}
 	p.Calls = append(p.Calls, call)
 	write := func() error { return atomicfile.Write(path, atomicfile.JSON(p, "  ")) }

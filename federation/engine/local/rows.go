@@ -120,9 +120,9 @@ func (w *Worker) Logits(c *spec.Client, scope *method.Scope) (graph.Node, error)
 // where the rows of so many end.
 const scoredTogether = 16
 
-// ScoreRows gives class scores [N,C], before softmax, of rows that need not be the client's. Those of a row do not depend
-// on the other rows, nor on how many there are: kernels are chosen by the number of rows, so they go in parts of one
-// size, and the last row stands in for what the last part lacks.
+// ScoreRows gives class scores [N,C], before softmax, of rows that need not be the client's. Those of a row do not
+// depend on the other rows, nor on how many there are: kernels are chosen by the number of rows, so they go in parts of
+// one size, and the last row stands in for what the last part lacks.
 func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
 	rows method.Data) (*tensor.Tensor, error) {
 	p, err := w.c.score(c.Backbone, l.Task)

@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/numerics"
 )
 
-// Compatibility is what two machines must have in common for a client's turn to give the same result on both; where only
-// Numerics differ, the results differ in their last digits.
+// Compatibility is what two machines must have in common for a client's turn to give the same result on both; where
+// only Numerics differ, the results differ in their last digits.
 type Compatibility struct {
 	Program     string               `json:"program"`     // version
 	Fingerprint string               `json:"fingerprint"` // of the experiment with all its clients
