@@ -9,13 +9,14 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// Runtime is the section runtime: nothing here changes a result beyond rounding.
+// Runtime is the section runtime: nothing here changes a result beyond rounding. What changes rounding is in
+// Built.Numerics.
 type Runtime struct {
 	Provider     string `config:"provider" help:"cpu, cuda or auto (cuda where it works, else cpu)"`
 	Device       int    `config:"device" help:"number of the first CUDA device"`
 	Devices      int    `config:"devices" help:"number of CUDA devices, from device on, that share the work"`
 	MemoryLimit  int64  `config:"memory_limit"`
-	Workers      int    `config:"workers" help:"clients that train at the same time; 0: one per core"`
+	Workers      int    `config:"workers"`
 	BatchClients int    `config:"batch_clients"`
 	Threads      int    `config:"threads" help:"threads of ONNX Runtime within one operator of one client"`
 	InterThreads int    `config:"inter_threads" help:"operators of one client that run at the same time"`
@@ -31,6 +32,7 @@ type Runtime struct {
 // LongHelp implements keys.LongHelp.
 func (Runtime) LongHelp() map[string]string {
 	return map[string]string{
+		"workers": "clients that train, or batches of images that are encoded, at the same time; 0: one per core",
 		"batch_clients": "most clients whose steps are computed in one run, with one pass of the text tower; part of " +
 			"the experiment, since it changes rounding",
 		"memory_limit": "limit of ONNX Runtime's arena on the CUDA device, in bytes per session; 0: no limit",

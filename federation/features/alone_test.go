@@ -90,7 +90,8 @@ func TestDependOnTheImageAlone(t *testing.T) {
 			same(fmt.Sprint("without a cache, the list ", at), exact, at...)
 		}
 		dir, computed := t.TempDir(), 0
-		x := features.Extractor{Cache: data.Cache{Dir: dir}, Workers: 2, Progress: func(string, int, int) { computed++ }}
+		x := features.Extractor{Cache: data.Cache{Dir: dir}, Workers: 2,
+			Progress: func(string, int, int) { computed++ }}
 		extract(t, x, b, list, 1)
 		x.Session.OptLevel = ort.OptBasic // convolutions lose their blocked layout
 		computed = 0
@@ -146,7 +147,8 @@ func TestContentIsTheKey(t *testing.T) {
 // bitmap is a BMP of 16x16 pixels, all of one size: darker to the left.
 func bitmap(shade byte) []byte {
 	const size = 16
-	head := []byte{'B', 'M', 54 + 0, 3, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0, size, 0, 0, 0, size, 0, 0, 0, 1, 0, 24,
+	head := []byte{'B', 'M', 54 + 0, 3, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0,
+		size, 0, 0, 0, size, 0, 0, 0, 1, 0, 24,
 		0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	out := head
 	for i := range size * size {

@@ -33,10 +33,10 @@ type Extractor struct {
 	Free func(dir string) (bytes int64, ok bool)
 }
 
-// Images that go through the encoder in one call, unless it was exported for another number. A call has one thread, and
-// calls go on side by side; on a GPU one call has to be large.
+// Images that go through the encoder in one call, unless it was exported for another number. On the CPU a call has one
+// thread, and calls go on side by side; on a GPU one call has to be large.
 const (
-	batchOnCPU    = 8
+	BatchOnCPU    = 8
 	batchOnDevice = 32
 )
 

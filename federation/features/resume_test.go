@@ -195,8 +195,9 @@ func TestStorage(t *testing.T) {
 		taken += len(raw)
 	}
 	left = 0
-	if s, err := x.Storage(t.Context(), []features.Request{r}); err != nil || len(s.Needs) != 0 || int64(taken) != want {
-		t.Errorf("features that are there: %v, %+v; they take %d bytes", err, s.Needs, taken)
+	s, wrong := x.Storage(t.Context(), []features.Request{r})
+	if wrong != nil || len(s.Needs) != 0 || int64(taken) != want {
+		t.Errorf("features that are there: %v, %+v; they take %d bytes", wrong, s.Needs, taken)
 	}
 	if s.Large() || !(features.Storage{Needs: []features.Need{{Bytes: 2e8}}}).Large() {
 		t.Error("what is worth a line")

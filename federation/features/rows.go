@@ -105,7 +105,7 @@ const shardRows = 64
 
 // batch is the number of images of a batch.
 func (x Extractor) batch(r Request) int {
-	usual := batchOnCPU
+	usual := BatchOnCPU
 	if x.Session.WithProvider().Provider != ort.CPU {
 		usual = batchOnDevice
 	}

@@ -11,7 +11,8 @@ import (
 // TestFingerprint: each field, on its own, makes another digest and is named in the differences.
 func TestFingerprint(t *testing.T) {
 	base := OfMachine()
-	if base.Version != Version || base.System != runtime.GOOS+"/"+runtime.GOARCH || base.Compilers != runtime.Version() {
+	if base.Version != Version || base.System != runtime.GOOS+"/"+runtime.GOARCH ||
+		base.Compilers != runtime.Version() {
 		t.Errorf("%+v", base)
 	}
 	if runtime.GOARCH == "amd64" && !strings.Contains(base.Processor, "sse4.1") {

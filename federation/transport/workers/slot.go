@@ -78,7 +78,8 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	s.publicKey = w.Proof.Key
 	v.OK, v.Seq = true, s.Host.Seq
 	s.of.workers[w.Instance] = true
-	if n := w.Compatibility.Numerics; n != s.of.set.Compatibility.Numerics && !slices.Contains(s.of.totals.Numerics, n) {
+	n := w.Compatibility.Numerics
+	if n != s.of.set.Compatibility.Numerics && !slices.Contains(s.of.totals.Numerics, n) {
 		s.of.totals.Numerics = append(s.of.totals.Numerics, n)
 	}
 	works, x := s.working, s.Pending

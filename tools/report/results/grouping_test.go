@@ -164,7 +164,8 @@ func TestExecutions(t *testing.T) {
 	for i, version := range []string{"1.30.0", "1.30.1", "1.30.1"} {
 		at := filepath.Join(dir, "seed-"+[]string{"1", "2", "3"}[i])
 		finished(t, at, "p", "promptfl", i+1, both(.5))
-		put(t, at, "provenance.json", `{"calls":[{"commit":"abc","numerics":{"onnxruntime":"`+version+`","threads":1}}]}`)
+		put(t, at, "provenance.json",
+			`{"calls":[{"commit":"abc","numerics":{"onnxruntime":"`+version+`","threads":1}}]}`)
 	}
 	want := "The runs were executed differently: onnxruntime (1.30.0 in 1 run, 1.30.1 in 2 runs)."
 	r := load(t, dir)

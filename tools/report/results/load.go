@@ -204,8 +204,8 @@ func (l *loader) run(dir string) bool {
 		l.notes = append(l.notes, fmt.Sprintf("%s is not a cell of the sweep %s and is shown on its own", dir, p.Name))
 	case run.Identity != nil && run.Identity.Seed != p.Cells[index].Seed:
 		l.loose, l.notes = append(l.loose, run), append(l.notes, notes...)
-		l.notes = append(l.notes, fmt.Sprintf("%s holds seed %d and is no run of its cell, whose seed is %d: it is shown "+
-			"on its own", dir, run.Identity.Seed, p.Cells[index].Seed))
+		l.notes = append(l.notes, fmt.Sprintf("%s holds seed %d and is no run of its cell, whose seed is %d: it is "+
+			"shown on its own", dir, run.Identity.Seed, p.Cells[index].Seed))
 	default:
 		run.Seed = p.Cells[index].Seed
 		p.runs[index] = run
