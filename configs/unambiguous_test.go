@@ -47,7 +47,7 @@ func TestUnambiguous(t *testing.T) {
 		}
 	}
 	t.Setenv("PROMPTFED_SEED", "010")
-	if _, err := Load("", nil); err == nil || !strings.Contains(err.Error(), "seed") {
+	if _, err := Load(file(t, "name: x"), nil); err == nil || !strings.Contains(err.Error(), "seed") {
 		t.Errorf("a variable of 010: %v", err)
 	}
 }

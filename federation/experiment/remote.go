@@ -1,13 +1,20 @@
 package experiment
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/sets"
+	"promptfed/models/bundle"
+	"promptfed/runtime/version"
 )
 
 // OpenServer is Open for a server whose clients are on other machines: there is no data, no backbone and no class. The
@@ -88,4 +95,120 @@ func CheckInvitation(c Config) (Config, error) {
 			"--set backbones=[NAME]", name)
 	}
 	return c, c.CheckWithoutData()
+}
+
+// Shared is a run's configuration as its workers get it: the same experiment, without folders and machine. Backbones
+// keep their names only. What only the run itself does is left out.
+func (b *Built) Shared() Config {
+	c := b.Config
+	d := Defaults()
+	c.Runtime, c.Synthetic, c.SecureAggregation = d.Runtime, d.Synthetic, d.SecureAggregation
+	c.SimulatedTime = d.SimulatedTime
+	c.Data.Root, c.Eval.SetsRoot, c.Eval.Embeddings, c.Eval.TensorBoard = "", "", 0, false
+	c.shortenBackbones()
+	return c
+}
+
+// shortenBackbones leaves the names of backbones, which may be folders of this machine.
+func (c *Config) shortenBackbones() {
+	c.Backbones = slices.Clone(c.Backbones)
+	for i, name := range c.Backbones {
+		c.Backbones[i] = bundle.ShortName(name)
+	}
+}
+
+// pathAmongBackbones is the first name that is a path; "" without one.
+func (c Config) pathAmongBackbones() string {
+	for _, name := range c.Backbones {
+		if name == "" || name != bundle.ShortName(name) || name == ".." || name == "." {
+			return fmt.Sprintf("%.60q", name)
+		}
+	}
+	return ""
+}
+
+// CheckShared makes a configuration from another machine's run safe to start from: nothing in it names a file of this
+// machine.
+func CheckShared(c Config) (Config, error) {
+	if name := c.pathAmongBackbones(); name != "" {
+		return c, fmt.Errorf("the run names the backbone %s, which is a path; a worker accepts names only", name)
+	}
+	return (&Built{Config: c}).Shared(), nil
+}
+
+// OpenWorker is Open for a machine that runs clients of a simulation on another machine, which keeps to itself what is
+// the server's: the server's own images and secure aggregation.
+func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error) {
+	c.Synthetic, c.SecureAggregation = Defaults().Synthetic, Defaults().SecureAggregation
+	return opened(ctx, c, progress)
+}
+
+// Compatibility is what workers must have in common with this experiment, after Features.
+func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
+	e := *b.Engine
+	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm()+b.Config.attackTerm(), ""
+	e.SimulatedTime = nil // the server's affair, as secure aggregation
+	out := spec.Compatibility{Program: version.String(), Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
+		Digests: map[string]string{}}
+	var err error
+	if out.Numerics, err = b.Numerics(); err != nil {
+		return out, err
+	}
+	for _, f := range b.Bundles {
+		text, err := tokens(f, b.Engine.Classes, b.Engine.Template)
+		if err != nil {
+			return out, err
+		}
+		out.Digests["backbone "+f.Name] = f.Digest()
+		out.Digests["text tokens of "+f.Name] = text
+	}
+	lists := map[string][]data.Example{"training data": b.trainList(), "test data": b.testList()}
+	if list := b.valList(); len(list) > 0 {
+		lists["validation data"] = list
+	}
+	for _, p := range b.evaluationSets {
+		if !p.other {
+			lists["evaluation set "+p.name] = p.examples
+			continue
+		}
+		contents, err := b.contentsOf(ctx, p.examples, nil)
+		if err != nil {
+			return out, fmt.Errorf("evaluation set %s: %w", p.name, err)
+		}
+		out.Digests["evaluation set "+p.name] = inOrder(p.examples, contents)
+	}
+	for what, list := range lists {
+		contents := make([]data.Content, len(list))
+		for i, e := range list {
+			contents[i] = b.contents[e.ID]
+		}
+		out.Digests[what] = inOrder(list, contents)
+	}
+	h := sha256.New()
+	for i, p := range b.Parts {
+		fmt.Fprintln(h, i, p.Domain, b.trainedOn(i), p.Val, p.Test, b.Assigned[i].Name)
+	}
+	for _, p := range b.evaluationSets {
+		fmt.Fprintf(h, "%q %q %q\n", p.name, p.classes, p.template)
+	}
+	out.Digests["partition"] = hex.EncodeToString(h.Sum(nil))
+	return out, nil
+}
+
+// inOrder is a digest of a list of examples that is the same on every machine: their names, labels, domains and
+// contents, in their order.
+func inOrder(list []data.Example, contents []data.Content) string {
+	h := sha256.New()
+	for i, e := range list {
+		fmt.Fprintf(h, "%q %d %d %x\n", filepath.ToSlash(e.ID), e.Label, e.Domain, contents[i])
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Client is a client of the experiment by its number, after Features.
+func (b *Built) Client(id int) (*spec.Client, error) {
+	if id < 0 || id >= len(b.Engine.Clients) {
+		return nil, fmt.Errorf("client %d does not exist; there are %d clients", id, len(b.Engine.Clients))
+	}
+	return b.Engine.Clients[id], nil
 }

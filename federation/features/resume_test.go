@@ -40,7 +40,7 @@ func shardsIn(t *testing.T, dir string) map[string]string {
 // TestStopped: a run that ends in the middle, as after Ctrl-C, leaves whole shards of 64 images (shardRows); the next
 // one begins with the image behind them, and with another kind of features of the same images with the first.
 func TestStopped(t *testing.T) {
-	b, list, dir := small(t), images(t, 150), t.TempDir()
+	b, list, dir := small(t), images(t, 200), t.TempDir()
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	begun := 0

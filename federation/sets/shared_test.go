@@ -82,9 +82,9 @@ func TestOpenErrors(t *testing.T) {
 		{Config{Set: "pacs", Root: datatest.Tree(t, "a/cat/1.png", "b/cat/1.png")}, []string{"no PACS",
 			"art_painting, cartoon", "raw_images", "data.root"}},
 		{Config{Set: "mnist"}, []string{`"mnist"`, "folder"}},
-		{Config{Corrupt: "ignore"}, []string{"data.corrupt", "refuse"}},
-		{Config{Shots: -1}, []string{"data.shots"}},
-		{Config{Split: "half"}, []string{"data.split", "pooled"}},
+		{Config{Set: "synthetic", Corrupt: "ignore"}, []string{"data.corrupt", "refuse"}},
+		{Config{Set: "synthetic", Shots: -1}, []string{"data.shots"}},
+		{Config{Set: "synthetic", Split: "half"}, []string{"data.split", "pooled"}},
 	} {
 		_, err := Open(c.cfg)
 		datatest.WantError(t, err, c.words...)

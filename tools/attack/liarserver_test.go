@@ -483,8 +483,7 @@ func TestHostileInvitation(t *testing.T) {
 		mu.Unlock()
 		ctx, cancel := contextFor(30 * time.Second)
 		out, err := exec.CommandContext(ctx, programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--tls",
-			s.at("certs"),
-			"--state", s.at("state")).CombinedOutput()
+			s.at("certs"), "--set", "data.set=synthetic", "--state", s.at("state")).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), say) || len(out) > 2000 {
 			t.Errorf("%q: %v, %.2000s", say, err, out)

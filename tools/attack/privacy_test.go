@@ -89,8 +89,8 @@ func TestLongUploadCountsUnderDP(t *testing.T) {
 	}
 }
 
-// A client that brings no configuration takes what the server decides: with --require not without what it asks for. It
-// reckons epsilon itself, and tells the server nothing but its number before.
+// A client that brings nothing but its images takes what the server decides: with --require not without what it asks
+// for. It computes epsilon itself, and tells the server nothing but its number before.
 func TestRequire(t *testing.T) {
 	s := serve(t, 1, dpFlags...)
 	for require, say := range map[string]string{
@@ -102,8 +102,8 @@ func TestRequire(t *testing.T) {
 	} {
 		ctx, cancel := contextFor(30 * time.Second)
 		out, err := exec.CommandContext(ctx, programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--tls",
-			s.at("certs"),
-			"--state", s.at("state"), "--require", require).CombinedOutput()
+			s.at("certs"), "--set", "data.set=synthetic", "--state", s.at("state"), "--require",
+			require).CombinedOutput()
 		cancel()
 		if err == nil || !strings.Contains(string(out), say) || strings.Contains(string(out), "\ngoroutine") {
 			t.Errorf("%s: %v, %s", require, err, out)

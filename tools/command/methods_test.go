@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,6 +56,7 @@ func TestSeeds(t *testing.T) {
 		values = append(values, s.Last)
 	}
 	mean, std := metrics.MeanStd(values)
+	std *= math.Sqrt2 // the sample deviation of two values
 	if want := "small  " + percent(mean) + " ± " + percent(std); !strings.Contains(out, want) {
 		t.Errorf("want a line with %q:\n%s", want, out)
 	}

@@ -106,6 +106,10 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	}
 	save(t, dir, record.RoundsFile, text)
 	save(t, dir, results.ConfigFile, []byte(fmt.Sprintf("name: made\nmethod: promptfl\nseed: %d\n", seed)))
+	id := experiment.Identity{Version: 1, Seed: seed, Values: map[string]string{"cell": filepath.Dir(dir)}}
+	if err := id.Write(dir); err != nil {
+		t.Fatal(err)
+	}
 	for name, v := range map[string]any{record.SummaryFile: record.Summarise(records, method.PersonalView),
 		results.ClientsFile: clients} {
 		text, err := json.Marshal(v)

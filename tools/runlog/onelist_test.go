@@ -184,7 +184,8 @@ func tracked(t *testing.T, store string) []float64 {
 func cardTakes(t *testing.T, name string) error {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sweep.yaml")
-	text := fmt.Sprintf("name: x\nmethod: promptfl\nsweep: {axes: [{name: a, key: train.epochs, values: [1, 2]}]}\n"+
+	text := fmt.Sprintf("name: x\nmethod: promptfl\ndata: {set: synthetic}\n"+
+		"sweep: {axes: [{name: a, key: train.epochs, values: [1, 2]}]}\n"+
 		"card: {metric: %q}\n", name)
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
