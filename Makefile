@@ -132,7 +132,7 @@ chaos: library ## kill, disconnect and damage runs of several processes, RUNS (2
 	PROMPTFED_CHAOS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/chaos
 
 # Not by this target, since pip's tensorboard, scikit-learn, pyarrow and statsmodels are needed: events, figures, parquet, significance.
-golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers
+golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers, open_clip_torch
 	@for script in tools/golden/*.py; do \
 		case $$script in \
 		*/events.py | */figures.py | */parquet.py | */significance.py) continue ;; \

@@ -6,7 +6,12 @@ import "unicode"
 // numbers and letters of Unicode 16, where Go knows Unicode 15; texts that were written before 2016 agree.
 
 func isPunct(r rune) bool {
-	return unicode.IsPunct(r) || r > ' ' && r < 0x7f && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	return unicode.IsPunct(r) || isASCIIPunct(r)
+}
+
+// isASCIIPunct is a character of Python's string.punctuation.
+func isASCIIPunct(r rune) bool {
+	return r > ' ' && r < 0x7f && !unicode.IsLetter(r) && !unicode.IsDigit(r)
 }
 
 // isOther is a character of categories Cc, Cf and Co that is not white space for BERT.

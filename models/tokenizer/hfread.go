@@ -81,7 +81,8 @@ func (f hfFile) clip() bool {
 // tokenizer builds what the file describes.
 func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 	p := &pipeline{}
-	t := &Tokenizer{pipe: p, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1, pad: -1}
+	t := &Tokenizer{pipe: p, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1, pad: -1,
+		sep: -1}
 	var err error
 	if p.model, err = f.Model.build(list); err != nil {
 		return nil, fmt.Errorf("model: %w", err)
@@ -120,7 +121,7 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 			at.add(added)
 		}
 	}
-	before, after, err := f.around()
+	before, after, sep, err := f.around()
 	if err != nil {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
@@ -135,6 +136,9 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 		if _, ok := t.tokens[id]; !ok {
 			return nil, fmt.Errorf("post_processor: no token has id %d", id)
 		}
+	}
+	if sep || t.tokens[t.eot] == bertSep {
+		t.sep = t.eot
 	}
 	if f.Padding != nil {
 		if f.Padding.Direction != "" && f.Padding.Direction != "Right" {
@@ -198,8 +202,8 @@ func (t *templateToken) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf("%.60s is not a token and its id", data)
 }
 
-// around are the tokens in front of a text and behind it.
-func (f hfFile) around() (before, after []int, err error) {
+// around are the tokens in front of a text and behind it, and whether what is behind it is said to be a separator.
+func (f hfFile) around() (before, after []int, sep bool, err error) {
 	var walk func(data json.RawMessage, depth int) error
 	walk = func(data json.RawMessage, depth int) error {
 		c, err := read("post_processor", data, depth)
@@ -220,7 +224,7 @@ func (f hfFile) around() (before, after []int, err error) {
 			if c.Cls == nil || c.Sep == nil {
 				return errors.New("cls or sep is missing")
 			}
-			before, after = append(before, c.Cls.id), append(after, c.Sep.id)
+			before, after, sep = append(before, c.Cls.id), append(after, c.Sep.id), true
 			return nil
 		case "TemplateProcessing":
 			return c.template(&before, &after)
@@ -228,7 +232,7 @@ func (f hfFile) around() (before, after []int, err error) {
 		return fmt.Errorf("%.40q is not supported", c.Type)
 	}
 	err = walk(f.Post, 0)
-	return before, after, err
+	return before, after, sep, err
 }
 
 // template reads the template for one text.

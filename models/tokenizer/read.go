@@ -28,6 +28,7 @@ const (
 	mergesName = "merges.txt"
 	openAIName = "bpe_simple_vocab_16e6.txt"
 	bertName   = "vocab.txt"
+	bertSep    = "[SEP]"
 )
 
 // Load reads a vocabulary from a folder or a file. In a folder it takes the
@@ -35,8 +36,8 @@ const (
 // bpe_simple_vocab_16e6.txt.gz, bpe_simple_vocab_16e6.txt, BERT's vocab.txt and
 // SentencePiece's spiece.model. A file may be any of these; a list of merges on its own, gzipped
 // or not, is numbered as OpenAI does and cut after CLIPMerges. A
-// tokenizer_config.json beside the file says what texts are filled up with, and
-// which tokenizer SentencePiece's file belongs to.
+// tokenizer_config.json beside the file says what texts are filled up with,
+// which token is the separator, and which tokenizer SentencePiece's file belongs to.
 func Load(path string) (*Tokenizer, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -80,14 +81,14 @@ func loadFile(path string) (*Tokenizer, error) {
 	case strings.HasSuffix(path, ".model"):
 		c := readConfig(path)
 		t, err := readSPM(f, c.Class == "SiglipTokenizer" && orTrue(c.Lower))
-		return t.padded(c), err
+		return t.configured(c), err
 	case filepath.Base(path) == bertName:
 		c := readConfig(path)
 		t, err := readBERT(f, c.Lower)
-		return t.padded(c), err
+		return t.configured(c), err
 	case strings.HasSuffix(path, ".json") && filepath.Base(path) != vocabName:
 		t, err := readHF(f)
-		return t.padded(readConfig(path)), err
+		return t.configured(readConfig(path)), err
 	case !strings.HasSuffix(path, ".json"):
 		merges, err := readMerges(f, CLIPMerges)
 		if err != nil {
@@ -108,21 +109,22 @@ func loadFile(path string) (*Tokenizer, error) {
 
 // hfConfig is what is read of tokenizer_config.json.
 type hfConfig struct {
-	Class string  `json:"tokenizer_class"`
-	Lower *bool   `json:"do_lower_case"`
-	Pad   padName `json:"pad_token"`
+	Class string    `json:"tokenizer_class"`
+	Lower *bool     `json:"do_lower_case"`
+	Pad   tokenName `json:"pad_token"`
+	Sep   tokenName `json:"sep_token"`
 }
 
-// padName is a token, or an object with its content.
-type padName string
+// tokenName is a token, or an object with its content.
+type tokenName string
 
-func (p *padName) UnmarshalJSON(data []byte) error {
+func (p *tokenName) UnmarshalJSON(data []byte) error {
 	var object struct{ Content string }
 	if json.Unmarshal(data, (*string)(p)) == nil {
 		return nil
 	}
 	err := json.Unmarshal(data, &object)
-	*p = padName(object.Content)
+	*p = tokenName(object.Content)
 	return err
 }
 
@@ -140,9 +142,16 @@ func readConfig(path string) (c hfConfig) {
 	return c
 }
 
-// padded fills in the token that texts are filled up with: that of tokenizer_config.json, or one of the usual names.
-func (t *Tokenizer) padded(c hfConfig) *Tokenizer {
-	if t == nil || t.pipe == nil || t.pad >= 0 {
+// configured takes over the separator of tokenizer_config.json, and the token that texts are filled up with, or one of
+// the usual names for it.
+func (t *Tokenizer) configured(c hfConfig) *Tokenizer {
+	if t == nil || t.pipe == nil {
+		return t
+	}
+	if c.Sep != "" {
+		t.sep = t.find(string(c.Sep))
+	}
+	if t.pad >= 0 {
 		return t
 	}
 	for _, name := range []string{string(c.Pad), "<pad>", "[PAD]", t.tokens[t.eot]} {

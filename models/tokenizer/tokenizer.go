@@ -53,12 +53,19 @@ type Tokenizer struct {
 	size     int
 	sos, eot int // sos is -1 where texts have no start token
 	pad      int // -1 where the file names none
+	sep      int // -1 where there is none, see With
 
-	pipe *pipeline                  // of a tokenizer that is not CLIP's
-	file map[string]json.RawMessage // what it was read from
+	treatment Treatment
+	strip     int                        // the separator that becomes 0, where the treatment says so
+	pipe      *pipeline                  // of a tokenizer that is not CLIP's
+	file      map[string]json.RawMessage // what it was read from
+	cache     *wordCache                 // of CLIP's
+}
 
-	mu    sync.RWMutex
-	cache map[string][]int
+// wordCache remembers the pieces of words, whatever cleaned the texts that they are from.
+type wordCache struct {
+	sync.RWMutex
+	pieces map[string][]int
 }
 
 type pair struct{ left, right string }
@@ -66,30 +73,33 @@ type pair struct{ left, right string }
 type merge struct{ rank, id int }
 
 // SOS is the id of the token that starts every sequence; -1 where none does.
-func (t *Tokenizer) SOS() int { return t.sos }
+func (t *Tokenizer) SOS() int { return t.shown(t.sos) }
 
 // EOT is the id of the token that ends every sequence.
-func (t *Tokenizer) EOT() int { return t.eot }
+func (t *Tokenizer) EOT() int { return t.shown(t.eot) }
 
 // Pad is the id of the token that sequences are filled up with: 0 for CLIP.
-func (t *Tokenizer) Pad() int { return max(t.pad, 0) }
+func (t *Tokenizer) Pad() int { return max(t.shown(t.pad), 0) }
+
+// CLIP tells whether this is OpenAI's tokenizer, whose cleaning of texts no file describes.
+func (t *Tokenizer) CLIP() bool { return t.pipe == nil }
 
 // WithPad is a tokenizer, not CLIP's, that fills sequences up with another token, as its file will say.
 func (t *Tokenizer) WithPad(id int) *Tokenizer {
-	out := &Tokenizer{tokens: t.tokens, ids: t.ids, size: t.size, sos: t.sos, eot: t.eot, pad: id, pipe: t.pipe,
-		file: maps.Clone(t.file)}
+	out := *t
+	out.pad, out.file = id, maps.Clone(t.file)
 	out.file["padding"] = json.RawMessage(fmt.Sprintf(`{"strategy":"BatchLongest","direction":"Right",`+
 		`"pad_to_multiple_of":null,"pad_id":%d,"pad_type_id":0,"pad_token":%s}`, id, jsonString(t.tokens[id])))
-	return out
+	return &out
 }
 
 // VocabSize is one more than the largest id: the rows that the token embedding needs.
 func (t *Tokenizer) VocabSize() int { return t.size }
 
-// Encode gives the ids of a text without SOS and EOT. It fails on text that is
-// not UTF-8, is longer than 16 KiB, or holds a byte that the vocabulary lacks
-// (a complete vocabulary has all 256). The special tokens written out in the
-// text become their ids, as in the published code.
+// Encode gives the ids of a text, cleaned as With says, without SOS and EOT. It
+// fails on text that is not UTF-8, is longer than 16 KiB, or holds a byte that
+// the vocabulary lacks (a complete vocabulary has all 256). The special tokens
+// written out in the text become their ids, as in the published code.
 func (t *Tokenizer) Encode(text string) ([]int, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("tokenizer: text %s has %d bytes, the limit is %d: shorten it", quote(text), len(text),
@@ -99,14 +109,17 @@ func (t *Tokenizer) Encode(text string) ([]int, error) {
 		return nil, fmt.Errorf("tokenizer: text %s is not valid UTF-8", quote(text))
 	}
 	if t.pipe != nil {
-		ids, err := t.pipe.encode(text)
+		ids, err := t.pipe.encode(t.clean(text))
 		if err != nil {
 			return nil, fmt.Errorf("tokenizer: text %s: %w", quote(text), err)
+		}
+		for i, id := range ids {
+			ids[i] = t.shown(id)
 		}
 		return ids, nil
 	}
 	ids := []int{}
-	for _, w := range words(Clean(text)) {
+	for _, w := range words(t.clean(text)) {
 		pieces, err := t.word(w)
 		if err != nil {
 			return nil, fmt.Errorf("tokenizer: text %s: %w", quote(text), err)
@@ -124,8 +137,8 @@ func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ids = append(ids, t.eot); t.sos >= 0 {
-		ids = append([]int{t.sos}, ids...)
+	if ids = append(ids, t.EOT()); t.sos >= 0 {
+		ids = append([]int{t.SOS()}, ids...)
 	}
 	if len(ids) > context {
 		return nil, fmt.Errorf("tokenizer: text %s takes %d tokens with start and end, the context has %d: shorten it",
@@ -177,9 +190,9 @@ func (t *Tokenizer) word(w string) ([]int, error) {
 	case EndOfText:
 		return []int{t.eot}, nil
 	}
-	t.mu.RLock()
-	ids, ok := t.cache[w]
-	t.mu.RUnlock()
+	t.cache.RLock()
+	ids, ok := t.cache.pieces[w]
+	t.cache.RUnlock()
 	if ok {
 		return ids, nil
 	}
@@ -189,11 +202,11 @@ func (t *Tokenizer) word(w string) ([]int, error) {
 			return nil, fmt.Errorf("word %s: the vocabulary has no token for piece %d of %d", quote(w), i+1, len(ids))
 		}
 	}
-	t.mu.Lock()
-	if len(t.cache) < maxCached {
-		t.cache[strings.Clone(w)] = ids
+	t.cache.Lock()
+	if len(t.cache.pieces) < maxCached {
+		t.cache.pieces[strings.Clone(w)] = ids
 	}
-	t.mu.Unlock()
+	t.cache.Unlock()
 	return ids, nil
 }
 

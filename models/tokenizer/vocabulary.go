@@ -86,7 +86,8 @@ func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
 		ids:    vocab,
 		merges: merges,
 		join:   make(map[[2]int]merge, len(merges)),
-		cache:  map[string][]int{},
+		sep:    -1,
+		cache:  &wordCache{pieces: map[string][]int{}},
 	}
 	for token, id := range vocab {
 		if id < 0 || id >= maxID {
@@ -105,21 +106,15 @@ func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
 	if t.eot, ok = vocab[EndOfText]; !ok {
 		return nil, fmt.Errorf("no token %s: not a CLIP vocabulary", EndOfText)
 	}
-	find := func(token string) int {
-		if id, ok := vocab[token]; ok {
-			return id
-		}
-		return -1
-	}
 	for b := range 256 {
-		t.inner[b] = find(alphabet[b])
-		t.final[b] = find(alphabet[b] + wordEnd)
+		t.inner[b] = t.find(alphabet[b])
+		t.final[b] = t.find(alphabet[b] + wordEnd)
 	}
 	for i, m := range merges {
 		if err := parts(vocab, i, m); err != nil {
 			return nil, err
 		}
-		id := find(m.left + m.right)
+		id := t.find(m.left + m.right)
 		if id < 0 {
 			return nil, fmt.Errorf("merge %d makes %s, which is not a token: vocabulary and merges do not belong "+
 				"together",

@@ -1,0 +1,260 @@
+package tokenizer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// openCLIP is what tools/golden/openclip_tokens.py computed with OpenCLIP 3.3.0: whole sequences of Context ids.
+type openCLIP struct {
+	Context int
+	Texts   []string
+	Cases   []struct {
+		Tokenizer, Clean string
+		Special          map[string]string
+		Strip            bool
+		IDs              [][]int64
+	}
+}
+
+func readOpenCLIP(t testing.TB) (golden openCLIP) {
+	t.Helper()
+	f, err := os.Open("testdata/openclip.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.NewDecoder(z).Decode(&golden); err != nil {
+		t.Fatal(err)
+	}
+	return golden
+}
+
+// withSpecial loads a tokenizer of testdata/files, with a tokenizer_config.json beside it.
+func withSpecial(t testing.TB, name string, special map[string]string) *Tokenizer {
+	t.Helper()
+	if name == "merges-1000.txt" {
+		return small(t)
+	}
+	dir := t.TempDir()
+	data, err := os.ReadFile("testdata/files/" + name + "/tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := json.Marshal(special)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, data := range map[string][]byte{jsonName: data, ConfigName: config} {
+		if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tok, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// Whole sequences, padding included, are those of OpenCLIP's HFTokenizer and SimpleTokenizer for every tokenizer and
+// treatment. The file that is stored does not depend on the treatment, and what is loaded from it and gets the
+// treatment that the first one tells of gives the same ids.
+func TestOpenCLIP(t *testing.T) {
+	golden := readOpenCLIP(t)
+	if len(golden.Texts) < 80 || len(golden.Cases) != 33 {
+		t.Fatalf("%d texts, %d cases", len(golden.Texts), len(golden.Cases))
+	}
+	stripped := 0
+	for _, c := range golden.Cases {
+		tok := withSpecial(t, c.Tokenizer, c.Special)
+		treated, err := tok.With(Treatment{Clean: c.Clean, StripSep: c.Strip})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var plain, file bytes.Buffer
+		if err := tok.Write(&plain); err != nil {
+			t.Fatal(err)
+		}
+		if err := treated.Write(&file); err != nil || !bytes.Equal(plain.Bytes(), file.Bytes()) {
+			t.Errorf("%s: a treatment changes the file: %v", c.Tokenizer, err)
+		}
+		back, err := readHF(&file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if back, err = back.With(treated.Treatment()); err != nil {
+			t.Fatal(err)
+		}
+		for i, text := range golden.Texts {
+			got, err := treated.Sequence(text, golden.Context)
+			if err != nil || !slices.Equal(got, c.IDs[i]) {
+				t.Errorf("%s, %s, strip %v: %+q gives %v, %v\nwant %v", c.Tokenizer, c.Clean, c.Strip, text, got, err,
+					c.IDs[i])
+			}
+			if again, err := back.Sequence(text, golden.Context); err != nil || !slices.Equal(got, again) {
+				t.Errorf("%s, %s, strip %v: %+q from the stored file: %v, %v", c.Tokenizer, c.Clean, c.Strip, text,
+					again, err)
+			}
+		}
+		if c.Strip {
+			if stripped++; treated.EOT() != 0 || tok.EOT() == 0 {
+				t.Errorf("%s: ends with %d, without treatment with %d", c.Tokenizer, treated.EOT(), tok.EOT())
+			}
+		}
+	}
+	if stripped != 12 {
+		t.Errorf("%d cases strip the separator", stripped)
+	}
+}
+
+// CLIP's own tokenizer without a treatment is the one with Lower.
+func TestOwnCleaning(t *testing.T) {
+	own := small(t)
+	lower, err := own.With(Treatment{Clean: Lower})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range golden(t) {
+		for _, tok := range []*Tokenizer{own, lower} {
+			if got, err := tok.Encode(c.Text); err != nil || !slices.Equal(got, c.Small) {
+				t.Errorf("%q: %v, %v, want %v", c.Text, got, err, c.Small)
+			}
+		}
+	}
+}
+
+// The separator is found where With says, and refused where nothing tells it. A padding of another id keeps the
+// treatment.
+func TestSeparator(t *testing.T) {
+	for _, c := range []struct {
+		name, config, sep, want string // sep is that of the treatment
+		id                      int
+	}{
+		{"bert", "", "", "", 1},                   // the template ends texts with [SEP]
+		{"roberta", "", "", "", 1},                // RobertaProcessing has </s> for its sep
+		{"words", "", "", "", 1},                  // and so BertProcessing
+		{"t5", "", "", "sep_token", 0},            // </s> ends texts, and is no separator
+		{"t5", "", "</s>", "", 1},                 // unless the treatment
+		{"xlm", `"</s>"`, "", "", 1},              // or tokenizer_config.json says so
+		{"xlm", `{"content":"<unk>"}`, "", "", 2}, // in both of its forms
+		{"bert", `"[UNK]"`, "", "", 3},            // which goes before what the file says
+		{"bert", `"[UNK]"`, "[MASK]", "", 4},      // and the treatment before both
+		{"bert", `"[NONE]"`, "", "sep_token", 0},  // A separator that no text can hold
+		{"bert", "", "[NONE]", `sep_token "[NONE]" is not in the vocabulary`, 0},
+		{"merges-1000.txt", "", "", "CLIP's own tokenizer has no separator", 0},
+		{"merges-1000.txt", "", "a", "CLIP's own tokenizer has no separator", 0},
+	} {
+		tok := small(t)
+		if c.name != "merges-1000.txt" {
+			dir := t.TempDir()
+			data, err := os.ReadFile("testdata/files/" + c.name + "/tokenizer.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := map[string][]byte{jsonName: data}
+			if c.config != "" {
+				files[ConfigName] = []byte(`{"sep_token":` + c.config + `}`)
+			}
+			for file, data := range files {
+				if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tok, err = Load(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		treated, err := tok.With(Treatment{StripSep: true, Sep: c.sep})
+		if c.want != "" {
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(c.name, err)
+		}
+		if treated.strip != c.id || treated.Treatment().Sep != tok.tokens[c.id] {
+			t.Errorf("%s: separator %d %+v, want %d", c.name, treated.strip, treated.Treatment(), c.id)
+		}
+		if again, err := treated.With(Treatment{}); err != nil || again.EOT() != tok.EOT() || again.sep != tok.sep {
+			t.Errorf("%s: a treatment taken back leaves %+v, %v", c.name, again, err)
+		}
+		ids, err := treated.WithPad(c.id).Sequence(tok.tokens[c.id]+" a "+tok.tokens[c.id], 20)
+		if err != nil || slices.Contains(ids, int64(c.id)) || ids[19] != 0 {
+			t.Errorf("%s: %v, %v", c.name, ids, err)
+		}
+	}
+}
+
+func TestTreatmentErrors(t *testing.T) {
+	for want, x := range map[string]Treatment{
+		`clean is "upper", must be one of [lower whitespace canonicalize]`: {Clean: "upper"},
+		`sep_token is "x" without strip_sep_token`:                         {Sep: "x"},
+	} {
+		if _, err := small(t).With(x); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	for want, x := range map[string]Treatment{
+		"": {}, "cleaned: canonicalize": {Clean: Canonicalize},
+		"cleaned: whitespace, token 0 for the separator [SEP]": {Whitespace, true, "[SEP]"},
+	} {
+		if x.String() != want {
+			t.Errorf("%q, want %q", x, want)
+		}
+	}
+}
+
+// FuzzTreatment: no text makes a treated tokenizer panic, its ids are in the vocabulary, and none is the separator.
+func FuzzTreatment(f *testing.F) {
+	all := []*Tokenizer{small(f)}
+	for _, name := range []string{"bert", "xlm", "clip"} {
+		tok, err := Load("testdata/files/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		all = append(all, tok)
+	}
+	for _, text := range readOpenCLIP(f).Texts {
+		f.Add(text, uint8(len(text)))
+	}
+	f.Add("&#99999999999999999999;&#xFFFE;&#x10FFFF;&;", uint8(2))
+	f.Fuzz(func(t *testing.T, text string, kind uint8) {
+		x := Treatment{Clean: cleanings[kind%3], StripSep: kind&4 != 0}
+		for i, tok := range all {
+			if x.Sep = ""; x.StripSep && i == 2 {
+				x.Sep = "</s>"
+			}
+			treated, err := tok.With(x)
+			if err != nil {
+				if i > 0 || !x.StripSep {
+					t.Fatal(err)
+				}
+				continue
+			}
+			ids, err := treated.Encode(text)
+			if err != nil && utf8.ValidString(text) && len(text) <= maxText/8 {
+				t.Fatalf("%q: %v", text, err)
+			}
+			for _, id := range ids {
+				if id < 0 || id >= tok.VocabSize() || x.StripSep && id == treated.strip {
+					t.Fatalf("%q: id %d", text, id)
+				}
+			}
+			treated.Decode(ids)
+		}
+	})
+}
