@@ -45,6 +45,7 @@ type Arch struct {
 	Vocab     int
 
 	Form
+	Texts Texts // what OpenCLIP does to texts around the tokenizer
 
 	LogitBias  float64  // what is added to scaled similarities in front of a sigmoid
 	LogitScale float64  // what cosine similarities are multiplied with: exp of the stored parameter

@@ -325,6 +325,9 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 		err = agree(file, "model_cfg.text_cfg.", text, fact{"width", a.Text.Width}, fact{"layers", a.Text.Layers},
 			fact{"context_length", a.Context}, fact{"vocab_size", a.Vocab})
 	}
+	if err == nil {
+		a.Texts, err = openCLIPTreatment(text)
+	}
 	if err != nil {
 		return err
 	}

@@ -55,18 +55,31 @@ def hugging_face(name, **options):
     """HFTokenizer over a file."""
     path = str(DATA / "files" / name / "tokenizer.json")
     own = transformers.AutoTokenizer.from_pretrained
-    transformers.AutoTokenizer.from_pretrained = lambda *a, **k: transformers.PreTrainedTokenizerFast(tokenizer_file=path, **SPECIAL[name])
+    transformers.AutoTokenizer.from_pretrained = lambda *a, cache_dir=None, **k: transformers.PreTrainedTokenizerFast(tokenizer_file=path, **SPECIAL[name], **k)
     try:
         return HFTokenizer(name, context_length=CONTEXT, **options)
     finally:
         transformers.AutoTokenizer.from_pretrained = own
 
 
-def simple(clean):
+def simple(clean, **options):
     with tempfile.TemporaryDirectory() as d:
         with gzip.open(f"{d}/merges.gz", "wb") as f:
             f.write((DATA / "merges-1000.txt").read_bytes().rstrip(b"\n"))
-        return SimpleTokenizer(f"{d}/merges.gz", context_length=CONTEXT, clean=clean)
+        return SimpleTokenizer(f"{d}/merges.gz", context_length=CONTEXT, clean=clean, **options)
+
+
+def harmless():
+    """Options that models/checkpoint/tokenizing.go takes as changing nothing: no row of a text that fits the context differs."""
+    for name in SPECIAL:
+        want = hugging_face(name)(TEXTS)
+        for more in (dict(language=None), dict(use_fast=True), dict(padding_side="right"), dict(truncation_side="left"), dict(model_max_length=5),
+                     dict(clean_up_tokenization_spaces=True), dict(clean_up_tokenization_spaces=False)):
+            assert (hugging_face(name, **more)(TEXTS) == want).all(), (name, more)
+    want = simple("lower")(TEXTS)
+    for more in (dict(additional_special_tokens=None), dict(additional_special_tokens=[]), dict(reduction_mask=None), dict(reduction_mask="simple"),
+                 dict(reduction_mask="random"), dict(reduction_mask="shuffle")):
+        assert (simple("lower", **more)(TEXTS) == want).all(), more
 
 
 def configurations():
@@ -94,6 +107,7 @@ def configurations():
 def main():
     for text in TEXTS:
         assert ftfy.fix_text(text) == ftfy.fix_text(text, fix_encoding=False), f"mojibake: {text!r}"
+    harmless()
     cases = []
     for clean in ("lower", "whitespace", "canonicalize"):
         made = [("merges-1000.txt", False, simple(clean))]
