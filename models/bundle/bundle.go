@@ -83,9 +83,10 @@ type Bundle struct {
 	Preprocess   preprocess.Preprocess
 	Notes        []string // what was assumed or done differently at conversion
 
-	Dir        string // the folder
-	Vocabulary string // the file in it, or "" for the first that tokenizer.Load knows
-	TokenRows  int    // rows of the token embedding
+	Dir        string              // the folder
+	Vocabulary string              // the file in it, or "" for the first that tokenizer.Load knows
+	Texts      tokenizer.Treatment // what is done to texts around that tokenizer
+	TokenRows  int                 // rows of the token embedding
 	Towers
 
 	mu       sync.Mutex
@@ -139,12 +140,15 @@ func (b *Bundle) wrap(err error) error {
 	return fmt.Errorf("bundle %s: %w", b.Name, err)
 }
 
-// Tokenizer reads the vocabulary, once.
+// Tokenizer reads the vocabulary, once, and gives texts their treatment.
 func (b *Bundle) Tokenizer() (*tokenizer.Tokenizer, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.tokens == nil {
 		t, err := tokenizer.Load(filepath.Join(b.Dir, filepath.FromSlash(b.Vocabulary)))
+		if err == nil {
+			t, err = t.With(b.Texts)
+		}
 		if err != nil {
 			return nil, b.wrap(err)
 		}

@@ -63,7 +63,13 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	return n, b.wrap(err)
 }
 
-// ClassTokens are the tokens [name . EOT] of each class.
+// ClassTokens are the tokens [name . EOT] of each class. The full stop has none where the cleaning of texts drops it,
+// and the name has none where the cleaning drops all of it.
+//
+// A name is cleaned and encoded without the prompt in front of it. Its tokens are those that it has in a whole text,
+// which Sentences encodes, where the tokens of a word do not depend on the word in front: with CLIP's tokenizer, with
+// BERT's, and with SentencePiece's that puts a space in front of texts. Cleaning does not look across the space between
+// prompt and name, but for one case: HTML entities that were escaped three times stay behind a "<".
 func (b *Bundle) ClassTokens(classes []string) ([][]int, error) { return b.tokensOf(classes, ".") }
 
 func (b *Bundle) tokensOf(classes []string, behind string) ([][]int, error) {

@@ -28,7 +28,7 @@ func (f fullSize) WeightsDir() string { return f.dir }
 // fullSizeOf makes a backbone of a tower, with the tokenizer of words.
 func fullSizeOf(t tower, words *bundle.Bundle) fullSize {
 	b := &bundle.Bundle{Name: t.name, Text: t.text.TextArch, Vision: t.vision.VisionArch, LogitScale: t.scale,
-		Dir: words.Dir, Vocabulary: words.Vocabulary, TokenRows: words.TokenRows, Towers: random{t}}
+		Dir: words.Dir, Vocabulary: words.Vocabulary, Texts: words.Texts, TokenRows: words.TokenRows, Towers: random{t}}
 	b.Preprocess.Size = cmp.Or(t.vision.Image, 224)
 	return fullSize{experiment.Backbone{Bundle: b}, t.dir}
 }

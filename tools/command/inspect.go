@@ -10,6 +10,7 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
+	"promptfed/models/tokenizer"
 	"promptfed/runtime/grad"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -63,6 +64,11 @@ func inspected(r bundle.Report, rows [][]string) string {
 func inspectRows(r bundle.Report, all bool) [][]string {
 	rows := [][]string{{"what", "value"}}
 	add := func(what, format string, a ...any) { rows = append(rows, []string{what, fmt.Sprintf(format, a...)}) }
+	texts := func(x tokenizer.Treatment) {
+		if x != (tokenizer.Treatment{}) {
+			add("texts", "%s", x)
+		}
+	}
 	if m := r.Bundle; m != nil {
 		add("name", "%s", m.Name)
 		add("architecture", "%s", m.Architecture)
@@ -80,11 +86,13 @@ func inspectRows(r bundle.Report, all bool) [][]string {
 			add("logit bias", "%.4f", m.LogitBias)
 		}
 		add("preprocessing", "%v", m.Preprocess)
+		texts(m.Texts)
 		for _, n := range m.Notes {
 			add("note", "%s", n)
 		}
 	} else if a := r.Arch; a != nil {
 		add("architecture", "%s", a.Name())
+		texts(a.Texts.Treatment)
 		for _, w := range a.Warnings {
 			add("assumed", "%s", w)
 		}

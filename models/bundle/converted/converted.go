@@ -78,7 +78,7 @@ func open(dir string) (*bundle.Bundle, error) {
 func newBundle(dir string, m Manifest) *bundle.Bundle {
 	return &bundle.Bundle{Name: m.Name, Architecture: m.Architecture, Source: m.Source, Text: m.Text, Vision: m.Vision,
 		LogitScale: m.LogitScale, LogitBias: m.LogitBias, Preprocess: m.Preprocess, Notes: m.Notes,
-		Dir: dir, Vocabulary: m.TokenizerFile,
+		Dir: dir, Vocabulary: m.TokenizerFile, Texts: m.Texts,
 		TokenRows: m.Tokens.Shape[0], Towers: towers{dir, m}}
 }
 

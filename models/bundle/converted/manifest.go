@@ -15,6 +15,7 @@ import (
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
+	"promptfed/models/tokenizer"
 )
 
 // Manifest is bundle.json.
@@ -33,6 +34,7 @@ type Manifest struct {
 	LogitBias     float64               `json:"logit_bias,omitempty"` // added to scaled similarities, for a sigmoid
 	Preprocess    preprocess.Preprocess `json:"preprocess"`
 	TokenizerFile string                `json:"tokenizer"`
+	Texts         tokenizer.Treatment   `json:"texts,omitzero"` // what is done to texts around the tokenizer
 	Text          clip.TextArch         `json:"text"`
 	Vision        clip.VisionArch       `json:"vision"`
 	Tokens        Place                 `json:"token_embedding"` // [vocabulary,w]
@@ -93,6 +95,9 @@ func (m Manifest) check() error {
 	}
 	if err := m.Preprocess.Validate(); err != nil {
 		return err
+	}
+	if err := m.Texts.Check(); err != nil {
+		return fmt.Errorf("texts: %w", err)
 	}
 	switch {
 	case m.Preprocess.Size != m.Vision.Image:

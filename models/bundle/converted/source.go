@@ -46,7 +46,8 @@ func (j *conversion) preprocessing() error {
 	return nil
 }
 
-// vocabulary writes tokenizer.json, and takes from it what texts are filled up with.
+// vocabulary writes tokenizer.json, and takes from it what texts are filled up with, and what the treatment of texts
+// strips.
 func (j *conversion) vocabulary(dir string) error {
 	path := j.Vocab
 	if path == "" {
@@ -61,9 +62,13 @@ func (j *conversion) vocabulary(dir string) error {
 			"file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
 	}
 	t, err := tokenizer.Load(path)
+	if err == nil {
+		t, err = j.w.Arch.Texts.On(t)
+	}
 	if err != nil {
 		return err
 	}
+	j.m.Texts = t.Treatment()
 	rows := j.w.Arch.Vocab
 	switch n := t.VocabSize(); {
 	case n > rows:

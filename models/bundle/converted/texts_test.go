@@ -1,0 +1,268 @@
+package converted_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/tensor"
+)
+
+const openCLIPTexts = "testdata/openclip-texts"
+
+// textCases is texts.json of tools/golden/openclip_texts.py.
+type textCases struct {
+	Classes, Templates, Sentences []string
+	Cases                         []struct {
+		Name, Tokenizer string
+		Config          json.RawMessage
+	}
+}
+
+func readTextCases(t *testing.T) (all textCases) {
+	data, err := os.ReadFile(openCLIPTexts + "/texts.json")
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// withConfig converts the small OpenCLIP model with a configuration and a tokenizer.
+func withConfig(t *testing.T, config []byte, vocabulary string) (*bundle.Bundle, error) {
+	dir := t.TempDir()
+	weights, err := os.ReadFile(openCLIPTexts + "/open_clip_model.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"open_clip_model.safetensors": weights, "open_clip_config.json": config} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return converted.Convert(dir, filepath.Join(t.TempDir(), "b"), converted.Options{Vocab: vocabulary})
+}
+
+// constants runs a graph without inputs, which it gives one.
+func constants(t *testing.T, b *bundle.Bundle, g *graph.Graph, outputs []graph.Output) tensor.Map {
+	one := g.Input("one", graph.Float, graph.Static(1))
+	for i := range outputs {
+		outputs[i].Node = outputs[i].Node.Mul(one)
+	}
+	model, err := graph.Model(outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return orttest.Run(t, model, b.WeightsDir(), tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+}
+
+// Sentences, and class prompts that are put together of words and class names, have the features that OpenCLIP computes
+// of the whole texts, for each treatment of texts.
+func TestTreatedTexts(t *testing.T) {
+	orttest.Need(t)
+	want := orttest.Golden(t, openCLIPTexts+"/golden.safetensors")
+	all := readTextCases(t)
+	for _, c := range all.Cases {
+		t.Run(c.Name, func(t *testing.T) {
+			b, err := withConfig(t, c.Config, vocabularies+c.Tokenizer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := graph.New()
+			whole, err := b.Sentences(g, all.Sentences)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outputs := []graph.Output{{Name: "sentences", Node: whole}}
+			var prompts []clip.Prompt
+			for _, template := range all.Templates {
+				words, own, err := b.Templated(all.Classes, template)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := clip.Prompt{Own: own}
+				if words != nil {
+					p.Ctx = g.Const(words)
+				}
+				prompts = append(prompts, p)
+			}
+			words, err := b.Words("a photo of a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			// As learned prompts are: the first template without one.
+			prompts = append(prompts, clip.Prompt{Ctx: g.Const(words)})
+			f, err := b.Prompts(g, all.Classes, prompts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, template := range append(all.Templates, "learned") {
+				outputs = append(outputs, graph.Output{Name: template, Node: f[i]})
+			}
+			out := constants(t, b, g, outputs)
+			for _, o := range outputs {
+				name := o.Name
+				if name == "learned" {
+					name = all.Templates[0]
+				}
+				orttest.Near(t, o.Name, out[o.Name], want[c.Name+" "+name])
+			}
+		})
+	}
+}
+
+// A class name in front of a prompt and in its middle, and a prompt without a class, are the whole text as well, where
+// a full stop has a token and where the cleaning drops it. The words of the prompt are tokens of the vocabulary.
+func TestTreatedPlaces(t *testing.T) {
+	orttest.Need(t)
+	for _, c := range readTextCases(t).Cases {
+		if c.Tokenizer != "bert" {
+			continue
+		}
+		b, err := withConfig(t, c.Config, vocabularies+c.Tokenizer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		words, err := b.Words("the dog")
+		if err != nil || words.Shape[0] != 2 {
+			t.Fatal(words, err)
+		}
+		alone, err := b.WithoutClass()
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := graph.New()
+		ctx := g.Const(words)
+		f, err := b.Prompts(g, []string{"cat", "sea_lion"}, []clip.Prompt{{Ctx: ctx, Class: clip.Front},
+			{Ctx: ctx, Class: clip.Middle}, {Ctx: ctx, Own: alone}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var outputs []graph.Output
+		for i, texts := range [][]string{{"cat the dog.", "sea_lion the dog."}, {"the cat dog.", "the sea_lion dog."},
+			{"the dog."}} {
+			whole, err := b.Sentences(g, texts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outputs = append(outputs, graph.Output{Name: "got " + texts[0], Node: f[i]},
+				graph.Output{Name: "want " + texts[0], Node: whole})
+		}
+		out := constants(t, b, g, outputs)
+		for i := 0; i < len(outputs); i += 2 {
+			orttest.Near(t, c.Name+": "+outputs[i].Name, out[outputs[i].Name], out[outputs[i+1].Name])
+		}
+	}
+}
+
+// The manifest has the treatment, which is part of the digest, and a bundle whose configuration says nothing of texts
+// has no such key. The tokenizer file of the bundle is the same for all treatments.
+func TestTreatmentOfBundle(t *testing.T) {
+	digests := map[string]string{}
+	var file []byte
+	for _, c := range []struct{ text, want string }{
+		{``, ""},
+		{`"hf_tokenizer_name":"x"`, `"texts": {"clean": "whitespace"}`},
+		{`"hf_tokenizer_name":"x","tokenizer_kwargs":{"strip_sep_token":true}`,
+			`"texts": {"clean": "whitespace", "strip_sep_token": true, "sep_token": "[SEP]"}`},
+		{`"tokenizer_kwargs":{"clean":"canonicalize"}`, `"texts": {"clean": "canonicalize"}`},
+	} {
+		b, err := withConfig(t, small(c.text), vocabularies+"bert")
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(filepath.Join(b.Dir, bundle.ManifestFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(strings.Fields(string(data)), " ")
+		for _, bracket := range []string{"{", "}"} {
+			text = strings.ReplaceAll(strings.ReplaceAll(text, bracket+" ", bracket), " "+bracket, bracket)
+		}
+		if want := strings.ReplaceAll(c.want, ": {", ":{"); !strings.Contains(text, want) ||
+			strings.Contains(text, `"texts"`) != (want != "") {
+			t.Errorf("%s: bundle.json without %s: %s", c.text, want, text)
+		}
+		if had, twice := digests[b.Digest()]; twice {
+			t.Errorf("%s and %s have one digest", had, c.text)
+		}
+		digests[b.Digest()] = c.text
+		again, err := os.ReadFile(filepath.Join(b.Dir, "tokenizer.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if file == nil {
+			file = again
+		}
+		if !bytes.Equal(file, again) {
+			t.Errorf("%s: another tokenizer.json", c.text)
+		}
+		tok, err := b.Tokenizer()
+		if err != nil || tok.Treatment() != b.Texts {
+			t.Errorf("%s: %+v, %v, of the bundle %+v", c.text, tok.Treatment(), err, b.Texts)
+		}
+		r, err := bundle.Inspect(b.Dir)
+		if err != nil || r.Bundle.Texts != b.Texts {
+			t.Errorf("%s: the report has %+v, %v", c.text, r.Bundle.Texts, err)
+		}
+	}
+}
+
+// small is the configuration of the small OpenCLIP model with more in its text_cfg.
+func small(text string) []byte {
+	if text != "" {
+		text = "," + text
+	}
+	return []byte(`{"model_cfg":{"embed_dim":6,"vision_cfg":{"image_size":8,"layers":1,"width":8,"head_width":4,` +
+		`"patch_size":4},"text_cfg":{"context_length":40,"width":8,"heads":2,"layers":2,"no_causal_mask":true,` +
+		`"pool_type":"last","proj_bias":true` + text + `}}}`)
+}
+
+// What cannot be done with the texts of a checkpoint or a bundle is said in one line.
+func TestTreatmentErrorsOfBundles(t *testing.T) {
+	for _, c := range []struct{ text, vocabulary, want string }{
+		{`"hf_tokenizer_name":"x","tokenizer_kwargs":{"strip_sep_token":true}`, vocabularies + "t5", "sep_token"},
+		{`"hf_tokenizer_name":"x","tokenizer_kwargs":{"language":"fra"}`, vocabularies + "bert",
+			"tokenizer_kwargs.language"},
+		{`"hf_tokenizer_name":"x","tokenizer_mode":"clips"`, vocabularies + "bert", "tokenizer_mode"},
+	} {
+		_, err := withConfig(t, small(c.text), c.vocabulary)
+		orttest.OneLine(t, c.text, err, c.want)
+	}
+	b, err := withConfig(t, small(`"hf_tokenizer_name":"x","tokenizer_kwargs":{"strip_sep_token":true}`),
+		vocabularies+"bert")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(b.Dir, bundle.ManifestFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for old, change := range map[string][2]string{
+		`"clean": "whitespace"`: {`"clean": "upper"`, `texts: clean is "upper"`},
+		`"[SEP]"`:               {`"[NO]"`, `sep_token "[NO]" is not in the vocabulary`},
+	} {
+		if !bytes.Contains(data, []byte(old)) {
+			t.Fatalf("no %s in %s", old, data)
+		}
+		if err := os.WriteFile(path, bytes.Replace(data, []byte(old), []byte(change[0]), 1), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		b, err := bundle.Open(b.Dir)
+		if err == nil {
+			_, err = b.Tokenizer()
+		}
+		orttest.OneLine(t, old, err, change[1])
+	}
+}
