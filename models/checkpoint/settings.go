@@ -326,7 +326,7 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 			fact{"context_length", a.Context}, fact{"vocab_size", a.Vocab})
 	}
 	if err == nil {
-		a.Texts, err = openCLIPTreatment(text)
+		a.Texts, err = openCLIPTreatment(file+": model_cfg.", text)
 	}
 	if err != nil {
 		return err

@@ -34,11 +34,24 @@ var harmless = map[bool]map[string][]string{
 		`"shuffle"`}},
 }
 
-// openCLIPTreatment reads hf_tokenizer_name, tokenizer_mode and tokenizer_kwargs of a text_cfg as get_tokenizer of
-// OpenCLIP 3.3.0 does for a folder. With a name the tokenizer is an HFTokenizer, which cleans white space unless it is
-// told otherwise. Without one it is a SimpleTokenizer, whose cleaning is that of CLIP's own tokenizer.
-func openCLIPTreatment(text map[string]any) (x Texts, err error) {
-	const where = openclipConfig + ": model_cfg.text_cfg."
+// TextsOf is what OpenCLIP's configuration, the whole of it or the model_cfg alone, says of texts; nothing where the
+// data is no such configuration. Errors begin at text_cfg.
+func TextsOf(data []byte) (Texts, error) {
+	cfg, err := parseJSON(data)
+	if err != nil {
+		return Texts{}, nil
+	}
+	if model := section(cfg, "model_cfg"); model != nil {
+		cfg = model
+	}
+	return openCLIPTreatment("", section(cfg, "text_cfg"))
+}
+
+// openCLIPTreatment reads hf_tokenizer_name, tokenizer_mode and tokenizer_kwargs of a text_cfg, which is in where, as
+// get_tokenizer of OpenCLIP 3.3.0 does for a folder. With a name the tokenizer is an HFTokenizer, which cleans white
+// space unless it is told otherwise. Without one it is a SimpleTokenizer, which cleans as CLIP's own tokenizer does.
+func openCLIPTreatment(where string, text map[string]any) (x Texts, err error) {
+	where += "text_cfg."
 	name, err := setting(text, "hf_tokenizer_name", "")
 	if err != nil {
 		return x, fmt.Errorf("%s%w", where, err)

@@ -30,15 +30,12 @@ func TestOpenCLIPConfigurations(t *testing.T) {
 		t.Fatalf("%d cases", len(cases))
 	}
 	for _, c := range cases {
-		text, err := parseJSON(c.TextCfg)
-		if err != nil {
-			t.Fatal(err)
-		}
 		want := Texts{Transformers: c.HuggingFace, Treatment: tokenizer.Treatment{Clean: c.Clean, StripSep: c.Strip}}
 		if !c.HuggingFace && want.Clean == tokenizer.Lower {
 			want.Clean = ""
 		}
-		if got, err := openCLIPTreatment(text); err != nil || got != want {
+		got, err := TextsOf([]byte(`{"model_cfg":{"text_cfg":` + string(c.TextCfg) + "}}"))
+		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", c.Name, got, err, want)
 		}
 	}
@@ -90,7 +87,7 @@ func TestTokenizerOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(c.text, err)
 		}
-		got, err := openCLIPTreatment(text)
+		got, err := openCLIPTreatment("a: ", text)
 		switch want := c.want.(type) {
 		case *Texts:
 			if err != nil || got != *want {
@@ -98,7 +95,7 @@ func TestTokenizerOptions(t *testing.T) {
 			}
 		case string:
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") ||
-				!strings.HasPrefix(err.Error(), "open_clip_config.json: model_cfg.text_cfg.") {
+				!strings.HasPrefix(err.Error(), "a: text_cfg.") {
 				t.Errorf("%s: %v, want %s", c.text, err, want)
 			}
 		}
@@ -134,14 +131,14 @@ func TestTextsOnCLIP(t *testing.T) {
 
 // FuzzTokenizing: no configuration of texts makes the reader panic, and what it refuses it refuses in one line.
 func FuzzTokenizing(f *testing.F) {
-	f.Add([]byte(`{"hf_tokenizer_name":"x","pool_type":"last","tokenizer_kwargs":{"clean":"lower","strip_sep_token":true}}`))
+	f.Add([]byte(`{"hf_tokenizer_name":"x","pool_type":"last","tokenizer_kwargs":{"strip_sep_token":true}}`))
 	f.Add([]byte(`{"tokenizer_mode":"clips","tokenizer_kwargs":{"a\nb":[1e999,null,{}]}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		text, err := parseJSON(data)
 		if err != nil {
 			return
 		}
-		if x, err := openCLIPTreatment(text); err != nil {
+		if x, err := openCLIPTreatment("a: ", text); err != nil {
 			oneLined(t, err)
 		} else if err := x.Check(); err != nil {
 			t.Fatal(err)

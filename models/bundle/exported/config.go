@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"promptfed/models/bundle"
+	"promptfed/models/tokenizer"
 )
 
 // config is bundle.json of towers that other tools exported (docs/dropin.md): all keys are optional. What it
@@ -28,7 +29,9 @@ type config struct {
 	LogScale      *float64        `json:"logit_scale_log,omitempty"`
 	Preprocess    json.RawMessage `json:"preprocess,omitempty"`
 	TokenizerFile string          `json:"tokenizer,omitempty"`
-	Model         string          `json:"model,omitempty"` // one ONNX file with both towers
+	// what is done to texts around the tokenizer; where it is not given, what a configuration of OpenCLIP says
+	Texts *tokenizer.Treatment `json:"texts,omitempty"`
+	Model string               `json:"model,omitempty"` // one ONNX file with both towers
 	// of the files that a layout has: fp16, quantized, ...
 	Variant string                 `json:"variant,omitempty"`
 	Image   imageConfig            `json:"image,omitzero"`
@@ -86,8 +89,8 @@ func parseConfig(data []byte) (config, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
 		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, "+
-			"text_width, embed_dim, image_size, context_length, logit_scale, preprocess, tokenizer, model, variant, "+
-			"image "+
+			"text_width, embed_dim, image_size, context_length, logit_scale, preprocess, tokenizer, texts {clean}, "+
+			"model, variant, image "+
 			"{file, input, output, patches}, text {file, embeddings, ids, eot, attention_mask, position_ids, output, "+
 			"causal}, token_embedding {file, tensor}, files, notes", err)
 	}

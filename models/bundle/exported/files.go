@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"promptfed/models/bundle"
+	"promptfed/models/checkpoint"
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
@@ -89,6 +90,10 @@ func (m *model) sum() string {
 	h := m.config
 	h.Name, h.Architecture, h.Source, h.Notes, h.Files = "", "", "", nil, map[string]bundle.File{}
 	h.LogitScale, h.LogScale, h.LogitBias = 0, nil, 0
+	h.Texts = nil
+	if texts := m.b.Texts; texts != (tokenizer.Treatment{}) {
+		h.Texts = &texts
+	}
 	for _, name := range m.files {
 		f, err := bundle.HashFile(context.Background(), filepath.Join(m.b.Dir, filepath.FromSlash(name)))
 		if err != nil {
@@ -133,5 +138,43 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 		}
 	}
 	m.b.Vocabulary = name
-	return tokenizer.Load(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+	t, err := tokenizer.Load(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
+	if err != nil {
+		return nil, err
+	}
+	return m.treated(t)
+}
+
+// treated gives the tokenizer the treatment of texts: that of bundle.json, or of a configuration of OpenCLIP beside the
+// text tower.
+func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
+	var x checkpoint.Texts
+	if c := m.config.Texts; c != nil {
+		x.Treatment = *c
+	} else {
+		for _, file := range []string{"open_clip_config.json", "config.json"} {
+			name, data, err := m.look(places(m.textDir, m.text.name), file)
+			if err == nil && data != nil {
+				x, err = checkpoint.TextsOf(data)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w; the key texts of %s, as {\"clean\": \"whitespace\"}, goes before it",
+					name, err, bundle.ManifestFile)
+			}
+			if x != (checkpoint.Texts{}) {
+				m.depend(name)
+				break
+			}
+		}
+	}
+	if x.StripSep {
+		return nil, fmt.Errorf("strip_sep_token is not supported for exported towers, whose graphs may look for the "+
+			"separator: convert the checkpoint, or write the key texts, as {\"clean\": \"whitespace\"}, in %s if "+
+			"texts keep it", bundle.ManifestFile)
+	}
+	t, err := x.On(t)
+	if err == nil {
+		m.b.Texts = t.Treatment()
+	}
+	return t, err
 }

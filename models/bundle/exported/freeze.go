@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"promptfed/models/bundle"
+	"promptfed/models/tokenizer"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/graph"
 )
@@ -64,6 +65,9 @@ func (m *model) settled() config {
 		map[string]bundle.File{}
 	c.Preprocess, _ = json.Marshal(b.Preprocess)
 	c.Model, c.Variant, c.TokenizerFile = "", "", b.Vocabulary
+	if b.Texts != (tokenizer.Treatment{}) {
+		c.Texts = &b.Texts
+	}
 	c.Image = imageConfig{File: i.name, Input: name(i.input), Output: name(i.output), Patches: name(i.patches)}
 	causal := t.causal
 	c.Text = textConfig{File: t.name, Embeddings: name(t.embeddings), IDs: name(t.ids), EOT: name(t.eot),

@@ -94,8 +94,24 @@ func places(dir, file string) []string {
 	return list
 }
 
-// beside reads a file of one of the places; name is relative to the folder of the bundle.
+// beside reads a file of one of the places, as one that the bundle depends on.
 func (m *model) beside(at []string, file string) (name string, data []byte, err error) {
+	name, data, err = m.look(at, file)
+	if name != "" && err == nil {
+		m.depend(name)
+	}
+	return name, data, err
+}
+
+// depend makes a file one that the bundle depends on.
+func (m *model) depend(name string) {
+	if !slices.Contains(m.read, name) {
+		m.read = append(m.read, name)
+	}
+}
+
+// look reads a file of one of the places; name is relative to the folder of the bundle, and empty where there is none.
+func (m *model) look(at []string, file string) (name string, data []byte, err error) {
 	for _, dir := range at {
 		name = path.Join(dir, file)
 		f, err := os.Open(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
@@ -106,9 +122,6 @@ func (m *model) beside(at []string, file string) (name string, data []byte, err 
 			return name, nil, err
 		}
 		defer f.Close()
-		if !slices.Contains(m.read, name) {
-			m.read = append(m.read, name)
-		}
 		data, err = io.ReadAll(io.LimitReader(f, 1<<24))
 		return name, data, err
 	}

@@ -1,0 +1,94 @@
+package exported_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/exported"
+	"promptfed/models/tokenizer"
+	"promptfed/runtime/ort/orttest"
+)
+
+// The configuration of OpenCLIP beside exported towers says what is done to texts, bundle.json goes before it, and a
+// frozen bundle keeps it. Which treatment a configuration has is that of models/checkpoint. With CLIP's own tokenizer
+// "A_b." is a, _, b and . where it cleans texts itself, and canonicalize leaves a and b.
+func TestTextsOfExports(t *testing.T) {
+	plain, err := bundle.Open(layouts + "/immich")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := plain.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	digests := []string{plain.Digest()}
+	const text, config, manifest = "A_b.", "config.json", bundle.ManifestFile
+	head := func(more string) string {
+		return `{"embed_dim":6,"vision_cfg":{"image_size":16},"text_cfg":{"context_length":32` + more + `}}`
+	}
+	canonical := head(`,"hf_tokenizer_name":"x","tokenizer_kwargs":{"clean":"canonicalize"}`)
+	strip := head(`,"hf_tokenizer_name":"x","pool_type":"last","tokenizer_kwargs":{"strip_sep_token":true}`)
+	for _, c := range []struct {
+		what  string
+		files map[string]string
+		same  string // a text with the ids that text has
+		want  string // the treatment's cleaning, or the error
+	}{
+		{"config.json", map[string]string{config: canonical}, "a b", tokenizer.Canonicalize},
+		{"beside the tower", map[string]string{"textual/open_clip_config.json": `{"model_cfg":` + canonical + `}`},
+			"a b", tokenizer.Canonicalize},
+		{"transformers' file of CLIP's tokenizer", map[string]string{config: head(`,"hf_tokenizer_name":"x"`)}, text,
+			""},
+		{"bundle.json", map[string]string{config: canonical, manifest: `{"texts":{"clean":"lower"}}`}, text,
+			tokenizer.Lower},
+		{"nothing in bundle.json", map[string]string{config: canonical, manifest: `{"texts":{}}`}, text, ""},
+		{"stripped", map[string]string{config: strip}, "", "strip_sep_token is not supported for exported towers"},
+		{"another mode", map[string]string{config: head(`,"tokenizer_mode":"clips"`)}, "",
+			`config.json: text_cfg.tokenizer_mode "clips"`},
+		{"a wrong key", map[string]string{manifest: `{"texts":{"clean":"upper"}}`}, "", `clean is "upper"`},
+	} {
+		dir := copyLayout(t, "immich")
+		for name, data := range c.files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, err := bundle.Open(dir)
+		if c.same == "" {
+			orttest.OneLine(t, c.what, err, c.want)
+			continue
+		}
+		if err != nil {
+			t.Fatal(c.what, err)
+		}
+		want, err := own.Encode(c.same)
+		if err != nil {
+			t.Fatal(err)
+		}
+		frozen := filepath.Join(t.TempDir(), "frozen")
+		if err := exported.Freeze(b, frozen); err != nil {
+			t.Fatal(err)
+		}
+		again, err := bundle.Open(frozen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range []*bundle.Bundle{b, again} {
+			tok, err := b.Tokenizer()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := tok.Encode(text); err != nil || !slices.Equal(got, want) || b.Texts.Clean != c.want {
+				t.Errorf("%s: %v of %+v, %v, want %v", c.what, got, b.Texts, err, want)
+			}
+		}
+		digests = append(digests, b.Digest())
+	}
+	slices.Sort(digests)
+	if n := len(slices.Compact(digests)); n != 6 {
+		t.Errorf("%d digests of 6 bundles", n)
+	}
+}
