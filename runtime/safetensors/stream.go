@@ -30,6 +30,7 @@ type Writer struct {
 	infos   []Info
 	at      int   // the tensor that is being written
 	left    int64 // bytes that it still lacks
+	scratch []byte
 	err     error
 }
 
@@ -55,12 +56,15 @@ func NewWriter(w io.Writer, entries []Entry, metadata map[string]string, align i
 	binary.LittleEndian.PutUint64(size[:], uint64(len(header)))
 	out.Write(size[:]) // errors stay in the buffer until Flush
 	out.Write(header)
-	s := &Writer{out: out, entries: slices.Clone(entries), infos: infos, at: -1}
+	s := &Writer{out: out, entries: slices.Clone(entries), infos: infos, at: -1, scratch: make([]byte, 0, 8*chunk)}
 	s.next()
 	return s, nil
 }
 
 const maxAlign = 1 << 16
+
+// chunk is how many elements are encoded at a time.
+const chunk = 1 << 12
 
 // Infos tells where the tensors lie in the file, in the order declared.
 func (w *Writer) Infos() []Info { return slices.Clone(w.infos) }
@@ -87,24 +91,28 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 	if w.left -= int64(values.Len()) * int64(ElementSize(w.entries[w.at].DType)); w.left < 0 {
 		return w.fail("tensor %q has more values than the shape %v that was declared", name, w.entries[w.at].Shape)
 	}
-	var b [8]byte
-	for _, v := range values.Ints {
-		binary.LittleEndian.PutUint64(b[:], uint64(v))
-		w.out.Write(b[:])
+	for part := range slices.Chunk(values.Ints, chunk) {
+		b := w.scratch[:0]
+		for _, v := range part {
+			b = binary.LittleEndian.AppendUint64(b, uint64(v))
+		}
+		w.out.Write(b)
 	}
 	half := w.entries[w.at].DType == "F16"
-	for i, v := range values.Data {
-		if !half {
-			binary.LittleEndian.PutUint32(b[:], math.Float32bits(v))
-			w.out.Write(b[:4])
-			continue
+	for part := range slices.Chunk(values.Data, chunk) {
+		b := w.scratch[:0]
+		for _, v := range part {
+			if !half {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+				continue
+			}
+			h := float16.Fromfloat32(v)
+			if h.IsInf(0) && !math.IsInf(float64(v), 0) {
+				return w.fail("tensor %q: %g is too large for half precision", name, v)
+			}
+			b = binary.LittleEndian.AppendUint16(b, uint16(h))
 		}
-		h := float16.Fromfloat32(v)
-		if h.IsInf(0) && !math.IsInf(float64(v), 0) {
-			return w.fail("tensor %q: %g at element %d is too large for half precision", name, v, i)
-		}
-		binary.LittleEndian.PutUint16(b[:], uint16(h))
-		w.out.Write(b[:2])
+		w.out.Write(b)
 	}
 	if _, err := w.out.Write(nil); err != nil {
 		return w.fail("%w", err)
