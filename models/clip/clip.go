@@ -44,6 +44,7 @@ type TextArch struct {
 	Pooler         bool   `json:"pooler,omitempty"`          // a layer and tanh behind the pooling, as in BERT
 	Hidden         int    `json:"hidden,omitempty"`          // units of a layer with GELU in front of the projection
 	ProjectionBias bool   `json:"projection_bias,omitempty"` // of the map to features
+	NoProjection   bool   `json:"no_projection,omitempty"`   // features are as wide as the tower
 }
 
 // VisionArch is the architecture of an image tower: a vision transformer, or CLIP's modified ResNet where Stages are
@@ -51,18 +52,20 @@ type TextArch struct {
 // stem, heads are 64 wide, a cell of the last feature map stands for 32x32 pixels; Layers, MLP and Activation do not
 // apply.
 type VisionArch struct {
-	Width      int     `json:"width"`
-	Layers     int     `json:"layers"`
-	Heads      int     `json:"heads"`
-	Stages     []int   `json:"stages,omitempty"` // of a ResNet: bottleneck blocks in each of the four stages
-	MLP        int     `json:"mlp,omitempty"`    // units of the feed-forward layers, 4·Width when 0
-	Patch      int     `json:"patch"`            // side of a patch in pixels
-	Image      int     `json:"image"`            // side of the image in pixels
+	Width  int   `json:"width"`
+	Layers int   `json:"layers"`
+	Heads  int   `json:"heads"`
+	Stages []int `json:"stages,omitempty"` // of a ResNet: bottleneck blocks in each of the four stages
+	MLP    int   `json:"mlp,omitempty"`    // units of the feed-forward layers, 4·Width when 0
+	Patch  int   `json:"patch"`            // side of a patch in pixels
+	// Image is the side of the image in pixels. Pixels on the right and at the bottom that make no whole patch are not
+	// seen by a transformer.
+	Image      int     `json:"image"`
 	EmbedDim   int     `json:"embed_dim"`
 	Activation string  `json:"activation,omitempty"`
 	Eps        float64 `json:"eps,omitempty"` // of the normalisations, default 1e-5
 
-	// Pool is FirstPool (default), which reads the class token; MeanPool, of the patches; or AttentionPool.
+	// Pool is FirstPool (default), which reads the class token; MeanPool or AttentionPool, of the patches.
 	Pool         string `json:"pool,omitempty"`
 	NoClass      bool   `json:"no_class,omitempty"`      // tokens are those of the patches alone
 	NoPreNorm    bool   `json:"no_pre_norm,omitempty"`   // no norm in front of the first block
@@ -92,6 +95,10 @@ func (a TextArch) Check() error {
 	if (a.PostNorm || a.Masked) && !a.Bidirectional {
 		return errors.New("text tower: norms behind the blocks and hidden padding are for towers without causal mask")
 	}
+	if a.NoProjection && (a.EmbedDim != a.Width || a.Hidden > 0 || a.ProjectionBias) {
+		return fmt.Errorf("text tower: without a projection, features of %d numbers cannot come from a width of %d",
+			a.EmbedDim, a.Width)
+	}
 	if err := checkPool("text tower", a.Pool, EndPool, FirstPool, LastPool, MeanPool); err != nil {
 		return err
 	}
@@ -100,7 +107,7 @@ func (a TextArch) Check() error {
 
 // Check tells what is wrong with the architecture, if anything.
 func (a VisionArch) Check() error {
-	if a.Patch < 1 || a.Image < a.Patch || a.Image%a.Patch != 0 {
+	if a.Patch < 1 || a.Image < a.Patch || a.ResNet() && a.Image%a.Patch != 0 {
 		return fmt.Errorf("vision tower: patches of %d pixels do not tile an image of %d", a.Patch, a.Image)
 	}
 	if a.ResNet() {

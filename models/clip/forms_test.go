@@ -148,8 +148,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 			text.Plain(w, g.Input("emb", graph.Float, graph.Static(2, 80, 64)), g.Ints(1, 1))
 			return g.Err()
 		},
-		"patches of 15 pixels do not tile an image of 32": func(g *graph.Graph) error {
-			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 15, Image: 32,
+		"patches of 33 pixels do not tile an image of 32": func(g *graph.Graph) error {
+			v := clip.Vision{VisionArch: clip.VisionArch{Width: 64, Layers: 1, Heads: 2, Patch: 33, Image: 32,
 				EmbedDim: 8}}
 			v.Features(g, w, g.Input("pixels", graph.Float, graph.Static(2, 3, 32, 32)))
 			return g.Err()

@@ -15,7 +15,7 @@ const (
 	FirstPool     = "first"     // the first token
 	LastPool      = "last"      // the last position of the context, padding or not
 	MeanPool      = "mean"      // the mean of the patches of an image, of the tokens of a text up to the end token
-	AttentionPool = "attention" // one learned query over all tokens, and an MLP (Zhai et al., SigLIP, ICCV 2023)
+	AttentionPool = "attention" // one learned query over the patches, and an MLP (Zhai et al., SigLIP, ICCV 2023)
 )
 
 func checkPool(what, pool string, known ...string) error {
@@ -122,13 +122,18 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 		return v.projected(tw, normed.Mean(1)), patches
 	case AttentionPool:
 		b := block{tw, -1, "visual.attn_pool"}
+		seen := n - (own - v.Patches()) // patches and prompts: the class token is not pooled
+		if seen < n {
+			all = some(all, n-seen, n).Reshape(-1, v.Width)
+		}
 		rows := tw.norm(all, "visual.ln_post")
 		probe := tw.w.Node(tw.g, "visual.attn_pool.probe", 1, 1, v.Width).Reshape(1, v.Width)
 		q := b.project(probe, 0, 1).heads(b, -1, 1)[0]
-		kv := b.project(rows, 1, 3).heads(b, -1, n)
+		kv := b.project(rows, 1, 3).heads(b, -1, seen)
 		image = b.pooledBy(nn.Rows(nn.Attend(q, kv[0], kv[1], graph.Node{})))
 		// A query over one patch alone has its value.
-		value := b.project(some(rows, own-v.Patches(), own).Reshape(-1, v.Width), 2, 3).joined()
+		own := rows.Reshape(-1, seen, v.Width).Slice(1, 0, v.Patches()).Reshape(-1, v.Width)
+		value := b.project(own, 2, 3).joined()
 		patches = v.projected(tw, b.pooledBy(value)).Reshape(-1, v.Patches(), v.EmbedDim)
 		return v.projected(tw, image), patches
 	}

@@ -84,6 +84,9 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 		a := nn.Linear(rows, tw.w.Node(tw.g, "text_hidden.weight", t.Hidden, t.Width), graph.Node{}, math.Sqrt2/2, 1)
 		rows = a.Add(a.Mul(a.Erf())).Scale(math.Sqrt2 / 2)
 	}
+	if t.NoProjection {
+		return rows
+	}
 	y := tw.project(rows, "text_projection", "text_projection.weight", t.EmbedDim)
 	if t.ProjectionBias {
 		y = y.Add(tw.w.Node(tw.g, "text_projection.bias", t.EmbedDim))

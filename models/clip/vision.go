@@ -82,6 +82,9 @@ func (a VisionArch) Tokens() int {
 // The convolution with stride = kernel is a linear layer on patches.
 func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 	side, p := v.Image/v.Patch, v.Patch
+	if used := side * p; used < v.Image {
+		pixels = pixels.Slice(2, 0, used).Slice(3, 0, used)
+	}
 	flat := pixels.Reshape(-1, 3, side, p, side, p).Transpose(0, 2, 4, 1, 3, 5).Reshape(-1, 3*p*p)
 	emb := nn.Linear(flat, tw.w.Node(tw.g, "visual.conv1.weight", v.Width, 3*p*p), graph.Node{}, 1, 1)
 	n := v.Patches()

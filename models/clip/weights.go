@@ -68,6 +68,9 @@ func (a TextArch) Shapes() map[string][]int {
 		delete(s, "ln_final.bias")
 		s["ln_pre.weight"], s["ln_pre.bias"] = []int{a.Width}, []int{a.Width}
 	}
+	if a.NoProjection {
+		delete(s, "text_projection")
+	}
 	if a.ProjectionBias {
 		s["text_projection.bias"] = []int{a.EmbedDim}
 	}
