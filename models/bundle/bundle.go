@@ -21,8 +21,9 @@ import (
 // ManifestFile is what says what is in the folder of a bundle.
 const ManifestFile = "bundle.json"
 
-// Version is that of the form of bundle.json. In version 1 embed_dim was called joint_dim, and joint in the towers.
-const Version = 2
+// Version is that of the form of bundle.json. Version 1 had other names, and version 2 may hold towers that were read
+// wrongly.
+const Version = 3
 
 // Names of the inputs and outputs of graphs.
 const (

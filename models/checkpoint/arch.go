@@ -57,9 +57,19 @@ type Form struct {
 	Bidirectional, Masked, PostNorm              bool
 	TextPool, VisionPool                         string
 	NoClass, NoPreNorm, NormPooled, NoProjection bool
+	NoTextProjection                             bool // features of texts are as wide as the tower
 	TextHidden                                   int  // width of a layer in front of the projection of texts
 	RoBERTa                                      bool // the text tower is a RoBERTa, not a BERT
+	// EndToken is the id at which the library reads features of texts; LargestToken stands for a text's largest id.
+	EndToken int
+	PadToken int // the id that the library hides
 }
+
+// Tokens that no configuration names.
+const (
+	AnyToken     = -1 - iota // nothing depends on the id
+	LargestToken             // the largest id of a text
+)
 
 // Grid is the number of patches on a side of the image (of output cells, for a ResNet).
 func (a Arch) Grid() int { return a.ImageSize / a.Patch }

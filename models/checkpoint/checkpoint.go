@@ -14,9 +14,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
 // Format is how a checkpoint was stored.
@@ -31,14 +31,18 @@ const (
 
 // Options settle what a checkpoint does not say. The zero value takes everything from the checkpoint.
 type Options struct {
-	Activation  string // QuickGELU, GELU or GELUTanh, of both towers
-	TextHeads   int    // attention heads of the text tower
-	VisionHeads int    // attention heads of the image tower
+	Activation  string  // QuickGELU, GELU or GELUTanh, of both towers
+	TextHeads   int     // attention heads of the text tower
+	VisionHeads int     // attention heads of the image tower
+	Epsilon     float64 // of the layer normalisations of both towers
 }
 
 func (o Options) check() error {
 	if o.Activation != "" && !slices.Contains(activations, o.Activation) {
 		return fmt.Errorf("activation %q: want one of %q", o.Activation, activations)
+	}
+	if math.IsNaN(o.Epsilon) || o.Epsilon < 0 || o.Epsilon >= 1 {
+		return fmt.Errorf("epsilon %g: want a number from 0 to 1", o.Epsilon)
 	}
 	if o.TextHeads < 0 || o.VisionHeads < 0 {
 		return fmt.Errorf("%d text heads and %d vision heads: want positive numbers", o.TextHeads, o.VisionHeads)
@@ -137,17 +141,4 @@ func (c *Checkpoint) Close() error {
 	}
 	c.closers = nil
 	return first
-}
-
-// named tells whether the file or folder name contains a word, in any case.
-func (c *Checkpoint) named(word string) bool {
-	abs, err := filepath.Abs(c.path)
-	if err != nil {
-		abs = c.path
-	}
-	name := filepath.Base(abs)
-	if len(c.config) > 0 && len(c.files) == 1 && filepath.Base(c.path) == c.files[0] {
-		name = filepath.Base(filepath.Dir(abs))
-	}
-	return strings.Contains(strings.ToLower(name), word)
 }

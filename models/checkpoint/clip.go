@@ -62,7 +62,7 @@ type TextTower struct {
 	Final             Norm    // absent of a BERT
 	Pooler            *Linear // of a BERT whose features pass a layer and tanh: [width,width]
 	Hidden            *Linear // in front of Projection, with a GELU between them, or nil; without bias
-	Projection        Linear  // to the space of image and text features
+	Projection        Linear  // to the space of image and text features, where the architecture has one
 }
 
 // VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions
@@ -159,14 +159,20 @@ func (w *Weights) readText(f *finder, s scheme) {
 		w.Text.Hidden, a.TextHidden = &Linear{Weight: h}, h.Shape[0]
 		from, s.textProjection = a.TextHidden, strings.TrimSuffix(s.textProjection, "weight")+"2.weight"
 	}
-	w.Text.Projection = f.projection(s.textProjection, s.linearProjection, from, 0)
+	if a.NoTextProjection = f.c.format == OpenCLIP && !s.bert && !f.c.Has(s.textProjection); a.NoTextProjection {
+		a.EmbedDim = width
+	} else {
+		w.Text.Projection = f.projection(s.textProjection, s.linearProjection, from, 0)
+	}
 	if bias := strings.TrimSuffix(s.textProjection, "weight") + "bias"; f.err == nil && f.c.Has(bias) {
 		w.Text.Projection.Bias = f.find(bias, projected(w.Text.Projection))
 	}
 	if f.err != nil {
 		return
 	}
-	a.EmbedDim = projected(w.Text.Projection)
+	if !a.NoTextProjection {
+		a.EmbedDim = projected(w.Text.Projection)
+	}
 	if s.bert {
 		w.Text.Blocks, a.Text.MLP = f.bertBlocks(s.textBlocks, width)
 	} else {
@@ -224,7 +230,7 @@ func (w *Weights) readVision(f *finder, s scheme) {
 		f.fail("tensor %q has %d positions, want %s", s.visionPositions, n+class, what)
 		return
 	}
-	a.ImageSize = grid * a.Patch
+	a.ImageSize = grid * a.Patch // unless a configuration tells of a margin
 	f.shape(v.Positions, n+class, width)
 	v.Post = f.norm(s.visionPost, width)
 	a.NormPooled = strings.HasSuffix(s.visionPost, ".fc_norm.")

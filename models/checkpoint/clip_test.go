@@ -16,9 +16,15 @@ import (
 // small is the model of tools/golden/checkpoint.py; logit_scale is 4.6052, whose exponential is 100.0003.
 func small(act string, layers, visionHeads, textHeads int) Arch {
 	return Arch{Kind: ViT, ImageSize: 8, EmbedDim: 6, Patch: 4, Context: 7, Vocab: 20,
-		Vision:     Transformer{Width: 12, Layers: layers, Heads: visionHeads, MLP: 48, Activation: act, Epsilon: 1e-5},
-		Text:       Transformer{Width: 8, Layers: layers, Heads: textHeads, MLP: 32, Activation: act, Epsilon: 1e-5},
-		LogitScale: math.Exp(4.6052)}
+		Vision: Transformer{Width: 12, Layers: layers, Heads: visionHeads, MLP: 48, Activation: act, Epsilon: 1e-5},
+		Text:   Transformer{Width: 8, Layers: layers, Heads: textHeads, MLP: 32, Activation: act, Epsilon: 1e-5},
+		Form:   Form{EndToken: AnyToken, PadToken: AnyToken}, LogitScale: math.Exp(4.6052)}
+}
+
+// ending is a with the token that its configuration reads texts at.
+func ending(a Arch, token int) Arch {
+	a.EndToken = token
+	return a
 }
 
 func TestDetect(t *testing.T) {
@@ -29,12 +35,15 @@ func TestDetect(t *testing.T) {
 		warnings []string
 	}{
 		{"openai.pt", Options{VisionHeads: 3, TextHeads: 2}, small(QuickGELU, 2, 3, 2), nil},
-		{"openai.pt", Options{}, small(QuickGELU, 2, 1, 1), []string{"text tower", "image tower"}},
-		{"huggingface", Options{}, small(QuickGELU, 2, 3, 2), nil},
-		{"sharded", Options{}, small(QuickGELU, 2, 3, 2), nil},
-		{"openclip", Options{}, small(GELU, 2, 3, 2), nil},
-		{"openclip", Options{Activation: QuickGELU}, small(QuickGELU, 2, 3, 2), nil},
-		{"training.pt", Options{VisionHeads: 3, TextHeads: 2}, small(GELU, 1, 3, 2), []string{"activation"}},
+		{"openai.pt", Options{}, small(QuickGELU, 2, 1, 1), nil},
+		{"huggingface", Options{}, ending(small(QuickGELU, 2, 3, 2), 49407), nil},
+		{"sharded", Options{}, ending(small(QuickGELU, 2, 3, 2), 49407), nil},
+		{"openclip", Options{}, ending(small(GELU, 2, 3, 2), LargestToken), nil},
+		{"openclip", Options{Activation: QuickGELU}, ending(small(QuickGELU, 2, 3, 2), LargestToken), nil},
+		{"training.pt", Options{VisionHeads: 3, TextHeads: 2}, small(GELU, 1, 3, 2),
+			[]string{"guessed, because the weights do not say it: activation gelu (--activation; "}},
+		{"training.pt", Options{Activation: GELU, Epsilon: 1e-5}, small(GELU, 1, 1, 1),
+			[]string{"say it: 1 heads of the text tower (--text-heads); 1 heads of the image tower (--vision-heads)"}},
 	} {
 		a, err := Detect(open(t, "testdata/"+c.path, c.opts))
 		if err != nil {
@@ -172,7 +181,7 @@ func TestCustomTextNames(t *testing.T) {
 		}
 		return "text." + n
 	})
-	c, err := FromMap(StateDict, m, nil, Options{VisionHeads: 3, TextHeads: 2, Activation: GELU})
+	c, err := FromMap(StateDict, m, nil, Options{VisionHeads: 3, TextHeads: 2, Activation: GELU, Epsilon: 1e-5})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,6 +239,18 @@ func TestActivationOfStateDicts(t *testing.T) {
 	}
 }
 
+// hfConfig and openclipConfigOf are configurations of the small model with further fields, which replace those before.
+func hfConfig(text, vision, top string) string {
+	return `{"projection_dim":6,"text_config":{"hidden_size":8,"num_hidden_layers":2,"intermediate_size":32,` +
+		`"vocab_size":20,"max_position_embeddings":7` + text + `},"vision_config":{"hidden_size":12,` +
+		`"num_hidden_layers":2,"intermediate_size":48,"image_size":8,"patch_size":4` + vision + `}` + top + `}`
+}
+
+func openclipConfigOf(vision, text string) string {
+	return `{"model_cfg":{"vision_cfg":{"head_width":4,"width":12,"layers":2,"patch_size":4,"image_size":8` + vision +
+		`},"text_cfg":{"heads":2,"width":8,"layers":2,"vocab_size":20,"context_length":7` + text + `}}}`
+}
+
 func TestWrongArchitectures(t *testing.T) {
 	same := func(n string) string { return n }
 	without := func(part string) func(string) string {
@@ -241,9 +262,6 @@ func TestWrongArchitectures(t *testing.T) {
 		}
 	}
 	hf, oc := "testdata/huggingface", "testdata/openclip"
-	openclip := func(vision, text string) string {
-		return `{"model_cfg":{"vision_cfg":{"head_width":4` + vision + `},"text_cfg":{"heads":2` + text + `}}}`
-	}
 	for _, c := range []struct {
 		name   string
 		format Format
@@ -255,7 +273,8 @@ func TestWrongArchitectures(t *testing.T) {
 			`not a CLIP: its tensors are named like "bert.embeddings`},
 		{"BERT by config", HuggingFace, tensor.Map{"x": tensor.New(1)}, `{"model_type":"bert"}`, `model_type "bert"`},
 		{"SigLIP", HuggingFace, renamed(t, hf, same), `{"model_type":"siglip"}`, `model_type "siglip"`},
-		{"no causal mask", OpenCLIP, renamed(t, oc, same), openclip("", `,"no_causal_mask":3`), "no_causal_mask is 3"},
+		{"no causal mask", OpenCLIP, renamed(t, oc, same), openclipConfigOf("", `,"no_causal_mask":3`),
+			"no_causal_mask is 3"},
 		{"text only", HuggingFace, renamed(t, hf, without("vision_model.")), "", "no image tower"},
 		{"image only", StateDict, renamed(t, oc, without("token_embedding")), "", "no text tower"},
 		{"timm", OpenCLIP, tensor.Map{"visual.trunk.patch_embed.proj.weight": tensor.New(1),
@@ -266,18 +285,26 @@ func TestWrongArchitectures(t *testing.T) {
 				`"transformer.resblocks.1.mlp.c_proj.bias" is missing`},
 		{"a block missing", StateDict, renamed(t, oc, without(".resblocks.0.")), "", "resblocks.0 is missing among"},
 		{"activation", HuggingFace, renamed(t, hf, same),
-			`{"text_config":{"num_attention_heads":2,"hidden_act":"relu"}}`, `hidden_act "relu"`},
-		{"width", HuggingFace, renamed(t, hf, same), `{"text_config":{"hidden_size":512}}`,
+			hfConfig(`,"num_attention_heads":2,"hidden_act":"relu"`, "", ""), `hidden_act "relu"`},
+		{"width", HuggingFace, renamed(t, hf, same), hfConfig(`,"hidden_size":512`, "", ""),
 			"text_config.hidden_size is 512, but the weights say 8"},
-		{"default heads", HuggingFace, renamed(t, hf, same), `{"text_config":{"num_attention_heads":3}}`,
-			"does not split into 3 heads"},
-		{"image size", OpenCLIP, renamed(t, oc, same), openclip(`,"image_size":[224,224]`, ""),
-			"image_size is [224 224], but the weights say 8|image_size is 224, but the weights say 8"},
-		{"pooling", OpenCLIP, renamed(t, oc, same), openclip("", `,"pool_type":"mean"`),
+		{"default width", HuggingFace, renamed(t, hf, same), `{"vision_config":{}}`,
+			"vision_config.hidden_size is missing, which means 768, but the weights say 12"},
+		{"heads", HuggingFace, renamed(t, hf, same), hfConfig(`,"num_attention_heads":3`, "", ""),
+			"does not split into 3 heads; --text-heads"},
+		{"an unknown field", HuggingFace, renamed(t, hf, same), hfConfig("", `,"rope_theta":100`, ""),
+			"config.json: vision_config.rope_theta = 100 is unknown and may change what is computed"},
+		{"an unknown field at the top", HuggingFace, renamed(t, hf, same),
+			hfConfig("", "", `,"quantization_config":{}`), "config.json: quantization_config = map[] is unknown"},
+		{"pruned heads", HuggingFace, renamed(t, hf, same), hfConfig(`,"pruned_heads":{"0":[1]}`, "", ""),
+			"text_config.pruned_heads = map[0:[1]] is not supported"},
+		{"image size", OpenCLIP, renamed(t, oc, same), openclipConfigOf(`,"image_size":[224,224]`, ""),
+			"vision_cfg.image_size is 224, but the weights have positions for 2 patches of 4 pixels on a side"},
+		{"pooling", OpenCLIP, renamed(t, oc, same), openclipConfigOf("", `,"pool_type":"mean"`),
 			`text_cfg.pool_type "mean" is not supported`},
-		{"pooling of patches", OpenCLIP, renamed(t, oc, same), openclip(`,"pool_type":"none"`, ""),
-			`vision_cfg: pooling "none" is not supported`},
-		{"no pre-norm", OpenCLIP, renamed(t, oc, same), openclip(`,"no_ln_pre":true`, ""), "no_ln_pre is true"},
+		{"pooling of patches", OpenCLIP, renamed(t, oc, same), openclipConfigOf(`,"pool_type":"none"`, ""),
+			`vision_cfg.pool_type "none" is not supported`},
+		{"no pre-norm", OpenCLIP, renamed(t, oc, same), openclipConfigOf(`,"no_ln_pre":true`, ""), "no_ln_pre is true"},
 		{"no config", OpenCLIP, renamed(t, oc, same), `{}`, "model_cfg with vision_cfg and text_cfg is missing"},
 		{"CoCa", StateDict, tensor.Map{"visual.attn_pool.query": tensor.New(1)}, "",
 			"attention pooling (CoCa)"},
@@ -318,12 +345,11 @@ func TestSettings(t *testing.T) {
 		act    string
 		eps    float64
 	}{
-		{`{"model_type":"clip","text_config":{},"vision_config":{}}`, [2]int{8, 12}, QuickGELU, 1e-5},
-		{`{"text_config":{"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":4},` +
-			`"vision_config":{"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":6}}`,
-			[2]int{4, 6}, GELU, 1e-6},
-		{`{"text_config":{"num_attention_heads":4},"text_config_dict":{"num_attention_heads":1},` +
-			`"vision_config_dict":null}`, [2]int{1, 12}, QuickGELU, 1e-5},
+		{hfConfig("", "", `,"model_type":"clip"`), [2]int{8, 12}, QuickGELU, 1e-5},
+		{hfConfig(`,"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":4`,
+			`,"hidden_act":"gelu","layer_norm_eps":1e-6,"num_attention_heads":6`, ""), [2]int{4, 6}, GELU, 1e-6},
+		{strings.Replace(hfConfig(`,"num_attention_heads":1`, "", `,"vision_config_dict":null`), `"text_config"`,
+			`"text_config":{"num_attention_heads":4},"text_config_dict"`, 1), [2]int{1, 12}, QuickGELU, 1e-5},
 	} {
 		ckpt, _ := FromMap(HuggingFace, hf, config(t, c.config), Options{})
 		a, err := Detect(ckpt)
@@ -338,8 +364,8 @@ func TestSettings(t *testing.T) {
 	}
 	oc := renamed(t, "testdata/openclip", func(n string) string { return n })
 	ckpt, _ := FromMap(OpenCLIP, oc, config(t,
-		`{"model_cfg":{"quick_gelu":true,"vision_cfg":{"head_width":6,"norm_kwargs":{"eps":1e-6}},"text_cfg":{}}}`),
-		Options{})
+		strings.Replace(openclipConfigOf(`,"head_width":6,"norm_kwargs":{"eps":1e-6}`, `,"heads":8`), `"vision_cfg"`,
+			`"quick_gelu":true,"vision_cfg"`, 1)), Options{})
 	if a, err := Detect(ckpt); err != nil || a.Vision.Heads != 2 || a.Text.Heads != 8 || a.Vision.Epsilon != 1e-6 ||
 		a.Text.Epsilon != 1e-5 || a.Text.Activation != QuickGELU {
 		t.Errorf("%+v %v", a, err)

@@ -1,9 +1,14 @@
 package checkpoint
 
 import (
+	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"promptfed/models/clip"
 )
@@ -38,9 +43,69 @@ func (s scheme) insideOpenCLIP(c *Checkpoint) scheme {
 	return s
 }
 
-// checkInside refuses towers inside OpenCLIP models that are no plain vision transformer and no BERT.
+// timmTower is what the name of a vision transformer of timm tells and its weights do not.
+type timmTower struct {
+	Width, Heads int
+	Activation   string
+	Epsilon      float64
+}
+
+// timmTowers lists the vit_* of timm 1.0.31: those that were compared (TestArchitectures), by name, and why others
+// cannot be read. tools/golden/architectures.py writes it.
+//
+//go:embed timm.json
+var timmTowers []byte
+
+var timmTable = sync.OnceValue(func() (t struct {
+	Exact   map[string]timmTower
+	Refused map[string][]string // reason: names
+}) {
+	if err := json.Unmarshal(timmTowers, &t); err != nil { // the file is part of the program
+		panic(err)
+	}
+	return t
+})
+
+// timmNamed looks a name of timm up, without the tag of its weights.
+func timmNamed(name string) (timmTower, error) {
+	table := timmTable()
+	plain, _, _ := strings.Cut(name, ".")
+	if t, ok := table.Exact[plain]; ok {
+		return t, nil
+	}
+	for _, reason := range keys(table.Refused) {
+		if slices.Contains(table.Refused[reason], plain) {
+			return timmTower{}, fmt.Errorf("timm_model_name %q is not supported, because it has %s: %s", oneLine(name),
+				reason, otherwise)
+		}
+	}
+	if strings.HasPrefix(plain, "vit_") {
+		return timmTower{}, fmt.Errorf("timm_model_name %q is not one of the vision transformers of timm 1.0.31, "+
+			"which were compared: %s", oneLine(name), otherwise)
+	}
+	return timmTower{}, fmt.Errorf("timm_model_name %q is not supported, because it is no vision transformer of timm "+
+		"(vit_...): %s", oneLine(name), otherwise)
+}
+
+// textKinds are text towers of transformers that can be read inside an OpenCLIP model.
+var textKinds = []string{"bert", "roberta", "xlm-roberta"}
+
+// checkInside refuses towers inside OpenCLIP models by their names, and otherwise by tensors that no plain vision
+// transformer and no BERT has.
 func checkInside(c *Checkpoint, names []string) error {
 	model := section(c.config, "model_cfg")
+	if c.format == OpenCLIP && section(c.config, "vision_cfg") != nil {
+		model = c.config
+	}
+	if name, ok := section(model, "vision_cfg")["timm_model_name"].(string); ok && c.format == OpenCLIP {
+		if _, err := timmNamed(name); err != nil {
+			return fmt.Errorf("%s: model_cfg.vision_cfg.%w", openclipConfig, err)
+		}
+	}
+	if c.format == OpenCLIP && section(model, "multimodal_cfg") != nil {
+		return fmt.Errorf("%s: model_cfg.multimodal_cfg is that of a CoCa, whose image tower ends in an attention "+
+			"pooling with many queries, which is not supported: %s", openclipConfig, otherwise)
+	}
 	for _, f := range []struct{ prefix, key, section, want, what string }{
 		{trunk, "timm_model_name", "vision_cfg", "blocks.0.attn.qkv.bias", "a plain vision transformer"},
 		{bertInside, "hf_model_name", "text_cfg", "encoder.layer.0.attention.self.query.weight", "a BERT or RoBERTa"},
@@ -59,69 +124,65 @@ func checkInside(c *Checkpoint, names []string) error {
 	return nil
 }
 
-func poolings(trunk bool) string {
-	if trunk {
-		return "token, avg or map"
+// timm reads vision_cfg of an image tower of timm. The fields of OpenCLIP's own towers do not count.
+func (f *fields) timm(a *Arch) {
+	f.ignore("layers", "width", "head_width", "mlp_ratio", "patch_size", "ls_init_value", "no_ln_pre",
+		"pos_embed_type", "final_ln_after_pool", "pool_type", "attentional_pool", "attn_pooler_queries",
+		"attn_pooler_heads", "act_kwargs", "norm_kwargs", "timm_model_pretrained", "timm_proj_bias", "timm_drop",
+		"timm_drop_path")
+	for key := range plainBlock {
+		f.ignore(key)
 	}
-	return "tok or avg"
-}
-
-// timmPool sets the pooling of a vision transformer of timm; that which its model has by itself for "". ok is false
-// where the weights have another one.
-func timmPool(pool string, a *Arch) (ok bool) {
-	attention := a.VisionPool == clip.AttentionPool
-	switch pool {
-	case "map":
-		return attention
-	case "":
-		if attention {
-			return true
-		}
-		if a.VisionPool = ""; a.NoClass {
-			a.VisionPool = clip.MeanPool
-		}
-		return true
-	case "token":
-		a.VisionPool = ""
-		return !attention && !a.NoClass
-	case "avg":
-		a.VisionPool = clip.MeanPool
-		return !attention
-	}
-	return false
-}
-
-// timmSettings are what the names of timm's vision transformers tell and weights do not: heads, activation and epsilon
-// (timm 1.0.15, models/vision_transformer.py).
-func timmSettings(name string, t *Transformer) error {
-	has := func(parts ...string) bool {
-		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(name, p) })
-	}
-	if name, _, _ = strings.Cut(name, "."); !strings.HasPrefix(name, "vit_") || has("_rpn_", "_relpos_", "_srelpos_") {
-		return fmt.Errorf("timm_model_name %q is not supported, want a plain vision transformer, vit_...: %s",
-			oneLine(name), otherwise)
-	}
-	t.Epsilon, t.Activation = 1e-6, GELU
-	if has("_clip_") {
-		t.Epsilon = 1e-5
-	}
+	name := read(f, "timm_model_name", "")
+	known, err := timmNamed(name)
 	switch {
-	case has("quickgelu"):
-		t.Activation = QuickGELU
-	case has("_siglip_") && has("_patch32_", "_so400m_patch16_", "_giantopt_", "_siglip_512", "_gap_512") &&
-		!has("_base_patch16_"):
-		t.Activation = GELUTanh
+	case err != nil:
+		f.fail("%w", err)
+	case known.Width != a.Vision.Width:
+		f.fail("timm_model_name %q has a width of %d, but the weights say %d", oneLine(name), known.Width,
+			a.Vision.Width)
 	}
-	if has("_huge_", "_giant_", "_gigantic_", "_so400m_", "_giantopt_", "vit_base_patch16_gap_") {
-		t.Heads = 16
+	a.Vision.Heads, a.Vision.Activation, a.Vision.Epsilon = known.Heads, known.Activation, known.Epsilon
+	a.margin(f, "image_size", 224)
+	f.only("timm_proj", "linear", "none", "")
+	pool, attention := read(f, "timm_pool", "avg"), a.VisionPool == clip.AttentionPool
+	ok := false
+	switch pool {
+	case "": // that of the model itself
+		if ok = true; !attention {
+			if a.VisionPool = ""; a.NoClass {
+				a.VisionPool = clip.MeanPool
+			}
+		}
+	case "map":
+		ok = attention
+	case "token":
+		a.VisionPool, ok = "", !attention && !a.NoClass
+	case "avg":
+		a.VisionPool, ok = clip.MeanPool, !attention
 	}
-	return nil
+	if !ok {
+		f.fail("timm_pool %q is not supported, or the weights have another pooling; want token, avg or map: %s",
+			oneLine(pool), otherwise)
+	}
 }
 
-// insideBERT are the defaults of transformers' BertConfig and of the published RoBERTas.
-func insideBERT(a *Arch) {
-	a.Text.Activation, a.Text.Epsilon = GELU, 1e-12
-	if a.RoBERTa {
-		a.Text.Epsilon = 1e-5
+// textConfig is the config.json of a BERT or RoBERTa beside the weights of an OpenCLIP model; nil where there is none.
+func (c *Checkpoint) textConfig() (map[string]any, error) {
+	path := filepath.Join(c.dir, huggingfaceConfig)
+	if c.dir == "" || !exists(path) {
+		return nil, nil
 	}
+	config, err := readJSON(path)
+	if err != nil {
+		return nil, err
+	}
+	kind, ok := config["model_type"].(string)
+	switch {
+	case !ok:
+		return nil, errors.New(huggingfaceConfig + " beside the weights has no model_type")
+	case !slices.Contains(textKinds, kind):
+		return nil, nil // that of the whole model in another form
+	}
+	return config, nil
 }

@@ -85,6 +85,7 @@ func TestDetectPublished(t *testing.T) {
 	for name, shapes := range all {
 		w := want[name]
 		w.Kind, w.Context, w.Vocab, w.LogitScale = ViT, 77, 49408, 100
+		w.EndToken, w.PadToken = AnyToken, AnyToken
 		if w.Stages != nil {
 			w.Kind, w.Patch = ResNet, 32
 		}
@@ -150,7 +151,8 @@ func TestResNetNames(t *testing.T) {
 		}
 		return out
 	}
-	const both = `{"model_type":"clip","text_config":{"num_attention_heads":8,"hidden_act":"gelu"},` +
+	const both = `{"model_type":"clip","projection_dim":1024,` +
+		`"text_config":{"num_attention_heads":8,"hidden_act":"gelu"},` +
 		`"vision_config":{"image_size":224,"layers":[3,4,6,3]}}`
 	for _, c := range []struct {
 		name   string

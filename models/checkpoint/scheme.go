@@ -107,12 +107,18 @@ const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names v
 	"token_embedding.weight, " +
 	"or Hugging Face's vision_model. and text_model., of CLIP, SigLIP or Chinese-CLIP)"
 
-// modelTypes are those of config.json that can be read.
-var modelTypes = []string{"clip", "siglip", "chinese_clip"}
-
 // schemeOf tells the naming scheme of a checkpoint, or why it is not a CLIP.
 func schemeOf(c *Checkpoint) (scheme, error) {
 	names := c.Names()
+	if err := checkInside(c, names); err != nil {
+		return scheme{}, err
+	}
+	kind, _ := c.config["model_type"].(string)
+	prefix, resnet := resnetPrefix(c)
+	if kind != "" && c.format == HuggingFace && !resnet && !slices.Contains(modelTypes, kind) {
+		return scheme{}, fmt.Errorf("%s: model_type %q is not supported, only %s: %s", huggingfaceConfig, oneLine(kind),
+			strings.Join(modelTypes, ", "), otherwise)
+	}
 	for _, f := range unsupported {
 		for _, n := range names {
 			if strings.Contains(n, f.part) {
@@ -120,18 +126,9 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 			}
 		}
 	}
-	if err := checkInside(c, names); err != nil {
-		return scheme{}, err
-	}
 	bert := c.Has(chineseScheme.tokens)
 	hfText, hfVision := c.Has(huggingfaceScheme.tokens) || bert, c.Has(huggingfaceScheme.patches)
-	prefix, resnet := resnetPrefix(c)
 	resnet = resnet && !hfVision
-	if kind, ok := c.config["model_type"].(string); ok && c.format == HuggingFace && !resnet &&
-		!slices.Contains(modelTypes, kind) {
-		return scheme{}, fmt.Errorf("config.json says model_type %q, which is not supported; %s", oneLine(kind),
-			expected)
-	}
 	vision := c.Has("visual.conv1.weight") || resnet || c.Has(trunk+"patch_embed.proj.weight")
 	text, custom := c.Has("token_embedding.weight"), c.Has("text.token_embedding.weight") ||
 		c.Has(bertInside+"embeddings.word_embeddings.weight")
@@ -154,7 +151,7 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	default:
 		return scheme{}, fmt.Errorf("not a CLIP: its tensors are named like %s; %s", sample(names), expected)
 	}
-	if kind := c.config["model_type"]; c.format == HuggingFace && !resnet && kind != nil &&
+	if c.format == HuggingFace && !resnet && kind != "" &&
 		((kind == "siglip") != s.siglip || (kind == "chinese_clip") != s.bert) {
 		return s, fmt.Errorf("config.json says model_type %q, but the tensors are not those of one; %s", kind, expected)
 	}

@@ -39,20 +39,27 @@ const (
 // tokenizer_config.json beside the file says what texts are filled up with,
 // which token is the separator, and which tokenizer SentencePiece's file belongs to.
 func Load(path string) (*Tokenizer, error) {
-	info, err := os.Stat(path)
+	path, err := File(path)
 	if err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
-	if info.IsDir() {
-		if path, err = pick(path); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	t, err := loadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %s: %w", path, err)
 	}
 	return t, nil
+}
+
+// File is the file that Load reads: path itself, or the first that Load takes in a folder.
+func File(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("tokenizer: %w", err)
+	}
+	if info.IsDir() {
+		return pick(path)
+	}
+	return path, nil
 }
 
 // Names are the files of which Load takes the first in a folder.

@@ -30,6 +30,8 @@ func convertCommand() *cobra.Command {
 		"does not say")
 	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, if the "+
 		"checkpoint does not say")
+	c.Flags().Float64Var(&o.Checkpoint.Epsilon, "epsilon", 0, "epsilon of the layer normalisations, if the checkpoint "+
+		"does not say")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return needed("convert", "--out BUNDLE")

@@ -115,7 +115,8 @@ def main(vocab):
 
     hf = collections.OrderedDict((k, v.contiguous()) for k, v in ck.huggingface(sd).items())
     text = dict(hidden_size=ck.TEXT, intermediate_size=4 * ck.TEXT, num_hidden_layers=2, num_attention_heads=2,
-                max_position_embeddings=ck.CONTEXT, vocab_size=ck.VOCAB, hidden_act="quick_gelu", layer_norm_eps=1e-5)
+                max_position_embeddings=ck.CONTEXT, vocab_size=ck.VOCAB, hidden_act="quick_gelu", layer_norm_eps=1e-5,
+                eos_token_id=ck.VOCAB - 1)
     vision = dict(hidden_size=ck.VISION, intermediate_size=4 * ck.VISION, num_hidden_layers=2, num_attention_heads=3,
                   image_size=ck.IMAGE, patch_size=ck.PATCH, hidden_act="quick_gelu", layer_norm_eps=1e-5)
     ck.dump(f"{OUT}/huggingface/config.json", dict(architectures=["CLIPModel"], model_type="clip", projection_dim=ck.EMBED,

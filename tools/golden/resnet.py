@@ -269,7 +269,7 @@ def small_bundle(vocab, images):
     hf = f"{OUT}/huggingface"
     os.makedirs(hf, exist_ok=True)
     text = dict(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, vocab_size=ck.VOCAB, max_position_embeddings=32,
-                intermediate_size=32, hidden_act="quick_gelu")
+                intermediate_size=32, hidden_act="quick_gelu", eos_token_id=ck.VOCAB - 1)
     ck.dump(f"{hf}/config.json", dict(model_type="clip", projection_dim=6, text_config=text,
                                       vision_config=dict(image_size=64, layers=SMALL.layers)))
     ck.write_shards(hf, hybrid(lower))

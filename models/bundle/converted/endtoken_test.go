@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/models/bundle/converted"
+	"promptfed/runtime/ort/orttest"
 )
 
 // rewrite changes a JSON file of a copied checkpoint.
@@ -30,9 +31,9 @@ func rewrite(t *testing.T, path string, change func(map[string]any)) {
 	}
 }
 
-// Where transformers may read a text's features at another token, the bundle says so. In the folder's own vocabulary
-// the end token is the last, 529.
-func TestEndTokenNotes(t *testing.T) {
+// Texts are read at the end token of the vocabulary, 529, the last in the folder's own. A configuration that has them
+// read at another token is refused; where transformers may read a larger token, the bundle says so.
+func TestEndToken(t *testing.T) {
 	eos := func(id any) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {
 			rewrite(t, filepath.Join(dir, "config.json"), func(m map[string]any) {
@@ -40,25 +41,35 @@ func TestEndTokenNotes(t *testing.T) {
 			})
 		}
 	}
+	swapped := func(t *testing.T, dir string) {
+		rewrite(t, filepath.Join(dir, "vocab.json"), func(m map[string]any) {
+			m["!"], m["<|endoftext|>"] = m["<|endoftext|>"], m["!"]
+		})
+		eos(2)(t, dir)
+	}
 	for _, c := range []struct {
-		name   string
-		change func(t *testing.T, dir string)
-		note   string // empty for none
+		name           string
+		change         func(t *testing.T, dir string)
+		note, mistaken string // empty for none
 	}{
-		{"the default of old releases", eos(2), ""},
-		{"the end token", eos(529), ""},
-		{"left out", eos(nil), ""},
-		{"another", eos(49407), "config.json says that texts end with token 49407, the vocabulary ends them with 529"},
-		{"end token first", func(t *testing.T, dir string) {
-			rewrite(t, filepath.Join(dir, "vocab.json"), func(m map[string]any) {
-				m["!"], m["<|endoftext|>"] = m["<|endoftext|>"], m["!"]
-			})
-		}, "end token, 0, which is not the last of the vocabulary, 529"},
+		{"the default of old releases", eos(2), "", ""},
+		{"the end token", eos(529), "", ""},
+		{"left out", eos(nil), "", "reads texts at token 49407, but the vocabulary ends them with 529"},
+		{"another", eos(528), "", "reads texts at token 528, but the vocabulary ends them with 529"},
+		{"end token first", swapped, "end token, 0, which is not the last of the vocabulary, 529", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := copyDir(t, "testdata/huggingface")
 			c.change(t, dir)
-			notes := strings.Join(convert(t, dir, converted.Options{}).Notes, "; ")
+			b, err := converted.Convert(dir, filepath.Join(t.TempDir(), "small"), converted.Options{})
+			if c.mistaken != "" {
+				orttest.OneLine(t, c.name, err, c.mistaken, "--vocab")
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes := strings.Join(b.Notes, "; ")
 			if strings.Contains(notes, "token") != (c.note != "") || !strings.Contains(notes, c.note) {
 				t.Errorf("notes %q, want one with %q", notes, c.note)
 			}

@@ -72,8 +72,8 @@ func parseManifest(data []byte) (Manifest, error) {
 	if err := json.Unmarshal(data, &struct {
 		Version *int `json:"bundle"`
 	}{&m.Version}); err == nil && m.Version != bundle.Version {
-		return m, fmt.Errorf("bundle version %d, this program reads version %d, where joint_dim and joint are called "+
-			"embed_dim: convert the checkpoint again", m.Version, bundle.Version)
+		return m, fmt.Errorf("bundle version %d, this program reads version %d: convert the checkpoint again",
+			m.Version, bundle.Version)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()

@@ -32,8 +32,8 @@ func FuzzManifest(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(data)
-	f.Add([]byte(`{"bundle":2}`))
-	f.Add([]byte(`{"bundle":2,"name":"x","text":{"width":1048576,"layers":1048576,"heads":1,` +
+	f.Add([]byte(`{"bundle":3}`))
+	f.Add([]byte(`{"bundle":3,"name":"x","text":{"width":1048576,"layers":1048576,"heads":1,` +
 		`"context":9,"embed_dim":3},"weights":{}}`))
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -29,7 +29,7 @@ const (
 // resnetOptions say what weights do not: heads and activation.
 func resnetOptions() converted.Options {
 	return converted.Options{Vocab: "testdata/merges.txt", Checkpoint: checkpoint.Options{TextHeads: 2,
-		Activation: checkpoint.QuickGELU}}
+		VisionHeads: 1, Epsilon: 1e-5, Activation: checkpoint.QuickGELU}}
 }
 
 // resnetGolden is what PyTorch computes; the pixels are squares of 8 pixels.
@@ -239,7 +239,7 @@ func TestResNetRefused(t *testing.T) {
 		strings.Replace(resnetOpenCLIP, `"width":2`, `"width":64`, 1): "width is 64, but the weights say 2",
 		strings.Replace(resnetOpenCLIP, `"image_size":64`, `"image_size":9`,
 			1): "image_size is 9, but the weights say 64",
-		strings.Replace(resnetOpenCLIP, `"width":2`, `"head_width":32`, 1): "heads",
+		strings.Replace(resnetOpenCLIP, `"width":2`, `"width":2,"head_width":48`, 1): "head_width 48 does not divide",
 	} {
 		src := folder(t, "open_clip_model.safetensors", "open_clip_config.json", stored(t, resnetPT), config)
 		_, err := converted.Convert(src, filepath.Join(t.TempDir(), "out"), resnetOptions())

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"promptfed/models/checkpoint"
@@ -61,6 +60,10 @@ func (j *conversion) vocabulary(dir string) error {
 		return fmt.Errorf("the checkpoint has no vocabulary: add --vocab bpe_simple_vocab_16e6.txt.gz (OpenAI's " +
 			"file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
 	}
+	path, err := tokenizer.File(path)
+	if err != nil {
+		return err
+	}
 	t, err := tokenizer.Load(path)
 	if err == nil {
 		t, err = j.w.Arch.Texts.On(t)
@@ -82,35 +85,32 @@ func (j *conversion) vocabulary(dir string) error {
 	case n < rows:
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
-	if j.m.Text.Pad = t.Pad(); j.w.Arch.RoBERTa && t.Pad() != 1 {
-		return fmt.Errorf("%s fills texts up with token %d; a RoBERTa, which numbers positions from behind that "+
-			"token, has it at 1: give its own vocabulary with --vocab", path, t.Pad())
+	if j.m.Text.Pad = t.Pad(); j.w.Arch.PadToken >= 0 && t.Pad() != j.w.Arch.PadToken {
+		return fmt.Errorf("%s fills texts up with token %d, but the text tower hides token %d: give its own "+
+			"vocabulary with --vocab", path, t.Pad(), j.w.Arch.PadToken)
 	}
-	j.endToken(t)
+	if err := j.endToken(t); err != nil {
+		return err
+	}
 	return atomicfile.Write(filepath.Join(dir, tokenizerFile), t.Write)
 }
 
-// endToken notes where transformers may read the features of a text at another token than the end token of the
-// vocabulary, which is what this program reads. Its CLIPTextModel looks for eos_token_id of config.json, or, where that
-// is 2 (the default of old releases, which means nothing) and in releases before 4.31 always, for the largest id in the
-// text.
-func (j *conversion) endToken(t *tokenizer.Tokenizer) {
-	if j.c.Format() != checkpoint.HuggingFace {
-		return
-	}
-	if last := t.VocabSize() - 1; t.EOT() != last {
+// endToken compares the token that texts are read at, which is the end token of the vocabulary here, with the one that
+// the library of the checkpoint reads them at.
+func (j *conversion) endToken(t *tokenizer.Tokenizer) error {
+	end, last := j.w.Arch.EndToken, t.VocabSize()-1
+	switch {
+	case end == checkpoint.LargestToken && t.EOT() != last && j.c.Format() == checkpoint.HuggingFace:
 		j.note("texts are read at the end token, %d, which is not the last of the vocabulary, %d: transformers may "+
 			"read a text at a larger token", t.EOT(), last)
+	case end == checkpoint.LargestToken && t.EOT() != last:
+		return fmt.Errorf("texts are read at the largest token (pool_type argmax), but the vocabulary ends them with "+
+			"token %d of %d: give the model's own vocabulary with --vocab", t.EOT(), last+1)
+	case end >= 0 && end != t.EOT():
+		return fmt.Errorf("the configuration reads texts at token %d, but the vocabulary ends them with %d: give the "+
+			"model's own vocabulary with --vocab", end, t.EOT())
 	}
-	cfg := j.c.Config()
-	text, _ := cfg["text_config_dict"].(map[string]any)
-	if text == nil {
-		text, _ = cfg["text_config"].(map[string]any)
-	}
-	if id, ok := text["eos_token_id"].(json.Number); ok && id != "2" && id.String() != strconv.Itoa(t.EOT()) {
-		j.note("config.json says that texts end with token %.20s, the vocabulary ends them with %d, which is used", id,
-			t.EOT())
-	}
+	return nil
 }
 
 // weights links the checkpoint's weights into the folder, or converts them. What has no place in the checkpoint is made

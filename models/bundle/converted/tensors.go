@@ -61,7 +61,9 @@ func collect(w *checkpoint.Weights, fuse bool) []item {
 	if w.Text.Hidden != nil {
 		add("text_hidden.weight", w.Text.Hidden.Weight)
 	}
-	projection("text_projection", "text_projection.weight", w.Text.Projection)
+	if !w.Arch.NoTextProjection {
+		projection("text_projection", "text_projection.weight", w.Text.Projection)
+	}
 	if bias := w.Text.Projection.Bias; bias != nil {
 		add("text_projection.bias", bias)
 	}

@@ -224,8 +224,8 @@ func small(text string) []byte {
 		text = "," + text
 	}
 	return []byte(`{"model_cfg":{"embed_dim":6,"vision_cfg":{"image_size":8,"layers":1,"width":8,"head_width":4,` +
-		`"patch_size":4},"text_cfg":{"context_length":40,"width":8,"heads":2,"layers":2,"no_causal_mask":true,` +
-		`"pool_type":"last","proj_bias":true` + text + `}}}`)
+		`"patch_size":4},"text_cfg":{"context_length":40,"vocab_size":900,"width":8,"heads":2,"layers":2,` +
+		`"no_causal_mask":true,"pool_type":"last","proj_bias":true` + text + `}}}`)
 }
 
 // What cannot be done with the texts of a checkpoint or a bundle is said in one line.

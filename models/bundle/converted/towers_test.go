@@ -10,7 +10,6 @@ import (
 
 	"promptfed/models/bundle"
 	"promptfed/models/bundle/converted"
-	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort/orttest"
@@ -20,11 +19,8 @@ import (
 
 const vocabularies = "../../tokenizer/testdata/files/"
 
-// twoHeads are the heads of small towers, whose widths tell of others.
-var twoHeads = checkpoint.Options{TextHeads: 2, VisionHeads: 2}
-
-// otherTowers are checkpoints whose towers are not OpenAI's; tools/golden/siglip.py and inside.py write them with what
-// transformers and OpenCLIP compute.
+// otherTowers are checkpoints whose towers are not OpenAI's; tools/golden/siglip.py writes them with what transformers
+// and OpenCLIP compute.
 var otherTowers = []struct {
 	name string
 	o    converted.Options
@@ -34,11 +30,6 @@ var otherTowers = []struct {
 	{"chinese", converted.Options{}, []string{"end", "grad", "sentences"}},
 	{"openclip-avg", converted.Options{Vocab: "testdata/merges.txt"}, []string{"end", "grad"}},
 	{"openclip-last", converted.Options{Vocab: "testdata/merges.txt"}, []string{"end", "grad"}},
-	{"openclip-siglip", converted.Options{Vocab: "testdata/merges.txt", Checkpoint: twoHeads}, []string{"end", "grad"}},
-	{"openclip-bert", converted.Options{Vocab: vocabularies + "bert", Checkpoint: twoHeads}, []string{"end", "grad"}},
-	{"openclip-pooler", converted.Options{Vocab: vocabularies + "bert", Checkpoint: twoHeads},
-		[]string{"end", "grad"}},
-	{"openclip-roberta", converted.Options{Checkpoint: twoHeads}, []string{"end", "grad"}},
 }
 
 func TestOtherTowers(t *testing.T) {

@@ -1,0 +1,350 @@
+package converted_test
+
+import (
+	"cmp"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/clip"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// architecture is a small form of a tower of another library; see tools/golden/architectures.py, which writes them.
+type architecture struct {
+	Library, Name, Vocabulary string
+	Files                     map[string]json.RawMessage // of the checkpoint's folder, but the weights
+	Tensors                   []tensorShape
+	// Want is what the library computes: base64 of float32 rows, each multiplied with the matrix of sketch. Nil where
+	// the library's outputs are not stored, because the architecture is to be refused.
+	Want *struct {
+		Image, Text, Prompts, Gradient string
+		Loss, Scale, Bias              float64
+	}
+}
+
+type tensorShape struct {
+	name  string
+	shape []int
+}
+
+func (s *tensorShape) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &[]any{&s.name, &s.shape})
+}
+
+type architectures struct {
+	Texts, Classes []string
+	Labels         []int
+	Entries        []architecture
+}
+
+// architecturesPage is the page that lists what TestArchitectures finds. UPDATE=1 writes it.
+const architecturesPage = "../../../docs/architectures.md"
+
+// TestArchitectures converts every configuration of open_clip, every vit_* of timm, every model of transformers with
+// features of images and texts, and variants of them, in a small form with weights of a formula. Each is computed
+// within 1e-4 of what the library computes (features of images and texts, the loss, the gradient of a prompt), or
+// refused in one line. Expected numbers are those of tools/golden/architectures.py.
+func TestArchitectures(t *testing.T) {
+	orttest.Need(t)
+	all := readArchitectures(t)
+	only := regexp.MustCompile(os.Getenv("ARCHITECTURES"))
+	results := make([]string, len(all.Entries))
+	var worst sync.Map
+	t.Run("each", func(t *testing.T) {
+		for i, a := range all.Entries {
+			if !only.MatchString(a.Library + "/" + a.Name) {
+				continue
+			}
+			t.Run(a.Library+"/"+a.Name, func(t *testing.T) {
+				t.Parallel()
+				b, err := a.convert(t)
+				switch {
+				case err != nil && strings.Contains(err.Error(), "\n"):
+					t.Errorf("refused in several lines: %v", err)
+				case err != nil:
+					results[i] = reason(err)
+				case a.Want == nil:
+					t.Errorf("converted, but must be refused")
+				default:
+					worst.Store(i, a.compare(t, all, b))
+				}
+			})
+		}
+	})
+	largest := 0.0
+	worst.Range(func(_, v any) bool { largest = max(largest, v.(float64)); return true })
+	t.Logf("largest difference %.2g", largest)
+	if os.Getenv("ARCHITECTURES") == "" && !t.Failed() {
+		samePage(t, all.page(results))
+	}
+}
+
+func readArchitectures(t *testing.T) (all architectures) {
+	f, err := os.Open("testdata/architectures.json.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err == nil {
+		err = json.NewDecoder(z).Decode(&all)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// convert writes the checkpoint and converts it.
+func (a architecture) convert(t *testing.T) (*bundle.Bundle, error) {
+	dir := t.TempDir()
+	src := filepath.Join(dir, "checkpoint")
+	if err := os.Mkdir(src, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	weights := "model.safetensors"
+	for name, text := range a.Files {
+		orttest.Write(t, filepath.Join(src, name), string(text))
+		if name == "open_clip_config.json" {
+			weights = "open_clip_model.safetensors"
+		}
+	}
+	m := tensor.Map{}
+	for _, s := range a.Tensors {
+		m[s.name] = formula(s.name, s.shape...)
+	}
+	if err := safetensors.WriteFile(filepath.Join(src, weights), m, nil); err != nil {
+		t.Fatal(err)
+	}
+	return converted.Convert(src, filepath.Join(dir, "bundle"), converted.Options{
+		Vocab: filepath.Join("../../..", a.Vocabulary)})
+}
+
+// particular are the parts of a refusal that differ between runs, or that the page leaves out: the paths of a run, the
+// names of towers of timm, tensors, and what to do in place.
+var particular = []struct {
+	find *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`^/\S*/(checkpoint|bundle): `), ""}, {regexp.MustCompile(`converting /\S*: `), ""},
+	{regexp.MustCompile(`^open_clip_config.json: model_cfg.`), ""},
+	{regexp.MustCompile(`_name "[^"]*" is not supported, because`), "_name:"},
+	{regexp.MustCompile(`tensor "[^"]*" belongs to`), "the text tower is"},
+	{regexp.MustCompile(` \(hf_model_name [^)]*\)`), ""}, {regexp.MustCompile(`model_type "[^"]*"`), "model_type"},
+	{regexp.MustCompile(`: export both towers as ONNX files, which are read as they are \(docs/dropin.md\)$`), ""},
+}
+
+// reason is a refusal as the page shows it.
+func reason(err error) string {
+	text := err.Error()
+	for _, p := range particular {
+		text = p.find.ReplaceAllString(text, p.with)
+	}
+	return text
+}
+
+// compare runs the towers and tells the largest difference, as a part of the largest value.
+func (a architecture) compare(t *testing.T, all architectures, b *bundle.Bundle) float64 {
+	worst := 0.0
+	differs := func(what string, got []float64, want string) {
+		raw, err := base64.StdEncoding.DecodeString(want)
+		if err != nil || len(raw) != 4*len(got) {
+			t.Errorf("%s: %d numbers, want %d (%v)", what, len(got), len(raw)/4, err)
+			return
+		}
+		most, largest := 0.0, 0.0
+		for i, v := range got {
+			w := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
+			most, largest = max(most, math.Abs(v-w)), max(largest, math.Abs(w))
+		}
+		if largest == 0 { // the last token of a causal tower that is read at the first
+			largest = 1
+		}
+		if worst = max(worst, most/largest); !(most <= orttest.Within(1e-4)*largest) {
+			t.Errorf("%s: differs by %.3g of the largest value", what, most/largest)
+		}
+	}
+	differs1 := func(what string, got, want float64) {
+		if d := math.Abs(got - want); !(d <= orttest.Within(1e-4)*max(1, math.Abs(want))) {
+			t.Errorf("%s: %g, want %g", what, got, want)
+		}
+	}
+	differs1("logit scale", b.LogitScale, a.Want.Scale)
+	differs1("logit bias", b.LogitBias, a.Want.Bias)
+	size := b.Preprocess.Size
+	image := a.image(t, b, tensor.Map{bundle.PixelsInput: formula("pixels", 2, 3, size, size)})
+	differs("image", sketch(image), a.Want.Image)
+	g := graph.New()
+	ctx := g.Input("prompt", graph.Float, graph.Static(3, b.Text.Width))
+	texts, err := b.Sentences(g, all.Texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompts, err := b.Prompts(g, all.Classes, []clip.Prompt{{Ctx: ctx}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logits := g.Const(image).Unit().MatMul(prompts[0].Unit().Transpose(1, 0)).Scale(b.LogitScale)
+	loss := graph.CrossEntropy(logits, g.Ints(all.Labels...))
+	d, err := grad.Of(loss, ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := graph.Model(graph.Output{Name: "text", Node: texts}, graph.Output{Name: "prompts", Node: prompts[0]},
+		graph.Output{Name: "loss", Node: loss}, graph.Output{Name: "gradient", Node: d[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := orttest.Run(t, model, b.WeightsDir(), tensor.Map{"prompt": formula("prompt", 3, b.Text.Width)})
+	differs("text", sketch(out["text"]), a.Want.Text)
+	differs("prompts", sketch(out["prompts"]), a.Want.Prompts)
+	differs1("loss", float64(out["loss"].Data[0]), a.Want.Loss)
+	differs("gradient", sketch(out["gradient"]), a.Want.Gradient)
+	return worst
+}
+
+func (a architecture) image(t *testing.T, b *bundle.Bundle, in tensor.Map) *tensor.Tensor {
+	g := graph.New()
+	n, _, err := b.Image(g, bundle.Pixels(g, 0, b.Preprocess.Size), clip.VisionPrompts{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := graph.Model(graph.Output{Name: "image", Node: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return orttest.Run(t, model, b.WeightsDir(), in)["image"]
+}
+
+// uniform gives n numbers in [-1,1), times scale, plus offset: FNV-1a of the name, then the steps of SplitMix64.
+func uniform(name string, n int, scale, offset float32) []float32 {
+	h := uint64(14695981039346656037)
+	for _, b := range []byte(name) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	out := make([]float32, n)
+	for i := range out {
+		x := h + uint64(i+1)*0x9E3779B97F4A7C15
+		x = (x ^ x>>30) * 0xBF58476D1CE4E5B9
+		x = (x ^ x>>27) * 0x94D049BB133111EB
+		out[i] = float32((float32((x^x>>31)>>40)*0x1p-23-1)*scale) + offset
+	}
+	return out
+}
+
+// formula is a tensor of the formula of tools/golden/architectures.py.
+func formula(name string, shape ...int) *tensor.Tensor {
+	offset, scale := formulaRule(name, shape)
+	return tensor.Of(uniform(name, tensor.Size(shape), float32(scale), float32(offset)), shape...)
+}
+
+func formulaRule(name string, shape []int) (offset, scale float64) {
+	last := name[strings.LastIndex(name, ".")+1:]
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(name, w) })
+	}
+	switch {
+	case last == "logit_scale":
+		return 2.5, 0.5
+	case last == "logit_bias":
+		return -3, 1
+	case last == "gamma" || last == "running_var":
+		return 1, 0.5
+	case len(shape) < 2 && last == "weight":
+		return 1, 0.3
+	case len(shape) < 2:
+		return 0, 0.3
+	case has("position", "pos_embed", "cls_token", "probe", "latent"):
+		return 0, 0.5
+	case has("token_embedding", "word_embeddings", "token_type_embeddings"):
+		return 0, 0.6
+	}
+	inputs := tensor.Size(shape[1:])
+	if last == "proj" || last == "text_projection" {
+		inputs = shape[0]
+	}
+	scale = math.Sqrt(3 / float64(inputs))
+	if has("in_proj", "qkv", "q_proj", "k_proj", "query", "key", "attn_pool.q.", "attn_pool.kv.") {
+		scale *= 2
+	}
+	return 0, scale
+}
+
+// sketch multiplies each row of x [n,d] with a matrix [d,16] of the formula, so that few numbers tell all.
+func sketch(x *tensor.Tensor) []float64 {
+	d := x.Shape[len(x.Shape)-1]
+	m := uniform("sketch", 16*d, 1, 0)
+	out := make([]float64, x.Len()/d*16)
+	for i, v := range x.Data {
+		for j := range 16 {
+			out[i/d*16+j] += float64(v) * float64(m[i%d*16+j])
+		}
+	}
+	return out
+}
+
+// samePage compares the page of documentation with the results.
+func samePage(t *testing.T, tables string) {
+	t.Helper()
+	data, err := os.ReadFile(architecturesPage)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(string(data), "\n## ")
+	if want := text + tables; os.Getenv("UPDATE") != "" {
+		orttest.Write(t, architecturesPage, want)
+	} else if want != string(data) {
+		t.Errorf("%s lists other results; UPDATE=1 go test -run TestArchitectures writes it", architecturesPage)
+	}
+}
+
+// page lists the results: one table for each library, refusals with the same reason in one row.
+func (all architectures) page(results []string) string {
+	var b strings.Builder
+	for _, library := range []string{"open_clip", "timm", "transformers", "variant"} {
+		rows, n := map[string][]string{}, 0
+		for i, a := range all.Entries {
+			if a.Library == library {
+				rows[results[i]] = append(rows[results[i]], a.Name)
+				n++
+			}
+		}
+		fmt.Fprintf(&b, "\n## %s: %d exact, %d refused\n\n| configuration | result |\n|---|---|\n", titles[library],
+			len(rows[""]), n-len(rows[""]))
+		for _, reason := range slices.SortedFunc(maps.Keys(rows), func(x, y string) int {
+			return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(rows[x][0], rows[y][0]))
+		}) {
+			fmt.Fprintf(&b, "| %s | %s |\n", strings.Join(rows[reason], ", "), cmp.Or(reason, "exact"))
+		}
+	}
+	return b.String()
+}
+
+var titles = map[string]string{"open_clip": "Configurations of open_clip 3.3.0", "timm": "Image towers of timm 1.0.31",
+	"transformers": "Models of transformers 5.23", "variant": "Single settings of OpenCLIP"}
+
+func rank(reason string) int {
+	if reason == "" {
+		return 0
+	}
+	return 1
+}

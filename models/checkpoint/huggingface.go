@@ -1,0 +1,153 @@
+package checkpoint
+
+import (
+	"fmt"
+	"slices"
+)
+
+// modelTypes are the model_type of config.json that were compared with transformers 5.23 (TestArchitectures).
+var modelTypes = []string{"clip", "siglip", "chinese_clip", "metaclip_2"}
+
+// unread are fields of transformers' configurations that change nothing of what a tower computes at inference: names,
+// types of stored numbers, dropout, initial values, outputs, and defaults of generation (PretrainedConfig of 4.16 to
+// 5.23).
+var unread = []string{"_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path",
+	"architectures", "attention_dropout", "attention_probs_dropout_prob", "attn_implementation", "bad_words_ids",
+	"begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout",
+	"cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "dropout", "dtype",
+	"early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
+	"forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing", "hidden_dropout_prob", "id2label",
+	"initializer_factor", "initializer_range", "is_encoder_decoder", "label2id", "length_penalty",
+	"logit_scale_init_value", "max_length", "min_length", "model_type", "no_repeat_ngram_size", "num_beam_groups",
+	"num_beams", "num_return_sequences", "output_attentions", "output_hidden_states", "output_scores", "prefix",
+	"problem_type", "remove_invalid_values", "repetition_penalty", "return_dict", "return_dict_in_generate",
+	"sep_token_id", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss",
+	"tie_encoder_decoder", "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
+	"transformers_version", "typical_p", "use_bfloat16", "use_cache",
+	// of Google's BERT configurations, which transformers does not read
+	"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
+	"pooler_type"}
+
+// usual asks for the fields that all configurations of transformers may have.
+func (f *fields) usual() {
+	f.ignore(unread...)
+	f.only("pruned_heads", "map[]")
+	f.only("is_decoder", "false")
+	f.only("add_cross_attention", "false")
+	f.only("num_channels", "3")
+}
+
+// transformer reads what configurations of transformers say of a tower.
+func (f *fields) transformer(t *Transformer, usual Transformer) {
+	f.usual()
+	f.same("hidden_size", t.Width, usual.Width)
+	f.same("num_hidden_layers", t.Layers, usual.Layers)
+	f.same("intermediate_size", t.MLP, usual.MLP)
+	t.Heads = read(f, "num_attention_heads", usual.Heads)
+	t.Epsilon = read(f, "layer_norm_eps", usual.Epsilon)
+	t.Activation = read(f, "hidden_act", usual.Activation)
+	if t.Activation == "gelu_pytorch_tanh" {
+		t.Activation = GELUTanh
+	}
+	switch {
+	case !slices.Contains(activations, t.Activation):
+		f.fail("hidden_act %q is not supported, want one of %v", oneLine(t.Activation), activations)
+	case t.Heads < 1 || !(t.Epsilon > 0):
+		f.fail("num_attention_heads is %d and layer_norm_eps %g, want positive numbers", t.Heads, t.Epsilon)
+	}
+}
+
+// bert reads a BertConfig, RobertaConfig or XLMRobertaConfig, whose kind says how positions are counted.
+func (f *fields) bert(a *Arch, positions int) {
+	pad := 0
+	if a.RoBERTa {
+		pad = 1
+	}
+	f.transformer(&a.Text, Transformer{768, 12, 12, 3072, GELU, 1e-12})
+	f.same("vocab_size", a.Vocab, 0)
+	f.same("max_position_embeddings", positions, 0)
+	f.only("position_embedding_type", "absolute")
+	f.ignore("type_vocab_size", "eos_token_id")
+	if a.PadToken = read(f, "pad_token_id", pad); a.RoBERTa && a.PadToken != pad {
+		f.fail("pad_token_id is %d, which moves the positions of a RoBERTa, want %d", a.PadToken, pad)
+	}
+}
+
+// fromHuggingFace reads config.json of a CLIP, SigLIP or Chinese-CLIP. Missing fields have the defaults of
+// transformers' configurations; text_config_dict and vision_config_dict, of old files, replace text_config and
+// vision_config.
+func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
+	top := fieldsOf(huggingfaceConfig, c.config)
+	part := func(key string) *fields {
+		whole, old := top.object(key), top.object(key+"_dict")
+		if top.has(key + "_dict") {
+			return old
+		}
+		return whole
+	}
+	text, vision := part("text_config"), part("vision_config")
+	kind := read(top, "model_type", "clip")
+	top.usual()
+	vision.ignore("pad_token_id", "eos_token_id")
+	a.Vision.Activation = ""
+	switch {
+	case a.Kind == ResNet:
+		a.Vision.Heads, a.Vision.Epsilon = headsOf(a.Vision.Width), normEpsilon
+		vision.usual()
+		a.margin(vision, "image_size", a.ImageSize)
+		vision.stages("layers", a)
+		vision.stages("depths", a)
+	case s.siglip:
+		vision.transformer(&a.Vision, Transformer{768, 12, 12, 3072, GELUTanh, 1e-6})
+		vision.only("vision_use_head", "true")
+	default:
+		vision.transformer(&a.Vision, Transformer{768, 12, 12, 3072, QuickGELU, 1e-5})
+		vision.ignore("projection_dim")
+	}
+	if a.Kind == ViT {
+		patch := 32
+		if s.siglip {
+			patch = 16
+		}
+		vision.same("patch_size", a.Patch, patch)
+		a.margin(vision, "image_size", 224)
+	}
+	switch {
+	case s.bert:
+		text.bert(a, c.handles[s.textPositions].Shape[0])
+		text.ignore("projection_dim")
+		a.PadToken = AnyToken // the tokenizer says what is hidden
+	case s.siglip:
+		text.transformer(&a.Text, Transformer{768, 12, 12, 3072, GELUTanh, 1e-6})
+		text.same("vocab_size", a.Vocab, 32000)
+		text.same("max_position_embeddings", a.Context, 64)
+		text.same("projection_size", a.EmbedDim, a.Text.Width)
+		text.ignore("pad_token_id", "eos_token_id")
+	default:
+		text.transformer(&a.Text, Transformer{512, 12, 8, 2048, QuickGELU, 1e-5})
+		text.same("vocab_size", a.Vocab, 49408)
+		text.same("max_position_embeddings", a.Context, 77)
+		text.ignore("projection_dim", "pad_token_id")
+		if a.EndToken = read(text, "eos_token_id", 49407); a.EndToken == 2 && kind != "metaclip_2" {
+			a.EndToken = LargestToken // a default of old releases, for which CLIPTextModel looks for the largest id
+		}
+	}
+	if !s.siglip {
+		top.same("projection_dim", a.EmbedDim, 512)
+	}
+	top.ignore("initializer_range", "pad_token_id", "eos_token_id")
+	for _, f := range []*fields{text, vision, top} {
+		if err := f.done(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stages compares the blocks of a ResNet's stages with a configuration, where it lists them.
+func (f *fields) stages(key string, a *Arch) {
+	f.asked[key] = true
+	if f.has(key) && fmt.Sprint(f.m[key]) != fmt.Sprint(a.Stages) {
+		f.fail("%s is %s, but the weights say %v", key, oneLine(fmt.Sprint(f.m[key])), a.Stages)
+	}
+}

@@ -1,0 +1,233 @@
+package checkpoint
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"promptfed/models/clip"
+)
+
+// plainBlock are options of OpenCLIP's blocks that change what is computed, with the values under which they do not.
+var plainBlock = map[string][]string{"block_type": {"default"}, "qk_norm": {"false"}, "scaled_cosine_attn": {"false"},
+	"scale_heads": {"false"}, "scale_attn_inner": {"false"}, "scale_attn": {"false"}, "scale_fc": {"false"},
+	"attn_type": {""}}
+
+// fromOpenCLIP reads model_cfg of an open_clip_config.json: CLIPVisionCfg and CLIPTextCfg of OpenCLIP 3.3, whose
+// defaults hold for missing fields. preprocess_cfg is read by the package preprocess.
+func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
+	top := fieldsOf(openclipConfig, c.config)
+	top.ignore("preprocess_cfg")
+	model := top.object("model_cfg")
+	if !top.has("model_cfg") && top.has("vision_cfg") {
+		model = top
+	}
+	if !model.has("vision_cfg") || !model.has("text_cfg") {
+		top.fail("model_cfg with vision_cfg and text_cfg is missing")
+	}
+	vision, text := model.object("vision_cfg"), model.object("text_cfg")
+	model.same("embed_dim", a.EmbedDim, 0)
+	model.only("multimodal_cfg")
+	model.ignore("custom_text", "init_logit_bias", "init_logit_scale", "nonscalar_logit_scale", "cast_dtype",
+		"output_dict")
+	act := GELU
+	if read(model, "quick_gelu", false) {
+		act = QuickGELU
+	}
+	vision.ignore("output_tokens", "patch_dropout")
+	switch {
+	case s.trunk:
+		vision.timm(a)
+	case a.Kind == ResNet:
+		vision.resnet(a)
+	default:
+		vision.vit(a, act)
+	}
+	text.ignore("output_tokens")
+	if s.bert {
+		text.huggingface(c, s, a)
+	} else {
+		text.transformerText(a, act)
+	}
+	var err error
+	if a.Texts, err = openCLIPTreatment("model_cfg.", text.m); err != nil {
+		top.fail("%w", err)
+	}
+	text.ignore("hf_tokenizer_name", "tokenizer_mode", "tokenizer_kwargs")
+	for _, f := range []*fields{vision, text, model, top} {
+		if err := f.done(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// towerBlocks reads what both of OpenCLIP's own transformers have in common.
+func (f *fields) towerBlocks(t *Transformer, act string) {
+	for _, key := range slices.Sorted(maps.Keys(plainBlock)) {
+		f.only(key, plainBlock[key]...)
+	}
+	if units := int(float64(t.Width) * read(f, "mlp_ratio", 4.0)); units != t.MLP {
+		f.fail("mlp_ratio makes feed-forward layers of %d units, but the weights say %d", units, t.MLP)
+	}
+	f.ignore("ls_init_value") // the weights tell layer scale
+	norm, activation := f.object("norm_kwargs"), f.object("act_kwargs")
+	t.Epsilon, t.Activation = read(norm, "eps", 1e-5), act
+	norm.only("elementwise_affine", "true")
+	norm.only("bias", "true")
+	if !(t.Epsilon > 0) {
+		norm.fail("eps is %g, want a positive number", t.Epsilon)
+	}
+	approximate := read(activation, "approximate", "none")
+	switch {
+	case approximate == "tanh" && act == GELU:
+		t.Activation = GELUTanh
+	case approximate != "none" || act != GELU && f.has("act_kwargs"):
+		activation.fail("approximate %q is not supported with activation %s, want none or tanh with %s",
+			oneLine(approximate), act, GELU)
+	}
+	norm.done()
+	activation.done()
+}
+
+// vit reads vision_cfg of OpenCLIP's own vision transformer.
+func (f *fields) vit(a *Arch, act string) {
+	f.same("width", a.Vision.Width, 768)
+	f.same("layers", a.Vision.Layers, 12)
+	f.same("patch_size", a.Patch, 16)
+	a.margin(f, "image_size", 224)
+	f.towerBlocks(&a.Vision, act)
+	f.headWidth(a, a.Vision.Width)
+	f.only("attentional_pool", "false")
+	f.only("pos_embed_type", "learnable")
+	f.ignore("attn_pooler_queries", "attn_pooler_heads") // of attentional_pool
+	f.ignore("timm_model_name", "timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop",
+		"timm_drop_path")
+	f.only("global_average_pool", "false", "true") // of old releases
+	f.only("input_patchnorm", "false")
+	a.NormPooled = read(f, "final_ln_after_pool", false)
+	if bare := read(f, "no_ln_pre", false); bare != a.NoPreNorm {
+		f.fail("no_ln_pre is %v, but the weights say %v", bare, a.NoPreNorm)
+	}
+	pool := read(f, "pool_type", "tok")
+	if read(f, "global_average_pool", false) {
+		pool = "avg"
+	}
+	a.VisionPool = pooling(f, "pool_type", pool, map[string]string{"tok": "", "avg": clip.MeanPool})
+}
+
+// resnet reads vision_cfg of CLIP's ResNet.
+func (f *fields) resnet(a *Arch) {
+	f.same("width", a.Vision.Width/32, 64)
+	f.stages("layers", a)
+	a.margin(f, "image_size", 224)
+	f.headWidth(a, a.Vision.Width)
+	a.Vision.Epsilon = normEpsilon
+	f.ignore("patch_size", "mlp_ratio") // of transformers
+}
+
+func (f *fields) headWidth(a *Arch, width int) {
+	one := read(f, "head_width", 64)
+	if one < 1 || width%one != 0 {
+		f.fail("head_width %d does not divide the width %d", one, width)
+		return
+	}
+	a.Vision.Heads = width / one
+}
+
+// transformerText reads text_cfg of OpenCLIP's own text tower.
+func (f *fields) transformerText(a *Arch, act string) {
+	f.same("context_length", a.Context, 77)
+	f.same("vocab_size", a.Vocab, 49408)
+	f.same("width", a.Text.Width, 512)
+	f.same("layers", a.Text.Layers, 12)
+	a.Text.Heads = read(f, "heads", 8)
+	f.towerBlocks(&a.Text, act)
+	f.only("embed_cls", "false")
+	f.only("final_ln_after_pool", "false")
+	want := "linear"
+	if a.NoTextProjection {
+		want = "none"
+	}
+	if kind := read(f, "proj_type", "linear"); kind != want {
+		f.fail("proj_type %q is not that of the weights, %s", oneLine(kind), want)
+	}
+	f.ignore("pad_id", "proj_bias", "hf_model_name", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type")
+	a.Bidirectional = read(f, "no_causal_mask", false)
+	pool := read(f, "pool_type", "argmax")
+	a.TextPool = pooling(f, "pool_type", pool, map[string]string{"argmax": "", "eos": "", "first": clip.FirstPool,
+		"last": clip.LastPool})
+	end := read(f, "eos_id", 2)
+	switch pool {
+	case "argmax":
+		a.EndToken = LargestToken
+	case "eos":
+		a.EndToken = end
+	}
+}
+
+// pooling is the name of a pooling in the package clip.
+func pooling(f *fields, key, name string, known map[string]string) string {
+	if _, ok := known[name]; !ok {
+		f.fail("%s %q is not supported, want one of %v: %s", key, oneLine(name), slices.Sorted(maps.Keys(known)),
+			otherwise)
+	}
+	return known[name]
+}
+
+// knownText are text towers of transformers by the names that OpenCLIP's configurations use: width, heads and epsilon
+// of their config.json on the Hub.
+var knownText = map[string]Transformer{
+	"roberta-base":      {Width: 768, Heads: 12, Epsilon: 1e-5},
+	"xlm-roberta-base":  {Width: 768, Heads: 12, Epsilon: 1e-5},
+	"xlm-roberta-large": {Width: 1024, Heads: 16, Epsilon: 1e-5},
+	"bert-base-uncased": {Width: 768, Heads: 12, Epsilon: 1e-12},
+	"microsoft/BiomedNLP-PubMedBERT-base-uncased-abstract": {Width: 768, Heads: 12, Epsilon: 1e-12},
+	"microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": {Width: 768, Heads: 12, Epsilon: 1e-12},
+}
+
+// huggingface reads text_cfg of a BERT or RoBERTa of transformers: its config.json beside the weights, or what is known
+// by its name, and how OpenCLIP reads features off it. The fields of OpenCLIP's own tower do not count.
+func (f *fields) huggingface(c *Checkpoint, s scheme, a *Arch) {
+	f.ignore("context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio", "ls_init_value", "embed_cls",
+		"pad_id", "eos_id", "no_causal_mask", "final_ln_after_pool", "pool_type", "proj_bias", "proj_type",
+		"hf_model_pretrained", "act_kwargs", "norm_kwargs")
+	f.ignore(slices.Collect(maps.Keys(plainBlock))...)
+	name := read(f, "hf_model_name", "")
+	known, ok := knownText[name]
+	config, err := c.textConfig()
+	switch {
+	case err != nil:
+		f.fail("hf_model_name %q: %w", oneLine(name), err)
+	case config != nil:
+		own := fieldsOf(huggingfaceConfig, config)
+		if kind := read(own, "model_type", ""); (kind == "bert") == a.RoBERTa {
+			own.fail("model_type %q is not that of the weights", kind)
+		}
+		own.bert(a, c.handles[s.textPositions].Shape[0])
+		if err := own.done(); err != nil {
+			f.fail("hf_model_name %q: %w", oneLine(name), err)
+		}
+	case !ok || known.Width != a.Text.Width:
+		f.fail("hf_model_name %q with a width of %d is not among those that are known by name (%v): put its %s beside "+
+			"the weights", oneLine(name), a.Text.Width, slices.Sorted(maps.Keys(knownText)), huggingfaceConfig)
+	default:
+		a.Text.Heads, a.Text.Epsilon, a.Text.Activation = known.Heads, known.Epsilon, GELU
+		if a.PadToken = 0; a.RoBERTa {
+			a.PadToken = 1
+		}
+	}
+	kind, want := read(f, "hf_proj_type", "mlp"), "linear"
+	if a.TextHidden > 0 {
+		want = "mlp"
+	}
+	if kind != want {
+		f.fail("hf_proj_type %q is not that of the weights, %s", oneLine(kind), want)
+	}
+	usual := "mean_pooler"
+	if _, there := f.m["hf_pooler_type"]; there && !a.RoBERTa {
+		usual = "cls_pooler" // of OpenCLIP's table of architectures, for a null
+	}
+	a.TextPool = pooling(f, "hf_pooler_type", cmp.Or(read(f, "hf_pooler_type", usual), usual), map[string]string{
+		"mean_pooler": clip.MeanPool, "cls_pooler": clip.FirstPool, "cls_last_hidden_state_pooler": clip.FirstPool})
+}
