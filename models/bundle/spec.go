@@ -2,10 +2,11 @@ package bundle
 
 import (
 	"fmt"
-	"math"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"promptfed/models/clip"
 )
 
 // Spec names a bundle: a name or folder, or folders of the two towers of an exported model. As text it is the name, or
@@ -38,11 +39,17 @@ func ParseSpec(text string) (s Spec, err error) {
 		switch {
 		case number != nil:
 			v, err := strconv.ParseFloat(value, 64)
-			if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || key == "logit_scale" && !(v > 0) {
-				return s, fmt.Errorf("backbone %q: %s %q must be a number%s", text, key, value,
-					map[string]string{"logit_scale": " above 0"}[key])
+			if err != nil {
+				return s, fmt.Errorf("backbone %q: %s %q must be a number", text, key, value)
 			}
-			*number = v
+			if *number = v; key == "logit_scale" {
+				err = clip.CheckScale(v, 0)
+			} else {
+				err = clip.CheckScale(1, v)
+			}
+			if err != nil {
+				return s, fmt.Errorf("backbone %q: %w", text, err)
+			}
 		case to == nil || value == "":
 			return s, fmt.Errorf("backbone %q: %q is none of %s=", text, pair, strings.Join(Keys(), "=, "))
 		default:

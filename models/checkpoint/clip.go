@@ -127,8 +127,17 @@ func find(c *Checkpoint) (*Weights, error) {
 	if err == nil && w.LogitBias != nil {
 		a.LogitBias, err = w.LogitBias.Number()
 	}
-	a.LogitScale = math.Exp(scale)
-	return w, err
+	if err != nil {
+		return nil, err
+	}
+	if a.LogitScale = math.Exp(scale); clip.CheckScale(a.LogitScale, 0) != nil {
+		return nil, fmt.Errorf("tensor %q holds %g, the logarithm of the scale: %w", w.LogitScale.Name, scale,
+			clip.CheckScale(a.LogitScale, 0))
+	}
+	if err := clip.CheckScale(a.LogitScale, a.LogitBias); err != nil {
+		return nil, fmt.Errorf("tensor %q: %w", w.LogitBias.Name, err)
+	}
+	return w, nil
 }
 
 func (w *Weights) readText(f *finder, s scheme) {

@@ -130,8 +130,15 @@ func checkTower(what string, width, layers, heads, mlp, embedDim int, act string
 		return fmt.Errorf("%s: width %d does not divide into %d heads", what, width, heads)
 	case act != "" && act != nn.QuickGELU && act != nn.GELU && act != nn.GELUTanh:
 		return fmt.Errorf("%s: activation %q, must be %s, %s or %s", what, act, nn.QuickGELU, nn.GELU, nn.GELUTanh)
-	case eps < 0:
-		return fmt.Errorf("%s: eps %g is negative", what, eps)
+	}
+	return checkEps(what, eps)
+}
+
+// checkEps refuses what cannot be added to the variance of a norm: above 1 it outweighs that of activations, which
+// norms keep near 1. Trained models have 1e-12 to 1e-3.
+func checkEps(what string, eps float64) error {
+	if !(eps >= 0 && eps <= 1) {
+		return fmt.Errorf("%s: eps %g of the norms must be from 0 to 1", what, eps)
 	}
 	return nil
 }

@@ -31,15 +31,13 @@ func (a VisionArch) checkResNet() error {
 		return fmt.Errorf("vision tower: a ResNet of width %d with %d heads and embed_dim %d: the width must be a "+
 			"multiple of %d, and the heads %d wide",
 			a.Width, a.Heads, a.EmbedDim, headWidth, headWidth)
-	case a.Eps < 0:
-		return fmt.Errorf("vision tower: eps %g is negative", a.Eps)
 	}
 	for i, n := range a.Stages {
 		if n < 1 || n > 1000 {
 			return fmt.Errorf("vision tower: stage %d of the ResNet has %d blocks, must be 1 to 1000", i+1, n)
 		}
 	}
-	return nil
+	return checkEps("vision tower", a.Eps)
 }
 
 // stem is the number of channels behind the stem.

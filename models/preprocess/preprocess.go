@@ -29,6 +29,12 @@ const (
 // maxSize bounds Size: larger towers do not exist, and pixels grow with its square.
 const maxSize = 4096
 
+// Limits of Std: a tower that takes the levels of 16 bits has 1/65535, and at 10 all pixels lie within 0.1.
+const (
+	minStd = 1e-5
+	maxStd = 10
+)
+
 // Preprocess says how a tower wants its pixels. It is part of bundle.json.
 type Preprocess struct {
 	// Size is the side of the square, in pixels.
@@ -79,14 +85,13 @@ func (p Preprocess) Validate() error {
 		return errors.New("preprocess: the shorter side cannot be cropped where the longer one is fitted")
 	}
 	for c := range 3 {
-		if !finite(p.Mean[c]) || !finite(p.Std[c]) || p.Std[c] <= 0 {
-			return fmt.Errorf("preprocess: mean %v and std %v must be finite and std above 0", p.Mean, p.Std)
+		if m, s := p.Mean[c], p.Std[c]; !(m >= -1 && m <= 2 && s >= minStd && s <= maxStd) {
+			return fmt.Errorf("preprocess: mean %v must be from -1 to 2 and std %v from %g to %d, as they are of pixels "+
+				"from 0 to 1: divide those of levels from 0 to 255 by 255", p.Mean, p.Std, minStd, maxStd)
 		}
 	}
 	return nil
 }
-
-func finite(x float32) bool { return !math.IsNaN(float64(x)) && !math.IsInf(float64(x), 0) }
 
 // Pixels gives the tower's input, [3,Size,Size] row by row, of a valid p. An
 // image without pixels, which Decode never returns, counts as black. It is safe

@@ -195,6 +195,19 @@ func TestOpenFindsDamage(t *testing.T) {
 		}), []string{"ln_final.bias"}},
 		{"a file outside", edit(func(m map[string]any) { m["tokenizer"] = "../tokenizer.json" }),
 			[]string{"tokenizer.json"}},
+		{"a scale of 1e40", edit(func(m map[string]any) { m["logit_scale"], m["logit_scale_log"] = 1e40, 92.1034037 }),
+			[]string{"bundle.json: logit_scale 1e+40 must be"}},
+		{"a negative scale", edit(func(m map[string]any) { m["logit_scale"] = -1 }),
+			[]string{"bundle.json: logit_scale -1 must be"}},
+		{"another scale", edit(func(m map[string]any) { m["logit_scale"] = 7 }),
+			[]string{"logit_scale 7 is not the exponential"}},
+		{"a huge bias", edit(func(m map[string]any) { m["logit_bias"] = -1e30 }),
+			[]string{"bundle.json: logit_bias -1e+30 must be"}},
+		{"a huge epsilon", edit(func(m map[string]any) { m["vision"].(map[string]any)["eps"] = 1e10 }),
+			[]string{"vision tower: eps 1e+10 of the norms"}},
+		{"a tiny deviation", edit(func(m map[string]any) {
+			m["preprocess"].(map[string]any)["std"] = []float64{1, 1, 1e-30}
+		}), []string{"std [1 1 1e-30] from 1e-05"}},
 		{"too many layers", edit(func(m map[string]any) { m["text"].(map[string]any)["layers"] = 1000000 }),
 			[]string{"tensors"}},
 	} {

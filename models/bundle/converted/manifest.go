@@ -99,13 +99,15 @@ func (m Manifest) check() error {
 	if err := m.Texts.Check(); err != nil {
 		return fmt.Errorf("texts: %w", err)
 	}
+	if err := clip.CheckScale(m.LogitScale, m.LogitBias); err != nil {
+		return err
+	}
 	switch {
 	case m.Preprocess.Size != m.Vision.Image:
 		return fmt.Errorf("preprocessing makes images of %d pixels, the image tower takes %d", m.Preprocess.Size,
 			m.Vision.Image)
-	case !(m.LogitScale > 0) || math.IsInf(m.LogitScale, 0) || math.Abs(math.Log(m.LogitScale)-m.LogScale) > 1e-4:
-		return fmt.Errorf("logit_scale %g must be positive and the exponential of logit_scale_log %g", m.LogitScale,
-			m.LogScale)
+	case math.Abs(math.Log(m.LogitScale)-m.LogScale) > 1e-4:
+		return fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g", m.LogitScale, m.LogScale)
 	}
 	for name, f := range m.Files {
 		if name == bundle.ManifestFile || bundle.CheckName(name) != nil {

@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"promptfed/models/bundle"
 	"promptfed/models/checkpoint"
+	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 )
 
@@ -27,19 +29,22 @@ func (m *model) findScale() (scale, bias float64, err error) {
 		if scale == 0 {
 			scale, bias, from = m.scaleBeside()
 		}
-		if scale > 0 {
+		if from != "" {
 			m.decided("logit scale", "%.4f, as %s", scale, from)
 		}
 		if bias = cmp.Or(h.LogitBias, bias); scale > 0 && bias != 0 && h.LogitBias == 0 {
 			m.decided("logit bias", "%.4f, as %s", bias, from)
 		}
-		if scale == 0 {
+		if from == "" {
 			scale, m.b.AssumedScale = 100, true
 			m.b.Notes = append(m.b.Notes, "logit_scale is not given: 100, as in OpenAI's models")
 		}
 	}
-	if !(scale > 0) || math.IsInf(scale, 0) {
-		return 0, 0, fmt.Errorf("logit_scale %g must be positive and finite", scale)
+	if err := clip.CheckScale(scale, bias); err != nil {
+		if from == "" {
+			return 0, 0, fmt.Errorf("%s: %w", filepath.Join(m.b.Dir, bundle.ManifestFile), err)
+		}
+		return 0, 0, fmt.Errorf("%w; it is as %s: write another logit_scale in %s", err, from, bundle.ManifestFile)
 	}
 	if h.LogScale != nil && math.Abs(math.Log(scale)-*h.LogScale) > 1e-4 {
 		return 0, 0, fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out",
