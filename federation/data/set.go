@@ -16,6 +16,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"strings"
+
+	"promptfed/runtime/filestamp"
 )
 
 // Decoder turns the bytes of an image file into an image.
@@ -29,7 +31,7 @@ type Example struct {
 	Path   string // of the image file; "" when the image comes from elsewhere
 	// Content is of what the example holds, as Contents gives it; the zero Content where it was not read
 	Content Content
-	Stamp   string // changes when the image does: FileStamp, or how it is drawn
+	Stamp   string // changes when the image does: filestamp.Of, or how it is drawn
 
 	// One of these is used when Path is "": the image, or the bytes of an image file that lies inside another file.
 	Load  func() (image.Image, error)
@@ -219,7 +221,7 @@ func Files(paths []string) ([]Example, error) {
 		if st.IsDir() {
 			return nil, fmt.Errorf("%s is a folder; name image files", p)
 		}
-		out = append(out, Example{ID: p, Path: p, Stamp: FileStamp(st)})
+		out = append(out, Example{ID: p, Path: p, Stamp: filestamp.Of(st)})
 	}
 	return out, nil
 }

@@ -6,9 +6,9 @@ import (
 
 	"github.com/nlpodyssey/gopickle/types"
 
-	"promptfed/federation/data"
 	"promptfed/federation/formats/pickle"
 	"promptfed/federation/sets/source"
+	"promptfed/runtime/filestamp"
 )
 
 func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err error) {
@@ -25,7 +25,7 @@ func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err erro
 		if !ok || len(a.Shape) != 2 || a.Shape[1] != cifarPixels {
 			return fmt.Errorf("\"data\" is not a numpy array of N x %d bytes", cifarPixels)
 		}
-		x.Count, x.Stamp = a.Shape[0], data.FileStamp(st)
+		x.Count, x.Stamp = a.Shape[0], filestamp.Of(st)
 		if err := x.SetArray(a); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/formats/pickle"
 	"promptfed/federation/sets/source"
+	"promptfed/runtime/filestamp"
 )
 
 // cifarReader reads the files of one folder.
@@ -173,7 +174,7 @@ func (r *cifarReader) binFile(x *source.Pixels) (fine, coarse []int, err error) 
 			coarse = append(coarse, int(labels[i]))
 		}
 	}
-	x.Count, x.At, x.Gap, x.Stamp = len(fine), int64(heads), int64(heads), data.FileStamp(st)
+	x.Count, x.At, x.Gap, x.Stamp = len(fine), int64(heads), int64(heads), filestamp.Of(st)
 	return fine, coarse, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/formats/pickle"
 	"promptfed/federation/sets/source"
+	"promptfed/runtime/filestamp"
 )
 
 const digitsExpects = "CLASS/ or {train,test}/CLASS/ (0 to 9), {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz], " +
@@ -169,7 +170,7 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	images := &source.Pixels{Path: path, Count: x.Shape[0], Height: x.Shape[1], Width: x.Shape[2], Channels: 1,
-		Order: source.PixelByPixel, Stamp: data.FileStamp(st)}
+		Order: source.PixelByPixel, Stamp: filestamp.Of(st)}
 	if len(x.Shape) == 4 {
 		images.Channels = 3
 	}

@@ -9,8 +9,8 @@ import (
 	"os"
 	"strings"
 
-	"promptfed/federation/data"
 	"promptfed/federation/sets/source"
+	"promptfed/runtime/filestamp"
 )
 
 // idxMax bounds the labels of a file; MNIST has 60,000.
@@ -95,7 +95,7 @@ func idxImages(path string) (*source.Pixels, error) {
 		return nil, err
 	}
 	x := &source.Pixels{Path: path, Count: dims[0], Height: dims[1], Width: dims[2], Channels: 1, At: 16,
-		Stamp: data.FileStamp(st)}
+		Stamp: filestamp.Of(st)}
 	if x.Height < 1 || x.Width < 1 || x.Height > 1024 || x.Width > 1024 {
 		return nil, fmt.Errorf("images of %d x %d pixels: expected 1 to 1024 a side", x.Height, x.Width)
 	}

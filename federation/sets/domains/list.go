@@ -13,6 +13,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/sets/source"
+	"promptfed/runtime/filestamp"
 )
 
 // domainLine is a line "path label" of a list of images.
@@ -173,7 +174,7 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 		return err
 	}
 	l.w.Found = append(l.w.Found, source.Found{Split: split, Domain: l.domains[domain].name, Class: class,
-		Example: data.Example{ID: filepath.ToSlash(id), Path: file, Stamp: data.FileStamp(st)}})
+		Example: data.Example{ID: filepath.ToSlash(id), Path: file, Stamp: filestamp.Of(st)}})
 	return nil
 }
 

@@ -5,9 +5,9 @@ import (
 	"io"
 	"os"
 
-	"promptfed/federation/data"
 	"promptfed/federation/formats/matfile"
 	"promptfed/federation/sets/source"
+	"promptfed/runtime/filestamp"
 )
 
 // svhn reads a MATLAB file with X, images [H,W,3,N] or [H,W,N] of uint8, and y, their labels, where 10 may stand for 0:
@@ -50,7 +50,7 @@ func matDigits(f *os.File, path string) (*source.Pixels, []float64, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	x := &source.Pixels{Path: path, Order: source.PlanesByColumn, Channels: 1, Stamp: data.FileStamp(st)}
+	x := &source.Pixels{Path: path, Order: source.PlanesByColumn, Channels: 1, Stamp: filestamp.Of(st)}
 	switch d := v.Dims; {
 	case len(d) == 4 && d[2] == 3:
 		x.Height, x.Width, x.Channels, x.Count = d[0], d[1], 3, d[3]

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"promptfed/federation/data"
 	"promptfed/federation/sets/source"
+	"promptfed/runtime/filestamp"
 )
 
 const (
@@ -39,7 +39,7 @@ func (p *domainPlace) usps(dir, split string, _ source.Config) (*digitSplit, err
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return p.digitPixels(&source.Pixels{Path: path, Count: len(labels), Width: uspsSide, Height: uspsSide, Channels: 1,
-		Raw: raw, Stamp: data.FileStamp(st)}, labels, false)
+		Raw: raw, Stamp: filestamp.Of(st)}, labels, false)
 }
 
 // readUSPS reads lines "label index:value ..." with labels 1 to 10 for the digits 0 to 9, indices 1 to 256 row by row

@@ -14,6 +14,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/formats/parquetfile"
 	"promptfed/federation/sets/source"
+	"promptfed/runtime/filestamp"
 )
 
 // Kind is any images in Parquet files.
@@ -209,7 +210,7 @@ func (x *pqSet) add(file, split string) error {
 				return fmt.Errorf("%s: row %d has no label or no domain", file, row)
 			}
 			id := fmt.Sprintf("%s#%08d", filepath.ToSlash(rel), row)
-			e := data.Example{ID: id, Stamp: data.FileStamp(f.Info), Bytes: func() ([]byte, error) {
+			e := data.Example{ID: id, Stamp: filestamp.Of(f.Info), Bytes: func() ([]byte, error) {
 				raw, err := x.pages.Bytes(where, i)
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", id, err)

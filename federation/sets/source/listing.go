@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"promptfed/federation/data"
+	"promptfed/runtime/filestamp"
 )
 
 // Listing is what lists say about images, before any image file is looked at.
@@ -243,7 +244,7 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 		return e, "", err
 	}
 	e.ID = filepath.ToSlash(id)
-	e.Stamp = data.FileStamp(st)
+	e.Stamp = filestamp.Of(st)
 	return e, "", nil
 }
 

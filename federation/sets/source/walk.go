@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/runtime/filestamp"
 )
 
 // Extensions of files that are taken for images.
@@ -140,7 +141,7 @@ func (w *Walk) Images(dir string) ([]data.Example, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path, Stamp: data.FileStamp(e)})
+		out = append(out, data.Example{ID: filepath.ToSlash(id), Path: path, Stamp: filestamp.Of(e)})
 	}
 	return out, nil
 }

@@ -1,0 +1,88 @@
+package filestamp
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+)
+
+func stat(t *testing.T, path string) os.FileInfo {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// Other bytes of the same number, with the old modification time set again, and another file in the same place have
+// other stamps. The file itself keeps its own, also under another name.
+func TestOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one")
+	before := stat(t, path)
+	if Of(before) != Of(stat(t, path)) {
+		t.Error("the stamp of an unchanged file changes")
+	}
+	for !Settled(before, time.Now()) {
+		time.Sleep(time.Millisecond)
+	}
+	write("two")
+	if Of(stat(t, path)) == Of(before) {
+		t.Error("a change keeps the stamp")
+	}
+	if runtime.GOOS != "linux" && runtime.GOOS != "darwin" {
+		t.Skip("the system does not tell more")
+	}
+	if err := os.Chtimes(path, before.ModTime(), before.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	changed := stat(t, path)
+	if !changed.ModTime().Equal(before.ModTime()) || Of(changed) == Of(before) {
+		t.Error("with its modification time set back, a changed file has the old stamp")
+	}
+	other := path + "2"
+	if err := os.Rename(path, other); err != nil {
+		t.Fatal(err)
+	}
+	write("two")
+	if err := os.Chtimes(path, before.ModTime(), before.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if Of(stat(t, path)) == Of(stat(t, other)) {
+		t.Error("two files have one stamp")
+	}
+}
+
+type times struct {
+	os.FileInfo
+	at time.Time
+}
+
+func (x times) ModTime() time.Time { return x.at }
+func (x times) Sys() any           { return nil }
+
+// The steps are those of the comment at Settled.
+func TestSettled(t *testing.T) {
+	whole := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, c := range []struct {
+		at   time.Time
+		age  time.Duration
+		want bool
+	}{
+		{whole, 1900 * time.Millisecond, false}, {whole, 2100 * time.Millisecond, true},
+		{whole.Add(1), 40 * time.Millisecond, false}, {whole.Add(1), 60 * time.Millisecond, true},
+		{whole, -time.Hour, false}, {whole.Add(1), -time.Hour, false}, // a clock that is ahead
+	} {
+		if got := Settled(times{at: c.at}, c.at.Add(c.age)); got != c.want {
+			t.Errorf("%v after %v: %t", c.age, c.at, got)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package filestamp
+
+import (
+	"fmt"
+	"io/fs"
+	"syscall"
+	"time"
+)
+
+// status is what else tells a file from another and from itself before a change, and when that changed last.
+func status(st fs.FileInfo) (string, time.Time) {
+	s, ok := st.Sys().(*syscall.Stat_t)
+	if !ok {
+		return "", time.Time{}
+	}
+	return fmt.Sprint(" ", s.Dev, " ", s.Ino, " ", s.Ctimespec.Nano()), time.Unix(0, s.Ctimespec.Nano())
+}
