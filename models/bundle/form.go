@@ -2,9 +2,6 @@ package bundle
 
 import (
 	"cmp"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"promptfed/runtime/atomicfile"
 )
 
 // Form is a way in which bundles lie on disk.
@@ -83,7 +78,7 @@ func openSpec(s Spec) (*Bundle, error) {
 }
 
 // Inspect tells what is in a bundle, a checkpoint, an ONNX file or a .safetensors file, or in the bundle of a name (see
-// Find) if there is no such file. It reads no weights.
+// Find) if there is no such file. It reads no weights, but for what opening a bundle reads (Verify).
 func Inspect(path string) (r Report, err error) {
 	if s, err := ParseSpec(path); err == nil && s != (Spec{Folder: path}) {
 		return reportOf(Find(path))
@@ -161,25 +156,4 @@ func CheckName(name string) error {
 		return fmt.Errorf("name %.60q: use letters, digits and dashes, as for a file", name)
 	}
 	return nil
-}
-
-// File is what is known of a file.
-type File struct {
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"` // hex
-}
-
-// HashFile reads a file; ctx may end that early.
-func HashFile(ctx context.Context, path string) (File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return File{}, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	n, err := io.Copy(h, atomicfile.Reader{Context: ctx, R: f})
-	if err != nil {
-		return File{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return File{n, hex.EncodeToString(h.Sum(nil))}, nil
 }

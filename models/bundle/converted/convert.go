@@ -68,7 +68,8 @@ func Convert(src, out string, o Options) (*bundle.Bundle, error) {
 	if err := atomicfile.Folder(out, bundle.ManifestFile, j.write); err != nil {
 		return nil, fmt.Errorf("%s: converting %s: %w", out, src, explain(err))
 	}
-	return open(out)
+	j.read.Keep(out)
+	return newBundle(out, j.m), nil
 }
 
 // apart refuses to replace a bundle that the checkpoint lies in.
@@ -105,6 +106,8 @@ type conversion struct {
 	c *checkpoint.Checkpoint
 	w *checkpoint.Weights
 	m Manifest
+
+	read bundle.Reading // the files of the bundle
 }
 
 // describe fills in all of the manifest that needs no file.
@@ -170,8 +173,9 @@ func (j *conversion) write(dir string) error {
 	if err != nil {
 		return err
 	}
+	j.read = bundle.Reading{}
 	for _, e := range list {
-		if j.m.Files[e.Name()], err = bundle.HashFile(j.Context, filepath.Join(dir, e.Name())); err != nil {
+		if j.m.Files[e.Name()], err = j.read.File(j.Context, dir, e.Name()); err != nil {
 			return err
 		}
 	}

@@ -12,13 +12,12 @@
 // the context length L with anything; eot is the index that the features are read at.
 //
 // Weights stay where they are when they can: float32 .safetensors files are hard links to the checkpoint's own (copies
-// across file systems), so they must not be changed in place afterwards; sizes are checked when a bundle is opened,
-// contents by Verify. Everything else is converted once to float32, since ONNX Runtime would otherwise hold such a copy
+// across file systems), so they must not be changed in place afterwards: opening a bundle compares sizes and contents
+// (bundle.Verify). Everything else is converted once to float32, since ONNX Runtime would otherwise hold such a copy
 // in every session.
 package converted
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -69,11 +68,14 @@ func open(dir string) (*bundle.Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.checkFiles(dir); err != nil {
+	if err := bundle.Verify(dir, m.Files, false, remedy); err != nil {
 		return nil, err
 	}
 	return newBundle(dir, m), nil
 }
+
+// remedy is what to do about a file that is not what bundle.json says of it.
+const remedy = "convert the checkpoint again"
 
 func newBundle(dir string, m Manifest) *bundle.Bundle {
 	return &bundle.Bundle{Name: m.Name, Architecture: m.Architecture, Source: m.Source, Text: m.Text, Vision: m.Vision,
@@ -146,21 +148,7 @@ func (t towers) Embed(ids []int) ([]float32, error) {
 	return out, nil
 }
 
-// Verify compares the SHA-256 of every file with bundle.json.
-func (t towers) Verify() error {
-	for _, name := range t.m.fileNames() {
-		f, err := bundle.HashFile(context.Background(), filepath.Join(t.dir, name))
-		if err != nil {
-			return err
-		}
-		if want := t.m.Files[name]; f != want {
-			return fmt.Errorf("%s: SHA-256 %.12s of %d bytes, %s says %.12s of %d: the file was changed or damaged; "+
-				"convert the checkpoint again", filepath.Join(t.dir, name), f.SHA256, f.Size, bundle.ManifestFile,
-				want.SHA256, want.Size)
-		}
-	}
-	return nil
-}
+func (t towers) Verify() error { return bundle.Verify(t.dir, t.m.Files, true, remedy) }
 
 // Digest is over the contents of all files but TextFile as bundle.json states them, where the tensors lie in them,
 // architecture and preprocessing: all that features and gradients depend on. TextFile is for other programs; its nodes

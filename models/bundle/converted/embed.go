@@ -32,7 +32,7 @@ func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
 		return nil, fmt.Errorf("bundle %s: %w", name, err)
 	}
 	dir := filepath.Join(cache, "embedded", key, name)
-	if b, err := open(dir); err == nil && b.Verify() == nil {
+	if b, err := open(dir); err == nil {
 		return b, nil
 	}
 	parent := filepath.Dir(dir)
@@ -52,7 +52,7 @@ func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
 		return nil, err
 	}
 	if err := os.Rename(fresh, dir); err != nil {
-		if b, err := open(dir); err == nil && b.Verify() == nil {
+		if b, err := open(dir); err == nil {
 			return b, nil // another process was faster
 		}
 		if err := os.RemoveAll(dir); err != nil {

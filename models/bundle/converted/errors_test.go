@@ -181,6 +181,9 @@ func TestOpenFindsDamage(t *testing.T) {
 			return os.Truncate(filepath.Join(d, "weights.safetensors"),
 				70_000)
 		}, []string{"weights.safetensors", "70000"}},
+		{"weights with another byte", func(d string) error { return flip(filepath.Join(d, "weights.safetensors")) },
+			[]string{"weights.safetensors: SHA-256 ", "bundle.json says ",
+				": the file was changed or damaged; convert the checkpoint again"}},
 		{"no image.onnx", func(d string) error { return os.Remove(filepath.Join(d, converted.ImageFile)) },
 			[]string{converted.ImageFile, "missing"}},
 		{"no bundle.json", func(d string) error { return os.Remove(filepath.Join(d, bundle.ManifestFile)) },
@@ -220,6 +223,23 @@ func TestOpenFindsDamage(t *testing.T) {
 	}
 }
 
+// flip changes a byte near the end of a file, and neither its size nor its modification time.
+func flip(path string) error {
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	data[len(data)-3] ^= 1
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		return err
+	}
+	return os.Chtimes(path, st.ModTime(), st.ModTime())
+}
+
 func edit(change func(map[string]any)) func(string) error {
 	return func(dir string) error {
 		path := filepath.Join(dir, bundle.ManifestFile)
@@ -239,7 +259,7 @@ func edit(change func(map[string]any)) func(string) error {
 	}
 }
 
-func TestVerifyAndDigest(t *testing.T) {
+func TestDigest(t *testing.T) {
 	b := convert(t, "testdata/openai.pt", sources[0].o)
 	again := convert(t, "testdata/openai.pt", converted.Options{Name: "other", Vocab: sources[0].o.Vocab,
 		Checkpoint: sources[0].o.Checkpoint})
@@ -254,17 +274,4 @@ func TestVerifyAndDigest(t *testing.T) {
 	if d := convert(t, "testdata/openclip", sources[2].o).Digest(); d == b.Digest() {
 		t.Error("another preprocessing has the same digest")
 	}
-	path := filepath.Join(b.WeightsDir(), "weights.safetensors")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	data[len(data)-3] ^= 1
-	if err := os.WriteFile(path, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = bundle.Open(b.WeightsDir()); err != nil {
-		t.Fatal(err)
-	}
-	orttest.OneLine(t, "a changed bit", b.Verify(), "weights.safetensors", "SHA-256")
 }

@@ -135,15 +135,16 @@ func TestRegisteredHeals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(b.WeightsDir(), "model.safetensors")
-	if err := os.Truncate(path, 100); err != nil {
-		t.Fatal(err)
-	}
-	if b, err = bundle.Find("test-registered"); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Verify(); err != nil {
-		t.Error(err)
+	for _, damage := range []func(path string) error{flip, func(path string) error { return os.Truncate(path, 100) }} {
+		if err := damage(filepath.Join(b.WeightsDir(), "model.safetensors")); err != nil {
+			t.Fatal(err)
+		}
+		if b, err = bundle.Find("test-registered"); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Verify(); err != nil {
+			t.Error(err)
+		}
 	}
 	if b.Name != "test-registered" {
 		t.Errorf("name %q", b.Name)

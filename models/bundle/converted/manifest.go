@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -147,27 +146,6 @@ func (m Manifest) checkTowers() error {
 		{"image_size", m.ImageSize, v.Image}, {"context_length", m.Context, t.Context}} {
 		if s.have != s.got {
 			return fmt.Errorf("%s is %d, but the towers say %d", s.what, s.have, s.got)
-		}
-	}
-	return nil
-}
-
-// checkFiles compares the files in a folder with what the manifest says of them.
-func (m Manifest) checkFiles(dir string) error {
-	for _, name := range m.fileNames() {
-		path := filepath.Join(dir, name)
-		st, err := os.Stat(path)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return fmt.Errorf("%s is missing, but %s lists it: convert the checkpoint again", path, bundle.ManifestFile)
-		case err != nil:
-			return err
-		case !st.Mode().IsRegular():
-			return fmt.Errorf("%s is not a file", path)
-		case st.Size() != m.Files[name].Size:
-			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or was changed; convert the "+
-				"checkpoint again",
-				path, st.Size(), bundle.ManifestFile, m.Files[name].Size)
 		}
 	}
 	return nil

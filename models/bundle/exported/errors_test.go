@@ -58,7 +58,11 @@ func TestConfigErrors(t *testing.T) {
 		{"not its rows", embeddings,
 			`{"token_embedding": {"file": "tokens.safetensors", "offset": 80, "shape": [1060, 4]}}`,
 			`it is 4 wide, the tower takes 8`},
-		{"damaged", ids, `{"files": {"text.onnx": {"size": 12}}}`, `bundle.json says 12`},
+		{"cut short", ids, `{"files": {"text.onnx": {"size": 12}}}`, `bundle.json says 12`},
+		{"damaged", ids, `{"files": {"text.onnx": {"sha256": "12"}}}`,
+			`bundle.json says 12: the file was changed or damaged; take it from where it came from`},
+		{"a file that is not there", ids, `{"files": {"none": {}}}`, `none is missing, but bundle.json lists it`},
+		{"a file elsewhere", ids, `{"files": {"../x": {}}}`, `"../x" is not the path of a file inside the bundle`},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			_, err := bundle.Open(copyTower(t, c.tower, c.manifest))

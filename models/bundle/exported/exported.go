@@ -116,6 +116,9 @@ func common(a, b string) (dir, inA, inB string, err error) {
 }
 
 func (m *model) open() error {
+	if err := m.verify(false); err != nil {
+		return err
+	}
 	imageFile, textFile, err := m.towerFiles()
 	if err != nil {
 		return err

@@ -1,11 +1,9 @@
 package exported
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -21,7 +19,7 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// list collects the files that the towers need, checks the sizes that bundle.json gives, and prepares the digest.
+// list collects the files that the towers need, and prepares the digest.
 func (m *model) list() error {
 	add := func(name string) {
 		if name != "" && !slices.Contains(m.files, name) {
@@ -49,40 +47,22 @@ func (m *model) list() error {
 			return err
 		}
 	}
-	for name, f := range m.config.Files {
-		st, err := os.Stat(filepath.Join(m.b.Dir, filepath.FromSlash(name)))
-		if !filepath.IsLocal(filepath.FromSlash(name)) || errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("files: %q is not a file in the bundle", name)
-		}
-		if err != nil {
-			return err
-		}
-		if f.Size != 0 && st.Size() != f.Size {
-			return fmt.Errorf("%s has %d bytes, %s says %d: the file is cut short or another one", name, st.Size(),
-				bundle.ManifestFile, f.Size)
-		}
-	}
 	m.digest = sync.OnceValue(func() string { return m.sum() })
 	return nil
 }
 
-// Verify compares the files whose SHA-256 bundle.json gives.
-func (m *model) Verify() error {
-	for name, want := range m.config.Files {
-		if want.SHA256 == "" {
-			continue
-		}
-		f, err := bundle.HashFile(context.Background(), filepath.Join(m.b.Dir, filepath.FromSlash(name)))
-		if err != nil {
-			return err
-		}
-		if f.SHA256 != want.SHA256 {
-			return fmt.Errorf("%s: SHA-256 %.12s, %s says %.12s: the file was changed or damaged", name, f.SHA256,
-				bundle.ManifestFile, want.SHA256)
+// verify compares the files of which bundle.json says something: their contents, all or those that are not known.
+func (m *model) verify(all bool) error {
+	for name := range m.config.Files {
+		if !filepath.IsLocal(filepath.FromSlash(name)) {
+			return fmt.Errorf("files: %q is not the path of a file inside the bundle", name)
 		}
 	}
-	return nil
+	return bundle.Verify(m.b.Dir, m.config.Files, all, "take it from where it came from, or, where the new one is "+
+		"right, write its size and sha256 there")
 }
+
+func (m *model) Verify() error { return m.verify(true) }
 
 // sum is the digest: over the contents of all files, and what bundle.json says of how they are used. What cannot be
 // read gives a digest of its own, as reading it to run will say why.
@@ -95,11 +75,10 @@ func (m *model) sum() string {
 		h.Texts = &texts
 	}
 	for _, name := range m.files {
-		f, err := bundle.HashFile(context.Background(), filepath.Join(m.b.Dir, filepath.FromSlash(name)))
-		if err != nil {
-			f.SHA256 = err.Error()
+		have, err := bundle.Contents(m.b.Dir, []string{name}, false)
+		if h.Files[name] = have[name]; err != nil {
+			h.Files[name] = bundle.File{SHA256: err.Error()}
 		}
-		h.Files[name] = f
 	}
 	text, err := json.Marshal(h)
 	if err != nil { // it was read from JSON

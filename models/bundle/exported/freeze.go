@@ -21,8 +21,8 @@ func Freeze(b *bundle.Bundle, out string) error {
 	if !ok {
 		return fmt.Errorf("bundle %s holds no exported models: there is nothing to find out", b.Name)
 	}
-	c := m.settled()
-	return atomicfile.Folder(out, bundle.ManifestFile, func(dir string) error {
+	c, read := m.settled(), bundle.Reading{}
+	err := atomicfile.Folder(out, bundle.ManifestFile, func(dir string) error {
 		for _, name := range m.files {
 			from, to := filepath.Join(m.b.Dir, filepath.FromSlash(name)), filepath.Join(dir, filepath.FromSlash(name))
 			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -31,7 +31,7 @@ func Freeze(b *bundle.Bundle, out string) error {
 			if _, err := atomicfile.Link(context.Background(), from, to); err != nil {
 				return err
 			}
-			f, err := bundle.HashFile(context.Background(), to)
+			f, err := read.File(context.Background(), dir, name)
 			if err != nil {
 				return err
 			}
@@ -43,6 +43,10 @@ func Freeze(b *bundle.Bundle, out string) error {
 		}
 		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), atomicfile.Bytes(append(data, '\n')))
 	})
+	if err == nil {
+		read.Keep(out)
+	}
+	return err
 }
 
 // settled is a bundle.json that leaves nothing to be found out.

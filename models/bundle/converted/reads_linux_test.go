@@ -1,0 +1,69 @@
+package converted_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/safetensors"
+)
+
+// bytesRead is what this process has read so far (proc(5), rchar).
+func bytesRead(t *testing.T) (n int64) {
+	t.Helper()
+	if _, err := fmt.Sscanf(string(orttest.Read(t, "/proc/self/io")), "rchar: %d", &n); err != nil {
+		t.Skip("/proc/self/io:", err)
+	}
+	return n
+}
+
+// Weights that did not change are read once for their SHA-256, whoever opens the bundle, and again once they changed.
+// A comment makes the file of weights large enough for the record.
+func TestOpenReadsOnce(t *testing.T) {
+	environment(t)
+	const comment = 2 << 20
+	src := copyDir(t, "testdata/huggingface")
+	weights := filepath.Join(src, "model.safetensors")
+	tensors, _, err := safetensors.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := map[string]string{"format": "pt", "comment": strings.Repeat("x", comment)}
+	if err := safetensors.WriteFile(weights, tensors, more); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "small")
+	if _, err := converted.Convert(src, dir, converted.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond) // the conversion linked the weights, which counts as a change (filestamp.Settled)
+	open := func() int64 {
+		t.Helper()
+		before := bytesRead(t)
+		if _, err := bundle.Open(dir); err != nil {
+			t.Fatal(err)
+		}
+		return bytesRead(t) - before
+	}
+	open()
+	if n := open(); n >= comment {
+		t.Errorf("%d bytes were read of a bundle that is known", n)
+	}
+	if err := os.Chmod(filepath.Join(dir, "model.safetensors"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := open(); n < comment {
+		t.Errorf("%d bytes were read of a bundle whose weights have another stamp", n)
+	}
+	if err := flip(filepath.Join(dir, "model.safetensors")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = bundle.Open(dir)
+	orttest.OneLine(t, "another byte in what was known", err, "model.safetensors: SHA-256 ")
+}

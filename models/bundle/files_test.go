@@ -1,0 +1,316 @@
+package bundle
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/runtime/filestamp"
+)
+
+// zeros is the SHA-256 of 1 MiB of zeros, as sha256sum of GNU coreutils gives it.
+const zeros = "30e14955ebf1352266dc2ff8067e68104607e750abb9d3b36582b8af909fcb58"
+
+// folder is a folder with a file of 1 MiB of zeros whose stamp is old enough for the record, and an empty cache.
+func folder(t *testing.T) (dir, file string) {
+	t.Helper()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", os.Getenv("XDG_CACHE_HOME"))
+	dir = t.TempDir()
+	file = filepath.Join(dir, "weights")
+	if err := os.WriteFile(file, make([]byte, leastKept), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, file)
+	return dir, file
+}
+
+func settle(t *testing.T, file string) {
+	t.Helper()
+	for st := info(t, file); !filestamp.Settled(st, time.Now()); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func info(t *testing.T, file string) os.FileInfo {
+	t.Helper()
+	st, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// put writes the last byte of a file in place and sets its modification time back.
+func put(t *testing.T, file string, b byte) {
+	t.Helper()
+	st := info(t, file)
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{b}, st.Size()-1); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(file, st.ModTime(), st.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func sumOf(t *testing.T, dir string) string {
+	t.Helper()
+	have, err := Contents(dir, []string{"weights"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return have["weights"].SHA256
+}
+
+// planted puts a digest into the record that the file does not have, so that it shows whether the file is read.
+func planted(t *testing.T, dir string, change func(*known)) {
+	t.Helper()
+	r := recorded(dir)
+	k, ok := r["weights"]
+	if !ok {
+		t.Fatal("the file is not in the record")
+	}
+	k.SHA256 = "planted"
+	if change != nil {
+		change(&k)
+	}
+	r["weights"] = k
+	path, err := recordOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := r.bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An unchanged file is read once; with all, always.
+func TestContentsReadsOnce(t *testing.T) {
+	dir, _ := folder(t)
+	if got := sumOf(t, dir); got != zeros {
+		t.Fatalf("SHA-256 %s, want %s", got, zeros)
+	}
+	planted(t, dir, nil)
+	if got := sumOf(t, dir); got != "planted" {
+		t.Errorf("the second time the file was read: %s", got)
+	}
+	if have, err := Contents(dir, []string{"weights"}, true); err != nil || have["weights"].SHA256 != zeros {
+		t.Errorf("with all: %v, %v", have, err)
+	}
+	if got := sumOf(t, dir); got != zeros {
+		t.Errorf("what was read did not replace the record: %s", got)
+	}
+}
+
+// The record is not believed of a changed file, of another file in its place, of a file elsewhere, or when it is
+// damaged itself.
+func TestRecordIsNotBelieved(t *testing.T) {
+	for what, change := range map[string]func(t *testing.T, dir, file string){
+		"a write that leaves size and time": func(t *testing.T, dir, file string) {
+			if runtime.GOOS == "windows" {
+				t.Skip("the system does not tell")
+			}
+			planted(t, dir, nil)
+			put(t, file, 0)
+		},
+		"another file in its place": func(t *testing.T, dir, file string) {
+			planted(t, dir, nil)
+			st := info(t, file)
+			if err := os.WriteFile(file+"2", make([]byte, leastKept), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chtimes(file+"2", st.ModTime(), st.ModTime()); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(file+"2", file); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another number of the file": func(t *testing.T, dir, file string) {
+			planted(t, dir, func(k *known) { k.Stamp += "0" })
+		},
+		"another path": func(t *testing.T, dir, file string) {
+			planted(t, dir, func(k *known) { k.Path += "0" })
+		},
+		"a damaged record": func(t *testing.T, dir, file string) {
+			planted(t, dir, nil)
+			path, err := recordOf(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data = bytes.Replace(data, []byte("planted"), []byte("plantef"), 1)
+			if err := os.WriteFile(path, data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir, file := folder(t)
+			if got := sumOf(t, dir); got != zeros {
+				t.Fatal(got)
+			}
+			change(t, dir, file)
+			if got := sumOf(t, dir); got != zeros {
+				t.Errorf("the record was believed: %s", got)
+			}
+		})
+	}
+}
+
+// A file whose stamp may stay over a change is not kept, and neither is a small one.
+func TestNotKept(t *testing.T) {
+	dir, file := folder(t)
+	soon := time.Now().Add(time.Hour)
+	if err := os.Chtimes(file, soon, soon); err != nil {
+		t.Fatal(err)
+	}
+	if sumOf(t, dir); len(recorded(dir)) > 0 {
+		t.Error("a file of the future is kept")
+	}
+	if err := os.WriteFile(file, []byte("small"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, file)
+	if sumOf(t, dir); len(recorded(dir)) > 0 {
+		t.Error("a small file is kept")
+	}
+}
+
+// A cache that cannot be written, or that there is none of, costs time only.
+func TestContentsWithoutCache(t *testing.T) {
+	dir, _ := folder(t)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, cache := range []string{file, "/proc/none", ""} {
+		t.Setenv("XDG_CACHE_HOME", cache)
+		t.Setenv("HOME", cache)
+		for range 2 {
+			if got := sumOf(t, dir); got != zeros {
+				t.Errorf("cache %q: %s", cache, got)
+			}
+		}
+	}
+}
+
+// The record keeps files of earlier readings, and is bounded in folders, files and bytes.
+func TestRecordIsBounded(t *testing.T) {
+	dir, file := folder(t)
+	if err := os.Link(file, file+"2"); err != nil {
+		t.Skip(err)
+	}
+	settle(t, file)
+	for _, name := range []string{"weights", "weights2"} {
+		if _, err := Contents(dir, []string{name}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := recorded(dir); len(r) != 2 {
+		t.Errorf("the record holds %v", r)
+	}
+	many := Reading{}
+	for i := range maxRecorded {
+		name := strings.Repeat("./", i) + "weights"
+		many[name] = known{Stamp: "x"}
+	}
+	many.Keep(dir)
+	if r := recorded(dir); len(r) != maxRecorded {
+		t.Errorf("the record holds %d files", len(r))
+	}
+	path, err := recordOf(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour)
+	for i := range maxFolders {
+		name := filepath.Join(filepath.Dir(path), "old"+string(rune('a'+i%26))+strings.Repeat("x", i/26))
+		if err := os.WriteFile(name, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	many.Keep(dir)
+	list, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(list) != maxFolders {
+		t.Errorf("%d folders are recorded, %v", len(list), err)
+	}
+	if len(recorded(dir)) != maxRecorded {
+		t.Error("the newest record is gone")
+	}
+}
+
+// Verify says in one line which file is not as bundle.json has it.
+func TestVerify(t *testing.T) {
+	dir, file := folder(t)
+	whole := map[string]File{"weights": {leastKept, zeros}}
+	check := func(want map[string]File, parts ...string) {
+		t.Helper()
+		for _, all := range []bool{false, true} {
+			err := Verify(dir, want, all, "do this")
+			switch {
+			case len(parts) == 0 && err != nil:
+				t.Error(err)
+			case len(parts) > 0 && err == nil:
+				t.Errorf("no error with %q", parts)
+			}
+			for _, p := range parts {
+				if err != nil && (!strings.Contains(err.Error(), p) || strings.Contains(err.Error(), "\n")) {
+					t.Errorf("%v, want one line with %q", err, p)
+				}
+			}
+		}
+	}
+	check(whole)
+	check(map[string]File{"weights": {}})
+	check(map[string]File{"weights": {0, zeros}})
+	check(map[string]File{"weights": {leastKept + 1, ""}}, file, "has 1048576 bytes, bundle.json says 1048577", "do this")
+	check(map[string]File{"none": {}}, "none is missing, but bundle.json lists it: do this")
+	check(map[string]File{".": {}}, "is not a file")
+	put(t, file, 1)
+	check(whole, file, "SHA-256 ", "bundle.json says "+zeros[:12]+": the file was changed or damaged; do this")
+}
+
+// FuzzRecord: no record makes the reader panic, and what it accepts it writes and accepts again.
+func FuzzRecord(f *testing.F) {
+	data, err := Reading{"weights": {"/a/weights", "1 2 3", File{4, zeros}}}.bytes()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data, false)
+	f.Add([]byte("\n{}"), false)
+	f.Add([]byte(`{"a":{"path":1}}`), true)
+	f.Add([]byte(`null`), true)
+	f.Fuzz(func(t *testing.T, data []byte, signed bool) {
+		if signed {
+			data = withSum(data)
+		}
+		r := parseRecord(data)
+		if r == nil {
+			return
+		}
+		again, err := r.bytes()
+		if err != nil || len(parseRecord(again)) != len(r) {
+			t.Fatalf("%v of %v, %v", parseRecord(again), r, err)
+		}
+	})
+}
