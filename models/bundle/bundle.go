@@ -63,7 +63,7 @@ type Towers interface {
 
 	// Digest is the SHA-256, in hex, over everything that features depend on. Name and logit scale do not count.
 	Digest() string
-	// Verify reads all files and compares their contents with what the bundle says of them, as opening it does for files
+	// Verify reads all files and compares them with what the bundle says of their contents. Opening does so for files
 	// that the record in the user's cache does not know.
 	Verify() error
 	// Report adds what there is to tell of the towers and their files.

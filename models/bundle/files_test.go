@@ -283,7 +283,8 @@ func TestVerify(t *testing.T) {
 	check(whole)
 	check(map[string]File{"weights": {}})
 	check(map[string]File{"weights": {0, zeros}})
-	check(map[string]File{"weights": {leastKept + 1, ""}}, file, "has 1048576 bytes, bundle.json says 1048577", "do this")
+	check(map[string]File{"weights": {leastKept + 1, ""}}, file, "has 1048576 bytes, bundle.json says 1048577",
+		"do this")
 	check(map[string]File{"none": {}}, "none is missing, but bundle.json lists it: do this")
 	check(map[string]File{".": {}}, "is not a file")
 	put(t, file, 1)

@@ -19,8 +19,8 @@ func TestParseSpec(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"picture=a,text=b", "image=a", "folder=a,image=b,text=c", "variant=fp16", "name=",
-		"folder=a,logit_scale=0", "folder=a,logit_scale=e", "folder=a,logit_scale=1e40", "folder=a,logit_scale=Inf", "folder=a,logit_bias=-1e30",
-		"folder=a,logit_bias=NaN", "folder=a,logit_bias="} {
+		"folder=a,logit_scale=0", "folder=a,logit_scale=e", "folder=a,logit_scale=1e40",
+		"folder=a,logit_scale=Inf", "folder=a,logit_bias=-1e30", "folder=a,logit_bias=NaN", "folder=a,logit_bias="} {
 		if got, err := ParseSpec(text); err == nil {
 			t.Errorf("%s: %+v", text, got)
 		}

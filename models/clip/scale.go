@@ -22,8 +22,8 @@ func CheckScale(scale, bias float64) error {
 			scale, MinScale, MaxScale)
 	}
 	if !(math.Abs(bias) <= MaxScale) {
-		return fmt.Errorf("logit_bias %.6g must be a number from %d to %d: beyond, float32 tells no classes apart", bias,
-			-MaxScale, MaxScale)
+		return fmt.Errorf("logit_bias %.6g must be a number from %d to %d: beyond, float32 tells no classes apart",
+			bias, -MaxScale, MaxScale)
 	}
 	return nil
 }

@@ -86,8 +86,8 @@ func (p Preprocess) Validate() error {
 	}
 	for c := range 3 {
 		if m, s := p.Mean[c], p.Std[c]; !(m >= -1 && m <= 2 && s >= minStd && s <= maxStd) {
-			return fmt.Errorf("preprocess: mean %v must be from -1 to 2 and std %v from %g to %d, as they are of pixels "+
-				"from 0 to 1: divide those of levels from 0 to 255 by 255", p.Mean, p.Std, minStd, maxStd)
+			return fmt.Errorf("preprocess: mean %v must be from -1 to 2 and std %v from %g to %d, as they are of "+
+				"pixels from 0 to 1: divide those of levels from 0 to 255 by 255", p.Mean, p.Std, minStd, maxStd)
 		}
 	}
 	return nil

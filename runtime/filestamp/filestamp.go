@@ -15,7 +15,8 @@ func Of(st fs.FileInfo) string {
 }
 
 // Settled tells whether a change of the file from now on gets another stamp: its times are older than the steps that
-// the system counts them in. Those steps are 10 ms at most where a time shows parts of one, 2 s at most elsewhere (FAT).
+// the system counts them in. Those steps are 10 ms at most where a time shows parts of one, elsewhere 2 s at most (of
+// FAT).
 func Settled(st fs.FileInfo, now time.Time) bool {
 	_, last := status(st)
 	if st.ModTime().After(last) {

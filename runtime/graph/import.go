@@ -242,7 +242,7 @@ func typeOf(vi *onnx.ValueInfoProto) (DType, Shape) {
 	for i, d := range t.Shape.Dim {
 		switch v := d.Value.(type) {
 		case *onnx.TensorShapeProto_Dimension_DimValue:
-			if v.DimValue < 0 { // some exporters write -1 for a size they do not know
+			if v.DimValue < 0 {
 				shape = append(shape, symbol("", vi.Name, i))
 				break
 			}

@@ -92,8 +92,9 @@ func checkMessage(x proto.Message) error {
 			if err := checkName("dimension", d.GetDimParam()); err != nil {
 				return err
 			}
-			if d.GetDimValue() > MaxSize {
-				return fmt.Errorf("value %q: a size of %d; at most %d are supported", x.Name, d.GetDimValue(), MaxSize)
+			if n := d.GetDimValue(); n > MaxSize || n < -1 { // some exporters write -1 for a size they do not know
+				return fmt.Errorf("value %q: a size of %d; 0 to %d are supported, and -1 for an open one", x.Name, n,
+					MaxSize)
 			}
 		}
 	case *NodeProto:

@@ -42,7 +42,7 @@ func TestOpenReadsOnce(t *testing.T) {
 	if _, err := converted.Convert(src, dir, converted.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // the conversion linked the weights, which counts as a change (filestamp.Settled)
+	time.Sleep(100 * time.Millisecond) // linking the weights was a change of their status (filestamp.Settled)
 	open := func() int64 {
 		t.Helper()
 		before := bytesRead(t)

@@ -2,6 +2,7 @@ package exported
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,13 +72,14 @@ func readConfig(dir string) (c config, ok bool, err error) {
 	if json.Unmarshal(data, &keys) != nil || keys["weights"] != nil || keys["vision"] != nil {
 		return c, false, nil
 	}
-	if c, err = parseConfig(data); err != nil {
-		return c, true, fmt.Errorf("%s: %w", filepath.Join(dir, bundle.ManifestFile), err)
+	if c, err = parseConfig(data); err == nil {
+		c.Name = cmp.Or(c.Name, filepath.Base(dir))
+		err = bundle.CheckName(c.Name)
 	}
-	if c.Name == "" {
-		c.Name = filepath.Base(dir)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", filepath.Join(dir, bundle.ManifestFile), err)
 	}
-	return c, true, bundle.CheckName(c.Name)
+	return c, true, err
 }
 
 func parseConfig(data []byte) (config, error) {
@@ -89,10 +91,9 @@ func parseConfig(data []byte) (config, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&h); err != nil {
 		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, "+
-			"text_width, embed_dim, image_size, context_length, logit_scale, preprocess, tokenizer, texts {clean}, "+
-			"model, variant, image "+
-			"{file, input, output, patches}, text {file, embeddings, ids, eot, attention_mask, position_ids, output, "+
-			"causal}, token_embedding {file, tensor}, files, notes", err)
+			"text_width, embed_dim, image_size, context_length, logit_scale, logit_bias, logit_scale_log, preprocess, "+
+			"tokenizer, texts {clean}, model, variant, image {file, input, output, patches}, text {file, embeddings, "+
+			"ids, eot, attention_mask, position_ids, output, causal}, token_embedding {file, tensor}, files, notes", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return h, errors.New("not the JSON of a bundle: text follows it")

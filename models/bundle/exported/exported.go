@@ -44,14 +44,18 @@ func (m *model) decided(what, format string, a ...any) {
 	m.found = append(m.found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
 }
 
-// nameOf takes folders with a bundle.json that lists no weights, and without any those that a layout knows.
+// nameOf takes folders with a bundle.json that lists no weights, and without any those that a layout knows or that
+// hold a folder for each tower.
 func nameOf(dir string) (string, bool) {
 	c, ok, err := readConfig(dir)
 	if err != nil {
 		return "", ok
 	}
 	if _, err := os.Stat(filepath.Join(dir, bundle.ManifestFile)); !ok && errors.Is(err, os.ErrNotExist) {
-		return filepath.Base(dir), looksExported(dir)
+		if !looksExported(dir) {
+			return "", len(pairs(dir)) > 0 // no bundle, but one that tells how its towers are named
+		}
+		return filepath.Base(dir), true
 	}
 	return c.Name, ok
 }
@@ -222,7 +226,8 @@ func (m *model) finish() error {
 	}
 	if rows := t.table.rows; tokens.VocabSize() > rows {
 		return fmt.Errorf("the tokenizer has %d tokens, the token embedding of %s %d rows: they do not belong "+
-			"together", tokens.VocabSize(), t.name, rows)
+			"together; put the vocabulary of this model beside the text tower, or name it as \"tokenizer\" in %s",
+			tokens.VocabSize(), t.name, rows, bundle.ManifestFile)
 	}
 	t.sos, t.eotID, t.pad = tokens.SOS(), tokens.EOT(), tokens.Pad()
 	filler, err := tokens.Encode("x")

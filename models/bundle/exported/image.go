@@ -43,15 +43,18 @@ func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imag
 	} else {
 		in := reached(f, t.output)
 		if len(in) != 1 {
-			return nil, fmt.Errorf("output %s depends on %s; an image tower takes pixels [batch,3,size,size] and "+
-				"nothing else", t.output.Name(), describe(in))
+			return nil, fmt.Errorf("output %s depends on %s; the image tower must take %s, and nothing else: export "+
+				"it so, with constants for the rest", t.output.Name(), describe(in), imageRole.takes)
 		}
 		t.input = in[0]
 	}
+	if err := checkSizes(t.input); err != nil {
+		return nil, err
+	}
 	c := []int{staticAxis(t.input, 1), staticAxis(t.input, 3)}
 	if t.last = c[1] == 3 && c[0] != 3; !isPixels(t.input) || !t.last && c[0] != 3 && c[0] != 0 {
-		return nil, fmt.Errorf("input %s; pixels must be floating-point or uint8, [batch,3,size,size] or "+
-			"[batch,size,size,3]", describe([]graph.Node{t.input}))
+		return nil, fmt.Errorf("its input is %s; the image tower must take %s: export it so", describe([]graph.Node{
+			t.input}), imageRole.takes)
 	}
 	t.levels = normalised(dir, t.input, t.output)
 	t.batch = staticAxis(t.input, 0)
@@ -62,7 +65,7 @@ func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imag
 		o, ok := f.Output(p.Patches)
 		if !ok {
 			return nil, fmt.Errorf("image.patches %q in %s is none of its outputs %s", p.Patches, bundle.ManifestFile,
-				describe(outputs(f)))
+				describe(outputs(f.Outputs)))
 		}
 		t.patches = o
 	} else if o, ok := f.Output(bundle.PatchesOutput); ok && o.Rank() == 3 {
@@ -90,7 +93,7 @@ func (t *imageTower) measure(hint int, said bool) error {
 	h, w := t.axes()
 	switch {
 	case h != w && h != 0 && w != 0:
-		return fmt.Errorf("it takes images of %d x %d, only squares are supported", h, w)
+		return fmt.Errorf("it takes images of %d x %d; only squares are supported: export it for one", h, w)
 	case h == 0 && w == 0 && hint == 0:
 		guess, err := t.guess()
 		if err != nil {
@@ -118,8 +121,9 @@ func (t *imageTower) measure(hint int, said bool) error {
 		return err
 	}
 	if s, ok := image.Shape().Ints(); !ok || len(s) != 2 || s[0] != 2 {
-		return fmt.Errorf("output %s has shape %v for two images; features must be [batch,size]", t.output.Name(),
-			image.Shape())
+		return fmt.Errorf("output %s has shape %v for two images; features must be [batch,size]: write another value "+
+			"as \"image\": {\"output\": NAME} in %s, or export one row for each image", t.output.Name(), image.Shape(),
+			bundle.ManifestFile)
 	}
 	if t.embedDim = image.Dim(1); t.embedDim < 1 || t.embedDim > bundle.MaxExtent {
 		return fmt.Errorf("features of size %d", t.embedDim)

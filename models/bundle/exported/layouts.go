@@ -112,10 +112,11 @@ func choose(role string, list []export, variant string) (export, error) {
 	})
 	switch {
 	case len(fit) == 0:
-		return export{}, fmt.Errorf("no %s of variant %q: there is %s", role, variant, files(list))
+		return export{}, fmt.Errorf("no %s of variant %q: there is %s; choose one of their variants, or none", role,
+			variant, files(list))
 	case len(fit) > 1:
-		return export{}, fmt.Errorf("two files could be the %s, %s and %s: name one in %s, or its variant", role,
-			fit[0].file, fit[1].file, bundle.ManifestFile)
+		return export{}, fmt.Errorf("two files could be the %s, %s and %s: name one in %s, with "+
+			"image=IMAGE.onnx,text=TEXT.onnx, or by its variant", role, fit[0].file, fit[1].file, bundle.ManifestFile)
 	}
 	return fit[0], nil
 }
@@ -158,7 +159,11 @@ func findTowers(dir, variant string) (f found, err error) {
 			break
 		}
 	}
+	two := pairs(dir)
 	switch {
+	case len(fit) == 0 && len(two) > 0:
+		return f, fmt.Errorf("%s holds a folder for each tower: name both in its place, %s", dir,
+			strings.Join(two[:min(len(two), 3)], " or "))
 	case len(fit) == 0 && half != "":
 		return f, fmt.Errorf("%s: put it there, or name a folder for each tower", half)
 	case len(fit) == 0:
@@ -191,6 +196,12 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 	if image {
 		role = "image tower"
 	}
+	switch st, err := os.Stat(dir); {
+	case err != nil:
+		return e, "", fmt.Errorf("the %s: %w", role, err)
+	case !st.IsDir():
+		return e, "", fmt.Errorf("%s is neither a folder nor an .onnx file: name one that holds the %s", dir, role)
+	}
 	list := exportsIn(dir)
 	for _, l := range layouts {
 		own := l.text
@@ -206,7 +217,7 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 		list = fit
 	}
 	if len(list) == 0 {
-		return e, "", fmt.Errorf("%s holds no .onnx file for the %s", dir, role)
+		return e, "", fmt.Errorf("%s holds no .onnx file: name the folder of the %s, or its file", dir, role)
 	}
 	e, err = choose(role, list, variant)
 	return e, "a folder for each tower, as fastembed has it", err

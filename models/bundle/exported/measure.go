@@ -23,8 +23,9 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 		return nil, err
 	}
 	if s, ok := f.Shape().Ints(); !ok || len(s) != 2 || s[0] != n {
-		return nil, fmt.Errorf("output %s has shape %v for %d texts of %d tokens; features must be [texts,size]",
-			t.output.Name(), f.Shape(), n, length)
+		return nil, fmt.Errorf("output %s has shape %v for %d texts of %d tokens; features must be [texts,size]: "+
+			"write another value as \"text\": {\"output\": NAME} in %s, or export one row for each text",
+			t.output.Name(), f.Shape(), n, length, bundle.ManifestFile)
 	}
 	return f.Shape(), nil
 }
@@ -93,8 +94,12 @@ func (t *textTower) findContext() error {
 		t.context = fit[0]
 		return nil
 	}
-	return fmt.Errorf("how many tokens it has positions for cannot be told from its graph (it could be %v): write "+
-		"\"context_length\" in %s", fit, bundle.ManifestFile)
+	could := ""
+	if len(fit) > 0 {
+		could = fmt.Sprintf(" (it could be %v)", fit)
+	}
+	return fmt.Errorf("how many tokens it has positions for cannot be told from its graph%s: write \"context_length\" "+
+		"in %s", could, bundle.ManifestFile)
 }
 
 // features adds the tower to g for several lists of sequences at once, and cuts the result into those lists.

@@ -76,6 +76,9 @@ func (t *textTower) inputs() []graph.Node {
 // roles finds out what each input that the features depend on is for.
 func (t *textTower) roles(p textConfig) error {
 	list := reached(t.file, t.output)
+	if err := checkSizes(list...); err != nil {
+		return err
+	}
 	for _, r := range []struct {
 		key, name string
 		to        *graph.Node
@@ -120,11 +123,11 @@ func (t *textTower) roles(p textConfig) error {
 		bundle.ManifestFile
 	switch {
 	case len(unclear) > 0:
-		return fmt.Errorf("the role of its input %s is not clear among %s: %s", describe(unclear[:1]),
-			describe(reached(t.file, t.output)), hint)
+		return fmt.Errorf("the role of its input %s is not clear among %s: %s, or export the tower without it, as it "+
+			"takes %s", describe(unclear[:1]), describe(reached(t.file, t.output)), hint, textRole.takes)
 	case !t.embeddings.OK() && !t.ids.OK():
-		return fmt.Errorf("it has %s; a text tower takes embeddings [classes,length,width] or token ids "+
-			"[classes,length]: %s", describe(reached(t.file, t.output)), hint)
+		return fmt.Errorf("it takes %s; the text tower must take %s: export it so", describe(reached(t.file, t.output)),
+			textRole.takes)
 	case t.embeddings.OK() && !t.eot.OK() && !t.ids.OK() && !t.mask.OK():
 		return fmt.Errorf("it has %s, and none tells where a text ends: export it with the index of the end token "+
 			"[classes] or with the token ids beside the embeddings",

@@ -19,9 +19,9 @@ func describe(list []graph.Node) string {
 	return bundle.OrNone(out)
 }
 
-func outputs(f *graph.File) []graph.Node {
+func outputs(list []graph.Output) []graph.Node {
 	var out []graph.Node
-	for _, o := range f.Outputs {
+	for _, o := range list {
 		out = append(out, o.Node)
 	}
 	return out
@@ -43,6 +43,7 @@ type role struct {
 	key   string
 	usual []string // names of outputs that hold them
 	could func(f *graph.File, n graph.Node) bool
+	takes string // what a graph of the tower has as input
 }
 
 // pooler holds the features of SigLIP, whose towers end there; of CLIP, a projection is still to come.
@@ -51,10 +52,12 @@ const pooler = "pooler_output"
 var (
 	imageRole = role{"image", []string{"image_embeds", "image_features", "image_embeddings", "unnorm_image_features",
 		"embedding", bundle.ImageOutput, pooler},
-		func(f *graph.File, n graph.Node) bool { return takesPixels(f, n) && !takesText(f, n) }}
+		func(f *graph.File, n graph.Node) bool { return takesPixels(f, n) && !takesText(f, n) },
+		"pixels [batch,3,size,size] or [batch,size,size,3], floating-point or uint8"}
 	textRole = role{"text", []string{"text_embeds", "text_features", "text_embeddings", "unnorm_text_features",
 		"embedding", bundle.TextOutput, pooler},
-		func(f *graph.File, n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) }}
+		func(f *graph.File, n graph.Node) bool { return takesText(f, n) && !takesPixels(f, n) },
+		"token ids [texts,length], int64 or int32, or floating-point embeddings [texts,length,width]"}
 )
 
 // pick is the value that holds the features of a tower: the output that is named, the only one that could, or one under
@@ -76,7 +79,7 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, 
 	}
 	if name != "" {
 		return n, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
-			describe(outputs(f)))
+			describe(outputs(f.Outputs)))
 	}
 	if len(fit) == 1 {
 		return fit[0].Node, scale, bias, nil
@@ -89,14 +92,59 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, 
 	if len(fit) == 0 && image.OK() {
 		return map[string]graph.Node{"image": image, "text": text}[r.key], scale, bias, nil
 	}
+	if len(fit) == 0 {
+		return n, 0, 0, r.missing(f)
+	}
 	return n, 0, 0, fmt.Errorf("the output that holds the features is not clear among %s: write \"%s\": "+
-		"{\"output\": NAME} in %s", describe(outputs(f)), r.key, bundle.ManifestFile)
+		"{\"output\": NAME} in %s", describe(outputs(fit)), r.key, bundle.ManifestFile)
+}
+
+// missing says why no output of a file can hold the features of a tower.
+func (r role) missing(f *graph.File) error {
+	var could []graph.Output
+	var in []graph.Node
+	for _, o := range f.Outputs {
+		if r.could(f, o.Node) {
+			could = append(could, o)
+		}
+		for _, n := range reached(f, o.Node) {
+			if !slices.Contains(in, n) {
+				in = append(in, n)
+			}
+		}
+	}
+	pixels := slices.ContainsFunc(in, isPixels)
+	ids := slices.ContainsFunc(in, func(n graph.Node) bool { return isInt(n) && n.Rank() <= 2 })
+	switch {
+	case len(could) > 0:
+		return fmt.Errorf("no output holds features, which are floating-point [batch,size]; it has %s: export the %s "+
+			"tower with its projected features, one row for each %s", describe(outputs(could)), r.key, r.key)
+	case pixels && ids:
+		return fmt.Errorf("every output depends on images and on texts (%s): write the value that holds the features "+
+			"of %ss as \"%s\": {\"output\": NAME} in %s", describe(in), r.key, r.key, bundle.ManifestFile)
+	case pixels && r.key == "text" || ids && r.key == "image":
+		return fmt.Errorf("it is not the %s tower, as it takes %s: swap both towers, or name their files, with "+
+			"image=IMAGE.onnx,text=TEXT.onnx or as \"image\": {\"file\": ...} and \"text\": {\"file\": ...} in %s",
+			r.key, describe(in), bundle.ManifestFile)
+	}
+	return fmt.Errorf("it takes %s; the %s tower must take %s: export it so", describe(in), r.key, r.takes)
+}
+
+// checkSizes refuses inputs with a size of 0, which is no open one.
+func checkSizes(list ...graph.Node) error {
+	for _, n := range list {
+		if slices.ContainsFunc(n.Shape(), func(d graph.Dim) bool { return d.Is(0) }) {
+			return fmt.Errorf("input %s has a size of 0, with which it takes nothing: export it with that size open, "+
+				"which has a name or no value (dynamic_axes or dynamic_shapes), or above 0", describe([]graph.Node{n}))
+		}
+	}
+	return nil
 }
 
 // similarities finds the product of the features of images and of texts, what it is multiplied with, and what is added
 // to that.
 func similarities(dir string, f *graph.File) (image, text graph.Node, scale, bias float64) {
-	for _, op := range graph.Reachable(outputs(f)...) {
+	for _, op := range graph.Reachable(outputs(f.Outputs)...) {
 		if op.Domain != graph.Standard || op.Kind != "MatMul" && op.Kind != "Gemm" {
 			continue
 		}
@@ -111,7 +159,7 @@ func similarities(dir string, f *graph.File) (image, text graph.Node, scale, bia
 		image, scale = unscaled(dir, a, scale)
 		text, scale = unscaled(dir, b, scale)
 		product := map[graph.Node]bool{op.Out[0]: true}
-		for _, after := range graph.Reachable(outputs(f)...) {
+		for _, after := range graph.Reachable(outputs(f.Outputs)...) {
 			i := slices.IndexFunc(after.In, func(n graph.Node) bool { return product[n] })
 			if i < 0 || after.Domain != graph.Standard {
 				continue
