@@ -58,8 +58,8 @@ func (m *model) verify(all bool) error {
 			return fmt.Errorf("files: %q is not the path of a file inside the bundle", name)
 		}
 	}
-	return bundle.Verify(m.b.Dir, m.config.Files, all, "take it from where it came from, or, where the new one is "+
-		"right, write its size and sha256 there")
+	return bundle.Verify(m.b.Dir, m.config.Files, all, "take it from where it came from, or write size and sha256 "+
+		"of the new one in "+bundle.ManifestFile)
 }
 
 func (m *model) Verify() error { return m.verify(true) }
