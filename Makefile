@@ -16,7 +16,7 @@ IMAGES ?= ../shared/data/pacs
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke methods pitfalls terms test test-cuda build library library-cuda browser check vet platforms format lint \
-	rules docs site deploy bench fuzz chaos golden probes clean
+	rules docs site deploy bench fuzz chaos golden towers probes clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -135,7 +135,7 @@ chaos: library ## kill, disconnect and damage runs of several processes, RUNS (2
 golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers, open_clip_torch
 	@for script in tools/golden/*.py; do \
 		case $$script in \
-		*/events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
+		*/architectures.py | */events.py | */figures.py | */parquet.py | */significance.py) continue ;; \
 		*/trace.py | */step_torch.py | */libraries.py | */classifier.py | */methods_*.py | */exported_*.py) continue ;; \
 		*/bundle.py | */tokenizer.py | */huggingface.py) argument=$(VOCAB) ;; \
 		*/preprocess.py) argument=$(IMAGES) ;; \
@@ -146,6 +146,14 @@ golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, pyt
 		echo "$(PYTHON) $$script $$argument"; \
 		$(PYTHON) $$script $$argument || exit 1; \
 	done
+
+towers: library build/towers ## let other libraries compute their towers anew, and compare all of them (docs/architectures.md)
+	HF_HUB_OFFLINE=1 build/towers/bin/python tools/golden/architectures.py
+	UPDATE=1 go test -count=1 -v -run TestArchitectures ./models/bundle/converted
+	git status --short models docs
+
+build/towers: tools/golden/architectures.txt
+	python3 -m venv build/towers && build/towers/bin/pip install --quiet -r $< && touch build/towers
 
 clean: ## remove bin/, build/ and runs/
 	rm -rf bin build runs

@@ -1,9 +1,42 @@
 package preprocess
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 )
+
+// hfUnread are fields of preprocessor_config.json that change no pixels of an RGB image, with the values (as JSON) under
+// which they do not; nil stands for every value (CLIPImageProcessor and SiglipImageProcessor of transformers 5.23).
+var hfUnread = map[string][]string{"_valid_processor_keys": nil, "data_format": nil, "device": nil,
+	"disable_grouping": nil, "do_convert_rgb": nil, "feature_extractor_type": nil, "image_processor_type": nil,
+	"input_data_format": nil, "processor_class": nil, "return_tensors": nil, "transformers_version": nil,
+	"do_pad": {"false", "null"}, "pad_size": {"null"}, "default_to_square": {"false", "null"}}
+
+// readFields reads the fields of a struct from an object. A field that is neither one of these nor of unread is an error,
+// because it may change pixels.
+func readFields(data []byte, into any, unread map[string][]string) error {
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(data, &all); err != nil {
+		return err
+	}
+	for key, value := range all {
+		if values, ok := unread[key]; ok && (values == nil || slices.Contains(values, string(value))) {
+			delete(all, key)
+		}
+	}
+	rest, err := json.Marshal(all)
+	if err != nil {
+		return err
+	}
+	dec := json.NewDecoder(bytes.NewReader(rest))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return fmt.Errorf("%w: remove a field that changes no pixels", err)
+	}
+	return nil
+}
 
 // FromHF reads Hugging Face's preprocessor_config.json. What a CLIP never asks
 // for (no resize, other filters, a crop of another size than the resize) is an
@@ -21,7 +54,7 @@ func FromHF(data []byte) (Preprocess, error) {
 		Mean      []float32 `json:"image_mean"`
 		Std       []float32 `json:"image_std"`
 	}{}
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := readFields(data, &f, hfUnread); err != nil {
 		return Preprocess{}, fmt.Errorf("preprocessor_config.json: %w", err)
 	}
 	fail := func(format string, args ...any) (Preprocess, error) {
@@ -75,7 +108,7 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 		Std           []float32       `json:"std"`
 	}{Mode: "RGB", Interpolation: Bicubic, ResizeMode: "shortest"}
 	if len(data) > 0 {
-		if err := json.Unmarshal(data, &f); err != nil {
+		if err := readFields(data, &f, nil); err != nil {
 			return Preprocess{}, fmt.Errorf("preprocess_cfg: %w", err)
 		}
 	}

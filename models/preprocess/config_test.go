@@ -59,6 +59,8 @@ func TestConfigErrors(t *testing.T) {
 		`{"size":1000000000}`:          "need 1 to 4096",
 		`{"do_center_crop":false,"size":{"shortest_edge":9}}`: "does not go with",
 		`{"rescale_factor":1}`:                                "need 1/255",
+		`{"do_pad":true}`:                                     `unknown field "do_pad"`,
+		`{"do_flip":true}`:                                    `unknown field "do_flip": remove a field that changes`,
 	} {
 		if _, err := FromHF([]byte(data)); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "\n") {
@@ -70,6 +72,7 @@ func TestConfigErrors(t *testing.T) {
 		`{"size":[2,3]}`:            "two equal ones",
 		`{"resize_mode":"stretch"}`: "longest or squash",
 		`{"interpolation":"area"}`:  `resize "area"`,
+		`{"crop_pct":0.9}`:          `preprocess_cfg: json: unknown field "crop_pct"`,
 	} {
 		if _, err := FromOpenCLIP([]byte(data), 224); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", data, err, want)

@@ -63,7 +63,7 @@ func TestCheckpointNumbersThatCannotWork(t *testing.T) {
 		{"a bias", siglip, number("logit_bias", -1e30), []string{`"logit_bias"`, "logit_bias -1e+30 must be"}},
 		{"a mean", hf, replace("preprocessor_config.json", `"image_mean":[0.5,0.4,0.3]`, `"image_mean":[1e30,0,0]`),
 			[]string{"mean [1e+30 0 0] must be from -1 to 2"}},
-		{"an epsilon", hf, replace("config.json", `"layer_norm_eps":`, `"layer_norm_eps":1e10,"x":`),
+		{"an epsilon", hf, replace("config.json", `"layer_norm_eps":1e-05`, `"layer_norm_eps":1e10`),
 			[]string{"eps 1e+10"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
