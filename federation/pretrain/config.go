@@ -123,6 +123,10 @@ func (c Config) Validate() error {
 	if err := c.image().Check(); err != nil {
 		return err
 	}
+	if i := c.image(); i.Image%i.Patch != 0 {
+		return fmt.Errorf("patches of %d pixels leave a margin of an image of %d: choose a patch that divides it",
+			i.Patch, i.Image)
+	}
 	if c.Name == "" || c.Out == "" {
 		return fmt.Errorf("name %q, out %q: give the backbone a name and a folder", c.Name, c.Out)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"promptfed/models/bundle"
+	"promptfed/models/checkpoint"
 	"promptfed/models/clip"
 	"promptfed/models/tokenizer"
 	"promptfed/runtime/grad"
@@ -48,6 +49,9 @@ func inspectCommand() *cobra.Command {
 			return err
 		}
 		fmt.Print(inspected(r, append(inspectRows(r, all), rows...)))
+		if r.Problem != "" && r.Format != string(checkpoint.StateDict) { // a bare file may be anything
+			return fmt.Errorf("%s cannot be converted: the row \"not convertible\" says why", args[0])
+		}
 		return nil
 	}
 	return c
