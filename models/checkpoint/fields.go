@@ -81,6 +81,14 @@ func (f *fields) only(key string, allowed ...string) {
 	}
 }
 
+// absent refuses a field of a tower that the weights are not.
+func (f *fields) absent(key string) {
+	f.asked[key] = true
+	if f.has(key) {
+		f.fail("%s = %s is not that of the weights, which are OpenCLIP's own", key, oneLine(fmt.Sprint(f.m[key])))
+	}
+}
+
 // ignore names fields that change nothing of what is computed.
 func (f *fields) ignore(keys ...string) {
 	for _, k := range keys {

@@ -10,8 +10,7 @@ import (
 
 // plainBlock are options of OpenCLIP's blocks that change what is computed, with the values under which they do not.
 var plainBlock = map[string][]string{"block_type": {"default"}, "qk_norm": {"false"}, "scaled_cosine_attn": {"false"},
-	"scale_heads": {"false"}, "scale_attn_inner": {"false"}, "scale_attn": {"false"}, "scale_fc": {"false"},
-	"attn_type": {""}}
+	"scale_heads": {"false"}, "scale_attn_inner": {"false"}, "scale_attn": {"false"}, "scale_fc": {"false"}}
 
 // fromOpenCLIP reads model_cfg of an open_clip_config.json: CLIPVisionCfg and CLIPTextCfg of OpenCLIP 3.3, whose
 // defaults hold for missing fields. preprocess_cfg is read by the package preprocess.
@@ -27,7 +26,6 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 	}
 	vision, text := model.object("vision_cfg"), model.object("text_cfg")
 	model.same("embed_dim", a.EmbedDim, 0)
-	model.only("multimodal_cfg")
 	model.ignore("custom_text", "init_logit_bias", "init_logit_scale", "nonscalar_logit_scale", "cast_dtype",
 		"output_dict")
 	act := GELU
@@ -101,19 +99,16 @@ func (f *fields) vit(a *Arch, act string) {
 	f.only("attentional_pool", "false")
 	f.only("pos_embed_type", "learnable")
 	f.ignore("attn_pooler_queries", "attn_pooler_heads") // of attentional_pool
-	f.ignore("timm_model_name", "timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop",
-		"timm_drop_path")
-	f.only("global_average_pool", "false", "true") // of old releases
+	f.absent("timm_model_name")
+	f.ignore("timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path")
+	f.only("global_average_pool", "false") // of old releases, as is the next
 	f.only("input_patchnorm", "false")
 	a.NormPooled = read(f, "final_ln_after_pool", false)
 	if bare := read(f, "no_ln_pre", false); bare != a.NoPreNorm {
 		f.fail("no_ln_pre is %v, but the weights say %v", bare, a.NoPreNorm)
 	}
-	pool := read(f, "pool_type", "tok")
-	if read(f, "global_average_pool", false) {
-		pool = "avg"
-	}
-	a.VisionPool = pooling(f, "pool_type", pool, map[string]string{"tok": "", "avg": clip.MeanPool})
+	a.VisionPool = pooling(f, "pool_type", read(f, "pool_type", "tok"), map[string]string{"tok": "",
+		"avg": clip.MeanPool})
 }
 
 // resnet reads vision_cfg of CLIP's ResNet.
@@ -152,7 +147,8 @@ func (f *fields) transformerText(a *Arch, act string) {
 	if kind := read(f, "proj_type", "linear"); kind != want {
 		f.fail("proj_type %q is not that of the weights, %s", oneLine(kind), want)
 	}
-	f.ignore("pad_id", "proj_bias", "hf_model_name", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type")
+	f.absent("hf_model_name")
+	f.ignore("pad_id", "proj_bias", "hf_model_pretrained", "hf_proj_type", "hf_pooler_type")
 	a.Bidirectional = read(f, "no_causal_mask", false)
 	pool := read(f, "pool_type", "argmax")
 	a.TextPool = pooling(f, "pool_type", pool, map[string]string{"argmax": "", "eos": "", "first": clip.FirstPool,
