@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// hfUnread are fields of preprocessor_config.json that change no pixels of an RGB image, with the values (as JSON) under
-// which they do not; nil stands for every value (CLIPImageProcessor and SiglipImageProcessor of transformers 5.23).
+// hfUnread are fields of preprocessor_config.json that change no pixels of an RGB image, with the values (as JSON)
+// under which they do not; nil stands for every value (CLIPImageProcessor and SiglipImageProcessor, transformers 5.23).
 var hfUnread = map[string][]string{"_valid_processor_keys": nil, "data_format": nil, "device": nil,
 	"disable_grouping": nil, "do_convert_rgb": nil, "feature_extractor_type": nil, "image_processor_type": nil,
 	"input_data_format": nil, "processor_class": nil, "return_tensors": nil, "transformers_version": nil,
 	"do_pad": {"false", "null"}, "pad_size": {"null"}, "default_to_square": {"false", "null"}}
 
-// readFields reads the fields of a struct from an object. A field that is neither one of these nor of unread is an error,
-// because it may change pixels.
+// readFields reads the fields of a struct from an object. A field that is neither one of these nor of unread is an
+// error, because it may change pixels.
 func readFields(data []byte, into any, unread map[string][]string) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(data, &all); err != nil {

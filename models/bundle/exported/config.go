@@ -92,8 +92,9 @@ func parseConfig(data []byte) (config, error) {
 	if err := dec.Decode(&h); err != nil {
 		return h, fmt.Errorf("not the JSON of a bundle: %w; without weights the keys are name, architecture, source, "+
 			"text_width, embed_dim, image_size, context_length, logit_scale, logit_bias, logit_scale_log, preprocess, "+
-			"tokenizer, texts {clean}, model, variant, image {file, input, output, patches}, text {file, embeddings, "+
-			"ids, eot, attention_mask, position_ids, output, causal}, token_embedding {file, tensor}, files, notes", err)
+			"tokenizer, texts {clean}, model, variant, image {file, input, output, patches}, text {file, "+
+			"embeddings, ids, eot, attention_mask, position_ids, output, causal}, token_embedding {file, tensor}, "+
+			"files, notes", err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
 		return h, errors.New("not the JSON of a bundle: text follows it")
