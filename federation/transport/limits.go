@@ -202,7 +202,9 @@ func maxWeight(claims []int, claimed int) (int, error) {
 
 // limitNorms refuses uploads whose move of the shared parameters, or whose extras of one kind, are much longer than
 // usual: than the median over these uploads where they are three or more, over those of the rounds before where these
-// are three or more, and over the same in proportion to the learning rate, whichever is the longest.
+// are three or more, and over the same in proportion to the learning rate, whichever is the longest. Whatever others
+// uploaded, a move is refused that is much longer than the parameters themselves: without it two clients could not be
+// told apart, and two of three would say what is usual.
 func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxNorm < 0 {
 		return
@@ -236,10 +238,17 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 			continue
 		}
 		usual := h.norms.typical(kind, of, rate)
+		most, than := math.Inf(1), "the usual"
+		if usual > 0 {
+			most = maxMoves * usual
+		}
+		if own := maxMoves * parametersNorm(o.Shared); kind == movesKind && own < most {
+			most, than = own, "that of the parameters"
+		}
 		for client, v := range of {
-			if most := maxMoves * usual; usual > 0 && !(v <= most) && refused[client] == nil {
-				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is accepted, %d times the usual (--max-norm)",
-					kind, v, most, maxMoves)
+			if !(v <= most) && refused[client] == nil {
+				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is accepted, %d times %s (--max-norm)", kind, v,
+					most, maxMoves, than)
 			} else if usual > 0 && refused[client] == nil {
 				h.longest[kind] = max(h.longest[kind], v/usual)
 			}
@@ -256,6 +265,17 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 			h.norms = h.norms.with(kind, pastNorm{lowerMedian(good), rate})
 		}
 	}
+}
+
+// parametersNorm is the norm of the shared parameters, or that of ones in their place where it is larger: low-rank
+// changes and adapters start at 0.
+func parametersNorm(shared tensor.Map) float64 {
+	squares, count := 0.0, 0
+	for _, name := range shared.Names() {
+		n := shared[name].Norm()
+		squares, count = squares+n*n, count+shared[name].Len()
+	}
+	return math.Sqrt(max(squares, float64(count)))
 }
 
 // movesKind is the length of what an upload moved the shared parameters by.

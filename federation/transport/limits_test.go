@@ -44,14 +44,15 @@ func TestBelieved(t *testing.T) {
 	}
 }
 
-// round is a round of hubs whose uploads move one parameter by these.
+// round is a round of servers whose uploads move one parameter of 10,001, all 0, by these.
 func round(t *testing.T, h *Server, number int, moves ...float32) (kept int, refused []message.Refusal, err error) {
 	t.Helper()
-	o := message.Instruction{Kind: message.Train, Round: number, Shared: tensor.Map{"ctx": tensor.New(1)}}
+	o := message.Instruction{Kind: message.Train, Round: number, Shared: tensor.Map{"ctx": tensor.New(1),
+		"rest": tensor.New(10000)}}
 	var replies []message.Reply
 	for k, v := range moves {
 		replies = append(replies, message.Reply{Client: k, Upload: method.Upload{Client: k, N: 10,
-			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1)}, Extra: tensor.Map{}}})
+			Shared: tensor.Map{"ctx": tensor.Of([]float32{v}, 1), "rest": tensor.New(10000)}, Extra: tensor.Map{}}})
 	}
 	out, err := h.applyLimits(o, replies)
 	return len(out), h.Limited().Refused, err
@@ -73,8 +74,9 @@ func limiting(t *testing.T, rate optim.Rate) *Server {
 	return h
 }
 
-// One huge move among three is refused in the first round; of two nobody can tell whose is. Once three rounds are known
-// one of two is refused as well, also after the run was stopped and went on.
+// One huge move among three is refused in the first round. Of two nobody can tell which is usual; then, and where two
+// of three are huge, a move is refused that is longer than 50 times the parameters, 10,001 zeros that count as ones.
+// Once three rounds are known one of two is refused by them, also after the run was stopped and went on.
 func TestUsualMoves(t *testing.T) {
 	h := limiting(t, nil)
 	if kept, refused, _ := round(t, h, 0, 1e5, 1, 2); kept != 2 || len(refused) != 1 || refused[0].Client != 0 ||
@@ -84,8 +86,12 @@ func TestUsualMoves(t *testing.T) {
 	if kept, refused, _ := round(t, h, 1, 60, -2, 2); kept != 3 {
 		t.Errorf("%d kept, refused %+v", kept, refused)
 	}
-	if kept, _, _ := round(t, h, 2, 1e5, 1); kept != 2 {
-		t.Errorf("%d of two kept", kept)
+	if kept, refused, _ := round(t, h, 2, 6e5, 1); kept != 1 || len(refused) != 1 || refused[0].Client != 0 ||
+		!strings.Contains(refused[0].Reason, "at most 5000 is accepted, 50 times that of the parameters") {
+		t.Errorf("%d of two kept, refused %+v", kept, refused)
+	}
+	if kept, refused, _ := round(t, limiting(t, nil), 0, 6e5, 1, 6e5); kept != 1 || len(refused) != 2 {
+		t.Errorf("%d of three kept, refused %+v", kept, refused)
 	}
 	b, err := h.Save()
 	if err != nil || !json.Valid(b) {

@@ -100,6 +100,23 @@ func TestLies(t *testing.T) {
 	}
 }
 
+// Two of three clients upload huge values from the first round on, when no earlier round tells what is usual: the round
+// counts the third alone.
+func TestLiesOfTwo(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 3, "--quorum", "0.3")
+	s.joins(0, 2)
+	for client := range 2 {
+		s.background(part{client: client, lie: func(r *message.Reply) { r.Upload.Shared["ctx"].Data[0] = 6e5 }})
+	}
+	records := s.ends()
+	counted(t, records, 2)
+	if log := s.log.String(); !strings.Contains(log, "50 times that of the parameters") {
+		t.Error("the server does not say what was refused")
+	}
+	s.learned(3)
+}
+
 // What the holder of a client's certificate sends beside that client, signed with its key, with that of another or with
 // none, is dropped and counted: replies of other runs, orders, clients and forms, cards of others, signs of life that
 // were there before or come from the future, pieces of what nobody announced. The rounds count all three clients.
