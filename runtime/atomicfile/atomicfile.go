@@ -2,10 +2,13 @@
 package atomicfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
+	"time"
 )
 
 // Write gives path the content that fill writes: readers see the old file or the whole new one, also after a crash.
@@ -25,9 +28,23 @@ func Write(path string, fill func(io.Writer) error) error {
 // one was open to others.
 func WritePrivate(path string, fill func(io.Writer) error) error { return write(path, 0o600, fill) }
 
+// patience is how long a file is tried again while the process, or the machine, has too many open files.
+const patience = 10 * time.Second
+
+// create makes a temporary file. Too many open files pass, when connections end for example, and cost time alone.
+func create(dir, pattern string) (f *os.File, err error) {
+	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		f, err = os.CreateTemp(dir, pattern)
+		full := errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+		if !full || time.Now().After(end) {
+			return f, err
+		}
+	}
+}
+
 func write(path string, mode os.FileMode, fill func(io.Writer) error) (err error) {
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*.tmp")
+	f, err := create(dir, "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}

@@ -97,6 +97,27 @@ func TestConnections(t *testing.T) {
 	s.says("msg=joined client=2")
 }
 
+// Connections that say nothing leave a server that may open few files what its run needs, and are closed: the run goes
+// on to its end with checkpoints.
+func TestIdleConnections(t *testing.T) {
+	t.Setenv(filesLimit, "160")
+	s := serve(t, 60)
+	s.joins(0, 1, 2)
+	s.background(part{pause: 100 * time.Millisecond})
+	s.runs()
+	for range 300 {
+		c, err := net.DialTimeout("tcp", s.address, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	s.ends()
+	if log := s.log.String(); strings.Contains(log, "too many open files") {
+		t.Error("the server ran out of files")
+	}
+}
+
 // A port that is taken is said at once.
 func TestTakenPort(t *testing.T) {
 	t.Parallel()

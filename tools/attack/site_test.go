@@ -145,6 +145,9 @@ func serve(t *testing.T, rounds int, flags ...string) *server {
 	return serveAt(t, address, "", rounds, append([]string{"--listen", address}, flags...)...)
 }
 
+// filesLimit is how many files a server may open, where a test sets it.
+const filesLimit = "PROMPTFED_TEST_FILES"
+
 // serveAt is serve with the address of the NATS server, and with certificates that are there if there is a folder of
 // them.
 func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
@@ -184,11 +187,14 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	}
 	s.terms = b.Engine.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
-	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)
+	args := append([]string{programs.Promptfed, "serve", path, "--out", s.at("out")}, flags...)
 	if !s.plain {
 		args = append(args, "--tls", s.at("certs"))
 	}
-	s.process = launch(t, append([]string{programs.Promptfed}, args...)...)
+	if limit := os.Getenv(filesLimit); limit != "" {
+		args = append([]string{"sh", "-c", "ulimit -n " + limit + `; exec "$0" "$@"`}, args...)
+	}
+	s.process = launch(t, args...)
 	s.says("waiting for clients")
 	return s
 }

@@ -68,7 +68,8 @@ func Start(e Options) (*Server, error) {
 		banned: map[string]time.Time{}, seen: map[string]*x509.Certificate{}}
 	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5,
-		MaxControlLine: 4096, WriteDeadline: 30 * time.Second, PingInterval: time.Minute}
+		MaxControlLine: 4096, WriteDeadline: 30 * time.Second, PingInterval: time.Minute,
+		MaxConn: mostConnections()}
 	s, err := server.NewServer(o)
 	if err != nil {
 		return nil, fmt.Errorf("NATS server: %w", err)

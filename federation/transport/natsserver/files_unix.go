@@ -1,0 +1,18 @@
+//go:build unix
+
+package natsserver
+
+import "syscall"
+
+// reserved is how many files a run opens beside connections: checkpoints, records, certificates, libraries.
+const reserved = 80
+
+// mostConnections is how many connections leave the process the files that its run needs; 0, for no limit, where the
+// system does not tell how many it may open.
+func mostConnections() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || uint64(limit.Cur) > 1<<20 {
+		return 0
+	}
+	return max(int(limit.Cur)-reserved, int(limit.Cur)/2)
+}

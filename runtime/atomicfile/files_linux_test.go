@@ -1,0 +1,52 @@
+package atomicfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A file that cannot be made because too many are open is made once one of them is closed.
+func TestWaitsForAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "late")
+	var before syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &before); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 64, Max: before.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &before)
+	var open []*os.File
+	defer func() {
+		for _, f := range open {
+			f.Close()
+		}
+	}()
+	for {
+		f, err := os.Open(os.DevNull)
+		if errors.Is(err, syscall.EMFILE) {
+			break
+		}
+		if err != nil || len(open) > 100 {
+			t.Fatal(len(open), err)
+		}
+		open = append(open, f)
+	}
+	free := slices.Clone(open[:4]) // the file, its folder, and what the system needs beside
+	open = open[4:]
+	go func() {
+		time.Sleep(200 * time.Millisecond)
+		for _, f := range free {
+			f.Close()
+		}
+	}()
+	began := time.Now()
+	if err := Write(path, text("late")); err != nil || time.Since(began) < 200*time.Millisecond {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}
