@@ -33,7 +33,7 @@ type authenticator struct {
 	mu      sync.Mutex
 	open    map[string]int       // connections of a user, or more: those that ended since count still
 	banned  map[string]time.Time // users that are cut off, until when
-	wrong   map[string]int       // guesses, by address, since the time below
+	from    map[string]bool      // addresses of connections that were refused since the time below
 	since   time.Time
 	refused int // connections that nothing was said about yet
 	// certificates of those that were let in, by the SHA-256 that the NATS server's list of connections has
@@ -44,10 +44,9 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 
 // What is tolerated.
 const (
-	maxGuesses     = 10               // of one address in guessTime; more are refused whatever they say
-	guessTime      = 10 * time.Second // after which one line sums up what was refused
-	guessPause     = 500 * time.Millisecond
-	maxConnections = 8 // of one user; who comes back from a cut is there twice for a moment
+	summaryTime    = 10 * time.Second       // after which one line sums up what was refused
+	guessPause     = 500 * time.Millisecond // before a wrong token is refused; the right one never waits
+	maxConnections = 8                      // of one user; who comes back from a cut is there twice for a moment
 	banTime        = 10 * time.Second
 )
 
@@ -60,9 +59,6 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 		return true
 	}
 	from := address(c.RemoteAddress())
-	if g.guesses(from, 0) >= maxGuesses {
-		return g.refuse(from, "too many failed attempts")
-	}
 	user := o.Username
 	if g.certificates {
 		state := c.GetTLSConnectionState()
@@ -75,7 +71,6 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 		user = g.noteCertificate(state.PeerCertificates[0])
 	}
 	if g.token != "" && !same(o.Password, g.token) {
-		g.guesses(from, 1)
 		time.Sleep(guessPause)
 		return g.refuse(from, "wrong token")
 	}
@@ -112,6 +107,9 @@ func (g *authenticator) refuse(from, why string) bool {
 	g.mu.Lock()
 	g.roll()
 	g.refused++
+	if len(g.from) < 1<<16 {
+		g.from[from] = true
+	}
 	first := g.refused == 1
 	g.mu.Unlock()
 	if first {
@@ -122,24 +120,13 @@ func (g *authenticator) refuse(from, why string) bool {
 
 // roll begins a new count where the time of the last is over.
 func (g *authenticator) roll() {
-	if time.Since(g.since) < guessTime {
+	if time.Since(g.since) < summaryTime {
 		return
 	}
 	if g.refused > 1 {
-		g.log.Warn("more connections were refused", "count", g.refused-1, "addresses", len(g.wrong))
+		g.log.Warn("more connections were refused", "count", g.refused-1, "addresses", len(g.from))
 	}
-	g.since, g.refused, g.wrong = time.Now(), 0, map[string]int{}
-}
-
-// guesses is how many wrong tokens came from an address lately, with some more.
-func (g *authenticator) guesses(from string, more int) int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.roll()
-	if more > 0 && len(g.wrong) < 1<<16 {
-		g.wrong[from] += more
-	}
-	return g.wrong[from]
+	g.since, g.refused, g.from = time.Now(), 0, map[string]bool{}
 }
 
 // noteCertificate notes a certificate that a connection has, and gives the user that it names.
