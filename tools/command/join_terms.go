@@ -145,7 +145,7 @@ func joinTable(title string, terms []joinTerm) string {
 
 // consent decides whether this client takes part under terms: those that were agreed to before in the client's folder,
 // or all with Yes, or else those that somebody at a terminal agrees to. Where there is no terminal, as under a service
-// manager, terms are shown and taken, unless others were agreed to before.
+// manager, the first terms are shown, recorded and taken; others need Yes from then on.
 type consent struct {
 	Path     string // of the file that remembers
 	Yes      bool
@@ -154,7 +154,7 @@ type consent struct {
 	Out      io.Writer
 }
 
-// agreedFile is what a client's folder remembers of the terms that somebody agreed to.
+// agreedFile is what a client's folder remembers of the terms that were agreed to.
 const agreedFile = "agreed.json"
 
 func (f joinFlags) consent() consent {
@@ -186,14 +186,16 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 		}
 		fmt.Fprintln(c.Out, "changed since they were agreed to:", changed)
 	}
-	if !c.Yes {
-		if !c.Terminal {
-			return nil
-		}
+	switch {
+	case c.Yes:
+	case c.Terminal:
 		fmt.Fprint(c.Out, "take part? [y/N] ")
 		if err := said(ctx, c.In); err != nil {
 			return err
 		}
+	default:
+		fmt.Fprintf(c.Out, "there is no terminal to ask at: these terms are recorded in %s, and others will need "+
+			"--yes\n", c.Path)
 	}
 	return atomicfile.WritePrivate(c.Path, func(w io.Writer) error { return json.NewEncoder(w).Encode(terms) })
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // On a terminal a client takes part when somebody says yes, or with --yes; after a restart nobody is asked again,
-// unless the terms changed. Where there is no terminal terms are shown and taken, but not others than somebody agreed
-// to.
+// unless the terms changed. Where there is no terminal the first terms are shown, recorded and taken, and others only
+// with --yes.
 func TestConsent(t *testing.T) {
 	first := []joinTerm{{"method", "fedpha"}, {"rounds", "5"}}
 	other := []joinTerm{{"method", "fedpha"}, {"rounds", "6"}, {"statistics", "none"}}
@@ -27,7 +27,6 @@ func TestConsent(t *testing.T) {
 		asks          bool
 		err, says     string
 	}{
-		{terms: first, says: "fedpha"}, // a service: nothing is remembered
 		{terms: first, terminal: true, answer: "", asks: true, err: "does not take"}, // end of input
 		{terms: first, terminal: true, answer: "n\n", asks: true, err: "does not take"},
 		{terms: first, terminal: true, answer: "y\n", asks: true},
@@ -48,6 +47,27 @@ func TestConsent(t *testing.T) {
 		if text := out.String(); strings.Contains(text, "take part? [y/N]") != c.asks ||
 			!strings.Contains(text, c.says) || !strings.Contains(text, "9 images") {
 			t.Errorf("case %d:\n%s", i, text)
+		}
+	}
+	path = filepath.Join(t.TempDir(), agreedFile)
+	for i, c := range []struct {
+		terms     []joinTerm
+		yes       bool
+		err, says string
+	}{
+		{terms: first, says: "recorded in " + path},
+		{terms: first},
+		{terms: other, err: "rounds was 5, is 6; statistics is none; read them and add --yes"},
+		{terms: other, err: "--yes"}, // a refusal records nothing
+		{terms: other, yes: true},
+		{terms: other},
+		{terms: first, err: "rounds was 6, is 5; statistics was none"},
+	} {
+		var out bytes.Buffer
+		err := consent{Path: path, Yes: c.yes, Out: &out}.take(t.Context(), c.terms, nil)
+		if (err == nil) != (c.err == "") || err != nil && (!strings.Contains(err.Error(), c.err) ||
+			strings.Contains(err.Error(), "\n")) || !strings.Contains(out.String(), c.says) {
+			t.Errorf("service, case %d: %v, want %q:\n%s", i, err, c.err, &out)
 		}
 	}
 	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {

@@ -1,0 +1,101 @@
+package attack
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/tools/proctest"
+)
+
+// openTrial makes what serve and join as processes need of realConfig: its bundle and certificates for two clients.
+func openTrial(t *testing.T) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 6}
+	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
+	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(t, "certs", s.at("certs"), "--clients", "2")
+	return s
+}
+
+// serveTrial starts the server with its embedded NATS server.
+func (s *server) serveTrial(more ...string) {
+	s.t.Helper()
+	s.process = launch(s.t, append([]string{programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("out"),
+		"--listen", s.address, "--tls", s.at("certs")}, more...)...)
+	s.says("waiting for clients")
+}
+
+// refuses runs promptfed, which must end at once with one line on standard error, and gives that line.
+func refuses(t *testing.T, args ...string) string {
+	t.Helper()
+	c := exec.Command(programs.Promptfed, args...)
+	var said strings.Builder
+	c.Stderr = &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	late := time.AfterFunc(20*time.Second, func() { c.Process.Kill() })
+	defer late.Stop()
+	if err := c.Wait(); err == nil || c.ProcessState.ExitCode() < 0 {
+		t.Errorf("promptfed %v is not refused: %v", args, err)
+	}
+	var lines []string
+	for line := range strings.Lines(said.String()) {
+		if strings.HasPrefix(line, "promptfed: ") {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) != 1 {
+		t.Errorf("promptfed %v says %q, not one line", args, &said)
+	}
+	return strings.Join(lines, "")
+}
+
+// A client without a terminal, as under a service manager, records the terms of its first start. A server that comes
+// back with others, which would tell it more, gets nothing from it but its number, until its owner gives --yes once.
+func TestChangedTerms(t *testing.T) {
+	t.Parallel()
+	s := openTrial(t)
+	join := []string{"join", "tls://" + s.address, "--client", "0", "--config", s.at("attack.yaml"), "--partition",
+		"--state", s.at("client-0"), "--tls", s.at("certs")}
+	again := func(more ...string) {
+		t.Helper()
+		p := launch(t, append(append([]string{programs.Promptfed}, join...), more...)...)
+		s.says("msg=joined client=0")
+		p.kill()
+	}
+	s.serveTrial()
+	again()
+	var terms []struct{ What, Is string }
+	text, err := os.ReadFile(s.at("client-0", "agreed.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &terms)
+	}
+	if err != nil || !strings.Contains(fmt.Sprint(terms), "{rounds 6, with all 2 clients}") {
+		t.Errorf("the terms that a service took: %v, %v", terms, err)
+	}
+	s.kill()
+	s.serveTrial("--resume", "--set", "eval.confusion=all")
+	join = append(join, "--set", "eval.confusion=all")
+	line := refuses(t, join...)
+	for _, say := range []string{"the terms have changed", "confusion matrix", "add --yes"} {
+		if !strings.Contains(line, say) {
+			t.Errorf("the refusal does not say %q: %s", say, line)
+		}
+	}
+	if strings.Contains(s.log.String(), "client=0") {
+		t.Error("the server heard more of the client than its number")
+	}
+	again("--yes")
+	s.kill()
+	s.serveTrial("--resume", "--set", "eval.confusion=all")
+	again()
+}
