@@ -117,7 +117,7 @@ func (o *linkOptions) secret() error {
 		return usageError{errors.New("--token and --token-file: give only one of them")}
 	case o.token != "":
 	case o.tokenFile != "":
-		b, err := os.ReadFile(o.tokenFile)
+		b, err := atomicfile.ReadPrivate(o.tokenFile)
 		if err != nil {
 			return fmt.Errorf("--token-file: %w", err)
 		}
@@ -138,8 +138,8 @@ func (o linkOptions) options() ([]nats.Option, error) {
 	var out []nats.Option
 	switch {
 	case o.creds != "":
-		if _, err := os.Stat(o.creds); err != nil {
-			return nil, err
+		if _, err := atomicfile.ReadPrivate(o.creds); err != nil {
+			return nil, fmt.Errorf("--creds: %w", err)
 		}
 		out = append(out, nats.UserCredentials(o.creds))
 	default:

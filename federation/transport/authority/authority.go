@@ -7,7 +7,6 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -21,6 +20,7 @@ import (
 	"time"
 
 	"promptfed/federation/transport/certs"
+	"promptfed/runtime/atomicfile"
 )
 
 // caName names the authority's own certificate. A folder holds a certificate NAME.pem and its key NAME-key.pem for each
@@ -94,7 +94,7 @@ func (m *maker) authority() error {
 	case !hasCert:
 		return m.create()
 	}
-	pair, err := tls.LoadX509KeyPair(cert, m.keyPath)
+	pair, err := readPair(cert, m.keyPath)
 	if err != nil {
 		return fmt.Errorf("%s: %w", cert, err)
 	}
@@ -162,7 +162,8 @@ func (m *maker) write(keyPath, name string, der []byte, key *ecdsa.PrivateKey) e
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(keyPath, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b}), 0o600); err != nil {
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: b})
+	if err := atomicfile.WritePrivate(keyPath, atomicfile.Bytes(text)); err != nil {
 		return err
 	}
 	m.made++

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"promptfed/federation/transport/certs"
+	"promptfed/runtime/atomicfile"
 )
 
 // ServerTLS is TLS that lets nobody in without a certificate of the folder's authority.
@@ -39,9 +40,22 @@ func ClientTLS(dir, name string) (*tls.Config, error) {
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("--tls: %s holds no certificate", certFile(dir, caName))
 	}
-	pair, err := tls.LoadX509KeyPair(certFile(dir, name), keyFile(dir, name))
+	pair, err := readPair(certFile(dir, name), keyFile(dir, name))
 	if err != nil {
 		return nil, fmt.Errorf("--tls: certificate of %s: %w", name, err)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+}
+
+// readPair reads a certificate and its key, which nobody but its owner may read.
+func readPair(certPath, keyPath string) (tls.Certificate, error) {
+	cert, err := os.ReadFile(certPath)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	key, err := atomicfile.ReadPrivate(keyPath)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.X509KeyPair(cert, key)
 }

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 
@@ -67,7 +66,7 @@ func (i Identity) WithKey(dir string) (Identity, error) {
 	}
 	path, text, err := filepath.Join(dir, keyFile), []byte(nil), fs.ErrNotExist
 	if dir != "" {
-		text, err = os.ReadFile(path)
+		text, err = atomicfile.ReadPrivate(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		_, key, err := ed25519.GenerateKey(rand.Reader)

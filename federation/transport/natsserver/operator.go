@@ -144,7 +144,7 @@ func credentials(path string, a account, key nkeys.KeyPair) error {
 // seed is the key pair of a name in a folder, made the first time.
 func seed(dir, name string, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, error) {
 	path := filepath.Join(dir, operatorKeys, name+".nk")
-	text, err := os.ReadFile(path)
+	text, err := atomicfile.ReadPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key, err := create()
 		if err != nil {

@@ -1,0 +1,49 @@
+//go:build unix
+
+package atomicfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A secret is read only from a file of which group and others have no bit of reading, writing or executing; what
+// WritePrivate leaves is such a file.
+func TestReadPrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key.pem")
+	if err := WritePrivate(path, text("secret")); err != nil {
+		t.Fatal(err)
+	}
+	for mode := os.FileMode(0o400); mode <= 0o777; mode++ {
+		if mode&0o400 == 0 {
+			continue
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		b, err := ReadPrivate(path)
+		if mode&0o077 == 0 {
+			if err != nil || string(b) != "secret" {
+				t.Errorf("mode %o: %q, %v", mode, b, err)
+			}
+		} else if !errors.Is(err, ErrOpenToOthers) || !strings.Contains(err.Error(), "run chmod 600 "+path) ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("mode %o: %v", mode, err)
+		}
+	}
+}
+
+// Root's file may be read by a group where a service of somebody else needs it, and by nobody else.
+func TestAllowed(t *testing.T) {
+	for _, c := range []struct {
+		ofRoot, asRoot bool
+		want           os.FileMode
+	}{{true, false, 0o040}, {true, true, 0}, {false, false, 0}, {false, true, 0}} {
+		if got := allowed(c.ofRoot, c.asRoot); got != c.want {
+			t.Errorf("%+v: %o", c, got)
+		}
+	}
+}

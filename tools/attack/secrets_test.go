@@ -1,0 +1,70 @@
+package attack
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Keys, credentials and tokens that the group or others may read are refused before anything is sent or opened, in one
+// line with the chmod to run; a renewed key is its owner's alone, whatever the mode of the one before it was.
+func TestReadableSecrets(t *testing.T) {
+	t.Parallel()
+	s := openTrial(t)
+	call(t, "nats-config", "--clients", "2", "--tls", s.at("certs"), "--operator", s.at("operator"))
+	if err := os.WriteFile(s.at("token"), []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.process = launch(t, programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("plain"), "--listen",
+		s.address, "--token-file", s.at("token"))
+	s.says("waiting for clients")
+	s.kill() // it made its key
+	tls, plain := []string{"--tls", s.at("certs")}, []string{"--token-file", s.at("token")}
+	serve := func(out string, more ...string) []string {
+		return append([]string{"serve", s.at("attack.yaml"), "--out", s.at(out), "--listen", s.address}, more...)
+	}
+	join := func(more ...string) []string {
+		return append([]string{"join", "nats://" + s.address, "--client", "0", "--config", s.at("attack.yaml"), "--state",
+			s.at("state")}, more...)
+	}
+	status := func(more ...string) []string { return append([]string{"status", "nats://" + s.address}, more...) }
+	for _, c := range []struct {
+		path string
+		args []string
+	}{
+		{s.at("certs", "client-0-key.pem"), join(tls...)},
+		{s.at("certs", "server-key.pem"), serve("out", tls...)},
+		{s.at("certs", "status-key.pem"), status(tls...)},
+		{s.at("certs", "worker-key.pem"), append([]string{"work", "nats://" + s.address}, tls...)},
+		{s.at("certs-authority", "ca-key.pem"), []string{"certs", s.at("certs"), "--clients", "3"}},
+		{s.at("certs-authority", "ca-key.pem"), []string{"certs", s.at("certs"), "--revoke", "client-1"}},
+		{s.at("token"), serve("out", plain...)},
+		{s.at("token"), join(plain...)},
+		{s.at("token"), status(plain...)},
+		{s.at("plain", "hub", "key.pem"), serve("plain", append(plain, "--resume")...)},
+		{s.at("operator", "status.creds"), status("--creds", s.at("operator", "status.creds"))},
+		{s.at("operator", "client-0.creds"), join("--creds", s.at("operator", "client-0.creds"))},
+		{s.at("operator", "keys", "operator.nk"), []string{"nats-config", "--clients", "3", "--tls",
+			s.at("certs"), "--operator", s.at("operator")}},
+	} {
+		for _, mode := range []os.FileMode{0o640, 0o604, 0o620} {
+			if err := os.Chmod(c.path, mode); err != nil {
+				t.Fatal(err)
+			}
+			if line := refuses(t, c.args...); !strings.Contains(line, "run chmod 600 "+c.path) {
+				t.Errorf("%s with mode %o: %s", c.path, mode, line)
+			}
+		}
+		if err := os.Chmod(c.path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	key := s.at("certs", "client-1-key.pem")
+	if err := os.Chmod(key, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	call(t, "certs", s.at("certs"), "--renew", "client-1")
+	if st, err := os.Stat(key); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("a renewed key: %v, %v", st, err)
+	}
+}
