@@ -8,22 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"promptfed/tools/proctest"
 )
-
-// openTrial makes what serve and join as processes need of realConfig: its bundle and certificates for two clients.
-func openTrial(t *testing.T) *server {
-	t.Helper()
-	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 6}
-	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
-	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
-	call(t, "certs", s.at("certs"), "--clients", "2")
-	return s
-}
 
 // serveTrial starts the server with its embedded NATS server.
 func (s *server) serveTrial(more ...string) {

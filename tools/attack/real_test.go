@@ -33,6 +33,14 @@ runtime: {cache: DIR/cache, workers: 1}
 // and what promptfed run learns.
 func openReal(t *testing.T) *server {
 	t.Helper()
+	s := openTrial(t)
+	call(t, "run", s.at("attack.yaml"), "--out", s.at("run"))
+	return s
+}
+
+// openTrial makes what serve and join as processes need: configuration, bundle and certificates.
+func openTrial(t *testing.T) *server {
+	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 6}
 	call(t, "convert", "../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
 	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
@@ -40,7 +48,6 @@ func openReal(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	call(t, "certs", s.at("certs"), "--clients", "3")
-	call(t, "run", s.at("attack.yaml"), "--out", s.at("run"))
 	return s
 }
 

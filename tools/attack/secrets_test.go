@@ -24,8 +24,8 @@ func TestReadableSecrets(t *testing.T) {
 		return append([]string{"serve", s.at("attack.yaml"), "--out", s.at(out), "--listen", s.address}, more...)
 	}
 	join := func(more ...string) []string {
-		return append([]string{"join", "nats://" + s.address, "--client", "0", "--config", s.at("attack.yaml"), "--state",
-			s.at("state")}, more...)
+		return append([]string{"join", "nats://" + s.address, "--client", "0", "--config", s.at("attack.yaml"),
+			"--state", s.at("state")}, more...)
 	}
 	status := func(more ...string) []string { return append([]string{"status", "nats://" + s.address}, more...) }
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func TestReadableSecrets(t *testing.T) {
 		{s.at("certs", "server-key.pem"), serve("out", tls...)},
 		{s.at("certs", "status-key.pem"), status(tls...)},
 		{s.at("certs", "worker-key.pem"), append([]string{"work", "nats://" + s.address}, tls...)},
-		{s.at("certs-authority", "ca-key.pem"), []string{"certs", s.at("certs"), "--clients", "3"}},
+		{s.at("certs-authority", "ca-key.pem"), []string{"certs", s.at("certs"), "--clients", "4"}},
 		{s.at("certs-authority", "ca-key.pem"), []string{"certs", s.at("certs"), "--revoke", "client-1"}},
 		{s.at("token"), serve("out", plain...)},
 		{s.at("token"), join(plain...)},
@@ -44,7 +44,7 @@ func TestReadableSecrets(t *testing.T) {
 		{s.at("plain", "hub", "key.pem"), serve("plain", append(plain, "--resume")...)},
 		{s.at("operator", "status.creds"), status("--creds", s.at("operator", "status.creds"))},
 		{s.at("operator", "client-0.creds"), join("--creds", s.at("operator", "client-0.creds"))},
-		{s.at("operator", "keys", "operator.nk"), []string{"nats-config", "--clients", "3", "--tls",
+		{s.at("operator", "keys", "operator.nk"), []string{"nats-config", "--clients", "4", "--tls",
 			s.at("certs"), "--operator", s.at("operator")}},
 	} {
 		for _, mode := range []os.FileMode{0o640, 0o604, 0o620} {
