@@ -25,9 +25,15 @@ const (
 // Decode reads a JPEG, PNG, GIF (its first frame), WebP, BMP or TIFF image,
 // with its colours ready for Pixels and Augment. Size is checked before
 // anything is unpacked.
-func Decode(r io.Reader) (image.Image, error) { return decode(r, maxPixels) }
+func Decode(r io.Reader) (image.Image, error) { return DecodeIf(r, func(int) error { return nil }) }
 
-func decode(r io.Reader, pixels int) (img image.Image, err error) {
+// DecodeIf is Decode of an image that allow lets pass: it gets the number of pixels before any of them is unpacked, and
+// its error is the one of DecodeIf.
+func DecodeIf(r io.Reader, allow func(pixels int) error) (image.Image, error) {
+	return decode(r, maxPixels, allow)
+}
+
+func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Image, err error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("image: %w", err)
@@ -50,6 +56,9 @@ func decode(r io.Reader, pixels int) (img image.Image, err error) {
 		return nil, fmt.Errorf("image: damaged %s header: %w", format, err)
 	}
 	if err := fits(c.Width, c.Height, pixels); err != nil {
+		return nil, err
+	}
+	if err := allow(c.Width * c.Height); err != nil {
 		return nil, err
 	}
 	m, _, err := image.Decode(bytes.NewReader(data))

@@ -82,7 +82,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(pngHeader(1<<31-1, 1<<31-1))
 	p := CLIP(8)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		img, err := decode(bytes.NewReader(data), 1<<16)
+		img, err := decode(bytes.NewReader(data), 1<<16, func(int) error { return nil })
 		if err != nil {
 			return
 		}

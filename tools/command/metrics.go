@@ -18,6 +18,7 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/federation/transport"
+	"promptfed/tools/hostguard"
 )
 
 // gauge is one number of a server's status.
@@ -146,7 +147,7 @@ func serveMetrics(address string, m *meter, connected func() bool, log *slog.Log
 		}
 		json.NewEncoder(w).Encode(map[string]any{"ok": ok, "rounds": m.rounds.Load()})
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: hostguard.Listening(address, l.Addr(), mux), ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("metrics", "error", err)

@@ -278,6 +278,17 @@ func TestJoinIsRefused(t *testing.T) {
 		if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(b), say) {
 			t.Errorf("%s: %v, %s\n%s", path, err, r.Status, b)
 		}
+		foreign, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+metrics+"/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign.Host = "evil.example" // a name that was made to lead here
+		if r, err = http.DefaultClient.Do(foreign); err != nil {
+			t.Fatal(err)
+		}
+		if r.Body.Close(); r.StatusCode != http.StatusForbidden {
+			t.Errorf("%s for another host: %s", path, r.Status)
+		}
 	}
 	if !strings.Contains(server.said(), `"level":"INFO","msg":"joined","client":0`) {
 		t.Error("the log is not JSON")

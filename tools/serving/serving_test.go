@@ -3,7 +3,10 @@ package serving
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"hash/crc32"
 	"image"
 	"image/color"
 	"image/png"
@@ -14,6 +17,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"promptfed/federation/experiment/trained"
 	"promptfed/runtime/graph"
@@ -60,6 +67,14 @@ func filled(c color.RGBA) []byte {
 	var b bytes.Buffer
 	png.Encode(&b, img)
 	return b.Bytes()
+}
+
+// sized is the beginning of a PNG that claims a size and has no data.
+func sized(w, h uint32) []byte {
+	header := append([]byte("IHDR"), binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, w), h)...)
+	header = append(header, 8, 2, 0, 0, 0) // 8 bits of red, green and blue
+	out := append([]byte("\x89PNG\r\n\x1a\n"), 0, 0, 0, 13)
+	return binary.BigEndian.AppendUint32(append(out, header...), crc32.ChecksumIEEE(header))
 }
 
 // Images posted at once get their own answers; what is no image, too large or no POST is refused with its reason.
@@ -112,6 +127,8 @@ func TestHandler(t *testing.T) {
 		{"POST", "/", nil, 422, "not a JPEG"},
 		{"POST", "/", filled(color.RGBA{})[:60], 422, "damaged"},
 		{"POST", "/", make([]byte, maxBody+1), 413, "32 MiB"},
+		{"POST", "/", sized(4096, 6145), 413, "25165824 pixels"}, // one line above 24 Mi
+		{"POST", "/", sized(4096, 6144), 422, "damaged"},         // it is let in, and has no data
 		{"PUT", "/", nil, 405, ""},
 		{"GET", "/metrics", nil, 404, ""},
 	} {
@@ -120,6 +137,29 @@ func TestHandler(t *testing.T) {
 			t.Errorf("%s %s: %d %q, want %d with %q", c.method, c.path, status, said, c.status, c.word)
 		}
 	}
+}
+
+// Who gets no part of the budget in time is told so, and what was given back is there for others.
+func TestParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		budget := semaphore.NewWeighted(10)
+		var first, second parts
+		if err := first.take(t.Context(), budget, 10); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		if err := second.take(t.Context(), budget, 1); !errors.Is(err, errBusy) || time.Since(began) != maxWait {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		first.release()
+		if err := second.take(t.Context(), budget, 10); err != nil {
+			t.Error(err)
+		}
+		second.release()
+		if !budget.TryAcquire(10) {
+			t.Error("a part was not given back")
+		}
+	})
 }
 
 // A port in use is an error at once, and serving ends when it is asked to.

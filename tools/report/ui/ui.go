@@ -6,12 +6,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strconv"
 	"sync"
 	"time"
 
+	"promptfed/tools/hostguard"
 	"promptfed/tools/report/page"
 )
 
@@ -30,8 +30,8 @@ const heartbeat = 15 * time.Second
 
 // Server is an http.Handler of the page, its changes and the details of runs.
 type Server struct {
-	source Source
-	mux    *http.ServeMux
+	source  Source
+	handler http.Handler
 
 	mu      sync.Mutex // of the source, and what follows
 	stamp   uint64
@@ -41,35 +41,23 @@ type Server struct {
 
 // New makes a server.
 func New(source Source) *Server {
-	s := &Server{source: source, mux: http.NewServeMux(), readers: map[chan struct{}]bool{}}
-	s.mux.HandleFunc("GET /{$}", s.page)
-	s.mux.HandleFunc("GET /events", s.events)
-	s.mux.HandleFunc("GET /details", s.details)
+	mux := http.NewServeMux()
+	s := &Server{source: source, handler: hostguard.Loopback(mux), readers: map[chan struct{}]bool{}}
+	mux.HandleFunc("GET /{$}", s.page)
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /details", s.details)
 	return s
 }
 
 // ServeHTTP implements http.Handler. It answers requests only that name this machine as their host: a page of somebody
 // else's, whose name was made to lead here, would read the runs otherwise.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !local(r.Host) {
-		http.Error(w, "this page is only for the machine that serves it: open it as localhost", http.StatusForbidden)
-		return
-	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer")
-	s.mux.ServeHTTP(w, r)
-}
-
-// local tells whether a Host header names this machine.
-func local(host string) bool {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	s.handler.ServeHTTP(w, r)
 }
 
 // Watch looks for changes while pages are open, until the context ends.
