@@ -11,6 +11,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/sets"
 	"promptfed/models/bundle"
@@ -70,6 +71,36 @@ func (b *Built) Agree(t spec.RunSpec) {
 	for _, name := range t.EvaluationSets {
 		b.Engine.EvaluationSets = append(b.Engine.EvaluationSets, spec.EvaluationSet{Name: name})
 	}
+}
+
+// OwnBackbone is a bundle that a server has and its clients must have too.
+type OwnBackbone struct {
+	Dir    string
+	Task   method.Task // with the name of the backbone
+	Digest string      // of its files
+	// Tokens is the digest of the text tokens of classes with a template, as Participant.Tokens.
+	Tokens func(classes []string, template string) (string, error)
+}
+
+// OwnBackbones are those backbones of a server's configuration whose files are on this machine, and the names of the
+// others.
+func (b *Built) OwnBackbones() (own []OwnBackbone, others []string) {
+	for i, name := range b.Config.Backbones {
+		if slices.Contains(b.Config.Backbones[:i], name) {
+			continue
+		}
+		f, err := bundle.Find(name, b.Config.Runtime.Models)
+		if err != nil {
+			others = append(others, bundle.ShortName(name))
+			continue
+		}
+		f.Sigmoid = b.Config.Train.Loss == sigmoidLoss
+		o := OwnBackbone{Dir: f.Dir, Task: Backbone{f}.Task(), Digest: f.Digest(),
+			Tokens: func(classes []string, template string) (string, error) { return tokens(f, classes, template) }}
+		o.Task.Backbone = f.Name
+		own = append(own, o)
+	}
+	return own, others
 }
 
 // Invitation is a server's configuration as clients get it: without data, folders and machine. Backbones keep their

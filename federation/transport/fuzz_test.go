@@ -144,8 +144,7 @@ func FuzzJoin(f *testing.F) {
 			return
 		}
 		if k.Examples < 1 || k.Client != 0 || k.Run != d.RunID || !protocol.Label.MatchString(k.Participant.Domain) ||
-			k.Participant.Task.Width > 1<<16 || d.h.runSpec.Mismatch(k.RunSpec) != nil ||
-			len(d.h.runSpec.Classes) == 0 {
+			k.Participant.Task.Width > 1<<16 || d.h.set.fixedBy(k.RunSpec).Mismatch(k.RunSpec) != nil {
 			t.Fatalf("%+v", k)
 		}
 	})

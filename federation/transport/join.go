@@ -1,15 +1,12 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
@@ -24,31 +21,45 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 	}
 	v := protocol.JoinReply{Nonce: c.Nonce}
 	h.Mu.Lock()
+	k := &h.clients[d.Number]
+	said := k.reason
 	if err != nil {
-		v.Reason, v.Later = protocol.Printable(err.Error()), errors.Is(err, errLater)
+		v.Reason, v.Later = protocol.Printable(err.Error()), errors.As(err, new(laterError))
+		k.reason = v.Reason
 		d.Refused++
 	} else {
 		v.OK, v.Accepted, v.Safe, v.Seq = true, h.accepted[d.Number], h.safe[d.Number], h.Seq
 		if d.MemberState.Seq > 0 {
 			v.Seq = d.MemberState.Seq - 1
 		}
+		k.reason = ""
 	}
 	h.Mu.Unlock()
-	if err != nil {
-		h.Counters.RefusedJoins.Add(1)
-		d.Log.Warn("refused to join", "reason", v.Reason)
-	} else {
+	switch {
+	case err == nil:
 		d.Log.Info("joined", "backbone", protocol.Printable(c.Participant.Task.Backbone), "domain",
 			protocol.Printable(c.Participant.Domain))
+	case v.Later && v.Reason == said: // it asks again and again
+	case v.Later:
+		d.Log.Warn("asked to wait", "reason", v.Reason)
+	default:
+		d.Log.Warn("refused to join", "reason", v.Reason)
+	}
+	if err != nil && !v.Later {
+		h.Counters.RefusedJoins.Add(1)
 	}
 	d.RespondSigned(m, d.Inbox, protocol.JoinReplyMessage, v)
 	if err == nil {
 		h.wake(d.Number, true)
+	} else if v.Later { // its word counts
+		exchange.Notify(h.joined)
 	}
 }
 
-// errLater marks a refusal that may pass.
-var errLater = errors.New("another process runs as this client")
+// laterError is a refusal that may pass: the client is to ask again.
+type laterError string
+
+func (e laterError) Error() string { return string(e) }
 
 // admit checks a request to join and keeps it.
 func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) error {
@@ -73,51 +84,25 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 	}
 	k := &h.clients[client]
 	if k.AliveAsAnother(c.Instance) {
-		return fmt.Errorf("%w: client %d was seen %v ago; stop it, or wait a moment", errLater, client,
-			time.Since(k.Seen).Round(time.Second))
+		return laterError(fmt.Sprintf("another process runs as this client: client %d was seen %v ago; stop it, or "+
+			"wait a moment", client, time.Since(k.Seen).Round(time.Second)))
 	}
-	agreed := h.runSpec
-	if len(agreed.Classes) == 0 {
-		agreed.Classes = c.RunSpec.Classes
+	if len(c.RunSpec.Classes) == 0 || len(c.RunSpec.Classes) > 1<<20 {
+		return fmt.Errorf("%d classes are too few or too many", len(c.RunSpec.Classes))
 	}
-	if agreed.Template == "" {
-		agreed.Template = c.RunSpec.Template
-	}
-	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Participant.Joined }) {
-		agreed.EvaluationSets = c.RunSpec.EvaluationSets
-	}
-	if len(agreed.Classes) == 0 || len(agreed.Classes) > 1<<20 {
-		return fmt.Errorf("%d classes are too few or too many", len(agreed.Classes))
-	}
-	if err := agreed.Mismatch(c.RunSpec); err != nil {
+	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(c.RunSpec.Classes)
+	c.Participant.Digest = c.Backbone
+	if err := h.checkFixed(c); err != nil {
 		return err
 	}
-	c.Participant.Joined, c.Participant.Digest = true, c.Backbone
-	t.Client, t.Clients, t.Classes = client, h.set.Clients, len(agreed.Classes)
-	for k, other := range h.clients {
-		if !other.Participant.Joined || k == client {
-			continue
-		}
-		if err := c.Participant.Against(other.Participant, h.set.Method); err != nil {
-			return err
-		}
-		alike := other.Participant.Task
-		alike.Client = client
-		if alike.Backbone == t.Backbone && (alike != *t || other.Backbone != c.Backbone || other.Tokens != c.Tokens) {
-			return fmt.Errorf("backbone %s has other weights or another vocabulary (%.12s, %.12s) than client %d's "+
-				"(%.12s, %.12s); use the same files, or rename the bundle", t.Backbone,
-				protocol.Printable(c.Backbone), protocol.Printable(c.Tokens), k, other.Backbone, other.Tokens)
-		}
+	why := h.disagrees(client, c)
+	if why != nil && !errors.As(why, new(laterError)) {
+		return why
 	}
+	c.Participant.Joined = why == nil || !h.began
 	if err := h.writeMember(certs.UserOf(client), c); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(h.clients, func(k clientRecord) bool { return k.Participant.Joined }) {
-		if err := h.writeMember(runSpecFile, agreed); err != nil {
-			return err
-		}
-	}
-	h.runSpec = agreed
 	for other, o := range h.clients {
 		if o.Participant.Joined && o.Numerics != c.Numerics && other != client {
 			h.set.Log.Warn("two clients compute otherwise in the last digits (other processors, libraries or settings "+
@@ -128,30 +113,7 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 	}
 	k.JoinRequest = c
 	k.SetJoined(c.Instance, key)
-	return nil
-}
-
-// Wait waits until so many clients have joined, and gives what all agreed to.
-func (h *Server) Wait(ctx context.Context, clients int) (spec.RunSpec, error) {
-	for {
-		h.Mu.Lock()
-		n := 0
-		for _, k := range h.clients {
-			if k.Participant.Joined {
-				n++
-			}
-		}
-		agreed := h.runSpec
-		h.Mu.Unlock()
-		if n >= clients {
-			return agreed, nil
-		}
-		select {
-		case <-h.joined:
-		case <-ctx.Done():
-			return agreed, ctx.Err()
-		}
-	}
+	return why
 }
 
 // clientRecord is a client as the server knows it.

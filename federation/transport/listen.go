@@ -79,6 +79,12 @@ func (h *Server) dropInvalid() {
 		}
 		m.Lapsed, m.Left = err.Error(), true
 		h.Log.Warn("a client is excluded", "client", k, "reason", m.Lapsed)
+		if !h.began {
+			if err := h.leaveOut(k); err != nil {
+				h.Log.Error("cannot forget what a client said", "client", k, "error", err)
+			}
+			exchange.Notify(h.joined)
+		}
 		c := h.current
 		if c == nil || !slices.Contains(c.order.Clients, k) {
 			continue

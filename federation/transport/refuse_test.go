@@ -17,19 +17,22 @@ import (
 	"promptfed/federation/transport/transporttest"
 )
 
-// A client is refused with the reason when it would train something else, or in the name of another that is there.
+// Once most clients agreed, a client is refused with the reason when it would train something else, or in the name of
+// another that is there.
 func TestRefusedToJoin(t *testing.T) {
 	s := newSite(t, transporttest.Method("promptfl", nil, nil).Experiment(t))
 	ctx, cancel := context.WithCancel(transporttest.Within(t))
 	defer cancel()
+	s.wait = 2
 	served := make(chan error, 1)
 	go func() { served <- s.serve(ctx, false) }()
-	joined := make(chan error, 1)
-	go func() { joined <- s.join(ctx, 0) }()
+	joined := make(chan error, 2)
+	for k := range 2 {
+		go func() { joined <- s.join(ctx, k) }()
+	}
 	transporttest.Eventually(t, "joining", func() bool {
 		h := s.hub.Load()
-		return h != nil &&
-			h.Participants()[0].Joined
+		return h != nil && h.Participants()[0].Joined && h.Participants()[1].Joined
 	})
 	for say, change := range map[string]func(*protocol.JoinRequest, *transport.LocalExecutor){
 		"options: the server has": func(c *protocol.JoinRequest,
@@ -79,6 +82,7 @@ func TestRefusedToJoin(t *testing.T) {
 	}
 	cancel()
 	<-served
+	<-joined
 	<-joined
 }
 

@@ -36,9 +36,12 @@ type Settings struct {
 	// InsecureDP tells clients that the noise of differential privacy comes from the run's seed.
 	InsecureDP bool
 	Facts      json.RawMessage // what the status shows of the experiment and of what protects clients
-	RunSpec    spec.RunSpec    // that clients must agree to; without classes those of the first client are taken
-	Method     method.Method
-	Identity   certs.Identity // by which orders are signed and clients known
+	// RunSpec is what clients must agree to; the majority of those that joined before the start decides about classes,
+	// template and evaluation sets where it has none.
+	RunSpec   spec.RunSpec
+	Backbones map[string]Backbone // by name; a majority decides about others
+	Method    method.Method
+	Identity  certs.Identity // by which orders are signed and clients known
 	// Limit is the size of the tensors, in bytes, from which on they travel in pieces instead of in the message.
 	Limit int
 	// Largest is the size of the largest tensors that are taken from a client, in bytes.
@@ -81,7 +84,9 @@ type Server struct {
 
 	// guarded by Host.Mu
 	clients  []clientRecord
-	runSpec  spec.RunSpec
+	began    bool           // the clients agreed on runSpec
+	runSpec  spec.RunSpec   // before that, what the configuration fixes
+	tie      string         // how clients differ, as it was logged last
 	accepted map[int]string // order whose upload of a client counts last
 	safe     map[int]string // likewise, in the last checkpoint
 	trained  map[int]string // by client: the training order it answered in the round that is being run
@@ -160,9 +165,6 @@ func (h *Server) prepare() error {
 // Close stops answering. What is stored stays, so that the run can go on.
 func (h *Server) Close() { h.Stop() }
 
-// runSpecFile is of what all members agreed to; beside it there is one file a member.
-const runSpecFile = "terms"
-
 func (h *Server) memberPath(name string) string {
 	return filepath.Join(h.set.Dir, membersDir, name+".json")
 }
@@ -173,14 +175,8 @@ func (h *Server) writeMember(name string, v any) error {
 
 // readMembers reads the members of a run that goes on.
 func (h *Server) readMembers() error {
-	there, err := atomicfile.ReadJSON(h.memberPath(runSpecFile), &h.runSpec)
-	if err != nil {
+	if err := h.readAgreement(); err != nil {
 		return err
-	}
-	if there && len(h.set.RunSpec.Classes) > 0 { // what the configuration fixes
-		if err := h.set.RunSpec.Mismatch(h.runSpec); err != nil {
-			return fmt.Errorf("the server's folder does not match what its clients have: %w; choose another --out", err)
-		}
 	}
 	for k := range h.clients {
 		m := &h.clients[k]
@@ -194,11 +190,22 @@ func (h *Server) readMembers() error {
 				return err
 			}
 		}
-		if there {
-			m.MemberState.Instance = m.JoinHeader.Instance
-			if m.Key, err = h.Identity.VerifierOf(m.Proof, certs.UserOf(k), nil); err != nil {
-				h.set.Log.Warn("a client must join again", "client", k, "reason", err)
-				m.JoinRequest = protocol.JoinRequest{}
+		if !there || !m.hasWord() {
+			continue
+		}
+		key, err := h.Identity.VerifierOf(m.Proof, certs.UserOf(k), nil)
+		if err != nil {
+			h.set.Log.Warn("a client must join again", "client", k, "reason", err)
+			m.JoinRequest = protocol.JoinRequest{}
+			continue
+		}
+		if m.Participant.Joined {
+			m.MemberState.Instance, m.Key = m.JoinHeader.Instance, key
+		}
+		if err := h.checkFixed(m.JoinRequest); err != nil {
+			h.set.Log.Warn("what a client said does not match the configuration", "client", k, "reason", err)
+			if err := h.leaveOut(k); err != nil {
+				return err
 			}
 		}
 	}

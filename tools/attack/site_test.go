@@ -125,7 +125,8 @@ type server struct {
 	address string // of the NATS server
 	terms   spec.RunSpec
 	rounds  int
-	plain   bool // without certificates
+	plain   bool     // without certificates
+	args    []string // of the process
 }
 
 const config = `
@@ -187,16 +188,24 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	}
 	s.terms = b.Engine.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
-	args := append([]string{programs.Promptfed, "serve", path, "--out", s.at("out")}, flags...)
+	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)
 	if !s.plain {
 		args = append(args, "--tls", s.at("certs"))
 	}
-	if limit := os.Getenv(filesLimit); limit != "" {
-		args = append([]string{"sh", "-c", "ulimit -n " + limit + `; exec "$0" "$@"`}, args...)
-	}
-	s.process = launch(t, args...)
-	s.says("waiting for clients")
+	s.args = args
+	s.start()
 	return s
+}
+
+// start starts the process, also anew with more flags.
+func (s *server) start(more ...string) {
+	s.t.Helper()
+	command := []string{programs.Promptfed}
+	if limit := os.Getenv(filesLimit); limit != "" {
+		command = []string{"sh", "-c", "ulimit -n " + limit + `; exec "$0" "$@"`, programs.Promptfed}
+	}
+	s.process = launch(s.t, slices.Concat(command, s.args, more)...)
+	s.says("waiting for clients")
 }
 
 func (s *server) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
@@ -286,8 +295,9 @@ func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan
 type part struct {
 	client int
 	pause  time.Duration
-	claims int                         // examples; 0 for the 10 of an honest one
-	lie    func(r *message.Reply)      // nil for an honest one
+	claims int                    // examples; 0 for the 10 of an honest one
+	lie    func(r *message.Reply) // nil for an honest one
+	says   func(c *protocol.JoinRequest)
 	sees   func(o message.Instruction) // what it is sent; nil for nobody who looks
 }
 
@@ -354,6 +364,9 @@ func (s *server) join(ctx context.Context, p part) error {
 	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
 		Tokens:   "t",
 		Examples: p.examples()}
+	if p.says != nil {
+		p.says(&request)
+	}
 	a, err := transport.NewClient(nc, inv, request, s.at(user), p, log)
 	if err != nil {
 		return err

@@ -65,8 +65,8 @@ func serveCommand() *cobra.Command {
 	l.StringVar(&f.link.creds, "creds", "", "credentials file for --nats")
 	l.StringVar(&f.link.tls, "tls", "", "folder made by promptfed certs: only clients with its certificates are "+
 		"accepted, each as itself")
-	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of the "+
-		"first client)")
+	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of most "+
+		"clients that join before the start)")
 	l.IntVar(&f.clients, "clients", 0, "number of clients (default partition.clients)")
 	l.IntVar(&f.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
 	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "time that clients have for every instruction; 0 for no "+

@@ -62,6 +62,16 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 			return set, err
 		}
 	}
+	own, others := b.OwnBackbones()
+	set.Backbones = map[string]transport.Backbone{}
+	for _, o := range own {
+		set.Backbones[o.Task.Backbone] = transport.Backbone{Digest: o.Digest, Task: o.Task, Tokens: o.Tokens}
+		log.Info("clients must have the files of this server's bundle", "backbone", o.Task.Backbone, "folder", o.Dir)
+	}
+	if len(others) > 0 {
+		log.Info("this server has no files of these backbones; the majority of the clients that join before the start "+
+			"decides which are the right ones", "backbones", others)
+	}
 	if set.Identity, err = (linkOptions{tls: f.link.tls, user: certs.ServerName}).identity(); err != nil {
 		return set, err
 	}

@@ -220,8 +220,12 @@ func TestJoinIsRefused(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	classes := filepath.Join(dir, "classes.txt")
+	if err := os.WriteFile(classes, []byte("circle\nsquare\nstar\nhouse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret,
-		"--metrics", metrics, "--log", "json")
+		"--metrics", metrics, "--log", "json", "--classes", classes)
 	join := func(state string, more ...string) (string, int) {
 		_, text, code := call(append([]string{"join", "nats://" + addr, "--config", conf, "--partition", "--state",
 			filepath.Join(dir, state)}, more...)...)

@@ -45,20 +45,26 @@ func (t RunSpec) String() string {
 
 // Mismatch says in one line where the terms of a client differ from those of the server; nil where they do not.
 func (t RunSpec) Mismatch(client RunSpec) error {
+	return t.MismatchOf("the server", client, "the client")
+}
+
+// MismatchOf says in one line where the terms that mine has differ from those that another side has; nil where they do
+// not.
+func (t RunSpec) MismatchOf(mine string, other RunSpec, others string) error {
 	for _, f := range []struct {
-		what         string
-		server, mine any
+		what        string
+		mine, other any
 	}{
-		{"method", t.Method, client.Method}, {"options", t.Options, client.Options}, {"seed", t.Seed, client.Seed},
-		{"training", t.Training, client.Training}, {"classes", t.Classes, client.Classes}, {"template", t.Template,
-			client.Template},
-		{"evaluation sets", t.EvaluationSets, client.EvaluationSets}, {"secure aggregation", t.Secure, client.Secure},
-		{"differential privacy", t.Privacy, client.Privacy},
-		{"data.precision (empty is half)", t.Precision, client.Precision},
+		{"method", t.Method, other.Method}, {"options", t.Options, other.Options}, {"seed", t.Seed, other.Seed},
+		{"training", t.Training, other.Training}, {"classes", t.Classes, other.Classes}, {"template", t.Template,
+			other.Template},
+		{"evaluation sets", t.EvaluationSets, other.EvaluationSets}, {"secure aggregation", t.Secure, other.Secure},
+		{"differential privacy", t.Privacy, other.Privacy},
+		{"data.precision (empty is half)", t.Precision, other.Precision},
 	} {
-		if a, b := fmt.Sprintf("%.400q", f.server), fmt.Sprintf("%.400q", f.mine); fmt.Sprintf("%q",
-			f.server) != fmt.Sprintf("%q", f.mine) {
-			return fmt.Errorf("%s: the server has %s, the client %s", f.what, short(a), short(b))
+		if fmt.Sprintf("%q", f.mine) != fmt.Sprintf("%q", f.other) {
+			return fmt.Errorf("%s: %s has %s, %s %s", f.what, mine, short(fmt.Sprintf("%.400q", f.mine)), others,
+				short(fmt.Sprintf("%.400q", f.other)))
 		}
 	}
 	return nil

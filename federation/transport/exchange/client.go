@@ -113,7 +113,7 @@ func (a *Client) Run(ctx context.Context) error {
 }
 
 func (a *Client) askToJoin(ctx context.Context) error {
-	for {
+	for said := ""; ; {
 		me := a.join.Header()
 		me.Nonce = subjects.NewID()
 		b, err := protocol.Pack(a.signer, protocol.JoinMessage, a.join, nil)
@@ -142,7 +142,10 @@ func (a *Client) askToJoin(ctx context.Context) error {
 		if !v.OK && !v.Later {
 			return fmt.Errorf("%w: %s", errRefused, protocol.Printable(v.Reason))
 		}
-		a.log.Info("not yet", "reason", protocol.Printable(v.Reason))
+		if v.Reason != said {
+			said = v.Reason
+			a.log.Info("not yet", "reason", protocol.Printable(said))
+		}
 		if err := Sleep(ctx, HeartbeatInterval); err != nil {
 			return err
 		}

@@ -1,0 +1,99 @@
+package attack
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/federation/transport/protocol"
+)
+
+// words are what a client may say of its data and its backbone that no other client has.
+var words = map[string]func(c *protocol.JoinRequest){
+	"classes":  func(c *protocol.JoinRequest) { c.RunSpec.Classes = []string{"square", "circle"} },
+	"template": func(c *protocol.JoinRequest) { c.RunSpec.Template = "{}" },
+	"files":    func(c *protocol.JoinRequest) { c.Backbone = "false" },
+	"tokens":   func(c *protocol.JoinRequest) { c.Tokens = "false" },
+	"width":    func(c *protocol.JoinRequest) { c.Participant.Task.Width = 511 },
+}
+
+// lies joins first, with what no other client has; ended gets how that ends.
+func (s *server) lies(client int, word string) (ended chan error) {
+	s.t.Helper()
+	ended = make(chan error, 1)
+	ctx, cancel := contextFor(2 * time.Minute)
+	s.t.Cleanup(cancel)
+	go func() { ended <- s.join(ctx, part{client: client, says: words[word]}) }()
+	return ended
+}
+
+// Whatever the client says that joins first, the two others decide: they train alone, and it is refused with what
+// differs. Its word is not kept for a client that joins in its place.
+func TestFirstWord(t *testing.T) {
+	for word := range words {
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, 3)
+			ended := s.lies(0, word)
+			s.says("msg=joined client=0")
+			s.joins(time.Second, 1, 2) // the run lasts until client 0 heard of it
+			counted(t, s.ends(), 1, 2)
+			s.learned(3)
+			if !strings.Contains(s.log.String(), "most others agree on something else") {
+				t.Error("the server does not say that client 0 does not take part")
+			}
+			select {
+			case err := <-ended:
+				if err == nil || !strings.Contains(err.Error(), "the server refuses this client or worker") {
+					t.Errorf("the client says %v", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the client was not refused")
+			}
+		})
+	}
+}
+
+// Where two clients disagree nobody decides, also when the server is started again. The word of one whose certificate
+// is revoked is forgotten, and the other begins.
+func TestWordOfRevoked(t *testing.T) {
+	for word := range words {
+		t.Run(word, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, 3, "--wait", "2")
+			s.lies(0, word)
+			s.says("msg=joined client=0")
+			s.joins(0, 1)
+			s.says("no majority agrees")
+			s.kill()
+			s.start("--resume")
+			s.says("no majority agrees")
+			s.certs("--revoke", "client-0")
+			records := s.ends()
+			if got := records[0].Clients; len(got) != 1 || got[0] != 1 {
+				t.Errorf("the first round counts clients %v", got)
+			}
+			s.learned(3)
+		})
+	}
+}
+
+// A server that is told its classes holds clients to these, also to what they said when it was not.
+func TestWordAgainstClasses(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 3)
+	ended := s.lies(0, "classes")
+	s.says("msg=joined client=0")
+	s.kill()
+	classes := s.at("classes.txt")
+	if err := os.WriteFile(classes, []byte("circle\nsquare\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.start("--resume", "--classes", classes)
+	s.joins(time.Second, 1, 2)
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "classes: the server has") {
+		t.Errorf("the client says %v", err)
+	}
+	counted(t, s.ends(), 1, 2)
+}
