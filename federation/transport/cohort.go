@@ -111,8 +111,8 @@ func Need(quorum float64, clients int) int {
 	return max(need, min(1, clients))
 }
 
-// Run gives an order to clients and waits for their replies: until all have answered that are there, or the deadline is
-// over and a quorum has. Clients that failed, or whose reply was refused, are not counted among those asked; only where
+// Run gives an order to clients and waits for their replies: until all have answered that are there and awaited (see
+// patience), or the deadline is over and a quorum has. Clients that failed, or whose reply was refused, are not counted among those asked; only where
 // the quorum is 1 the run ends with them. Below the quorum it gives the order again to those that have not answered,
 // and waits as long again; what came in before still counts, since the same order has the same answer.
 //
@@ -199,6 +199,7 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 		select {
 		case <-c.wake:
 		case <-over:
+			h.deadlinePassed(c)
 			return true, nil
 		case <-ctx.Done():
 			return false, ctx.Err()
@@ -217,7 +218,8 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	}
 	for _, k := range c.order.Clients {
 		_, answered := c.got[k]
-		if m := h.clients[k]; !answered && c.failed[k] == "" && m.Participant.Joined && !m.Left {
+		if m := h.clients[k]; !answered && c.failed[k] == "" && m.Participant.Joined && !m.Left &&
+			h.awaited(c, k) {
 			return false, nil
 		}
 	}

@@ -120,6 +120,7 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 type clientRecord struct {
 	protocol.JoinRequest
 	exchange.MemberState
+	missed  int    // deadlines less answers, from 0 to patience; at patience no round waits for it
 	reason  string // why a reply was refused last
 	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
 }

@@ -405,6 +405,7 @@ func (h *Server) Limited() message.Limited {
 	out := h.limited
 	h.limited = message.Limited{}
 	slices.SortStableFunc(out.Refused, func(a, b message.Refusal) int { return cmp.Compare(a.Client, b.Client) })
+	slices.Sort(out.Unawaited)
 	slices.SortStableFunc(out.Cut, func(a, b message.Cut) int { return cmp.Compare(a.Client, b.Client) })
 	return out
 }

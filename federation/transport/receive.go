@@ -36,6 +36,7 @@ func (h *Server) record(client int, id string, r message.Reply, size int) {
 	}
 	r.Down = orderSize(c.order.For(client))
 	c.got[client] = r
+	h.answered(c, client)
 	k := h.sessions[client]
 	k.End(k.Pending)
 	k.Replies++

@@ -56,15 +56,17 @@ type ClientStatus struct {
 	Doing    string  `json:"doing,omitempty"`
 	Backbone string  `json:"backbone,omitempty"`
 	Domain   string  `json:"domain,omitempty"`
-	Asked    bool    `json:"asked,omitempty"`    // has an order
-	Answered bool    `json:"answered,omitempty"` // and answered it
-	Examples int     `json:"examples,omitempty"` // that it says to train on
-	Counted  int     `json:"counted,omitempty"`  // what its last upload was averaged with, where that is less
-	Reason   string  `json:"reason,omitempty"`   // why a reply was refused last
-	Replies  int     `json:"replies"`
-	Refused  int     `json:"refused"`
-	Up       int64   `json:"up"`
-	Down     int64   `json:"down"`
+	Asked    bool    `json:"asked,omitempty"` // has an order
+	// no round waits for it until it answers
+	Unawaited bool   `json:"unawaited,omitempty"`
+	Answered  bool   `json:"answered,omitempty"` // and answered it
+	Examples  int    `json:"examples,omitempty"` // that it says to train on
+	Counted   int    `json:"counted,omitempty"`  // what its last upload was averaged with, where that is less
+	Reason    string `json:"reason,omitempty"`   // why a reply was refused last
+	Replies   int    `json:"replies"`
+	Refused   int    `json:"refused"`
+	Up        int64  `json:"up"`
+	Down      int64  `json:"down"`
 }
 
 // Totals are the server's.
@@ -87,7 +89,8 @@ func (h *Server) Status() Status {
 	for i, k := range h.clients {
 		c := ClientStatus{Client: i, Joined: k.Participant.Joined, Left: k.Left, Seen: -1, Doing: k.Activity,
 			Backbone: k.Participant.Task.Backbone, Domain: k.Participant.Domain, Replies: k.Replies, Refused: k.Refused,
-			Up: k.Up, Down: k.Down, Examples: k.Examples, Counted: k.counted, Reason: k.reason}
+			Up: k.Up, Down: k.Down, Examples: k.Examples, Counted: k.counted, Reason: k.reason,
+			Unawaited: k.missed == patience}
 		if !k.Seen.IsZero() {
 			c.Seen = time.Since(k.Seen).Seconds()
 		}

@@ -106,6 +106,8 @@ func statusTable(s *transport.Status) string {
 			state = "left"
 		case c.Seen > 10:
 			state = "silent"
+		case c.Unawaited:
+			state = "not waited for"
 		}
 		if c.Asked {
 			order = "asked"

@@ -4,11 +4,13 @@ package message
 // scores is at most twice their scale, 200; the rest is room for other terms.
 const MaxLoss = 1e6
 
-// Limited is what the record of a round says of clients on other machines whose reports were refused or capped. Both
-// lists are sorted by client.
+// Limited is what the record of a round says of clients on other machines whose reports were refused or capped, or
+// that did not answer. All lists are sorted by client.
 type Limited struct {
 	Refused []Refusal `json:"refused,omitempty"` // replies of any kind that are ignored
 	Cut     []Cut     `json:"cut,omitempty"`     // uploads whose weight was capped
+	// Unawaited are the clients that no round waits for from this one on, until they answer again.
+	Unawaited []int `json:"unawaited,omitempty"`
 }
 
 // Refusal is one reply that was refused.

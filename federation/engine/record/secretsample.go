@@ -27,8 +27,8 @@ func (r *Record) HideSample(anyNumber bool) {
 	if n := len(r.Refused) + len(r.Cut); n > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%d replies were refused or capped; whose they are is secret, as "+
 			"the sample of clients (the server's log has it)", n))
-		r.Limited = message.Limited{}
 	}
+	r.Limited = message.Limited{}
 	if anyNumber {
 		r.BytesUp, r.BytesDown, r.ParametersUp, r.ParametersDown = 0, 0, 0, 0
 	}

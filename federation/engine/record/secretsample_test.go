@@ -1,0 +1,16 @@
+package record
+
+import (
+	"testing"
+
+	"promptfed/federation/engine/message"
+)
+
+// A client that missed deadlines had instructions: where the sample is secret the record does not name it.
+func TestSecretSampleNamesNoSilentClient(t *testing.T) {
+	r := Record{Limited: message.Limited{Unawaited: []int{1}}}
+	r.HideSample(false)
+	if len(r.Unawaited) > 0 || len(r.Warnings) > 0 {
+		t.Errorf("%+v, %v", r.Limited, r.Warnings)
+	}
+}

@@ -1,0 +1,38 @@
+package transport
+
+import "promptfed/federation/transport/protocol"
+
+// patience is how many deadlines a client may miss until rounds do not wait for it. Each answer takes back one of them.
+const patience = 3
+
+// awaited tells whether an order waits for a client that has it. All are awaited at the end of the run, when each gets
+// what it learned.
+func (h *Server) awaited(c *collection, client int) bool {
+	return c.order.Kind == protocol.EndKind || h.clients[client].missed < patience
+}
+
+// deadlinePassed notes which clients have an order and did not answer it in time.
+func (h *Server) deadlinePassed(c *collection) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	for _, k := range c.order.Clients {
+		m := &h.clients[k]
+		if !m.Participant.Joined || m.Left || !c.waits(k) || m.missed == patience {
+			continue
+		}
+		if m.missed++; m.missed == patience {
+			h.limited.Unawaited = append(h.limited.Unawaited, k)
+			h.set.Log.Warn("a client missed its deadlines; rounds do not wait for it until it answers", "client", k,
+				"round", c.order.Round+1, "deadlines", patience)
+		}
+	}
+}
+
+// answered notes that a client answered in time. Host.Mu must be held.
+func (h *Server) answered(c *collection, client int) {
+	m := &h.clients[client]
+	if m.missed == patience {
+		h.set.Log.Info("a client answers again; rounds wait for it", "client", client, "round", c.order.Round+1)
+	}
+	m.missed = max(0, m.missed-1)
+}
