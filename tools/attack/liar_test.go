@@ -76,7 +76,8 @@ func TestLies(t *testing.T) {
 		{"the extra tensor \\\"more\\\"",
 			func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} }, nil},
 		{"another experiment", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
-		{"at most 1000000 are accepted", more, []string{"--largest", "1000000"}},
+		{"at most 20000 are accepted", more, []string{"--largest", "20000"}},
+		{"at most 91136 are accepted", more, nil}, // 4*512*4 bytes of ctx, 64 KiB and 17 KiB more
 	} {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()
