@@ -164,8 +164,8 @@ func fuzzedClient(f *testing.F) (fresh func(t testing.TB) *exchange.Client, run 
 	v.Safe = id
 	hello := protocol.HelloReply{Version: protocol.Version, Run: run, Clients: 2, Limit: 1, Largest: 1 << 20,
 		Proof: transporttest.Proof(f)}
-	inv, err := exchange.ParseInvitation(transporttest.Pack(f, protocol.HelloMessage, hello, nil),
-		protocol.HelloRequest{}, certs.Identity{})
+	inv, err := exchange.ParseInvitation(transporttest.Pack(f, protocol.HelloMessage, hello, nil), "",
+		certs.Identity{})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 	if err == nil {
 		err = h.admit(d.Number, c, key)
 	}
-	v := protocol.JoinReply{Nonce: c.Nonce}
+	v := protocol.JoinReply{Question: protocol.Question(m.Subject, m.Data)}
 	h.Mu.Lock()
 	k := &h.clients[d.Number]
 	said := k.reason

@@ -42,8 +42,7 @@ func (h *Server) listen() error {
 	}
 	if _, err := h.Subscribe(h.FromAny(subjects.HelloVerb), func(m *nats.Msg) {
 		if k, ok := subjects.ClientOf(m.Subject); ok && k >= h.set.Clients {
-			q, _ := exchange.Asked(m)
-			h.RespondHello(m, h.Client(k).Inbox, q, protocol.HelloReply{
+			h.RespondHello(m, h.Client(k).Inbox, protocol.HelloReply{
 				Refused: fmt.Sprintf("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)})
 		}
 	}); err != nil {

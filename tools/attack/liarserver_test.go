@@ -456,13 +456,11 @@ func TestHostileInvitation(t *testing.T) {
 	var mu sync.Mutex
 	var text string
 	_, err = p.nc.Subscribe("pf.default.from.0.hello", func(m *nats.Msg) {
-		var q struct{ Nonce string }
-		json.Unmarshal(m.Data, &q)
 		mu.Lock()
 		defer mu.Unlock()
-		hello := parsed{version: protocol.Version, header: map[string]any{"version": protocol.Version,
-			"run":   random(),
-			"nonce": q.Nonce, "clients": 2, "limit": 1000, "largest": 1000000, "config": []byte(text), "proof": proof}}
+		hello := parsed{version: protocol.Version, header: map[string]any{"version": protocol.Version, "run": random(),
+			"question": protocol.Question(m.Subject, m.Data), "clients": 2, "limit": 1000, "largest": 1000000,
+			"config": []byte(text), "proof": proof}}
 		m.Respond(hello.signed(t, "hello", p.key))
 	})
 	if err == nil {

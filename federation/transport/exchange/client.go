@@ -114,13 +114,13 @@ func (a *Client) Run(ctx context.Context) error {
 
 func (a *Client) askToJoin(ctx context.Context) error {
 	for said := ""; ; {
-		me := a.join.Header()
-		me.Nonce = subjects.NewID()
+		a.join.Header().Nonce = subjects.NewID()
 		b, err := protocol.Pack(a.signer, protocol.JoinMessage, a.join, nil)
 		if err != nil {
 			return err
 		}
-		text, err := request(ctx, a.nc, a.Verb(subjects.JoinVerb), b, 10*time.Second, a.log)
+		subject := a.Verb(subjects.JoinVerb)
+		text, err := request(ctx, a.nc, subject, b, 10*time.Second, a.log)
 		if err != nil {
 			return err
 		}
@@ -135,14 +135,15 @@ func (a *Client) askToJoin(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the server's answer: %w; if it started another run, restart this client", err)
 		}
-		if v.OK && v.Nonce == me.Nonce {
+		switch {
+		case v.Question != protocol.Question(subject, b):
+			a.log.Warn("an answer is dropped", "reason", errOther)
+		case v.OK:
 			a.seq, a.try = v.Seq, ""
 			return a.role.Joined(v)
-		}
-		if !v.OK && !v.Later {
+		case !v.Later:
 			return fmt.Errorf("%w: %s", errRefused, protocol.Printable(v.Reason))
-		}
-		if v.Reason != said {
+		case v.Reason != said:
 			said = v.Reason
 			a.log.Info("not yet", "reason", protocol.Printable(said))
 		}

@@ -129,13 +129,13 @@ func FuzzPiece(f *testing.F) {
 func FuzzAnswers(f *testing.F) {
 	who := certs.Identity{}
 	p := transporttest.Proof(f)
-	q := protocol.HelloRequest{Nonce: subjects.NewID()}
+	q := protocol.Question("pf.toy.from.0.hello", []byte(subjects.NewID()))
 	f.Add("hello", transporttest.Text(f, protocol.HelloReply{Version: protocol.Version, Run: subjects.NewID(),
-		Nonce: q.Nonce, Clients: 2, Limit: 1, Largest: 1,
+		Question: q, Clients: 2, Limit: 1, Largest: 1,
 		Config: []byte("name: x"), Classes: []string{"a"}, Proof: p}))
-	f.Add("hello", transporttest.Text(f, protocol.HelloReply{Version: protocol.Version, Nonce: q.Nonce,
+	f.Add("hello", transporttest.Text(f, protocol.HelloReply{Version: protocol.Version, Question: q,
 		Refused: "\x1b[2J", Proof: p}))
-	f.Add("verdict", transporttest.Text(f, protocol.JoinReply{OK: true, Nonce: q.Nonce, Seq: math.MaxInt64,
+	f.Add("verdict", transporttest.Text(f, protocol.JoinReply{OK: true, Question: q, Seq: math.MaxInt64,
 		Accepted: subjects.NewID(), Safe: "../x"}))
 	f.Add("receipt", transporttest.Text(f, protocol.Receipt{ID: subjects.NewID(), Try: subjects.NewID(),
 		State: protocol.ReceiptPending,

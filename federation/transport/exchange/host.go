@@ -181,8 +181,9 @@ func (h *Host) Sign(what string, header any, body []byte) ([]byte, error) {
 }
 
 // RespondHello answers a member's first question.
-func (h *Host) RespondHello(m *nats.Msg, inbox string, q protocol.HelloRequest, out protocol.HelloReply) {
-	out.Version, out.Nonce, out.Proof = protocol.Version, q.Nonce, h.signing.Load().Proof
+func (h *Host) RespondHello(m *nats.Msg, inbox string, out protocol.HelloReply) {
+	out.Version, out.Question = protocol.Version, protocol.Question(m.Subject, m.Data)
+	out.Proof = h.signing.Load().Proof
 	h.RespondSigned(m, inbox, protocol.HelloMessage, out)
 }
 

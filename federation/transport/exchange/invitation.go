@@ -107,12 +107,13 @@ func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.
 	if err != nil {
 		return nil, err
 	}
+	subject := at.Verb(subjects.HelloVerb)
 	for {
-		m, err := request(ctx, nc, at.Verb(subjects.HelloVerb), b, 2*time.Second, log)
+		m, err := request(ctx, nc, subject, b, 2*time.Second, log)
 		if err != nil {
 			return nil, err
 		}
-		inv, err := ParseInvitation(m, q, who)
+		inv, err := ParseInvitation(m, protocol.Question(subject, b), who)
 		if err == nil {
 			inv.Address, inv.Who, inv.question = at, who, q
 			return inv, nil
@@ -121,14 +122,17 @@ func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.
 			return nil, err
 		}
 		log.Warn("an answer is dropped", "reason", err)
+		if err := Sleep(ctx, 500*time.Millisecond); err != nil {
+			return nil, err
+		}
 	}
 }
 
 // errOther is the error of an answer to another request.
 var errOther = errors.New("the answer belongs to another request")
 
-// ParseInvitation reads the server's answer to a question.
-func ParseInvitation(b []byte, q protocol.HelloRequest, who certs.Identity) (*Invitation, error) {
+// ParseInvitation reads the server's answer to a question, as protocol.Question tells.
+func ParseInvitation(b []byte, question string, who certs.Identity) (*Invitation, error) {
 	f, err := protocol.Split(protocol.HelloMessage, b)
 	if err != nil {
 		return nil, fmt.Errorf("the server's invitation: %w", err)
@@ -148,7 +152,7 @@ func ParseInvitation(b []byte, q protocol.HelloRequest, who certs.Identity) (*In
 	if err != nil {
 		return nil, fmt.Errorf("the server's invitation: %w", err)
 	}
-	if h.Nonce != q.Nonce {
+	if h.Question != question {
 		return nil, errOther
 	}
 	if h.Refused != "" {

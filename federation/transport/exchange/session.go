@@ -83,8 +83,8 @@ func (d *Session) Floods() bool {
 	return n > 0
 }
 
-// Asked is what a question asks; without a nonce to repeat it is none.
-func Asked(m *nats.Msg) (q protocol.HelloRequest, ok bool) {
+// asked is what a question asks; without a nonce to repeat it is none.
+func asked(m *nats.Msg) (q protocol.HelloRequest, ok bool) {
 	if protocol.DecodeStrict(m.Data, &q) != nil || !subjects.ID.MatchString(q.Nonce) {
 		return protocol.HelloRequest{}, false
 	}
@@ -104,10 +104,10 @@ func (d *Session) Handle(m *nats.Msg) {
 			d.handler.Join(d, m)
 			return
 		}
-		q, _ := Asked(m)
+		q, _ := asked(m)
 		out := d.handler.Hello(d, q)
 		out.Run, out.Limit, out.Largest = d.RunID, d.InlineLimit, d.Largest
-		d.RespondHello(m, d.Inbox, q, out)
+		d.RespondHello(m, d.Inbox, out)
 	case subjects.HeartbeatVerb:
 		d.heartbeat(m)
 	case subjects.PieceVerb:

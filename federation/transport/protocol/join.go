@@ -23,7 +23,7 @@ type JoinHeader struct {
 	Run      string      `json:"run"`      // identity, from the invitation
 	Instance string      `json:"instance"` // of the process
 	Client   int         `json:"client"`   // number of the client, or of the job of a worker that asks
-	Nonce    string      `json:"nonce"`    // that the verdict repeats
+	Nonce    string      `json:"nonce"`    // new for each request, so that the answer to none answers another
 	Proof    certs.Proof `json:"proof"`    // of the key that signed this, and will sign replies
 }
 
@@ -32,22 +32,29 @@ func (i *JoinHeader) Header() *JoinHeader { return i }
 // Joining is a message by which a member joins: what all such say, and what a client or a worker says beside it.
 type Joining interface{ Header() *JoinHeader }
 
+// Question is the digest of a request, with its nonce, and of the subject that it was sent to, which names the run and
+// the client. Each answer has that of the request that the server saw, so that nobody on the way can replay an answer,
+// or have the server refuse a request that was altered, or another member's, and pass that on.
+func Question(subject string, request []byte) string {
+	return Checksum(append([]byte(subject+"\n"), request...))
+}
+
 // HelloRequest asks for the invitation.
 type HelloRequest struct {
-	Nonce   string `json:"nonce"`             // that the answer repeats
+	Nonce   string `json:"nonce"`             // new for each request
 	Program string `json:"program,omitempty"` // version of a worker's
 }
 
 // HelloReply is what a client gets before it can join.
 type HelloReply struct {
-	Version int      `json:"version"`
-	Run     string   `json:"run,omitempty"` // identity
-	Nonce   string   `json:"nonce,omitempty"`
-	Clients int      `json:"clients,omitempty"`
-	Limit   int      `json:"limit,omitempty"`
-	Largest int      `json:"largest,omitempty"`
-	Config  []byte   `json:"config,omitempty"`
-	Classes []string `json:"classes,omitempty"` // none before the first client sent them
+	Version  int      `json:"version"`
+	Run      string   `json:"run,omitempty"`      // identity
+	Question string   `json:"question,omitempty"` // that it answers, as Question tells
+	Clients  int      `json:"clients,omitempty"`
+	Limit    int      `json:"limit,omitempty"`
+	Largest  int      `json:"largest,omitempty"`
+	Config   []byte   `json:"config,omitempty"`
+	Classes  []string `json:"classes,omitempty"` // none before the first client sent them
 	// noise of differential privacy comes from the run's seed
 	InsecureDP bool        `json:"insecure_dp,omitempty"`
 	Proof      certs.Proof `json:"proof"` // of the key that signed this, and will sign orders
@@ -56,11 +63,11 @@ type HelloReply struct {
 
 // JoinReply answers a request to join.
 type JoinReply struct {
-	OK     bool   `json:"ok"`
-	Reason string `json:"reason,omitempty"`
-	Later  bool   `json:"later,omitempty"` // worth another try
-	Nonce  string `json:"nonce,omitempty"`
-	Seq    int64  `json:"seq,omitempty"` // of the newest order so far; older ones are none
+	OK       bool   `json:"ok"`
+	Reason   string `json:"reason,omitempty"`
+	Later    bool   `json:"later,omitempty"` // worth another try
+	Question string `json:"question"`        // that it answers, as Question tells
+	Seq      int64  `json:"seq,omitempty"`   // of the newest order so far; older ones are none
 	// What the client must remember.
 	Accepted string `json:"accepted,omitempty"`
 	Safe     string `json:"safe,omitempty"`

@@ -63,7 +63,7 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	if err == nil {
 		err = s.admit(w)
 	}
-	v := protocol.JoinReply{Nonce: w.Nonce}
+	v := protocol.JoinReply{Question: protocol.Question(m.Subject, m.Data)}
 	if err != nil {
 		v.Reason = protocol.Printable(err.Error())
 		s.of.Counters.RefusedJoins.Add(1)
