@@ -306,7 +306,8 @@ func (h *Server) outvote(client int, members []int) error {
 func (h *Server) postpone(client int) error {
 	k := &h.clients[client]
 	k.Participant.Joined = false
-	k.reason = "of the clients that name the backbone " + k.Participant.Task.Backbone + ", no majority has the same files"
+	k.reason = "of the clients that name the backbone " + k.Participant.Task.Backbone +
+		", no majority has the same files"
 	h.set.Log.Warn("a client waits", "client", client, "reason", k.reason)
 	return h.askAgain(client)
 }
@@ -342,8 +343,8 @@ func (h *Server) tellTie() {
 			}
 			if text := protocol.Printable(why.Error()); text != h.tie {
 				h.tie = text
-				h.set.Log.Warn("the clients that joined disagree and no majority agrees; the run waits for more clients, "+
-					"or for one to be revoked; --classes FILE decides about classes", "reason", text)
+				h.set.Log.Warn("the clients that joined disagree and no majority agrees; the run waits for more "+
+					"clients, or for one to be revoked; --classes FILE decides about classes", "reason", text)
 			}
 			return
 		}

@@ -130,7 +130,8 @@ func TestMajorityDecides(t *testing.T) {
 					h = h.again(t)
 				}
 				h.begins(t, 3, true, 1, 2)
-				if h.clients[3].hasWord() || h.clients[3].Key.Key != nil || h.runSpec.String() != word().RunSpec.String() {
+				if h.clients[3].hasWord() || h.clients[3].Key.Key != nil ||
+					h.runSpec.String() != word().RunSpec.String() {
 					t.Errorf("%+v, %+v", h.clients[3], h.runSpec)
 				}
 				h.says(t, 1, word(), "in")

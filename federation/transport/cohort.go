@@ -112,9 +112,10 @@ func Need(quorum float64, clients int) int {
 }
 
 // Run gives an order to clients and waits for their replies: until all have answered that are there and awaited (see
-// patience), or the deadline is over and a quorum has. Clients that failed, or whose reply was refused, are not counted among those asked; only where
-// the quorum is 1 the run ends with them. Below the quorum it gives the order again to those that have not answered,
-// and waits as long again; what came in before still counts, since the same order has the same answer.
+// patience), or the deadline is over and a quorum has. Clients that failed, or whose reply was refused, are not counted
+// among those asked; only where the quorum is 1 the run ends with them. Below the quorum it gives the order again to
+// those that have not answered, and waits as long again; what came in before still counts, since the same order has the
+// same answer.
 //
 // Where all that were asked failed there are no replies, and no error. Replies that go beyond what all of them together
 // make likely are refused after that; see limits.

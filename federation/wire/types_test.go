@@ -15,8 +15,8 @@ func TestOtherElementTypes(t *testing.T) {
 		b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 		return append(append(b, header...), make([]byte, 16*size)...)
 	}
-	for dtype, size := range map[string]int{"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
-		"U32": 4, "U64": 8, "F64": 8} {
+	for dtype, size := range map[string]int{"BOOL": 1, "U8": 1, "I8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2,
+		"I32": 4, "U32": 4, "U64": 8, "F64": 8} {
 		if m, err := Decode(message(dtype, size)); err == nil || !strings.Contains(err.Error(), "of type "+dtype) {
 			t.Errorf("%s: %v, %v", dtype, m.Names(), err)
 		}
