@@ -45,7 +45,7 @@ func TestOtherLibrariesAreNamed(t *testing.T) {
 		{"a convolutional stem", timm, `,"timm_model_name":"vit_base_mci_224"`, "", "it has a convolutional stem"},
 		{"another text tower", with(timm, bertInside+"encoder.block.0.weight"), "",
 			`,"hf_model_name":"google/mt5-base"`, "(hf_model_name google/mt5-base) that is not a BERT or RoBERTa"},
-		{"registers", with(timm, trunk+"reg_token"), "", "", "register tokens"},
+		{"registers", timm, `,"timm_model_name":"vit_base_patch14_reg4_dinov2"`, "", "it has register tokens"},
 		{"two layers", with(timm, "visual.head.mlp.fc1.weight"), "", "", "timm_proj mlp"},
 	} {
 		ckpt, err := FromMap(OpenCLIP, c.m, config(t, openclipConfigOf(c.vision, c.text)), Options{})

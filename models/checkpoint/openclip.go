@@ -95,7 +95,7 @@ func (f *fields) vit(a *Arch, act string) {
 	f.same("patch_size", a.Patch, 16)
 	a.margin(f, "image_size", 224)
 	f.towerBlocks(&a.Vision, act)
-	f.headWidth(a, a.Vision.Width)
+	f.headWidth(&a.Vision)
 	f.only("attentional_pool", "false")
 	f.only("pos_embed_type", "learnable")
 	f.ignore("attn_pooler_queries", "attn_pooler_heads") // of attentional_pool
@@ -116,18 +116,18 @@ func (f *fields) resnet(a *Arch) {
 	f.same("width", a.Vision.Width/32, 64)
 	f.stages("layers", a)
 	a.margin(f, "image_size", 224)
-	f.headWidth(a, a.Vision.Width)
+	f.headWidth(&a.Vision)
 	a.Vision.Epsilon = normEpsilon
 	f.ignore("patch_size", "mlp_ratio") // of transformers
 }
 
-func (f *fields) headWidth(a *Arch, width int) {
+func (f *fields) headWidth(t *Transformer) {
 	one := read(f, "head_width", 64)
-	if one < 1 || width%one != 0 {
-		f.fail("head_width %d does not divide the width %d", one, width)
+	if one < 1 || t.Width%one != 0 {
+		f.fail("head_width %d does not divide the width %d", one, t.Width)
 		return
 	}
-	a.Vision.Heads = width / one
+	t.Heads = t.Width / one
 }
 
 // transformerText reads text_cfg of OpenCLIP's own text tower.

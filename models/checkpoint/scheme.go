@@ -94,8 +94,6 @@ var chineseScheme = func() scheme {
 var unsupported = []struct{ part, what string }{
 	{"visual.attn_pool.", "attention pooling (CoCa)"},
 	{"text_decoder.", "a text decoder (CoCa)"},
-	{trunk + "reg_token", "an image tower of timm with register tokens"},
-	{trunk + "blocks.0.attn.q_norm.", "an image tower of timm with norms of queries and keys"},
 	{"visual.head.mlp.", "an image tower of timm behind two layers (timm_proj mlp)"},
 	{bertInside + "encoder.relative_attention_bias.", "a text tower with relative positions"},
 }
