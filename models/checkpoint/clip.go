@@ -130,9 +130,9 @@ func find(c *Checkpoint) (*Weights, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.LogitScale = math.Exp(scale); clip.CheckScale(a.LogitScale, 0) != nil {
-		return nil, fmt.Errorf("tensor %q holds %g, the logarithm of the scale: %w", w.LogitScale.Name, scale,
-			clip.CheckScale(a.LogitScale, 0))
+	a.LogitScale = math.Exp(scale)
+	if err := clip.CheckScale(a.LogitScale, 0); err != nil {
+		return nil, fmt.Errorf("tensor %q holds %g, the logarithm of the scale: %w", w.LogitScale.Name, scale, err)
 	}
 	if err := clip.CheckScale(a.LogitScale, a.LogitBias); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", w.LogitBias.Name, err)

@@ -132,8 +132,8 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 		kv := b.project(rows, 1, 3).heads(b, -1, seen)
 		image = b.pooledBy(nn.Rows(nn.Attend(q, kv[0], kv[1], graph.Node{})))
 		// A query over one patch alone has its value.
-		own := rows.Reshape(-1, seen, v.Width).Slice(1, 0, v.Patches()).Reshape(-1, v.Width)
-		value := b.project(own, 2, 3).joined()
+		ofPatches := rows.Reshape(-1, seen, v.Width).Slice(1, 0, v.Patches()).Reshape(-1, v.Width)
+		value := b.project(ofPatches, 2, 3).joined()
 		patches = v.projected(tw, b.pooledBy(value)).Reshape(-1, v.Patches(), v.EmbedDim)
 		return v.projected(tw, image), patches
 	}
