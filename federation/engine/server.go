@@ -136,6 +136,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 			return rec, err
 		}
 		clock.lap(&clock.Training)
+		replies = s.dropSkipped(replies, &rec)
 		rec.Clients = message.ClientsOf(replies)
 	}
 	for _, r := range replies {
@@ -144,9 +145,12 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		}
 	}
 	g.Notes = map[string]float64{}
+	maps.Copy(g.Notes, rec.Notes)
 	s.recordDraws()
 	merged := replies
-	if len(replies) > 0 || len(instruction.Clients) == 0 { // where all failed there is nothing to merge
+	if len(replies) == 1 && replies[0].Sum != nil {
+		merged = s.mergeSum(g, replies[0], &rec)
+	} else if len(replies) > 0 || len(instruction.Clients) == 0 { // where all failed there is nothing to merge
 		var err error
 		if merged, err = s.dropInvalid(g, replies, s.Method.Merge); err != nil {
 			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)

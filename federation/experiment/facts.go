@@ -62,11 +62,15 @@ var factTable = []struct {
 	{"tls", "messages are encrypted, and server and clients authenticate with certificates",
 		func(o factSource) any { return o.TLS }},
 	{"secure_aggregation", "the server learns only sums of uploads", func(o factSource) any { return o.layer != nil }},
-	{"secure_aggregation.threshold", "smallest share of a round's clients in any sum", func(o factSource) any {
+	{"secure_aggregation.threshold", "smallest share of its clients that a sum must hold", func(o factSource) any {
 		return ifOn(o.layer != nil, o.Config.SecureAggregation.Threshold)
 	}},
 	{"secure_aggregation.least", "smallest number of clients in any sum", func(o factSource) any {
 		return ifOn(o.layer != nil, o.leastInSum())
+	}},
+	{"secure_aggregation.bound", "how far a single client that lies can move a number of the mean, as the sum shows " +
+		"no more than that it is possible", func(o factSource) any {
+		return ifOn(o.layer != nil, o.Config.SecureAggregation.Clip)
 	}},
 	{"dp", "differential privacy of clients", func(o factSource) any { return o.private }},
 	{"dp.where", "who clips and adds the noise: server or client", func(o factSource) any {

@@ -78,6 +78,15 @@ func (b *Built) ServeSecure(p secure.Party) (err error) {
 	return err
 }
 
+// SecureQuorum is the share of the clients of a round that must answer so that there can be a sum; 0 without secure
+// aggregation. A server that waits for fewer would skip rounds in which clients are only away.
+func (b *Built) SecureQuorum() float64 {
+	if b.layer == nil {
+		return 0
+	}
+	return b.layer.Facts().Quorum()
+}
+
 // clients is how many there are of the experiment.
 func (b *Built) clients() int { return cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients) }
 

@@ -2,7 +2,6 @@ package secagg
 
 import (
 	"bytes"
-	"crypto/ecdh"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -36,6 +35,7 @@ type step int
 const (
 	advertise step = iota
 	share
+	check
 	mask
 	agreement
 	reveal
@@ -53,8 +53,9 @@ type ClientState struct {
 	Advert               []byte
 	Roster               []byte   // as it came
 	Shares               [][]byte // its own of its own secrets: of the pairwise key, of the own mask's seed
-	Sent                 []byte   // envelopes
-	Inbox                []byte
+	Sent                 []byte   // letters
+	Inbox, Complaints    []byte
+	Senders              []int // whose vectors it masked its own for
 	Model                [sha256.Size]byte
 	Masked               []byte
 	Question, Signature  []byte
@@ -71,10 +72,10 @@ type Client struct {
 	random io.Reader
 	m      ClientState
 
-	envelope   *ecdh.PrivateKey
+	envelope   secret
 	pair, seed secret
 	roster     Roster
-	senders    []int          // whose shares are here, its own too
+	agreed     map[int][]byte // what this client and others agree on for letters
 	pairShares map[int][]byte // by whose they are, its own too
 	seedShares map[int][]byte
 }
@@ -87,9 +88,9 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 	if err := t.check(); err != nil {
 		return nil, err
 	}
-	c := &Client{id: id, who: who, peers: peers, random: random, pair: newSecret(random), seed: newSecret(random)}
-	c.envelope = newSecret(random).private(t.Session)
-	c.m = ClientState{Terms: t, Envelope: c.envelope.Bytes(), Pair: c.pair.bytes(), Seed: c.seed.bytes()}
+	c := &Client{id: id, who: who, peers: peers, random: random, envelope: newSecret(random), pair: newSecret(random),
+		seed: newSecret(random), agreed: map[int][]byte{}}
+	c.m = ClientState{Terms: t, Envelope: c.envelope.bytes(), Pair: c.pair.bytes(), Seed: c.seed.bytes()}
 	a := Advert{Keys: c.keys()}
 	var err error
 	if a.Proof, err = who.Proof(id); err != nil {
@@ -104,25 +105,21 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 
 // Restore goes on with a session that State gave.
 func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader) (*Client, error) {
-	c := &Client{id: id, who: who, peers: peers, random: random, m: m}
+	c := &Client{id: id, who: who, peers: peers, random: random, m: m, agreed: map[int][]byte{}}
 	fail := func(err error) (*Client, error) {
 		return nil, fmt.Errorf("what this client remembers of a session is damaged: %w", err)
 	}
 	if err := m.Terms.check(); err != nil {
 		return fail(err)
 	}
-	pair, err := scalar(m.Pair)
-	if err != nil {
-		return fail(err)
+	for b, x := range map[*[]byte]*secret{&m.Envelope: &c.envelope, &m.Pair: &c.pair, &m.Seed: &c.seed} {
+		v, err := scalar(*b)
+		if err != nil {
+			return fail(err)
+		}
+		*x = secret{v}
 	}
-	seed, err := scalar(m.Seed)
-	if err != nil {
-		return fail(err)
-	}
-	c.pair, c.seed = secret{pair}, secret{seed}
-	if c.envelope, err = ecdh.X25519().NewPrivateKey(m.Envelope); err != nil {
-		return fail(err)
-	}
+	var err error
 	if m.Roster != nil {
 		if c.roster, err = DecodeRoster(m.Roster); err != nil {
 			return fail(err)
@@ -132,9 +129,9 @@ func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader)
 		}
 	}
 	if m.Inbox != nil {
-		in, err := DecodeEnvelopes(m.Inbox)
+		in, err := DecodeLetters(m.Inbox)
 		if err == nil {
-			err = c.open(in)
+			_, err = c.open(in)
 		}
 		if err != nil {
 			return fail(err)
@@ -150,9 +147,9 @@ func (c *Client) State() ClientState { return c.m }
 func (c *Client) Terms() Params { return c.m.Terms }
 
 func (c *Client) keys() (k Keys) {
-	copy(k.Envelope[:], c.envelope.PublicKey().Bytes())
-	copy(k.Pair[:], c.pair.private(c.m.Terms.Session).PublicKey().Bytes())
-	copy(k.Seed[:], c.seed.commitment(c.m.Terms.Session, c.id))
+	copy(k.Envelope[:], c.envelope.point())
+	copy(k.Pair[:], c.pair.point())
+	copy(k.Seed[:], c.seed.point())
 	return k
 }
 
@@ -167,14 +164,15 @@ func (c *Client) Advertise() (Joining, error) {
 	return j, err
 }
 
-// Share gives the other clients of a roster their shares of this one's secrets, sealed for each.
-func (c *Client) Share(r Roster) (Envelopes, error) {
+// Share gives the other clients of a roster their shares of this one's secrets, sealed for each, with commitments to
+// all shares.
+func (c *Client) Share(r Roster) (Letters, error) {
 	if c.m.Roster != nil {
 		if c.roster.digest() != r.digest() {
 			return nil, errors.New("this client accepted another roster for this session; a second one could reveal " +
 				"its vector")
 		}
-		return DecodeEnvelopes(c.m.Sent)
+		return DecodeLetters(c.m.Sent)
 	}
 	proofs, err := c.check(r)
 	if err != nil {
@@ -182,18 +180,29 @@ func (c *Client) Share(r Roster) (Envelopes, error) {
 	}
 	ids, t := slices.Sorted(maps.Keys(r)), c.m.Terms
 	pair, seed := c.pair.split(c.random, t.Threshold, ids), c.seed.split(c.random, t.Threshold, ids)
-	out := Envelopes{}
+	out := Letters{}
 	for _, id := range ids {
-		if id == c.id {
-			continue
+		var l Letter
+		for of, b := range [][]byte{pair[id], seed[id]} {
+			x, err := scalar(b)
+			if err != nil {
+				return nil, err
+			}
+			copy(l.Points[of*keySize:], secret{x}.point())
 		}
-		shared, err := c.shared(r, id)
-		if err == nil {
-			out[id], err = sealShares(shared, t.Session, c.id, id, pair[id], seed[id])
+		if id != c.id {
+			shared, err := c.shared(r, id)
+			if err == nil {
+				l.Sealed, err = sealShares(shared, t.Session, c.id, id, pair[id], seed[id])
+			}
+			if err == nil {
+				l.Signature, err = c.who.Sign(c.id, dealt(t, c.id, id, l))
+			}
+			if err != nil {
+				return nil, fmt.Errorf("the keys of client %d: %w", id, err)
+			}
 		}
-		if err != nil {
-			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
-		}
+		out[id] = l
 	}
 	maps.Copy(c.peers, proofs)
 	c.roster = r
@@ -243,47 +252,89 @@ func (c *Client) check(r Roster) (Peers, error) {
 	return proofs, nil
 }
 
-// shared is what this client and another agree on for envelopes.
-func (c *Client) shared(r Roster, id int) ([]byte, error) {
-	key := r[id].Envelope
-	return agree(c.envelope, key[:])
+// shared is what this client and another agree on for letters.
+func (c *Client) shared(r Roster, id int) (b []byte, err error) {
+	if c.agreed[id] == nil {
+		key := r[id].Envelope
+		c.agreed[id], err = agree(c.envelope, key[:])
+	}
+	return c.agreed[id], err
 }
 
-// open takes the shares that the other clients sent.
-func (c *Client) open(in Envelopes) error {
-	t := c.m.Terms
-	if len(in)+1 < t.Threshold {
-		return fmt.Errorf("%d clients sent shares; %d must stay to the end", len(in)+1, t.Threshold)
+// Check looks at what the other clients dealt this one, and gives its complaints. Of a session it gets letters once.
+func (c *Client) Check(in Letters) (Complaints, error) {
+	switch {
+	case c.m.Roster == nil:
+		return nil, errOrder
+	case c.m.Inbox != nil && !bytes.Equal(in.Encode(), c.m.Inbox):
+		return nil, errors.New("this client got other letters of this session")
+	case c.m.Inbox != nil:
+		return DecodeComplaints(c.m.Complaints)
 	}
+	out, err := c.open(in)
+	if err == nil {
+		c.m.Inbox, c.m.Complaints = in.Encode(), out.Encode()
+	}
+	return out, err
+}
+
+// open takes the shares that the other clients dealt, and complains about those that are none. It opens, and shows
+// others, nothing but what its dealer signed: whatever else reaches it may be a server's.
+func (c *Client) open(in Letters) (Complaints, error) {
+	t, out := c.m.Terms, Complaints{}
 	pairs, seeds := map[int][]byte{c.id: c.m.Shares[0]}, map[int][]byte{c.id: c.m.Shares[1]}
 	for _, id := range slices.Sorted(maps.Keys(in)) {
-		if _, ok := c.roster[id]; !ok || id == c.id {
-			return fmt.Errorf("shares of client %d, which is not one of the others of the roster", id)
+		a, ok := c.roster[id]
+		if !ok || id == c.id {
+			return nil, fmt.Errorf("shares of client %d, which is not one of the others of the roster", id)
+		}
+		l := in[id]
+		if c.who.Verify(id, c.peers[id], dealt(t, id, c.id, l), l.Signature) != nil {
+			out[id] = Complaint{}
+			continue
 		}
 		shared, err := c.shared(c.roster, id)
 		if err != nil {
-			return fmt.Errorf("the keys of client %d: %w", id, err)
+			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
-		if pairs[id], seeds[id], err = openShares(shared, t.Session, id, c.id, in[id]); err != nil {
-			return fmt.Errorf("the shares of client %d: %w", id, err)
+		if pair, seed, err := l.open(shared, t.Session, id, c.id); err == nil {
+			pairs[id], seeds[id] = pair, seed
+		} else if out[id], err = complain(t, c.envelope, a.Envelope[:], c.random); err != nil {
+			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
 	}
-	c.pairShares, c.seedShares, c.senders = pairs, seeds, slices.Sorted(maps.Keys(pairs))
+	c.pairShares, c.seedShares = pairs, seeds
+	return out, nil
+}
+
+// senders finds why this client does not mask a vector for certain clients.
+func (c *Client) senders(list []int) error {
+	if len(list) < c.m.Terms.Threshold {
+		return fmt.Errorf("%d clients may upload; %d must stay to the end", len(list), c.m.Terms.Threshold)
+	}
+	if !slices.Contains(list, c.id) {
+		return errors.New("the server excludes this client, but asks it to upload")
+	}
+	for _, id := range list {
+		if c.seedShares[id] == nil {
+			return fmt.Errorf("client %d may upload, but this client has no shares of its secrets", id)
+		}
+	}
 	return nil
 }
 
-// Mask hides a vector, given what the other clients sent this one and the digest of what the vector was made from, such
-// as the parameters that the server sent. Of a session there is one vector: the same words again give it, whatever
-// values are.
-func (c *Client) Mask(inbox Envelopes, model [sha256.Size]byte, values []uint64) ([]uint64, error) {
+// Mask hides a vector, given the clients that may upload, in ascending order, and the digest of what the vector was
+// made from, such as the parameters that the server sent. Of a session there is one vector: the same words again give
+// it, whatever values are.
+func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) ([]uint64, error) {
 	t := c.m.Terms
 	switch {
-	case c.m.Roster == nil:
+	case c.m.Inbox == nil:
 		return nil, errOrder
 	case c.m.Masked != nil && c.m.Model != model:
 		return nil, errors.New("this client already sent a vector of this session made from other parameters; a " +
 			"second one could reveal both")
-	case c.m.Masked != nil && !bytes.Equal(inbox.Encode(), c.m.Inbox):
+	case c.m.Masked != nil && !slices.Equal(senders, c.m.Senders):
 		return nil, errors.New("this client already sent a vector of this session masked for other clients; a second " +
 			"one could reveal both")
 	case c.m.Masked != nil:
@@ -291,25 +342,25 @@ func (c *Client) Mask(inbox Envelopes, model [sha256.Size]byte, values []uint64)
 	case len(values) != t.Length:
 		return nil, fmt.Errorf("a vector of %d numbers; the session is for %d", len(values), t.Length)
 	}
-	if err := c.open(inbox); err != nil {
+	if err := c.senders(senders); err != nil {
 		return nil, err
 	}
 	out := make([]uint64, len(values))
 	t.Ring.add(out, values, false)
 	t.Ring.addMask(out, ownMask(c.seed, t.Session, c.id), false)
-	own, v := c.pair.private(t.Session), viewOf(t, c.roster, c.senders, model)
-	for _, id := range c.senders {
+	v := viewOf(t, c.roster, senders, model)
+	for _, id := range senders {
 		if id == c.id {
 			continue
 		}
 		key := c.roster[id].Pair
-		shared, err := agree(own, key[:])
+		shared, err := agree(c.pair, key[:])
 		if err != nil {
 			return nil, fmt.Errorf("the keys of client %d: %w", id, err)
 		}
 		t.Ring.addMask(out, pairMask(shared, t.Session, v, c.id, id), id < c.id)
 	}
-	c.m.Inbox, c.m.Model, c.m.Masked = inbox.Encode(), model, t.Ring.Encode(out)
+	c.m.Senders, c.m.Model, c.m.Masked = senders, model, t.Ring.Encode(out)
 	return out, nil
 }
 
@@ -336,12 +387,12 @@ func (c *Client) Agree(q Question) ([]byte, error) {
 			return nil, fmt.Errorf("both secrets of client %d are requested, or one twice; together they reveal its "+
 				"vector", id)
 		}
-		if seen[id] = true; c.seedShares[id] == nil {
-			return nil, fmt.Errorf("a secret of client %d is requested, which sent no shares", id)
+		if seen[id] = true; !slices.Contains(c.m.Senders, id) {
+			return nil, fmt.Errorf("a secret of client %d is requested, which could not upload", id)
 		}
 	}
-	if len(seen) != len(c.seedShares) {
-		return nil, fmt.Errorf("the question is about %d clients; %d sent shares", len(seen), len(c.seedShares))
+	if len(seen) != len(c.m.Senders) {
+		return nil, fmt.Errorf("the question is about %d clients; %d could upload", len(seen), len(c.m.Senders))
 	}
 	s, err := c.who.Sign(c.id, agreed(c.View(), q))
 	if err == nil {
@@ -351,7 +402,7 @@ func (c *Client) Agree(q Question) ([]byte, error) {
 }
 
 // View is a digest of what this client received in the session until it masked; all clients of a round have the same.
-func (c *Client) View() [sha256.Size]byte { return viewOf(c.m.Terms, c.roster, c.senders, c.m.Model) }
+func (c *Client) View() [sha256.Size]byte { return viewOf(c.m.Terms, c.roster, c.m.Senders, c.m.Model) }
 
 // Reveal answers the question that the client agreed to, once as many clients as must stay have signed the same.
 func (c *Client) Reveal(signed Signatures) (Shares, error) {
@@ -363,7 +414,7 @@ func (c *Client) Reveal(signed Signatures) (Shares, error) {
 		return nil, err
 	}
 	if !c.m.Revealed {
-		if err := c.agreed(q, signed); err != nil {
+		if err := c.checkSignatures(q, signed); err != nil {
 			return nil, err
 		}
 	}
@@ -378,8 +429,8 @@ func (c *Client) Reveal(signed Signatures) (Shares, error) {
 	return out, nil
 }
 
-// agreed finds too few signatures under this client's view and question.
-func (c *Client) agreed(q Question, signed Signatures) error {
+// checkSignatures finds too few signatures under this client's view and question.
+func (c *Client) checkSignatures(q Question, signed Signatures) error {
 	message, n := agreed(c.View(), q), 1 // its own
 	for _, id := range q.Survivors {
 		if s, ok := signed[id]; ok && id != c.id {
@@ -403,7 +454,7 @@ type Round struct {
 	Session   string `json:"session"`
 	Threshold int    `json:"threshold"`
 	Roster    []int  `json:"roster"`
-	Senders   []int  `json:"senders"`   // of shares
+	Senders   []int  `json:"senders"`   // who may upload
 	Survivors []int  `json:"survivors"` // whose vectors are in the sum
 	View      string `json:"view"`      // digest that all clients of the round have in common
 	Model     string `json:"model"`     // digest of the parameters that the round began from
@@ -416,6 +467,6 @@ func (c *Client) Seen() Round {
 	q, _ := DecodeQuestion(c.m.Question)
 	vector := sha256.Sum256(c.m.Masked)
 	return Round{Round: t.Round, Session: fmt.Sprintf("%x", t.Session), Threshold: t.Threshold,
-		Roster: slices.Sorted(maps.Keys(c.roster)), Senders: c.senders, Survivors: q.Survivors,
+		Roster: slices.Sorted(maps.Keys(c.roster)), Senders: c.m.Senders, Survivors: q.Survivors,
 		View: fmt.Sprintf("%x", v), Model: fmt.Sprintf("%x", c.m.Model), Vector: fmt.Sprintf("%x", vector)}
 }

@@ -29,7 +29,11 @@ func masked(t *testing.T) (*session, Question) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q, err := s.add(in)
+	senders, err := s.exclude(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q, err := s.add(senders)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +51,7 @@ func TestClientRefusesQuestions(t *testing.T) {
 		"that this client drop":    {[]int{1, 2, 3}, []int{0, 4}},
 		"that 2 clients stay":      {[]int{0, 1}, []int{2, 3, 4}},
 		"client 9 is requested":    {[]int{0, 1, 2, 3, 9}, []int{4}},
-		"about 4 clients; 5 sent":  {[]int{0, 1, 2, 3}, nil},
+		"about 4 clients; 5 could": {[]int{0, 1, 2, 3}, nil},
 	} {
 		_, err := c.Agree(bad)
 		says(t, err, words)
@@ -82,7 +86,9 @@ func TestClientRefusesQuestions(t *testing.T) {
 func TestClientKeepsTheOrder(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1, 2)
 	c := s.clients[0]
-	_, err := c.Mask(Envelopes{}, s.model, []uint64{1})
+	_, err := c.Check(Letters{})
+	says(t, err, "out of order")
+	_, err = c.Mask([]int{0, 1}, s.model, []uint64{1})
 	says(t, err, "out of order")
 	_, err = c.Agree(Question{})
 	says(t, err, "out of order")
@@ -103,7 +109,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 			r[7] = Advert{Keys: Keys{Pair: [32]byte{8}}}
 		},
 		"client 1073741824, but there are only 1": func(r Roster) { delete(r, 1); r[maxID] = r[2]; delete(r, 2) },
-		// of small order
+		// the neutral element
 		"the keys of client 1":             func(r Roster) { r[1] = s.signed(1, Keys{Pair: [32]byte{8}}) },
 		"does not have this client's own ": func(r Roster) { r[0] = Advert{Keys: Keys{Pair: [32]byte{8}}} },
 	} {
@@ -120,24 +126,36 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	delete(less, 2)
 	_, err = c.Share(less)
 	says(t, err, "accepted another roster")
-	_, err = c.Mask(in[0], s.model, []uint64{1, 2})
-	says(t, err, "2 numbers; the session is for 1")
-	_, err = c.Mask(Envelopes{}, s.model, []uint64{1})
-	says(t, err, "1 clients sent shares; 2 must stay")
-	_, err = c.Mask(Envelopes{5: in[0][1]}, s.model, []uint64{1})
+	_, err = c.Mask([]int{0, 1, 2}, s.model, []uint64{1})
+	says(t, err, "out of order")
+	_, err = c.Check(Letters{5: in[0][1]})
 	says(t, err, "client 5, which is not one of")
-	_, err = c.Mask(Envelopes{0: in[0][1]}, s.model, []uint64{1})
+	_, err = c.Check(Letters{0: in[0][1]})
 	says(t, err, "client 0, which is not one of")
-	first, err := c.Mask(in[0], s.model, []uint64{1})
+	if out, err := c.Check(Letters{1: in[0][1]}); err != nil || len(out) > 0 { // 2 dealt nothing
+		t.Fatal(out, err)
+	}
+	_, err = c.Check(in[0])
+	says(t, err, "got other letters")
+	senders := []int{0, 1}
+	_, err = c.Mask(senders, s.model, []uint64{1, 2})
+	says(t, err, "2 numbers; the session is for 1")
+	_, err = c.Mask([]int{0}, s.model, []uint64{1})
+	says(t, err, "1 clients may upload; 2 must stay")
+	_, err = c.Mask([]int{1, 2}, s.model, []uint64{1})
+	says(t, err, "excludes this client")
+	_, err = c.Mask([]int{0, 1, 2}, s.model, []uint64{1})
+	says(t, err, "client 2 may upload, but this client has no shares")
+	first, err := c.Mask(senders, s.model, []uint64{1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := c.Mask(in[0], s.model, []uint64{2}); err != nil || !slices.Equal(first, again) {
+	if again, err := c.Mask(senders, s.model, []uint64{2}); err != nil || !slices.Equal(first, again) {
 		t.Errorf("a second vector of the same session, %v", err)
 	}
-	_, err = c.Mask(Envelopes{1: in[0][1]}, s.model, []uint64{1})
+	_, err = c.Mask([]int{0, 1, 2}, s.model, []uint64{1})
 	says(t, err, "masked for other clients")
-	_, err = c.Mask(in[0], [32]byte{1}, []uint64{1})
+	_, err = c.Mask(senders, [32]byte{1}, []uint64{1})
 	says(t, err, "made from other parameters")
 	for _, bad := range []Params{{}, {Threshold: 1, Length: 1, Ring: Ring{4}}, {Threshold: 2, Ring: Ring{4}},
 		{Threshold: 2, Length: 1, Ring: Ring{9}}} {
@@ -152,6 +170,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 func TestServerRefusesClients(t *testing.T) {
 	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
 	srv := s.server
+	srv.Strict = true
 	r, err := s.join()
 	if err != nil {
 		t.Fatal(err)
@@ -169,11 +188,28 @@ func TestServerRefusesClients(t *testing.T) {
 		}
 		less := maps.Clone(good)
 		delete(less, 4)
-		says(t, srv.Deal(id, less), "it must be the 4 others")
-		less[4] = good[4][:10]
-		says(t, srv.Deal(id, less), "sent 10 bytes to client 4")
-		less[id] = good[4]
-		says(t, srv.Deal(id, less), "the 4 others")
+		says(t, srv.Deal(id, less), "sent shares for 4 clients; it must be the 5")
+		less[9] = good[4]
+		says(t, srv.Deal(id, less), "no shares for each other client")
+		bad := maps.Clone(good)
+		bad[4] = Letter{Points: good[4].Points}
+		says(t, srv.Deal(id, bad), "no shares for each other client")
+		bad[4], bad[id] = good[4], good[4]
+		says(t, srv.Deal(id, bad), "no shares for each other client")
+		for _, to := range []int{id, 4} { // commitments that are those of no polynomial, for one client
+			for of := range 2 {
+				bad = maps.Clone(good)
+				x := bad[to]
+				copy(x.Points[of*keySize:], newSecret(rand.Reader).point())
+				bad[to] = x
+				says(t, srv.Deal(id, bad), "not those of shares of its secrets")
+			}
+		}
+		x := good[4]
+		copy(x.Points[:], make([]byte, keySize))
+		bad = maps.Clone(good)
+		bad[4] = x
+		says(t, srv.Deal(id, bad), "a commitment: it is not a key")
 		if err := srv.Deal(id, good); err != nil {
 			return err
 		}
@@ -181,14 +217,22 @@ func TestServerRefusesClients(t *testing.T) {
 		return nil
 	})
 	says(t, srv.Deal(77, e), "out of order")
-	in, err := srv.Inboxes(s.model)
+	in, err := srv.Inboxes()
 	if err != nil {
 		t.Fatal(err)
 	}
 	says(t, srv.Deal(4, e), "out of order")
+	says(t, srv.Check(4, nil), "out of order")
+	says(t, srv.Check(0, Complaints{0: {}}), "which sent it nothing")
+	says(t, srv.Check(0, Complaints{4: {}}), "which sent it nothing")
+	senders, err := s.exclude(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says(t, srv.Check(0, nil), "out of order")
 	says(t, srv.Add(4, make([]uint64, 4)), "out of order")
 	says(t, srv.Add(0, make([]uint64, 5)), "5 numbers; it must be 4")
-	q, err := s.add(in)
+	q, err := s.add(senders)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +273,6 @@ func TestServerRefusesClients(t *testing.T) {
 		says(t, srv.Reveal(id, good), "out of order")
 		return nil
 	})
-	sum, who, err := srv.Sum()
+	sum, who, _, err := srv.Sum()
 	s.check(sum, who, err)
 }

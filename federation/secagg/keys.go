@@ -3,7 +3,6 @@ package secagg
 import (
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/ecdh"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/binary"
@@ -16,13 +15,13 @@ import (
 
 // Sizes in bytes.
 const (
-	SessionSize  = 16
-	keySize      = 32
-	secretSize   = 32
-	envelopeSize = 2*secretSize + 16 // two shares and the seal
+	SessionSize = 16
+	keySize     = 32
+	secretSize  = 32
+	sealedSize  = 2*secretSize + 16 // two shares and the seal
 )
 
-// field is where secrets and their shares live.
+// field is the group whose scalars are secrets and shares, and whose elements are public keys and commitments.
 var field = group.Ristretto255
 
 // Session names one run of the protocol; the server draws it at random, and all keys are bound to it.
@@ -35,7 +34,7 @@ func newSecret(random io.Reader) secret { return secret{field.RandomNonZeroScala
 
 // derive gives 32 bytes for one purpose, session and pair of clients.
 func derive(from []byte, s Session, purpose string, ids ...int) []byte {
-	info := append([]byte("promptfed secagg 1 "+purpose+" "), s[:]...)
+	info := append([]byte("promptfed secagg 3 "+purpose+" "), s[:]...)
 	for _, id := range ids {
 		info = binary.BigEndian.AppendUint64(info, uint64(id))
 	}
@@ -55,25 +54,33 @@ func (x secret) bytes() []byte {
 	return b
 }
 
-// private is the X25519 key of a secret.
-func (x secret) private(s Session) *ecdh.PrivateKey {
-	k, err := ecdh.X25519().NewPrivateKey(derive(x.bytes(), s, "private key"))
+// point is the secret times the generator: a public key, or a commitment that tells nothing of a random secret.
+func (x secret) point() []byte { return encodePoint(field.NewElement().MulGen(x.Scalar)) }
+
+func encodePoint(e group.Element) []byte {
+	b, err := e.MarshalBinaryCompress()
 	if err != nil {
-		panic(err) // any 32 bytes are a key
+		panic(err) // an element always has bytes
 	}
-	return k
+	return b
 }
 
-// commitment binds a client to the seed of its own mask without telling it.
-func (x secret) commitment(s Session, id int) []byte { return derive(x.bytes(), s, "commitment", id) }
+// decodePoint reads an element of the group other than the neutral one.
+func decodePoint(b []byte) (group.Element, error) {
+	e := field.NewElement()
+	if len(b) != keySize || e.UnmarshalBinary(b) != nil || e.IsIdentity() {
+		return nil, errors.New("it is not a key: 32 bytes of an element of Ristretto255 that is not neutral")
+	}
+	return e, nil
+}
 
 // agree gives the bytes that two clients share, from the private key of one and the public key of the other.
-func agree(own *ecdh.PrivateKey, other []byte) ([]byte, error) {
-	k, err := ecdh.X25519().NewPublicKey(other)
+func agree(own secret, other []byte) ([]byte, error) {
+	e, err := decodePoint(other)
 	if err != nil {
 		return nil, err
 	}
-	return own.ECDH(k)
+	return encodePoint(e.Mul(e, own.Scalar)), nil
 }
 
 // envelope is the cipher for what one client sends another through the server; each key seals one message.

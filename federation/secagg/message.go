@@ -31,8 +31,18 @@ type Joining struct {
 // Roster are the advertisements of all clients of a session.
 type Roster map[int]Advert
 
-// Envelopes are sealed shares: by receiver as a client sends them, by sender as it gets them.
-type Envelopes map[int][]byte
+// Letter are the shares that a client, the dealer, has for one client.
+type Letter struct {
+	Points    [2 * keySize]byte // commitments to the shares of the pairwise key and of the own mask's seed
+	Sealed    []byte            // both shares, for the receiver; empty for the dealer itself
+	Signature []byte            // the dealer's; empty for the dealer itself
+}
+
+// Letters are those of one dealer by receiver, or those of one receiver by dealer.
+type Letters map[int]Letter
+
+// Complaints are about letters, by dealer.
+type Complaints map[int]Complaint
 
 // Question asks a client for shares of the own masks of Survivors, whose vectors arrived, and of the pairwise keys of
 // Dropped.
@@ -223,16 +233,101 @@ func DecodeSignatures(b []byte) (Signatures, error) {
 	return m, nil
 }
 
-// Encode writes envelopes.
-func (e Envelopes) Encode() []byte { return encodeFixed(e) }
-
-// DecodeEnvelopes reads what Encode wrote.
-func DecodeEnvelopes(b []byte) (Envelopes, error) {
-	m, err := decodeFixed(b, envelopeSize)
-	if err != nil {
-		return nil, fmt.Errorf("envelopes: %w", err)
+// Encode writes letters: of each the commitments, the sealed shares, the signature.
+func (l Letters) Encode() []byte {
+	m := map[int][]byte{}
+	for id, x := range l {
+		m[id] = slices.Concat(x.Points[:], x.Sealed, x.Signature)
 	}
-	return m, nil
+	return encodeList(m)
+}
+
+// DecodeLetters reads what Encode wrote.
+func DecodeLetters(b []byte) (Letters, error) {
+	const head = 2 * keySize
+	m, err := decodeList(b, head+sealedSize+maxSignature)
+	if err != nil {
+		return nil, fmt.Errorf("letters: %w", err)
+	}
+	out := Letters{}
+	for id, b := range m {
+		if len(b) != head && len(b) < head+sealedSize {
+			return nil, fmt.Errorf("letters: client %d: %w", id, errShort)
+		}
+		x := Letter{Points: [head]byte(b)}
+		if len(b) > head {
+			x.Sealed, x.Signature = b[head:head+sealedSize], b[head+sealedSize:]
+		}
+		out[id] = x
+	}
+	return out, nil
+}
+
+// Encode writes complaints.
+func (c Complaints) Encode() []byte {
+	m := map[int][]byte{}
+	for id, x := range c {
+		m[id] = slices.Concat(x.Shared, x.Proof)
+	}
+	return encodeList(m)
+}
+
+// DecodeComplaints reads what Encode wrote.
+func DecodeComplaints(b []byte) (Complaints, error) {
+	m, err := decodeList(b, keySize+proofSize)
+	if err != nil {
+		return nil, fmt.Errorf("complaints: %w", err)
+	}
+	out := Complaints{}
+	for id, b := range m {
+		switch len(b) {
+		case 0:
+			out[id] = Complaint{}
+		case keySize + proofSize:
+			out[id] = Complaint{b[:keySize], b[keySize:]}
+		default:
+			return nil, fmt.Errorf("complaints: client %d: %w", id, errShort)
+		}
+	}
+	return out, nil
+}
+
+// EncodeClients writes a list of clients, which must ascend.
+func EncodeClients(list []int) []byte {
+	out := binary.LittleEndian.AppendUint32(nil, uint32(len(list)))
+	for _, id := range list {
+		out = binary.LittleEndian.AppendUint32(out, uint32(id))
+	}
+	return out
+}
+
+// DecodeClients reads what EncodeClients wrote.
+func DecodeClients(b []byte) ([]int, error) {
+	list, rest, err := decodeClients(b)
+	if err == nil && len(rest) > 0 {
+		err = errShort
+	}
+	return list, err
+}
+
+// decodeClients reads a list of clients and gives what follows it.
+func decodeClients(b []byte) (list []int, rest []byte, err error) {
+	if len(b) < 4 {
+		return nil, nil, errShort
+	}
+	n := int(binary.LittleEndian.Uint32(b))
+	if b = b[4:]; n > maxClients || len(b) < 4*n {
+		return nil, nil, errShort
+	}
+	last := -1
+	for ; n > 0; n, b = n-1, b[4:] {
+		id := int(binary.LittleEndian.Uint32(b))
+		if id <= last || id >= maxID {
+			return nil, nil, fmt.Errorf("client %d follows client %d; numbers must ascend below %d", id, last, maxID)
+		}
+		list, last = append(list, id), id
+	}
+	return list, b, nil
 }
 
 // Encode writes shares.
@@ -249,38 +344,16 @@ func DecodeShares(b []byte) (Shares, error) {
 
 // Encode writes a question; both lists must ascend.
 func (q Question) Encode() []byte {
-	var out []byte
-	for _, list := range [][]int{q.Survivors, q.Dropped} {
-		out = binary.LittleEndian.AppendUint32(out, uint32(len(list)))
-		for _, id := range list {
-			out = binary.LittleEndian.AppendUint32(out, uint32(id))
-		}
-	}
-	return out
+	return append(EncodeClients(q.Survivors), EncodeClients(q.Dropped)...)
 }
 
 // DecodeQuestion reads what Encode wrote.
 func DecodeQuestion(b []byte) (q Question, err error) {
-	for _, list := range []*[]int{&q.Survivors, &q.Dropped} {
-		if len(b) < 4 {
-			return q, fmt.Errorf("question: %w", errShort)
-		}
-		n := int(binary.LittleEndian.Uint32(b))
-		if b = b[4:]; n > maxClients || len(b) < 4*n {
-			return q, fmt.Errorf("question: %w", errShort)
-		}
-		last := -1
-		for ; n > 0; n, b = n-1, b[4:] {
-			id := int(binary.LittleEndian.Uint32(b))
-			if id <= last || id >= maxID {
-				return q, fmt.Errorf("question: client %d follows client %d; numbers must ascend below %d", id, last,
-					maxID)
-			}
-			*list, last = append(*list, id), id
-		}
+	if q.Survivors, b, err = decodeClients(b); err == nil {
+		q.Dropped, err = DecodeClients(b)
 	}
-	if len(b) > 0 {
-		return q, fmt.Errorf("question: %w", errShort)
+	if err != nil {
+		return Question{}, fmt.Errorf("question: %w", err)
 	}
 	return q, nil
 }

@@ -97,7 +97,7 @@ func (s *session) each(at step, f func(id int, c *Client) error) {
 	}
 }
 
-// join, deal, add and answer are the four steps.
+// join, deal, exclude, add, agree and answer are the steps.
 func (s *session) join() (Roster, error) {
 	s.each(advertise, func(id int, c *Client) error {
 		k, err := c.Advertise()
@@ -116,27 +116,45 @@ func (s *session) join() (Roster, error) {
 	return DecodeRoster(r.Encode())
 }
 
-func (s *session) deal(r Roster) (map[int]Envelopes, error) {
+func (s *session) deal(r Roster) (map[int]Letters, error) {
 	s.each(share, func(id int, c *Client) error {
-		e, err := c.Share(r)
+		l, err := c.Share(r)
 		if err != nil {
 			return err
 		}
-		if e, err = DecodeEnvelopes(e.Encode()); err != nil {
+		if l, err = DecodeLetters(l.Encode()); err != nil {
 			return err
 		}
-		return s.server.Deal(id, e)
+		return s.server.Deal(id, l)
 	})
-	return s.server.Inboxes(s.model)
+	return s.server.Inboxes()
 }
 
-func (s *session) add(inboxes map[int]Envelopes) (Question, error) {
-	s.each(mask, func(id int, c *Client) error {
-		in, err := DecodeEnvelopes(inboxes[id].Encode())
+// exclude has clients look at their letters.
+func (s *session) exclude(inboxes map[int]Letters) (senders []int, err error) {
+	s.each(check, func(id int, c *Client) error {
+		in, err := DecodeLetters(inboxes[id].Encode())
 		if err != nil {
 			return err
 		}
-		y, err := c.Mask(in, s.model, s.values[id])
+		out, err := c.Check(in)
+		if err != nil {
+			return err
+		}
+		if out, err = DecodeComplaints(out.Encode()); err != nil {
+			return err
+		}
+		return s.server.Check(id, out)
+	})
+	if senders, _, err = s.server.Exclude(s.model); err != nil {
+		return nil, err
+	}
+	return DecodeClients(EncodeClients(senders))
+}
+
+func (s *session) add(senders []int) (Question, error) {
+	s.each(mask, func(id int, c *Client) error {
+		y, err := c.Mask(senders, s.model, s.values[id])
 		if err != nil {
 			return err
 		}
@@ -179,7 +197,15 @@ func (s *session) answer(signed Signatures) ([]uint64, []int, error) {
 		}
 		return s.server.Reveal(id, a)
 	})
-	return s.server.Sum()
+	before := slices.Clone(s.server.Progress().Sum)
+	sum, in, liars, err := s.server.Sum()
+	if !slices.Equal(s.server.Progress().Sum, before) {
+		s.t.Error("what the server remembers is not masked")
+	}
+	if len(liars) > 0 {
+		s.t.Errorf("honest clients are named: %v", liars)
+	}
+	return sum, in, err
 }
 
 func (s *session) run() ([]uint64, []int, error) {
@@ -191,7 +217,11 @@ func (s *session) run() ([]uint64, []int, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	q, err := s.add(in)
+	senders, err := s.exclude(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	q, err := s.add(senders)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -237,7 +267,7 @@ func TestDropouts(t *testing.T) {
 	for i, a := range ids {
 		for _, b := range ids[i+1:] {
 			for from := advertise; from <= reveal; from++ {
-				for until := advertise; until <= reveal; until++ {
+				for until := from; until <= reveal; until++ {
 					s := newSession(t, 4, 3, 4, ids...)
 					s.drop[a], s.drop[b] = from, until
 					s.check(s.run())
@@ -249,7 +279,8 @@ func TestDropouts(t *testing.T) {
 
 // With more dropouts there is an error that says at which step, and no sum.
 func TestTooFew(t *testing.T) {
-	for at, words := range map[step]string{advertise: "advertised keys", share: "sent shares", mask: "uploaded",
+	for at, words := range map[step]string{advertise: "advertised keys", share: "sent shares",
+		check: "have the shares of all others", mask: "uploaded",
 		agreement: "agreed on who stayed", reveal: "answered the last question"} {
 		s := newSession(t, 4, 3, 4, 0, 1, 2, 3, 4, 5)
 		s.drop[0], s.drop[3], s.drop[4] = at, at, at
@@ -271,7 +302,7 @@ func TestRandomSessions(t *testing.T) {
 		s := newSession(t, threshold, 1+r.IntN(50), 1+r.IntN(8), r.Perm(100)[:n]...)
 		gone := slices.Collect(maps.Keys(s.clients))
 		for _, id := range gone[:r.IntN(n-threshold+1)] {
-			s.drop[id] = step(r.IntN(5))
+			s.drop[id] = step(r.IntN(int(reveal) + 1))
 		}
 		s.check(s.run())
 	}

@@ -3,6 +3,7 @@ package secagg
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,13 +12,21 @@ import (
 // Server is the server's side of one session. A message that it refuses changes nothing, as if the client had dropped
 // out. It is not safe for concurrent use.
 type Server struct {
+	// Strict has Deal test that a dealer's commitments are those of shares of its secrets, which takes two products of
+	// a group element for each pair of clients. Without it Sum finds a dealer whose commitments are not, and has no
+	// sum.
+	Strict   bool
 	t        Params
 	who      Identity
 	peers    Peers
 	step     step
 	roster   Roster
 	known    map[int]map[int][]byte // fingerprints that a client has
-	letters  map[int]Envelopes      // by sender
+	letters  map[int]Letters        // by dealer
+	degree   *degreeTest            // of the roster; nil until it is needed
+	checked  map[int]bool           // clients that looked at what they were dealt
+	liars    map[int]error
+	senders  []int // dealers whose shares all hold, and who have those of all others
 	model    [sha256.Size]byte
 	masked   map[int]bool // whose vectors are in sum
 	sum      []uint64
@@ -29,7 +38,8 @@ type Server struct {
 // NewServer starts a session. Of who it only verifies; proofs of clients are added to peers.
 func NewServer(t Params, who Identity, peers Peers) (*Server, error) {
 	return &Server{t: t, who: who, peers: peers, roster: Roster{}, known: map[int]map[int][]byte{},
-			letters: map[int]Envelopes{}, masked: map[int]bool{}, signed: Signatures{}, answers: map[int]Shares{}},
+			letters: map[int]Letters{}, checked: map[int]bool{}, liars: map[int]error{}, masked: map[int]bool{},
+			signed: Signatures{}, answers: map[int]Shares{}},
 		t.check()
 }
 
@@ -38,7 +48,8 @@ func NewServer(t Params, who Identity, peers Peers) (*Server, error) {
 type Progress struct {
 	Terms     Params
 	Roster    []byte         // with all proofs; nil while clients advertise
-	Letters   map[int][]byte // envelopes by sender; nil while clients share
+	Letters   map[int][]byte // by dealer, later the commitments alone; nil while clients share
+	Senders   []int          // nil while clients look at letters
 	Survivors []int          // nil while clients upload
 	Sum       []uint64       // of the survivors' masked vectors
 }
@@ -54,6 +65,9 @@ func (s *Server) Progress() Progress {
 		for id, e := range s.letters {
 			p.Letters[id] = e.Encode()
 		}
+	}
+	if s.step > check {
+		p.Senders = s.senders
 	}
 	if s.step > mask {
 		p.Survivors, p.Sum = s.question.Survivors, s.sum
@@ -78,11 +92,14 @@ func Resume(p Progress, model [sha256.Size]byte, who Identity, peers Peers) (*Se
 		return s, nil
 	}
 	for id, b := range p.Letters {
-		if s.letters[id], err = DecodeEnvelopes(b); err != nil {
+		if s.letters[id], err = DecodeLetters(b); err != nil {
 			return nil, err
 		}
 	}
-	if s.step = mask; p.Survivors == nil {
+	if s.step = check; p.Senders == nil {
+		return s, nil
+	}
+	if s.step, s.senders = mask, p.Senders; p.Survivors == nil {
 		return s, nil
 	}
 	for _, id := range p.Survivors {
@@ -112,6 +129,9 @@ func (s *Server) Joined() []int { return s.over(advertise, slices.Collect(maps.K
 // Dealt is the clients that sent shares.
 func (s *Server) Dealt() []int { return s.over(share, slices.Collect(maps.Keys(s.letters))) }
 
+// Senders is the clients that may upload.
+func (s *Server) Senders() []int { return s.over(check, s.senders) }
+
 // Added is the clients whose vectors are in the sum.
 func (s *Server) Added() []int { return s.over(mask, slices.Collect(maps.Keys(s.masked))) }
 
@@ -134,6 +154,11 @@ func (s *Server) Join(id int, j Joining) error {
 	for other, o := range s.roster {
 		if j.Envelope == o.Envelope || j.Pair == o.Pair || j.Envelope == o.Pair || j.Pair == o.Envelope {
 			return fmt.Errorf("client %d has a key of client %d", id, other)
+		}
+	}
+	for _, key := range [][keySize]byte{j.Envelope, j.Pair, j.Seed} {
+		if _, err := decodePoint(key[:]); err != nil {
+			return fmt.Errorf("the keys of client %d: %w", id, err)
 		}
 	}
 	proof, err := s.peers.proof(s.who, id, j.Proof)
@@ -171,47 +196,107 @@ func (s *Server) Roster() (Roster, error) {
 }
 
 // Deal takes the shares that a client sends the others.
-func (s *Server) Deal(id int, e Envelopes) error {
-	if _, ok := s.roster[id]; s.step != share || !ok || s.letters[id] != nil {
+func (s *Server) Deal(id int, l Letters) error {
+	own, ok := s.roster[id]
+	if s.step != share || !ok || s.letters[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
-	if _, own := e[id]; own || len(e) != len(s.roster)-1 {
-		return fmt.Errorf("client %d sent shares for %d clients; it must be the %d others", id, len(e), len(s.roster)-1)
+	if len(l) != len(s.roster) {
+		return fmt.Errorf("client %d sent shares for %d clients; it must be the %d of the roster", id, len(l),
+			len(s.roster))
 	}
-	for to, b := range e {
-		if _, ok := s.roster[to]; !ok || len(b) != envelopeSize {
-			return fmt.Errorf("client %d sent %d bytes to client %d; it must be %d bytes to one of the roster", id,
-				len(b), to, envelopeSize)
+	for to, x := range l {
+		if _, ok := s.roster[to]; !ok || (len(x.Sealed) == 0) != (to == id) {
+			return fmt.Errorf("client %d sent no shares for each other client of the roster", id)
 		}
 	}
-	s.letters[id] = e
+	if s.Strict {
+		if err := s.testDegree(own, l); err != nil {
+			return err
+		}
+	}
+	s.letters[id] = l
 	return nil
 }
 
-// Inboxes ends the second step: what each client that is left got from the others. model is the digest of what clients
-// are to make their vectors from.
-func (s *Server) Inboxes(model [sha256.Size]byte) (map[int]Envelopes, error) {
+// testDegree finds that a dealer's commitments are not those of shares of its secrets.
+func (s *Server) testDegree(own Advert, l Letters) error {
+	if s.degree == nil {
+		test := newDegreeTest(s.t.Threshold, slices.Sorted(maps.Keys(s.roster)))
+		s.degree = &test
+	}
+	for of, secret := range [][keySize]byte{own.Pair, own.Seed} {
+		if err := s.degree.check(secret[:], of, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Inboxes ends the second step: what each client that is left got from the others.
+func (s *Server) Inboxes() (map[int]Letters, error) {
 	if s.step == share {
 		if err := s.enough(share, len(s.letters), "sent shares"); err != nil {
 			return nil, err
 		}
 	}
-	s.model = model
-	out := map[int]Envelopes{}
+	out := map[int]Letters{}
 	for to := range s.letters {
-		out[to] = Envelopes{}
-		for from, e := range s.letters {
+		out[to] = Letters{}
+		for from, l := range s.letters {
 			if from != to {
-				out[to][from] = e[to]
+				out[to][from] = l[to]
 			}
 		}
 	}
 	return out, nil
 }
 
+// Check takes a client's complaints about the letters to it. Whoever lies is left out: the dealer, or the client.
+func (s *Server) Check(id int, c Complaints) error {
+	if s.step != check || s.letters[id] == nil || s.checked[id] {
+		return fmt.Errorf("client %d: %w", id, errOrder)
+	}
+	for dealer := range c {
+		if s.letters[dealer] == nil || dealer == id {
+			return fmt.Errorf("client %d complains about client %d, which sent it nothing", id, dealer)
+		}
+	}
+	s.checked[id] = true
+	for _, dealer := range slices.Sorted(maps.Keys(c)) {
+		if liar, why := s.judge(id, dealer, c[dealer]); s.liars[liar] == nil {
+			s.liars[liar] = why
+		}
+	}
+	return nil
+}
+
+// Exclude ends the third step: the clients that are left, and who lied. model is the digest of what clients are to make
+// their vectors from.
+func (s *Server) Exclude(model [sha256.Size]byte) (senders []int, liars map[int]error, err error) {
+	if s.step == check {
+		for _, id := range slices.Sorted(maps.Keys(s.checked)) {
+			if s.liars[id] == nil {
+				senders = append(senders, id)
+			}
+		}
+		if err := s.enough(check, len(senders), "have the shares of all others"); err != nil {
+			return nil, s.liars, err
+		}
+		s.senders = senders
+		for _, l := range s.letters { // only commitments are needed from here on
+			for to, x := range l {
+				l[to] = Letter{Points: x.Points}
+			}
+		}
+	}
+	s.model = model
+	return s.senders, s.liars, nil
+}
+
 // Add takes a client's masked vector.
 func (s *Server) Add(id int, masked []uint64) error {
-	if s.step != mask || s.letters[id] == nil || s.masked[id] {
+	if s.step != mask || !slices.Contains(s.senders, id) || s.masked[id] {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
 	if len(masked) != s.t.Length {
@@ -233,7 +318,7 @@ func (s *Server) Unmask() (Question, error) {
 	if err := s.enough(mask, len(s.masked), "uploaded"); err != nil {
 		return Question{}, err
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.letters)) {
+	for _, id := range s.senders {
 		if s.masked[id] {
 			s.question.Survivors = append(s.question.Survivors, id)
 		} else {
@@ -256,7 +341,7 @@ func (s *Server) Agree(id int, signature []byte) error {
 }
 
 func (s *Server) view() view {
-	return viewOf(s.t, s.roster, slices.Sorted(maps.Keys(s.letters)), s.model)
+	return viewOf(s.t, s.roster, s.senders, s.model)
 }
 
 // Signatures ends the fourth step: as many as clients need to give their shares.
@@ -276,11 +361,11 @@ func (s *Server) Reveal(id int, a Shares) error {
 	if s.step != reveal || !s.masked[id] || s.answers[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
-	if len(a) != len(s.letters) {
-		return fmt.Errorf("client %d gave %d shares; it must be %d", id, len(a), len(s.letters))
+	if len(a) != len(s.senders) {
+		return fmt.Errorf("client %d gave %d shares; it must be %d", id, len(a), len(s.senders))
 	}
 	for of, b := range a {
-		if s.letters[of] == nil {
+		if !slices.Contains(s.senders, of) {
 			return fmt.Errorf("client %d gave a share of client %d, which sent none", id, of)
 		}
 		if _, err := scalar(b); err != nil {
@@ -291,54 +376,99 @@ func (s *Server) Reveal(id int, a Shares) error {
 	return nil
 }
 
-// Sum ends the session: the sum of the vectors of the survivors, and who they are.
-func (s *Server) Sum() (sum []uint64, survivors []int, err error) {
+// Sum ends the session: the sum of the vectors of the survivors, who they are, and who gave false shares.
+func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err error) {
 	if err := s.enough(reveal, len(s.answers), "answered the last question"); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	j := newReconstruction(slices.Sorted(maps.Keys(s.answers))[:s.t.Threshold])
+	clients := slices.Sorted(maps.Keys(s.answers))
+	secrets, failed := s.secrets(clients[:s.t.Threshold])
+	if len(failed) > 0 {
+		liars = map[int]error{}
+		for _, id := range clients {
+			if err := s.falseShare(id); err != nil {
+				liars[id] = err
+			}
+		}
+		clients = slices.DeleteFunc(clients, func(id int) bool { return liars[id] != nil })
+		if len(clients) < s.t.Threshold {
+			return nil, nil, liars, fmt.Errorf("secure aggregation: %d clients gave true shares; the threshold is %d: "+
+				"the round gives no sum", len(clients), s.t.Threshold)
+		}
+		if secrets, failed = s.secrets(clients); len(failed) > 0 {
+			for _, id := range failed {
+				if err := s.testDegree(s.roster[id], s.letters[id]); err != nil {
+					liars[id] = err
+				}
+			}
+			return nil, nil, liars, ErrDealers
+		}
+	}
+	sum = slices.Clone(s.sum) // what Progress gives stays masked
 	for _, id := range s.question.Survivors {
-		seed, err := s.recover(j, id)
-		if want := s.roster[id].Seed; err == nil && !bytes.Equal(seed.commitment(s.t.Session, id), want[:]) {
-			err = errShares
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("secure aggregation: the mask of client %d: %w", id, err)
-		}
-		s.t.Ring.addMask(s.sum, ownMask(seed, s.t.Session, id), true)
+		s.t.Ring.addMask(sum, ownMask(secrets[id], s.t.Session, id), true)
 	}
 	for _, id := range s.question.Dropped {
-		if err := s.without(j, id); err != nil {
-			return nil, nil, fmt.Errorf("secure aggregation: the masks of client %d, which dropped out: %w", id, err)
+		if err := s.without(sum, secrets[id], id); err != nil {
+			return nil, nil, liars, err
 		}
 	}
-	return s.sum, s.question.Survivors, nil
+	return sum, s.question.Survivors, liars, nil
 }
 
-var errShares = fmt.Errorf("the shares of its secret do not match; a client sent false or damaged shares, and the " +
-	"round gives no sum")
+// ErrDealers is why a session has no sum where Strict is off and a dealer lied. With Strict it would have been left
+// out.
+var ErrDealers = errors.New("secure aggregation: shares that clients are committed to are not those of their " +
+	"secrets; the round gives no sum")
 
-func (s *Server) recover(j reconstruction, id int) (secret, error) {
-	return j.secret(func(client int) []byte { return s.answers[client][id] })
+// asked is which of a client's secrets the question asks for, and its commitment.
+func (s *Server) asked(id int) (of int, commitment [keySize]byte) {
+	if s.masked[id] {
+		return ofSeed, s.roster[id].Seed
+	}
+	return ofPair, s.roster[id].Pair
 }
 
-// without takes off the sum the masks that the survivors share with a client whose vector is not in it.
-func (s *Server) without(j reconstruction, id int) error {
-	pair, err := s.recover(j, id)
-	if err != nil {
-		return err
+// secrets are those that the question asks for, from the shares of certain clients, of which as many are tried as are
+// needed, one after the other; failed are the clients whose secret is not the one that they are committed to.
+func (s *Server) secrets(from []int) (out map[int]secret, failed []int) {
+	ring := slices.Concat(from, from)
+	out, failed = map[int]secret{}, s.senders
+	for i := 0; i < len(from) && len(failed) > 0 && (i == 0 || len(from) > s.t.Threshold); i++ {
+		j, left := newReconstruction(ring[i:i+s.t.Threshold]), failed
+		failed = nil
+		for _, id := range left {
+			x, err := j.secret(func(client int) []byte { return s.answers[client][id] })
+			if _, want := s.asked(id); err != nil || !bytes.Equal(x.point(), want[:]) {
+				failed = append(failed, id)
+				continue
+			}
+			out[id] = x
+		}
 	}
-	key, v := pair.private(s.t.Session), s.view()
-	if want := s.roster[id].Pair; !bytes.Equal(key.PublicKey().Bytes(), want[:]) {
-		return errShares
+	return out, failed
+}
+
+// falseShare finds a share of a client's answer that its dealer is not committed to.
+func (s *Server) falseShare(client int) error {
+	for _, id := range s.senders {
+		if of, _ := s.asked(id); !s.letters[id][client].fits(of, s.answers[client][id]) {
+			return fmt.Errorf("it gave a false share of client %d", id)
+		}
 	}
+	return nil
+}
+
+// without takes off a sum the masks that the survivors share with a client whose vector is not in it.
+func (s *Server) without(sum []uint64, pair secret, id int) error {
+	v := s.view()
 	for _, other := range s.question.Survivors {
 		public := s.roster[other].Pair
-		shared, err := agree(key, public[:])
+		shared, err := agree(pair, public[:])
 		if err != nil {
 			return err
 		}
-		s.t.Ring.addMask(s.sum, pairMask(shared, s.t.Session, v, id, other), id > other)
+		s.t.Ring.addMask(sum, pairMask(shared, s.t.Session, v, id, other), id > other)
 	}
 	return nil
 }

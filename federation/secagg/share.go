@@ -10,15 +10,15 @@ import (
 	"github.com/cloudflare/circl/secretsharing"
 )
 
-// point is where a client's shares are taken of a polynomial; 0 is the secret's.
-func point(id int) group.Scalar { return field.NewScalar().SetUint64(uint64(id) + 1) }
+// place is where a client's shares are taken of a polynomial; 0 is the secret's.
+func place(id int) group.Scalar { return field.NewScalar().SetUint64(uint64(id) + 1) }
 
 // split gives one share for each client; any t of them give the secret back, fewer tell nothing.
 func (x secret) split(random io.Reader, t int, clients []int) map[int][]byte {
 	s := secretsharing.New(random, uint(t-1), x.Scalar)
 	out := map[int][]byte{}
 	for _, id := range clients {
-		out[id] = secret{s.ShareWithID(point(id)).Value}.bytes()
+		out[id] = secret{s.ShareWithID(place(id)).Value}.bytes()
 	}
 	return out
 }
@@ -34,7 +34,7 @@ func newReconstruction(clients []int) reconstruction {
 	j := reconstruction{clients: clients}
 	nodes := make([]group.Scalar, len(clients))
 	for i, id := range clients {
-		nodes[i] = point(id)
+		nodes[i] = place(id)
 	}
 	zero := field.NewScalar()
 	for i := range nodes {

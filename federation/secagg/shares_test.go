@@ -6,30 +6,8 @@ import (
 	"testing"
 )
 
-// A wrong share gives an error and no wrong sum, of a survivor and of one that dropped out.
-func TestWrongShares(t *testing.T) {
-	for _, of := range []int{2, 4} {
-		s, q := masked(t)
-		signed, err := s.agree(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.each(reveal, func(id int, c *Client) error {
-			a, err := c.Reveal(signed)
-			if id == 1 {
-				a[of] = newSecret(rand.Reader).bytes()
-			}
-			if err != nil {
-				return err
-			}
-			return s.server.Reveal(id, a)
-		})
-		sum, _, err := s.server.Sum()
-		says(t, err, "do not match")
-		if sum != nil {
-			t.Error("there is a sum")
-		}
-	}
+// Two clients adverts with one key, or twice, are refused.
+func TestTakenKeys(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1)
 	k, err := s.clients[0].Advertise()
 	if err != nil {
@@ -58,7 +36,8 @@ func FuzzMessages(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), r[0].Keys.Encode(), joining.Encode(),
-		in[0].Encode(), Question{[]int{0, 2}, []int{1}}.Encode(),
+		in[0].Encode(), Complaints{1: {}, 2: {make([]byte, keySize), make([]byte, proofSize)}}.Encode(),
+		Question{[]int{0, 2}, []int{1}}.Encode(),
 		Shares{3: make([]byte, 32)}.Encode(),
 		Signatures{1: make([]byte, 64), 2: nil}.Encode(), {255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
 		f.Add(b)
@@ -80,8 +59,14 @@ func FuzzMessages(f *testing.F) {
 		if m, err := DecodeRoster(b); err == nil {
 			back = append(back, m.Encode())
 		}
-		if m, err := DecodeEnvelopes(b); err == nil {
+		if m, err := DecodeLetters(b); err == nil {
 			back = append(back, m.Encode())
+		}
+		if m, err := DecodeComplaints(b); err == nil {
+			back = append(back, m.Encode())
+		}
+		if m, err := DecodeClients(b); err == nil {
+			back = append(back, EncodeClients(m))
 		}
 		if m, err := DecodeShares(b); err == nil {
 			back = append(back, m.Encode())

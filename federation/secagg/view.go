@@ -10,8 +10,9 @@ import (
 
 // What a party signs begins with what it is for.
 const (
-	keysPurpose = "promptfed secagg 2 keys\n"
-	viewPurpose = "promptfed secagg 2 view\n"
+	keysPurpose = "promptfed secagg 3 keys\n"
+	viewPurpose = "promptfed secagg 3 view\n"
+	dealPurpose = "promptfed secagg 3 letter\n"
 )
 
 // encode is for signatures and digests.
@@ -29,8 +30,14 @@ func advertised(t Params, id int, k Keys) []byte {
 	return append(b, k.Encode()...)
 }
 
-// view is a digest of what a party received in a session before it masks: the terms, the keys of all clients, which of
-// them sent shares, and Model.
+// dealt is what a dealer signs of a letter.
+func dealt(t Params, from, to int, l Letter) []byte {
+	b := binary.LittleEndian.AppendUint64(append([]byte(dealPurpose), t.encode()...), uint64(from))
+	return slices.Concat(binary.LittleEndian.AppendUint64(b, uint64(to)), l.Points[:], l.Sealed)
+}
+
+// view is a digest of what a party received in a session before it masks: the terms, the keys of all clients, the
+// dealers whose shares all hold, and the model.
 type view [sha256.Size]byte
 
 func viewOf(t Params, r Roster, senders []int, model [sha256.Size]byte) view {

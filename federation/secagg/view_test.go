@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/aes"
 	"encoding/hex"
-	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -136,8 +135,9 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// What a client sends others is different for each and opens for none but the one it is for.
-func TestEnvelopes(t *testing.T) {
+// What a client deals others is different for each and opens for none but the one it is for; what is no letter of its
+// dealer's opens nothing, and the complaint about it shows nothing.
+func TestLetters(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1, 2)
 	r, err := s.join()
 	if err != nil {
@@ -148,31 +148,34 @@ func TestEnvelopes(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, e := range in {
-		for _, b := range e {
-			seen[string(b)] = true
+	for _, letters := range in {
+		for _, l := range letters {
+			seen[string(l.Sealed)] = true
 		}
 	}
 	if len(seen) != 6 {
-		t.Errorf("%d different envelopes of 6", len(seen))
+		t.Errorf("%d different letters of 6", len(seen))
 	}
-	c := s.clients[1]
-	swapped := maps.Clone(in[1])
-	swapped[0], swapped[2] = swapped[2], swapped[0]
-	if _, err := c.Mask(swapped, s.model, s.values[1]); err == nil {
-		t.Error("an envelope of another sender was opened")
-	}
-	if _, err := c.Mask(Envelopes{0: in[2][0]}, s.model, s.values[1]); err == nil {
-		t.Error("an envelope for another client was opened")
-	}
-	for bit := range 8 * envelopeSize {
-		bad := slices.Clone(in[1][0])
-		bad[bit/8] ^= 1 << (bit % 8)
-		if _, err := c.Mask(Envelopes{0: bad}, s.model, s.values[1]); err == nil {
-			t.Errorf("an envelope with bit %d changed was opened", bit)
+	refused := func(what string, l Letter) {
+		t.Helper()
+		c := s.clients[1]
+		out, err := c.open(Letters{0: l})
+		if x, ok := out[0]; err != nil || !ok || len(x.Shared)+len(x.Proof) > 0 || c.seedShares[0] != nil {
+			t.Errorf("%s: %v, %v", what, out, err)
 		}
 	}
-	if _, err := c.Mask(in[1], s.model, s.values[1]); err != nil {
-		t.Errorf("after refusals: %v", err)
+	refused("a letter of another dealer", in[1][2])
+	refused("a letter for another client", in[2][0])
+	for bit := range 8 * sealedSize {
+		bad := in[1][0]
+		bad.Sealed = slices.Clone(bad.Sealed)
+		bad.Sealed[bit/8] ^= 1 << (bit % 8)
+		refused("a changed bit", bad)
+	}
+	bad := in[1][0]
+	bad.Points[0] ^= 1
+	refused("a changed commitment", bad)
+	if out, err := s.clients[1].Check(in[1]); err != nil || len(out) > 0 {
+		t.Errorf("after refusals: %v, %v", out, err)
 	}
 }

@@ -28,6 +28,7 @@ import (
 // Config is the section secure_aggregation.
 type Config struct {
 	Threshold  float64 `config:"threshold"`
+	Least      int     `config:"least"`
 	Bits       int     `config:"bits" help:"bits of a rounded number, including its sign"`
 	Clip       float64 `config:"clip" help:"largest change of a number in a round; larger ones are clipped"`
 	ExtraClip  float64 `config:"extra_clip"`
@@ -40,6 +41,8 @@ func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"threshold": "share of a round's clients (participation) that every sum must contain, above 0.5; 0: no " +
 			"secure aggregation",
+		"least": "after a round with an impossible sum, clients are split into groups with sums of at least so many " +
+			"clients, until rounds succeed again; 0: such rounds are skipped",
 		"extra_clip": "like clip, for what some methods upload beside the shared parameters, such as scaffold's " +
 			"control variates",
 		"statistics": "methods with statistics rounds, whose answers the server sees without masks: refuse, or clear " +
@@ -64,6 +67,9 @@ func (c Config) Check() error {
 	if c.On() && !(c.Threshold > 0.5 && c.Threshold <= 1) {
 		bad("threshold: %v; it must be above 0.5 and at most 1, or 0 for no secure aggregation: with half of the "+
 			"clients a server could ask two halves", c.Threshold)
+	}
+	if c.Least < 0 || c.Least == 1 {
+		bad("least: %d; it must be 2 or more, or 0 for no groups: the sum of one client is its upload", c.Least)
 	}
 	if c.Bits < 8 || c.Bits > 32 {
 		bad("bits: %d; it must lie between 8 and 32", c.Bits)
@@ -113,6 +119,11 @@ func New(c Config, weighting string, beside []string, clients, round int) (*Laye
 		return nil, fmt.Errorf("secure_aggregation: %d of %d clients in a round; there must be 2 or more, since the "+
 			"sum of one is its upload", round, clients)
 	}
+	if c.On() && c.Least > 0 && round < 2*l.groupSize() {
+		return nil, fmt.Errorf("secure_aggregation.least: %d; the %d clients of a round cannot be split into groups "+
+			"of %d, of which a sum must hold the share %v; lower least, or set it to 0 for no groups", c.Least, round,
+			l.groupSize(), c.Threshold)
+	}
 	_, err := l.ring()
 	return l, err
 }
@@ -123,7 +134,11 @@ type Facts struct {
 	Clients   int     `json:"clients"`   // that there are
 	Round     int     `json:"round"`     // of them take part in a round
 	Least     int     `json:"least"`     // are in any sum
+	Whole     int     `json:"whole"`     // are in the sum of a round without groups
 }
+
+// Quorum is the share of a round's clients that its sum holds at least.
+func (f Facts) Quorum() float64 { return float64(f.Whole) / float64(f.Round) }
 
 // String is a part of a line.
 func (f Facts) String() string {
@@ -133,7 +148,11 @@ func (f Facts) String() string {
 
 // Facts are those of the layer.
 func (l *Layer) Facts() Facts {
-	return Facts{Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold()}
+	f := Facts{Threshold: l.c.Threshold, Clients: l.clients, Round: l.round, Least: l.threshold(), Whole: l.threshold()}
+	if l.c.Least > 0 {
+		f.Least = min(f.Least, l.c.Least)
+	}
+	return f
 }
 
 // maxWeight is the largest weight of a client.
@@ -154,8 +173,12 @@ func (l *Layer) ring() (secagg.Ring, error) {
 	return secagg.Smallest(uint64(l.maxInteger()) * uint64(l.maxWeight()) * uint64(l.clients))
 }
 
-// threshold is how many clients every sum must hold: the configured share of those that a round has, and more than
-// half of them, whoever is asked and answers.
-func (l *Layer) threshold() int {
-	return max(2, l.round/2+1, int(math.Ceil(l.c.Threshold*float64(l.round)-1e-9)))
+// threshold is how many clients the sum of a round must hold.
+func (l *Layer) threshold() int { return l.thresholdOf(l.round) }
+
+// thresholdOf is how many clients the sum of so many must hold: the configured share, and more than half of them,
+// whoever is asked and answers. With half of them, two halves that have not given their shares yet could open two sums,
+// and the difference of these could be one client's upload.
+func (l *Layer) thresholdOf(clients int) int {
+	return max(2, clients/2+1, int(math.Ceil(l.c.Threshold*float64(clients)-1e-9)))
 }

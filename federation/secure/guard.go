@@ -39,6 +39,7 @@ type client struct {
 
 // record is what a client does not forget.
 type record struct {
+	Version int                 `json:"version"`
 	Run     string              `json:"run"`
 	Client  int                 `json:"client"`
 	Facts   Facts               `json:"facts"` // as the client joined first
@@ -57,6 +58,9 @@ func (l *Layer) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: ma
 func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 	c := &client{l: l, p: p, id: id, peers: secagg.Peers{}}
 	there, err := p.read(RecordFile, &c.record)
+	if err == nil {
+		err = checkVersion(p.Dir, there, c.record.Version)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +69,7 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 	}
 	c.saved, c.version = maps.Clone(c.peers), p.version(RecordFile)
 	if now := l.Facts(); !there { // it is written with the first session
-		c.record = record{Run: p.Run, Client: id, Facts: now}
+		c.record = record{Version: version, Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
 		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
 			"use another --state", p.Dir, c.Client)
@@ -144,7 +148,8 @@ func (g *Guard) Summary(id int) Summary {
 // Answer does the steps beside training.
 func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok bool, err error) {
 	steps := map[string]func(*client, message.Instruction) (tensor.Map, error){keysStep: (*client).begin,
-		sharesStep: (*client).share, agreeStep: (*client).agree, revealStep: (*client).reveal}
+		sharesStep: (*client).share, checkStep: (*client).check, agreeStep: (*client).agree,
+		revealStep: (*client).reveal}
 	step, ok := steps[o.Statistic]
 	if !ok {
 		return nil, false, nil
@@ -202,7 +207,7 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 
 // begin starts the session that an order names, or answers again as before. Each round has one.
 func (c *client) begin(o message.Instruction) (tensor.Map, error) {
-	t, err := read(o.Broadcast, sessionName, c.l.decodeParams)
+	t, err := read(o.PerClient[c.id], sessionName, c.l.decodeParams)
 	if err != nil {
 		return nil, err
 	}
@@ -211,9 +216,10 @@ func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d",
 			o.Total, c.l.clients)
 	}
-	if least := c.l.threshold(); t.Threshold != least {
+	least, groups := c.l.threshold(), c.l.c.Least
+	if t.Threshold != least && (groups == 0 || t.Threshold < groups) {
 		return nil, fmt.Errorf("the server's threshold is %d; by this client's configuration a sum must hold %d of %d "+
-			"clients", t.Threshold, least, c.l.round)
+			"clients", t.Threshold, c.l.Facts().Least, c.l.round)
 	}
 	switch s := c.session; {
 	case s == nil || o.Round > s.Terms().Round:
@@ -232,7 +238,7 @@ func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 }
 
 func (c *client) share(o message.Instruction) (tensor.Map, error) {
-	r, err := read(o.Broadcast, rosterName, secagg.DecodeRoster)
+	r, err := read(o.PerClient[c.id], rosterName, secagg.DecodeRoster)
 	if err != nil {
 		return nil, err
 	}
@@ -240,12 +246,25 @@ func (c *client) share(o message.Instruction) (tensor.Map, error) {
 		return nil, fmt.Errorf("the roster has %d clients; by this client's configuration a round has %d", len(r),
 			c.l.round)
 	}
+	if t := c.session.Terms().Threshold; t < c.l.thresholdOf(len(r)) {
+		return nil, fmt.Errorf("the roster has %d clients, and the session's threshold is %d; by this client's "+
+			"configuration it must be %d", len(r), t, c.l.thresholdOf(len(r)))
+	}
 	e, err := c.session.Share(r)
 	return pack(sharesName, e.Encode()), err
 }
 
+func (c *client) check(o message.Instruction) (tensor.Map, error) {
+	in, err := read(o.PerClient[c.id], inboxName, secagg.DecodeLetters)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.session.Check(in)
+	return pack(complaintsName, out.Encode()), err
+}
+
 func (c *client) agree(o message.Instruction) (tensor.Map, error) {
-	q, err := read(o.Broadcast, questionName, secagg.DecodeQuestion)
+	q, err := read(o.PerClient[c.id], questionName, secagg.DecodeQuestion)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +273,7 @@ func (c *client) agree(o message.Instruction) (tensor.Map, error) {
 }
 
 func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
-	signed, err := read(o.Broadcast, signedName, secagg.DecodeSignatures)
+	signed, err := read(o.PerClient[c.id], signedName, secagg.DecodeSignatures)
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +320,7 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	if err := c.checkSession(o); err != nil {
 		return nil, err
 	}
-	in, err := read(o.PerClient[c.id], inboxName, secagg.DecodeEnvelopes)
+	senders, err := read(o.PerClient[c.id], sendersName, secagg.DecodeClients)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +343,7 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	for i, x := range v {
 		values[i] = ring.Of(x)
 	}
-	y, err := c.session.Mask(in, model, values)
+	y, err := c.session.Mask(senders, model, values)
 	return ring.Encode(y), err
 }
 

@@ -25,9 +25,13 @@ type liar struct {
 	shared tensor.Map
 }
 
-func newLiar(t testing.TB) *liar {
+func newLiar(t testing.TB) *liar { return newLiarOf(t, 0.6, 0) }
+
+// newLiarOf is newLiar with a threshold and the least number of clients of groups.
+func newLiarOf(t testing.TB, threshold float64, least int) *liar {
 	t.Helper()
-	l, err := New(Config{Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1}, Uniform, nil, 5, 5)
+	l, err := New(Config{Threshold: threshold, Least: least, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1}, Uniform,
+		nil, 5, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +70,7 @@ func (s *liar) terms(round int) secagg.Params {
 // ask asks one client, and gives its words.
 func (s *liar) ask(k, round int, step string, down tensor.Map, name string) ([]byte, error) {
 	m, _, err := s.guards[k].Answer(k, message.Instruction{Kind: message.Compute, Statistic: step, Round: round,
-		Total: 5, Broadcast: down})
+		Total: 5, PerClient: map[int]tensor.Map{k: down}})
 	if err != nil {
 		return nil, err
 	}
@@ -97,16 +101,26 @@ func (s *liar) roster(t secagg.Params, clients ...int) secagg.Roster {
 	return r
 }
 
-// train is an order to train with what all others sent.
-func (s *liar) train(k, round int, sent map[int]secagg.Envelopes) message.Instruction {
-	in := secagg.Envelopes{}
+// inbox is what others dealt a client.
+func inbox(k int, sent map[int]secagg.Letters) tensor.Map {
+	in := secagg.Letters{}
 	for from, e := range sent {
 		if from != k {
 			in[from] = e[k]
 		}
 	}
+	return pack(inboxName, in.Encode())
+}
+
+// check has a client look at what others dealt it.
+func (s *liar) check(k, round int, sent map[int]secagg.Letters) ([]byte, error) {
+	return s.ask(k, round, checkStep, inbox(k, sent), complaintsName)
+}
+
+// train is an instruction to train with the clients that may upload.
+func (s *liar) train(k, round int, senders ...int) message.Instruction {
 	return message.Instruction{Kind: message.Train, Round: round, Total: 5, Shared: s.shared,
-		PerClient: map[int]tensor.Map{k: pack(inboxName, in.Encode())}}
+		PerClient: map[int]tensor.Map{k: pack(sendersName, secagg.EncodeClients(senders))}}
 }
 
 // upload has a client train; it moves by 0.1 each time that it does.
@@ -142,8 +156,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	_, err = s.ask(0, 4, keysStep, session(high), keysName)
 	s.refuses(err, "the server's threshold is 5")
 	_, _, err = s.guards[0].Answer(0, message.Instruction{Kind: message.Compute, Statistic: keysStep, Round: 4,
-		Total:     2,
-		Broadcast: session(first)})
+		Total: 2, PerClient: map[int]tensor.Map{0: session(first)}})
 	s.refuses(err, "the server says there are 2 clients; by this client's configuration there are 5")
 
 	r := s.roster(first, all...)
@@ -193,30 +206,34 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	sybils := without(r, 2, 3, 4) // that the server counts, beyond those that there are
 	sybils[5], sybils[6] = secagg.Advert{Keys: secagg.Keys{Pair: [32]byte{1}, Envelope: [32]byte{2}}}, r[4]
 	twice("the roster has client 5, but there are only 5", func() error { _, err := share(sybils); return err })
-	sent := map[int]secagg.Envelopes{}
+	sent := map[int]secagg.Letters{}
 	for _, k := range all {
 		b := s.must(s.ask(k, 4, sharesStep, pack(rosterName, r.Encode()), sharesName))
-		if sent[k], err = secagg.DecodeEnvelopes(b); err != nil {
+		if sent[k], err = secagg.DecodeLetters(b); err != nil {
 			t.Fatal(err)
 		}
 	}
 	again(sent[0].Encode(), func() ([]byte, error) { return share(r) })
 	twice("accepted another roster", func() error { _, err := share(without(r, 4)); return err })
 
-	o := s.train(0, 4, sent)
+	checked := s.must(s.check(0, 4, sent))
+	again(checked, func() ([]byte, error) { return s.check(0, 4, sent) })
+	twice("got other letters", func() error {
+		_, err := s.check(0, 4, map[int]secagg.Letters{1: sent[1]})
+		return err
+	})
+	o := s.train(0, 4, all...)
 	own := o
-	own.PerClient = map[int]tensor.Map{0: pack(inboxName, nil)}
+	own.PerClient = map[int]tensor.Map{0: pack(sendersName, nil)}
 	for name, x := range o.PerClient[0] {
 		own.PerClient[0][name] = x
 	}
 	own.PerClient[0]["mean"] = tensor.New(1)
 	twice("mean for this client only", func() error { _, err := s.upload(0, own); return err })
-	few := s.train(0, 4, map[int]secagg.Envelopes{1: sent[1]})
-	twice("2 clients sent shares; 3 must stay", func() error { _, err := s.upload(0, few); return err })
+	twice("2 clients may upload; 3 must stay", func() error { _, err := s.upload(0, s.train(0, 4, 0, 1)); return err })
 	masked := s.must(s.upload(0, o))
 	again(masked, func() ([]byte, error) { return s.upload(0, o) })
-	less := s.train(0, 4, map[int]secagg.Envelopes{1: sent[1], 2: sent[2], 3: sent[3]})
-	twice("masked for other clients", func() error { _, err := s.upload(0, less); return err })
+	twice("masked for other clients", func() error { _, err := s.upload(0, s.train(0, 4, 0, 1, 2, 3)); return err })
 	moved := o
 	moved.Shared = tensor.Map{"a": tensor.Of([]float32{1, 3}, 2)}
 	twice("made from other parameters", func() error { _, err := s.upload(0, moved); return err })
@@ -226,7 +243,8 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	twice("a second session of the same round", other(4))
 
 	for _, k := range all[1:] {
-		s.must(s.upload(k, s.train(k, 4, sent)))
+		s.must(s.check(k, 4, sent))
+		s.must(s.upload(k, s.train(k, 4, all...)))
 	}
 	agree := func(q secagg.Question) ([]byte, error) {
 		return s.ask(0, 4, agreeStep, pack(questionName, q.Encode()), agreedName)
@@ -325,6 +343,60 @@ func TestOtherTerms(t *testing.T) {
 	s.refuses(err, "the keys of client 1: the signature is not its own")
 }
 
+// A client whose configuration has groups takes part in a sum that is as small as it says and no smaller, of a roster
+// of which that is the configured share; without groups it takes none of a part of the clients.
+func TestGroupsOfAServer(t *testing.T) {
+	begin := func(s *liar, threshold, round int, clients ...int) (secagg.Roster, error) {
+		terms, r := s.terms(round), secagg.Roster{}
+		terms.Threshold = threshold
+		for _, k := range clients {
+			b, err := s.ask(k, round, keysStep, pack(sessionName, encodeParams(terms)), keysName)
+			if err != nil {
+				return nil, err
+			}
+			j, err := secagg.DecodeJoining(b)
+			if err != nil {
+				return nil, err
+			}
+			r[k] = j.Advert
+		}
+		return r, nil
+	}
+	s := newLiarOf(t, 1, 0)
+	_, err := begin(s, 2, 0, 0, 1)
+	s.refuses(err, "the server's threshold is 2; by this client's configuration a sum must hold 5 of 5")
+	s = newLiarOf(t, 1, 2)
+	_, err = begin(s, 1, 0, 0, 1)
+	s.refuses(err, "the server's threshold is 1; by this client's configuration a sum must hold 2 of 5")
+	for i, c := range []struct {
+		threshold int
+		clients   []int
+		refused   string
+	}{{2, []int{0, 1}, ""}, {3, []int{0, 1, 2}, ""}, {5, []int{0, 1, 2, 3, 4}, ""},
+		{2, []int{0, 1, 2}, "the roster has 3 clients, and the session's threshold is 2; by this client's " +
+			"configuration it must be 3"}} {
+		r, err := begin(s, c.threshold, i, c.clients...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = s.ask(0, i, sharesStep, pack(rosterName, r.Encode()), sharesName); c.refused != "" {
+			s.refuses(err, c.refused)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if f := s.l.Facts(); f.Least != 2 {
+		t.Errorf("%+v", f)
+	}
+	for least, words := range map[int]string{3: "cannot be split into groups of 3", 2: ""} {
+		_, err := New(Config{Threshold: 1, Least: least, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1}, Uniform, nil,
+			5, 5)
+		if words == "" && err != nil || words != "" && (err == nil || !strings.Contains(err.Error(), words)) {
+			t.Errorf("%d: %v", least, err)
+		}
+	}
+}
+
 // FuzzGuard: any bytes in any step are refused in one line, or are what the client answered before; it answers the
 // right words all the same.
 func FuzzGuard(f *testing.F) {
@@ -338,27 +410,29 @@ func FuzzGuard(f *testing.F) {
 	}
 	t := s.terms(0)
 	r := s.roster(t, 0, 1, 2)
-	sent := map[int]secagg.Envelopes{}
+	sent := map[int]secagg.Letters{}
 	for k := range 3 {
 		b := s.must(s.ask(k, 0, sharesStep, pack(rosterName, r.Encode()), sharesName))
-		sent[k], _ = secagg.DecodeEnvelopes(b)
+		sent[k], _ = secagg.DecodeLetters(b)
 	}
-	o := s.train(0, 0, sent)
-	inbox, _ := unpack(o.PerClient[0], inboxName)
+	letters, _ := unpack(inbox(0, sent), inboxName)
+	s.must(s.check(0, 0, sent))
+	o := s.train(0, 0, 0, 1, 2)
 	masked := s.must(s.upload(0, o))
 	q := secagg.Question{Survivors: []int{0, 1, 2}}
 	signed := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName))
 	steps := []struct{ step, down, up string }{{keysStep, sessionName, keysName}, {sharesStep, rosterName, sharesName},
-		{agreeStep, questionName, agreedName}, {revealStep, signedName, revealName}}
-	for i, b := range [][]byte{encodeParams(t), r.Encode(), q.Encode(), secagg.Signatures{0: signed}.Encode(), inbox,
-		nil} {
+		{checkStep, inboxName, complaintsName}, {agreeStep, questionName, agreedName},
+		{revealStep, signedName, revealName}}
+	for i, b := range [][]byte{encodeParams(t), r.Encode(), letters, q.Encode(), secagg.Signatures{0: signed}.Encode(),
+		secagg.EncodeClients([]int{0, 1, 2}), nil} {
 		f.Add(byte(i), b)
 	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		s.t = t
 		if int(which)%(len(steps)+1) == len(steps) {
 			bad := o
-			bad.PerClient = map[int]tensor.Map{0: pack(inboxName, b)}
+			bad.PerClient = map[int]tensor.Map{0: pack(sendersName, b)}
 			if y, err := s.upload(0, bad); err == nil && !bytes.Equal(y, masked) {
 				t.Error("a second vector")
 			}

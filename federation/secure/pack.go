@@ -12,19 +12,23 @@ import (
 const (
 	keysStep   = "secagg-keys"
 	sharesStep = "secagg-shares"
+	checkStep  = "secagg-check"
+	trainStep  = "train" // the round's own instruction
 	agreeStep  = "secagg-agree"
 	revealStep = "secagg-reveal"
 
-	sessionName  = message.GuardPart + "/session"
-	keysName     = message.GuardPart + "/keys"
-	rosterName   = message.GuardPart + "/roster"
-	sharesName   = message.GuardPart + "/shares"
-	inboxName    = message.GuardPart + "/inbox"
-	maskedName   = message.GuardPart + "/masked"
-	questionName = message.GuardPart + "/question"
-	agreedName   = message.GuardPart + "/agreed"
-	signedName   = message.GuardPart + "/signed"
-	revealName   = message.GuardPart + "/reveal"
+	sessionName    = message.GuardPart + "/session"
+	keysName       = message.GuardPart + "/keys"
+	rosterName     = message.GuardPart + "/roster"
+	sharesName     = message.GuardPart + "/shares"
+	inboxName      = message.GuardPart + "/inbox"
+	complaintsName = message.GuardPart + "/complaints"
+	sendersName    = message.GuardPart + "/senders"
+	maskedName     = message.GuardPart + "/masked"
+	questionName   = message.GuardPart + "/question"
+	agreedName     = message.GuardPart + "/agreed"
+	signedName     = message.GuardPart + "/signed"
+	revealName     = message.GuardPart + "/reveal"
 )
 
 // pack puts bytes into a tensor, eight to a number, behind their count: only tensors travel.

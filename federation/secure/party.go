@@ -22,6 +22,9 @@ type Party struct {
 	Agreed string          // what all sides of the run have in common, such as spec.RunSpec
 	Dir    string          // folder of what outlasts a restart
 	Who    secagg.Identity // signs for the client that is here; on the server's side it only verifies
+	// MaxNorm is how far the mean of a sum may move the shared parameters, by the Euclidean norm; 0 for
+	// message.MostMove, below 0 for any distance.
+	MaxNorm float64
 }
 
 // Files of a Party's folder.
@@ -32,7 +35,7 @@ const (
 )
 
 // inProcess is the party of clients and a server of one process.
-func inProcess() Party { return Party{Who: &secagg.Local{}} }
+func inProcess() Party { return Party{Who: &secagg.Local{}, MaxNorm: -1} }
 
 // context is the digest that all messages of a run are bound to.
 func (p Party) context() [sha256.Size]byte {

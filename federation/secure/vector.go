@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -93,46 +94,71 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 	return append(out, weight, q, min(clipped, l.maxInteger())), nil
 }
 
-// mean is what the sums over n clients say.
-func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, loss, clipped float64, err error) {
+// possible finds that no vectors of n clients have a sum, or that their mean moves the parameters farther than any mean
+// of uploads that are taken without secure aggregation; see Party.MaxNorm. What passes can be n times as large in one
+// number as what one client may give: a sum shows no more.
+func (l *Layer) possible(sent tensor.Map, sum []int64, n int, maxNorm float64) error {
+	numbers := len(sum) - trailers
+	trailer := sum[numbers:]
+	bad := func(what string, v int64) error {
+		return fmt.Errorf("secure aggregation: the sum over %d clients is not used, since %s is %d, which no valid "+
+			"vectors have; a client uploaded an invalid one", n, what, v)
+	}
+	weight, most := trailer[atWeight], l.maxInteger()*int64(n)
+	if weight < int64(n) || weight > int64(n)*int64(l.maxWeight()) {
+		return bad("the total weight", weight)
+	}
+	if v := trailer[atLoss]; v > most || v < -most {
+		return bad("the loss", v)
+	}
+	if v := trailer[atClipped]; v < 0 || v > int64(n)*int64(numbers) {
+		return bad("the number of clipped elements", v)
+	}
+	for i, v := range sum[:numbers] {
+		if v > weight*l.maxInteger() || v < -weight*l.maxInteger() {
+			return bad(fmt.Sprintf("element %d", i), v)
+		}
+	}
+	if maxNorm < 0 {
+		return nil
+	}
+	if maxNorm == 0 {
+		maxNorm = message.MostMove(sent)
+	}
+	up, _, _ := l.mean(sent, sum, n)
+	if d := message.Move(sent, up.Shared); !(d <= maxNorm) {
+		return fmt.Errorf("secure aggregation: the sum over %d clients is not used, since their mean moves the "+
+			"parameters by the norm %.4g; at most %.4g is accepted (--max-norm)", n, d, maxNorm)
+	}
+	return nil
+}
+
+// mean is what possible sums over n clients say.
+func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, loss, clipped float64) {
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]
 	weight := trailer[atWeight]
-	if weight < int64(n) || weight > int64(n)*int64(l.maxWeight()) {
-		return up, 0, 0, fmt.Errorf("secure aggregation: %d clients have the total weight %d; a client uploaded an "+
-			"invalid vector", n, weight)
-	}
 	up = method.Upload{Client: method.Summed, N: int(weight), Shared: tensor.Map{}, Extra: tensor.Map{}}
-	part := func(name string, old *tensor.Tensor, like *tensor.Tensor, unit float64) (*tensor.Tensor, error) {
+	part := func(old, like *tensor.Tensor, unit float64) *tensor.Tensor {
 		t := tensor.New(like.Shape...)
 		for i := range t.Data {
-			x := sum[i]
-			if x > weight*l.maxInteger() || x < -weight*l.maxInteger() {
-				return nil, fmt.Errorf("secure aggregation: element %d of %s has the sum %d for the total weight %d; "+
-					"a client uploaded an invalid vector", i, name, x, weight)
-			}
-			v := float64(x) / float64(weight) * unit
+			v := float64(sum[i]) / float64(weight) * unit
 			if old != nil {
 				v += float64(old.Data[i])
 			}
 			t.Data[i] = float32(v)
 		}
 		sum = sum[len(t.Data):]
-		return t, nil
+		return t
 	}
 	for _, name := range sent.Names() {
-		if up.Shared[name], err = part(name, sent[name], sent[name], l.Step()); err != nil {
-			return up, 0, 0, err
-		}
+		up.Shared[name] = part(sent[name], sent[name], l.Step())
 	}
 	for _, prefix := range l.extras {
 		for _, name := range sent.Names() {
-			at := prefix + "/" + name
-			if up.Extra[at], err = part(at, nil, sent[name], l.extraStep()); err != nil {
-				return up, 0, 0, err
-			}
+			up.Extra[prefix+"/"+name] = part(nil, sent[name], l.extraStep())
 		}
 	}
 	loss = float64(trailer[atLoss]) / float64(n) * maxLoss / float64(l.maxInteger())
-	return up, loss, float64(trailer[atClipped]) / float64(n) / float64(max(1, numbers)), nil
+	return up, loss, float64(trailer[atClipped]) / float64(n) / float64(max(1, numbers))
 }

@@ -21,8 +21,9 @@ const (
 	// more clients maxOthers times what all others have together, as McMahan et al. (Learning Differentially Private
 	// Recurrent Language Models, ICLR 2018, section 2) cap weights. Beyond maxClaim times the median it is refused.
 	maxMedian, maxOthers, maxClaim = 20, 2, 1000
-	// An upload is refused whose move of the shared parameters is longer than maxMoves times what moves are.
-	maxMoves = 50
+	// An upload is refused whose extras are longer than maxMoves times what is usual, and likewise its move of the
+	// shared parameters.
+	maxMoves = message.MaxMoves
 	// No number that is learned or measured is larger.
 	maxValue = 1e6
 	// So many clients, or rounds, can tell what is usual.
@@ -75,7 +76,7 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 	_, sizes := splitCounts(r.Upload.Extra, declared)
 	if h.set.MaxNorm == 0 || o.Kind == message.Compute {
 		maps.Copy(sizes, r.Upload.Shared)
-	} else if d := moveNorm(o, r); !(d <= h.set.MaxNorm) {
+	} else if d := message.Move(o.Shared, r.Upload.Shared); !(d <= h.set.MaxNorm) {
 		return fmt.Errorf("it changed the parameters by the norm %s; at most %.4g is accepted (--max-norm)",
 			h.shown(d), h.set.MaxNorm)
 	}
@@ -203,8 +204,7 @@ func maxWeight(claims []int, claimed int) (int, error) {
 // limitNorms refuses uploads whose move of the shared parameters, or whose extras of one kind, are much longer than
 // usual: than the median over these uploads where they are three or more, over those of the rounds before where these
 // are three or more, and over the same in proportion to the learning rate, whichever is the longest. Whatever others
-// uploaded, a move is refused that is much longer than the parameters themselves: without it two clients could not be
-// told apart, and two of three would say what is usual.
+// uploaded, a move is refused that is longer than message.MostMove.
 func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxNorm < 0 {
 		return
@@ -242,7 +242,7 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 		if usual > 0 {
 			most = maxMoves * usual
 		}
-		if own := maxMoves * parametersNorm(o.Shared); kind == movesKind && own < most {
+		if own := message.MostMove(o.Shared); kind == movesKind && own < most {
 			most, than = own, "that of the parameters"
 		}
 		for client, v := range of {
@@ -267,17 +267,6 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 	}
 }
 
-// parametersNorm is the norm of the shared parameters, or that of ones in their place where it is larger: low-rank
-// changes and adapters start at 0.
-func parametersNorm(shared tensor.Map) float64 {
-	squares, count := 0.0, 0
-	for _, name := range shared.Names() {
-		n := shared[name].Norm()
-		squares, count = squares+n*n, count+shared[name].Len()
-	}
-	return math.Sqrt(max(squares, float64(count)))
-}
-
 // movesKind is the length of what an upload moved the shared parameters by.
 const movesKind = "an update with a norm"
 
@@ -286,7 +275,7 @@ const movesKind = "an update with a norm"
 func measure(o message.Instruction, r message.Reply, declared []method.Extra) map[string]float64 {
 	out := map[string]float64{}
 	if o.Kind == message.Train && len(r.Upload.Shared) > 0 {
-		out[movesKind] = moveNorm(o, r)
+		out[movesKind] = message.Move(o.Shared, r.Upload.Shared)
 	}
 	_, other := splitCounts(r.Upload.Extra, declared)
 	for _, name := range other.Names() {
@@ -373,17 +362,6 @@ func sumOf(t *tensor.Tensor) float64 {
 		sum += float64(v)
 	}
 	return sum
-}
-
-// moveNorm is the Euclidean norm of an upload's move away from what the order sent.
-func moveNorm(o message.Instruction, r message.Reply) float64 {
-	sum := 0.0
-	d := r.Upload.Shared.Clone().Axpy(-1, o.Shared)
-	for _, name := range d.Names() {
-		n := d[name].Norm()
-		sum += n * n
-	}
-	return math.Sqrt(sum)
 }
 
 // lowerMedian is the lower median.

@@ -2,6 +2,7 @@ package tensor
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 )
@@ -61,6 +62,16 @@ func (m Map) Put(prefix string, x Map) Map {
 		m[prefix+"/"+k] = t
 	}
 	return m
+}
+
+// Norm is the Euclidean norm of all elements.
+func (m Map) Norm() float64 {
+	squares := 0.0
+	for _, name := range m.Names() {
+		n := m[name].Norm()
+		squares += n * n
+	}
+	return math.Sqrt(squares)
 }
 
 // Count is the number of elements.

@@ -29,11 +29,14 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment"
 	"promptfed/federation/method"
+	"promptfed/federation/secagg"
+	"promptfed/federation/secure"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/tensor"
 	"promptfed/tools/proctest"
 )
 
@@ -125,8 +128,10 @@ type server struct {
 	address string // of the NATS server
 	terms   spec.RunSpec
 	rounds  int
-	plain   bool     // without certificates
-	args    []string // of the process
+	plain   bool              // without certificates
+	args    []string          // of the process
+	secure  *experiment.Built // of clients under secure aggregation; nil for none
+	guards  sync.Mutex
 }
 
 const config = `
@@ -154,15 +159,6 @@ const filesLimit = "PROMPTFED_TEST_FILES"
 func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: address, rounds: rounds, plain: slices.Contains(flags, "--token")}
-	var err error
-	if certs != "" {
-		err = os.Symlink(certs, s.at("certs"))
-	} else {
-		call(t, "certs", s.at("certs"), "--clients", "3")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := s.at("attack.yaml")
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds))), 0o644); err != nil {
 		t.Fatal(err)
@@ -177,6 +173,14 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	if err != nil {
 		t.Fatal(err)
 	}
+	if certs != "" {
+		err = os.Symlink(certs, s.at("certs"))
+	} else {
+		call(t, "certs", s.at("certs"), "--clients", fmt.Sprint(conf.Partition.Clients))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	b, err := experiment.OpenServer(conf)
 	if err != nil {
 		t.Fatal(err)
@@ -188,6 +192,10 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	}
 	s.terms = b.Engine.RunSpec()
 	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
+	if conf.SecureAggregation.On() {
+		b.Agree(s.terms)
+		s.secure = b
+	}
 	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)
 	if !s.plain {
 		args = append(args, "--tls", s.at("certs"))
@@ -299,6 +307,11 @@ type part struct {
 	lie    func(r *message.Reply) // nil for an honest one
 	says   func(c *protocol.JoinRequest)
 	sees   func(o message.Instruction) // what it is sent; nil for nobody who looks
+	guard  message.Guard               // of secure aggregation; nil for none
+	// lies changes what the guard gives in a step of secure aggregation, "train" for its vector; nil for an honest one.
+	lies func(o message.Instruction, up tensor.Map)
+	// signs is the identity of the guard of a liar; nil for the client's own.
+	signs func(own secagg.Identity) secagg.Identity
 }
 
 func (p part) examples() int { return cmp.Or(p.claims, 10) }
@@ -315,6 +328,13 @@ func (p part) Execute(ctx context.Context, o message.Instruction, _ message.Clie
 	if p.sees != nil {
 		p.sees(o)
 	}
+	if p.guard != nil && o.Kind == message.Compute {
+		up, _, err := p.guard.Answer(p.client, o)
+		if err == nil && p.lies != nil {
+			p.lies(o, up)
+		}
+		return message.Reply{Client: p.client, Upload: method.Upload{Client: p.client, N: 1, Extra: up}}, nil, err
+	}
 	r := message.Reply{Client: p.client, Scores: message.Scores{Examples: 1, Global: &metrics.Classification{},
 		Personal: &metrics.Classification{}}}
 	if o.Kind != message.Train {
@@ -328,6 +348,14 @@ func (p part) Execute(ctx context.Context, o message.Instruction, _ message.Clie
 	}
 	if p.lie != nil {
 		p.lie(&r)
+	}
+	if p.guard != nil {
+		if err := p.guard.Protect(p.client, o, &r.Upload, &r.Stats); err != nil {
+			return r, nil, err
+		}
+		if p.lies != nil {
+			p.lies(o, r.Upload.Extra)
+		}
 	}
 	return r, &message.ClientState{Own: o.Shared}, nil
 }
@@ -367,11 +395,32 @@ func (s *server) join(ctx context.Context, p part) error {
 	if p.says != nil {
 		p.says(&request)
 	}
+	if s.secure != nil {
+		request.Examples = 0 // which no server may know
+		own, err := inv.Signatures(s.at(user))
+		if err != nil {
+			return err
+		}
+		side := secure.Party{Run: inv.Run, Dir: s.at(user), Who: own}
+		if p.signs != nil {
+			side.Who = p.signs(own)
+		}
+		if p.guard, err = s.guardOf(p.client, side); err != nil {
+			return err
+		}
+	}
 	a, err := transport.NewClient(nc, inv, request, s.at(user), p, log)
 	if err != nil {
 		return err
 	}
 	return a.Run(ctx)
+}
+
+// guardOf is the guard of a client under secure aggregation.
+func (s *server) guardOf(client int, p secure.Party) (message.Guard, error) {
+	s.guards.Lock()
+	defer s.guards.Unlock()
+	return s.secure.JoinSecure(client, p)
 }
 
 // joins starts clients; they must come to a good end. pause is what a turn takes them.

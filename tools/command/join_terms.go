@@ -73,8 +73,9 @@ func runTerms(f facts.Facts) []joinTerm {
 		sums = "none: the server sees each upload, its loss and its number of examples"
 	}
 	if on("secure_aggregation") {
-		sums = fmt.Sprintf("the server sees sums of %s clients or more (threshold %s), of uploads, losses and weights",
-			text("secure_aggregation.least"), text("secure_aggregation.threshold"))
+		sums = fmt.Sprintf("the server sees sums of %s clients or more (threshold %s), of uploads, losses and "+
+			"weights; a single client that lies can move each number of the mean by up to %s",
+			text("secure_aggregation.least"), text("secure_aggregation.threshold"), text("secure_aggregation.bound"))
 	}
 	noise := "none: parameters reveal something of the images that they were trained on"
 	if on("dp") {

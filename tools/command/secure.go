@@ -14,12 +14,16 @@ import (
 )
 
 // serveSecure has the server's side of secure aggregation go on where it was, if there is any.
-func serveSecure(h *transport.Server, b *experiment.Built) error {
+func (f serveFlags) serveSecure(h *transport.Server, b *experiment.Built) error {
 	who, err := h.Signatures()
 	if err != nil {
 		return err
 	}
-	return b.ServeSecure(secure.Party{Run: h.ID(), Dir: h.Dir(), Who: who})
+	norm, err := bound("max-norm", f.maxNorm)
+	if err != nil {
+		return err
+	}
+	return b.ServeSecure(secure.Party{Run: h.ID(), Dir: h.Dir(), Who: who, MaxNorm: norm})
 }
 
 // joinSecure prepares this client's side of secure aggregation, if there is any; summed tells in the end what it took

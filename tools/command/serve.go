@@ -228,7 +228,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 		return err
 	}
 	b.Agree(terms)
-	if err := serveSecure(h, b); err != nil {
+	if err := f.serveSecure(h, b); err != nil {
 		return err
 	}
 	id, err := b.ServerIdentity()

@@ -52,7 +52,12 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		return set, err
 	}
 	if set.Masked {
-		log.Warn("with secure aggregation, norms, examples and extras of uploads cannot be checked")
+		log.Warn("with secure aggregation, norms, examples and extras of single uploads cannot be checked; a sum that" +
+			" no valid uploads have is not used")
+		if q := b.SecureQuorum(); set.Quorum < q {
+			set.Quorum = q
+			log.Warn("the quorum is that of secure aggregation's threshold", "quorum", q, "given", f.quorum)
+		}
 	}
 	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
 		return set, err

@@ -76,8 +76,12 @@ type Reply struct {
 	Up, Down int           // bytes of the message and of the instruction it answers
 	// Sum are the clients of which the upload is the mean, where a Cohort sees no upload of one client alone; Client is
 	// then method.Summed.
-	Sum   []int
-	Notes map[string]float64 // numbers for the round's record; may be nil
+	Sum []int
+	// Skipped tells that a reply for several clients has no upload: there is no sum, and the round changes nothing. Its
+	// warnings say why.
+	Skipped bool
+	Refused []Refusal          // clients whose messages a Cohort refused behind such a reply
+	Notes   map[string]float64 // numbers for the round's record; may be nil
 	// Warnings are lines for the record that say what is wrong with the round. They do not travel.
 	Warnings []string
 }

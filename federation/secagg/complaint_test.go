@@ -1,0 +1,313 @@
+package secagg
+
+import (
+	"crypto/rand"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// liars runs a session of 5 clients with a threshold of 3 in which some change what they send, as far as it goes. It
+// gives those that are named, with the reasons.
+func liars(t *testing.T, deals func(s *session, id int, l Letters), complains func(s *session, id int, c Complaints),
+	reveals func(s *session, id int, a Shares)) (sum []uint64, senders []int, named map[int]error, s *session) {
+	t.Helper()
+	s = newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	named = map[int]error{}
+	r, err := s.join()
+	must(err)
+	s.each(share, func(id int, c *Client) error {
+		l, err := c.Share(r)
+		must(err)
+		if deals != nil {
+			l = maps.Clone(l)
+			deals(s, id, l)
+		}
+		if err := s.server.Deal(id, l); err != nil {
+			named[id] = err
+		}
+		return nil
+	})
+	in, err := s.server.Inboxes()
+	must(err)
+	s.each(check, func(id int, c *Client) error {
+		if in[id] == nil {
+			return nil
+		}
+		out, err := c.Check(in[id])
+		must(err)
+		if complains != nil {
+			complains(s, id, out)
+		}
+		if out, err = DecodeComplaints(out.Encode()); err == nil {
+			err = s.server.Check(id, out)
+		}
+		return err
+	})
+	senders, found, err := s.server.Exclude(s.model)
+	maps.Copy(named, found)
+	must(err)
+	for id := range s.clients {
+		if !slices.Contains(senders, id) {
+			s.drop[id] = mask
+		}
+	}
+	q, err := s.add(senders)
+	must(err)
+	signed, err := s.agree(q)
+	must(err)
+	s.each(reveal, func(id int, c *Client) error {
+		a, err := c.Reveal(signed)
+		must(err)
+		if reveals != nil {
+			reveals(s, id, a)
+		}
+		return s.server.Reveal(id, a)
+	})
+	sum, in5, found, err := s.server.Sum()
+	maps.Copy(named, found)
+	if err == nil {
+		s.check(sum, in5, nil)
+	} else if sum != nil {
+		t.Error("an error and a sum")
+	}
+	return sum, senders, named, s
+}
+
+// resign signs a changed letter as its dealer.
+func (s *session) resign(from, to int, l Letter) Letter {
+	s.t.Helper()
+	var err error
+	if l.Signature, err = s.who.Sign(from, dealt(s.terms, from, to, l)); err != nil {
+		s.t.Fatal(err)
+	}
+	return l
+}
+
+// Whoever lies before vectors are masked is named, it alone, and left out: a dealer whose letters cannot be opened, or
+// hold other shares than it is committed to, or are not signed; a client that complains about right letters, with and
+// without a proof. Two such are left out of five with a threshold of 3, and the sum is that of the others.
+func TestComplaints(t *testing.T) {
+	garbage := func(from, to int) func(s *session, id int, l Letters) {
+		return func(s *session, id int, l Letters) {
+			if id == from {
+				x := l[to]
+				x.Sealed = make([]byte, sealedSize)
+				l[to] = s.resign(from, to, x)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		deals     func(s *session, id int, l Letters)
+		complains func(s *session, id int, c Complaints)
+		named     map[int]string
+	}{
+		"nobody lies": {},
+		"a letter that nobody can open": {deals: garbage(1, 3),
+			named: map[int]string{1: "its shares for client 3: it was not encrypted for this client"}},
+		"letters that nobody can open": {deals: func(s *session, id int, l Letters) {
+			for to := range s.clients {
+				if to != 1 {
+					garbage(1, to)(s, id, l)
+				}
+			}
+		}, named: map[int]string{1: "its shares for client 0: it was not encrypted for this client"}},
+		"other shares": {deals: func(s *session, id int, l Letters) {
+			if id == 1 {
+				shared, err := s.clients[1].shared(s.clients[1].roster, 3)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pair, seed, err := openShares(shared, s.terms.Session, 1, 3, l[3].Sealed)
+				if err != nil {
+					t.Fatal(err)
+				}
+				x := l[3]
+				if x.Sealed, err = sealShares(shared, s.terms.Session, 1, 3, seed, pair); err != nil {
+					t.Fatal(err)
+				}
+				l[3] = s.resign(1, 3, x)
+			}
+		}, named: map[int]string{1: "its shares for client 3: they are not those that it is committed to"}},
+		"an unsigned letter": {deals: func(s *session, id int, l Letters) {
+			if id == 1 {
+				x := l[3]
+				x.Signature = l[0].Signature
+				l[3] = x
+			}
+		}, named: map[int]string{1: "its shares for client 3: the signature"}},
+		"a wrong complaint about a signature": {complains: func(s *session, id int, c Complaints) {
+			if id == 4 {
+				c[2] = Complaint{}
+			}
+		}, named: map[int]string{4: "complains about the signature of client 2, which is right"}},
+		"a wrong complaint with its proof": {complains: func(s *session, id int, c Complaints) {
+			if id == 4 {
+				key := s.server.roster[2].Envelope
+				var err error
+				if c[2], err = complain(s.terms, s.clients[4].envelope, key[:], rand.Reader); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, named: map[int]string{4: "complains about the shares of client 2, which are right"}},
+		"a complaint with the proof of others": {complains: func(s *session, id int, c Complaints) {
+			if id == 4 {
+				key := s.server.roster[2].Envelope
+				var err error
+				if c[2], err = complain(s.terms, newSecret(rand.Reader), key[:], rand.Reader); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}, named: map[int]string{4: "complains about client 2 without a proof: its proof is wrong"}},
+		"a complaint with another key": {complains: func(s *session, id int, c Complaints) {
+			if id == 4 {
+				key := s.server.roster[2].Envelope
+				x, err := complain(s.terms, s.clients[4].envelope, key[:], rand.Reader)
+				if err != nil {
+					t.Fatal(err)
+				}
+				x.Shared = newSecret(rand.Reader).point()
+				c[2] = x
+			}
+		}, named: map[int]string{4: "complains about client 2 without a proof: its proof is wrong"}},
+		"two that lie": {deals: garbage(1, 3), complains: func(s *session, id int, c Complaints) {
+			if id == 4 {
+				c[2] = Complaint{}
+			}
+		}, named: map[int]string{1: "its shares for client 3", 4: "which is right"}},
+		"a dealer without a polynomial": {deals: func(s *session, id int, l Letters) {
+			if s.server.Strict = true; id == 1 {
+				x := l[3]
+				copy(x.Points[keySize:], newSecret(rand.Reader).point())
+				l[3] = x
+			}
+		}, named: map[int]string{1: "not those of shares of its secrets"}},
+	} {
+		sum, senders, named, _ := liars(t, c.deals, c.complains, nil)
+		if sum == nil || len(named) != len(c.named) || len(senders) != 5-len(c.named) {
+			t.Errorf("%s: the sum %v of %v, and %v are named", name, sum, senders, named)
+		}
+		for id, words := range c.named {
+			if named[id] == nil || !strings.Contains(named[id].Error(), words) {
+				t.Errorf("%s: client %d: %v; want %q", name, id, named[id], words)
+			}
+		}
+	}
+}
+
+// A dealer whose shares, to which it is committed and which all open, are not those of one polynomial, or not those of
+// its secrets, is named in the end, where there is no sum, and from the start of a strict session, whose sum is that of
+// the others.
+func TestDealersWithoutSecret(t *testing.T) {
+	for name, deal := range map[string]func(s *session, l Letters){
+		"another secret": func(s *session, l Letters) {
+			other := newSecret(rand.Reader)
+			for to, share := range other.split(rand.Reader, 3, []int{0, 1, 2, 3, 4}) {
+				s.deals(1, to, l, share)
+			}
+		},
+		"no polynomial": func(s *session, l Letters) {
+			for _, to := range []int{0, 2, 4} {
+				s.deals(1, to, l, newSecret(rand.Reader).bytes())
+			}
+		},
+		"one share of none": func(s *session, l Letters) { s.deals(1, 0, l, newSecret(rand.Reader).bytes()) },
+	} {
+		for _, strict := range []bool{false, true} {
+			sum, senders, named, _ := liars(t, func(s *session, id int, l Letters) {
+				if s.server.Strict = strict; id == 1 {
+					deal(s, l)
+				}
+			}, nil, nil)
+			if name == "one share of none" && !strict { // three others give the secret
+				if sum == nil || len(named) > 0 {
+					t.Errorf("%s: the sum %v, %v are named", name, sum, named)
+				}
+			} else if (sum != nil) != strict || slices.Contains(senders, 1) == strict || len(named) != 1 ||
+				named[1] == nil ||
+				!strings.Contains(named[1].Error(), "not those of shares of its secrets") {
+				t.Errorf("%s, strict %v: the sum %v of %v, %v are named", name, strict, sum, senders, named)
+			}
+		}
+	}
+}
+
+// deals puts another share of the own mask's seed into a letter, with its commitment and signature.
+func (s *session) deals(from, to int, l Letters, share []byte) {
+	s.t.Helper()
+	x, err := scalar(share)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	one := l[to]
+	copy(one.Points[keySize:], secret{x}.point())
+	if to != from {
+		c := s.clients[from]
+		shared, err := c.shared(c.roster, to)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		pair, _, err := openShares(shared, s.terms.Session, from, to, one.Sealed)
+		if err == nil {
+			one.Sealed, err = sealShares(shared, s.terms.Session, from, to, pair, share)
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		one = s.resign(from, to, one)
+	}
+	l[to] = one
+}
+
+// Who gives a false share is named, and the sum comes of the shares of others, also for a client that dropped out; with
+// fewer true ones than the threshold there is none, and no wrong one.
+func TestFalseShares(t *testing.T) {
+	lies := func(by ...int) func(s *session, id int, a Shares) {
+		return func(s *session, id int, a Shares) {
+			if slices.Contains(by, id) {
+				a[(id+1)%5] = newSecret(rand.Reader).bytes()
+			}
+		}
+	}
+	for _, by := range [][]int{{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 1, 2}, {0, 1, 2, 3, 4}} {
+		sum, _, named, _ := liars(t, nil, nil, lies(by...))
+		// only the first three answers are used, unless one of them is false
+		if want := len(by) < 3; (sum != nil) != want {
+			t.Errorf("%v give false shares: the sum %v", by, sum)
+		}
+		for _, id := range by {
+			if named[id] == nil && by[0] < 3 {
+				t.Errorf("%v give false shares, %v are named", by, named)
+			}
+		}
+		if len(named) > len(by) {
+			t.Errorf("%v give false shares, %v are named", by, named)
+		}
+	}
+	s, q := masked(t) // client 4 dropped out
+	signed, err := s.agree(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.each(reveal, func(id int, c *Client) error {
+		a, err := c.Reveal(signed)
+		if id == 1 {
+			a[4] = newSecret(rand.Reader).bytes()
+		}
+		if err != nil {
+			return err
+		}
+		return s.server.Reveal(id, a)
+	})
+	sum, who, named, err := s.server.Sum()
+	if s.check(sum, who, err); len(named) != 1 || named[1] == nil {
+		t.Errorf("%v are named", named)
+	}
+}
