@@ -15,25 +15,25 @@ func Write(w io.Writer, m tensor.Map, metadata map[string]string) error {
 	return write(w, m, metadata, "F32")
 }
 
-// Size is the number of bytes that Write gives, without writing them.
-func Size(m tensor.Map, metadata map[string]string) (int64, error) {
-	entries, err := declare(m, "F32")
-	if err != nil {
-		return 0, err
-	}
+// Size is the number of bytes that Write gives for tensors of some names, element types and shapes: of the header with
+// the eight bytes before it, and of all. It does not depend on their order.
+func Size(tensors []Entry) (head, all int64, err error) {
+	entries := slices.Clone(tensors)
+	slices.SortFunc(entries, inOrder)
 	infos, err := layOut(entries)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	head, err := header(entries, infos, metadata, 8)
+	text, err := header(entries, infos, nil, 8)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	n := 8 + int64(len(head))
+	head = 8 + int64(len(text))
+	all = head
 	for _, x := range infos {
-		n += x.Length
+		all += x.Length
 	}
-	return n, nil
+	return head, all, nil
 }
 
 func write(w io.Writer, m tensor.Map, metadata map[string]string, floats string) error {
@@ -55,27 +55,31 @@ func write(w io.Writer, m tensor.Map, metadata map[string]string, floats string)
 
 // declare lists tensors in the order that they are written in.
 func declare(m tensor.Map, floats string) ([]Entry, error) {
-	names := m.Names()
-	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(kind(m[a]), kind(m[b])) })
-	entries := make([]Entry, len(names))
-	for i, name := range names {
+	entries := make([]Entry, 0, len(m))
+	for _, name := range m.Names() {
 		t := m[name]
 		if err := check(name, t); err != nil {
 			return nil, err
 		}
-		entries[i] = Entry{Name: name, DType: floats, Shape: t.Shape}
+		e := Entry{Name: name, DType: floats, Shape: t.Shape}
 		if t.IsInt() {
-			entries[i].DType = "I64"
+			e.DType = "I64"
 		}
+		entries = append(entries, e)
 	}
+	slices.SortFunc(entries, inOrder)
 	return entries, nil
 }
 
-func kind(t *tensor.Tensor) int {
-	if t != nil && t.IsInt() {
-		return 0
+// inOrder is the order in which tensors are written.
+func inOrder(a, b Entry) int {
+	first := func(e Entry) int {
+		if e.DType == "I64" {
+			return 0
+		}
+		return 1
 	}
-	return 1
+	return cmp.Or(cmp.Compare(first(a), first(b)), cmp.Compare(a.Name, b.Name))
 }
 
 func check(name string, t *tensor.Tensor) error {
