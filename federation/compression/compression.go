@@ -80,13 +80,12 @@ func (c Codec) Pack(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
+// Packed implements method.Codec.
+func (c Codec) Packed(received tensor.Map) tensor.Forms { return c.forms(received.Count()) }
+
 // Unpack implements method.Codec.
 func (c Codec) Unpack(received, packed tensor.Map) (tensor.Map, error) {
-	n := 0
-	for _, t := range received {
-		n += t.Len()
-	}
-	d, err := c.decode(packed, n)
+	d, err := c.decode(packed, received.Count())
 	if err != nil {
 		return nil, err
 	}
@@ -115,16 +114,31 @@ func (c Codec) encode(d []float64, r *rand.Rand) (packed tensor.Map, drawn *tens
 
 // decode reads an update of n numbers; what encode never gives for so many is an error.
 func (c Codec) decode(packed tensor.Map, n int) ([]float64, error) {
-	values, words := packed[valuesName], packed[bitsName]
-	if len(packed) != 2 || values == nil || words == nil || values.IsInt() || !words.IsInt() ||
-		len(values.Shape) != 1 || len(words.Shape) != 1 {
-		return nil, fmt.Errorf("it holds %.200q; it must hold float32 %s and int64 %s of one axis", packed.Names(),
-			valuesName, bitsName)
+	if err := c.forms(n).Check(tensor.FormsOf(packed)); err != nil {
+		return nil, err
 	}
+	values, words := packed[valuesName].Data, packed[bitsName].Ints
 	if c.Kind == TopK {
-		return c.decodeLargest(values.Data, words.Ints, n)
+		return c.decodeLargest(values, words, n)
 	}
-	return c.decodeLevels(values.Data, words.Ints, n)
+	return c.decodeLevels(values, words, n)
+}
+
+// forms are those of an update of n numbers.
+func (c Codec) forms(n int) tensor.Forms {
+	values, bits := 0, n*c.codeBits()
+	if c.Kind == TopK {
+		values, bits = c.kept(n), n
+		if !mapped(n, values) {
+			bits = values * placeBits(n)
+		}
+	} else {
+		for range c.buckets(n) {
+			values++
+		}
+	}
+	return tensor.Forms{{Name: valuesName, Shape: []int{values}},
+		{Name: bitsName, Int: true, Shape: []int{words(bits)}}}
 }
 
 // kept is how many of n numbers top-k sends.

@@ -28,7 +28,7 @@ func sent(t *testing.T, c Codec, l *method.Local, d ...float32) (got, left []flo
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed, err := wire.Decode(b)
+	packed, err := wire.DecodeAs(b, c.Packed(l.Received))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,6 +178,10 @@ func TestBytes(t *testing.T) {
 		if got := packed.Bytes(); got != c.want || size-got > 200 {
 			t.Errorf("%+v takes %d bytes, by hand %d, and %d in a message", c.Codec, got, c.want, size)
 		}
+		_, most, err := wire.Most(c.Packed(tensor.Map{"a": tensor.New(2, 4000), "b": tensor.New(192)}))
+		if err != nil || int(most) != size {
+			t.Errorf("%+v: the message has %d bytes and may have %d, %v", c.Codec, size, most, err)
+		}
 	}
 }
 
@@ -191,16 +195,16 @@ func TestHostile(t *testing.T) {
 		Codec
 		packed tensor.Map
 	}{
-		"it holds []":            {top, tensor.Map{}},
-		"one axis":               {top, tensor.Map{"values": tensor.New(1, 3), "bits": words(0)}},
-		"int64 bits":             {top, tensor.Map{"values": values(1, 2, 3), "bits": values(1)}},
-		"2 values, but 3 of 30":  {top, tensor.Map{"values": values(1, 2), "bits": words(0)}},
-		"2 words of bits":        {top, tensor.Map{"values": values(1, 2, 3), "bits": words(0, 0)}},
+		"values is missing":      {top, tensor.Map{}},
+		"float32[1 3] and must":  {top, tensor.Map{"values": tensor.New(1, 3), "bits": words(0)}},
+		"float32[1] and must":    {top, tensor.Map{"values": values(1, 2, 3), "bits": values(1)}},
+		"be float32[3]":          {top, tensor.Map{"values": values(1, 2), "bits": words(0)}},
+		"be int64[1]":            {top, tensor.Map{"values": values(1, 2, 3), "bits": words(0, 0)}},
 		"not sorted":             {top, tensor.Map{"values": values(1, 2, 3), "bits": words(0)}},
 		"beyond the last number": {top, tensor.Map{"values": values(1, 2, 3), "bits": words(30<<10 | 1<<5)}},
-		"each bucket needs":      {sign, tensor.Map{"values": values(1), "bits": words(0)}},
+		"float32[1] and must be": {sign, tensor.Map{"values": values(1), "bits": words(0)}},
 		"scale of at least 0":    {sign, tensor.Map{"values": values(1, -1), "bits": words(0)}},
-		"3 scales":               {sign, tensor.Map{"values": values(1, 1, 1), "bits": words(0)}},
+		"float32[3] and must":    {sign, tensor.Map{"values": values(1, 1, 1), "bits": words(0)}},
 		"the level 3":            {levels, tensor.Map{"values": values(1), "bits": words(6, 0)}},
 		"it has 0 indices": {Codec{Kind: TopK, Share: 0.5}, tensor.Map{"values": tensor.New(15),
 			"bits": words(0)}},

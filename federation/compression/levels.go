@@ -47,15 +47,11 @@ func (c Codec) level(v, u float64) uint64 {
 }
 
 func (c Codec) decodeLevels(scales []float32, words []int64, n int) ([]float64, error) {
-	codes, err := unpack(words, n, c.codeBits())
-	if err != nil {
-		return nil, err
-	}
+	codes := unpack(words, n, c.codeBits())
 	out, bucket := make([]float64, n), 0
 	for from, size := range c.buckets(n) {
-		if bucket == len(scales) || !(scales[bucket] >= 0) {
-			return nil, fmt.Errorf("each bucket needs a scale of at least 0; there are %d scales for %d numbers",
-				len(scales), n)
+		if !(scales[bucket] >= 0) {
+			return nil, fmt.Errorf("a bucket has the scale %v, not a scale of at least 0", scales[bucket])
 		}
 		for i, code := range codes[from : from+size] {
 			v := float64(scales[bucket])
@@ -71,9 +67,6 @@ func (c Codec) decodeLevels(scales []float32, words []int64, n int) ([]float64, 
 			out[from+i] = v
 		}
 		bucket++
-	}
-	if bucket != len(scales) {
-		return nil, fmt.Errorf("it has %d scales, but %d numbers have %d buckets", len(scales), n, bucket)
 	}
 	return out, nil
 }
@@ -122,7 +115,7 @@ func (c Codec) codeBits() int {
 
 // pack writes codes of some bits each into words of 64, the lowest bits first.
 func pack(codes []uint64, width int) []int64 {
-	words := make([]int64, (len(codes)*width+63)/64)
+	words := make([]int64, words(len(codes)*width))
 	for i, code := range codes {
 		at := i * width
 		words[at/64] |= int64(code << (at % 64))
@@ -133,11 +126,11 @@ func pack(codes []uint64, width int) []int64 {
 	return words
 }
 
+// words is how many words of 64 hold so many bits.
+func words(bits int) int { return (bits + 63) / 64 }
+
 // unpack reads n codes that pack wrote.
-func unpack(words []int64, n, width int) ([]uint64, error) {
-	if want := (n*width + 63) / 64; len(words) != want {
-		return nil, fmt.Errorf("it has %d words of bits, but %d codes of %d bits need %d", len(words), n, width, want)
-	}
+func unpack(words []int64, n, width int) []uint64 {
 	out := make([]uint64, n)
 	for i := range out {
 		at := i * width
@@ -147,5 +140,5 @@ func unpack(words []int64, n, width int) ([]uint64, error) {
 		}
 		out[i] = code & (1<<width - 1)
 	}
-	return out, nil
+	return out
 }

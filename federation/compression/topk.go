@@ -38,11 +38,7 @@ func (c Codec) encodeLargest(d []float64) tensor.Map {
 }
 
 func (c Codec) decodeLargest(values []float32, words []int64, n int) ([]float64, error) {
-	k := c.kept(n)
-	if len(values) != k {
-		return nil, fmt.Errorf("it has %d values, but %d of %d numbers must be sent", len(values), k, n)
-	}
-	places, err := decodePlaces(words, n, k)
+	places, err := decodePlaces(words, n, len(values))
 	if err != nil {
 		return nil, err
 	}
@@ -58,17 +54,16 @@ func (c Codec) decodeLargest(values []float32, words []int64, n int) ([]float64,
 
 func decodePlaces(words []int64, n, k int) ([]uint64, error) {
 	if !mapped(n, k) {
-		return unpack(words, k, placeBits(n))
+		return unpack(words, k, placeBits(n)), nil
 	}
-	there, err := unpack(words, n, 1)
 	var places []uint64
-	for i, yes := range there {
+	for i, yes := range unpack(words, n, 1) {
 		if yes == 1 {
 			places = append(places, uint64(i))
 		}
 	}
-	if err == nil && len(places) != k {
-		err = fmt.Errorf("it has %d indices for %d values", len(places), k)
+	if len(places) != k {
+		return nil, fmt.Errorf("it has %d indices for %d values", len(places), k)
 	}
-	return places, err
+	return places, nil
 }

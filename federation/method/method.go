@@ -41,6 +41,8 @@ type Codec interface {
 	// Pack fills in Upload.Packed from its shared parameters, and makes these what Unpack reads in it. l.State may hold
 	// what was left out, for the next round.
 	Pack(l *Local, up *Upload) error
+	// Packed is what Pack gives of shared parameters, which its client was sent.
+	Packed(received tensor.Map) tensor.Forms
 	// Unpack gives the shared parameters of a message, in which anything may be. received is what its client was sent.
 	Unpack(received, packed tensor.Map) (tensor.Map, error)
 }
@@ -70,7 +72,7 @@ type Statistic struct {
 // Extra declares a tensor that clients upload beside the shared parameters, so that a server can refuse any other.
 type Extra struct {
 	Name  string
-	Shape []int // float32; a size of -1 is not known before
+	Shape []int // float32; -n is a size of at most n
 	// Counts tells that it holds numbers of the client's training examples: whole, not negative, and together no more
 	// than it trains on.
 	Counts bool
