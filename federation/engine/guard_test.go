@@ -158,19 +158,19 @@ func TestGuardAndSum(t *testing.T) {
 // A protected upload is refused where it holds parameters or counts examples, and terms tell of secure aggregation.
 func TestSealedUploads(t *testing.T) {
 	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)},
-		Protected: true}
+		Guarded: tensor.Forms{{Name: "guard/masked", Int: true, Shape: []int{1}}}}
 	protected := method.Upload{N: 1, Extra: tensor.Map{"guard/masked": tensor.OfInts([]int64{1}, 1)}}
-	if err := o.Check(message.Reply{Upload: protected}, false); err != nil {
+	if err := o.Check(message.Reply{Upload: protected}); err != nil {
 		t.Error(err)
 	}
 	open := protected
 	open.Shared = tensor.Map{"ctx": tensor.New(2, 2)}
-	says(t, o.Check(message.Reply{Upload: open}, false), "parameters [ctx]", "must be protected")
+	says(t, o.Check(message.Reply{Upload: open}), "parameters [ctx]", "must be protected")
 	counted := protected
 	counted.N = 7
-	says(t, o.Check(message.Reply{Upload: counted}, false), "counts 7 examples", "must be protected")
-	o.Protected = false
-	says(t, o.Check(message.Reply{Upload: protected}, false), "ctx")
+	says(t, o.Check(message.Reply{Upload: counted}), "counts 7 examples", "must be protected")
+	o.Guarded = nil
+	says(t, o.Check(message.Reply{Upload: protected}), "ctx")
 	e := toy(t)
 	plain := e.RunSpec()
 	e.Secure = "threshold 0.6"

@@ -107,7 +107,7 @@ func (x *elsewhere) Run(ctx context.Context, o message.Instruction) ([]message.R
 		if r, err = o.Read(r, encoded(r.Tensors())); err != nil {
 			return nil, err
 		}
-		if err := o.Check(r, false); err != nil {
+		if err := o.Check(r); err != nil {
 			return nil, err
 		}
 		out = append(out, r)
@@ -223,16 +223,13 @@ func TestRefuse(t *testing.T) {
 			Global: &metrics.Classification{Correct: 3}}}, "are none"},
 		{message.Instruction{Kind: message.Test}, message.Reply{Scores: message.Scores{Examples: 2}}, "neither"},
 	} {
-		says(t, c.o.Check(c.r, false), c.says)
+		says(t, c.o.Check(c.r), c.says)
 	}
-	if err := train.Check(message.Reply{Upload: method.Upload{N: 1, Shared: shared}}, false); err != nil {
+	if err := train.Check(message.Reply{Upload: method.Upload{N: 1, Shared: shared}}); err != nil {
 		t.Error(err)
 	}
-	if err := train.Check(message.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": tensor.OfInts([]int64{5},
-		1)}}}, true); err != nil {
-		t.Error(err)
-	}
-	says(t, train.Check(message.Reply{Upload: method.Upload{Extra: tensor.Map{"masked": nan}}}, true), "masked holds")
+	train.Guarded = tensor.Forms{{Name: "masked"}}
+	says(t, train.Check(message.Reply{Upload: method.Upload{N: 1, Extra: tensor.Map{"masked": nan}}}), "masked holds")
 	_, err := (message.Instruction{Clients: []int{1}}).With(tensor.Map{"../x": nan})
 	says(t, err, "../x")
 }

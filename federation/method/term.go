@@ -112,6 +112,26 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 	return out, nil
 }
 
+// TermNames are the names of the terms of a method's loss, in its order. They depend on no task: the loss is built for
+// the smallest sizes that it takes, whatever sizes clients state. There are none where it takes none of those tried.
+func TermNames(of Method) []string {
+	for _, n := range []int{8, 12, 64, 512, 768} {
+		task := Task{Clients: 3, Classes: 3, Width: n, Dim: n, Patches: 49, Scale: 1, ImageSize: 224, VisionWidth: n,
+			VisionLayers: 24, VisionUnits: n, Tokens: 50, TextLayers: 24, TextUnits: n}
+		s := NewScope(task, of.Params(task))
+		terms, err := s.Terms(of.Loss(s, of.Logits(s)))
+		if err != nil || s.Graph().Err() != nil {
+			continue
+		}
+		var out []string
+		for _, t := range terms {
+			out = append(out, t.Name)
+		}
+		return out
+	}
+	return nil
+}
+
 // Unnamed is this scope whose terms are none of a loss: for parts of one term.
 func (s *Scope) Unnamed() *Scope {
 	c := *s

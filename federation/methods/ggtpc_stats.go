@@ -44,7 +44,7 @@ func (m GGTPC) answer(t method.Task) []method.Extra {
 	if m.Stats == "packed" {
 		return append(out, method.Extra{Name: "cov", Shape: []int{c, d * (d + 1) / 2}})
 	}
-	return append(out, method.Extra{Name: "factors", Shape: []int{-1, d}})
+	return append(out, method.Extra{Name: "factors", Shape: []int{-c * min(m.Rank, d), d}})
 }
 
 // centred gives the rows of a class less their mean, which it writes down; nil where there are fewer than least.

@@ -293,8 +293,8 @@ func (r *round) exchange(ctx context.Context, x step) error {
 		Shared: tensor.Map{}, Broadcast: tensor.Map{}}
 	if x.name == trainStep {
 		o = r.order
-		o.Protected = true
 	}
+	o.Guarded = r.answer(x.up)
 	o.Clients, o.PerClient = nil, map[int]tensor.Map{}
 	of := map[int]*session{}
 	for _, s := range r.sessions {

@@ -33,7 +33,7 @@ const (
 
 // pack puts bytes into a tensor, eight to a number, behind their count: only tensors travel.
 func pack(name string, b []byte) tensor.Map {
-	out := make([]int64, 1+(len(b)+7)/8)
+	out := make([]int64, packed(len(b)))
 	out[0] = int64(len(b))
 	for i := range out[1:] {
 		var word [8]byte
@@ -42,6 +42,9 @@ func pack(name string, b []byte) tensor.Map {
 	}
 	return tensor.Map{name: tensor.OfInts(out, len(out))}
 }
+
+// packed is how many numbers pack makes of so many bytes.
+func packed(bytes int) int { return 1 + (bytes+7)/8 }
 
 // unpack reads what pack wrote.
 func unpack(m tensor.Map, name string) ([]byte, error) {

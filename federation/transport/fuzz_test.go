@@ -78,7 +78,7 @@ func (d *server0) afresh() {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
 	d.End(d.Pending)
-	d.x = &exchange.Pending{Order: d.x.Order, Read: d.x.Read, Fail: d.x.Fail}
+	d.x = &exchange.Pending{Order: d.x.Order, Read: d.x.Read, Fail: d.x.Fail, Most: d.x.Most}
 	d.Pending = d.x
 	clear(d.h.current.got)
 	clear(d.h.current.failed)

@@ -48,13 +48,13 @@ func TestHostileUploads(t *testing.T) {
 	for say, spoil := range map[string]func(r *message.Reply){
 		"holds NaN":              func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = float32(math.NaN()) },
 		"changed the parameters": func(r *message.Reply) { r.Upload.Shared["global"].Data[3] = 1e9 },
-		"for parameter global": func(r *message.Reply) {
+		"must be float32[3 6]": func(r *message.Reply) {
 			r.Upload.Shared["global"].Shape = []int{r.Upload.Shared["global"].Len()}
 		},
-		"another experiment":      func(r *message.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
-		"a name has letters":      func(r *message.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
+		"shared/more":             func(r *message.Reply) { r.Upload.Shared["more"] = r.Upload.Shared["global"] },
+		"shared/../../x":          func(r *message.Reply) { r.Upload.Shared["../../x"] = r.Upload.Shared["global"] },
 		"it must count 1 or more": func(r *message.Reply) { r.Upload.N = 0 },
-		"the wrong element type": func(r *message.Reply) {
+		"shared/global is int64": func(r *message.Reply) {
 			g := r.Upload.Shared["global"]
 			g.Ints,
 				g.Data = make([]int64, g.Len()), nil
@@ -104,16 +104,16 @@ func TestHostileExtras(t *testing.T) {
 		kind  message.Kind
 		spoil func(r *message.Reply)
 	}{
-		{"nil> for scaffold/dc/ctx", scaffold, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
-		{"float32[1] for scaffold/dc/ctx", scaffold, message.Train, func(r *message.Reply) {
+		{"extra/scaffold/dc/ctx is missing", scaffold, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"extra/scaffold/dc/ctx is float32[1]", scaffold, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["scaffold/dc/ctx"] = tensor.New(1)
 		}},
-		{"nil> for proto/mean", proto, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
-		{"nil> for n", ggtpc, message.Compute, func(r *message.Reply) { clear(r.Upload.Extra) }},
-		{"which the method does not have", proto, message.Train, func(r *message.Reply) {
+		{"extra/proto/mean is missing", proto, message.Train, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"extra/n is missing", ggtpc, message.Compute, func(r *message.Reply) { clear(r.Upload.Extra) }},
+		{"extra/proto/more", proto, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["proto/more"] = tensor.New(1)
 		}},
-		{"which the method does not have", transporttest.FedPHA, message.Train, func(r *message.Reply) {
+		{"extra/more", transporttest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Upload.Extra["more"] = tensor.New(1)
 		}},
 		{"counts -1 examples", proto, message.Train, put("proto/n", -1)},
@@ -126,7 +126,7 @@ func TestHostileExtras(t *testing.T) {
 		{"a norm of mean in the statistic ggtpc of 1e+04", ggtpc, message.Compute, put("mean", 1e4)},
 		{"loss 1e+300 is invalid", transporttest.FedPHA, message.Train,
 			func(r *message.Reply) { r.Stats.Loss = 1e300 }},
-		{"reports the loss term", transporttest.FedPHA, message.Train, func(r *message.Reply) {
+		{"terms/001/more", transporttest.FedPHA, message.Train, func(r *message.Reply) {
 			r.Stats.Terms = &message.LossTerms{Terms: []message.TermStats{{Name: "more"}}}
 		}},
 		{"an upload is ignored", powder, message.Train, put("powder/use", -1)},

@@ -48,7 +48,7 @@ func (h *Server) extrasOf(o message.Instruction, client int) (declared []method.
 	task := h.clients[client].Participant.Task
 	h.Mu.Unlock()
 	declared, ok := o.Extras(h.set.Method, task)
-	return declared, ok && !(h.set.Masked && o.Kind == message.Train)
+	return declared, ok && o.Guarded == nil
 }
 
 // checkReply refuses a reply by what it says alone: extras that the method does not declare, more examples than the
@@ -59,7 +59,7 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 		return nil
 	}
 	h.Mu.Lock()
-	examples, task := h.clients[r.Client].Examples, h.clients[r.Client].Participant.Task
+	examples := h.clients[r.Client].Examples
 	h.Mu.Unlock()
 	if !h.set.asksExamples() {
 		examples = protocol.MaxExamples
@@ -67,9 +67,6 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 		return fmt.Errorf("it counts %d examples, but the client joined with %d", r.Upload.N, examples)
 	}
 	err := message.CheckExtras(declared, r.Upload.Extra, examples)
-	if err == nil {
-		err = r.Stats.Terms.CheckTerms(h.set.Method, task)
-	}
 	if err != nil || h.set.MaxNorm < 0 {
 		return err
 	}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -12,11 +13,15 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/wire"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
 )
 
 // honest looks at what honest clients of this process upload as a hub would.
@@ -35,11 +40,20 @@ func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		if o.Kind != message.Train && o.Kind != message.Compute {
 			break
 		}
-		if err := o.Check(r, false); err != nil {
-			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
+		said, err := exchange.PrepareReply(&exchange.ActiveOrder{Order: protocol.OrderFor("", o, r.Client)}, r,
+			r.Tensors(), nil)
+		body, bad := wire.Encode(r.Tensors())
+		forms, most, other := c.hub.forms(o, r.Client)
+		if err := errors.Join(err, bad, other); err != nil {
+			c.t.Fatal(err)
 		}
-		if err := c.hub.checkReply(o, r); err != nil {
-			c.t.Errorf("round %d, client %d: %v", o.Round, r.Client, err)
+		if _, err := c.hub.decodeReply(o, forms, said.Reply, body); err != nil || most < int64(len(body)) {
+			c.t.Errorf("round %d, client %d: %d bytes of at most %d: %v", o.Round, r.Client, len(body), most, err)
+		}
+		terms := func(f tensor.Form) bool { return f.Optional }
+		if _, exact, err := wire.Most(slices.DeleteFunc(forms, terms)); err != nil || int(exact) != r.UploadSize() {
+			c.t.Errorf("round %d, client %d: %d bytes without terms, not %d: %v", o.Round, r.Client, r.UploadSize(),
+				exact, err)
 		}
 	}
 	kept, err := c.hub.applyLimits(o, replies)
@@ -57,7 +71,8 @@ func watch(t *testing.T, e *spec.Experiment, set engine.Settings) {
 		t.Fatal(err)
 	}
 	h := &Server{Host: &exchange.Host{}, set: Settings{Method: e.Method, Rate: rate,
-		Log: slog.New(slog.DiscardHandler)}, clients: make([]clientRecord, len(e.Clients)),
+		Log: slog.New(slog.DiscardHandler)}, terms: method.TermNames(e.Method),
+		clients: make([]clientRecord, len(e.Clients)),
 		trained: map[int]string{}, longest: map[string]float64{}}
 	for i, c := range e.Clients {
 		k := &h.clients[i]

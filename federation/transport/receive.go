@@ -6,19 +6,21 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
+	"promptfed/runtime/tensor"
 )
 
-// decodeReply is a reply with its tensors, unless they are none that an order could have.
-func (h *Server) decodeReply(o message.Instruction, r protocol.Reply, body []byte) (message.Reply, error) {
+// decodeReply is a reply with its tensors, which must have the forms that those to its order have.
+func (h *Server) decodeReply(o message.Instruction, forms tensor.Forms, r protocol.Reply, body []byte) (message.Reply,
+	error) {
 	answer := r.Message()
-	tensors, err := r.Tensors(body)
+	tensors, err := r.TensorsAs(body, forms)
 	if err != nil {
 		return answer, err
 	}
 	answer, err = o.Read(answer, tensors)
 	answer.Up = answer.UploadSize()
 	if err == nil && o.Kind != protocol.EndKind {
-		err = o.Check(answer, h.set.Masked)
+		err = o.Check(answer)
 	}
 	if err == nil {
 		err = h.checkReply(o, answer)

@@ -26,37 +26,14 @@ func (c *collection) tensors(h *Server, client int) (protocol.Content, error) {
 	return c.common, c.err
 }
 
-// mostBytes bounds the encoded tensors of a client's reply to an order, with room for their header and for the
-// measurements of the loss; 0 where what the client may send has no size that is known here: where uploads are
-// compressed or behind a guard, extras have any size, or tests send a confusion matrix.
-func (h *Server) mostBytes(o message.Instruction, client int) int {
-	const header, forTensor = 64 << 10, 1 << 10
-	const forParameter = 17 << 10 // with the measurements of 65 terms, of less than 267 bytes each
-	if o.Kind.Tests() && !o.Confusion {
-		return header
-	}
-	declared, checked := h.extrasOf(o, client)
-	if !checked || o.Protected || o.Kind == message.Train && o.Codec != nil {
-		return 0
-	}
-	most := header + forTensor*len(declared)
-	if o.Kind == message.Train {
-		h.Mu.Lock()
-		task := h.clients[client].Participant.Task
-		h.Mu.Unlock()
-		most += o.Shared.Bytes() + forParameter*len(h.set.Method.Params(task))
-	}
-	for _, x := range declared {
-		n := 4
-		for _, d := range x.Shape {
-			if d < 0 {
-				return 0
-			}
-			n *= d
-		}
-		most += n
-	}
-	return most
+// forms are what a client's reply to an order can have, and the size of the largest such reply, in bytes.
+func (h *Server) forms(o message.Instruction, client int) (forms tensor.Forms, most int64, err error) {
+	h.Mu.Lock()
+	task := h.clients[client].Participant.Task
+	h.Mu.Unlock()
+	forms = o.Forms(h.set.Method, h.terms, task)
+	_, most, err = wire.Most(forms)
+	return forms, most, err
 }
 
 // send gives one client its order.
@@ -68,9 +45,10 @@ func (h *Server) send(c *collection, client int) error {
 	x := &exchange.Pending{Order: protocol.OrderFor(h.RunID, c.order, client)}
 	x.Total, x.Content = h.set.Clients, what
 	x.ID = x.Identity()
-	x.MostBytes = h.mostBytes(c.order, client)
+	forms, most, err := h.forms(c.order, client)
+	x.Most = min(most, int64(h.Largest))
 	x.Read = func(r protocol.Reply, body []byte, size int) (func(), error) {
-		answer, err := h.decodeReply(c.order, r, body)
+		answer, err := h.decodeReply(c.order, forms, r, body)
 		return func() { h.record(client, x.ID, answer, size) }, err
 	}
 	x.Fail = func(why string, refused error) {
@@ -83,6 +61,10 @@ func (h *Server) send(c *collection, client int) error {
 	x.Accepted, x.Safe = h.accepted[client], h.safe[client]
 	c.given[client] = x.ID
 	h.Mu.Unlock()
+	if err != nil {
+		x.Fail("no reply of its task is possible: "+err.Error(), err)
+		return nil
+	}
 	return h.sessions[client].Deliver(x)
 }
 

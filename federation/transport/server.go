@@ -78,7 +78,8 @@ func (s Settings) asksExamples() bool { return !s.Masked && !s.Privacy.Clients }
 // Server is the server's side of a run: a message.Remote.
 type Server struct {
 	*exchange.Host
-	set Settings
+	set   Settings
+	terms []string // of the method's loss
 	subjects.Names
 	sessions []*exchange.Session // by client
 
@@ -112,7 +113,8 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 	if set.Log == nil {
 		set.Log = slog.New(slog.DiscardHandler)
 	}
-	h := &Server{set: set, Names: subjects.Names(set.Name), clients: make([]clientRecord, set.Clients),
+	h := &Server{set: set, terms: method.TermNames(set.Method),
+		Names: subjects.Names(set.Name), clients: make([]clientRecord, set.Clients),
 		runSpec: set.RunSpec, Host: exchange.NewHost(nc, set.ID, set.Limit, set.Largest, "", set.Log),
 		accepted: map[int]string{}, safe: map[int]string{}, trained: map[int]string{}, joined: make(chan struct{}, 1),
 		longest: map[string]float64{}}

@@ -73,11 +73,12 @@ func TestLies(t *testing.T) {
 		{"an update with a norm of 1e+05", shared(1e5), nil}, // honest ones have the length sqrt(4*512) = 45
 		{"changed the parameters by the norm 1e+05", shared(1e5), []string{"--max-norm", "1000"}},
 		{"loss 1e+300", func(r *message.Reply) { r.Stats.Loss = 1e300 }, nil},
-		{"the extra tensor \\\"more\\\"",
+		{"the tensor \\\"extra/more\\\" is not among those that were asked for",
 			func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} }, nil},
-		{"another experiment", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
-		{"at most 20000 are accepted", more, []string{"--largest", "20000"}},
-		{"at most 91136 are accepted", more, nil}, // 4*512*4 bytes of ctx, 64 KiB and 17 KiB more
+		{"the tensor \\\"shared/more\\\"", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
+		{"at most 8500 are accepted", more, []string{"--largest", "8500"}},
+		// 4*512*4 bytes of ctx, 64 of eight numbers that tell of the loss's terms, and a header of 8 and 520
+		{"at most 8784 are accepted", more, nil},
 	} {
 		t.Run(c.say, func(t *testing.T) {
 			t.Parallel()

@@ -74,7 +74,7 @@ func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec
 		}
 	}
 	open := o
-	open.Protected, open.Broadcast = false, withoutGuardPart(o.Broadcast)
+	open.Guarded, open.Broadcast = nil, withoutGuardPart(o.Broadcast)
 	if e, ok := o.PerClient[c.ID]; ok {
 		open.PerClient = map[int]tensor.Map{c.ID: withoutGuardPart(e)}
 	}

@@ -10,31 +10,21 @@ import (
 )
 
 // Check finds why a reply cannot count: an upload with other names or shapes than the instruction's parameters, values
-// that are not finite, or impossible counts.
-//
-// protected tells that uploads are behind a Guard: what is in them is checked by the layer that decodes them.
-func (o Instruction) Check(r Reply, protected bool) error {
+// that are not finite, or impossible counts. What comes from a Guard is checked by the layer that opens it.
+func (o Instruction) Check(r Reply) error {
 	switch o.Kind {
 	case Train:
 		if l := r.Stats.Loss; !(math.Abs(l) <= MaxLoss) {
 			return fmt.Errorf("the loss %.4g is invalid: it must lie between -%g and %[2]g", l, float64(MaxLoss))
 		}
-		if protected {
-			return CheckFinite("upload ", UploadTensors(r.Upload))
+		if o.Guarded == nil {
+			return CheckUpload(o.Shared, r.Upload)
 		}
-		if o.Protected {
-			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 {
-				return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be protected",
-					r.Upload.Shared.Names(), r.Upload.N)
-			}
-			return CheckFinite("upload ", UploadTensors(r.Upload))
+		if len(r.Upload.Shared) > 0 || r.Upload.N != 1 {
+			return fmt.Errorf("the upload has parameters %v and counts %d examples; it must be protected",
+				r.Upload.Shared.Names(), r.Upload.N)
 		}
-		for _, name := range o.Shared.Names() {
-			if t := r.Upload.Shared[name]; t != nil && t.IsInt() != o.Shared[name].IsInt() {
-				return fmt.Errorf("parameter %s of the upload has the wrong element type", name)
-			}
-		}
-		return CheckUpload(o.Shared, r.Upload)
+		return CheckFinite("upload ", UploadTensors(r.Upload))
 	case Compute:
 		if r.Upload.N < 1 {
 			return fmt.Errorf("the answer counts %d examples; it must count 1 or more", r.Upload.N)
@@ -52,15 +42,8 @@ func CheckUpload(shared tensor.Map, u method.Upload) error {
 	if u.N < 1 {
 		return fmt.Errorf("the upload counts %d examples; it must count 1 or more", u.N)
 	}
-	for _, name := range shared.Names() {
-		if t := u.Shared[name]; t == nil || !t.SameShape(shared[name]) {
-			return fmt.Errorf("the upload has %v for parameter %s, which is %v; the client runs another experiment", t,
-				name, shared[name])
-		}
-	}
-	if len(u.Shared) != len(shared) {
-		return fmt.Errorf("the upload has parameters %v, the server %v; the client runs another experiment",
-			u.Shared.Names(), shared.Names())
+	if err := tensor.FormsOf(shared).Check(tensor.FormsOf(u.Shared)); err != nil {
+		return fmt.Errorf("the upload's parameters: %w", err)
 	}
 	return CheckFinite("upload ", UploadTensors(u))
 }

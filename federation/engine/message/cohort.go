@@ -49,9 +49,9 @@ type Instruction struct {
 	Shared    tensor.Map
 	Broadcast tensor.Map
 	PerClient map[int]tensor.Map // extras for one client, by client
-	// Protected tells that uploads come as the clients' Guard protects them, to be checked by what opens them. It does
-	// not travel.
-	Protected bool
+	// Guarded are the tensors that come from the clients' Guard, in place of all others, to be checked by what opens
+	// them; nil where a reply is not for a guard. They do not travel.
+	Guarded tensor.Forms
 	// Codec reads uploads that are compressed; nil where none are. It does not travel.
 	Codec method.Codec
 }

@@ -91,17 +91,25 @@ func (t *LossTerms) tensors() tensor.Map {
 		return out
 	}
 	put := func(i int, name string, n Norms, values ...float64) {
-		at := fmt.Sprintf("%03d/%s", i, strings.ReplaceAll(name, " ", "_"))
+		at := termAt(i, name)
 		out[at] = bitsOf(append([]float64{n.All}, values...)...)
 		for param, v := range n.On {
 			out[at+"/"+param] = bitsOf(v)
 		}
 	}
-	put(0, "fit", t.CrossEntropy)
+	put(0, fitName, t.CrossEntropy)
 	for i, term := range t.Terms {
 		put(i+1, term.Name, term.Norms, term.Value)
 	}
 	return out
+}
+
+// fitName stands for CrossEntropy.
+const fitName = "fit"
+
+// termAt is the name of the tensor of a term.
+func termAt(number int, name string) string {
+	return fmt.Sprintf("%03d/%s", number, strings.ReplaceAll(name, " ", "_"))
 }
 
 func bitsOf(v ...float64) *tensor.Tensor {

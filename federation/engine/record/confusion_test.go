@@ -22,7 +22,7 @@ func TestRefuseTests(t *testing.T) {
 		return r
 	}
 	ask := message.Instruction{Kind: message.Test, Confusion: true}
-	if err := ask.Check(good(), false); err != nil {
+	if err := ask.Check(good()); err != nil {
 		t.Fatal(err)
 	}
 	if got := good().Upload.Extra[message.GlobalCounts].Ints; len(got) != 9 || got[0] != 0 || got[1] != 0 ||
@@ -30,7 +30,7 @@ func TestRefuseTests(t *testing.T) {
 		got[4] != 0 || got[6] != 1 || got[7] != 1 {
 		t.Errorf("counts %v", got)
 	}
-	if (message.Instruction{Kind: message.Test}).Check(good(), false) == nil {
+	if (message.Instruction{Kind: message.Test}).Check(good()) == nil {
 		t.Error("counts that nobody asked for are taken")
 	}
 	for name, change := range map[string]func(*message.Reply){
@@ -55,11 +55,11 @@ func TestRefuseTests(t *testing.T) {
 	} {
 		r := good()
 		change(&r)
-		if ask.Check(r, false) == nil {
+		if ask.Check(r) == nil {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	if err := (message.Instruction{Kind: message.Validate}).Check(message.Reply{}, false); err != nil {
+	if err := (message.Instruction{Kind: message.Validate}).Check(message.Reply{}); err != nil {
 		t.Errorf("a client without validation data: %v", err)
 	}
 	// Classes that the experiment does not have are left out by the server, which alone knows how many there are.

@@ -51,7 +51,7 @@ func fuzzed(f *testing.F) (s *Session, r protocol.Reply, renew func() *Pending) 
 		h.Mu.Lock()
 		session.End(p.Pending)
 		h.Mu.Unlock()
-		x := &Pending{Order: o, Fail: func(string, error) {},
+		x := &Pending{Order: o, Most: 1 << 20, Fail: func(string, error) {},
 			Read: func(protocol.Reply, []byte, int) (func(), error) { return func() {}, nil }}
 		if err := session.Deliver(x); err != nil {
 			panic(err)

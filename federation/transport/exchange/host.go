@@ -245,7 +245,7 @@ type Pending struct {
 	pause          time.Duration // until it may be sent again: a slow link may have it still
 	upload         *incoming     // tensors of a reply that is coming in pieces
 	damaged        int           // damaged replies
-	MostBytes      int           // of the tensors of its reply, if that is less than Host.Largest; 0 where nobody knows
+	Most           int64         // bytes that the tensors of its reply can have
 	// Read takes a reply apart; keep, called once the member has its receipt, lets it count. size is that of all of the
 	// message.
 	Read func(r protocol.Reply, body []byte, size int) (keep func(), err error)

@@ -53,8 +53,8 @@ func (d *Session) receiveReply(m *nats.Msg) {
 	}
 	size := len(m.Data)
 	// what is signed and awaited and yet no reply is the client's failure: nobody waits for a better one
-	if err = r.Check(); err == nil {
-		err = d.checkSize(x, r)
+	if err = r.Check(); err == nil && int64(r.Size) > x.Most { // before a piece of it is kept
+		err = fmt.Errorf("%d bytes of tensors; at most %d are accepted", r.Size, x.Most)
 	}
 	if err == nil && r.Object != "" {
 		var have []byte
@@ -89,18 +89,6 @@ func (d *Session) pendingFor(r protocol.Reply) (x *Pending, newest bool) {
 		return x, x.Try == r.Try
 	}
 	return nil, false
-}
-
-// checkSize refuses a reply that announces more than its order can produce, before a piece of it is kept.
-func (d *Session) checkSize(x *Pending, r protocol.Reply) error {
-	most := d.Largest
-	if x.MostBytes > 0 {
-		most = min(most, x.MostBytes)
-	}
-	if r.Size > most {
-		return fmt.Errorf("%d bytes of tensors; at most %d are accepted", r.Size, most)
-	}
-	return nil
 }
 
 // gather is the tensors of a reply that come in pieces, or which pieces there are if some are missing.

@@ -227,14 +227,30 @@ func DecodeStrict(b []byte, into any) error {
 
 // Tensors decodes the content of a message after comparing it with what its header says.
 func (c Content) Tensors(body []byte) (tensor.Map, error) {
-	if len(body) != c.Size || Checksum(body) != c.Sum {
-		return nil, fmt.Errorf("%w: %d bytes, of %d", ErrDamaged, len(body), c.Size)
+	if err := c.compare(body); err != nil {
+		return nil, err
 	}
 	m, err := wire.Decode(body)
 	if err != nil {
 		return nil, err
 	}
 	return m, checkNames(m)
+}
+
+// TensorsAs is Tensors of a message that can have no other tensors than these.
+func (c Content) TensorsAs(body []byte, forms tensor.Forms) (tensor.Map, error) {
+	if err := c.compare(body); err != nil {
+		return nil, err
+	}
+	return wire.DecodeAs(body, forms)
+}
+
+// compare finds that the content of a message is not what its header says.
+func (c Content) compare(body []byte) error {
+	if len(body) != c.Size || Checksum(body) != c.Sum {
+		return fmt.Errorf("%w: %d bytes, of %d", ErrDamaged, len(body), c.Size)
+	}
+	return nil
 }
 
 // ErrDamaged is the error of tensors that are not those that their header was signed with.

@@ -196,9 +196,8 @@ func FuzzMessage(f *testing.F) {
 					t.Fatalf("%d bytes became %d", len(b), m.Bytes())
 				}
 				if back, err := (message.Instruction{}).Read(message.Reply{}, m); err == nil {
-					(message.Instruction{Kind: message.Compute}).Check(back, false)
-					(message.Instruction{Kind: message.Train, Shared: tensor.Map{"a": tensor.Scalar(1)}}).Check(back,
-						false)
+					(message.Instruction{Kind: message.Compute}).Check(back)
+					(message.Instruction{Kind: message.Train, Shared: tensor.Map{"a": tensor.Scalar(1)}}).Check(back)
 				}
 			}
 		}

@@ -68,7 +68,7 @@ func decodeResult(r protocol.Reply, o message.Instruction, body []byte) (message
 		out, err = o.Read(out, m.Under(replyPart))
 	}
 	if err == nil {
-		err = o.Check(out, false)
+		err = o.Check(out)
 	}
 	if err != nil || o.Kind != message.Train {
 		return out, nil, err

@@ -172,7 +172,7 @@ func (s *slot) run(a *job) outcome {
 	defer s.Outbox.Release(what.Sum)
 	ended := make(chan outcome, 2)
 	x := &exchange.Pending{Order: protocol.OrderFor(s.RunID, a.order, a.client)}
-	x.Content, x.To = what, s.To
+	x.Content, x.To, x.Most = what, s.To, int64(s.Largest)
 	x.ID = x.Identity()
 	x.Read = func(r protocol.Reply, body []byte, size int) (func(), error) {
 		reply, next, err := decodeResult(r, a.order, body)

@@ -1,0 +1,116 @@
+package message_test
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/wire"
+	"promptfed/runtime/tensor"
+)
+
+// What a reply can hold follows from its instruction alone. Of PromptFL's two parameters with one term of the loss and
+// what a wrapper adds to it, of GGTPC's answers for two classes in three dimensions, and of the other kinds the list is
+// written by hand.
+func TestForms(t *testing.T) {
+	task := method.Task{Classes: 2, Clients: 3, Width: 4, Dim: 3, Scale: 1}
+	sent := tensor.Map{"ctx": tensor.New(2, 4)}
+	statistic := message.Instruction{Kind: message.Compute, Statistic: "ggtpc"}
+	const terms = " terms/000/fit int64[1]? terms/000/fit/ctx int64[1]?" +
+		" terms/001/cross_entropy int64[2]? terms/001/cross_entropy/ctx int64[1]?" +
+		" terms/002/correction int64[2]? terms/002/correction/ctx int64[1]?"
+	for _, c := range []struct {
+		with    string
+		options map[string]any
+		o       message.Instruction
+		want    string
+	}{
+		{"", nil, message.Instruction{Kind: message.Train}, "shared/ctx float32[2 4]" + terms},
+		{"", nil, message.Instruction{Kind: message.Train, Guarded: tensor.Forms{{Name: "guard/x", Int: true,
+			Shape: []int{9}}}},
+			"extra/guard/x int64[9]"},
+		{"fedproto", nil, statistic, ""},
+		{"ggtpc", nil, statistic,
+			"extra/n float32[2 1] extra/mean float32[2 3] extra/cov float32[2 6]"},
+		{"ggtpc", map[string]any{"stats": "lowrank", "rank": 2}, statistic,
+			"extra/n float32[2 1] extra/mean float32[2 3] extra/factors float32[<=4 3]"},
+		{"ggtpc", map[string]any{"stats": "lowrank", "rank": 9}, statistic,
+			"extra/n float32[2 1] extra/mean float32[2 3] extra/factors float32[<=6 3]"},
+		{"fednova", nil, message.Instruction{Kind: message.Train},
+			"extra/nova/a float32[1] shared/ctx float32[2 4]" + terms},
+		{"compress", map[string]any{"share": 0.25}, message.Instruction{Kind: message.Train}, // 2 of 8 numbers
+			"packed/values float32[2] packed/bits int64[1]" + terms},
+		{"compress", map[string]any{"kind": "quantise", "bucket": 3}, message.Instruction{Kind: message.Compute}, ""},
+		{"compress", map[string]any{"kind": "quantise", "bucket": 3}, message.Instruction{Kind: message.Train},
+			"packed/values float32[3] packed/bits int64[1]" + terms},
+		{"", nil, message.Instruction{Kind: message.Test}, ""},
+		{"", nil, message.Instruction{Kind: message.Test, Confusion: true},
+			"extra/confusion/global int64[<=4 3]? extra/confusion/personal int64[<=4 3]?"},
+		{"", nil, message.Instruction{Kind: message.Validate, Confusion: true}, ""},
+		{"", nil, message.Instruction{Kind: message.Adapt, Confusion: true}, ""},
+		{"", nil, message.Instruction{Kind: "end"}, ""},
+	} {
+		var with []string
+		if c.with != "" {
+			with = []string{c.with}
+		}
+		m, err := methods.Build("promptfl", with, c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.o.Shared, c.o.Codec = sent, m.Codec()
+		forms := c.o.Forms(m, method.TermNames(m), task)
+		got := ""
+		for i, f := range forms {
+			got += fmt.Sprint(" "[:min(i, 1)], f.Name, " ", f, map[bool]string{true: "?"}[f.Optional])
+		}
+		if got != c.want {
+			t.Errorf("%s, %s:\n%s\n%s", c.with, c.o.Kind, got, c.want)
+		}
+	}
+}
+
+// The terms of a loss have the same names whatever the sizes of the backbone, with all methods. A client may say that
+// its backbone has any sizes: whatever they are, what it may upload is found without memory in their proportion.
+func TestTermsOfAnyTask(t *testing.T) {
+	absurd := method.Task{Classes: 1 << 20, Clients: 3, Width: 1 << 16, Dim: 1 << 16, Patches: 1 << 16,
+		ImageSize: 1 << 14, VisionWidth: 1 << 16, VisionLayers: 1 << 10, VisionUnits: 1 << 16, Tokens: 1 << 16,
+		TextLayers: 1 << 10, TextUnits: 1 << 16}
+	sizes := func(width, layers int) method.Task {
+		return method.Task{Client: 1, Clients: 4, Classes: 5, Width: width, Dim: width, Patches: 196, Scale: 9,
+			ImageSize: 224, VisionWidth: width, VisionLayers: layers, VisionUnits: 4 * width, Tokens: 197,
+			TextLayers: layers, TextUnits: 4 * width}
+	}
+	for _, e := range methods.Table() {
+		name, with := e.Name, []string(nil)
+		if e.Wrapper() {
+			name, with = "promptfl", []string{e.Name}
+		}
+		m, err := methods.Build(name, with, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := method.TermNames(m)
+		for _, task := range []method.Task{sizes(16, 12), sizes(96, 13)} {
+			s := method.NewScope(task, m.Params(task))
+			terms, err := s.Terms(m.Loss(s, m.Logits(s)))
+			if err != nil || s.Graph().Err() != nil {
+				t.Fatalf("%s: %v, %v", e.Name, err, s.Graph().Err())
+			}
+			if !slices.EqualFunc(terms, names, func(a method.Term, b string) bool { return a.Name == b }) {
+				t.Errorf("%s: the terms %+v are not %v", e.Name, terms, names)
+			}
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		wire.Most(message.Instruction{Kind: message.Train, Codec: m.Codec()}.Forms(m, names, absurd))
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+			t.Errorf("%s: %d bytes of memory", e.Name, used)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package secure_test
+
+import (
+	"context"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/wire"
+)
+
+// measured is a cohort whose replies are held against what their instructions say that they can have.
+type measured struct {
+	message.Cohort
+	t    *testing.T
+	seen map[string]int // replies by step
+}
+
+func (c measured) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	replies, err := c.Cohort.Run(ctx, o)
+	for _, r := range replies {
+		if o.Kind.Tests() {
+			break
+		}
+		forms := o.Forms(nil, nil, method.Task{})
+		b, err := wire.Encode(r.Tensors())
+		if err == nil {
+			_, err = wire.DecodeAs(b, forms)
+		}
+		_, most, other := wire.Most(forms)
+		if err != nil || other != nil || o.Kind == message.Train && most != int64(len(b)) {
+			c.t.Errorf("%s %s: %d bytes, at most %d are expected: %v, %v", o.Kind, o.Statistic, len(b), most, err,
+				other)
+		}
+		c.seen[string(o.Kind)+o.Statistic]++
+	}
+	return replies, err
+}
+
+// What clients send in each step is what the server expects of it, and a vector has exactly the bytes that the server
+// knows before it comes.
+func TestSizesAreKnown(t *testing.T) {
+	for _, with := range [][]string{nil, {"scaffold"}} {
+		e, l := experiment(t, config, "promptfl", with, options{"tokens": 2})
+		set, seen := over(l, true), map[string]int{}
+		set.Wrap = func(c message.Cohort) message.Cohort { return l.Wrap(measured{c, t, seen}) }
+		run(t, e, set)
+		if len(seen) < 3 {
+			t.Errorf("few steps were seen: %v", seen)
+		}
+		for step, n := range seen {
+			if n != 15 { // of five clients in three rounds
+				t.Errorf("%s: %d replies", step, n)
+			}
+		}
+	}
+}
