@@ -82,7 +82,7 @@ func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchang
 	s message.ClientState) (message.Reply, error) {
 	body, err := a.Tensors(ctx, j, c.store.pieces)
 	if err != nil {
-		return message.Reply{}, err
+		return message.Reply{}, withFlag(err)
 	}
 	m, err := j.Order.Content.Tensors(body)
 	if err != nil {
@@ -105,8 +105,17 @@ func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchang
 	return r, err
 }
 
-// Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who.
-func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.Identity,
+// withFlag names the flag of promptfed join by which a client takes more.
+func withFlag(err error) error {
+	if errors.Is(err, exchange.ErrLarge) {
+		return fmt.Errorf("%w (join --largest)", err)
+	}
+	return err
+}
+
+// Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who and takes
+// at most largest bytes at a time: of the invitation, and of the tensors of an instruction.
+func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.Identity, largest int,
 	log *slog.Logger) (*exchange.Invitation, error) {
 	if err := subjects.CheckName(run); err != nil {
 		return nil, err
@@ -114,9 +123,9 @@ func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.I
 	if client < 0 || client > subjects.MaxClient {
 		return nil, fmt.Errorf("client %d: clients are numbered from 0", client)
 	}
-	inv, err := exchange.Invite(ctx, nc, subjects.Names(run).Client(client), protocol.HelloRequest{}, who, log)
+	inv, err := exchange.Invite(ctx, nc, subjects.Names(run).Client(client), protocol.HelloRequest{}, who, largest, log)
 	if err != nil {
-		return nil, err
+		return nil, withFlag(err)
 	}
 	if inv.Client = client; client >= inv.Clients {
 		return nil, errors.New("the server's invitation is invalid")

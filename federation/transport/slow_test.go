@@ -61,7 +61,8 @@ func TestLargeObjects(t *testing.T) {
 					return
 				}
 				defer nc.Close()
-				inv, err := transport.Ask(ctx, nc, "toy", 0, ca.Identity("client-0"), log.Logger())
+				inv, err := transport.Ask(ctx, nc, "toy", 0, ca.Identity("client-0"), exchange.DefaultLargest,
+					log.Logger())
 				if err != nil {
 					ended <- err
 					return

@@ -179,11 +179,7 @@ func (p *impostor) overhears(heard func(m parsed, raw []byte)) {
 // lies are what a client must not take for an order although it comes in the server's name, by what it says of it. o is
 // a real order; those not signed by somebody else are signed with the server's key.
 func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
-	seq, err := o.header["seq"].(json.Number).Int64()
-	if err != nil {
-		p.t.Error(err)
-	}
-	o = o.but("seq", seq+int64(1e12), "try", random()) // later than all that come while these are sent
+	o = o.but("try", random()).later(p.t)
 	sign := func(m parsed) []byte { return m.signed(p.t, "order", p.key) }
 	bent := o
 	bent.body = bytes.Clone(o.body)
@@ -202,19 +198,17 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 		"\"../../x\" is not an identity":           sign(o.but("safe", "../../x")),
 		"has no record of":                         sign(o.but("accepted", random())),
 		"object \"../../../etc/passwd\", checksum": sign(o.but("object", "../../../etc/passwd")),
-		"at most 67108864 are accepted": sign(o.but("size", 1<<30, "object",
-			o.header["sum"].(string)[:32]).identified()),
-		"does not match its identity":             sign(o.but("id", random())),
-		"unknown field":                           sign(o.but("also", 1)),
-		"cannot unmarshal":                        sign(o.but("round", "one")),
-		"invalid number of steps -1":              sign(o.but("steps", -1).identified()),
-		"the tensors are damaged":                 sign(bent),
-		"use the same release":                    old.signed(p.t, "order", p.key),
-		"this is not a message of promptfed":      []byte("{}"),
-		"the signature does not belong to":        end.identified().signed(p.t, "order", p.client),
-		"the signature does not belong to (none)": end.identified().signed(p.t, "order", nil),
-		"the signature does not belong to (kind)": o.signed(p.t, "verdict", p.key),
-		"the header states":                       raw[:40],
+		"does not match its identity":              sign(o.but("id", random())),
+		"unknown field":                            sign(o.but("also", 1)),
+		"cannot unmarshal":                         sign(o.but("round", "one")),
+		"invalid number of steps -1":               sign(o.but("steps", -1).identified()),
+		"the tensors are damaged":                  sign(bent),
+		"use the same release":                     old.signed(p.t, "order", p.key),
+		"this is not a message of promptfed":       []byte("{}"),
+		"the signature does not belong to":         end.identified().signed(p.t, "order", p.client),
+		"the signature does not belong to (none)":  end.identified().signed(p.t, "order", nil),
+		"the signature does not belong to (kind)":  o.signed(p.t, "verdict", p.key),
+		"the header states":                        raw[:40],
 		"the header states (long)": append([]byte{'P', 'F', 'L', raw[3], 255, 255, 255, 127},
 			raw[8:]...),
 		"it belongs to run (end)":                  sign(end.but("run", random()).identified()),
@@ -225,6 +219,22 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 		out["it lacks uploads of this client"] = sign(o.but("safe", nil, "accepted", nil))
 	}
 	return out
+}
+
+// large is an order with more tensors than a client takes.
+func (p *impostor) large(o parsed) []byte {
+	return o.but("size", 1<<30, "object", o.header["sum"].(string)[:32], "try", random()).later(p.t).
+		identified().signed(p.t, "order", p.key)
+}
+
+// later is an order after all that come while others are sent.
+func (m parsed) later(t *testing.T) parsed {
+	t.Helper()
+	seq, err := m.header["seq"].(json.Number).Int64()
+	if err != nil {
+		t.Error(err)
+	}
+	return m.but("seq", seq+int64(1e12))
 }
 
 // A server's lies beside its orders, signed with its own key or with a client's or with none, are dropped and counted
@@ -245,6 +255,8 @@ func TestLyingServer(t *testing.T) {
 		}
 		clients[1].cmd.Process.Signal(syscall.SIGSTOP)
 		defer clients[1].cmd.Process.Signal(syscall.SIGCONT)
+		p.lie(p.large(m)) // which is answered, with the flag that the client would need
+		clients[0].says("too large: 1073741824 bytes; at most 67108864 are taken (join --largest)")
 		for say, b := range p.lies(m, raw) {
 			told++
 			short, _, _ := strings.Cut(say, " (")
@@ -267,7 +279,7 @@ func TestLyingServer(t *testing.T) {
 		c.ended()
 	}
 	p.sameAsRun()
-	if n := len(dropped(clients[0])); told < 27 || n != told {
+	if n := len(dropped(clients[0])); told < 26 || n != told {
 		t.Errorf("%d of %d lies were counted", n, told)
 	}
 	if n := len(dropped(clients[1])); n > 0 {

@@ -303,11 +303,13 @@ func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan
 type part struct {
 	client int
 	pause  time.Duration
-	claims int                    // examples; 0 for the 10 of an honest one
-	lie    func(r *message.Reply) // nil for an honest one
-	says   func(c *protocol.JoinRequest)
-	sees   func(o message.Instruction) // what it is sent; nil for nobody who looks
-	guard  message.Guard               // of secure aggregation; nil for none
+	claims int // examples; 0 for the 10 of an honest one
+	// largest is how many bytes it takes at a time; 0 for what promptfed join does
+	largest int
+	lie     func(r *message.Reply) // nil for an honest one
+	says    func(c *protocol.JoinRequest)
+	sees    func(o message.Instruction) // what it is sent; nil for nobody who looks
+	guard   message.Guard               // of secure aggregation; nil for none
 	// lies changes what the guard gives in a step of secure aggregation, "train" for its vector; nil for an honest one.
 	lies func(o message.Instruction, up tensor.Map)
 	// signs is the identity of the guard of a liar; nil for the client's own.
@@ -383,7 +385,7 @@ func (s *server) join(ctx context.Context, p part) error {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "default", p.client, who, log)
+	inv, err := transport.Ask(ctx, nc, "default", p.client, who, cmp.Or(p.largest, exchange.DefaultLargest), log)
 	if err != nil {
 		return err
 	}

@@ -103,7 +103,7 @@ func (s *scale) join(ctx context.Context, k int) error {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "default", k, certs.Identity{}, log)
+	inv, err := transport.Ask(ctx, nc, "default", k, certs.Identity{}, exchange.DefaultLargest, log)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ type joinFlags struct {
 	run, state  string
 	domain, log string
 	client      int
+	largest     int
 	partition   bool
 	require     string
 	yes         bool
@@ -71,6 +72,8 @@ func joinCommand() *cobra.Command {
 	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part even if the noise of differential privacy comes from "+
 		"the run's seed (serve --insecure-dp) and protects nothing")
+	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "most bytes that are accepted from the server at a time: "+
+		"of the configuration, or of the tensors of an instruction")
 	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
 	f.link.addToken(c, "the server's secret")
 	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
@@ -79,6 +82,9 @@ func joinCommand() *cobra.Command {
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.client < 0 {
 			return needed("join", "--client K")
+		}
+		if f.largest < 1 {
+			return usageError{fmt.Errorf("--largest %d: expected 1 or more", f.largest)}
 		}
 		var err error
 		if f.required, err = requirements(f.require); err != nil {
@@ -212,7 +218,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	var inv *exchange.Invitation
 	if err == nil {
 		defer nc.Close()
-		inv, err = transport.Ask(waits, nc, f.run, f.client, who, log)
+		inv, err = transport.Ask(waits, nc, f.run, f.client, who, f.largest, log)
 	}
 	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
 		inv.Run == finished) {

@@ -78,7 +78,8 @@ func serveCommand() *cobra.Command {
 	l.StringVar(&f.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
 		"multiple of what clients have (auto); off for no limit")
 	l.IntVar(&f.limit, "limit", exchange.DefaultLimit, "bytes of tensors in a message; larger ones are sent in pieces")
-	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "most bytes of tensors that are accepted from a client")
+	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
+		"or sent to one")
 	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
 		"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
 	l.BoolVar(&f.resume, "resume", false, "continue after the last finished round")

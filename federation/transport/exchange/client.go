@@ -225,13 +225,13 @@ func (a *Client) Receive(m *nats.Msg) *ActiveOrder {
 		err = fmt.Errorf("it belongs to run %.12s", j.Order.Run)
 	case j.Seq <= a.seq:
 		err = errors.New("a newer one came before it")
-	case j.Size > a.Largest:
-		err = fmt.Errorf("its tensors have %d bytes; at most %d are accepted", j.Size, a.Largest)
 	case j.Try == a.try:
 		return nil
 	default:
 		if err = a.role.Accepts(j.Order); err == nil {
-			a.seq, a.try, j.try = j.Seq-1, j.Try, j.Try
+			if a.try, j.try = j.Try, j.Try; j.Size <= a.Largest { // others are answered, and nothing else
+				a.seq = j.Seq - 1
+			}
 			return j
 		}
 	}
@@ -261,7 +261,7 @@ const renewPause = 5
 
 // renewServer asks the server of this run for its certificate.
 func (a *Client) renewServer(ctx context.Context) error {
-	inv, err := Invite(ctx, a.nc, a.Address, a.question, a.Who, a.log)
+	inv, err := Invite(ctx, a.nc, a.Address, a.question, a.Who, a.Largest, a.log)
 	if err == nil && inv.Run != a.Invitation.Run {
 		err = errors.New("the server started another run; restart this program")
 	}

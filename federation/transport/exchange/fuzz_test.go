@@ -131,7 +131,7 @@ func FuzzAnswers(f *testing.F) {
 	p := transporttest.Proof(f)
 	q := protocol.Question("pf.toy.from.0.hello", []byte(subjects.NewID()))
 	f.Add("hello", transporttest.Text(f, protocol.HelloReply{Version: protocol.Version, Run: subjects.NewID(),
-		Question: q, Clients: 2, Limit: 1, Largest: 1,
+		Question: q, Clients: 2, Limit: 1,
 		Config: []byte("name: x"), Classes: []string{"a"}, Proof: p}))
 	f.Add("hello", transporttest.Text(f, protocol.HelloReply{Version: protocol.Version, Question: q,
 		Refused: "\x1b[2J", Proof: p}))
@@ -151,7 +151,7 @@ func FuzzAnswers(f *testing.F) {
 				}
 				return
 			}
-			if !subjects.ID.MatchString(inv.Run) || inv.Limit < 1 || inv.Largest < 1 {
+			if !subjects.ID.MatchString(inv.Run) || inv.Limit < 1 {
 				t.Fatalf("%+v", inv)
 			}
 		case protocol.JoinReplyMessage:

@@ -82,7 +82,7 @@ type Invitation struct {
 	// InsecureDP has the noise of differential privacy come from the run's seed.
 	InsecureDP bool
 	Limit      int
-	Largest    int
+	Largest    int // bytes of an order's tensors that the member takes at most
 	subjects.Address
 	Client   int // number of the client, or of the job of a worker
 	Who      certs.Identity
@@ -99,9 +99,21 @@ func (i *Invitation) Server() string {
 	return fmt.Sprintf("the holder of key %.16s, which no certificate confirms", protocol.Checksum(i.Key))
 }
 
-// Invite asks for the invitation of whoever has an address.
+// ErrLarge is the error of what has more bytes than a member takes.
+var ErrLarge = errors.New("too large")
+
+// checkLarge refuses what has more bytes than a member takes.
+func checkLarge(size, largest int) error {
+	if size > largest {
+		return fmt.Errorf("%w: %d bytes; at most %d are taken", ErrLarge, size, largest)
+	}
+	return nil
+}
+
+// Invite asks for the invitation of whoever has an address, for a member that takes no invitation of more than largest
+// bytes, and no order whose tensors have more.
 func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.HelloRequest, who certs.Identity,
-	log *slog.Logger) (*Invitation, error) {
+	largest int, log *slog.Logger) (*Invitation, error) {
 	q.Nonce = subjects.NewID()
 	b, err := json.Marshal(q)
 	if err != nil {
@@ -113,9 +125,12 @@ func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.
 		if err != nil {
 			return nil, err
 		}
+		if err := checkLarge(len(m), largest); err != nil {
+			return nil, fmt.Errorf("the server's invitation: %w", err)
+		}
 		inv, err := ParseInvitation(m, protocol.Question(subject, b), who)
 		if err == nil {
-			inv.Address, inv.Who, inv.question = at, who, q
+			inv.Address, inv.Who, inv.question, inv.Largest = at, who, q, largest
 			return inv, nil
 		}
 		if !errors.Is(err, errOther) {
@@ -158,11 +173,11 @@ func ParseInvitation(b []byte, question string, who certs.Identity) (*Invitation
 	if h.Refused != "" {
 		return nil, fmt.Errorf("%w: %s", errRefused, protocol.Printable(h.Refused))
 	}
-	if !subjects.ID.MatchString(h.Run) || h.Limit < 1 || h.Largest < 1 {
+	if !subjects.ID.MatchString(h.Run) || h.Limit < 1 {
 		return nil, errors.New("the server's invitation is invalid")
 	}
 	return &Invitation{Run: h.Run, Clients: h.Clients, Config: h.Config, Classes: h.Classes, InsecureDP: h.InsecureDP,
-		Limit: h.Limit, Largest: h.Largest, server: server, Key: h.Proof.Key}, nil
+		Limit: h.Limit, server: server, Key: h.Proof.Key}, nil
 }
 
 // request asks until somebody is there to answer; wait is the time that one answer may take.

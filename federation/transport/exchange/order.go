@@ -112,13 +112,17 @@ func PrepareReply(j *ActiveOrder, out message.Reply, tensors tensor.Map, failed 
 	return ans, err
 }
 
-// Tensors is the tensors of an order; open gives the file into which they come in pieces.
+// Tensors is the tensors of an order; open gives the file into which they come in pieces. An order that announces more
+// than the member takes is refused before the first piece.
 func (a *Client) Tensors(ctx context.Context, j *ActiveOrder, open func(sum string) (*os.File, error)) (body []byte,
 	err error) {
-	if j.Object == "" {
+	if err = checkLarge(j.Size, a.Largest); err == nil && j.Object == "" {
 		return j.Body, nil
 	}
-	f, err := open(j.Sum)
+	var f *os.File
+	if err == nil {
+		f, err = open(j.Sum)
+	}
 	if err == nil {
 		defer f.Close()
 		body, err = a.fetch(ctx, f, j.Order.Content)

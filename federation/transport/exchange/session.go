@@ -106,7 +106,7 @@ func (d *Session) Handle(m *nats.Msg) {
 		}
 		q, _ := asked(m)
 		out := d.handler.Hello(d, q)
-		out.Run, out.Limit, out.Largest = d.RunID, d.InlineLimit, d.Largest
+		out.Run, out.Limit = d.RunID, d.InlineLimit
 		d.RespondHello(m, d.Inbox, out)
 	case subjects.HeartbeatVerb:
 		d.heartbeat(m)

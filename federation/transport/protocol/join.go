@@ -52,7 +52,6 @@ type HelloReply struct {
 	Question string   `json:"question,omitempty"` // that it answers, as Question tells
 	Clients  int      `json:"clients,omitempty"`
 	Limit    int      `json:"limit,omitempty"`
-	Largest  int      `json:"largest,omitempty"`
 	Config   []byte   `json:"config,omitempty"`
 	Classes  []string `json:"classes,omitempty"` // none before the first client sent them
 	// noise of differential privacy comes from the run's seed

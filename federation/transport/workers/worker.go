@@ -50,7 +50,7 @@ func (w Worker) Ask(ctx context.Context, nc *nats.Conn) (*exchange.Invitation, e
 		defer cancel()
 	}
 	inv, err := exchange.Invite(ctx, nc, subjects.Names(w.Queue).Slot(w.Worker, 0),
-		protocol.HelloRequest{Program: w.Program}, w.Identity, w.Log)
+		protocol.HelloRequest{Program: w.Program}, w.Identity, LargestJob, w.Log)
 	if err != nil && parent.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		err = ErrIdle
 	}

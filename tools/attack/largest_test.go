@@ -1,0 +1,34 @@
+package attack
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A client takes what its own limit allows, whatever the server's is: an instruction beyond it is refused before a
+// piece of its tensors comes, and server and client say by which flag more is taken; the server does not wait for its
+// answer. A configuration beyond it ends the client.
+func TestLargest(t *testing.T) {
+	t.Parallel()
+	s := serve(t, 3, "--limit", "4096")
+	out, err := exec.Command(programs.Promptfed, "join", "tls://"+s.address, "--client", "0", "--tls", s.at("certs"),
+		"--state", s.at("other"), "--set", "data.set=synthetic", "--largest", "100").CombinedOutput()
+	if text := strings.TrimSpace(string(out)); err == nil || !strings.HasPrefix(text, "promptfed: the server's "+
+		"invitation: too large: ") || !strings.HasSuffix(text, "at most 100 are taken (join --largest)") ||
+		strings.Contains(text, "\n") {
+		t.Errorf("%v: %s", err, text)
+	}
+	s.joins(0, 1, 2)
+	s.background(part{largest: 8000}) // 4*512 numbers have 8192 bytes, behind a header of 80
+	counted(t, s.ends(), 1, 2)
+	s.learned(3)
+	if log := s.log.String(); !strings.Contains(log, "the instruction's tensors: too large: 8272 bytes; at most 8000 "+
+		"are taken (join --largest)") {
+		t.Error("the server does not say why client 0 has no answer")
+	}
+	if list, err := filepath.Glob(s.at("client-0", "order-*")); err != nil || len(list) > 0 {
+		t.Errorf("%v, %v", list, err)
+	}
+}
