@@ -223,7 +223,7 @@ func TestNamedLiars(t *testing.T) {
 			if o.Kind == message.Train {
 				up["guard/masked"] = tensor.OfInts([]int64{ringBytes, 7}, 2)
 			}
-		}, say: "uploaded 1 numbers"},
+		}, say: "masked is int64[2] and must be int64[1796]"},
 		"false shares": {lies: func(o message.Instruction, up tensor.Map) {
 			if o.Statistic == "secagg-reveal" {
 				packed(up, "reveal", func(b []byte) { copy(b[8:8+32], bytes.Repeat([]byte{1}, 32)) })
