@@ -259,8 +259,8 @@ func (h *Server) sendAll(ctx context.Context, c *collection) error {
 	return eg.Wait()
 }
 
-// PresenceChanged hears that a client leaves, or that it is back.
-func (h *Server) PresenceChanged(d *exchange.Session, back bool) { h.wake(d.Number, back) }
+// PresenceChanged hears that a client leaves, or that it is back. Its heartbeats show whether it has its order.
+func (h *Server) PresenceChanged(d *exchange.Session, _ bool) { h.wake(d.Number, false) }
 
 // wake makes the collection that is under way look again, and gives a client its order that came, or came anew.
 func (h *Server) wake(client int, came bool) {

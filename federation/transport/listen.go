@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -24,24 +25,28 @@ func (h *Server) listen() error {
 			return err
 		}
 	}
-	_, err := h.Subscribe(h.StatusRequest(), func(m *nats.Msg) {
-		if b, err := json.Marshal(h.Status()); err == nil {
-			h.Respond(m, h.ToStatus(), b)
+	watchers, strangers := h.NewBudget(), h.NewBudget()
+	var text []byte
+	var at time.Time
+	if err := h.Hear(h.StatusRequest(), func(m *nats.Msg) {
+		if !watchers.Allow(exchange.StatusCost) {
+			return
 		}
-	})
-	if err != nil {
-		return err
-	}
-	// Clients of another release, and programs that are no clients, get an answer that says so, on one subject.
-	if _, err := h.Subscribe(h.OldHello("*"), func(m *nats.Msg) {
-		if b, err := json.Marshal(protocol.HelloReply{Version: protocol.Version}); err == nil {
-			h.Respond(m, subjects.OldInbox+m.Subject[len(h.OldHello("")):], b)
+		if time.Since(at) > statusAge {
+			b, err := json.Marshal(h.Status())
+			if err != nil {
+				h.Log.Error("cannot tell the status", "error", err)
+				return
+			}
+			text, at = b, time.Now()
 		}
+		h.Respond(m, h.ToStatus(), text)
 	}); err != nil {
 		return err
 	}
 	if _, err := h.Subscribe(h.FromAny(subjects.HelloVerb), func(m *nats.Msg) {
-		if k, ok := subjects.ClientOf(m.Subject); ok && k >= h.set.Clients {
+		k, ok := subjects.ClientOf(m.Subject)
+		if ok && k >= h.set.Clients && strangers.Allow(exchange.QuestionCost) {
 			h.RespondHello(m, h.Client(k).Inbox, protocol.HelloReply{
 				Refused: fmt.Sprintf("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)})
 		}
@@ -52,17 +57,15 @@ func (h *Server) listen() error {
 	return h.Conn.Flush()
 }
 
-// watch reports clients that send more than they may, and disconnects them.
+// statusAge is how old a status may be that is told.
+const statusAge = 100 * time.Millisecond
+
+// watch looks for certificates that do not count any longer.
 func (h *Server) watch() {
 	if _, err := h.Identity.Revoked.Refresh(); err != nil {
 		h.Log.Error("cannot read", "error", err)
 	}
 	h.dropInvalid()
-	for _, d := range h.sessions {
-		if d.Floods() && h.set.Ban != nil {
-			h.set.Ban(d.Number)
-		}
-	}
 }
 
 // dropInvalid leaves out the clients whose certificates were revoked or expired: what they signed counts no longer, and

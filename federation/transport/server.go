@@ -58,8 +58,6 @@ type Settings struct {
 	Privacy Privacy
 	Log     *slog.Logger
 	OnReply func(o message.Instruction, client int) // after each reply that counts; may be nil
-	// Ban cuts off a client that sends more than it may, for a while; nil where the NATS server cannot.
-	Ban func(client int)
 }
 
 // Privacy is what differential privacy asks of a server, beyond what the method does.

@@ -188,8 +188,8 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *a
 		}
 		return nc, nc.Close, nil
 	}
-	e := natsserver.Options{Listen: f.listen, Run: f.run, Token: f.link.token, Limit: max(1<<20, set.Limit+64<<10),
-		Log: log}
+	e := natsserver.Options{Listen: f.listen, Run: f.run, Token: f.link.token, Clients: set.Clients,
+		Limit: max(1<<20, set.Limit+64<<10), Log: log}
 	var err error
 	if f.link.tls != "" {
 		if e.TLS, err = authority.ServerTLS(f.link.tls); err != nil {
@@ -210,6 +210,5 @@ func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *a
 		return nil, nil, err
 	}
 	log.Info("clients join with: promptfed join "+s.URL()+" --client K", "clients", f.clients)
-	set.Ban = s.Ban
 	return s.Conn(), s.Close, nil
 }

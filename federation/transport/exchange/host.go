@@ -205,20 +205,21 @@ func (h *Host) NextSeq() int64 {
 
 // MemberState is what a host knows of a member's process. Host.Mu guards it.
 type MemberState struct {
-	Key      certs.Verifier
-	Instance string // of the process
-	Beats    int64  // count of the newest
-	try      string // of the order that it says to have
-	Seq      int64  // of the newest order that it was given
-	Seen     time.Time
-	Activity string
-	Left     bool
-	Lapsed   string // why its certificate does not count any longer
-	Replies  int
-	Up       int64
-	Down     int64
-	Refused  int
-	Pending  *Pending // the order that it is to answer; nil for none
+	Key           certs.Verifier
+	Instance      string // of the process
+	Beats         int64  // count of the newest
+	try           string // of the order that it says to have
+	Seq           int64  // of the newest order that it was given
+	Seen          time.Time
+	Activity      string
+	Left          bool
+	Lapsed        string // why its certificate does not count any longer
+	Replies       int
+	Up            int64
+	Down          int64
+	Refused       int
+	askedToRejoin time.Time
+	Pending       *Pending // the order that it is to answer; nil for none
 }
 
 // SetJoined notes that a process joined.

@@ -1,17 +1,14 @@
 package exchange
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/time/rate"
 
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/protocol"
@@ -21,18 +18,13 @@ import (
 // Session is where the messages of one member are looked at, one after the other. It has a queue of its own: what a
 // member sends too much is dropped there, and the others do not notice.
 type Session struct {
-	*Host
+	Budget
 	*MemberState
 	subjects.Address
 	Number  int    // of the client, or of the job that a worker's part of this address is for
 	user    string // whose certificate it must be
 	handler Handler
-	Log     *slog.Logger       // names the member
-	sub     *nats.Subscription // nil where messages come from elsewhere
-	pace    *rate.Limiter      // of all messages; more wait
-	talk    *rate.Limiter      // of those that cost the server more than they cost the client
-	Excess  atomic.Int64       // messages dropped since Floods looked
-	dropped int                // by sub, when Floods looked
+	Log     *slog.Logger // names the member
 }
 
 // Handler is the run that a session belongs to.
@@ -47,41 +39,12 @@ type Handler interface {
 
 func (h *Host) NewSession(at subjects.Address, p *MemberState, number int, user string, run Handler,
 	log *slog.Logger) Session {
-	return Session{Host: h, MemberState: p, Address: at, Number: number, user: user, handler: run, Log: log,
-		pace: rate.NewLimiter(maxRate, maxRate), talk: rate.NewLimiter(talkRate, talkBurst)}
+	return Session{Budget: h.NewBudget(), MemberState: p, Address: at, Number: number, user: user,
+		handler: run, Log: log}
 }
-
-// What a client may send. An honest one has few messages on their way, so that its queue never fills.
-const (
-	MaxQueued = 64   // messages that nobody looked at yet; more are dropped
-	maxRate   = 4000 // messages a second; more wait
-	talkRate  = 2    // requests to join and the like a second; more are dropped
-	talkBurst = 20
-)
 
 // Subscribe hears the member.
-func (d *Session) Subscribe() (err error) {
-	if d.sub, err = d.Host.Subscribe(d.Verb("*"), d.Handle); err != nil {
-		return err
-	}
-	return d.sub.SetPendingLimits(MaxQueued, 2*maxInFlight*pieceSize+4*(d.InlineLimit+protocol.MaxFrame))
-}
-
-// Floods tells whether the member sent more than it may since the last time.
-func (d *Session) Floods() bool {
-	if d.sub != nil {
-		if all, err := d.sub.Dropped(); err == nil {
-			d.Excess.Add(int64(all - d.dropped))
-			d.dropped = all
-		}
-	}
-	n := d.Excess.Swap(0)
-	if n > 0 {
-		d.Counters.Dropped.Add(n)
-		d.Log.Warn("a client or worker sends more than it may", "dropped", n)
-	}
-	return n > 0
-}
+func (d *Session) Subscribe() error { return d.Hear(d.Verb("*"), d.Handle) }
 
 // asked is what a question asks; without a nonce to repeat it is none.
 func asked(m *nats.Msg) (q protocol.HelloRequest, ok bool) {
@@ -93,17 +56,13 @@ func asked(m *nats.Msg) (q protocol.HelloRequest, ok bool) {
 
 // Handle looks at one message.
 func (d *Session) Handle(m *nats.Msg) {
-	d.pace.Wait(context.Background())
-	switch verb := subjects.VerbOf(m.Subject); verb {
-	case subjects.HelloVerb, subjects.JoinVerb:
-		if !d.talk.Allow() {
-			d.Excess.Add(1)
-			return
-		}
-		if verb == subjects.JoinVerb {
-			d.handler.Join(d, m)
-			return
-		}
+	if !d.Allow(costOf(m)) {
+		return
+	}
+	switch subjects.VerbOf(m.Subject) {
+	case subjects.JoinVerb:
+		d.handler.Join(d, m)
+	case subjects.HelloVerb:
 		q, _ := asked(m)
 		out := d.handler.Hello(d, q)
 		out.Run, out.Limit = d.RunID, d.InlineLimit
@@ -146,8 +105,18 @@ func (d *Session) dropMessage(what string, err error) {
 	log("a message is dropped", "kind", what, "reason", protocol.Printable(err.Error()))
 }
 
-// askToRejoin asks the member to join again.
-func (d *Session) askToRejoin() { d.Conn.Publish(d.Rejoin(), nil) }
+// askToRejoin asks the member to join again, once a second at most.
+func (d *Session) askToRejoin() {
+	d.Mu.Lock()
+	early := time.Since(d.askedToRejoin) < time.Second
+	if !early {
+		d.askedToRejoin = time.Now()
+	}
+	d.Mu.Unlock()
+	if !early {
+		d.Conn.Publish(d.Rejoin(), nil)
+	}
+}
 
 // heartbeat hears that the member is there. One that is not known is asked to join again, and one that has not got its
 // order gets it.
@@ -162,9 +131,7 @@ func (d *Session) heartbeat(m *nats.Msg) {
 		err = fmt.Errorf("it belongs to client %d of run %.12s", b.Client, b.Run)
 	}
 	if err != nil {
-		if d.talk.Allow() {
-			d.askToRejoin()
-		}
+		d.askToRejoin()
 		d.dropMessage(protocol.HeartbeatMessage, err)
 		return
 	}
@@ -182,16 +149,20 @@ func (d *Session) heartbeat(m *nats.Msg) {
 		d.Counters.Dropped.Add(1)
 		return
 	}
-	back := d.Left && !b.Leaves
+	changed := d.Left != b.Leaves
+	if changed && !d.Allow(QuestionCost) {
+		d.Mu.Unlock()
+		return
+	}
 	d.Beats, d.Seen, d.Activity, d.Left, d.try = b.Count, time.Now(), protocol.Printable(b.Doing), b.Leaves, b.Try
 	d.Mu.Unlock()
-	if b.Leaves {
-		d.Log.Info("leaves")
-	} else {
+	if !b.Leaves {
 		d.redeliver()
+	} else if changed {
+		d.Log.Info("leaves")
 	}
-	if b.Leaves || back {
-		d.handler.PresenceChanged(d, back)
+	if changed {
+		d.handler.PresenceChanged(d, !b.Leaves)
 	}
 }
 

@@ -1,7 +1,6 @@
 package natsserver
 
 import (
-	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
 	"fmt"
@@ -23,21 +22,20 @@ const serverUser = "promptfed-server"
 type authenticator struct {
 	run          string
 	token        string
+	encrypted    bool   // nobody gets in without TLS
 	certificates bool   // every client has one
 	workers      bool   // workers may connect, and nobody else
 	secret       string // of the run's own connection
 	log          *slog.Logger
-	connections  func(user string) int // that a user has
+	clients      int // of the run
 	revoked      *certs.RevocationList
+	door         *door
 
 	mu      sync.Mutex
-	open    map[string]int       // connections of a user, or more: those that ended since count still
 	banned  map[string]time.Time // users that are cut off, until when
 	from    map[string]bool      // addresses of connections that were refused since the time below
 	since   time.Time
 	refused int // connections that nothing was said about yet
-	// certificates of those that were let in, by the SHA-256 that the NATS server's list of connections has
-	seen map[string]*x509.Certificate
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
@@ -45,8 +43,11 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 // What is tolerated.
 const (
 	summaryTime    = 10 * time.Second       // after which one line sums up what was refused
-	guessPause     = 500 * time.Millisecond // before a wrong token is refused; the right one never waits
+	guessPause     = 500 * time.Millisecond // before a wrong token is refused, and who was cut off is answered
 	maxConnections = 8                      // of one user; who comes back from a cut is there twice for a moment
+	minConnections = 2                      // likewise, where the process may open few files
+	minUnknown     = 32                     // connections of nobody yet
+	maxUnknown     = 256
 	banTime        = 10 * time.Second
 )
 
@@ -59,16 +60,21 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 		return true
 	}
 	from := address(c.RemoteAddress())
+	if g.encrypted && c.GetTLSConnectionState() == nil {
+		return g.refuse(from, "no TLS")
+	}
 	user := o.Username
+	var cert *x509.Certificate
 	if g.certificates {
 		state := c.GetTLSConnectionState()
-		if state == nil || len(state.PeerCertificates) == 0 {
+		if len(state.PeerCertificates) == 0 {
 			return g.refuse(from, "no certificate")
 		}
 		if err := g.revoked.Check(state.PeerCertificates); err != nil {
 			return g.refuse(from, err.Error())
 		}
-		user = g.noteCertificate(state.PeerCertificates[0])
+		cert = state.PeerCertificates[0]
+		user = cert.Subject.CommonName
 	}
 	if g.token != "" && !same(o.Password, g.token) {
 		time.Sleep(guessPause)
@@ -81,11 +87,15 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 	if p == nil || user == certs.WorkerUser && !g.workers {
 		return g.refuse(from, fmt.Sprintf("%.60q is not a %s", user, what))
 	}
-	if g.isBanned(user) {
-		return g.refuse(from, fmt.Sprintf("%s sent more than it may", user))
+	who := g.group(user)
+	if g.isBanned(who) {
+		time.Sleep(guessPause)
+		if g.certificates { // otherwise another may have the name as well
+			return g.refuse(from, fmt.Sprintf("%s sent more than it may", who))
+		}
 	}
-	if !g.workers && g.crowded(user) {
-		return g.refuse(from, fmt.Sprintf("%s has %d connections", user, maxConnections))
+	if err := g.door.admit(c.RemoteAddress(), who, cert, !g.certificates); err != nil {
+		return g.refuse(from, err.Error())
 	}
 	c.RegisterUser(&server.User{Username: user, Permissions: p})
 	return true
@@ -129,32 +139,22 @@ func (g *authenticator) roll() {
 	g.since, g.refused, g.from = time.Now(), 0, map[string]bool{}
 }
 
-// noteCertificate notes a certificate that a connection has, and gives the user that it names.
-func (g *authenticator) noteCertificate(c *x509.Certificate) string {
-	sum := fmt.Sprintf("%x", sha256.Sum256(c.Raw))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.seen[sum] = c
-	return c.Subject.CommonName
-}
-
-// invalidUsers are the users that showed a certificate that counts no longer, with the SHA-256 of such certificates.
-func (g *authenticator) invalidUsers() (users []string, sums map[string]bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	sums = map[string]bool{}
-	for sum, c := range g.seen {
-		if g.revoked.Check([]*x509.Certificate{c}) != nil {
-			users, sums[sum] = append(users, c.Subject.CommonName), true
-		}
+// group is the user that a user counts as.
+func (g *authenticator) group(user string) string {
+	var client int
+	if n, err := fmt.Sscanf(user, "client-%d", &client); n == 1 && err == nil && g.clients > 0 && client >= g.clients {
+		return subjects.Strangers
 	}
-	return users, sums
+	return user
 }
 
 // ban keeps a user out for a while.
 func (g *authenticator) ban(user string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if time.Now().After(g.banned[user]) {
+		g.log.Warn("a user sends more than it may", "user", user)
+	}
 	g.banned[user] = time.Now().Add(banTime)
 }
 
@@ -162,21 +162,6 @@ func (g *authenticator) isBanned(user string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return time.Now().Before(g.banned[user])
-}
-
-// crowded tells whether a user has as many connections as it may, and counts one more otherwise. To ask the server how
-// many there are costs as much as there are of all users, so that is done only for who came often.
-func (g *authenticator) crowded(user string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open[user] >= maxConnections {
-		g.open[user] = g.connections(user)
-	}
-	if g.open[user] >= maxConnections {
-		return true
-	}
-	g.open[user]++
-	return false
 }
 
 // permissions are a right as the embedded server knows it.

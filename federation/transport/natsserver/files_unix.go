@@ -4,9 +4,6 @@ package natsserver
 
 import "syscall"
 
-// reserved is how many files a run opens beside connections: checkpoints, records, certificates, libraries.
-const reserved = 80
-
 // mostConnections is how many connections leave the process the files that its run needs; 0, for no limit, where the
 // system does not tell how many it may open.
 func mostConnections() int {

@@ -26,6 +26,7 @@ type Options struct {
 	Listen  string                // HOST:PORT; port 0 for any that is free
 	Run     string                // the run, or the queue, whose subjects may be used
 	Workers bool                  // it is for workers, not for clients
+	Clients int                   // of the run; 0 where nobody counts them
 	Token   string                // that clients must give; empty for none
 	TLS     *tls.Config           // nil for none; with client certificates, each names its client
 	Revoked *certs.RevocationList // certificates that nobody gets in with, and whose connections are cut
@@ -37,6 +38,7 @@ type Options struct {
 type Server struct {
 	server *server.Server
 	auth   *authenticator
+	door   *door
 	conn   *nats.Conn
 	stop   chan struct{}
 	tls    *tls.Config
@@ -53,35 +55,26 @@ func Start(e Options) (*Server, error) {
 	if err != nil || n < 0 || n > 65535 {
 		return nil, fmt.Errorf("--listen %q: the port must be a number up to 65535", e.Listen)
 	}
-	if n > 0 { // the NATS server would try for long
-		l, err := net.Listen("tcp", e.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("cannot listen on %s: %w; choose another address", e.Listen, err)
-		}
-		l.Close()
-	} else {
-		n = server.RANDOM_PORT
+	d, err := newDoor(e)
+	if err != nil {
+		return nil, err
 	}
-	g := &authenticator{run: e.Run, token: e.Token, certificates: e.TLS != nil &&
+	n = d.listener.Addr().(*net.TCPAddr).Port
+	g := &authenticator{run: e.Run, token: e.Token, encrypted: e.TLS != nil, certificates: e.TLS != nil &&
 		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers,
-		secret: subjects.NewID(), log: e.Log, revoked: e.Revoked, open: map[string]int{},
-		banned: map[string]time.Time{}, seen: map[string]*x509.Certificate{}}
+		secret: subjects.NewID(), log: e.Log, revoked: e.Revoked, clients: e.Clients, door: d,
+		banned: map[string]time.Time{}}
 	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5,
 		MaxControlLine: 4096, WriteDeadline: 30 * time.Second, PingInterval: time.Minute,
-		MaxConn: mostConnections()}
+		DontListen: true, ProxyProtocol: true}
 	s, err := server.NewServer(o)
 	if err != nil {
+		d.listener.Close()
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	out := &Server{server: s, auth: g, stop: make(chan struct{}), tls: e.TLS}
-	g.connections = out.connections
+	out := &Server{server: s, auth: g, door: d, stop: make(chan struct{}), tls: e.TLS}
 	s.Start()
-	if !s.ReadyForConnections(20 * time.Second) {
-		s.Shutdown()
-		return nil, fmt.Errorf("no NATS server on %s: the port may be in use, or the disk full; choose another "+
-			"--listen", e.Listen)
-	}
 	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret),
 		nats.Name("promptfed serve"),
 		nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond), nats.ErrorHandler(func(_ *nats.Conn,
@@ -90,11 +83,11 @@ func Start(e Options) (*Server, error) {
 		}))
 	if err != nil {
 		s.Shutdown()
+		d.listener.Close()
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	if g.certificates {
-		go out.watch()
-	}
+	go d.open(s.InProcessConn)
+	go out.watch()
 	return out, nil
 }
 
@@ -151,60 +144,77 @@ func (e *Server) certificate() *x509.Certificate {
 	return c
 }
 
-// connections is how many a user has.
-func (e *Server) connections(user string) int {
-	list, err := e.server.Connz(&server.ConnzOptions{Username: true, User: user, Limit: maxConnections})
-	if err != nil {
-		return 0
-	}
-	return list.NumConns
-}
+// Bounds of what a user sends, on any subject: in messages, with one more for every 32 KiB, so that a piece is three.
+// What is worth an answer has tighter ones (exchange.Budget).
+const (
+	watchTime = 250 * time.Millisecond
+	perWatch  = 1000 // in each watchTime for as long as it likes
+	maxBurst  = 6000 // beyond that: 128 MB of pieces
+)
 
-// Ban cuts off a client, and keeps it out for a while.
-func (e *Server) Ban(client int) {
-	user := certs.UserOf(client)
-	e.auth.ban(user)
-	e.cut(user, func(*server.ConnInfo) bool { return true })
-}
-
-// cut ends connections of a user.
-func (e *Server) cut(user string, which func(*server.ConnInfo) bool) {
-	list, err := e.server.Connz(&server.ConnzOptions{Username: true, User: user, Limit: 1 << 10})
-	if err != nil {
-		return
-	}
-	for _, c := range list.Conns {
-		if which(c) {
-			e.server.DisconnectClientByID(c.Cid)
-		}
-	}
-}
-
-// watch ends the connections of certificates that were revoked or expired meanwhile.
+// watch ends the connections of certificates that were revoked or expired meanwhile, and of users that send too much.
 func (e *Server) watch() {
-	t := time.NewTicker(time.Second)
+	t := time.NewTicker(watchTime)
 	defer t.Stop()
+	before, beyond := map[uint64]int64{}, map[any]int64{}
 	for {
 		select {
 		case <-e.stop:
 			return
 		case <-t.C:
 		}
-		if _, err := e.auth.revoked.Refresh(); err != nil {
-			e.auth.log.Error("cannot read", "error", err)
+		if e.auth.certificates {
+			if _, err := e.auth.revoked.Refresh(); err != nil {
+				e.auth.log.Error("cannot read", "error", err)
+			}
+			e.door.cut(func(g *guest) bool { return e.auth.revoked.Check([]*x509.Certificate{g.cert}) != nil })
 		}
-		users, sums := e.auth.invalidUsers()
-		for _, user := range users {
-			e.cut(user, func(c *server.ConnInfo) bool {
-				return len(c.TLSPeerCerts) > 0 && sums[c.TLSPeerCerts[0].CertSha256]
-			})
+		if !e.auth.workers {
+			before, beyond = e.cutFloods(before, beyond)
 		}
 	}
+}
+
+// cutFloods cuts off users that sent too much since it counted what came before, by connection; beyond is what they
+// sent beyond perWatch so far. Where users have no certificates, somebody else may have the name of one: then the
+// connection alone is cut, and whoever connects with the name waits a moment.
+func (e *Server) cutFloods(before map[uint64]int64, beyond map[any]int64) (now map[uint64]int64,
+	next map[any]int64) {
+	list, err := e.server.Connz(&server.ConnzOptions{Limit: 1 << 20})
+	if err != nil {
+		return before, beyond
+	}
+	now, next = map[uint64]int64{}, map[any]int64{}
+	key := func(g *guest) any {
+		if e.auth.certificates {
+			return g.user
+		}
+		return g
+	}
+	for _, c := range list.Conns {
+		n := c.InMsgs + c.InBytes>>15
+		now[c.Cid] = n
+		if g := e.door.guestAt(c.IP, c.Port); g != nil {
+			next[key(g)] += n - before[c.Cid]
+		}
+	}
+	for k, n := range next {
+		next[k] = max(0, beyond[k]+n-perWatch)
+	}
+	e.door.cut(func(g *guest) bool {
+		flood := next[key(g)] > maxBurst
+		if flood {
+			e.auth.ban(g.user)
+		}
+		return flood
+	})
+	return now, next
 }
 
 // Close stops the server.
 func (e *Server) Close() {
 	close(e.stop)
+	e.door.listener.Close()
 	e.conn.Close()
 	e.server.Shutdown()
 	e.server.WaitForShutdown()

@@ -28,9 +28,8 @@ func (n Names) PermissionOf(user string) *Permission {
 	if !ok || err != nil || client < 0 || client > MaxClient || certs.UserOf(client) != user {
 		return nil
 	}
-	// Of version 1 there is only the question who is there, which is answered with the version.
 	at := n.Client(client)
-	return &Permission{[]string{at.Verb("*"), n.OldHello(text)}, []string{at.To + ".>", OldInbox + text + ".>"}}
+	return &Permission{[]string{at.Verb("*")}, []string{at.To + ".>"}}
 }
 
 // WorkerPermission is that of a worker that gave its connection the name of workers.ConnOptions; nil for others.

@@ -66,9 +66,8 @@ func WorkerOf(subject string) (worker string, slot int, ok bool) {
 // VerbOf is the last word of a subject.
 func VerbOf(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
-func (n Names) StatusRequest() string      { return "pf." + string(n) + ".status" }
-func (n Names) ToStatus() string           { return "pf." + string(n) + ".to." + certs.StatusUser }
-func (n Names) OldHello(any string) string { return "pf." + string(n) + ".hello." + any } // of version 1
+func (n Names) StatusRequest() string { return "pf." + string(n) + ".status" }
+func (n Names) ToStatus() string      { return "pf." + string(n) + ".to." + certs.StatusUser }
 
 // ClientOf is the client whose subject a message came by.
 func ClientOf(subject string) (client int, ok bool) {
@@ -90,14 +89,14 @@ func Within(reply, prefix string) bool {
 
 var replyRest = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// OldInbox is what the inboxes of clients of version 1 begin with.
-const OldInbox = "_INBOX_client-"
-
 // InboxOf is what all subjects begin with that a client hears; no other client may listen there.
 func InboxOf(run string, client int) string { return Names(run).Client(client).Inbox }
 
 // StatusInbox is likewise for whoever only asks how a run goes.
 func StatusInbox(run string) string { return Names(run).ToStatus() }
+
+// Strangers are together one user: clients with a number that a run does not have.
+const Strangers = "strangers"
 
 // Bounds of the numbers in subjects.
 const (

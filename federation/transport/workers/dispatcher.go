@@ -144,7 +144,7 @@ func (d *Dispatcher) handle(m *nats.Msg) {
 	select {
 	case s.queue <- m:
 	default:
-		s.Excess.Add(1)
+		s.Counters.Dropped.Add(1)
 	}
 }
 
@@ -153,7 +153,6 @@ func (d *Dispatcher) watch() {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
 	for _, s := range d.slots {
-		s.Floods()
 		if at := d.heard[s.worker]; !d.Conn.IsConnected() {
 			d.heard[s.worker] = time.Now()
 		} else if time.Since(at) >= exchange.PresenceTimeout {
