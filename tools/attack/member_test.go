@@ -28,7 +28,8 @@ var jetStream = []string{
 var others = []string{
 	"pf.default.from.1.hello", "pf.default.from.1.join", "pf.default.from.1.beat", "pf.default.from.1.reply",
 	"pf.default.from.1.put", "pf.default.from.1.part",
-	"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.0.order", "pf.default.hello.1",
+	"pf.default.to.1.order", "pf.default.to.1.again", "pf.default.to.0.order", "pf.default.hello.0",
+	"pf.default.hello.1",
 	"$SYS.REQ.SERVER.PING", "$SYS.REQ.USER.INFO", "_INBOX.x",
 }
 
@@ -170,7 +171,7 @@ func TestFlood(t *testing.T) {
 	s.joins(200*time.Millisecond, 0)
 	s.runs()
 	stop := time.Now().Add(3 * time.Second)
-	junk := make([]byte, 60<<10)
+	junk, small := make([]byte, 60<<10), make([]byte, 100)
 	sent := 0
 	for time.Now().Before(stop) {
 		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "client-0")), nats.NoReconnect())
@@ -181,7 +182,10 @@ func TestFlood(t *testing.T) {
 		for time.Now().Before(stop) && nc.IsConnected() {
 			for _, verb := range verbs {
 				nc.Publish("pf.default.from.0."+verb, junk)
-				sent++
+				for range 100 {
+					nc.Publish("pf.default.from.0."+verb, small)
+					sent++
+				}
 			}
 		}
 		nc.Close()

@@ -43,7 +43,12 @@ import (
 // programs are what the tests start, built once.
 var programs proctest.Programs
 
-func TestMain(m *testing.M) { proctest.Main(m, &programs) }
+func TestMain(m *testing.M) {
+	if os.Getenv(flooder) != "" {
+		runFlooder()
+	}
+	proctest.Main(m, &programs)
+}
 
 // process is a program that runs; what it says is kept.
 type process struct {
@@ -147,8 +152,14 @@ eval: {every: 1000, validate: false}
 // serve starts a server with certificates for three clients.
 func serve(t *testing.T, rounds int, flags ...string) *server {
 	t.Helper()
+	return serveWith(t, "", rounds, flags...)
+}
+
+// serveWith is serve with a folder of certificates that are there.
+func serveWith(t *testing.T, certs string, rounds int, flags ...string) *server {
+	t.Helper()
 	address := proctest.FreeAddress(t, "127.0.0.1")
-	return serveAt(t, address, "", rounds, append([]string{"--listen", address}, flags...)...)
+	return serveAt(t, address, certs, rounds, append([]string{"--listen", address}, flags...)...)
 }
 
 // filesLimit is how many files a server may open, where a test sets it.
