@@ -17,8 +17,8 @@ type Sweep struct {
 	Name  string
 	Axes  []Axis // with the points that are kept
 	Seeds []uint64
-	Cells []Cell // the first axis varies slowest, the seed fastest
-	Card  *Card  // nil for none
+	Cells []Cell      // the first axis varies slowest, the seed fastest
+	Card  *PaperTable // nil for none
 	Smoke bool
 	// Hidden says which keys of points the command line changed, so that labels no longer tell what ran.
 	Hidden []string

@@ -25,9 +25,9 @@ const (
 	ViewUnsaid   = "unsaid"   // the paper does not say
 )
 
-// Card says what a sweep reproduces: a table or a figure of a paper, the numbers printed there, how it is laid out, and
-// what is known about it.
-type Card struct {
+// PaperTable says what a sweep reproduces: a table or a figure of a paper, the numbers printed there, how it is laid
+// out, and what is known about it.
+type PaperTable struct {
 	Paper     string   `config:"paper" json:"paper" help:"name and venue"`
 	Item      string   `config:"item" json:"item" help:"which table or figure, as in Table 2 or Figure S1"`
 	Title     string   `config:"title" json:"title" help:"what it shows, in one line"`
@@ -46,7 +46,7 @@ type Card struct {
 }
 
 // LongHelp implements keys.LongHelp.
-func (Card) LongHelp() map[string]string {
+func (PaperTable) LongHelp() map[string]string {
 	return map[string]string{
 		"rows":    "axes in the rows of the table; domain and set, which every run has, are possible too",
 		"metric":  strings.Join(metrics.Names(), ", ") + "; empty: last",
@@ -130,7 +130,7 @@ const (
 )
 
 // Heading names the item of the paper and what it shows.
-func (c Card) Heading() string {
+func (c PaperTable) Heading() string {
 	item := strings.Join(slices.DeleteFunc([]string{c.Paper, c.Item}, func(s string) bool { return s == "" }), ", ")
 	if c.Title == "" || item == "" {
 		return item + c.Title
@@ -139,7 +139,7 @@ func (c Card) Heading() string {
 }
 
 // Number is the paper's number at labels, one for each axis that the numbers are nested by.
-func (c *Card) Number(labels map[string]string) (mean, std float64, hasStd, ok bool) {
+func (c *PaperTable) Number(labels map[string]string) (mean, std float64, hasStd, ok bool) {
 	if c == nil {
 		return 0, 0, false, false
 	}
@@ -159,7 +159,7 @@ func (c *Card) Number(labels map[string]string) (mean, std float64, hasStd, ok b
 
 // View is the evaluation that the paper's number at labels is: global, personal, unsaid, or nothing where the card has
 // no views, because its numbers are seconds or bytes or because nobody has looked.
-func (c *Card) View(labels map[string]string) string {
+func (c *PaperTable) View(labels map[string]string) string {
 	if c == nil {
 		return ""
 	}
@@ -167,7 +167,7 @@ func (c *Card) View(labels map[string]string) string {
 }
 
 // check finds what cannot be meant: axes and labels that the sweep does not have, and words that are not known.
-func (c *Card) check(axes []Axis) error {
+func (c *PaperTable) check(axes []Axis) error {
 	names := []string{DomainAxis, SetAxis}
 	if len(c.Metrics) > 0 {
 		names = append(names, MetricAxis)
@@ -320,7 +320,7 @@ func (v Views) check(axes []Axis, axis func(key, name string, also ...string) er
 	return nil
 }
 
-func (c *Card) checkNumbers(axes []Axis, axis func(key, name string, also ...string) error) error {
+func (c *PaperTable) checkNumbers(axes []Axis, axis func(key, name string, also ...string) error) error {
 	n := c.Numbers
 	if err := oneOf("card.numbers.unit", n.Unit, units...); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // are the tags "config"; apart from no_numbers they are the names that the YAML package gives the fields by itself.
 type SweepFile struct {
 	Sweep SweepSection `config:"sweep" help:"the grid of runs"`
-	Card  Card         `config:"card" help:"what the sweep reproduces"`
+	Card  PaperTable   `config:"card" help:"what the sweep reproduces"`
 	Smoke SmokeSection `config:"smoke" help:"what --smoke changes, so that the file runs anywhere in a minute"`
 }
 

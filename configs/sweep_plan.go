@@ -23,12 +23,12 @@ const (
 
 // Plan is what sweep.json says: what the cells are, and where.
 type Plan struct {
-	Name  string     `json:"name"`
-	Smoke bool       `json:"smoke"`
-	Axes  []PlanAxis `json:"axes"`
-	Seeds []uint64   `json:"seeds"`
-	Cells []PlanCell `json:"cells"`
-	Card  *Card      `json:"card,omitempty"`
+	Name  string      `json:"name"`
+	Smoke bool        `json:"smoke"`
+	Axes  []PlanAxis  `json:"axes"`
+	Seeds []uint64    `json:"seeds"`
+	Cells []PlanCell  `json:"cells"`
+	Card  *PaperTable `json:"card,omitempty"`
 }
 
 // PlanAxis is an axis with the labels that are kept.

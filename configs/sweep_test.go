@@ -212,7 +212,7 @@ func TestCardViews(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for from, c := range map[string]*Card{"file": s.Card, SweepYAML: sweep(t, string(yaml),
+	for from, c := range map[string]*PaperTable{"file": s.Card, SweepYAML: sweep(t, string(yaml),
 		SweepOptions{still: true}).Card, PlanFile: plan.Card} {
 		for label, want := range map[string]string{"FedPHA (ours)": ViewPersonal, "PromptFL": ViewUnsaid,
 			"": ViewUnsaid} {
@@ -221,7 +221,7 @@ func TestCardViews(t *testing.T) {
 			}
 		}
 	}
-	var none *Card
+	var none *PaperTable
 	if none.View(nil) != "" || sweep(t, grid, SweepOptions{}).Card.View(map[string]string{"method": "PromptFL"}) != "" {
 		t.Error("a view that no card gives")
 	}
@@ -273,7 +273,7 @@ func TestCardNumbers(t *testing.T) {
 	if _, _, _, ok := c.Number(map[string]string{"method": "PromptFL"}); ok {
 		t.Error("a number for a row")
 	}
-	var none *Card
+	var none *PaperTable
 	if _, _, _, ok := none.Number(nil); ok {
 		t.Error("a number without a card")
 	}

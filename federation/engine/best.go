@@ -35,17 +35,17 @@ func keepBest(e *spec.Experiment, set Settings, s *Server, store *state.Store, j
 		return nil
 	}
 	participants := participantsOf(e, set.Remote)
-	parts := state.Parts(e, &s.Global, store, participants)
+	parts := state.Sections(e, &s.Global, store, participants)
 	if set.Dir == "" {
 		var err error
 		j.Best, err = state.Loaded(parts)
 		return err
 	}
-	meta, err := state.About(e, participants)
+	meta, err := state.Metadata(e, participants)
 	if err != nil {
 		return err
 	}
-	return state.WriteParts(bestPath(set.Dir, rec.Round), parts, meta)
+	return state.WriteSections(bestPath(set.Dir, rec.Round), parts, meta)
 }
 
 // sweepBest removes what older best rounds left.

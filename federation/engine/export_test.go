@@ -38,7 +38,7 @@ func classifier(t *testing.T, w *local.Worker, c *spec.Client, prompts tensor.Ma
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ort.Once(context.Background(), model, ort.Options{}, feed)
+	out, err := ort.RunOnce(context.Background(), model, ort.Options{}, feed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 // of them, hand-written prompts and a host function of a parameter.
 type patchy struct{ method.Base }
 
-func (patchy) Params(t method.Task) []method.Param {
+func (patchy) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}, Std: 0.3}, {Name: "bias", Shape: []int{t.Classes},
 		Std: 0.5, Owner: method.Private}}
 }

@@ -33,7 +33,7 @@ func (m numbering) Statistics(round int) []method.Statistic {
 		Compute: func(l *method.Local) (tensor.Map, error) {
 			return tensor.Map{"n": tensor.Scalar(float32(l.Task.Client))}, nil
 		},
-		Answer: func(method.Task) []method.Extra { return []method.Extra{{Name: "n", Shape: []int{}}} },
+		Answer: func(method.ClientSpec) []method.Extra { return []method.Extra{{Name: "n", Shape: []int{}}} },
 		Aggregate: func(_ *method.Global, ups []method.Upload) error {
 			for _, u := range ups {
 				if u.Extra["n"].Data[0] == 2 {

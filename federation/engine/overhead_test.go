@@ -43,9 +43,9 @@ func BenchmarkClients(b *testing.B) {
 		b.Run(fmt.Sprint("of ", n), func(b *testing.B) {
 			e := wide(b, n)
 			for range b.N {
-				began, inside := time.Now(), ort.Inside()
+				began, inside := time.Now(), ort.NativeTime()
 				mustRun(b, e, engine.Settings{Dir: b.TempDir(), Workers: 1, Session: ort.Options{IntraThreads: 1}})
-				own := time.Since(began) - (ort.Inside() - inside)
+				own := time.Since(began) - (ort.NativeTime() - inside)
 				b.ReportMetric(float64(own.Microseconds())/1000/float64(3*n), "own-ms/client")
 			}
 		})

@@ -15,7 +15,7 @@ import (
 // there were examples of class 3 too.
 type counting struct{ method.Base }
 
-func (counting) Params(t method.Task) []method.Param {
+func (counting) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "ctx", Shape: []int{1, t.Width}, Std: 0.1}}
 }
 
@@ -24,7 +24,7 @@ func (counting) Logits(s *method.Scope) graph.Node {
 }
 
 func (counting) Loss(s *method.Scope, _ graph.Node) graph.Node {
-	return s.Term("count", s.Param("ctx").Sum().Mul(s.Owned().Sum()))
+	return s.Term("count", s.Param("ctx").Sum().Mul(s.LocalClasses().Sum()))
 }
 
 type withClass3 struct{ method.Data }
@@ -36,8 +36,8 @@ func (counting) Begin(l *method.Local) error {
 	return nil
 }
 
-// Owned is what the client itself has examples of, also while a method wraps its data. Client 3's examples are of the
-// classes 3, 0 and 1, client 0's of all four, client 2's here of the classes 0 and 1.
+// LocalClasses is what the client itself has examples of, also while a method wraps its data. Client 3's examples are
+// of the classes 3, 0 and 1, client 0's of all four, client 2's here of the classes 0 and 1.
 func TestOwnedIsTheClientsOwn(t *testing.T) {
 	e := withMethod(counting{})
 	e.Clients[2].Train = methodtest.Rows(100, 2, 5, len(methodtest.Classes))

@@ -35,7 +35,7 @@ type asking struct {
 	rows, mean **tensor.Tensor
 }
 
-func (asking) Params(t method.Task) []method.Param {
+func (asking) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompt", Shape: []int{2, t.VisionWidth}, Std: 0.3}}
 }
 

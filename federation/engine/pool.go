@@ -140,7 +140,7 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 	}
 	if next != nil {
 		began := time.Now()
-		if err := p.Store.Hold(o.Round, r.Client, *next); err != nil {
+		if err := p.Store.Stage(o.Round, r.Client, *next); err != nil {
 			return r, err
 		}
 		since(&p.overhead.disk, began)

@@ -24,7 +24,7 @@ func (m numbered) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return tensor.Of([]float32{float32(k)}, 1), nil
 	}}
 	host := s.Host("number", by, []int{1}, s.Param("ctx")).Reshape()
-	return m.Method.Loss(s, logits).Scale(k + 10*float64(s.Task().Clients)).Mul(host)
+	return m.Method.Loss(s, logits).MulScalar(k + 10*float64(s.Task().Clients)).Mul(host)
 }
 
 // The step of every client is built for its own Task. The first loss of client k of 4 is (k+1)(k+1+40) times that of

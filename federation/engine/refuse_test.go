@@ -70,7 +70,7 @@ type bent struct {
 	loss   func(*method.Scope, graph.Node) graph.Node
 }
 
-func (b bent) Params(t method.Task) []method.Param {
+func (b bent) Params(t method.ClientSpec) []method.Param {
 	p := b.PromptFL.Params(t)
 	if b.params != nil {
 		p = b.params(p)

@@ -32,7 +32,7 @@ type Settings struct {
 	Sessions *ort.Pool
 	Encode   bool // send every message through its encoded form
 	Terms    bool // measure each term of the loss, for the records; it changes nothing that is trained
-	// OneGraph computes every step in one graph, as steps behind the first are: to measure a whole step.
+	// OneGraph computes the first step of a turn in one graph, like every later step. Benchmarks use it.
 	OneGraph bool
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
 	Provider string
@@ -107,7 +107,7 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		}
 		store = state.NewStore(dir)
 	}
-	if set.Noise == nil && method.TraitsOf(e.Method).SecretNoise {
+	if set.Noise == nil && method.PropertiesOf(e.Method).SecretNoise {
 		if set.Noise, err = runNoise(set); err != nil {
 			return nil, err
 		}
@@ -270,7 +270,8 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 		j.Records = append(j.Records, rec)
 		return nil
 	}
-	pos := state.Position{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.Locations(), Record: rec}
+	pos := state.Checkpoint{Round: s.Global.Round, Fingerprint: e.Fingerprint(), Clients: store.Locations(),
+		Record: rec}
 	if s.Global.Rounds.Asked() {
 		pos.Planned = e.Plan.Rounds
 	}
@@ -291,7 +292,7 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	if err := state.SaveCheckpoint(filepath.Join(set.Dir, record.CheckFolder), &s.Global, pos); err != nil {
 		return err
 	}
-	store.Sweep()
+	store.GC()
 	err := j.Add(rec)
 	sweepBest(e, set, s, j)
 	if err != nil {
@@ -314,7 +315,7 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	}
 	r.Summary.MethodView = s.has.Headline(record.MethodView, e.Method).String()
 	participants := participantsOf(e, set.Remote)
-	parts := state.Parts(e, &s.Global, store, participants)
+	parts := state.Sections(e, &s.Global, store, participants)
 	if set.Dir == "" {
 		r.Confusion = s.Confusion
 		if r.Prompts = j.Best; e.Evaluate.BestVal {
@@ -329,11 +330,11 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 			return nil, err
 		}
 	} else {
-		meta, err := state.About(e, participants)
+		meta, err := state.Metadata(e, participants)
 		if err != nil {
 			return nil, err
 		}
-		if err := state.WriteParts(filepath.Join(set.Dir, record.PromptsFile), parts, meta); err != nil {
+		if err := state.WriteSections(filepath.Join(set.Dir, record.PromptsFile), parts, meta); err != nil {
 			return nil, err
 		}
 	}

@@ -51,14 +51,14 @@ type Server struct {
 }
 
 // start draws the shared parameters and lets the method add what it needs.
-func (s *Server) start(task method.Task) error {
+func (s *Server) start(task method.ClientSpec) error {
 	s.Global = method.Global{Rounds: method.Rounds(s.Plan.Rounds), Clients: s.Plan.Clients,
 		Classes: task.Classes, Seed: s.Plan.Seed,
 		Width: task.Width, Task: task, Infos: s.Plan.Infos, Sampling: s.Plan.Sampling(), Shared: tensor.Map{},
 		Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
 	for _, p := range s.Method.Params(task) {
 		if p.Owner == method.Shared {
-			s.Global.Shared[p.Name] = p.Draw(s.Plan.Seed, -1)
+			s.Global.Shared[p.Name] = p.Initial(s.Plan.Seed, -1)
 		}
 	}
 	s.known = s.Plan.Infos
@@ -82,16 +82,16 @@ func (s *Server) sample(round int) []int {
 
 // secretSample tells whether epsilon is that of a sample of clients that nobody may know.
 func (s *Server) secretSample() bool {
-	return s.Noise != nil && method.TraitsOf(s.Method).HidesClients && s.Global.Sampling.Draws()
+	return s.Noise != nil && method.PropertiesOf(s.Method).HidesClients && s.Global.Sampling.Draws()
 }
 
 // round runs one round: statistics, training, merge, test.
 func (s *Server) round(ctx context.Context) (record.Record, error) {
 	clock := startPhases(s.pool)
 	g := &s.Global
-	g.Fit = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64,
+	g.Optimize = func(params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int, o optim.Config) (float64,
 		error) {
-		return s.worker.Fit(method.Task{Width: g.Width, Clients: s.Plan.Clients}, params, rows, loss, steps, o)
+		return s.worker.Fit(method.ClientSpec{Width: g.Width, Clients: s.Plan.Clients}, params, rows, loss, steps, o)
 	}
 	if s.Noise != nil {
 		g.Noise = s.Noise.Of(g.Round, false)

@@ -19,7 +19,7 @@ import (
 // ridge adds to cross entropy, which knows "ctx" only, half the square of "free" and 3 times the sum of "ctx".
 type ridge struct{ method.Base }
 
-func (ridge) Params(t method.Task) []method.Param {
+func (ridge) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}, Std: 0.5}, {Name: "free", Shape: []int{4}, Std: 1}}
 }
 
@@ -28,8 +28,8 @@ func (ridge) Logits(s *method.Scope) graph.Node {
 }
 
 func (ridge) Loss(s *method.Scope, logits graph.Node) graph.Node {
-	square := s.Param("free").Square().Sum().Scale(0.5)
-	return s.CrossEntropy(logits).Add(s.Term("ridge", square)).Add(s.Term("slope", s.Param("ctx").Sum().Scale(3)))
+	square := s.Param("free").Square().Sum().MulScalar(0.5)
+	return s.CrossEntropy(logits).Add(s.Term("ridge", square)).Add(s.Term("slope", s.Param("ctx").Sum().MulScalar(3)))
 }
 
 // remainder is a loss with a part that has no name.

@@ -24,7 +24,7 @@ func TestTextFeatures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		start, err := engine.Untrained(e, c)
+		start, err := engine.InitialParams(e, c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -113,14 +113,14 @@ func (m secretive) Begin(l *method.Local) error {
 	return m.Method.Begin(l)
 }
 
-func (m secretive) Adjust(l *method.Local, g tensor.Map) error {
+func (m secretive) AdjustGradients(l *method.Local, g tensor.Map) error {
 	switch m.place {
 	case "adjust":
 		l.Rand.NormFloat64()
 	case "recorded":
 		l.Draws.Normal(l.Rand, "noise", 2)
 	}
-	return m.Method.Adjust(l, g)
+	return m.Method.AdjustGradients(l, g)
 }
 
 func (m secretive) Finish(l *method.Local, up *method.Upload) error {

@@ -19,8 +19,9 @@ import (
 
 // The forms of bundles, and the bundled backbones, which are found by name like any other.
 func init() {
-	bundle.Use(converted.Form, exported.Form(func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
-		return ort.Once(context.Background(), m, ort.Options{WeightsDir: dir}, in)
+	bundle.RegisterFormat(converted.Form, exported.Form(func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map,
+		error) {
+		return ort.RunOnce(context.Background(), m, ort.Options{WeightsDir: dir}, in)
 	}))
 	for _, name := range tiny.Names() {
 		if files, err := tiny.FS(name); err == nil {
@@ -55,9 +56,9 @@ type Backbone struct{ *bundle.Bundle }
 
 func (b Backbone) Name() string { return b.Bundle.Name }
 
-func (b Backbone) Task() method.Task {
-	t := method.Task{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(), Scale: b.LogitScale,
-		Bias: b.LogitBias, Sigmoid: b.Sigmoid, ImageSize: b.Preprocess.Size}
+func (b Backbone) Task() method.ClientSpec {
+	t := method.ClientSpec{Width: b.Bundle.Text.Width, Dim: b.Bundle.Text.EmbedDim, Patches: b.Patches(),
+		Scale: b.LogitScale, Bias: b.LogitBias, Sigmoid: b.Sigmoid, ImageSize: b.Preprocess.Size}
 	if b.Bundle.Text.Layers > 0 { // else it is a graph that was not recognised
 		t.TextLayers, t.TextUnits = b.Bundle.Text.Layers, b.Bundle.Text.Units()
 	}

@@ -104,7 +104,7 @@ func (b *Built) fits() error {
 			continue
 		}
 		seen[key] = true
-		if err := local.Fits(b.Engine, Backbone{f}, i, len(b.Assigned)); err != nil {
+		if err := local.CheckGraphs(b.Engine, Backbone{f}, i, len(b.Assigned)); err != nil {
 			return err
 		}
 	}
@@ -295,7 +295,7 @@ func (b *Built) openBackbones() error {
 			return err
 		}
 		b.Info.Notes = append(b.Info.Notes, alike...)
-		if why := b.Engine.Apart(Backbone{f}); why != "" {
+		if why := b.Engine.NotBatchable(Backbone{f}); why != "" {
 			b.Info.Notes = append(b.Info.Notes, fmt.Sprintf("%s: runtime.batch_clients: %d has no effect, %s", f.Name,
 				c.Runtime.BatchClients, why))
 		}

@@ -46,7 +46,7 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 			continue
 		}
 		c := b.Engine.Clients[i]
-		untrained, err := engine.Untrained(b.Engine, c)
+		untrained, err := engine.InitialParams(b.Engine, c)
 		if err != nil {
 			return err
 		}

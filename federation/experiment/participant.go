@@ -102,7 +102,7 @@ func relabel(s *data.Set, classes []string) error {
 // Participant is a client that is here, after Features.
 type Participant struct {
 	Client   *spec.Client
-	Task     method.Task
+	Task     method.ClientSpec
 	Backbone string // digest of the backbone's files
 	Tokens   string // digest of the text tokens of all classes
 }

@@ -76,8 +76,8 @@ func (b *Built) Agree(t spec.RunSpec) {
 // OwnBackbone is a bundle that a server has and its clients must have too.
 type OwnBackbone struct {
 	Dir    string
-	Task   method.Task // with the name of the backbone
-	Digest string      // of its files
+	Task   method.ClientSpec // with the name of the backbone
+	Digest string            // of its files
 	// Tokens is the digest of the text tokens of classes with a template, as Participant.Tokens.
 	Tokens func(classes []string, template string) (string, error)
 }

@@ -222,7 +222,7 @@ func TestTokensLeadToFeatures(t *testing.T) {
 	g := graph.New()
 	rows := nn.LayerNorm(g.Input("tokens", graph.Float, graph.Static(tokens.Shape...)).Reshape(-1, v),
 		w.Node(g, "visual.ln_post.weight", v), w.Node(g, "visual.ln_post.bias", v), 1e-5)
-	rows = rows.MatMul(w.Node(g, "visual_projection.weight", b.Vision.EmbedDim, v).T()).Unit()
+	rows = rows.MatMul(w.Node(g, "visual_projection.weight", b.Vision.EmbedDim, v).T()).L2Normalize()
 	model, err := graph.Model(graph.Output{Name: "rows", Node: rows.Reshape(5, b.Tokens(), b.Vision.EmbedDim)})
 	if err != nil {
 		t.Fatal(err)

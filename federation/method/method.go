@@ -20,7 +20,7 @@ type Method interface {
 
 // Objective builds graphs. It is the same on every machine and holds no state.
 type Objective interface {
-	Params(Task) []Param                         // every learnable tensor, once
+	Params(ClientSpec) []Param                   // every learnable tensor, once
 	Logits(*Scope) graph.Node                    // class scores [B,C], used to test
 	Loss(s *Scope, logits graph.Node) graph.Node // scalar to minimise, the sum of terms named by Scope.Term
 	View() View                                  // with which shared parameters the paper tests a client
@@ -28,11 +28,11 @@ type Objective interface {
 
 // Client surrounds the local steps on one client.
 type Client interface {
-	Begin(*Local) error                  // before the steps: wrap l.Data, prepare l.State and l.Scalars
-	Adjust(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
-	Finish(*Local, *Upload) error        // after the steps: add what the server needs
-	Extras(Task) []Extra                 // all that Finish adds to an upload, and nothing else
-	Codec() Codec                        // how uploads are compressed; nil for not at all
+	Begin(*Local) error                           // before the steps: wrap l.Data, prepare l.State and l.Scalars
+	AdjustGradients(l *Local, g tensor.Map) error // each gradient, in place, before the optimizer
+	Finish(*Local, *Upload) error                 // after the steps: add what the server needs
+	Extras(ClientSpec) []Extra                    // all that Finish adds to an upload, and nothing else
+	Codec() Codec                                 // how uploads are compressed; nil for not at all
 }
 
 // Codec makes what clients upload smaller. It acts on the shared parameters of an upload, after everything else that a
@@ -65,7 +65,7 @@ type Server interface {
 type Statistic struct {
 	Name      string
 	Compute   func(*Local) (tensor.Map, error)
-	Answer    func(Task) []Extra // all that Compute gives
+	Answer    func(ClientSpec) []Extra // all that Compute gives
 	Aggregate func(*Global, []Upload) error
 }
 
@@ -107,26 +107,26 @@ type Param struct {
 	Owner Owner
 	// Words are what the parameter is added to: it is the difference of a prompt from their embeddings. Empty for none.
 	Words string
-	// First gives what a private parameter starts from on every client, in place of a draw on each; nil for that draw.
-	First func(seed uint64) *tensor.Tensor
+	// Init gives what a private parameter starts from on every client, in place of a draw on each; nil for that draw.
+	Init func(seed uint64) *tensor.Tensor
 }
 
-// Draw gives the first value of a parameter on a client, or with -1 on the server.
-func (p Param) Draw(seed uint64, client int) *tensor.Tensor {
-	if p.First != nil {
-		return p.First(seed)
+// Initial gives the first value of a parameter on a client, or with -1 on the server.
+func (p Param) Initial(seed uint64, client int) *tensor.Tensor {
+	if p.Init != nil {
+		return p.Init(seed)
 	}
 	return Draw(seed, client, p.Name, p.Shape, p.Std)
 }
 
 // Alike is a private parameter that starts from one draw on all clients.
 func (p Param) Alike() Param {
-	p.First = func(seed uint64) *tensor.Tensor { return Draw(seed, -1, p.Name, p.Shape, p.Std) }
+	p.Init = func(seed uint64) *tensor.Tensor { return Draw(seed, -1, p.Name, p.Shape, p.Std) }
 	return p
 }
 
-// Task is what a method is to be built for, on one client.
-type Task struct {
+// ClientSpec is what a method is to be built for, on one client.
+type ClientSpec struct {
 	Client  int     // counted from 0
 	Clients int     // how many there are
 	Classes int     // C
@@ -154,20 +154,20 @@ type Base struct{}
 func (Base) Loss(s *Scope, logits graph.Node) graph.Node {
 	return s.CrossEntropy(logits)
 }
-func (Base) View() View                      { return GlobalView }
-func (Base) Begin(*Local) error              { return nil }
-func (Base) Adjust(*Local, tensor.Map) error { return nil }
-func (Base) Finish(*Local, *Upload) error    { return nil }
-func (Base) Extras(Task) []Extra             { return nil }
-func (Base) Codec() Codec                    { return nil }
-func (Base) Start(*Global) error             { return nil }
-func (Base) Statistics(int) []Statistic      { return nil }
-func (Base) Join(*Global, []int) error       { return nil }
+func (Base) View() View                               { return GlobalView }
+func (Base) Begin(*Local) error                       { return nil }
+func (Base) AdjustGradients(*Local, tensor.Map) error { return nil }
+func (Base) Finish(*Local, *Upload) error             { return nil }
+func (Base) Extras(ClientSpec) []Extra                { return nil }
+func (Base) Codec() Codec                             { return nil }
+func (Base) Start(*Global) error                      { return nil }
+func (Base) Statistics(int) []Statistic               { return nil }
+func (Base) Join(*Global, []int) error                { return nil }
 
 // FedAvg is Base that says so: what a base method embeds whose server needs no more than the mean.
 type FedAvg struct{ Base }
 
-func (FedAvg) Traits() Traits { return Traits{Mean: ByExamples} }
+func (FedAvg) Properties() Properties { return Properties{Mean: ByExamples} }
 
 // Merge replaces the shared parameters by their mean over the uploads, weighted by examples (FedAvg: McMahan et al.,
 // AISTATS 2017, algorithm 1).

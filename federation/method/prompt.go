@@ -74,7 +74,7 @@ func (s *Scope) TextOf(p Prompt) graph.Node {
 		return s.g.Fail("the text tower of backbone %s, an exported model, does not support %s", s.task.Backbone, what)
 	}
 	at["roles"] = graph.Attr(strings.Join(roles, ";"))
-	return s.g.Placeholder(PlaceholderText, graph.Float, shape, at, in...).Unit()
+	return s.g.Placeholder(PlaceholderText, graph.Float, shape, at, in...).L2Normalize()
 }
 
 // lacks names what a prompt asks of a text tower whose blocks cannot be reached.

@@ -16,7 +16,7 @@ import (
 // it cost. All features are unit rows.
 type Scope struct {
 	g      *graph.Graph
-	task   Task
+	task   ClientSpec
 	params []Param
 	at     string // "", "received/" or "before/"
 	hosts  *[]HostCall
@@ -32,7 +32,7 @@ type Scope struct {
 }
 
 // NewScope starts a graph for one client.
-func NewScope(task Task, params []Param) *Scope {
+func NewScope(task ClientSpec, params []Param) *Scope {
 	return &Scope{g: graph.New(), task: task, params: params, hosts: &[]HostCall{}, terms: &[]Term{},
 		beside: &[]graph.Output{}, pair: &[2]graph.Node{}, constants: tensor.Map{}}
 }
@@ -52,7 +52,7 @@ const (
 func (s *Scope) Graph() *graph.Graph { return s.g }
 
 // Task is what the graph is built for.
-func (s *Scope) Task() Task { return s.task }
+func (s *Scope) Task() ClientSpec { return s.task }
 
 // Hosts lists the host functions asked for so far.
 func (s *Scope) Hosts() []HostCall { return *s.hosts }
@@ -163,13 +163,13 @@ func (s *Scope) Label() graph.Node {
 	return s.g.Input(LabelInput, graph.Int64, graph.Shape{graph.Sym("B")})
 }
 
-// Owned [C] is 1 for classes that this client has examples of to train on, 0 for others.
-func (s *Scope) Owned() graph.Node {
-	return s.g.Input(OwnedInput, graph.Float, graph.Static(s.task.Classes))
+// LocalClasses [C] is 1 for classes that this client has examples of to train on, 0 for others.
+func (s *Scope) LocalClasses() graph.Node {
+	return s.g.Input(LocalClassesInput, graph.Float, graph.Static(s.task.Classes))
 }
 
-// OwnedInput is Owned in a graph.
-const OwnedInput = "client/owned"
+// LocalClassesInput is LocalClasses in a graph.
+const LocalClassesInput = "client/owned"
 
 // Memory is all examples that this client has to train on, before any method wraps its data: image features [N,D] and
 // class numbers [N]. They are there to test with, too.
@@ -190,9 +190,9 @@ const (
 	PlaceholderText  = "text"  // one prompt through the text tower; see PromptOf
 	PlaceholderWords = "words" // embeddings of words; see WordsOf
 	// features of hand-written prompts; attributes "templates", joined by TemplateBreak, and "of", a table of TextsOf
-	PlaceholderHand   = "hand"
-	PlaceholderVision = "vision" // the image tower over pixels with prompts; see Vision
-	PlaceholderByRow  = "by row" // what it is made of; see ByRow
+	PlaceholderHand       = "hand"
+	PlaceholderVision     = "vision" // the image tower over pixels with prompts; see Vision
+	PlaceholderPerExample = "by row" // what it is made of; see PerExample
 )
 
 // TemplateBreak separates templates.
@@ -264,42 +264,42 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	if p.Embeddings {
 		return x
 	}
-	if x = x.Unit(); s.spread == nil {
+	if x = x.L2Normalize(); s.spread == nil {
 		return x
 	}
 	s.spread.used = true
 	x = x.Add(s.g.Input(NoiseInput, graph.Float, graph.Shape{graph.Sym("B"), graph.D(s.task.Dim)}))
 	if s.spread.unit {
-		x = x.Unit()
+		x = x.L2Normalize()
 	}
 	return x
 }
 
-// ByRow is x [B,...], said to depend in its entry i on image i alone where a loop hides that: a batch may then be
+// PerExample is x [B,...], said to depend in its entry i on image i alone where a loop hides that: a batch may then be
 // computed in parts.
-func (s *Scope) ByRow(x graph.Node) graph.Node {
+func (s *Scope) PerExample(x graph.Node) graph.Node {
 	shape := []int{-1}
 	for i := range x.Rank() - 1 {
 		shape = append(shape, x.Dim(i+1))
 	}
-	return s.g.Placeholder(PlaceholderByRow, x.DType(), shape, nil, x)
+	return s.g.Placeholder(PlaceholderPerExample, x.DType(), shape, nil, x)
 }
 
-// NoiseInput [B,D] is what a batch adds to the image features of Vision in a scope of Spread.
+// NoiseInput [B,D] is what a batch adds to the image features of Vision in a scope of WithFeatureNoise.
 const NoiseInput = "draw/noise"
 
 type spread struct{ unit, used bool }
 
-// Spread is this scope with the batch's noise added to image features that are made in the step, and these made unit
-// again if that is asked for. Features that are part of a batch are not changed.
-func (s *Scope) Spread(unit bool) *Scope {
+// WithFeatureNoise is this scope with the batch's noise added to image features that are made in the step, and these
+// made unit again if that is asked for. Features that are part of a batch are not changed.
+func (s *Scope) WithFeatureNoise(unit bool) *Scope {
 	c := *s
 	c.spread, c.pair = &spread{unit: unit}, &[2]graph.Node{}
 	return &c
 }
 
-// Spreads tells whether noise was added to anything in a scope of Spread.
-func (s *Scope) Spreads() bool { return s.spread != nil && s.spread.used }
+// FeatureNoiseUsed tells whether noise was added to anything in a scope of WithFeatureNoise.
+func (s *Scope) FeatureNoiseUsed() bool { return s.spread != nil && s.spread.used }
 
 // VisionOf reads the pixels and the prompts of a PlaceholderVision placeholder.
 func VisionOf(op *graph.Op) (pixels graph.Node, p VisionPrompts) {
@@ -327,12 +327,12 @@ func (s *Scope) Cosine(x, t graph.Node) graph.Node {
 	if !s.pair[0].OK() {
 		*s.pair = [2]graph.Node{x, t}
 	}
-	return x.MatMulT(t).Scale(s.task.Scale)
+	return x.MatMulT(t).MulScalar(s.task.Scale)
 }
 
-// Compared gives the image features [B,D] and class features [C,D] that Cosine compared first in this scope, which are
-// those of Logits; absent where it was not used.
-func (s *Scope) Compared() (x, t graph.Node) { return s.pair[0], s.pair[1] }
+// ScoredPair gives the image features [B,D] and class features [C,D] that Cosine compared first in this scope, which
+// are those of Logits; absent where it was not used.
+func (s *Scope) ScoredPair() (x, t graph.Node) { return s.pair[0], s.pair[1] }
 
 // Received is this scope with every parameter as the server sent it, a constant.
 func (s *Scope) Received() *Scope { return s.frozen(ReceivedInput) }
@@ -353,16 +353,16 @@ type with struct {
 	outer *with
 }
 
-// With is this scope with something else in place of parameters: what of gives for a name in a scope that reads the
-// parameters themselves, from where this one does; they are unchanged where it gives nothing. The word ends the names
-// of terms and of scalars of Beside that are named in it.
-func (s *Scope) With(word string, of func(s *Scope, name string) graph.Node) *Scope {
+// Substitute returns a copy of this scope in which other nodes stand in place of parameters. of returns the node for a
+// parameter's name, given a scope that reads the parameters themselves, or the zero Node to keep the parameter. Names
+// of terms and of auxiliary losses in the copy end in word.
+func (s *Scope) Substitute(word string, of func(s *Scope, name string) graph.Node) *Scope {
 	c := *s
 	c.with, c.pair = &with{word, of, s.with}, &[2]graph.Node{}
 	return &c
 }
 
-// named is a name with the word of With behind it.
+// named returns a name followed by the words of Substitute.
 func (s *Scope) named(name string) string {
 	for w := s.with; w != nil; w = w.outer {
 		name += " " + w.word
@@ -376,19 +376,19 @@ type HostFunc struct {
 	// VJP gives the gradient of <dy, Forward(in)> for each of in; nil makes the result a constant for gradients.
 	VJP func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error)
 	// Every says when it is computed anew.
-	Every Moment
+	Every Frequency
 	// Trace makes an outside recomputation possible: what it makes of the value is written to the trace as something
 	// drawn. Nil writes nothing.
 	Trace func(*tensor.Tensor) *tensor.Tensor
 }
 
-// Moment is how often a host function is computed.
-type Moment string
+// Frequency is how often a host function is computed.
+type Frequency string
 
 const (
-	EveryStep  Moment = "step"
-	EveryEpoch Moment = "epoch"
-	EveryRound Moment = "round"
+	EveryStep  Frequency = "step"
+	EveryEpoch Frequency = "epoch"
+	EveryRound Frequency = "round"
 )
 
 // HostCall is one use of a host function: its name, the inputs of the graph that it reads, and its result's input.

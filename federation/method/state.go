@@ -24,7 +24,7 @@ type Data interface {
 
 // Local is one client during one round.
 type Local struct {
-	Task            Task
+	Task            ClientSpec
 	Round, Steps    int // Steps counts the optimizer steps taken so far in this round
 	Epoch           int // the pass over the data that runs, counted from 0
 	LR              float64
@@ -37,18 +37,20 @@ type Local struct {
 	State               tensor.Map // survives rounds, never leaves the client
 	Scalars             map[string]float64
 	Data                Data    // Begin may wrap it for the steps; Finish sees the client's own again
-	Owned               []int64 // classes that the client has examples of to train on, whatever wraps Data
+	LocalClasses        []int64 // classes that the client has examples of to train on, whatever wraps Data
 	Rand                *rand.Rand
 	Noise               Noise    // of differential privacy
 	Sampling            Sampling // who trains in a round, as this client knows it from the experiment
 	// the server trains on images of its own before round 0; nothing was asked of clients yet
 	Pretrains bool
 	Draws     *Draws // where Rand is drawn from, by its methods; nil where nothing is traced
-	// Beside are the gradients of the losses of Scope.Beside in this step, by name and parameter, as Adjust finds them.
-	Beside map[string]tensor.Map
-	// Frozen are parameters that this step leaves unchanged, set by Adjust: the optimizer gets no gradient.
+	// AuxGradients are the gradients of the losses of Scope.AuxLoss in this step, by name and parameter, as
+	// AdjustGradients finds them.
+	AuxGradients map[string]tensor.Map
+	// Frozen are parameters that this step leaves unchanged, set by AdjustGradients: the optimizer gets no gradient.
 	Frozen []string
-	// Rates are the learning rates of parameters that do not take LR, with their weight decay; set by Begin or Adjust.
+	// Rates are the learning rates of parameters that do not take LR, with their weight decay; set by Begin or
+	// AdjustGradients.
 	Rates map[string]float64
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
@@ -68,7 +70,7 @@ type Global struct {
 	Seed      uint64
 	Sampling  Sampling           // who trains in a round
 	Width     int                // of prompts
-	Task      Task               // of the client that the shared parameters were drawn for
+	Task      ClientSpec         // of the client that the shared parameters were drawn for
 	Infos     []ClientInfo       // what the server knows of each client; of one that did not join yet nothing
 	Shared    tensor.Map         // the averaged parameters
 	Broadcast tensor.Map         // extra tensors sent to everyone
@@ -77,9 +79,9 @@ type Global struct {
 	Notes     map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
 	Noise     Noise              // of differential privacy
 	Draws     *Draws             // where Rand is drawn from, by its methods; nil where nothing is traced
-	// Fit minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the loss
-	// after them. The loss sees them as parameters and rows as Broadcast tensors.
-	Fit func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
+	// Optimize minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the
+	// loss after them. The loss sees them as parameters and rows as Broadcast tensors.
+	Optimize func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
 		error)
 }
 

@@ -47,7 +47,7 @@ func (s *Scope) CrossEntropy(logits graph.Node, of ...string) graph.Node {
 		return s.Term(name, s.fitting.of(logits))
 	}
 	if s.task.Sigmoid {
-		return s.Term(name, graph.SigmoidCrossEntropy(logits.Shift(s.task.Bias), s.Label()))
+		return s.Term(name, graph.SigmoidCrossEntropy(logits.AddScalar(s.task.Bias), s.Label()))
 	}
 	return s.Term(name, graph.CrossEntropy(logits, s.Label()))
 }
@@ -57,16 +57,16 @@ type fitting struct {
 	used bool
 }
 
-// Fitting is this scope with another loss in place of cross entropy, under its name: what of gives for class scores
-// [B,C], a mean over the batch. Fits tells whether anything asked for it.
-func (s *Scope) Fitting(of func(logits graph.Node) graph.Node) *Scope {
+// WithLabelLoss is this scope with another loss in place of cross entropy, under its name: what of gives for class
+// scores [B,C], a mean over the batch. LabelLossUsed tells whether anything asked for it.
+func (s *Scope) WithLabelLoss(of func(logits graph.Node) graph.Node) *Scope {
 	c := *s
 	c.fitting = &fitting{of: of}
 	return &c
 }
 
-// Fits tells whether a cross entropy was replaced in a scope of Fitting.
-func (s *Scope) Fits() bool { return s.fitting != nil && s.fitting.used }
+// LabelLossUsed tells whether a cross entropy was replaced in a scope of WithLabelLoss.
+func (s *Scope) LabelLossUsed() bool { return s.fitting != nil && s.fitting.used }
 
 // Terms gives the terms of a loss that was built in this scope, in the order in which they were named. A loss that is
 // not the sum of its terms is an error: a part of it has no name, or a term is not in it.
@@ -116,8 +116,8 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 // the smallest sizes that it takes, whatever sizes clients state. There are none where it takes none of those tried.
 func TermNames(of Method) []string {
 	for _, n := range []int{8, 12, 64, 512, 768} {
-		task := Task{Clients: 3, Classes: 3, Width: n, Dim: n, Patches: 49, Scale: 1, ImageSize: 224, VisionWidth: n,
-			VisionLayers: 24, VisionUnits: n, Tokens: 50, TextLayers: 24, TextUnits: n}
+		task := ClientSpec{Clients: 3, Classes: 3, Width: n, Dim: n, Patches: 49, Scale: 1, ImageSize: 224,
+			VisionWidth: n, VisionLayers: 24, VisionUnits: n, Tokens: 50, TextLayers: 24, TextUnits: n}
 		s := NewScope(task, of.Params(task))
 		terms, err := s.Terms(of.Loss(s, of.Logits(s)))
 		if err != nil || s.Graph().Err() != nil {
@@ -139,10 +139,10 @@ func (s *Scope) Unnamed() *Scope {
 	return &c
 }
 
-// Beside names a scalar that is no part of the loss, whose gradients Adjust is to see: Local.Beside.
-func (s *Scope) Beside(name string, n graph.Node) {
+// AuxLoss names a scalar that is no part of the loss, whose gradients AdjustGradients is to see: Local.AuxGradients.
+func (s *Scope) AuxLoss(name string, n graph.Node) {
 	*s.beside = append(*s.beside, graph.Output{Name: s.named(name), Node: n})
 }
 
-// Besides are the scalars of Beside.
-func (s *Scope) Besides() []graph.Output { return *s.beside }
+// AuxLosses are the scalars of AuxLoss.
+func (s *Scope) AuxLosses() []graph.Output { return *s.beside }

@@ -35,7 +35,7 @@ func (m *APFL) Build(inner method.Method) (method.Method, error) {
 	return *m, Join(Within("alpha", m.Alpha, 0, 1), Within("alpha_lr", m.AlphaLR, 0, maxWeight), allShared(inner))
 }
 
-func (APFL) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (APFL) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 func (APFL) View() method.View { return method.PersonalView }
 
@@ -45,13 +45,13 @@ const (
 	apflA    = "apfl/a"
 )
 
-func (m APFL) Params(t method.Task) []method.Param { return withCopies(m.Method, t, apflCopy) }
+func (m APFL) Params(t method.ClientSpec) []method.Param { return withCopies(m.Method, t, apflCopy) }
 
 func (m APFL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
-	mix := s.With(personal, func(s *method.Scope, name string) graph.Node {
+	mix := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
 		v, w := s.Param(apflCopy+"/"+name), s.Param(name)
-		// a v + (1-a) w, of which v gets the whole gradient; Adjust weighs it.
+		// a v + (1-a) w, of which v gets the whole gradient; AdjustGradients weighs it.
 		return v.Add(w.Sub(v).Mul(s.Graph().Scalar(1).Sub(s.Scalar(apflA))).Detach())
 	})
 	return loss.Add(m.Method.Loss(mix, m.Method.Logits(mix)))
@@ -65,8 +65,8 @@ func (m APFL) Begin(l *method.Local) error {
 	return Join(twoModels(l), m.Method.Begin(l))
 }
 
-func (m APFL) Adjust(l *method.Local, g tensor.Map) error {
-	if err := Join(m.Method.Adjust(l, g), adjustCopies(m.Method, l, g, apflCopy)); err != nil {
+func (m APFL) AdjustGradients(l *method.Local, g tensor.Map) error {
+	if err := Join(m.Method.AdjustGradients(l, g), adjustCopies(m.Method, l, g, apflCopy)); err != nil {
 		return err
 	}
 	a, slope := l.Scalars[apflA], 0.0

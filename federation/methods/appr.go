@@ -78,8 +78,8 @@ func (m *Appr) Build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m Appr) Traits() method.Traits {
-	t := method.Traits{Mean: method.AsInside}
+func (m Appr) Properties() method.Properties {
+	t := method.Properties{Mean: method.AsInside}
 	if m.Adversary > 0 {
 		t.Mean, t.Needs = "", "every client's prompt for its discriminator; set lambda_a: 0"
 		t.Delays = []method.Delay{{Part: "FedAPPR's adversarial term", Option: "warmup", Rounds: m.Warmup}}
@@ -168,11 +168,11 @@ func (m Appr) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		odds := m.logOdds(ctx, m.prompt(s.Received()), s.Broadcast(apprW1, w, m.Hidden),
 			s.Broadcast(apprW2, m.Hidden, 1))
 		fool := odds.Neg().Softplus().Mean() // -log D, eq. 7
-		loss = loss.Add(s.Term("adversarial", fool.Mul(s.Scalar(apprOn)).Scale(m.Adversary)))
+		loss = loss.Add(s.Term("adversarial", fool.Mul(s.Scalar(apprOn)).MulScalar(m.Adversary)))
 	}
 	if m.Proximity > 0 {
 		near := ctx.Sub(m.prompt(s.Received())).Square().Sum() // eq. 8
-		loss = loss.Add(s.Term("proximity", near.Scale(m.Proximity)))
+		loss = loss.Add(s.Term("proximity", near.MulScalar(m.Proximity)))
 	}
 	return loss
 }
@@ -236,7 +236,7 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 	}
 	disc := tensor.Map{apprW1: g.Broadcast[apprW1].Clone(), apprW2: g.Broadcast[apprW2].Clone()}
 	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now), "average": m.join(g.Shared)}
-	loss, err := g.Fit(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
+	loss, err := g.Optimize(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
 	if err != nil {
 		return fmt.Errorf("discriminator: %w", err)
 	}

@@ -22,7 +22,7 @@ func Build(name string, with []string, options map[string]any) (method.Method, e
 		if m, err = build(stack[i], l, m); err != nil {
 			return nil, fmt.Errorf("%s: %w", stack[i].Name, err)
 		}
-		if i < len(layers)-1 && method.TraitsOf(m).Outermost {
+		if i < len(layers)-1 && method.PropertiesOf(m).Outermost {
 			return nil, fmt.Errorf("with: %s must be the last wrapper; %s outside it would see the unprotected uploads",
 				stack[i].Name, stack[i+1].Name)
 		}
@@ -45,10 +45,10 @@ func build(d Def, l Layer, inner method.Method) (method.Method, error) {
 
 // checkRoles refuses an outermost layer with a role that a layer inside has.
 func checkRoles(m method.Method) error {
-	mine := method.TraitsOf(m).Roles
+	mine := method.PropertiesOf(m).Roles
 	for _, role := range slices.Sorted(maps.Keys(mine)) {
 		for other := inside(m); other != nil; other = inside(other) {
-			if giveUp, has := method.TraitsOf(other).Roles[role]; has {
+			if giveUp, has := method.PropertiesOf(other).Roles[role]; has {
 				ways := slices.DeleteFunc([]string{mine[role], giveUp}, func(s string) bool { return s == "" })
 				if len(ways) == 0 {
 					ways = []string{"keep one of the two"}
@@ -98,7 +98,7 @@ func Resolve(name string, with []string, options map[string]any) (map[string]any
 func valuesOf(v reflect.Value, out map[string]any) {
 	for _, k := range keys.Of(v) {
 		x := k.Value.Interface()
-		if m, ok := x.(method.Moment); ok {
+		if m, ok := x.(method.Frequency); ok {
 			x = string(m)
 		}
 		out[k.Name] = x

@@ -34,7 +34,7 @@ func (m *CoCoOp) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), Within("reduce", m.Reduce, 1, maxHidden))
 }
 
-func (m CoCoOp) Params(t method.Task) []method.Param {
+func (m CoCoOp) Params(t method.ClientSpec) []method.Param {
 	hidden := max(1, t.Dim/m.Reduce)
 	out := append(m.Declare(t, "ctx", method.Shared), linear("meta/1", hidden, t.Dim)...)
 	return append(out, linear("meta/2", t.Width, hidden)...)
@@ -48,8 +48,8 @@ func (m CoCoOp) Start(g *method.Global) error {
 
 func (m CoCoOp) Logits(s *method.Scope) graph.Node {
 	f := s.Image()
-	shift := through(s, "meta/2", through(s, "meta/1", f).ReLU())       // [B,w]
-	ctx := m.Prompt(s, shift.Unsqueeze(1).Add(s.Param("ctx")))          // [B,T,w]
-	text := s.TextOf(method.Prompt{Ctx: ctx})                           // [B,C,D]
-	return text.MatMul(f.Unsqueeze(2)).Squeeze(2).Scale(s.Task().Scale) // [B,C]
+	shift := through(s, "meta/2", through(s, "meta/1", f).ReLU())           // [B,w]
+	ctx := m.Prompt(s, shift.Unsqueeze(1).Add(s.Param("ctx")))              // [B,T,w]
+	text := s.TextOf(method.Prompt{Ctx: ctx})                               // [B,C,D]
+	return text.MatMul(f.Unsqueeze(2)).Squeeze(2).MulScalar(s.Task().Scale) // [B,C]
 }

@@ -50,11 +50,12 @@ func (m *Compress) Build(inner method.Method) (method.Method, error) {
 
 func (m Compress) on() bool { return m.Kind != compression.TopK || m.Share < 1 }
 
-func (m Compress) Traits() method.Traits {
+func (m Compress) Properties() method.Properties {
 	if !m.on() {
-		return method.Traits{Mean: method.AsInside}
+		return method.Properties{Mean: method.AsInside}
 	}
-	return method.Traits{Needs: "each client's compressed upload, and compressed uploads cannot be added up; remove it"}
+	return method.Properties{Needs: "each client's compressed upload, and compressed uploads cannot be added up; " +
+		"remove it"}
 }
 
 // Codec implements method.Client.

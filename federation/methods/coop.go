@@ -17,4 +17,4 @@ func newCoOp() Layer { return &CoOp{ClassContext: ClassContext{Context: defaultC
 
 func (m *CoOp) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
-func (m CoOp) Params(t method.Task) []method.Param { return m.Declare(t, method.Private) }
+func (m CoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, method.Private) }

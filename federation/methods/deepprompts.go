@@ -44,11 +44,11 @@ func (d DeepPrompts) Check() error {
 }
 
 // Declare gives the prompts as parameters.
-func (d DeepPrompts) Declare(t method.Task, owner func(name string) method.Owner) []method.Param {
+func (d DeepPrompts) Declare(t method.ClientSpec, owner func(name string) method.Owner) []method.Param {
 	return append(d.declareText(t, owner), d.declareImage(t, owner)...)
 }
 
-func (d DeepPrompts) declareText(t method.Task, owner func(string) method.Owner) []method.Param {
+func (d DeepPrompts) declareText(t method.ClientSpec, owner func(string) method.Owner) []method.Param {
 	out := d.WordContext.Declare(t, textTower+firstBlock, owner(textTower+firstBlock))
 	name := textTower + laterBlocks
 	if n := min(d.Depth, t.TextLayers) - 1; n > 0 {
@@ -58,7 +58,7 @@ func (d DeepPrompts) declareText(t method.Task, owner func(string) method.Owner)
 	return out
 }
 
-func (d DeepPrompts) declareImage(t method.Task, owner func(string) method.Owner) (out []method.Param) {
+func (d DeepPrompts) declareImage(t method.ClientSpec, owner func(string) method.Owner) (out []method.Param) {
 	if d.VisionDepth > 0 {
 		name := imageTower + firstBlock
 		out = append(out, method.Param{Name: name, Shape: []int{d.Vision, t.VisionWidth}, Std: d.DeepStd,
@@ -102,7 +102,7 @@ func (d DeepPrompts) Image(s *method.Scope) graph.Node {
 }
 
 // takesTokens tells why an image tower does not support prompt tokens, or no deep ones; empty where it does.
-func takesTokens(t method.Task, deep bool) string {
+func takesTokens(t method.ClientSpec, deep bool) string {
 	switch {
 	case t.VisionWidth == 0:
 		return "the image tower of backbone " + t.Backbone + ", an exported model, does not support prompt tokens"

@@ -37,33 +37,35 @@ func (m *Ditto) Build(inner method.Method) (method.Method, error) {
 	return *m, Join(Within("lambda", m.Lambda, 0, maxWeight), allShared(inner))
 }
 
-func (Ditto) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (Ditto) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 func (Ditto) View() method.View { return method.PersonalView }
 
 // dittoCopy begins the names of the client's own model.
 const dittoCopy = "ditto"
 
-func (m Ditto) Params(t method.Task) []method.Param { return withCopies(m.Method, t, dittoCopy) }
+func (m Ditto) Params(t method.ClientSpec) []method.Param { return withCopies(m.Method, t, dittoCopy) }
 
 func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
-	own := s.With(personal, func(s *method.Scope, name string) graph.Node { return s.Param(dittoCopy + "/" + name) })
+	own := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
+		return s.Param(dittoCopy + "/" + name)
+	})
 	loss = loss.Add(m.Method.Loss(own, m.Method.Logits(own)))
 	if m.Lambda == 0 {
 		return loss
 	}
 	for _, name := range s.SharedNames() {
 		far := own.Param(name).Sub(s.Received().Param(name))
-		loss = loss.Add(own.Term("proximal", far.Square().Sum().Scale(m.Lambda/2)))
+		loss = loss.Add(own.Term("proximal", far.Square().Sum().MulScalar(m.Lambda/2)))
 	}
 	return loss
 }
 
 func (m Ditto) Begin(l *method.Local) error { return Join(twoModels(l), m.Method.Begin(l)) }
 
-func (m Ditto) Adjust(l *method.Local, g tensor.Map) error {
-	if err := m.Method.Adjust(l, g); err != nil {
+func (m Ditto) AdjustGradients(l *method.Local, g tensor.Map) error {
+	if err := m.Method.AdjustGradients(l, g); err != nil {
 		return err
 	}
 	return adjustCopies(m.Method, l, g, dittoCopy)
@@ -91,11 +93,11 @@ func allShared(base method.Method) error {
 }
 
 // withCopies gives a base method's parameters, and under a prefix a private copy of each, which starts alike.
-func withCopies(base method.Method, t method.Task, prefix string) []method.Param {
+func withCopies(base method.Method, t method.ClientSpec, prefix string) []method.Param {
 	out := base.Params(t)
 	for _, p := range base.Params(t) {
 		out = append(out, method.Param{Name: prefix + "/" + p.Name, Shape: p.Shape, Owner: method.Private,
-			Words: p.Words, First: firstOf(base, t, p.Name)})
+			Words: p.Words, Init: firstOf(base, t, p.Name)})
 	}
 	return out
 }
@@ -112,11 +114,11 @@ func twoModels(l *method.Local) error {
 // adjustCopies lets a base method adjust the gradients of copies as it adjusts those of its parameters.
 func adjustCopies(base method.Method, l *method.Local, g tensor.Map, prefix string) error {
 	own := *l
-	own.Shared, own.Private, own.Beside = l.Private.Under(prefix), tensor.Map{}, map[string]tensor.Map{}
-	for name, grads := range l.Beside {
+	own.Shared, own.Private, own.AuxGradients = l.Private.Under(prefix), tensor.Map{}, map[string]tensor.Map{}
+	for name, grads := range l.AuxGradients {
 		if of, ok := strings.CutSuffix(name, " "+personal); ok {
-			own.Beside[of] = grads.Under(prefix)
+			own.AuxGradients[of] = grads.Under(prefix)
 		}
 	}
-	return base.Adjust(&own, g.Under(prefix))
+	return base.AdjustGradients(&own, g.Under(prefix))
 }

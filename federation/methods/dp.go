@@ -103,8 +103,8 @@ func checkNoise(clip, noise, delta float64) error {
 	return err
 }
 
-func (m DP) Traits() method.Traits {
-	t := method.Traits{Mean: method.AsInside, Outermost: true, HidesClients: m.on(), Noise: m.on(),
+func (m DP) Properties() method.Properties {
+	t := method.Properties{Mean: method.AsInside, Outermost: true, HidesClients: m.on(), Noise: m.on(),
 		SecretNoise: m.on() && m.Secure}
 	switch {
 	case m.on() && m.Where == "server":

@@ -92,13 +92,13 @@ func (m *DPFPL) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m DPFPL) Traits() method.Traits {
-	t := m.WeightedMean.Traits()
+func (m DPFPL) Properties() method.Properties {
+	t := m.WeightedMean.Properties()
 	t.Noise = m.Noise > 0
 	return t
 }
 
-func (m DPFPL) Params(t method.Task) []method.Param {
+func (m DPFPL) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)
 }
 
@@ -106,8 +106,8 @@ func (m DPFPL) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), m.Features(s, s.Param("global").Add(s.Param("local"))))
 }
 
-// Adjust puts what was clipped and has noise in place of the gradients.
-func (m DPFPL) Adjust(l *method.Local, g tensor.Map) error {
+// AdjustGradients puts what was clipped and has noise in place of the gradients.
+func (m DPFPL) AdjustGradients(l *method.Local, g tensor.Map) error {
 	r, err := m.rand(l, g)
 	if err != nil {
 		return err

@@ -49,8 +49,8 @@ func (m *FedAMP) Build(inner method.Method) (method.Method, error) {
 		Within("alpha", m.Alpha, 0, maxWeight), OneOf("self", m.Self, "scale", "refuse"), MustShare(inner))
 }
 
-func (FedAMP) Traits() method.Traits {
-	return method.Traits{Needs: "every client's own parameters",
+func (FedAMP) Properties() method.Properties {
+	return method.Properties{Needs: "every client's own parameters",
 		Roles: map[method.Role]string{method.ServerStep: "", method.RoundStart: ""}}
 }
 
@@ -68,7 +68,7 @@ func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	for _, name := range s.SharedNames() {
 		w := s.Param(name)
 		far := w.Sub(s.Broadcast(ampU+"/"+name, sizes(w)...))
-		loss = loss.Add(s.Term("attentive proximal", far.Square().Sum().Scale(m.Mu/2)))
+		loss = loss.Add(s.Term("attentive proximal", far.Square().Sum().MulScalar(m.Mu/2)))
 	}
 	return loss
 }

@@ -74,20 +74,20 @@ const (
 )
 
 // count is D.
-func (m FedAPT) count(t method.Task) int {
+func (m FedAPT) count(t method.ClientSpec) int {
 	if m.Domains > 0 {
 		return m.Domains
 	}
 	return t.Clients
 }
 
-func (m FedAPT) Params(t method.Task) []method.Param {
+func (m FedAPT) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, method.Shared), method.Param{Name: aptQuery, Shape: []int{m.count(t), t.Dim}})
 }
 
 // query scores domains, [B,D].
 func (m FedAPT) query(s *method.Scope) graph.Node {
-	return s.Image().Scale(m.QueryScale).MatMulT(s.Param(aptQuery))
+	return s.Image().MulScalar(m.QueryScale).MatMulT(s.Param(aptQuery))
 }
 
 // keys gives Σ_d a_d K_d [n,tokens,w] for rows of weights [n,D].
@@ -98,7 +98,7 @@ func (m FedAPT) keys(s *method.Scope, a graph.Node) graph.Node {
 
 // text gives the class features of M ⊙ (1 + key), [C,e], or [B,C,e] of a key for each image.
 func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
-	return s.TextOf(method.Prompt{Ctx: s.Param("ctx").Mul(key.Shift(1)), PerClass: m.ClassSpecific,
+	return s.TextOf(method.Prompt{Ctx: s.Param("ctx").Mul(key.AddScalar(1)), PerClass: m.ClassSpecific,
 		Reading: method.Reading{Position: m.Position}})
 }
 
@@ -109,10 +109,10 @@ func (m FedAPT) Logits(s *method.Scope) graph.Node {
 		temp = 1e-6
 	}
 	off := q.Sub(q.MeanKeep(-1))
-	std := off.Square().SumKeep(-1).Scale(1 / float64(max(1, n-1))).Shift(1e-12).Sqrt()
-	a := off.Div(std).Scale(1 / temp).Softmax(-1) // [B,D]
+	std := off.Square().SumKeep(-1).MulScalar(1 / float64(max(1, n-1))).AddScalar(1e-12).Sqrt()
+	a := off.Div(std).MulScalar(1 / temp).Softmax(-1) // [B,D]
 	if m.Assign == "prompts" {
-		return m.text(s, m.keys(s, a)).MatMul(x.Unsqueeze(2)).Squeeze(2).Scale(t.Scale)
+		return m.text(s, m.keys(s, a)).MatMul(x.Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
 	}
 	var scores []graph.Node
 	for _, key := range each(s.Broadcast(aptKeys, n, m.Tokens, t.Width)) {
@@ -124,7 +124,7 @@ func (m FedAPT) Logits(s *method.Scope) graph.Node {
 func (m FedAPT) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	own := s.State(aptDomain, m.count(s.Task())).Reshape(1, -1)
 	loss := s.CrossEntropy(s.Cosine(s.Image(), m.text(s, m.keys(s, own).Squeeze(0))))
-	domain := m.query(s).LogSoftmax(-1).Mul(own).Sum(-1).Mean().Scale(-m.Weight)
+	domain := m.query(s).LogSoftmax(-1).Mul(own).Sum(-1).Mean().MulScalar(-m.Weight)
 	return loss.Add(s.Term("domain", domain))
 }
 

@@ -44,7 +44,7 @@ func TestFedAPTDomains(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &method.Global{Clients: len(c.start), Task: method.Task{Clients: len(c.start)}, Width: 1,
+		g := &method.Global{Clients: len(c.start), Task: method.ClientSpec{Clients: len(c.start)}, Width: 1,
 			Infos: infos(c.start...), Broadcast: tensor.Map{}}
 		if err = m.Start(g); err == nil && c.join != nil {
 			g.Infos = infos(c.join...)

@@ -51,7 +51,7 @@ func (m *FedCLIP) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m FedCLIP) Params(t method.Task) []method.Param {
+func (m FedCLIP) Params(t method.ClientSpec) []method.Param {
 	return append(linear("adapter/1", t.Dim, t.Dim), linear("adapter/2", t.Dim, t.Dim)...)
 }
 
@@ -63,8 +63,8 @@ func (m FedCLIP) Start(g *method.Global) error {
 // adapted gives the image features [B,D] behind the adapter, unit rows.
 func (m FedCLIP) adapted(s *method.Scope) graph.Node {
 	f := s.Image()
-	hidden := through(s, "adapter/1", f.Scale(m.InputNorm)).Tanh()
-	return through(s, "adapter/2", hidden).Softmax(-1).Mul(f).Unit()
+	hidden := through(s, "adapter/1", f.MulScalar(m.InputNorm)).Tanh()
+	return through(s, "adapter/2", hidden).Softmax(-1).Mul(f).L2Normalize()
 }
 
 func (m FedCLIP) texts(s *method.Scope) graph.Node {
@@ -86,10 +86,10 @@ func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 // contrastive is CLIP's loss in a batch of images [B,D], each with the text of its own class of [C,D]: the mean of the
 // cross entropies of images over texts and of texts over images.
 func contrastive(s *method.Scope, image, text graph.Node) graph.Node {
-	pairs := image.MatMulT(text.Rows(s.Label())).Scale(s.Task().Scale) // [B,B]
+	pairs := image.MatMulT(text.Rows(s.Label())).MulScalar(s.Task().Scale) // [B,B]
 	own := pairs.Mul(s.Graph().Apply(graph.Standard, "EyeLike", nil, pairs.Detach())).Sum(-1)
 	// The cross entropy of the diagonal, log Σ e^(pairs-own), in both directions.
 	ofImages, ofTexts := logSumExp(pairs.Sub(own.Unsqueeze(1)), 1), logSumExp(pairs.Sub(own.Unsqueeze(0)), 0)
-	return s.Term("cross entropy of images", ofImages.Mean().Scale(0.5)).Add(s.Term("cross entropy of texts",
-		ofTexts.Mean().Scale(0.5)))
+	return s.Term("cross entropy of images", ofImages.Mean().MulScalar(0.5)).Add(s.Term("cross entropy of texts",
+		ofTexts.Mean().MulScalar(0.5)))
 }

@@ -41,8 +41,8 @@ func (m *FedDyn) Build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m FedDyn) Traits() method.Traits {
-	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
+func (m FedDyn) Properties() method.Properties {
+	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
 		method.DriftCorrection: "", method.ServerStep: ""}}
 	if m.Alpha > 0 && t.Mean != method.Uniform {
 		t.Mean, t.Needs = "", "the unweighted mean of the clients' moves for its state; set weighting: uniform"
@@ -66,9 +66,9 @@ func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	far := graph.Concat(0, moves...)
 	if m.Norm == "code" {
-		return loss.Add(s.Term("dynamic norm", far.Norm(0).Scale(m.Alpha/2)))
+		return loss.Add(s.Term("dynamic norm", far.Norm(0).MulScalar(m.Alpha/2)))
 	}
-	return loss.Add(s.Term("dynamic quadratic", far.Square().Sum().Scale(m.Alpha/2)))
+	return loss.Add(s.Term("dynamic quadratic", far.Square().Sum().MulScalar(m.Alpha/2)))
 }
 
 func sizes(n graph.Node) []int {

@@ -56,7 +56,9 @@ func (m *FedHPL) Build(method.Method) (method.Method, error) {
 // Tensors that travel: scores [C,C] by class of the examples, and of how many they are the mean [C,1].
 const hplLogits, hplN = "hpl/logits", "hpl/n"
 
-func (m FedHPL) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Private) }
+func (m FedHPL) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "prompt", method.Private)
+}
 
 func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Base.Loss(s, logits)
@@ -65,8 +67,8 @@ func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	c := s.Task().Classes
 	own := graph.OneHot(s.Label(), c) // [B,C]
-	teacher := own.MatMul(s.Broadcast(hplLogits, c, c)).Scale(1 / m.T).LogSoftmax(-1)
-	student := logits.Scale(1 / m.T).LogSoftmax(-1)
+	teacher := own.MatMul(s.Broadcast(hplLogits, c, c)).MulScalar(1 / m.T).LogSoftmax(-1)
+	student := logits.MulScalar(1 / m.T).LogSoftmax(-1)
 	n := s.Broadcast(hplN, c, 1)
 	known := own.MatMul(n.Greater(n.ScalarLike(0)).Cast(graph.Float)).Reshape(-1) // [B]
 	weight := m.Gamma
@@ -74,7 +76,7 @@ func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		weight *= m.T * m.T
 	}
 	kl := teacher.Exp().Mul(teacher.Sub(student)).Sum(-1)
-	return loss.Add(s.Term("distillation", kl.Mul(known).Mean().Scale(weight)))
+	return loss.Add(s.Term("distillation", kl.Mul(known).Mean().MulScalar(weight)))
 }
 
 // Finish uploads the client's mean scores.
@@ -96,7 +98,7 @@ func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
-func (m FedHPL) Extras(t method.Task) []method.Extra {
+func (m FedHPL) Extras(t method.ClientSpec) []method.Extra {
 	return []method.Extra{{Name: hplLogits, Shape: []int{t.Classes, t.Classes}},
 		{Name: hplN, Shape: []int{t.Classes, 1}, Counts: true}}
 }

@@ -76,11 +76,11 @@ func blockMaps() (out []string) {
 	return out
 }
 
-func (m FedLoRA) Traits() method.Traits {
+func (m FedLoRA) Properties() method.Properties {
 	if m.Aggregate == "product" && m.Owner == "shared" {
-		return method.Traits{Needs: "each client's factors, whose products it averages; set aggregate: factors"}
+		return method.Properties{Needs: "each client's factors, whose products it averages; set aggregate: factors"}
 	}
-	return m.FedAvg.Traits()
+	return m.FedAvg.Properties()
 }
 
 // site is one map of a tower with its changes in all blocks.
@@ -94,7 +94,7 @@ type site struct {
 func (s site) name() string { return s.tower + "/" + string(s.of) }
 
 // sites are those that are changed.
-func (m FedLoRA) sites(t method.Task) (out []site) {
+func (m FedLoRA) sites(t method.ClientSpec) (out []site) {
 	for _, tower := range []struct {
 		name                 string
 		width, units, blocks int
@@ -121,7 +121,7 @@ func (m FedLoRA) sites(t method.Task) (out []site) {
 	return out
 }
 
-func (m FedLoRA) Params(t method.Task) (out []method.Param) {
+func (m FedLoRA) Params(t method.ClientSpec) (out []method.Param) {
 	owner := method.Shared
 	if m.Owner == "private" {
 		owner = method.Private
@@ -140,7 +140,7 @@ func (m FedLoRA) changes(s *method.Scope, tower string) (out method.Changes) {
 		if at.tower != tower {
 			continue
 		}
-		a, b := each(s.Param(at.name()+"/a")), each(s.Param(at.name()+"/b").Scale(m.Alpha/float64(m.Rank)))
+		a, b := each(s.Param(at.name()+"/a")), each(s.Param(at.name()+"/b").MulScalar(m.Alpha/float64(m.Rank)))
 		for i := range a {
 			out.LowRank = append(out.LowRank, method.LowRank{Block: at.first + i, Map: at.of, A: a[i], B: b[i]})
 		}

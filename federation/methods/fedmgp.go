@@ -81,7 +81,7 @@ func (m FedMGP) towers() []string {
 	return []string{textTower, imageTower}
 }
 
-func (m FedMGP) Params(t method.Task) (out []method.Param) {
+func (m FedMGP) Params(t method.ClientSpec) (out []method.Param) {
 	for _, tower := range m.towers() {
 		prompt, std, words := []int{m.Tokens, t.Width}, m.Std, m.Words
 		if tower == imageTower {
@@ -101,7 +101,7 @@ func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
 	own, slots, drawn := s.Param(tower+mgpGroups), s.Param(tower+mgpSlots).Detach(), s.Param(tower+mgpDrawn).Detach()
 	shape, _ := own.Shape().Ints()
 	flat := func(n graph.Node) graph.Node { return n.Reshape(-1, shape[1]*shape[2]) }
-	kept := drawn.Sum(0).Neg().Shift(1).Reshape(-1, 1) // [G,1]
+	kept := drawn.Sum(0).Neg().AddScalar(1).Reshape(-1, 1) // [G,1]
 	return flat(own).Mul(kept).Add(drawn.Transpose(1, 0).MatMul(flat(slots))).Reshape(shape...)
 }
 
@@ -125,7 +125,7 @@ func (m FedMGP) features(s *method.Scope) (texts, images []graph.Node) {
 func (m FedMGP) Logits(s *method.Scope) graph.Node {
 	texts, images := m.features(s)
 	if m.Score == "features" {
-		return s.Cosine(graph.Stack(images...).Mean(0).Unit(), graph.Stack(texts...).Mean(0).Unit())
+		return s.Cosine(graph.Stack(images...).Mean(0).L2Normalize(), graph.Stack(texts...).Mean(0).L2Normalize())
 	}
 	scores := make([]graph.Node, m.Groups)
 	for j := range scores {
@@ -140,13 +140,13 @@ func (m FedMGP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	for j := range texts {
 		sum = sum.Add(part.CrossEntropy(s.Cosine(images[j], texts[j])))
 	}
-	loss := s.Term(method.CrossEntropy, sum.Scale(1/float64(m.Groups)))
+	loss := s.Term(method.CrossEntropy, sum.MulScalar(1/float64(m.Groups)))
 	if m.Lambda == 0 || m.Groups == 1 {
 		return loss
 	}
-	loss = loss.Add(s.Term("likeness of texts", m.likeness(texts).Scale(m.Lambda)))
+	loss = loss.Add(s.Term("likeness of texts", m.likeness(texts).MulScalar(m.Lambda)))
 	if m.Vision > 0 {
-		loss = loss.Add(s.Term("likeness of images", m.likeness(images).Scale(m.Lambda)))
+		loss = loss.Add(s.Term("likeness of images", m.likeness(images).MulScalar(m.Lambda)))
 	}
 	return loss
 }
@@ -163,7 +163,7 @@ func (m FedMGP) likeness(groups []graph.Node) graph.Node {
 			sum, pairs = sum.Add(d.Mean()), pairs+1
 		}
 	}
-	return sum.Scale(1 / pairs)
+	return sum.MulScalar(1 / pairs)
 }
 
 // Begin puts the average into the groups that were drawn, so that steps train them as others.
@@ -180,8 +180,8 @@ func (m FedMGP) Begin(l *method.Local) error {
 	return nil
 }
 
-// Adjust freezes what the server sent, and what was drawn.
-func (m FedMGP) Adjust(l *method.Local, _ tensor.Map) error {
+// AdjustGradients freezes what the server sent, and what was drawn.
+func (m FedMGP) AdjustGradients(l *method.Local, _ tensor.Map) error {
 	l.Frozen = nil
 	for _, tower := range m.towers() {
 		l.Frozen = append(l.Frozen, tower+mgpSlots, tower+mgpDrawn)

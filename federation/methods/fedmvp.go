@@ -87,8 +87,8 @@ func (m *FedMVP) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m FedMVP) Traits() method.Traits {
-	t := m.WeightedMean.Traits()
+func (m FedMVP) Properties() method.Properties {
+	t := m.WeightedMean.Properties()
 	t.Delays = []method.Delay{{Part: "FedMVP's training of low-rank changes", Option: "lora_round",
 		Rounds: m.LoRARound}}
 	return t
@@ -102,7 +102,7 @@ const (
 	mvpCoin   = "mvp/flip"
 )
 
-func (m FedMVP) Params(t method.Task) []method.Param {
+func (m FedMVP) Params(t method.ClientSpec) []method.Param {
 	v := t.VisionWidth
 	out := append(linear(mvpFormer+"/proj", v, t.Dim), norm(mvpFormer+"/norm_kv", v)...)
 	out = append(out, FedTPG{Mult: m.Mult}.block(mvpFormer, v, v)...)
@@ -181,12 +181,12 @@ func (m FedMVP) prompt(s *method.Scope, texts []graph.Node) graph.Node {
 	values, d := m.changed(s, context, "v"), v/m.Heads
 	h, out := s.Param(mvpFormer+"/o/b"), s.Param(mvpFormer+"/o/w")
 	for lo := 0; lo < v; lo += d { // a head each
-		a := of("q", lo, lo+d, query).MatMul(of("k", lo, lo+d, keys).T()).Scale(1 / math.Sqrt(float64(d)))
+		a := of("q", lo, lo+d, query).MatMul(of("k", lo, lo+d, keys).T()).MulScalar(1 / math.Sqrt(float64(d)))
 		h = a.Softmax(-1).MatMul(of("v", lo, lo+d, values)).MatMul(out.Slice(1, lo, lo+d).T()).Add(h) // [B,M,v]
 	}
 	x, wide := normed(s, mvpFormer+"/ff/norm", h), m.Mult*v
 	gate := of("ff/in", wide, 2*wide, x)
-	gelu := gate.Scale(math.Sqrt2 / 2).Erf().Shift(1).Mul(gate).Scale(0.5)
+	gelu := gate.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1).Mul(gate).MulScalar(0.5)
 	h = of("ff/out", 0, v, of("ff/in", 0, wide, x).Mul(gelu)).Add(h)
 	return s.Graph().Const(runs(m.Tokens, s.Task().Patches)).MatMul(h)
 }
@@ -234,7 +234,7 @@ func (m FedMVP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return loss
 	}
 	x, _ := m.pair(s)
-	apart := x.Mul(m.plain(s)).Sum(-1).Mean().Neg().Shift(1).Scale(m.Alpha)
+	apart := x.Mul(m.plain(s)).Sum(-1).Mean().Neg().AddScalar(1).MulScalar(m.Alpha)
 	return loss.Add(s.Term("consistency", apart))
 }
 
@@ -268,7 +268,7 @@ func (m FedMVP) toss(l *method.Local) {
 	}
 }
 
-func (m FedMVP) Adjust(l *method.Local, g tensor.Map) error {
+func (m FedMVP) AdjustGradients(l *method.Local, g tensor.Map) error {
 	m.toss(l)
 	l.Frozen = nil
 	on := l.Broadcast[mvpOn]

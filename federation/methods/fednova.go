@@ -49,14 +49,14 @@ func (m *FedNova) Build(inner method.Method) (method.Method, error) {
 	return *m, Join(m.Reported.Check(), Within("strength", m.Strength, 0, 1), MustShare(inner))
 }
 
-func (m FedNova) Traits() method.Traits {
-	return m.traits(m.Strength > 0, "every client's amount of work; set options.fednova.strength: 0")
+func (m FedNova) Properties() method.Properties {
+	return m.properties(m.Strength > 0, "every client's amount of work; set options.fednova.strength: 0")
 }
 
 // novaA names what a client uploads.
 const novaA = "nova/a"
 
-func (m FedNova) Extras(t method.Task) []method.Extra {
+func (m FedNova) Extras(t method.ClientSpec) []method.Extra {
 	return m.extras(m.Strength > 0, m.Method.Extras(t), novaA)
 }
 

@@ -35,22 +35,22 @@ func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
 	return *m, fits(*m, inner, err)
 }
 
-func (FedNTD) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	if m.Beta == 0 {
 		return loss
 	}
-	away := graph.OneHot(s.Label(), s.Task().Classes).Scale(-never) // [B,C]
-	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).Scale(1 / m.Tau).Add(away) }
+	away := graph.OneHot(s.Label(), s.Task().Classes).MulScalar(-never) // [B,C]
+	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).MulScalar(1 / m.Tau).Add(away) }
 	teacher, student := rest(s.Received()), rest(s)
 	if !usesShared(s.Received(), teacher) {
 		return s.Graph().Fail("its teacher would be the client's own private parameters, since the base method's " +
 			"class scores use nothing that the server averages; remove it")
 	}
 	kl := teacher.Softmax(-1).Mul(teacher.LogSoftmax(-1).Sub(student.LogSoftmax(-1))).Sum(-1).Mean()
-	return loss.Add(s.Term("not-true distillation", kl.Scale(m.Beta*m.Tau*m.Tau)))
+	return loss.Add(s.Term("not-true distillation", kl.MulScalar(m.Beta*m.Tau*m.Tau)))
 }
 
 // never is so much that a class score lessened by it counts for nothing beside others.

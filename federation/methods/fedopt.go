@@ -53,8 +53,8 @@ func (m *FedOpt) Build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m FedOpt) Traits() method.Traits {
-	return method.Traits{Mean: method.Weights(m.Weighting.Weighting),
+func (m FedOpt) Properties() method.Properties {
+	return method.Properties{Mean: method.Weights(m.Weighting.Weighting),
 		Roles: map[method.Role]string{method.ServerStep: ""}}
 }
 

@@ -54,7 +54,7 @@ func (m *FedOTP) Build(method.Method) (method.Method, error) {
 		OneOf("stop", m.Stop, "image", "pair", "batch", "code"))
 }
 
-func (m FedOTP) Params(t method.Task) []method.Param {
+func (m FedOTP) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)
 }
 
@@ -66,7 +66,7 @@ func (m FedOTP) Logits(s *method.Scope) graph.Node {
 	text := graph.Concat(0, m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))) // [2C,D]
 	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                                        // [BM,2C]
 	sim = sim.Reshape(-1, t.Patches, 2, t.Classes).Transpose(2, 0, 3, 1)                       // [2,B,C,M]
-	return m.transport().plan(sim.Detach()).Mul(sim).Sum(0, -1).Scale(t.Scale)
+	return m.transport().plan(sim.Detach()).Mul(sim).Sum(0, -1).MulScalar(t.Scale)
 }
 
 func (m FedOTP) transport() transport {

@@ -46,16 +46,16 @@ func (m *FedPer) Build(inner method.Method) (method.Method, error) {
 	return *m, m.check(inner)
 }
 
-func (FedPer) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (FedPer) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
-func (m FedPer) Params(t method.Task) []method.Param { return m.params(m.Method, t) }
+func (m FedPer) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
 
 func (m FedPer) Start(g *method.Global) error { return m.start(m.Method, g) }
 
 // check finds what is wrong with the names over a base method.
 func (s Split) check(base method.Method) error {
 	err := besideBase(base)
-	if t := method.TraitsOf(base); err == nil && t.Mean == "" {
+	if t := method.PropertiesOf(base); err == nil && t.Mean == "" {
 		err = errors.New("the base method's server needs more than the mean of uploads; choose another base method")
 	}
 	if err != nil {
@@ -110,19 +110,19 @@ func (s Split) keeps(name string) bool {
 func under(name, at string) bool { return name == at || strings.HasPrefix(name, at+"/") }
 
 // params gives a base method's parameters with their new owners.
-func (s Split) params(base method.Method, t method.Task) []method.Param {
+func (s Split) params(base method.Method, t method.ClientSpec) []method.Param {
 	out := slices.Clone(base.Params(t))
 	for i, p := range out {
 		if p.Owner == method.Shared && s.keeps(p.Name) {
 			out[i].Owner = method.Private
-			out[i].First = firstOf(base, t, p.Name)
+			out[i].Init = firstOf(base, t, p.Name)
 		}
 	}
 	return out
 }
 
 // firstOf gives the first value that a base method's server gives a parameter that it shares by itself.
-func firstOf(base method.Method, t method.Task, name string) func(uint64) *tensor.Tensor {
+func firstOf(base method.Method, t method.ClientSpec, name string) func(uint64) *tensor.Tensor {
 	return func(seed uint64) *tensor.Tensor {
 		g := method.Global{Seed: seed, Task: t, Width: t.Width, Classes: t.Classes, Clients: t.Clients,
 			Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
@@ -139,7 +139,7 @@ func startAll(base method.Method, g *method.Global) error {
 	}
 	for _, p := range base.Params(g.Task) {
 		if p.Owner == method.Shared && shared[p.Name] == nil {
-			shared[p.Name] = p.Draw(g.Seed, -1)
+			shared[p.Name] = p.Initial(g.Seed, -1)
 		}
 	}
 	g.Shared = shared

@@ -44,7 +44,7 @@ func (m *FedPGP) Build(method.Method) (method.Method, error) {
 		OneOf("positive", m.Positive, "hand", "code"), Within("init_std", m.Std, 0, maxWeight))
 }
 
-func (m FedPGP) Params(t method.Task) []method.Param {
+func (m FedPGP) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{
 		{Name: "sigma", Shape: []int{m.Tokens, t.Width}, Std: m.Std, Owner: method.Shared},
 		{Name: "u", Shape: []int{m.Tokens, m.Rank}, Std: m.Std, Owner: method.Private},
@@ -69,7 +69,7 @@ func (m FedPGP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		hand = s.Texts(strings.Repeat("X ", m.Tokens) + "{}.")
 	}
 	anchor := s.Text(s.Param("sigma"))
-	near, far := anchor.Mul(hand).Sum(-1), anchor.Mul(m.full(s)).Sum(-1)      // cosines [C]
-	contrast := far.Sub(near).Scale(1 / m.Temp).Softplus().Mean().Scale(m.Mu) // -log e^near/(e^near + e^far)
+	near, far := anchor.Mul(hand).Sum(-1), anchor.Mul(m.full(s)).Sum(-1)              // cosines [C]
+	contrast := far.Sub(near).MulScalar(1 / m.Temp).Softplus().Mean().MulScalar(m.Mu) // -log e^near/(e^near + e^far)
 	return loss.Add(s.Term("contrastive", contrast))
 }

@@ -36,17 +36,19 @@ import (
 //     code does.
 type FedPHA struct {
 	method.FedAvg
-	Global        int           `config:"global_tokens" help:"length of the shared prompt in tokens"`
-	Local         []int         `config:"local_tokens" help:"length of the private prompt: one number, or one a client"`
-	Ratio         float64       `config:"ratio" help:"rho of eq. 9, share of directions that are removed"`
-	Alpha         float64       `config:"alpha" help:"alpha of eq. 12, margin of the push term"`
-	Projector     string        `config:"projector" help:"what the projection keeps: exact-null, eq9, alg1, def1, code"`
-	ProjectorGrad string        `config:"projector_grad" help:"gradient of the projector: detach (none) or through"`
-	SVDEvery      method.Moment `config:"svd_every" help:"how often the projector is computed: step, epoch or round"`
-	Pull          string        `config:"pull" help:"reduction of the pull term: sum-per-class or mean"`
-	Push          string        `config:"push" help:"reduction of the push term: class or scalar"`
-	EOT           string        `config:"eot" help:"position of the end of text: own (of each prompt) or longest"`
-	Std           float64       `config:"init_std" help:"standard deviation of the initial prompts"`
+	Global        int     `config:"global_tokens" help:"length of the shared prompt in tokens"`
+	Local         []int   `config:"local_tokens" help:"length of the private prompt: one number, or one a client"`
+	Ratio         float64 `config:"ratio" help:"rho of eq. 9, share of directions that are removed"`
+	Alpha         float64 `config:"alpha" help:"alpha of eq. 12, margin of the push term"`
+	Projector     string  `config:"projector" help:"what the projection keeps: exact-null, eq9, alg1, def1, code"`
+	ProjectorGrad string  `config:"projector_grad" help:"gradient of the projector: detach (none) or through"`
+
+	SVDEvery method.Frequency `config:"svd_every" help:"how often the projector is computed: step, epoch or round"`
+
+	Pull string  `config:"pull" help:"reduction of the pull term: sum-per-class or mean"`
+	Push string  `config:"push" help:"reduction of the push term: class or scalar"`
+	EOT  string  `config:"eot" help:"position of the end of text: own (of each prompt) or longest"`
+	Std  float64 `config:"init_std" help:"standard deviation of the initial prompts"`
 }
 
 var fedPHADef = Def{Name: "fedpha", Title: "FedPHA", New: newFedPHA,
@@ -79,7 +81,7 @@ func (m *FedPHA) Build(method.Method) (method.Method, error) {
 
 func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
 
-func (m FedPHA) Params(t method.Task) []method.Param {
+func (m FedPHA) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{
 		{Name: "global", Shape: []int{m.Global, t.Width}, Std: m.Std, Owner: method.Shared},
 		{Name: "local", Shape: []int{m.local(t.Client), t.Width}, Std: m.Std, Owner: method.Private},
@@ -117,9 +119,9 @@ func (m FedPHA) pull(tl, tp graph.Node) graph.Node {
 func (m FedPHA) push(tl, tg graph.Node) graph.Node {
 	d := tl.Sub(tg)
 	if m.Push == "scalar" {
-		return d.Reshape(-1).Norm(0).Neg().Shift(m.Alpha).ReLU()
+		return d.Reshape(-1).Norm(0).Neg().AddScalar(m.Alpha).ReLU()
 	}
-	return d.Norm(-1).Neg().Shift(m.Alpha).ReLU().Mean()
+	return d.Norm(-1).Neg().AddScalar(m.Alpha).ReLU().Mean()
 }
 
 // project is local Q for the projector Q [w,w] of the shared prompt, eq. 8-10. Without a gradient through Q its factors

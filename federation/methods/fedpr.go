@@ -57,10 +57,12 @@ func (m *FedPR) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m FedPR) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Shared) }
+func (m FedPR) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "prompt", method.Shared)
+}
 
-// Adjust projects the gradient.
-func (m FedPR) Adjust(l *method.Local, grads tensor.Map) error {
+// AdjustGradients projects the gradient.
+func (m FedPR) AdjustGradients(l *method.Local, grads tensor.Map) error {
 	blocks, err := m.transforms(l)
 	if err != nil {
 		return err

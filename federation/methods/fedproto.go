@@ -65,8 +65,8 @@ func (m *FedProto) Build(inner method.Method) (method.Method, error) {
 	return *m, fits(*m, inner, err)
 }
 
-func (m FedProto) Traits() method.Traits {
-	t := method.Traits{Mean: method.AsInside, Scores: m.Test == "prototypes"}
+func (m FedProto) Properties() method.Properties {
+	t := method.Properties{Mean: method.AsInside, Scores: m.Test == "prototypes"}
 	if m.active() {
 		t.Mean, t.Needs = "", "every client's prototypes"
 	}
@@ -108,16 +108,16 @@ func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	mean, there := m.prototypes(s)
 	far := m.rows(s).Sub(mean.Rows(s.Label())).Square().Sum(-1) // [B]
 	if m.Distance == "mean" {
-		far = far.Scale(1 / float64(s.Task().Dim))
+		far = far.MulScalar(1 / float64(s.Task().Dim))
 	}
-	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().Scale(m.Lambda)))
+	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().MulScalar(m.Lambda)))
 }
 
 // prototypes gives the server's [C,D], and [C] with 1 where there is one.
 func (m FedProto) prototypes(s *method.Scope) (mean, there graph.Node) {
 	classes := s.Task().Classes
 	n := s.Broadcast(protoN, classes, 1).Reshape(-1)
-	return s.Broadcast(protoMean, classes, s.Task().Dim), n.Greater(n.Scale(0)).Cast(graph.Float)
+	return s.Broadcast(protoMean, classes, s.Task().Dim), n.Greater(n.MulScalar(0)).Cast(graph.Float)
 }
 
 func (m FedProto) Logits(s *method.Scope) graph.Node {
@@ -125,13 +125,13 @@ func (m FedProto) Logits(s *method.Scope) graph.Node {
 	if m.Test == "scores" {
 		return scores
 	}
-	x, _ := s.Compared()
+	x, _ := s.ScoredPair()
 	if !x.OK() {
 		x = s.Image()
 	}
 	mean, there := m.prototypes(s)
-	d := x.Square().SumKeep(-1).Sub(x.MatMulT(mean).Scale(2)).Add(mean.Square().Sum(-1)) // [B,C]
-	return d.Scale(-1 / float64(s.Task().Dim)).Add(there.Shift(-1).Scale(never))
+	d := x.Square().SumKeep(-1).Sub(x.MatMulT(mean).MulScalar(2)).Add(mean.Square().Sum(-1)) // [B,C]
+	return d.MulScalar(-1 / float64(s.Task().Dim)).Add(there.AddScalar(-1).MulScalar(never))
 }
 
 func (m FedProto) Finish(l *method.Local, up *method.Upload) error {
@@ -158,7 +158,7 @@ func (m FedProto) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
-func (m FedProto) Extras(t method.Task) []method.Extra {
+func (m FedProto) Extras(t method.ClientSpec) []method.Extra {
 	inner := m.Method.Extras(t)
 	if !m.active() {
 		return inner

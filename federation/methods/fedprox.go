@@ -26,7 +26,7 @@ func (m *FedProx) Build(inner method.Method) (method.Method, error) {
 	return *m, Within("mu", m.Mu, 0, maxWeight)
 }
 
-func (FedProx) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (FedProx) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
@@ -39,7 +39,7 @@ func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 			w = w.Detach()
 		}
 		d := w.Sub(s.Received().Param(name))
-		loss = loss.Add(s.Term("proximal", d.Square().Sum().Scale(m.Mu/2)))
+		loss = loss.Add(s.Term("proximal", d.Square().Sum().MulScalar(m.Mu/2)))
 	}
 	return loss
 }

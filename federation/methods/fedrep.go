@@ -29,13 +29,13 @@ func (m *FedRep) Build(inner method.Method) (method.Method, error) {
 	return *m, Join(Within("head_epochs", m.Head, 1, maxSteps), m.check(inner))
 }
 
-func (FedRep) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (FedRep) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
-func (m FedRep) Params(t method.Task) []method.Param { return m.params(m.Method, t) }
+func (m FedRep) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
 
 func (m FedRep) Start(g *method.Global) error { return m.start(m.Method, g) }
 
-func (m FedRep) Adjust(l *method.Local, g tensor.Map) error {
+func (m FedRep) AdjustGradients(l *method.Local, g tensor.Map) error {
 	if l.Frozen = nil; !m.none() {
 		frozen := l.Private
 		if l.Epoch < m.Head {
@@ -43,7 +43,7 @@ func (m FedRep) Adjust(l *method.Local, g tensor.Map) error {
 		}
 		l.Frozen = frozen.Names()
 	}
-	return m.Method.Adjust(l, g)
+	return m.Method.AdjustGradients(l, g)
 }
 
 func (m FedRep) Finish(l *method.Local, up *method.Upload) error {

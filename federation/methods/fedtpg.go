@@ -66,7 +66,7 @@ func tpgBlock(i int) string {
 	return fmt.Sprintf("%s/self%d", tpg, i)
 }
 
-func (m FedTPG) Params(t method.Task) []method.Param {
+func (m FedTPG) Params(t method.ClientSpec) []method.Param {
 	out := []method.Param{{Name: tpgQueries, Shape: []int{m.Tokens, t.Width}, Std: m.Std}}
 	out = append(append(out, norm(tpgCross+"/norm_kv", t.Dim)...), m.block(tpgCross, t.Width, t.Dim)...)
 	for i := range m.Depth {
@@ -135,7 +135,7 @@ func (m FedTPG) prompt(s *method.Scope) graph.Node {
 }
 
 // others [C] is 0 for the client's own classes and far below any score for the others.
-func others(s *method.Scope) graph.Node { return s.Owned().Shift(-1).Scale(-nn.Masked) }
+func others(s *method.Scope) graph.Node { return s.LocalClasses().AddScalar(-1).MulScalar(-nn.Masked) }
 
 // attend is multi-head attention of rows q [n,w] on rows kv [k,.].
 func (m FedTPG) attend(s *method.Scope, name string, q, kv, mask graph.Node) graph.Node {
@@ -149,7 +149,7 @@ func (m FedTPG) attend(s *method.Scope, name string, q, kv, mask graph.Node) gra
 func (m FedTPG) feed(s *method.Scope, name string, x graph.Node) graph.Node {
 	half := m.Mult * x.Dim(1)
 	h := through(s, name+"/ff/in", normed(s, name+"/ff/norm", x)).Split(-1, half, half)
-	gelu := h[1].Mul(h[1].Scale(math.Sqrt2 / 2).Erf().Shift(1)).Scale(0.5)
+	gelu := h[1].Mul(h[1].MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1)).MulScalar(0.5)
 	return x.Add(through(s, name+"/ff/out", h[0].Mul(gelu)))
 }
 
@@ -170,5 +170,5 @@ func (m FedTPG) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	// Examples of classes that are out of the scores, such as GGTPC's prototypes of other clients' classes, count 0.
 	each := logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]
-	return s.Term(method.CrossEntropy, each.Mul(s.Owned().Rows(s.Label())).Mean().Neg())
+	return s.Term(method.CrossEntropy, each.Mul(s.LocalClasses().Rows(s.Label())).Mean().Neg())
 }

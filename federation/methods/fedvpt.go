@@ -20,4 +20,6 @@ func newFedVPT() Layer { return &FedVPT{Visual: defaultVisual} }
 
 func (m *FedVPT) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
-func (m FedVPT) Params(t method.Task) []method.Param { return m.Declare(t, "prompt", method.Shared) }
+func (m FedVPT) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "prompt", method.Shared)
+}

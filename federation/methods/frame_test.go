@@ -21,11 +21,11 @@ func TestFrameOfPixels(t *testing.T) {
 		9: ones.Data} {
 		g := graph.New()
 		out := Visual{Border: border}.framed(g.Input("prompt", graph.Float, graph.Static(3, 4, 4)), 4)
-		model, err := graph.Model(graph.Output{Name: "framed", Node: out.Scale(1)})
+		model, err := graph.Model(graph.Output{Name: "framed", Node: out.MulScalar(1)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := ort.Once(context.Background(), model, ort.Options{}, tensor.Map{"prompt": ones})
+		got, err := ort.RunOnce(context.Background(), model, ort.Options{}, tensor.Map{"prompt": ones})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func (m *GCE) Build(inner method.Method) (method.Method, error) {
 	return *m, fits(*m, inner, Join(Within("q", m.Q, 0, 1), mustLearn(inner, "changes the loss")))
 }
 
-func (GCE) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (GCE) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 func (m GCE) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Q == 0 {
@@ -40,7 +40,7 @@ func (m GCE) Loss(s *method.Scope, logits graph.Node) graph.Node {
 
 // generalised is (1 - p^q)/q of log p [B], for each example.
 func generalised(logp graph.Node, q float64) graph.Node {
-	return logp.Scale(q).Exp().Neg().Shift(1).Scale(1 / q)
+	return logp.MulScalar(q).Exp().Neg().AddScalar(1).MulScalar(1 / q)
 }
 
 // fitted is the loss of a method in which the mean of a function of log p [B], p being the softmax of the label's
@@ -50,11 +50,11 @@ func fitted(inner method.Method, s *method.Scope, logits graph.Node,
 	if s.Task().Sigmoid {
 		return s.Graph().Fail("it replaces the cross entropy of a softmax; set train.loss: softmax")
 	}
-	fit := s.Fitting(func(logits graph.Node) graph.Node {
+	fit := s.WithLabelLoss(func(logits graph.Node) graph.Node {
 		return of(logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), logits.Dim(-1))).Sum(-1)).Mean()
 	})
 	loss := inner.Loss(fit, logits)
-	if !fit.Fits() {
+	if !fit.LabelLossUsed() {
 		return s.Graph().Fail("the methods inside fit labels by a loss of their own, which cannot be replaced; " +
 			"remove this wrapper, or choose another base method")
 	}

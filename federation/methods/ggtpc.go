@@ -79,8 +79,8 @@ func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-// Traits leaves the mean to the layers inside; its statistic is no part of it.
-func (GGTPC) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+// Properties leaves the mean to the layers inside; its statistic is no part of it.
+func (GGTPC) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 // Names of what the server sends and a client keeps.
 const (
@@ -107,8 +107,8 @@ func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Strength == 0 {
 		return m.Method.Loss(s, logits)
 	}
-	noisy := s.Spread(m.Renormalise)
-	if spread := m.Method.Logits(noisy); noisy.Spreads() {
+	noisy := s.WithFeatureNoise(m.Renormalise)
+	if spread := m.Method.Logits(noisy); noisy.FeatureNoiseUsed() {
 		return m.Method.Loss(noisy, spread)
 	}
 	return m.Method.Loss(s, logits)

@@ -38,7 +38,7 @@ func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map
 }
 
 // answer declares what measure gives.
-func (m GGTPC) answer(t method.Task) []method.Extra {
+func (m GGTPC) answer(t method.ClientSpec) []method.Extra {
 	c, d := t.Classes, t.Dim
 	out := []method.Extra{{Name: "n", Shape: []int{c, 1}, Counts: true}, {Name: "mean", Shape: []int{c, d}}}
 	if m.Stats == "packed" {

@@ -21,8 +21,8 @@ func newGPTFL() Layer { return &GPTFL{promptFLOf(defaultContext)} }
 
 func (m *GPTFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
-func (m GPTFL) Traits() method.Traits {
-	t := m.PromptFL.Traits()
+func (m GPTFL) Properties() method.Properties {
+	t := m.PromptFL.Properties()
 	t.Synthetic = true
 	return t
 }

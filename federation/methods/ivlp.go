@@ -29,7 +29,7 @@ func (m *IVLP) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), OneOf("keep_local", m.KeepLocal, "none", "text", "image", "deep"))
 }
 
-func (m IVLP) Params(t method.Task) []method.Param { return m.Declare(t, m.owner) }
+func (m IVLP) Params(t method.ClientSpec) []method.Param { return m.Declare(t, m.owner) }
 
 func (m IVLP) owner(name string) method.Owner {
 	if tower, _, _ := strings.Cut(name, "/"); tower == m.KeepLocal || "/"+m.KeepLocal == name[len(tower):] {

@@ -37,7 +37,7 @@ func (m *KgCoOp) Build(method.Method) (method.Method, error) {
 		OneOf("distance", m.Distance, "cosine", "squared"), OneOf("classes", m.Classes, "all", "own"))
 }
 
-func (m KgCoOp) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
+func (m KgCoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 
 func (m KgCoOp) texts(s *method.Scope) graph.Node { return s.Text(m.Prompt(s, s.Param("ctx"))) }
 
@@ -49,13 +49,13 @@ func (m KgCoOp) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return loss
 	}
 	text, hand := m.texts(s), m.Texts(s)
-	far := text.Mul(hand).Sum(-1).Neg().Shift(1) // [C]
+	far := text.Mul(hand).Sum(-1).Neg().AddScalar(1) // [C]
 	if m.Distance == "squared" {
 		far = text.Sub(hand).Square().Sum(-1)
 	}
 	mean := far.Mean()
 	if m.Classes == "own" {
-		mean = far.Mul(s.Owned()).Sum().Div(s.Owned().Sum())
+		mean = far.Mul(s.LocalClasses()).Sum().Div(s.LocalClasses().Sum())
 	}
-	return loss.Add(s.Term("knowledge", mean.Scale(m.Lambda)))
+	return loss.Add(s.Term("knowledge", mean.MulScalar(m.Lambda)))
 }

@@ -40,9 +40,11 @@ func (m *MaPLe) Build(method.Method) (method.Method, error) {
 const couple = "couple"
 
 // later is how many blocks behind the first have prompts.
-func (m MaPLe) later(t method.Task) int { return max(0, min(m.Depth, t.TextLayers, t.VisionLayers)-1) }
+func (m MaPLe) later(t method.ClientSpec) int {
+	return max(0, min(m.Depth, t.TextLayers, t.VisionLayers)-1)
+}
 
-func (m MaPLe) Params(t method.Task) []method.Param {
+func (m MaPLe) Params(t method.ClientSpec) []method.Param {
 	out := append(m.Declare(t, textTower+firstBlock, method.Shared), linear(couple, t.VisionWidth, t.Width)...)
 	if n := m.later(t); n > 0 {
 		out = append(out,

@@ -46,7 +46,7 @@ func (m *MOON) Build(inner method.Method) (method.Method, error) {
 	return *m, fits(*m, inner, err)
 }
 
-func (MOON) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (MOON) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
@@ -65,7 +65,7 @@ func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 			"model are equal; use another", of)
 	}
 	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
-	return loss.Add(s.Term("model-contrastive", far.Sub(near).Scale(1/m.Tau).Softplus().Mean().Scale(m.Mu)))
+	return loss.Add(s.Term("model-contrastive", far.Sub(near).MulScalar(1/m.Tau).Softplus().Mean().MulScalar(m.Mu)))
 }
 
 // represent gives the unit rows z of a scope.
@@ -77,10 +77,10 @@ func (m MOON) represent(s *method.Scope, of string) graph.Node {
 		return z
 	case of == "logits":
 		if classes > 2 {
-			z = z.Sub(z.MeanKeep(-1)).Unit()
+			z = z.Sub(z.MeanKeep(-1)).L2Normalize()
 		}
 		return z
 	}
 	sets := z.Reshape(-1, classes, s.Task().Dim) // of each prompt
-	return sets.Sub(sets.MeanKeep(1)).Unit().Reshape(-1, s.Task().Dim)
+	return sets.Sub(sets.MeanKeep(1)).L2Normalize().Reshape(-1, s.Task().Dim)
 }

@@ -50,7 +50,7 @@ func (m *NLPrompt) Build(inner method.Method) (method.Method, error) {
 	return *m, fits(*m, inner, err)
 }
 
-func (NLPrompt) Traits() method.Traits { return method.Traits{Mean: method.AsInside} }
+func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 // cleanInput [B] is 1 for clean images; draw/clean is an input of GGTPC.
 const cleanInput = "draw/trusted"

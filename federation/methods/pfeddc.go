@@ -55,7 +55,7 @@ func (m *PFedDC) Build(method.Method) (method.Method, error) {
 // mixed tells whether a tower's prompts pass an attention module.
 func (m PFedDC) mixed(tower string) bool { return m.Modules == "both" || m.Modules == tower }
 
-func (m PFedDC) Params(t method.Task) []method.Param {
+func (m PFedDC) Params(t method.ClientSpec) []method.Param {
 	text := func(name string, o method.Owner) []method.Param {
 		return []method.Param{{Name: name, Shape: []int{m.TextTokens, t.Width}, Std: m.Std, Owner: o}}
 	}
@@ -89,7 +89,7 @@ func (m PFedDC) prompt(s *method.Scope, tower string) graph.Node {
 	case m.Without == "own":
 		return s.Param(own)
 	}
-	return s.Param(own).Add(s.Param(shared)).Scale(0.5)
+	return s.Param(own).Add(s.Param(shared)).MulScalar(0.5)
 }
 
 func (m PFedDC) Logits(s *method.Scope) graph.Node {

@@ -50,7 +50,7 @@ func (m *PFedMMA) Build(method.Method) (method.Method, error) {
 }
 
 // adapted are the towers with adapters, their widths and blocks, and how many of these have one.
-func (m PFedMMA) adapted(t method.Task) (towers []string, widths, layers []int, blocks int) {
+func (m PFedMMA) adapted(t method.ClientSpec) (towers []string, widths, layers []int, blocks int) {
 	blocks = m.Blocks
 	for _, tower := range []struct {
 		name          string
@@ -64,7 +64,7 @@ func (m PFedMMA) adapted(t method.Task) (towers []string, widths, layers []int, 
 	return towers, widths, layers, blocks
 }
 
-func (m PFedMMA) Params(t method.Task) (out []method.Param) {
+func (m PFedMMA) Params(t method.ClientSpec) (out []method.Param) {
 	towers, widths, _, n := m.adapted(t)
 	layer := func(name string, to, from int, o method.Owner) {
 		out = append(out, method.Param{Name: name + "/w", Shape: []int{n, to, from}, Std: math.Sqrt(2 / float64(to)),

@@ -76,7 +76,9 @@ func (m *PFedMoAP) Build(method.Method) (method.Method, error) {
 		OneOf("test_experts", m.Tested, "turn", "latest"))
 }
 
-func (PFedMoAP) Traits() method.Traits { return method.Traits{Needs: "every client's own prompt"} }
+func (PFedMoAP) Properties() method.Properties {
+	return method.Properties{Needs: "every client's own prompt"}
+}
 
 func (PFedMoAP) View() method.View { return method.PersonalView }
 
@@ -104,14 +106,14 @@ func (m PFedMoAP) tested() experts {
 }
 
 // channels are those of D that reach the gate.
-func (m PFedMoAP) channels(t method.Task) (out []int) {
+func (m PFedMoAP) channels(t method.ClientSpec) (out []int) {
 	for i := 0; i < t.Dim; i += max(1, t.Dim/m.Dim) {
 		out = append(out, i)
 	}
 	return out
 }
 
-func (m PFedMoAP) Params(t method.Task) []method.Param {
+func (m PFedMoAP) Params(t method.ClientSpec) []method.Param {
 	out := m.Declare(t, "ctx", method.Shared)
 	d := len(m.channels(t))
 	std := 1 / math.Sqrt(3*float64(max(1, d)))
@@ -160,13 +162,13 @@ func (m PFedMoAP) mixed(s *method.Scope, others graph.Node, there string) graph.
 	k := layer(keys, "k").Reshape(e, c, h, wide/h).Transpose(2, 3, 1, 0) // [h,d/h,C,E]
 	scores := q.MatMul(k.Reshape(h, wide/h, c*e)).Reshape(h, -1, c, e)   // [h,B,C,E]
 	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), s.Broadcast(there, e-1))
-	a := scores.Scale(m.Kappa).Add(known.Shift(-1).Scale(never)).Softmax(-1)       // of nobody's prompt 0
-	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)           // [h,C,E,d/h]
-	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                 // [B,C,h,d/h]
-	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)              // [B,C,d]
-	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).Scale(t.Scale).ReshapeLike(alone) // [B,C]
+	a := scores.MulScalar(m.Kappa).Add(known.AddScalar(-1).MulScalar(never)).Softmax(-1) // of nobody's prompt 0
+	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)                 // [h,C,E,d/h]
+	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                       // [B,C,h,d/h]
+	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)                    // [B,C,d]
+	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).MulScalar(t.Scale).ReshapeLike(alone)   // [B,C]
 	count := s.Broadcast(there, e-1).Sum()
-	return count.Greater(count.Scale(0)).Where(z.Add(alone.Scale(m.Lambda)), alone)
+	return count.Greater(count.MulScalar(0)).Where(z.Add(alone.MulScalar(m.Lambda)), alone)
 }
 
 // Begin computes the others' features for all steps of the turn, and gives the gate its rate.
@@ -196,8 +198,8 @@ func (m PFedMoAP) nobody(sent tensor.Map, width int) {
 	}
 }
 
-// Adjust freezes a gate that has nothing to mix.
-func (m PFedMoAP) Adjust(l *method.Local, grads tensor.Map) error {
+// AdjustGradients freezes a gate that has nothing to mix.
+func (m PFedMoAP) AdjustGradients(l *method.Local, grads tensor.Map) error {
 	l.Frozen = nil
 	for name := range grads {
 		if name != "ctx" && l.Broadcast[moapTurn.known].MaxAbs() == 0 {

@@ -44,14 +44,16 @@ func (m *PFedPrompt) Build(method.Method) (method.Method, error) {
 		OneOf("value", m.Value, "label", "feature"), OneOf("train", m.Train, "text", "both"))
 }
 
-func (m PFedPrompt) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
+func (m PFedPrompt) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "ctx", method.Shared)
+}
 
 func (m PFedPrompt) Logits(s *method.Scope) graph.Node {
 	logits := m.Context.Logits(s)
 	if m.Alpha == 0 {
 		return logits
 	}
-	return logits.Add(m.remembered(s).Scale(m.Alpha * s.Task().Scale))
+	return logits.Add(m.remembered(s).MulScalar(m.Alpha * s.Task().Scale))
 }
 
 // remembered gives the memory's scores [B,C], before their scale.
@@ -61,12 +63,12 @@ func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
 	if beta == 0 {
 		beta = s.Task().Scale
 	}
-	attention := s.Image().MatMulT(keys).Scale(beta).Softmax(-1) // [B,N]
+	attention := s.Image().MatMulT(keys).MulScalar(beta).Softmax(-1) // [B,N]
 	if m.Value == "label" {
 		return attention.MatMul(graph.OneHot(labels, s.Task().Classes))
 	}
-	_, text := s.Compared()
-	return attention.MatMul(keys).Unit().MatMulT(text)
+	_, text := s.ScoredPair()
+	return attention.MatMul(keys).L2Normalize().MatMulT(text)
 }
 
 func (m PFedPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {

@@ -41,7 +41,7 @@ func (m *PLOT) Build(method.Method) (method.Method, error) {
 		OneOf("stop", m.Stop, "pair", "image", "batch"))
 }
 
-func (m PLOT) Params(t method.Task) []method.Param {
+func (m PLOT) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
 }
 
@@ -59,9 +59,9 @@ func (m PLOT) Logits(s *method.Scope) graph.Node {
 	sim = sim.Reshape(-1, t.Patches, m.N, t.Classes).Transpose(2, 0, 3, 1) // [n,B,C,M]
 	plan := transport{Mass: 1 / float64(m.N), Eps: m.Eps, Iters: m.Iters, Threshold: m.Threshold, Stop: m.Stop,
 		OnRows: true}.plan(sim.Detach())
-	score := plan.Mul(sim).Sum(0, -1).Scale(t.Scale)
+	score := plan.Mul(sim).Sum(0, -1).MulScalar(t.Scale)
 	if m.Pooled {
-		score = score.Add(s.Cosine(s.Image(), graph.Stack(texts...).Mean(0).Unit()))
+		score = score.Add(s.Cosine(s.Image(), graph.Stack(texts...).Mean(0).L2Normalize()))
 	}
 	return score
 }

@@ -40,11 +40,11 @@ func (m *Powder) Build(method.Method) (method.Method, error) {
 		OneOf("weighting", m.Weighting, "use", "examples"))
 }
 
-func (m Powder) Traits() method.Traits {
+func (m Powder) Properties() method.Properties {
 	if m.attends() && m.Weighting == "use" {
-		return method.Traits{Needs: "how much each client uses each prompt; set weighting: examples"}
+		return method.Properties{Needs: "how much each client uses each prompt; set weighting: examples"}
 	}
-	return m.FedAvg.Traits()
+	return m.FedAvg.Properties()
 }
 
 // powderUse names the mean attention [P] that a client uploads.
@@ -52,7 +52,7 @@ const powderUse = "powder/use"
 
 func poolName(i int) string { return fmt.Sprint("pool/", i) }
 
-func (m Powder) Params(t method.Task) []method.Param {
+func (m Powder) Params(t method.ClientSpec) []method.Param {
 	var out []method.Param
 	for i := range m.Prompts {
 		out = append(out, m.Declare(t, poolName(i), method.Shared)...)
@@ -68,7 +68,7 @@ func (m Powder) attends() bool { return m.Prompts > 1 && m.Sharpness > 0 }
 
 // attention gives the weights [B,P] of the prompts for each image.
 func (m Powder) attention(s *method.Scope) graph.Node {
-	return s.Image().MatMulT(s.Param("keys").Unit()).Scale(m.Sharpness).Softmax(-1)
+	return s.Image().MatMulT(s.Param("keys").L2Normalize()).MulScalar(m.Sharpness).Softmax(-1)
 }
 
 func (m Powder) Logits(s *method.Scope) graph.Node {
@@ -94,7 +94,7 @@ func (m Powder) Finish(l *method.Local, up *method.Upload) error {
 	return err
 }
 
-func (m Powder) Extras(method.Task) []method.Extra {
+func (m Powder) Extras(method.ClientSpec) []method.Extra {
 	if !m.attends() || m.Weighting == "examples" {
 		return nil
 	}

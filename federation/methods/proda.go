@@ -53,7 +53,7 @@ func (m *ProDA) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m ProDA) Params(t method.Task) []method.Param {
+func (m ProDA) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
 }
 
@@ -108,7 +108,7 @@ func (m ProDA) Begin(l *method.Local) error {
 	return nil
 }
 
-func (m ProDA) Adjust(l *method.Local, _ tensor.Map) error {
+func (m ProDA) AdjustGradients(l *method.Local, _ tensor.Map) error {
 	m.setTurn(l, l.Round+l.Steps+1)
 	return nil
 }
@@ -132,9 +132,9 @@ func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
 		own := d.Rows(s.Label())  // [B,D]
 		cross := square.Mul(own)  // f² d_y
 		ownTerm := cross.Mul(own) // f² d_y²
-		spread = spread.Add(ownTerm.SumKeep(-1)).Sub(cross.MatMulT(d).Scale(2)).Add(square.MatMulT(d.Square()))
+		spread = spread.Add(ownTerm.SumKeep(-1)).Sub(cross.MatMulT(d).MulScalar(2)).Add(square.MatMulT(d.Square()))
 	}
-	bound := f.MatMulT(mean).Scale(t.Scale).Add(spread.Scale(t.Scale * t.Scale / 2 / divisor))
+	bound := f.MatMulT(mean).MulScalar(t.Scale).Add(spread.MulScalar(t.Scale * t.Scale / 2 / divisor))
 	loss := s.CrossEntropy(bound)
 	if m.Lambda == 0 {
 		return loss
@@ -144,6 +144,6 @@ func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
 		alone = append(alone, s.TextOf(method.Prompt{Ctx: ctx, Alone: true}))
 	}
 	u := graph.Concat(0, alone...) // [n,D]
-	like := u.MatMulT(u).Abs().Sum().Shift(-float64(m.N)).Scale(m.Lambda / float64(m.N*(m.N-1)))
+	like := u.MatMulT(u).Abs().Sum().AddScalar(-float64(m.N)).MulScalar(m.Lambda / float64(m.N*(m.N-1)))
 	return loss.Add(s.Term("likeness of prompts", like))
 }

@@ -40,7 +40,9 @@ func (m *ProGrad) Build(method.Method) (method.Method, error) {
 		Within("tau", m.Tau, 1e-3, maxWeight), OneOf("variant", m.Variant, "project", "add"))
 }
 
-func (m ProGrad) Params(t method.Task) []method.Param { return m.Declare(t, "ctx", method.Shared) }
+func (m ProGrad) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "ctx", method.Shared)
+}
 
 func (m ProGrad) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), s.Text(m.Prompt(s, s.Param("ctx"))))
@@ -50,18 +52,18 @@ const general = "general knowledge"
 
 func (m ProGrad) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.FedAvg.Loss(s, logits)
-	hand := s.Image().MatMulT(m.Texts(s)).Scale(s.Task().Scale / m.Tau).Softmax(-1)
-	second := hand.Mul(logits.Scale(1 / m.Tau).LogSoftmax(-1)).Sum(-1).Mean().Scale(-m.Tau * m.Tau)
+	hand := s.Image().MatMulT(m.Texts(s)).MulScalar(s.Task().Scale / m.Tau).Softmax(-1)
+	second := hand.Mul(logits.MulScalar(1 / m.Tau).LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Tau * m.Tau)
 	if m.Variant == "add" {
-		return loss.Add(s.Term(general, second.Scale(m.Lambda)))
+		return loss.Add(s.Term(general, second.MulScalar(m.Lambda)))
 	}
-	s.Beside(general, second)
+	s.AuxLoss(general, second)
 	return loss
 }
 
-// Adjust projects each gradient.
-func (m ProGrad) Adjust(l *method.Local, grads tensor.Map) error {
-	for name, b := range l.Beside[general] {
+// AdjustGradients projects each gradient.
+func (m ProGrad) AdjustGradients(l *method.Local, grads tensor.Map) error {
+	for name, b := range l.AuxGradients[general] {
 		a, ab, bb := grads[name], 0.0, 0.0
 		for i, v := range b.Data {
 			ab += float64(a.Data[i]) * float64(v)

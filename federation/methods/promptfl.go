@@ -44,19 +44,19 @@ func (m PromptFL) Check() error {
 	return err
 }
 
-func (m PromptFL) Traits() method.Traits {
+func (m PromptFL) Properties() method.Properties {
 	if m.ClassAverage == "owners" {
-		return method.Traits{Needs: "every client's class counts; set class_average: all"}
+		return method.Properties{Needs: "every client's class counts; set class_average: all"}
 	}
-	return m.FedAvg.Traits()
+	return m.FedAvg.Properties()
 }
 
-func (m PromptFL) Params(t method.Task) []method.Param { return m.Declare(t, method.Shared) }
+func (m PromptFL) Params(t method.ClientSpec) []method.Param { return m.Declare(t, method.Shared) }
 
 // classN is a client's number of examples of each class.
 const classN = "class/n"
 
-func (m PromptFL) Extras(t method.Task) []method.Extra {
+func (m PromptFL) Extras(t method.ClientSpec) []method.Extra {
 	if m.ClassAverage != "owners" {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (c Context) Check() error {
 }
 
 // Declare gives a prompt as a parameter.
-func (c Context) Declare(t method.Task, name string, o method.Owner) []method.Param {
+func (c Context) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {
 	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
 }
 
@@ -129,7 +129,7 @@ type ClassContext struct {
 }
 
 // Declare gives the prompt or the prompts as a parameter.
-func (c ClassContext) Declare(t method.Task, o method.Owner) []method.Param {
+func (c ClassContext) Declare(t method.ClientSpec, o method.Owner) []method.Param {
 	out := c.Context.Declare(t, "ctx", o)
 	if c.ClassSpecific {
 		out[0].Shape = []int{t.Classes, c.Tokens, t.Width}

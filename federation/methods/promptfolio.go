@@ -42,7 +42,7 @@ func (m *PromptFolio) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), Within("theta", m.Theta, 0, 1), OneOf("start", m.From, "same", "own"))
 }
 
-func (m PromptFolio) Params(t method.Task) []method.Param {
+func (m PromptFolio) Params(t method.ClientSpec) []method.Param {
 	local := m.Declare(t, "local", method.Private)[0]
 	if m.From == "same" {
 		local = local.Alike()
@@ -52,9 +52,9 @@ func (m PromptFolio) Params(t method.Task) []method.Param {
 
 func (m PromptFolio) Logits(s *method.Scope) graph.Node {
 	global, local := m.Features(s, s.Param("global")), m.Features(s, s.Param("local"))
-	mixed := global.Scale(1 - m.Theta).Add(local.Scale(m.Theta))
+	mixed := global.MulScalar(1 - m.Theta).Add(local.MulScalar(m.Theta))
 	if m.Renorm {
-		mixed = mixed.Unit()
+		mixed = mixed.L2Normalize()
 	}
 	return s.Cosine(s.Image(), mixed)
 }

@@ -64,7 +64,7 @@ func (m *PromptSRC) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m PromptSRC) Params(t method.Task) []method.Param { return m.Declare(t, shared) }
+func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t, shared) }
 
 func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }
 
@@ -73,7 +73,7 @@ func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	hand := s.Texts(m.texts...)
 	add := func(name string, weight float64, of func() graph.Node) {
 		if weight > 0 {
-			loss = loss.Add(s.Term(name, of().Scale(weight)))
+			loss = loss.Add(s.Term(name, of().MulScalar(weight)))
 		}
 	}
 	add("text features", m.TextWeight, func() graph.Node { return m.Text(s).Sub(hand).Abs().Mean() })
@@ -81,7 +81,7 @@ func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		add("image features", m.ImageWeight, func() graph.Node { return m.Image(s).Sub(s.Image()).Abs().Mean() })
 	}
 	add("class probabilities", m.KLWeight, func() graph.Node {
-		teacher := s.Image().MatMulT(hand).Scale(s.Task().Scale).LogSoftmax(-1)
+		teacher := s.Image().MatMulT(hand).MulScalar(s.Task().Scale).LogSoftmax(-1)
 		student := logits.LogSoftmax(-1)
 		if m.KL == "student-first" {
 			teacher, student = student, teacher

@@ -44,14 +44,14 @@ func (m *QFFL) Build(inner method.Method) (method.Method, error) {
 		Within("lipschitz", m.Lipschitz, 0, maxWeight), MustShare(inner))
 }
 
-func (m QFFL) Traits() method.Traits {
-	return m.traits(m.Q > 0, "every client's loss and update; set q: 0")
+func (m QFFL) Properties() method.Properties {
+	return m.properties(m.Q > 0, "every client's loss and update; set q: 0")
 }
 
 // qfflLoss names what a client uploads.
 const qfflLoss = "qffl/loss"
 
-func (m QFFL) Extras(t method.Task) []method.Extra {
+func (m QFFL) Extras(t method.ClientSpec) []method.Extra {
 	return m.extras(m.Q > 0, m.Method.Extras(t), qfflLoss)
 }
 

@@ -23,9 +23,9 @@ func (r Reported) Check() error {
 	return Join(r.Weighting.Check(), Within("most", r.Most, 0, maxWeight))
 }
 
-// traits are those of such a step, which needs more than the mean of uploads; where it is off it is that mean.
-func (r Reported) traits(on bool, needs string) method.Traits {
-	t := method.Traits{Needs: needs, Roles: map[method.Role]string{method.ServerStep: ""}}
+// properties are those of such a step, which needs more than the mean of uploads; where it is off it is that mean.
+func (r Reported) properties(on bool, needs string) method.Properties {
+	t := method.Properties{Needs: needs, Roles: map[method.Role]string{method.ServerStep: ""}}
 	if !on {
 		t.Mean, t.Needs = method.Weights(r.Weighting.Weighting), ""
 	}

@@ -15,10 +15,10 @@ import (
 // its shared prompts.
 func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	logits := m.Logits(s)
-	x, t := s.Compared()
+	x, t := s.ScoredPair()
 	switch {
 	case of == "logits":
-		return logits.Unit()
+		return logits.L2Normalize()
 	case of == "image" && x.OK():
 		return x
 	case of == "text" && t.OK():
@@ -64,7 +64,7 @@ func usesShared(s *method.Scope, n graph.Node) bool {
 // learnsScores refuses a stack whose class scores are not what it learns by.
 func learnsScores(m method.Method) error {
 	for ; m != nil; m = inside(m) {
-		if method.TraitsOf(m).Scores {
+		if method.PropertiesOf(m).Scores {
 			return fmt.Errorf("%s replaces the class scores that this wrapper trains; list it before %[1]s", nameOf(m))
 		}
 	}

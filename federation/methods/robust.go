@@ -57,7 +57,7 @@ func (m *Robust) Build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (Robust) Traits() method.Traits { return method.Traits{Outermost: true} }
+func (Robust) Properties() method.Properties { return method.Properties{Outermost: true} }
 
 func (m Robust) krum() bool { return m.Kind == "krum" || m.Kind == "multi-krum" }
 

@@ -45,8 +45,8 @@ func (m *SCAFFOLD) Build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (m SCAFFOLD) Traits() method.Traits {
-	t := method.Traits{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
+func (m SCAFFOLD) Properties() method.Properties {
+	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
 		method.DriftCorrection: "", method.RoundStart: ""}}
 	if m.ServerLR != 1 {
 		t.Roles[method.ServerStep] = "set options.scaffold.server_lr: 1"
@@ -80,8 +80,8 @@ func (m SCAFFOLD) Begin(l *method.Local) error {
 	return m.Method.Begin(l)
 }
 
-func (m SCAFFOLD) Adjust(l *method.Local, g tensor.Map) error {
-	if err := m.Method.Adjust(l, g); err != nil || m.Strength == 0 {
+func (m SCAFFOLD) AdjustGradients(l *method.Local, g tensor.Map) error {
+	if err := m.Method.AdjustGradients(l, g); err != nil || m.Strength == 0 {
 		return err
 	}
 	if m.Control == "gradients" {
@@ -102,7 +102,7 @@ func (m SCAFFOLD) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
-func (m SCAFFOLD) Extras(t method.Task) []method.Extra {
+func (m SCAFFOLD) Extras(t method.ClientSpec) []method.Extra {
 	out := m.Method.Extras(t)
 	if m.Strength == 0 {
 		return out

@@ -42,8 +42,8 @@ type WeightedMean struct {
 
 var uniformMean = WeightedMean{Weighting: Weighting{"uniform"}}
 
-func (m WeightedMean) Traits() method.Traits {
-	return method.Traits{Mean: method.Weights(m.Weighting.Weighting)}
+func (m WeightedMean) Properties() method.Properties {
+	return method.Properties{Mean: method.Weights(m.Weighting.Weighting)}
 }
 
 func (m WeightedMean) Merge(g *method.Global, ups []method.Upload) error {

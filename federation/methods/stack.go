@@ -71,7 +71,7 @@ func SharedNames(m method.Method) []string {
 
 // anywhere is a task to ask a method what it declares before the real one is known. Its towers take every parameter
 // that a method may have.
-var anywhere = method.Task{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
+var anywhere = method.ClientSpec{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
 	VisionWidth: 8, VisionLayers: 2, VisionUnits: 8, TextLayers: 2, TextUnits: 8, Tokens: 16}
 
 // fits refuses a wrapper whose loss cannot be built over a base method whose own can, unless err does already. Where

@@ -109,7 +109,7 @@ type parts struct {
 	loss func(s *method.Scope, ce, more graph.Node) graph.Node
 }
 
-func (parts) Params(method.Task) []method.Param {
+func (parts) Params(method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "ctx", Shape: []int{2, 6}, Std: 1}}
 }
 
@@ -130,7 +130,7 @@ func TestWhatIsNoSumOfTerms(t *testing.T) {
 			return s.Term("n", n).Add(ce).Add(s.Term("n", n.Neg()))
 		}, "cross entropy, n"},
 		"unnamed": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(n) }, "have no name"},
-		"scaled": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n)).Scale(2) },
+		"scaled": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n)).MulScalar(2) },
 			"have no name"},
 		"detached": {func(s *method.Scope, ce, n graph.Node) graph.Node { return ce.Add(s.Term("n", n).Detach()) },
 			"have no name"},

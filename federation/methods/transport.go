@@ -23,14 +23,14 @@ func (m transport) inLogs() bool { return m.Eps < 0.05 }
 
 // plan gives T [N,B,C,M] of similarities [N,B,C,M] of N prompts and M patches, a constant for gradients.
 func (m transport) plan(sim graph.Node) graph.Node {
-	kernel, one := sim.Shift(-1).Scale(1/m.Eps), 0.0
+	kernel, one := sim.AddScalar(-1).MulScalar(1/m.Eps), 0.0
 	if !m.inLogs() {
 		kernel, one = kernel.Exp(), 1
 	}
 	// [1,B,C,M], [N,B,C,1]
-	u, v := kernel.Slice(0, 0, 1).Scale(0).Shift(one), kernel.Slice(-1, 0, 1).Scale(0).Shift(one)
+	u, v := kernel.Slice(0, 0, 1).MulScalar(0).AddScalar(one), kernel.Slice(-1, 0, 1).MulScalar(0).AddScalar(one)
 	// [1,B,C,1], 1 for pairs that go on
-	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).Scale(0).Shift(1)
+	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).MulScalar(0).AddScalar(1)
 	out := graph.While(m.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
 		kernel, u, v, on := st[0], st[1], st[2], st[3]
 		nextU, nextV, change := m.iterate(kernel, u, v)
@@ -60,20 +60,20 @@ func (m transport) plan(sim graph.Node) graph.Node {
 func (m transport) iterate(kernel, u, v graph.Node) (nextU, nextV, change graph.Node) {
 	patches, mass := float64(kernel.Dim(-1)), m.Mass
 	if m.inLogs() {
-		nextU = logSumExp(kernel.Add(v), 0).Shift(math.Log(patches)).Neg()
+		nextU = logSumExp(kernel.Add(v), 0).AddScalar(math.Log(patches)).Neg()
 		if m.Bounded {
 			nextU = nextU.Min(nextU.ScalarLike(0))
 		}
-		nextV = logSumExp(kernel.Add(nextU), -1).Neg().Shift(math.Log(mass))
+		nextV = logSumExp(kernel.Add(nextU), -1).Neg().AddScalar(math.Log(mass))
 		now, was := m.ends(nextU, u, nextV, v)
 		largest := now.Max(was).Min(was.ScalarLike(80)) // e^80 is a float, and far above any threshold
-		return nextU, nextV, now.Sub(was).Abs().Neg().Exp().Neg().Shift(1).Mul(largest.Exp())
+		return nextU, nextV, now.Sub(was).Abs().Neg().Exp().Neg().AddScalar(1).Mul(largest.Exp())
 	}
-	nextU = kernel.Mul(v).SumKeep(0).Scale(patches).Reciprocal()
+	nextU = kernel.Mul(v).SumKeep(0).MulScalar(patches).Reciprocal()
 	if m.Bounded {
 		nextU = nextU.Min(nextU.ScalarLike(1))
 	}
-	nextV = kernel.Mul(nextU).SumKeep(-1).Reciprocal().Scale(mass)
+	nextV = kernel.Mul(nextU).SumKeep(-1).Reciprocal().MulScalar(mass)
 	now, was := m.ends(nextU, u, nextV, v)
 	return nextU, nextV, now.Sub(was).Abs()
 }

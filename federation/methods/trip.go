@@ -100,7 +100,7 @@ const (
 
 func (m TRIP) shape(w int) []int { return []int{m.Experts, m.Tokens, w} }
 
-func (m TRIP) Params(t method.Task) []method.Param {
+func (m TRIP) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: tripExperts, Shape: m.shape(t.Width), Std: m.Std}}
 }
 
@@ -119,10 +119,10 @@ func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) grap
 	}
 	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
 	s.Note(tripStarts, route.Starts(t.Tokens))
-	weights := s.ByRow(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
+	weights := s.PerExample(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
 	ctx := weights.MatMul(experts.Reshape(m.Experts, m.Tokens*t.Width)).Reshape(-1, m.Tokens, t.Width)
 	text := s.TextOf(method.Prompt{Ctx: ctx, Reading: method.Reading{Position: m.Position}}) // [B,C,D]
-	return text.MatMul(s.Image().Unsqueeze(2)).Squeeze(2).Scale(t.Scale)
+	return text.MatMul(s.Image().Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
 }
 
 func (m TRIP) Logits(s *method.Scope) graph.Node {
@@ -140,8 +140,8 @@ func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Alpha == 0 {
 		return loss
 	}
-	q := s.Image().MatMulT(s.Texts(ensemble(m.Templates)...)).Scale(s.Task().Scale).Softmax(-1)
-	return loss.Add(s.Term("distillation", q.Mul(logits.LogSoftmax(-1)).Sum(-1).Mean().Scale(-m.Alpha)))
+	q := s.Image().MatMulT(s.Texts(ensemble(m.Templates)...)).MulScalar(s.Task().Scale).Softmax(-1)
+	return loss.Add(s.Term("distillation", q.Mul(logits.LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Alpha)))
 }
 
 // Start draws the keys, and begins the running mean.

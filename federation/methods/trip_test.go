@@ -16,7 +16,7 @@ import (
 // round 0's count once each.
 func TestTRIPStart(t *testing.T) {
 	g := func() *method.Global {
-		return &method.Global{Rounds: method.Rounds(1), Task: method.Task{VisionWidth: 5}, Shared: tensor.Map{
+		return &method.Global{Rounds: method.Rounds(1), Task: method.ClientSpec{VisionWidth: 5}, Shared: tensor.Map{
 			"experts": tensor.Of([]float32{1, 2, 3}, 3, 1, 1)}, Broadcast: tensor.Map{}, State: tensor.Map{}}
 	}
 	for _, keys := range []string{"orthogonal", "normal", "uniform"} {
@@ -56,9 +56,9 @@ func TestTRIPStart(t *testing.T) {
 func TestTRIPKeysFit(t *testing.T) {
 	m, err := Build("trip", nil, nil)
 	if err == nil {
-		orttest.OneLine(t, "no width", m.Start(&method.Global{Task: method.Task{Backbone: "like-clip"},
+		orttest.OneLine(t, "no width", m.Start(&method.Global{Task: method.ClientSpec{Backbone: "like-clip"},
 			Broadcast: tensor.Map{}}), "backbone like-clip", "last block")
-		err = m.Begin(&method.Local{Task: method.Task{Backbone: "wide", VisionWidth: 8},
+		err = m.Begin(&method.Local{Task: method.ClientSpec{Backbone: "wide", VisionWidth: 8},
 			Broadcast: tensor.Map{"trip/keys": tensor.New(4, 6)}})
 	}
 	orttest.OneLine(t, "keys", err, "6 wide", "backbone wide is 8")
@@ -68,13 +68,13 @@ func TestTRIPKeysFit(t *testing.T) {
 func TestTRIPRefuses(t *testing.T) {
 	for want, c := range map[string]struct {
 		options map[string]any
-		task    method.Task
+		task    method.ClientSpec
 	}{
-		"does not provide":               {nil, method.Task{Backbone: "rn", VisionWidth: 8}},
-		"an image has 3 tokens":          {nil, method.Task{Backbone: "small", VisionWidth: 8, Tokens: 3}},
-		"keys: orthogonal has 4 experts": {nil, method.Task{Backbone: "narrow", VisionWidth: 2, Tokens: 9}},
-		"experts is 11; it must lie ":    {map[string]any{"experts": 11}, method.Task{}},
-		"capacity is 0.5":                {map[string]any{"capacity": 0.5}, method.Task{}},
+		"does not provide":               {nil, method.ClientSpec{Backbone: "rn", VisionWidth: 8}},
+		"an image has 3 tokens":          {nil, method.ClientSpec{Backbone: "small", VisionWidth: 8, Tokens: 3}},
+		"keys: orthogonal has 4 experts": {nil, method.ClientSpec{Backbone: "narrow", VisionWidth: 2, Tokens: 9}},
+		"experts is 11; it must lie ":    {map[string]any{"experts": 11}, method.ClientSpec{}},
+		"capacity is 0.5":                {map[string]any{"capacity": 0.5}, method.ClientSpec{}},
 	} {
 		m, err := Build("trip", nil, c.options)
 		if err == nil {

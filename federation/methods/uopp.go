@@ -33,7 +33,7 @@ func (m *UOPP) Build(method.Method) (method.Method, error) {
 	return *m, Join(m.Check(), OneOf("mixture", m.Mixture, "entropy", "mean"))
 }
 
-func (m UOPP) Params(t method.Task) []method.Param {
+func (m UOPP) Params(t method.ClientSpec) []method.Param {
 	return append(m.Declare(t, "general", method.Shared), m.Declare(t, "expert", method.Private)...)
 }
 
@@ -44,9 +44,9 @@ func (m UOPP) of(s *method.Scope, name string) graph.Node {
 func (m UOPP) Logits(s *method.Scope) graph.Node {
 	general, expert := m.of(s, "general"), m.of(s, "expert")
 	if m.Mixture == "mean" {
-		return general.Add(expert).Scale(0.5)
+		return general.Add(expert).MulScalar(0.5)
 	}
-	doubt := expert.Softmax(-1).Mul(expert.LogSoftmax(-1)).SumKeep(-1).Scale(-1 / math.Log(max(2,
+	doubt := expert.Softmax(-1).Mul(expert.LogSoftmax(-1)).SumKeep(-1).MulScalar(-1 / math.Log(max(2,
 		float64(s.Task().Classes))))
 	return expert.Add(doubt.Mul(general.Sub(expert)))
 }

@@ -36,7 +36,7 @@ func (v Visual) Check() error {
 }
 
 // Declare gives the prompt as a parameter.
-func (v Visual) Declare(t method.Task, name string, o method.Owner) []method.Param {
+func (v Visual) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {
 	p := method.Param{Name: name, Shape: []int{v.Tokens, t.VisionWidth}, Std: v.Std, Owner: o}
 	switch v.Kind {
 	case "deep":

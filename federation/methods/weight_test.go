@@ -23,8 +23,8 @@ type likeCLIP struct{ methodtest.Toy }
 
 const clipDim, clipWidth, clipClasses = 512, 32, 20
 
-func (*likeCLIP) Task() method.Task {
-	return method.Task{Width: clipWidth, Dim: clipDim, Scale: 100, ImageSize: methodtest.ToyImage,
+func (*likeCLIP) Task() method.ClientSpec {
+	return method.ClientSpec{Width: clipWidth, Dim: clipDim, Scale: 100, ImageSize: methodtest.ToyImage,
 		VisionWidth: methodtest.ToyVision}
 }
 
@@ -51,8 +51,8 @@ func (b *likeCLIP) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]
 		1/math.Sqrt(clipDim), clipWidth, clipDim))
 	var texts []graph.Node
 	for _, p := range prompts {
-		h := p.Ctx.MeanKeep(0).Scale(10).MatMul(in).Add(own).Tanh() // [C,w]
-		texts = append(texts, base.Add(h.MatMul(out).Scale(0.2)))
+		h := p.Ctx.MeanKeep(0).MulScalar(10).MatMul(in).Add(own).Tanh() // [C,w]
+		texts = append(texts, base.Add(h.MatMul(out).MulScalar(0.2)))
 	}
 	return texts, g.Err()
 }

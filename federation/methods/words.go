@@ -30,7 +30,7 @@ func (c WordContext) Check() error {
 }
 
 // Declare gives the prompt as a parameter.
-func (c WordContext) Declare(t method.Task, name string, o method.Owner) []method.Param {
+func (c WordContext) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {
 	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o, Words: c.Words}}
 }
 

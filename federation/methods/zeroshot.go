@@ -87,6 +87,6 @@ func (m *ZeroShot) Build(method.Method) (method.Method, error) {
 	return *m, err
 }
 
-func (ZeroShot) Params(method.Task) []method.Param { return nil }
+func (ZeroShot) Params(method.ClientSpec) []method.Param { return nil }
 
 func (m ZeroShot) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), s.Texts(m.texts...)) }

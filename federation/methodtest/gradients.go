@@ -108,7 +108,7 @@ func (c Case) gradients(t *testing.T) {
 
 // fill gives values to what the loss reads of the server's extras and of a client's kept state, and nobody has set or
 // only to zeros.
-func fill(m method.Method, task method.Task, down, kept tensor.Map) {
+func fill(m method.Method, task method.ClientSpec, down, kept tensor.Map) {
 	s := method.NewScope(task, m.Params(task))
 	for i, n := range graph.Inputs(m.Loss(s, m.Logits(s))) {
 		shape, _ := n.Shape().Ints()

@@ -44,8 +44,8 @@ type pencil struct{}
 
 func (*pencil) Name() string       { return "pencil" }
 func (*pencil) WeightsDir() string { return "" }
-func (*pencil) Task() method.Task {
-	return method.Task{Width: 1, Dim: 2, Patches: 1, Scale: 1, ImageSize: 1, VisionWidth: 1, VisionLayers: 1,
+func (*pencil) Task() method.ClientSpec {
+	return method.ClientSpec{Width: 1, Dim: 2, Patches: 1, Scale: 1, ImageSize: 1, VisionWidth: 1, VisionLayers: 1,
 		TextLayers: 1, TextUnits: 1, VisionUnits: 1, Tokens: 3}
 }
 

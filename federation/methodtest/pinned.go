@@ -33,11 +33,11 @@ func (p Pinned) Start(g *method.Global) error {
 }
 
 // Params draws zeros for the private parameters that Begin gives, which are then what a client received in round 0.
-func (p Pinned) Params(t method.Task) []method.Param {
+func (p Pinned) Params(t method.ClientSpec) []method.Param {
 	out := slices.Clone(p.Method.Params(t))
 	for i := range out {
 		if p.First[fmt.Sprintf("c%d/%s", t.Client, out[i].Name)] != nil {
-			out[i].Std, out[i].First = 0, nil
+			out[i].Std, out[i].Init = 0, nil
 		}
 	}
 	return out
@@ -105,8 +105,8 @@ func (p *probe) Begin(l *method.Local) error {
 	return nil
 }
 
-func (p *probe) Adjust(l *method.Local, g tensor.Map) error {
-	if err := p.Method.Adjust(l, g); err != nil {
+func (p *probe) AdjustGradients(l *method.Local, g tensor.Map) error {
+	if err := p.Method.AdjustGradients(l, g); err != nil {
 		return err
 	}
 	l.Rand = method.Rand(1, "probe")

@@ -102,11 +102,11 @@ func changed(x graph.Node, c method.Changes, w graph.Node) graph.Node {
 		if d := x.MatMul(l.A).MatMul(l.B); l.Map == clip.Head {
 			more = more.Add(d)
 		} else {
-			x = x.Add(d.Scale(1 / float64(l.Block+2)))
+			x = x.Add(d.MulScalar(1 / float64(l.Block+2)))
 		}
 	}
 	for _, a := range c.Adapters {
-		x = x.Add(a.Apply(x).Scale(1 / float64(a.Block+2)))
+		x = x.Add(a.Apply(x).MulScalar(1 / float64(a.Block+2)))
 	}
 	return x.MatMul(w).Add(more)
 }
@@ -116,8 +116,8 @@ const ToyScale = 4
 
 func (b *Toy) Name() string       { return b.ID }
 func (b *Toy) WeightsDir() string { return "" }
-func (b *Toy) Task() method.Task {
-	return method.Task{Width: b.Width, Dim: b.Dim, Patches: 2, Scale: ToyScale, ImageSize: ToyImage,
+func (b *Toy) Task() method.ClientSpec {
+	return method.ClientSpec{Width: b.Width, Dim: b.Dim, Patches: 2, Scale: ToyScale, ImageSize: ToyImage,
 		VisionWidth:  ToyVision,
 		VisionLayers: b.Layers, VisionUnits: ToyVision, Tokens: ToyTokens, TextLayers: 3, TextUnits: b.Width}
 }
@@ -134,7 +134,7 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 			x = b.sentences(g, p.Template, classes).Tanh()
 		} else {
 			o := map[string]float64{"end": 0, "middle": 1, "front": 2}[p.Position]
-			x = names.Add(away.Scale(0.3 * float64(p.After)))
+			x = names.Add(away.MulScalar(0.3 * float64(p.After)))
 			if p.Alone {
 				x = g.Const(tensor.New(1, b.Width))
 			}

@@ -232,7 +232,7 @@ func (c Case) complete(t *testing.T, rec *trace.Recorder, turn, step string, inp
 		default:
 			places = []string{step + in}
 			switch in {
-			case method.OwnedInput:
+			case method.LocalClassesInput:
 				places = []string{turn + "prepared/" + in}
 			case method.MemoryImage, method.MemoryLabel:
 				places = []string{turn + "memory/" + name}

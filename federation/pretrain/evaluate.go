@@ -91,7 +91,7 @@ func (e *evaluator) tower(image bool) (*ort.Session, error) {
 		size := e.cfg.Size
 		pixels := g.Input(inPixels, graph.Float, graph.Static(evalBatch, 3, size, size))
 		out, _ = clip.Vision{VisionArch: e.cfg.image()}.Features(g, clip.Inputs(e.inputs(true)), pixels)
-		out = out.Unit()
+		out = out.L2Normalize()
 	} else {
 		tokens := g.Input(inTokens, graph.Int64, graph.Static(1, e.cfg.Caption))
 		out = textFeatures(g, e.cfg.text(), clip.Inputs(e.inputs(false)), tokens, g.Input(inEnd, graph.Int64,

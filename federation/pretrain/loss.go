@@ -46,12 +46,12 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 		moments = append(moments, graph.Output{Name: norm + runningMean, Node: mean},
 			graph.Output{Name: norm + runningVar, Node: variance})
 	}}.Features(g, in, pixels)
-	f = f.Unit()
+	f = f.L2Normalize()
 	t := textFeatures(g, text, in, tokens, end)
 	s := in.Node(g, logScale).Exp()
 	logits := f.MatMulT(t).Mul(s)
 	rows := logits.LogSoftmax(-1).Add(logits.T().LogSoftmax(-1))
-	loss := targets.Mul(rows).Sum().Scale(-0.5 / float64(batch))
+	loss := targets.Mul(rows).Sum().MulScalar(-0.5 / float64(batch))
 
 	names := weights.Names()
 	wrt := make([]graph.Node, len(names))
@@ -72,7 +72,7 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 func textFeatures(g *graph.Graph, arch clip.TextArch, w clip.Inputs, tokens, end graph.Node) graph.Node {
 	table := w[tokenTable].Shape
 	emb := w.Node(g, tokenTable, table...).Rows(tokens)
-	return clip.Text{TextArch: arch}.Plain(w, emb, end).Unit()
+	return clip.Text{TextArch: arch}.Plain(w, emb, end).L2Normalize()
 }
 
 // Targets gives each row of a batch its positives: pairs with the same caption share a part 1-byClass of the row's mass

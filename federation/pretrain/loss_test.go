@@ -79,7 +79,7 @@ func checkStep(t *testing.T, file string, image clip.VisionArch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ort.Once(context.Background(), model, ort.Options{}, in)
+	got, err := ort.RunOnce(context.Background(), model, ort.Options{}, in)
 	if err != nil {
 		t.Fatal(err)
 	}

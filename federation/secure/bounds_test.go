@@ -22,7 +22,7 @@ func (c measured) Run(ctx context.Context, o message.Instruction) ([]message.Rep
 		if o.Kind.Tests() {
 			break
 		}
-		forms := o.Forms(nil, nil, method.Task{})
+		forms := o.Forms(nil, nil, method.ClientSpec{})
 		b, err := wire.Encode(r.Tensors())
 		if err == nil {
 			_, err = wire.DecodeAs(b, forms)

@@ -45,8 +45,8 @@ func (h *Server) askAgain(client int) error {
 
 // Backbone is what a server's own files fix for all clients whose backbone has the same name.
 type Backbone struct {
-	Digest string      // of its files
-	Task   method.Task // its sizes, and its name
+	Digest string            // of its files
+	Task   method.ClientSpec // its sizes, and its name
 	// Tokens is the digest of the text tokens of classes and template.
 	Tokens func(classes []string, template string) (string, error)
 }

@@ -47,7 +47,7 @@ func word(change ...func(c *protocol.JoinRequest)) protocol.JoinRequest {
 	c := protocol.JoinRequest{Backbone: "b", Tokens: "t", Examples: 10}
 	c.Instance, c.Proof = "i", proof()
 	c.RunSpec.Classes, c.RunSpec.Template = []string{"cat", "dog"}, "a {}."
-	c.Participant.Task = method.Task{Backbone: "toy", Width: 4, Dim: 3}
+	c.Participant.Task = method.ClientSpec{Backbone: "toy", Width: 4, Dim: 3}
 	for _, f := range change {
 		f(&c)
 	}

@@ -23,7 +23,7 @@ func TestNeed(t *testing.T) {
 		clients, need int
 	}{{0.8, 3, 2}, {0.8, 5, 4}, {0.8, 10, 8}, {0.8, 2, 1}, {0.8, 1, 1}, {0.8, 0, 0}, {1, 3, 3}, {1, 1, 1}, {0.5, 3, 2},
 		{0.01, 10, 1}, {0.99, 100, 99}} {
-		if got := transport.Need(c.quorum, c.clients); got != c.need {
+		if got := transport.QuorumSize(c.quorum, c.clients); got != c.need {
 			t.Errorf("quorum %v of %d: %d, not %d", c.quorum, c.clients, got, c.need)
 		}
 	}

@@ -113,9 +113,9 @@ func withFlag(err error) error {
 	return err
 }
 
-// Ask waits for the server of a run and asks it for the invitation of a client, which has the identity who and takes
-// at most largest bytes at a time: of the invitation, and of the tensors of an instruction.
-func Ask(ctx context.Context, nc *nats.Conn, run string, client int, who certs.Identity, largest int,
+// FetchInvitation waits for the server of a run and asks it for the invitation of a client, which has the identity who
+// and takes at most largest bytes at a time: of the invitation, and of the tensors of an instruction.
+func FetchInvitation(ctx context.Context, nc *nats.Conn, run string, client int, who certs.Identity, largest int,
 	log *slog.Logger) (*exchange.Invitation, error) {
 	if err := subjects.CheckName(run); err != nil {
 		return nil, err

@@ -100,10 +100,10 @@ func (h *Server) Load(b []byte) error {
 	return nil
 }
 
-// Need is how many of so many clients must answer an order: the quorum, a share of them, rounded up, but below a quorum
-// of 1 one less than all is always enough. So of three with a quorum of 0.8 two must answer, and no single client can
-// hold a run.
-func Need(quorum float64, clients int) int {
+// QuorumSize is how many of so many clients must answer an order: the quorum, a share of them, rounded up, but below a
+// quorum of 1 one less than all is always enough. So of three with a quorum of 0.8 two must answer, and no single
+// client can hold a run.
+func QuorumSize(quorum float64, clients int) int {
 	need := int(math.Ceil(quorum*float64(clients) - 1e-9))
 	if quorum < 1 && clients > 1 {
 		need = min(need, clients-1)
@@ -168,7 +168,7 @@ func (h *Server) need(c *collection, quorum float64) int {
 	if quorum == 0 {
 		return 0
 	}
-	return Need(quorum, len(c.order.Clients)-len(c.failed))
+	return QuorumSize(quorum, len(c.order.Clients)-len(c.failed))
 }
 
 // attempt gives the order to all that have not answered and waits; late tells that the deadline is over.

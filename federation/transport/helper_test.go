@@ -151,7 +151,7 @@ func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, ch
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "toy", client, s.identity(client), exchange.DefaultLargest, log)
+	inv, err := transport.FetchInvitation(ctx, nc, "toy", client, s.identity(client), exchange.DefaultLargest, log)
 	if err != nil {
 		return err
 	}

@@ -172,7 +172,7 @@ func TestCutCounts(t *testing.T) {
 	h := limiting(t, nil)
 	h.set.Method, h.clients = m, h.clients[:3]
 	for i := range h.clients {
-		h.clients[i].Participant.Task = method.Task{Client: i, Clients: 3, Classes: 2, Width: 4, Dim: 3}
+		h.clients[i].Participant.Task = method.ClientSpec{Client: i, Clients: 3, Classes: 2, Width: 4, Dim: 3}
 	}
 	h.clients[0].Examples = 150
 	counts := func() *tensor.Tensor { return tensor.Of([]float32{90, 60}, 2, 1) }

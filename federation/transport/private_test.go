@@ -120,7 +120,7 @@ func TestMembersHoldNoExamples(t *testing.T) {
 		}
 		request := protocol.JoinRequest{Examples: 4711}
 		request.RunSpec.Classes = []string{"a", "b"}
-		request.Participant.Task = method.Task{Backbone: "b", Width: 4, Dim: 3}
+		request.Participant.Task = method.ClientSpec{Backbone: "b", Width: 4, Dim: 3}
 		h.set.RunSpec, h.runSpec = request.RunSpec, request.RunSpec
 		if err := h.writeMember("client-1", request); err != nil {
 			t.Fatal(err)

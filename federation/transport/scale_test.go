@@ -78,7 +78,7 @@ func TestManyClients(t *testing.T) {
 				return
 			}
 			defer nc.Close()
-			inv, err := transport.Ask(ctx, nc, "many", k, certs.Identity{}, exchange.DefaultLargest, log)
+			inv, err := transport.FetchInvitation(ctx, nc, "many", k, certs.Identity{}, exchange.DefaultLargest, log)
 			if err != nil {
 				t.Error(err)
 				return

@@ -61,8 +61,8 @@ func TestLargeObjects(t *testing.T) {
 					return
 				}
 				defer nc.Close()
-				inv, err := transport.Ask(ctx, nc, "toy", 0, ca.Identity("client-0"), exchange.DefaultLargest,
-					log.Logger())
+				inv, err := transport.FetchInvitation(ctx, nc, "toy", 0, ca.Identity("client-0"),
+					exchange.DefaultLargest, log.Logger())
 				if err != nil {
 					ended <- err
 					return

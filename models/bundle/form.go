@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Form is a way in which bundles lie on disk.
-type Form struct {
+// Format is a way in which bundles lie on disk.
+type Format struct {
 	// NameOf gives the name of the bundle in a folder; ok is false where the folder holds none of this form.
 	NameOf func(dir string) (name string, ok bool)
 	// Open opens such a folder. Everything that it says is checked but the contents of large files, of which only the
@@ -23,19 +23,19 @@ type Form struct {
 	Inspect func(path string) (Report, error)
 }
 
-var forms []Form
+var forms []Format
 
-// Use makes forms known to Open, Find, List and Inspect. It is called before any of them.
-func Use(f ...Form) { forms = append(forms, f...) }
+// RegisterFormat makes forms known to Open, Find, List and Inspect. It is called before any of them.
+func RegisterFormat(f ...Format) { forms = append(forms, f...) }
 
 // formOf is the form of the bundle in a folder, if there is one.
-func formOf(dir string) (f Form, name string, ok bool) {
+func formOf(dir string) (f Format, name string, ok bool) {
 	for _, f := range forms {
 		if name, ok := f.NameOf(dir); ok {
 			return f, name, true
 		}
 	}
-	return Form{}, "", false
+	return Format{}, "", false
 }
 
 // Open opens the bundle in a folder.
@@ -43,7 +43,7 @@ func Open(dir string) (*Bundle, error) { return openSpec(Spec{Folder: dir}) }
 
 func openSpec(s Spec) (*Bundle, error) {
 	if s.Image != "" {
-		i := slices.IndexFunc(forms, func(f Form) bool { return f.Parts })
+		i := slices.IndexFunc(forms, func(f Format) bool { return f.Parts })
 		if i < 0 {
 			return nil, errors.New("folders of one tower each are not supported here")
 		}

@@ -143,7 +143,7 @@ func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Map) g
 		if i < 0 || l.Map != Head && l.Block != b.index {
 			continue
 		}
-		out := l.B.Scale(scale)
+		out := l.B.MulScalar(scale)
 		if len(maps) > 1 {
 			out = b.pad(out, 0, i*width, 0, (len(maps)-1-i)*width)
 		}
@@ -181,7 +181,7 @@ func (b block) beside(y, x graph.Node) graph.Node {
 // Apply is Scale A(h) for rows h [N,width].
 func (a Adapter) Apply(h graph.Node) graph.Node {
 	if a.Rescale { // the value h, the gradient times Scale
-		h = h.Scale(a.Scale).Add(h.Detach().Scale(1 - a.Scale))
+		h = h.MulScalar(a.Scale).Add(h.Detach().MulScalar(1 - a.Scale))
 	}
 	for i, l := range a.Layers {
 		if i > 0 {
@@ -190,9 +190,9 @@ func (a Adapter) Apply(h graph.Node) graph.Node {
 		h = nn.Linear(h, l.W, l.B, 1, 1)
 	}
 	if a.Rescale { // the value Scale h, the gradient times 1
-		return h.Add(h.Detach().Scale(a.Scale - 1))
+		return h.Add(h.Detach().MulScalar(a.Scale - 1))
 	}
-	return h.Scale(a.Scale)
+	return h.MulScalar(a.Scale)
 }
 
 // Roles are the changes as a list of nodes and what each of some of them begins; ChangesOf undoes it.

@@ -141,7 +141,7 @@ func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 	d := x.Sub(mean)
 	variance := d.Square().MeanKeep(0, 2, 3)
 	r.v.Moments(name, mean.Reshape(channels), variance.Reshape(channels))
-	scale := gain.Reshape(1, channels, 1, 1).Div(variance.Shift(r.eps).Sqrt())
+	scale := gain.Reshape(1, channels, 1, 1).Div(variance.AddScalar(r.eps).Sqrt())
 	return d.Mul(scale).Add(bias.Reshape(1, channels, 1, 1))
 }
 

@@ -82,7 +82,7 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	}
 	if t.Hidden > 0 {
 		a := nn.Linear(rows, tw.w.Node(tw.g, "text_hidden.weight", t.Hidden, t.Width), graph.Node{}, math.Sqrt2/2, 1)
-		rows = a.Add(a.Mul(a.Erf())).Scale(math.Sqrt2 / 2)
+		rows = a.Add(a.Mul(a.Erf())).MulScalar(math.Sqrt2 / 2)
 	}
 	if t.NoProjection {
 		return rows

@@ -27,7 +27,7 @@ func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	if pixels.DType() == graph.Uint8 {
 		pixels = pixels.Transpose(0, 3, 1, 2)
 	} else {
-		levels := g.Apply(graph.Standard, "Round", nil, pixels.Scale(255))
+		levels := g.Apply(graph.Standard, "Round", nil, pixels.MulScalar(255))
 		pixels = levels.Max(levels.ScalarLike(0)).Min(levels.ScalarLike(255)).Cast(graph.Uint8)
 	}
 	shape := pixels.ShapeOf()
@@ -64,10 +64,10 @@ const maxBands, minBand = 8, 16
 // kept.
 func (p Preprocess) axis(in, out graph.Node) axis {
 	g, f := in.Graph(), filters[p.Resize]
-	from := g.Apply(graph.Standard, "Round", nil, out.Shift(-float64(p.Size)).Scale(0.5)) // ties to even
+	from := g.Apply(graph.Standard, "Round", nil, out.AddScalar(-float64(p.Size)).MulScalar(0.5)) // ties to even
 	scale := in.Div(out)
 	wide := scale.Max(scale.ScalarLike(1))
-	support := wide.Scale(f.support)
+	support := wide.MulScalar(f.support)
 	inverse := wide.ScalarLike(1).Div(wide)
 
 	var bands axis
@@ -77,15 +77,15 @@ func (p Preprocess) axis(in, out graph.Node) axis {
 		for i := range place {
 			place[i] = at + i
 		}
-		middle := g.Ints(place...).Cast(graph.Double).Add(from).Shift(0.5).Mul(scale)
-		lo := whole(middle.Sub(support).Shift(0.5).Max(in.ScalarLike(0)))
-		hi := whole(middle.Add(support).Shift(0.5).Min(in))
+		middle := g.Ints(place...).Cast(graph.Double).Add(from).AddScalar(0.5).Mul(scale)
+		lo := whole(middle.Sub(support).AddScalar(0.5).Max(in.ScalarLike(0)))
+		hi := whole(middle.Add(support).AddScalar(0.5).Min(in))
 		b := band{first: lo.Rows(g.Ints(0)).Cast(graph.Int64), end: hi.Rows(g.Ints(-1)).Cast(graph.Int64),
 			size: len(place)}
 
 		x := g.Apply(graph.Standard, "Range", nil, b.first.Reshape(), b.end.Reshape(), g.Scalar64(1)).
 			Cast(graph.Double).Unsqueeze(1)
-		k := f.node(x.Sub(middle).Shift(0.5).Mul(inverse)) // [n,size]
+		k := f.node(x.Sub(middle).AddScalar(0.5).Mul(inverse)) // [n,size]
 		before := g.Apply(graph.Standard, "Not", nil, lo.Greater(x))
 		k = g.Apply(graph.Standard, "And", nil, before, hi.Greater(x)).Where(k, k.ScalarLike(0))
 		b.digits = split(fixedPoint(k))
@@ -100,8 +100,8 @@ func fixedPoint(k graph.Node) graph.Node {
 	g, zero := k.Graph(), k.ScalarLike(0)
 	// A running sum adds in the order of the loop in set; a reduction need not.
 	sum := g.Apply(graph.Standard, "CumSum", nil, k, g.Scalar64(0)).Rows(g.Ints(-1))
-	k = k.Div(sum.Equal(zero).Where(k.ScalarLike(1), sum)).Scale(1 << precision)
-	away := whole(k.Abs().Shift(0.5))
+	k = k.Div(sum.Equal(zero).Where(k.ScalarLike(1), sum)).MulScalar(1 << precision)
+	away := whole(k.Abs().AddScalar(0.5))
 	return zero.Greater(k).Where(away.Neg(), away)
 }
 
@@ -113,8 +113,8 @@ const radix, digits = 128, 4
 func split(k graph.Node) graph.Node {
 	list := make([]graph.Node, digits)
 	for i := digits - 1; i > 0; i-- {
-		high := whole(k.Shift(radix / 2).Scale(1.0 / radix))
-		list[i], k = k.Sub(high.Scale(radix)), high
+		high := whole(k.AddScalar(radix / 2).MulScalar(1.0 / radix))
+		list[i], k = k.Sub(high.MulScalar(radix)), high
 	}
 	list[0] = k
 	return graph.Concat(1, list...).Cast(onnx.TensorProto_INT8)
@@ -155,8 +155,8 @@ func bilinearNode(x graph.Node) graph.Node {
 
 func cubicNode(x graph.Node) graph.Node {
 	x = x.Abs()
-	inner := x.Scale(1.5).Shift(-2.5).Mul(x).Mul(x).Shift(1)
-	outer := x.Shift(-5).Mul(x).Shift(8).Mul(x).Shift(-4).Scale(-0.5)
+	inner := x.MulScalar(1.5).AddScalar(-2.5).Mul(x).Mul(x).AddScalar(1)
+	outer := x.AddScalar(-5).Mul(x).AddScalar(8).Mul(x).AddScalar(-4).MulScalar(-0.5)
 	outer = x.ScalarLike(2).Greater(x).Where(outer, x.ScalarLike(0))
 	return x.ScalarLike(1).Greater(x).Where(inner, outer)
 }

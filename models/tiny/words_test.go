@@ -82,7 +82,7 @@ func TestWordsAreTheText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ort.Once(context.Background(), model, ort.Options{WeightsDir: b.WeightsDir()},
+	out, err := ort.RunOnce(context.Background(), model, ort.Options{WeightsDir: b.WeightsDir()},
 		tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
 		t.Fatal(err)

@@ -40,11 +40,11 @@ func TestComposedGraph(t *testing.T) {
 	x := in("x")
 	qkv := linear(norm(x, "ln1"), "qkv").Reshape(-1, n, 3, heads, w/heads).Transpose(2, 0, 3, 1, 4)
 	part := func(i int) node { return qkv.Slice(0, i, i+1).Squeeze(0) }
-	scores := part(0).MatMulT(part(1)).Scale(0.5773502691896258).Add(g.Const(mask)) // 1/sqrt(3)
+	scores := part(0).MatMulT(part(1)).MulScalar(0.5773502691896258).Add(g.Const(mask)) // 1/sqrt(3)
 	x = x.Add(linear(scores.Softmax(-1).MatMul(part(2)).Transpose(0, 2, 1, 3).Reshape(-1, n, w), "out"))
 	h := linear(norm(x, "ln2"), "fc1")
-	x = x.Add(linear(h.Mul(h.Scale(1.702).Sigmoid()), "fc2"))
-	logits := x.Gather(1, g.Scalar64(-1)).Unit().MatMulT(in("head").Unit()).Scale(4)
+	x = x.Add(linear(h.Mul(h.MulScalar(1.702).Sigmoid()), "fc2"))
+	logits := x.Gather(1, g.Scalar64(-1)).L2Normalize().MatMulT(in("head").L2Normalize()).MulScalar(4)
 	loss := graph.CrossEntropy(logits, g.Input("label", graph.Int64, graph.Shape{graph.Sym("B")}))
 	dx, err := grad.Of(loss, wrt...)
 	if err != nil {

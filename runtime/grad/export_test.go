@@ -29,7 +29,7 @@ func golden(t *testing.T, file string) tensor.Map {
 
 func run(t *testing.T, model *onnx.ModelProto, feeds tensor.Map) tensor.Map {
 	t.Helper()
-	out, err := ort.Once(context.Background(), model, ort.Options{}, feeds)
+	out, err := ort.RunOnce(context.Background(), model, ort.Options{}, feeds)
 	if err != nil {
 		t.Fatal(err)
 	}

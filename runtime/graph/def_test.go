@@ -53,7 +53,7 @@ func TestFilesCannotNameInternalOperators(t *testing.T) {
 			}
 			x := tensor.New(2, 3, 4)
 			x.Data[5] = 3
-			out, err := ort.Once(context.Background(), got, ort.Options{}, tensor.Map{"x": x})
+			out, err := ort.RunOnce(context.Background(), got, ort.Options{}, tensor.Map{"x": x})
 			if err != nil || out["y"].Data[5] != -6 {
 				t.Errorf("%s of %s: %v, %v, want -6", kind, domain, out["y"], err)
 			}

@@ -180,8 +180,8 @@ func (n Node) Dim(i int) int {
 // DType is the element type.
 func (n Node) DType() DType { return n.v.dtype }
 
-// Content is the elements of an integer tensor, row by row, where they are known while building, else nil.
-func (n Node) Content() []Dim { return n.v.content }
+// ConstantInts is the elements of an integer tensor, row by row, where they are known while building, else nil.
+func (n Node) ConstantInts() []Dim { return n.v.content }
 
 // Ints is the content of an integer scalar or vector where it is known while building, else nil.
 func (n Node) Ints() []Dim {

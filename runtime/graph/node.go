@@ -15,16 +15,16 @@ func (n Node) Div(m Node) Node { return n.apply("Div", nil, m) }
 func (n Node) Max(m Node) Node { return n.apply("Max", nil, m) }
 func (n Node) Min(m Node) Node { return n.apply("Min", nil, m) }
 
-// Scale is a*n.
-func (n Node) Scale(a float64) Node {
+// MulScalar is a*n.
+func (n Node) MulScalar(a float64) Node {
 	if a == 1 {
 		return n
 	}
 	return n.Mul(n.ScalarLike(a))
 }
 
-// Shift is n+a.
-func (n Node) Shift(a float64) Node {
+// AddScalar is n+a.
+func (n Node) AddScalar(a float64) Node {
 	if a == 0 {
 		return n
 	}
@@ -163,10 +163,10 @@ func (n Node) SumKeep(axes ...int) Node { return n.reduce("ReduceSum", 1, axes) 
 func (n Node) MeanKeep(axes ...int) Node { return n.reduce("ReduceMean", 1, axes) }
 
 // Norm is the Euclidean norm over one axis, which it removes. Its gradient at zero is zero.
-func (n Node) Norm(axis int) Node { return n.Square().Sum(axis).Shift(tiny).Sqrt() }
+func (n Node) Norm(axis int) Node { return n.Square().Sum(axis).AddScalar(tiny).Sqrt() }
 
-// Unit divides by the Euclidean norm over the last axis.
-func (n Node) Unit() Node { return n.Div(n.Square().SumKeep(-1).Shift(tiny).Sqrt()) }
+// L2Normalize divides by the Euclidean norm over the last axis.
+func (n Node) L2Normalize() Node { return n.Div(n.Square().SumKeep(-1).AddScalar(tiny).Sqrt()) }
 
 // tiny keeps the gradient of a norm finite at zero; it is below float32 resolution of any norm above 1e-11.
 const tiny = 1e-30
@@ -213,7 +213,7 @@ func CrossEntropy(logits, label Node) Node {
 // classes of -log σ(z l), for logits l [B,C] and z = 1 of the label's class, -1 of others (Zhai et al., SigLIP, ICCV
 // 2023, section 3.2, with classes for texts).
 func SigmoidCrossEntropy(logits, label Node) Node {
-	sign := OneHot(label, logits.Dim(-1)).Scale(-2).Shift(1)
+	sign := OneHot(label, logits.Dim(-1)).MulScalar(-2).AddScalar(1)
 	return logits.Mul(sign).Softplus().Sum(-1).Mean()
 }
 

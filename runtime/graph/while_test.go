@@ -25,7 +25,7 @@ func value(t *testing.T, feed tensor.Map, n graph.Node) []float32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ort.Once(context.Background(), model, ort.Options{}, feed)
+	out, err := ort.RunOnce(context.Background(), model, ort.Options{}, feed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestWhileIsInternedAndRewritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := value(t, tensor.Map{"x": tensor.Of([]float32{8}, 1)}, d[0].Add(x.Scale(0))); got[0] != 1 {
+	if got := value(t, tensor.Map{"x": tensor.Of([]float32{8}, 1)}, d[0].Add(x.MulScalar(0))); got[0] != 1 {
 		t.Errorf("the gradient of x times a loop is %v, want the loop's 1", got)
 	}
 }

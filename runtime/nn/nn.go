@@ -34,7 +34,7 @@ func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	case !b.OK():
 		return y
 	case shift != 1:
-		b = b.Scale(shift)
+		b = b.MulScalar(shift)
 	}
 	return y.Add(b)
 }
@@ -69,14 +69,14 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 	a := up(Linear(x, fc, first, in, in), x, in)
 	switch {
 	case kernels:
-		a = g.Apply(graph.Kernels, "BiasQuickGelu", nil, a, fcBias.Scale(in))
+		a = g.Apply(graph.Kernels, "BiasQuickGelu", nil, a, fcBias.MulScalar(in))
 	case act == QuickGELU:
 		a = g.Apply(graph.Microsoft, "QuickGelu", graph.Attrs{"alpha": graph.Attr(float32(1))}, a) // a σ(a)
 	case act == GELU:
 		a = a.Add(a.Mul(a.Erf()))
 	case act == GELUTanh: // √(2/π)(x + 0.044715 x³) = x √(2/π)(1 + 0.044715 x²)
-		u := a.Mul(a.Square().Scale(0.044715).Shift(1)).Scale(math.Sqrt(2 / math.Pi))
-		a = a.Scale(0.5).Mul(u.Tanh().Shift(1))
+		u := a.Mul(a.Square().MulScalar(0.044715).AddScalar(1)).MulScalar(math.Sqrt(2 / math.Pi))
+		a = a.MulScalar(0.5).Mul(u.Tanh().AddScalar(1))
 	default:
 		return g.Fail("activation %q: use %s, %s or %s", act, QuickGELU, GELU, GELUTanh)
 	}

@@ -22,7 +22,7 @@ func eval(t *testing.T, x *tensor.Tensor, build func(g *graph.Graph, x graph.Nod
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ort.Once(context.Background(), model, ort.Options{}, tensor.Map{"x": x})
+	out, err := ort.RunOnce(context.Background(), model, ort.Options{}, tensor.Map{"x": x})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 func TestMerge(t *testing.T) {
 	times := func(k float64) *onnx.ModelProto {
 		m, err := graph.Model(graph.Output{Name: "y", Node: graph.New().Input("x", graph.Float,
-			graph.Static(1)).Scale(k)})
+			graph.Static(1)).MulScalar(k)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestMerge(t *testing.T) {
 		Feeds: map[string]string{"x": "a/y"}}, onnx.Part{Name: "c", Model: times(4),
 		Feeds: map[string]string{"x": "b/y"}})
 	for x, want := range map[float32]float32{3: 36, 0.25: 2} {
-		out, err := ort.Once(context.Background(), m, ort.Options{}, tensor.Map{"x": tensor.Of([]float32{x}, 1)})
+		out, err := ort.RunOnce(context.Background(), m, ort.Options{}, tensor.Map{"x": tensor.Of([]float32{x}, 1)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,7 +66,8 @@ func upgraded(t *testing.T, m *onnx.ModelProto) []float32 {
 	for i := range x.Data {
 		x.Data[i] = float32(math.Log(float64(i + 1)))
 	}
-	out, err := ort.Once(context.Background(), m, ort.Options{}, tensor.Map{"x": x, "yes": tensor.OfInts([]int64{1})})
+	out, err := ort.RunOnce(context.Background(), m, ort.Options{}, tensor.Map{"x": x,
+		"yes": tensor.OfInts([]int64{1})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ func init() {
 		decomposed("Celu", "alpha float", decomposeCelu),
 		def{Kind: "Swish", MinInputs: 1, Since: 24, Attrs: "alpha float", Infer: sameShape,
 			Decompose: decomposeSwish},
-		decomposed("Softsign", "", func(_ *call, in []node) node { return in[0].Div(in[0].Abs().Shift(1)) }),
+		decomposed("Softsign", "", func(_ *call, in []node) node { return in[0].Div(in[0].Abs().AddScalar(1)) }),
 
 		def{Kind: "Softmax", MinInputs: 1, Attrs: "axis int", Infer: sameShape, VJP: softmaxVJP},
 		def{Kind: "LogSoftmax", MinInputs: 1, Attrs: "axis int", Infer: sameShape, VJP: logSoftmaxVJP},
@@ -51,37 +51,37 @@ func decomposed(kind, attrs string, decompose func(c *call, in []node) node) def
 
 func leakyReluVJP(c *call) []node {
 	a := c.Attrs.Float("alpha", 0.01)
-	return []node{c.G().Mul(positive(c.X(0)).Scale(1 - a).Shift(a))}
+	return []node{c.G().Mul(positive(c.X(0)).MulScalar(1 - a).AddScalar(a))}
 }
 
 func pReluVJP(c *call) []node {
 	x, pos := c.X(0), positive(c.X(0))
-	neg := pos.Neg().Shift(1)
+	neg := pos.Neg().AddScalar(1)
 	return []node{c.G().Mul(pos.Add(neg.Mul(c.X(1)))), c.G().Mul(neg).Mul(x)}
 }
 
 func thresholdedReluVJP(c *call) []node {
-	return []node{c.G().Mul(positive(c.X(0).Shift(-c.Attrs.Float("alpha", 1))))}
+	return []node{c.G().Mul(positive(c.X(0).AddScalar(-c.Attrs.Float("alpha", 1))))}
 }
 
 // eluVJP uses a e^x = y + a below zero.
 func eluVJP(c *call) []node {
 	a := c.Attrs.Float("alpha", 1)
 	pos := positive(c.X(0))
-	return []node{c.G().Mul(pos.Add(pos.Neg().Shift(1).Mul(c.Y().Shift(a))))}
+	return []node{c.G().Mul(pos.Add(pos.Neg().AddScalar(1).Mul(c.Y().AddScalar(a))))}
 }
 
 // hardSwishVJP is that of x clip(x/6 + 1/2, 0, 1).
 func hardSwishVJP(c *call) []node {
 	x := c.X(0)
-	inside := positive(x.Shift(3)).Mul(positive(x.Neg().Shift(3)))
-	return []node{c.G().Mul(positive(x.Shift(-3)).Add(inside.Mul(x.Scale(1.0 / 3).Shift(0.5))))}
+	inside := positive(x.AddScalar(3)).Mul(positive(x.Neg().AddScalar(3)))
+	return []node{c.G().Mul(positive(x.AddScalar(-3)).Add(inside.Mul(x.MulScalar(1.0 / 3).AddScalar(0.5))))}
 }
 
 func hardSigmoidVJP(c *call) []node {
 	y := c.Y()
-	inside := positive(y).Mul(positive(y.Neg().Shift(1)))
-	return []node{c.G().Mul(inside).Scale(c.Attrs.Float("alpha", 0.2))}
+	inside := positive(y).Mul(positive(y.Neg().AddScalar(1)))
+	return []node{c.G().Mul(inside).MulScalar(c.Attrs.Float("alpha", 0.2))}
 }
 
 // geluVJP covers the exact form x cdf(x) and, by attribute, its tanh approximation.
@@ -90,40 +90,40 @@ func geluVJP(c *call) []node {
 	if c.Attrs.Str("approximate", "none") == "tanh" {
 		const a = 0.7978845608028654 // sqrt(2/pi)
 		x2 := x.Square()
-		t := x.Mul(x2.Scale(0.044715).Shift(1)).Scale(a).Tanh()
-		inner := x2.Scale(3 * 0.044715).Shift(1).Scale(a)
-		slope := t.Shift(1).Add(x.Mul(t.Square().Neg().Shift(1)).Mul(inner)).Scale(0.5)
+		t := x.Mul(x2.MulScalar(0.044715).AddScalar(1)).MulScalar(a).Tanh()
+		inner := x2.MulScalar(3 * 0.044715).AddScalar(1).MulScalar(a)
+		slope := t.AddScalar(1).Add(x.Mul(t.Square().Neg().AddScalar(1)).Mul(inner)).MulScalar(0.5)
 		return []node{c.G().Mul(slope)}
 	}
-	cdf := x.Scale(math.Sqrt2 / 2).Erf().Shift(1).Scale(0.5)
-	pdf := x.Square().Scale(-0.5).Exp().Scale(1 / math.Sqrt(2*math.Pi))
+	cdf := x.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1).MulScalar(0.5)
+	pdf := x.Square().MulScalar(-0.5).Exp().MulScalar(1 / math.Sqrt(2*math.Pi))
 	return []node{c.G().Mul(cdf.Add(x.Mul(pdf)))}
 }
 
 // quickGeluVJP has the slope σ + a(y - yσ) of y = x σ(a x), in few passes over memory.
 func quickGeluVJP(c *call) []node {
 	a, y := c.Attrs.Float("alpha", 1.702), c.Y()
-	s := c.X(0).Scale(a).Sigmoid()
-	return []node{c.G().Mul(s.Add(y.Sub(y.Mul(s)).Scale(a)))}
+	s := c.X(0).MulScalar(a).Sigmoid()
+	return []node{c.G().Mul(s.Add(y.Sub(y.Mul(s)).MulScalar(a)))}
 }
 
 // decomposeSwish is x sigmoid(alpha x) [Ramachandran et al. 2017].
 func decomposeSwish(c *call, in []node) node {
-	return in[0].Mul(in[0].Scale(c.Attrs.Float("alpha", 1)).Sigmoid())
+	return in[0].Mul(in[0].MulScalar(c.Attrs.Float("alpha", 1)).Sigmoid())
 }
 
 // decomposeCelu is max(0,x) + min(0, alpha (e^(x/alpha) - 1)) [Barron 2017].
 func decomposeCelu(c *call, in []node) node {
 	a := c.Attrs.Float("alpha", 1)
 	zero := in[0].ScalarLike(0)
-	return in[0].ReLU().Add(in[0].Min(zero).Scale(1 / a).Exp().Shift(-1).Scale(a))
+	return in[0].ReLU().Add(in[0].Min(zero).MulScalar(1 / a).Exp().AddScalar(-1).MulScalar(a))
 }
 
 // decomposeSelu is gamma (max(0,x) + alpha (e^min(0,x) - 1)) [Klambauer et al. 2017].
 func decomposeSelu(c *call, in []node) node {
 	a, g := c.Attrs.Float("alpha", 1.67326319217681884765625), c.Attrs.Float("gamma",
 		1.05070102214813232421875)
-	return in[0].ReLU().Add(in[0].Min(in[0].ScalarLike(0)).Exp().Shift(-1).Scale(a)).Scale(g)
+	return in[0].ReLU().Add(in[0].Min(in[0].ScalarLike(0)).Exp().AddScalar(-1).MulScalar(a)).MulScalar(g)
 }
 
 // decomposeFastGelu is ONNX Runtime's tanh form, of the sum of input and bias.
@@ -132,14 +132,14 @@ func decomposeFastGelu(_ *call, in []node) node {
 	if bias := optional(in, 1); bias.OK() {
 		x = x.Add(bias)
 	}
-	inner := x.Square().Scale(0.044715).Shift(1).Mul(x).Scale(math.Sqrt(2 / math.Pi))
-	return x.Scale(0.5).Mul(inner.Tanh().Shift(1))
+	inner := x.Square().MulScalar(0.044715).AddScalar(1).Mul(x).MulScalar(math.Sqrt(2 / math.Pi))
+	return x.MulScalar(0.5).Mul(inner.Tanh().AddScalar(1))
 }
 
 // decomposeBiasGelu is ONNX Runtime's Gelu of a sum.
 func decomposeBiasGelu(_ *call, in []node) node {
 	x := in[0].Add(in[1])
-	return x.Scale(0.5).Mul(x.Scale(math.Sqrt2 / 2).Erf().Shift(1))
+	return x.MulScalar(0.5).Mul(x.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1))
 }
 
 func softmaxVJP(c *call) []node {

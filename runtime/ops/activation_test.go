@@ -33,7 +33,7 @@ func init() {
 		unaryCase("HardSigmoid", attrs{"alpha": graph.Attr(0.9), "beta": graph.Attr(0.4)}),
 		gradientCase{"HardSwish", "far", one(func(b *bench) node {
 			return b.op("HardSwish", nil, b.x("x",
-				9).Scale(2.3))
+				9).MulScalar(2.3))
 		}), small},
 		gradientCase{"PRelu", "", one(func(b *bench) node {
 			return b.op("PRelu", nil, b.x("x", 2, 3, 4), b.x("slope",

@@ -117,7 +117,7 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 	if scale == 0 {
 		scale = 1 / math.Sqrt(float64(q.Dim(3)))
 	}
-	s := q.MatMul(k.Transpose(0, 1, 3, 2)).Scale(scale)
+	s := q.MatMul(k.Transpose(0, 1, 3, 2)).MulScalar(scale)
 	hide := func(seen node) { s = seen.Where(s, s.ScalarLike(math.Inf(-1))) }
 	if causal {
 		ones := apply("Expand", nil, g.Scalar(1), vector(sizeOf(q, 2), sizeOf(k, 2)))
@@ -131,7 +131,7 @@ func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap flo
 		s = s.Add(mask)
 	}
 	if softcap != 0 {
-		s = s.Scale(1 / softcap).Tanh().Scale(softcap)
+		s = s.MulScalar(1 / softcap).Tanh().MulScalar(softcap)
 	}
 	return s.Softmax(-1).MatMul(v)
 }

@@ -72,7 +72,7 @@ type content struct {
 
 func contentOf(n node) (content, bool) {
 	s, ok := n.Shape().Ints()
-	return content{s, n.Content()}, ok && n.Content() != nil
+	return content{s, n.ConstantInts()}, ok && n.ConstantInts() != nil
 }
 
 // transposed is the tensor under a permutation of its axes.

@@ -53,26 +53,26 @@ func init() {
 		unary("Neg", func(_, _, dy node) node { return dy.Neg() }),
 		unary("Exp", func(_, y, dy node) node { return dy.Mul(y) }),
 		unary("Log", func(x, _, dy node) node { return dy.Div(x) }),
-		unary("Sqrt", func(_, y, dy node) node { return dy.Div(y).Scale(0.5) }),
+		unary("Sqrt", func(_, y, dy node) node { return dy.Div(y).MulScalar(0.5) }),
 		unary("Reciprocal", func(_, y, dy node) node { return dy.Mul(y.Square()).Neg() }),
 		nonSmooth(unary("Abs", func(x, _, dy node) node { return dy.Mul(apply("Sign", nil, x)) })),
 		unary("Erf", func(x, _, dy node) node {
-			return dy.Mul(x.Square().Neg().Exp()).Scale(2 / math.Sqrt(math.Pi))
+			return dy.Mul(x.Square().Neg().Exp()).MulScalar(2 / math.Sqrt(math.Pi))
 		}),
 		stepwise("Sign"), stepwise("Floor"), stepwise("Ceil"), stepwise("Round"),
 
 		unary("Sin", func(x, _, dy node) node { return dy.Mul(apply("Cos", nil, x)) }),
 		unary("Cos", func(x, _, dy node) node { return dy.Mul(apply("Sin", nil, x)).Neg() }),
-		unary("Tan", func(_, y, dy node) node { return dy.Mul(y.Square().Shift(1)) }),
+		unary("Tan", func(_, y, dy node) node { return dy.Mul(y.Square().AddScalar(1)) }),
 		unary("Sinh", func(x, _, dy node) node { return dy.Mul(apply("Cosh", nil, x)) }),
 		unary("Cosh", func(x, _, dy node) node { return dy.Mul(apply("Sinh", nil, x)) }),
 		unary("Tanh", func(_, y, dy node) node { return dy.Sub(dy.Mul(y.Square())) }),
-		unary("Asin", func(x, _, dy node) node { return dy.Div(x.Square().Neg().Shift(1).Sqrt()) }),
-		unary("Acos", func(x, _, dy node) node { return dy.Div(x.Square().Neg().Shift(1).Sqrt()).Neg() }),
-		unary("Atan", func(x, _, dy node) node { return dy.Div(x.Square().Shift(1)) }),
-		unary("Asinh", func(x, _, dy node) node { return dy.Div(x.Square().Shift(1).Sqrt()) }),
-		unary("Acosh", func(x, _, dy node) node { return dy.Div(x.Square().Shift(-1).Sqrt()) }),
-		unary("Atanh", func(x, _, dy node) node { return dy.Div(x.Square().Neg().Shift(1)) }),
+		unary("Asin", func(x, _, dy node) node { return dy.Div(x.Square().Neg().AddScalar(1).Sqrt()) }),
+		unary("Acos", func(x, _, dy node) node { return dy.Div(x.Square().Neg().AddScalar(1).Sqrt()).Neg() }),
+		unary("Atan", func(x, _, dy node) node { return dy.Div(x.Square().AddScalar(1)) }),
+		unary("Asinh", func(x, _, dy node) node { return dy.Div(x.Square().AddScalar(1).Sqrt()) }),
+		unary("Acosh", func(x, _, dy node) node { return dy.Div(x.Square().AddScalar(-1).Sqrt()) }),
+		unary("Atanh", func(x, _, dy node) node { return dy.Div(x.Square().Neg().AddScalar(1)) }),
 	)
 }
 
@@ -157,7 +157,7 @@ func powBase(c *call) node {
 	x, p := c.X(0), c.X(1).Cast(c.X(0).DType())
 	power := x // of a square, which exporters write and ONNX Runtime's Pow is slow at
 	if l := c.X(1).Op().Literal(); l == nil || !l.IsScalar(2) {
-		power = apply("Pow", nil, x, p.Shift(-1))
+		power = apply("Pow", nil, x, p.AddScalar(-1))
 	}
 	return c.G().Mul(p.Mul(power))
 }
@@ -191,7 +191,7 @@ func extremeVJP(c *call) []node {
 func sumVJP(c *call) []node { return slices.Repeat([]node{c.G()}, len(c.In)) }
 
 func meanVJP(c *call) []node {
-	return slices.Repeat([]node{c.G().Scale(1 / float64(len(c.In)))}, len(c.In))
+	return slices.Repeat([]node{c.G().MulScalar(1 / float64(len(c.In)))}, len(c.In))
 }
 
 func inferBool(o *infer) error {
@@ -221,7 +221,7 @@ func whereVJP(c *call) []node {
 }
 
 func inferIdentity(o *infer) error {
-	o.SetContent(o.In[0].Content())
+	o.SetContent(o.In[0].ConstantInts())
 	return sameShape(o)
 }
 
@@ -230,7 +230,7 @@ func inferCast(o *infer) error {
 	o.SetType(0, to)
 	switch to {
 	case graph.Int64, graph.Int32:
-		o.SetContent(o.In[0].Content())
+		o.SetContent(o.In[0].ConstantInts())
 	case graph.Bool:
 		propagate(o, func(args []graph.Dim) (graph.Dim, bool) { return graph.Truth(args[0].N != 0), args[0].Static() })
 	}

@@ -57,11 +57,11 @@ func init() {
 		}), 0},
 		gradientCase{"Max", "three", one(func(b *bench) node {
 			return b.op("Max", nil, b.x("a", 2, 3), b.x("b", 3),
-				b.x("c", 2, 1).Shift(0.3))
+				b.x("c", 2, 1).AddScalar(0.3))
 		}), small},
 		gradientCase{"Min", "three", one(func(b *bench) node {
 			return b.op("Min", nil, b.x("a", 2, 3), b.x("b", 3),
-				b.x("c", 2, 1).Shift(0.3))
+				b.x("c", 2, 1).AddScalar(0.3))
 		}), small},
 		gradientCase{"Sum", "", one(func(b *bench) node {
 			return b.op("Sum", nil, b.x("a", 1, 3), b.x("b", 3), b.x("c", symB,
@@ -110,7 +110,7 @@ func unaryCase(kind string, at attrs) gradientCase {
 // flatCase multiplies a function without slope by its argument, so that there is a slope.
 func flatCase(kind string) gradientCase {
 	return gradientCase{kind, "", one(func(b *bench) node {
-		x := b.x("x", 2, 5).Shift(0.07)
+		x := b.x("x", 2, 5).AddScalar(0.07)
 		return b.op(kind, nil, x).Mul(x)
 	}), small}
 }
@@ -141,6 +141,6 @@ func binaryCases(kind string) []gradientCase {
 // withinCase moves the inputs, which are from -2 to 2.2, to where the function has a slope.
 func withinCase(kind string, scale, shift float64) gradientCase {
 	return gradientCase{kind, "", one(func(b *bench) node {
-		return b.op(kind, nil, b.x("x", 3, 5).Scale(scale).Shift(shift))
+		return b.op(kind, nil, b.x("x", 3, 5).MulScalar(scale).AddScalar(shift))
 	}), small}
 }

@@ -208,7 +208,7 @@ func TestWitnesses(t *testing.T) {
 		for _, name := range w.inputs {
 			feeds[name] = want[name]
 		}
-		got, err := ort.Once(t.Context(), model, ort.Options{}, feeds)
+		got, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds)
 		if err != nil {
 			t.Fatal(err)
 		}

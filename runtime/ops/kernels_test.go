@@ -87,7 +87,7 @@ func TestKernelsOnThreads(t *testing.T) {
 	}
 	var want tensor.Map
 	for _, threads := range []int{1, 2, 3} {
-		got, err := ort.Once(t.Context(), model, ort.Options{IntraThreads: threads}, feeds)
+		got, err := ort.RunOnce(t.Context(), model, ort.Options{IntraThreads: threads}, feeds)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestKernelsKeepNaN(t *testing.T) {
 		t.Fatal(err)
 	}
 	feeds["x"].Data[3] = float32(math.NaN()) // of the first row's query; the layer norm makes its whole row NaN
-	got, err := ort.Once(t.Context(), model, ort.Options{}, feeds)
+	got, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestKernelsRefuseSpans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ort.Once(t.Context(), model, ort.Options{}, feeds); err == nil || !strings.Contains(err.Error(),
+		if _, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds); err == nil || !strings.Contains(err.Error(),
 			"spans do not fit") {
 			t.Errorf("spans %v gave %v", spans, err)
 		}

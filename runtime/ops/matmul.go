@@ -107,7 +107,7 @@ func fused(a, b node, transA, transB int, alpha float64) node {
 		if transB != 0 {
 			b = b.T()
 		}
-		return a.MatMul(b).Scale(alpha)
+		return a.MatMul(b).MulScalar(alpha)
 	}
 	if transA == 0 && transB == 0 && alpha == 1 {
 		return a.MatMul(b)
@@ -178,7 +178,7 @@ func gemmVJP(c *call) []node {
 	alpha, beta := at.Float("alpha", 1), at.Float("beta", 1)
 	a, b, g := c.X(0), c.X(1), c.G()
 	return each(func(*call) node { return gradA(b, g, ta, tb, alpha) },
-		func(*call) node { return gradB(a, b, g, ta, tb, alpha) }, func(*call) node { return g.Scale(beta) })(c)
+		func(*call) node { return gradB(a, b, g, ta, tb, alpha) }, func(*call) node { return g.MulScalar(beta) })(c)
 }
 
 // equation gives the index letters of every operand and of the result of an Einsum, with letters for an ellipsis and

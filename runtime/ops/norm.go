@@ -61,7 +61,7 @@ func layerNormVJP(c *call) []node {
 		d, inv = x.Sub(c.Out[1]), c.Out[2]
 	} else {
 		d = x.Sub(x.MeanKeep(axes...))
-		inv = d.Square().MeanKeep(axes...).Shift(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
+		inv = d.Square().MeanKeep(axes...).AddScalar(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
 	}
 	return each(func(c *call) node {
 		g := c.G().Mul(scale)
@@ -84,7 +84,7 @@ func batchNormVJP(c *call) []node {
 	if c.Attrs.Int("training_mode", 0) != 0 {
 		return c.Fail("training mode is not supported")
 	}
-	inv := c.X(4).Shift(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
+	inv := c.X(4).AddScalar(c.Attrs.Float("epsilon", 1e-5)).Sqrt().Reciprocal()
 	others := append([]int{0}, axesFrom(2, x.Rank())...)
 	return each(func(*call) node { return g.Mul(perChannel(c.X(1).Mul(inv), x)) }, func(*call) node {
 		return g.Mul(x.Sub(perChannel(c.X(3), x)).Mul(perChannel(inv, x))).Sum(others...)
@@ -94,7 +94,7 @@ func batchNormVJP(c *call) []node {
 // standardised is (x - mean) / sqrt(variance + eps) over axes.
 func standardised(x node, eps float64, axes []int) node {
 	d := x.Sub(x.MeanKeep(axes...))
-	return d.Div(d.Square().MeanKeep(axes...).Shift(eps).Sqrt())
+	return d.Div(d.Square().MeanKeep(axes...).AddScalar(eps).Sqrt())
 }
 
 // perChannel gives a vector of channels the rank of x.
@@ -118,7 +118,7 @@ func decomposeRMSNorm(c *call, in []node) node {
 	if err != nil {
 		return c.Refuse("%v", err)
 	}
-	rms := x.Square().MeanKeep(axesFrom(first, x.Rank())...).Shift(c.Attrs.Float("epsilon", 1e-5)).Sqrt()
+	rms := x.Square().MeanKeep(axesFrom(first, x.Rank())...).AddScalar(c.Attrs.Float("epsilon", 1e-5)).Sqrt()
 	return x.Div(rms).Mul(in[1])
 }
 
@@ -156,5 +156,5 @@ func decomposeMeanVariance(c *call, in []node) node {
 		axes = []int{0, 2, 3}
 	}
 	d := in[0].Sub(in[0].MeanKeep(axes...))
-	return d.Div(d.Square().MeanKeep(axes...).Sqrt().Shift(1e-9))
+	return d.Div(d.Square().MeanKeep(axes...).Sqrt().AddScalar(1e-9))
 }

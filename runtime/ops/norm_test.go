@@ -20,7 +20,7 @@ func init() {
 			x := b.x("x", sizes...)
 			scale, bias := b.x("scale", 3), b.x("bias", 3)
 			mean, deviation := b.constant("mean", 3), b.constant("deviation", 3)
-			return b.op("BatchNormalization", attrs{"epsilon": graph.Attr(0.1)}, x, scale, bias, mean.Shift(0.3),
+			return b.op("BatchNormalization", attrs{"epsilon": graph.Attr(0.1)}, x, scale, bias, mean.AddScalar(0.3),
 				deviation.Square())
 		}), 0}
 	}

@@ -51,7 +51,7 @@ func averagePoolVJP(c *call) []node {
 		}
 		up := apply("Resize", graph.Attrs{"mode": graph.Attr("nearest"), "nearest_mode": graph.Attr("floor"),
 			"coordinate_transformation_mode": graph.Attr("asymmetric")}, g, node{}, gr.Const(floats(scales)))
-		return []node{up.Scale(share).ReshapeLike(x)}
+		return []node{up.MulScalar(share).ReshapeLike(x)}
 	}
 	channels := x.Shape()[1]
 	if !channels.Static() {
@@ -122,7 +122,7 @@ func decomposeLpPool(c *call, in []node) node {
 	}
 	power := func(x node, p float64) node { return apply("Pow", nil, x, x.ScalarLike(p)) }
 	mean := apply("AveragePool", at, power(in[0].Abs(), p))
-	return power(mean.Scale(float64(size)), 1/p)
+	return power(mean.MulScalar(float64(size)), 1/p)
 }
 
 func inferGlobalPool(o *infer) error {

@@ -128,14 +128,14 @@ func NBitsWeight(at graph.Attrs, in []graph.Node) (graph.Node, error) {
 	blocks := (k + block - 1) / block
 	halves := func(b node, sizes ...int) node {
 		b = b.Cast(graph.Float).Reshape(-1, 1)
-		high := floor(b.Scale(1. / 16))
-		return graph.Concat(1, b.Sub(high.Scale(16)), high).Reshape(sizes...)
+		high := floor(b.MulScalar(1. / 16))
+		return graph.Concat(1, b.Sub(high.MulScalar(16)), high).Reshape(sizes...)
 	}
 	q := halves(in[1], n, blocks, block)
 	if len(in) > 3 && in[3].OK() {
 		q = q.Sub(halves(in[3], n, -1, 1).Slice(1, 0, blocks))
 	} else {
-		q = q.Shift(-8)
+		q = q.AddScalar(-8)
 	}
 	return q.Mul(in[2].Reshape(n, blocks, 1)).Reshape(n, blocks*block).Slice(1, 0, k), nil
 }

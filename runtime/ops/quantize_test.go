@@ -68,7 +68,7 @@ func TestMatMulNBitsByHand(t *testing.T) {
 	}
 	in := tensor.New(1, 16)
 	in.Data[0], in.Data[1] = 1, 10
-	out, err := ort.Once(t.Context(), m, ort.Options{}, tensor.Map{"x": in})
+	out, err := ort.RunOnce(t.Context(), m, ort.Options{}, tensor.Map{"x": in})
 	if err != nil {
 		t.Fatal(err)
 	}

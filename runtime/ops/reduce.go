@@ -18,7 +18,7 @@ func init() {
 		reduction("ReduceL2", false, func(x, y, dy node) node { // x/y, and 0 for a vector of zeros
 			return x.Mul(dy.Div(y.Add(y.Equal(y.ScalarLike(0)).Cast(y.DType()))))
 		}),
-		reduction("ReduceSumSquare", false, func(x, _, dy node) node { return x.Mul(dy).Scale(2) }),
+		reduction("ReduceSumSquare", false, func(x, _, dy node) node { return x.Mul(dy).MulScalar(2) }),
 		reduction("ReduceLogSum", false, func(x, y, dy node) node { return expandLike(dy.Div(y.Exp()), x) }),
 		reduction("ReduceLogSumExp", false, func(x, y, dy node) node { return x.Sub(y).Exp().Mul(dy) }),
 		def{Kind: "ReduceProd", MinInputs: 1, Attrs: reduceAttrs, Infer: inferReduce, VJP: reduceProdVJP},

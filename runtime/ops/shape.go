@@ -59,7 +59,7 @@ func inferReshape(o *infer) error {
 			return fmt.Errorf("size %d in %v", d.N, graph.Shape(want))
 		}
 	}
-	o.SetContent(o.In[0].Content())
+	o.SetContent(o.In[0].ConstantInts())
 	if in == nil {
 		if hole >= 0 {
 			out[hole] = o.Unknown("reshape", hole)
@@ -105,7 +105,7 @@ func inferFlatten(o *infer) error {
 func inferSqueeze(o *infer) error {
 	in := o.In[0].Shape()
 	axes, ok := axesOf(o.Op)
-	o.SetContent(o.In[0].Content())
+	o.SetContent(o.In[0].ConstantInts())
 	if in == nil || !ok {
 		return nil
 	}
@@ -128,7 +128,7 @@ func inferSqueeze(o *infer) error {
 func inferUnsqueeze(o *infer) error {
 	in := o.In[0].Shape()
 	axes, ok := axesOf(o.Op)
-	o.SetContent(o.In[0].Content())
+	o.SetContent(o.In[0].ConstantInts())
 	if in == nil || !ok {
 		return nil
 	}

@@ -80,7 +80,7 @@ func init() {
 		}),
 		gradientCase{"Split", "uneven", func(b *bench) []node {
 			p := b.x("x", 2, 6).Split(1, 1, 3, 2)
-			return []node{p[0].Square(), p[2].Square().Scale(2)}
+			return []node{p[0].Square(), p[2].Square().MulScalar(2)}
 		}, 0},
 		gradientCase{"Split", "equal, axis 0", func(b *bench) []node {
 			return b.ApplyN(graph.Standard, "Split", attrs{"num_outputs": graph.Attr(2)}, 2, b.x("x", 5, 2).Square())

@@ -11,9 +11,9 @@ import (
 // probe is a session of one node, whose runs show to what they are given.
 var probe = sync.OnceValues(func() (*Session, error) { return NewSession(probeModel(), Options{}) })
 
-// ReturnFreed gives memory back to the system that no run uses at present: buffers that the arena of all sessions keeps
+// TrimMemory gives memory back to the system that no run uses at present: buffers that the arena of all sessions keeps
 // for the next run, and the freed memory of the C heap. Runs that go on keep theirs, and the next ones take it anew.
-func ReturnFreed() error {
+func TrimMemory() error {
 	s, err := probe()
 	if err != nil {
 		return err

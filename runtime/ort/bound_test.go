@@ -52,7 +52,7 @@ func TestValuesStayOnTheDevice(t *testing.T) {
 	for name, o := range map[string]ort.Options{"host": {Provider: ort.CPU}, "device": {Bind: true},
 		"devices": {Provider: ort.CPU, Bind: true, Devices: 2}} {
 		first, second := handed(t, o)
-		held, err := first.Hold(t.Context(), tensor.Map{"x": x, "i": tensor.OfInts([]int64{0, 1}, 2)}, nil)
+		held, err := first.RunKeep(t.Context(), tensor.Map{"x": x, "i": tensor.OfInts([]int64{0, 1}, 2)}, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -100,14 +100,14 @@ func TestWrongValues(t *testing.T) {
 	first, second := handed(t, o)
 	x, i := tensor.New(3, 2), tensor.OfInts([]int64{0, 1}, 2)
 	good := func() ort.Values {
-		held, err := first.Hold(t.Context(), tensor.Map{"x": x, "i": i}, nil)
+		held, err := first.RunKeep(t.Context(), tensor.Map{"x": x, "i": i}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		held["scale"] = ort.NewValue(tensor.New(3))
 		return held
 	}
-	other, err := first.Hold(t.Context(), tensor.Map{"x": tensor.New(4, 2), "i": i}, nil)
+	other, err := first.RunKeep(t.Context(), tensor.Map{"x": tensor.New(4, 2), "i": i}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,6 +147,6 @@ func TestWrongValues(t *testing.T) {
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = second.Hold(t.Context(), nil, held)
+	_, err = second.RunKeep(t.Context(), nil, held)
 	wantError(t, err, "already closed")
 }

@@ -81,7 +81,7 @@ func TestThousandValuesDoNotLeak(t *testing.T) {
 		c := tensor.New(n, n)
 		c.Data[0] = 3
 		in := ort.Values{"c": ort.NewValue(c)}
-		mid, err := both[0].Hold(t.Context(), tensor.Map{"x": tensor.New(n, n)}, in)
+		mid, err := both[0].RunKeep(t.Context(), tensor.Map{"x": tensor.New(n, n)}, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestThousandValuesDoNotLeak(t *testing.T) {
 // so many MiB, for 2 seconds at most.
 func settled(t testing.TB, want float64) (mib float64) {
 	for range 20 {
-		if err := ort.ReturnFreed(); err != nil {
+		if err := ort.TrimMemory(); err != nil {
 			t.Fatal(err)
 		}
 		if mib = private(t); mib <= want { // which collects

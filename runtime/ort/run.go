@@ -49,8 +49,8 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 	return out, nil
 }
 
-// Hold is RunWith, whose outputs stay on the device that they were computed on.
-func (s *Session) Hold(ctx context.Context, inputs tensor.Map, held Values) (Values, error) {
+// RunKeep is RunWith, whose outputs stay on the device that they were computed on.
+func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (Values, error) {
 	c := call{binds: s.binds, stay: s.binds}
 	defer c.release()
 	if err := s.compute(ctx, &c, inputs, held); err != nil {
@@ -151,13 +151,13 @@ func (s *Session) invoke(ctx context.Context, c *call) error {
 // inside and insideProcessor count nanoseconds.
 var inside, insideProcessor atomic.Int64
 
-// Inside is the time that runs of all sessions have spent inside ONNX Runtime so far, added up over those that went on
-// side by side. What a program takes beyond it is its own.
-func Inside() time.Duration { return time.Duration(inside.Load()) }
+// NativeTime is the time that runs of all sessions have spent inside ONNX Runtime so far, added up over those that went
+// on side by side. What a program takes beyond it is its own.
+func NativeTime() time.Duration { return time.Duration(inside.Load()) }
 
-// Outside is the processor time that this process has taken outside of runs so far, where sessions have one thread; it
+// GoTime is the processor time that this process has taken outside of runs so far, where sessions have one thread; it
 // does not count waiting, as for a core that others use. It is 0 where the system does not tell.
-func Outside() time.Duration {
+func GoTime() time.Duration {
 	_, process := processorTime()
 	return process - time.Duration(insideProcessor.Load())
 }

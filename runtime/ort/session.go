@@ -179,7 +179,7 @@ func closeSessions(all ...*Session) error {
 		open, errs = open || was, append(errs, err)
 	}
 	if open {
-		errs = append(errs, ReturnFreed())
+		errs = append(errs, TrimMemory())
 	}
 	return errors.Join(errs...)
 }
@@ -197,8 +197,8 @@ func (s *Session) free() (bool, error) {
 	return true, nil
 }
 
-// Once compiles a model, runs it and closes it: for models that are needed a single time. See Session.Run.
-func Once(ctx context.Context, model *onnx.ModelProto, o Options, feeds tensor.Map,
+// RunOnce compiles a model, runs it and closes it: for models that are needed a single time. See Session.Run.
+func RunOnce(ctx context.Context, model *onnx.ModelProto, o Options, feeds tensor.Map,
 	outputs ...string) (tensor.Map, error) {
 	s, err := NewSession(model, o)
 	if err != nil {

@@ -92,12 +92,12 @@ func (s *server) flicker(ctx context.Context, client, times int, role exchange.R
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "default", client, who, exchange.DefaultLargest,
+	inv, err := transport.FetchInvitation(ctx, nc, "default", client, who, exchange.DefaultLargest,
 		log)
 	if err != nil {
 		return err
 	}
-	task := method.Task{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
+	task := method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
 	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
 		Tokens: "t", Examples: 10}

@@ -223,7 +223,7 @@ func TestLyingJoinRequests(t *testing.T) {
 	proof := map[string]any{"key": public, "chain": conf.Certificates[0].Certificate}
 	request := parsed{version: hello.version, header: map[string]any{"run": hello.header["run"], "instance": random(),
 		"nonce": random(), "client": 0, "examples": 10, "backbone": "b", "tokens": "t", "terms": s.terms,
-		"member": message.Participant{Task: method.Task{Backbone: "echo", Width: 512, Dim: 512}}, "proof": proof}}
+		"member": message.Participant{Task: method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512}}, "proof": proof}}
 	strange := s.terms
 	strange.Method = "fedpha"
 	for say, c := range map[string]struct {

@@ -396,11 +396,12 @@ func (s *server) join(ctx context.Context, p part) error {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "default", p.client, who, cmp.Or(p.largest, exchange.DefaultLargest), log)
+	inv, err := transport.FetchInvitation(ctx, nc, "default", p.client, who, cmp.Or(p.largest,
+		exchange.DefaultLargest), log)
 	if err != nil {
 		return err
 	}
-	task := method.Task{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
+	task := method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
 		ImageSize: 224}
 	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
 		Tokens:   "t",

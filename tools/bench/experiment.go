@@ -316,12 +316,12 @@ func (r *ExperimentReport) cost(ctx context.Context, o ExperimentOptions, dir st
 	c := Cost{Clients: p.clients, Rounds: p.rounds}
 	session := o.Session
 	session.IntraThreads = 1
-	began, inside, outside := time.Now(), ort.Inside(), ort.Outside()
+	began, inside, outside := time.Now(), ort.NativeTime(), ort.GoTime()
 	last := began
 	_, err = engine.Run(ctx, e, engine.Settings{Dir: filepath.Join(at, "run"), Workers: 1, Session: session,
 		Encode: true, OnRound: func(rec record.Record) {
 			if rec.Round == 0 {
-				began, inside, outside = time.Now(), ort.Inside(), ort.Outside()
+				began, inside, outside = time.Now(), ort.NativeTime(), ort.GoTime()
 			} else {
 				c.Turns += len(rec.Clients)
 				for i, ph := range phases(rec.Phases) {
@@ -342,9 +342,9 @@ func (r *ExperimentReport) cost(ctx context.Context, o ExperimentOptions, dir st
 	if err != nil {
 		return err
 	}
-	c.Seconds, c.Inside = time.Since(began).Seconds(), (ort.Inside() - inside).Seconds()
+	c.Seconds, c.Inside = time.Since(began).Seconds(), (ort.NativeTime() - inside).Seconds()
 	c.Rest = (c.Seconds - c.Inside) / float64(c.Turns)
-	if c.Own = (ort.Outside() - outside).Seconds() / float64(c.Turns); c.Own <= 0 {
+	if c.Own = (ort.GoTime() - outside).Seconds() / float64(c.Turns); c.Own <= 0 {
 		c.Own = c.Rest
 	}
 	r.Cost = c

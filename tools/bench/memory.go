@@ -44,7 +44,7 @@ func resident() int64 { return procNumber("/proc/self/status", "VmRSS:") }
 // held is what stays resident between runs: without the buffers that earlier runs left to be used again.
 func held() (int64, error) {
 	debug.FreeOSMemory()
-	err := ort.ReturnFreed()
+	err := ort.TrimMemory()
 	return resident(), err
 }
 

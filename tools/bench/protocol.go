@@ -106,7 +106,7 @@ func (r repeated) Read(index []int) (*tensor.Tensor, error) {
 }
 
 // of draws a data set for images of some labels, of what a method reads of them (beside unit rows of images).
-func (x *examples) of(t method.Task, client int, name string, labels []int64, reads []string) *spec.Features {
+func (x *examples) of(t method.ClientSpec, client int, name string, labels []int64, reads []string) *spec.Features {
 	f := &spec.Features{Class: labels}
 	f.Add(method.ImageInput, []spec.Rows{spec.InMemory{Tensor: features.Unit(
 		method.Draw(seed, client, name+" images", []int{len(labels), t.Dim}, 1))}})

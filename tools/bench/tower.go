@@ -188,8 +188,8 @@ func (t tower) Name() string {
 }
 
 // Task is what the engine builds a method for.
-func (t tower) Task() method.Task {
-	task := method.Task{Width: t.text.Width, Dim: t.text.EmbedDim, Scale: t.scale}
+func (t tower) Task() method.ClientSpec {
+	task := method.ClientSpec{Width: t.text.Width, Dim: t.text.EmbedDim, Scale: t.scale}
 	if t.vision.Width > 0 {
 		task.Patches, task.ImageSize = t.vision.Patches(), t.vision.Image
 		task.VisionWidth, task.VisionLayers = t.vision.Width, t.vision.Layers

@@ -103,12 +103,12 @@ func (s *scale) join(ctx context.Context, k int) error {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.Ask(ctx, nc, "default", k, certs.Identity{}, exchange.DefaultLargest, log)
+	inv, err := transport.FetchInvitation(ctx, nc, "default", k, certs.Identity{}, exchange.DefaultLargest, log)
 	if err != nil {
 		return err
 	}
-	task := method.Task{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12, Patches: 196,
-		ImageSize: 224}
+	task := method.ClientSpec{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12,
+		Patches: 196, ImageSize: 224}
 	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
 		Tokens:   "t",
 		Examples: 1}

@@ -106,8 +106,8 @@ func checkBundle(ctx context.Context, name string) ([][]string, error) {
 	if err != nil {
 		return lines, err
 	}
-	outputs := []graph.Output{{Name: "text", Node: out[0].Unit()}, {Name: "longer text", Node: out[1].Unit()},
-		{Name: "name in front", Node: plain[0].Unit()}}
+	outputs := []graph.Output{{Name: "text", Node: out[0].L2Normalize()}, {Name: "longer text",
+		Node: out[1].L2Normalize()}, {Name: "name in front", Node: plain[0].L2Normalize()}}
 	feeds := tensor.Map{"a": randomTensor(4, b.Text.Width), "b": randomTensor(7, b.Text.Width)}
 	results, err := gradtest.Check(ctx, outputs, []string{"a", "b"}, feeds, gradtest.Options{Session: o})
 	if err != nil {
@@ -119,7 +119,7 @@ func checkBundle(ctx context.Context, name string) ([][]string, error) {
 
 func forward(ctx context.Context, model *onnx.ModelProto, o ort.Options, feeds tensor.Map, output string) (float64,
 	error) {
-	out, err := ort.Once(ctx, model, o, feeds, output)
+	out, err := ort.RunOnce(ctx, model, o, feeds, output)
 	if err != nil {
 		return 0, err
 	}

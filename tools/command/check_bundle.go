@@ -66,13 +66,13 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 		p.Deep = append(p.Deep, of(deepPrompt(i)))
 	}
 	if std := float64(b.Preprocess.Std[0]); std < 0.1 || std > 0.9 { // the tower takes levels, as 0 to 255
-		pixels = pixels.Scale(0.25 / std).Shift(0.5 / std)
+		pixels = pixels.MulScalar(0.25 / std).AddScalar(0.5 / std)
 	}
 	image, _, err := b.Image(g, pixels, p)
 	if err != nil {
 		return lines, err
 	}
-	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.Unit()}}
+	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.L2Normalize()}}
 	options := gradtest.Options{Session: o, Elements: -1}
 	if gradtest.NonSmooth(outputs...) {
 		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // a longer step crosses too many
@@ -98,12 +98,12 @@ func checkLengths(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]str
 		return nil, err
 	}
 	one := g.Input("one", graph.Float, graph.Static(1)) // sessions have at least one input
-	model, err := graph.Model(graph.Output{Name: "short", Node: short.Unit().Mul(one)}, graph.Output{Name: "both",
-		Node: both.Unit().Mul(one)})
+	model, err := graph.Model(graph.Output{Name: "short", Node: short.L2Normalize().Mul(one)}, graph.Output{
+		Name: "both", Node: both.L2Normalize().Mul(one)})
 	if err != nil {
 		return nil, err
 	}
-	out, err := ort.Once(ctx, model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	out, err := ort.RunOnce(ctx, model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
 		return nil, fmt.Errorf("text tower: %w", err)
 	}

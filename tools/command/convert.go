@@ -85,7 +85,7 @@ func bundleCommand() *cobra.Command {
 		if name != "" {
 			b.Name = name
 		}
-		if err := exported.Freeze(b, out); err != nil {
+		if err := exported.WriteRecorded(b, out); err != nil {
 			return err
 		}
 		if b, err = bundle.Open(out); err != nil {

@@ -23,7 +23,7 @@ func compareCounts(path string, changes []string) error {
 		return usageError{fmt.Errorf("data.root: %w; give the folder that holds the sets, as in --set "+
 			"data.root=DATA", err)}
 	}
-	if title := (configs.Card{Paper: table.Paper, Item: table.Item, Title: table.Title}).Heading(); title != "" {
+	if title := (configs.PaperTable{Paper: table.Paper, Item: table.Item, Title: table.Title}).Heading(); title != "" {
 		fmt.Println(title + "\n")
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)

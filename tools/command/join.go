@@ -218,7 +218,7 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	var inv *exchange.Invitation
 	if err == nil {
 		defer nc.Close()
-		inv, err = transport.Ask(waits, nc, f.run, f.client, who, f.largest, log)
+		inv, err = transport.FetchInvitation(waits, nc, f.run, f.client, who, f.largest, log)
 	}
 	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
 		inv.Run == finished) {

@@ -92,7 +92,7 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 			wide = max(wide, len(e.name))
 		}
 		for _, e := range all {
-			fmt.Println(tables.Cut(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, width())))
+			fmt.Println(tables.Truncate(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, width())))
 		}
 		fmt.Print(more(what))
 		return nil

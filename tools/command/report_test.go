@@ -31,7 +31,7 @@ func madeSweep(t *testing.T, dir, card string) {
 		{Name: "x", Labels: []string{"4", "8"}},
 		{Name: "y", Labels: []string{"4", "8"}}, {Name: "z", Labels: []string{"4", "8"}}}, Seeds: []uint64{1, 2}}
 	if card != "" {
-		p.Card = &configs.Card{}
+		p.Card = &configs.PaperTable{}
 		if err := json.Unmarshal([]byte(card), p.Card); err != nil {
 			t.Fatal(err)
 		}

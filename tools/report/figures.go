@@ -59,7 +59,7 @@ var titles = map[string]string{"curves": "By round", "curves" + configs.AlongByt
 	"significance": "Differences", configs.RanksFigure: "Mean ranks", "terms": "Terms of the loss"}
 
 // draw makes the figures that the card asks for and those that every report has. One that cannot be drawn is a note.
-func (v *view) draw(card *configs.Card) {
+func (v *view) draw(card *configs.PaperTable) {
 	drawn := map[string]bool{}
 	if card != nil {
 		for i, f := range card.Figures {

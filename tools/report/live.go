@@ -19,7 +19,7 @@ import (
 // Live is the page about some folders for a server that keeps it current.
 func Live(dirs []string) ui.Source {
 	p := &livePage{dirs: dirs}
-	return ui.Source{Stamp: func() uint64 { return results.Stamp(dirs...) }, Report: p.report, Details: p.details}
+	return ui.Source{Stamp: func() uint64 { return results.Fingerprint(dirs...) }, Report: p.report, Details: p.details}
 }
 
 // livePage makes the page of some folders again and again.

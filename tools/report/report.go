@@ -199,7 +199,7 @@ func partName(p *results.Plan) string {
 }
 
 // contest is the axis whose labels are compared: that of methods, or the first of the card's rows, or the first.
-func contest(groups []*results.Group, card *configs.Card) string {
+func contest(groups []*results.Group, card *configs.PaperTable) string {
 	has := func(name string) bool { return results.Labels(groups, name) != nil }
 	switch axes := results.Axes(groups); {
 	case has("method"):

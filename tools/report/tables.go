@@ -93,7 +93,7 @@ func (v *view) control() string {
 }
 
 // rank adds the tables of ranks where the card has their figure.
-func (v *view) rank(card *configs.Card) {
+func (v *view) rank(card *configs.PaperTable) {
 	if card == nil || !slices.ContainsFunc(card.Figures,
 		func(f configs.Figure) bool { return f.Kind == configs.RanksFigure }) {
 		return

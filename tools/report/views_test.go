@@ -100,7 +100,7 @@ func TestStars(t *testing.T) {
 // differences of one sign have p 2/2^6.
 func TestRanks(t *testing.T) {
 	v := contested(t, 3)
-	card := &configs.Card{Control: "A", Figures: []configs.Figure{{Kind: configs.RanksFigure}}}
+	card := &configs.PaperTable{Control: "A", Figures: []configs.Figure{{Kind: configs.RanksFigure}}}
 	v.plan.Card = card
 	v.compare()
 	v.tests = nil

@@ -29,8 +29,8 @@ const (
 
 func (sized) Name() string       { return "vit-b16" }
 func (sized) WeightsDir() string { return "" }
-func (sized) Task() method.Task {
-	return method.Task{Width: sizedWidth, Dim: sizedWidth, Patches: 4, Scale: 100, ImageSize: 16,
+func (sized) Task() method.ClientSpec {
+	return method.ClientSpec{Width: sizedWidth, Dim: sizedWidth, Patches: 4, Scale: 100, ImageSize: 16,
 		VisionWidth: sizedVision, VisionLayers: 12, VisionUnits: 4 * sizedVision, TextLayers: 12,
 		TextUnits: 4 * sizedWidth, Tokens: sizedTokens}
 }

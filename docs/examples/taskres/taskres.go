@@ -31,16 +31,16 @@ func (m *TaskRes) Build(method.Method) (method.Method, error) {
 	return *m, methods.Within("alpha", m.Alpha, 0, 1e3)
 }
 
-// Traits states that the server needs nothing of clients but their mean, weighted by examples: the method runs with
+// Properties states that the server needs nothing of clients but their mean, weighted by examples: the method runs with
 // secure aggregation and under differential privacy.
-func (TaskRes) Traits() method.Traits { return method.Traits{Mean: method.ByExamples} }
+func (TaskRes) Properties() method.Properties { return method.Properties{Mean: method.ByExamples} }
 
 // Params is the residual.
-func (TaskRes) Params(t method.Task) []method.Param {
+func (TaskRes) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "residual", Shape: []int{t.Classes, t.Dim}}}
 }
 
 // Logits are the class scores [B,C].
 func (m TaskRes) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), s.HandText().Add(s.Param("residual").Scale(m.Alpha)).Unit())
+	return s.Cosine(s.Image(), s.HandText().Add(s.Param("residual").MulScalar(m.Alpha)).L2Normalize())
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TextFeatures gives the class features [C,D], unit rows, that a client's class scores compare images with: the largest
-// part of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of Untrained. A
+// part of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of InitialParams. A
 // method that compares an image with something else is an error.
 func TextFeatures(w *local.Worker, ctx context.Context, c *spec.Client, clients int,
 	prompts tensor.Map) (*tensor.Tensor, error) {
@@ -35,7 +35,7 @@ func TextFeatures(w *local.Worker, ctx context.Context, c *spec.Client, clients 
 		case shape[0] != l.Task.Classes || shape[1] != l.Task.Dim:
 			continue
 		}
-		got, err := w.FixedNodes(ctx, c, l, s, scope, []graph.Node{n.Unit()})
+		got, err := w.FixedNodes(ctx, c, l, s, scope, []graph.Node{n.L2Normalize()})
 		if err != nil {
 			return nil, err
 		}

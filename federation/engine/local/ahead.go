@@ -17,7 +17,7 @@ type fixedValue struct {
 	key  [sha256.Size]byte
 	p    *program
 	c    *spec.Client
-	task method.Task
+	task method.ClientSpec
 	feed feed
 }
 
@@ -125,7 +125,7 @@ func (w *Worker) computeFixed(ctx context.Context, values []fixedValue) error {
 	if err != nil {
 		return err
 	}
-	outs, err := runAll(ctx, session.Hold, session.Inputs(), feeds)
+	outs, err := runAll(ctx, session.RunKeep, session.Inputs(), feeds)
 	for i := 0; i < n && err == nil; i++ {
 		_, err = w.computed.once(values[i].key, func() (any, int, error) { return outs[i], outs[i].Bytes(), nil })
 	}

@@ -53,9 +53,9 @@ func (c *compiler) close() error {
 }
 
 // step compiles the loss and its gradients with respect to every parameter.
-func (c *compiler) step(b spec.Backbone, task method.Task) (*program, error) {
+func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*program, error) {
 	return c.once(stepKind, b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*program, error) {
-		apart := spec.Apart(nodesOf(losses)...) != ""
+		apart := spec.NotBatchable(nodesOf(losses)...) != ""
 		out, err := c.withGradients(b, s, losses, 1, nil)
 		if err != nil {
 			return nil, err
@@ -79,7 +79,7 @@ func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
 		return nil, err
 	}
 	out := []graph.Output{{Name: lossOutput, Node: loss}}
-	for _, l := range s.Besides() {
+	for _, l := range s.AuxLosses() {
 		out = append(out, graph.Output{Name: besideOutput + l.Name + "/" + lossOutput, Node: l.Node})
 	}
 	return out, allUsed(s, loss)
@@ -104,7 +104,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 }
 
 // scope starts a graph that this worker's sessions run.
-func (c *compiler) scope(task method.Task) *method.Scope {
+func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 	s := method.NewScope(task, c.m.Params(task))
 	if c.options.WithProvider().Provider == ort.CPU {
 		s.Graph().UseKernels()
@@ -113,13 +113,13 @@ func (c *compiler) scope(task method.Task) *method.Scope {
 }
 
 // score compiles the class scores.
-func (c *compiler) score(b spec.Backbone, task method.Task) (*program, error) {
+func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*program, error) {
 	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
 		func(s *method.Scope, of []graph.Output) (*program, error) { return c.split(b, s, of[0].Node) })
 }
 
 // eval compiles anything a method asks for over its data.
-func (c *compiler) eval(b spec.Backbone, task method.Task, of func(*method.Scope) graph.Node) (*program, error) {
+func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method.Scope) graph.Node) (*program, error) {
 	s := c.scope(task)
 	n := of(s)
 	if err := s.Graph().Err(); err != nil {
@@ -134,7 +134,7 @@ func (c *compiler) eval(b spec.Backbone, task method.Task, of func(*method.Scope
 
 // split compiles a value, and the parts of it that depend on no row of data as a program of their own.
 func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*program, error) {
-	apart := spec.Apart(n) != ""
+	apart := spec.NotBatchable(n) != ""
 	if apart { // towers that see rows have fixed parts inside
 		var err error
 		if n, err = c.lowered(b, n); err != nil {
@@ -188,11 +188,11 @@ func cutAll(roots []graph.Node, inputs func(name string) bool) (rest []graph.Nod
 // Kinds of programs whose values are losses.
 const stepKind, termsKind = "step", "terms"
 
-// once gives the program that finish makes of the nodes that build makes for a task. A method may read anything of its
-// Task, the client's number too, so build runs for every Task; it is cheap, since the towers are placeholders in it.
-// Clients whose nodes have one signature share one compiled program, but for their host functions, which may hold what
-// the Task says.
-func (c *compiler) once(kind string, b spec.Backbone, task method.Task, build func(*method.Scope) (
+// once returns the compiled program of a client; it builds the program on first use. build makes the nodes and finish
+// compiles them. A method may read every field of its ClientSpec, also the client's number, so build runs once for each
+// ClientSpec. This is cheap, because towers are placeholders. Clients whose nodes have the same signature share one
+// compiled program, except for host functions, which may hold values of the ClientSpec.
+func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
 	[]graph.Output, error), finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
 	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
 	c.mu.Lock()
@@ -212,7 +212,7 @@ func (c *compiler) once(kind string, b spec.Backbone, task method.Task, build fu
 	return p, err
 }
 
-// same gives the program that finish makes of some nodes, or that it made of equal ones; the caller holds c.mu.
+// same returns the program that finish made of nodes with the same signature, or compiles it. The caller holds c.mu.
 func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []graph.Output,
 	finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
 	sum, err := graph.Signature(of...)
@@ -228,7 +228,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	}
 	p, ok := c.compiled[same]
 	if !ok {
-		most, err := spec.AtOnce(b, c.classes, c.memory, nodesOf(of)...)
+		most, err := spec.MaxRows(b, c.classes, c.memory, nodesOf(of)...)
 		if err != nil {
 			return nil, err
 		}
@@ -350,7 +350,7 @@ func (c *compiler) trained(b spec.Backbone, s *method.Scope, losses []graph.Outp
 }
 
 // terms compiles every term of the loss with its gradients, with names under termOutput and the term's name.
-func (c *compiler) terms(b spec.Backbone, task method.Task) (*program, error) {
+func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*program, error) {
 	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
 		if err := s.Graph().Err(); err != nil {
@@ -484,9 +484,9 @@ func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tens
 			n = one
 		} else {
 			if k == 1 {
-				n = n.Unit()
+				n = n.L2Normalize()
 			}
-			n = n.Add(one.Unit())
+			n = n.Add(one.L2Normalize())
 		}
 	}
 	// The texts are constants, but ONNX Runtime runs no graph without an input; without optimisation it does not
@@ -494,11 +494,11 @@ func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tens
 	one := g.Input("one", graph.Float, graph.Static(1))
 	o := c.options
 	o.WeightsDir, o.OptLevel = b.WeightsDir(), ort.OptNone
-	model, err := c.model(o.WeightsDir, graph.Output{Name: valueOutput, Node: n.Unit().Mul(one)})
+	model, err := c.model(o.WeightsDir, graph.Output{Name: valueOutput, Node: n.L2Normalize().Mul(one)})
 	if err != nil {
 		return nil, err
 	}
-	v, err := ort.Once(context.Background(), model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	v, err := ort.RunOnce(context.Background(), model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 	if err != nil {
 		return nil, err
 	}

@@ -105,7 +105,7 @@ func (c *computed) begin(round int) {
 	}
 }
 
-// dropLast forgets the value that was not asked for longest.
+// dropLast evicts the least recently used value.
 func (c *computed) dropLast() {
 	last := c.used.Remove(c.used.Back()).(*entry)
 	delete(c.at, last.key)
@@ -189,7 +189,7 @@ func (w *Worker) fixedValues(ctx context.Context, known *computed, p *program, i
 		if err != nil {
 			return nil, 0, err
 		}
-		out, err := session.Hold(ctx, feed.now, feed.held)
+		out, err := session.RunKeep(ctx, feed.now, feed.held)
 		return out, out.Bytes(), err
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func sameInTurn(in string) bool {
 	case method.ReceivedInput, method.BeforeInput, method.BroadcastInput:
 		return true
 	}
-	return in == method.OwnedInput || in == method.MemoryImage || in == method.MemoryLabel
+	return in == method.LocalClassesInput || in == method.MemoryImage || in == method.MemoryLabel
 }
 
 // feed is what a run of a program takes: tensors of its own, and values that may lie on a device already.
@@ -64,7 +64,7 @@ func (f inputs) find(in string) *tensor.Tensor {
 		}
 		return nil
 	}
-	if in == method.OwnedInput {
+	if in == method.LocalClassesInput {
 		return f.owned()
 	}
 	return f.batch[in]
@@ -85,13 +85,13 @@ func (f inputs) need(in string) (*tensor.Tensor, error) {
 	return nil, fmt.Errorf("the method needs %s, which is not available here", in)
 }
 
-// owned is method.Scope.Owned.
+// owned is method.Scope.LocalClasses.
 func (f inputs) owned() *tensor.Tensor {
-	if f.l.Owned == nil {
+	if f.l.LocalClasses == nil {
 		return nil
 	}
 	t := tensor.New(f.l.Task.Classes)
-	for _, y := range f.l.Owned {
+	for _, y := range f.l.LocalClasses {
 		t.Data[y] = 1
 	}
 	return t

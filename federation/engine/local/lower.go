@@ -34,7 +34,7 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 					return nil, err
 				}
 				built[op] = g.Const(t)
-			case method.PlaceholderByRow:
+			case method.PlaceholderPerExample:
 				built[op] = op.In[0]
 			case method.PlaceholderVision:
 				pixels, p := method.VisionOf(op)
@@ -108,9 +108,9 @@ func firstWave(roots []graph.Node) []*graph.Op {
 	return out
 }
 
-// Fits finds class scores and losses that a client with a backbone cannot have, such as those of prompts that are
-// longer, with a class name, than the context of the text tower. Nothing is compiled, and no data is read.
-func Fits(e *spec.Experiment, b spec.Backbone, client, clients int) error {
+// CheckGraphs finds class scores and losses that a client with a backbone cannot have, such as those of prompts that
+// are longer, with a class name, than the context of the text tower. Nothing is compiled, and no data is read.
+func CheckGraphs(e *spec.Experiment, b spec.Backbone, client, clients int) error {
 	t := b.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = client, clients, len(e.Classes), b.Name()
 	s := method.NewScope(t, e.Method.Params(t))

@@ -77,7 +77,7 @@ func shapeOf(t *tensor.Tensor) string {
 
 // Fit is method.Global.Fit: steps of an optimizer without memory of earlier ones, on all rows at once. The weights
 // alone are what a run goes on from.
-func (w *Worker) Fit(task method.Task, params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
+func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
 	o optim.Config) (float64, error) {
 	opt, err := optim.New(o)
 	if err != nil {

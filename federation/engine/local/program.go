@@ -21,7 +21,7 @@ type program struct {
 	terms   []string // of which it gives value and gradients, outputs "term/TERM/loss" and "term/TERM/grad/NAME"
 	also    []string // what a batch must hold beside image and label
 	byRow   bool     // its value has a row for each example
-	beside  []string // losses of method.Scope.Beside, outputs "beside/NAME/grad/PARAMETER"
+	beside  []string // losses of method.Scope.AuxLoss, outputs "beside/NAME/grad/PARAMETER"
 	most    int      // rows that it runs on at a time, where memory bounds them; else 0
 	// fixed computes the parts of the value that depend on no row of data, which are inputs of this one, fixedInput N;
 	// nil where there are none

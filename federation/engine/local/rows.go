@@ -152,7 +152,7 @@ func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local,
 func (p *program) inParts(ctx context.Context, in inputs, host callbackValues, epoch int) (f feed, out tensor.Map,
 	err error) {
 	rows := in.batch[method.LabelInput].Shape[0]
-	most := spec.PartOf(rows, p.most)
+	most := spec.MicrobatchSize(rows, p.most)
 	whole := in.batch
 	for from := 0; from < rows; from += most {
 		to := min(rows, from+most)

@@ -73,10 +73,10 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 func (w *Worker) update(ctx context.Context, t *turn, in inputs, f feed, out tensor.Map) error {
 	l := t.l
 	grads, err := gradients(t.p, in, out, gradOutput, t.host)
-	l.Beside = map[string]tensor.Map{}
+	l.AuxGradients = map[string]tensor.Map{}
 	for _, name := range t.p.beside {
 		if err == nil {
-			l.Beside[name], err = gradients(t.p, in, out, besideOutput+name+"/"+gradOutput, t.host)
+			l.AuxGradients[name], err = gradients(t.p, in, out, besideOutput+name+"/"+gradOutput, t.host)
 		}
 	}
 	if err == nil {
@@ -84,7 +84,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, f feed, out ten
 	}
 	traced := t.traceStep(in, f, grads)
 	if err == nil {
-		err = w.Method.Adjust(l, grads)
+		err = w.Method.AdjustGradients(l, grads)
 	}
 	if err != nil {
 		return err

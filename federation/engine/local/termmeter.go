@@ -19,11 +19,11 @@ type termMeter struct {
 	tr    trace.Client
 	steps int
 	sum   message.LossTerms
-	old   tensor.Map // gradients before Adjust
+	old   tensor.Map // gradients before AdjustGradients
 }
 
 // meter starts to measure a client's turn, where that is wanted.
-func (w *Worker) meter(c *spec.Client, task method.Task, tr trace.Client) (*termMeter, error) {
+func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) (*termMeter, error) {
 	if !w.Terms {
 		return nil, nil
 	}
@@ -34,7 +34,7 @@ func (w *Worker) meter(c *spec.Client, task method.Task, tr trace.Client) (*term
 	return &termMeter{p: p, tr: tr}, nil
 }
 
-// step measures every term on the inputs of a step of p; grads are the gradients of its loss, before Adjust.
+// step measures every term on the inputs of a step of p; grads are the gradients of its loss, before AdjustGradients.
 func (m *termMeter) step(ctx context.Context, p *program, in inputs, f feed, host callbackValues,
 	epoch int, grads tensor.Map) error {
 	if m == nil {
@@ -84,7 +84,7 @@ func (m *termMeter) step(ctx context.Context, p *program, in inputs, f feed, hos
 	return nil
 }
 
-// adjusted ends a step: grads are the gradients after Adjust.
+// adjusted ends a step: grads are the gradients after AdjustGradients.
 func (m *termMeter) adjusted(grads tensor.Map) {
 	if m == nil {
 		return

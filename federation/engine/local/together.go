@@ -93,7 +93,7 @@ func (w *Worker) runSteps(ctx context.Context, turns []*turn, ins []inputs) (fee
 }
 
 // stepOf compiles the step of n clients that p is the step of each of.
-func (c *compiler) stepOf(b spec.Backbone, task method.Task, p *program, n int) (*ort.Session, error) {
+func (c *compiler) stepOf(b spec.Backbone, task method.ClientSpec, p *program, n int) (*ort.Session, error) {
 	return c.several(b, task, p, n, func(s *method.Scope) ([]graph.Output, error) {
 		losses, err := c.losses(s)
 		if err != nil {
@@ -104,7 +104,7 @@ func (c *compiler) stepOf(b spec.Backbone, task method.Task, p *program, n int) 
 }
 
 // fixedOf compiles what is fixed in the class scores of n clients; p is program.fixed of each.
-func (c *compiler) fixedOf(b spec.Backbone, task method.Task, p *program, n int) (*ort.Session, error) {
+func (c *compiler) fixedOf(b spec.Backbone, task method.ClientSpec, p *program, n int) (*ort.Session, error) {
 	return c.several(b, task, p, n, func(s *method.Scope) ([]graph.Output, error) {
 		_, out := cut(c.m.Logits(s))
 		all := copies(s, out, n)
@@ -116,7 +116,7 @@ func (c *compiler) fixedOf(b spec.Backbone, task method.Task, p *program, n int)
 	})
 }
 
-func (c *compiler) several(b spec.Backbone, task method.Task, p *program, n int,
+func (c *compiler) several(b spec.Backbone, task method.ClientSpec, p *program, n int,
 	build func(*method.Scope) ([]graph.Output, error)) (*ort.Session, error) {
 	return c.session(fmt.Sprint(p.number, " of ", n), b, func() ([]graph.Output, error) {
 		return build(c.scope(task))

@@ -36,7 +36,7 @@ func (t *turn) traceBegin(sent tensor.Map) {
 			before = sent[name]
 		case kind == method.StateInput:
 			before = t.s.Method[name]
-		case in != method.OwnedInput:
+		case in != method.LocalClassesInput:
 			continue
 		}
 		now := (inputs{l: t.l}).find(in)
@@ -47,7 +47,7 @@ func (t *turn) traceBegin(sent tensor.Map) {
 	t.tr.PutAll("constant", t.p.constants)
 }
 
-// traceStep notes what a step was made of before Adjust, and gives what records the step after it.
+// traceStep notes what a step was made of before AdjustGradients, and gives what records the step after it.
 func (t *turn) traceStep(in inputs, f feed, raw tensor.Map) func(grads tensor.Map, loss *tensor.Tensor) {
 	if !t.tr.On() {
 		return func(tensor.Map, *tensor.Tensor) {}
@@ -96,7 +96,7 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *program, l 
 	for _, name := range append([]string{method.ImageInput}, p.also...) {
 		tr.Put("eval/"+name, rows[name])
 	}
-	if !spec.Remembers(w.Method, l.Task) {
+	if !spec.UsesMemory(w.Method, l.Task) {
 		return nil
 	}
 	m, err := l.Memory()

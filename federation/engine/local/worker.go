@@ -59,7 +59,7 @@ type Settings struct {
 	Terms    bool          // measure the terms of the loss
 	// Noise is where the noise of differential privacy of a client comes from; nil for the seed.
 	Noise func(client int) *noise.Noise
-	// OneGraph computes every step in one graph, as steps behind the first are: to measure a whole step.
+	// OneGraph computes the first step of a turn in one graph, like every later step. Benchmarks use it.
 	OneGraph bool
 }
 
@@ -81,7 +81,7 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 // Close frees the compiled sessions. No call may be in flight.
 func (w *Worker) Close() error { return errors.Join(w.c.close(), closeAll(w.evaluators)) }
 
-func (w *Worker) Task(c *spec.Client, clients int) method.Task {
+func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
 	t := c.Backbone.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, clients, len(w.c.classes), c.Backbone.Name()
 	return t
@@ -98,7 +98,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	for _, p := range w.Method.Params(task) {
 		if p.Owner == method.Private && s.Private[p.Name] == nil {
-			s.Private[p.Name] = p.Draw(w.Seed, c.ID)
+			s.Private[p.Name] = p.Initial(w.Seed, c.ID)
 		}
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
@@ -118,7 +118,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		}
 	}
 	if c.Train != nil {
-		l.Owned = c.Classes()
+		l.LocalClasses = c.Classes()
 	}
 	plan := w.plan
 	plan.Clients = o.Total
@@ -127,7 +127,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		return func(string, []byte) (*rand.Rand, int, error) { return nil, 0, why }
 	}
 	switch {
-	case w.Noise == nil && method.TraitsOf(w.Method).SecretNoise:
+	case w.Noise == nil && method.PropertiesOf(w.Method).SecretNoise:
 		l.Noise = refuse(errNoSecret)
 	case w.Noise == nil:
 	case o.Round >= plan.Rounds:

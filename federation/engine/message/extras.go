@@ -11,7 +11,7 @@ import (
 
 // Extras are the tensors that a reply to an instruction may have beside shared parameters, as the method declares them;
 // ok is false for an instruction that is none of the method's.
-func (o Instruction) Extras(of method.Method, task method.Task) (declared []method.Extra, ok bool) {
+func (o Instruction) Extras(of method.Method, task method.ClientSpec) (declared []method.Extra, ok bool) {
 	if o.Kind == Train {
 		return of.Extras(task), true
 	}

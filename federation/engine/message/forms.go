@@ -9,7 +9,7 @@ import (
 
 // Forms are all tensors that a client's reply to the instruction can have, as they travel. They follow from the
 // instruction, the method, the terms of its loss (method.TermNames), and the client's task.
-func (o Instruction) Forms(of method.Method, terms []string, task method.Task) tensor.Forms {
+func (o Instruction) Forms(of method.Method, terms []string, task method.ClientSpec) tensor.Forms {
 	if o.Guarded != nil {
 		return o.Guarded.Under(extraPart)
 	}

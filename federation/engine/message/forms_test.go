@@ -17,7 +17,7 @@ import (
 // what a wrapper adds to it, of GGTPC's answers for two classes in three dimensions, and of the other kinds the list is
 // written by hand.
 func TestForms(t *testing.T) {
-	task := method.Task{Classes: 2, Clients: 3, Width: 4, Dim: 3, Scale: 1}
+	task := method.ClientSpec{Classes: 2, Clients: 3, Width: 4, Dim: 3, Scale: 1}
 	sent := tensor.Map{"ctx": tensor.New(2, 4)}
 	statistic := message.Instruction{Kind: message.Compute, Statistic: "ggtpc"}
 	const terms = " terms/000/fit int64[1]? terms/000/fit/ctx int64[1]?" +
@@ -77,11 +77,11 @@ func TestForms(t *testing.T) {
 // The terms of a loss have the same names whatever the sizes of the backbone, with all methods. A client may say that
 // its backbone has any sizes: whatever they are, what it may upload is found without memory in their proportion.
 func TestTermsOfAnyTask(t *testing.T) {
-	absurd := method.Task{Classes: 1 << 20, Clients: 3, Width: 1 << 16, Dim: 1 << 16, Patches: 1 << 16,
+	absurd := method.ClientSpec{Classes: 1 << 20, Clients: 3, Width: 1 << 16, Dim: 1 << 16, Patches: 1 << 16,
 		ImageSize: 1 << 14, VisionWidth: 1 << 16, VisionLayers: 1 << 10, VisionUnits: 1 << 16, Tokens: 1 << 16,
 		TextLayers: 1 << 10, TextUnits: 1 << 16}
-	sizes := func(width, layers int) method.Task {
-		return method.Task{Client: 1, Clients: 4, Classes: 5, Width: width, Dim: width, Patches: 196, Scale: 9,
+	sizes := func(width, layers int) method.ClientSpec {
+		return method.ClientSpec{Client: 1, Clients: 4, Classes: 5, Width: width, Dim: width, Patches: 196, Scale: 9,
 			ImageSize: 224, VisionWidth: width, VisionLayers: layers, VisionUnits: 4 * width, Tokens: 197,
 			TextLayers: layers, TextUnits: 4 * width}
 	}
@@ -95,7 +95,7 @@ func TestTermsOfAnyTask(t *testing.T) {
 			t.Fatal(err)
 		}
 		names := method.TermNames(m)
-		for _, task := range []method.Task{sizes(16, 12), sizes(96, 13)} {
+		for _, task := range []method.ClientSpec{sizes(16, 12), sizes(96, 13)} {
 			s := method.NewScope(task, m.Params(task))
 			terms, err := s.Terms(m.Loss(s, m.Logits(s)))
 			if err != nil || s.Graph().Err() != nil {

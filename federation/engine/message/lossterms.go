@@ -164,7 +164,7 @@ func lossTermsOf(m tensor.Map) (*LossTerms, error) {
 	return out, nil
 }
 
-// Correction is the name of what a method's Adjust adds to the gradients of the loss, which is no term of it.
+// Correction is the name of what a method's AdjustGradients adds to the gradients of the loss, which is no term of it.
 const Correction = "correction"
 
 // maxTerms and maxTerm bound what a client may report: how many terms, and their values and lengths.

@@ -8,10 +8,10 @@ import (
 
 // Participant is what the server knows of a client on another machine.
 type Participant struct {
-	Joined bool        `json:"joined"`
-	Task   method.Task `json:"task"` // its backbone; Client, Clients and Classes are filled in
-	Domain string      `json:"domain,omitempty"`
-	Digest string      `json:"digest,omitempty"` // of the backbone's files; empty where it is not known
+	Joined bool              `json:"joined"`
+	Task   method.ClientSpec `json:"task"` // its backbone; Client, Clients and Classes are filled in
+	Domain string            `json:"domain,omitempty"`
+	Digest string            `json:"digest,omitempty"` // of the backbone's files; empty where it is not known
 }
 
 // Against finds why a client cannot be averaged with another: a shared parameter of another shape. Both tasks must name

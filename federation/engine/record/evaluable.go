@@ -20,7 +20,7 @@ type Evaluable struct {
 
 // EvaluableOf looks at what the graph of a method's class scores reads, through host functions too. It is the same for
 // all clients of an experiment.
-func EvaluableOf(m method.Method, task method.Task) Evaluable {
+func EvaluableOf(m method.Method, task method.ClientSpec) Evaluable {
 	params := m.Params(task)
 	s := method.NewScope(task, params)
 	var inputs []string

@@ -7,9 +7,9 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Apart says why the graphs of several clients gain nothing from one run: empty where prompts of theirs can go through
-// the text tower in one pass, and no tower sees rows of data, which fill a run by themselves.
-func Apart(roots ...graph.Node) (why string) {
+// NotBatchable says why the graphs of several clients gain nothing from one run: empty where prompts of theirs can go
+// through the text tower in one pass, and no tower sees rows of data, which fill a run by themselves.
+func NotBatchable(roots ...graph.Node) (why string) {
 	why = "no learned prompt goes through the text tower"
 	for _, op := range graph.Reachable(roots...) {
 		switch what, _ := op.Placeholder(); {
@@ -25,9 +25,9 @@ func Apart(roots ...graph.Node) (why string) {
 	return why
 }
 
-// Apart says why clients on a backbone train separately although Experiment.BatchClients lets them train together;
-// empty where they do train together.
-func (e *Experiment) Apart(b Backbone) string {
+// NotBatchable says why clients on a backbone train separately although Experiment.BatchClients lets them train
+// together; empty where they do train together.
+func (e *Experiment) NotBatchable(b Backbone) string {
 	if e.BatchClients <= 1 {
 		return ""
 	}
@@ -35,7 +35,7 @@ func (e *Experiment) Apart(b Backbone) string {
 		return "clients share one optimizer"
 	}
 	logits, loss := e.onePass(b)
-	return Apart(logits, loss)
+	return NotBatchable(logits, loss)
 }
 
 // onePass are the class scores and the loss of the first client on a backbone; towers are placeholders.

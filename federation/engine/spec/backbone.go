@@ -10,7 +10,7 @@ import (
 type Backbone interface {
 	Name() string
 	// Task describes the backbone; the engine fills in the client, the clients, the classes and the backbone's name.
-	Task() method.Task
+	Task() method.ClientSpec
 	// Text adds the text tower over all prompts to g: class features [C,D] for each, not normalised; [B,C,D] for a
 	// prompt [B,T,w].
 	Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error)

@@ -62,7 +62,7 @@ func (e *Experiment) CheckEvaluationSets() error {
 }
 
 // transfers refuses methods whose class scores are bound to the classes that they were trained on.
-func transfers(m method.Method, task method.Task) error {
+func transfers(m method.Method, task method.ClientSpec) error {
 	here, there := task, task
 	there.Classes++ // also for as many other classes: their numbers mean others
 	shapes := map[string]string{}
@@ -75,7 +75,7 @@ func transfers(m method.Method, task method.Task) error {
 				shapes[p.Name], here.Classes)
 		}
 	}
-	reads := func(t method.Task) map[string]string {
+	reads := func(t method.ClientSpec) map[string]string {
 		out := map[string]string{}
 		for _, n := range graph.Inputs(m.Logits(method.NewScope(t, m.Params(t)))) {
 			out[n.Name()] = fmt.Sprint(n.Shape())
@@ -87,7 +87,7 @@ func transfers(m method.Method, task method.Task) error {
 		switch {
 		case in == method.MemoryImage || in == method.MemoryLabel:
 			return fmt.Errorf("the method classifies with the clients' own examples, which belong to other classes")
-		case in != method.OwnedInput && !OfImage(in) && !strings.HasPrefix(in, method.HostInput+"/") &&
+		case in != method.LocalClassesInput && !OfImage(in) && !strings.HasPrefix(in, method.HostInput+"/") &&
 			was[in] != is[in]:
 			return fmt.Errorf("the method's class scores read %s %s, which cannot be used for other classes", in,
 				was[in])

@@ -48,7 +48,7 @@ func (e *Experiment) PlanFor(participants []message.Participant) Plan {
 }
 
 // Task is what the method is built for on a client.
-func (e *Experiment) Task(c *Client) method.Task {
+func (e *Experiment) Task(c *Client) method.ClientSpec {
 	t := c.Backbone.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, len(e.Clients), len(e.Classes), c.Backbone.Name()
 	return t

@@ -58,7 +58,7 @@ func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f 
 }
 
 // visionBytes is what the image tower takes for one image of a step: less where nothing in it is learned.
-func visionBytes(t method.Task, op *graph.Op) int {
+func visionBytes(t method.ClientSpec, op *graph.Op) int {
 	_, p := method.VisionOf(op)
 	rows := 1 + t.Patches
 	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
@@ -76,8 +76,8 @@ func visionBytes(t method.Task, op *graph.Op) int {
 	return clip.BlocksStepBytes(rows, t.VisionWidth, t.VisionUnits, layers, !p.Changes.None())
 }
 
-// AtOnce tells how many rows of a batch a graph may run on at a time; 0 is any number.
-func AtOnce(b Backbone, classes []string, bound int, roots ...graph.Node) (int, error) {
+// MaxRows tells how many rows of a batch a graph may run on at a time; 0 is any number.
+func MaxRows(b Backbone, classes []string, bound int, roots ...graph.Node) (int, error) {
 	f, err := forImages(b, classes, bound, roots...)
 	if err == nil {
 		err = f.fits()
@@ -88,9 +88,9 @@ func AtOnce(b Backbone, classes []string, bound int, roots ...graph.Node) (int, 
 	return (f.bound - f.fixed) / f.bytes, nil
 }
 
-// PartOf is the size of the parts in which rows are computed, at most so many at a time, 0 for no bound: as few parts
-// as may be and about alike, since runs on another number of rows take memory of their own.
-func PartOf(rows, most int) int {
+// MicrobatchSize is the size of the parts in which rows are computed, at most so many at a time, 0 for no bound: as few
+// parts as may be and about alike, since runs on another number of rows take memory of their own.
+func MicrobatchSize(rows, most int) int {
 	if most == 0 || most >= rows {
 		return rows
 	}
@@ -137,7 +137,7 @@ func (e *Experiment) ForImages(b Backbone) (string, error) {
 		return "", f.tooLarge(fmt.Sprintf("a batch of %d, whose images the loss compares", e.Training.Batch),
 			f.fixed+f.bytes*e.Training.Batch)
 	}
-	rows = PartOf(e.Training.Batch, rows)
+	rows = MicrobatchSize(e.Training.Batch, rows)
 	return fmt.Sprintf("%s: %d at a time of a batch of %d, about %.2f GiB in each worker "+
 		"(train.memory_gb)", f.what, rows, e.Training.Batch, gib(f.fixed+f.bytes*rows)), nil
 }

@@ -15,7 +15,7 @@ func (e *Experiment) Reads(b Backbone) []string {
 	return Reads(e.Method, t)
 }
 
-func Reads(m method.Method, task method.Task) []string {
+func Reads(m method.Method, task method.ClientSpec) []string {
 	s := method.NewScope(task, m.Params(task))
 	logits := m.Logits(s)
 	var out []string
@@ -37,8 +37,8 @@ var LargeInputs = []string{method.PatchesInput, method.TokensInput, method.Pixel
 // OfImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
 func OfImage(input string) bool { return !strings.Contains(input, "/") }
 
-// Remembers tells whether a method's class scores read the client's own examples.
-func Remembers(m method.Method, task method.Task) bool {
+// UsesMemory tells whether a method's class scores read the client's own examples.
+func UsesMemory(m method.Method, task method.ClientSpec) bool {
 	s := method.NewScope(task, m.Params(task))
 	return slices.ContainsFunc(graph.Inputs(m.Logits(s)),
 		func(n graph.Node) bool { return n.Name() == method.MemoryImage })

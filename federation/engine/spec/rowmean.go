@@ -48,7 +48,7 @@ func dependenceOf(op *graph.Op, of func(graph.Node) dependence) dependence {
 	first := op.Out[0].Shape()
 	byRow := len(first) > 0 && first[0] == graph.Sym("B")
 	switch what, _ := op.Placeholder(); {
-	case byRow && (op.IsInput() || what == method.PlaceholderByRow):
+	case byRow && (op.IsInput() || what == method.PlaceholderPerExample):
 		return ofRow
 	case op.IsInput():
 		return ofNone

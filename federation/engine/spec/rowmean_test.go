@@ -59,7 +59,7 @@ func TestMeanOverRows(t *testing.T) {
 		{"a parameter's norm", w.Square().Sum(), true},
 		{"the mean of products with a parameter", x.MatMul(w).Mean(), true},
 		{"cross entropy", graph.CrossEntropy(x.MatMulT(w), label), true},
-		{"a sum of means, weighted", x.Mean().Scale(3).Add(y.Square().Sum(-1).Mean().Neg()).Shift(2), true},
+		{"a sum of means, weighted", x.Mean().MulScalar(3).Add(y.Square().Sum(-1).Mean().Neg()).AddScalar(2), true},
 		{"rows compared with rows of their own", x.Mul(y).Sum(-1).Softplus().Mean(), true},
 		{"a table's rows", x.Sub(w.Rows(label)).Abs().Mean(), true},
 		{"a sum over rows", x.Sum(), false},

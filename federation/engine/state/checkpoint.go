@@ -17,8 +17,8 @@ import (
 // The server's state is one file, replaced atomically at the end of every round; that moment commits the round.
 const CheckpointFile = "server.safetensors"
 
-// Position is what the checkpoint says beside tensors.
-type Position struct {
+// Checkpoint is what the checkpoint says beside tensors.
+type Checkpoint struct {
 	Round       int    `json:"round"` // rounds done
 	Fingerprint string `json:"fingerprint"`
 	// Planned is the number of rounds that the method went by; 0 where it goes by none.
@@ -35,7 +35,7 @@ type Position struct {
 	Flights   tensor.Map `json:"-"`                        // and its uploads on their way, among the tensors
 }
 
-func SaveCheckpoint(dir string, g *method.Global, p Position) error {
+func SaveCheckpoint(dir string, g *method.Global, p Checkpoint) error {
 	m := tensor.Map{}.Put("shared", g.Shared).Put("down", g.Broadcast).Put("kept", g.State).
 		Put("optimizer", p.Optimizer).Put("flights", p.Flights)
 	for id, e := range g.PerClient {
@@ -53,7 +53,7 @@ func SaveCheckpoint(dir string, g *method.Global, p Position) error {
 }
 
 // LoadCheckpoint reads the last committed round; ok is false when there is none yet.
-func LoadCheckpoint(dir string, g *method.Global) (p Position, ok bool, err error) {
+func LoadCheckpoint(dir string, g *method.Global) (p Checkpoint, ok bool, err error) {
 	path := filepath.Join(dir, CheckpointFile)
 	m, meta, err := ReadChecksummed(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func LoadCheckpoint(dir string, g *method.Global) (p Position, ok bool, err erro
 }
 
 // restore sets the server's state to what a checkpoint holds.
-func restore(g *method.Global, m tensor.Map, meta string) (p Position, err error) {
+func restore(g *method.Global, m tensor.Map, meta string) (p Checkpoint, err error) {
 	if err := json.Unmarshal([]byte(meta), &p); err != nil {
 		return p, errors.New("it has no position, so promptfed run did not write it")
 	}

@@ -15,7 +15,7 @@ func TestCheckpointHoldsAll(t *testing.T) {
 	one := func(v float32) tensor.Map { return tensor.Map{"a/b": tensor.Of([]float32{v}, 1)} }
 	g := method.Global{Round: 4, Shared: one(1), Broadcast: one(2), State: one(3),
 		PerClient: map[int]tensor.Map{1: one(4), 10: one(5)}}
-	if err := SaveCheckpoint(dir, &g, Position{Round: 4, Clients: map[int]Location{1: {2, 3, 4, "x"}},
+	if err := SaveCheckpoint(dir, &g, Checkpoint{Round: 4, Clients: map[int]Location{1: {2, 3, 4, "x"}},
 		Record: record.Record{Round: 3, Loss: .5}}); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func FuzzCheckpoint(f *testing.F) {
 	dir := f.TempDir()
 	g := method.Global{Shared: tensor.Map{"ctx": tensor.New(1, 2)},
 		PerClient: map[int]tensor.Map{2: {"x": tensor.New(1)}}}
-	if err := SaveCheckpoint(dir, &g, Position{Round: 1}); err != nil {
+	if err := SaveCheckpoint(dir, &g, Checkpoint{Round: 1}); err != nil {
 		f.Fatal(err)
 	}
 	_, meta, err := ReadChecksummed(filepath.Join(dir, CheckpointFile))

@@ -24,9 +24,9 @@ func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruc
 	participants[c.ID] = message.Participant{Joined: true, Task: t, Domain: c.Domain, Digest: e.Digests[t.Backbone]}
 	id := strconv.Itoa(c.ID)
 	g := &method.Global{Broadcast: o.Broadcast, PerClient: o.PerClient}
-	m := tensor.Map{}.Put("shared", o.Shared).Put(DownFolder, Sent(e, g, participants)).
+	m := tensor.Map{}.Put("shared", o.Shared).Put(DownFolder, ClientBroadcasts(e, g, participants)).
 		Put("client/"+id+"/private", s.Private).Put("client/"+id+"/own", s.Own)
-	if spec.Remembers(e.Method, t) {
+	if spec.UsesMemory(e.Method, t) {
 		rows, err := spec.Memory(c, e.Plan.Seed)
 		if err != nil {
 			return err

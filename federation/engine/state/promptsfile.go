@@ -20,12 +20,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Parts gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each
+// Sections gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each
 // client.
-func Parts(e *spec.Experiment, g *method.Global, store *Store, participants []message.Participant) []func() (tensor.Map,
-	error) {
+func Sections(e *spec.Experiment, g *method.Global, store *Store, participants []message.Participant) []func() (
+	tensor.Map, error) {
 	out := []func() (tensor.Map, error){func() (tensor.Map, error) {
-		return tensor.Map{}.Put("shared", g.Shared).Put(DownFolder, Sent(e, g, participants)), nil
+		return tensor.Map{}.Put("shared", g.Shared).Put(DownFolder, ClientBroadcasts(e, g, participants)), nil
 	}}
 	for _, id := range store.Clients() {
 		out = append(out, func() (tensor.Map, error) {
@@ -35,7 +35,7 @@ func Parts(e *spec.Experiment, g *method.Global, store *Store, participants []me
 		})
 	}
 	for _, c := range e.Clients {
-		if !spec.Remembers(e.Method, e.Task(c)) {
+		if !spec.UsesMemory(e.Method, e.Task(c)) {
 			continue
 		}
 		out = append(out, func() (tensor.Map, error) {
@@ -63,8 +63,8 @@ func Loaded(parts []func() (tensor.Map, error)) (tensor.Map, error) {
 	return out, nil
 }
 
-// WriteParts writes tensors as safetensors.WriteFile does, with those of one part in memory at a time.
-func WriteParts(path string, parts []func() (tensor.Map, error), meta map[string]string) error {
+// WriteSections writes tensors as safetensors.WriteFile does, with those of one part in memory at a time.
+func WriteSections(path string, parts []func() (tensor.Map, error), meta map[string]string) error {
 	type entry struct {
 		safetensors.Entry
 		part int
@@ -133,9 +133,9 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 	return m, f.Metadata(), nil
 }
 
-// About is what PromptsFile says of the run beside tensors. Which classes clients on other machines have examples of is
-// known only to them.
-func About(e *spec.Experiment, participants []message.Participant) (map[string]string, error) {
+// Metadata is what PromptsFile says of the run beside tensors. Which classes clients on other machines have examples of
+// is known only to them.
+func Metadata(e *spec.Experiment, participants []message.Participant) (map[string]string, error) {
 	owned := make([][]int64, len(participants))
 	for i, c := range e.Clients {
 		owned[i] = c.Classes()
@@ -162,8 +162,8 @@ func metadata(e *spec.Experiment, participants []message.Participant, owned [][]
 	return meta, nil
 }
 
-// Sent is what each client's class scores read of the server's extras, as K/NAME.
-func Sent(e *spec.Experiment, g *method.Global, participants []message.Participant) tensor.Map {
+// ClientBroadcasts is what each client's class scores read of the server's extras, as K/NAME.
+func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []message.Participant) tensor.Map {
 	out := tensor.Map{}
 	for id, c := range participants {
 		if !c.Joined {

@@ -77,8 +77,8 @@ func (s *Store) Clients() []int {
 	return slices.Sorted(maps.Keys(s.held))
 }
 
-// Hold keeps the state of a client until its round is accepted, or another round begins.
-func (s *Store) Hold(round, client int, st message.ClientState) error {
+// Stage keeps the state of a client until its round is accepted, or another round begins.
+func (s *Store) Stage(round, client int, st message.ClientState) error {
 	if s.dir == "" {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -212,8 +212,8 @@ func (s *Store) Load(places map[int]Location) error {
 	return nil
 }
 
-// Sweep removes files that no client's state is in any more.
-func (s *Store) Sweep() {
+// GC removes files that no client's state is in any more.
+func (s *Store) GC() {
 	if s.dir == "" {
 		return
 	}

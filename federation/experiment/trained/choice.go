@@ -176,7 +176,7 @@ func (r *finishedRun) clientOf(c Choice) (int, error) {
 }
 
 // check refuses what a run does not have.
-func (r *finishedRun) check(f *Classifier, m method.Method, task method.Task) error {
+func (r *finishedRun) check(f *Classifier, m method.Method, task method.ClientSpec) error {
 	_, own := state.Learned(f.prompts, f.client.ID)
 	switch {
 	case f.Global && !f.has.Global:
@@ -196,7 +196,7 @@ func (r *finishedRun) check(f *Classifier, m method.Method, task method.Task) er
 }
 
 // checkForAll refuses class scores that read something of one client, or what the server sends to each another.
-func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Task) error {
+func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.ClientSpec) error {
 	refuse := func(what string) error {
 		return fmt.Errorf("%s has %w for all clients: its class scores read %s; give --client K, or both flags for "+
 			"the server's parameters with those of that client", f.config.Method, ErrNotForAll, what)
@@ -208,7 +208,7 @@ func (r *finishedRun) checkForAll(f *Classifier, m method.Method, task method.Ta
 		}
 	}
 	for _, n := range graph.Inputs(m.Logits(method.NewScope(task, m.Params(task)))) {
-		if n.Name() == method.OwnedInput {
+		if n.Name() == method.LocalClassesInput {
 			return refuse("which classes a client has examples of")
 		}
 	}

@@ -83,7 +83,7 @@ func TestExportIsTheRunsTest(t *testing.T) {
 func TestOneReasonOfMany(t *testing.T) {
 	f := &Classifier{has: record.Evaluable{Reads: []string{record.ReadsExamples, record.ReadsPrivate}}}
 	for range 50 { // a map's order would change
-		err := (&finishedRun{}).checkForAll(f, nil, method.Task{})
+		err := (&finishedRun{}).checkForAll(f, nil, method.ClientSpec{})
 		if err == nil || !strings.Contains(err.Error(), "read private parameters; give --client K") {
 			t.Fatal(err)
 		}

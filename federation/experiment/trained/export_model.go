@@ -121,7 +121,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 			return nil, nil, fmt.Errorf("the method reads %q of an image, which the image tower does not provide",
 				in.Name())
 		}
-		inside[in] = g.Input(raw, out.DType(), in.Shape()).Cast(graph.Float).Unit()
+		inside[in] = g.Input(raw, out.DType(), in.Shape()).Cast(graph.Float).L2Normalize()
 		feeds[raw] = "image/" + name
 		t.asked = append(t.asked, graph.Output{Name: name, Node: out})
 	}

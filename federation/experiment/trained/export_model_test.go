@@ -17,7 +17,7 @@ import (
 // run compiles a model without optimisation and feeds it.
 func run(t *testing.T, model *onnx.ModelProto, in tensor.Map) tensor.Map {
 	t.Helper()
-	out, err := ort.Once(context.Background(), model, ort.Options{OptLevel: ort.OptNone}, in)
+	out, err := ort.RunOnce(context.Background(), model, ort.Options{OptLevel: ort.OptNone}, in)
 	if err != nil {
 		t.Fatal(err)
 	}

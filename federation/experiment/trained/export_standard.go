@@ -15,7 +15,7 @@ func standardOperators(roots []graph.Node) []graph.Node {
 		switch op.Kind {
 		case "QuickGelu": // x σ(alpha x)
 			alpha := op.Attrs.Float("alpha", 1.702)
-			return []graph.Node{in[0].Mul(in[0].Scale(alpha).Sigmoid())}
+			return []graph.Node{in[0].Mul(in[0].MulScalar(alpha).Sigmoid())}
 		case "FusedMatMul": // alpha A B, with either transposed over its last two axes
 			a, b := in[0], in[1]
 			if a.Rank() < 2 || b.Rank() < 2 || op.Attrs.Int("transBatchA", 0)+op.Attrs.Int("transBatchB", 0) > 0 {
@@ -27,7 +27,7 @@ func standardOperators(roots []graph.Node) []graph.Node {
 			if op.Attrs.Int("transB", 0) > 0 {
 				b = b.T()
 			}
-			return []graph.Node{a.MatMul(b).Scale(op.Attrs.Float("alpha", 1))}
+			return []graph.Node{a.MatMul(b).MulScalar(op.Attrs.Float("alpha", 1))}
 		}
 		return nil
 	})

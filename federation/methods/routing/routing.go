@@ -39,8 +39,8 @@ func (r Routing) Weights(x, keys graph.Node) graph.Node {
 	}
 	centre := x.MeanKeep(1) // distances of what is near 0 lose fewer digits
 	x = x.Sub(centre)
-	centroids := x.Gather(1, g.Ints(starts...))     // [B,E,v]
-	none := centroids.Sum(-1).Scale(0).Unsqueeze(1) // [B,1,E]
+	centroids := x.Gather(1, g.Ints(starts...))         // [B,E,v]
+	none := centroids.Sum(-1).MulScalar(0).Unsqueeze(1) // [B,1,E]
 	out := graph.While(r.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
 		on, limit := st[4], st[4].ScalarLike(0.5)
 		next, multiplier, size := r.iterate(st[0], st[1], st[2])
@@ -49,8 +49,8 @@ func (r Routing) Weights(x, keys graph.Node) graph.Node {
 		goes := move.Greater(move.ScalarLike(1e-4)).Cast(graph.Float).Mul(on)
 		return []graph.Node{st[0], active.Where(next, st[1]), active.Where(multiplier, st[2]),
 			active.Where(size, st[3]), goes}, goes.Sum().Greater(limit)
-	}, x, centroids, none, none, none.SumKeep(-1).Shift(1))
-	match := matching(out[1].Add(centre).Unit().MatMul(keys.Unit().T()))
+	}, x, centroids, none, none, none.SumKeep(-1).AddScalar(1))
+	match := matching(out[1].Add(centre).L2Normalize().MatMul(keys.L2Normalize().T()))
 	size := out[3].MatMul(match) // [B,1,E]
 	return size.Div(size.SumKeep(-1)).Squeeze(1)
 }
@@ -79,7 +79,7 @@ func (r Routing) rooms(n int) *tensor.Tensor {
 func (r Routing) iterate(x, c, multiplier graph.Node) (next, multipliers, size graph.Node) {
 	g, n := x.Graph(), x.Dim(1)
 	rooms := r.rooms(n)
-	apart := x.Square().SumKeep(-1).Add(c.Square().Sum(-1).Unsqueeze(1)).Sub(x.MatMul(c.T()).Scale(2)).ReLU().Sqrt()
+	apart := x.Square().SumKeep(-1).Add(c.Square().Sum(-1).Unsqueeze(1)).Sub(x.MatMul(c.T()).MulScalar(2)).ReLU().Sqrt()
 	names, cost := least(apart.Add(multiplier)) // [B,N,E], [B,N,1]
 	cheaper := cost.Greater(cost.T()).Cast(graph.Float).Add(cost.Equal(cost.T()).Cast(graph.Float).Mul(
 		g.Const(triangle(n)).T())) // [B,N,N], whether token j goes before token i
@@ -92,7 +92,7 @@ func (r Routing) iterate(x, c, multiplier graph.Node) (next, multipliers, size g
 	far := nearest.Equal(reduced(nearest, "ReduceMax", 1)).Cast(graph.Float)
 	farthest := far.Div(far.SumKeep(1)).T().MatMul(x) // [B,1,v]
 	next = one.Greater(size.T()).Where(farthest, mean)
-	multipliers = one.Greater(size).Where(size.ScalarLike(0), multiplier.Add(size.Sub(g.Const(rooms)).Scale(1e-4)))
+	multipliers = one.Greater(size).Where(size.ScalarLike(0), multiplier.Add(size.Sub(g.Const(rooms)).MulScalar(1e-4)))
 	return next, multipliers, size
 }
 
@@ -117,7 +117,7 @@ func least(x graph.Node) (first, value graph.Node) {
 	value = reduced(x, "ReduceMin", -1)
 	first = x.Equal(value).Cast(graph.Float)
 	earlier := first.MatMul(x.Graph().Const(triangle(x.Dim(-1))))
-	return first.Mul(earlier.Neg().Shift(1).ReLU()), value
+	return first.Mul(earlier.Neg().AddScalar(1).ReLU()), value
 }
 
 // matching gives for scores [B,n,n] the permutation matrices whose sum of scores is largest. best[S] is the largest sum
@@ -126,7 +126,7 @@ func least(x graph.Node) (first, value graph.Node) {
 func matching(scores graph.Node) graph.Node {
 	g, n := scores.Graph(), scores.Dim(-1)
 	flat := scores.Reshape(-1, n*n)
-	best := flat.Gather(1, g.Ints(0)).Scale(0) // of no columns
+	best := flat.Gather(1, g.Ints(0)).MulScalar(0) // of no columns
 	choices, chosen := make([]*choice, n), make([]graph.Node, n)
 	for row := range n {
 		c := choicesOf(n, row)
@@ -136,7 +136,7 @@ func matching(scores graph.Node) graph.Node {
 		choices[row], chosen[row] = c, first.Reshape(-1, c.sets*(row+1))
 	}
 	rows := make([]graph.Node, n)
-	at := best.Scale(0).Shift(1) // all columns
+	at := best.MulScalar(0).AddScalar(1) // all columns
 	for row := n - 1; row >= 0; row-- {
 		c := choices[row]
 		taken := at.Gather(1, g.Ints(c.set...)).Mul(chosen[row])

@@ -40,7 +40,7 @@ type stored struct {
 	file *os.File // without a name, so that it goes with the process
 }
 
-// Put takes tensors in, until drop was called as often as put, or clear.
+// Put stores encoded tensors until Release has been called once per Put, or until Clear.
 func (s *Outbox) Put(sum string, body []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -203,7 +203,7 @@ func (a architecture) compare(t *testing.T, all architectures, b *bundle.Bundle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	logits := g.Const(image).Unit().MatMul(prompts[0].Unit().Transpose(1, 0)).Scale(b.LogitScale)
+	logits := g.Const(image).L2Normalize().MatMul(prompts[0].L2Normalize().Transpose(1, 0)).MulScalar(b.LogitScale)
 	loss := graph.CrossEntropy(logits, g.Ints(all.Labels...))
 	d, err := grad.Of(loss, ctx)
 	if err != nil {

@@ -43,7 +43,7 @@ const (
 )
 
 // Form is what registers the package (bundle.Use). A bundle.json that lists weights, or is no JSON, is of this form.
-var Form = bundle.Form{NameOf: nameOf, Open: openSpec, Inspect: inspect}
+var Form = bundle.Format{NameOf: nameOf, Open: openSpec, Inspect: inspect}
 
 func nameOf(dir string) (string, bool) {
 	data, err := bundle.ReadManifest(dir)

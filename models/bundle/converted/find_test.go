@@ -75,7 +75,7 @@ func registered(name string) bool {
 }
 
 func init() {
-	bundle.Use(converted.Form)
+	bundle.RegisterFormat(converted.Form)
 	converted.Embed("test-registered", os.DirFS("testdata/huggingface"))
 }
 

@@ -53,7 +53,7 @@ func TestMemoryOfBundles(t *testing.T) {
 			for _, b := range bundles {
 				work(t, b, v.options)
 			}
-			if err := ort.ReturnFreed(); err != nil {
+			if err := ort.TrimMemory(); err != nil {
 				t.Error(err)
 			}
 			all := residentMB(t)
@@ -94,7 +94,7 @@ func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
 		t.Fatal(err)
 	}
 	scores := unit(g.Input("image", graph.Float, graph.Static(features.Shape...))).MatMul(unit(f[0]).Transpose(1, 0))
-	d, err := grad.Of(graph.CrossEntropy(scores.Scale(100), g.Const(tensor.OfInts(make([]int64, 32), 32))), ctx)
+	d, err := grad.Of(graph.CrossEntropy(scores.MulScalar(100), g.Const(tensor.OfInts(make([]int64, 32), 32))), ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,7 @@ func fullSizeWith(t *testing.T, b *bundle.Bundle, want tensor.Map, o ort.Options
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := ort.Once(t.Context(), model, o, tensor.Map{bundle.PixelsInput: want["pixels"]})
+	out, err := ort.RunOnce(t.Context(), model, o, tensor.Map{bundle.PixelsInput: want["pixels"]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func fullSizeWith(t *testing.T, b *bundle.Bundle, want tensor.Map, o ort.Options
 		t.Fatal(err)
 	}
 	scores := unit(g.Const(out[bundle.ImageOutput])).MatMul(unit(f[0]).Transpose(1, 0))
-	d, err := grad.Of(graph.CrossEntropy(scores.Scale(100), g.Const(want["target"])), ctx)
+	d, err := grad.Of(graph.CrossEntropy(scores.MulScalar(100), g.Const(want["target"])), ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func fullSizeWith(t *testing.T, b *bundle.Bundle, want tensor.Map, o ort.Options
 	if err != nil {
 		t.Fatal(err)
 	}
-	texts, err := ort.Once(t.Context(), model, o, tensor.Map{"ctx": want["ctx"]})
+	texts, err := ort.RunOnce(t.Context(), model, o, tensor.Map{"ctx": want["ctx"]})
 	if err != nil {
 		t.Fatal(err)
 	}

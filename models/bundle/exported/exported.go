@@ -19,8 +19,8 @@ import (
 
 // Form is what registers the package (bundle.Use). With run, batches that an export fixed are opened and the result is
 // compared with what the export gives; without, they stay as they are.
-func Form(run Runner) bundle.Form {
-	return bundle.Form{NameOf: nameOf, Parts: true,
+func Form(run Runner) bundle.Format {
+	return bundle.Format{NameOf: nameOf, Parts: true,
 		Open: func(s bundle.Spec) (*bundle.Bundle, error) { return open(s, run) }}
 }
 

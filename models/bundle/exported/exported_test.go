@@ -24,14 +24,14 @@ import (
 var running, plainOnly bool
 
 func init() {
-	bundle.Use(exported.Form(runs))
+	bundle.RegisterFormat(exported.Form(runs))
 }
 
 func runs(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
 	if !running || plainOnly && m.Graph.Output[0].Name == "plain" {
 		return nil, errors.New("not in this test")
 	}
-	return ort.Once(context.Background(), m, ort.Options{WeightsDir: dir}, in)
+	return ort.RunOnce(context.Background(), m, ort.Options{WeightsDir: dir}, in)
 }
 
 // TestExportedTowers opens folders that tools/golden/exported_towers.py made: towers as the exporters of PyTorch and of
@@ -97,19 +97,19 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := p[0].Unit()
+	text := p[0].L2Normalize()
 	whole, err := b.Sentences(g, []string{"a photo of a cat.", "the"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The second prompt is in the graph and counts nothing.
-	loss := text.Mul(c).Sum().Add(p[1].Unit().Mul(c).Sum().Scale(0))
+	loss := text.Mul(c).Sum().Add(p[1].L2Normalize().Mul(c).Sum().MulScalar(0))
 	dx, err := grad.Of(loss, ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	model, err := graph.Model(graph.Output{Name: "text", Node: text}, graph.Output{Name: "sentences",
-		Node: whole.Unit()}, graph.Output{Name: "grad", Node: dx[0]})
+		Node: whole.L2Normalize()}, graph.Output{Name: "grad", Node: dx[0]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,11 +125,11 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dx, err = grad.Of(image.Unit().Mul(d).Sum(), pixels); err != nil {
+	if dx, err = grad.Of(image.L2Normalize().Mul(d).Sum(), pixels); err != nil {
 		t.Fatal(err)
 	}
-	if model, err = graph.Model(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "pixels_grad",
-		Node: dx[0]}); err != nil {
+	if model, err = graph.Model(graph.Output{Name: "image", Node: image.L2Normalize()}, graph.Output{
+		Name: "pixels_grad", Node: dx[0]}); err != nil {
 		t.Fatal(err)
 	}
 	got = orttest.Run(t, model, b.WeightsDir(), tensor.Map{"pixels": want["pixels"], "d": want["d"]})

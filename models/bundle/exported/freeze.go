@@ -14,9 +14,10 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Freeze makes a bundle at out of one of exported models: its files, as links where the file system has them, and a
-// bundle.json that says all that was found out, with the SHA-256 of every file. An existing bundle at out is replaced.
-func Freeze(b *bundle.Bundle, out string) error {
+// WriteRecorded makes a bundle at out of one of exported models: its files, as links where the file system has them,
+// and a bundle.json that says all that was found out, with the SHA-256 of every file. An existing bundle at out is
+// replaced.
+func WriteRecorded(b *bundle.Bundle, out string) error {
 	m, ok := b.Towers.(*model)
 	if !ok {
 		return fmt.Errorf("bundle %s holds no exported models: there is nothing to find out", b.Name)

@@ -51,7 +51,7 @@ func TestLayouts(t *testing.T) {
 				t.Errorf("recognised as CLIP's text tower: %t", recognised)
 			}
 			frozen := filepath.Join(t.TempDir(), "frozen")
-			if err := exported.Freeze(b, frozen); err != nil {
+			if err := exported.WriteRecorded(b, frozen); err != nil {
 				t.Fatal(err)
 			}
 			again := openBundle(t, frozen)
@@ -177,8 +177,8 @@ func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		model, err := graph.Model(graph.Output{Name: "all", Node: all[0].Unit()}, graph.Output{Name: "one",
-			Node: one[0].Unit()})
+		model, err := graph.Model(graph.Output{Name: "all", Node: all[0].L2Normalize()}, graph.Output{Name: "one",
+			Node: one[0].L2Normalize()})
 		if err != nil {
 			t.Fatal(err)
 		}

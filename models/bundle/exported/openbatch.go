@@ -137,12 +137,12 @@ func (o *opening) numbers(n graph.Node) bool {
 	if !n.OK() || !isInt(n) || n.Op().Literal() == nil || n.Rank() != 1 || n.Dim(0) != o.n {
 		return false
 	}
-	for i, d := range n.Content() {
+	for i, d := range n.ConstantInts() {
 		if !d.Is(i) {
 			return false
 		}
 	}
-	return len(n.Content()) == o.n
+	return len(n.ConstantInts()) == o.n
 }
 
 // adapt changes the inputs of an operator that have the size of the batch baked in.
@@ -201,7 +201,7 @@ func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op,
 
 // baked tells whether sizes are the same whatever the batch is.
 func baked(old, now graph.Node) bool {
-	return constantBehind(old).OK() || old.Content() != nil && slices.Equal(old.Content(), now.Content())
+	return constantBehind(old).OK() || old.ConstantInts() != nil && slices.Equal(old.ConstantInts(), now.ConstantInts())
 }
 
 // targets are where the batch may stand once a value [from] is reshaped to [to]: an axis of its own first, then what

@@ -205,7 +205,7 @@ func (m *model) prove(r *recognised, run Runner) error {
 	}
 	var out []graph.Output
 	weigh := g.Const(noise(len(ids), t.embedDim))
-	for i, f := range []graph.Node{plain[0].Unit(), r.Prompts(g, r, s, prompts)[0].Unit()} {
+	for i, f := range []graph.Node{plain[0].L2Normalize(), r.Prompts(g, r, s, prompts)[0].L2Normalize()} {
 		dx, err := grad.Of(f.Mul(weigh).Sum(), ctx)
 		if err != nil {
 			return err
@@ -275,8 +275,8 @@ func (t *imageTower) prove(r *recognisedViT, dir string, run Runner) error {
 	if err != nil {
 		return err
 	}
-	model, err := graph.Model(graph.Output{Name: "plain", Node: plain.Unit()}, graph.Output{Name: "vit",
-		Node: vit.Unit()})
+	model, err := graph.Model(graph.Output{Name: "plain", Node: plain.L2Normalize()}, graph.Output{Name: "vit",
+		Node: vit.L2Normalize()})
 	if err != nil {
 		return err
 	}

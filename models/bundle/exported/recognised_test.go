@@ -52,12 +52,12 @@ func TestPromptTokensOfAnExport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dx, err := grad.Of(image.Unit().Mul(in["d"]).Sum(), in["tokens"], in["deep"])
+		dx, err := grad.Of(image.L2Normalize().Mul(in["d"]).Sum(), in["tokens"], in["deep"])
 		if err != nil {
 			t.Fatal(err)
 		}
-		model, err := graph.Model(graph.Output{Name: "image", Node: image.Unit()}, graph.Output{Name: "tokens_grad",
-			Node: dx[0]}, graph.Output{Name: "deep_grad", Node: dx[1]})
+		model, err := graph.Model(graph.Output{Name: "image", Node: image.L2Normalize()}, graph.Output{
+			Name: "tokens_grad", Node: dx[0]}, graph.Output{Name: "deep_grad", Node: dx[1]})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func TestRoundedImageTower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = grad.Of(image.Unit().Sum(), pixels)
+	_, err = grad.Of(image.L2Normalize().Sum(), pixels)
 	orttest.OneLine(t, "a gradient through rounding", err, "DynamicQuantizeLinear (node")
 	_, _, err = b.Image(g, pixels, clip.VisionPrompts{Tokens: g.Input("tokens", graph.Float, graph.Static(1, 12))})
 	orttest.OneLine(t, "prompt tokens", err, "takes prompts at pixel level only")

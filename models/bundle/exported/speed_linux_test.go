@@ -30,7 +30,7 @@ func TestStepOfARecognisedExport(t *testing.T) {
 		t.Skip("PROMPTFED_STEPS names no folders of full size")
 	}
 	orttest.Need(t)
-	bundle.Use(converted.Form)
+	bundle.RegisterFormat(converted.Form)
 	running = true
 	defer func() { running = false }()
 	runtime.LockOSThread()
@@ -71,7 +71,7 @@ func stepOf(t *testing.T, b *bundle.Bundle, classes int) func() time.Duration {
 		t.Fatal(err)
 	}
 	images := g.Input("images", graph.Float, graph.Static(32, b.Text.EmbedDim))
-	logits := images.MatMul(features[0].Unit().T()).Scale(100)
+	logits := images.MatMul(features[0].L2Normalize().T()).MulScalar(100)
 	dx, err := grad.Of(graph.CrossEntropy(logits, g.Ints(make([]int, 32)...)), ctx)
 	if err != nil {
 		t.Fatal(err)

@@ -208,8 +208,8 @@ func (t *imageTower) proveStream(s *stream, dir string, run Runner) error {
 	if err != nil {
 		return err
 	}
-	model, err := graph.Model(graph.Output{Name: "once", Node: list[1].Cast(graph.Float).Unit()}, graph.Output{
-		Name: "twice", Node: twice.Unit()})
+	model, err := graph.Model(graph.Output{Name: "once", Node: list[1].Cast(graph.Float).L2Normalize()}, graph.Output{
+		Name: "twice", Node: twice.L2Normalize()})
 	if err != nil {
 		return err
 	}
@@ -301,7 +301,7 @@ func (w *widening) transform(op *graph.Op, in []graph.Node,
 			return nil, err
 		}
 	case "Expand":
-		if slices.Equal(w.at[op.In[1]].Content(), in[1].Content()) {
+		if slices.Equal(w.at[op.In[1]].ConstantInts(), in[1].ConstantInts()) {
 			sizes := slices.Clone(w.sizes(op.Out[0]))
 			for _, at := range carried {
 				sizes[len(sizes)-len(w.sizes(op.In[0]))+at.axis] = 1

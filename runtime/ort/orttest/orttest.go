@@ -58,7 +58,7 @@ func Golden(t testing.TB, path string) tensor.Map {
 // Run runs a model whose weights lie in dir.
 func Run(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) tensor.Map {
 	t.Helper()
-	out, err := ort.Once(context.Background(), model, ort.Options{WeightsDir: dir}, in)
+	out, err := ort.RunOnce(context.Background(), model, ort.Options{WeightsDir: dir}, in)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,8 +26,8 @@ type BoxPanel struct {
 	Boxes []Sample
 }
 
-// Box shows how values spread: a box from quartile to quartile with the median, whiskers and outliers as Five says. In
-// FedPHA's figure 5 and SDFed's figure 6 a panel is a client and a box one of its prompt lengths.
+// Box shows how values spread: a box from quartile to quartile with the median, whiskers and outliers as FiveNumbers
+// says. In FedPHA's figure 5 and SDFed's figure 6 a panel is a client and a box one of its prompt lengths.
 type Box struct {
 	Title   string
 	Columns int // of panels; 0: chosen
@@ -120,7 +120,7 @@ func positive(values []float64) []float64 {
 }
 
 type oneBox struct {
-	Five
+	FiveNumbers
 	ok     bool
 	colour color.NRGBA
 }
@@ -159,16 +159,16 @@ func (b boxes) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// Five are the numbers a box plot is drawn from, as matplotlib counts them by default: quartiles by linear
+// FiveNumbers are the numbers a box plot is drawn from, as matplotlib counts them by default: quartiles by linear
 // interpolation, whiskers to the last value within 1.5 times the inner quartile range beyond the quartiles, and the
 // values outside of them.
-type Five struct {
+type FiveNumbers struct {
 	Low, Q1, Median, Q3, High float64
 	Outliers                  []float64 // growing
 }
 
 // Summarise counts the five numbers of values that are numbers; false if there are none.
-func Summarise(values []float64) (Five, bool) {
+func Summarise(values []float64) (FiveNumbers, bool) {
 	var sorted []float64
 	for _, v := range values {
 		if usable(v) {
@@ -176,10 +176,11 @@ func Summarise(values []float64) (Five, bool) {
 		}
 	}
 	if len(sorted) == 0 {
-		return Five{}, false
+		return FiveNumbers{}, false
 	}
 	slices.Sort(sorted)
-	f := Five{Q1: stats.Quantile(sorted, 0.25), Median: stats.Quantile(sorted, 0.5), Q3: stats.Quantile(sorted, 0.75)}
+	f := FiveNumbers{Q1: stats.Quantile(sorted, 0.25), Median: stats.Quantile(sorted, 0.5),
+		Q3: stats.Quantile(sorted, 0.75)}
 	reach := 1.5 * (f.Q3 - f.Q1)
 	f.Low, f.High = f.Q1, f.Q3 // matplotlib's too, where no value lies between a quartile and its fence
 	for _, v := range sorted {

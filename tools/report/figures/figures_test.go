@@ -23,7 +23,7 @@ func TestSummarise(t *testing.T) {
 	}
 	var cases []struct {
 		Values []float64
-		Five
+		FiveNumbers
 	}
 	if err := json.Unmarshal(data, &cases); err != nil || len(cases) < 5 {
 		t.Fatal(err, len(cases))

@@ -58,9 +58,9 @@ func stampFile(h hash.Hash64, path string) {
 	}
 }
 
-// Stamp is another number after any run or sweep in or below some folders changed, began or went. Folders are looked at
-// rather than watched, since changes on network drives are not announced.
-func Stamp(dirs ...string) uint64 {
+// Fingerprint is another number after any run or sweep in or below some folders changed, began or went. Folders are
+// looked at rather than watched, since changes on network drives are not announced.
+func Fingerprint(dirs ...string) uint64 {
 	h := fnv.New64a()
 	for _, dir := range dirs {
 		root, err := filepath.EvalSymlinks(dir)

@@ -16,7 +16,7 @@ func TestCacheAndStamp(t *testing.T) {
 	if _, err := c.Load(dir); !errors.Is(err, ErrNoRuns) {
 		t.Fatalf("an empty folder: %v", err)
 	}
-	stamp := Stamp(dir)
+	stamp := Fingerprint(dir)
 	write := func(name, text string) {
 		t.Helper()
 		path := filepath.Join(dir, name)
@@ -29,7 +29,7 @@ func TestCacheAndStamp(t *testing.T) {
 	}
 	changed := func(what string, want bool) {
 		t.Helper()
-		if now := Stamp(dir); (now != stamp) != want {
+		if now := Fingerprint(dir); (now != stamp) != want {
 			t.Errorf("after %s the stamp changed: %v", what, now != stamp)
 		} else {
 			stamp = now

@@ -180,7 +180,7 @@ func TestWhatNumbersRestOn(t *testing.T) {
 // card says (Pers, though the method's own paper says otherwise), else as the method's own paper does, which is said.
 func TestPaperEvaluation(t *testing.T) {
 	groups := field(record.MethodView, "0.1")
-	groups[2].Plan.Card = &configs.Card{}
+	groups[2].Plan.Card = &configs.PaperTable{}
 	if err := json.Unmarshal([]byte(`{"paper":"X","item":"Table 1",
 		"views":{"default":"unsaid","by":"method","labels":{"Pers":"global"},"why":"section 4"},
 		"numbers":{"by":["method","beta"],"values":{"Avg":{"0.1":46},"Pers":{"0.1":45},"Local":{"0.1":86}}}}`),

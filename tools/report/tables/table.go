@@ -36,7 +36,7 @@ type Layout struct {
 	Metric  string   // as results.ParseMetric reads it
 	Metrics []string // of the axis of metrics
 	Average string   // row, column, both or empty
-	Card    *configs.Card
+	Card    *configs.PaperTable
 	Smoke   bool // the runs are a small form of the experiment: differences from the paper mean nothing
 	Second  bool // mark the second best too
 }

@@ -34,7 +34,7 @@ func sweep(t *testing.T, card string) []*results.Group {
 		"F&2"}},
 		{Name: "data", Labels: []string{"cat", "dog"}}, {Name: "ρ", Labels: []string{"0.3", "0.8"}}}}}
 	if card != "" {
-		p.Card = &configs.Card{}
+		p.Card = &configs.PaperTable{}
 		if err := json.Unmarshal([]byte(card), p.Card); err != nil {
 			t.Fatal(err)
 		}

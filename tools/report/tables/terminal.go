@@ -137,7 +137,7 @@ func shorten(rows [][]string, labels, most int) {
 	}
 	for _, r := range rows {
 		for i := range r[:labels] {
-			r[i] = Cut(r[i], most/labels-gap)
+			r[i] = Truncate(r[i], most/labels-gap)
 		}
 	}
 }
@@ -153,8 +153,8 @@ func widths(rows [][]string) []int {
 	return out
 }
 
-// Cut is a text of at most so many columns, with an ellipsis where it was longer.
-func Cut(s string, most int) string {
+// Truncate is a text of at most so many columns, with an ellipsis where it was longer.
+func Truncate(s string, most int) string {
 	if text.RuneWidthWithoutEscSequences(s) <= most {
 		return s
 	}

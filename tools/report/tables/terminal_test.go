@@ -92,7 +92,7 @@ func TestWidth(t *testing.T) {
 
 func TestCut(t *testing.T) {
 	for in, want := range map[string]string{"abc": "abc", "abcdef": "abcdef", "abcdefg": "abcde…", "": ""} {
-		if got := Cut(in, 6); got != want {
+		if got := Truncate(in, 6); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
 		}
 	}

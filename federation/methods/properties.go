@@ -20,7 +20,7 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 	}
 	mean := method.ByExamples
 	for l := m; l != nil; l = inside(l) {
-		switch t := method.TraitsOf(l); {
+		switch t := method.PropertiesOf(l); {
 		case t.Needs != "":
 			return "", nil, fmt.Errorf("%s needs %s", nameOf(l), t.Needs)
 		case t.Mean == "":
@@ -51,7 +51,7 @@ func Buffers(m method.Method) error {
 	}
 	for l := m; l != nil; l = inside(l) {
 		for _, role := range []method.Role{method.DriftCorrection, method.RoundStart} {
-			if _, has := method.TraitsOf(l).Roles[role]; has {
+			if _, has := method.PropertiesOf(l).Roles[role]; has {
 				return fmt.Errorf("%s has to %s, and FedBuff has no rounds; set buffer: 0", nameOf(l), role)
 			}
 		}
@@ -105,7 +105,7 @@ func StatisticNames(m method.Method) []string {
 func NeverActing(m method.Method, rounds int) []string {
 	var out []string
 	for l := m; l != nil; l = inside(l) {
-		for _, d := range method.TraitsOf(l).Delays {
+		for _, d := range method.PropertiesOf(l).Delays {
 			if d.Rounds >= rounds {
 				out = append(out, fmt.Sprintf("%s never acts: option %s, %d, covers all %d rounds; lower it, or raise "+
 					"train.rounds", d.Part, d.Option, d.Rounds, rounds))
@@ -118,15 +118,15 @@ func NeverActing(m method.Method, rounds int) []string {
 // HidesClients tells whether a stack hides single clients: nothing measured on one of them may be published, and its
 // server can make a round of no uploads, as Poisson sampling draws them.
 func HidesClients(m method.Method) bool {
-	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).HidesClients })
+	return anyLayer(m, func(l method.Method) bool { return method.PropertiesOf(l).HidesClients })
 }
 
 // AddsNoise tells whether a layer of a stack adds noise of differential privacy.
 func AddsNoise(m method.Method) bool {
-	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).Noise })
+	return anyLayer(m, func(l method.Method) bool { return method.PropertiesOf(l).Noise })
 }
 
 // NeedsSynthetic tells whether a stack makes no sense without images of the server's own.
 func NeedsSynthetic(m method.Method) bool {
-	return anyLayer(m, func(l method.Method) bool { return method.TraitsOf(l).Synthetic })
+	return anyLayer(m, func(l method.Method) bool { return method.PropertiesOf(l).Synthetic })
 }

@@ -1,9 +1,9 @@
 package method
 
-// Traits are what a layer of a stack, a method or a wrapper, states of itself with the options that it has, beyond what
-// it computes: what differential privacy, secure aggregation and the layers around it go by. The zero value, which a
-// layer that states nothing has, is the careful one: its server needs every client's own upload.
-type Traits struct {
+// Properties are what a layer of a stack, a method or a wrapper, states of itself with the options that it has, beyond
+// what it computes: what differential privacy, secure aggregation and the layers around it go by. The zero value, which
+// a layer that states nothing has, is the careful one: its server needs every client's own upload.
+type Properties struct {
 	// Mean says how clients count in the mean of a round's shared parameters, and of Extras with a tensor PREFIX/NAME
 	// for each of them, where that mean is all that the layer's server needs of uploads. One upload may then stand for
 	// all of a round (secure aggregation), and noise on it covers all that clients give away (differential privacy).
@@ -42,16 +42,16 @@ type Delay struct {
 	Rounds int    // without the part; 0 for a part that acts from the start
 }
 
-// Stating is a layer that states something of itself. It speaks for itself alone: a wrapper says nothing of what is
+// Describer is a layer that states something of itself. It speaks for itself alone: a wrapper says nothing of what is
 // inside it.
-type Stating interface{ Traits() Traits }
+type Describer interface{ Properties() Properties }
 
-// TraitsOf gives what a layer, without those inside it, states of itself.
-func TraitsOf(m Method) Traits {
-	if s, ok := m.(Stating); ok {
-		return s.Traits()
+// PropertiesOf gives what a layer, without those inside it, states of itself.
+func PropertiesOf(m Method) Properties {
+	if s, ok := m.(Describer); ok {
+		return s.Properties()
 	}
-	return Traits{}
+	return Properties{}
 }
 
 // Weights are how clients count in a mean.

@@ -13,7 +13,7 @@ type telling struct {
 	extras []method.Extra
 }
 
-func (m telling) Extras(method.Task) []method.Extra { return m.extras }
+func (m telling) Extras(method.ClientSpec) []method.Extra { return m.extras }
 
 // TestBuffers: FedBuff takes stacks whose server needs a mean of what is shared alone, and says what others need.
 func TestBuffers(t *testing.T) {
