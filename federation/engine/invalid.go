@@ -47,11 +47,9 @@ func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(
 // mergeSum merges the sum of several clients, which is nobody's own. Where the method fails over it, such as over too
 // few clients for its noise, the round changes nothing.
 func (s *Server) mergeSum(g *method.Global, sum message.Reply, rec *record.Record) []message.Reply {
-	before, merge := cloneGlobal(g), func(g *method.Global, ups []method.Upload) error {
-		return recovered(s.Method.Merge, g, ups)
-	}
-	if s.Remote == nil { // a panic is one of the program
-		merge = s.Method.Merge
+	before, merge := cloneGlobal(g), s.Method.Merge
+	if s.Remote != nil { // otherwise a panic is one of the program
+		merge = func(g *method.Global, ups []method.Upload) error { return recovered(s.Method.Merge, g, ups) }
 	}
 	if err := merge(g, message.UploadsOf([]message.Reply{sum})); err != nil {
 		*g = *before

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Two clients adverts with one key, or twice, are refused.
+// A second advertisement of a client is refused, and so is one with a key of another client.
 func TestTakenKeys(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1)
 	k, err := s.clients[0].Advertise()
@@ -35,7 +35,8 @@ func FuzzMessages(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, b := range [][]byte{nil, r.Encode(), r[0].Encode(), r[0].Keys.Encode(), joining.Encode(),
+	public := r[0].Envelope
+	for _, b := range [][]byte{nil, append(public[:], make([]byte, proofSize)...), r.Encode(), r[0].Encode(), r[0].Keys.Encode(), joining.Encode(),
 		in[0].Encode(), Complaints{1: {}, 2: {make([]byte, keySize), make([]byte, proofSize)}}.Encode(),
 		Question{[]int{0, 2}, []int{1}}.Encode(),
 		Shares{3: make([]byte, 32)}.Encode(),
@@ -73,6 +74,11 @@ func FuzzMessages(f *testing.F) {
 		}
 		if m, err := DecodeQuestion(b); err == nil {
 			back = append(back, m.Encode())
+		}
+		if len(b) >= keySize { // whatever a complaint says proves nothing
+			if err := (Complaint{b[:keySize], b[keySize:]}).check(s.terms, public[:], public[:]); err == nil {
+				t.Fatalf("%x is a proof", b)
+			}
 		}
 		for w := 1; w <= 8; w++ {
 			if v, err := (Ring{w}).Decode(b); err == nil {

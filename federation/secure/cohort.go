@@ -29,7 +29,7 @@ type progress struct {
 	Run      string       `json:"run"`
 	Sessions []saved      `json:"sessions,omitempty"` // of the newest round
 	Strict   bool         `json:"strict"`             // a dealer lied
-	Trouble  trouble      `json:"trouble,omitzero"`
+	Invalid  invalidSums  `json:"invalid,omitzero"`
 	Peers    secagg.Peers `json:"peers"`
 }
 
@@ -45,8 +45,8 @@ const version = 2
 // checkVersion refuses a file of another version.
 func checkVersion(dir string, there bool, of int) error {
 	if there && of != version {
-		return fmt.Errorf("%s/%s has version %d, this program reads version %d; finish the run with the program that "+
-			"began it, or remove the file: its round is then skipped", dir, RecordFile, of, version)
+		return fmt.Errorf("%s/%s has version %d, this program reads version %d; finish the run with the release that "+
+			"began it, or start another run", dir, RecordFile, of, version)
 	}
 	return nil
 }
@@ -88,8 +88,10 @@ type session struct {
 	clients []int
 	terms   secagg.Params
 	server  *secagg.Server
-	err     error // why it gives no sum
-	took    []int // whose answers to the newest step were taken
+	err     error                  // why it gives no sum
+	down    []byte                 // what all clients get in the next step
+	inboxes map[int]secagg.Letters // what each client gets in the step of complaints
+	took    []int                  // the clients of the next step, where these are those that answered the last one
 }
 
 // Run gives one reply for all clients to an instruction to train, and passes others on. A round whose sessions give no
@@ -128,6 +130,8 @@ func (r *round) open() (err error) {
 					"not change")
 			} else if s.server, s.err = secagg.Resume(o.Progress, r.model, r.p.Who, r.saved.Peers); s.err != nil {
 				s.err = fmt.Errorf("secure aggregation: %s/%s: %w", r.p.Dir, RecordFile, s.err)
+			} else {
+				s.server.Strict = r.saved.Strict
 			}
 			r.sessions = append(r.sessions, s)
 		}
@@ -135,7 +139,7 @@ func (r *round) open() (err error) {
 	}
 	for _, clients := range r.groups() {
 		threshold := r.l.threshold()
-		if r.saved.Trouble.Left > 0 {
+		if r.saved.Invalid.grouped(r.order.Round) {
 			threshold = r.l.groupThreshold(len(clients))
 		}
 		s := &session{clients: clients}
@@ -194,33 +198,30 @@ func (r *round) steps() []step {
 			return asked(s)
 		}
 	}
-	var rosters, questions, signatures = map[*session][]byte{}, map[*session][]byte{}, map[*session][]byte{}
-	inboxes := map[*session]map[int]secagg.Letters{}
-	asked := map[*session][]int{} // survivors
 	return []step{
 		{keysStep, sessionName, keysName, until((*secagg.Server).Joined, func(s *session) []int { return s.clients }),
 			func(s *session, _ int) []byte { return encodeParams(s.terms) },
 			decoded(secagg.DecodeJoining, (*secagg.Server).Join),
 			func(s *session) error {
 				roster, err := s.server.Roster()
-				rosters[s] = roster.Encode()
+				s.down = roster.Encode()
 				return err
 			}},
 		{sharesStep, rosterName, sharesName, until((*secagg.Server).Dealt,
 			func(s *session) []int { return s.server.Joined() }),
-			func(s *session, _ int) []byte { return rosters[s] },
+			func(s *session, _ int) []byte { return s.down },
 			decoded(secagg.DecodeLetters, (*secagg.Server).Deal),
 			func(s *session) (err error) {
-				inboxes[s], err = s.server.Inboxes()
+				s.inboxes, err = s.server.Inboxes()
 				return err
 			}},
 		{checkStep, inboxName, complaintsName, until((*secagg.Server).Senders,
 			func(s *session) []int { return s.server.Dealt() }),
-			func(s *session, id int) []byte { return inboxes[s][id].Encode() },
+			func(s *session, id int) []byte { return s.inboxes[id].Encode() },
 			decoded(secagg.DecodeComplaints, (*secagg.Server).Check),
 			func(s *session) error {
 				_, liars, err := s.server.Exclude(r.model)
-				r.name(liars)
+				r.refuse(liars)
 				return err
 			}},
 		{trainStep, sendersName, maskedName, func(s *session) []int {
@@ -239,19 +240,19 @@ func (r *round) steps() []step {
 			},
 			func(s *session) error {
 				q, err := s.server.Unmask()
-				questions[s], asked[s] = q.Encode(), q.Survivors
+				s.down, s.took = q.Encode(), q.Survivors
 				return err
 			}},
-		{agreeStep, questionName, agreedName, func(s *session) []int { return asked[s] },
-			func(s *session, _ int) []byte { return questions[s] },
+		{agreeStep, questionName, agreedName, func(s *session) []int { return s.took },
+			func(s *session, _ int) []byte { return s.down },
 			func(s *session, id int, b []byte) error { return s.server.Agree(id, b) },
 			func(s *session) error {
 				signed, err := s.server.Signatures()
-				signatures[s], asked[s] = signed.Encode(), s.took
+				s.down = signed.Encode()
 				return err
 			}},
-		{revealStep, signedName, revealName, func(s *session) []int { return asked[s] },
-			func(s *session, _ int) []byte { return signatures[s] },
+		{revealStep, signedName, revealName, func(s *session) []int { return s.took },
+			func(s *session, _ int) []byte { return s.down },
 			decoded(secagg.DecodeShares, (*secagg.Server).Reveal),
 			func(*session) error { return nil }},
 	}
@@ -279,6 +280,9 @@ func (r *round) run(ctx context.Context) error {
 				s.err = x.end(s)
 			}
 		}
+		if x.name == agreeStep || x.name == revealStep {
+			continue // nothing of them is remembered
+		}
 		if err := r.save(); err != nil {
 			return err
 		}
@@ -298,10 +302,12 @@ func (r *round) exchange(ctx context.Context, x step) error {
 	o.Clients, o.PerClient = nil, map[int]tensor.Map{}
 	of := map[int]*session{}
 	for _, s := range r.sessions {
-		if s.took = nil; s.err != nil {
+		if s.err != nil {
 			continue
 		}
-		for _, id := range x.clients(s) {
+		asked := x.clients(s)
+		s.took = nil
+		for _, id := range asked {
 			o.Clients, of[id], o.PerClient[id] = append(o.Clients, id), s, pack(x.down, x.send(s, id))
 			if x.name == trainStep {
 				maps.Copy(o.PerClient[id], r.order.PerClient[id])
@@ -321,7 +327,7 @@ func (r *round) exchange(ctx context.Context, x step) error {
 			err = x.take(s, reply.Client, b)
 		}
 		if err != nil {
-			r.name(map[int]error{reply.Client: err})
+			r.refuse(map[int]error{reply.Client: err})
 			continue
 		}
 		s.took = append(s.took, reply.Client)
@@ -329,8 +335,8 @@ func (r *round) exchange(ctx context.Context, x step) error {
 	return err
 }
 
-// name notes whose messages are refused, and why.
-func (r *round) name(liars map[int]error) {
+// refuse notes whose messages are refused, and why.
+func (r *round) refuse(liars map[int]error) {
 	for _, id := range slices.Sorted(maps.Keys(liars)) {
 		r.out.Refused = append(r.out.Refused, message.Refusal{Client: id, Reason: "secure aggregation: " +
 			liars[id].Error()})
@@ -341,22 +347,20 @@ func (r *round) name(liars map[int]error) {
 // the sum of all: where no vectors within the bounds have that sum it is not used, and nobody is named.
 func (r *round) finish() error {
 	var total []int64
-	var why []string
-	valid := map[*session]bool{}
-	impossible := false
+	var valid []int // clients of sessions with a valid sum
+	groups, strict, invalid := 0, r.saved.Strict, false
 	for _, s := range r.sessions {
 		sum, survivors, err := r.sum(s)
 		r.saved.Strict = r.saved.Strict || errors.Is(err, secagg.ErrDealers)
+		if err == nil {
+			err = r.l.checkBounds(r.order.Shared, sum, len(survivors), r.p.MaxNorm)
+			invalid = invalid || err != nil
+		}
 		if err != nil {
-			why = append(why, err.Error())
+			r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("round %d: %v", r.order.Round+1, err))
 			continue
 		}
-		if err := r.l.possible(r.order.Shared, sum, len(survivors), r.p.MaxNorm); err != nil {
-			impossible = true
-			why = append(why, err.Error())
-			continue
-		}
-		valid[s] = true
+		groups, valid = groups+1, append(valid, s.clients...)
 		r.out.Sum = append(r.out.Sum, survivors...)
 		if total == nil {
 			total = make([]int64, len(sum))
@@ -367,16 +371,19 @@ func (r *round) finish() error {
 	}
 	r.out.Notes = map[string]float64{"secagg_refused": float64(len(r.out.Refused))}
 	if len(r.sessions) > 1 {
-		r.out.Notes["secagg_groups"], r.out.Notes["secagg_groups_valid"] = float64(len(r.sessions)), float64(len(valid))
+		r.out.Notes["secagg_groups"], r.out.Notes["secagg_groups_valid"] = float64(len(r.sessions)), float64(groups)
 	}
-	for _, text := range why {
-		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("round %d: %s", r.order.Round+1, text))
+	if r.l.c.Least > 0 {
+		before := r.saved.Invalid.Last
+		if text := r.saved.Invalid.note(r.order, valid, invalid); text != "" {
+			r.out.Warnings = append(r.out.Warnings, text)
+		}
+		invalid = invalid || before > 0
 	}
-	if text := r.saved.Trouble.note(r.sessions, valid, impossible && r.l.c.Least > 0); text != "" {
-		r.out.Warnings = append(r.out.Warnings, text)
-	}
-	if err := r.save(); err != nil {
-		return err
+	if invalid || r.saved.Strict != strict { // what the next rounds need
+		if err := r.save(); err != nil {
+			return err
+		}
 	}
 	if total == nil {
 		r.out.Skipped = true
@@ -400,7 +407,7 @@ func (r *round) sum(s *session) (signed []int64, survivors []int, err error) {
 		return nil, nil, s.err
 	}
 	sum, survivors, liars, err := s.server.Sum()
-	r.name(liars)
+	r.refuse(liars)
 	for _, v := range sum {
 		signed = append(signed, s.terms.Ring.Signed(v))
 	}

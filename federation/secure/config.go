@@ -41,7 +41,7 @@ func (Config) LongHelp() map[string]string {
 	return map[string]string{
 		"threshold": "share of a round's clients (participation) that every sum must contain, above 0.5; 0: no " +
 			"secure aggregation",
-		"least": "after a round with an impossible sum, clients are split into groups with sums of at least so many " +
+		"least": "after a round with an invalid sum, clients are split into groups with sums of at least so many " +
 			"clients, until rounds succeed again; 0: such rounds are skipped",
 		"extra_clip": "like clip, for what some methods upload beside the shared parameters, such as scaffold's " +
 			"control variates",

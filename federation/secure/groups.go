@@ -1,69 +1,63 @@
 package secure
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 
-	"crypto/sha256"
+	"promptfed/federation/engine/message"
 )
 
-// trouble is what is known of impossible sums, which say nothing of who spoiled them. For the rounds after one, clients
-// are split at random into groups, each with a sum of its own: a group with a liar is left out, the others count.
-type trouble struct {
-	Left   int   `json:"left"`   // rounds in groups, until one has an impossible sum
-	Rounds int   `json:"rounds"` // in groups
-	Never  []int `json:"never"`  // clients that have been in no possible sum since
+// invalidSums remembers rounds whose sums no valid vectors have. An invalid sum does not tell which client spoiled it.
+// In the rounds after one, clients are split at random into groups with a sum each: the groups with an invalid sum are
+// left out and the others count. Rounds are counted from 1.
+type invalidSums struct {
+	First    int   `json:"first"`    // round that began it; 0 for none
+	Last     int   `json:"last"`     // newest round with an invalid sum
+	Suspects []int `json:"suspects"` // clients that have been in no valid sum since
 }
 
-// calm is how many rounds in groups without an impossible sum end the groups.
-const calm = 5
+// quietRounds is how many rounds in groups must have valid sums only until there is one sum again.
+const quietRounds = 5
 
-// note takes a round into account. It gives a line where few clients are left that could be the liars.
-func (t *trouble) note(sessions []*session, valid map[*session]bool, impossible bool) string {
-	switch {
-	case t.Left == 0 && !impossible:
-		return ""
-	case t.Left == 0:
-		*t = trouble{Left: calm}
-		for _, s := range sessions {
-			t.Never = append(t.Never, s.clients...)
-		}
-		slices.Sort(t.Never)
-		return ""
-	}
-	t.Rounds++
-	all := 0
-	for _, s := range sessions {
-		if all += len(s.clients); valid[s] {
-			t.Never = slices.DeleteFunc(t.Never, func(id int) bool { return slices.Contains(s.clients, id) })
-		}
-	}
-	if t.Left--; impossible {
-		t.Left = calm
-	}
-	if t.Left == 0 {
-		*t = trouble{}
-		return ""
-	}
-	if n := len(t.Never); !impossible || n == 0 || 2*n > all {
-		return ""
-	}
-	return fmt.Sprintf("secure aggregation: clients %v were in no possible sum in %d rounds of groups; look at them, "+
-		"and revoke a certificate if one lies", t.Never, t.Rounds)
+// grouped tells whether a round, counted from 0, has groups.
+func (v invalidSums) grouped(round int) bool {
+	return v.First > 0 && round+1 > v.First && round+1 <= v.Last+quietRounds
 }
 
-// groups are the clients of the sessions of a round, drawn anew each round.
+// note takes a round into account, once or several times, where valid are the clients of groups with a valid sum. It
+// returns a warning where at most half of the clients are suspects.
+func (v *invalidSums) note(o message.Instruction, valid []int, invalid bool) string {
+	switch grouped := v.grouped(o.Round); {
+	case !grouped && invalid:
+		*v = invalidSums{First: o.Round + 1, Last: o.Round + 1, Suspects: o.Clients}
+		return ""
+	case !grouped:
+		*v = invalidSums{}
+		return ""
+	}
+	v.Suspects = slices.DeleteFunc(slices.Clone(v.Suspects), func(id int) bool { return slices.Contains(valid, id) })
+	if !invalid {
+		return ""
+	}
+	v.Last = o.Round + 1
+	if n := len(v.Suspects); n == 0 || 2*n > len(o.Clients) {
+		return ""
+	}
+	return fmt.Sprintf("secure aggregation: clients %v were in no valid sum in %d rounds of groups; look at them, and "+
+		"revoke a certificate if its client lies", v.Suspects, v.Last-v.First)
+}
+
+// groups returns the clients of each session of a round, drawn anew in each round.
 func (r *round) groups() [][]int {
-	clients := slices.Clone(r.order.Clients)
-	n := 1
-	if r.saved.Trouble.Left > 0 {
+	clients, n := slices.Clone(r.order.Clients), 1
+	if r.saved.Invalid.grouped(r.order.Round) {
 		n = max(1, len(clients)/r.l.groupSize())
 	}
 	if n > 1 {
-		context := r.p.context()
-		seed := sha256.Sum256(fmt.Appendf(nil, "%x groups %d", context, r.order.Round))
+		seed := sha256.Sum256(fmt.Appendf(nil, "%x groups %d", r.p.context(), r.order.Round))
 		rand.New(rand.NewChaCha8(seed)).Shuffle(len(clients), func(i, j int) {
 			clients[i], clients[j] = clients[j], clients[i]
 		})
@@ -75,8 +69,7 @@ func (r *round) groups() [][]int {
 	return out
 }
 
-// groupSize is the least number of clients of a group: with it the threshold leaves room for the same share of dropouts
-// as in a whole round.
+// groupSize is the least number of clients of a group. It leaves room for the same share of dropouts as a whole round.
 func (l *Layer) groupSize() int {
 	return max(l.c.Least, int(math.Ceil(float64(l.c.Least)/l.c.Threshold-1e-9)))
 }

@@ -74,7 +74,7 @@ func ten(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
 
 // Of ten clients with sums of three and more a client sends garbage in rounds 1 to 7. The first round is skipped. The
 // next ones have two groups of five, and count those of the one without the liar, as if the others had not uploaded;
-// few are left that were in no possible sum, the liar among them. Five rounds after its last lie there is one sum of
+// few are left that were in no valid sum, the liar among them. Five rounds after its last lie there is one sum of
 // all again.
 func TestGroups(t *testing.T) {
 	const liar, lies, rounds = 4, 7, 14
@@ -111,7 +111,7 @@ func TestGroups(t *testing.T) {
 		}
 		said += strings.Join(rec.Warnings, "\n") + "\n"
 	}
-	if !strings.Contains(said, "were in no possible sum in 6 rounds of groups") || len(sums) != rounds {
+	if !strings.Contains(said, "were in no valid sum in 6 rounds of groups") || len(sums) != rounds {
 		t.Error(said)
 	}
 	plain, _ := ten(t, rounds)

@@ -343,6 +343,66 @@ func TestOtherTerms(t *testing.T) {
 	s.refuses(err, "the keys of client 1: the signature is not its own")
 }
 
+// Files of another version are refused in one line that names the file, by a client and by a server.
+func TestOldFiles(t *testing.T) {
+	s := newLiar(t)
+	if err := os.WriteFile(filepath.Join(s.dirs[0], RecordFile), []byte(`{"run":"r","client":0}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	words := filepath.Join(s.dirs[0], RecordFile) + " has version 0, this program reads version 2"
+	_, err := s.l.GuardAt(0, s.place(0))
+	s.refuses(err, words)
+	_, err = s.l.WrapAt(s.place(0))
+	s.refuses(err, words)
+}
+
+// A server that is started again tests what dealers are committed to in the round that goes on too, once one has lied.
+func TestStrictAfterRestart(t *testing.T) {
+	s := newLiar(t)
+	p, o := s.place(0), message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2, 3, 4}, Total: 5, Shared: s.shared}
+	for restarts := range 2 {
+		wrap, err := s.l.WrapAt(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &round{cohort: wrap(nil).(*cohort), order: o}
+		if restarts == 0 {
+			r.saved.Run, r.saved.Strict = p.Run, true
+		}
+		if err := r.open(); err != nil || len(r.sessions) != 1 || !r.sessions[0].server.Strict {
+			t.Errorf("after %d restarts: %+v, %v", restarts, r.sessions, err)
+		}
+	}
+}
+
+// A round that is noted again, as after a restart, changes nothing: invalid sums in rounds 3 and 5 have groups in rounds
+// 4 to 10.
+func TestInvalidSums(t *testing.T) {
+	var v invalidSums
+	for round := range 12 {
+		o := message.Instruction{Round: round, Clients: []int{0, 1, 2, 3}}
+		number := round + 1
+		if got, want := v.grouped(round), number >= 4 && number <= 10; got != want {
+			t.Errorf("round %d has groups: %v", number, got)
+		}
+		invalid, valid := number == 3 || number == 5, []int{0, 1, 2, 3}
+		if number == 3 {
+			valid = nil
+		} else if number == 5 {
+			valid = []int{0, 1}
+		}
+		first := v.note(o, valid, invalid)
+		once := v
+		if again := v.note(o, valid, invalid); again != first || v.First != once.First || v.Last != once.Last ||
+			!slices.Equal(v.Suspects, once.Suspects) {
+			t.Errorf("round %d: %+v, then %+v", number, once, v)
+		}
+	}
+	if v.First != 0 {
+		t.Errorf("%+v is remembered", v)
+	}
+}
+
 // A client whose configuration has groups takes part in a sum that is as small as it says and no smaller, of a roster
 // of which that is the configured share; without groups it takes none of a part of the clients.
 func TestGroupsOfAServer(t *testing.T) {

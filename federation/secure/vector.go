@@ -94,10 +94,10 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 	return append(out, weight, q, min(clipped, l.maxInteger())), nil
 }
 
-// possible finds that no vectors of n clients have a sum, or that their mean moves the parameters farther than any mean
+// checkBounds finds that no vectors of n clients have a sum, or that their mean moves the parameters farther than any mean
 // of uploads that are taken without secure aggregation; see Party.MaxNorm. What passes can be n times as large in one
 // number as what one client may give: a sum shows no more.
-func (l *Layer) possible(sent tensor.Map, sum []int64, n int, maxNorm float64) error {
+func (l *Layer) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm float64) error {
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]
 	bad := func(what string, v int64) error {
@@ -133,7 +133,7 @@ func (l *Layer) possible(sent tensor.Map, sum []int64, n int, maxNorm float64) e
 	return nil
 }
 
-// mean is what possible sums over n clients say.
+// mean is what valid sums over n clients say.
 func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, loss, clipped float64) {
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]

@@ -35,7 +35,7 @@ func TestVectorByHand(t *testing.T) {
 	for i := range sum {
 		sum[i] = first[i] + second[i]
 	}
-	if err := l.possible(sent, sum, 2, -1); err != nil {
+	if err := l.checkBounds(sent, sum, 2, -1); err != nil {
 		t.Error(err)
 	}
 	got, loss, clipped := l.mean(sent, sum, 2) // 50/13 and -381/13 steps
@@ -48,20 +48,20 @@ func TestVectorByHand(t *testing.T) {
 	// the largest sums of two vectors of 10 examples, and one more: weights of 2 to 20, losses and numbers of 127 each,
 	// 2 numbers each that are clipped
 	for _, good := range [][]int64{{0, 0, 2, 254, 4}, {20 * 127, -20 * 127, 20, -254, 0}} {
-		if err := l.possible(sent, good, 2, -1); err != nil {
+		if err := l.checkBounds(sent, good, 2, -1); err != nil {
 			t.Errorf("%v: %v", good, err)
 		}
 	}
 	for _, bad := range [][]int64{{0, 0, 1, 0, 0}, {0, 0, 21, 0, 0}, {0, 0, -5, 0, 0}, {0, 13*127 + 1, 13, 0, 0},
 		{-13*127 - 1, 0, 13, 0, 0}, {0, 0, 2, 255, 0}, {0, 0, 2, -255, 0}, {0, 0, 2, 0, -1}, {0, 0, 2, 0, 5}} {
-		if err := l.possible(sent, bad, 2, -1); err == nil || !strings.Contains(err.Error(), "an invalid one") {
+		if err := l.checkBounds(sent, bad, 2, -1); err == nil || !strings.Contains(err.Error(), "an invalid one") {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
 	// a mean that moves by 0.3 and 0.4 has the norm 0.5; the parameters' own, (0, 1), is below that of ones
 	moved := []int64{2 * 30, 2 * 40, 2, 0, 0}
 	for most, ok := range map[float64]bool{0.49: false, 0.51: true, 0: true, -1: true} {
-		if err := l.possible(sent, moved, 2, most); (err == nil) != ok {
+		if err := l.checkBounds(sent, moved, 2, most); (err == nil) != ok {
 			t.Errorf("a norm of 0.5, with at most %v: %v", most, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestSumsFit(t *testing.T) {
 					}
 					signed[i] = r.Signed(sum)
 				}
-				err = l.possible(sent, signed, clients, -1)
+				err = l.checkBounds(sent, signed, clients, -1)
 				up, loss, clipped := l.mean(sent, signed, clients)
 				if err != nil || up.Shared["a"].Data[0] != 1 || up.Shared["a"].Data[1] != -1 ||
 					up.N != clients*examples || loss != maxLoss || clipped != 1 {
@@ -176,7 +176,7 @@ func TestBesideByHand(t *testing.T) {
 	}
 	v[4] = 2 // the other client's weight
 	got, _, _ := l.mean(sent, v, 2)
-	if err := l.possible(sent, v, 2, -1); err != nil || got.N != 2 || got.Shared["b"].Data[0] != 8 ||
+	if err := l.checkBounds(sent, v, 2, -1); err != nil || got.N != 2 || got.Shared["b"].Data[0] != 8 ||
 		math.Abs(float64(got.Extra["more/a"].Data[0])-32./127) > 1e-7 || got.Extra["more/b"].Data[0] != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}

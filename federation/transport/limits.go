@@ -21,9 +21,6 @@ const (
 	// more clients maxOthers times what all others have together, as McMahan et al. (Learning Differentially Private
 	// Recurrent Language Models, ICLR 2018, section 2) cap weights. Beyond maxClaim times the median it is refused.
 	maxMedian, maxOthers, maxClaim = 20, 2, 1000
-	// An upload is refused whose extras are longer than maxMoves times what is usual, and likewise its move of the
-	// shared parameters.
-	maxMoves = message.MaxMoves
 	// No number that is learned or measured is larger.
 	maxValue = 1e6
 	// So many clients, or rounds, can tell what is usual.
@@ -237,7 +234,7 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 		usual := h.norms.typical(kind, of, rate)
 		most, than := math.Inf(1), "the usual"
 		if usual > 0 {
-			most = maxMoves * usual
+			most = message.MaxMoves * usual
 		}
 		if own := message.MostMove(o.Shared); kind == movesKind && own < most {
 			most, than = own, "that of the parameters"
@@ -245,7 +242,7 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 		for client, v := range of {
 			if !(v <= most) && refused[client] == nil {
 				refused[client] = fmt.Errorf("%s of %.4g: at most %.4g is accepted, %d times %s (--max-norm)", kind, v,
-					most, maxMoves, than)
+					most, message.MaxMoves, than)
 			} else if usual > 0 && refused[client] == nil {
 				h.longest[kind] = max(h.longest[kind], v/usual)
 			}

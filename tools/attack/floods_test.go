@@ -16,8 +16,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/method"
-	"promptfed/federation/transport"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
@@ -81,35 +79,20 @@ func (u unsteady) Execute(ctx context.Context, _ *exchange.Client, j *exchange.A
 
 // flicker joins as a client, and says so often that it leaves and that it is back; 0 for ever.
 func (s *server) flicker(ctx context.Context, client, times int, role exchange.Role) error {
-	log, user, conf := slog.New(slog.DiscardHandler), certs.UserOf(client), s.tls(s.at("certs"), certs.UserOf(client))
-	who, err := certs.FromTLS(conf)
-	if err != nil {
-		return err
-	}
-	nc, err := exchange.Dial(ctx, "tls://"+s.address, user, log, nats.Secure(conf),
-		nats.CustomInboxPrefix(subjects.InboxOf("default", client)))
+	nc, inv, request, err := s.invited(ctx, part{client: client})
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.FetchInvitation(ctx, nc, "default", client, who, exchange.DefaultLargest,
-		log)
-	if err != nil {
-		return err
-	}
-	task := method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
-		ImageSize: 224}
-	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
-		Tokens: "t", Examples: 10}
 	instance := subjects.NewID()
-	a, err := exchange.NewClient(nc, inv, who, instance, &request, role, log)
+	a, err := exchange.NewClient(nc, inv, inv.Who, instance, request, role, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	go a.Run(ctx)
 	time.Sleep(500 * time.Millisecond) // until it has joined
 	for n := 1; (n <= times || times == 0) && ctx.Err() == nil; n++ {
-		b, err := protocol.Pack(who.Signer, protocol.HeartbeatMessage, protocol.Heartbeat{Run: inv.Run, Client: client,
+		b, err := protocol.Pack(inv.Who.Signer, protocol.HeartbeatMessage, protocol.Heartbeat{Run: inv.Run, Client: client,
 			Instance: instance, Count: int64(1000 + n), Doing: exchange.Idle, Leaves: n%2 == 1}, nil)
 		if err != nil {
 			return err

@@ -375,40 +375,47 @@ func (p part) Execute(ctx context.Context, o message.Instruction, _ message.Clie
 
 func (part) Finish(message.Instruction, message.ClientState) error { return nil }
 
-// join is one client, until its run is over.
-func (s *server) join(ctx context.Context, p part) error {
-	log := slog.New(slog.DiscardHandler)
-	user := certs.UserOf(p.client)
+// invited connects as a client, and gives its invitation and its request to join.
+func (s *server) invited(ctx context.Context, p part) (nc *nats.Conn, inv *exchange.Invitation,
+	request *protocol.JoinRequest, err error) {
+	log, user := slog.New(slog.DiscardHandler), certs.UserOf(p.client)
 	options := []nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("default", p.client))}
 	url, who := "nats://"+s.address, certs.Identity{}
 	if s.plain {
 		options = append(options, nats.UserInfo(user, "secret"))
 	} else {
 		conf := s.tls(s.at("certs"), user)
-		var err error
 		if who, err = certs.FromTLS(conf); err != nil {
-			return err
+			return nil, nil, nil, err
 		}
 		options, url = append(options, nats.Secure(conf)), "tls://"+s.address
 	}
-	nc, err := exchange.Dial(ctx, url, user, log, options...)
+	if nc, err = exchange.Dial(ctx, url, user, log, options...); err != nil {
+		return nil, nil, nil, err
+	}
+	inv, err = transport.FetchInvitation(ctx, nc, "default", p.client, who, cmp.Or(p.largest,
+		exchange.DefaultLargest), log)
+	if err != nil {
+		nc.Close()
+		return nil, nil, nil, err
+	}
+	task := method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
+		ImageSize: 224}
+	return nc, inv, &protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
+		Tokens: "t", Examples: p.examples()}, nil
+}
+
+// join is one client, until its run is over.
+func (s *server) join(ctx context.Context, p part) error {
+	nc, inv, request, err := s.invited(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.FetchInvitation(ctx, nc, "default", p.client, who, cmp.Or(p.largest,
-		exchange.DefaultLargest), log)
-	if err != nil {
-		return err
-	}
-	task := method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
-		ImageSize: 224}
-	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
-		Tokens:   "t",
-		Examples: p.examples()}
 	if p.says != nil {
-		p.says(&request)
+		p.says(request)
 	}
+	user := certs.UserOf(p.client)
 	if s.secure != nil {
 		request.Examples = 0 // which no server may know
 		own, err := inv.Signatures(s.at(user))
@@ -423,7 +430,7 @@ func (s *server) join(ctx context.Context, p part) error {
 			return err
 		}
 	}
-	a, err := transport.NewClient(nc, inv, request, s.at(user), p, log)
+	a, err := transport.NewClient(nc, inv, *request, s.at(user), p, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // Version is of the protocol. Both sides must have the same.
-const Version = 5
+const Version = 6
 
 // magic starts every message; the last byte is Version.
 var magic = [4]byte{'P', 'F', 'L', Version}
