@@ -53,7 +53,7 @@ type ClientState struct {
 	Advert               []byte
 	Roster               []byte   // as it came
 	Shares               [][]byte // its own of its own secrets: of the pairwise key, of the own mask's seed
-	Sent                 []byte   // letters
+	Sent                 []byte   // encrypted shares
 	Inbox, Complaints    []byte
 	Senders              []int // whose vectors it masked its own for
 	Model                [sha256.Size]byte
@@ -75,7 +75,7 @@ type Client struct {
 	envelope   secret
 	pair, seed secret
 	roster     Roster
-	agreed     map[int][]byte // what this client and others agree on for letters
+	sharedKeys map[int][]byte // by dealer: the Diffie-Hellman secret that opens its encrypted shares
 	pairShares map[int][]byte // by whose they are, its own too
 	seedShares map[int][]byte
 }
@@ -89,7 +89,7 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 		return nil, err
 	}
 	c := &Client{id: id, who: who, peers: peers, random: random, envelope: newSecret(random), pair: newSecret(random),
-		seed: newSecret(random), agreed: map[int][]byte{}}
+		seed: newSecret(random), sharedKeys: map[int][]byte{}}
 	c.m = ClientState{Terms: t, Envelope: c.envelope.bytes(), Pair: c.pair.bytes(), Seed: c.seed.bytes()}
 	a := Advert{Keys: c.keys()}
 	var err error
@@ -105,21 +105,22 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 
 // Restore goes on with a session that State gave.
 func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader) (*Client, error) {
-	c := &Client{id: id, who: who, peers: peers, random: random, m: m, agreed: map[int][]byte{}}
+	c := &Client{id: id, who: who, peers: peers, random: random, m: m, sharedKeys: map[int][]byte{}}
 	fail := func(err error) (*Client, error) {
 		return nil, fmt.Errorf("what this client remembers of a session is damaged: %w", err)
 	}
 	if err := m.Terms.check(); err != nil {
 		return fail(err)
 	}
-	for b, x := range map[*[]byte]*secret{&m.Envelope: &c.envelope, &m.Pair: &c.pair, &m.Seed: &c.seed} {
-		v, err := scalar(*b)
-		if err != nil {
+	var err error
+	for _, key := range []struct {
+		stored []byte
+		key    *secret
+	}{{m.Envelope, &c.envelope}, {m.Pair, &c.pair}, {m.Seed, &c.seed}} {
+		if key.key.Scalar, err = scalar(key.stored); err != nil {
 			return fail(err)
 		}
-		*x = secret{v}
 	}
-	var err error
 	if m.Roster != nil {
 		if c.roster, err = DecodeRoster(m.Roster); err != nil {
 			return fail(err)
@@ -129,7 +130,7 @@ func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader)
 		}
 	}
 	if m.Inbox != nil {
-		in, err := DecodeLetters(m.Inbox)
+		in, err := DecodeEncryptedShares(m.Inbox)
 		if err == nil {
 			_, err = c.open(in)
 		}
@@ -166,13 +167,13 @@ func (c *Client) Advertise() (Joining, error) {
 
 // Share gives the other clients of a roster their shares of this one's secrets, sealed for each, with commitments to
 // all shares.
-func (c *Client) Share(r Roster) (Letters, error) {
+func (c *Client) Share(r Roster) (EncryptedShares, error) {
 	if c.m.Roster != nil {
 		if c.roster.digest() != r.digest() {
 			return nil, errors.New("this client accepted another roster for this session; a second one could reveal " +
 				"its vector")
 		}
-		return DecodeLetters(c.m.Sent)
+		return DecodeEncryptedShares(c.m.Sent)
 	}
 	proofs, err := c.check(r)
 	if err != nil {
@@ -180,15 +181,15 @@ func (c *Client) Share(r Roster) (Letters, error) {
 	}
 	ids, t := slices.Sorted(maps.Keys(r)), c.m.Terms
 	pair, seed := c.pair.split(c.random, t.Threshold, ids), c.seed.split(c.random, t.Threshold, ids)
-	out := Letters{}
+	out := EncryptedShares{}
 	for _, id := range ids {
-		var l Letter
+		var l EncryptedShare
 		for of, b := range [][]byte{pair[id], seed[id]} {
 			x, err := scalar(b)
 			if err != nil {
 				return nil, err
 			}
-			copy(l.Points[of*keySize:], secret{x}.point())
+			copy(l.Commitments[of*keySize:], secret{x}.point())
 		}
 		if id != c.id {
 			shared, err := c.shared(r, id)
@@ -252,22 +253,23 @@ func (c *Client) check(r Roster) (Peers, error) {
 	return proofs, nil
 }
 
-// shared is what this client and another agree on for letters.
+// shared is what this client and another agree on for encrypted shares.
 func (c *Client) shared(r Roster, id int) (b []byte, err error) {
-	if c.agreed[id] == nil {
+	if c.sharedKeys[id] == nil {
 		key := r[id].Envelope
-		c.agreed[id], err = agree(c.envelope, key[:])
+		c.sharedKeys[id], err = agree(c.envelope, key[:])
 	}
-	return c.agreed[id], err
+	return c.sharedKeys[id], err
 }
 
-// Check looks at what the other clients dealt this one, and gives its complaints. Of a session it gets letters once.
-func (c *Client) Check(in Letters) (Complaints, error) {
+// Check looks at what the other clients dealt this one, and gives its complaints. Of a session it gets encrypted shares
+// once.
+func (c *Client) Check(in EncryptedShares) (Complaints, error) {
 	switch {
 	case c.m.Roster == nil:
 		return nil, errOrder
 	case c.m.Inbox != nil && !bytes.Equal(in.Encode(), c.m.Inbox):
-		return nil, errors.New("this client got other letters of this session")
+		return nil, errors.New("this client got other shares of this session")
 	case c.m.Inbox != nil:
 		return DecodeComplaints(c.m.Complaints)
 	}
@@ -280,7 +282,7 @@ func (c *Client) Check(in Letters) (Complaints, error) {
 
 // open takes the shares that the other clients dealt, and complains about those that are none. It opens, and shows
 // others, nothing but what its dealer signed: whatever else reaches it may be a server's.
-func (c *Client) open(in Letters) (Complaints, error) {
+func (c *Client) open(in EncryptedShares) (Complaints, error) {
 	t, out := c.m.Terms, Complaints{}
 	pairs, seeds := map[int][]byte{c.id: c.m.Shares[0]}, map[int][]byte{c.id: c.m.Shares[1]}
 	for _, id := range slices.Sorted(maps.Keys(in)) {

@@ -11,23 +11,23 @@ import (
 	"github.com/cloudflare/circl/zk/dleq"
 )
 
-// Complaint says that a letter is no good. It is empty where the dealer's signature is wrong. Otherwise it opens the
-// letter: Shared is what receiver and dealer agree on, and Proof shows that it is that (Chaum and Pedersen, Wallet
-// Databases with Observers, CRYPTO 1992). So whoever has the letter can tell who of the two lies, however many others
-// lie with it. An honest receiver opens only what a dishonest dealer signed, so that a complaint shows no secret that
-// dishonest parties do not have.
+// Complaint says that an encrypted share is invalid. It is empty if the dealer's signature is wrong. Otherwise Shared
+// is the Diffie-Hellman secret of receiver and dealer, which opens the encrypted share. Proof shows that Shared is that
+// secret (Chaum and Pedersen, Wallet Databases with Observers, CRYPTO 1992). Anyone who has the encrypted share can
+// therefore decide which of the two lies, whatever the number of liars. An honest receiver opens only shares that a
+// dishonest dealer signed, so a complaint reveals no secret that is unknown to dishonest parties.
 type Complaint struct{ Shared, Proof []byte }
 
 // proofSize is the size of a proof: two scalars.
 const proofSize = 2 * secretSize
 
-// dleqOf is the setting of proofs of one session.
+// dleqOf gives the parameters of the proofs of one session.
 func dleqOf(t Params) dleq.Params {
 	return dleq.Params{G: field, H: crypto.SHA256,
 		DST: slices.Concat([]byte("promptfed secagg 3 complaint\n"), t.encode())}
 }
 
-// complain opens what a client and a dealer agree on.
+// complain reveals the Diffie-Hellman secret of a client and a dealer, with its proof.
 func complain(t Params, own secret, dealer []byte, random io.Reader) (Complaint, error) {
 	b, err := decodePoint(dealer)
 	if err != nil {
@@ -42,7 +42,7 @@ func complain(t Params, own secret, dealer []byte, random io.Reader) (Complaint,
 	return Complaint{encodePoint(shared), text}, err
 }
 
-// check finds that Shared is not what receiver and dealer, who have these public keys, agree on.
+// check verifies that Shared is the Diffie-Hellman secret of the public keys of receiver and dealer.
 func (c Complaint) check(t Params, receiver, dealer []byte) error {
 	var points [3]group.Element
 	for i, b := range [][]byte{receiver, dealer, c.Shared} {
@@ -53,7 +53,7 @@ func (c Complaint) check(t Params, receiver, dealer []byte) error {
 	}
 	var p dleq.Proof
 	if err := p.UnmarshalBinary(field, c.Proof); err != nil {
-		return errors.New("its proof is none")
+		return errors.New("its proof is malformed")
 	}
 	if !(dleq.Verifier{Params: dleqOf(t)}).Verify(field.Generator(), points[0], points[1], points[2], &p) {
 		return errors.New("its proof is wrong")
@@ -61,9 +61,9 @@ func (c Complaint) check(t Params, receiver, dealer []byte) error {
 	return nil
 }
 
-// judge decides between the receiver of a letter, who complains, and its dealer, and tells why one of them lies.
+// judge decides who lies about an encrypted share: its receiver, who complains, or its dealer. It gives the reason.
 func (s *Server) judge(receiver, dealer int, c Complaint) (liar int, why error) {
-	l := s.letters[dealer][receiver]
+	l := s.encrypted[dealer][receiver]
 	if err := s.who.Verify(dealer, s.roster[dealer].Proof, dealt(s.t, dealer, receiver, l), l.Signature); err != nil {
 		return dealer, fmt.Errorf("its shares for client %d: %w", receiver, err)
 	}
@@ -80,8 +80,8 @@ func (s *Server) judge(receiver, dealer int, c Complaint) (liar int, why error) 
 	return receiver, fmt.Errorf("it complains about the shares of client %d, which are right", dealer)
 }
 
-// open gives the two shares of a letter, which are those that the dealer is committed to.
-func (l Letter) open(shared []byte, s Session, from, to int) (pair, seed []byte, err error) {
+// open decrypts the two shares of an encrypted share and verifies them against the dealer's commitments.
+func (l EncryptedShare) open(shared []byte, s Session, from, to int) (pair, seed []byte, err error) {
 	if pair, seed, err = openShares(shared, s, from, to, l.Sealed); err != nil {
 		return nil, nil, err
 	}
@@ -91,14 +91,14 @@ func (l Letter) open(shared []byte, s Session, from, to int) (pair, seed []byte,
 	return pair, seed, nil
 }
 
-// Shares of a letter are of two secrets.
+// The secrets of an encrypted share's two shares.
 const (
 	ofPair = iota
 	ofSeed
 )
 
-// fits tells whether a share is the one that the dealer is committed to.
-func (l Letter) fits(of int, share []byte) bool {
+// fits reports whether a share is the one that the dealer is committed to.
+func (l EncryptedShare) fits(of int, share []byte) bool {
 	x, err := scalar(share)
-	return err == nil && string(secret{x}.point()) == string(l.Points[of*keySize:(of+1)*keySize])
+	return err == nil && string(secret{x}.point()) == string(l.Commitments[of*keySize:(of+1)*keySize])
 }

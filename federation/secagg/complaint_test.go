@@ -10,7 +10,8 @@ import (
 
 // liars runs a session of 5 clients with a threshold of 3 in which some change what they send, as far as it goes. It
 // gives those that are named, with the reasons.
-func liars(t *testing.T, deals func(s *session, id int, l Letters), complains func(s *session, id int, c Complaints),
+func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
+	complains func(s *session, id int, c Complaints),
 	reveals func(s *session, id int, a Shares)) (sum []uint64, senders []int, named map[int]error, s *session) {
 	t.Helper()
 	s = newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
@@ -81,8 +82,8 @@ func liars(t *testing.T, deals func(s *session, id int, l Letters), complains fu
 	return sum, senders, named, s
 }
 
-// resign signs a changed letter as its dealer.
-func (s *session) resign(from, to int, l Letter) Letter {
+// resign signs a changed encrypted share as its dealer.
+func (s *session) resign(from, to int, l EncryptedShare) EncryptedShare {
 	s.t.Helper()
 	var err error
 	if l.Signature, err = s.who.Sign(from, dealt(s.terms, from, to, l)); err != nil {
@@ -91,12 +92,13 @@ func (s *session) resign(from, to int, l Letter) Letter {
 	return l
 }
 
-// Whoever lies before vectors are masked is named, it alone, and left out: a dealer whose letters cannot be opened, or
-// hold other shares than it is committed to, or are not signed; a client that complains about right letters, with and
-// without a proof. Two such are left out of five with a threshold of 3, and the sum is that of the others.
+// Whoever lies before vectors are masked is named, it alone, and left out: a dealer whose encrypted shares cannot be
+// opened, or hold other shares than it is committed to, or are not signed; a client that complains about right
+// encrypted shares, with and without a proof. Two such are left out of five with a threshold of 3, and the sum is that
+// of the others.
 func TestComplaints(t *testing.T) {
-	garbage := func(from, to int) func(s *session, id int, l Letters) {
-		return func(s *session, id int, l Letters) {
+	garbage := func(from, to int) func(s *session, id int, l EncryptedShares) {
+		return func(s *session, id int, l EncryptedShares) {
 			if id == from {
 				x := l[to]
 				x.Sealed = make([]byte, sealedSize)
@@ -105,21 +107,21 @@ func TestComplaints(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		deals     func(s *session, id int, l Letters)
+		deals     func(s *session, id int, l EncryptedShares)
 		complains func(s *session, id int, c Complaints)
 		named     map[int]string
 	}{
 		"nobody lies": {},
-		"a letter that nobody can open": {deals: garbage(1, 3),
+		"one share that nobody can open": {deals: garbage(1, 3),
 			named: map[int]string{1: "its shares for client 3: it was not encrypted for this client"}},
-		"letters that nobody can open": {deals: func(s *session, id int, l Letters) {
+		"shares that nobody can open": {deals: func(s *session, id int, l EncryptedShares) {
 			for to := range s.clients {
 				if to != 1 {
 					garbage(1, to)(s, id, l)
 				}
 			}
 		}, named: map[int]string{1: "its shares for client 0: it was not encrypted for this client"}},
-		"other shares": {deals: func(s *session, id int, l Letters) {
+		"other shares": {deals: func(s *session, id int, l EncryptedShares) {
 			if id == 1 {
 				shared, err := s.clients[1].shared(s.clients[1].roster, 3)
 				if err != nil {
@@ -136,7 +138,7 @@ func TestComplaints(t *testing.T) {
 				l[3] = s.resign(1, 3, x)
 			}
 		}, named: map[int]string{1: "its shares for client 3: they are not those that it is committed to"}},
-		"an unsigned letter": {deals: func(s *session, id int, l Letters) {
+		"an unsigned share": {deals: func(s *session, id int, l EncryptedShares) {
 			if id == 1 {
 				x := l[3]
 				x.Signature = l[0].Signature
@@ -182,10 +184,10 @@ func TestComplaints(t *testing.T) {
 				c[2] = Complaint{}
 			}
 		}, named: map[int]string{1: "its shares for client 3", 4: "which is right"}},
-		"a dealer without a polynomial": {deals: func(s *session, id int, l Letters) {
+		"a dealer without a polynomial": {deals: func(s *session, id int, l EncryptedShares) {
 			if s.server.Strict = true; id == 1 {
 				x := l[3]
-				copy(x.Points[keySize:], newSecret(rand.Reader).point())
+				copy(x.Commitments[keySize:], newSecret(rand.Reader).point())
 				l[3] = x
 			}
 		}, named: map[int]string{1: "not those of shares of its secrets"}},
@@ -206,22 +208,22 @@ func TestComplaints(t *testing.T) {
 // its secrets, is named in the end, where there is no sum, and from the start of a strict session, whose sum is that of
 // the others.
 func TestDealersWithoutSecret(t *testing.T) {
-	for name, deal := range map[string]func(s *session, l Letters){
-		"another secret": func(s *session, l Letters) {
+	for name, deal := range map[string]func(s *session, l EncryptedShares){
+		"another secret": func(s *session, l EncryptedShares) {
 			other := newSecret(rand.Reader)
 			for to, share := range other.split(rand.Reader, 3, []int{0, 1, 2, 3, 4}) {
 				s.deals(1, to, l, share)
 			}
 		},
-		"no polynomial": func(s *session, l Letters) {
+		"no polynomial": func(s *session, l EncryptedShares) {
 			for _, to := range []int{0, 2, 4} {
 				s.deals(1, to, l, newSecret(rand.Reader).bytes())
 			}
 		},
-		"one share of none": func(s *session, l Letters) { s.deals(1, 0, l, newSecret(rand.Reader).bytes()) },
+		"one share of none": func(s *session, l EncryptedShares) { s.deals(1, 0, l, newSecret(rand.Reader).bytes()) },
 	} {
 		for _, strict := range []bool{false, true} {
-			sum, senders, named, _ := liars(t, func(s *session, id int, l Letters) {
+			sum, senders, named, _ := liars(t, func(s *session, id int, l EncryptedShares) {
 				if s.server.Strict = strict; id == 1 {
 					deal(s, l)
 				}
@@ -239,15 +241,15 @@ func TestDealersWithoutSecret(t *testing.T) {
 	}
 }
 
-// deals puts another share of the own mask's seed into a letter, with its commitment and signature.
-func (s *session) deals(from, to int, l Letters, share []byte) {
+// deals puts another share of the own mask's seed into an encrypted share, with its commitment and signature.
+func (s *session) deals(from, to int, l EncryptedShares, share []byte) {
 	s.t.Helper()
 	x, err := scalar(share)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	one := l[to]
-	copy(one.Points[keySize:], secret{x}.point())
+	copy(one.Commitments[keySize:], secret{x}.point())
 	if to != from {
 		c := s.clients[from]
 		shared, err := c.shared(c.roster, to)

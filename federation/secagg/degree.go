@@ -9,10 +9,11 @@ import (
 	"github.com/cloudflare/circl/math/polynomial"
 )
 
-// degreeTest finds that commitments to shares are not those of one polynomial, of as many coefficients as shares are
-// needed, whose value at 0 is the committed secret: their product with a random word of the dual code is not neutral
-// then, but with a probability of 2^-252 (Cascudo and David, SCRAPE: Scalable Randomness Attested by Public Entities,
-// ACNS 2017, sections 2.1 and 4). So any threshold of shares that fit their commitments give the secret.
+// degreeTest verifies that commitments to shares are those of one polynomial whose number of coefficients is the
+// threshold and whose value at 0 is the committed secret. It multiplies the commitments with a random codeword of the
+// dual code: wrong commitments pass with a probability of 2^-252 (Cascudo and David, SCRAPE: Scalable Randomness
+// Attested by Public Entities, ACNS 2017, sections 2.1 and 4). Any threshold of shares that fit their commitments
+// therefore give the secret.
 type degreeTest struct {
 	threshold int
 	ids       []int
@@ -38,8 +39,8 @@ func newDegreeTest(threshold int, ids []int) degreeTest {
 	return d
 }
 
-// check looks at the commitments of a dealer's letters to the shares of one of its two secrets.
-func (d degreeTest) check(secret []byte, of int, letters Letters) error {
+// check tests a dealer's commitments to the shares of one of its two secrets; of is ofPair or ofSeed.
+func (d degreeTest) check(secret []byte, of int, shares EncryptedShares) error {
 	coefficients := make([]group.Scalar, len(d.ids)-d.threshold+1)
 	for i := range coefficients {
 		coefficients[i] = field.RandomScalar(rand.Reader)
@@ -49,8 +50,8 @@ func (d degreeTest) check(secret []byte, of int, letters Letters) error {
 	for i, x := range d.places {
 		b := secret
 		if i > 0 {
-			points := letters[d.ids[i-1]].Points
-			b = points[of*keySize : (of+1)*keySize]
+			commitments := shares[d.ids[i-1]].Commitments
+			b = commitments[of*keySize : (of+1)*keySize]
 		}
 		e, err := decodePoint(b)
 		if err != nil {

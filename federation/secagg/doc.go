@@ -17,10 +17,10 @@
 // step, from State and from Progress: the same words have the same answer, byte for byte, and others none.
 //
 // A client that lies is named and left out, and no honest one ever is, whoever else lies with it: a dealer signs each
-// letter and is committed to each share, a receiver that complains shows with a proof what the letter holds, and a
-// share that is given in the end must be the committed one. Commitments that are not those of one secret show in the
-// end of a session, or at once in a Strict one. So a session has its sum as long as Threshold clients are honest and
-// stay. What is in a vector shows in no step: a client can upload any, since sums hide attackers too.
+// encrypted share and is committed to each share, a receiver that complains shows with a proof what the encrypted share
+// holds, and a share that is given in the end must be the committed one. Commitments that are not those of one secret
+// show in the end of a session, or at once in a Strict one. So a session has its sum as long as Threshold clients are
+// honest and stay. What is in a vector shows in no step: a client can upload any, since sums hide attackers too.
 //
 // What it rests on: the group Ristretto255 for agreements, commitments, Shamir's secret sharing and proofs of equal
 // logarithms (cloudflare/circl, constant time there; hashicorp's Shamir has no commitments), HKDF with SHA-256

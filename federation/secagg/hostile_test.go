@@ -86,7 +86,7 @@ func TestClientRefusesQuestions(t *testing.T) {
 func TestClientKeepsTheOrder(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1, 2)
 	c := s.clients[0]
-	_, err := c.Check(Letters{})
+	_, err := c.Check(EncryptedShares{})
 	says(t, err, "out of order")
 	_, err = c.Mask([]int{0, 1}, s.model, []uint64{1})
 	says(t, err, "out of order")
@@ -128,15 +128,15 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	says(t, err, "accepted another roster")
 	_, err = c.Mask([]int{0, 1, 2}, s.model, []uint64{1})
 	says(t, err, "out of order")
-	_, err = c.Check(Letters{5: in[0][1]})
+	_, err = c.Check(EncryptedShares{5: in[0][1]})
 	says(t, err, "client 5, which is not one of")
-	_, err = c.Check(Letters{0: in[0][1]})
+	_, err = c.Check(EncryptedShares{0: in[0][1]})
 	says(t, err, "client 0, which is not one of")
-	if out, err := c.Check(Letters{1: in[0][1]}); err != nil || len(out) > 0 { // 2 dealt nothing
+	if out, err := c.Check(EncryptedShares{1: in[0][1]}); err != nil || len(out) > 0 { // 2 dealt nothing
 		t.Fatal(out, err)
 	}
 	_, err = c.Check(in[0])
-	says(t, err, "got other letters")
+	says(t, err, "got other shares")
 	senders := []int{0, 1}
 	_, err = c.Mask(senders, s.model, []uint64{1, 2})
 	says(t, err, "2 numbers; the session is for 1")
@@ -192,7 +192,7 @@ func TestServerRefusesClients(t *testing.T) {
 		less[9] = good[4]
 		says(t, srv.Deal(id, less), "no shares for each other client")
 		bad := maps.Clone(good)
-		bad[4] = Letter{Points: good[4].Points}
+		bad[4] = EncryptedShare{Commitments: good[4].Commitments}
 		says(t, srv.Deal(id, bad), "no shares for each other client")
 		bad[4], bad[id] = good[4], good[4]
 		says(t, srv.Deal(id, bad), "no shares for each other client")
@@ -200,13 +200,13 @@ func TestServerRefusesClients(t *testing.T) {
 			for of := range 2 {
 				bad = maps.Clone(good)
 				x := bad[to]
-				copy(x.Points[of*keySize:], newSecret(rand.Reader).point())
+				copy(x.Commitments[of*keySize:], newSecret(rand.Reader).point())
 				bad[to] = x
 				says(t, srv.Deal(id, bad), "not those of shares of its secrets")
 			}
 		}
 		x := good[4]
-		copy(x.Points[:], make([]byte, keySize))
+		copy(x.Commitments[:], make([]byte, keySize))
 		bad = maps.Clone(good)
 		bad[4] = x
 		says(t, srv.Deal(id, bad), "a commitment: it is not a key")

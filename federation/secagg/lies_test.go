@@ -220,7 +220,7 @@ func TestDifferentViews(t *testing.T) {
 				return err
 			}
 			if id == 0 && what == "roster" { // the server makes up what is missing
-				s.server.letters[0] = e
+				s.server.encrypted[0] = e
 				return nil
 			}
 			return s.server.Deal(id, e)

@@ -31,17 +31,17 @@ type Joining struct {
 // Roster are the advertisements of all clients of a session.
 type Roster map[int]Advert
 
-// Letter are the shares that a client, the dealer, has for one client.
-type Letter struct {
-	Points    [2 * keySize]byte // commitments to the shares of the pairwise key and of the own mask's seed
-	Sealed    []byte            // both shares, for the receiver; empty for the dealer itself
-	Signature []byte            // the dealer's; empty for the dealer itself
+// EncryptedShare are the shares that a client, the dealer, has for one client.
+type EncryptedShare struct {
+	Commitments [2 * keySize]byte // commitments to the shares of the pairwise key and of the own mask's seed
+	Sealed      []byte            // both shares, for the receiver; empty for the dealer itself
+	Signature   []byte            // the dealer's; empty for the dealer itself
 }
 
-// Letters are those of one dealer by receiver, or those of one receiver by dealer.
-type Letters map[int]Letter
+// EncryptedShares are those of one dealer by receiver, or those of one receiver by dealer.
+type EncryptedShares map[int]EncryptedShare
 
-// Complaints are about letters, by dealer.
+// Complaints are about encrypted shares, by dealer.
 type Complaints map[int]Complaint
 
 // Question asks a client for shares of the own masks of Survivors, whose vectors arrived, and of the pairwise keys of
@@ -233,28 +233,28 @@ func DecodeSignatures(b []byte) (Signatures, error) {
 	return m, nil
 }
 
-// Encode writes letters: of each the commitments, the sealed shares, the signature.
-func (l Letters) Encode() []byte {
+// Encode writes encrypted shares: of each the commitments, the sealed shares, the signature.
+func (l EncryptedShares) Encode() []byte {
 	m := map[int][]byte{}
 	for id, x := range l {
-		m[id] = slices.Concat(x.Points[:], x.Sealed, x.Signature)
+		m[id] = slices.Concat(x.Commitments[:], x.Sealed, x.Signature)
 	}
 	return encodeList(m)
 }
 
-// DecodeLetters reads what Encode wrote.
-func DecodeLetters(b []byte) (Letters, error) {
+// DecodeEncryptedShares reads what Encode wrote.
+func DecodeEncryptedShares(b []byte) (EncryptedShares, error) {
 	const head = 2 * keySize
 	m, err := decodeList(b, head+sealedSize+maxSignature)
 	if err != nil {
-		return nil, fmt.Errorf("letters: %w", err)
+		return nil, fmt.Errorf("encrypted shares: %w", err)
 	}
-	out := Letters{}
+	out := EncryptedShares{}
 	for id, b := range m {
 		if len(b) != head && len(b) < head+sealedSize {
-			return nil, fmt.Errorf("letters: client %d: %w", id, errShort)
+			return nil, fmt.Errorf("encrypted shares: client %d: %w", id, errShort)
 		}
-		x := Letter{Points: [head]byte(b)}
+		x := EncryptedShare{Commitments: [head]byte(b)}
 		if len(b) > head {
 			x.Sealed, x.Signature = b[head:head+sealedSize], b[head+sealedSize:]
 		}

@@ -116,13 +116,13 @@ func (s *session) join() (Roster, error) {
 	return DecodeRoster(r.Encode())
 }
 
-func (s *session) deal(r Roster) (map[int]Letters, error) {
+func (s *session) deal(r Roster) (map[int]EncryptedShares, error) {
 	s.each(share, func(id int, c *Client) error {
 		l, err := c.Share(r)
 		if err != nil {
 			return err
 		}
-		if l, err = DecodeLetters(l.Encode()); err != nil {
+		if l, err = DecodeEncryptedShares(l.Encode()); err != nil {
 			return err
 		}
 		return s.server.Deal(id, l)
@@ -130,10 +130,10 @@ func (s *session) deal(r Roster) (map[int]Letters, error) {
 	return s.server.Inboxes()
 }
 
-// exclude has clients look at their letters.
-func (s *session) exclude(inboxes map[int]Letters) (senders []int, err error) {
+// exclude has clients look at their encrypted shares.
+func (s *session) exclude(inboxes map[int]EncryptedShares) (senders []int, err error) {
 	s.each(check, func(id int, c *Client) error {
-		in, err := DecodeLetters(inboxes[id].Encode())
+		in, err := DecodeEncryptedShares(inboxes[id].Encode())
 		if err != nil {
 			return err
 		}

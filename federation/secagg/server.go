@@ -15,43 +15,43 @@ type Server struct {
 	// Strict has Deal test that a dealer's commitments are those of shares of its secrets, which takes two products of
 	// a group element for each pair of clients. Without it Sum finds a dealer whose commitments are not, and has no
 	// sum.
-	Strict   bool
-	t        Params
-	who      Identity
-	peers    Peers
-	step     step
-	roster   Roster
-	known    map[int]map[int][]byte // fingerprints that a client has
-	letters  map[int]Letters        // by dealer
-	degree   *degreeTest            // of the roster; nil until it is needed
-	checked  map[int]bool           // clients that looked at what they were dealt
-	liars    map[int]error
-	senders  []int // dealers whose shares all hold, and who have those of all others
-	model    [sha256.Size]byte
-	masked   map[int]bool // whose vectors are in sum
-	sum      []uint64
-	question Question
-	signed   Signatures
-	answers  map[int]Shares
+	Strict    bool
+	t         Params
+	who       Identity
+	peers     Peers
+	step      step
+	roster    Roster
+	known     map[int]map[int][]byte  // fingerprints that a client has
+	encrypted map[int]EncryptedShares // by dealer
+	degree    *degreeTest             // of the roster; nil until it is needed
+	checked   map[int]bool            // clients that looked at what they were dealt
+	liars     map[int]error
+	senders   []int // dealers whose shares all hold, and who have those of all others
+	model     [sha256.Size]byte
+	masked    map[int]bool // whose vectors are in sum
+	sum       []uint64
+	question  Question
+	signed    Signatures
+	answers   map[int]Shares
 }
 
 // NewServer starts a session. Of who it only verifies; proofs of clients are added to peers.
 func NewServer(t Params, who Identity, peers Peers) (*Server, error) {
 	return &Server{t: t, who: who, peers: peers, roster: Roster{}, known: map[int]map[int][]byte{},
-			letters: map[int]Letters{}, checked: map[int]bool{}, liars: map[int]error{}, masked: map[int]bool{},
-			signed: Signatures{}, answers: map[int]Shares{}},
+			encrypted: map[int]EncryptedShares{}, checked: map[int]bool{}, liars: map[int]error{},
+			masked: map[int]bool{}, signed: Signatures{}, answers: map[int]Shares{}},
 		t.check()
 }
 
 // Progress is what a server must remember of a session to go on with it: the steps that are over. Clients answer again
 // what it asks again. There is no secret in it.
 type Progress struct {
-	Terms     Params
-	Roster    []byte         // with all proofs; nil while clients advertise
-	Letters   map[int][]byte // by dealer, later the commitments alone; nil while clients share
-	Senders   []int          // nil while clients look at letters
-	Survivors []int          // nil while clients upload
-	Sum       []uint64       // of the survivors' masked vectors
+	Terms           Params
+	Roster          []byte         // with all proofs; nil while clients advertise
+	EncryptedShares map[int][]byte // by dealer, later the commitments alone; nil while clients share
+	Senders         []int          // nil while clients look at encrypted shares
+	Survivors       []int          // nil while clients upload
+	Sum             []uint64       // of the survivors' masked vectors
 }
 
 // Progress is what Resume needs to go on from the step that is under way.
@@ -61,9 +61,9 @@ func (s *Server) Progress() Progress {
 		p.Roster = s.roster.Encode()
 	}
 	if s.step > share {
-		p.Letters = map[int][]byte{}
-		for id, e := range s.letters {
-			p.Letters[id] = e.Encode()
+		p.EncryptedShares = map[int][]byte{}
+		for id, e := range s.encrypted {
+			p.EncryptedShares[id] = e.Encode()
 		}
 	}
 	if s.step > check {
@@ -88,11 +88,11 @@ func Resume(p Progress, model [sha256.Size]byte, who Identity, peers Peers) (*Se
 	for id, a := range s.roster {
 		s.peers[id] = a.Proof
 	}
-	if s.step = share; p.Letters == nil {
+	if s.step = share; p.EncryptedShares == nil {
 		return s, nil
 	}
-	for id, b := range p.Letters {
-		if s.letters[id], err = DecodeLetters(b); err != nil {
+	for id, b := range p.EncryptedShares {
+		if s.encrypted[id], err = DecodeEncryptedShares(b); err != nil {
 			return nil, err
 		}
 	}
@@ -127,7 +127,7 @@ func (s *Server) enough(from step, have int, what string) error {
 func (s *Server) Joined() []int { return s.over(advertise, slices.Collect(maps.Keys(s.roster))) }
 
 // Dealt is the clients that sent shares.
-func (s *Server) Dealt() []int { return s.over(share, slices.Collect(maps.Keys(s.letters))) }
+func (s *Server) Dealt() []int { return s.over(share, slices.Collect(maps.Keys(s.encrypted))) }
 
 // Senders is the clients that may upload.
 func (s *Server) Senders() []int { return s.over(check, s.senders) }
@@ -196,9 +196,9 @@ func (s *Server) Roster() (Roster, error) {
 }
 
 // Deal takes the shares that a client sends the others.
-func (s *Server) Deal(id int, l Letters) error {
+func (s *Server) Deal(id int, l EncryptedShares) error {
 	own, ok := s.roster[id]
-	if s.step != share || !ok || s.letters[id] != nil {
+	if s.step != share || !ok || s.encrypted[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
 	if len(l) != len(s.roster) {
@@ -215,12 +215,12 @@ func (s *Server) Deal(id int, l Letters) error {
 			return err
 		}
 	}
-	s.letters[id] = l
+	s.encrypted[id] = l
 	return nil
 }
 
 // testDegree finds that a dealer's commitments are not those of shares of its secrets.
-func (s *Server) testDegree(own Advert, l Letters) error {
+func (s *Server) testDegree(own Advert, l EncryptedShares) error {
 	if s.degree == nil {
 		test := newDegreeTest(s.t.Threshold, slices.Sorted(maps.Keys(s.roster)))
 		s.degree = &test
@@ -234,16 +234,16 @@ func (s *Server) testDegree(own Advert, l Letters) error {
 }
 
 // Inboxes ends the second step: what each client that is left got from the others.
-func (s *Server) Inboxes() (map[int]Letters, error) {
+func (s *Server) Inboxes() (map[int]EncryptedShares, error) {
 	if s.step == share {
-		if err := s.enough(share, len(s.letters), "sent shares"); err != nil {
+		if err := s.enough(share, len(s.encrypted), "sent shares"); err != nil {
 			return nil, err
 		}
 	}
-	out := map[int]Letters{}
-	for to := range s.letters {
-		out[to] = Letters{}
-		for from, l := range s.letters {
+	out := map[int]EncryptedShares{}
+	for to := range s.encrypted {
+		out[to] = EncryptedShares{}
+		for from, l := range s.encrypted {
 			if from != to {
 				out[to][from] = l[to]
 			}
@@ -252,13 +252,14 @@ func (s *Server) Inboxes() (map[int]Letters, error) {
 	return out, nil
 }
 
-// Check takes a client's complaints about the letters to it. Whoever lies is left out: the dealer, or the client.
+// Check takes a client's complaints about the encrypted shares to it. Whoever lies is left out: the dealer, or the
+// client.
 func (s *Server) Check(id int, c Complaints) error {
-	if s.step != check || s.letters[id] == nil || s.checked[id] {
+	if s.step != check || s.encrypted[id] == nil || s.checked[id] {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
 	for dealer := range c {
-		if s.letters[dealer] == nil || dealer == id {
+		if s.encrypted[dealer] == nil || dealer == id {
 			return fmt.Errorf("client %d complains about client %d, which sent it nothing", id, dealer)
 		}
 	}
@@ -284,9 +285,9 @@ func (s *Server) Exclude(model [sha256.Size]byte) (senders []int, liars map[int]
 			return nil, s.liars, err
 		}
 		s.senders = senders
-		for _, l := range s.letters { // only commitments are needed from here on
+		for _, l := range s.encrypted { // only commitments are needed from here on
 			for to, x := range l {
-				l[to] = Letter{Points: x.Points}
+				l[to] = EncryptedShare{Commitments: x.Commitments}
 			}
 		}
 	}
@@ -397,7 +398,7 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 		}
 		if secrets, failed = s.secrets(clients); len(failed) > 0 {
 			for _, id := range failed {
-				if err := s.testDegree(s.roster[id], s.letters[id]); err != nil {
+				if err := s.testDegree(s.roster[id], s.encrypted[id]); err != nil {
 					liars[id] = err
 				}
 			}
@@ -452,7 +453,7 @@ func (s *Server) secrets(from []int) (out map[int]secret, failed []int) {
 // falseShare finds a share of a client's answer that its dealer is not committed to.
 func (s *Server) falseShare(client int) error {
 	for _, id := range s.senders {
-		if of, _ := s.asked(id); !s.letters[id][client].fits(of, s.answers[client][id]) {
+		if of, _ := s.asked(id); !s.encrypted[id][client].fits(of, s.answers[client][id]) {
 			return fmt.Errorf("it gave a false share of client %d", id)
 		}
 	}

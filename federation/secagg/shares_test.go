@@ -36,8 +36,9 @@ func FuzzMessages(f *testing.F) {
 		f.Fatal(err)
 	}
 	public := r[0].Envelope
-	for _, b := range [][]byte{nil, append(public[:], make([]byte, proofSize)...), r.Encode(), r[0].Encode(), r[0].Keys.Encode(), joining.Encode(),
-		in[0].Encode(), Complaints{1: {}, 2: {make([]byte, keySize), make([]byte, proofSize)}}.Encode(),
+	for _, b := range [][]byte{nil, append(public[:], make([]byte, proofSize)...), r.Encode(), r[0].Encode(),
+		r[0].Keys.Encode(), joining.Encode(), in[0].Encode(),
+		Complaints{1: {}, 2: {make([]byte, keySize), make([]byte, proofSize)}}.Encode(),
 		Question{[]int{0, 2}, []int{1}}.Encode(),
 		Shares{3: make([]byte, 32)}.Encode(),
 		Signatures{1: make([]byte, 64), 2: nil}.Encode(), {255, 255, 255, 255}, {1, 0, 0, 0, 255, 255, 255, 255}} {
@@ -60,7 +61,7 @@ func FuzzMessages(f *testing.F) {
 		if m, err := DecodeRoster(b); err == nil {
 			back = append(back, m.Encode())
 		}
-		if m, err := DecodeLetters(b); err == nil {
+		if m, err := DecodeEncryptedShares(b); err == nil {
 			back = append(back, m.Encode())
 		}
 		if m, err := DecodeComplaints(b); err == nil {

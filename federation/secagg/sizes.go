@@ -7,8 +7,10 @@ func MostJoining(clients int) int {
 	return 4 + 3*keySize + 2 + maxSignature + maxProof + mostFixed(clients, fingerprintSize)
 }
 
-// MostLetters is that of Letters.
-func MostLetters(clients int) int { return mostList(clients, 2*keySize+sealedSize+maxSignature) }
+// MostEncryptedShares is that of EncryptedShares.
+func MostEncryptedShares(clients int) int {
+	return mostList(clients, 2*keySize+sealedSize+maxSignature)
+}
 
 // MostComplaints is that of Complaints.
 func MostComplaints(clients int) int { return mostList(clients, keySize+proofSize) }

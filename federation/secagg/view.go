@@ -12,7 +12,7 @@ import (
 const (
 	keysPurpose = "promptfed secagg 3 keys\n"
 	viewPurpose = "promptfed secagg 3 view\n"
-	dealPurpose = "promptfed secagg 3 letter\n"
+	dealPurpose = "promptfed secagg 3 share\n"
 )
 
 // encode is for signatures and digests.
@@ -30,10 +30,10 @@ func advertised(t Params, id int, k Keys) []byte {
 	return append(b, k.Encode()...)
 }
 
-// dealt is what a dealer signs of a letter.
-func dealt(t Params, from, to int, l Letter) []byte {
+// dealt is what a dealer signs of an encrypted share.
+func dealt(t Params, from, to int, l EncryptedShare) []byte {
 	b := binary.LittleEndian.AppendUint64(append([]byte(dealPurpose), t.encode()...), uint64(from))
-	return slices.Concat(binary.LittleEndian.AppendUint64(b, uint64(to)), l.Points[:], l.Sealed)
+	return slices.Concat(binary.LittleEndian.AppendUint64(b, uint64(to)), l.Commitments[:], l.Sealed)
 }
 
 // view is a digest of what a party received in a session before it masks: the terms, the keys of all clients, the

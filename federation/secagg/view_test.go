@@ -135,9 +135,9 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// What a client deals others is different for each and opens for none but the one it is for; what is no letter of its
-// dealer's opens nothing, and the complaint about it shows nothing.
-func TestLetters(t *testing.T) {
+// What a client deals others is different for each and opens for none but the one it is for; what is no encrypted share
+// of its dealer's opens nothing, and the complaint about it shows nothing.
+func TestEncryptedShares(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1, 2)
 	r, err := s.join()
 	if err != nil {
@@ -148,24 +148,24 @@ func TestLetters(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, letters := range in {
-		for _, l := range letters {
+	for _, shares := range in {
+		for _, l := range shares {
 			seen[string(l.Sealed)] = true
 		}
 	}
 	if len(seen) != 6 {
-		t.Errorf("%d different letters of 6", len(seen))
+		t.Errorf("%d different shares of 6", len(seen))
 	}
-	refused := func(what string, l Letter) {
+	refused := func(what string, l EncryptedShare) {
 		t.Helper()
 		c := s.clients[1]
-		out, err := c.open(Letters{0: l})
+		out, err := c.open(EncryptedShares{0: l})
 		if x, ok := out[0]; err != nil || !ok || len(x.Shared)+len(x.Proof) > 0 || c.seedShares[0] != nil {
 			t.Errorf("%s: %v, %v", what, out, err)
 		}
 	}
-	refused("a letter of another dealer", in[1][2])
-	refused("a letter for another client", in[2][0])
+	refused("an encrypted share of another dealer", in[1][2])
+	refused("an encrypted share for another client", in[2][0])
 	for bit := range 8 * sealedSize {
 		bad := in[1][0]
 		bad.Sealed = slices.Clone(bad.Sealed)
@@ -173,7 +173,7 @@ func TestLetters(t *testing.T) {
 		refused("a changed bit", bad)
 	}
 	bad := in[1][0]
-	bad.Points[0] ^= 1
+	bad.Commitments[0] ^= 1
 	refused("a changed commitment", bad)
 	if out, err := s.clients[1].Check(in[1]); err != nil || len(out) > 0 {
 		t.Errorf("after refusals: %v, %v", out, err)

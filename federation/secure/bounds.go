@@ -12,7 +12,7 @@ func (r *round) answer(name string) tensor.Forms {
 	if name == maskedName {
 		return tensor.Forms{{Name: name, Int: true, Shape: []int{packed(t.Length * t.Ring.Width)}}}
 	}
-	most := map[string]int{keysName: secagg.MostJoining(n), sharesName: secagg.MostLetters(n),
+	most := map[string]int{keysName: secagg.MostJoining(n), sharesName: secagg.MostEncryptedShares(n),
 		complaintsName: secagg.MostComplaints(n), agreedName: secagg.MostSignature, revealName: secagg.MostShares(n)}
 	return tensor.Forms{{Name: name, Int: true, Shape: []int{-packed(most[name])}}}
 }

@@ -88,10 +88,10 @@ type session struct {
 	clients []int
 	terms   secagg.Params
 	server  *secagg.Server
-	err     error                  // why it gives no sum
-	down    []byte                 // what all clients get in the next step
-	inboxes map[int]secagg.Letters // what each client gets in the step of complaints
-	took    []int                  // the clients of the next step, where these are those that answered the last one
+	err     error                          // why it gives no sum
+	down    []byte                         // what all clients get in the next step
+	inboxes map[int]secagg.EncryptedShares // what each client gets in the step of complaints
+	took    []int                          // the clients of the next step, if they are those that answered
 }
 
 // Run gives one reply for all clients to an instruction to train, and passes others on. A round whose sessions give no
@@ -210,7 +210,7 @@ func (r *round) steps() []step {
 		{sharesStep, rosterName, sharesName, until((*secagg.Server).Dealt,
 			func(s *session) []int { return s.server.Joined() }),
 			func(s *session, _ int) []byte { return s.down },
-			decoded(secagg.DecodeLetters, (*secagg.Server).Deal),
+			decoded(secagg.DecodeEncryptedShares, (*secagg.Server).Deal),
 			func(s *session) (err error) {
 				s.inboxes, err = s.server.Inboxes()
 				return err

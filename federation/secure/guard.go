@@ -255,7 +255,7 @@ func (c *client) share(o message.Instruction) (tensor.Map, error) {
 }
 
 func (c *client) check(o message.Instruction) (tensor.Map, error) {
-	in, err := read(o.PerClient[c.id], inboxName, secagg.DecodeLetters)
+	in, err := read(o.PerClient[c.id], inboxName, secagg.DecodeEncryptedShares)
 	if err != nil {
 		return nil, err
 	}

@@ -102,8 +102,8 @@ func (s *liar) roster(t secagg.Params, clients ...int) secagg.Roster {
 }
 
 // inbox is what others dealt a client.
-func inbox(k int, sent map[int]secagg.Letters) tensor.Map {
-	in := secagg.Letters{}
+func inbox(k int, sent map[int]secagg.EncryptedShares) tensor.Map {
+	in := secagg.EncryptedShares{}
 	for from, e := range sent {
 		if from != k {
 			in[from] = e[k]
@@ -113,7 +113,7 @@ func inbox(k int, sent map[int]secagg.Letters) tensor.Map {
 }
 
 // check has a client look at what others dealt it.
-func (s *liar) check(k, round int, sent map[int]secagg.Letters) ([]byte, error) {
+func (s *liar) check(k, round int, sent map[int]secagg.EncryptedShares) ([]byte, error) {
 	return s.ask(k, round, checkStep, inbox(k, sent), complaintsName)
 }
 
@@ -206,10 +206,10 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	sybils := without(r, 2, 3, 4) // that the server counts, beyond those that there are
 	sybils[5], sybils[6] = secagg.Advert{Keys: secagg.Keys{Pair: [32]byte{1}, Envelope: [32]byte{2}}}, r[4]
 	twice("the roster has client 5, but there are only 5", func() error { _, err := share(sybils); return err })
-	sent := map[int]secagg.Letters{}
+	sent := map[int]secagg.EncryptedShares{}
 	for _, k := range all {
 		b := s.must(s.ask(k, 4, sharesStep, pack(rosterName, r.Encode()), sharesName))
-		if sent[k], err = secagg.DecodeLetters(b); err != nil {
+		if sent[k], err = secagg.DecodeEncryptedShares(b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -218,8 +218,8 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 
 	checked := s.must(s.check(0, 4, sent))
 	again(checked, func() ([]byte, error) { return s.check(0, 4, sent) })
-	twice("got other letters", func() error {
-		_, err := s.check(0, 4, map[int]secagg.Letters{1: sent[1]})
+	twice("got other shares", func() error {
+		_, err := s.check(0, 4, map[int]secagg.EncryptedShares{1: sent[1]})
 		return err
 	})
 	o := s.train(0, 4, all...)
@@ -359,7 +359,8 @@ func TestOldFiles(t *testing.T) {
 // A server that is started again tests what dealers are committed to in the round that goes on too, once one has lied.
 func TestStrictAfterRestart(t *testing.T) {
 	s := newLiar(t)
-	p, o := s.place(0), message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2, 3, 4}, Total: 5, Shared: s.shared}
+	p := s.place(0)
+	o := message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2, 3, 4}, Total: 5, Shared: s.shared}
 	for restarts := range 2 {
 		wrap, err := s.l.WrapAt(p)
 		if err != nil {
@@ -375,8 +376,8 @@ func TestStrictAfterRestart(t *testing.T) {
 	}
 }
 
-// A round that is noted again, as after a restart, changes nothing: invalid sums in rounds 3 and 5 have groups in rounds
-// 4 to 10.
+// A round that is noted again, as after a restart, changes nothing: invalid sums in rounds 3 and 5 have groups in
+// rounds 4 to 10.
 func TestInvalidSums(t *testing.T) {
 	var v invalidSums
 	for round := range 12 {
@@ -470,12 +471,12 @@ func FuzzGuard(f *testing.F) {
 	}
 	t := s.terms(0)
 	r := s.roster(t, 0, 1, 2)
-	sent := map[int]secagg.Letters{}
+	sent := map[int]secagg.EncryptedShares{}
 	for k := range 3 {
 		b := s.must(s.ask(k, 0, sharesStep, pack(rosterName, r.Encode()), sharesName))
-		sent[k], _ = secagg.DecodeLetters(b)
+		sent[k], _ = secagg.DecodeEncryptedShares(b)
 	}
-	letters, _ := unpack(inbox(0, sent), inboxName)
+	shares, _ := unpack(inbox(0, sent), inboxName)
 	s.must(s.check(0, 0, sent))
 	o := s.train(0, 0, 0, 1, 2)
 	masked := s.must(s.upload(0, o))
@@ -484,7 +485,7 @@ func FuzzGuard(f *testing.F) {
 	steps := []struct{ step, down, up string }{{keysStep, sessionName, keysName}, {sharesStep, rosterName, sharesName},
 		{checkStep, inboxName, complaintsName}, {agreeStep, questionName, agreedName},
 		{revealStep, signedName, revealName}}
-	for i, b := range [][]byte{encodeParams(t), r.Encode(), letters, q.Encode(), secagg.Signatures{0: signed}.Encode(),
+	for i, b := range [][]byte{encodeParams(t), r.Encode(), shares, q.Encode(), secagg.Signatures{0: signed}.Encode(),
 		secagg.EncodeClients([]int{0, 1, 2}), nil} {
 		f.Add(byte(i), b)
 	}

@@ -94,9 +94,9 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 	return append(out, weight, q, min(clipped, l.maxInteger())), nil
 }
 
-// checkBounds finds that no vectors of n clients have a sum, or that their mean moves the parameters farther than any mean
-// of uploads that are taken without secure aggregation; see Party.MaxNorm. What passes can be n times as large in one
-// number as what one client may give: a sum shows no more.
+// checkBounds finds that no vectors of n clients have a sum, or that their mean moves the parameters farther than any
+// mean of uploads that are taken without secure aggregation; see Party.MaxNorm. What passes can be n times as large in
+// one number as what one client may give: a sum shows no more.
 func (l *Layer) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm float64) error {
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]

@@ -25,7 +25,7 @@ func (h *Server) listen() error {
 			return err
 		}
 	}
-	watchers, strangers := h.NewBudget(), h.NewBudget()
+	watchers, unknownClients := h.NewBudget(), h.NewBudget()
 	var text []byte
 	var at time.Time
 	if err := h.Hear(h.StatusRequest(), func(m *nats.Msg) {
@@ -46,7 +46,7 @@ func (h *Server) listen() error {
 	}
 	if _, err := h.Subscribe(h.FromAny(subjects.HelloVerb), func(m *nats.Msg) {
 		k, ok := subjects.ClientOf(m.Subject)
-		if ok && k >= h.set.Clients && strangers.Allow(exchange.QuestionCost) {
+		if ok && k >= h.set.Clients && unknownClients.Allow(exchange.QuestionCost) {
 			h.RespondHello(m, h.Client(k).Inbox, protocol.HelloReply{
 				Refused: fmt.Sprintf("the client's number is invalid: the run has clients 0 to %d", h.set.Clients-1)})
 		}

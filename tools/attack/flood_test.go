@@ -154,7 +154,7 @@ func TestFewFiles(t *testing.T) {
 	out, err := exec.CommandContext(ctx, "sh", "-c", `ulimit -n 120; exec "$0" "$@"`, programs.Promptfed, "serve",
 		s.at("attack.yaml"), "--clients", "20", "--out", s.at("second"), "--listen", "127.0.0.1:0", "--tls",
 		s.at("certs")).CombinedOutput()
-	// two connections of each of 20 clients, strangers and the status, and 32 of nobody yet; half of 120
+	// two connections of each of 20 clients, unknown clients and the status, and 32 of nobody yet; half of 120
 	if err == nil || !strings.Contains(string(out), "20 clients need 76 connections, and the limit of open files "+
 		"leaves 60; raise it to 156") {
 		t.Errorf("%v, %s", err, out)

@@ -92,8 +92,8 @@ func (s *server) flicker(ctx context.Context, client, times int, role exchange.R
 	go a.Run(ctx)
 	time.Sleep(500 * time.Millisecond) // until it has joined
 	for n := 1; (n <= times || times == 0) && ctx.Err() == nil; n++ {
-		b, err := protocol.Pack(inv.Who.Signer, protocol.HeartbeatMessage, protocol.Heartbeat{Run: inv.Run, Client: client,
-			Instance: instance, Count: int64(1000 + n), Doing: exchange.Idle, Leaves: n%2 == 1}, nil)
+		b, err := protocol.Pack(inv.Who.Signer, protocol.HeartbeatMessage, protocol.Heartbeat{Run: inv.Run,
+			Client: client, Instance: instance, Count: int64(1000 + n), Doing: exchange.Idle, Leaves: n%2 == 1}, nil)
 		if err != nil {
 			return err
 		}

@@ -125,18 +125,18 @@ func TestBoundOfSums(t *testing.T) {
 	}
 }
 
-// signsLies signs letters as if what they seal were zeros, or keys with another seed.
+// signsLies signs encrypted shares as if what they seal were zeros, or keys with another seed.
 type signsLies struct {
 	secagg.Identity
-	letters bool
+	shares bool
 }
 
 func (x signsLies) Sign(client int, text []byte) ([]byte, error) {
 	text = bytes.Clone(text)
 	switch {
-	case x.letters && bytes.HasPrefix(text, []byte("promptfed secagg 3 letter\n")):
+	case x.shares && bytes.HasPrefix(text, []byte("promptfed secagg 3 share\n")):
 		clear(text[len(text)-sealedBytes:])
-	case !x.letters && bytes.HasPrefix(text, []byte("promptfed secagg 3 keys\n")):
+	case !x.shares && bytes.HasPrefix(text, []byte("promptfed secagg 3 keys\n")):
 		otherSeed(text[len(text)-keysBytes:])
 	}
 	return x.Identity.Sign(client, text)
@@ -150,15 +150,16 @@ func otherSeed(keys []byte) []byte {
 	return seed
 }
 
-// Sizes of keys: two public keys and a commitment; and of a letter: two commitments, and two shares with their seal.
+// Sizes of keys: two public keys and a commitment; and of an encrypted share: two commitments, and two shares with
+// their seal.
 const (
 	keysBytes   = 3 * 32
 	pointBytes  = 2 * 32
 	sealedBytes = 2*32 + 16
 )
 
-// letters changes what letters seal.
-func letters(change func(sealed []byte)) func(o message.Instruction, up tensor.Map) {
+// encrypted shares changes what encrypted shares seal.
+func encryptedShares(change func(sealed []byte)) func(o message.Instruction, up tensor.Map) {
 	return func(o message.Instruction, up tensor.Map) {
 		if o.Statistic != "secagg-shares" {
 			return
@@ -176,10 +177,10 @@ func letters(change func(sealed []byte)) func(o message.Instruction, up tensor.M
 }
 
 // A client that lies before vectors are in the sum is named and left out of the round, and the others count: with
-// letters that nobody can open, signed and not; with commitments to no shares; with a complaint about a good letter;
-// with keys that are none; with a vector that is too short. Shares of another secret than it is committed to show in
-// the end of the first such round, which is skipped. One that gives false shares at the end is named too, and its
-// vector counts.
+// encrypted shares that nobody can open, signed and not; with commitments to no shares; with a complaint about a good
+// encrypted share; with keys that are none; with a vector that is too short. Shares of another secret than it is
+// committed to show in the end of the first such round, which is skipped. One that gives false shares at the end is
+// named too, and its vector counts.
 func TestNamedLiars(t *testing.T) {
 	var seed []byte
 	for name, c := range map[string]struct {
@@ -190,12 +191,12 @@ func TestNamedLiars(t *testing.T) {
 		counts bool
 		lost   int // rounds until it is found
 	}{
-		"letters that nobody can open": {lies: letters(noise), say: "its shares for client 1: "},
-		"signed letters that nobody can open": {lies: letters(func(b []byte) { clear(b) }),
+		"shares that nobody can open": {lies: encryptedShares(noise), say: "its shares for client 1: "},
+		"signed shares that nobody can open": {lies: encryptedShares(func(b []byte) { clear(b) }),
 			signs: func(own secagg.Identity) secagg.Identity { return signsLies{own, true} },
 			say:   "its shares for client 1: it was not encrypted for this client"},
 		"commitments to other shares": {lies: func(o message.Instruction, up tensor.Map) {
-			if o.Statistic == "secagg-shares" { // of the letter to client 1, the second
+			if o.Statistic == "secagg-shares" { // of the encrypted share to client 1, the second
 				packed(up, "shares", func(b []byte) { copy(b[84:84+32], b[84+32:]) })
 			}
 		}, say: "its shares for client 1: the signature"},
@@ -260,7 +261,7 @@ func TestNamedLiars(t *testing.T) {
 // liar and, once that is honest, without.
 func TestResumedSums(t *testing.T) {
 	for name, lie := range map[string]func(o message.Instruction, up tensor.Map){
-		"a garbage vector": spoilt["a garbage vector"], "letters": letters(noise),
+		"a garbage vector": spoilt["a garbage vector"], "shares": encryptedShares(noise),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

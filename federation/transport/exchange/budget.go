@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// Budget bounds what one user sends: requests of every kind use it up, each by what it costs the server. What goes
-// beyond it is dropped and counted; whom that does not stop, the embedded NATS server cuts off.
+// Budget limits the rate of messages of one user. Each message takes as much of it as it costs the server. A message
+// without budget is dropped and counted. The embedded NATS server disconnects a user that goes on all the same.
 type Budget struct {
 	*Host
 	rate *rate.Limiter

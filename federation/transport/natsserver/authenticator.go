@@ -29,7 +29,7 @@ type authenticator struct {
 	log          *slog.Logger
 	clients      int // of the run
 	revoked      *certs.RevocationList
-	door         *door
+	frontend     *frontend
 
 	mu      sync.Mutex
 	banned  map[string]time.Time // users that are cut off, until when
@@ -42,13 +42,13 @@ func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byt
 
 // What is tolerated.
 const (
-	summaryTime    = 10 * time.Second       // after which one line sums up what was refused
-	guessPause     = 500 * time.Millisecond // before a wrong token is refused, and who was cut off is answered
-	maxConnections = 8                      // of one user; who comes back from a cut is there twice for a moment
-	minConnections = 2                      // likewise, where the process may open few files
-	minUnknown     = 32                     // connections of nobody yet
-	maxUnknown     = 256
-	banTime        = 10 * time.Second
+	summaryTime        = 10 * time.Second       // after which one line sums up what was refused
+	guessPause         = 500 * time.Millisecond // before a wrong token is refused, and who was cut off is answered
+	maxConnections     = 8                      // of one user; who comes back from a cut is there twice for a moment
+	minConnections     = 2                      // likewise, where the process may open few files
+	minUnauthenticated = 32                     // connections of nobody yet
+	maxUnauthenticated = 256
+	banTime            = 10 * time.Second
 )
 
 // Check lets a connection in with the permissions of its user: the one of its certificate, or else the one that it
@@ -94,7 +94,7 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 			return g.refuse(from, fmt.Sprintf("%s sent more than it may", who))
 		}
 	}
-	if err := g.door.admit(c.RemoteAddress(), who, cert, !g.certificates); err != nil {
+	if err := g.frontend.admit(c.RemoteAddress(), who, cert, !g.certificates); err != nil {
 		return g.refuse(from, err.Error())
 	}
 	c.RegisterUser(&server.User{Username: user, Permissions: p})
@@ -143,7 +143,7 @@ func (g *authenticator) roll() {
 func (g *authenticator) group(user string) string {
 	var client int
 	if n, err := fmt.Sscanf(user, "client-%d", &client); n == 1 && err == nil && g.clients > 0 && client >= g.clients {
-		return subjects.Strangers
+		return subjects.UnknownClients
 	}
 	return user
 }

@@ -36,12 +36,12 @@ type Options struct {
 
 // Server is a NATS server in this process.
 type Server struct {
-	server *server.Server
-	auth   *authenticator
-	door   *door
-	conn   *nats.Conn
-	stop   chan struct{}
-	tls    *tls.Config
+	server   *server.Server
+	auth     *authenticator
+	frontend *frontend
+	conn     *nats.Conn
+	stop     chan struct{}
+	tls      *tls.Config
 }
 
 // Start starts a NATS server and connects to it without a network. It has no JetStream: there is nothing on it that
@@ -55,14 +55,14 @@ func Start(e Options) (*Server, error) {
 	if err != nil || n < 0 || n > 65535 {
 		return nil, fmt.Errorf("--listen %q: the port must be a number up to 65535", e.Listen)
 	}
-	d, err := newDoor(e)
+	d, err := newFrontend(e)
 	if err != nil {
 		return nil, err
 	}
 	n = d.listener.Addr().(*net.TCPAddr).Port
 	g := &authenticator{run: e.Run, token: e.Token, encrypted: e.TLS != nil, certificates: e.TLS != nil &&
 		e.TLS.ClientAuth == tls.RequireAndVerifyClientCert, workers: e.Workers,
-		secret: subjects.NewID(), log: e.Log, revoked: e.Revoked, clients: e.Clients, door: d,
+		secret: subjects.NewID(), log: e.Log, revoked: e.Revoked, clients: e.Clients, frontend: d,
 		banned: map[string]time.Time{}}
 	o := &server.Options{ServerName: "promptfed-" + e.Run, Host: host, Port: n, NoSigs: true, NoLog: true,
 		MaxPayload: int32(e.Limit), CustomClientAuthentication: g, TLSConfig: e.TLS, TLS: e.TLS != nil, TLSTimeout: 5,
@@ -73,7 +73,7 @@ func Start(e Options) (*Server, error) {
 		d.listener.Close()
 		return nil, fmt.Errorf("NATS server: %w", err)
 	}
-	out := &Server{server: s, auth: g, door: d, stop: make(chan struct{}), tls: e.TLS}
+	out := &Server{server: s, auth: g, frontend: d, stop: make(chan struct{}), tls: e.TLS}
 	s.Start()
 	out.conn, err = nats.Connect("nats://in-process", nats.InProcessServer(s), nats.UserInfo(serverUser, g.secret),
 		nats.Name("promptfed serve"),
@@ -167,7 +167,7 @@ func (e *Server) watch() {
 			if _, err := e.auth.revoked.Refresh(); err != nil {
 				e.auth.log.Error("cannot read", "error", err)
 			}
-			e.door.cut(func(g *guest) bool { return e.auth.revoked.Check([]*x509.Certificate{g.cert}) != nil })
+			e.frontend.cut(func(g *connection) bool { return e.auth.revoked.Check([]*x509.Certificate{g.cert}) != nil })
 		}
 		if !e.auth.workers {
 			before, beyond = e.cutFloods(before, beyond)
@@ -185,7 +185,7 @@ func (e *Server) cutFloods(before map[uint64]int64, beyond map[any]int64) (now m
 		return before, beyond
 	}
 	now, next = map[uint64]int64{}, map[any]int64{}
-	key := func(g *guest) any {
+	key := func(g *connection) any {
 		if e.auth.certificates {
 			return g.user
 		}
@@ -194,14 +194,14 @@ func (e *Server) cutFloods(before map[uint64]int64, beyond map[any]int64) (now m
 	for _, c := range list.Conns {
 		n := c.InMsgs + c.InBytes>>15
 		now[c.Cid] = n
-		if g := e.door.guestAt(c.IP, c.Port); g != nil {
+		if g := e.frontend.connectionAt(c.IP, c.Port); g != nil {
 			next[key(g)] += n - before[c.Cid]
 		}
 	}
 	for k, n := range next {
 		next[k] = max(0, beyond[k]+n-perWatch)
 	}
-	e.door.cut(func(g *guest) bool {
+	e.frontend.cut(func(g *connection) bool {
 		flood := next[key(g)] > maxBurst
 		if flood {
 			e.auth.ban(g.user)
@@ -214,7 +214,7 @@ func (e *Server) cutFloods(before map[uint64]int64, beyond map[any]int64) (now m
 // Close stops the server.
 func (e *Server) Close() {
 	close(e.stop)
-	e.door.listener.Close()
+	e.frontend.listener.Close()
 	e.conn.Close()
 	e.server.Shutdown()
 	e.server.WaitForShutdown()

@@ -95,8 +95,8 @@ func InboxOf(run string, client int) string { return Names(run).Client(client).I
 // StatusInbox is likewise for whoever only asks how a run goes.
 func StatusInbox(run string) string { return Names(run).ToStatus() }
 
-// Strangers are together one user: clients with a number that a run does not have.
-const Strangers = "strangers"
+// UnknownClients is the user that all clients count as whose number the run does not have.
+const UnknownClients = "unknown clients"
 
 // Bounds of the numbers in subjects.
 const (
