@@ -57,7 +57,7 @@ type bomber struct {
 	inline bool
 	nc     *nats.Conn
 	key    *ecdsa.PrivateKey
-	told   atomic.Int64 // replies that are done with
+	told   atomic.Int64 // replies that the server acknowledged
 }
 
 func (s *server) bomb(client int, body []byte, inline bool) *bomber {
@@ -76,7 +76,7 @@ func (s *server) bomb(client int, body []byte, inline bool) *bomber {
 	go func() {
 		for m := range orders {
 			if o, err := parse(m.Data); err == nil {
-				b.answer(o.header)
+				b.answer(o)
 			}
 		}
 	}()
@@ -91,20 +91,23 @@ func (b *bomber) ask(verb string, message []byte) []byte {
 	return m.Data
 }
 
-func (b *bomber) answer(o map[string]any) {
-	body := b.body
+func (b *bomber) answer(instruction parsed) {
+	o, body := instruction.header, b.body
 	if o["kind"] == "end" {
 		body = encodedAs("{}      ", 0)
 	}
-	r := parsed{version: 5, header: map[string]any{"run": o["run"], "id": o["id"], "try": o["try"], "client": b.client,
-		"n": 10, "loss": 1}}.with(body)
+	r := parsed{version: instruction.version, header: map[string]any{"run": o["run"], "id": o["id"], "try": o["try"],
+		"client": b.client, "n": 10, "loss": 1}}.with(body)
 	if !b.inline {
 		sum := sha256.Sum256(body)
 		r.header["object"], r.body = hex.EncodeToString(sum[:])[:32], nil
 	}
 	for range 2 {
 		receipt, err := parse(b.ask("reply", r.signed(b.t, "reply", b.key)))
-		if err != nil || receipt.header["state"] != "pending" {
+		if err != nil {
+			return
+		}
+		if receipt.header["state"] != "pending" {
 			break
 		}
 		for n := 0; n<<16 < len(body); n++ {
