@@ -43,7 +43,7 @@ terms: build ## measure the terms of every loss (tables of docs/terms.md), write
 	@tools/terms.sh
 
 probes: library ## measure what uploads of prompts reveal (tables of docs/robustness.md)
-	go run ./tools/probes
+	go run ./tools/lab/probes
 
 pitfalls: build ## reproduce known errors of published results (docs/pitfalls.md), write runs/pitfalls
 	@rm -rf runs/pitfalls; mkdir -p runs/pitfalls
@@ -102,10 +102,10 @@ rules: ## check dependency rules, sizes and tracked files
 	go test -count=1 ./tools/checks
 
 docs: ## rewrite tables in README.md and docs/ that come from the code, and requirements of examples
-	go run ./tools/docs
+	go run ./tools/gendocs
 
 deploy: ## check docs/deploy with Kubernetes' types and BuildKit's linter; build the image if there is a builder
-	@tools/deploy/check.sh
+	@tools/e2e/deploy/check.sh
 
 site: build/.site/node_modules ## build the documentation as a web site with search, build/site, for any static file server
 	@rm -rf build/.site/docs; cp -R README.md docs docs/site/. build/.site/
@@ -129,7 +129,7 @@ fuzz: library ## run every fuzz target for FUZZTIME (30s) each
 	done; [ $$count -gt 0 ] && echo "make fuzz: $$count targets passed"; }
 
 chaos: library ## kill, disconnect and damage runs of several processes, RUNS (20) times
-	PROMPTFED_CHAOS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/chaos
+	PROMPTFED_CHAOS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/e2e/chaos
 
 # Not by this target, since pip's tensorboard, scikit-learn, pyarrow and statsmodels are needed: events, figures, parquet, significance.
 golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers, open_clip_torch

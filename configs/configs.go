@@ -16,8 +16,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
-	"promptfed/federation/keys"
 )
 
 // Loaded is a configuration that was read.
@@ -238,7 +238,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		return m.(map[string]reflect.Type)
 	}
 	out := map[string]reflect.Type{}
-	for _, k := range keys.Of(reflect.Zero(t)) {
+	for _, k := range configtags.Of(reflect.Zero(t)) {
 		out[k.Name] = k.Field.Type
 	}
 	fieldMaps.Store(t, out)

@@ -6,8 +6,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"promptfed/federation/data/sets"
 	"promptfed/federation/experiment"
-	"promptfed/federation/sets"
 )
 
 // CountsFile is the section that makes a configuration a table of data-set sizes, which promptfed partition compares

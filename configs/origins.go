@@ -14,8 +14,8 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 	"go.yaml.in/yaml/v3"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
-	"promptfed/federation/keys"
 	"promptfed/federation/pretrain"
 )
 
@@ -32,7 +32,7 @@ var variables = []string{"MODELS", "TOKEN", "CHROMIUM", "BROWSER",
 func checkEnvironment() error {
 	var known []string
 	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
-		for key, value := range keys.Flatten(c) {
+		for key, value := range configtags.Flatten(c) {
 			if reflect.ValueOf(value).Kind() != reflect.Map {
 				known = append(known, variable(key))
 			}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
-	"promptfed/federation/keys"
 	"promptfed/federation/pretrain"
 )
 
@@ -161,7 +161,7 @@ func TestBlameOfCells(t *testing.T) {
 func TestVariablesAreDistinct(t *testing.T) {
 	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
 		of := map[string]string{}
-		for key := range keys.Flatten(c) {
+		for key := range configtags.Flatten(c) {
 			name := variable(key)
 			if other, ok := of[name]; ok {
 				t.Errorf("%s is of %s and of %s", name, other, key)

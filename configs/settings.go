@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
-	"promptfed/federation/keys"
 	"promptfed/federation/methods"
 )
 
@@ -40,7 +40,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("."))
 	v.SetEnvPrefix("PROMPTFED")
 	v.SetEnvKeyReplacer(strings.NewReplacer(".", "_"))
-	s := settings{path: f.path, known: keys.Flatten(out)}
+	s := settings{path: f.path, known: configtags.Flatten(out)}
 	s.from = f.origins(s.known, env)
 	if env {
 		if err := checkEnvironment(); err != nil {

@@ -11,8 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/experiment"
-	"promptfed/federation/keys"
 )
 
 // Files in the folder of a sweep.
@@ -168,7 +168,7 @@ func (s *Sweep) Same(dir string) error {
 		if i >= len(there.Cells) || there.Cells[i].Folder != c.Folder {
 			return differs("%d cells there, %d now, and %s is not the same", len(there.Cells), len(s.Cells), c.Folder)
 		}
-		is, was := keys.Flatten(c.Config), keys.Flatten(there.Cells[i].Config)
+		is, was := configtags.Flatten(c.Config), configtags.Flatten(there.Cells[i].Config)
 		for _, key := range slices.Sorted(maps.Keys(is)) {
 			place := strings.HasPrefix(key, "runtime.") && !experiment.Identifying(key)
 			if !place && fmt.Sprint(is[key]) != fmt.Sprint(was[key]) {

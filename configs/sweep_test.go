@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 const grid = `

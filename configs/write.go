@@ -5,7 +5,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"promptfed/federation/keys"
+	"promptfed/federation/configtags"
 )
 
 // YAML writes a configuration with every key, in the order of the struct's fields.
@@ -29,7 +29,7 @@ func Map(c any) (map[string]any, error) {
 
 func node(v reflect.Value) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, k := range keys.Of(v) {
+	for _, k := range configtags.Of(v) {
 		value := &yaml.Node{}
 		var err error
 		if k.Value.Kind() == reflect.Struct {

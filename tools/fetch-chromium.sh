@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Puts a headless Chromium for the browser tests of tools/report/page into bin/chromium (or the folder given as first argument),
+# Puts a headless Chromium for the browser tests of tools/lab/page into bin/chromium (or the folder given as first argument),
 # taken from the npm package @sparticuz/chromium with the reader's own npm settings and unpacked with Node's brotli. The
 # package is pinned by sha512. Does nothing when PROMPTFED_CHROMIUM names a browser, when one is installed (chromium,
 # chromium-browser, google-chrome), or when the pinned one is there. Without a browser the tests that need one are skipped,

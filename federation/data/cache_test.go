@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )

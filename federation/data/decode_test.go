@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 // made is a list of images whose width is their number; those in bad cannot be read.

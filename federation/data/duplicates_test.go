@@ -12,7 +12,7 @@ import (
 	"slices"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 // files writes contents under names and lists them, with label 0.

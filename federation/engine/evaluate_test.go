@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/inference"
-	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
@@ -73,7 +73,7 @@ func TestBestRoundIsLeft(t *testing.T) {
 	if !slices.Equal(v.Clients, []int{0, 1, 3}) || !slices.Equal(v.Examples, []int{9, 9, 9}) {
 		t.Errorf("validation data of clients %v, %v examples", v.Clients, v.Examples)
 	}
-	w := local.NewWorker(e, local.Settings{})
+	w := client.NewWorker(e, client.Settings{})
 	defer w.Close()
 	for i, id := range v.Clients {
 		c := e.Clients[id]
@@ -283,7 +283,7 @@ func TestNewClients(t *testing.T) {
 	other := with()
 	other.Training.Epochs, other.Training.Overrides = 5, []spec.Overrides{{Steps: 5}}
 	other.Training.Schedule.Kind = ""
-	w := local.NewWorker(other, local.Settings{})
+	w := client.NewWorker(other, client.Settings{})
 	defer w.Close()
 	o := message.Instruction{Kind: message.Train, Round: e.Plan.Rounds - 1, Clients: []int{1}, Total: 4,
 		Shared: r.Prompts.Under("shared"), Broadcast: r.Prompts.Under("down/1")}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/inference"
-	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -28,7 +28,7 @@ func expected(t *testing.T, e spec.Experiment, x spec.EvaluationSet, r *engine.R
 		e.Classes = x.Classes
 	}
 	e.EvaluationSets = nil
-	w := local.NewWorker(&e, local.Settings{Session: ort.Options{}})
+	w := client.NewWorker(&e, client.Settings{Session: ort.Options{}})
 	defer w.Close()
 	mean := 0.0
 	for _, c := range e.Clients {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -18,7 +18,7 @@ import (
 // other does turns with a worker of its own, which knows a client by its number only.
 type other struct {
 	of     *spec.Experiment
-	worker *local.Worker
+	worker *client.Worker
 	fails  bool
 }
 
@@ -42,7 +42,7 @@ func TestRemoteExecutor(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	want := mustRun(t, toy(t), engine.Settings{Dir: here, Workers: 2})
 	of := toy(t)
-	w := local.NewWorker(of, local.Settings{})
+	w := client.NewWorker(of, client.Settings{})
 	defer w.Close()
 	turns := 0
 	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Executor: other{of: of, worker: w},

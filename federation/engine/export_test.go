@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/inference"
-	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
@@ -20,7 +20,7 @@ import (
 )
 
 // classifier gives a client's classifier and what it says of the client's test rows.
-func classifier(t *testing.T, w *local.Worker, c *spec.Client, prompts tensor.Map) (graph.Node, *tensor.Tensor) {
+func classifier(t *testing.T, w *client.Worker, c *spec.Client, prompts tensor.Map) (graph.Node, *tensor.Tensor) {
 	t.Helper()
 	n, err := inference.Classifier(w, context.Background(), c, 4, prompts)
 	if err != nil {
@@ -88,7 +88,7 @@ func TestClassifierIsPredict(t *testing.T) {
 				e.Clients = methodtest.Alike(9, 5, 6, 3)
 			}
 			r := mustRun(t, e, engine.Settings{})
-			w := local.NewWorker(e, local.Settings{})
+			w := client.NewWorker(e, client.Settings{})
 			defer w.Close()
 			for _, c := range e.Clients[:2] {
 				want, err := inference.Predict(w, context.Background(), c, len(e.Clients), r.Prompts, c.Test)
@@ -118,7 +118,7 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 	e := withMethod(m)
 	e.Plan.Rounds, e.Plan.Participation = 1, 0.5
 	r := mustRun(t, e, engine.Settings{})
-	w := local.NewWorker(e, local.Settings{})
+	w := client.NewWorker(e, client.Settings{})
 	defer w.Close()
 	for _, c := range e.Clients {
 		there, err := inference.Predict(w, context.Background(), c, 4, r.Prompts, c.Test)
@@ -181,11 +181,11 @@ func TestClassifierOfAView(t *testing.T) {
 	}{"merged": {plain, merged}, "own": {own{plain}, mine}} {
 		t.Run(name, func(t *testing.T) {
 			e := withMethod(c.m)
-			client := e.Clients[1]
-			w := local.NewWorker(e, local.Settings{})
+			one := e.Clients[1]
+			w := client.NewWorker(e, client.Settings{})
 			defer w.Close()
-			_, got := classifier(t, w, client, prompts)
-			rows := client.Test.(*spec.Features).Views[0].(spec.InMemory)
+			_, got := classifier(t, w, one, prompts)
+			rows := one.Test.(*spec.Features).Views[0].(spec.InMemory)
 			want := tensor.New(rows.Shape[0], len(e.Classes))
 			for k := range e.Classes {
 				u := toyText(c.ctx.Data, k, 7, 7)
@@ -253,7 +253,7 @@ func TestClassifierRefuses(t *testing.T) {
 			[]string{"kept/offset", "is not available here"}},
 	} {
 		e := withMethod(scored{base, c.logits})
-		w := local.NewWorker(e, local.Settings{})
+		w := client.NewWorker(e, client.Settings{})
 		defer w.Close()
 		_, err := inference.Classifier(w, context.Background(), e.Clients[0], 4, c.prompts)
 		says(t, err, c.words...)

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/inference"
-	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -174,7 +174,7 @@ func TestScoresInPartsAreTheWhole(t *testing.T) {
 		e := conditional(t)
 		e.Plan.Rounds, e.Training.Memory = 1, memory
 		r := mustRun(t, e, engine.Settings{})
-		w := local.NewWorker(e, local.Settings{})
+		w := client.NewWorker(e, client.Settings{})
 		defer w.Close()
 		scores, err := inference.Predict(w, t.Context(), e.Clients[0], len(e.Clients), r.Prompts,
 			e.Clients[0].Test)

@@ -9,12 +9,12 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/noise"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
+	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -52,7 +52,7 @@ func upload(t *testing.T, path string, change func(o *message.Instruction)) (*te
 		}
 		set.Noise = n
 	}
-	w := local.NewWorker(e, set.Worker())
+	w := client.NewWorker(e, set.Worker())
 	defer w.Close()
 	r, _, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
 	return r.Upload.Shared["ctx"], err
@@ -165,7 +165,7 @@ func TestNoiseOfSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := local.NewWorker(e, engine.Settings{Noise: n}.Worker())
+		w := client.NewWorker(e, engine.Settings{Noise: n}.Worker())
 		defer w.Close()
 		_, s, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -115,7 +115,7 @@ func TestSharedOptimizerResumes(t *testing.T) {
 }
 
 // elsewhereOnly stands for machines that do turns.
-type elsewhereOnly struct{ local.RemoteExecutor }
+type elsewhereOnly struct{ client.RemoteExecutor }
 
 func TestSharedOptimizerStaysHere(t *testing.T) {
 	refused(t, leaky(t), engine.Settings{Executor: elsewhereOnly{}}, "train.optimizer_state", "one process")

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
@@ -16,12 +16,12 @@ import (
 
 // Pool is a Cohort of simulated clients in this process: up to Workers of them run at a time.
 type Pool struct {
-	Worker  *local.Worker
+	Worker  *client.Worker
 	Clients []*spec.Client
 	Workers int
 	Store   *state.Store
 	// Executor does the clients' turns in place of Worker; nil for Worker.
-	Executor local.RemoteExecutor
+	Executor client.RemoteExecutor
 	// Encode sends every message through its encoded form, as a network would.
 	Encode bool
 	// Done is called after each client's turn, from any goroutine; may be nil.
@@ -105,7 +105,7 @@ func (p *Pool) groups(ctx context.Context, o message.Instruction, clients []*spe
 
 // some does the turns of one group.
 func (p *Pool) some(ctx context.Context, o message.Instruction, group []int) ([]message.Reply, error) {
-	jobs, replies := make([]local.Job, len(group)), make([]message.Reply, len(group))
+	jobs, replies := make([]client.Job, len(group)), make([]message.Reply, len(group))
 	for k, i := range group {
 		j := &jobs[k]
 		j.Client, j.Instruction = p.Clients[o.Clients[i]], o.For(o.Clients[i])
@@ -177,7 +177,7 @@ func (p *Pool) decoded(o message.Instruction, r message.Reply) (message.Reply, e
 }
 
 // answer has turns done: one, or those of a group.
-func (p *Pool) answer(ctx context.Context, jobs []local.Job) ([]message.Reply, []*message.ClientState, error) {
+func (p *Pool) answer(ctx context.Context, jobs []client.Job) ([]message.Reply, []*message.ClientState, error) {
 	replies, next := make([]message.Reply, len(jobs)), make([]*message.ClientState, len(jobs))
 	first := jobs[0]
 	var err error

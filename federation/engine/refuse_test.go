@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -278,7 +278,7 @@ func TestChangesNothingItWasGiven(t *testing.T) {
 // A client's turn changes neither the instruction it got nor the state it had.
 func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
 	e := toy(t)
-	w := local.NewWorker(e, local.Settings{})
+	w := client.NewWorker(e, client.Settings{})
 	defer w.Close()
 	shared := tensor.Map{"global": methodtest.Values(1, .5, 3, 6)}
 	state := message.ClientState{Private: tensor.Map{"local": methodtest.Values(2, .5, 2, 6)},

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
@@ -29,7 +29,7 @@ import (
 // client remembers counts from Accept on.
 type elsewhere struct {
 	of       *spec.Experiment
-	worker   *local.Worker
+	worker   *client.Worker
 	accepted map[int]int // rounds, by client
 	states   map[int]map[int]message.ClientState
 	last     map[int]message.Instruction
@@ -37,7 +37,7 @@ type elsewhere struct {
 }
 
 func newElsewhere(e *spec.Experiment) *elsewhere {
-	return &elsewhere{of: e, worker: local.NewWorker(e, local.Settings{}), accepted: map[int]int{},
+	return &elsewhere{of: e, worker: client.NewWorker(e, client.Settings{}), accepted: map[int]int{},
 		states: map[int]map[int]message.ClientState{},
 		last:   map[int]message.Instruction{}, stop: -1}
 }

@@ -8,15 +8,15 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/noise"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/simtime"
+	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -28,7 +28,7 @@ type Settings struct {
 	Resume  bool
 	Workers int
 	Session ort.Options
-	// Sessions are those of local.Settings; nil for the run's own.
+	// Sessions are those of client.Settings; nil for the run's own.
 	Sessions *ort.Pool
 	Encode   bool // send every message through its encoded form
 	Terms    bool // measure each term of the loss, for the records; it changes nothing that is trained
@@ -47,7 +47,7 @@ type Settings struct {
 	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
 	Remote message.Remote
 	// Executor does the clients' turns in place of this process; nil for none. What clients remember stays here.
-	Executor local.RemoteExecutor
+	Executor client.RemoteExecutor
 	// OnUpload gets every encoded upload, with Encode, from any goroutine; may be nil.
 	OnUpload func(round, client int, message []byte)
 	// Noise is the source of the noise of differential privacy and of the draw of a round's clients; nil for the run's
@@ -59,8 +59,8 @@ type Settings struct {
 }
 
 // Worker are the settings of the client side.
-func (s Settings) Worker() local.Settings {
-	out := local.Settings{Session: s.Session, Sessions: s.Sessions, Tracer: s.Tracer, Guard: s.Guard, Terms: s.Terms,
+func (s Settings) Worker() client.Settings {
+	out := client.Settings{Session: s.Session, Sessions: s.Sessions, Tracer: s.Tracer, Guard: s.Guard, Terms: s.Terms,
 		OneGraph: s.OneGraph}
 	if s.Noise != nil {
 		out.Noise = func(int) *noise.Noise { return s.Noise }
@@ -112,11 +112,11 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 			return nil, err
 		}
 	}
-	client := set.Worker()
+	settings := set.Worker()
 	if set.Noise != nil && set.Remote == nil {
-		client.Noise = set.Noise.Client
+		settings.Noise = set.Noise.Client
 	}
-	worker := local.NewWorker(e, client)
+	worker := client.NewWorker(e, settings)
 	defer worker.Close()
 	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Executor: set.Executor,
 		Encode: set.Encode, Done: set.OnTurn}
@@ -133,7 +133,7 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		server.Infos = func() []method.ClientInfo { return message.ClientInfos(participantsOf(e, set.Remote)) }
 	}
 	if e.SimulatedTime != nil {
-		server.simulated = simtime.New(pool, e.SimulatedTime, server.Plan.TrainingClients(),
+		server.simulated = simulatedtime.New(pool, e.SimulatedTime, server.Plan.TrainingClients(),
 			int(server.Plan.Sampling().Size), func(client int) int {
 				return e.Training.StepsOf(client, e.Clients[client].Train.Len())
 			})

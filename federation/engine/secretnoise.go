@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"promptfed/federation/engine/noise"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
+	"promptfed/federation/privacy/noise"
 )
 
 // noiseFile keeps the key of a run in one process whose noise is a secret.

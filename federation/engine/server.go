@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strconv"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/noise"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/simtime"
+	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -41,13 +41,13 @@ type Server struct {
 	Evaluate  record.TestPlan
 	Confusion *record.Confusion // of the last round that may be the result; nil for none
 
-	worker     *local.Worker // of this process
-	pool       *Pool         // of this process, idle where the clients are on other machines
+	worker     *client.Worker // of this process
+	pool       *Pool          // of this process, idle where the clients are on other machines
 	has        record.Evaluable
-	view       method.View         // of the headline
-	known      []method.ClientInfo // the clients that the method knows of
-	statistics []method.Statistic  // of the round
-	simulated  *simtime.Cohort     // the same as Cohort; nil where turns take no simulated time
+	view       method.View           // of the headline
+	known      []method.ClientInfo   // the clients that the method knows of
+	statistics []method.Statistic    // of the round
+	simulated  *simulatedtime.Cohort // the same as Cohort; nil where turns take no simulated time
 }
 
 // start draws the shared parameters and lets the method add what it needs.

@@ -9,13 +9,13 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/simtime"
+	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 )
 
 // timed is a toy of four clients, with private prompts beside the shared one, whose turns take simulated time.
-func timed(t testing.TB, change func(*simtime.Config)) *spec.Experiment {
+func timed(t testing.TB, change func(*simulatedtime.Config)) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("promptfl", []string{"ditto"}, map[string]any{"tokens": 2})
 	if err != nil {
@@ -23,7 +23,7 @@ func timed(t testing.TB, change func(*simtime.Config)) *spec.Experiment {
 	}
 	e := withMethod(m)
 	e.Plan.Rounds = 4
-	c := simtime.Defaults()
+	c := simulatedtime.Defaults()
 	c.Speeds = "lognormal"
 	change(&c)
 	if e.SimulatedTime, err = c.Plan(len(e.Clients), 1); err != nil {
@@ -33,18 +33,18 @@ func timed(t testing.TB, change func(*simtime.Config)) *spec.Experiment {
 }
 
 func buffered(t testing.TB) *spec.Experiment {
-	return timed(t, func(c *simtime.Config) { c.FedBuff.Buffer = 2 })
+	return timed(t, func(c *simulatedtime.Config) { c.FedBuff.Buffer = 2 })
 }
 
 // TestFedBuffIsFedAvg: where all clients are equally fast and the buffer holds all of them, FedBuff is FedAvg, byte for
 // byte, in the time of the slowest client's rounds: clients have 9, 5, 6 and 3 examples in batches of 4, so three steps
 // of 2 s at most.
 func TestFedBuffIsFedAvg(t *testing.T) {
-	whole := timed(t, func(c *simtime.Config) { c.Speeds, c.Step = "constant", 2 })
+	whole := timed(t, func(c *simulatedtime.Config) { c.Speeds, c.Step = "constant", 2 })
 	rounds := mustRun(t, whole, engine.Settings{Dir: t.TempDir()})
 	dirs := []string{t.TempDir(), t.TempDir()}
 	mustRun(t, whole, engine.Settings{Dir: dirs[0]})
-	mustRun(t, timed(t, func(c *simtime.Config) {
+	mustRun(t, timed(t, func(c *simulatedtime.Config) {
 		c.Speeds, c.Step, c.FedBuff.Buffer, c.FedBuff.Weights = "constant", 2, 4, "examples"
 	}), engine.Settings{Dir: dirs[1], Workers: 3})
 	if prompts(t, dirs[0]) != prompts(t, dirs[1]) {
@@ -91,7 +91,7 @@ func TestKilledUnderFedBuff(t *testing.T) {
 
 // TestAllLate: a round whose clients are all late changes nothing and takes the deadline.
 func TestAllLate(t *testing.T) {
-	none := func(c *simtime.Config) { c.Deadline = 1e-6 }
+	none := func(c *simulatedtime.Config) { c.Deadline = 1e-6 }
 	e := timed(t, none)
 	e.Plan.Rounds = 1
 	dir := t.TempDir()

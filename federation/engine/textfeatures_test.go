@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/inference"
-	"promptfed/federation/engine/local"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
@@ -16,7 +16,7 @@ import (
 func TestTextFeatures(t *testing.T) {
 	e := toy(t)
 	r := mustRun(t, e, engine.Settings{})
-	w := local.NewWorker(e, local.Settings{})
+	w := client.NewWorker(e, client.Settings{})
 	defer w.Close()
 	for _, c := range e.Clients[:2] {
 		rows := methodtest.Rows(77, 6, c.Backbone.Task().Dim, len(e.Classes))

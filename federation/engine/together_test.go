@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -80,7 +80,7 @@ func TestGroups(t *testing.T) {
 	} {
 		e := withMethod(c.m)
 		e.Clients, e.BatchClients = c.clients, c.batch
-		w := local.NewWorker(e, local.Settings{})
+		w := client.NewWorker(e, client.Settings{})
 		got, err := w.Groups(e.Clients, len(sizes))
 		if err != nil {
 			t.Fatal(err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/inference"
-	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -73,7 +73,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 	e := withMethod(m)
 	e.Training.Optim.LR = 5 // so that the two differ
 	r := mustRun(t, e, engine.Settings{})
-	w := local.NewWorker(e, local.Settings{Session: ort.Options{}})
+	w := client.NewWorker(e, client.Settings{Session: ort.Options{}})
 	defer w.Close()
 	last := r.Records[len(r.Records)-1]
 	differ := false

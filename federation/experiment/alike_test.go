@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 // Classes that a backbone cannot tell apart by their names are named before anything is trained: its tokenizer writes

@@ -9,10 +9,10 @@ import (
 
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
+	"promptfed/federation/data/features"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/features"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
 )

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/wire"
@@ -191,4 +191,4 @@ func TestBatchClientsIsSaid(t *testing.T) {
 }
 
 // elsewhere is an executor that nothing is sent to.
-type elsewhere struct{ local.RemoteExecutor }
+type elsewhere struct{ client.RemoteExecutor }

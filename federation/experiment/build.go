@@ -10,16 +10,16 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/features"
+	"promptfed/federation/data/partition"
+	"promptfed/federation/data/sets"
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/federation/partition"
-	"promptfed/federation/secure"
-	"promptfed/federation/sets"
+	"promptfed/federation/privacy/secure"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
 	"promptfed/runtime/numerics"
@@ -104,7 +104,7 @@ func (b *Built) fits() error {
 			continue
 		}
 		seen[key] = true
-		if err := local.CheckGraphs(b.Engine, Backbone{f}, i, len(b.Assigned)); err != nil {
+		if err := client.CheckGraphs(b.Engine, Backbone{f}, i, len(b.Assigned)); err != nil {
 			return err
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
-	"promptfed/federation/datatest"
-	"promptfed/federation/partition"
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/data/partition"
 )
 
 // TestClassNotes: the classes that clients lack images of are named, one line for each kind. Of class a there is a

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/sets"
 )
 
 // compatibility is what a machine has that opens a configuration as a worker does.

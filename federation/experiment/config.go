@@ -10,11 +10,11 @@ import (
 
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
+	"promptfed/federation/data/partition"
+	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/simtime"
-	"promptfed/federation/partition"
-	"promptfed/federation/secure"
-	"promptfed/federation/sets"
+	"promptfed/federation/engine/simulatedtime"
+	"promptfed/federation/privacy/secure"
 	"promptfed/runtime/optim"
 )
 
@@ -36,8 +36,8 @@ type Config struct {
 	Attack        attack.Config    `config:"attack"`
 	Eval          Eval             `config:"eval"`
 
-	SimulatedTime     simtime.Config `config:"simulated_time"`
-	SecureAggregation secure.Config  `config:"secure_aggregation"`
+	SimulatedTime     simulatedtime.Config `config:"simulated_time"`
+	SecureAggregation secure.Config        `config:"secure_aggregation"`
 
 	Reproduce Reproduce `config:"reproduce"`
 	Runtime   Runtime   `config:"runtime"`
@@ -215,7 +215,7 @@ func Defaults() Config {
 		Eval: Eval{Every: 1, Last: 1, View: record.MethodView, Validate: true, Select: lastRound,
 			NewSteps: []int{0, 10}, Confusion: localOnly, ZeroShot: true},
 
-		SimulatedTime:     simtime.Defaults(),
+		SimulatedTime:     simulatedtime.Defaults(),
 		SecureAggregation: secure.Defaults(),
 
 		Reproduce: Reproduce{Labels: asMeant, ClassNames: asMeant},

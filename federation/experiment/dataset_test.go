@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"promptfed/federation/data"
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 // twins is a folder with train and val, 10 images of each of two classes in each, of which the first three of val/cat

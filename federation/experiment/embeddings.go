@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/inference"
-	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/state"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -27,7 +27,7 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 	if err != nil {
 		return err
 	}
-	w := local.NewWorker(b.Engine, b.Settings().Worker())
+	w := client.NewWorker(b.Engine, b.Settings().Worker())
 	defer w.Close()
 	out := tensor.Map{}
 	for _, f := range b.Bundles {

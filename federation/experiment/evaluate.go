@@ -6,10 +6,10 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/partition"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
-	"promptfed/federation/partition"
 )
 
 // checkEval finds what is wrong with how the experiment is evaluated.

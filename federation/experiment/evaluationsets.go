@@ -6,12 +6,12 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/features"
+	"promptfed/federation/data/partition"
+	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/features"
 	"promptfed/federation/method"
-	"promptfed/federation/partition"
-	"promptfed/federation/sets"
 )
 
 // evaluationSet is an evaluation set that has been opened: its examples, and its classes where they are not the

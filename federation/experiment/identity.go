@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
+	"promptfed/federation/configtags"
 	"promptfed/federation/data"
-	"promptfed/federation/keys"
 	"promptfed/runtime/numerics"
 )
 
@@ -143,7 +143,7 @@ func (b *Built) ofConfig() (Identity, error) {
 		}
 	}
 	var err error
-	for key, value := range keys.Flatten(c) {
+	for key, value := range configtags.Flatten(c) {
 		switch section := sectionOf(key, off); {
 		case !Identifying(key), section != "" && key != off[section]:
 		case key == "options":

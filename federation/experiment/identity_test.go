@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/spec"
 )
 

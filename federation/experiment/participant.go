@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/partition"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/federation/partition"
 	"promptfed/models/bundle"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/federation/secure"
+	"promptfed/federation/privacy/secure"
 )
 
 // openSecureAggregation sets up secure aggregation where the configuration has it, and refuses methods that need more

@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 // TestSampling: a round drawn by Poisson sampling needs a server that accepts a round without clients.

@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/data/sets"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/sets"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )

@@ -10,10 +10,10 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/federation/sets"
 	"promptfed/models/bundle"
 	"promptfed/runtime/version"
 )

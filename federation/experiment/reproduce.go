@@ -6,9 +6,9 @@ import (
 	"strconv"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/partition"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/federation/partition"
 )
 
 // Reproduce is the section reproduce: known defects of published code, reproduced on purpose to show what they do to

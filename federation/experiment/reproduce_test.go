@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data"
-	"promptfed/federation/partition"
+	"promptfed/federation/data/partition"
 )
 
 func (r Reproduce) misaligned(s *data.Set, parts []partition.Client) (images, labels []string) {

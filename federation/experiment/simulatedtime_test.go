@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 // TestSimulatedTimeRefused: what does not go together with a simulated time is one line before anything is computed.

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/features"
+	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/features"
 	"promptfed/federation/methods"
-	"promptfed/federation/sets"
 )
 
 // Synthetic is the section synthetic: images of the server's own.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 func withSynthetic(method string, classes ...string) Config {

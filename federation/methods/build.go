@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"promptfed/federation/keys"
+	"promptfed/federation/configtags"
 	"promptfed/federation/method"
 )
 
@@ -96,7 +96,7 @@ func Resolve(name string, with []string, options map[string]any) (map[string]any
 }
 
 func valuesOf(v reflect.Value, out map[string]any) {
-	for _, k := range keys.Of(v) {
+	for _, k := range configtags.Of(v) {
 		x := k.Value.Interface()
 		if m, ok := x.(method.Frequency); ok {
 			x = string(m)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
@@ -29,12 +29,12 @@ func (c Case) gradients(t *testing.T) {
 	at := &probe{Method: e.Method}
 	e.Method = at
 	e.Training = spec.Training{Epochs: 2, Batch: 100, Optim: optim.Config{Name: "sgd"}}
-	client := e.Clients[1]
-	w := local.NewWorker(e, local.Settings{Sessions: &c.kept.sessions})
+	first := e.Clients[1]
+	w := client.NewWorker(e, client.Settings{Sessions: &c.kept.sessions})
 	defer w.Close()
 
-	task := client.Backbone.Task()
-	task.Client, task.Clients, task.Classes = client.ID, len(e.Clients), len(Classes)
+	task := first.Backbone.Task()
+	task.Client, task.Clients, task.Classes = first.ID, len(e.Clients), len(Classes)
 	plan := e.Plan
 	plan.Clients = 4
 	g := &method.Global{Clients: 4, Task: task, Sampling: plan.Sampling(), Classes: len(Classes), Seed: 7, Width: Width,
@@ -52,7 +52,7 @@ func (c Case) gradients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	maps.Copy(g.Broadcast, g.PerClient[client.ID])
+	maps.Copy(g.Broadcast, g.PerClient[first.ID])
 	here, sent, private, own := tensor.Map{}, tensor.Map{}, tensor.Map{}, tensor.Map{}
 	for i, p := range at.Params(task) {
 		here[p.Name] = Values(300+i, 0.6, p.Shape...)
@@ -70,7 +70,7 @@ func (c Case) gradients(t *testing.T) {
 	step := func(params tensor.Map) (float64, tensor.Map) {
 		rec := trace.NewRecorder()
 		w.Tracer, at.first, at.second = rec, here, params
-		if _, _, _, err := w.Train(context.Background(), client, order, message.ClientState{Private: private, Own: own,
+		if _, _, _, err := w.Train(context.Background(), first, order, message.ClientState{Private: private, Own: own,
 			Method: kept}); err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"promptfed/federation/sets"
+	"promptfed/federation/data/sets"
 	"promptfed/models/clip"
 	"promptfed/models/synthetic"
 	"promptfed/runtime/optim"

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
-	"promptfed/federation/sets"
+	"promptfed/federation/data/sets"
 	"promptfed/models/clip"
 	"promptfed/models/preprocess"
 	"promptfed/models/tokenizer"

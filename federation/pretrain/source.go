@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"promptfed/federation/data"
-	"promptfed/federation/sets"
+	"promptfed/federation/data/sets"
 	"promptfed/models/preprocess"
 	"promptfed/models/synthetic"
 )

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/datatest"
-	"promptfed/federation/sets"
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/data/sets"
 	"promptfed/models/preprocess"
 	"promptfed/models/synthetic"
 )

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"promptfed/federation/sets"
+	"promptfed/federation/data/sets"
 	"promptfed/models/tiny"
 	"promptfed/runtime/safetensors"
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -141,41 +141,41 @@ func (s *site) join(ctx context.Context, client int, change ...func(*protocol.Jo
 	return s.joinAs(ctx, client, nil, change...)
 }
 
-func (s *site) joinAs(ctx context.Context, client int, options []nats.Option, change ...func(*protocol.JoinRequest,
+func (s *site) joinAs(ctx context.Context, id int, options []nats.Option, change ...func(*protocol.JoinRequest,
 	*transport.LocalExecutor)) error {
-	log := s.log.Logger().With("side", client)
-	options = append([]nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("toy", client)),
-		nats.UserInfo(certs.UserOf(client), "")}, options...)
+	log := s.log.Logger().With("side", id)
+	options = append([]nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("toy", id)),
+		nats.UserInfo(certs.UserOf(id), "")}, options...)
 	nc, err := exchange.Dial(ctx, s.url, "test", log, options...)
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
-	inv, err := transport.FetchInvitation(ctx, nc, "toy", client, s.identity(client), exchange.DefaultLargest, log)
+	inv, err := transport.FetchInvitation(ctx, nc, "toy", id, s.identity(id), exchange.DefaultLargest, log)
 	if err != nil {
 		return err
 	}
-	c := s.e.Clients[client]
+	c := s.e.Clients[id]
 	task := c.Backbone.Task()
 	task.Backbone = c.Backbone.Name()
 	card := protocol.JoinRequest{RunSpec: s.e.RunSpec(), Participant: message.Participant{Task: task, Domain: c.Domain},
 		Backbone: "b",
 		Tokens:   "t", Examples: c.Train.Len()}
-	worker := local.NewWorker(s.e, local.Settings{})
+	worker := client.NewWorker(s.e, client.Settings{})
 	defer worker.Close()
-	part := transport.LocalExecutor{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(client),
+	part := transport.LocalExecutor{Worker: worker, Experiment: s.e, Client: c, Path: filepath.Join(s.state(id),
 		record.PromptsFile)}
 	if s.each != nil {
-		s.each(client, &card, &part)
+		s.each(id, &card, &part)
 	}
 	for _, f := range change {
 		f(&card, &part)
 	}
 	var does transport.Executor = part
 	if s.part != nil {
-		does = s.part(client, part)
+		does = s.part(id, part)
 	}
-	a, err := transport.NewClient(nc, inv, card, s.state(client), does, log)
+	a, err := transport.NewClient(nc, inv, card, s.state(id), does, log)
 	if err != nil {
 		return err
 	}

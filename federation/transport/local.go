@@ -3,7 +3,7 @@ package transport
 import (
 	"context"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
@@ -11,7 +11,7 @@ import (
 
 // LocalExecutor is the part of one client of an experiment on this machine.
 type LocalExecutor struct {
-	Worker     *local.Worker
+	Worker     *client.Worker
 	Experiment *spec.Experiment
 	Client     *spec.Client
 	Path       string // of the file that it leaves, in the form of record.PromptsFile

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
-	"promptfed/federation/secure"
+	"promptfed/federation/privacy/secure"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/transporttest"
 )
@@ -54,7 +54,7 @@ func TestSealedSameBytes(t *testing.T) {
 			site := newSite(t, e)
 			site.set.Masked = true
 			site.part = func(_ int, p transport.LocalExecutor) transport.Executor {
-				p.Worker = local.NewWorker(e, local.Settings{Guard: layer.Guard()})
+				p.Worker = client.NewWorker(e, client.Settings{Guard: layer.Guard()})
 				return p
 			}
 			site.run(func(_ *transport.Settings, run *engine.Settings) { run.Wrap = layer.Wrap })
@@ -71,19 +71,19 @@ func sealedSite(t *testing.T, e *spec.Experiment, layer *secure.Layer) *site {
 	e.Secure = "on"
 	s := newSite(t, e)
 	s.set.Masked = true
-	s.part = func(client int, p transport.LocalExecutor) transport.Executor {
-		if err := os.MkdirAll(s.state(client), 0o700); err != nil {
+	s.part = func(id int, p transport.LocalExecutor) transport.Executor {
+		if err := os.MkdirAll(s.state(id), 0o700); err != nil {
 			t.Error(err)
 		}
-		who, err := s.identity(client).Signatures(s.state(client))
+		who, err := s.identity(id).Signatures(s.state(id))
 		if err != nil {
 			t.Error(err)
 		}
-		guard, err := layer.GuardAt(client, secure.Party{Run: s.id, Dir: s.state(client), Who: who})
+		guard, err := layer.GuardAt(id, secure.Party{Run: s.id, Dir: s.state(id), Who: who})
 		if err != nil {
 			t.Error(err)
 		}
-		p.Worker = local.NewWorker(e, local.Settings{Guard: guard})
+		p.Worker = client.NewWorker(e, client.Settings{Guard: guard})
 		return p
 	}
 	return s

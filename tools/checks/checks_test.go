@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 	"promptfed/federation/methods"
 )
 

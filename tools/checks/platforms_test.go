@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 )
 
 // The program is type-checked for every platform that its ONNX Runtime library is pinned for, with the files that each

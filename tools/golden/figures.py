@@ -1,4 +1,4 @@
-"""Golden numbers for tools/report/figures: quartiles and whiskers by NumPy and matplotlib's rule, principal components by NumPy's SVD,
+"""Golden numbers for tools/lab/figures: quartiles and whiskers by NumPy and matplotlib's rule, principal components by NumPy's SVD,
 t-SNE's affinities by SciPy's root finder, its divergence and gradient by complex steps, and scikit-learn's divergence at the end.
 
 Run from the module root with a Python that has numpy, scipy and scikit-learn: python3 tools/golden/figures.py
@@ -100,8 +100,8 @@ def tsne():
     return out
 
 
-write("tools/report/figures/testdata/quartiles.json", quartiles())
-write("tools/report/figures/embedding/testdata/embedding.json", {
+write("tools/lab/figures/testdata/quartiles.json", quartiles())
+write("tools/lab/figures/embedding/testdata/embedding.json", {
     "tsne": tsne(),
     "pca": [principal(np.round(rng.normal(size=(20, 6)) * [3, 1, 1, 2, 0.5, 1], 3), np.round(rng.normal(size=(4, 6)), 3)),
             principal(np.round(rng.normal(size=(5, 9)), 3), np.round(rng.normal(size=(3, 9)), 3))],

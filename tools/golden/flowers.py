@@ -1,11 +1,11 @@
-"""Small golden files of federation/sets: the MATLAB files of the 102 Category Flower release, as scipy writes them.
+"""Small golden files of federation/data/sets: the MATLAB files of the 102 Category Flower release, as scipy writes them.
 
 Run from the module root with numpy and scipy: python tools/golden/flowers.py
 """
 import numpy as np
 import scipy.io
 
-OUT = "federation/sets/testdata"
+OUT = "federation/data/sets/testdata"
 
 # 21 images: ten of label 1, then eleven of label 2.
 labels = np.array([[1] * 10 + [2] * 11], dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Golden numbers for tools/report/stats: Friedman's test and the studentized range by scipy.
+"""Golden numbers for tools/lab/stats: Friedman's test and the studentized range by scipy.
 
 Run from the module root, with Debian's python3-scipy: /usr/bin/python3 tools/golden/friedman.py
 """
@@ -26,5 +26,5 @@ for name, values in blocks:
 ranges = [{"k": k, "alpha": alpha, "q": float(stats.studentized_range.ppf(1 - alpha, k, np.inf))}
           for k in (2, 3, 5, 10, 20, 50, 100) for alpha in (.05, .1)]
 
-with open("tools/report/stats/testdata/friedman.json", "w") as f:
+with open("tools/lab/stats/testdata/friedman.json", "w") as f:
     json.dump({"cases": cases, "ranges": ranges}, f, indent=1)

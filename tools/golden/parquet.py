@@ -1,4 +1,4 @@
-"""Small golden files of federation/sets: Parquet files as pyarrow writes them in the form of Hugging Face data sets.
+"""Small golden files of federation/data/sets: Parquet files as pyarrow writes them in the form of Hugging Face data sets.
 
 Run from the module root with pyarrow and Pillow: python tools/golden/parquet.py
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-OUT = "federation/sets/testdata/parquet"
+OUT = "federation/data/sets/testdata/parquet"
 os.makedirs(OUT, exist_ok=True)
 
 

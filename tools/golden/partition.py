@@ -1,4 +1,4 @@
-"""Golden numbers for federation/pyrand and federation/partition: draws of Python's random and NumPy's legacy generator, and
+"""Golden numbers for federation/data/pyrand and federation/data/partition: draws of Python's random and NumPy's legacy generator, and
 partitions by the algorithms of the public federated prompt learning code, written here from their description in plain
 Python and NumPy.
 
@@ -11,7 +11,7 @@ import random
 
 import numpy as np
 
-DRAWS = "federation/pyrand/testdata/draws.json"
+DRAWS = "federation/data/pyrand/testdata/draws.json"
 
 
 def digest(words):
@@ -86,7 +86,7 @@ def numpy_draws(seed):
     return out
 
 
-PARTITIONS = "federation/partition/testdata/code.json"
+PARTITIONS = "federation/data/partition/testdata/code.json"
 
 
 def mixed(i, salt):

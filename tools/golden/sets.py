@@ -1,4 +1,4 @@
-"""Small golden files of federation/sets: image sets in the formats that their own Python code writes and reads.
+"""Small golden files of federation/data/sets: image sets in the formats that their own Python code writes and reads.
 
 Run from the module root with numpy and scipy: python tools/golden/sets.py
 """
@@ -12,7 +12,7 @@ import struct
 import numpy as np
 import scipy.io
 
-OUT = "federation/sets/testdata"
+OUT = "federation/data/sets/testdata"
 os.makedirs(OUT, exist_ok=True)
 # Of each image file: its labels, and pixels as image, row, column, then grey or R, G, B.
 want = {"images": {}}

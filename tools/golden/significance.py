@@ -1,4 +1,4 @@
-"""Golden numbers for tools/report/stats: paired tests by scipy, Holm's correction by statsmodels, bootstrap intervals by numpy.
+"""Golden numbers for tools/lab/stats: paired tests by scipy, Holm's correction by statsmodels, bootstrap intervals by numpy.
 
 Run from the module root, with pip's scipy and statsmodels: python3 tools/golden/significance.py
 """
@@ -11,7 +11,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 warnings.filterwarnings("ignore")
-OUT = "tools/report/stats/testdata"
+OUT = "tools/lab/stats/testdata"
 os.makedirs(OUT, exist_ok=True)
 rng = np.random.default_rng(7)
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -15,7 +15,7 @@ import (
 // Classifier gives what a client learned as class scores [B,C], before softmax, in a graph whose only inputs are those
 // that depend on an image: "image" [B,D], unit rows, and whatever else the method's Logits asks for of it. All the rest
 // is computed now and becomes constants, so the text tower is not in the graph. clients is how many there were.
-func Classifier(w *local.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map) (graph.Node,
+func Classifier(w *client.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map) (graph.Node,
 	error) {
 	l, s, err := learned(w, c, clients, prompts)
 	if err != nil {
@@ -29,13 +29,13 @@ func Classifier(w *local.Worker, ctx context.Context, c *spec.Client, clients in
 	if err := exportable(scope, scores); err != nil {
 		return scores, err
 	}
-	fixed := local.FixedParts(scores)
+	fixed := client.FixedParts(scores)
 	values, err := w.FixedNodes(ctx, c, l, s, scope, fixed)
 	if err != nil {
 		return scores, err
 	}
-	return local.Replace(scores, fixed, func(i int) graph.Node {
-		return scores.Graph().Const(values[local.ValueName(i)]).Cast(fixed[i].DType())
+	return client.Replace(scores, fixed, func(i int) graph.Node {
+		return scores.Graph().Const(values[client.ValueName(i)]).Cast(fixed[i].DType())
 	}), scores.Graph().Err()
 }
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -16,7 +16,7 @@ import (
 )
 
 // Predict scores rows with what a client learned: class scores [N,C], before softmax. clients is how many there were.
-func Predict(w *local.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map,
+func Predict(w *client.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map,
 	rows method.Data) (*tensor.Tensor, error) {
 	l, s, err := learned(w, c, clients, prompts)
 	if err != nil {
@@ -27,7 +27,7 @@ func Predict(w *local.Worker, ctx context.Context, c *spec.Client, clients int, 
 
 // RoundsTrained is how many rounds made what the run left: all of them, or with how.BestVal those up to the round that
 // is the result. view is Plan.View of the run.
-func RoundsTrained(w *local.Worker, c *spec.Client, clients int, records []record.Record, how record.TestPlan,
+func RoundsTrained(w *client.Worker, c *spec.Client, clients int, records []record.Record, how record.TestPlan,
 	view string) int {
 	if !how.BestVal {
 		return len(records)
@@ -41,7 +41,7 @@ func RoundsTrained(w *local.Worker, c *spec.Client, clients int, records []recor
 
 // Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests.
 // False where the round does not have it.
-func Accuracy(w *local.Worker, c *spec.Client, clients int, r record.Record) (float64, bool) {
+func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (float64, bool) {
 	e := r.Evaluations.Of(record.EvaluableOf(w.Method, w.Task(c, clients)).Headline(record.MethodView, w.Method))
 	at := c.ID
 	if len(r.Answered) > 0 {
@@ -54,7 +54,7 @@ func Accuracy(w *local.Worker, c *spec.Client, clients int, r record.Record) (fl
 }
 
 // learned sets up a client with the parameters that it is tested with.
-func learned(w *local.Worker, c *spec.Client, clients int, prompts tensor.Map) (*method.Local, message.ClientState,
+func learned(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) (*method.Local, message.ClientState,
 	error) {
 	shared, s := state.Learned(prompts, c.ID)
 	for _, p := range w.Method.Params(w.Task(c, clients)) {

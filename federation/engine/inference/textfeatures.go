@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -14,7 +14,7 @@ import (
 // TextFeatures gives the class features [C,D], unit rows, that a client's class scores compare images with: the largest
 // part of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of InitialParams. A
 // method that compares an image with something else is an error.
-func TextFeatures(w *local.Worker, ctx context.Context, c *spec.Client, clients int,
+func TextFeatures(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
 	prompts tensor.Map) (*tensor.Tensor, error) {
 	l, s, err := learned(w, c, clients, prompts)
 	if err != nil {
@@ -25,7 +25,7 @@ func TextFeatures(w *local.Worker, ctx context.Context, c *spec.Client, clients 
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range local.FixedParts(scores) {
+	for _, n := range client.FixedParts(scores) {
 		shape, ok := n.Shape().Ints()
 		switch {
 		case !ok || len(shape) != 2 || n.DType() != graph.Float:
@@ -39,7 +39,7 @@ func TextFeatures(w *local.Worker, ctx context.Context, c *spec.Client, clients 
 		if err != nil {
 			return nil, err
 		}
-		return got[local.ValueName(0)], nil
+		return got[client.ValueName(0)], nil
 	}
 	return nil, fmt.Errorf("the method's class scores do not compare images with class features [%d,%d]",
 		l.Task.Classes, l.Task.Dim)

@@ -9,7 +9,7 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
-	"promptfed/federation/engine/simtime"
+	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/method"
 )
 
@@ -59,7 +59,7 @@ type Record struct {
 	Seconds        float64 `json:"seconds"`
 	Phases         *Phases `json:"phases,omitempty"` // where they went
 	// Simulated is the time that the turns of simulated clients took; nil where none is counted.
-	Simulated *simtime.Report `json:"simulated,omitempty"`
+	Simulated *simulatedtime.Report `json:"simulated,omitempty"`
 }
 
 // Score fills in the evaluations from test replies.

@@ -8,7 +8,7 @@ import (
 	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/engine/simtime"
+	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/method"
 )
 
@@ -33,8 +33,8 @@ type Experiment struct {
 	Synthetic      *Synthetic    // nil for none
 	Attack         attack.Attack // of clients of a simulation
 	EvaluationSets []EvaluationSet
-	Plan           Plan          // Clients and Infos are filled in
-	SimulatedTime  *simtime.Plan // that turns of clients take; nil for none
+	Plan           Plan                // Clients and Infos are filled in
+	SimulatedTime  *simulatedtime.Plan // that turns of clients take; nil for none
 	Evaluate       record.TestPlan
 	// Warnings say what the settings make pointless, a line each. They change nothing that is computed.
 	Warnings []string

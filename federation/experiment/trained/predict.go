@@ -10,13 +10,13 @@ import (
 	"slices"
 
 	"promptfed/federation/data"
+	"promptfed/federation/data/features"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/inference"
-	"promptfed/federation/engine/local"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
-	"promptfed/federation/features"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/models/bundle"
@@ -51,7 +51,7 @@ type Classifier struct {
 	prompts tensor.Map
 	bundle  *bundle.Bundle
 	client  *spec.Client
-	worker  *local.Worker
+	worker  *client.Worker
 	has     record.Evaluable
 	view    string // of the run's headline
 }
@@ -105,7 +105,7 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 	}
 	e := &spec.Experiment{Method: evaluated{m, choice.view()}, Classes: f.classes, Template: c.Data.Template}
 	e.Plan.Seed = c.Seed
-	f.worker = local.NewWorker(e, (&experiment.Built{Config: c}).Settings().Worker())
+	f.worker = client.NewWorker(e, (&experiment.Built{Config: c}).Settings().Worker())
 	return f, nil
 }
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/datatest"
+	"promptfed/federation/data/datatest"
 	"promptfed/federation/transport/certs"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/secagg"
+	"promptfed/federation/privacy/secagg"
 	"promptfed/federation/transport/certs"
 	"promptfed/federation/transport/transporttest"
 )

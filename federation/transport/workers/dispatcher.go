@@ -10,7 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/certs"
@@ -36,7 +36,7 @@ type Settings struct {
 // each on its own.
 const LargestJob = 4 * exchange.DefaultLargest
 
-// Dispatcher is a local.RemoteExecutor: it spreads the jobs of simulated clients over worker machines. A worker has as
+// Dispatcher is a client.RemoteExecutor: it spreads the jobs of simulated clients over worker machines. A worker has as
 // many slots as it does jobs at a time, and every slot is a member of the run, which speaks and hears as a client does.
 // A job is an order with what the client remembers, so that any worker can do it, and whoever does gives the same
 // result, which counts once. One whose worker was missed goes to another.
@@ -166,7 +166,7 @@ func (d *Dispatcher) watch() {
 	}
 }
 
-var _ local.RemoteExecutor = (*Dispatcher)(nil)
+var _ client.RemoteExecutor = (*Dispatcher)(nil)
 
 const (
 	tries   = 3  // that a job may fail on workers before the run does

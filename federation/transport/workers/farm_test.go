@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/local"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -92,7 +92,7 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs 
 	if err != nil {
 		return err
 	}
-	w := local.NewWorker(f.e, f.each.Worker())
+	w := client.NewWorker(f.e, f.each.Worker())
 	defer w.Close()
 	job := func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 		*message.ClientState, error) {

@@ -4,7 +4,7 @@ package main
 import (
 	_ "example.com/taskres"
 
-	"promptfed/tools/command"
+	"promptfed/tools/promptfed/command"
 )
 
 func main() { command.Main() }

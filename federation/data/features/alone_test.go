@@ -1,0 +1,158 @@
+package features_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/data/features"
+	"promptfed/federation/method"
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/tiny"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// bundled is one of the bundled backbones, whose products are large enough to be split among threads.
+func bundled(t *testing.T, name string) *bundle.Bundle {
+	t.Helper()
+	files, err := tiny.FS(name)
+	dir := t.TempDir()
+	if err == nil {
+		err = os.CopyFS(filepath.Join(dir, "source"), files)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := converted.Convert(filepath.Join(dir, "source"), filepath.Join(dir, name), converted.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func photos(t *testing.T, n int) []data.Example {
+	t.Helper()
+	dir := t.TempDir()
+	var paths []string
+	for i := range n {
+		paths = append(paths, filepath.Join(dir, fmt.Sprintf("%03d.jpg", i)))
+		datatest.Photo(t, paths[i], i%3, i)
+	}
+	list, err := data.Files(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// TestDependOnTheImageAlone: an image has the same features, bit for bit, whatever number of workers and whatever
+// settings of threads, weights and buffers they are computed with, and wherever it lies in whatever list, also alone.
+// Settings that do change bits have another key.
+func TestDependOnTheImageAlone(t *testing.T) {
+	list := photos(t, 29)
+	for _, name := range []string{"tiny-vit-b32", "tiny-rn50"} {
+		b := bundled(t, name)
+		of := func(x features.Extractor, list []data.Example) *tensor.Tensor {
+			x.Cache = data.Cache{Dir: t.TempDir(), Precision: data.Float}
+			return extract(t, x, b, list, 1)[0]
+		}
+		want := of(features.Extractor{Workers: 1}, list)
+		same := func(what string, got *tensor.Tensor, at ...int) {
+			t.Helper()
+			for k, i := range at {
+				if !slices.Equal(got.Row(k).Data, want.Row(i).Data) {
+					t.Errorf("%s, %s: image %d has other features", name, what, i)
+					return
+				}
+			}
+		}
+		for _, x := range []features.Extractor{{Workers: 2}, {Workers: 5},
+			{Workers: 2, Session: ort.Options{IntraThreads: 3, InterThreads: 2, Spinning: true, Runs: 4}},
+			{Workers: 1, Session: ort.Options{Prepack: true, NoArena: true}}} {
+			same(fmt.Sprintf("%d workers, %+v", x.Workers, x.Session), of(x, list), everything(29)...)
+		}
+		for _, at := range [][]int{{28}, {11, 3}, {0, 1, 2, 3, 4, 5, 6, 7, 9}, {27, 26, 25, 24, 23, 22, 21, 20, 19, 18,
+			17, 16, 15, 14, 13, 12, 11}} {
+			x := features.Extractor{Workers: 2}
+			same(fmt.Sprint("the list ", at), of(x, data.Pick(list, at)), at...)
+			exact, err := x.Exact(t.Context(), features.Request{Bundle: b, List: data.Pick(list, at),
+				What: method.ImageInput})
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(fmt.Sprint("without a cache, the list ", at), exact, at...)
+		}
+		dir, computed := t.TempDir(), 0
+		x := features.Extractor{Cache: data.Cache{Dir: dir}, Workers: 2,
+			Progress: func(string, int, int) { computed++ }}
+		extract(t, x, b, list, 1)
+		x.Session.OptLevel = ort.OptBasic // convolutions lose their blocked layout
+		computed = 0
+		if extract(t, x, b, list, 1); computed != len(list) {
+			t.Errorf("%s: of %d images %d were computed with another graph optimization", name, len(list), computed)
+		}
+	}
+}
+
+// TestContentIsTheKey: a file that was replaced by one of the same size, with the name and the time of the old one, has
+// the features of what it holds now; files that were moved, or carry another time, are not computed again.
+func TestContentIsTheKey(t *testing.T) {
+	b, dir := small(t), t.TempDir()
+	path := filepath.Join(dir, "a.bmp")
+	stamp := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	write := func(path string, shade byte) []data.Example {
+		t.Helper()
+		raw := bitmap(shade)
+		err := os.WriteFile(path+".new", raw, 0o644)
+		if err == nil {
+			err = os.Chtimes(path+".new", stamp, stamp)
+		}
+		if err == nil {
+			err = os.Rename(path+".new", path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := data.Files([]string{path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[0].ID = filepath.Base(path) // as sets name it, relative to their root
+		return list
+	}
+	computed := 0
+	x := features.Extractor{Cache: data.Cache{Dir: t.TempDir()}, Workers: 1, Progress: func(string, int,
+		int) {
+		computed++
+	}}
+	dark := extract(t, x, b, write(path, 20), 1)[0]
+	light := extract(t, x, b, write(path, 220), 1)[0]
+	if slices.Equal(dark.Data, light.Data) || computed != 2 {
+		t.Errorf("a replaced file has the features of the old one: %d images were computed", computed)
+	}
+	stamp = stamp.Add(time.Hour)
+	moved := filepath.Join(t.TempDir(), "b.bmp")
+	if again := extract(t, x, b, write(moved, 20), 1)[0]; !slices.Equal(again.Data, dark.Data) || computed != 2 {
+		t.Errorf("a moved file was computed again: %d images", computed)
+	}
+}
+
+// bitmap is a BMP of 16x16 pixels, all of one size: darker to the left.
+func bitmap(shade byte) []byte {
+	const size = 16
+	head := []byte{'B', 'M', 54 + 0, 3, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0,
+		size, 0, 0, 0, size, 0, 0, 0, 1, 0, 24,
+		0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+	out := head
+	for i := range size * size {
+		out = append(out, shade/2, byte(i%size), shade)
+	}
+	return out
+}

@@ -1,0 +1,205 @@
+package features_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/features"
+	"promptfed/federation/method"
+)
+
+// shardsIn reads the shards of a feature cache by their paths.
+func shardsIn(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() || !strings.HasSuffix(path, ".rows") {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		out[strings.TrimPrefix(path, dir)] = string(raw)
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestStopped: a run that ends in the middle, as after Ctrl-C, leaves whole shards of 64 images (shardRows); the next
+// one begins with the image behind them, and with another kind of features of the same images with the first.
+func TestStopped(t *testing.T) {
+	b, list, dir := small(t), images(t, 200), t.TempDir()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	begun := 0
+	x := features.Extractor{Cache: data.Cache{Dir: dir}, Workers: 2, Progress: func(_ string, done, total int) {
+		if begun == 0 {
+			begun = done
+		}
+		if done == 140 {
+			stop()
+		}
+	}}
+	r := features.Request{Bundle: b, List: list, What: method.ImageInput}
+	if _, err := x.Rows(ctx, r); !errors.Is(err, context.Canceled) {
+		t.Fatalf("stopped with %v", err)
+	}
+	if n := len(shardsIn(t, dir)); n != 2 || begun != 1 {
+		t.Errorf("%d shards are left, and images from number %d on were computed", n, begun)
+	}
+	begun = 0
+	extract(t, x, b, list, 1)
+	if begun != 129 {
+		t.Errorf("the next run begins with image %d, want 129", begun)
+	}
+	whole := t.TempDir()
+	extract(t, features.Extractor{Cache: data.Cache{Dir: whole}}, b, list, 1)
+	if !maps.Equal(shardsIn(t, dir), shardsIn(t, whole)) {
+		t.Error("a run that was stopped leaves other bytes")
+	}
+}
+
+// TestKilled kills processes that compute features, as kill -9 does, each a random time after another shard is there.
+// What they leave is used, and the files are in the end those of a run nobody killed.
+func TestKilled(t *testing.T) {
+	const env = "PROMPTFED_TEST_FEATURES"
+	list := func(dir string) []data.Example {
+		paths, err := filepath.Glob(filepath.Join(dir, "*.png"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := data.Files(paths)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	if dirs := filepath.SplitList(os.Getenv(env)); len(dirs) == 2 {
+		// slow enough to be killed in the middle
+		x := features.Extractor{Cache: data.Cache{Dir: dirs[0]}, Workers: 1,
+			Progress: func(string, int, int) { time.Sleep(200 * time.Microsecond) }}
+		for _, what := range []string{method.ImageInput, method.PixelsInput} {
+			rows, err := x.Rows(context.Background(), features.Request{Bundle: small(t),
+				List: list(dirs[1]), Views: 2, What: what})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rows {
+				r.Close()
+			}
+		}
+		return
+	}
+	cache, whole, from := t.TempDir(), t.TempDir(), filepath.Dir(images(t, 300)[0].Name())
+	var said bytes.Buffer
+	temporary := "TMPDIR=" + t.TempDir() // which a killed child cannot remove
+	child := func(dir string) (*exec.Cmd, chan error) {
+		said.Reset()
+		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+		cmd.Env = append(os.Environ(), env+"="+dir+string(filepath.ListSeparator)+from, temporary)
+		cmd.Stdout, cmd.Stderr = &said, &said
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		return cmd, ended
+	}
+	if _, ended := child(whole); <-ended != nil {
+		t.Fatalf("a run that nobody kills fails:\n%s", &said)
+	}
+	want := shardsIn(t, whole)
+	if len(want) != 4*5 { // 2 views of 2 kinds, each 300 images in shards of 64
+		t.Fatalf("%d shards", len(want))
+	}
+	kills := 0
+	for _, shards := range []int{0, 1, 3, 6, 9, 14} {
+		before := shardsIn(t, cache)
+		cmd, ended := child(cache)
+		for limit := time.Now().Add(time.Minute); len(shardsIn(t, cache)) < shards && len(ended) == 0 &&
+			time.Now().Before(limit); {
+			time.Sleep(time.Millisecond)
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(15 * time.Millisecond))))
+		cmd.Process.Kill()
+		if err := <-ended; err != nil && err.Error() != "signal: killed" {
+			t.Fatalf("a resumed run failed: %v\n%s", err, &said)
+		} else if err != nil {
+			kills++
+		}
+		after := shardsIn(t, cache)
+		for path, raw := range before {
+			if after[path] != raw {
+				t.Errorf("%s was lost or changed", path)
+			}
+		}
+	}
+	if _, ended := child(cache); <-ended != nil {
+		t.Fatalf("the last resumed run failed:\n%s", &said)
+	}
+	if kills < 4 {
+		t.Errorf("only %d kills hit a run", kills)
+	}
+	if got := shardsIn(t, cache); !maps.Equal(got, want) {
+		t.Errorf("after %d kills the cache holds other files or bytes: %d files, want %d", kills, len(got), len(want))
+	}
+	t.Logf("%d kills", kills)
+}
+
+// TestStorage: pixels of 150 images [3,8,8] in half precision take 150*3*64*2 bytes and 200 more for each of 3 shards:
+// 8 and a header of 157 or 158 filled up to a multiple of 8, and 32 of SHA-256 (rows.go); a disk that lacks them is
+// refused before anything is computed, one that has them is not.
+func TestStorage(t *testing.T) {
+	b, list, dir := small(t), images(t, 150), t.TempDir()
+	size := b.Preprocess.Size
+	want := int64(150*3*size*size*2 + 3*(168+32))
+	left := want + 64<<20 - 1
+	x := features.Extractor{Cache: data.Cache{Dir: dir}, Free: func(at string) (int64, bool) {
+		if at != dir {
+			t.Errorf("asked for the space of %s", at)
+		}
+		return left, true
+	}}
+	r := features.Request{Bundle: b, List: list, What: method.PixelsInput}
+	s, err := x.Storage(t.Context(), []features.Request{r, r})
+	if err == nil || !strings.Contains(err.Error(), "pixels of 150 images 0.00 GB") ||
+		!strings.Contains(err.Error(), "0.07 GB are free") || !strings.Contains(err.Error(), "runtime.cache") {
+		t.Errorf("a full disk: %v", err)
+	}
+	if len(s.Needs) != 1 || s.Needs[0].Bytes != want || s.Needs[0].Images != 150 {
+		t.Errorf("needs %+v, want %d bytes", s.Needs, want)
+	}
+	left++
+	if _, err := x.Storage(t.Context(), []features.Request{r}); err != nil {
+		t.Errorf("a disk with room: %v", err)
+	}
+	rows, err := x.Rows(context.Background(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows[0].Close()
+	taken := 0
+	for _, raw := range shardsIn(t, dir) {
+		taken += len(raw)
+	}
+	left = 0
+	s, wrong := x.Storage(t.Context(), []features.Request{r})
+	if wrong != nil || len(s.Needs) != 0 || int64(taken) != want {
+		t.Errorf("features that are there: %v, %+v; they take %d bytes", wrong, s.Needs, taken)
+	}
+	if s.Large() || !(features.Storage{Needs: []features.Need{{Bytes: 2e8}}}).Large() {
+		t.Error("what is worth a line")
+	}
+}

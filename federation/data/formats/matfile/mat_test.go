@@ -1,0 +1,103 @@
+package matfile
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/data/datatest"
+)
+
+// TestReadMAT reads every numeric type, stored compressed, plain and inside a tag.
+func TestReadMAT(t *testing.T) {
+	for _, file := range []string{datatest.Testdata(t, "kinds_v7.mat"), datatest.Testdata(t, "kinds_v6.mat")} {
+		for _, name := range slices.Sorted(maps.Keys(datatest.Golden(t).Kinds)) {
+			dims, got, err := Read(file, name)
+			if err != nil || !slices.Equal(dims, []int{1, 3}) || !slices.Equal(got, datatest.Golden(t).Kinds[name]) {
+				t.Errorf("%s %s: %v %v %v", file, name, dims, got, err)
+			}
+		}
+		dims, got, err := Read(file, "grid") // [[0,1,2],[3,4,5]] column by column
+		if err != nil || !slices.Equal(dims, []int{2, 3}) || !slices.Equal(got, []float64{0, 3, 1, 4, 2, 5}) {
+			t.Errorf("%s: %v %v %v", file, dims, got, err)
+		}
+		_, _, err = Read(file, "complex")
+		datatest.WantError(t, err, file, `"complex"`, "uint8", "grid")
+	}
+}
+
+// TestReadMATBigEndian: a file of the other byte order, written by hand after the format's description.
+func TestReadMATBigEndian(t *testing.T) {
+	raw := append(bytes.Repeat([]byte{' '}, 124), 1, 0, 'M', 'I')
+	raw = append(raw, 0, 0, 0, 14, 0, 0, 0, 56,
+		0, 0, 0, 6, 0, 0, 0, 8, 0, 0, 0, 11, 0, 0, 0, 0, // flags: class 11, uint16
+		0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0, 1, 0, 0, 0, 2, // dimensions 1 x 2
+		0, 1, 0, 1, 'v', 0, 0, 0, // name in its tag
+		0, 0, 0, 4, 0, 0, 0, 4, 1, 2, 0, 3, 0, 0, 0, 0)
+	path := filepath.Join(t.TempDir(), "b.mat")
+	if err := os.WriteFile(path, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if dims, got, err := Read(path, "v"); err != nil || !slices.Equal(dims, []int{1, 2}) ||
+		!slices.Equal(got, []float64{258, 3}) {
+		t.Errorf("%v %v %v", dims, got, err)
+	}
+}
+
+func TestReadMATErrors(t *testing.T) {
+	whole, err := os.ReadFile(datatest.Testdata(t, "kinds_v7.mat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := func(at int, b ...byte) []byte {
+		out := bytes.Clone(whole)
+		copy(out[at:], b)
+		return out
+	}
+	for _, c := range []struct {
+		raw   []byte
+		words string
+	}{
+		{nil, "header"},
+		{whole[:len(whole)-3], "truncated"},
+		{whole[:131], "tag at byte 128"},
+		{change(126, 'X'), "not a MATLAB 5 file"},
+		{change(124, 0, 2), "7.3"},
+		{change(136, 'n', 'o'), "compressed part is broken"},
+		{change(150, 0, 0, 0, 0), "byte 128"},
+	} {
+		path := filepath.Join(t.TempDir(), "x.mat")
+		if err := os.WriteFile(path, c.raw, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := Read(path, "int8")
+		datatest.WantError(t, err, path, c.words)
+	}
+}
+
+func FuzzMAT(f *testing.F) {
+	for _, name := range []string{"kinds_v6.mat", "kinds_v7.mat", "svhn_v7.mat"} {
+		raw, err := os.ReadFile(datatest.Testdata(f, name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+		f.Add(raw[:200])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		vars, err := Variables(bytes.NewReader(raw))
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Fatalf("%q is more than a line", err)
+		}
+		for _, v := range vars {
+			numbers, err := v.Numbers(bytes.NewReader(raw))
+			if err == nil && int64(len(numbers)) != v.size() {
+				t.Fatalf("%s: %d numbers for %d", v.Name, len(numbers), v.Dims)
+			}
+		}
+	})
+}

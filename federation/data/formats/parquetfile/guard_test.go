@@ -1,0 +1,163 @@
+package parquetfile
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
+
+	"promptfed/federation/data/datatest"
+)
+
+// TestParquetGuard: damage that would make the library allocate without bound is found before. Bytes follow the Thrift
+// compact protocol and Parquet's encodings by their specifications.
+func TestParquetGuard(t *testing.T) {
+	long := binary.AppendUvarint([]byte{0x29, 0xfc}, 1<<30) // field 2 a list (9) of structs (c) of 2^30 elements
+	var deep []byte
+	for range 40 {
+		deep = append(deep, 0x1c) // field 1 a struct
+	}
+	zeros := make([]byte, 1<<20)
+	var gz, zs bytes.Buffer
+	w := gzip.NewWriter(&gz)
+	w.Write(zeros)
+	w.Close()
+	z, err := zstd.NewWriter(&zs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.Write(zeros)
+	z.Close()
+	run := binary.AppendUvarint(nil, 1<<31) // a run of 2^30 values
+	page := func(enc format.Encoding, n int32) *format.PageHeader {
+		h := &format.PageHeader{Type: format.DataPage}
+		h.DataPageHeader.Valid = true
+		h.DataPageHeader.V = format.DataPageHeader{NumValues: n, Encoding: enc, DefinitionLevelEncoding: format.RLE}
+		return h
+	}
+	check := func(h *format.PageHeader, levels int, body []byte) error {
+		h.UncompressedPageSize = int32(len(body))
+		return checkPage(h, format.Uncompressed, levels, body)
+	}
+	dict := &format.PageHeader{Type: format.DictionaryPage}
+	dict.DictionaryPageHeader.Valid = true
+	dict.DictionaryPageHeader.V.NumValues = 1 << 30
+	_, gzErr := unpack(format.Gzip, gz.Bytes(), 1000)
+	_, zsErr := unpack(format.Zstd, zs.Bytes(), 1000)
+	_, snErr := unpack(format.Snappy, snappy.Encode(nil, zeros), 1000)
+	_, loErr := unpack(format.Uncompressed, zeros, 1<<20+1)
+	for name, c := range map[string]struct {
+		err   error
+		words []string
+	}{
+		"long list":  {checkFooter(append(long, 0)), []string{"1073741824 elements"}},
+		"nested":     {checkFooter(deep), []string{"deep"}},
+		"map":        {checkFooter([]byte{0x1b, 0}), []string{"field of type 11"}},
+		"gzip":       {gzErr, []string{"1001", "1000"}},
+		"zstd":       {zsErr, []string{"1001", "1000"}},
+		"snappy":     {snErr, []string{"1048576", "1000"}},
+		"short":      {loErr, []string{"1048576", "1048577"}},
+		"dictionary": {check(dict, 0, []byte{0}), []string{"dictionary of 1073741824 values"}},
+		"indices": {check(page(format.RLEDictionary, 3), 0, append(append([]byte{1}, run...), 0)),
+			[]string{"runs of 1073741824", "page of 3"}},
+		"wide indices": {check(page(format.RLEDictionary, 3), 0, []byte{33}), []string{"33 bits"}},
+		"levels": {check(page(format.Plain, 3), 1, append(binary.LittleEndian.AppendUint32(nil,
+			uint32(len(run)+1)), append(run, 0)...)), []string{"runs of 1073741824"}},
+		"levels beyond": {check(page(format.Plain, 3), 1, []byte{9, 0, 0, 0, 1}), []string{"ends early"}},
+		"packed beyond": {checkRuns([]byte{0x81, 0x01, 0}, 8, 1<<30), []string{"ends early"}},
+		"delta": {check(page(format.DeltaBinaryPacked, 3), 0, append([]byte{128, 1, 4},
+			binary.AppendUvarint(nil, 1<<30)...)), []string{"1073741824 values", "page of 3"}},
+		"other encoding":   {check(page(format.DeltaByteArray, 3), 0, []byte{0}), []string{"DELTA_BYTE_ARRAY"}},
+		"small file":       {readError([]byte("PAR1")), []string{"too short"}},
+		"footer too large": {readError([]byte("PAR1....\xff\xff\xff\x7fPAR1")), []string{"footer of 2147483647"}},
+	} {
+		if c.err == nil {
+			t.Errorf("%s: no error", name)
+			continue
+		}
+		datatest.WantError(t, c.err, c.words...)
+	}
+}
+
+func readError(raw []byte) error {
+	_, err := readParquet(bytes.NewReader(raw), int64(len(raw)))
+	return err
+}
+
+// FuzzParquet opens any bytes as a file and reads every column and image: errors, no panics, and no memory beyond a
+// bound.
+func FuzzParquet(f *testing.F) {
+	for _, name := range []string{"none", "zstd", "gzip", "snappy", "pages", "v2", "words", "numbers", "delta"} {
+		raw, err := os.ReadFile(datatest.Testdata(f, "parquet", name+".parquet"))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(raw) > 1<<16 {
+			return
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if err := readAll(raw); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q", err)
+		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 1<<30 {
+			t.Errorf("%d bytes allocated for a file of %d", n, len(raw))
+		}
+	})
+}
+
+func readAll(raw []byte) error {
+	file := &File{path: "x.parquet", size: int64(len(raw)), r: bytes.NewReader(raw)}
+	var err error
+	if file.File, err = readParquet(file.r, file.size); err != nil {
+		return oneLine(err)
+	}
+	c, _, err := file.Described()
+	if err != nil {
+		return err
+	}
+	if _, err := file.Values(c.Label); err != nil {
+		return err
+	}
+	if c.Domain != nil {
+		if _, err := file.Values(c.Domain); err != nil {
+			return err
+		}
+	}
+	x := NewImagePages()
+	for g, group := range file.File.RowGroups() {
+		for row := range group.NumRows() {
+			if _, err := x.Bytes(Where{file, g, c.Image.Index()}, row); err != nil && !strings.Contains(err.Error(),
+				"no image bytes") {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// FuzzParquetNames reads any text as the head of README.md and as dataset_infos.json.
+func FuzzParquetNames(f *testing.F) {
+	f.Add([]byte("---\ndataset_info:\n- features:\n  - name: label\n    dtype:\n      class_label:\n        names:\n " +
+		"         '0': a\n---\n"))
+	f.Add([]byte(`{"default": {"features": {"label": {"names": ["a"], "_type": "ClassLabel"}}}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for _, read := range []func([]byte) (map[string]map[string]Feature, error){readmeFeatures,
+			infoFeatures} {
+			if got, err := read(raw); err != nil && got != nil {
+				t.Errorf("%v beside %v", got, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,67 @@
+package partition
+
+import (
+	"fmt"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/partition/internal/allocation"
+)
+
+// roundRobin hands the indices out one by one, beginning with client turn, and returns whose turn it is next.
+func roundRobin(out []allocation.Shares, l int, index []int, turn int) int {
+	for _, i := range index {
+		out[turn][l] = append(out[turn][l], i)
+		turn = (turn + 1) % len(out)
+	}
+	return turn
+}
+
+// iid gives the shuffled examples of one class after the other to the clients in turn, so that both the sizes of
+// clients and their counts of any class differ by at most one.
+func iid(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
+	out := allocation.NewShares(p.Clients, len(lists))
+	for l := range lists {
+		rng := data.Stream(seed, "iid", l)
+		turn := 0
+		for _, index := range lists[l].ByClass(classes) {
+			allocation.Shuffle(index, rng)
+			turn = roundRobin(out, l, index, turn)
+		}
+	}
+	return allocation.Sorted(out), nil
+}
+
+// pathological shuffles the classes and gives client i those from i*per to (i+1)*per, the last client the rest, where
+// per is classes/clients rounded half to even (Python's round, as in the public few-shot code). The first p.Repeat of
+// the classes are split among all clients instead, and only the others have owners; then clients may go without.
+func pathological(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
+	common := int(p.Repeat * float64(classes))
+	per := allocation.PerClient(classes-common, p.Clients)
+	if common > 0 {
+		per = max(per, 1)
+	} else if per == 0 || per*(p.Clients-1) >= classes {
+		n := p.Clients - 1
+		for n > 1 && (allocation.PerClient(classes, n) == 0 || allocation.PerClient(classes, n)*(n-1) >= classes) {
+			n--
+		}
+		return nil, fmt.Errorf("%d classes do not give each of %d clients a class of its own: lower "+
+			"partition.clients (%d works), set partition.repeat or use another partition.kind",
+			classes, p.Clients, max(n, 1))
+	}
+	out := allocation.NewShares(p.Clients, len(lists))
+	order := data.Stream(seed, "pathological").Perm(classes)
+	for l := range lists {
+		groups := lists[l].ByClass(classes)
+		rng := data.Stream(seed, "pathological/common", l)
+		turn := 0
+		for _, class := range order[:common] {
+			allocation.Shuffle(groups[class], rng)
+			turn = roundRobin(out, l, groups[class], turn)
+		}
+		for at, class := range order[common:] {
+			owner := min(at/per, p.Clients-1)
+			out[owner][l] = append(out[owner][l], groups[class]...)
+		}
+	}
+	return allocation.Sorted(out), nil
+}

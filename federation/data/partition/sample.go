@@ -1,0 +1,111 @@
+package partition
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/partition/internal/allocation"
+)
+
+// sample lets every client draw p.Share of every list, without regard to the other clients. Client c's mix of classes
+// is q ~ Dirichlet(beta): of class k it takes q[k] of its size in examples, or all there are, and what is then missing
+// from the classes that have examples left, in proportion to q again. The mix is the same for all lists.
+func sample(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
+	total := 0
+	grouped := make([][][]int, len(lists))
+	for l := range lists {
+		grouped[l] = lists[l].ByClass(classes)
+		total += len(lists[l].Index)
+	}
+	if p.Share*float64(total)*float64(p.Clients) > allocation.MaxOverlap {
+		return nil, fmt.Errorf("%d clients with %g of %d examples each need too much memory: lower partition.clients "+
+			"or partition.share", p.Clients, p.Share, total)
+	}
+	out := allocation.NewShares(p.Clients, len(lists))
+	for c := range out {
+		rng := data.Stream(seed, "sample", c)
+		q := dirichletOrOneHot(p.Beta, classes, rng)
+		for l := range lists {
+			have := make([]int, classes)
+			for k := range have {
+				have[k] = len(grouped[l][k])
+			}
+			size := int(math.Round(p.Share * float64(len(lists[l].Index))))
+			for k, n := range quotas(q, have, size) {
+				for _, i := range rng.Perm(have[k])[:n] {
+					out[c][l] = append(out[c][l], grouped[l][k][i])
+				}
+			}
+		}
+	}
+	return allocation.Sorted(out), nil
+}
+
+// quotas splits size among classes in proportion to q, at most have[k] each; a class that is full leaves its part to
+// the others. Fractions are rounded by the largest remainder. The sum is size, or all of have when size is more.
+func quotas(q []float64, have []int, size int) []int {
+	out := make([]int, len(q))
+	left := 0
+	for _, n := range have {
+		left += n
+	}
+	left = min(left, size)
+	for left > 0 {
+		weight, sum := openWeights(q, out, have)
+		given, full := 0, false
+		remainder := make([]float64, len(q))
+		var order []int // classes that may get one more
+		for k, w := range weight {
+			want := w / sum * float64(left)
+			n := min(int(want), have[k]-out[k])
+			out[k] += n
+			given += n
+			if w == 0 {
+				continue
+			}
+			if out[k] == have[k] {
+				full = true
+				continue
+			}
+			remainder[k] = want - float64(n)
+			order = append(order, k)
+		}
+		left -= given
+		if full && given > 0 {
+			continue
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(remainder[b], remainder[a]) })
+		for _, k := range order[:min(left, len(order))] {
+			out[k]++
+			left--
+		}
+	}
+	return out
+}
+
+// openWeights are the weights of the classes that have room, and their sum; where no mass is left all with room weigh
+// the same.
+func openWeights(q []float64, out, have []int) ([]float64, float64) {
+	weight := make([]float64, len(q))
+	sum := 0.0
+	for k := range q {
+		if out[k] < have[k] {
+			weight[k] = q[k]
+			sum += q[k]
+		}
+	}
+	for k := range q {
+		if sum == 0 && out[k] < have[k] {
+			weight[k] = 1
+		}
+	}
+	if sum == 0 {
+		for _, w := range weight {
+			sum += w
+		}
+	}
+	return weight, sum
+}

@@ -1,0 +1,88 @@
+package partition
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/partition/internal/allocation"
+)
+
+// MostValidation is the largest share of its training examples that a client may give up for validation.
+const MostValidation = 0.5
+
+// CutValidation moves a share of every client's training examples to its validation data, as a function of the seed
+// alone: floor(share·n + 1/2) of a client's n, at least one and not all, spread over its classes as evenly as whole
+// examples allow, so that the mix of classes stays. s gets the examples as its list Val; its list Train stays, for
+// indices point into it. A set that has validation data already is an error. Where clients overlap in training, what
+// one keeps for validation another may train on.
+func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) error {
+	switch {
+	case !(share > 0 && share <= MostValidation):
+		return fmt.Errorf("data.val_share: %v; it must be above 0 and at most %v", share, MostValidation)
+	case s.Pool != nil:
+		return fmt.Errorf("data.val_share: a pooled set is cut 60/20/20 and already has validation data; remove it, " +
+			"or set data.split: given")
+	case len(s.Val) > 0:
+		return fmt.Errorf("data.val_share: the set already has %d validation images; remove it to use those",
+			len(s.Val))
+	}
+	at := map[int]int{} // of a training example, its place in Val
+	for i := range clients {
+		c := &clients[i]
+		var val []int
+		c.Train, val = stratified(c.Train, s.Train, share, data.Stream(seed, "validation", i).Uint64())
+		c.Val = nil
+		for _, k := range val {
+			if _, ok := at[k]; !ok {
+				at[k] = len(s.Val)
+				s.Val = append(s.Val, s.Train[k])
+			}
+			c.Val = append(c.Val, at[k])
+		}
+		slices.Sort(c.Val)
+	}
+	return nil
+}
+
+// stratified draws a share of some examples. Example j (from 0) of the n of its class, in random order, has the place
+// (j+1/2)/n; those with the lowest places go, classes in random order where places are equal.
+func stratified(index []int, list []data.Example, share float64, seed uint64) (keep, cut []int) {
+	type placed struct {
+		index, tie int
+		place      float64
+	}
+	groups := map[int][]int{}
+	for _, i := range index {
+		groups[list[i].Label] = append(groups[list[i].Label], i)
+	}
+	var labels []int
+	for y := range groups {
+		labels = append(labels, y)
+	}
+	slices.Sort(labels)
+	ties := data.Stream(seed, "classes").Perm(len(labels))
+	var all []placed
+	for k, y := range labels {
+		g := groups[y]
+		allocation.Shuffle(g, data.Stream(seed, "class", y))
+		for j, i := range g {
+			all = append(all, placed{i, ties[k], (float64(j) + 0.5) / float64(len(g))})
+		}
+	}
+	slices.SortFunc(all, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.tie, b.tie))
+	})
+	n := min(max(1, int(share*float64(len(all))+0.5)), len(all)-1)
+	for k, p := range all {
+		if k < n {
+			cut = append(cut, p.index)
+		} else {
+			keep = append(keep, p.index)
+		}
+	}
+	slices.Sort(keep)
+	slices.Sort(cut)
+	return keep, cut
+}

@@ -1,0 +1,209 @@
+package cifar
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/formats/pickle"
+	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filestamp"
+)
+
+// cifarReader reads the files of one folder.
+type cifarReader struct {
+	*cifarSet
+	cfg source.Config
+	dir string
+	bin bool // otherwise pickles
+	set *data.Set
+}
+
+// read makes the set. Without test records, the training records are split four to one by the rule of folders.
+func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
+	names, err := r.classNames()
+	if err != nil {
+		return nil, err
+	}
+	s := r.set
+	s.Classes = source.Spaced(names[0])
+	if len(names) > 1 {
+		s.Superclasses = source.Spaced(names[1])
+	}
+	s.Coarse = slices.Repeat([]int{-1}, len(s.Classes))
+	if len(train) != r.parts {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d of %d training files: %s", r.dir, len(train), r.parts,
+			source.FolderNames(train)))
+	}
+	for _, path := range train {
+		list, err := r.file(path)
+		if err != nil {
+			return nil, err
+		}
+		s.Train = append(s.Train, list...)
+	}
+	if test != "" {
+		if s.Test, err = r.file(test); err != nil {
+			return nil, err
+		}
+	} else {
+		all := s.Train
+		s.Train = nil
+		s.Notes = append(s.Notes, r.dir+" has no file of test images: two of every ten images of each class of the "+
+			"training files are held out for testing")
+		slices.SortStableFunc(all, func(a, b data.Example) int { return a.Label - b.Label })
+		source.AddHeldOut(s, all)
+	}
+	for i := range s.Coarse {
+		if s.Coarse[i] < 0 && r.coarse != nil && slices.Equal(names[0], r.known[0]) {
+			s.Coarse[i] = r.coarse[i]
+		}
+	}
+	r.notes(s, r.dir)
+	return s, nil
+}
+
+// classNames are the names in the folder, or the published ones.
+func (r *cifarReader) classNames() ([][]string, error) {
+	out := slices.Clone(r.known)
+	if r.bin {
+		for i, name := range r.texts {
+			path := filepath.Join(r.dir, name)
+			if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			var names []string
+			err := source.EachLine(path, func(_, line string) error {
+				names = append(names, line)
+				return nil
+			})
+			if err != nil {
+				return nil, err
+			}
+			if len(names) == 0 || len(names) > 256 {
+				return nil, fmt.Errorf("%s: expected one class name per line, at most 256", path)
+			}
+			out[i] = names
+		}
+		return out, nil
+	}
+	path := filepath.Join(r.dir, r.meta)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	err := cifarPickle(path, func(f *os.File, get func(string) (any, error)) error {
+		for i, key := range r.names {
+			v, err := get(key)
+			if err != nil {
+				return err
+			}
+			list, err := pickle.Values(f, v)
+			if err != nil {
+				return err
+			}
+			out[i] = nil
+			for _, e := range list {
+				name, ok := e.(string)
+				if !ok || name == "" {
+					return fmt.Errorf("%q holds %v: expected class names", key, e)
+				}
+				out[i] = append(out[i], name)
+			}
+			if len(out[i]) == 0 || len(out[i]) > 256 {
+				return fmt.Errorf("%q holds %d names: expected 1 to 256", key, len(out[i]))
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// file lists the images of one file. With data.corrupt: skip, a binary file may end early.
+func (r *cifarReader) file(path string) ([]data.Example, error) {
+	x := &source.Pixels{Path: path, Width: cifarSide, Height: cifarSide, Channels: 3}
+	var fine, coarse []int
+	var err error
+	if r.bin {
+		fine, coarse, err = r.binFile(x)
+	} else {
+		fine, coarse, err = r.pickleFile(x)
+	}
+	if err != nil && r.bin && r.cfg.Corrupt == data.Skip && len(fine) > 0 {
+		r.set.Skipped = append(r.set.Skipped, data.Skipped{Name: path, Reason: err.Error()})
+	} else if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for i, c := range coarse {
+		have := &r.set.Coarse[fine[i]]
+		if *have >= 0 && *have != c {
+			return nil, fmt.Errorf("%s: record %d: class %q is of superclass %q here and %q before", path, i,
+				r.set.Classes[fine[i]], r.set.Superclasses[c], r.set.Superclasses[*have])
+		}
+		*have = c
+	}
+	return x.Examples(r.cfg.Root, fine, 0)
+}
+
+// limits are the number of classes and, where there are any, of superclasses.
+func (r *cifarReader) limits() []int {
+	if r.coarse == nil {
+		return []int{len(r.set.Classes)}
+	}
+	return []int{len(r.set.Classes), len(r.set.Superclasses)}
+}
+
+func (r *cifarReader) binFile(x *source.Pixels) (fine, coarse []int, err error) {
+	f, st, err := source.OpenFile(x.Path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	limits := r.limits()
+	slices.Reverse(limits) // the superclass comes first
+	labels, err := readCIFARLabels(f, limits...)
+	heads := len(limits)
+	for i := 0; i < len(labels); i += heads {
+		fine = append(fine, int(labels[i+heads-1]))
+		if heads > 1 {
+			coarse = append(coarse, int(labels[i]))
+		}
+	}
+	x.Count, x.At, x.Gap, x.Stamp = len(fine), int64(heads), int64(heads), filestamp.Of(st)
+	return fine, coarse, err
+}
+
+// readCIFARLabels returns the label bytes of every record, as many as there are limits. A label outside its limit or a
+// file that ends inside a record is an error that says which record, beside the labels before it. Memory is one byte
+// per label.
+func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
+	b := bufio.NewReaderSize(r, 1<<16)
+	var out []uint8
+	for record := 0; ; record++ {
+		var labels [2]uint8
+		for i, limit := range limits {
+			l, err := b.ReadByte()
+			if err == io.EOF && i == 0 {
+				return out, nil
+			}
+			if err != nil && err != io.EOF {
+				return out, err
+			}
+			if err == nil && int(l) >= limit {
+				return out, fmt.Errorf("record %d has label %d, but there are %d classes: expected a CIFAR binary "+
+					"file", record, l, limit)
+			}
+			labels[i] = l
+		}
+		if n, err := b.Discard(cifarPixels); err != nil {
+			return out, fmt.Errorf("record %d ends after %d of %d bytes: the file is truncated, fetch it again", record,
+				n+len(limits), cifarPixels+len(limits))
+		}
+		out = append(out, labels[:len(limits)]...)
+	}
+}

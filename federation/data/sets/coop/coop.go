@@ -1,0 +1,123 @@
+package coop
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/sets/source"
+)
+
+// release is a set of the CoOp family: where CoOp's split file lies, and what is read where there is none.
+type release struct {
+	folders []string // names of the set's folder; the first is CoOp's
+	inner   []string // folders inside it that may hold everything
+	split   string   // CoOp's split file
+	images  []string // what its paths are relative to; the first is CoOp's
+	classes int      // of the whole release
+	forms   []form   // in order of preference
+}
+
+// form is one way in which the original release of a set says what its images show.
+type form struct {
+	// needs are paths that must lie in the set's folder. A path that starts with "?" may be missing; "a|b" takes
+	// either.
+	needs []string
+	// read gets the paths found, in the order of needs, "" for one that is missing.
+	read func(cfg source.Config, paths []string) (*source.Listing, error)
+}
+
+// openRelease opens a set from the folder above its own, as CoOp's $DATA, or from its own. CoOp's split file goes
+// before the lists of the release.
+func openRelease(r release) func(source.Config) (*data.Set, error) {
+	return func(cfg source.Config) (*data.Set, error) {
+		f := source.Finder{}
+		dirs, err := dirs(f, cfg.Root, r)
+		if err != nil {
+			return nil, err
+		}
+		listing, err := r.listing(cfg, f, dirs)
+		if err != nil {
+			return nil, err
+		}
+		s, err := listing.Set(cfg)
+		if err != nil {
+			return nil, err
+		}
+		if len(s.Classes) != r.classes {
+			s.Notes = append(s.Notes, fmt.Sprintf("found %d classes; the release of %s has %d", len(s.Classes), cfg.Set,
+				r.classes))
+		}
+		return s, nil
+	}
+}
+
+// listing reads the first list that is there.
+func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*source.Listing, error) {
+	for _, dir := range dirs {
+		path, ok, err := f.Split(dir, r.split)
+		if err != nil {
+			return nil, err
+		}
+		if ok && !r.foreign(path) {
+			listing, err := readSplitFile(path)
+			if err != nil {
+				return nil, err
+			}
+			listing.Layout = "CoOp's split file " + filepath.Base(path)
+			return listing, locate(listing, f, dir, dirs, r.images)
+		}
+	}
+	for _, form := range r.forms {
+		for _, dir := range dirs {
+			paths, ok, err := f.All(dir, form.needs)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				continue
+			}
+			if path, ok, _ := f.Split(dir, r.split); ok {
+				return nil, fmt.Errorf("%s is the split file of another set than %s: set data.set to that, or "+
+					"data.root to the folder of %s", path, cfg.Set, r.folders[0])
+			}
+			listing, err := form.read(cfg, paths)
+			if err != nil {
+				return nil, err
+			}
+			listing.Root, listing.Layout = dir, "the release's own files, "+strings.Join(source.Bases(paths), ", ")
+			return listing, nil
+		}
+	}
+	return nil, source.NothingFound(r.missing(cfg), dirs)
+}
+
+// foreign tells whether a split file is, by its name, that of another set.
+func (r release) foreign(path string) bool {
+	name := source.Fold(filepath.Base(path))
+	return name != source.Fold(r.split) && slices.ContainsFunc(splitFiles(), func(other string) bool {
+		return name == source.Fold(other)
+	})
+}
+
+// missing says which paths were looked for, in data.root and in the set's folder under it.
+func (r release) missing(cfg source.Config) error {
+	var tried []string
+	for _, dir := range []string{filepath.Join(cfg.Root, r.folders[0]), cfg.Root} {
+		if r.split != "" {
+			tried = append(tried, filepath.Join(dir, r.split))
+		}
+		for _, form := range r.forms {
+			for _, need := range form.needs {
+				if first, _, _ := strings.Cut(need, "|"); !strings.HasPrefix(need, "?") {
+					tried = append(tried, filepath.Join(dir, filepath.FromSlash(first)))
+				}
+			}
+		}
+	}
+	slices.Sort(tried)
+	return fmt.Errorf("no %s in %s: looked for %s: set data.root to the folder that holds %s, or to that folder itself",
+		cfg.Set, cfg.Root, strings.Join(slices.Compact(tried), ", "), r.folders[0])
+}

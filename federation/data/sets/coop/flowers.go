@@ -1,0 +1,86 @@
+package coop
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"promptfed/federation/data/formats/matfile"
+	"promptfed/federation/data/sets/source"
+)
+
+// flowerLists reads the 102 Category Flower release: imagelabels.mat has the label, from 1, of every
+// jpg/image_NNNNN.jpg, cat_to_name.json the name of every label, which is known without it, and setid.mat the release's
+// split.
+func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
+	l := &source.Listing{List: paths[1], Images: paths[0]}
+	labels, err := flowerNumbers(paths[1], "labels")
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	if paths[2] != "" {
+		if err := source.DecodeList(paths[2], &names, "{label: class name}"); err != nil {
+			return nil, err
+		}
+	} else {
+		for i, name := range flowerNames {
+			names[strconv.Itoa(i+1)] = name
+		}
+	}
+	split := make([]string, len(labels))
+	if paths[3] != "" {
+		for _, s := range [][2]string{{"trnid", "train"}, {"valid", "val"}, {"tstid", "test"}} {
+			ids, err := flowerNumbers(paths[3], s[0])
+			if err != nil {
+				return nil, err
+			}
+			for _, id := range ids {
+				if id < 1 || id > len(labels) || split[id-1] != "" {
+					return nil, fmt.Errorf("%s: %s: image %d is not one of the %d, or is in two lists", paths[3], s[0],
+						id, len(labels))
+				}
+				split[id-1] = s[1]
+			}
+		}
+	}
+	for i, n := range labels {
+		where := fmt.Sprintf("%s: image %d", paths[1], i+1)
+		name := names[strconv.Itoa(n)]
+		if name == "" {
+			return nil, fmt.Errorf("%s: label %d has no name in %s", where, n, cmp.Or(paths[2],
+				"CoOp's list of 102 flowers"))
+		}
+		if err := l.Name(where, n-1, name); err != nil {
+			return nil, err
+		}
+		if paths[3] != "" && split[i] == "" {
+			return nil, fmt.Errorf("%s: image %d is in none of its lists", paths[3], i+1)
+		}
+		if err := l.Add(where, source.Item{Path: fmt.Sprintf("image_%05d.jpg", i+1), Label: n - 1,
+			Split: split[i]}); err != nil {
+			return nil, err
+		}
+	}
+	if paths[3] == "" {
+		l.DrawThree()
+	} else {
+		l.Official("setid.mat: 10 + 10 images of a class for train and val")
+	}
+	return l, nil
+}
+
+// flowerNumbers reads a list of whole numbers.
+func flowerNumbers(path, name string) ([]int, error) {
+	_, list, err := matfile.Read(path, name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int, len(list))
+	for i, v := range list {
+		if out[i] = int(v); float64(out[i]) != v {
+			return nil, fmt.Errorf("%s: %s: %v is not a whole number", path, name, v)
+		}
+	}
+	return out, nil
+}

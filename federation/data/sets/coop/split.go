@@ -1,0 +1,101 @@
+package coop
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"promptfed/federation/data/sets/source"
+)
+
+// readSplitFile reads a split_zhou_*.json.
+func readSplitFile(path string) (*source.Listing, error) {
+	r, done, err := source.OpenList(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l, err := readSplit(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: expected CoOp's {\"train\": [[path, label, class name], ...], \"val\": ..., "+
+			"\"test\": ...}", path, err)
+	}
+	l.List = path
+	return l, nil
+}
+
+// readSplit reads CoOp's split format image by image. Other keys are passed over; val may be missing.
+func readSplit(r io.Reader) (*source.Listing, error) {
+	l := &source.Listing{}
+	dec := json.NewDecoder(r)
+	dec.UseNumber()
+	if err := source.Delim(dec, '{'); err != nil {
+		return nil, err
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		t, err := dec.Token()
+		if err != nil {
+			return nil, source.JSONError(err)
+		}
+		key := t.(string) // the decoder gives nothing else here
+		if key != "train" && key != "val" && key != "test" {
+			var other json.RawMessage
+			if err := dec.Decode(&other); err != nil {
+				return nil, source.JSONError(err)
+			}
+			continue
+		}
+		if seen[key] {
+			return nil, fmt.Errorf("%q occurs twice", key)
+		}
+		seen[key] = true
+		if err := splitList(l, dec, key); err != nil {
+			return nil, err
+		}
+	}
+	if err := source.Delim(dec, '}'); err != nil {
+		return nil, err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return nil, errors.New("there is data after the object")
+	}
+	if !seen["train"] || !seen["test"] {
+		return nil, errors.New(`"train" or "test" is missing`)
+	}
+	if len(l.Items) == 0 {
+		return nil, errors.New("it lists no images")
+	}
+	return l, nil
+}
+
+func splitList(l *source.Listing, dec *json.Decoder, split string) error {
+	if err := source.Delim(dec, '['); err != nil {
+		return err
+	}
+	for i := 0; dec.More(); i++ {
+		where := fmt.Sprintf("%s[%d]", split, i)
+		var entry []any
+		if err := dec.Decode(&entry); err != nil {
+			return fmt.Errorf("%s: %w", where, source.JSONError(err))
+		}
+		if len(entry) != 3 {
+			return fmt.Errorf("%s has %d parts, not 3", where, len(entry))
+		}
+		path, ok := entry[0].(string)
+		class, ok2 := entry[2].(string)
+		label, err := strconv.Atoi(fmt.Sprint(entry[1]))
+		if !ok || !ok2 || err != nil {
+			return fmt.Errorf("%s is not a path, a whole number and a class name", where)
+		}
+		if err := l.Name(where, label, class); err != nil {
+			return err
+		}
+		if err := l.Add(where, source.Item{Path: path, Label: label, Split: split}); err != nil {
+			return err
+		}
+	}
+	return source.Delim(dec, ']')
+}

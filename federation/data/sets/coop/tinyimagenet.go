@@ -1,0 +1,161 @@
+package coop
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data/sets/source"
+)
+
+// TinyKinds is Tiny-ImageNet.
+var TinyKinds = []source.Kind{
+	{Name: "tinyimagenet", About: "Tiny-ImageNet (Stanford CS231n): 200 classes, val is the test split",
+		Expects: "tiny-imagenet-200/ with train/WNID/images/, wnids.txt, words.txt, and val/images/ with " +
+			"val_annotations.txt or val/WNID/",
+		Source: "tiny-imagenet-200 of Stanford's course CS231n", Open: openRelease(tinyImageNet)},
+}
+
+var tinyImageNet = release{
+	folders: []string{"tiny-imagenet-200", "tiny-imagenet", "tinyimagenet200"},
+	classes: 200,
+	forms: []form{
+		{needs: []string{"train", "val/images", "val/val_annotations.txt", "?wnids.txt", "?words.txt"},
+			read: tinyLists},
+		{needs: []string{"train", "val", "?wnids.txt", "?words.txt"}, read: tinyFolders},
+	}}
+
+// tinyLists reads Tiny-ImageNet as published: val/images/ and "file WNID left top right bottom" in val_annotations.txt.
+func tinyLists(cfg source.Config, paths []string) (*source.Listing, error) {
+	if first, err := source.Loose(paths[1]); err != nil || first == "" { // emptied by a script that made val/WNID/
+		return tinyFolders(cfg, []string{paths[0], filepath.Dir(paths[2]), paths[3], paths[4]})
+	}
+	l, label, err := tinyTrain(cfg, paths[0], paths[3], paths[4])
+	if err != nil {
+		return nil, err
+	}
+	images, err := filepath.Rel(l.Images, paths[1])
+	if err != nil {
+		return nil, err
+	}
+	l.List = paths[2]
+	return l, source.EachLine(paths[2], func(where, line string) error {
+		return annotation(l, label, filepath.ToSlash(images), where, line)
+	})
+}
+
+// annotation adds the image of a line of val_annotations.txt.
+func annotation(l *source.Listing, label map[string]int, images, where, line string) error {
+	fields := strings.Fields(line)
+	if len(fields) < 2 {
+		return fmt.Errorf("%s: %q: expected a file name and a WNID", where, source.ShortText(line))
+	}
+	n, ok := label[fields[1]]
+	if !ok {
+		return fmt.Errorf("%s: there is no class %q among the training folders", where, source.ShortText(fields[1]))
+	}
+	if strings.ContainsAny(fields[0], `/\`) {
+		return fmt.Errorf("%s: %q is not a file name", where, source.ShortText(fields[0]))
+	}
+	return l.Add(where, source.Item{Path: images + "/" + fields[0], Label: n, Split: "test"})
+}
+
+// tinyFolders reads Tiny-ImageNet with val/WNID/images/ or val/WNID/, as many scripts rearrange it.
+func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
+	l, label, err := tinyTrain(cfg, paths[0], paths[2], paths[3])
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := (&source.Walk{}).Folders(paths[1])
+	if err != nil {
+		return nil, err
+	}
+	for _, dir := range dirs {
+		id := filepath.Base(dir)
+		n, ok := label[id]
+		if id == "images" && !ok {
+			continue // what is left of the published form
+		}
+		if !ok {
+			return nil, fmt.Errorf("%s: there is no class %q among the training folders", dir, id)
+		}
+		if err := tinyFolder(l, cfg, dir, n, l.Names[n], "test"); err != nil {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// tinyTrain reads the training folders. Labels are in the order of WNIDs; a class has the first of its synonyms as
+// name, or its WNID where there is no words.txt.
+func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, map[string]int, error) {
+	l := &source.Listing{List: train, Images: filepath.Dir(train), Repeats: true}
+	dirs, err := (&source.Walk{}).Folders(train)
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(dirs, func(a, b string) int { return strings.Compare(filepath.Base(a), filepath.Base(b)) })
+	label := map[string]int{}
+	for i, dir := range dirs {
+		label[filepath.Base(dir)] = i
+	}
+	if wnids != "" {
+		err := source.EachLine(wnids, func(where, line string) error {
+			if _, ok := label[line]; !ok {
+				return fmt.Errorf("%s: %s does not exist", where, filepath.Join(train, source.ShortText(line)))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	names, err := tinyWords(words, label)
+	if err != nil {
+		return nil, nil, err
+	}
+	if n := len(dirs) - len(names); n > 0 {
+		l.Notes = append(l.Notes, fmt.Sprintf("%d of %d classes have no name in words.txt: their WNIDs, which say "+
+			"nothing to a text tower, are used as names; set data.class_names", n, len(dirs)))
+	}
+	for i, dir := range dirs {
+		id := filepath.Base(dir)
+		name := names[id]
+		if name == "" {
+			name = id
+		}
+		if err := tinyFolder(l, cfg, dir, i, name, "train"); err != nil {
+			return nil, nil, err
+		}
+	}
+	return l, label, nil
+}
+
+// tinyFolder reads WNID/images/ or WNID/.
+func tinyFolder(l *source.Listing, cfg source.Config, dir string, label int, name, split string) error {
+	if inner := filepath.Join(dir, "images"); source.IsFolder(inner) {
+		dir = inner
+	}
+	return folder(l, cfg, dir, label, name, split)
+}
+
+// tinyWords reads the names of the classes in label out of "WNID<tab>name, synonym, ..." for all of WordNet.
+func tinyWords(file string, label map[string]int) (map[string]string, error) {
+	out := map[string]string{}
+	if file == "" {
+		return out, nil
+	}
+	err := source.EachLine(file, func(where, line string) error {
+		id, name, ok := strings.Cut(line, "\t")
+		if !ok {
+			return fmt.Errorf("%s: %q: expected a WNID, a tab and a name", where, source.ShortText(line))
+		}
+		if _, ok := label[id]; ok {
+			name, _, _ = strings.Cut(name, ",")
+			out[id] = strings.TrimSpace(name)
+		}
+		return nil
+	})
+	return out, err
+}

@@ -1,0 +1,199 @@
+package domains
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/formats/pickle"
+	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filestamp"
+)
+
+const digitsExpects = "CLASS/ or {train,test}/CLASS/ (0 to 9), {train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz], " +
+	"{train,test}_32x32.mat, usps.bz2 and usps.t.bz2, or {train,test}_images/ with {train,test}.txt"
+
+var digitNames = []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
+
+var digits = &domainSet{title: "digits", count: 10, partial: true,
+	folders: []string{"digits", "digits5", "digit_five", "digit5", "digits_dg", "digit_dataset"},
+	inner:   []string{"images"},
+	domains: []domainName{{"mnist", nil}, {"mnist_m", nil}, {"svhn", nil},
+		{"syn", []string{"synth", "synthdigits", "syndigits", "synthetic_digits"}}, {"usps", nil}},
+	classes: digitNames}
+
+// digitSplit is a split of a domain: a list of examples in the order of their file.
+type digitSplit struct {
+	examples []data.Example
+	skipped  []data.Skipped
+	file     string // what it was read from
+}
+
+// openDigits reads every domain in the first of the formats that it has.
+func openDigits(cfg source.Config) (*data.Set, error) {
+	p, err := digits.find(cfg.Root)
+	if err != nil {
+		return nil, err
+	}
+	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	var notes []string
+	for i, dir := range p.dirs {
+		if dir == "" {
+			continue
+		}
+		name := p.domains[i].name
+		train, test, err := p.digitFiles(dir, cfg)
+		switch {
+		case err != nil:
+			return nil, err
+		case train == nil && test == nil:
+			if err := p.domainFolder(w, dir, dir, name); err != nil {
+				return nil, fmt.Errorf("%w; or in %s: %s", err, dir, digitsExpects)
+			}
+		case train == nil || test == nil:
+			only := train
+			if only == nil {
+				only = test
+			}
+			notes = append(notes, fmt.Sprintf("%s has only one split: one image in five of every class is used as "+
+				"the test split", only.file))
+			slices.SortStableFunc(only.examples, func(a, b data.Example) int { return a.Label - b.Label })
+			addDigits(w, "", name, only)
+		default:
+			addDigits(w, "train", name, train)
+			addDigits(w, "test", name, test)
+		}
+	}
+	s, err := p.finish(w, notes...)
+	if err == nil {
+		s.Layout = "files or folders of every domain"
+	}
+	return s, err
+}
+
+func addDigits(w *source.Walk, split, domain string, s *digitSplit) {
+	w.Skipped = append(w.Skipped, s.skipped...)
+	for _, e := range s.examples {
+		w.Found = append(w.Found, source.Found{Split: split, Domain: domain, Class: digitNames[e.Label], Example: e})
+	}
+}
+
+// digitFiles reads the formats that are not class folders; nil for a split that is not there.
+func (p *domainPlace) digitFiles(dir string, cfg source.Config) (train, test *digitSplit, err error) {
+	for _, format := range []func(dir, split string, cfg source.Config) (*digitSplit, error){p.idx, p.usps, p.svhn,
+		p.digitLists, p.digitPickle} {
+		if train, err = format(dir, "train", cfg); err == nil {
+			test, err = format(dir, "test", cfg)
+		}
+		if train != nil || test != nil || err != nil {
+			return train, test, err
+		}
+	}
+	return nil, nil, nil
+}
+
+// digitFile finds a file, or a folder, in a domain's folder or where torchvision puts it under that, by any of its
+// names.
+func (p *domainPlace) digitFile(dir string, folder bool, names ...string) (string, error) {
+	var paths []string
+	for _, sub := range []string{".", "raw", filepath.Base(dir), filepath.Base(dir) + "/raw"} {
+		for _, name := range names {
+			paths = append(paths, sub+"/"+name)
+		}
+	}
+	return p.finder.First(folder, []string{dir}, paths...)
+}
+
+// digitLists reads Dassl's Digits-5 and the original MNIST-M: a folder of images and a list "name label".
+func (p *domainPlace) digitLists(dir, split string, cfg source.Config) (*digitSplit, error) {
+	for _, names := range [][2]string{{"%s.txt", "%s_images"}, {"mnist_m_%s_labels.txt", "mnist_m_%s"}} {
+		file, err := p.digitFile(dir, false, fmt.Sprintf(names[0], split))
+		if err != nil {
+			return nil, err
+		}
+		images, err := p.digitFile(dir, true, fmt.Sprintf(names[1], split))
+		if err != nil {
+			return nil, err
+		}
+		if file != "" && images != "" {
+			return p.digitList(file, images, cfg)
+		}
+	}
+	return nil, nil
+}
+
+func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitSplit, error) {
+	lines, err := domainLines(file)
+	if err != nil {
+		return nil, err
+	}
+	l := p.listed(cfg)
+	l.dirs = []string{images}
+	for _, line := range lines {
+		if line.label > 9 {
+			return nil, fmt.Errorf("%s: label %d: expected digits", line.where, line.label)
+		}
+		if err := l.image("", 0, digitNames[line.label], line.path, line.where); err != nil {
+			return nil, err
+		}
+	}
+	out := &digitSplit{file: file, skipped: l.w.Skipped}
+	for _, f := range l.w.Found {
+		f.Example.Label = int(f.Class[0] - '0')
+		out.examples = append(out.examples, f.Example)
+	}
+	return out, nil
+}
+
+// digitPickle reads FedBN's train.pkl and test.pkl: a pair of arrays, images [N,H,W] or [N,H,W,3] and labels.
+func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSplit, error) {
+	path, err := p.digitFile(dir, false, split+".pkl")
+	if path == "" || err != nil {
+		return nil, err
+	}
+	f, st, err := source.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	first, second, err := pickle.Pair(f, st.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	x, ok := first.(*pickle.Array)
+	if !ok || len(x.Shape) != 3 && (len(x.Shape) != 4 || x.Shape[3] != 3) {
+		return nil, fmt.Errorf("%s: expected a pair of numpy arrays, images [N,H,W] or [N,H,W,3] and labels", path)
+	}
+	labels, err := pickle.Numbers(f, second)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	images := &source.Pixels{Path: path, Count: x.Shape[0], Height: x.Shape[1], Width: x.Shape[2], Channels: 1,
+		Order: source.PixelByPixel, Stamp: filestamp.Of(st)}
+	if len(x.Shape) == 4 {
+		images.Channels = 3
+	}
+	if err := images.SetArray(x); err != nil {
+		return nil, err
+	}
+	return p.digitPixels(images, labels, false)
+}
+
+// digitPixels makes a split of images in one file. Ten stands for zero where tens are used.
+func (p *domainPlace) digitPixels(x *source.Pixels, labels []float64, tens bool) (*digitSplit, error) {
+	whole := make([]int, len(labels))
+	for i, l := range labels {
+		if tens && l == 10 {
+			l = 0
+		}
+		if whole[i] = int(l); l < 0 || l > 9 || float64(whole[i]) != l {
+			return nil, fmt.Errorf("%s: label %d is %v: expected digits", x.Path, i, l)
+		}
+	}
+	list, err := x.Examples(p.root, whole, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &digitSplit{examples: list, file: x.Path}, nil
+}

@@ -1,0 +1,205 @@
+package domains
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/sets/source"
+)
+
+// domainSet is what is known about a published set in several domains.
+type domainSet struct {
+	title   string
+	folders []string     // names of the set's folder
+	inner   []string     // folders in it that may hold the domains
+	domains []domainName // in the order of their names
+	// folder names in the order of their labels; nil: those on disk, in byte order as in torchvision's ImageFolder
+	classes []string
+	strict  bool     // a class folder that is not among classes, by name or by place, is an error
+	count   int      // classes of the published set
+	partial bool     // some domains may be missing
+	skip    []string // paths from the domain on that are known to be broken
+	order   func(a, b string) int
+	// byDomain takes the split of FedPHA's public code where the folders have none (source.HoldOutInDomain).
+	byDomain bool
+}
+
+// domainName is a domain: how it is shown, and other names that its folder has.
+type domainName struct {
+	name   string
+	others []string
+}
+
+// domainPlace is where a set was found.
+type domainPlace struct {
+	*domainSet
+	root   string   // data.root
+	home   string   // the set's folder
+	images string   // the folder that holds the domains
+	dirs   []string // of the domains; "" for one that is missing
+	finder source.Finder
+}
+
+// names are all that a domain is called, put into a pattern with %s.
+func (d domainName) names(pattern string) []string {
+	out := []string{fmt.Sprintf(pattern, d.name)}
+	for _, other := range d.others {
+		out = append(out, fmt.Sprintf(pattern, other))
+	}
+	return out
+}
+
+// find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders, and
+// takes the place that has most of them.
+func (d *domainSet) find(root string) (*domainPlace, error) {
+	f := source.Finder{}
+	homes, err := f.Candidates(root, d.folders...)
+	if err != nil {
+		return nil, err
+	}
+	var best *domainPlace
+	most := 0
+	for _, home := range homes {
+		places, err := f.Candidates(home, d.inner...)
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range places {
+			p := &domainPlace{domainSet: d, root: root, home: home, images: dir, finder: f}
+			n := 0
+			for _, name := range d.domains {
+				path, err := f.First(true, []string{dir}, name.names("%s")...)
+				if err != nil {
+					return nil, err
+				}
+				if path != "" {
+					n++
+				}
+				p.dirs = append(p.dirs, path)
+			}
+			if n > most {
+				best, most = p, n
+			}
+		}
+	}
+	if best != nil {
+		return best, best.complete()
+	}
+	looked := []string{root}
+	for _, home := range d.folders {
+		looked = append(looked, filepath.Join(root, home))
+	}
+	return nil, source.NothingFound(fmt.Errorf("no %s: looked for folders %s in %s, and in %s there: set data.root "+
+		"to the folder that holds them or to the one above it", d.title, d.names(), strings.Join(looked, ", "),
+		strings.Join(d.inner, ", ")), homes)
+}
+
+func (d *domainSet) names() string {
+	var out []string
+	for _, n := range d.domains {
+		out = append(out, n.name)
+	}
+	return strings.Join(out, ", ")
+}
+
+// complete refuses a set of which a domain is missing.
+func (p *domainPlace) complete() error {
+	for i, dir := range p.dirs {
+		if dir == "" && !p.partial {
+			return fmt.Errorf("%s does not exist: %s has the domains %s", filepath.Join(p.images, p.domains[i].name),
+				p.title, p.domainSet.names())
+		}
+	}
+	return nil
+}
+
+// index is the place of a class in the list of classes; -1 for one that is not in it.
+func (d *domainSet) index(name string) int {
+	if n, err := strconv.Atoi(name); d.strict && err == nil && n >= 0 && n < len(d.classes) {
+		return n
+	}
+	return slices.IndexFunc(d.classes, func(c string) bool { return source.Fold(c) == source.Fold(name) })
+}
+
+// class is the name of a class that a folder or a label stands for, "" for a class that the set leaves out.
+func (d *domainSet) class(name string) string {
+	if d.classes != nil {
+		i := d.index(name)
+		if i < 0 {
+			return ""
+		}
+		name = d.classes[i]
+	}
+	return strings.ReplaceAll(name, "_", " ")
+}
+
+// compareClasses is the order of labels: that of the list of classes, or of the names' bytes.
+func (d *domainSet) compareClasses(a, b string) int {
+	if d.classes != nil {
+		return d.index(a) - d.index(b)
+	}
+	a, b = strings.ReplaceAll(a, " ", "_"), strings.ReplaceAll(b, " ", "_")
+	if d.order != nil {
+		return d.order(a, b)
+	}
+	return strings.Compare(a, b)
+}
+
+// broken tells whether a path, from the domain on, is known not to be an image.
+func (d *domainSet) broken(path string) bool {
+	return slices.ContainsFunc(d.skip, func(s string) bool {
+		return strings.HasSuffix(filepath.ToSlash(path), s)
+	})
+}
+
+// finish makes a set of what was found and notes where it is not as published.
+func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error) {
+	kept := w.Found[:0]
+	for _, f := range w.Found {
+		if p.broken(f.Example.Path) {
+			w.Skipped = append(w.Skipped, data.Skipped{Name: f.Example.Path, Reason: "is known to be broken in " +
+				p.title})
+			continue
+		}
+		kept = append(kept, f)
+	}
+	w.Found = kept
+	if w.Order == nil {
+		w.Order = p.compareClasses
+	}
+	s, err := w.Set()
+	if err != nil {
+		return nil, err
+	}
+	s.Notes = append(s.Notes, notes...)
+	if p.count > 0 && len(s.Classes) != p.count {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", p.images, len(s.Classes), p.title,
+			p.count))
+	}
+	if len(s.Domains) < len(p.domains) {
+		s.Notes = append(s.Notes, fmt.Sprintf("%s: found the domains %s of %s", p.images, strings.Join(s.Domains, ", "),
+			p.domainSet.names()))
+	}
+	if p.classes != nil {
+		p.number(s)
+	}
+	return s, nil
+}
+
+// number gives a set with a fixed list of classes all of them, so that a label does not depend on what else is there.
+func (d *domainSet) number(s *data.Set) {
+	to := make([]int, len(s.Classes))
+	for i, name := range s.Classes {
+		to[i] = d.index(name)
+	}
+	for _, list := range [][]data.Example{s.Train, s.Val, s.Test} {
+		for i := range list {
+			list[i].Label = to[list[i].Label]
+		}
+	}
+	s.Classes = source.Spaced(d.classes)
+}

@@ -1,0 +1,91 @@
+package domains
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/sets/source"
+)
+
+// fromFolders reads DOMAIN/CLASS/, DOMAIN/images/CLASS/ and DOMAIN/{train,val,test}/CLASS/.
+func (p *domainPlace) fromFolders(cfg source.Config) (*data.Set, error) {
+	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip, ByDomain: p.byDomain}
+	for i, dir := range p.dirs {
+		if dir == "" {
+			continue
+		}
+		if err := p.domainFolder(w, p.images, dir, p.domains[i].name); err != nil {
+			return nil, err
+		}
+	}
+	s, err := p.finish(w)
+	if err == nil {
+		s.Layout = "DOMAIN/ folders of " + p.title
+	}
+	return s, err
+}
+
+// domainFolder reads one domain; notes on its splits are of a folder above it, or of itself.
+func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) error {
+	sub, err := w.Folders(dir)
+	if err == nil && len(sub) == 1 && (named(sub[0], "images") || named(sub[0], "full")) {
+		sub, err = w.Folders(sub[0])
+	}
+	if err == nil && len(sub) == 0 {
+		err = fmt.Errorf("%s holds no folders: expected one folder per class in every domain", dir)
+	}
+	if err != nil {
+		return err
+	}
+	of, others := source.SplitsAmong(sub)
+	if of["train"] != nil && len(others) == 1 && named(others[0], "full") { // VLCS: the images of the splits again
+		others = nil
+	}
+	if of["train"] == nil || len(others) > 0 {
+		return d.domainClasses(w, "", domain, sub)
+	}
+	return w.Splits(noted, of, func(split string, dirs []string) error {
+		return d.domainClasses(w, split, domain, dirs)
+	})
+}
+
+func named(path, name string) bool { return source.Fold(filepath.Base(path)) == name }
+
+// domainClasses reads class folders in the order of ImageFolder: by the bytes of folder and file names.
+func (d *domainSet) domainClasses(w *source.Walk, split, domain string, dirs []string) error {
+	for _, dir := range dirs {
+		if d.strict && d.index(filepath.Base(dir)) < 0 {
+			return fmt.Errorf("%s is not a class of %s: expected %s, or their numbers from 0", dir, d.title,
+				d.expectedClasses())
+		}
+	}
+	dirs = slices.DeleteFunc(dirs, func(dir string) bool { return d.class(filepath.Base(dir)) == "" })
+	if len(dirs) == 0 {
+		return fmt.Errorf("domain %s of %s has no class folders: expected %s", domain, d.title, d.expectedClasses())
+	}
+	start := len(w.Found)
+	if err := w.Classes(split, domain, dirs); err != nil {
+		return err
+	}
+	list := w.Found[start:]
+	for i := range list {
+		list[i].Class = d.class(list[i].Class)
+	}
+	slices.SortStableFunc(list, func(a, b source.Found) int {
+		if c := strings.Compare(filepath.Dir(a.Example.Path), filepath.Dir(b.Example.Path)); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Example.Path, b.Example.Path)
+	})
+	return nil
+}
+
+func (d *domainSet) expectedClasses() string {
+	if d.classes == nil {
+		return "one folder per class"
+	}
+	return strings.Join(d.classes, ", ")
+}

@@ -1,0 +1,206 @@
+package domains
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filestamp"
+)
+
+// domainLine is a line "path label" of a list of images.
+type domainLine struct {
+	path  string
+	label int
+	where string // file and line
+}
+
+// readDomainList reads lines "path label". Paths are relative, with forward slashes.
+func readDomainList(r io.Reader, file string) ([]domainLine, error) {
+	var out []domainLine
+	err := source.ScanLines(r, file, func(where, line string) error {
+		cut := strings.LastIndexAny(line, " \t")
+		if cut < 0 {
+			return fmt.Errorf("%s: %q has no label: expected \"path label\"", where, source.ShortText(line))
+		}
+		label, err := strconv.Atoi(line[cut+1:])
+		if err != nil || label < 0 || label > source.MaxLabel {
+			return fmt.Errorf("%s: label %q is not a number from 0: expected \"path label\"", where,
+				source.ShortText(line[cut+1:]))
+		}
+		name, ok := relative(strings.TrimSpace(line[:cut]))
+		if !ok {
+			return fmt.Errorf("%s: %q is not a path under the set's folder", where, source.ShortText(line[:cut]))
+		}
+		out = append(out, domainLine{name, label, where})
+		return nil
+	})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("%s is empty: expected lines \"path label\"", file)
+	}
+	return out, err
+}
+
+// domainLines reads a list from a file.
+func domainLines(file string) ([]domainLine, error) {
+	r, done, err := source.OpenList(file)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return readDomainList(r, file)
+}
+
+// relative cleans a path of a list; false if it leads out of the folder.
+func relative(name string) (string, bool) {
+	name = path.Clean(strings.ReplaceAll(name, `\`, "/"))
+	return name, name != "." && filepath.IsLocal(filepath.FromSlash(name))
+}
+
+// domainList is the list of one split of one domain.
+type domainList struct {
+	path   string
+	domain int
+	lines  []domainLine
+}
+
+// lists reads a list for every domain that has one; name is with %s for the domain's names. Missing ones are nil.
+func (p *domainPlace) lists(dir string, names ...string) ([]*domainList, error) {
+	out := make([]*domainList, len(p.domains))
+	for i, d := range p.domains {
+		var spelled []string
+		for _, name := range names {
+			spelled = append(spelled, d.names(name)...)
+		}
+		file, err := p.finder.First(false, []string{dir}, spelled...)
+		if err != nil {
+			return nil, err
+		}
+		if file == "" {
+			continue
+		}
+		lines, err := domainLines(file)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = &domainList{file, i, lines}
+	}
+	return out, nil
+}
+
+// listed collects the images of lists and the labels of their classes.
+type listed struct {
+	*domainPlace
+	w      *source.Walk
+	labels map[string]int // by class, and the other way round
+	names  map[int]string
+	where  map[string]string // where a class was first seen
+	dirs   []string          // folders that paths may be relative to, the last that worked first
+}
+
+func (p *domainPlace) listed(cfg source.Config) *listed {
+	dirs := []string{p.images}
+	for _, d := range []string{p.home, p.root, filepath.Dir(p.images)} {
+		if !slices.Contains(dirs, d) {
+			dirs = append(dirs, d)
+		}
+	}
+	return &listed{p, &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}, map[string]int{}, map[int]string{},
+		map[string]string{}, dirs}
+}
+
+// add lists the images of a file under a split, the class being the last folder of the path.
+func (l *listed) add(split string, f *domainList) error {
+	for _, line := range f.lines {
+		parts := strings.Split(line.path, "/")
+		if len(parts) < 2 {
+			return fmt.Errorf("%s: %q has no class folder: expected domain/class/file", line.where,
+				source.ShortText(line.path))
+		}
+		class := l.class(parts[len(parts)-2])
+		if class == "" {
+			continue
+		}
+		if err := l.agree(class, line.label, line.where); err != nil {
+			return err
+		}
+		if err := l.image(split, f.domain, class, line.path, line.where); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// agree refuses a class with two labels and a label with two classes.
+func (l *listed) agree(class string, label int, where string) error {
+	have, ok := l.labels[class]
+	if ok && have != label {
+		return fmt.Errorf("%s: class %q has label %d, but %d in %s", where, class, label, have, l.where[class])
+	}
+	if other, taken := l.names[label]; taken && other != class {
+		return fmt.Errorf("%s: label %d is class %q, but %q in %s", where, label, class, other, l.where[other])
+	}
+	if !ok {
+		l.labels[class], l.names[label], l.where[class] = label, class, where
+	}
+	return nil
+}
+
+// image adds one image; a missing one is refused or skipped.
+func (l *listed) image(split string, domain int, class, name, where string) error {
+	if l.broken(name) {
+		l.w.Skipped = append(l.w.Skipped, data.Skipped{Name: name, Reason: "is known to be broken in " + l.title})
+		return nil
+	}
+	file, st := l.resolve(name)
+	if st == nil {
+		err := fmt.Errorf("%s: image %s does not exist: looked in %s", where, name, strings.Join(l.dirs, ", "))
+		if !l.w.Skip {
+			return err
+		}
+		l.w.Skipped = append(l.w.Skipped, data.Skipped{Name: name, Reason: "is listed but does not exist"})
+		return nil
+	}
+	id, err := filepath.Rel(l.root, file)
+	if err != nil {
+		return err
+	}
+	l.w.Found = append(l.w.Found, source.Found{Split: split, Domain: l.domains[domain].name, Class: class,
+		Example: data.Example{ID: filepath.ToSlash(id), Path: file, Stamp: filestamp.Of(st)}})
+	return nil
+}
+
+// resolve finds the file of a listed path in the folders that it may be relative to, unchanged or without its first
+// folders: FedBN's paths start above the set's folder. A file that is nowhere has no info.
+func (l *listed) resolve(name string) (string, fs.FileInfo) {
+	for i, dir := range l.dirs {
+		for rest := name; ; {
+			file := filepath.Join(dir, filepath.FromSlash(rest))
+			if st, err := os.Stat(file); err == nil && !st.IsDir() {
+				l.dirs[0], l.dirs[i] = l.dirs[i], l.dirs[0]
+				return file, st
+			}
+			var more bool
+			if _, rest, more = strings.Cut(rest, "/"); !more || !strings.Contains(rest, "/") {
+				break
+			}
+		}
+	}
+	return "", nil
+}
+
+// finish orders the classes by label.
+func (l *listed) finish(notes ...string) (*data.Set, error) {
+	if l.classes == nil {
+		l.w.Order = func(a, b string) int { return l.labels[a] - l.labels[b] }
+	}
+	return l.domainPlace.finish(l.w, notes...)
+}

@@ -1,0 +1,66 @@
+package domains
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"promptfed/federation/data/datatest"
+)
+
+// TestUnpackOnce: many goroutines that ask for compressed images unpack the file once, and leave no file behind.
+func TestUnpackOnce(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	x, err := idxImages(datatest.Testdata(t, "images-idx3-ubyte.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	unpacked := 0
+	inflate := x.Inflate
+	x.Inflate = func(f *os.File) (io.Reader, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		unpacked++
+		return inflate(f)
+	}
+	var wg sync.WaitGroup
+	for i := range 24 {
+		wg.Go(func() {
+			if _, err := x.Image(i % 3); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if left, err := os.ReadDir(tmp); unpacked != 1 || len(left) > 0 || err != nil {
+		t.Errorf("unpacked %d times, left %v, %v", unpacked, left, err)
+	}
+}
+
+func TestUnpackErrors(t *testing.T) {
+	raw, err := os.ReadFile(datatest.Testdata(t, "svhn_v7.mat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw[len(raw)/2] ^= 255 // inside the compressed X
+	root := t.TempDir()
+	path := filepath.Join(root, "train_32x32.mat")
+	if err := os.WriteFile(path, raw, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	x, _, err := matDigits(f, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = x.Image(4)
+	datatest.WantError(t, err, path, "TMPDIR")
+}

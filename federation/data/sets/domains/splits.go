@@ -1,0 +1,240 @@
+package domains
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/formats/pickle"
+	"promptfed/federation/data/sets/source"
+)
+
+// domainListDirs are the folders that lists of a set may lie in.
+var domainListDirs = []string{".", "splits", "label", "labels", "lists", "pacs_label",
+	"Train val splits and h5py files pre-read"}
+
+// domainListNames are the names of the lists of a split, with %s for the domain.
+type domainListNames struct{ train, cross, test []string }
+
+var txtLists = domainListNames{train: []string{"%s_train.txt"}, test: []string{"%s_test.txt"}}
+
+// search reads the lists of one split out of the first folder that has any; where is what was looked for.
+func (p *domainPlace) search(names []string) (lists []*domainList, where string, err error) {
+	var looked []string
+	for _, top := range []string{p.home, p.images, filepath.Dir(p.images), p.root} {
+		for _, sub := range domainListDirs {
+			dir, ok, err := p.finder.Lookup(top, sub)
+			if err != nil {
+				return nil, "", err
+			}
+			if !ok || slices.Contains(looked, dir) {
+				continue
+			}
+			lists, err := p.lists(dir, names...)
+			if err != nil || slices.ContainsFunc(lists, func(l *domainList) bool { return l != nil }) {
+				return lists, dir, err
+			}
+			looked = append(looked, dir)
+		}
+	}
+	var files []string
+	for _, name := range names {
+		files = append(files, fmt.Sprintf(name, p.domains[0].name))
+	}
+	return nil, strings.Join(files, " or ") + " and so on in " + strings.Join(looked, ", "), nil
+}
+
+// fromLists reads a set by its published lists. A test list that holds training images, as PACS's do, loses them unless
+// the layout is lists-as-published. Without lists it gives nil, and where they were looked for.
+func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *data.Set, where string, err error) {
+	train, where, err := p.search(names.train)
+	if err != nil || train == nil {
+		return nil, where, err
+	}
+	cross, _, err := p.search(names.cross)
+	if err != nil {
+		return nil, where, err
+	}
+	test, missing, err := p.search(names.test)
+	if err != nil {
+		return nil, where, err
+	}
+	var notes []string
+	if test == nil {
+		if cross == nil || cfg.Layout == "lists-as-published" {
+			return nil, where, fmt.Errorf("there are training lists but no test lists: looked for %s", missing)
+		}
+		test, cross = cross, nil
+		notes = append(notes, where+": there are no test lists: the lists for cross-validation are the test split")
+	}
+	l := p.listed(cfg)
+	leaks := 0
+	for i, dir := range p.dirs {
+		if dir == "" {
+			continue
+		}
+		for j, lists := range [][]*domainList{train, test} {
+			if lists[i] == nil {
+				return nil, where, fmt.Errorf("%s has no list of %s images for domain %s, as other domains have", where,
+					[]string{"training", "test"}[j], p.domains[i].name)
+			}
+		}
+		seen := lineSet(train[i])
+		kept, leaked := without(test[i], seen)
+		leaks += leaked
+		if cfg.Layout == "lists-as-published" {
+			kept = test[i]
+		}
+		if err := l.add("train", train[i]); err != nil {
+			return nil, where, err
+		}
+		if cross != nil && cross[i] != nil && cfg.Layout != "lists-as-published" {
+			for path := range lineSet(kept) {
+				seen[path] = true
+			}
+			val, _ := without(cross[i], seen)
+			if err := l.add("val", val); err != nil {
+				return nil, where, err
+			}
+		}
+		if err := l.add("test", kept); err != nil {
+			return nil, where, err
+		}
+	}
+	switch {
+	case leaks > 0 && cfg.Layout == "lists-as-published":
+		notes = append(notes, fmt.Sprintf("%s: %d test images are also training images, kept as published", where,
+			leaks))
+	case leaks > 0:
+		notes = append(notes, fmt.Sprintf("%s: %d test images are also training images and were removed from the "+
+			"test split; data.layout: lists-as-published keeps them", where, leaks))
+	}
+	if s, err = l.finish(notes...); err == nil {
+		s.Layout = "lists in " + where
+	}
+	return s, where, err
+}
+
+func lineSet(f *domainList) map[string]bool {
+	out := map[string]bool{}
+	for _, l := range f.lines {
+		out[l.path] = true
+	}
+	return out
+}
+
+// without leaves lines out and says how many.
+func without(f *domainList, paths map[string]bool) (*domainList, int) {
+	out := &domainList{path: f.path, domain: f.domain}
+	for _, l := range f.lines {
+		if !paths[l.path] {
+			out.lines = append(out.lines, l)
+		}
+	}
+	return out, len(f.lines) - len(out.lines)
+}
+
+// fromPickles reads DOMAIN_train.pkl and DOMAIN_test.pkl as FedBN's code does. Without them it gives nil.
+func (p *domainPlace) fromPickles(cfg source.Config) (s *data.Set, where string, err error) {
+	l := p.listed(cfg)
+	dirs := slices.Compact([]string{p.home, p.images, p.root})
+	any := false
+	var missing []string
+	for i, d := range p.domains {
+		for _, split := range []string{"train", "test"} {
+			file, err := p.finder.First(false, dirs, d.names("%s_"+split+".pkl")...)
+			if err != nil {
+				return nil, "", err
+			}
+			if file == "" {
+				if p.dirs[i] != "" {
+					missing = append(missing, filepath.Join(p.home, d.name+"_"+split+".pkl"))
+				}
+				continue
+			}
+			any = true
+			if err := l.pickled(split, i, file); err != nil {
+				return nil, "", err
+			}
+		}
+	}
+	where = strings.Join(missing, ", ")
+	if !any {
+		return nil, where, nil
+	}
+	if len(missing) > 0 {
+		return nil, where, fmt.Errorf("%s does not exist, but other domains have their pickles", missing[0])
+	}
+	if s, err = l.finish(); err == nil {
+		s.Layout = "pickles DOMAIN_{train,test}.pkl"
+	}
+	return s, where, err
+}
+
+// pickled adds the images of one pickle of paths and labels, which are class names or their places in the list of
+// classes.
+func (l *listed) pickled(split string, domain int, file string) error {
+	paths, labels, err := pickle.Table(file)
+	if err != nil {
+		return err
+	}
+	for i, text := range paths {
+		where := fmt.Sprintf("%s: entry %d", file, i)
+		name, ok := relative(text)
+		parts := strings.Split(name, "/")
+		if !ok || len(parts) < 2 {
+			return fmt.Errorf("%s: %q is not a path domain/class/file", where, source.ShortText(text))
+		}
+		class := ""
+		switch v := labels[i].(type) {
+		case string:
+			class = l.class(v)
+		case int:
+			if v >= 0 && v < len(l.classes) {
+				class = l.class(l.classes[v])
+			}
+		}
+		if class == "" {
+			return fmt.Errorf("%s: label %v is not one of %s", where, labels[i], l.expectedClasses())
+		}
+		if folder := l.class(parts[len(parts)-2]); folder != "" && folder != class {
+			return fmt.Errorf("%s: %s has label %q: its paths and labels do not match", where,
+				source.ShortText(text), class)
+		}
+		if err := l.image(split, domain, class, name, where); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openDomains opens a set that may come as pickles, with lists, or as folders alone; auto takes the first there is.
+func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.Config) (*data.Set, error) {
+	return func(cfg source.Config) (*data.Set, error) {
+		p, err := d.find(cfg.Root)
+		if err != nil {
+			return nil, err
+		}
+		if pickles && (cfg.Layout == "auto" || cfg.Layout == "pickles") {
+			s, where, err := p.fromPickles(cfg)
+			if s != nil || err != nil {
+				return s, err
+			}
+			if cfg.Layout == "pickles" {
+				return nil, fmt.Errorf("%s has no pickles: looked for %s; use data.layout: auto", p.home, where)
+			}
+		}
+		if names.train != nil && cfg.Layout != "folders" {
+			s, where, err := p.fromLists(cfg, names)
+			if s != nil || err != nil {
+				return s, err
+			}
+			if cfg.Layout != "auto" {
+				return nil, fmt.Errorf("%s has no lists: looked for %s; use data.layout: auto", p.home, where)
+			}
+		}
+		return p.fromFolders(cfg)
+	}
+}

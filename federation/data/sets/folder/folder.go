@@ -1,0 +1,72 @@
+// Package folder reads images in folders of classes, with or without folders of splits and domains.
+package folder
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/sets/source"
+)
+
+// Kind is any images in folders.
+var Kind = source.Kind{Name: "folder", About: "any images, one folder per class",
+	Expects: folderExpects,
+	Source:  "your own images", Layouts: layouts, Open: openFolder}
+
+const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,val,test}/CLASS/ or {train,val,test}/DOMAIN/CLASS/; of the " +
+	"splits only train must be there"
+
+// openFolder lists an image folder in one of four layouts. Class names are folder names with underscores read as
+// spaces; classes, domains and files are sorted without regard to case.
+func openFolder(cfg source.Config) (*data.Set, error) {
+	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
+	top, err := w.Folders(cfg.Root)
+	if err != nil {
+		return nil, err
+	}
+	if len(top) == 0 {
+		return nil, fmt.Errorf("%s holds no folders: expected %s", cfg.Root, folderExpects)
+	}
+	layout := cfg.Layout
+	if layout == "auto" {
+		if layout, err = detect(w, top); err != nil {
+			return nil, err
+		}
+	}
+	switch layout {
+	case classesLayout, domainsLayout:
+		err = level(w, "", top, layout == domainsLayout)
+	default:
+		err = Splits(w, top, layout == splitDomainsLayout)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := w.Set()
+	if err != nil {
+		return nil, err
+	}
+	s.Layout = LayoutForms[layout]
+	return s, nil
+}
+
+// level reads class folders, or domain folders with class folders in them.
+func level(w *source.Walk, split string, dirs []string, domains bool) error {
+	if !domains {
+		return w.Classes(split, "", dirs)
+	}
+	for _, d := range dirs {
+		sub, err := w.Folders(d)
+		if err != nil {
+			return err
+		}
+		if len(sub) == 0 {
+			return fmt.Errorf("%s holds no folders: expected one folder per class in every domain", d)
+		}
+		if err := w.Classes(split, filepath.Base(d), sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+// Package list reads images that a CSV or JSON file names with their labels.
+package list
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/sets/source"
+)
+
+// Kind is any images that a file lists.
+var Kind = source.Kind{Name: "list", About: "any images, named with their labels in a CSV or JSON file",
+	Expects: listExpects, Source: "your own images", Open: openListed}
+
+const listExpects = "a .csv, .tsv, .json or .jsonl file, or a folder with list.csv and so on: columns path, label, " +
+	"and if wanted class, domain, split"
+
+// listNames are the files that data.root may hold where it is a folder.
+var listNames = []string{"list.csv", "list.tsv", "list.json", "list.jsonl", "metadata.csv", "metadata.jsonl"}
+
+// listColumns maps names of columns, in lower case, to what they hold.
+var listColumns = map[string]string{"path": "path", "file": "path", "filename": "path", "file_name": "path",
+	"filepath": "path", "file_path": "path", "image": "path", "image_path": "path", "label": "label", "labels": "label",
+	"target": "label", "class": "class", "class_name": "class", "classname": "class", "domain": "domain",
+	"split": "split", "partition": "split"}
+
+// entry is one line of a list.
+type entry struct{ path, label, class, domain, split string }
+
+func (e *entry) set(column, value string) {
+	switch column {
+	case "path":
+		e.path = value
+	case "label":
+		e.label = value
+	case "class":
+		e.class = value
+	case "domain":
+		e.domain = value
+	case "split":
+		e.split = value
+	}
+}
+
+// openListed reads a list of images. Labels are names, or whole numbers whose names stand in class where that is there;
+// names are sorted without regard to case, numbers by size. Without a split column the rule of folders makes the
+// splits.
+func openListed(cfg source.Config) (*data.Set, error) {
+	file, err := listFile(cfg.Root)
+	if err != nil {
+		return nil, err
+	}
+	r, done, err := source.OpenList(file)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	read := readJSONList
+	switch strings.ToLower(filepath.Ext(file)) {
+	case ".csv", ".txt":
+		read = readCSVList(0)
+	case ".tsv":
+		read = readCSVList('\t')
+	}
+	l := &listing{}
+	if err := read(r, l.add); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	images, err := l.images()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	images.Layout = "the list " + filepath.Base(file)
+	images.List, images.Root, images.Images = file, filepath.Dir(file), filepath.Dir(file)
+	return images.Set(cfg)
+}
+
+// listFile is the list that data.root is or holds.
+func listFile(root string) (string, error) {
+	st, err := os.Stat(root)
+	if err == nil && !st.IsDir() {
+		return root, nil
+	}
+	list, err := source.Entries(root)
+	if err != nil {
+		return "", err
+	}
+	var found, tried []string
+	for _, e := range list {
+		if slices.Contains(listNames, strings.ToLower(e.Name())) && !e.IsDir() {
+			found = append(found, filepath.Join(root, e.Name()))
+		}
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	if len(found) > 1 {
+		return "", fmt.Errorf("%s are both lists: name one of them in data.root", strings.Join(found, " and "))
+	}
+	for _, n := range listNames {
+		tried = append(tried, filepath.Join(root, n))
+	}
+	return "", fmt.Errorf("no list in %s: looked for %s: set data.root to the file, or to the folder that holds it",
+		root, strings.Join(tried, ", "))
+}
+
+// listing collects the entries of a list and checks each.
+type listing struct {
+	entries []entry
+	lines   []int
+	classes source.Spelling
+	domains source.Spelling
+}
+
+func (l *listing) add(line int, e entry) error {
+	if e.path == "" {
+		return fmt.Errorf("line %d has no path", line)
+	}
+	if e.label == "" {
+		e.label, e.class = e.class, ""
+	}
+	if e.label == "" {
+		return fmt.Errorf("line %d has no label", line)
+	}
+	if e.split != "" {
+		split := source.SplitName(e.split)
+		if split == "" {
+			return fmt.Errorf("line %d: split %q is not known: use train, val or test", line, e.split)
+		}
+		e.split = split
+	}
+	if len(l.entries) > 0 {
+		if had := l.entries[0]; (had.split == "") != (e.split == "") || (had.domain == "") != (e.domain == "") {
+			return fmt.Errorf("line %d: expected domain and split in every line or in none", line)
+		}
+	}
+	if l.classes == nil {
+		l.classes, l.domains = source.Spelling{}, source.Spelling{}
+	}
+	where := fmt.Sprintf("line %d", line)
+	if err := l.classes.One("class", where, e.label); err != nil {
+		return err
+	}
+	if err := l.domains.One("domain", where, e.domain); err != nil {
+		return err
+	}
+	e.label = strings.ReplaceAll(e.label, "_", " ")
+	l.entries, l.lines = append(l.entries, e), append(l.lines, line)
+	return nil
+}
+
+// images gives classes and domains their numbers.
+func (l *listing) images() (*source.Listing, error) {
+	r := &source.Listing{}
+	labels, whole := map[string]int{}, true
+	domains := map[string]bool{}
+	for _, e := range l.entries {
+		n, err := strconv.Atoi(e.label)
+		whole = whole && err == nil
+		labels[e.label] = n
+		domains[e.domain] = true
+	}
+	if !whole {
+		for i, name := range source.SortedKeys(labels) {
+			labels[name] = i
+		}
+	}
+	if len(domains) > 1 || !domains[""] {
+		r.Domains = source.SortedKeys(domains)
+	}
+	at := map[string]int{}
+	for i, d := range r.Domains {
+		at[d] = i
+	}
+	for i, e := range l.entries {
+		where := fmt.Sprintf("line %d", l.lines[i])
+		name := e.class
+		if name == "" {
+			name = e.label
+		} else if !whole {
+			return nil, fmt.Errorf("%s: label %q and class %q are both names: expected numbers in label where there "+
+				"is a class", where, e.label, e.class)
+		}
+		if err := r.Name(where, labels[e.label], name); err != nil {
+			return nil, err
+		}
+		if err := r.Add(where, source.Item{Path: filepath.ToSlash(e.path), Label: labels[e.label], Domain: at[e.domain],
+			Split: e.split}); err != nil {
+			return nil, err
+		}
+	}
+	if len(l.entries) > 0 && l.entries[0].split == "" {
+		r.HoldOut()
+		r.Notes = append(r.Notes, "the list has no splits: two of every ten images of each class are held out "+
+			"for testing")
+	} else {
+		r.Tests()
+	}
+	return r, nil
+}

@@ -1,0 +1,183 @@
+package list
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"strings"
+
+	"promptfed/federation/data/sets/source"
+)
+
+// readCSVList reads a table with a header; a comma of 0 is found out from the header: a comma, a semicolon or a tab.
+func readCSVList(comma rune) func(io.Reader, func(int, entry) error) error {
+	return func(r io.Reader, add func(line int, e entry) error) error {
+		b := bufio.NewReaderSize(r, 1<<16)
+		if comma == 0 {
+			comma = ','
+			if head, _ := b.Peek(1 << 12); !bytes.ContainsRune(firstLine(head), ',') {
+				if i := bytes.IndexAny(firstLine(head), ";\t"); i >= 0 {
+					comma = rune(head[i])
+				}
+			}
+		}
+		c := csv.NewReader(b)
+		c.Comma, c.ReuseRecord, c.TrimLeadingSpace = comma, true, true
+		var columns []string
+		for {
+			record, err := c.Read()
+			if err == io.EOF && columns != nil {
+				return nil
+			}
+			if err == io.EOF {
+				return errors.New("is empty: expected a header such as path,label")
+			}
+			if err != nil {
+				return err // names the line
+			}
+			line, _ := c.FieldPos(0)
+			if columns == nil {
+				if columns, err = header(record); err != nil {
+					return fmt.Errorf("line %d: %w", line, err)
+				}
+				continue
+			}
+			var e entry
+			for i, v := range record {
+				e.set(columns[i], strings.Clone(strings.TrimSpace(v)))
+			}
+			if err := add(line, e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func firstLine(b []byte) []byte {
+	line, _, _ := bytes.Cut(b, []byte("\n"))
+	return line
+}
+
+// header gives what each column holds; columns of other names are passed over.
+func header(record []string) ([]string, error) {
+	out := make([]string, len(record))
+	for i, name := range record {
+		column := listColumns[strings.ToLower(strings.TrimSpace(name))]
+		if column != "" && slices.Contains(out, column) {
+			return nil, fmt.Errorf("two columns hold the %s: keep one of them", column)
+		}
+		out[i] = column
+	}
+	if !slices.Contains(out, "path") || !slices.Contains(out, "label") && !slices.Contains(out, "class") {
+		return nil, fmt.Errorf("the header %q lacks path or label: expected a header such as "+
+			"path,label,domain,split", strings.Join(record, ","))
+	}
+	return out, nil
+}
+
+// readJSONList reads an array of objects, or objects one after the other, with the columns of listColumns as keys.
+func readJSONList(r io.Reader, add func(line int, e entry) error) error {
+	ends := &newlines{r: r}
+	b := bufio.NewReader(ends)
+	dec := json.NewDecoder(b)
+	dec.UseNumber()
+	array := false
+	for {
+		c, err := b.ReadByte()
+		if err == io.EOF {
+			return errors.New("is empty: expected objects with path and label")
+		}
+		if err != nil {
+			return err
+		}
+		if strings.IndexByte(" \t\r\n", c) >= 0 {
+			continue
+		}
+		array = c == '['
+		if err := b.UnreadByte(); err != nil {
+			return err
+		}
+		break
+	}
+	skipped := ends.total - int64(b.Buffered()) // white space before the first value
+	if array {
+		if err := source.Delim(dec, '['); err != nil {
+			return err
+		}
+	}
+	for n := 1; ; n++ {
+		if array && !dec.More() {
+			return source.Delim(dec, ']')
+		}
+		var object map[string]any
+		err := dec.Decode(&object)
+		if err == io.EOF && !array {
+			return nil
+		}
+		line := ends.line(skipped + dec.InputOffset())
+		if err != nil {
+			return fmt.Errorf("entry %d, line %d: %w: expected an object with path and label", n, line,
+				source.JSONError(err))
+		}
+		e, err := fromObject(object)
+		if err != nil {
+			return fmt.Errorf("entry %d, line %d: %w", n, line, err)
+		}
+		if err := add(line, e); err != nil {
+			return err
+		}
+	}
+}
+
+func fromObject(object map[string]any) (entry, error) {
+	var e entry
+	seen := map[string]string{}
+	for _, key := range source.SortedKeys(object) {
+		column := listColumns[strings.ToLower(key)]
+		if column == "" || object[key] == nil {
+			continue
+		}
+		if seen[column] != "" {
+			return e, fmt.Errorf("%q and %q both hold the %s: keep one of them", seen[column], key, column)
+		}
+		seen[column] = key
+		switch v := object[key].(type) {
+		case string:
+			e.set(column, strings.TrimSpace(v))
+		case json.Number:
+			e.set(column, v.String())
+		default:
+			return e, fmt.Errorf("%q is neither text nor a number", key)
+		}
+	}
+	return e, nil
+}
+
+// newlines counts bytes and remembers where lines end.
+type newlines struct {
+	r     io.Reader
+	total int64
+	ends  []int64
+}
+
+func (n *newlines) Read(p []byte) (int, error) {
+	k, err := n.r.Read(p)
+	for i, c := range p[:k] {
+		if c == '\n' {
+			n.ends = append(n.ends, n.total+int64(i))
+		}
+	}
+	n.total += int64(k)
+	return k, err
+}
+
+// line is the line of an offset, from 1.
+func (n *newlines) line(offset int64) int {
+	return sort.Search(len(n.ends), func(i int) bool { return n.ends[i] >= offset }) + 1
+}

@@ -1,0 +1,310 @@
+// Package parquet reads images in Parquet files, as Hugging Face data sets are stored.
+package parquet
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/formats/parquetfile"
+	"promptfed/federation/data/sets/source"
+	"promptfed/runtime/filestamp"
+)
+
+// Kind is any images in Parquet files.
+var Kind = source.Kind{Name: "parquet", About: "any images in Parquet files, as Hugging Face data sets are stored",
+	Expects: parquetExpects,
+	Source:  "Hugging Face data sets with image and label columns, or your own", Open: openParquet}
+
+const parquetExpects = "Hugging Face's *.parquet, such as train-00000-of-00001.parquet, in it, in data/ or in one " +
+	"folder per configuration: columns image (bytes), label, and if wanted domain"
+
+// openParquet reads Parquet files in the folders that Hugging Face data sets come in. Images stay in the files and are
+// read one page at a time.
+func openParquet(cfg source.Config) (*data.Set, error) {
+	files, err := parquetFiles(cfg.Root)
+	if err != nil {
+		return nil, err
+	}
+	x := &pqSet{root: cfg.Root, pages: parquetfile.NewImagePages(), labels: map[string]int{}, domains: map[string]int{},
+		spelled: [2]source.Spelling{{}, {}},
+		listing: &source.Listing{List: cfg.Root, Layout: fmt.Sprintf("%d Parquet files", len(files))}}
+	if st, err := os.Stat(cfg.Root); err == nil && !st.IsDir() {
+		x.root = filepath.Dir(cfg.Root)
+	}
+	if err := complete(files); err != nil && cfg.Corrupt != data.Skip {
+		return nil, err
+	} else if err != nil {
+		x.listing.Skipped = append(x.listing.Skipped, data.Skipped{Name: cfg.Root, Reason: err.Error()})
+	}
+	splits := map[string]bool{}
+	for _, f := range files {
+		splits[f.split] = true
+	}
+	for _, f := range files {
+		if f.split == "" && len(splits) > 1 {
+			x.listing.Notes = append(x.listing.Notes,
+				fmt.Sprintf("%s is ignored: its name contains none of train, val and test", f.path))
+			continue
+		}
+		err := x.add(f.path, f.split)
+		if err != nil && cfg.Corrupt == data.Skip {
+			x.listing.Skipped = append(x.listing.Skipped, data.Skipped{Name: f.path, Reason: err.Error()})
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return x.set(cfg)
+}
+
+// pqNamed is a Parquet file and the split that its name tells.
+type pqNamed struct{ path, split string }
+
+// parquetFiles finds the files, at most two folders down. Folders other than data and those of splits are
+// configurations, of which there may be one.
+func parquetFiles(root string) ([]pqNamed, error) {
+	if st, err := os.Stat(root); err == nil && !st.IsDir() {
+		split, err := splitOf(root)
+		return []pqNamed{{root, split}}, err
+	}
+	configs := map[string][]pqNamed{}
+	var list func(dir, config, split string, depth int) error
+	list = func(dir, config, split string, depth int) error {
+		all, err := source.Entries(dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range all {
+			name := filepath.Join(dir, e.Name())
+			switch {
+			case e.IsDir() && depth < 3:
+				c := config
+				s, err := splitOf(name)
+				if err != nil {
+					return err
+				}
+				if depth == 0 && s == "" && !strings.EqualFold(e.Name(), "data") {
+					c = e.Name()
+				}
+				if s == "" {
+					s = split
+				}
+				if err := list(name, c, s, depth+1); err != nil {
+					return err
+				}
+			case !e.IsDir() && strings.EqualFold(filepath.Ext(name), ".parquet"):
+				s, err := splitOf(name)
+				if err != nil {
+					return err
+				}
+				configs[config] = append(configs[config], pqNamed{name, cmp.Or(s, split)})
+			}
+		}
+		return nil
+	}
+	if err := list(root, "", "", 0); err != nil {
+		return nil, err
+	}
+	names := source.SortedKeys(configs)
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no Parquet files in %s: looked for %s, %s and %s", root, filepath.Join(root,
+			"train-*.parquet"),
+			filepath.Join(root, "data", "*.parquet"), filepath.Join(root, "CONFIGURATION", "*.parquet"))
+	}
+	if len(names) > 1 {
+		return nil, fmt.Errorf("%s holds several configurations, %q (\"\" is the folder itself): set data.root to "+
+			"the folder of one", root, names)
+	}
+	return configs[names[0]], nil
+}
+
+// splitOf is the split that a word of a file's name says, or "". Words that say two splits are an error.
+func splitOf(path string) (split string, err error) {
+	name := strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
+	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		s := source.SplitWords[word]
+		if s != "" && split != "" && s != split {
+			return "", fmt.Errorf("%s: its name contains %s and %s: rename it to what it holds", path, split, s)
+		}
+		split = cmp.Or(s, split)
+	}
+	return split, nil
+}
+
+// pqSet collects the rows of the files.
+type pqSet struct {
+	root    string
+	listing *source.Listing
+	pages   *parquetfile.ImagePages
+	names   []string // of numbers, by the files' features; nil where they do not say
+	text    bool     // labels are text
+	began   bool
+	labels  map[string]int     // of labels that are text, in the order seen
+	domains map[string]int     // likewise
+	spelled [2]source.Spelling // of labels that are text, and of domains
+}
+
+// add lists the rows of a file.
+func (x *pqSet) add(file, split string) error {
+	f, err := parquetfile.Open(file)
+	if err != nil {
+		return err
+	}
+	columns, features, err := f.Described(filepath.Dir(file), x.root, filepath.Dir(x.root))
+	if err != nil {
+		return err
+	}
+	labels, err := f.Values(columns.Label)
+	if err != nil {
+		return err
+	}
+	if len(labels.Rows) > 0 && !slices.ContainsFunc(labels.Rows, func(v int32) bool {
+		return v >= 0 && labels.Values[v].Number >= 0
+	}) {
+		x.listing.Notes = append(x.listing.Notes, fmt.Sprintf("%s is ignored: its rows have no labels", file))
+		return nil
+	}
+	for _, v := range labels.Values {
+		if v.Text {
+			if err := x.spelled[0].One("class", file, v.Word); err != nil {
+				return err
+			}
+		}
+	}
+	numbers, err := x.number(labels, features[columns.Label.Name()].Names)
+	if err != nil {
+		return fmt.Errorf("%s: column %s: %w", file, columns.Label.Name(), err)
+	}
+	domains := parquetfile.Values{Rows: make([]int32, len(labels.Rows)), Values: []parquetfile.Value{{Text: true}}}
+	var domainNames []string
+	if columns.Domain != nil {
+		if domains, err = f.Values(columns.Domain); err != nil {
+			return err
+		}
+		domainNames = features[columns.Domain.Name()].Names
+		for _, v := range domains.Values {
+			if err := x.spelled[1].One("domain", file, v.Name(domainNames)); err != nil {
+				return err
+			}
+		}
+	}
+	rel, err := filepath.Rel(x.root, file)
+	if err != nil {
+		return err
+	}
+	row := 0
+	for g, group := range f.File.RowGroups() {
+		where := parquetfile.Where{File: f, Group: g, Column: columns.Image.Index()}
+		for i := range group.NumRows() {
+			if row >= min(len(labels.Rows), len(domains.Rows)) {
+				return fmt.Errorf("%s: the file is damaged: columns end at row %d", file, row)
+			}
+			label, domain := labels.Rows[row], domains.Rows[row]
+			if label < 0 || domain < 0 {
+				return fmt.Errorf("%s: row %d has no label or no domain", file, row)
+			}
+			id := fmt.Sprintf("%s#%08d", filepath.ToSlash(rel), row)
+			e := data.Example{ID: id, Stamp: filestamp.Of(f.Info), Bytes: func() ([]byte, error) {
+				raw, err := x.pages.Bytes(where, i)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %w", id, err)
+				}
+				return raw, nil
+			}}
+			x.listing.Items = append(x.listing.Items, source.Item{Path: id, Label: numbers[label], Split: split,
+				Known:  &e,
+				Domain: place(x.domains, domains.Values[domain].Name(domainNames))})
+			row++
+		}
+	}
+	return nil
+}
+
+// place is the position of a name in the order in which names were seen.
+func place(names map[string]int, name string) int {
+	n, ok := names[name]
+	if !ok {
+		n = len(names)
+		names[name] = n
+	}
+	return n
+}
+
+// number gives the labels of a file the numbers that they have in the set so far.
+func (x *pqSet) number(labels parquetfile.Values, names []string) ([]int, error) {
+	if x.began && !slices.Equal(names, x.names) {
+		return nil, fmt.Errorf("its classes are called %.60q, but %.60q in files before", names, x.names)
+	}
+	out := make([]int, len(labels.Values))
+	for i, v := range labels.Values {
+		if x.began && v.Text != x.text {
+			return nil, errors.New("labels are text in some files and numbers in others")
+		}
+		x.names, x.text, x.began = names, v.Text, true
+		if v.Text {
+			out[i] = place(x.labels, strings.ReplaceAll(v.Word, "_", " "))
+			continue
+		}
+		end := int64(source.MaxLabel)
+		if names != nil {
+			end = int64(len(names)) - 1
+		}
+		if v.Number < 0 || v.Number > end {
+			return nil, fmt.Errorf("label %d is out of range: expected 0 to %d", v.Number, end)
+		}
+		out[i] = int(v.Number)
+		if err := x.listing.Name("label", out[i], v.Name(names)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// set sorts classes and domains that are text, makes the splits that are not given, and makes the set.
+func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
+	l := x.listing
+	label, domain := map[int]int{}, map[int]int{}
+	for i, name := range source.SortedKeys(x.labels) {
+		label[x.labels[name]] = i
+		if err := l.Name("label", i, name); err != nil {
+			return nil, fmt.Errorf("%s: %w", x.root, err)
+		}
+	}
+	l.Domains = source.SortedKeys(x.domains)
+	for i, name := range l.Domains {
+		domain[x.domains[name]] = i
+	}
+	if slices.Equal(l.Domains, []string{""}) {
+		l.Domains = nil
+	}
+	splits := map[string]bool{}
+	for i := range l.Items {
+		it := &l.Items[i]
+		if x.text {
+			it.Label = label[it.Label]
+		}
+		it.Domain = domain[it.Domain]
+		splits[it.Split] = true
+	}
+	if len(splits) == 1 {
+		for name := range splits {
+			l.Notes = append(l.Notes, strings.TrimSpace("the files have no splits or only one, "+
+				cmp.Or(name, "unnamed"))+": two of every ten images of each class are held out for testing")
+		}
+		l.HoldOut()
+		slices.SortFunc(l.Items, func(a, b source.Item) int { return strings.Compare(a.Path, b.Path) })
+	} else {
+		l.Tests()
+	}
+	if !x.text && x.names == nil {
+		l.Notes = append(l.Notes, "the files do not name their classes: their numbers are used as names; set "+
+			"data.class_names")
+	}
+	return l.Set(cfg)
+}

@@ -1,0 +1,358 @@
+package parquet
+
+import (
+	"context"
+	"fmt"
+	"image"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/data/formats/parquetfile"
+	"promptfed/federation/data/sets/settest"
+	"promptfed/federation/data/sets/source"
+)
+
+// put copies files of testdata/parquet into a new folder under other names.
+func put(t testing.TB, files map[string]string) string {
+	t.Helper()
+	texts := map[string]string{}
+	for to, from := range files {
+		texts[to] = datatest.ReadTestdata(t, filepath.Join("parquet", from))
+	}
+	return datatest.Write(t, t.TempDir(), texts)
+}
+
+// red is the red of every image, divided by 10: the number of the image (tools/golden/parquet.py).
+func red(t testing.TB, list []data.Example) []int {
+	t.Helper()
+	var out []int
+	err := data.Decode(context.Background(), list, 4, data.Refuse, datatest.Decode,
+		func(_ int, img image.Image) (int, error) {
+			r, g, b, _ := img.At(1, 1).RGBA()
+			if g>>8 != 200 || b>>8 != 7 {
+				return 0, fmt.Errorf("green %d, blue %d", g>>8, b>>8)
+			}
+			return int(r>>8) / 10, nil
+		},
+		func(_ int, n int, _ *data.BadImage) error { out = append(out, n); return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestParquetForms: pyarrow's compressions, encodings and page versions give the same set (tools/golden/parquet.py:
+// seven images of labels 2 0 1 2 0 1 0 called apple_pie, zebra and Ant).
+func TestParquetForms(t *testing.T) {
+	for _, form := range []string{"none", "snappy", "gzip", "zstd", "plain", "v2", "v2none", "pages", "delta",
+		"index"} {
+		t.Run(form, func(t *testing.T) {
+			root := put(t, map[string]string{"data/train-00000-of-00001.parquet": form + ".parquet",
+				"data/test-00000-of-00001-0a1b.parquet": "snappy.parquet"})
+			s := mustOpen(t, source.Config{Set: "parquet", Root: root})
+			if !slices.Equal(s.Classes, []string{"apple pie", "zebra", "Ant"}) || s.Domains != nil || len(s.Notes) > 0 {
+				t.Errorf("%q %q %q", s.Classes, s.Domains, s.Notes)
+			}
+			if got := data.Labels(s.Train); !slices.Equal(got, []int{2, 0, 1, 2, 0, 1, 0}) || len(s.Test) != 7 {
+				t.Errorf("labels %v", got)
+			}
+			if got := red(t, s.Train); !slices.Equal(got, []int{0, 1, 2, 3, 4, 5, 6}) {
+				t.Errorf("images %v", got)
+			}
+			back := slices.Clone(s.Train)
+			slices.Reverse(back)
+			if got := red(t, back); !slices.Equal(got, []int{6, 5, 4, 3, 2, 1, 0}) {
+				t.Errorf("images backwards %v", got)
+			}
+			if s.Train[5].ID != "data/train-00000-of-00001.parquet#00000005" || s.Train[5].Stamp == "" {
+				t.Errorf("%+v", s.Train[5])
+			}
+		})
+	}
+}
+
+// TestParquetLayouts: every place where a data set's files may lie; validation serves as test where there is none.
+func TestParquetLayouts(t *testing.T) {
+	for name, files := range map[string][2]string{
+		"plain":         {"train.parquet", "test.parquet"},
+		"configuration": {"plain_text/train-00000-of-00001.parquet", "plain_text/test-00000-of-00001.parquet"},
+		"folders":       {"default/train/0000.parquet", "default/test/0000.parquet"},
+		"partial":       {"default/partial-train/0000.parquet", "default/validation/0000.parquet"},
+		"data folders":  {"data/train/part-0.parquet", "data/test/part-0.parquet"},
+		"capitals":      {"Training.PARQUET", "cats_TEST_0.parquet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := put(t, map[string]string{files[0]: "snappy.parquet", files[1]: "zstd.parquet",
+				".cache/train.parquet": "words.parquet"})
+			s := mustOpen(t, source.Config{Set: "parquet", Root: root})
+			if len(s.Train) != 7 || len(s.Test) != 7 || len(s.Val) != 0 {
+				t.Errorf("%d %d %d", len(s.Train), len(s.Val), len(s.Test))
+			}
+		})
+	}
+	t.Run("shards", func(t *testing.T) {
+		root := put(t, map[string]string{"train-00000-of-00002.parquet": "snappy.parquet",
+			"train-00001-of-00002.parquet":      "gzip.parquet",
+			"validation-00000-of-00001.parquet": "none.parquet", "test-00000-of-00001.parquet": "unlabelled.parquet",
+			"extra.parquet": "words.parquet"})
+		s := mustOpen(t, source.Config{Set: "parquet", Root: root})
+		if len(s.Train) != 14 || len(s.Test) != 7 || s.Train[7].ID != "train-00001-of-00002.parquet#00000000" {
+			t.Errorf("%d %d", len(s.Train), len(s.Test))
+		}
+		for _, word := range []string{"extra.parquet is ignored", "no labels", "val serves as test"} {
+			settest.WantNote(t, s, word)
+		}
+	})
+	t.Run("one file", func(t *testing.T) {
+		root := put(t, map[string]string{"pets/all.parquet": "snappy.parquet", "pets/more.parquet": "gzip.parquet"})
+		s := mustOpen(t, source.Config{Set: "parquet", Root: filepath.Join(root, "pets")})
+		// by class (0, 1, 2) and file the 14 rows are all#1 all#4 all#6 more#1 more#4 more#6, all#2 all#5 more#2 more#5
+		// and all#0 all#3 more#0 more#3: of the six and of each four the last is held out
+		if got := settest.IDs(s.Test); !slices.Equal(got, []string{"more.parquet#00000003=2.0",
+			"more.parquet#00000005=1.0", "more.parquet#00000006=0.0"}) || len(s.Train) != 11 {
+			t.Errorf("%v", got)
+		}
+		settest.WantNote(t, s, "two of every ten")
+		if got := settest.IDs(s.Train)[:2]; !slices.Equal(got, []string{"all.parquet#00000000=2.0",
+			"all.parquet#00000001=0.0"}) {
+			t.Errorf("not in the order of the files: %v", got)
+		}
+	})
+	t.Run("a file", func(t *testing.T) {
+		root := put(t, map[string]string{"pets/all.parquet": "pages.parquet"})
+		s := mustOpen(t, source.Config{Set: "parquet", Root: filepath.Join(root, "pets", "all.parquet")})
+		if got := s.Counts(s.Test); !slices.Equal(got, []int{1, 1, 1}) { // of three, two and two images
+			t.Errorf("test images %v", got)
+		}
+	})
+}
+
+func TestParquetWords(t *testing.T) {
+	root := put(t, map[string]string{"train.parquet": "words.parquet", "test.parquet": "words.parquet"})
+	s := mustOpen(t, source.Config{Set: "parquet", Root: root})
+	if !slices.Equal(s.Classes, []string{"a", "b c"}) || !slices.Equal(s.Domains, []string{"photo", "sketch"}) {
+		t.Errorf("%q %q", s.Classes, s.Domains)
+	}
+	if got := settest.IDs(s.Train); !slices.Equal(got, []string{"train.parquet#00000000=1.1",
+		"train.parquet#00000001=0.0",
+		"train.parquet#00000002=1.0", "train.parquet#00000003=0.1"}) {
+		t.Errorf("%v", got)
+	}
+	if err := s.DropUnreadable(context.Background(), 2, data.Skip, datatest.Decode, nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Train) != 3 || len(s.Skipped) != 2 || !strings.Contains(s.Skipped[0].Reason, "no image bytes") ||
+		s.Skipped[0].Name != "train.parquet#00000001" {
+		t.Errorf("%v", s.Skipped)
+	}
+	if got := red(t, s.Train); !slices.Equal(got, []int{0, 2, 3}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestParquetNames: where the file does not name its classes, dataset_infos.json, README.md, and data.class_names do.
+func TestParquetNames(t *testing.T) {
+	names := []string{"a", "b", "c", "crab", "e", "f", "g", "Hen_House"}
+	var list, numbered []string
+	for i, n := range names {
+		list = append(list, `"`+n+`"`)
+		numbered = append(numbered, fmt.Sprintf("          '%d': %s", i, n))
+	}
+	files := map[string]string{"train.parquet": "numbers.parquet", "test.parquet": "numbers.parquet"}
+	for name, c := range map[string]struct {
+		files   map[string]string
+		names   map[string]string
+		classes []string
+	}{
+		"none":   {nil, nil, []string{"3", "7"}},
+		"config": {nil, map[string]string{"7": "seven"}, []string{"3", "seven"}},
+		"infos": {map[string]string{"dataset_infos.json": `{"default": {"features": {
+			"image": {"_type": "Image"}, "x": [{"a": 1}], 
+			"fine_label": {"names": [` + strings.Join(list, ",") + `], "_type": "ClassLabel"}}}}`}, nil,
+			[]string{"crab", "Hen House"}},
+		"README": {map[string]string{"README.md": "---\nlicense: mit\ndataset_info:\n  features:\n  - name: image\n " +
+			"   dtype: image\n  - name: fine_label\n    dtype:\n      class_label:\n        names:\n" +
+			strings.Join(numbered, "\n") + "\n---\n# A set\n"}, nil, []string{"crab", "Hen House"}},
+		"READMEs": {map[string]string{"README.md": "---\ndataset_info:\n- config_name: x\n  features:\n  - name: " +
+			"fine_label\n    dtype:\n      class_label:\n        names: [" + strings.Join(list, ",") + "]\n---\n"}, nil,
+			[]string{"crab", "Hen House"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := datatest.Write(t, put(t, files), c.files)
+			s := mustOpen(t, source.Config{Set: "parquet", Root: root, ClassNames: c.names})
+			if !slices.Equal(s.Domains, []string{"art", "real"}) || s.Train[0].Domain != 1 {
+				t.Errorf("%q %v", s.Domains, settest.IDs(s.Train))
+			}
+			if !slices.Equal(s.Classes, c.classes) || !slices.Equal(data.Labels(s.Train), []int{1, 0, 0, 1}) {
+				t.Errorf("%q %v", s.Classes, data.Labels(s.Train))
+			}
+		})
+	}
+	s := mustOpen(t, source.Config{Set: "parquet", Root: put(t, files)})
+	if !slices.Equal(s.Domains, []string{"art", "real"}) || s.Train[0].Domain != 1 {
+		t.Errorf("%q %v", s.Domains, settest.IDs(s.Train))
+	}
+	for name, text := range map[string]string{"README.md": "---\na: [\n---\n", "dataset_infos.json": "[]"} {
+		_, err := openSet(source.Config{Set: "parquet", Root: datatest.Write(t, put(t, files),
+			map[string]string{name: text})})
+		datatest.WantError(t, err, name, "data.class_names")
+	}
+}
+
+func TestParquetErrors(t *testing.T) {
+	for file, words := range map[string][]string{
+		"noimage.parquet": {"no image column", `"text"`, "struct with bytes"},
+		"lists.parquet":   {"no image column"},
+		"null.parquet":    {"row 1", "no label"},
+	} {
+		_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": file,
+			"test.parquet": file})})
+		datatest.WantError(t, err, append(words, ".parquet")...)
+	}
+	for _, file := range []string{"brotli.parquet", "lz4.parquet"} {
+		_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": file,
+			"test.parquet": "none.parquet"})})
+		datatest.WantError(t, err, "train.parquet", "compression", "snappy")
+	}
+	_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": "words.parquet",
+		"test.parquet": "none.parquet"})})
+	datatest.WantError(t, err, "train.parquet", "label", "files before")
+	root := datatest.Tree(t, "a/x.txt")
+	_, err = openSet(source.Config{Set: "parquet", Root: root})
+	datatest.WantError(t, err, "no Parquet files", filepath.Join(root, "train-*.parquet"), filepath.Join(root, "data"))
+	_, err = openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"one/train.parquet": "none.parquet",
+		"two/train.parquet": "none.parquet"})})
+	datatest.WantError(t, err, `"one"`, `"two"`, "data.root")
+	root = datatest.Write(t, put(t, map[string]string{"train.parquet": "none.parquet", "test.parquet": "none.parquet"}),
+		map[string]string{"train-1.parquet": "PAR1 and no more"})
+	_, err = openSet(source.Config{Set: "parquet", Root: root})
+	datatest.WantError(t, err, "train-1.parquet", "does not end in PAR1")
+	if s := mustOpen(t, source.Config{Set: "parquet", Root: root, Corrupt: data.Skip}); len(s.Skipped) != 1 ||
+		len(s.Train) != 7 {
+		t.Errorf("%v", s.Skipped)
+	}
+}
+
+type bigRow struct {
+	Image struct {
+		Bytes []byte `parquet:"bytes"`
+		Path  string `parquet:"path"`
+	} `parquet:"image"`
+	Label int64 `parquet:"label"`
+}
+
+// bigParquet writes rows of incompressible bytes, pages of about eight of them.
+func bigParquet(t testing.TB, path string, rows, size int) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := parquet.NewGenericWriter[bigRow](f, parquet.PageBufferSize(8*size), parquet.Compression(&parquet.Snappy))
+	r := data.Stream(1, "test")
+	for i := range rows {
+		row := bigRow{Label: int64(i % 2)}
+		row.Image.Bytes = make([]byte, size)
+		for j := range row.Image.Bytes {
+			row.Image.Bytes[j] = byte(r.Uint32())
+		}
+		row.Image.Bytes[0] = byte(i)
+		if _, err := w.Write([]bigRow{row}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestParquetPages: pages are read once when images are wanted in order, whoever asks, and no more bytes of them are
+// kept than allowed.
+func TestParquetPages(t *testing.T) {
+	root := t.TempDir()
+	bigParquet(t, filepath.Join(root, "train.parquet"), 200, 1000)
+	bigParquet(t, filepath.Join(root, "test.parquet"), 8, 1000)
+	s := mustOpen(t, source.Config{Set: "parquet", Root: root})
+	var got []byte
+	decode := func(r io.Reader) (image.Image, error) {
+		b, err := io.ReadAll(r)
+		if len(b) != 1000 {
+			return nil, fmt.Errorf("%d bytes", len(b))
+		}
+		return image.NewUniform(image.Black.At(int(b[0]), 0)), err
+	}
+	f, err := parquetfile.Open(filepath.Join(root, "train.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chunk, err := f.Chunk(0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(chunk.Pages); n < 10 {
+		t.Fatalf("only %d pages: the test needs more", n)
+	}
+	for _, keep := range []int64{parquetfile.KeptBytes, 20_000} {
+		x := parquetfile.NewImagePages()
+		x.Keep = keep
+		w := parquetfile.Where{File: f}
+		got = got[:0]
+		for row := range int64(200) {
+			b, err := x.Bytes(w, row)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, b[0])
+			var held int64
+			for _, k := range x.Kept[:len(x.Kept)-1] {
+				held += k.Size
+			}
+			if held > keep {
+				t.Fatalf("%d bytes kept, %d allowed", held, keep)
+			}
+		}
+		for i, b := range got {
+			if b != byte(i) {
+				t.Fatalf("row %d is image %d", i, b)
+			}
+		}
+		if x.Reads != len(chunk.Pages) {
+			t.Errorf("%d reads of %d pages", x.Reads, len(chunk.Pages))
+		}
+	}
+	var wait sync.WaitGroup
+	for k := range 8 {
+		wait.Go(func() {
+			for i := range s.Train {
+				j := (i*37 + k) % len(s.Train)
+				raw, err := s.Train[j].Bytes()
+				if err != nil || raw[0] != byte(j) {
+					t.Errorf("row %d: %v", j, err)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	if _, err := s.Train[3].Image(decode); err != nil {
+		t.Error(err)
+	}
+}
+
+// The names of splits count in Parquet files' names too.
+func TestSplitOfName(t *testing.T) {
+	_, err := splitOf("a/test-of-train.parquet")
+	datatest.WantError(t, err, "test-of-train", "test and train", "rename")
+}

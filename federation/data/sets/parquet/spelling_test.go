@@ -1,0 +1,50 @@
+package parquet
+
+import (
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/data/sets/settest"
+	"promptfed/federation/data/sets/source"
+)
+
+type wordRow struct {
+	Image []byte `parquet:"image"`
+	Label string `parquet:"label,dict"`
+}
+
+// wordParquet writes a row for each label, with no image in it.
+func wordParquet(t *testing.T, path string, labels ...string) {
+	t.Helper()
+	var rows []wordRow
+	for _, label := range labels {
+		rows = append(rows, wordRow{[]byte("no image"), label})
+	}
+	if err := parquet.WriteFile(path, rows); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One class in two spellings is refused, as in lists and folders: names are read with spaces for underscores, and texts
+// in small letters.
+func TestSpelling(t *testing.T) {
+	write := func(names ...string) string {
+		root := t.TempDir()
+		for _, split := range []string{"train.parquet", "test.parquet"} {
+			wordParquet(t, filepath.Join(root, split), names...)
+		}
+		return root
+	}
+	for _, names := range [][2]string{{"b_c", "b c"}, {"Cat", "cat"}} {
+		_, err := openSet(source.Config{Set: "parquet", Root: write("a", names[0], names[1])})
+		datatest.WantError(t, err, "class", names[0], names[1], "expected one spelling")
+	}
+	if s := mustOpen(t, source.Config{Set: "parquet", Root: write("a", "b_c")}); !slices.Equal(s.Classes,
+		[]string{"a", "b c"}) {
+		t.Errorf("%q %v", s.Classes, settest.IDs(s.Train))
+	}
+}

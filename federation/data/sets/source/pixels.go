@@ -1,0 +1,190 @@
+package source
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/formats/pickle"
+)
+
+// Pixels are images of one size in one file, read when they are asked for.
+type Pixels struct {
+	Path          string
+	Count         int
+	Width, Height int
+	Channels      int // 1 or 3
+	Order         pixelOrder
+	At            int64  // of the first image
+	Gap           int64  // bytes between images
+	Raw           []byte // the images themselves, where they are few
+	Stamp         string
+	// Inflate reads the images of a file that does not hold them as plain bytes. They are written once to a file
+	// without a name in the folder for temporary files, so that SVHN takes 300 MB of disk instead of memory.
+	Inflate func(*os.File) (io.Reader, error)
+
+	once  sync.Once
+	plain *os.File
+	err   error
+}
+
+// pixelOrder says which of row, column and channel runs fastest.
+type pixelOrder int
+
+const (
+	planesByRow    pixelOrder = iota // CIFAR, idx: a plane per channel, row by row
+	PlanesByColumn                   // MATLAB: a plane per channel, column by column
+	PixelByPixel                     // numpy images: row by row, the channels of a pixel side by side
+)
+
+// OpenFile opens a file, and tells what Stat says of it.
+func OpenFile(path string) (*os.File, fs.FileInfo, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return f, st, nil
+}
+
+// Examples lists the images with their labels under a domain.
+func (p *Pixels) Examples(root string, labels []int, domain int) ([]data.Example, error) {
+	if len(labels) != p.Count {
+		return nil, fmt.Errorf("%s: %d images but %d labels", p.Path, p.Count, len(labels))
+	}
+	name, err := filepath.Rel(root, p.Path)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]data.Example, len(labels))
+	for i, l := range labels {
+		out[i] = data.Example{ID: fmt.Sprintf("%s#%05d", filepath.ToSlash(name), i), Label: l, Domain: domain,
+			Stamp: p.Stamp,
+			Load:  func() (image.Image, error) { return p.Image(i) }}
+	}
+	return out, nil
+}
+
+// source is where the images lie as plain bytes, and at which byte they start.
+func (p *Pixels) source() (io.ReaderAt, int64, func() error, error) {
+	if p.Raw != nil {
+		return bytes.NewReader(p.Raw), 0, func() error { return nil }, nil
+	}
+	if p.Inflate == nil {
+		f, err := os.Open(p.Path)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		return f, p.At, f.Close, nil
+	}
+	p.once.Do(func() { p.plain, p.err = p.unpack() })
+	return p.plain, 0, func() error { return nil }, p.err
+}
+
+func (p *Pixels) unpack() (*os.File, error) {
+	in, err := os.Open(p.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	r, err := p.Inflate(in)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Path, err)
+	}
+	out, err := os.CreateTemp("", "promptfed-images-")
+	if err != nil {
+		return nil, fmt.Errorf("%s: no place to unpack its images: %w", p.Path, err)
+	}
+	defer os.Remove(out.Name()) // the open file keeps its content where the system allows it
+	size := int64(p.Count) * int64(p.Size())
+	n, err := io.Copy(out, io.LimitReader(r, size))
+	if err == nil && n < size {
+		err = fmt.Errorf("its images end after %d of %d bytes: the file is truncated, fetch it again", n, size)
+	}
+	if err != nil {
+		out.Close()
+		err = fmt.Errorf("cannot unpack its images into %s (TMPDIR): %w", os.TempDir(), err)
+		return nil, fmt.Errorf("%s: %w", p.Path, err) // messages leave out the outer text, which names the file
+	}
+	return out, nil
+}
+
+func (p *Pixels) Size() int { return p.Width * p.Height * p.Channels }
+
+// Image reads one image.
+func (p *Pixels) Image(i int) (image.Image, error) {
+	src, at, done, err := p.source()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	raw := make([]byte, p.Size())
+	if _, err := src.ReadAt(raw, at+int64(i)*(int64(len(raw))+p.Gap)); err != nil {
+		return nil, fmt.Errorf("%s: image %d: %w", p.Path, i, err)
+	}
+	return p.decode(raw), nil
+}
+
+// decode turns the bytes of an image around.
+func (p *Pixels) decode(raw []byte) image.Image {
+	box := image.Rect(0, 0, p.Width, p.Height)
+	plane := p.Width * p.Height
+	index := func(x, y, c int) int {
+		switch p.Order {
+		case PlanesByColumn:
+			return c*plane + x*p.Height + y
+		case PixelByPixel:
+			return (y*p.Width+x)*p.Channels + c
+		}
+		return c*plane + y*p.Width + x
+	}
+	if p.Channels == 1 {
+		img := image.NewGray(box)
+		for y := range p.Height {
+			for x := range p.Width {
+				img.Pix[y*img.Stride+x] = raw[index(x, y, 0)]
+			}
+		}
+		return img
+	}
+	img := image.NewRGBA(box)
+	for y := range p.Height {
+		for x := range p.Width {
+			at := y*img.Stride + 4*x
+			for c := range 3 {
+				img.Pix[at+c] = raw[index(x, y, c)]
+			}
+			img.Pix[at+3] = 255
+		}
+	}
+	return img
+}
+
+// SetArray makes the images those of an array in a pickle.
+func (p *Pixels) SetArray(a *pickle.Array) error {
+	if a.Dtype.Letter != 'u' || a.Dtype.Size != 1 || a.Fortran {
+		return fmt.Errorf("%s: images of type %c%d: expected uint8 in C order", p.Path, a.Dtype.Letter, a.Dtype.Size)
+	}
+	if a.Len() != p.Count*p.Size() {
+		return fmt.Errorf("%s: pixels of shape %v: expected %d images of %d bytes", p.Path, a.Shape, p.Count, p.Size())
+	}
+	switch {
+	case a.File == nil:
+		p.Raw = a.Raw
+	case a.File.Text:
+		p.Inflate = func(f *os.File) (io.Reader, error) { return a.File.Open(f), nil }
+	default:
+		p.At = a.File.At
+	}
+	return nil
+}

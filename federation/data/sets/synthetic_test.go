@@ -1,0 +1,64 @@
+package sets
+
+import (
+	"image"
+	"slices"
+	"testing"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/datatest"
+)
+
+func TestDrawnSet(t *testing.T) {
+	cfg := Config{Set: "synthetic",
+		Generator: Generator{Classes: []string{"star", "fish", "stripes"}, Domains: []string{"photo", "neon"},
+			Train: 3, Test: 2, Size: 24,
+			Difficulty: 0.5}}
+	s := mustOpen(t, cfg)
+	if s.Name != "synthetic" || len(s.Train) != 18 || len(s.Test) != 12 || len(s.Val) != 0 {
+		t.Fatalf("%s: %d and %d", s.Name, len(s.Train), len(s.Test))
+	}
+	pixels := func(e data.Example) string {
+		img, err := e.Image(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if img.Bounds() != image.Rect(0, 0, 24, 24) {
+			t.Fatal(img.Bounds())
+		}
+		return string(img.(*image.RGBA).Pix)
+	}
+	seen := map[string]string{}
+	for _, e := range append(slices.Clone(s.Train), s.Test...) {
+		p := pixels(e)
+		if seen[p] != "" {
+			t.Errorf("%s equals %s", e.ID, seen[p])
+		}
+		seen[p] = e.ID
+	}
+	// Fewer classes and more images leave those that stay as they are; another seed does not.
+	less := cfg
+	less.Generator.Classes, less.Generator.Train = []string{"fish"}, 5
+	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "drawn/train/photo/fish/0001" {
+		t.Errorf("changed with the counts: %q", seen[got])
+	}
+	less.Seed = 1
+	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "" {
+		t.Error("the seed does not decide")
+	}
+	other := mustOpen(t, Config{Set: "synthetic", Seed: 1, Generator: cfg.Generator})
+	if data.Digest(s.Train) == data.Digest(other.Train) {
+		t.Error("the digest does not follow the seed")
+	}
+	for _, c := range []struct {
+		d     Generator
+		words []string
+	}{{Generator{Classes: []string{"blob"}}, []string{`"blob"`, "star"}},
+		{Generator{Domains: []string{"x"}}, []string{`"x"`, "photo"}},
+		{Generator{Train: 3}, []string{"test 0"}}, {Generator{Classes: []string{"star", "star"}}, []string{"twice"}}} {
+		_, err := Open(Config{Set: "synthetic", Generator: c.d})
+		datatest.WantError(t, err, c.words...)
+	}
+	_, err := Open(Config{Set: "drawn"})
+	datatest.WantError(t, err, "data.set: drawn is now called synthetic")
+}

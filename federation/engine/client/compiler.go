@@ -1,0 +1,507 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// compiler builds programs, and compiles each graph that methods ask for once, however many clients have it; it is safe
+// for concurrent use.
+type compiler struct {
+	m        method.Method
+	classes  []string
+	template string
+	memory   int // of Training
+	oneGraph bool
+	options  ort.Options
+	pool     *ort.Pool
+	own      bool // pool is nobody else's
+	weights  onnx.Seen
+
+	mu       sync.Mutex
+	programs map[string]*program // by backbone and Task
+	compiled map[string]*program // by backbone and graph
+	handMu   sync.Mutex
+	hands    map[string]*tensor.Tensor
+}
+
+func newCompiler(e *spec.Experiment, set Settings) *compiler {
+	return &compiler{m: e.Method, classes: e.Classes, template: e.Template, memory: e.Training.Memory,
+		options: set.Session, pool: cmp.Or(set.Sessions, new(ort.Pool)), own: set.Sessions == nil,
+		programs: map[string]*program{}, compiled: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
+}
+
+func (c *compiler) close() error {
+	if !c.own {
+		return nil
+	}
+	return c.pool.Close()
+}
+
+// step compiles the loss and its gradients with respect to every parameter.
+func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*program, error) {
+	return c.once(stepKind, b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*program, error) {
+		apart := spec.NotBatchable(nodesOf(losses)...) != ""
+		out, err := c.withGradients(b, s, losses, 1, nil)
+		if err != nil {
+			return nil, err
+		}
+		p, err := c.program(b, s, out)
+		if err != nil {
+			return nil, err
+		}
+		p.apart = apart
+		if p.received, err = c.received(b, s, losses); err == nil && p.received == nil {
+			_, err = p.session() // else the first step does not need it
+		}
+		return p, err
+	})
+}
+
+// losses are the loss, and those beside it.
+func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
+	loss := c.m.Loss(s, c.m.Logits(s))
+	if err := s.Graph().Err(); err != nil {
+		return nil, err
+	}
+	out := []graph.Output{{Name: lossOutput, Node: loss}}
+	for _, l := range s.AuxLosses() {
+		out = append(out, graph.Output{Name: besideOutput + l.Name + "/" + lossOutput, Node: l.Node})
+	}
+	return out, allUsed(s, loss)
+}
+
+// allUsed refuses declared parameters that the loss does not depend on: they would be averaged and never learned.
+func allUsed(s *method.Scope, loss graph.Node) error {
+	in := graph.Inputs(loss)
+	for _, p := range s.Params() {
+		name := method.ParamInput + "/" + p.Name
+		node, ok := s.Graph().InputNamed(name)
+		byHost := slices.ContainsFunc(s.Hosts(), func(h method.HostCall) bool {
+			v, ok := s.Graph().InputNamed(method.HostInput + "/" + h.Name)
+			return ok && slices.Contains(in, v) && slices.Contains(h.Of, name)
+		})
+		if !byHost && !(ok && slices.Contains(in, node)) {
+			return fmt.Errorf("parameter %q is declared by Params but not used by the loss; use it or remove it",
+				p.Name)
+		}
+	}
+	return nil
+}
+
+// scope starts a graph that this worker's sessions run.
+func (c *compiler) scope(task method.ClientSpec) *method.Scope {
+	s := method.NewScope(task, c.m.Params(task))
+	if c.options.WithProvider().Provider == ort.CPU {
+		s.Graph().UseKernels()
+	}
+	return s
+}
+
+// score compiles the class scores.
+func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*program, error) {
+	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
+		func(s *method.Scope, of []graph.Output) (*program, error) { return c.split(b, s, of[0].Node) })
+}
+
+// eval compiles anything a method asks for over its data.
+func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method.Scope) graph.Node) (*program, error) {
+	s := c.scope(task)
+	n := of(s)
+	if err := s.Graph().Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.same("eval", b, s, alone(n), func(s *method.Scope, of []graph.Output) (*program, error) {
+		return c.split(b, s, of[0].Node)
+	})
+}
+
+// split compiles a value, and the parts of it that depend on no row of data as a program of their own.
+func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*program, error) {
+	apart := spec.NotBatchable(n) != ""
+	if apart { // towers that see rows have fixed parts inside
+		var err error
+		if n, err = c.lowered(b, n); err != nil {
+			return nil, err
+		}
+	}
+	rest, fixed := cut(n)
+	nodes, err := c.allLowered(b, append(nodesOf(fixed), rest), nil)
+	if err != nil {
+		return nil, err
+	}
+	for i := range fixed {
+		fixed[i].Node = nodes[i]
+	}
+	p, err := c.compile(b, s, alone(nodes[len(fixed)]))
+	if err != nil {
+		return nil, err
+	}
+	p.byRow = rest.Shape()[0] == graph.Sym("B")
+	if len(fixed) > 0 {
+		if p.fixed, err = c.compile(b, s, fixed); err == nil {
+			p.fixed.apart = apart
+		}
+	}
+	return p, err
+}
+
+// cut replaces the parts of a value that depend on no row of data by inputs, and gives them under their names.
+func cut(n graph.Node) (rest graph.Node, fixed []graph.Output) {
+	if n.Rank() == 0 {
+		n = n.Reshape(1)
+	}
+	all, fixed := cutAll([]graph.Node{n}, spec.OfImage)
+	return all[0], fixed
+}
+
+// cutAll replaces the parts of values that depend on none of some inputs.
+func cutAll(roots []graph.Node, inputs func(name string) bool) (rest []graph.Node, fixed []graph.Output) {
+	for _, part := range partsWithout(roots, inputs) {
+		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
+			continue
+		}
+		fixed = append(fixed, graph.Output{Name: fixedInput + strconv.Itoa(len(fixed)), Node: part})
+	}
+	return replaceAll(roots, nodesOf(fixed), func(i int) graph.Node {
+		part := fixed[i].Node
+		return part.Graph().Input(fixed[i].Name, part.DType(), part.Shape())
+	}), fixed
+}
+
+// Kinds of programs whose values are losses.
+const stepKind, termsKind = "step", "terms"
+
+// once returns the compiled program of a client; it builds the program on first use. build makes the nodes and finish
+// compiles them. A method may read every field of its ClientSpec, also the client's number, so build runs once for each
+// ClientSpec. This is cheap, because towers are placeholders. Clients whose nodes have the same signature share one
+// compiled program, except for host functions, which may hold values of the ClientSpec.
+func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
+	[]graph.Output, error), finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
+	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.programs[key]; ok {
+		return p, nil
+	}
+	s := c.scope(task)
+	of, err := build(s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.same(kind, b, s, of, finish)
+	if err == nil {
+		c.programs[key] = p
+	}
+	return p, err
+}
+
+// same returns the program that finish made of nodes with the same signature, or compiles it. The caller holds c.mu.
+func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []graph.Output,
+	finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
+	sum, err := graph.Signature(of...)
+	if err != nil {
+		return nil, err
+	}
+	same := fmt.Sprintf("%s %s %x", kind, b.Name(), sum)
+	for _, p := range s.Params() {
+		same += fmt.Sprintf(" %q", p.Name)
+	}
+	for _, h := range s.Hosts() {
+		same += fmt.Sprintf(" %q %q %v", h.Name, h.Of, h.Func.VJP != nil)
+	}
+	p, ok := c.compiled[same]
+	if !ok {
+		most, err := spec.MaxRows(b, c.classes, c.memory, nodesOf(of)...)
+		if err != nil {
+			return nil, err
+		}
+		if steps := kind == stepKind || kind == termsKind; steps && !spec.MeanOverRows(nodesOf(of)...) {
+			most = 0
+		}
+		if p, err = finish(s, of); err != nil {
+			return nil, err
+		}
+		if p.most = most; p.received != nil {
+			p.received.most = most
+		}
+		c.compiled[same] = p
+	}
+	return p.of(s), nil
+}
+
+// alone is one node as what build of once gives.
+func alone(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
+
+func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
+	out, err := c.allLowered(b, []graph.Node{n}, nil)
+	if err != nil {
+		return n, err
+	}
+	return out[0], nil
+}
+
+func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node, passes passOf) ([]graph.Node, error) {
+	hand := func(templates, of string) (*tensor.Tensor, error) { return c.handText(b, templates, of) }
+	out, err := lower(b, c.classes, c.template, hand, passes, roots)
+	if err != nil {
+		return nil, err
+	}
+	return out, roots[0].Graph().Err()
+}
+
+// withGradients are the losses of n clients, each with its gradients. A name is PREFIX and lossOutput; gradients stand
+// under the same prefix.
+func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output,
+	n int, passes passOf) ([]graph.Output, error) {
+	all := copies(s, losses, n)
+	reach := make([][]graph.Node, len(all))
+	for i, l := range all { // once prompts share a pass through the text tower, all seem to reach all
+		reach[i] = graph.Inputs(l.Node)
+	}
+	nodes, err := c.allLowered(b, nodesOf(all), passes)
+	if err != nil {
+		return nil, err
+	}
+	var out []graph.Output
+	for i := range losses {
+		var names []string
+		var wrt []graph.Node
+		var sum graph.Node
+		for k := i; k < len(all); k += len(losses) {
+			loss, err := scalarLoss(nodes[k])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, graph.Output{Name: all[k].Name, Node: loss.Reshape(1)})
+			if k == i {
+				sum = loss
+			} else {
+				sum = sum.Add(loss)
+			}
+			at := strings.TrimSuffix(all[k].Name, lossOutput)
+			client := strings.TrimSuffix(all[k].Name, losses[i].Name)
+			for _, input := range trainable(s) {
+				if d, ok := s.Graph().InputNamed(client + input); ok && slices.Contains(reach[k], d) {
+					names, wrt = append(names, at+gradOutput+input), append(wrt, d)
+				}
+			}
+		}
+		if len(wrt) == 0 {
+			continue
+		}
+		grads, err := grad.Of(sum, wrt...)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", losses[i].Name, err)
+		}
+		for k, d := range grads {
+			out = append(out, graph.Output{Name: names[k], Node: d})
+		}
+	}
+	return out, nil
+}
+
+func scalarLoss(n graph.Node) (graph.Node, error) {
+	if size, ok := n.Shape().Ints(); !ok || tensor.Size(size) != 1 {
+		return n, fmt.Errorf("the loss has shape %v; it must be one number", n.Shape())
+	}
+	if n.Rank() != 0 {
+		n = n.Reshape()
+	}
+	return n, nil
+}
+
+// trainable lists the inputs that have gradients: parameters, and values of host functions that hand theirs on.
+func trainable(s *method.Scope) (out []string) {
+	for _, p := range s.Params() {
+		out = append(out, method.ParamInput+"/"+p.Name)
+	}
+	for _, h := range s.Hosts() {
+		if h.Func.VJP != nil {
+			out = append(out, method.HostInput+"/"+h.Name)
+		}
+	}
+	return out
+}
+
+// trained compiles losses with their gradients.
+func (c *compiler) trained(b spec.Backbone, s *method.Scope, losses []graph.Output) (*program, error) {
+	out, err := c.withGradients(b, s, losses, 1, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c.compile(b, s, out)
+}
+
+// terms compiles every term of the loss with its gradients, with names under termOutput and the term's name.
+func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*program, error) {
+	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, error) {
+		loss := c.m.Loss(s, c.m.Logits(s))
+		if err := s.Graph().Err(); err != nil {
+			return nil, err
+		}
+		terms, err := s.Terms(loss)
+		var out []graph.Output
+		for _, t := range terms {
+			out = append(out, graph.Output{Name: termOutput + t.Name + "/" + lossOutput, Node: t.Node})
+		}
+		return out, err
+	}, func(s *method.Scope, terms []graph.Output) (*program, error) { return c.trained(b, s, terms) })
+}
+
+// session compiles outputs once for each key.
+func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Output, error)) (*ort.Session, error) {
+	o := c.options
+	if b != nil {
+		o.WeightsDir = b.WeightsDir()
+	}
+	return c.pool.Get(fmt.Sprintf("%s %+v", key, o), func() (*ort.Session, error) {
+		out, err := build()
+		if err != nil {
+			return nil, err
+		}
+		model, err := c.model(o.WeightsDir, out...)
+		if err != nil {
+			return nil, err
+		}
+		return ort.NewSession(model, o)
+	})
+}
+
+// model writes outputs, whose weights lie in dir and are those of all models before.
+func (c *compiler) model(dir string, out ...graph.Output) (*onnx.ModelProto, error) {
+	m, err := graph.Model(out...)
+	if err == nil {
+		err = c.weights.Check(m, dir)
+	}
+	return m, err
+}
+
+func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
+	p, err := c.program(b, s, out)
+	if err == nil {
+		_, err = p.session()
+	}
+	return p, err
+}
+
+// program is compile, but the session is made when it is first asked for.
+func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
+	sum, err := graph.Signature(out...)
+	if err != nil {
+		return nil, err
+	}
+	p := &program{number: lastProgram.Add(1), session: sync.OnceValues(func() (*ort.Session, error) {
+		return c.session(fmt.Sprintf("%x", sum), b, func() ([]graph.Output, error) { return out, nil })
+	})}
+	for _, o := range out {
+		size := 4
+		for _, d := range o.Node.Shape() {
+			size *= max(1, d.N)
+		}
+		p.bytes += size
+		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
+			p.params = append(p.params, name)
+		} else if name, ok := strings.CutPrefix(o.Name, besideOutput); ok {
+			if loss, last, _ := strings.Cut(name, "/"); last == lossOutput {
+				p.beside = append(p.beside, loss)
+			}
+		} else if name, ok := strings.CutPrefix(o.Name, termOutput); ok {
+			if term, last, _ := strings.Cut(name, "/"); last == lossOutput {
+				p.terms = append(p.terms, term)
+			}
+		}
+	}
+	for _, n := range graph.Inputs(nodesOf(out)...) {
+		p.inputs = append(p.inputs, n.Name())
+		if slices.Contains(spec.LargeInputs, n.Name()) {
+			p.also = append(p.also, n.Name())
+		}
+	}
+	p.hosts = p.hostsOf(s)
+	return p, nil
+}
+
+// handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of
+// its texts, of several the means of theirs, made unit. of is a table of Scope.TextsOf, or empty.
+func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tensor, error) {
+	if templates == "" {
+		templates = c.template
+	}
+	c.handMu.Lock()
+	defer c.handMu.Unlock()
+	key := fmt.Sprintf("%q %q %q", b.Name(), templates, of)
+	if t, ok := c.hands[key]; ok {
+		return t, nil
+	}
+	table := map[string]string{}
+	if of != "" {
+		if err := json.Unmarshal([]byte(of), &table); err != nil {
+			return nil, err
+		}
+	}
+	g := graph.New()
+	var n graph.Node
+	list := strings.Split(templates, method.TemplateBreak)
+	for k, template := range list {
+		if !strings.Contains(template, "{}") {
+			return nil, fmt.Errorf("template %q of the hand-written prompts must contain {} for the class name",
+				template)
+		}
+		texts := make([]string, len(c.classes))
+		for i, name := range c.classes {
+			texts[i] = spec.Sentence(template, name)
+			if of == "" {
+				continue
+			}
+			if table[name] == "" {
+				return nil, fmt.Errorf("the texts by class %q have none for class %q; add it to the options",
+					template, name)
+			}
+			texts[i] = strings.ReplaceAll(texts[i], "{of}", table[name])
+		}
+		one, err := b.Sentences(g, texts)
+		if err != nil {
+			return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+		}
+		if k == 0 {
+			n = one
+		} else {
+			if k == 1 {
+				n = n.L2Normalize()
+			}
+			n = n.Add(one.L2Normalize())
+		}
+	}
+	// The texts are constants, but ONNX Runtime runs no graph without an input; without optimisation it does not
+	// compute the whole tower while loading it either.
+	one := g.Input("one", graph.Float, graph.Static(1))
+	o := c.options
+	o.WeightsDir, o.OptLevel = b.WeightsDir(), ort.OptNone
+	model, err := c.model(o.WeightsDir, graph.Output{Name: valueOutput, Node: n.L2Normalize().Mul(one)})
+	if err != nil {
+		return nil, err
+	}
+	v, err := ort.RunOnce(context.Background(), model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	if err != nil {
+		return nil, err
+	}
+	c.hands[key] = v[valueOutput]
+	return v[valueOutput], nil
+}

@@ -1,0 +1,179 @@
+package client
+
+import (
+	"context"
+	"fmt"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// ComputeStatistic computes one statistic of a client.
+func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s message.ClientState) (method.Upload, error) {
+	if w.Guard != nil {
+		answer, ok, err := w.Guard.Answer(c.ID, o)
+		if ok || err != nil {
+			return method.Upload{Client: c.ID, N: 1, Extra: answer}, err
+		}
+	}
+	l, _ := w.Begin(c, o, s)
+	q, ok := o.StatisticOf(w.Method)
+	if !ok {
+		return method.Upload{}, fmt.Errorf("round %d, client %d: the method has no statistic %q", o.Round+1, c.ID,
+			o.Statistic)
+	}
+	answer, err := q.Compute(l)
+	if err == nil && w.Tracer != nil {
+		err = w.traceStatistic(c, o, s, answer, l.Draws.Taken())
+	}
+	if err != nil {
+		return method.Upload{}, fmt.Errorf("round %d, client %d, statistic %s: %w", o.Round+1, c.ID, o.Statistic, err)
+	}
+	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
+}
+
+// Test counts correct predictions on a client's test data, in each evaluation that the method has: with the shared
+// parameters that the server sent, and with those that the client itself last trained. A client that never trained has
+// none of its own and uses the server's.
+func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (message.Scores, error) {
+	if o.Set != "" {
+		x, ok := w.evaluators[o.Set]
+		if !ok {
+			return message.Scores{}, fmt.Errorf("round %d, client %d: this client has no evaluation set %q", o.Round+1,
+				c.ID, o.Set)
+		}
+		return x.evaluate(ctx, c, o, s)
+	}
+	w.computed.begin(o.Round)
+	fail := func(err error) (message.Scores, error) {
+		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round+1, c.ID, err)
+	}
+	r := message.Scores{Examples: c.Test.Len(), Untrained: len(s.Private)+len(s.Own) == 0}
+	l, s := w.Begin(c, o, s)
+	r.Untrained = r.Untrained && len(w.Method.Params(l.Task)) > 0
+	p, err := w.c.score(c.Backbone, l.Task)
+	if err != nil {
+		return fail(err)
+	}
+	has := record.EvaluableOf(w.Method, l.Task)
+	score := func() (*tensor.Tensor, *metrics.Classification, error) {
+		logits, err := w.scoresOnce(ctx, p, l, s, c.Test)
+		if err == nil {
+			err = message.CheckFinite("", tensor.Map{"a class score": logits})
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		h := metrics.Classify(logits, c.Test.Labels(), c.Classes())
+		if o.Confusion {
+			h.Confusion = metrics.ConfusionCounts(logits, c.Test.Labels())
+		}
+		return logits, &h, nil
+	}
+	var logits [2]*tensor.Tensor
+	var beside [2]tensor.Map // by the view, for a trace
+	for _, view := range w.evaluations(has, p, s) {
+		of := &r.Global
+		if view == method.PersonalView {
+			of = &r.Personal
+			if w.Training.FineTune > 0 {
+				if l, s, err = w.fineTuned(ctx, c, o, s); err != nil {
+					return fail(err)
+				}
+				r.Untrained = false
+			} else if len(s.Own) > 0 {
+				l.Shared = s.Own
+			}
+		}
+		if logits[view], *of, err = score(); err != nil {
+			return fail(err)
+		}
+		if w.Tracer != nil {
+			beside[view] = p.aside(inputs{l: l, s: s, now: parameters(l)})
+		}
+	}
+	if has.Personal && r.Personal == nil {
+		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
+		beside[method.PersonalView] = beside[method.GlobalView]
+	}
+	if view := has.Headline("", w.Method); w.Tracer != nil {
+		if err := w.traceTest(c, o, p, l, logits[view], beside[view]); err != nil {
+			return fail(err)
+		}
+	}
+	return r, nil
+}
+
+// evaluations are those that give numbers of their own: class scores that read no shared parameter are the same in
+// both.
+func (w *Worker) evaluations(has record.Evaluable, p *program, s message.ClientState) (out []method.View) {
+	if has.Global {
+		out = append(out, method.GlobalView)
+	}
+	if has.Personal && (!has.Global || w.Training.FineTune > 0 || p.reads(s.Own)) {
+		out = append(out, method.PersonalView)
+	}
+	return out
+}
+
+// validate tests a client on its validation data.
+func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (message.Scores, error) {
+	if c.Val == nil || c.Val.Len() == 0 {
+		return message.Scores{}, nil
+	}
+	quiet, other := *w, *c
+	quiet.Tracer, other.Test = nil, c.Val
+	r, err := quiet.Test(ctx, &other, o, s)
+	if err != nil {
+		err = fmt.Errorf("validation: %w", err)
+	}
+	return r, err
+}
+
+// adapt tests a client that never trains: it takes some steps of the method's own local training on its training data,
+// from the shared parameters and its own first private ones, at the learning rate before the schedule. Nothing is
+// remembered.
+func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instruction) (message.Scores, error) {
+	alone, s := w.alone(), message.ClientState{}
+	if o.Steps > 0 {
+		alone.Training = alone.Training.Steps(c.ID, o.Steps)
+		var err error
+		if _, s, _, err = alone.Train(ctx, c, o, s); err != nil {
+			return message.Scores{}, fmt.Errorf("%w; with this method a new client cannot take steps here: set "+
+				"eval.new_steps: [0]", err)
+		}
+	}
+	return alone.Test(ctx, c, o, s)
+}
+
+// alone is this worker for training that nobody else hears of, and that is the only one before a test.
+func (w *Worker) alone() *Worker {
+	c := *w
+	c.Tracer, c.Guard, c.Terms, c.Training.FineTune = nil, nil, false, 0
+	c.Noise = nil // nothing is released
+	return &c
+}
+
+// fineTuned is a client that trained what the server sent for some epochs, by the method's own local training at the
+// learning rate of the round, and is tested with that.
+func (w *Worker) fineTuned(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (*method.Local, message.ClientState, error) {
+	alone := w.alone()
+	alone.Training = w.Training.Tuning(c.ID)
+	o.Statistic = "fine-tuning" // draws its own random numbers
+	t, err := alone.begin(c, o, s, nil)
+	if err == nil {
+		err = alone.train(ctx, []*turn{t})
+	}
+	if err != nil {
+		return nil, s, fmt.Errorf("fine-tuning: %w", err)
+	}
+	t.l.Data = c.Train
+	return t.l, t.s, nil
+}

@@ -1,0 +1,96 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Execute does what an instruction asks of one client that remembers s. next is what the client is to remember if its
+// upload counts, nil where that changes nothing.
+func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (r message.Reply, next *message.ClientState, err error) {
+	r.Client = c.ID
+	switch o.Kind {
+	case message.Train:
+		replies, after, err := w.TrainTogether(ctx, []Job{{c, o, s}})
+		if err != nil {
+			return r, nil, err
+		}
+		return replies[0], &after[0], nil
+	case message.Compute:
+		r.Upload, err = w.ComputeStatistic(c, o, s)
+	case message.Test:
+		if r.Scores, err = w.Test(ctx, c, o, s); err == nil && o.Confusion && w.Confusion {
+			r.Upload.Extra = r.Scores.ConfusionTensors()
+		}
+	case message.Validate:
+		r.Scores, err = w.validate(ctx, c, o, s)
+	case message.Adapt:
+		r.Scores, err = w.adapt(ctx, c, o)
+	default:
+		err = fmt.Errorf("unknown instruction %q", o.Kind)
+	}
+	if err == nil {
+		err = checkReply(Job{c, o, s}, r)
+	}
+	if err != nil {
+		return message.Reply{Client: c.ID}, nil, err
+	}
+	return r, nil, nil
+}
+
+// checkReply refuses tensors that are no numbers.
+func checkReply(j Job, r message.Reply) error {
+	if err := message.CheckFinite("upload ", message.UploadTensors(r.Upload)); err != nil {
+		return ofTurn(j.Client, j.Instruction, err)
+	}
+	return nil
+}
+
+// RemoteExecutor does what an instruction asks of one client, as Worker.Execute does; state gives what the client
+// remembers, which need not be in memory before the instruction can be done. It must be safe for concurrent use.
+type RemoteExecutor interface {
+	Execute(ctx context.Context, c *spec.Client, o message.Instruction, state func() (message.ClientState,
+		error)) (r message.Reply, next *message.ClientState, err error)
+}
+
+// ExecuteRemotely lets something else do a client's turn. The client's Guard stays here, since what it remembers must
+// not travel: the other side gets the instruction without what is for the guard.
+func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec.Client, o message.Instruction,
+	state func() (message.ClientState, error)) (message.Reply,
+	*message.ClientState, error) {
+	if w.Guard == nil {
+		return by.Execute(ctx, c, o, state)
+	}
+	if o.Kind == message.Compute {
+		if answer, ok, err := w.Guard.Answer(c.ID, o); ok || err != nil {
+			return message.Reply{Client: c.ID, Upload: method.Upload{Client: c.ID, N: 1, Extra: answer}}, nil, err
+		}
+	}
+	open := o
+	open.Guarded, open.Broadcast = nil, withoutGuardPart(o.Broadcast)
+	if e, ok := o.PerClient[c.ID]; ok {
+		open.PerClient = map[int]tensor.Map{c.ID: withoutGuardPart(e)}
+	}
+	r, next, err := by.Execute(ctx, c, open, state)
+	if err == nil && o.Kind == message.Train {
+		err = w.Guard.Protect(c.ID, o, &r.Upload, &r.Stats)
+	}
+	return r, next, err
+}
+
+func withoutGuardPart(m tensor.Map) tensor.Map {
+	out := tensor.Map{}
+	for name, t := range m {
+		if !strings.HasPrefix(name, message.GuardPart+"/") {
+			out[name] = t
+		}
+	}
+	return out
+}

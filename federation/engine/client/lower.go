@@ -1,0 +1,175 @@
+package client
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// passOf numbers the passes of the text tower that prompts go in; nil is one for all.
+type passOf func(prompt *graph.Op) int
+
+// lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
+// text tower in one pass, or in those that passes tells.
+func lower(b spec.Backbone, classes []string, template string, hand func(templates, of string) (*tensor.Tensor, error),
+	passes passOf, roots []graph.Node) ([]graph.Node, error) {
+	for {
+		waiting := firstWave(roots)
+		if len(waiting) == 0 {
+			return roots, nil
+		}
+		g := roots[0].Graph()
+		built := map[*graph.Op]graph.Node{}
+		texts := map[int][]*graph.Op{}
+		for _, op := range waiting {
+			switch what, _ := op.Placeholder(); what {
+			case method.PlaceholderHand:
+				t, err := hand(op.Attrs.Str("templates", ""), op.Attrs.Str("of", ""))
+				if err != nil {
+					return nil, err
+				}
+				built[op] = g.Const(t)
+			case method.PlaceholderPerExample:
+				built[op] = op.In[0]
+			case method.PlaceholderVision:
+				pixels, p := method.VisionOf(op)
+				n, err := b.Vision(g, pixels, p)
+				if err != nil {
+					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+				}
+				built[op] = n
+			case method.PlaceholderText:
+				pass := 0
+				if passes != nil {
+					pass = passes(op)
+				}
+				texts[pass] = append(texts[pass], op)
+			case method.PlaceholderWords:
+				text, tokens := method.WordsOf(op)
+				t, err := b.Words(text)
+				if err == nil && t.Shape[0] != tokens {
+					err = fmt.Errorf("the words %q of an initial prompt are %d tokens; use words of one token each",
+						text, t.Shape[0])
+				}
+				if err != nil {
+					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+				}
+				built[op] = g.Const(t)
+			default:
+				return nil, fmt.Errorf("%s: unknown placeholder %q", op.Label(), what)
+			}
+		}
+		for _, pass := range slices.Sorted(maps.Keys(texts)) {
+			var prompts []method.Prompt
+			for _, op := range texts[pass] {
+				p := method.PromptOf(op)
+				if !p.Ctx.OK() && p.Template == "" {
+					p.Template = template
+				}
+				prompts = append(prompts, p)
+			}
+			out, err := b.Text(g, classes, prompts)
+			if err != nil {
+				return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
+			}
+			for i, op := range texts[pass] {
+				built[op] = out[i]
+			}
+		}
+		roots = graph.Transform(roots, func(op *graph.Op, _ []graph.Node) []graph.Node {
+			if n, ok := built[op]; ok {
+				return []graph.Node{n}
+			}
+			return nil
+		})
+		if err := g.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// firstWave lists the placeholders that depend on no other placeholder.
+func firstWave(roots []graph.Node) []*graph.Op {
+	behind := map[*graph.Op]bool{}
+	var out []*graph.Op
+	for _, op := range graph.Reachable(roots...) {
+		_, placeholder := op.Placeholder()
+		blocked := slices.ContainsFunc(op.In, func(n graph.Node) bool { return n.OK() && behind[n.Op()] })
+		behind[op] = blocked || placeholder
+		if placeholder && !blocked {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
+// CheckGraphs finds class scores and losses that a client with a backbone cannot have, such as those of prompts that
+// are longer, with a class name, than the context of the text tower. Nothing is compiled, and no data is read.
+func CheckGraphs(e *spec.Experiment, b spec.Backbone, client, clients int) error {
+	t := b.Task()
+	t.Client, t.Clients, t.Classes, t.Backbone = client, clients, len(e.Classes), b.Name()
+	s := method.NewScope(t, e.Method.Params(t))
+	scores := e.Method.Logits(s)
+	loss := e.Method.Loss(s, scores)
+	err := s.Graph().Err()
+	if err == nil {
+		hand := func(_, _ string) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
+		_, err = lower(b, e.Classes, e.Template, hand, nil, []graph.Node{scores, loss})
+	}
+	if err != nil {
+		return fmt.Errorf("client %d on %s: %w", client, b.Name(), err)
+	}
+	return nil
+}
+
+// FixedParts lists the largest parts of a graph that do not depend on the image and are not constants already.
+func FixedParts(root graph.Node) []graph.Node {
+	return partsWithout([]graph.Node{root}, spec.OfImage)
+}
+
+// partsWithout lists the largest parts of graphs that depend on none of some inputs and are not constants already.
+func partsWithout(roots []graph.Node, inputs func(name string) bool) (out []graph.Node) {
+	moving := map[*graph.Op]bool{}
+	for _, op := range graph.Reachable(roots...) {
+		moves := func(n graph.Node) bool { return n.OK() && moving[n.Op()] }
+		moving[op] = op.IsInput() && inputs(op.Out[0].Name()) || slices.ContainsFunc(op.In, moves) ||
+			slices.ContainsFunc(op.Uses, moves)
+		if !moving[op] {
+			continue
+		}
+		for _, n := range op.In {
+			if n.OK() && !moving[n.Op()] && n.Op().Literal() == nil && !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	}
+	return out
+}
+
+func ValueName(i int) string { return fmt.Sprint(valueOutput, i) }
+
+// Replace puts others in the place of nodes.
+func Replace(root graph.Node, nodes []graph.Node, with func(i int) graph.Node) graph.Node {
+	return replaceAll([]graph.Node{root}, nodes, with)[0]
+}
+
+func replaceAll(roots, nodes []graph.Node, with func(i int) graph.Node) []graph.Node {
+	return graph.Transform(roots, func(op *graph.Op, _ []graph.Node) []graph.Node {
+		out := slices.Clone(op.Out)
+		found := false
+		for k, n := range op.Out {
+			if i := slices.Index(nodes, n); i >= 0 {
+				out[k], found = with(i), true
+			}
+		}
+		if !found {
+			return nil
+		}
+		return out
+	})
+}

@@ -1,0 +1,122 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// sharedOptimizer is one optimizer object that goes from client to client, as in the public code of FedOTP, FedPGP and
+// pFedMoAP: what it remembers of a parameter from one client's steps meets the gradients of the next. A parameter is
+// identified by its name and its shape, so clients whose private prompts have other lengths have buffers of their own,
+// which start at zero.
+//
+// A nil one is none: every turn starts with a fresh optimizer.
+type sharedOptimizer struct {
+	state tensor.Map // SHAPE/SLOT/NAME
+}
+
+// load gives an optimizer what is remembered of some parameters.
+func (s *sharedOptimizer) load(o *optim.Optimizer, params tensor.Map) error {
+	if s == nil {
+		return nil
+	}
+	state := tensor.Map{}
+	for name, p := range params {
+		at := shapeOf(p)
+		for _, slot := range o.Slots() {
+			if t := s.state[at+slot+name]; t != nil {
+				state[slot+name] = t
+			}
+		}
+	}
+	return o.Load(state)
+}
+
+// OptimizerState is what a training with one optimizer for all clients remembers; nil for others.
+func (w *Worker) OptimizerState() tensor.Map {
+	if w.shared == nil {
+		return nil
+	}
+	return w.shared.state
+}
+
+// RestoreOptimizer goes on from what optimizerState gave.
+func (w *Worker) RestoreOptimizer(state tensor.Map) {
+	if w.shared != nil {
+		w.shared.state = state
+	}
+}
+
+// keep remembers what an optimizer knows of some parameters after its steps.
+func (s *sharedOptimizer) keep(o *optim.Optimizer, params tensor.Map) {
+	if s == nil {
+		return
+	}
+	state := o.State()
+	for name, p := range params {
+		for _, slot := range o.Slots() {
+			if t := state[slot+name]; t != nil {
+				s.state[shapeOf(p)+slot+name] = t
+			}
+		}
+	}
+}
+
+// shapeOf is a shape as the beginning of a name.
+func shapeOf(t *tensor.Tensor) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape), " ", "x"), "[]") + "/"
+}
+
+// Fit is method.Global.Fit: steps of an optimizer without memory of earlier ones, on all rows at once. The weights
+// alone are what a run goes on from.
+func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
+	o optim.Config) (float64, error) {
+	opt, err := optim.New(o)
+	if err != nil {
+		return 0, err
+	}
+	var declared []method.Param
+	for _, name := range params.Names() {
+		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
+	}
+	scope := method.NewScope(task, declared)
+	p, err := w.c.trained(nil, scope, []graph.Output{{Name: lossOutput, Node: loss(scope)}})
+	if err != nil {
+		return 0, err
+	}
+	f := feed{tensor.Map{}, ort.Values{}}
+	for _, in := range p.inputs {
+		switch kind, name, _ := strings.Cut(in, "/"); {
+		case kind == method.ParamInput && params[name] != nil:
+			f.now[in] = params[name]
+		case kind == method.BroadcastInput && rows[name] != nil:
+			f.held[in] = ort.NewValue(rows[name])
+		}
+	}
+	for step := 0; ; step++ {
+		got, err := p.run(context.Background(), f)
+		if err != nil {
+			return 0, err
+		}
+		if step == steps {
+			return float64(got[lossOutput].Data[0]), message.CheckFinite("", tensor.Map{lossOutput: got[lossOutput]})
+		}
+		grads := tensor.Map{}
+		for name := range params {
+			if d := got[gradOutput+method.ParamInput+"/"+name]; d != nil {
+				grads[name] = d
+			}
+		}
+		if err := opt.Step(params, grads, o.LR); err != nil {
+			return 0, err
+		}
+	}
+}

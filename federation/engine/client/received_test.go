@@ -1,0 +1,89 @@
+package client_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// TestForwardPassOnce: four clients on two backbones need two forward passes of the text tower at what the server sent,
+// one for each backbone, in steps of one client and of several; prompts of their own beside it (FedPHA) change nothing.
+// Those of the round before are forgotten. A client that FedAMP lets begin elsewhere needs none, and so does one whose
+// steps are one graph. Where values stay on a device, which the CPU stands in for, uploads are the same bytes.
+func TestForwardPassOnce(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		with     []string
+		oneGraph bool
+		want     [2]int // rounds
+	}{
+		{"promptfl", nil, false, [2]int{2, 2}},
+		{"promptfl", []string{"fedprox", "scaffold"}, false, [2]int{2, 2}},
+		{"fedpha", nil, false, [2]int{2, 2}},
+		{"promptfl", []string{"fedamp"}, false, [2]int{2, 0}},
+		{"fedvpt", nil, false, [2]int{}},
+		{"promptfl", nil, true, [2]int{}},
+	} {
+		m, err := methods.Build(c.name, c.with, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", BatchClients: 2,
+			Clients: methodtest.Clients(9, 5, 6, 3), Plan: spec.Plan{Rounds: 2, Seed: 5},
+			Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1, Momentum: 0.9},
+				Schedule: optim.Schedule{Kind: "constant"}}}
+		w := client.NewWorker(e, client.Settings{OneGraph: c.oneGraph})
+		bound := client.NewWorker(e, client.Settings{OneGraph: c.oneGraph, Session: ort.Options{Bind: true}})
+		states := make([]message.ClientState, 4)
+		for round := range 2 {
+			o := message.Instruction{Kind: message.Train, Round: round, Total: 4, Shared: tensor.Map{}}
+			for _, client := range e.Clients {
+				for _, p := range m.Params(w.Task(client, 4)) {
+					if p.Owner == method.Shared {
+						o.Shared[p.Name] = method.Draw(uint64(round), 0, p.Name, p.Shape, p.Std)
+					}
+				}
+			}
+			groups, err := w.Groups(e.Clients, 4)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, g := range groups {
+				var of []client.Job
+				for _, i := range g {
+					of = append(of, client.Job{Client: e.Clients[i], Instruction: o, State: states[i]})
+				}
+				replies, next, err := w.TrainTogether(t.Context(), of)
+				if err != nil {
+					t.Fatalf("%s %v: %v", c.name, c.with, err)
+				}
+				again, _, err := bound.TrainTogether(t.Context(), of)
+				if d := cmp.Diff(replies, again); err != nil || d != "" {
+					t.Fatalf("%s %v: %v, bound runs differ (-runs +bound):\n%s", c.name, c.with, err, d)
+				}
+				for k, i := range g {
+					states[i] = next[k]
+				}
+			}
+			for _, w := range []*client.Worker{w, bound} {
+				if got := w.ReceivedValues(); got != c.want[round] {
+					t.Errorf("%s %v, round %d: %d forward passes, want %d", c.name, c.with, round, got, c.want[round])
+				}
+			}
+		}
+		if err := errors.Join(w.Close(), bound.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// recordDraws lets the trace have what the method draws from now on, under the name of a step or of the turn.
+func (t *turn) recordDraws(step string) {
+	if t.tr.On() {
+		t.l.Draws.RecordTo(func(name string, v *tensor.Tensor) { t.tr.Put(step+"draw/"+name, v) })
+	}
+}
+
+// traceBegin records what steps begin with: parameters, what Begin put in the place of what the server sent and of what
+// the client kept, and constants of the graph that have a name.
+func (t *turn) traceBegin(sent tensor.Map) {
+	if !t.tr.On() {
+		return
+	}
+	t.tr.PutAll("begin", t.l.Shared, t.l.Private)
+	for _, in := range t.p.inputs {
+		kind, name, _ := strings.Cut(in, "/")
+		var before *tensor.Tensor
+		switch {
+		case kind == method.BroadcastInput:
+			before = sent[name]
+		case kind == method.StateInput:
+			before = t.s.Method[name]
+		case in != method.LocalClassesInput:
+			continue
+		}
+		now := (inputs{l: t.l}).find(in)
+		if now != nil && (before == nil || !slices.Equal(before.Data, now.Data)) {
+			t.tr.Put("prepared/"+in, now)
+		}
+	}
+	t.tr.PutAll("constant", t.p.constants)
+}
+
+// traceStep notes what a step was made of before AdjustGradients, and gives what records the step after it.
+func (t *turn) traceStep(in inputs, f feed, raw tensor.Map) func(grads tensor.Map, loss *tensor.Tensor) {
+	if !t.tr.On() {
+		return func(tensor.Map, *tensor.Tensor) {}
+	}
+	l := t.l
+	s := trace.Step{Batch: in.batch, Draws: t.p.draws(f.now), Scalars: map[string]float64{}, Raw: raw.Clone()}
+	for _, name := range t.p.inputsOf(method.ScalarInput) {
+		s.Scalars[name] = l.Scalars[name]
+	}
+	t.recordDraws(fmt.Sprintf("s%d/", l.Steps))
+	return func(grads tensor.Map, loss *tensor.Tensor) {
+		s.StepRecord = trace.StepRecord{Step: l.Steps, Epoch: t.epoch, LR: l.LR, Rates: maps.Clone(l.Rates),
+			Frozen: slices.Sorted(slices.Values(l.Frozen))}
+		s.Loss, s.Grads = loss, l.Optim.Clipped(grads)
+		t.tr.Step(s)
+	}
+}
+
+// aside are the inputs of a program that are no rows of data, by their names in the graph.
+func (p *program) aside(in inputs) tensor.Map {
+	out := tensor.Map{}
+	for ; p != nil; p = p.fixed {
+		for _, name := range p.inputs {
+			if t := in.find(name); t != nil && !spec.OfImage(name) {
+				out[name] = t
+			}
+		}
+	}
+	return out
+}
+
+// traceTest records a test: class scores [N,C], what they were computed from beside rows of data, and the rows.
+func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *program, l *method.Local, logits *tensor.Tensor,
+	beside tensor.Map) error {
+	tr := trace.OfClient(w.Tracer, o.Round, c.ID)
+	tr.Put("eval/logits", logits)
+	tr.PutAll("eval", beside)
+	tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
+	rows, err := c.Test.Batch(message.Indices(c.Test.Len()), l.Rand, p.also...)
+	if err != nil {
+		return err
+	}
+	if l.Draws.Taken() > 0 {
+		return errors.New("its test draws images at random, which a trace cannot hold")
+	}
+	for _, name := range append([]string{method.ImageInput}, p.also...) {
+		tr.Put("eval/"+name, rows[name])
+	}
+	if !spec.UsesMemory(w.Method, l.Task) {
+		return nil
+	}
+	m, err := l.Memory()
+	if err == nil {
+		tr.PutAll("memory", tensor.Map{"image": m[method.ImageInput], "label": m[method.LabelInput]})
+	}
+	return err
+}
+
+// traceStatistic records an answer and the rows that it was made of. drawn is how many random numbers it took.
+func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st message.ClientState, answer tensor.Map,
+	drawn int) error {
+	l, _ := w.Begin(c, o, st) // the same random numbers again
+	rows, err := c.Train.Batch(message.Indices(c.Train.Len()), l.Rand)
+	if err != nil {
+		return err
+	}
+	if drawn != l.Draws.Taken() {
+		return fmt.Errorf("it took %d random numbers, and one look at all rows takes %d: the trace lacks some; draw "+
+			"the rows once", drawn, l.Draws.Taken())
+	}
+	at := fmt.Sprintf("r%d/survey/%s/c%d", o.Round, o.Statistic, c.ID)
+	trace.TraceAll(w.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
+	trace.TraceAll(w.Tracer, at, answer)
+	return nil
+}

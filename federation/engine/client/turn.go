@@ -1,0 +1,186 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"promptfed/federation/attack"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// turn is one client's local training in a round.
+type turn struct {
+	c  *spec.Client
+	o  message.Instruction
+	l  *method.Local
+	s  message.ClientState
+	p  *program
+	tr trace.Client
+
+	host    callbackValues
+	held    ort.Values // what steps take again
+	opt     *optim.Optimizer
+	shared  *sharedOptimizer
+	meter   *termMeter
+	pace    spec.Training
+	most    int     // steps, 0 for no bound
+	epoch   int     // counted from 0
+	batches [][]int // of the epoch, without those that steps were made of
+	rows    []int   // of the step at hand
+	loss    float64 // of all steps together
+}
+
+// begin sets up a turn, with a fresh optimizer or what the shared one remembers.
+func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientState,
+	shared *sharedOptimizer) (*turn, error) {
+	w.received.begin(o.Round)
+	l, s := w.Begin(c, o, s)
+	p, err := w.c.step(c.Backbone, l.Task)
+	if err != nil {
+		return nil, err
+	}
+	rate, err := w.Training.Schedule.New(w.Training.Optim.LR)
+	if err != nil {
+		return nil, err
+	}
+	l.LR = rate(o.Round)
+	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.OfClient(w.Tracer, o.Round, c.ID), host: callbackValues{},
+		held: ort.Values{}, shared: shared, epoch: -1}
+	t.tr.PutAll("down", l.Broadcast)
+	t.tr.PutAll("kept", l.State)
+	sent := maps.Clone(l.Broadcast)
+	t.recordDraws("")
+	if err := w.Method.Begin(l); err != nil {
+		return nil, err
+	}
+	t.traceBegin(sent)
+	if t.meter, err = w.meter(c, l.Task, t.tr); err != nil || len(p.params) == 0 {
+		return t, err
+	}
+	t.pace, t.most = w.Training.Of(c.ID)
+	if t.opt, err = optim.New(w.Training.Optim); err != nil {
+		return nil, err
+	}
+	if err := shared.load(t.opt, parameters(l)); err != nil {
+		return nil, err
+	}
+	if t.tr.On() {
+		t.tr.PutAll("optimizer", t.opt.State())
+	}
+	return t, nil
+}
+
+// next gives the rows of the next step; nil after the last.
+func (t *turn) next() []int {
+	for len(t.batches) == 0 || t.most > 0 && t.l.Steps == t.most {
+		if t.opt == nil || t.epoch+1 >= t.pace.Epochs {
+			return nil
+		}
+		t.epoch++
+		t.l.Epoch = t.epoch
+		t.l.Draws.Covered(func() { t.batches = t.pace.Batches(t.l.Data.Order(t.l.Rand)) })
+	}
+	rows := t.batches[0]
+	t.batches = t.batches[1:]
+	return rows
+}
+
+// end gives what to upload and what to remember if the server takes it.
+func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats message.Stats, err error) {
+	l := t.l
+	t.recordDraws("")
+	if t.opt != nil {
+		if l.Steps == 0 {
+			return up, s, stats, fmt.Errorf("the client's data gave no batch in %d epochs", t.pace.Epochs)
+		}
+		t.shared.keep(t.opt, parameters(l))
+		stats = message.Stats{Loss: t.loss / float64(l.Steps), Steps: l.Steps, Terms: t.meter.mean()}
+	}
+	l.Data = t.c.Train
+	up = method.Upload{Client: t.c.ID, N: t.c.Train.Len(), Shared: l.Shared, Extra: tensor.Map{}}
+	if err = w.Method.Finish(l, &up); err != nil {
+		return up, s, stats, err
+	}
+	w.attack.Upload(t.o.Round, l.Received, &up, l.Draws)
+	if codec := w.Method.Codec(); codec != nil {
+		if err = codec.Pack(l, &up); err != nil {
+			return up, s, stats, err
+		}
+	}
+	t.tr.PutAll("upload", up.Shared, up.Extra)
+	if n := l.Draws.Unrecorded(); n > 0 {
+		return up, s, stats, fmt.Errorf("the trace lacks %d of the random numbers that the method drew in this turn; "+
+			"draw them with Local.Draws", n)
+	}
+	if w.Guard != nil {
+		err = w.Guard.Protect(t.c.ID, t.o, &up, &stats)
+	}
+	own := l.Own
+	if own == nil {
+		own = l.Shared.Clone()
+	}
+	return up, message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, err
+}
+
+// failed says which step of whose turn an error belongs to.
+func (t *turn) failed(err error) error {
+	return ofTurn(t.c, t.o, fmt.Errorf("step %d: %w", t.l.Steps, err))
+}
+
+func ofTurn(c *spec.Client, o message.Instruction, err error) error {
+	return fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
+}
+
+// Train is one client's local training, with a fresh optimizer. It gives what to upload and what to remember if the
+// server takes it.
+func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instruction,
+	s message.ClientState) (method.Upload, message.ClientState, message.Stats, error) {
+	r, next, err := w.trainAll(ctx, []Job{{c, o, s}}, nil)
+	if err != nil {
+		return method.Upload{}, message.ClientState{}, message.Stats{}, err
+	}
+	return r[0].Upload, next[0], r[0].Stats, nil
+}
+
+// trainAll is the training of some clients, with one optimizer for all or a fresh one each.
+func (w *Worker) trainAll(ctx context.Context, jobs []Job, shared *sharedOptimizer) ([]message.Reply,
+	[]message.ClientState, error) {
+	turns := make([]*turn, len(jobs))
+	for i, j := range jobs {
+		var err error
+		if turns[i], err = w.begin(j.Client, j.Instruction, j.State, shared); err != nil {
+			return nil, nil, ofTurn(j.Client, j.Instruction, err)
+		}
+	}
+	if err := w.train(ctx, turns); err != nil {
+		return nil, nil, err
+	}
+	replies, next := make([]message.Reply, len(jobs)), make([]message.ClientState, len(jobs))
+	for i, t := range turns {
+		r := &replies[i]
+		r.Client = t.c.ID
+		var err error
+		if r.Upload, next[i], r.Stats, err = w.end(t); err != nil {
+			return nil, nil, ofTurn(t.c, t.o, err)
+		}
+	}
+	return replies, next, nil
+}
+
+// Pretrain trains the shared parameters. What a client keeps to itself is drawn as the first client's is, and thrown
+// away; nothing is merged, so that what else the server holds is as the method starts it.
+func (w *Worker) Pretrain(ctx context.Context, of *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
+	first := *w
+	first.Tracer, first.Terms, first.pretrains, first.attack = nil, false, true, attack.Attack{}
+	first.Training.Epochs, first.Training.Overrides = of.Epochs, nil
+	first.Training.Schedule = optim.Schedule{Kind: "constant"}
+	up, _, _, err := first.Train(ctx, &spec.Client{Backbone: of.Backbone, Train: of.Data}, o, message.ClientState{})
+	return up.Shared, err
+}

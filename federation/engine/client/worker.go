@@ -1,0 +1,148 @@
+// Package client is the side of one client: it compiles a method to graphs, trains its parameters on the client's data,
+// computes statistics for the server, and evaluates.
+package client
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+
+	"promptfed/federation/attack"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/federation/privacy/noise"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use. NewWorker makes
+// one.
+type Worker struct {
+	Method       method.Method
+	Training     spec.Training
+	Seed         uint64
+	Tracer       trace.Tracer  // nil for none
+	Guard        message.Guard // nil for none
+	Terms        bool          // whether the terms of the loss are measured
+	BatchClients int           // steps of how many clients may go in one run; 0 and 1 are the same
+	// Confusion lets the reply to a test tell which class was taken for which, if the server asks.
+	Confusion bool
+
+	// Noise is where the noise of differential privacy of a client comes from; nil for the seed.
+	Noise func(client int) *noise.Noise
+
+	plan       spec.Plan
+	c          *compiler
+	computed   *computed
+	received   *computed // of program.received
+	evaluators map[string]setEvaluator
+	shared     *sharedOptimizer // nil for a fresh one in every turn
+	pretrains  bool             // of Server.warm
+	attack     attack.Attack
+}
+
+// Settings decide how a worker runs, not what it computes.
+type Settings struct {
+	Session ort.Options
+	// Sessions are compiled graphs that other workers use too, of this run or of others, and the caller closes; nil for
+	// the worker's own. Workers whose graphs and options are the same share them.
+	Sessions *ort.Pool
+	Tracer   trace.Tracer  // nil for none
+	Guard    message.Guard // nil for none
+	Terms    bool          // measure the terms of the loss
+	// Noise is where the noise of differential privacy of a client comes from; nil for the seed.
+	Noise func(client int) *noise.Noise
+	// OneGraph computes the first step of a turn in one graph, like every later step. Benchmarks use it.
+	OneGraph bool
+}
+
+// NewWorker returns the client side of an experiment; Close frees its sessions.
+func NewWorker(e *spec.Experiment, set Settings) *Worker {
+	w := &Worker{Method: e.Method, Training: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
+		Terms: set.Terms, BatchClients: e.BatchClients, Confusion: e.Evaluate.Confusion, Noise: set.Noise, plan: e.Plan,
+		c:        newCompiler(e, set),
+		computed: newComputed(mostComputed, keptTests), received: newComputed(mostReceived, 0), attack: e.Attack}
+	// a device is filled by several clients in one run, which first steps of their own would leave idle
+	w.c.oneGraph = set.OneGraph || e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU
+	w.evaluators = setEvaluators(e, set, w.computed)
+	if e.Training.Shared {
+		w.shared = &sharedOptimizer{tensor.Map{}}
+	}
+	return w
+}
+
+// Close frees the compiled sessions. No call may be in flight.
+func (w *Worker) Close() error { return errors.Join(w.c.close(), closeAll(w.evaluators)) }
+
+func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
+	t := c.Backbone.Task()
+	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, clients, len(w.c.classes), c.Backbone.Name()
+	return t
+}
+
+// Begin sets up one client's turn from what the server sent and what the client remembers. It gives the state with the
+// private parameters drawn that the client did not have yet.
+func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientState) (*method.Local,
+	message.ClientState) {
+	task := w.Task(c, o.Total)
+	s.Private = maps.Clone(s.Private)
+	if s.Private == nil {
+		s.Private = tensor.Map{}
+	}
+	for _, p := range w.Method.Params(task) {
+		if p.Owner == method.Private && s.Private[p.Name] == nil {
+			s.Private[p.Name] = p.Initial(w.Seed, c.ID)
+		}
+	}
+	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
+		Shared: o.Shared.Clone(), Private: s.Private.Clone(), State: s.Method.Clone(), Scalars: map[string]float64{},
+		Cache: map[string]any{}, Optim: w.Training.Optim,
+		Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
+			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Statistic)}
+	if w.Tracer != nil {
+		l.Draws = method.NewDraws(nil)
+		l.Rand = l.Draws.Counted(l.Rand)
+	}
+	for _, extras := range []tensor.Map{o.Broadcast, o.PerClient[c.ID]} {
+		for k, t := range extras {
+			if !strings.HasPrefix(k, message.GuardPart+"/") {
+				l.Broadcast[k] = t
+			}
+		}
+	}
+	if c.Train != nil {
+		l.LocalClasses = c.Classes()
+	}
+	plan := w.plan
+	plan.Clients = o.Total
+	l.Sampling = plan.Sampling()
+	refuse := func(why error) method.Noise {
+		return func(string, []byte) (*rand.Rand, int, error) { return nil, 0, why }
+	}
+	switch {
+	case w.Noise == nil && method.PropertiesOf(w.Method).SecretNoise:
+		l.Noise = refuse(errNoSecret)
+	case w.Noise == nil:
+	case o.Round >= plan.Rounds:
+		l.Noise = refuse(fmt.Errorf("epsilon assumes %d rounds", plan.Rounds))
+	default:
+		l.Noise = w.Noise(c.ID).Of(o.Round, true)
+	}
+	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Seed) })
+	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
+		return w.evalRows(c, l, s, of)
+	}
+	return l, s
+}
+
+// errNoSecret is the error of a client's noise where the method must have it from a secret, and a machine does the
+// client's work that was given none, such as a worker of a cluster.
+var errNoSecret = errors.New("the option secure of dp needs noise from a secret, and this machine was given none; " +
+	"run clients that add noise without --cluster, or set where: server")

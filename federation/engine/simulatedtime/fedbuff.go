@@ -1,0 +1,209 @@
+package simulatedtime
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// fedBuff runs clients without rounds: as many as may train side by side, each from the shared parameters of the moment
+// when it started. An upload that arrives goes into the buffer, and an idle client starts; a full buffer is what the
+// server merges, one step of it. A client starts once from a state of the server at most, and has one upload in a
+// buffer at most: where nobody else is idle, its place stays empty until the next step.
+//
+// Clients that started from one state of the server train together, when the uploads of its step are known, which is
+// when the times of all turns are known: they follow from steps and sizes. Turns may so be computed in any number of
+// workers without a change of what comes out.
+type fedBuff struct {
+	plan     *Plan
+	trainers []int
+	atATime  int
+	steps    func(client int) int
+	trained  []int // in the present step
+
+	starts  int // clients that were drawn so far
+	flights []*flight
+}
+
+// flight is a client's turn from its start to the arrival of its upload.
+type flight struct {
+	Client  int     `json:"client"`
+	Version int     `json:"version"` // of the server when it started
+	End     float64 `json:"end"`     // when the upload arrives
+	Reply   *reply  `json:"reply"`   // nil before it was computed
+	update  tensor.Map
+}
+
+// reply is what of a reply is no tensor.
+type reply struct {
+	N     int           `json:"n"`
+	Stats message.Stats `json:"stats"`
+	Up    int           `json:"up"`
+	Down  int           `json:"down"`
+}
+
+// run is one step of the server.
+func (b *fedBuff) run(ctx context.Context, of message.Cohort, o message.Instruction,
+	report *Report) ([]message.Reply, error) {
+	now := Report{Seconds: report.Seconds}
+	if o.Round == 0 {
+		for _, id := range o.Clients {
+			b.start(id, o, now.Seconds)
+		}
+	}
+	b.fill(o, now.Seconds, nil)
+	var full, stale []*flight
+	for len(full) < b.plan.FedBuff.Buffer && len(b.flights) > 0 {
+		f := b.next()
+		now.Seconds = f.End
+		if most := b.plan.FedBuff.MaxStaleness; most > 0 && o.Round-f.Version > most {
+			stale = append(stale, f)
+			now.Late = append(now.Late, f.Client)
+		} else {
+			full = append(full, f)
+		}
+		if len(full) < b.plan.FedBuff.Buffer {
+			b.fill(o, now.Seconds, full)
+		}
+	}
+	if err := b.train(ctx, of, o, slices.Concat(b.flights, full, stale)); err != nil {
+		return nil, err
+	}
+	var out []message.Reply
+	for _, f := range stale {
+		now.Up, now.Down = now.Up+f.Reply.Up, now.Down+f.Reply.Down
+	}
+	slices.SortFunc(full, func(a, b *flight) int { return a.Client - b.Client })
+	for _, f := range full {
+		out = append(out, b.counted(f, o))
+		now.Staleness = append(now.Staleness, o.Round-f.Version)
+	}
+	*report = now
+	return out, nil
+}
+
+// fill starts idle clients until as many train as may. Those in the buffer, and those that started from the present
+// state of the server before, wait for the next one.
+func (b *fedBuff) fill(o message.Instruction, now float64, buffer []*flight) {
+	for len(b.flights) < b.atATime {
+		idle := slices.DeleteFunc(slices.Clone(b.trainers), func(id int) bool {
+			of := func(f *flight) bool { return f.Client == id }
+			return slices.ContainsFunc(b.flights, of) || slices.ContainsFunc(buffer, of)
+		})
+		if len(idle) == 0 {
+			return
+		}
+		r := method.Rand(b.plan.Seed, "fedbuff", strconv.Itoa(b.starts))
+		b.start(idle[r.IntN(len(idle))], o, now)
+	}
+}
+
+func (b *fedBuff) start(client int, o message.Instruction, now float64) {
+	b.starts++
+	b.flights = append(b.flights, &flight{Client: client, Version: o.Round,
+		End: now + b.plan.seconds(client, b.steps(client), bytesOf(o, client))})
+}
+
+// next takes the turn whose upload arrives first, of equal ones that of the lowest client.
+func (b *fedBuff) next() *flight {
+	first := slices.MinFunc(b.flights, func(a, b *flight) int {
+		return cmp.Or(cmp.Compare(a.End, b.End), a.Client-b.Client)
+	})
+	b.flights = slices.DeleteFunc(b.flights, func(f *flight) bool { return f == first })
+	return first
+}
+
+// train computes the turns that began from the present state of the server.
+func (b *fedBuff) train(ctx context.Context, of message.Cohort, o message.Instruction, flights []*flight) error {
+	begun := map[int]*flight{}
+	o.Clients = nil
+	for _, f := range flights {
+		if f.Reply == nil {
+			begun[f.Client] = f
+			o.Clients = append(o.Clients, f.Client)
+		}
+	}
+	slices.Sort(o.Clients)
+	b.trained = o.Clients
+	if len(o.Clients) == 0 {
+		return nil
+	}
+	replies, err := of.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	for _, r := range replies {
+		f := begun[r.Client]
+		if err := message.CheckUpload(o.Shared, r.Upload); err != nil {
+			return fmt.Errorf("round %d, client %d: %w", o.Round+1, r.Client, err)
+		}
+		f.Reply = &reply{r.Upload.N, r.Stats, r.Up, r.Down}
+		f.update = r.Upload.Shared
+		if slices.Contains(b.flights, f) {
+			f.update = f.update.Clone().Axpy(-1, o.Shared)
+		}
+		delete(begun, r.Client)
+	}
+	for id := range begun {
+		return fmt.Errorf("round %d: client %d did not answer", o.Round+1, id)
+	}
+	return nil
+}
+
+// counted is an upload as the server merges it: the present parameters plus the client's update times its factor. That
+// of a client which started from the present ones is its upload as it came.
+func (b *fedBuff) counted(f *flight, o message.Instruction) message.Reply {
+	up := method.Upload{Client: f.Client, N: f.Reply.N, Shared: f.update, Extra: tensor.Map{}}
+	if f.Version < o.Round {
+		up.Shared = o.Shared.Clone().Axpy(b.plan.FedBuff.factor(o.Round-f.Version), f.update)
+	}
+	if b.plan.FedBuff.Weights == uniform {
+		up.N = 1
+	}
+	return message.Reply{Client: f.Client, Upload: up, Stats: f.Reply.Stats, Up: f.Reply.Up, Down: f.Reply.Down}
+}
+
+// saved is what outlasts the end of the process.
+type saved struct {
+	Seconds float64   `json:"seconds"`
+	Starts  int       `json:"starts,omitempty"`
+	Flights []*flight `json:"flights,omitempty"`
+}
+
+// Save gives what a checkpoint holds of simulated time: uploads that are on their way are the tensors, by client.
+func (c *Cohort) Save() ([]byte, tensor.Map, error) {
+	s, m := saved{Seconds: c.report.Seconds}, tensor.Map{}
+	if b := c.buffer; b != nil {
+		s.Starts, s.Flights = b.starts, b.flights
+		for _, f := range b.flights {
+			m.Put(strconv.Itoa(f.Client), f.update)
+		}
+	}
+	text, err := json.Marshal(s)
+	return text, m, err
+}
+
+// Load goes back to what Save gave.
+func (c *Cohort) Load(text []byte, m tensor.Map) error {
+	var s saved
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf("its simulated time: %w", err)
+	}
+	c.report = Report{Seconds: s.Seconds}
+	if b := c.buffer; b != nil {
+		b.starts, b.flights = s.Starts, s.Flights
+		for _, f := range b.flights {
+			if f.update = m.Under(strconv.Itoa(f.Client)); f.Reply == nil || len(f.update) == 0 {
+				return fmt.Errorf("its simulated time: client %d has no upload", f.Client)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,307 @@
+package simulatedtime
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/wire"
+	"promptfed/runtime/tensor"
+)
+
+// movers are clients of one shared number: client k adds k+1 to what it gets.
+type movers struct{ accepted [][]int }
+
+func (m *movers) Run(_ context.Context, o message.Instruction) ([]message.Reply, error) {
+	var out []message.Reply
+	for _, id := range o.Clients {
+		up := method.Upload{Client: id, N: 10 * (id + 1),
+			Shared: tensor.Map{"ctx": one(o.Shared["ctx"].Data[0] + float32(id+1))}}
+		out = append(out, message.Reply{Client: id, Upload: up, Stats: message.Stats{Steps: 1, Loss: float64(id)},
+			Up: 100, Down: 50})
+	}
+	return out, nil
+}
+
+func (m *movers) Accept(_ int, clients []int) error {
+	m.accepted = append(m.accepted, clients)
+	return nil
+}
+
+func one(v float32) *tensor.Tensor {
+	t := tensor.New(1)
+	t.Data[0] = v
+	return t
+}
+
+func instruction(round int, theta float32) message.Instruction {
+	return message.Instruction{Kind: message.Train, Round: round, Clients: []int{0, 1, 2}, Total: 3,
+		Shared: tensor.Map{"ctx": one(theta)}}
+}
+
+// trio are clients whose only step takes 1, 2 and 5 seconds.
+func trio(fedbuff FedBuff) *Plan {
+	return &Plan{Speeds: []Speed{{Step: 1}, {Step: 2}, {Step: 5}}, FedBuff: fedbuff, Seed: 3}
+}
+
+// step is what one step of the server should be.
+type step struct {
+	clients, stale, late []int
+	seconds              float64
+	uploads              []float64 // as the server gets them
+	trained              []int
+}
+
+// follow runs steps of a server that takes the mean of uploads, and compares. Before every step all state goes through
+// Save and Load into another cohort.
+func follow(t *testing.T, p *Plan, want []step) {
+	t.Helper()
+	theta := float32(0)
+	var text []byte
+	var m tensor.Map
+	for v, w := range want {
+		clients := &movers{}
+		c := New(clients, p, []int{0, 1, 2}, 3, func(int) int { return 1 })
+		if v > 0 {
+			b, err := wire.Encode(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m, err = wire.Decode(b); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Load(text, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		replies, err := c.Run(context.Background(), instruction(v, theta))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Accept(v, message.ClientsOf(replies)); err != nil {
+			t.Fatal(err)
+		}
+		got := step{clients: message.ClientsOf(replies), stale: c.Report().Staleness, late: c.Report().Late,
+			seconds: c.Report().Seconds, trained: clients.accepted[0]}
+		mean := 0.0
+		for i, r := range replies {
+			x := float64(r.Upload.Shared["ctx"].Data[0])
+			got.uploads = append(got.uploads, x)
+			mean += x / float64(len(replies))
+			if math.Abs(x-w.uploads[i]) > 1e-5 {
+				t.Errorf("step %d: upload %d is %v, want %v", v, i, x, w.uploads[i])
+			}
+			if r.Upload.N != 1 {
+				t.Errorf("step %d: an upload counts %d examples, want 1", v, r.Upload.N)
+			}
+		}
+		got.uploads = w.uploads
+		if !reflect.DeepEqual(got, w) {
+			t.Errorf("step %d is\n%+v, want\n%+v", v, got, w)
+		}
+		theta = float32(mean)
+		if text, m, err = c.Save(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFedBuff follows the schedule that was worked out by hand, with two uploads to a step. All start at 0 s. Clients 0
+// and 1 arrive at 1 and 2 s and start again; they fill the buffer again at 3 and 4 s. At 5 s clients 0 and 2 arrive, 2
+// with an update that is two steps old: 3/sqrt(3). At 6 s client 0 arrives, and client 1, which is one step old.
+func TestFedBuff(t *testing.T) {
+	theta3 := (4 + 3 + math.Sqrt(3)) / 2
+	follow(t, trio(FedBuff{Buffer: 2, Staleness: sqrt, Weights: uniform}), []step{
+		{clients: []int{0, 1}, stale: []int{0, 0}, seconds: 2, uploads: []float64{1, 2}, trained: []int{0, 1, 2}},
+		{clients: []int{0, 1}, stale: []int{0, 0}, seconds: 4, uploads: []float64{2.5, 3.5}, trained: []int{0, 1}},
+		{clients: []int{0, 2}, stale: []int{0, 2}, seconds: 5, uploads: []float64{4, 3 + math.Sqrt(3)},
+			trained: []int{0, 1}},
+		{clients: []int{0, 1}, stale: []int{0, 1}, seconds: 6, uploads: []float64{theta3 + 1, theta3 + math.Sqrt2},
+			trained: []int{0, 2}},
+	})
+}
+
+// TestMaxStaleness: at 5 s the update of client 2 is two steps old and dropped. It starts again at once, and client 1
+// fills the buffer at 6 s.
+func TestMaxStaleness(t *testing.T) {
+	follow(t, trio(FedBuff{Buffer: 2, Staleness: constant, MaxStaleness: 1, Weights: uniform}), []step{
+		{clients: []int{0, 1}, stale: []int{0, 0}, seconds: 2, uploads: []float64{1, 2}, trained: []int{0, 1, 2}},
+		{clients: []int{0, 1}, stale: []int{0, 0}, seconds: 4, uploads: []float64{2.5, 3.5}, trained: []int{0, 1}},
+		{clients: []int{0, 1}, stale: []int{0, 0}, late: []int{2}, seconds: 6, uploads: []float64{4, 5},
+			trained: []int{0, 1, 2}},
+	})
+}
+
+// TestFactor: by hand from the formulas.
+func TestFactor(t *testing.T) {
+	for name, want := range map[string][]float64{constant: {1, 1, 1}, sqrt: {1, 0.5, 1 / math.Sqrt(7)},
+		hinge: {1, 1, 1.0 / 21}} {
+		for i, x := range []int{0, 3, 6} {
+			if got := (FedBuff{Staleness: name}).factor(x); math.Abs(got-want[i]) > 1e-15 {
+				t.Errorf("%s of %d is %v, want %v", name, x, got, want[i])
+			}
+		}
+	}
+}
+
+// TestDeadline: of turns that take 1, 2 and 5 s, the last is late after 3 s: the round ends there without it, or at 5 s
+// with it. Messages of 150 bytes at 100 bytes a second take another 1.5 s.
+func TestDeadline(t *testing.T) {
+	for _, c := range []struct {
+		deadline, bandwidth float64
+		count               bool
+		came, late          []int
+		seconds             float64
+	}{
+		{0, 0, false, []int{0, 1, 2}, nil, 5},
+		{3, 0, false, []int{0, 1}, []int{2}, 3},
+		{3, 0, true, []int{0, 1, 2}, []int{2}, 5},
+		{5, 0, false, []int{0, 1, 2}, nil, 5},
+		{3, 100, false, []int{0}, []int{1, 2}, 3},
+		{0, 100, false, []int{0, 1, 2}, nil, 6.5},
+		{0.5, 0, false, nil, []int{0, 1, 2}, 0.5},
+	} {
+		p := trio(FedBuff{})
+		p.Deadline, p.Count = c.deadline, c.count
+		for i := range p.Speeds {
+			p.Speeds[i].Bandwidth = c.bandwidth
+		}
+		clients := New(&movers{}, p, nil, 0, nil)
+		for round := range 2 {
+			replies, err := clients.Run(context.Background(), instruction(round, 0))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := clients.Report()
+			lost := 0
+			if !c.count {
+				lost = len(c.late)
+			}
+			if !slices.Equal(message.ClientsOf(replies), c.came) || !slices.Equal(r.Late, c.late) ||
+				r.Seconds != c.seconds*float64(round+1) || r.Up != 100*lost || r.Down != 50*lost {
+				t.Errorf("%+v: %v came, %+v", c, message.ClientsOf(replies), r)
+			}
+		}
+	}
+}
+
+// TestSpeeds: the median and the spread of the logarithm are those asked for, to three standard errors of 4,000 draws
+// (0.5 * 1.2533/sqrt(4000) = 0.0099 of the median's logarithm, 0.5/sqrt(8000) = 0.0056 of the spread); a client's speed
+// does not depend on how many there are.
+func TestSpeeds(t *testing.T) {
+	c := Defaults()
+	c.Speeds, c.Step, c.Bandwidth = lognormal, 2, 7
+	p, err := c.Plan(4000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var logs []float64
+	sum, squares := 0.0, 0.0
+	for _, s := range p.Speeds {
+		x := math.Log(s.Step / 2)
+		logs = append(logs, x)
+		sum, squares = sum+x, squares+x*x
+		if s.Bandwidth != 7 {
+			t.Fatal(s)
+		}
+	}
+	slices.Sort(logs)
+	spread := math.Sqrt(squares/4000 - sum*sum/4000/4000)
+	if math.Abs(logs[2000]) > 0.03 || math.Abs(spread-0.5) > 0.017 {
+		t.Errorf("the logarithm's median is %v, want 0, and its spread %v, want 0.5", logs[2000], spread)
+	}
+	few, _ := c.Plan(3, 1)
+	if !slices.Equal(few.Speeds, p.Speeds[:3]) {
+		t.Errorf("%v, and of 4000 clients %v", few.Speeds, p.Speeds[:3])
+	}
+	c.Speeds = uniform
+	p, _ = c.Plan(4000, 1)
+	for _, s := range p.Speeds {
+		if s.Step < 1 || s.Step > 3 {
+			t.Fatalf("%v is not from 1 to 3 seconds", s.Step)
+		}
+	}
+}
+
+func TestSpeedsOfFile(t *testing.T) {
+	dir := t.TempDir()
+	for text, words := range map[string][]string{
+		"client,step_seconds,bandwidth\n1,0.5,100\n0,2,0\n7,1,1\n":      nil,
+		"\xef\xbb\xbfclient,step_seconds,bandwidth\n1,0.5,100\n0,2,0\n": nil, // as Excel saves it
+		"client,seconds\n0,1\n":                            {"client,step_seconds,bandwidth"},
+		"client,step_seconds,bandwidth\n0,1,0\n":           {"no line for client 1 of 2"},
+		"client,step_seconds,bandwidth\n0,1,0\n0,1,0\n":    {"line 3", "client 0", "twice"},
+		"client,step_seconds,bandwidth\n0,-1,0\n":          {"line 2", "above 0"},
+		"client,step_seconds,bandwidth\n0,1\n":             {"wrong number of fields"},
+		"client,step_seconds,bandwidth\n0,NaN,0\n1,1,1\n":  {"line 2", "above 0"},
+		"client,step_seconds,bandwidth\n0,1,Inf\n1,1,1\n":  {"line 2", "from 0"},
+		"client,step_seconds,bandwidth\nzero,1,0\n1,1,1\n": {"line 2", "client number from 0"},
+		"": {"first line"},
+		"client,step_seconds,bandwidth\n-1,1,0\n0,1,1\n1,2,3\n4,4,": {"line 2"},
+	} {
+		c := Defaults()
+		c.Speeds, c.File = fromFile, filepath.Join(dir, "speeds.csv")
+		if err := os.WriteFile(c.File, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := c.Plan(2, 1)
+		if words != nil {
+			datatest.WantError(t, err, append(words, c.File)...)
+		} else if err != nil || !slices.Equal(p.Speeds, []Speed{{2, 0}, {0.5, 100}}) {
+			t.Errorf("%+v %v", p, err)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	good := Defaults()
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	for what, change := range map[string]func(*Config){
+		`speeds: "fast" is not known`:                         func(c *Config) { c.Speeds = "fast" },
+		`late: "wait" is not known`:                           func(c *Config) { c.Late = "wait" },
+		`fedbuff.staleness: "old"`:                            func(c *Config) { c.FedBuff.Staleness = "old" },
+		`fedbuff.weights: "all"`:                              func(c *Config) { c.FedBuff.Weights = "all" },
+		"deadline: -1":                                        func(c *Config) { c.Deadline = -1 },
+		"bandwidth: NaN":                                      func(c *Config) { c.Bandwidth = math.NaN() },
+		"step_seconds: 0":                                     func(c *Config) { c.Step = 0 },
+		"spread: 1; it must be below 1 with speeds: uniform":  func(c *Config) { c.Speeds, c.Spread = uniform, 1 },
+		"spread: 400; it must be at most 10 with speeds: log": func(c *Config) { c.Speeds, c.Spread = lognormal, 400 },
+		"file: it belongs to speeds: file":                    func(c *Config) { c.File = "speeds.csv" },
+		"speeds: none simulates no time":                      func(c *Config) { c.Deadline = 3 },
+		"FedBuff has no rounds that could end": func(c *Config) {
+			c.Speeds, c.Deadline, c.FedBuff.Buffer = constant, 3, 2
+		},
+		"fedbuff.buffer: -2": func(c *Config) { c.FedBuff.Buffer = -2 },
+	} {
+		c := Defaults()
+		change(&c)
+		datatest.WantError(t, c.Check(), what, "simulated_time.")
+	}
+}
+
+// TestDamagedCheckpoint: a state without the uploads that it counts is refused.
+func TestDamagedCheckpoint(t *testing.T) {
+	c := New(&movers{}, trio(FedBuff{Buffer: 1}), []int{0, 1, 2}, 3, func(int) int { return 1 })
+	if _, err := c.Run(context.Background(), instruction(0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	text, _, err := c.Save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	datatest.WantError(t, c.Load(text, tensor.Map{}), "client 1 has no upload")
+	datatest.WantError(t, c.Load([]byte("{"), nil), "simulated time")
+	if fmt.Sprint((*Plan)(nil)) != "" {
+		t.Error("no plan has a text")
+	}
+}

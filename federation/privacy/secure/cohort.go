@@ -1,0 +1,418 @@
+package secure
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/privacy/secagg"
+	"promptfed/runtime/tensor"
+)
+
+// cohort turns an instruction to train into the steps of a session, or of one session for each group of clients.
+type cohort struct {
+	message.Cohort
+	l     *Layer
+	p     Party
+	saved progress
+}
+
+// progress is what outlasts a restart of the server.
+type progress struct {
+	Version  int          `json:"version"`
+	Run      string       `json:"run"`
+	Sessions []saved      `json:"sessions,omitempty"` // of the newest round
+	Strict   bool         `json:"strict"`             // a dealer lied
+	Invalid  invalidSums  `json:"invalid,omitzero"`
+	Peers    secagg.Peers `json:"peers"`
+}
+
+// saved is one session.
+type saved struct {
+	Clients  []int           `json:"clients"` // that were asked
+	Progress secagg.Progress `json:"progress"`
+}
+
+// version is that of the files of both sides.
+const version = 2
+
+// checkVersion refuses a file of another version.
+func checkVersion(dir string, there bool, of int) error {
+	if there && of != version {
+		return fmt.Errorf("%s/%s has version %d, this program reads version %d; finish the run with the release that "+
+			"began it, or start another run", dir, RecordFile, of, version)
+	}
+	return nil
+}
+
+// Wrap puts the server's side between the server and a cohort of the same process.
+func (l *Layer) Wrap(c message.Cohort) message.Cohort {
+	return &cohort{Cohort: c, l: l, p: inProcess(), saved: progress{Version: version, Peers: secagg.Peers{}}}
+}
+
+// WrapAt is Wrap for clients on other machines. A round that was under way when the server ended goes on in the same
+// sessions, since its clients take no others: with those of the steps that are over, and with the sums if they were
+// made.
+func (l *Layer) WrapAt(p Party) (func(message.Cohort) message.Cohort, error) {
+	old := progress{}
+	there, err := p.read(RecordFile, &old)
+	if err == nil {
+		err = checkVersion(p.Dir, there, old.Version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if old.Run != p.Run || old.Peers == nil {
+		old = progress{Version: version, Run: p.Run, Peers: secagg.Peers{}}
+	}
+	return func(c message.Cohort) message.Cohort { return &cohort{Cohort: c, l: l, p: p, saved: old} }, nil
+}
+
+// round is the sessions of one round.
+type round struct {
+	*cohort
+	order    message.Instruction
+	model    [sha256.Size]byte
+	sessions []*session
+	out      message.Reply
+}
+
+// session is one of them.
+type session struct {
+	clients []int
+	terms   secagg.Params
+	server  *secagg.Server
+	err     error                          // why it gives no sum
+	down    []byte                         // what all clients get in the next step
+	inboxes map[int]secagg.EncryptedShares // what each client gets in the step of complaints
+	took    []int                          // the clients of the next step, if they are those that answered
+}
+
+// Run gives one reply for all clients to an instruction to train, and passes others on. A round whose sessions give no
+// sum is skipped: whatever its clients send, that is no error.
+func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	if o.Kind != message.Train {
+		return c.Cohort.Run(ctx, o)
+	}
+	r := &round{cohort: c, order: o, out: message.Reply{Client: method.Summed}}
+	err := r.open()
+	if err == nil {
+		err = r.run(ctx)
+	}
+	if err == nil {
+		err = r.finish()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("round %d: %w", o.Round+1, err)
+	}
+	return []message.Reply{r.out}, nil
+}
+
+// open begins the round's sessions, or goes on with them.
+func (r *round) open() (err error) {
+	if r.model, err = modelDigest(r.order); err != nil {
+		return err
+	}
+	if old := r.saved.Sessions; len(old) > 0 && old[0].Progress.Terms.Round == r.order.Round {
+		for _, o := range old {
+			s := &session{clients: o.Clients}
+			if s.terms, err = r.terms(o.Progress.Terms.Threshold, o.Progress.Terms.Session); err != nil {
+				return err
+			}
+			if s.terms != o.Progress.Terms {
+				s.err = errors.New("secure aggregation: the round began with other settings, which its clients do " +
+					"not change")
+			} else if s.server, s.err = secagg.Resume(o.Progress, r.model, r.p.Who, r.saved.Peers); s.err != nil {
+				s.err = fmt.Errorf("secure aggregation: %s/%s: %w", r.p.Dir, RecordFile, s.err)
+			} else {
+				s.server.Strict = r.saved.Strict
+			}
+			r.sessions = append(r.sessions, s)
+		}
+		return nil
+	}
+	for _, clients := range r.groups() {
+		threshold := r.l.threshold()
+		if r.saved.Invalid.grouped(r.order.Round) {
+			threshold = r.l.groupThreshold(len(clients))
+		}
+		s := &session{clients: clients}
+		var name secagg.Session
+		if _, err := rand.Read(name[:]); err != nil {
+			return err
+		}
+		if s.terms, err = r.terms(threshold, name); err != nil {
+			return err
+		}
+		if s.server, err = secagg.NewServer(s.terms, r.p.Who, r.saved.Peers); err != nil {
+			return err
+		}
+		s.server.Strict = r.saved.Strict
+		r.sessions = append(r.sessions, s)
+	}
+	return r.save()
+}
+
+func (r *round) terms(threshold int, name secagg.Session) (t secagg.Params, err error) {
+	t = secagg.Params{Session: name, Round: r.order.Round, Clients: r.l.clients, Threshold: threshold,
+		Length: r.l.length(r.order.Shared), Context: r.p.context()}
+	t.Ring, err = r.l.ring()
+	return t, err
+}
+
+// save writes down which steps are over; clients must not be asked anything else of this round any more.
+func (r *round) save() error {
+	r.saved.Sessions = nil
+	if r.p.Dir == "" {
+		return nil
+	}
+	for _, s := range r.sessions {
+		if s.server != nil {
+			r.saved.Sessions = append(r.saved.Sessions, saved{s.clients, s.server.Progress()})
+		}
+	}
+	return r.p.write(RecordFile, r.saved)
+}
+
+// step is one exchange with the clients of all sessions.
+type step struct {
+	name, down, up string
+	clients        func(s *session) []int                            // who is asked; nil where the step is over
+	send           func(s *session, client int) []byte               // what a client gets
+	take           func(s *session, client int, answer []byte) error // refuses an answer
+	end            func(s *session) error                            // tells why there is no sum
+}
+
+func (r *round) steps() []step {
+	until := func(over func(*secagg.Server) []int, asked func(s *session) []int) func(s *session) []int {
+		return func(s *session) []int {
+			if over(s.server) != nil {
+				return nil
+			}
+			return asked(s)
+		}
+	}
+	return []step{
+		{keysStep, sessionName, keysName, until((*secagg.Server).Joined, func(s *session) []int { return s.clients }),
+			func(s *session, _ int) []byte { return encodeParams(s.terms) },
+			decoded(secagg.DecodeJoining, (*secagg.Server).Join),
+			func(s *session) error {
+				roster, err := s.server.Roster()
+				s.down = roster.Encode()
+				return err
+			}},
+		{sharesStep, rosterName, sharesName, until((*secagg.Server).Dealt,
+			func(s *session) []int { return s.server.Joined() }),
+			func(s *session, _ int) []byte { return s.down },
+			decoded(secagg.DecodeEncryptedShares, (*secagg.Server).Deal),
+			func(s *session) (err error) {
+				s.inboxes, err = s.server.Inboxes()
+				return err
+			}},
+		{checkStep, inboxName, complaintsName, until((*secagg.Server).Senders,
+			func(s *session) []int { return s.server.Dealt() }),
+			func(s *session, id int) []byte { return s.inboxes[id].Encode() },
+			decoded(secagg.DecodeComplaints, (*secagg.Server).Check),
+			func(s *session) error {
+				_, liars, err := s.server.Exclude(r.model)
+				r.refuse(liars)
+				return err
+			}},
+		{trainStep, sendersName, maskedName, func(s *session) []int {
+			if made := s.server.Added(); made != nil {
+				return made
+			}
+			return s.server.Senders()
+		},
+			func(s *session, _ int) []byte { return secagg.EncodeClients(s.server.Senders()) },
+			func(s *session, id int, b []byte) error {
+				y, err := s.terms.Ring.Decode(b)
+				if err != nil || s.server.Added() != nil { // the sum stays; this makes count what the client learned
+					return err
+				}
+				return s.server.Add(id, y)
+			},
+			func(s *session) error {
+				q, err := s.server.Unmask()
+				s.down, s.took = q.Encode(), q.Survivors
+				return err
+			}},
+		{agreeStep, questionName, agreedName, func(s *session) []int { return s.took },
+			func(s *session, _ int) []byte { return s.down },
+			func(s *session, id int, b []byte) error { return s.server.Agree(id, b) },
+			func(s *session) error {
+				signed, err := s.server.Signatures()
+				s.down = signed.Encode()
+				return err
+			}},
+		{revealStep, signedName, revealName, func(s *session) []int { return s.took },
+			func(s *session, _ int) []byte { return s.down },
+			decoded(secagg.DecodeShares, (*secagg.Server).Reveal),
+			func(*session) error { return nil }},
+	}
+}
+
+// decoded takes what a client's message says.
+func decoded[T any](decode func([]byte) (T, error), take func(*secagg.Server, int, T) error) func(*session, int,
+	[]byte) error {
+	return func(s *session, id int, b []byte) error {
+		v, err := decode(b)
+		if err != nil {
+			return err
+		}
+		return take(s.server, id, v)
+	}
+}
+
+func (r *round) run(ctx context.Context) error {
+	for _, x := range r.steps() {
+		if err := r.exchange(ctx, x); err != nil {
+			return err
+		}
+		for _, s := range r.sessions {
+			if s.err == nil {
+				s.err = x.end(s)
+			}
+		}
+		if x.name == agreeStep || x.name == revealStep {
+			continue // nothing of them is remembered
+		}
+		if err := r.save(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exchange asks the clients of all sessions and takes their answers. What a client sends that is none counts as if it
+// had sent nothing.
+func (r *round) exchange(ctx context.Context, x step) error {
+	o := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: x.name, Total: r.order.Total,
+		Shared: tensor.Map{}, Broadcast: tensor.Map{}}
+	if x.name == trainStep {
+		o = r.order
+	}
+	o.Guarded = r.answer(x.up)
+	o.Clients, o.PerClient = nil, map[int]tensor.Map{}
+	of := map[int]*session{}
+	for _, s := range r.sessions {
+		if s.err != nil {
+			continue
+		}
+		asked := x.clients(s)
+		s.took = nil
+		for _, id := range asked {
+			o.Clients, of[id], o.PerClient[id] = append(o.Clients, id), s, pack(x.down, x.send(s, id))
+			if x.name == trainStep {
+				maps.Copy(o.PerClient[id], r.order.PerClient[id])
+			}
+		}
+	}
+	if len(o.Clients) == 0 {
+		return nil
+	}
+	slices.Sort(o.Clients)
+	replies, err := r.Cohort.Run(ctx, o)
+	for _, reply := range replies {
+		r.out.Up, r.out.Down = r.out.Up+reply.Up, r.out.Down+reply.Down
+		s := of[reply.Client]
+		b, err := unpack(reply.Upload.Extra, x.up)
+		if err == nil {
+			err = x.take(s, reply.Client, b)
+		}
+		if err != nil {
+			r.refuse(map[int]error{reply.Client: err})
+			continue
+		}
+		s.took = append(s.took, reply.Client)
+	}
+	return err
+}
+
+// refuse notes whose messages are refused, and why.
+func (r *round) refuse(liars map[int]error) {
+	for _, id := range slices.Sorted(maps.Keys(liars)) {
+		r.out.Refused = append(r.out.Refused, message.Refusal{Client: id, Reason: "secure aggregation: " +
+			liars[id].Error()})
+	}
+}
+
+// finish makes the one reply of the sums that clients can have. A client can send any vector, which nobody sees but in
+// the sum of all: where no vectors within the bounds have that sum it is not used, and nobody is named.
+func (r *round) finish() error {
+	var total []int64
+	var valid []int // clients of sessions with a valid sum
+	groups, strict, invalid := 0, r.saved.Strict, false
+	for _, s := range r.sessions {
+		sum, survivors, err := r.sum(s)
+		r.saved.Strict = r.saved.Strict || errors.Is(err, secagg.ErrDealers)
+		if err == nil {
+			err = r.l.checkBounds(r.order.Shared, sum, len(survivors), r.p.MaxNorm)
+			invalid = invalid || err != nil
+		}
+		if err != nil {
+			r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("round %d: %v", r.order.Round+1, err))
+			continue
+		}
+		groups, valid = groups+1, append(valid, s.clients...)
+		r.out.Sum = append(r.out.Sum, survivors...)
+		if total == nil {
+			total = make([]int64, len(sum))
+		}
+		for i, v := range sum {
+			total[i] += v
+		}
+	}
+	r.out.Notes = map[string]float64{"secagg_refused": float64(len(r.out.Refused))}
+	if len(r.sessions) > 1 {
+		r.out.Notes["secagg_groups"], r.out.Notes["secagg_groups_valid"] = float64(len(r.sessions)), float64(groups)
+	}
+	if r.l.c.Least > 0 {
+		before := r.saved.Invalid.Last
+		if text := r.saved.Invalid.note(r.order, valid, invalid); text != "" {
+			r.out.Warnings = append(r.out.Warnings, text)
+		}
+		invalid = invalid || before > 0
+	}
+	if invalid || r.saved.Strict != strict { // what the next rounds need
+		if err := r.save(); err != nil {
+			return err
+		}
+	}
+	if total == nil {
+		r.out.Skipped = true
+		return nil
+	}
+	slices.Sort(r.out.Sum)
+	var clipped float64
+	r.out.Upload, r.out.Stats.Loss, clipped = r.l.mean(r.order.Shared, total, len(r.out.Sum))
+	r.out.Notes["secagg_clipped"] = clipped
+	if clipped > warnClipped {
+		r.out.Warnings = append(r.out.Warnings, fmt.Sprintf("secure aggregation clipped %.3g %% of the numbers that "+
+			"clients uploaded, which changes the mean; raise secure_aggregation.clip (%v) or extra_clip (%v)",
+			100*clipped, r.l.c.Clip, r.l.c.ExtraClip))
+	}
+	return nil
+}
+
+// sum is that of one session, with the clients whose vectors are in it.
+func (r *round) sum(s *session) (signed []int64, survivors []int, err error) {
+	if s.err != nil {
+		return nil, nil, s.err
+	}
+	sum, survivors, liars, err := s.server.Sum()
+	r.refuse(liars)
+	for _, v := range sum {
+		signed = append(signed, s.terms.Ring.Signed(v))
+	}
+	return signed, survivors, err
+}
+
+// warnClipped is the share of cut numbers above which a round has a warning.
+const warnClipped = 1e-4

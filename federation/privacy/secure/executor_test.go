@@ -1,0 +1,46 @@
+package secure_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+)
+
+// unguarded does turns with a worker that has no guard, and looks at what it is given.
+type unguarded struct {
+	t      *testing.T
+	of     *spec.Experiment
+	worker *client.Worker
+}
+
+func (u unguarded) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
+	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
+	for _, name := range o.Tensors().Names() {
+		if strings.Contains(name, message.GuardPart+"/") {
+			u.t.Errorf("%s order of round %d holds %s, which is for the guard", o.Kind, o.Round, name)
+		}
+	}
+	s, err := state()
+	if err != nil {
+		return message.Reply{}, nil, err
+	}
+	return u.worker.Execute(ctx, u.of.Clients[c.ID], o, s)
+}
+
+// Where turns are done elsewhere, the guards stay with the run, and the sums are those of one process.
+func TestRemoteExecutor(t *testing.T) {
+	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
+	want := run(t, e, over(l, false))
+	e, l = experiment(t, config, "promptfl", nil, options{"tokens": 2})
+	w := client.NewWorker(e, client.Settings{})
+	defer w.Close()
+	set := over(l, false)
+	set.Executor = unguarded{t, e, w}
+	if d := far(t, run(t, e, set), want); d != 0 {
+		t.Errorf("prompts are %g from those of one process", d)
+	}
+}

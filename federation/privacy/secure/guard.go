@@ -1,0 +1,370 @@
+package secure
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/privacy/secagg"
+	"promptfed/runtime/tensor"
+)
+
+// Guard is the clients' side: of all clients of one process, or of the one client that a Party is for.
+type Guard struct {
+	l       *Layer
+	p       Party
+	mu      sync.Mutex
+	clients map[int]*client
+}
+
+// client is what one client remembers, and its part of the newest round.
+type client struct {
+	mu sync.Mutex
+	l  *Layer
+	p  Party
+	id int
+	record
+	session *secagg.Client // nil before the first
+	peers   secagg.Peers
+	saved   secagg.Peers // as in the file
+	version string       // of the record's file
+}
+
+// record is what a client does not forget.
+type record struct {
+	Version int                 `json:"version"`
+	Run     string              `json:"run"`
+	Client  int                 `json:"client"`
+	Facts   Facts               `json:"facts"` // as the client joined first
+	Sums    int                 `json:"sums"`  // that it gave its shares for
+	Fewest  int                 `json:"fewest"`
+	Most    int                 `json:"most"` // clients in such a sum
+	Refused int                 `json:"refused"`
+	Session *secagg.ClientState `json:"session,omitempty"` // the newest
+}
+
+// Guard is the clients' side in one process, which forgets with it.
+func (l *Layer) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: map[int]*client{}} }
+
+// GuardAt is the side of one client whose server is on another machine. A folder that joined under other terms is
+// refused.
+func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
+	c := &client{l: l, p: p, id: id, peers: secagg.Peers{}}
+	there, err := p.read(RecordFile, &c.record)
+	if err == nil {
+		err = checkVersion(p.Dir, there, c.record.Version)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.read(KeysFile, &c.peers); err != nil {
+		return nil, err
+	}
+	c.saved, c.version = maps.Clone(c.peers), p.version(RecordFile)
+	if now := l.Facts(); !there { // it is written with the first session
+		c.record = record{Version: version, Run: p.Run, Client: id, Facts: now}
+	} else if c.Run != p.Run || c.Client != id {
+		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
+			"use another --state", p.Dir, c.Client)
+	} else if c.Facts != now {
+		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is intended, give another "+
+			"--state", c.Facts, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if m := c.Session; m != nil {
+		if c.session, err = secagg.Restore(id, *m, p.Who, c.peers, rand.Reader); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Dir, err)
+		}
+	}
+	return &Guard{l: l, p: p, clients: map[int]*client{id: c}}, nil
+}
+
+// client is what a client remembers.
+func (g *Guard) client(id int) (*client, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	c := g.clients[id]
+	if c == nil && g.p.Dir != "" {
+		return nil, fmt.Errorf("client %d is not in this process", id)
+	}
+	if c == nil {
+		c = &client{l: g.l, p: g.p, id: id, peers: secagg.Peers{}}
+		g.clients[id] = c
+	}
+	return c, nil
+}
+
+// save writes down what the client must not forget; nothing that depends on it may leave before.
+func (c *client) save() error {
+	if c.p.version(RecordFile) != c.version {
+		return fmt.Errorf("another process wrote %s in %s; run a client in one process only, or it could be in two "+
+			"sessions", RecordFile, c.p.Dir)
+	}
+	if !maps.EqualFunc(c.peers, c.saved, bytes.Equal) {
+		if err := c.p.write(KeysFile, c.peers); err != nil {
+			return err
+		}
+		c.saved = maps.Clone(c.peers)
+	}
+	if c.session != nil {
+		m := c.session.State()
+		c.record.Session = &m
+	}
+	err := c.p.write(RecordFile, c.record)
+	c.version = c.p.version(RecordFile)
+	return err
+}
+
+// Summary describes the sums that a client took part in.
+type Summary struct {
+	Sums, Fewest, Most, Refused int
+	Keys                        map[int]string // of other clients: fingerprints
+}
+
+// Summary is that of one client.
+func (g *Guard) Summary(id int) Summary {
+	c, err := g.client(id)
+	if err != nil {
+		return Summary{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := Summary{c.Sums, c.Fewest, c.Most, c.Refused, map[int]string{}}
+	for k, proof := range c.peers {
+		s.Keys[k] = secagg.Fingerprint(proof)
+	}
+	return s
+}
+
+// Answer does the steps beside training.
+func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok bool, err error) {
+	steps := map[string]func(*client, message.Instruction) (tensor.Map, error){keysStep: (*client).begin,
+		sharesStep: (*client).share, checkStep: (*client).check, agreeStep: (*client).agree,
+		revealStep: (*client).reveal}
+	step, ok := steps[o.Statistic]
+	if !ok {
+		return nil, false, nil
+	}
+	c, err := g.client(id)
+	if err != nil {
+		return nil, true, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if o.Statistic != keysStep {
+		err = c.checkSession(o)
+	}
+	if err == nil {
+		answer, err = step(c, o)
+	}
+	if err != nil {
+		return nil, true, c.recordRefusal(o, fmt.Errorf("round %d, client %d, %s: %w", o.Round+1, id, o.Statistic, err))
+	}
+	if err := c.save(); err != nil {
+		return nil, true, err
+	}
+	return answer, true, nil
+}
+
+// checkSession finds that an order is not for the session that the client is in.
+func (c *client) checkSession(o message.Instruction) error {
+	if c.session == nil {
+		return errors.New("this client has no session; it joined later, or lost it")
+	}
+	if round := c.session.Terms().Round; round != o.Round {
+		return fmt.Errorf("the session belongs to round %d", round+1)
+	}
+	return nil
+}
+
+// maxListed bounds the refusals that are listed; more are counted.
+const maxListed = 1000
+
+// recordRefusal counts what the client does not do.
+func (c *client) recordRefusal(o message.Instruction, why error) error {
+	if c.Refused++; c.Refused <= maxListed {
+		if err := c.p.appendLog(struct {
+			Round   int    `json:"round"`
+			Refused string `json:"refused"`
+		}{o.Round, why.Error()}); err != nil {
+			return fmt.Errorf("%w; %w", why, err)
+		}
+	}
+	if err := c.save(); err != nil {
+		return fmt.Errorf("%w; %w", why, err)
+	}
+	return why
+}
+
+// begin starts the session that an order names, or answers again as before. Each round has one.
+func (c *client) begin(o message.Instruction) (tensor.Map, error) {
+	t, err := read(o.PerClient[c.id], sessionName, c.l.decodeParams)
+	if err != nil {
+		return nil, err
+	}
+	t.Round, t.Context = o.Round, c.p.context()
+	if o.Total != c.l.clients {
+		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d",
+			o.Total, c.l.clients)
+	}
+	least, groups := c.l.threshold(), c.l.c.Least
+	if t.Threshold != least && (groups == 0 || t.Threshold < groups) {
+		return nil, fmt.Errorf("the server's threshold is %d; by this client's configuration a sum must hold %d of %d "+
+			"clients", t.Threshold, c.l.Facts().Least, c.l.round)
+	}
+	switch s := c.session; {
+	case s == nil || o.Round > s.Terms().Round:
+		if s, err = secagg.NewClient(c.id, t, c.p.Who, c.peers, rand.Reader); err != nil {
+			return nil, err
+		}
+		c.session = s
+	case o.Round < s.Terms().Round:
+		return nil, fmt.Errorf("this client was already in round %d; rounds do not go back", s.Terms().Round+1)
+	case s.Terms() != t:
+		return nil, errors.New("a second session of the same round is refused; the sums of two sessions could reveal " +
+			"one client's vector")
+	}
+	j, err := c.session.Advertise()
+	return pack(keysName, j.Encode()), err
+}
+
+func (c *client) share(o message.Instruction) (tensor.Map, error) {
+	r, err := read(o.PerClient[c.id], rosterName, secagg.DecodeRoster)
+	if err != nil {
+		return nil, err
+	}
+	if len(r) > c.l.round {
+		return nil, fmt.Errorf("the roster has %d clients; by this client's configuration a round has %d", len(r),
+			c.l.round)
+	}
+	if t := c.session.Terms().Threshold; t < c.l.thresholdOf(len(r)) {
+		return nil, fmt.Errorf("the roster has %d clients, and the session's threshold is %d; by this client's "+
+			"configuration it must be %d", len(r), t, c.l.thresholdOf(len(r)))
+	}
+	e, err := c.session.Share(r)
+	return pack(sharesName, e.Encode()), err
+}
+
+func (c *client) check(o message.Instruction) (tensor.Map, error) {
+	in, err := read(o.PerClient[c.id], inboxName, secagg.DecodeEncryptedShares)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.session.Check(in)
+	return pack(complaintsName, out.Encode()), err
+}
+
+func (c *client) agree(o message.Instruction) (tensor.Map, error) {
+	q, err := read(o.PerClient[c.id], questionName, secagg.DecodeQuestion)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.session.Agree(q)
+	return pack(agreedName, s), err
+}
+
+func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
+	signed, err := read(o.PerClient[c.id], signedName, secagg.DecodeSignatures)
+	if err != nil {
+		return nil, err
+	}
+	before := c.session.State().Revealed
+	a, err := c.session.Reveal(signed)
+	if err != nil {
+		return nil, err
+	}
+	if !before {
+		seen := c.session.Seen()
+		n := len(seen.Survivors)
+		if c.Sums++; c.Fewest == 0 || n < c.Fewest {
+			c.Fewest = n
+		}
+		c.Most = max(c.Most, n)
+		if err := c.p.appendLog(seen); err != nil {
+			return nil, err
+		}
+	}
+	return pack(revealName, a.Encode()), nil
+}
+
+// Protect masks an upload.
+func (g *Guard) Protect(id int, o message.Instruction, up *method.Upload, stats *message.Stats) error {
+	c, err := g.client(id)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	masked, err := c.mask(o, *up, stats.Loss)
+	if err != nil {
+		return c.recordRefusal(o, err)
+	}
+	if err := c.save(); err != nil {
+		return err
+	}
+	*up, *stats = method.Upload{Client: id, N: 1, Shared: tensor.Map{}, Extra: pack(maskedName, masked)},
+		message.Stats{}
+	return nil
+}
+
+func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]byte, error) {
+	if err := c.checkSession(o); err != nil {
+		return nil, err
+	}
+	senders, err := read(o.PerClient[c.id], sendersName, secagg.DecodeClients)
+	if err != nil {
+		return nil, err
+	}
+	for name := range o.PerClient[c.id] {
+		if !strings.HasPrefix(name, message.GuardPart+"/") && c.l.c.Statistics != "clear" {
+			return nil, fmt.Errorf("the instruction has %s for this client only; what clients train from must be the "+
+				"same for all", name)
+		}
+	}
+	model, err := modelDigest(o)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.l.vector(o.Shared, up, loss)
+	if err != nil {
+		return nil, err
+	}
+	ring := c.session.Terms().Ring
+	values := make([]uint64, len(v))
+	for i, x := range v {
+		values[i] = ring.Of(x)
+	}
+	y, err := c.session.Mask(senders, model, values)
+	return ring.Encode(y), err
+}
+
+// encodeParams writes what a session's first order tells: its name, the threshold and the length of vectors.
+func encodeParams(t secagg.Params) []byte {
+	b := binary.LittleEndian.AppendUint32(t.Session[:], uint32(t.Threshold))
+	return binary.LittleEndian.AppendUint64(b, uint64(t.Length))
+}
+
+// decodeParams reads what encodeParams wrote; the rest follows from the configuration.
+func (l *Layer) decodeParams(b []byte) (t secagg.Params, err error) {
+	if len(b) != secagg.SessionSize+12 {
+		return t, fmt.Errorf("the session's settings have the wrong size, %d bytes", len(b))
+	}
+	copy(t.Session[:], b)
+	t.Threshold = int(binary.LittleEndian.Uint32(b[secagg.SessionSize:]))
+	n := binary.LittleEndian.Uint64(b[secagg.SessionSize+4:])
+	if n > 1<<40 {
+		return t, fmt.Errorf("the session's vectors have the wrong size, %d numbers", n)
+	}
+	t.Length, t.Clients = int(n), l.clients
+	t.Ring, err = l.ring()
+	return t, err
+}

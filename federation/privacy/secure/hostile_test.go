@@ -1,0 +1,114 @@
+package secure_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/tensor"
+)
+
+// A client that sends what is no message, at any step, is as if it were gone; and named.
+func TestHostileClient(t *testing.T) {
+	broken := []tensor.Map{{}, {"guard/keys": tensor.New(3)}, nil,
+		{"guard/masked": tensor.OfInts([]int64{5}, 1), "guard/shares": tensor.OfInts([]int64{-1, 0}, 2),
+			"guard/keys": tensor.OfInts([]int64{1 << 60, 0}, 2), "guard/reveal": tensor.OfInts(nil, 0),
+			"guard/complaints": tensor.OfInts([]int64{1}, 1),
+			"guard/agreed":     tensor.OfInts([]int64{0}, 1)},
+		{"guard/masked": tensor.OfInts([]int64{8, 1}, 2), "guard/shares": tensor.OfInts([]int64{8, 1}, 2),
+			"guard/keys": tensor.OfInts([]int64{8, 1}, 2), "guard/reveal": tensor.OfInts([]int64{4, 1 << 20}, 2),
+			"guard/complaints": tensor.OfInts([]int64{4, 1 << 20}, 2),
+			"guard/agreed":     tensor.OfInts([]int64{8, 1}, 2)}}
+	for _, step := range []string{"secagg-keys", "secagg-shares", "secagg-check", "train", "secagg-agree",
+		"secagg-reveal"} {
+		for i, b := range broken {
+			e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
+			e.Plan.Rounds = 1
+			r := run(t, e, flaky{change: func(o message.Instruction, r *message.Reply) {
+				if r.Client == 2 && (o.Statistic == step || o.Kind == message.Train && step == "train") {
+					r.Upload.Extra = b
+				}
+			}}.around(l))
+			want := []int{0, 1, 3, 4}
+			if late(step) {
+				want = []int{0, 1, 2, 3, 4}
+			}
+			if rec := r.Records[0]; !slices.Equal(rec.Clients, want) || rec.Notes["secagg_refused"] != 1 ||
+				len(rec.Refused) != 1 || rec.Refused[0].Client != 2 {
+				t.Errorf("%s, message %d: %v, %v, %v", step, i, rec.Clients, rec.Notes, rec.Refused)
+			}
+		}
+	}
+}
+
+// A guard gives one vector in a session, whatever it is asked again, and the same one.
+func TestGuardGivesOneVector(t *testing.T) {
+	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
+	e.Plan.Rounds = 1
+	guard := l.Guard()
+	set := over(l, false)
+	set.Guard = guard
+	var train message.Instruction
+	var sent tensor.Map
+	set.Wrap = func(c message.Cohort) message.Cohort {
+		return l.Wrap(flaky{Cohort: c, seen: func(o message.Instruction, r []message.Reply) {
+			if o.Kind == message.Train {
+				train, sent = o, r[0].Upload.Extra
+			}
+		}})
+	}
+	run(t, e, set)
+	up := method.Upload{N: 3, Shared: train.Shared.Clone().Scale(2)}
+	if err := guard.Protect(0, train, &up, &message.Stats{}); err != nil || !slices.Equal(up.Extra["guard/masked"].Ints,
+		sent["guard/masked"].Ints) || len(up.Shared) > 0 {
+		t.Errorf("%v, %v", up, err)
+	}
+	train.PerClient = map[int]tensor.Map{0: train.PerClient[1].Clone()}
+	train.PerClient[0]["guard/senders"].Ints[1] ^= 3 << 32
+	up = method.Upload{N: 3, Shared: train.Shared.Clone().Scale(2)}
+	if err := guard.Protect(0, train, &up, &message.Stats{}); err == nil || len(up.Shared) == 0 {
+		t.Error("other senders were taken in the same session")
+	}
+	if err := guard.Protect(9, train, &up, &message.Stats{}); err == nil || !strings.Contains(err.Error(),
+		"no session") {
+		t.Errorf("%v", err)
+	}
+	train.Round = 7
+	if err := guard.Protect(0, train, &up, &message.Stats{}); err == nil {
+		t.Error("an order of another round was taken")
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for words, c := range map[string]secure.Config{
+		"threshold: 0.5": {Threshold: 0.5, Bits: 24, Clip: 1, Examples: 1}, "threshold: 1.5": {Threshold: 1.5, Bits: 24,
+			Clip: 1, Examples: 1},
+		"least: 1": {Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1, Least: 1},
+		"bits: 7":  {Threshold: 0.6, Bits: 7, Clip: 1, Examples: 1}, "clip: 0": {Threshold: 0.6, Bits: 24, Examples: 1},
+		"statistics: \"some\"": {Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 1, Statistics: "some", Examples: 1},
+		"extra_clip: 0":        {Threshold: 0.6, Bits: 24, Clip: 1, Examples: 1}, "examples: 0": {Threshold: 0.6,
+			Bits: 24,
+			Clip: 1},
+	} {
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "secure_aggregation."+words) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if err := secure.Defaults().Check(); err != nil || secure.Defaults().On() {
+		t.Errorf("%v", err)
+	}
+	if _, err := secure.New(config, "examples", nil, 1, 1); err == nil {
+		t.Error("one client was taken")
+	}
+	if _, err := secure.New(secure.Config{Threshold: 0.6, Bits: 32, Clip: 1, ExtraClip: 1, Examples: 1 << 24},
+		"examples",
+		nil, 1<<9, 1<<9); err == nil || !strings.Contains(err.Error(), "64 bits") {
+		t.Errorf("%v", err)
+	}
+	if _, err := secure.New(config, "median", nil, 5, 5); err == nil {
+		t.Error("medians were taken")
+	}
+}

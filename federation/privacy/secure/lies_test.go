@@ -1,0 +1,512 @@
+package secure
+
+import (
+	"bytes"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/privacy/secagg"
+	"promptfed/runtime/tensor"
+)
+
+// liar is a server of five clients that says what it likes, to guards as clients elsewhere have them.
+type liar struct {
+	t      testing.TB
+	l      *Layer
+	who    *secagg.Local
+	dirs   []string
+	guards []*Guard
+	shared tensor.Map
+}
+
+func newLiar(t testing.TB) *liar { return newLiarOf(t, 0.6, 0) }
+
+// newLiarOf is newLiar with a threshold and the least number of clients of groups.
+func newLiarOf(t testing.TB, threshold float64, least int) *liar {
+	t.Helper()
+	l, err := New(Config{Threshold: threshold, Least: least, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1}, Uniform,
+		nil, 5, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &liar{t: t, l: l, who: &secagg.Local{}, shared: tensor.Map{"a": tensor.Of([]float32{1, 2}, 2)}}
+	for k := range 5 {
+		s.dirs, s.guards = append(s.dirs, t.TempDir()), append(s.guards, nil)
+		s.restart(k)
+	}
+	return s
+}
+
+func (s *liar) place(k int) Party {
+	return Party{Run: "r", Agreed: "terms", Dir: s.dirs[k], Who: s.who}
+}
+
+// restart is the client's process started again.
+func (s *liar) restart(k int) {
+	s.t.Helper()
+	var err error
+	if s.guards[k], err = s.l.GuardAt(k, s.place(k)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *liar) terms(round int) secagg.Params {
+	t := secagg.Params{Round: round, Clients: 5, Threshold: 3, Length: s.l.length(s.shared),
+		Context: s.place(0).context()}
+	rand.Read(t.Session[:])
+	var err error
+	if t.Ring, err = s.l.ring(); err != nil {
+		s.t.Fatal(err)
+	}
+	return t
+}
+
+// ask asks one client, and gives its words.
+func (s *liar) ask(k, round int, step string, down tensor.Map, name string) ([]byte, error) {
+	m, _, err := s.guards[k].Answer(k, message.Instruction{Kind: message.Compute, Statistic: step, Round: round,
+		Total: 5, PerClient: map[int]tensor.Map{k: down}})
+	if err != nil {
+		return nil, err
+	}
+	return unpack(m, name)
+}
+
+// must is what a client says that has no reason to refuse; started again it says the same.
+func (s *liar) must(b []byte, err error) []byte {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return b
+}
+
+// roster has clients advertise in a session.
+func (s *liar) roster(t secagg.Params, clients ...int) secagg.Roster {
+	s.t.Helper()
+	r := secagg.Roster{}
+	for _, k := range clients {
+		b := s.must(s.ask(k, t.Round, keysStep, pack(sessionName, encodeParams(t)), keysName))
+		j, err := secagg.DecodeJoining(b)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r[k] = j.Advert
+	}
+	return r
+}
+
+// inbox is what others dealt a client.
+func inbox(k int, sent map[int]secagg.EncryptedShares) tensor.Map {
+	in := secagg.EncryptedShares{}
+	for from, e := range sent {
+		if from != k {
+			in[from] = e[k]
+		}
+	}
+	return pack(inboxName, in.Encode())
+}
+
+// check has a client look at what others dealt it.
+func (s *liar) check(k, round int, sent map[int]secagg.EncryptedShares) ([]byte, error) {
+	return s.ask(k, round, checkStep, inbox(k, sent), complaintsName)
+}
+
+// train is an instruction to train with the clients that may upload.
+func (s *liar) train(k, round int, senders ...int) message.Instruction {
+	return message.Instruction{Kind: message.Train, Round: round, Total: 5, Shared: s.shared,
+		PerClient: map[int]tensor.Map{k: pack(sendersName, secagg.EncodeClients(senders))}}
+}
+
+// upload has a client train; it moves by 0.1 each time that it does.
+func (s *liar) upload(k int, o message.Instruction) ([]byte, error) {
+	moved := o.Shared.Clone()
+	moved["a"].Data[0] += 0.1
+	up := method.Upload{Client: k, N: 1, Shared: moved}
+	if err := s.guards[k].Protect(k, o, &up, &message.Stats{}); err != nil {
+		return nil, err
+	}
+	return unpack(up.Extra, maskedName)
+}
+
+func (s *liar) refuses(err error, words string) {
+	s.t.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
+		s.t.Errorf("%v; want %q in one line", err, words)
+	}
+}
+
+// A server that asks for anything but one session and one vector of a round, of enough clients, is refused at each
+// step, before and after the client was started again; what it asked once it may ask again. Each refusal is counted and
+// listed.
+func TestGuardsHoldTheServerToItsWord(t *testing.T) {
+	s := newLiar(t)
+	all := []int{0, 1, 2, 3, 4}
+	first := s.terms(4)
+	session := func(t secagg.Params) tensor.Map { return pack(sessionName, encodeParams(t)) }
+	low, high := first, first
+	low.Threshold, high.Threshold = 2, 5
+	_, err := s.ask(0, 4, keysStep, session(low), keysName)
+	s.refuses(err, "the server's threshold is 2; by this client's configuration a sum must hold 3 of 5")
+	_, err = s.ask(0, 4, keysStep, session(high), keysName)
+	s.refuses(err, "the server's threshold is 5")
+	_, _, err = s.guards[0].Answer(0, message.Instruction{Kind: message.Compute, Statistic: keysStep, Round: 4,
+		Total: 2, PerClient: map[int]tensor.Map{0: session(first)}})
+	s.refuses(err, "the server says there are 2 clients; by this client's configuration there are 5")
+
+	r := s.roster(first, all...)
+	refused := 3
+	twice := func(words string, ask func() error) { // now and in another process
+		t.Helper()
+		for range 2 {
+			s.refuses(ask(), words)
+			s.restart(0)
+			refused++
+		}
+	}
+	again := func(before []byte, ask func() ([]byte, error)) {
+		t.Helper()
+		if b := s.must(ask()); !bytes.Equal(b, before) {
+			t.Error("other bytes for the same words")
+		}
+		s.restart(0)
+		if b := s.must(ask()); !bytes.Equal(b, before) {
+			t.Error("other bytes for the same words in another process")
+		}
+	}
+	other := func(round int) func() error {
+		return func() error {
+			_, err := s.ask(0, round, keysStep, session(s.terms(round)), keysName)
+			return err
+		}
+	}
+	twice("a second session of the same round", other(4))
+	twice("rounds do not go back", other(3))
+	keys := s.must(s.ask(0, 4, keysStep, session(first), keysName))
+	again(keys, func() ([]byte, error) { return s.ask(0, 4, keysStep, session(first), keysName) })
+
+	share := func(r secagg.Roster) ([]byte, error) {
+		return s.ask(0, 4, sharesStep, pack(rosterName, r.Encode()), sharesName)
+	}
+	without := func(r secagg.Roster, gone ...int) secagg.Roster {
+		out := secagg.Roster{}
+		for k, a := range r {
+			if !slices.Contains(gone, k) {
+				out[k] = a
+			}
+		}
+		return out
+	}
+	twice("the roster has 2 clients; 3 must stay", func() error { _, err := share(without(r, 2, 3, 4)); return err })
+	sybils := without(r, 2, 3, 4) // that the server counts, beyond those that there are
+	sybils[5], sybils[6] = secagg.Advert{Keys: secagg.Keys{Pair: [32]byte{1}, Envelope: [32]byte{2}}}, r[4]
+	twice("the roster has client 5, but there are only 5", func() error { _, err := share(sybils); return err })
+	sent := map[int]secagg.EncryptedShares{}
+	for _, k := range all {
+		b := s.must(s.ask(k, 4, sharesStep, pack(rosterName, r.Encode()), sharesName))
+		if sent[k], err = secagg.DecodeEncryptedShares(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again(sent[0].Encode(), func() ([]byte, error) { return share(r) })
+	twice("accepted another roster", func() error { _, err := share(without(r, 4)); return err })
+
+	checked := s.must(s.check(0, 4, sent))
+	again(checked, func() ([]byte, error) { return s.check(0, 4, sent) })
+	twice("got other shares", func() error {
+		_, err := s.check(0, 4, map[int]secagg.EncryptedShares{1: sent[1]})
+		return err
+	})
+	o := s.train(0, 4, all...)
+	own := o
+	own.PerClient = map[int]tensor.Map{0: pack(sendersName, nil)}
+	for name, x := range o.PerClient[0] {
+		own.PerClient[0][name] = x
+	}
+	own.PerClient[0]["mean"] = tensor.New(1)
+	twice("mean for this client only", func() error { _, err := s.upload(0, own); return err })
+	twice("2 clients may upload; 3 must stay", func() error { _, err := s.upload(0, s.train(0, 4, 0, 1)); return err })
+	masked := s.must(s.upload(0, o))
+	again(masked, func() ([]byte, error) { return s.upload(0, o) })
+	twice("masked for other clients", func() error { _, err := s.upload(0, s.train(0, 4, 0, 1, 2, 3)); return err })
+	moved := o
+	moved.Shared = tensor.Map{"a": tensor.Of([]float32{1, 3}, 2)}
+	twice("made from other parameters", func() error { _, err := s.upload(0, moved); return err })
+	back := o
+	back.Round = 3
+	twice("the session belongs to round 5", func() error { _, err := s.upload(0, back); return err })
+	twice("a second session of the same round", other(4))
+
+	for _, k := range all[1:] {
+		s.must(s.check(k, 4, sent))
+		s.must(s.upload(k, s.train(k, 4, all...)))
+	}
+	agree := func(q secagg.Question) ([]byte, error) {
+		return s.ask(0, 4, agreeStep, pack(questionName, q.Encode()), agreedName)
+	}
+	twice("2 clients stayed; it must be 3", func() error {
+		_, err := agree(secagg.Question{Survivors: []int{0, 1}, Dropped: []int{2, 3, 4}})
+		return err
+	})
+	q := secagg.Question{Survivors: all}
+	signed := secagg.Signatures{}
+	for _, k := range all {
+		signed[k] = s.must(s.ask(k, 4, agreeStep, pack(questionName, q.Encode()), agreedName))
+	}
+	again(signed[0], func() ([]byte, error) { return agree(q) })
+	twice("agreed to another question", func() error {
+		_, err := agree(secagg.Question{Survivors: []int{0, 1, 2}, Dropped: []int{3, 4}})
+		return err
+	})
+	reveal := func(signed secagg.Signatures) ([]byte, error) {
+		return s.ask(0, 4, revealStep, pack(signedName, signed.Encode()), revealName)
+	}
+	twice("2 clients signed this client's view", func() error {
+		_, err := reveal(secagg.Signatures{1: signed[1]})
+		return err
+	})
+	again(s.must(reveal(signed)), func() ([]byte, error) { return reveal(signed) })
+	twice("a second session of the same round", other(4))
+	if _, err := s.ask(0, 9, keysStep, session(s.terms(9)), keysName); err != nil {
+		t.Errorf("a later round: %v", err)
+	}
+
+	got := s.guards[0].Summary(0)
+	if got.Refused != refused || got.Sums != 1 || got.Fewest != 5 || got.Most != 5 || len(got.Keys) != 4 {
+		t.Errorf("%+v; %d were refused", got, refused)
+	}
+	list, err := os.ReadFile(filepath.Join(s.dirs[0], LogFile))
+	if err != nil || bytes.Count(list, []byte("\n")) != refused+1 ||
+		bytes.Count(list, []byte(`"refused":`)) != refused {
+		t.Errorf("%v\n%s", err, list)
+	}
+	for _, name := range []string{RecordFile, KeysFile, LogFile} {
+		if f, err := os.Stat(filepath.Join(s.dirs[0], name)); err != nil || f.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", name, f, err)
+		}
+	}
+}
+
+// A client that took part keeps to its run, its number and the number of clients that there were.
+func TestFolderKeepsItsTerms(t *testing.T) {
+	s := newLiar(t)
+	s.roster(s.terms(0), 0)
+	for words, change := range map[string]func(l *Layer, p *Party, k *int){
+		"now the server has sums of 2 clients or more, of the 2 that a round has": func(l *Layer, _ *Party, _ *int) {
+			l.clients, l.round = 2, 2
+		},
+		"now the server has sums of 2 clients or more, of the 3": func(l *Layer, _ *Party, _ *int) { l.round = 3 },
+		"of another run":              func(_ *Layer, p *Party, _ *int) { p.Run = "other" },
+		"belongs to another client, ": func(_ *Layer, _ *Party, k *int) { *k = 1 },
+	} {
+		l, p, k := *s.l, s.place(0), 0
+		change(&l, &p, &k)
+		_, err := l.GuardAt(k, p)
+		s.refuses(err, words)
+	}
+}
+
+// A second process with the folder of a client does not give it a second session.
+func TestOneProcess(t *testing.T) {
+	s := newLiar(t)
+	s.roster(s.terms(0), 0)
+	second, err := s.l.GuardAt(0, s.place(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.guards[0]
+	s.roster(s.terms(1), 0)
+	s.guards[0] = second
+	_, err = s.ask(0, 1, keysStep, pack(sessionName, encodeParams(s.terms(1))), keysName)
+	s.refuses(err, "another process wrote secagg.json")
+	s.guards[0] = first
+	s.roster(s.terms(2), 0)
+}
+
+// Two clients whose terms differ, as where a server tells one of them another learning rate, do not take each other's
+// keys.
+func TestOtherTerms(t *testing.T) {
+	s := newLiar(t)
+	p := s.place(1)
+	p.Agreed = "lr 0"
+	var err error
+	if s.guards[1], err = s.l.GuardAt(1, p); err != nil {
+		t.Fatal(err)
+	}
+	r := s.roster(s.terms(0), 0, 1, 2)
+	_, err = s.ask(0, 0, sharesStep, pack(rosterName, r.Encode()), sharesName)
+	s.refuses(err, "the keys of client 1: the signature is not its own")
+}
+
+// Files of another version are refused in one line that names the file, by a client and by a server.
+func TestOldFiles(t *testing.T) {
+	s := newLiar(t)
+	if err := os.WriteFile(filepath.Join(s.dirs[0], RecordFile), []byte(`{"run":"r","client":0}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	words := filepath.Join(s.dirs[0], RecordFile) + " has version 0, this program reads version 2"
+	_, err := s.l.GuardAt(0, s.place(0))
+	s.refuses(err, words)
+	_, err = s.l.WrapAt(s.place(0))
+	s.refuses(err, words)
+}
+
+// A server that is started again tests what dealers are committed to in the round that goes on too, once one has lied.
+func TestStrictAfterRestart(t *testing.T) {
+	s := newLiar(t)
+	p := s.place(0)
+	o := message.Instruction{Kind: message.Train, Clients: []int{0, 1, 2, 3, 4}, Total: 5, Shared: s.shared}
+	for restarts := range 2 {
+		wrap, err := s.l.WrapAt(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &round{cohort: wrap(nil).(*cohort), order: o}
+		if restarts == 0 {
+			r.saved.Run, r.saved.Strict = p.Run, true
+		}
+		if err := r.open(); err != nil || len(r.sessions) != 1 || !r.sessions[0].server.Strict {
+			t.Errorf("after %d restarts: %+v, %v", restarts, r.sessions, err)
+		}
+	}
+}
+
+// A round that is noted again, as after a restart, changes nothing: invalid sums in rounds 3 and 5 have groups in
+// rounds 4 to 10.
+func TestInvalidSums(t *testing.T) {
+	var v invalidSums
+	for round := range 12 {
+		o := message.Instruction{Round: round, Clients: []int{0, 1, 2, 3}}
+		number := round + 1
+		if got, want := v.grouped(round), number >= 4 && number <= 10; got != want {
+			t.Errorf("round %d has groups: %v", number, got)
+		}
+		invalid, valid := number == 3 || number == 5, []int{0, 1, 2, 3}
+		if number == 3 {
+			valid = nil
+		} else if number == 5 {
+			valid = []int{0, 1}
+		}
+		first := v.note(o, valid, invalid)
+		once := v
+		if again := v.note(o, valid, invalid); again != first || v.First != once.First || v.Last != once.Last ||
+			!slices.Equal(v.Suspects, once.Suspects) {
+			t.Errorf("round %d: %+v, then %+v", number, once, v)
+		}
+	}
+	if v.First != 0 {
+		t.Errorf("%+v is remembered", v)
+	}
+}
+
+// A client whose configuration has groups takes part in a sum that is as small as it says and no smaller, of a roster
+// of which that is the configured share; without groups it takes none of a part of the clients.
+func TestGroupsOfAServer(t *testing.T) {
+	begin := func(s *liar, threshold, round int, clients ...int) (secagg.Roster, error) {
+		terms, r := s.terms(round), secagg.Roster{}
+		terms.Threshold = threshold
+		for _, k := range clients {
+			b, err := s.ask(k, round, keysStep, pack(sessionName, encodeParams(terms)), keysName)
+			if err != nil {
+				return nil, err
+			}
+			j, err := secagg.DecodeJoining(b)
+			if err != nil {
+				return nil, err
+			}
+			r[k] = j.Advert
+		}
+		return r, nil
+	}
+	s := newLiarOf(t, 1, 0)
+	_, err := begin(s, 2, 0, 0, 1)
+	s.refuses(err, "the server's threshold is 2; by this client's configuration a sum must hold 5 of 5")
+	s = newLiarOf(t, 1, 2)
+	_, err = begin(s, 1, 0, 0, 1)
+	s.refuses(err, "the server's threshold is 1; by this client's configuration a sum must hold 2 of 5")
+	for i, c := range []struct {
+		threshold int
+		clients   []int
+		refused   string
+	}{{2, []int{0, 1}, ""}, {3, []int{0, 1, 2}, ""}, {5, []int{0, 1, 2, 3, 4}, ""},
+		{2, []int{0, 1, 2}, "the roster has 3 clients, and the session's threshold is 2; by this client's " +
+			"configuration it must be 3"}} {
+		r, err := begin(s, c.threshold, i, c.clients...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = s.ask(0, i, sharesStep, pack(rosterName, r.Encode()), sharesName); c.refused != "" {
+			s.refuses(err, c.refused)
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if f := s.l.Facts(); f.Least != 2 {
+		t.Errorf("%+v", f)
+	}
+	for least, words := range map[int]string{3: "cannot be split into groups of 3", 2: ""} {
+		_, err := New(Config{Threshold: 1, Least: least, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1}, Uniform, nil,
+			5, 5)
+		if words == "" && err != nil || words != "" && (err == nil || !strings.Contains(err.Error(), words)) {
+			t.Errorf("%d: %v", least, err)
+		}
+	}
+}
+
+// FuzzGuard: any bytes in any step are refused in one line, or are what the client answered before; it answers the
+// right words all the same.
+func FuzzGuard(f *testing.F) {
+	s := newLiar(f)
+	for k := range s.guards {
+		s.guards[k] = s.l.Guard()
+		s.guards[k].p.Who = s.who
+	}
+	for k, g := range s.guards {
+		g.p.Run, g.p.Agreed = s.place(k).Run, s.place(k).Agreed
+	}
+	t := s.terms(0)
+	r := s.roster(t, 0, 1, 2)
+	sent := map[int]secagg.EncryptedShares{}
+	for k := range 3 {
+		b := s.must(s.ask(k, 0, sharesStep, pack(rosterName, r.Encode()), sharesName))
+		sent[k], _ = secagg.DecodeEncryptedShares(b)
+	}
+	shares, _ := unpack(inbox(0, sent), inboxName)
+	s.must(s.check(0, 0, sent))
+	o := s.train(0, 0, 0, 1, 2)
+	masked := s.must(s.upload(0, o))
+	q := secagg.Question{Survivors: []int{0, 1, 2}}
+	signed := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName))
+	steps := []struct{ step, down, up string }{{keysStep, sessionName, keysName}, {sharesStep, rosterName, sharesName},
+		{checkStep, inboxName, complaintsName}, {agreeStep, questionName, agreedName},
+		{revealStep, signedName, revealName}}
+	for i, b := range [][]byte{encodeParams(t), r.Encode(), shares, q.Encode(), secagg.Signatures{0: signed}.Encode(),
+		secagg.EncodeClients([]int{0, 1, 2}), nil} {
+		f.Add(byte(i), b)
+	}
+	f.Fuzz(func(t *testing.T, which byte, b []byte) {
+		s.t = t
+		if int(which)%(len(steps)+1) == len(steps) {
+			bad := o
+			bad.PerClient = map[int]tensor.Map{0: pack(sendersName, b)}
+			if y, err := s.upload(0, bad); err == nil && !bytes.Equal(y, masked) {
+				t.Error("a second vector")
+			}
+			return
+		}
+		step := steps[int(which)%len(steps)]
+		if _, err := s.ask(0, 0, step.step, pack(step.down, b), step.up); err != nil && strings.Contains(err.Error(),
+			"\n") {
+			t.Errorf("%v", err)
+		}
+		if again := s.must(s.ask(0, 0, agreeStep, pack(questionName, q.Encode()), agreedName)); !bytes.Equal(again,
+			signed) {
+			t.Error("another signature")
+		}
+	})
+}

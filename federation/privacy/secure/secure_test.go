@@ -1,0 +1,240 @@
+package secure_test
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/federation/privacy/secure"
+	"promptfed/runtime/optim"
+)
+
+type options = map[string]any
+
+var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 16, Examples: 1 << 16}
+
+// experiment is a stack on five toy clients, and the layer for it.
+func experiment(t *testing.T, c secure.Config, base string, with []string, o options) (*spec.Experiment,
+	*secure.Layer) {
+	t.Helper()
+	m, err := methods.Build(base, with, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weighting, beside, err := methods.Averages(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := secure.New(c, weighting, beside, 5, 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &spec.Experiment{Method: m, Classes: methodtest.Classes, Template: "a {}.", Clients: methodtest.Alike(4, 9,
+		3, 5, 6), Plan: spec.Plan{Rounds: 3, TestEvery: 3, Seed: 5},
+		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
+}
+
+func over(l *secure.Layer, encode bool) engine.Settings {
+	return engine.Settings{Workers: 2, Encode: encode, Guard: l.Guard(), Wrap: l.Wrap}
+}
+
+func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
+	t.Helper()
+	r, err := engine.Run(context.Background(), e, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// far is the largest difference of two results' prompts.
+func far(t *testing.T, a, b *engine.Result) float64 {
+	t.Helper()
+	if len(a.Prompts) != len(b.Prompts) {
+		t.Fatalf("%v and %v", a.Prompts.Names(), b.Prompts.Names())
+	}
+	worst := 0.0
+	for name, x := range a.Prompts {
+		for i, v := range x.Data {
+			worst = max(worst, math.Abs(float64(v-b.Prompts[name].Data[i])))
+		}
+	}
+	return worst
+}
+
+// After one round the shared prompts differ by half a step at most, and by float32's rounding; everything that stays on
+// clients is the same. Two runs are the same to the last bit, though their masks are not, and so are encoded messages.
+func TestSameAsPlain(t *testing.T) {
+	for _, c := range []struct {
+		base string
+		with []string
+		o    options
+	}{
+		{"promptfl", nil, options{"tokens": 3, "init_std": 0.4}},
+		{"fedpha", nil, options{"global_tokens": 3, "local_tokens": []int{2, 4}, "projector": "exact-null"}},
+		{"pfeddc", nil, nil},
+		{"fedclip", nil, nil},
+		{"promptfl", []string{"scaffold"}, options{"tokens": 3}},
+		{"fedpha", []string{"feddyn"}, options{"projector": "exact-null", "feddyn": options{"alpha": 0.5}}},
+		{"promptfl", []string{"fedprox", "fedopt"}, options{"kind": "momentum", "weighting": "uniform"}},
+	} {
+		for _, conf := range []secure.Config{config, {Threshold: 1, Bits: 12, Clip: 0.5, ExtraClip: 8, Examples: 9}} {
+			e, l := experiment(t, conf, c.base, c.with, c.o)
+			e.Plan.Rounds = 1
+			plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
+			most := l.Step()/2 + 1e-6 // values lie below 8, where float32 is finer than 1e-6
+			if slices.Contains(c.with, "feddyn") {
+				most += l.Step() / 2 // its server makes the mean's move again, from its state
+			}
+			if d := far(t, plain, sum); !(d <= most) || d == 0 && conf.Bits == 12 {
+				t.Errorf("%s%v, %d bits: prompts differ by %v; at most %v", c.base, c.with, conf.Bits, d, most)
+			}
+			if n := sum.Records[0].Notes; n["secagg_clipped"] != 0 || n["secagg_refused"] != 0 {
+				t.Errorf("%v", n)
+			}
+			if p, s := plain.Records[0], sum.Records[0]; !slices.Equal(p.Clients, s.Clients) ||
+				math.Abs(p.Loss-s.Loss) > 64*l.Step()/conf.Clip || p.Loss == s.Loss {
+				t.Errorf("%+v and %+v", p, s)
+			}
+		}
+		e, l := experiment(t, config, c.base, c.with, c.o)
+		first, second, encoded := run(t, e, over(l, false)), run(t, e, over(l, false)), run(t, e, over(l, true))
+		if far(t, first, second) != 0 || far(t, first, encoded) != 0 {
+			t.Errorf("%s%v: runs differ", c.base, c.with)
+		}
+		if d := far(t, run(t, e, engine.Settings{}), first); !(d < 1e-5) {
+			t.Errorf("%s%v: after three rounds prompts differ by %v", c.base, c.with, d)
+		}
+	}
+}
+
+// flaky loses some clients' answers to some steps, or changes them.
+type flaky struct {
+	message.Cohort
+	lose   map[string][]int
+	change func(o message.Instruction, r *message.Reply)
+	seen   func(o message.Instruction, r []message.Reply)
+	// inRound is the only round that loses answers, counted from 1; 0 for all.
+	inRound int
+}
+
+func (f flaky) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+	replies, err := f.Cohort.Run(ctx, o)
+	name := o.Statistic
+	if o.Kind == message.Train {
+		name = "train"
+	}
+	if f.inRound == 0 || f.inRound == o.Round+1 {
+		replies = slices.DeleteFunc(replies, func(r message.Reply) bool {
+			return slices.Contains(f.lose[name], r.Client)
+		})
+	}
+	for i := range replies {
+		if f.change != nil {
+			f.change(o, &replies[i])
+		}
+	}
+	if f.seen != nil {
+		f.seen(o, replies)
+	}
+	return replies, err
+}
+
+func (f flaky) around(l *secure.Layer) engine.Settings {
+	set := over(l, false)
+	set.Wrap = func(c message.Cohort) message.Cohort {
+		f.Cohort = c
+		return l.Wrap(f)
+	}
+	return set
+}
+
+// Of five clients two may drop out at any step: the round is that of the clients whose vectors arrived. With a third
+// the round is skipped, and the next one counts.
+func TestDropouts(t *testing.T) {
+	for _, step := range []string{"secagg-keys", "secagg-shares", "secagg-check", "train", "secagg-agree",
+		"secagg-reveal"} {
+		e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
+		e.Plan.Rounds = 1
+		sum := run(t, e, flaky{lose: map[string][]int{step: {1, 4}}}.around(l))
+		set, want := engine.Settings{}, []int{0, 1, 2, 3, 4}
+		if !late(step) { // by then their vectors are there
+			set.Lost, want = func(_, client int) bool { return client == 1 || client == 4 }, []int{0, 2, 3}
+		}
+		if d := far(t, run(t, e, set), sum); !(d <= l.Step()/2+1e-6) || !slices.Equal(sum.Records[0].Clients, want) {
+			t.Errorf("%s: prompts differ by %v, clients %v", step, d, sum.Records[0].Clients)
+		}
+		e.Plan.Rounds = 2
+		f := flaky{lose: map[string][]int{step: {0, 1, 4}}, inRound: 1}
+		two := run(t, e, f.around(l)).Records
+		skipped(t, two[0], "secure aggregation: 2 clients", "the threshold is 3")
+		if !slices.Equal(two[1].Clients, []int{0, 1, 2, 3, 4}) || len(two[1].Warnings) > 0 {
+			t.Errorf("%s: the next round has %v, %v", step, two[1].Clients, two[1].Warnings)
+		}
+	}
+}
+
+// skipped fails unless a round counted nobody and says why.
+func skipped(t *testing.T, r record.Record, words ...string) {
+	t.Helper()
+	text := strings.Join(r.Warnings, "; ")
+	for _, w := range words {
+		if len(r.Clients) > 0 || !strings.Contains(text, w) {
+			t.Errorf("round %d counts %v and says %q, not %q", r.Round+1, r.Clients, text, w)
+		}
+	}
+}
+
+// late tells of steps that come when the vectors are there.
+func late(step string) bool { return step == "secagg-agree" || step == "secagg-reveal" }
+
+// Nothing that a client sends holds its parameters, its moves or its numbers of examples and losses.
+func TestServerSeesNoUpload(t *testing.T) {
+	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 3})
+	e.Plan.Rounds = 1
+	n := 0
+	run(t, e, flaky{seen: func(o message.Instruction, replies []message.Reply) {
+		for _, r := range replies {
+			if o.Kind == message.Test {
+				continue
+			}
+			n++
+			if len(r.Upload.Shared) > 0 || r.Upload.N != 1 || r.Stats != (message.Stats{}) {
+				t.Errorf("%s %s: %+v", o.Kind, o.Statistic, r)
+			}
+			for name, x := range r.Upload.Extra {
+				if !strings.HasPrefix(name, "guard/") || !x.IsInt() {
+					t.Errorf("%s: %v", name, x)
+				}
+			}
+		}
+	}}.around(l))
+	if n != 30 {
+		t.Errorf("%d messages of five clients, want six each", n)
+	}
+}
+
+// With privacy on clients the server sees noisy sums alone: the noise is as wide as it is without, and epsilon is the
+// same.
+func TestWithPrivacy(t *testing.T) {
+	o := options{"tokens": 40, "clip": 1e-6, "noise": 1e5, "where": "client", "least": 0.8}
+	e, l := experiment(t, config, "promptfl", []string{"dp"}, o)
+	e.Plan.Rounds = 1
+	plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
+	if d := far(t, plain, sum); !(d <= l.Step()/2+1e-6) {
+		t.Errorf("prompts differ by %v", d)
+	}
+	if a, b := plain.Records[0].Notes["epsilon"], sum.Records[0].Notes["epsilon"]; a != b || !(a >= 0) {
+		t.Errorf("epsilon %v and %v", a, b)
+	}
+	few := run(t, e, flaky{lose: map[string][]int{"train": {1, 4}}}.around(l)).Records[0]
+	skipped(t, few, "3 clients uploaded; enough noise needs the uploads of 4 of 5")
+}

@@ -1,0 +1,289 @@
+package attack
+
+import (
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/tensor"
+	"promptfed/tools/e2e/proctest"
+)
+
+// encodedAs is a message of tensors with a header that is made by hand.
+func encodedAs(header string, data int) []byte {
+	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), make([]byte, data)...)
+}
+
+// bombs are the tensors of replies that no instruction asks for, of about n bytes each, and what the server says.
+func bombs(n int) map[string][]byte {
+	one := func(dtype string, count, size int) []byte {
+		return encodedAs(fmt.Sprintf(`{"shared/ctx":{"dtype":%q,"shape":[%d],"data_offsets":[0,%d]}}`, dtype, count,
+			count*size), count*size)
+	}
+	var names strings.Builder
+	for i := 0; names.Len() < n; i++ {
+		fmt.Fprintf(&names, `,"%06d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`, i)
+	}
+	return map[string][]byte{"small elements": one("U8", n, 1), "many elements": one("F32", n/4, 4),
+		"long header": encodedAs("{"+strings.Repeat(" ", n)+"}", 0),
+		"many names":  encodedAs("{"+names.String()[1:]+"}", 0),
+		"many axes": encodedAs(`{"shared/ctx":{"dtype":"F32","shape":[1`+strings.Repeat(",1", n/2)+
+			`],"data_offsets":[0,4]}}`, 4)}
+}
+
+// bomber is the holder of a client's certificate, and of its key, who answers each instruction in the client's place
+// with the same tensors: in the message, or announced and then in pieces where the server asks for them.
+type bomber struct {
+	*server
+	client int
+	body   []byte
+	inline bool
+	nc     *nats.Conn
+	key    *ecdsa.PrivateKey
+	told   atomic.Int64 // replies that the server acknowledged
+}
+
+func (s *server) bomb(client int, body []byte, inline bool) *bomber {
+	s.t.Helper()
+	user := fmt.Sprint("client-", client)
+	b := &bomber{server: s, client: client, body: body, inline: inline,
+		key: s.tls(s.at("certs"), user).Certificates[0].PrivateKey.(*ecdsa.PrivateKey)}
+	b.nc, _ = s.intruder(user, nats.CustomInboxPrefix(subjects.InboxOf("default", client)))
+	orders := make(chan *nats.Msg, 100)
+	if _, err := b.nc.ChanSubscribe(fmt.Sprintf("pf.default.to.%d.order", client), orders); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := b.nc.Flush(); err != nil {
+		s.t.Fatal(err)
+	}
+	go func() {
+		for m := range orders {
+			if o, err := parse(m.Data); err == nil {
+				b.answer(o)
+			}
+		}
+	}()
+	return b
+}
+
+func (b *bomber) ask(verb string, message []byte) []byte {
+	m, err := b.nc.Request(fmt.Sprintf("pf.default.from.%d.%s", b.client, verb), message, 20*time.Second)
+	if err != nil {
+		return nil
+	}
+	return m.Data
+}
+
+func (b *bomber) answer(instruction parsed) {
+	o, body := instruction.header, b.body
+	if o["kind"] == "end" {
+		body = encodedAs("{}      ", 0)
+	}
+	r := parsed{version: instruction.version, header: map[string]any{"run": o["run"], "id": o["id"], "try": o["try"],
+		"client": b.client, "n": 10, "loss": 1}}.with(body)
+	if !b.inline {
+		sum := sha256.Sum256(body)
+		r.header["object"], r.body = hex.EncodeToString(sum[:])[:32], nil
+	}
+	for range 2 {
+		receipt, err := parse(b.ask("reply", r.signed(b.t, "reply", b.key)))
+		if err != nil {
+			return
+		}
+		if receipt.header["state"] != "pending" {
+			break
+		}
+		for n := 0; n<<16 < len(body); n++ {
+			piece := body[n<<16 : min(len(body), (n+1)<<16)]
+			head := binary.LittleEndian.AppendUint32([]byte(o["id"].(string)), uint32(n))
+			head = binary.LittleEndian.AppendUint32(head, crc32.ChecksumIEEE(piece))
+			b.ask("put", append(head, piece...))
+		}
+	}
+	b.told.Add(1)
+}
+
+// peak follows the most memory that the server took so far, in bytes, until it ends; it is what Linux counts.
+func (s *server) peak() func() int {
+	var most atomic.Int64
+	line := regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
+	look := func() {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+		if m := line.FindSubmatch(text); err == nil && m != nil {
+			kib, _ := strconv.Atoi(string(m[1]))
+			most.Store(int64(kib) << 10)
+		}
+	}
+	if look(); most.Load() == 0 {
+		s.t.Skip("this system does not say how much memory a process took")
+	}
+	go func() {
+		for {
+			select {
+			case <-s.done:
+				return
+			case <-time.After(5 * time.Millisecond):
+				look()
+			}
+		}
+	}()
+	return func() int { return int(most.Load()) }
+}
+
+// compressed has a client upload what Compress does.
+func compressed(t *testing.T) func(part) part {
+	m, err := methods.Build("promptfl", []string{"compress"}, map[string]any{"tokens": 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(p part) part {
+		var sent tensor.Map
+		p.sees = func(o message.Instruction) { sent = o.Shared }
+		p.lie = func(r *message.Reply) {
+			if err := m.Codec().Pack(&method.Local{Received: sent, State: tensor.Map{}}, &r.Upload); err != nil {
+				t.Error(err)
+			}
+		}
+		return p
+	}
+}
+
+// Whoever answers each instruction with 60 MB in pieces, or with 2 MB in a message, of which nothing was asked for, is
+// refused before anything of it is kept or decoded: the server takes no more memory than without it, but for what
+// messages take on their way, and the rounds count the others. 1.5 kB were asked for; with compression less.
+func TestMemory(t *testing.T) {
+	type setting struct {
+		name      string
+		flags     []string
+		client    func(part) part
+		clients   int
+		attackers int
+	}
+	plain := func(p part) part { return p }
+	settings := []setting{{"plain", nil, plain, 3, 1},
+		{"compressed", []string{"--set", "with=[compress]"}, compressed(t), 3, 1},
+		{"many", []string{"--set", "partition.clients=9", "--quorum", "0.3"}, plain, 9, 6}}
+	most := func(t *testing.T, x setting, inline bool, body []byte) int {
+		certs, flags := t.TempDir()+"/certs", x.flags
+		call(t, "certs", certs, "--clients", fmt.Sprint(x.clients))
+		if inline {
+			flags = append(flags, "--limit", fmt.Sprint(4<<20))
+		}
+		address := proctest.FreeAddress(t, "127.0.0.1")
+		s := serveAt(t, address, certs, 3, append([]string{"--listen", address}, flags...)...)
+		peak := s.peak()
+		first := 0
+		var sent []*bomber
+		if body != nil {
+			first = x.attackers
+			for k := range x.attackers {
+				s.background(part{client: k, pause: time.Hour})
+				sent = append(sent, s.bomb(k, body, inline))
+			}
+		}
+		var honest []int
+		for k := first; k < x.clients; k++ {
+			s.background(x.client(part{client: k}))
+			honest = append(honest, k)
+		}
+		records := s.ends()
+		counted(t, records, honest...)
+		for _, b := range sent {
+			if n := b.told.Load(); n < 3 {
+				t.Errorf("client %d answered %d of three rounds", b.client, n)
+			}
+		}
+		for _, r := range records {
+			if len(r.Refused) < len(sent) {
+				t.Errorf("round %d refused %+v", r.Round, r.Refused)
+			}
+		}
+		return peak()
+	}
+	for _, x := range settings {
+		for _, inline := range []bool{false, true} {
+			size := 60_000_000
+			if inline {
+				size = 2_000_000
+			}
+			base := most(t, x, inline, nil)
+			for name, body := range bombs(size) {
+				if x.name == "many" && name != "small elements" && name != "many names" {
+					continue
+				}
+				t.Run(fmt.Sprint(x.name, " ", name, " ", inline), func(t *testing.T) {
+					got := most(t, x, inline, body)
+					t.Logf("%d MB, %d MB without an attacker", got/1e6, base/1e6)
+					if got > base+64e6 {
+						t.Error("the server took more")
+					}
+				})
+			}
+		}
+	}
+}
+
+// Under secure aggregation the server knows the size of each step's messages too. Clients are promptfed join; the first
+// is stopped, and somebody with its certificate answers.
+func TestMemoryMasked(t *testing.T) {
+	most := func(body []byte) int {
+		s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 3}
+		call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
+		err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(secureConfig, "DIR", s.dir)), 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call(t, "certs", s.at("certs"), "--clients", "5")
+		s.process = launch(t, programs.Promptfed, "serve", s.at("attack.yaml"), "--out", s.at("out"), "--listen",
+			s.address, "--tls", s.at("certs"), "--quorum", "0.5")
+		s.says("waiting for clients")
+		peak := s.peak()
+		var b *bomber
+		for k := range 5 {
+			p := s.joinReal(k)
+			p.says("joined")
+			if k > 0 || body == nil {
+				continue
+			}
+			b = s.bomb(0, body, false)
+			if err := p.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, r := range s.ends() {
+			if clients := fmt.Sprint(r.Clients); body == nil && clients != "[0 1 2 3 4]" ||
+				body != nil && (clients != "[1 2 3 4]" || len(r.Refused) == 0) {
+				t.Errorf("round %d counts clients %v and refused %+v", r.Round, r.Clients, r.Refused)
+			}
+		}
+		if b != nil && b.told.Load() < 3 {
+			t.Errorf("%d answers in three rounds", b.told.Load())
+		}
+		return peak()
+	}
+	base := most(nil)
+	for name, body := range bombs(60_000_000) {
+		got := most(body)
+		t.Logf("%s: %d MB, %d MB without an attacker", name, got/1e6, base/1e6)
+		if got > base+64e6 {
+			t.Errorf("%s: the server took %d MB", name, got/1e6)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package attack
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/wire"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+	"promptfed/tools/e2e/proctest"
+)
+
+// realConfig is an experiment that trains: two clients with private prompts, in six rounds of a second.
+const realConfig = `
+name: attack
+method: fedpha
+options: {global_tokens: 4, local_tokens: [4, 6], projector: exact-null}
+backbones: [DIR/bundle]
+data: {set: synthetic, shots: 4,
+  generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
+partition: {kind: iid, clients: 2}
+train: {rounds: 6, lr: 0.01, epochs: 2, batch: 4}
+eval: {every: 3}
+runtime: {cache: DIR/cache, workers: 1}
+`
+
+// openReal makes what a run of real processes needs, serve and two times join over a NATS server of one's own with TLS,
+// and what promptfed run learns.
+func openReal(t *testing.T) *server {
+	t.Helper()
+	s := openTrial(t)
+	call(t, "run", s.at("attack.yaml"), "--out", s.at("run"))
+	return s
+}
+
+// openTrial makes what serve and join as processes need: configuration, bundle and certificates.
+func openTrial(t *testing.T) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 6}
+	call(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle"))
+	err := os.WriteFile(s.at("attack.yaml"), []byte(strings.ReplaceAll(realConfig, "DIR", s.dir)), 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call(t, "certs", s.at("certs"), "--clients", "3")
+	return s
+}
+
+// link are the flags by which a user reaches the NATS server.
+func (s *server) link(user string) []string {
+	flags := []string{"--tls", s.at("certs")}
+	if creds := s.at("operator", user+".creds"); exists(creds) {
+		flags = append(flags, "--creds", creds)
+	}
+	return flags
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// serveReal starts the server.
+func (s *server) serveReal(more ...string) {
+	s.t.Helper()
+	s.process = launch(s.t, append(append([]string{programs.Promptfed, "serve", s.at("attack.yaml"), "--out",
+		s.at("out"),
+		"--nats", "tls://" + s.address, "--quorum", "1"}, s.link("server")...), more...)...)
+	s.says("waiting for clients")
+}
+
+// joinReal starts a client.
+func (s *server) joinReal(client int) *process {
+	s.t.Helper()
+	user := fmt.Sprint("client-", client)
+	return launch(s.t, append([]string{programs.Promptfed, "join", "tls://" + s.address, "--client", fmt.Sprint(client),
+		"--config",
+		s.at("attack.yaml"), "--partition", "--state", s.at(user)}, s.link(user)...)...)
+}
+
+// sameAsRun fails unless server and clients learned what promptfed run did, byte for byte.
+func (s *server) sameAsRun() {
+	s.t.Helper()
+	all := tensor.Map{}
+	for _, dir := range []string{"out", "client-0", "client-1"} {
+		m, _, err := safetensors.ReadFile(s.at(dir, record.PromptsFile))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		maps.Copy(all, m)
+	}
+	want, _, err := safetensors.ReadFile(s.at("run", record.PromptsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	a, err := wire.Encode(all)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	b, err := wire.Encode(want)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if string(a) != string(b) {
+		s.t.Error("server and clients learned something else than one process")
+	}
+}
+
+// ownNATS starts a stock nats-server with a configuration.
+func (s *server) ownNATS(conf string, flags ...string) {
+	s.t.Helper()
+	path := filepath.Join(s.dir, "nats.conf")
+	if conf != "" {
+		if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	} else {
+		path = s.at("operator", "nats.conf")
+	}
+	launch(s.t, append([]string{programs.NATS, "-c", path}, flags...)...).says("Server is ready")
+}

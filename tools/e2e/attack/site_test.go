@@ -1,0 +1,475 @@
+package attack
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment"
+	"promptfed/federation/method"
+	"promptfed/federation/privacy/secagg"
+	"promptfed/federation/privacy/secure"
+	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/tensor"
+	"promptfed/tools/e2e/proctest"
+)
+
+// programs are what the tests start, built once.
+var programs proctest.Programs
+
+func TestMain(m *testing.M) {
+	if os.Getenv(flooder) != "" {
+		runFlooder()
+	}
+	proctest.Main(m, &programs)
+}
+
+// process is a program that runs; what it says is kept.
+type process struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	log  proctest.Output
+	done chan struct{}
+	err  error
+}
+
+// launch starts a program that ends with the test.
+func launch(t *testing.T, command ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("%v\n%s", p.cmd.Args, p.log.String())
+		}
+	})
+	return p
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.done
+}
+
+// says waits until the process has said something.
+func (p *process) says(text string) {
+	p.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(p.log.String(),
+		text); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-p.done:
+			p.t.Fatalf("%s ended and never said %q: %v", p.cmd.Args[1], text, p.err)
+		default:
+		}
+		if time.Now().After(end) {
+			p.t.Fatalf("%s never said %q", p.cmd.Args[1], text)
+		}
+	}
+}
+
+// ended waits until the process has come to a good end.
+func (p *process) ended() {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(time.Minute):
+		p.t.Fatalf("%s does not end", p.cmd.Args[1])
+	}
+	if p.err != nil {
+		p.t.Fatalf("%s failed: %v", p.cmd.Args[1], p.err)
+	}
+}
+
+// call runs promptfed to its end, which must be good, and gives what it says.
+func call(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(programs.Promptfed, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("promptfed %v: %v: %s", args, err, out)
+	}
+	return string(out)
+}
+
+// server is promptfed serve as a process.
+type server struct {
+	*process
+	t       *testing.T
+	dir     string
+	address string // of the NATS server
+	terms   spec.RunSpec
+	rounds  int
+	plain   bool              // without certificates
+	args    []string          // of the process
+	secure  *experiment.Built // of clients under secure aggregation; nil for none
+	guards  sync.Mutex
+}
+
+const config = `
+name: attack
+method: promptfl
+options: {tokens: 4}
+data: {shots: 2}
+partition: {clients: 3}
+train: {rounds: ROUNDS}
+eval: {every: 1000, validate: false}
+`
+
+// serve starts a server with certificates for three clients.
+func serve(t *testing.T, rounds int, flags ...string) *server {
+	t.Helper()
+	return serveWith(t, "", rounds, flags...)
+}
+
+// serveWith is serve with a folder of certificates that are there.
+func serveWith(t *testing.T, certs string, rounds int, flags ...string) *server {
+	t.Helper()
+	address := proctest.FreeAddress(t, "127.0.0.1")
+	return serveAt(t, address, certs, rounds, append([]string{"--listen", address}, flags...)...)
+}
+
+// filesLimit is how many files a server may open, where a test sets it.
+const filesLimit = "PROMPTFED_TEST_FILES"
+
+// serveAt is serve with the address of the NATS server, and with certificates that are there if there is a folder of
+// them.
+func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
+	t.Helper()
+	s := &server{t: t, dir: t.TempDir(), address: address, rounds: rounds, plain: slices.Contains(flags, "--token")}
+	path := s.at("attack.yaml")
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var sets []string // what --set changes, and where noise comes from, is among the terms of both sides
+	for i, flag := range flags {
+		if flag == "--set" {
+			sets = append(sets, flags[i+1])
+		}
+	}
+	conf, err := configs.Load(path, sets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if certs != "" {
+		err = os.Symlink(certs, s.at("certs"))
+	} else {
+		call(t, "certs", s.at("certs"), "--clients", fmt.Sprint(conf.Partition.Clients))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := experiment.OpenServer(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(flags, "--insecure-dp") {
+		if err := b.InsecureDP(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.terms = b.Engine.RunSpec()
+	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
+	if conf.SecureAggregation.On() {
+		b.Agree(s.terms)
+		s.secure = b
+	}
+	args := append([]string{"serve", path, "--out", s.at("out")}, flags...)
+	if !s.plain {
+		args = append(args, "--tls", s.at("certs"))
+	}
+	s.args = args
+	s.start()
+	return s
+}
+
+// start starts the process, also anew with more flags.
+func (s *server) start(more ...string) {
+	s.t.Helper()
+	command := []string{programs.Promptfed}
+	if limit := os.Getenv(filesLimit); limit != "" {
+		command = []string{"sh", "-c", "ulimit -n " + limit + `; exec "$0" "$@"`, programs.Promptfed}
+	}
+	s.process = launch(s.t, slices.Concat(command, s.args, more)...)
+	s.says("waiting for clients")
+}
+
+func (s *server) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
+
+// ends waits until the run is over, which must have been well, and gives its rounds.
+func (s *server) ends() []record.Record {
+	s.t.Helper()
+	s.ended()
+	out := s.records()
+	if len(out) != s.rounds {
+		s.t.Fatalf("%d rounds of %d", len(out), s.rounds)
+	}
+	return out
+}
+
+// records are those of the rounds so far.
+func (s *server) records() (out []record.Record) {
+	s.t.Helper()
+	b, err := os.ReadFile(s.at("out", record.RoundsFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	for line := range bytes.Lines(b) {
+		var r record.Record
+		if !bytes.HasSuffix(line, []byte("\n")) { // being written
+			break
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			s.t.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// runs waits until a round is over.
+func (s *server) runs() {
+	s.t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if len(s.records()) > 0 {
+			return
+		}
+	}
+	s.t.Fatal("no round came to its end")
+}
+
+// tls is what the holder of a certificate connects with.
+func (s *server) tls(folder, name string) *tls.Config {
+	s.t.Helper()
+	ca, err := os.ReadFile(s.at("certs", "ca.pem"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	conf := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
+	if name != "" {
+		pair, err := tls.LoadX509KeyPair(filepath.Join(folder, name+".pem"), filepath.Join(folder, name+"-key.pem"))
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf
+}
+
+// intruder connects with a certificate, and hears what it is denied.
+func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan error) {
+	s.t.Helper()
+	denied := make(chan error, 1024)
+	options = append([]nats.Option{nats.Secure(s.tls(s.at("certs"), name)), nats.NoReconnect(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			select {
+			case denied <- err:
+			default:
+			}
+		})}, options...)
+	nc, err := nats.Connect("tls://"+s.address, options...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(nc.Close)
+	return nc, denied
+}
+
+// part is a client that uploads what it got, moved by one; so the average does, unless somebody else's upload is in it.
+type part struct {
+	client int
+	pause  time.Duration
+	claims int // examples; 0 for the 10 of an honest one
+	// largest is how many bytes it takes at a time; 0 for what promptfed join does
+	largest int
+	lie     func(r *message.Reply) // nil for an honest one
+	says    func(c *protocol.JoinRequest)
+	sees    func(o message.Instruction) // what it is sent; nil for nobody who looks
+	guard   message.Guard               // of secure aggregation; nil for none
+	// lies changes what the guard gives in a step of secure aggregation, "train" for its vector; nil for an honest one.
+	lies func(o message.Instruction, up tensor.Map)
+	// signs is the identity of the guard of a liar; nil for the client's own.
+	signs func(own secagg.Identity) secagg.Identity
+}
+
+func (p part) examples() int { return cmp.Or(p.claims, 10) }
+
+func (part) Rounds() int { return 0 }
+
+func (p part) Execute(ctx context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	select {
+	case <-time.After(p.pause):
+	case <-ctx.Done():
+		return message.Reply{}, nil, ctx.Err()
+	}
+	if p.sees != nil {
+		p.sees(o)
+	}
+	if p.guard != nil && o.Kind == message.Compute {
+		up, _, err := p.guard.Answer(p.client, o)
+		if err == nil && p.lies != nil {
+			p.lies(o, up)
+		}
+		return message.Reply{Client: p.client, Upload: method.Upload{Client: p.client, N: 1, Extra: up}}, nil, err
+	}
+	r := message.Reply{Client: p.client, Scores: message.Scores{Examples: 1, Global: &metrics.Classification{},
+		Personal: &metrics.Classification{}}}
+	if o.Kind != message.Train {
+		return r, nil, nil
+	}
+	r.Upload = method.Upload{Client: p.client, N: p.examples(), Shared: o.Shared.Clone()}
+	for _, t := range r.Upload.Shared {
+		for i := range t.Data {
+			t.Data[i]++
+		}
+	}
+	if p.lie != nil {
+		p.lie(&r)
+	}
+	if p.guard != nil {
+		if err := p.guard.Protect(p.client, o, &r.Upload, &r.Stats); err != nil {
+			return r, nil, err
+		}
+		if p.lies != nil {
+			p.lies(o, r.Upload.Extra)
+		}
+	}
+	return r, &message.ClientState{Own: o.Shared}, nil
+}
+
+func (part) Finish(message.Instruction, message.ClientState) error { return nil }
+
+// invited connects as a client, and gives its invitation and its request to join.
+func (s *server) invited(ctx context.Context, p part) (nc *nats.Conn, inv *exchange.Invitation,
+	request *protocol.JoinRequest, err error) {
+	log, user := slog.New(slog.DiscardHandler), certs.UserOf(p.client)
+	options := []nats.Option{nats.CustomInboxPrefix(subjects.InboxOf("default", p.client))}
+	url, who := "nats://"+s.address, certs.Identity{}
+	if s.plain {
+		options = append(options, nats.UserInfo(user, "secret"))
+	} else {
+		conf := s.tls(s.at("certs"), user)
+		if who, err = certs.FromTLS(conf); err != nil {
+			return nil, nil, nil, err
+		}
+		options, url = append(options, nats.Secure(conf)), "tls://"+s.address
+	}
+	if nc, err = exchange.Dial(ctx, url, user, log, options...); err != nil {
+		return nil, nil, nil, err
+	}
+	inv, err = transport.FetchInvitation(ctx, nc, "default", p.client, who, cmp.Or(p.largest,
+		exchange.DefaultLargest), log)
+	if err != nil {
+		nc.Close()
+		return nil, nil, nil, err
+	}
+	task := method.ClientSpec{Backbone: "echo", Width: 512, Dim: 512, VisionWidth: 768, VisionLayers: 12, Patches: 196,
+		ImageSize: 224}
+	return nc, inv, &protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
+		Tokens: "t", Examples: p.examples()}, nil
+}
+
+// join is one client, until its run is over.
+func (s *server) join(ctx context.Context, p part) error {
+	nc, inv, request, err := s.invited(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if p.says != nil {
+		p.says(request)
+	}
+	user := certs.UserOf(p.client)
+	if s.secure != nil {
+		request.Examples = 0 // which no server may know
+		own, err := inv.Signatures(s.at(user))
+		if err != nil {
+			return err
+		}
+		side := secure.Party{Run: inv.Run, Dir: s.at(user), Who: own}
+		if p.signs != nil {
+			side.Who = p.signs(own)
+		}
+		if p.guard, err = s.guardOf(p.client, side); err != nil {
+			return err
+		}
+	}
+	a, err := transport.NewClient(nc, inv, *request, s.at(user), p, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// guardOf is the guard of a client under secure aggregation.
+func (s *server) guardOf(client int, p secure.Party) (message.Guard, error) {
+	s.guards.Lock()
+	defer s.guards.Unlock()
+	return s.secure.JoinSecure(client, p)
+}
+
+// joins starts clients; they must come to a good end. pause is what a turn takes them.
+func (s *server) joins(pause time.Duration, which ...int) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	var all sync.WaitGroup
+	for _, k := range which {
+		all.Go(func() {
+			if err := s.join(ctx, part{client: k, pause: pause}); err != nil && ctx.Err() == nil {
+				s.t.Errorf("client %d: %v", k, err)
+			}
+		})
+	}
+	s.t.Cleanup(func() {
+		if s.t.Failed() {
+			cancel()
+		}
+		all.Wait()
+		cancel()
+	})
+}
+
+// counted fails unless every round counts all of these clients, and no others.
+func counted(t *testing.T, records []record.Record, which ...int) {
+	t.Helper()
+	for _, r := range records {
+		if fmt.Sprint(r.Clients) != fmt.Sprint(which) {
+			t.Errorf("round %d counts clients %v, not %v", r.Round, r.Clients, which)
+		}
+	}
+}

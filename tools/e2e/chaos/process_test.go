@@ -1,0 +1,80 @@
+package chaos
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"promptfed/tools/e2e/proctest"
+)
+
+// programs are what the tests start, built once.
+var programs proctest.Programs
+
+func TestMain(m *testing.M) { proctest.Main(m, &programs) }
+
+// process is a program that runs; what it says goes to the end of a file.
+type process struct {
+	*exec.Cmd
+	log  string
+	done chan struct{}
+	err  error
+}
+
+func launch(t testing.TB, log string, command ...string) *process {
+	t.Helper()
+	f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p := &process{Cmd: exec.Command(command[0], command[1:]...), log: log, done: make(chan struct{})}
+	p.Stdout, p.Stderr = f, f
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
+// kill is kill -9.
+func (p *process) kill() {
+	p.Process.Kill()
+	<-p.done
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// ends waits until the process ends by itself, and complains unless that was well.
+func (p *process) ends(t testing.TB, before time.Time) {
+	t.Helper()
+	select {
+	case <-p.done:
+		if p.err != nil {
+			t.Errorf("%v: %v\n%s", p.Args, p.err, p.tail())
+		}
+	case <-time.After(time.Until(before)):
+		t.Errorf("%v does not end\n%s", p.Args, p.tail())
+		p.kill()
+	}
+}
+
+func (p *process) tail() string {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[max(0, len(b)-3000):])
+}

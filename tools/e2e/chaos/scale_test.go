@@ -1,0 +1,178 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment"
+	"promptfed/federation/method"
+	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+	"promptfed/tools/e2e/proctest"
+)
+
+// Prompts of CLIP's ViT-B text tower, as the papers have them: 16 tokens of width 512.
+const tokens, width = 16, 512
+
+const scaleConfig = `
+name: scale
+method: promptfl
+options: {tokens: 16}
+data: {shots: 2}
+partition: {clients: CLIENTS}
+train: {rounds: ROUNDS}
+eval: {every: 1000, validate: false}
+`
+
+// echo is a client that sends back what it got.
+type echo int
+
+// Rounds is 0: the number is not known.
+func (echo) Rounds() int { return 0 }
+
+func (e echo) Execute(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
+	*message.ClientState, error) {
+	r := message.Reply{Client: int(e), Scores: message.Scores{Examples: 1, Global: &metrics.Classification{},
+		Personal: &metrics.Classification{}}}
+	if o.Kind == message.Train {
+		r.Upload = method.Upload{Client: int(e), N: 1, Shared: o.Shared}
+		return r, &message.ClientState{Own: o.Shared}, nil
+	}
+	return r, nil, nil
+}
+
+func (e echo) Finish(message.Instruction, message.ClientState) error { return nil }
+
+// scale is a server as a process, with many clients in this one, each with a connection through the proxy and a folder
+// of its own.
+type scale struct {
+	t               *testing.T
+	dir             string
+	clients, rounds int
+	terms           spec.RunSpec
+	proxy           *proxy
+}
+
+// start writes the configuration and starts the server.
+func (s *scale) start() *process {
+	s.t.Helper()
+	path, address := filepath.Join(s.dir, "scale.yaml"), proctest.FreeAddress(s.t, "127.0.0.1")
+	text := fill(scaleConfig, "CLIENTS", strconv.Itoa(s.clients), "ROUNDS", strconv.Itoa(s.rounds))
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+	conf, err := configs.Load(path, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	b, err := experiment.OpenServer(conf)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.terms = b.Engine.RunSpec()
+	s.terms.Classes, s.terms.Template = []string{"circle", "square"}, "a {}."
+	s.proxy = newProxy(s.t, address, 1)
+	return launch(s.t, filepath.Join(s.dir, "serve.log"), programs.Promptfed, "serve", path, "--out",
+		filepath.Join(s.dir, "serve"), "--listen", address, "--quorum", "1")
+}
+
+func (s *scale) join(ctx context.Context, k int) error {
+	log := slog.New(slog.DiscardHandler)
+	nc, err := exchange.Dial(ctx, "nats://"+s.proxy.address(), "scale", log,
+		nats.CustomInboxPrefix(subjects.InboxOf("default", k)), nats.UserInfo(certs.UserOf(k), ""))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	inv, err := transport.FetchInvitation(ctx, nc, "default", k, certs.Identity{}, exchange.DefaultLargest, log)
+	if err != nil {
+		return err
+	}
+	task := method.ClientSpec{Backbone: "echo", Width: width, Dim: width, VisionWidth: 768, VisionLayers: 12,
+		Patches: 196, ImageSize: 224}
+	request := protocol.JoinRequest{RunSpec: s.terms, Participant: message.Participant{Task: task}, Backbone: "b",
+		Tokens:   "t",
+		Examples: 1}
+	a, err := transport.NewClient(nc, inv, request, filepath.Join(s.dir, fmt.Sprint("client-", k)), echo(k), log)
+	if err != nil {
+		return err
+	}
+	return a.Run(ctx)
+}
+
+// A server and many clients, PROMPTFED_CHAOS_CLIENTS of them, finish their rounds, and what passes between them by TCP
+// is little more than the tensors; with -v it tells what it cost the server.
+func TestScale(t *testing.T) {
+	s := &scale{t: t, dir: t.TempDir(), clients: 20, rounds: 20}
+	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_CHAOS_CLIENTS")); err == nil {
+		s.clients, s.rounds = n, 2
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	began := time.Now()
+	server := s.start()
+	var all sync.WaitGroup
+	for k := range s.clients {
+		all.Go(func() {
+			if err := s.join(ctx, k); err != nil {
+				t.Errorf("client %d: %v", k, err)
+			}
+		})
+	}
+	server.ends(t, began.Add(5*time.Minute))
+	if t.Failed() {
+		cancel()
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	m, _, err := safetensors.ReadFile(filepath.Join(s.dir, "serve", record.PromptsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := 4 * tokens * width
+	if got := 4 * sizes(m.Under("shared")); got != size {
+		t.Fatalf("prompts have %d bytes, not %d", got, size)
+	}
+	uploads := s.clients * s.rounds
+	up, down := int(s.proxy.up.Load()), int(s.proxy.down.Load())
+	// In the end every client gets the prompts twice more, to be tested with and to keep.
+	tensors := uploads*2*size + s.clients*2*size
+	cpu := server.ProcessState.UserTime() + server.ProcessState.SystemTime()
+	t.Logf("%d clients, %d rounds in %.1f s", s.clients, s.rounds, time.Since(began).Seconds())
+	t.Logf("TCP: %d bytes up, %d down; %.2f %% more than the tensors (%d bytes); %.0f bytes a client and round", up,
+		down,
+		100*(float64(up+down)/float64(tensors)-1), tensors, float64(up+down)/float64(uploads))
+	t.Logf("server with NATS: %.2f ms of CPU an upload, %.1f s in all", cpu.Seconds()*1000/float64(uploads),
+		cpu.Seconds())
+	if s.rounds >= 20 && float64(up+down) > 1.03*float64(tensors) {
+		t.Error("that is more than 3 % beside the tensors")
+	}
+}
+
+func sizes(m tensor.Map) (n int) {
+	for _, x := range m {
+		n += x.Len()
+	}
+	return n
+}

@@ -1,0 +1,224 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+	"promptfed/federation/wire"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// trial is one run that is to survive.
+type trial struct {
+	method          string
+	clients, rounds int
+	external        bool // a NATS server of its own, not the one in promptfed serve
+	quorum          float64
+	deadline        time.Duration
+	share           float64       // of the clients that train in a round
+	delay           time.Duration // of every piece of a connection
+	limit           time.Duration // of the whole trial
+	tamper          float64       // share of replies that are sent twice, damaged or late
+	options         string        // of the method; empty for those of options
+	config          string        // more lines of the configuration
+	flags           []string      // more of promptfed serve and join
+}
+
+var options = map[string]string{
+	"promptfl": "{tokens: 4}",
+	"fedpha":   "{global_tokens: 4, local_tokens: [4, 6], projector: exact-null}",
+}
+
+const config = `
+name: chaos
+method: METHOD
+options: OPTIONS
+backbones: [DIR/bundle]
+data: {set: synthetic, shots: 2,
+  generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 40, test: 10, size: 32}}
+partition: {kind: iid, clients: CLIENTS}
+train: {rounds: ROUNDS, lr: 0.01, epochs: 1, batch: 4}
+participation: SHARE
+eval: {every: 5}
+runtime: {cache: DIR/cache, workers: 1}
+`
+
+// site is a server, its clients, and what is between them.
+type site struct {
+	trial
+	t       *testing.T
+	dir     string
+	rand    *rand.Rand
+	address string // of the NATS server
+	link    network
+	rogue   *rogue
+	server  *process
+	nats    *process // nil without one of its own
+	joins   []*process
+	before  time.Time
+}
+
+// open converts the backbone and writes the configuration.
+func open(t *testing.T, tr trial, seed uint64) *site {
+	t.Helper()
+	s := &site{trial: tr, t: t, dir: t.TempDir(), rand: rand.New(rand.NewPCG(seed, 1)), rogue: &rogue{},
+		joins:  make([]*process, tr.clients),
+		before: time.Now().Add(tr.limit)}
+	launch(t, s.at("convert.log"), programs.Promptfed, "convert",
+		"../../../models/bundle/converted/testdata/huggingface", "--out", s.at("bundle")).ends(t, s.before)
+	if tr.options == "" {
+		s.options = options[tr.method]
+	}
+	text := fill(config+tr.config, "METHOD", tr.method, "OPTIONS", s.options, "DIR", s.dir, "CLIENTS",
+		strconv.Itoa(tr.clients),
+		"ROUNDS", strconv.Itoa(tr.rounds), "SHARE", fmt.Sprint(tr.share))
+	if err := os.WriteFile(s.at("chaos.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	launch(t, s.at("run.log"), programs.Promptfed, "run", s.at("chaos.yaml"), "--out", s.at("run")).ends(t, s.before)
+	if t.Failed() {
+		t.FailNow()
+	}
+	s.link, s.address = newNetwork(t, s, seed)
+	return s
+}
+
+// fill puts values in place of words.
+func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
+
+func (s *site) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
+
+func (s *site) client(k int) string { return s.at(fmt.Sprint("client-", k)) }
+
+func (s *site) startNATS() {
+	_, port, _ := strings.Cut(s.address, ":")
+	host, _, _ := strings.Cut(s.address, ":")
+	s.nats = launch(s.t, s.at("nats.log"), programs.NATS, "-js", "-sd", s.at("nats"), "-a", host, "-p", port)
+}
+
+func (s *site) startServer(more ...string) {
+	where := []string{"--listen", s.address}
+	if s.external {
+		where = []string{"--nats", "nats://" + s.address}
+	}
+	args := append([]string{programs.Promptfed, "serve", s.at("chaos.yaml"), "--out", s.at("serve"), "--quorum",
+		fmt.Sprint(s.quorum), "--deadline", s.deadline.String(), "--largest", "1000000"}, where...)
+	s.server = launch(s.t, s.at("serve.log"), append(append(args, s.flags...), more...)...)
+}
+
+func (s *site) startJoin(k int) {
+	command := s.link.inside(programs.Promptfed, "join", "nats://"+s.link.address(), "--client", strconv.Itoa(k),
+		"--config", s.at("chaos.yaml"), "--partition", "--state", s.client(k))
+	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), append(command, s.flags...)...)
+}
+
+// rounds is how many rounds the server has written.
+func (s *site) rounds() int {
+	b, _ := os.ReadFile(s.at("serve", record.RoundsFile))
+	return bytes.Count(b, []byte("\n"))
+}
+
+// records reads the rounds of a run folder: each once, in order, and nothing else.
+func (s *site) records(dir string) []record.Record {
+	s.t.Helper()
+	b, err := os.ReadFile(s.at(dir, record.RoundsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	var out []record.Record
+	for line := range bytes.Lines(b) {
+		var r record.Record
+		if err := json.Unmarshal(line, &r); err != nil || r.Round != len(out) {
+			s.t.Errorf("%s: line %d is of round %d: %v", dir, len(out)+1, r.Round, err)
+		}
+		r.Seconds, r.Phases = 0, nil
+		out = append(out, r)
+	}
+	if len(out) != s.trial.rounds {
+		s.t.Errorf("%s: %d lines for %d rounds", dir, len(out), s.trial.rounds)
+	}
+	return out
+}
+
+func (s *site) prompts(dir string) tensor.Map {
+	s.t.Helper()
+	m, _, err := safetensors.ReadFile(filepath.Join(dir, record.PromptsFile))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return m
+}
+
+// learned is what the server and its clients have in the end, as one run folder would have it; missing are the clients
+// that nobody had to wait for and that have nothing.
+func (s *site) learned() (all tensor.Map, missing []int) {
+	s.t.Helper()
+	all = s.prompts(s.at("serve"))
+	for k := range s.joins {
+		if _, err := os.Stat(filepath.Join(s.client(k), record.PromptsFile)); err != nil && s.quorum < 1 {
+			missing = append(missing, k)
+			continue
+		}
+		maps.Copy(all, s.prompts(s.client(k)))
+	}
+	return all, missing
+}
+
+// expected is what the experiment gives in this process when, in every round, the uploads of others than those that the
+// records name are lost.
+func (s *site) expected(records []record.Record) tensor.Map {
+	s.t.Helper()
+	conf, err := configs.Load(s.at("chaos.yaml"), nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx := context.Background()
+	b, err := experiment.Open(ctx, conf, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer b.Close()
+	if err := b.ChooseProvider(); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := b.Features(ctx, nil); err != nil {
+		s.t.Fatal(err)
+	}
+	counted := map[[2]int]bool{}
+	for _, r := range records {
+		for _, k := range r.Clients {
+			counted[[2]int{r.Round, k}] = true
+		}
+	}
+	set := b.Settings()
+	set.Lost = func(round, client int) bool { return !counted[[2]int{round, client}] }
+	r, err := engine.Run(ctx, b.Engine, set)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.Prompts
+}
+
+func (s *site) bytes(m tensor.Map) string {
+	s.t.Helper()
+	b, err := wire.Encode(m)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,21 @@
+#!/bin/bash
+# Tests docs/deploy (the package here), and builds the image where there is a builder. What cannot be done on this machine
+# is skipped, with the reason.
+set -euo pipefail
+cd "$(dirname "$0")"
+if ! said=$(go list -deps -test . 2>&1 >/dev/null); then
+	if why=$(grep -m 1 -E 'dial tcp|lookup |timeout|proxyconnect|TLS handshake|module lookup disabled' <<<"$said"); then
+		echo "make deploy: skipped, since modules cannot be fetched: $why"
+		exit 0
+	fi
+	echo "$said" >&2
+	exit 1
+fi
+go vet .
+go test -count=1 .
+for builder in docker buildah; do
+	if $builder info >/dev/null 2>&1; then
+		exec $builder build -t promptfed -f ../../../docs/deploy/Dockerfile ../..
+	fi
+done
+echo "make deploy: the image is not built, since there is neither docker nor buildah"

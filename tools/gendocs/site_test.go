@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"promptfed/tools/lab/page/browser"
+)
+
+// unreachable is what npm says of a registry that it cannot reach, as opposed to one that answers something wrong.
+var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|TIMEDOUT|ENETUNREACH|ERR_SOCKET`)
+
+// `make site` makes a page of README.md and of every file of docs/, its check finds links that lead nowhere, and the
+// search of a page finds a word of another, from a server that knows nothing but files.
+func TestSite(t *testing.T) {
+	for _, name := range []string{"make", "npm", "node"} {
+		if _, err := exec.LookPath(name); err != nil {
+			t.Skipf("%s, which make site needs, is not installed", name)
+		}
+	}
+	build := exec.Command("make", "site")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); unreachable.Match(out) {
+		t.Skipf("the registry of npm packages cannot be reached:\n%s", out)
+	} else if err != nil {
+		t.Fatalf("make site: %v\n%s", err, out)
+	}
+	site := filepath.Join(root, "build", "site")
+	list, err := documents(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := regexp.MustCompile(`<[^>]*>`)
+	pages := 0
+	for _, d := range list {
+		if filepath.Ext(d.path) != ".md" {
+			continue
+		}
+		pages++
+		name := strings.TrimSuffix(filepath.Base(d.path), ".md")
+		if name == "README" {
+			name = "index"
+		}
+		html, err := os.ReadFile(filepath.Join(site, name+".html"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		title, _, _ := strings.Cut(strings.TrimPrefix(d.is, "# "), "\n")
+		_, body, _ := strings.Cut(string(html), "<h1")
+		if !strings.HasPrefix(tag.ReplaceAllString("<h1"+body, ""), title) {
+			t.Errorf("%s.html does not begin with %q", name, title)
+		}
+	}
+	if pages < 25 {
+		t.Errorf("only %d pages", pages)
+	}
+	t.Run("links", func(t *testing.T) { checkFindsLinks(t) })
+	t.Run("search", func(t *testing.T) { searchFinds(t, site) })
+}
+
+// checkFindsLinks gives the check of the built site two pages of which each kind of link leads nowhere once.
+func checkFindsLinks(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.html": `<p id="here"></p><a href="#here"></a><a href="/b.html#there"></a><a href="./b.html"></a>` +
+			`<a href="https://example.com/none"></a><img src="/p.png">`,
+		"b.html": `<p id="there"></p><a class="x" href="/c.html"></a><a href="/a.html#there"></a><img src="/q.png">`,
+		"p.png":  "",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node := exec.Command("node", "--input-type=module", "-e", `const { default: config } = await import(
+		process.cwd() + '/.vitepress/config.mjs'); config.buildEnd({ outDir: process.argv[1] })`, dir)
+	node.Dir = filepath.Join(root, "build", ".site")
+	out, err := node.CombinedOutput()
+	want := "links that lead nowhere:\n/b.html: /c.html\n/b.html: /a.html#there\n/b.html: /q.png\n"
+	if err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
+	}
+}
+
+// searchFinds types a word of one page into the search of another.
+func searchFinds(t *testing.T, site string) {
+	path, err := browser.Find()
+	if err != nil {
+		t.Skip(err)
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(site)))
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	b, stop, err := browser.Start(ctx, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	input := chromedp.CSS(".VPLocalSearchBox input")
+	if err := chromedp.Do(b, chromedp.Navigate(server.URL+"/grad.html"), chromedp.WaitVisible(chromedp.CSS(
+		"button.DocSearch")), chromedp.Click(chromedp.CSS("button.DocSearch")), chromedp.WaitVisible(input),
+		chromedp.SendKeys(input, "stragglers"), chromedp.WaitVisible(chromedp.CSS(
+			`.VPLocalSearchBox a.result[href*="simulated-time"]`))); err != nil {
+		t.Errorf("no result for a word of docs/simulated-time.md: %v", err)
+	}
+}

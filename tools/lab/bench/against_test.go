@@ -1,0 +1,46 @@
+package bench
+
+import (
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestAgainst: the step in PyTorch has our gradient (its own autograd, in float32: to 1e-4), and takes turns with ours.
+func TestAgainst(t *testing.T) {
+	const python = "/usr/bin/python3"
+	if err := exec.Command(python, "-c", "import torch, numpy").Run(); err != nil {
+		t.Skip("needs Debian's python3-torch")
+	}
+	t.Chdir("../../..")
+	o := quick(Options{Classes: []string{"cifar100"}, Threads: []int{1}}) // names of one to three tokens
+	r, err := Against(context.Background(), o, python)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := r.Results[0]
+	if r.Torch == "" || x.GradientError > 1e-4 || x.Ratio["eager"] <= 0 || x.Step.Runs == 0 ||
+		x.Torch["eager"].Runs != x.Step.Runs {
+		t.Errorf("against PyTorch %s: %+v", r.Torch, x)
+	}
+	if !strings.Contains(r.Table(), "eager") {
+		t.Errorf("the table:\n%s", r.Table())
+	}
+}
+
+func TestAgainstRefuses(t *testing.T) {
+	o := quick(Options{Classes: []string{"cifar10"}, Threads: []int{1}})
+	if _, err := Against(context.Background(), o, "python3"); err == nil || !strings.Contains(err.Error(), "checkout") {
+		t.Errorf("without the script: %v", err)
+	}
+	t.Chdir("../../..")
+	if _, err := Against(context.Background(), o, "no-such-python"); err == nil ||
+		!strings.Contains(err.Error(), "--against no-such-python") {
+		t.Errorf("without a Python: %v", err)
+	}
+	if _, err := Against(context.Background(), o, "false"); err == nil ||
+		!strings.Contains(err.Error(), "PyTorch and NumPy") {
+		t.Errorf("without PyTorch: %v", err)
+	}
+}

@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"fmt"
+
+	"promptfed/federation/data"
+	"promptfed/federation/data/features"
+	"promptfed/federation/data/partition"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/models/clip"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// protocol is how an experiment is set up.
+type protocol struct {
+	method        string
+	with          []string
+	options       map[string]any
+	classes       []string
+	images        int // of the whole set, cut 60/20/20 inside every client
+	clients       int
+	participation float64
+	batch         int
+	rounds        int
+	testEvery     int
+}
+
+// tableS5 is the protocol of Table S5 of FedAPPR's paper on Caltech101, of which it counts 6,593 images and 101
+// classes; configs/papers/fedappr/table-s5.yaml has what the paper does not say. Classes have names of one to three
+// tokens here, and as many images each.
+func tableS5() protocol {
+	return protocol{method: "promptfl", options: map[string]any{"tokens": 16},
+		classes: append(clip.CIFAR100.Names(), clip.CIFAR10.Names()[0]), images: 6593, clients: 100, participation: 0.2,
+		batch: 64, testEvery: 1}
+}
+
+// describe is the experiment without clients.
+func (p protocol) describe() (*spec.Experiment, error) {
+	m, err := methods.Build(p.method, p.with, p.options)
+	if err != nil {
+		return nil, err
+	}
+	return &spec.Experiment{Name: "bench", MethodName: p.method, Method: m, Classes: p.classes,
+		Template: "a photo of a {}.",
+		Training: spec.Training{Epochs: 1, Batch: p.batch, Optim: optim.Config{Name: "sgd", LR: 0.001, Momentum: 0.9,
+			WeightDecay: 5e-4}, Schedule: optim.Schedule{Kind: "constant"}},
+		Plan: spec.Plan{Rounds: p.rounds, Participation: p.participation, TestEvery: max(1, p.testEvery),
+			Seed: seed}}, nil
+}
+
+// experiment deals the examples out to clients, whose backbones are drawn from towers.
+func (p protocol) experiment(towers []*tower) (*spec.Experiment, error) {
+	e, err := p.describe()
+	if err != nil {
+		return nil, err
+	}
+	set := &data.Set{Name: "random", Classes: p.classes, Pool: make([]data.Example, p.images)}
+	for i := range set.Pool {
+		set.Pool[i].Label = i % len(p.classes)
+	}
+	how := partition.Defaults()
+	how.Kind, how.Clients, how.Beta, how.Uncap, how.Fill = "dirichlet", p.clients, 0.1, true, true
+	parts, err := partition.Split(how, set, 0, seed)
+	if err != nil {
+		return nil, err
+	}
+	assign, drawn := method.Rand(seed, "backbones"), examples{}
+	for i, part := range parts {
+		t := towers[assign.IntN(len(towers))]
+		labels := func(of []int) []int64 {
+			out := make([]int64, len(of))
+			for k, j := range of {
+				out[k] = int64(set.Pool[j].Label)
+			}
+			return out
+		}
+		reads := e.Reads(t)
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: t,
+			Train: drawn.of(t.Task(), i, "train", labels(part.Train), reads),
+			Test:  drawn.of(t.Task(), i, "test", labels(part.Test), reads)})
+	}
+	return e, nil
+}
+
+// examples draws what stands in for images: random rows, since what they are of decides nothing about time.
+type examples struct {
+	heavy map[string]spec.Rows // by kind and shape: a few rows of what is large, again and again, for all clients
+}
+
+// fewRows is how many rows of patches or pixels there are.
+const fewRows = 8
+
+// repeated are rows that begin anew after the last one.
+type repeated struct{ spec.InMemory }
+
+// Read gives rows by their index.
+func (r repeated) Read(index []int) (*tensor.Tensor, error) {
+	at := make([]int, len(index))
+	for i, j := range index {
+		at[i] = j % r.Shape[0]
+	}
+	return r.InMemory.Read(at)
+}
+
+// of draws a data set for images of some labels, of what a method reads of them (beside unit rows of images).
+func (x *examples) of(t method.ClientSpec, client int, name string, labels []int64, reads []string) *spec.Features {
+	f := &spec.Features{Class: labels}
+	f.Add(method.ImageInput, []spec.Rows{spec.InMemory{Tensor: features.Unit(
+		method.Draw(seed, client, name+" images", []int{len(labels), t.Dim}, 1))}})
+	if x.heavy == nil {
+		x.heavy = map[string]spec.Rows{}
+	}
+	for _, kind := range reads {
+		shape := []int{fewRows, 3, t.ImageSize, t.ImageSize}
+		switch kind {
+		case method.PatchesInput:
+			shape = []int{fewRows, t.Patches, t.Dim}
+		case method.TokensInput:
+			shape = []int{fewRows, t.Tokens, t.VisionWidth}
+		}
+		key := fmt.Sprint(kind, shape)
+		if x.heavy[key] == nil {
+			rows := method.Draw(seed, 0, key, shape, 1)
+			if kind == method.PatchesInput {
+				features.Unit(rows)
+			}
+			x.heavy[key] = repeated{spec.InMemory{Tensor: rows}}
+		}
+		f.Add(kind, []spec.Rows{x.heavy[key]})
+	}
+	return f
+}

@@ -1,0 +1,502 @@
+package dasslimport
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"promptfed/configs"
+)
+
+// Left is a setting that has no exact equal.
+type Left struct {
+	What, Why string
+	key       string // of ours, that it is about; empty for none
+}
+
+func (l Left) String() string { return l.What + ": " + l.Why }
+
+// Result is a configuration, as text with a comment at each key that says where its value came from.
+type Result struct {
+	Text []byte
+	Left []Left
+}
+
+// line is a key of ours with its value.
+type line struct {
+	key, from string
+	is        any
+}
+
+type importer struct {
+	keys, flags map[string]value
+	used        map[string]bool
+	trainer
+	whole  bool // all images are handed out, whatever the shots
+	lines  []line
+	left   []Left
+	chosen map[string]bool // keys that sets give
+}
+
+// Import makes a configuration of the files of one experiment. A set, key=value in our keys, decides what the files
+// leave open: what is said of that key is no longer listed.
+func Import(files []File, sets []string) (Result, error) {
+	keys, flags, err := read(files)
+	if err != nil {
+		return Result{}, err
+	}
+	im := importer{keys: keys, flags: flags, used: map[string]bool{}, chosen: map[string]bool{}}
+	var own []line
+	for _, s := range sets {
+		key, text, ok := strings.Cut(s, "=")
+		var v any
+		if !ok || key == "" || yaml.Unmarshal([]byte(text), &v) != nil || v == nil {
+			return Result{}, fmt.Errorf("--set %q: expected key=value", s)
+		}
+		im.chosen[key] = true
+		own = append(own, line{key, "--set", v})
+	}
+	if err := im.choose(); err != nil {
+		return Result{}, err
+	}
+	im.single()
+	im.schedule()
+	im.partition()
+	im.rest(files)
+	for _, l := range own {
+		im.remove(l.key)
+		im.lines = append(im.lines, l)
+	}
+	return im.result(files)
+}
+
+// get is a setting's value: of a weak flag only where no file has it.
+func (im *importer) get(theirs string) (value, bool) {
+	for _, s := range Settings() {
+		if s.Theirs != theirs || s.Trainer != "" && s.Trainer != im.method {
+			continue
+		}
+		im.used["--"+s.Flag] = true
+		if v, ok := im.keys[theirs]; ok {
+			im.used[theirs] = true
+			return v, true
+		}
+		v, ok := im.flags[s.Flag]
+		return v, ok && s.Flag != ""
+	}
+	return value{}, false
+}
+
+func (im *importer) write(key string, is any, from string) {
+	if im.written(key) == nil {
+		im.lines = append(im.lines, line{key, from, is})
+	}
+}
+
+// written is the line of a key, nil where there is none.
+func (im *importer) written(key string) *line {
+	if at := slices.IndexFunc(im.lines, func(l line) bool { return l.key == key }); at >= 0 {
+		return &im.lines[at]
+	}
+	return nil
+}
+
+func (im *importer) remove(key string) {
+	im.lines = slices.DeleteFunc(im.lines, func(l line) bool { return l.key == key })
+}
+
+func (im *importer) leave(key, what, why string) {
+	if !im.chosen[key] {
+		im.left = append(im.left, Left{what, why, key})
+	}
+}
+
+func (im *importer) choose() error {
+	v, ok := im.get("TRAINER.NAME")
+	name, _ := v.is.(string)
+	t, known := trainers[name]
+	switch {
+	case !ok:
+		return fmt.Errorf("no file names the trainer; also give the file with TRAINER.NAME, or the script with " +
+			"--trainer")
+	case !known:
+		return fmt.Errorf("%s: unknown trainer %v; known: %s", v.from, v.is,
+			strings.Join(slices.Sorted(maps.Keys(trainers)), ", "))
+	}
+	im.trainer = t
+	im.write("method", t.method, v.from)
+	return nil
+}
+
+// single carries over what depends on nothing else.
+func (im *importer) single() {
+	for _, s := range Settings() {
+		if s.Trainer != "" && s.Trainer != im.method || s.Theirs == "TRAINER.NAME" ||
+			strings.HasPrefix(s.Theirs, "TRAINER.GL_SVDMSE.") && im.lengths && im.keys[s.Theirs].from != "" {
+			continue
+		}
+		v, ok := im.get(s.Theirs)
+		if !ok || s.to == nil {
+			continue
+		}
+		is, err := s.to(v.is)
+		switch {
+		case err != nil:
+			im.leave(s.Ours, fmt.Sprintf("%s = %v", v.from, v.is), err.Error())
+		case is == nil || s.Theirs == "--mu" && im.written("with") == nil ||
+			strings.Contains(s.Ours, "schedule") || s.Ours == "partition.beta" && im.central:
+		case s.Theirs == "OPTIM.MAX_EPOCH" && im.central:
+			im.write("train.rounds", is, v.from)
+		case s.Theirs == "OPTIM.MAX_EPOCH":
+			im.write("train.epochs", is, v.from)
+		case s.Theirs == "OPTIM.ROUND" && im.central:
+			im.leave("train.rounds", v.from, "a trainer of CoOp's code has no rounds")
+		case s.Theirs == "--frac" && im.oneCode:
+			if is != 1 && is != 1.0 {
+				im.leave("participation", fmt.Sprintf("%s = %v", v.from, v.is),
+					"FedPHA's code reads it but trains all clients")
+			}
+		default:
+			im.write(s.Ours, is, v.from)
+			if s.Ours == "options.global_tokens" && !im.lengths {
+				im.write("options.local_tokens", []any{is}, v.from)
+			}
+		}
+	}
+	if v, ok := im.get("DATASET.USEALL"); ok && v.is == true {
+		im.remove("data.shots")
+		im.write("data.shots", 0, v.from)
+	}
+}
+
+// schedule carries over the learning rate over time. A central trainer steps it once an epoch, which is a round here;
+// federated ones share one schedule among all turns of all clients.
+func (im *importer) schedule() {
+	kind, ok := im.get("OPTIM.LR_SCHEDULER")
+	gamma, hasGamma := im.get("OPTIM.GAMMA")
+	step, hasStep := im.get("OPTIM.STEPSIZE")
+	warm, _ := im.get("OPTIM.WARMUP_EPOCH")
+	epochs, _ := im.get("OPTIM.MAX_EPOCH")
+	const key = "train.schedule.kind"
+	n, _ := warm.is.(int)
+	if !im.central {
+		g, isNumber := float(gamma.is)
+		switch {
+		case kind.is == "single_step" && hasGamma && isNumber && g == 1:
+			im.write(key, "constant", kind.from+" with gamma 1")
+		case ok:
+			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "their schedule counts the epochs of all "+
+				"clients together, promptfed's counts rounds; a constant rate is written")
+		}
+		if n > 0 {
+			im.leave("train.schedule.warmup", fmt.Sprintf("%s = %d", warm.from, n), "their warm-up covers only the "+
+				"first epochs of all clients together, so those of the first client")
+		}
+		return
+	}
+	switch kind.is {
+	case "cosine":
+		im.write(key, "cosine", kind.from)
+		im.write("train.schedule.t_max", epochs.is, epochs.from)
+	case "single_step":
+		size := step.is
+		if list, isList := size.([]any); isList && len(list) == 1 {
+			size = list[0]
+		}
+		if k, isInt := size.(int); !hasStep || isInt && k < 1 {
+			size = epochs.is
+		}
+		im.write(key, "step", kind.from)
+		im.write("train.schedule.step_size", size, cmp.Or(step.from, epochs.from))
+		if hasGamma {
+			im.write("train.schedule.gamma", gamma.is, gamma.from)
+		}
+	default:
+		if ok {
+			im.leave(key, fmt.Sprintf("%s = %v", kind.from, kind.is), "supported: single_step, cosine")
+		}
+	}
+	if n > 0 {
+		im.write("train.schedule.warmup", n, warm.from)
+		for _, k := range []string{"OPTIM.WARMUP_CONS_LR", "OPTIM.WARMUP_TYPE"} {
+			if v, there := im.get(k); there && v.is != "linear" {
+				im.write(map[bool]string{true: "train.schedule.warmup_lr", false: "train.schedule.warmup_kind"}[k ==
+					"OPTIM.WARMUP_CONS_LR"], v.is, v.from)
+			} else if !there {
+				im.leave("train.schedule.warmup_lr", k, "not given; Dassl's default is "+
+					map[string]string{"OPTIM.WARMUP_CONS_LR": "1e-5", "OPTIM.WARMUP_TYPE": "linear"}[k])
+			}
+		}
+	}
+}
+
+// partition decides who holds what, by data set as their code does.
+func (im *importer) partition() {
+	const key = "partition.kind"
+	if im.central {
+		im.write("train.centralised", true, "one model, as CoOp's code trains")
+		im.write("partition.clients", 1, "one model, as CoOp's code trains")
+		im.write("train.optimizer_state", "shared", "in their code momentum continues from epoch to epoch")
+		return
+	}
+	set := im.written("data.set")
+	if set == nil {
+		im.leave(key, "the partition", "it depends on the data set, which is unknown")
+		return
+	}
+	data := fmt.Sprint(set.is)
+	iid, _ := im.get("DATASET.IID")
+	name, _ := im.get("DATASET.PARTITION")
+	kind, from, dirichlet := "", "as their code does for "+data, false
+	switch data {
+	case "cifar10", "cifar100":
+		kind = map[any]string{"noniid-labeldir": "dirichlet", "noniid-labeluni": "labeluni",
+			"noniid-labeldir100": "pachinko", "homo": "iid"}[asText(name.is)]
+		if from = name.from; kind == "" {
+			im.leave(key, fmt.Sprintf("the partition %v", name.is), "supported for CIFAR: noniid-labeldir, "+
+				"noniid-labeluni, noniid-labeldir100, homo")
+			return
+		}
+		if dirichlet = kind == "dirichlet" || kind == "pachinko"; kind == "dirichlet" {
+			im.write("partition.min_size", 10, from)
+		} else if kind == "labeluni" && data == "cifar100" {
+			im.write("partition.classes", 10, from)
+		}
+		im.leave("data.precision", "images of "+data, "their code uses CIFAR's mean and deviation and resizes "+
+			"tensors; promptfed treats them as all images of the backbone")
+		im.whole = true
+	case "pacs", "office31", "officehome":
+		kind, dirichlet, im.whole = "domain-dirichlet", true, true
+		im.write("partition.min_size", 2, from)
+	case "officecaltech10", "domainnet10", "domainnet":
+		im.leave(key, "the partition of "+data, "it depends on flags of FedOTP's code; choose domain or "+
+			"domain-dirichlet")
+		im.remove("data.shots")
+		im.whole = true
+		return
+	default:
+		kind = "pathological"
+		if iid.is == true || iid.is == "True" {
+			kind, from = "iid-shots", iid.from
+		}
+	}
+	if im.whole {
+		im.remove("data.shots") // read for these sets too, and without effect
+	}
+	im.write(key, kind, from)
+	im.write("partition.code", true, "the partition of their code, with the same random numbers")
+	if !dirichlet {
+		im.remove("partition.beta")
+	}
+}
+
+func asText(v any) any {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	return nil
+}
+
+// rest writes what their code does without being told, and lists what was not given or not known.
+func (im *importer) rest(files []File) {
+	const always = "fixed in their code"
+	im.write("train.drop_last", true, always)
+	for _, l := range im.always {
+		im.write(l.key, l.is, always)
+	}
+	if im.lengths {
+		im.privateLengths()
+	}
+	switch rounds := im.written("train.rounds"); {
+	case im.oneCode:
+		im.write("train.optimizer_state", "fresh", "their code resets momentum after each client")
+		if rounds != nil && rounds.is.(int) >= 5 {
+			im.write("eval.last", 5, "the mean that their code prints")
+		}
+	case !im.central && !im.untrained:
+		im.leave("train.optimizer_state", "momentum between clients", "FedPHA's code resets it "+
+			"(train.optimizer_state: fresh, which is written); FedOTP's and FedPGP's pass it on to the next client "+
+			"(shared)")
+	}
+	for _, d := range defaults {
+		if _, given := im.get(d.theirs); !given && (!im.untrained || d.ours == "") && im.applies(d.theirs) {
+			im.leave(d.ours, d.theirs, "not given; their code's default: "+d.is)
+		}
+	}
+	for _, name := range []string{"iid", "useall", "specify"} {
+		if v, ok := im.flags[name]; ok && v.is == false {
+			im.leave("", v.from+" = False", "their parser takes the text False as true; leave the flag out where "+
+				"false is meant")
+		}
+	}
+	needed := []string{"backbones", "data.set", "data.root", "train.lr", "train.batch", "train.optimizer",
+		"train.rounds", "train.schedule.kind"}
+	if !im.central {
+		needed = append(needed, "partition.clients", "train.epochs", "data.shots")
+	}
+	if im.written("with") != nil {
+		needed = append(needed, "options.mu")
+	}
+	for _, key := range needed {
+		if im.untrained && strings.HasPrefix(key, "train.") || im.written(key) != nil || im.whole &&
+			key == "data.shots" || slices.ContainsFunc(im.left, func(l Left) bool { return l.key == key }) {
+			continue
+		}
+		im.leave(key, key, "no file gives it; defaults differ between their launchers, promptfed's is used")
+	}
+	for _, name := range slices.Sorted(maps.Keys(im.flags)) {
+		v := im.flags[name]
+		if strings.HasSuffix(name, "config_file") {
+			base := filepath.Base(fmt.Sprint(v.is))
+			if !slices.ContainsFunc(files, func(f File) bool { return filepath.Base(f.Name) == base }) {
+				im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "also give that file")
+			}
+		} else if !im.used["--"+name] && !ofOther(name, im.method) {
+			im.leave("", fmt.Sprintf("%s = %v", v.from, v.is), "unknown setting, ignored")
+		}
+	}
+	if !slices.ContainsFunc(files, func(f File) bool { return !isScript(f) }) && !im.central {
+		im.leave("", "the YAML file of the data set", "their code reads one, which overrides most flags; also give "+
+			"that file")
+	}
+	for _, name := range slices.Sorted(maps.Keys(im.keys)) {
+		if v := im.keys[name]; v.hidden != nil {
+			im.leave(ours(name), fmt.Sprintf("%s = %v", v.from, v.is), fmt.Sprintf("%s = %v before; the later file "+
+				"counts, so give the files in the order in which their code reads them: data set, trainer",
+				v.hidden.from, v.hidden.is))
+		}
+		section := strings.Split(name, ".")
+		if im.used[name] || len(section) == 3 && !im.applies(name) {
+			continue // a section of another trainer
+		}
+		im.leave("", fmt.Sprintf("%s = %v", im.keys[name].from, im.keys[name].is), "unknown setting, ignored")
+	}
+}
+
+// ours is the key that a setting becomes; empty where it becomes none, or is not known.
+func ours(theirs string) string {
+	for _, s := range Settings() {
+		if s.Theirs == theirs {
+			return s.Ours
+		}
+	}
+	return ""
+}
+
+// applies tells whether a setting is one of the method's, or of all.
+func (im *importer) applies(theirs string) bool {
+	section := strings.Split(theirs, ".")
+	return section[0] != "TRAINER" || im.sections(section[1])
+}
+
+// sections tells whether a section of TRAINER is that of the method.
+func (im *importer) sections(section string) bool {
+	if other, ok := trainers[section]; ok && other.method == im.method && other.lengths != im.lengths {
+		return false
+	}
+	return slices.ContainsFunc(Settings(), func(s Setting) bool {
+		return s.Trainer == im.method && strings.HasPrefix(s.Theirs, "TRAINER."+section+".")
+	})
+}
+
+// ofOther tells whether a flag is known, of another method alone.
+func ofOther(flag, method string) bool {
+	return slices.ContainsFunc(Settings(), func(s Setting) bool {
+		return s.Flag == flag && s.Trainer != "" && s.Trainer != method
+	})
+}
+
+// privateLengths are those of clients' prompts in FedPHA's heterogeneous form.
+func (im *importer) privateLengths() {
+	const key = "options.local_tokens"
+	if set := im.written("data.set"); set != nil && (set.is == "cifar10" || set.is == "cifar100") {
+		im.leave(key, "lengths of private prompts", "on CIFAR their code draws them, whatever the file says")
+		return
+	}
+	v, ok := im.keys["DATASET.USER_PROMPT_LENGTHS"]
+	if specify, _ := im.get("--specify"); specify.is == true || specify.is == "True" {
+		v, ok = im.flags["prompts_lens"]
+	}
+	list, isList := v.is.([]any)
+	for _, n := range list {
+		_, isInt := n.(int)
+		isList = isList && isInt
+	}
+	if !ok || !isList {
+		im.leave(key, "lengths of private prompts", "no file gives a list of them; give DATASET.USER_PROMPT_LENGTHS")
+		return
+	}
+	im.write(key, list, v.from)
+}
+
+// result sets the lines in the order of a configuration and checks that promptfed takes them.
+func (im *importer) result(files []File) (Result, error) {
+	var names []string
+	for _, f := range files {
+		names = append(names, filepath.Base(f.Name))
+	}
+	head := "Made by promptfed import of " + strings.Join(names, ", ") + ".\n"
+	if len(im.left) > 0 {
+		head += "Differences from the original:\n"
+	}
+	for _, l := range im.left {
+		head += "- " + strings.Join(strings.Fields(l.String()), " ") + "\n"
+	}
+	root := &yaml.Node{Kind: yaml.MappingNode, HeadComment: head}
+	im.write("name", "imported", "")
+	slices.SortStableFunc(im.lines, func(a, b line) int { return cmp.Compare(order(a.key), order(b.key)) })
+	for _, l := range im.lines {
+		at, path := root, strings.Split(l.key, ".")
+		for _, p := range path[:len(path)-1] {
+			at = below(at, p)
+		}
+		leaf := &yaml.Node{}
+		if err := leaf.Encode(l.is); err != nil {
+			return Result{}, err
+		}
+		if leaf.Kind == yaml.SequenceNode {
+			leaf.Style = yaml.FlowStyle
+		}
+		leaf.LineComment = strings.Join(strings.Fields(l.from), " ")
+		at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: path[len(path)-1]}, leaf)
+	}
+	out, err := yaml.Marshal(&yaml.Node{Kind: yaml.DocumentNode, Content: []*yaml.Node{root}})
+	if err != nil {
+		return Result{}, err
+	}
+	c, err := configs.OpenText("the imported configuration", out, nil)
+	switch {
+	case err != nil:
+	case c.Data.Set == "": // of a data set that is unknown here, which the head says
+		err = c.CheckWithoutData()
+	default:
+		err = c.Check()
+	}
+	if err != nil {
+		return Result{}, fmt.Errorf("these files give a configuration that promptfed refuses: %w", err)
+	}
+	return Result{Text: out, Left: im.left}, nil
+}
+
+// order is where the section of a key stands in a configuration.
+func order(key string) int {
+	first, _, _ := strings.Cut(key, ".")
+	return slices.Index([]string{"name", "seed", "backbones", "method", "with", "options", "data", "partition", "train",
+		"participation", "eval"}, first)
+}
+
+func below(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key && n.Content[i+1].Kind == yaml.MappingNode {
+			return n.Content[i+1]
+		}
+	}
+	next := &yaml.Node{Kind: yaml.MappingNode}
+	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: key}, next)
+	return next
+}

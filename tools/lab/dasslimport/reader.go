@@ -1,0 +1,250 @@
+package dasslimport
+
+import (
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// File is a text in their form, and the name that errors and comments give it.
+type File struct {
+	Name string
+	Text []byte
+}
+
+const largest = 1 << 20 // bytes of a file; theirs have a few thousand
+
+// value is what they give a setting, and where.
+type value struct {
+	is     any
+	from   string
+	hidden *value // what an earlier file gives instead
+}
+
+// read gives the values of all settings by yacs key, as their code layers them: flags, then files in their order, then
+// the flags that win over files, then keys at the end of the command line. Flags come without dashes.
+func read(files []File) (keys, flags map[string]value, err error) {
+	keys, flags = map[string]value{}, map[string]value{}
+	last, scripts := map[string]value{}, 0
+	for _, f := range files {
+		if len(f.Text) > largest {
+			return nil, nil, fmt.Errorf("%s: larger than %d bytes, too large for settings", f.Name, largest)
+		}
+		if isScript(f) {
+			if scripts++; scripts > 1 {
+				return nil, nil, fmt.Errorf("%s: a second script; give one, with the files that it reads", f.Name)
+			}
+			err = command(f, flags, last)
+		} else {
+			err = yacs(f, keys)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	for k, v := range last {
+		keys[k] = v
+	}
+	for _, s := range Settings() {
+		if v, ok := flags[s.Flag]; ok && s.Strong && s.Flag != "" {
+			if _, at := last[s.Theirs]; !at {
+				keys[s.Theirs] = v
+			}
+		}
+	}
+	return keys, flags, nil
+}
+
+func isScript(f File) bool {
+	ext := strings.ToLower(filepath.Ext(f.Name))
+	return ext == ".sh" || ext != ".yaml" && ext != ".yml" && python.Match(f.Text)
+}
+
+// yacs reads a YAML file as nested keys.
+func yacs(f File, into map[string]value) error {
+	var root yaml.Node
+	if err := yaml.Unmarshal(f.Text, &root); err != nil {
+		return fmt.Errorf("%s: %s", f.Name, strings.Join(strings.Fields(err.Error()), " "))
+	}
+	if len(root.Content) == 0 || root.Content[0].Kind != yaml.MappingNode {
+		return fmt.Errorf("%s: expected a yacs file with keys and values, or a script with a python command", f.Name)
+	}
+	var walk func(at string, n *yaml.Node) error
+	walk = func(at string, n *yaml.Node) error {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name, child := at+n.Content[i].Value, n.Content[i+1]
+			place := fmt.Sprintf("%s:%d", f.Name, n.Content[i].Line)
+			var v any
+			switch {
+			case child.Kind == yaml.MappingNode:
+				if err := walk(name+".", child); err != nil {
+					return err
+				}
+				continue
+			case child.Kind == yaml.AliasNode:
+				return fmt.Errorf("%s: %s: YAML aliases are not supported; write the value", place, name)
+			}
+			if err := child.Decode(&v); err != nil {
+				return fmt.Errorf("%s: %s: %s", place, name, strings.Join(strings.Fields(err.Error()), " "))
+			}
+			if s, ok := v.(string); ok && child.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
+				v = literal(s)
+			}
+			now := value{is: v, from: place + " " + name}
+			if had, ok := into[name]; ok && !reflect.DeepEqual(had.is, v) {
+				now.hidden = &had
+			}
+			into[name] = now
+		}
+		return nil
+	}
+	return walk("", root.Content[0])
+}
+
+// literal reads a value as Python writes it: True, None, tuples, numbers; what is none of these is text.
+func literal(s string) any {
+	switch s {
+	case "True":
+		return true
+	case "False":
+		return false
+	case "None", "":
+		return ""
+	}
+	if strings.HasPrefix(s, "(") && strings.HasSuffix(s, ")") {
+		s = "[" + strings.TrimSuffix(strings.TrimSpace(s[1:len(s)-1]), ",") + "]"
+	}
+	var v any
+	if yaml.Unmarshal([]byte(s), &v) != nil || v == nil {
+		return s
+	}
+	switch v.(type) {
+	case int, float64, bool, []any:
+		return v
+	}
+	return s
+}
+
+var (
+	python     = regexp.MustCompile(`(?m)^\s*(?:[A-Z_0-9]+=\S*\s+)*python3?\s`)
+	assignment = regexp.MustCompile(`^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(\S*|"[^"]*"|'[^']*')\s*(?:#.*)?$`)
+	variable   = regexp.MustCompile(`\$\{?([A-Za-z_0-9@]+)\}?`)
+	yacsKey    = regexp.MustCompile(`^[A-Z][A-Z0-9_]*(\.[A-Za-z0-9_]+)*$`)
+)
+
+// command reads the one python command of a shell script: flags, and keys with values at its end.
+func command(f File, flags, last map[string]value) error {
+	text := strings.ReplaceAll(strings.ReplaceAll(string(f.Text), "\r\n", "\n"), "\\\n", " ")
+	set := map[string]string{}
+	known := func(v string) string {
+		if is, ok := set[variable.FindStringSubmatch(v)[1]]; ok {
+			return is
+		}
+		return v
+	}
+	var line string
+	for l := range strings.SplitSeq(text, "\n") {
+		if m := assignment.FindStringSubmatch(l); m != nil {
+			set[m[1]] = variable.ReplaceAllStringFunc(strings.Trim(m[2], `"'`), known)
+		} else if python.MatchString(l) {
+			if line != "" {
+				return fmt.Errorf("%s: more than one python command; give a script with one", f.Name)
+			}
+			line = l
+		}
+	}
+	if line == "" {
+		return fmt.Errorf("%s: there is no python command in this script", f.Name)
+	}
+	line = variable.ReplaceAllStringFunc(line, known)
+	if v := variable.FindString(line); v != "" {
+		return fmt.Errorf("%s: the command's %s has no value in the script; write the value in its place", f.Name, v)
+	}
+	list, err := split(line)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Name, err)
+	}
+	for len(list) > 0 && !strings.HasSuffix(list[0], ".py") {
+		list = list[1:]
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("%s: the python command names no .py file", f.Name)
+	}
+	for i := 1; i < len(list); {
+		name := list[i]
+		flag, dashed := strings.CutPrefix(name, "--")
+		flag, inline, has := strings.Cut(flag, "=")
+		j := i + 1
+		for j < len(list) && !strings.HasPrefix(list[j], "--") && !(dashed && yacsKey.MatchString(list[j]) &&
+			strings.Contains(list[j], ".")) && (dashed || j < i+2) {
+			j++
+		}
+		words := list[i+1 : j]
+		from := f.Name + " " + name
+		switch {
+		case dashed && has:
+			words = append([]string{inline}, words...)
+		case !dashed && (!yacsKey.MatchString(name) || len(words) != 1):
+			return fmt.Errorf("%s: %q is neither a flag nor a key with a value", f.Name, name)
+		}
+		var v any = true // a flag alone
+		if len(words) == 1 {
+			v = literal(words[0])
+		} else if len(words) > 1 {
+			all := []any{}
+			for _, w := range words {
+				all = append(all, literal(w))
+			}
+			v = all
+		}
+		if dashed {
+			flags[strings.ReplaceAll(flag, "-", "_")] = value{is: v, from: from}
+		} else {
+			last[name] = value{is: v, from: from}
+		}
+		i = j
+	}
+	return nil
+}
+
+// split cuts a command into words as a shell does, up to a comment, a pipe or another command.
+func split(line string) ([]string, error) {
+	var out []string
+	var word strings.Builder
+	quote, open := rune(0), false
+	end := func() {
+		if open {
+			out = append(out, word.String())
+		}
+		word.Reset()
+		open = false
+	}
+	for _, r := range line {
+		switch {
+		case quote != 0 && r == quote:
+			quote = 0
+		case quote != 0:
+			word.WriteRune(r)
+		case r == '"' || r == '\'':
+			quote, open = r, true
+		case r == ' ' || r == '\t' || r == '\r':
+			end()
+		case slices.Contains([]rune{'|', '>', ';', '&'}, r) || r == '#' && !open:
+			end()
+			return out, nil
+		default:
+			word.WriteRune(r)
+			open = true
+		}
+	}
+	if quote != 0 {
+		return nil, fmt.Errorf("a quote in the command is not closed")
+	}
+	end()
+	return out, nil
+}

@@ -1,0 +1,369 @@
+package figures
+
+import (
+	"bytes"
+	"encoding/xml"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"promptfed/tools/lab/figures/embedding"
+)
+
+// shape is a path of an SVG file.
+type shape struct {
+	style map[string]string
+	path  string
+}
+
+// shapesOf draws a figure as SVG and takes it apart.
+func shapesOf(t *testing.T, d Drawer) (paths []shape, texts []string) {
+	t.Helper()
+	f, err := d.Draw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := f.SVG()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := xml.NewDecoder(bytes.NewReader(data))
+	open := ""
+	for {
+		token, err := in.Token()
+		if err == io.EOF {
+			return paths, texts
+		}
+		if err != nil {
+			t.Fatalf("the SVG is no XML: %v", err)
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			open = e.Name.Local
+			if open != "path" {
+				continue
+			}
+			s := shape{style: map[string]string{}}
+			for _, a := range e.Attr {
+				switch a.Name.Local {
+				case "d":
+					s.path = a.Value
+				case "style":
+					for _, pair := range strings.Split(a.Value, ";") {
+						k, v, _ := strings.Cut(pair, ":")
+						s.style[k] = v
+					}
+				}
+			}
+			paths = append(paths, s)
+		case xml.CharData:
+			if open == "text" {
+				texts = append(texts, strings.TrimSpace(string(e)))
+			}
+		case xml.EndElement:
+			open = ""
+		}
+	}
+}
+
+func count(paths []shape, is func(shape) bool) int {
+	n := 0
+	for _, p := range paths {
+		if is(p) {
+			n++
+		}
+	}
+	return n
+}
+
+func stroked(width string) func(shape) bool {
+	return func(s shape) bool { return s.style["fill"] == "none" && s.style["stroke-width"] == width }
+}
+
+// filledCircles are those of a colour: #RRGGBB.
+func filledCircles(colour string) func(shape) bool {
+	return func(s shape) bool { return s.style["fill"] == colour && strings.Contains(s.path, "A") }
+}
+
+func (s shape) closedBox() bool {
+	return strings.Count(s.path, "L") == 3 && strings.HasSuffix(s.path, "Z")
+}
+
+func expectCount(t *testing.T, what string, got, want int) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%d %s, expected %d", got, what, want)
+	}
+}
+
+func TestHeatMapStructure(t *testing.T) {
+	r := invented()
+	h := HeatMap{X: "x", Y: "y", ColumnNames: lengths, RowNames: lengths, Value: "accuracy", Panels: r.heat(8)}
+	h.Panels[2].Values[0][0] = math.NaN()
+	paths, texts := shapesOf(t, h)
+	expectCount(t, "frames", count(paths, stroked("1.5")), 8)
+	expectCount(t, "empty cells", count(paths, func(s shape) bool { return s.style["fill"] == "#F4F4F4" }), 1)
+	values := 0
+	for _, text := range texts {
+		if v, err := strconv.ParseFloat(text, 64); err == nil && strings.Contains(text, ".") && v > 80 {
+			values++
+		}
+	}
+	expectCount(t, "values", values, 8*64-1)
+	for i := range 8 {
+		if !slices.Contains(texts, "Domain 1: "+lengths[i]) {
+			t.Errorf("no title for panel %d", i)
+		}
+	}
+	if n := strings.Count(strings.Join(texts, "\n"), "accuracy"); n != 1 {
+		t.Errorf("%d colour bars are labelled", n)
+	}
+	h.WithoutValues = true
+	_, texts = shapesOf(t, h)
+	for _, text := range texts {
+		if strings.HasPrefix(text, "9") && len(text) == 4 {
+			t.Errorf("value %s is written", text)
+		}
+	}
+}
+
+func TestBoxStructure(t *testing.T) {
+	r := invented()
+	panel := BoxPanel{Title: "Client 1", X: "prompt length", Boxes: r.boxes(0, []string{"amazon"})}
+	panel.Boxes = append(panel.Boxes, Sample{Label: "none", Values: []float64{math.NaN()}})
+	outliers := 0
+	for _, b := range panel.Boxes {
+		if five, ok := Summarise(b.Values); ok {
+			outliers += len(five.Outliers)
+		}
+	}
+	if outliers == 0 {
+		t.Fatal("the sample has no outlier")
+	}
+	paths, texts := shapesOf(t, Box{Panels: []BoxPanel{panel}})
+	expectCount(t, "medians", count(paths, stroked("1.4")), len(lengths))
+	// and two groups in the legend
+	expectCount(t, "boxes", count(paths, func(s shape) bool { return stroked("0.8")(s) && s.closedBox() }),
+		len(lengths)+2)
+	expectCount(t, "outliers", count(paths, func(s shape) bool {
+		return stroked("0.5")(s) && strings.Contains(s.path,
+			"A")
+	}), outliers)
+	for _, name := range append([]string{"none", "Client 1", "prompt length", "amazon"}, lengths...) {
+		if !slices.Contains(texts, name) {
+			t.Errorf("%q is not written", name)
+		}
+	}
+}
+
+func TestCurvesStructure(t *testing.T) {
+	r := invented()
+	panels := r.curves(3, 4, 20)
+	panels[0].Lines[1].Y[7] = math.NaN() // breaks the line in two
+	panels[1].Lines[2].Spread = nil
+	paths, texts := shapesOf(t, Curves{Panels: panels})
+	expectCount(t, "bands", count(paths, func(s shape) bool { return s.style["fill-opacity"] != "" }), 3*4+1-1)
+	expectCount(t, "lines", count(paths, func(s shape) bool {
+		return stroked("1.4")(s) && strings.Count(s.path,
+			"L") > 5
+	}), 3*4+1)
+	for _, m := range methods[:4] {
+		if n := len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s != m })); n != 1 {
+			t.Errorf("%s stands %d times in the legend", m, n)
+		}
+	}
+	expectCount(t, "y labels", len(slices.DeleteFunc(texts, func(s string) bool { return s != "accuracy (%)" })), 1)
+}
+
+// Bands lie under every line, and are left out of a panel of more than four; a label keeps the colour that it is given.
+func TestBandsAndColours(t *testing.T) {
+	r := invented()
+	is := func(band bool) func(shape) bool {
+		return func(s shape) bool {
+			return band == (s.style["fill-opacity"] != "") && (band || stroked("1.4")(s) &&
+				strings.Count(s.path, "L") > 5)
+		}
+	}
+	paths, _ := shapesOf(t, Curves{Panels: r.curves(1, 4, 20), Colours: Colours{methods[1]: 3}})
+	lastBand, firstLine := -1, len(paths)
+	var colours []string
+	for i, p := range paths {
+		if is(true)(p) {
+			lastBand = i
+		}
+		if is(false)(p) {
+			firstLine = min(firstLine, i)
+			colours = append(colours, strings.ToLower(p.style["stroke"]))
+		}
+	}
+	if lastBand < 0 || lastBand > firstLine {
+		t.Errorf("the last band is path %d, the first line path %d", lastBand, firstLine)
+	}
+	if want := []string{LineColours[0][0], LineColours[0][3], LineColours[0][2], LineColours[0][3]}; !slices.Equal(
+		colours[:4], want) {
+		t.Errorf("lines have the colours %v, want %v", colours[:4], want)
+	}
+	paths, _ = shapesOf(t, Curves{Panels: r.curves(1, 5, 20)})
+	expectCount(t, "bands of five lines", count(paths, is(true)), 0)
+}
+
+func TestSensitivityStructure(t *testing.T) {
+	r := invented()
+	p := LinePanel{X: Axis{Label: "λ", Log: true}, Lines: []Line{r.sweep("a", []float64{0, 0.1, 1, 10}, 90, 1),
+		r.sweep("b", []float64{0.1, 1, 10}, 80, 1)}, References: []Reference{{"local", 85}}}
+	p.Lines[0].Y[0] = 90 // at x = 0, which a logarithmic axis leaves out
+	paths, texts := shapesOf(t, Sensitivity{Panels: []LinePanel{p}})
+	expectCount(t, "strokes of error bars", count(paths, stroked("0.9")), 3*6)
+	for _, text := range []string{"0.1", "1", "10", "local", "λ"} {
+		if !slices.Contains(texts, text) {
+			t.Errorf("%q is not written", text)
+		}
+	}
+	if slices.Contains(texts, "0") {
+		t.Error("a logarithmic axis shows 0")
+	}
+}
+
+func TestScatter3Structure(t *testing.T) {
+	r := invented()
+	points := append(r.cube(), Point3{math.NaN(), 1, 1, 90}, Point3{4, 4, 4, math.Inf(1)})
+	paths, texts := shapesOf(t, Scatter3{Value: "accuracy", Panels: []Scatter3Panel{{"", "one", "two", "three",
+		points}}})
+	circles := count(paths, func(s shape) bool { return strings.Contains(s.path, "A") && s.style["fill"] != "#FFFFFF" })
+	expectCount(t, "points", circles, 512)
+	for _, text := range []string{"one", "two", "three", "accuracy", "4", "32"} {
+		if !slices.Contains(texts, text) {
+			t.Errorf("%q is not written", text)
+		}
+	}
+	s := newSpace(Scatter3Panel{Points: r.cube()}, &scale{})
+	for i := 1; i < len(s.points); i++ {
+		if s.depth(s.points[i]) < s.depth(s.points[i-1]) {
+			t.Fatal("points are not drawn from the farthest to the nearest")
+		}
+	}
+	// Of the corners of the cube, the far one is (0, 1, 0) and the near one (1, 0, 1), seen from azimuth -60, elevation
+	// 30.
+	if far, near := (vector{0, 1, 0}).dot(viewEye), (vector{1, 0, 1}).dot(viewEye); far >= near {
+		t.Errorf("depths %g and %g", far, near)
+	}
+}
+
+func TestStripsStructure(t *testing.T) {
+	r := invented()
+	groups := r.groups(40)
+	groups[1].Values[3] = math.NaN()
+	paths, texts := shapesOf(t, Strips{Panels: []StripPanel{{"", groups}}})
+	expectCount(t, "points", count(paths, func(s shape) bool { return strings.Contains(s.path, "A") }), 39)
+	expectCount(t, "means", count(paths, stroked("1.1")), 4)
+	for _, b := range backbones {
+		if !slices.Contains(texts, b) {
+			t.Errorf("%q is not written", b)
+		}
+	}
+	paths, _ = shapesOf(t, Strips{As: StripBlocks, Panels: []StripPanel{{"", groups}}})
+	expectCount(t, "lines between groups", count(paths, stroked("1.5")), 3)
+	expectCount(t, "empty blocks", count(paths, func(s shape) bool { return s.style["fill"] == "#F4F4F4" }), 1)
+	paths, _ = shapesOf(t, Strips{As: StripBars, Panels: []StripPanel{{"", groups}}})
+	bars := 0
+	for i := range 4 {
+		c := hues[i]
+		hex := "#" + strings.ToUpper(strconv.FormatInt(int64(c.R)<<16|int64(c.G)<<8|int64(c.B)|1<<24, 16))[1:]
+		bars += count(paths, func(s shape) bool { return s.style["fill"] == hex && s.closedBox() })
+	}
+	expectCount(t, "bars", bars, 39)
+}
+
+func TestBubblesStructure(t *testing.T) {
+	counts := [][]int{{5, 0, 100}, {0, 0, 1}}
+	paths, texts := shapesOf(t, Bubbles{Classes: []string{"cat", "dog", "fox"}, Panels: []BubblePanel{{Counts: counts,
+		Domains: []string{"photo", "sketch"}}}})
+	expectCount(t, "bubbles of the first domain", count(paths, filledCircles("#0072B2")), 2+1) // and one in the legend
+	expectCount(t, "bubbles of the second", count(paths, filledCircles("#D55E00")), 1+1)
+	for _, text := range []string{"cat", "dog", "fox", "photo", "sketch", "client", "class"} {
+		if !slices.Contains(texts, text) {
+			t.Errorf("%q is not written", text)
+		}
+	}
+	r := invented()
+	in := BubblePanel{Counts: r.counts(1000, 250, 50)}
+	b := binned(in)
+	sum := func(rows [][]int) int {
+		n := 0
+		for _, row := range rows {
+			for _, v := range row {
+				n += v
+			}
+		}
+		return n
+	}
+	if len(b.counts) != 100 || len(b.counts[0]) != 84 || sum(b.counts) != sum(in.Counts) {
+		t.Errorf("%d x %d bins with %d of %d examples", len(b.counts), len(b.counts[0]), sum(b.counts), sum(in.Counts))
+	}
+}
+
+func TestCostStructure(t *testing.T) {
+	rows := []CostRow{{"a", 1234, 0.5, 80}, {"b", 2e6, 7300, 90}, {"c", 0, math.NaN(), 85}}
+	_, texts := shapesOf(t, Cost{Log: true, Rows: rows})
+	for _, text := range []string{"1.23 kB", "2 MB", "500 ms", "2.03 h", "not measured", "a", "b", "c"} {
+		if !slices.Contains(texts, text) {
+			t.Errorf("%q is not written", text)
+		}
+	}
+	paths, _ := shapesOf(t, Cost{Against: true, Rows: rows})
+	expectCount(t, "points of the first method", count(paths, filledCircles("#0072B2")), 2+1)
+}
+
+func TestSignificanceStructure(t *testing.T) {
+	s := invented().versus(3)
+	s.P = [][]float64{{math.NaN(), 0.04, 0.0005}, {0.04, 1, 0.2}, {0.0005, 0.009, 1}}
+	_, texts := shapesOf(t, s)
+	for mark, want := range map[string]int{"*": 2, "**": 1, "***": 2, "+1.3": 2, "-2.6": 1} {
+		expectCount(t, mark, len(slices.DeleteFunc(slices.Clone(texts), func(s string) bool { return s != mark })),
+			want)
+	}
+}
+
+// Demsar's example (section 3.2.2): C4.5 and three variants, whose critical difference at 0.10 is 1.12. C4.5 is then
+// worse than the two best ones, and the third best differs from nobody: two bars.
+func TestRanksStructure(t *testing.T) {
+	f := Ranks{Names: []string{"C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf"}, Mean: []float64{3.143, 2.000, 2.893, 1.964},
+		Difference: 1.12}
+	paths, texts := shapesOf(t, f)
+	for _, text := range []string{"3.1", "2.0", "2.9", "critical difference 1.12", "C4.5+m+cf", "1", "4"} {
+		if !slices.Contains(texts, text) {
+			t.Errorf("%q is not written: %q", text, texts)
+		}
+	}
+	expectCount(t, "bars", count(paths, func(s shape) bool { return s.style["stroke-width"] == "2" }), 2)
+}
+
+func TestEmbeddingStructure(t *testing.T) {
+	r := invented()
+	in := r.prompts("", 40, 2)
+	for i := range in.Groups {
+		in.Groups[i] = "all"
+	}
+	paths, texts := shapesOf(t, TSNE{Options: embedding.Options{Iterations: 50}, Panels: []TSNEPanel{in}})
+	expectCount(t, "points", count(paths, filledCircles("#0072B2")), 40+1)
+	if !slices.Contains(texts, "all") {
+		t.Error("the group is not in the legend")
+	}
+	paths, texts = shapesOf(t, PCA{Classes: []string{"cat"}, Panels: []PCAPanel{r.features(30, 1)}})
+	expectCount(t, "images", count(paths, func(s shape) bool {
+		return strings.Contains(s.path, "A") &&
+			s.style["fill-opacity"] != ""
+	}), 30)
+	// before: edge and inside; after: white edge and inside; in the legend the same without the white edge
+	expectCount(t, "corners of stars", count(paths, func(s shape) bool { return strings.Count(s.path, "L") == 9 }),
+		2+2+2+1)
+	if !slices.ContainsFunc(texts, func(s string) bool {
+		return strings.HasPrefix(s, "component 1 (") &&
+			strings.HasSuffix(s, " %)")
+	}) {
+		t.Errorf("no explained variance in %q", texts)
+	}
+}

@@ -1,0 +1,136 @@
+package figures
+
+import (
+	"image/color"
+	"strings"
+	"unicode"
+
+	"golang.org/x/image/font"
+	"gonum.org/v1/plot"
+	plotfont "gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	letterset "promptfed/tools/lab/figures/letters"
+)
+
+// Sizes of letters, in points.
+const (
+	titleSize = 10
+	labelSize = 9
+	tickSize  = 8
+	smallSize = 7
+)
+
+// middle puts capitals and digits evenly about a point; the library's own centre counts descenders in.
+const middle text.YAlignment = -0.41
+
+var (
+	ink   = color.NRGBA{34, 34, 34, 255}
+	grey  = color.NRGBA{136, 136, 136, 255}
+	pale  = color.NRGBA{228, 228, 228, 255}
+	paler = color.NRGBA{244, 244, 244, 255}
+)
+
+// handler sets all text.
+var handler = letterset.Handler{Plain: text.Plain{Fonts: plotfont.DefaultCache}}
+
+// letters is the style of text of one size, anchored at the point it is drawn at.
+func letters(size float64, x text.XAlignment, y text.YAlignment) text.Style {
+	return text.Style{
+		Color:   ink,
+		Font:    plotfont.Font{Typeface: "Liberation", Variant: "Sans", Size: plotfont.Length(size)},
+		XAlign:  x,
+		YAlign:  y,
+		Handler: handler,
+	}
+}
+
+func bold(s text.Style) text.Style {
+	s.Font.Weight = font.WeightBold
+	return s
+}
+
+func coloured(s text.Style, c color.Color) text.Style {
+	s.Color = c
+	return s
+}
+
+func turned(s text.Style, angle float64) text.Style {
+	s.Rotation = angle
+	return s
+}
+
+// newPlot is an empty plot in the style of all figures: thin axes, no title of its own, no background.
+func newPlot() *plot.Plot {
+	p := plot.New()
+	p.TextHandler, p.BackgroundColor = handler, nil
+	line := draw.LineStyle{Color: ink, Width: 0.6}
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Handler, a.Tick.Label.Handler = handler, handler
+		a.Label.TextStyle.Font = letters(labelSize, 0, 0).Font
+		a.Label.TextStyle.Color = ink
+		a.Label.Padding = 3
+		a.Tick.Label.Font = letters(tickSize, 0, 0).Font
+		a.Tick.Label.Color = ink
+		a.Tick.Length = 3
+		a.Tick.LineStyle, a.LineStyle = line, line
+		a.Padding = 0
+	}
+	return p
+}
+
+// clean makes a label one line of printable text, since a label may come from a file.
+func clean(label string) string {
+	label = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(label, "\uFFFD"))
+	return strings.Join(strings.Fields(label), " ")
+}
+
+// shorten cuts a label to a width; the cut shows as three dots.
+func shorten(label string, style text.Style, width vg.Length) string {
+	label = clean(label)
+	if style.Width(label) <= width {
+		return label
+	}
+	runes := []rune(label)
+	// Widths grow with the number of letters, nearly: a search finds the cut, the loop after it makes sure.
+	low, high := 0, min(len(runes), 400)
+	for low < high {
+		if mid := (low + high + 1) / 2; style.Width(string(runes[:mid])+"…") <= width {
+			low = mid
+		} else {
+			high = mid - 1
+		}
+	}
+	return strings.TrimRight(string(runes[:low]), " ") + "…"
+}
+
+// wrap breaks a text into at most the given number of lines, the last of them cut.
+func wrap(label string, style text.Style, width vg.Length, lines int) []string {
+	words := strings.Fields(clean(label))
+	var out []string
+	for len(words) > 0 && len(out) < lines-1 {
+		n := 1
+		for n < len(words) && style.Width(strings.Join(words[:n+1], " ")) <= width {
+			n++
+		}
+		out = append(out, shorten(strings.Join(words[:n], " "), style, width))
+		words = words[n:]
+	}
+	if len(words) > 0 {
+		out = append(out, shorten(strings.Join(words, " "), style, width))
+	}
+	return out
+}
+
+// lineHeight is the distance of two lines of text.
+func lineHeight(size float64) vg.Length { return vg.Length(1.25 * size) }

@@ -1,0 +1,216 @@
+package page_test
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/page/browser"
+)
+
+// chromium is one browser for all tests; every test has a tab of its own.
+var chromium struct {
+	sync.Once
+	ctx  context.Context
+	stop func()
+	err  error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if chromium.stop != nil {
+		chromium.stop()
+	}
+	os.Exit(code)
+}
+
+// tab is a page in the browser, with what it said and asked for.
+type tab struct {
+	*testing.T
+	ctx     context.Context
+	console []string
+	asked   []string
+	mutex   sync.Mutex
+}
+
+// open shows a report in a tab of 1280 x 900 points with light colours.
+func open(t *testing.T, r page.Report) *tab {
+	t.Helper()
+	b := newTab(t)
+	b.load(write(t, r))
+	return b
+}
+
+func newTab(t *testing.T) *tab {
+	t.Helper()
+	chromium.Do(func() {
+		path, err := browser.Find()
+		if err != nil {
+			chromium.err = err
+			return
+		}
+		chromium.ctx, chromium.stop, chromium.err = browser.Start(context.Background(), path)
+	})
+	if chromium.err != nil {
+		if os.Getenv("PROMPTFED_BROWSER") == "required" {
+			t.Fatal(chromium.err)
+		}
+		t.Skip(chromium.err)
+	}
+	ctx, cancel := chromedp.NewContext(chromium.ctx)
+	t.Cleanup(cancel)
+	ctx, cancelTime := context.WithTimeout(ctx, 90*time.Second)
+	t.Cleanup(cancelTime)
+	b := &tab{T: t, ctx: ctx}
+	messages, requests := chromedp.Console(ctx), chromedp.Events(ctx, network.RequestWillBeSent)
+	go func() {
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			b.mutex.Lock()
+			b.console = append(b.console, m.String())
+			b.mutex.Unlock()
+		}
+	}()
+	go func() {
+		for r, err := range requests {
+			if err != nil {
+				return
+			}
+			b.mutex.Lock()
+			b.asked = append(b.asked, r.Request.URL)
+			b.mutex.Unlock()
+		}
+	}()
+	if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
+		t.Fatal(err)
+	}
+	b.colours("light")
+	b.window(1280, 900)
+	return b
+}
+
+func (b *tab) load(file string) {
+	b.Helper()
+	b.do(chromedp.Navigate((&url.URL{Scheme: "file", Path: filepath.ToSlash(file)}).String()))
+	b.do(chromedp.WaitReady(chromedp.CSS("body")))
+}
+
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	if err := chromedp.Do(b.ctx, actions...); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *tab) window(width, height int64) { b.Helper(); b.do(chromedp.EmulateViewport(width, height)) }
+
+// colours sets what the system prefers: light or dark. It always prefers no motion, so that clicks hit what stands
+// still.
+func (b *tab) colours(scheme string) {
+	b.Helper()
+	if _, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion",
+				Value: "reduce"}}}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// js is the value of an expression in the page.
+func js[T any](b *tab, expression string) T {
+	b.Helper()
+	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
+	if err != nil {
+		b.Fatalf("%s: %v", expression, err)
+	}
+	return v
+}
+
+// text is what the first element of a selector says.
+func (b *tab) text(selector string) string {
+	b.Helper()
+	return js[string](b, fmt.Sprintf(`document.querySelector(%q).textContent`, selector))
+}
+
+// texts is what all elements of a selector say that can be seen, with " | " between them.
+func (b *tab) texts(selector string) string {
+	b.Helper()
+	return js[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].filter((e) => e.checkVisibility())
+		.map((e) => e.textContent.trim()).join(" | ")`, selector))
+}
+
+// run runs statements in the page.
+func (b *tab) run(statements string) { b.Helper(); js[bool](b, statements+"; true") }
+
+// until waits for an expression to become true.
+func (b *tab) until(expression string) {
+	b.Helper()
+	for end := time.Now().Add(20 * time.Second); !js[bool](b, expression); {
+		if time.Now().After(end) {
+			b.Fatalf("never true: %s", expression)
+		}
+		b.do(chromedp.Sleep(20 * time.Millisecond))
+	}
+}
+
+// frame waits until what was asked of the page is painted: the second next frame, and the tasks before it.
+func (b *tab) frame() {
+	b.Helper()
+	b.run(`window.painted = false;
+		requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => (window.painted = true))))`)
+	b.until(`window.painted`)
+}
+
+func (b *tab) click(selector string) {
+	b.Helper()
+	b.do(chromedp.Click(chromedp.CSS(selector)))
+}
+
+// key presses keys where the focus is.
+func (b *tab) key(keys string, modifiers ...chromedp.Modifier) {
+	b.Helper()
+	b.do(chromedp.KeyEvent(keys, chromedp.KeyModifiers(modifiers...)))
+}
+
+func (b *tab) focus(selector string) { b.Helper(); b.do(chromedp.Focus(chromedp.CSS(selector))) }
+
+// choose picks an option of a select as a person does: with a change event.
+func (b *tab) choose(id, value string) {
+	b.Helper()
+	if !js[bool](b, `(() => { const s = document.getElementById("`+id+`"); s.value = "`+value+
+		`"; s.dispatchEvent(new Event("change")); return s.value === "`+value+`" })()`) {
+		b.Fatalf("%s has no option %s", id, value)
+	}
+}
+
+// quiet fails if the page reported an error or a warning, or asked for anything but itself.
+func (b *tab) quiet() {
+	b.Helper()
+	js[int](b, "1") // what the page sent before this answer has come
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	for _, m := range b.console {
+		b.Errorf("console: %s", m)
+	}
+	for _, address := range b.asked {
+		if !strings.HasSuffix(address, "/report.html") && !strings.HasPrefix(address, "data:") {
+			b.Errorf("the page asked for %s", address)
+		}
+	}
+	if len(b.asked) == 0 {
+		b.Error("not even the page itself was asked for: the test does not see requests")
+	}
+}

@@ -1,0 +1,197 @@
+package page_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"promptfed/tools/lab/page"
+)
+
+// Everything in this file is made up, to have pages to test and to look at.
+
+var (
+	madeMethods = []string{"PromptFL", "FedPGP", "FedPHA", "SDFed", "pFedDC"}
+	madeSets    = []string{"Caltech101", "Flowers102", "OxfordPets"}
+	madeClasses = []string{"dog", "elephant", "giraffe", "guitar", "horse", "house", "person", "accordion", "airplane",
+		"anchor", "ant", "barrel", "bass", "beaver"}
+	madeDomains = []string{"art", "cartoon", "photo", "sketch"}
+	madeBones   = []string{"ViT-B/16", "ViT-B/32"}
+)
+
+// sample is a sweep of five methods on three sets with seeds 1 to 3.
+func sample(rounds, clients int) page.Report {
+	r := page.Report{
+		Title: "FedPHA, Table 1",
+		Subtitle: "5 methods on 3 sets, 3 seeds, 8 clients, 50 rounds. Accuracy of the personalised prompts in " +
+			"percent.",
+		Notes: []string{"Mean over the last 10 tested rounds, ± standard deviation over seeds. Bold is the best " +
+			"of each column."},
+		Card: &page.Card{Paper: "FedPHA (ICML 2025)", Item: "Table 1", Title: "Heterogeneous prompt lengths against " +
+			"methods with one length, pathological split.",
+			Wrong: []string{"The average of the published row FedPGP does not follow from its entries.",
+				"Prompt lengths of the clients are not stated."},
+			Differs: []string{"Tiny backbones and synthetic images: the numbers show that the configuration runs, " +
+				"not " +
+				"what the paper measures."}},
+		Metrics: []page.Metric{{Name: "accuracy", Title: "Accuracy", Unit: "%"}, {Name: "loss", Title: "Loss"},
+			{Name: "bytes", Title: "Bytes per round", Unit: "bytes"}, {Name: "seconds", Title: "Seconds per round",
+				Unit: "s"}},
+		Environment: []page.Pair{{Name: "system", Value: "linux/amd64"}, {Name: "processors", Value: "2"},
+			{Name: "Go", Value: "go1.26"}, {Name: "ONNX Runtime", Value: "1.30.0"}},
+		Failures: []page.Failure{{Run: "sdfed/oxfordpets/seed-3", Labels: []page.Pair{{Name: "method", Value: "SDFed"},
+			{Name: "data", Value: "OxfordPets"}},
+			Error: "client 5 has no training images of any class: raise partition.min_size"}},
+	}
+	table := page.Table{Title: "Accuracy (%)", Caption: "The paper's numbers stand below ours.",
+		Columns: []page.Column{{Name: "method", Text: true}}}
+	for _, s := range madeSets {
+		table.Columns = append(table.Columns, page.Column{Name: s, Over: "data"})
+	}
+	table.Columns = append(table.Columns, page.Column{Name: "Average"})
+	for mi, method := range madeMethods {
+		row := page.Row{Cells: []page.Cell{{Text: method}}}
+		sum := 0.0
+		for si, set := range madeSets {
+			level := 60 + 4*float64(mi) + 6*float64(si)
+			group := method + " · " + set
+			sum += level
+			for seed := range int64(3) {
+				r.Runs = append(r.Runs, madeRun(group, method, set, seed+1, level, rounds, clients))
+			}
+			cell := cellOf(fmt.Sprintf("%.2f ± %.2f", level, 0.3+0.1*float64(mi)), level)
+			cell.Bold = mi == len(madeMethods)-1
+			cell.Paper = fmt.Sprintf("%.1f ± 0.3", level+8)
+			if method == "SDFed" && set == "OxfordPets" {
+				cell.Note = "2 of 3 seeds: one run failed"
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		average := cellOf(fmt.Sprintf("%.2f", sum/3), sum/3)
+		average.Bold = mi == len(madeMethods)-1
+		row.Cells = append(row.Cells, average)
+		table.Rows = append(table.Rows, row)
+	}
+	table.Rows = append(table.Rows, page.Row{Summary: true, Cells: []page.Cell{{Text: "Average"}, cellOf("68.00",
+		68), cellOf("74.00", 74), cellOf("80.00", 80), cellOf("74.00", 74)}})
+	r.Tables = []page.Table{table}
+	r.Significance = []page.Table{{Title: "FedPHA against the other methods",
+		Caption: "Paired over sets, seeds and clients; Holm's correction.",
+		Columns: []page.Column{{Name: "against", Text: true}, {Name: "mean difference"}, {Name: "p, t-test"},
+			{Name: "p, Wilcoxon"}},
+		Rows: []page.Row{
+			{Cells: []page.Cell{{Text: "PromptFL"}, cellOf("+8.00", 8), cellOf("< 0.001", 0.0002),
+				cellOf("< 0.001", 0.0001)}},
+			{Cells: []page.Cell{{Text: "FedPGP"}, cellOf("+4.00", 4), cellOf("0.012", 0.012),
+				cellOf("0.009", 0.009)}}}}}
+	r.Figures = []page.Figure{{Title: "Accuracy by round", Caption: "Mean over seeds, Caltech101.", SVG: madeFigure()}}
+	return r
+}
+
+func madeRun(group, method, set string, seed int64, level float64, rounds, clients int) page.Run {
+	rng := rand.New(rand.NewPCG(uint64(seed), uint64(len(group))))
+	run := page.Run{Name: fmt.Sprintf("%s, seed %d", group, seed), Group: group, Experiment: group, Seed: seed,
+		Classes: madeClasses,
+		Labels:  []page.Pair{{Name: "method", Value: method}, {Name: "data", Value: set}},
+		Config: fmt.Sprintf("name: %s-%s\nmethod: %s\nseed: %d\nbackbones: [tiny-vit-b16, tiny-vit-b32]\ndata:\n  "+
+			"set: %s\n  shots: 16\ntrain:\n  rounds: %d\n  lr: 0.002\n  schedule:\n    kind: cosine\n",
+			method, set, method, seed, set, rounds)}
+	curve := func(metric string, f func(k int) float64) {
+		c := page.Curve{Metric: metric}
+		for k := range rounds {
+			c.Rounds = append(c.Rounds, k)
+			c.Values = append(c.Values, f(k))
+		}
+		run.Curves = append(run.Curves, c)
+	}
+	rise := func(k int) float64 { return 1 - math.Exp(-float64(k)/(float64(rounds)/5)) }
+	curve("accuracy", func(k int) float64 { return level - 25 + 25*rise(k) + rng.NormFloat64() })
+	curve("loss", func(k int) float64 { return 3.5 - 2*rise(k) + 0.05*rng.NormFloat64() })
+	curve("bytes", func(int) float64 { return 2 * 4 * 16 * 512 * float64(clients) })
+	curve("seconds", func(int) float64 { return 0.5 + 0.1*rng.Float64() })
+	pc := &page.ClientCurves{Metric: "accuracy"}
+	for k := range rounds {
+		row := make([]float64, clients)
+		for i := range row {
+			row[i] = min(100, level-25+25*rise(k)+20*math.Sin(float64(i))+2*rng.NormFloat64())
+		}
+		pc.Rounds = append(pc.Rounds, k)
+		pc.Values = append(pc.Values, row)
+	}
+	run.PerClient = pc
+	// the partition depends on set and seed, not on the method
+	deal := rand.New(rand.NewPCG(uint64(seed), uint64(len(set))))
+	for i := range clients {
+		c := page.Client{Backbone: madeBones[i%2], Domain: madeDomains[i%4], Train: make([]int, len(madeClasses)),
+			Test: make([]int, len(madeClasses))}
+		for j := range c.Train {
+			if v := deal.ExpFloat64(); v > 1 {
+				c.Train[j] = int(20 * (v - 0.8))
+				c.Test[j] = 1 + c.Train[j]/4
+			}
+		}
+		run.Clients = append(run.Clients, c)
+	}
+	return run
+}
+
+func madeFigure() []byte {
+	p := plot.New()
+	p.X.Label.Text, p.Y.Label.Text = "round", "accuracy (%)"
+	for mi, method := range madeMethods {
+		var xy plotter.XYs
+		for k := range 50 {
+			xy = append(xy, plotter.XY{X: float64(k), Y: 35 + 4*float64(mi) + 25*(1-math.Exp(-float64(k)/10))})
+		}
+		line, err := plotter.NewLine(xy)
+		if err != nil {
+			panic(err)
+		}
+		p.Add(line)
+		p.Legend.Add(method, line)
+	}
+	canvas := vgsvg.New(6*vg.Inch, 3.5*vg.Inch)
+	p.Draw(draw.New(canvas))
+	var b bytes.Buffer
+	if _, err := canvas.WriteTo(&b); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+// write writes a page into a file of its own and gives its path.
+func write(t *testing.T, r page.Report) string {
+	t.Helper()
+	dir := t.TempDir()
+	if keep := os.Getenv("PROMPTFED_PAGES"); keep != "" { // a folder in which to look at the pages of the tests
+		dir = filepath.Join(keep, t.Name())
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(dir, "report.html")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := page.Write(f, r); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestSample(t *testing.T) { write(t, sample(50, 8)) }
+
+// cellOf makes a cell that sorts by v.
+func cellOf(text string, v float64) page.Cell { return page.Cell{Text: text, Value: &v} }

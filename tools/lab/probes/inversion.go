@@ -1,0 +1,339 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/optimize"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// stepRate is the learning rate of the step that is inverted.
+const stepRate = 0.05
+
+// inversion prints how well a server reconstructs the features of a client's images from the upload of one step, by
+// features whose gradient is the one that was uploaded (Zhu et al., Deep Leakage from Gradients, NeurIPS 2019), with
+// the labels known (Zhao et al., iDLG, arXiv 2001.02610, read them off).
+func (p *probe) inversion(ctx context.Context) error {
+	sizes := []int{1, 2, 4, 8}
+	fmt.Println("Reconstruction: cosine of an image's feature and what is reconstructed of it, and how often that is " +
+		"nearest to the right one\nof all images, from one step on some images of different classes.")
+	fmt.Printf("\n| protection |")
+	for _, n := range sizes {
+		fmt.Printf(" %d image%s |", n, map[bool]string{true: "s"}[n > 1])
+	}
+	fmt.Printf("\n|:--- |%s\n", string(slices.Repeat([]byte(" ---:|"), len(sizes))))
+	for _, s := range append([]protection{{name: "class means, without an upload", blind: true}}, protections...) {
+		fmt.Printf("| %s |", s.name)
+		for _, n := range sizes {
+			var found found
+			for _, seed := range seeds {
+				if err := p.invert(ctx, s, seed, n, &found); err != nil {
+					return fmt.Errorf("%s, %d images: %w", s.name, n, err)
+				}
+			}
+			fmt.Printf(" %.3f, %.0f %% |", found.cosine/found.images, 100*found.right/found.images)
+		}
+		fmt.Println()
+	}
+	return nil
+}
+
+// found sums up over images.
+type found struct{ images, cosine, right float64 }
+
+// invert has ten clients take one step on n images each, and reconstructs those of the first two.
+func (p *probe) invert(ctx context.Context, s protection, seed uint64, n int, sum *found) error {
+	dealt, left := p.deal(seed, n, 1)
+	e, err := p.experiment(s, seed, dealt, sgd(1, stepRate), 1)
+	if err != nil {
+		return err
+	}
+	rec := trace.NewRecorder()
+	set := p.Settings()
+	set.Tracer = rec
+	if _, err := engine.Run(ctx, e, set); err != nil {
+		return err
+	}
+	received := rec.Tensors.Under("init")
+	v := p.victims[seed]
+	if v == nil {
+		if v, err = p.victim(ctx, seed, received); err != nil {
+			return err
+		}
+		p.victims[seed] = v
+	}
+	for k := range 2 {
+		rows := dealt[k]
+		if s.summed {
+			rows = slices.Concat(dealt...)
+		}
+		seen := rec.Tensors.Under(fmt.Sprintf("r0/c%d/upload", k))["ctx"]
+		if s.summed {
+			seen = rec.Tensors.Under("r0/merged")["ctx"]
+		}
+		labels := p.pool.Pick(rows).Class
+		guess := p.means(left, labels)
+		if !s.blind {
+			guess = v.reconstruct(gradientOf(received["ctx"], seen, stepRate), labels, guess)
+		}
+		if err := p.judge(rows, guess, sum); err != nil {
+			return err
+		}
+		if s.summed { // all clients have the same
+			break
+		}
+	}
+	return nil
+}
+
+// gradientOf is the gradient of a step of plain gradient descent.
+func gradientOf(from, to *tensor.Tensor, lr float64) []float64 {
+	out := make([]float64, from.Len())
+	for i, v := range from.Data {
+		out[i] = (float64(v) - float64(to.Data[i])) / lr
+	}
+	return out
+}
+
+// features are those of rows of the pool.
+func (p *probe) features(rows []int) (*tensor.Tensor, error) {
+	d := p.pool.Pick(rows)
+	b, err := d.Batch(message.Indices(d.Len()), method.Rand(0))
+	return b[method.ImageInput], err
+}
+
+// means are the unit means of some rows' features of each label: what a server knows without an upload.
+func (p *probe) means(rows []int, labels []int64) [][]float64 {
+	x, err := p.features(rows)
+	if err != nil { // they were read before
+		panic(err)
+	}
+	out := make([][]float64, len(labels))
+	for k, y := range labels {
+		out[k] = make([]float64, x.Shape[1])
+		for i, row := range rows {
+			if p.pool.Class[row] == y {
+				for d, v := range x.Row(i).Data {
+					out[k][d] += float64(v)
+				}
+			}
+		}
+		unit(out[k])
+	}
+	return out
+}
+
+// judge compares reconstructed features with those of the images.
+func (p *probe) judge(rows []int, guess [][]float64, sum *found) error {
+	all, err := p.features(message.Indices(p.pool.Len()))
+	if err != nil {
+		return err
+	}
+	for k, row := range rows {
+		best, nearest := -2.0, -1
+		for i := range p.pool.Len() {
+			c := 0.0
+			for d, v := range all.Row(i).Data {
+				c += float64(v) * guess[k][d]
+			}
+			if c > best {
+				best, nearest = c, i
+			}
+			if i == row {
+				sum.cosine += c
+			}
+		}
+		sum.images++
+		if nearest == row {
+			sum.right++
+		}
+	}
+	return nil
+}
+
+// victim is what a server knows of the gradients of clients: they are linear in (p - e_y) xᵀ, of class probabilities
+// p and a feature x.
+type victim struct {
+	classes, dim int
+	scale        *mat.Dense // [C,D], class scores of x are scale x
+	slopes       *mat.Dense // [C D, numbers of the prompt], the gradient of the score of each class over each of x
+}
+
+// victim takes steps of its own on images of one feature each, e_d with the labels c and 0: their gradients differ by
+// that of class 0's score less that of class c's, whatever the probabilities are.
+func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*victim, error) {
+	e, err := p.experiment(protection{}, seed, [][]int{{0}}, sgd(1, 1), 1)
+	if err != nil {
+		return nil, err
+	}
+	w := client.NewWorker(e, p.Settings().Worker())
+	defer w.Close()
+	task := w.Task(e.Clients[0], 1)
+	v := &victim{classes: len(e.Classes), dim: task.Dim}
+	v.slopes = mat.NewDense(v.classes*v.dim, received["ctx"].Len(), nil)
+	axes := tensor.New(v.dim, v.dim)
+	for d := range v.dim {
+		axes.Row(d).Data[d] = 1
+	}
+	rows := func(of []int, class ...int64) *spec.Features {
+		return &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: axes.Rows(of)}}, Class: class}
+	}
+	step := func(d int, class int64) ([]float64, error) {
+		c := *e.Clients[0]
+		c.Train = rows([]int{d}, class)
+		up, _, _, err := w.Train(ctx, &c, message.Instruction{Kind: message.Train, Clients: []int{0}, Total: 1,
+			Shared: received}, message.ClientState{})
+		if err != nil {
+			return nil, err
+		}
+		return gradientOf(received["ctx"], up.Shared["ctx"], 1), nil
+	}
+	for d := range v.dim {
+		zero, err := step(d, 0)
+		if err != nil {
+			return nil, err
+		}
+		for c := 1; c < v.classes; c++ {
+			g, err := step(d, int64(c))
+			if err != nil {
+				return nil, err
+			}
+			for i := range g {
+				g[i] = zero[i] - g[i]
+			}
+			v.slopes.SetRow(c*v.dim+d, g)
+		}
+	}
+	l, state := w.Begin(e.Clients[0], message.Instruction{Kind: message.Test, Total: 1, Shared: received},
+		message.ClientState{})
+	scores, err := w.ScoreRows(ctx, e.Clients[0], l, state, rows(message.Indices(v.dim), make([]int64, v.dim)...))
+	if err != nil {
+		return nil, err
+	}
+	v.scale = mat.NewDense(v.classes, v.dim, nil)
+	for d := range v.dim {
+		for c, s := range scores.Row(d).Data {
+			v.scale.Set(c, d, float64(s))
+		}
+	}
+	return v, nil
+}
+
+// objective is half the squared distance of the mean gradient of images u_i/|u_i| from g over that of g, in numbers
+// that were sent, and its gradient over all u where grad is given.
+func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float64 {
+	n := float64(len(labels))
+	weights := mat.NewVecDense(v.classes*v.dim, nil) // Σ (p - e_y) xᵀ / n
+	x, probs := make([][]float64, len(labels)), make([][]float64, len(labels))
+	for i, y := range labels {
+		x[i] = slices.Clone(u[i*v.dim : (i+1)*v.dim])
+		unit(x[i])
+		probs[i] = v.softmax(x[i])
+		for c, p := range probs[i] {
+			if int64(c) == y {
+				p--
+			}
+			for d, f := range x[i] {
+				weights.SetVec(c*v.dim+d, weights.AtVec(c*v.dim+d)+p*f/n)
+			}
+		}
+	}
+	var off, back mat.VecDense
+	off.MulVec(v.slopes.T(), weights)
+	off.SubVec(&off, mat.NewVecDense(len(g), g))
+	for i, v := range g {
+		if v == 0 { // it was not sent
+			off.SetVec(i, 0)
+		}
+	}
+	norm := mat.Norm(mat.NewVecDense(len(g), g), 2)
+	norm *= norm
+	value := mat.Dot(&off, &off) / 2 / norm
+	if grad == nil {
+		return value
+	}
+	back.MulVec(v.slopes, &off) // [C D]
+	for i, y := range labels {
+		gx, mean, by := make([]float64, v.dim), 0.0, make([]float64, v.classes)
+		for c := range by {
+			for d, f := range x[i] {
+				by[c] += back.AtVec(c*v.dim+d) * f
+			}
+			mean += probs[i][c] * by[c]
+		}
+		for c, p := range probs[i] {
+			a := p
+			if int64(c) == y {
+				a--
+			}
+			for d := range gx {
+				gx[d] += (a*back.AtVec(c*v.dim+d) + p*(by[c]-mean)*v.scale.At(c, d)) / n / norm
+			}
+		}
+		part, along := u[i*v.dim:(i+1)*v.dim], 0.0
+		length := mat.Norm(mat.NewVecDense(v.dim, part), 2)
+		for d := range gx {
+			along += gx[d] * x[i][d]
+		}
+		for d := range gx {
+			grad[i*v.dim+d] = (gx[d] - along*x[i][d]) / length
+		}
+	}
+	return value
+}
+
+// softmax gives the class probabilities of a feature.
+func (v *victim) softmax(x []float64) []float64 {
+	var z mat.VecDense
+	z.MulVec(v.scale, mat.NewVecDense(v.dim, x))
+	top, sum, out := mat.Max(&z), 0.0, make([]float64, v.classes)
+	for c := range out {
+		out[c] = math.Exp(z.AtVec(c) - top)
+		sum += out[c]
+	}
+	for c := range out {
+		out[c] /= sum
+	}
+	return out
+}
+
+// reconstruct finds unit features whose mean gradient is g, from a first guess.
+func (v *victim) reconstruct(g []float64, labels []int64, guess [][]float64) [][]float64 {
+	problem := optimize.Problem{
+		Func: func(u []float64) float64 { return v.objective(u, g, labels, nil) },
+		Grad: func(grad, u []float64) { v.objective(u, g, labels, grad) },
+	}
+	first := slices.Concat(guess...)
+	r, err := optimize.Minimize(problem, first, &optimize.Settings{MajorIterations: 1000,
+		Converger: optimize.NeverTerminate{}}, &optimize.LBFGS{})
+	if r == nil { // it began where no gradient is
+		panic(err)
+	}
+	out := make([][]float64, len(labels))
+	for i := range out {
+		out[i] = slices.Clone(r.X[i*v.dim : (i+1)*v.dim])
+		unit(out[i])
+	}
+	return out
+}
+
+func unit(x []float64) {
+	sum := 0.0
+	for _, v := range x {
+		sum += v * v
+	}
+	for i := range x {
+		x[i] /= math.Sqrt(sum)
+	}
+}

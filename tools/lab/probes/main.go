@@ -1,0 +1,141 @@
+// Command probes measures what uploads of prompts give away to a server that follows the protocol and is curious:
+// whether an image was among a client's training examples, and what the features of its images are. It prints the
+// tables of docs/robustness.md.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"promptfed/federation/data/sets"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/runtime/optim"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "probes:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	p, err := open(ctx, 32)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	if err := p.membership(ctx); err != nil {
+		return err
+	}
+	return p.inversion(ctx)
+}
+
+// classes of the images: as many as a reconstruction of some seconds takes.
+var classes = []string{"circle", "square", "triangle", "star", "house", "tree", "fish", "heart"}
+
+// clients upload in every round.
+const clients = 10
+
+// probe is a pool of images with a frozen backbone.
+type probe struct {
+	*experiment.Built
+	pool    *spec.Features
+	victims map[uint64]*victim // by seed, which the prompt that a server sends first depends on
+}
+
+// open makes a pool with some images of each class.
+func open(ctx context.Context, perClass int) (*probe, error) {
+	c := experiment.Defaults()
+	c.Data.Set = "synthetic"
+	c.Data.Generator = sets.Generator{Classes: classes, Domains: []string{"neon"}, Train: perClass, Test: 2,
+		Difficulty: 0.35}
+	c.Partition.Clients = 1
+	b, err := experiment.Open(ctx, c, nil)
+	if err == nil {
+		err = b.Features(ctx, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	pool, ok := b.Engine.Clients[0].Train.(*spec.Features)
+	if !ok {
+		return nil, fmt.Errorf("the training data are %T", b.Engine.Clients[0].Train)
+	}
+	return &probe{b, pool, map[uint64]*victim{}}, nil
+}
+
+// protection is what stands between a client and the server.
+type protection struct {
+	name    string
+	with    []string
+	options map[string]any
+	blind   bool // nothing is uploaded
+	summed  bool // the server sees the mean of all uploads alone
+}
+
+var protections = []protection{
+	{name: "none"},
+	{name: "top 10 %", with: []string{"compress"}, options: map[string]any{"share": 0.1}},
+	{name: "signs", with: []string{"compress"}, options: map[string]any{"kind": "sign"}},
+	{name: "noise of clients, z = 0.1", with: []string{"dp"}, options: noise(0.1)},
+	{name: "noise of clients, z = 1", with: []string{"dp"}, options: noise(1)},
+	{name: "sums (secure aggregation)", summed: true},
+}
+
+// noise is differential privacy at the clients, whose updates are shorter than the clip.
+func noise(z float64) map[string]any {
+	return map[string]any{"where": "client", "clip": 0.5, "noise": z, "delta": 0.01}
+}
+
+// experiment is PromptFL under a protection, with clients that train on some images of the pool.
+func (p *probe) experiment(s protection, seed uint64, train [][]int, t spec.Training, rounds int) (*spec.Experiment,
+	error) {
+	options := map[string]any{"tokens": 4}
+	for k, v := range s.options {
+		options[k] = v
+	}
+	m, err := methods.Build("promptfl", s.with, options)
+	if err != nil {
+		return nil, err
+	}
+	e := &spec.Experiment{Name: "probe", MethodName: "promptfl", Method: m, Classes: p.Engine.Classes,
+		Template: p.Engine.Template, Training: t, Plan: spec.Plan{Rounds: rounds, TestEvery: rounds, Seed: seed}}
+	for i, rows := range train {
+		e.Clients = append(e.Clients, &spec.Client{ID: i, Backbone: p.Engine.Clients[0].Backbone,
+			Train: p.pool.Pick(rows), Test: p.pool.Pick(rows)})
+	}
+	return e, nil
+}
+
+// sgd is plain gradient descent.
+func sgd(epochs int, lr float64) spec.Training {
+	return spec.Training{Epochs: epochs, Batch: 32, Optim: optim.Config{Name: "sgd", LR: lr}}
+}
+
+// deal draws rows of the pool, n of each of some classes for each client, no row twice, and gives the others too.
+func (p *probe) deal(seed uint64, classes, n int) (dealt [][]int, left []int) {
+	r := method.Rand(seed, "deal")
+	of := map[int64][]int{}
+	for _, i := range r.Perm(p.pool.Len()) {
+		of[p.pool.Class[i]] = append(of[p.pool.Class[i]], i)
+	}
+	dealt = make([][]int, clients)
+	for k := range dealt {
+		for _, c := range r.Perm(len(p.Engine.Classes))[:classes] {
+			y := int64(c)
+			dealt[k], of[y] = append(dealt[k], of[y][:n]...), of[y][n:]
+		}
+	}
+	for c := range p.Engine.Classes {
+		left = append(left, of[int64(c)]...)
+	}
+	return dealt, left
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"gonum.org/v1/gonum/integrate"
+	"gonum.org/v1/gonum/stat"
+
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// seeds of the tables.
+var seeds = []uint64{1, 2, 3}
+
+// membership prints how well the server tells training images of a client from others of the same classes: by how much
+// the upload lowers an image's loss (a threshold on the loss, Yeom et al., CSF 2018, with the received prompt in place
+// of none). Each client has two images of each class; twelve others of each are dealt to nobody.
+func (p *probe) membership(ctx context.Context) error {
+	const rounds = 10
+	fmt.Printf("Membership: area under the ROC curve, 0.5 is chance; %d clients with 2 images of each of %d "+
+		"classes.\n\n", clients, len(p.Engine.Classes))
+	fmt.Printf("| protection | round 1 | round %d |\n|:--- | ---:| ---:|\n", rounds)
+	for _, s := range protections {
+		var first, last []float64
+		for _, seed := range seeds {
+			area, err := p.members(ctx, s, seed, rounds)
+			if err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			first, last = append(first, area[0]), append(last, area[1])
+		}
+		fmt.Printf("| %s | %s | %s |\n", s.name, meanStd(first), meanStd(last))
+	}
+	fmt.Println()
+	return nil
+}
+
+func meanStd(v []float64) string {
+	mean, std := stat.MeanStdDev(v, nil)
+	return fmt.Sprintf("%.3f ± %.3f", mean, std)
+}
+
+// members runs a federation and gives the areas in its first and last round, means over clients.
+func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds int) (area [2]float64, err error) {
+	dealt, left := p.deal(seed, len(p.Engine.Classes), 2)
+	e, err := p.experiment(s, seed, dealt, sgd(2, 0.05), rounds)
+	if err != nil {
+		return area, err
+	}
+	rec := trace.NewRecorder()
+	set := p.Settings()
+	set.Tracer = rec
+	if _, err := engine.Run(ctx, e, set); err != nil {
+		return area, err
+	}
+	w := client.NewWorker(e, p.Settings().Worker())
+	defer w.Close()
+	others := p.pool.Pick(left)
+	for at, round := range []int{0, rounds - 1} {
+		received := rec.Tensors.Under("init")
+		if round > 0 {
+			received = rec.Tensors.Under(fmt.Sprintf("r%d/merged", round-1))
+		}
+		for k, c := range e.Clients {
+			seen := rec.Tensors.Under(fmt.Sprintf("r%d/c%d/upload", round, k))
+			if s.summed {
+				seen = rec.Tensors.Under(fmt.Sprintf("r%d/merged", round))
+			}
+			var drops [2][]float64 // of members and others
+			for i, rows := range []method.Data{c.Train, others} {
+				before, err := losses(ctx, w, c, received, rows)
+				if err != nil {
+					return area, err
+				}
+				after, err := losses(ctx, w, c, seen, rows)
+				if err != nil {
+					return area, err
+				}
+				for j := range before {
+					drops[i] = append(drops[i], before[j]-after[j])
+				}
+			}
+			area[at] += auc(drops[0], drops[1]) / clients
+		}
+	}
+	return area, nil
+}
+
+// losses are the cross entropies of rows by shared parameters.
+func losses(ctx context.Context, w *client.Worker, c *spec.Client, shared tensor.Map,
+	rows method.Data) ([]float64, error) {
+	o := message.Instruction{Kind: message.Test, Total: clients, Shared: shared}
+	l, state := w.Begin(c, o, message.ClientState{})
+	scores, err := w.ScoreRows(ctx, c, l, state, rows)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]float64, rows.Len())
+	for i, y := range rows.Labels() {
+		z := scores.Row(i).Data
+		top, sum := float64(slices.Max(z)), 0.0
+		for _, v := range z {
+			sum += math.Exp(float64(v) - top)
+		}
+		out[i] = math.Log(sum) + top - float64(z[y])
+	}
+	return out, nil
+}
+
+// auc is the area under the ROC curve: how often one of yes is above one of no, ties for half.
+func auc(yes, no []float64) float64 {
+	type scored struct {
+		v  float64
+		in bool
+	}
+	var all []scored
+	for _, v := range yes {
+		all = append(all, scored{v, true})
+	}
+	for _, v := range no {
+		all = append(all, scored{v, false})
+	}
+	slices.SortStableFunc(all, func(a, b scored) int { return cmp.Compare(a.v, b.v) })
+	var values []float64
+	var in []bool
+	for _, x := range all {
+		values, in = append(values, x.v), append(in, x.in)
+	}
+	tpr, fpr, _ := stat.ROC(nil, values, in, nil)
+	return integrate.Trapezoidal(fpr, tpr)
+}

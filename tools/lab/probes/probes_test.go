@@ -1,0 +1,69 @@
+package main
+
+import (
+	"math"
+	"os"
+	"testing"
+
+	"promptfed/federation/data/datatest"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+var cache string
+
+func TestMain(m *testing.M) { datatest.Main(m, &cache) }
+
+// Of 3 members and 2 others at (3, 1, 2) and (0, 2) there are 6 pairs: 4 in order, one tie, one not.
+func TestAUC(t *testing.T) {
+	if got, want := auc([]float64{3, 1, 2}, []float64{0, 2}), 4.5/6; math.Abs(got-want) > 1e-12 {
+		t.Errorf("%v, by hand %v", got, want)
+	}
+	if got := auc([]float64{1, 1}, []float64{1}); got != 0.5 {
+		t.Errorf("of equal numbers %v", got)
+	}
+}
+
+// What a server computes of one image's gradient is what the engine uploads, its objective's gradient is that of finite
+// differences, and from an upload of one image the image's feature comes back.
+func TestInversion(t *testing.T) {
+	os.Setenv("XDG_CACHE_HOME", cache)
+	p, err := open(t.Context(), 12)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var one, mean found
+	if err := p.invert(t.Context(), protections[0], 1, 1, &one); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.invert(t.Context(), protection{blind: true}, 1, 1, &mean); err != nil {
+		t.Fatal(err)
+	}
+	if one.images != 2 || one.cosine < 1.95 || one.right != 2 || mean.cosine > one.cosine-0.01 {
+		t.Errorf("reconstructed %+v; by class means %+v", one, mean)
+	}
+	v, err := p.victim(t.Context(), 1, tensor.Map{"ctx": method.Draw(1, -1, "ctx", []int{4, 96}, 0.02)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := method.Rand(1)
+	u, g := make([]float64, 2*v.dim), make([]float64, 4*96)
+	for i := range u {
+		u[i] = r.NormFloat64()
+	}
+	for i := range g {
+		g[i] = r.NormFloat64()
+	}
+	labels, grad := []int64{1, 3}, make([]float64, len(u))
+	v.objective(u, g, labels, grad)
+	for _, i := range []int{0, 5, v.dim, 2*v.dim - 1} {
+		const h = 1e-5
+		up, down := append([]float64{}, u...), append([]float64{}, u...)
+		up[i], down[i] = up[i]+h, down[i]-h
+		want := (v.objective(up, g, labels, nil) - v.objective(down, g, labels, nil)) / (2 * h)
+		if math.Abs(grad[i]-want) > 1e-4*(1+math.Abs(want)) {
+			t.Errorf("slope %d is %v, by finite differences %v", i, grad[i], want)
+		}
+	}
+}

@@ -1,0 +1,50 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/tables"
+)
+
+// mostBelow is how many groups a note about zero-shot names.
+const mostBelow = 6
+
+// belowZeroShot notes the groups whose accuracy, a mean over clients and runs, ends below that of the hand-written
+// prompts on the same test images, which each run measures before it trains.
+func (v *view) belowZeroShot(main *tables.Table) {
+	m, err := results.ParseMetric(results.DefaultMetric(v.groups))
+	if err != nil {
+		return
+	}
+	var below []string
+	for _, g := range v.groups {
+		var got, hand results.Stat
+		for _, r := range g.Done() {
+			a, ok := m.Of(r)
+			b, known := r.Summary.ZeroShotMean()
+			if ok && known {
+				got.Values, hand.Values = append(got.Values, a), append(hand.Values, b)
+			}
+		}
+		const rounding = 1e-9
+		if a, b := got.Mean(), hand.Mean(); a < b-rounding {
+			below = append(below, fmt.Sprintf("%s (%.2f < %.2f)", g.Name, 100*a, 100*b))
+		}
+	}
+	if len(below) == 0 {
+		return
+	}
+	names, verb := strings.Join(below, ", "), "end"
+	switch {
+	case len(below) == 1:
+		verb = "ends"
+	case len(below) > mostBelow:
+		names = fmt.Sprintf("%s and %d more", strings.Join(below[:mostBelow], ", "), len(below)-mostBelow)
+	}
+	line := fmt.Sprintf("%s %s below zero-shot on the same test images: try more rounds (train.rounds), another "+
+		"train.lr, or a method that starts from words, as kgcoop does", names, verb)
+	v.Notes = append(v.Notes, line)
+	main.Remarks = append(main.Remarks, line+".")
+}

@@ -1,0 +1,54 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/results"
+)
+
+// Another seed may give another backbone to a client's number. Clients 0, 1 and 2 have the backbones x, x and y and
+// accuracies of 10, 20 and 90 with one seed, and y, x and x with 80, 40 and 30 with the other: as x client 0 has 10,
+// client 1 (20 + 40)/2 and client 2 30, as y client 0 has 80 and client 2 90.
+func TestStripsAcrossSeeds(t *testing.T) {
+	group := &results.Group{Name: "A", Labels: map[string]string{"method": "A"}}
+	for seed, run := range []struct {
+		backbones [3]string
+		accuracy  []float64
+	}{{[3]string{"x", "x", "y"}, []float64{.1, .2, .9}}, {[3]string{"y", "x", "x"}, []float64{.8, .4, .3}}} {
+		dir, text := t.TempDir(), `{"classes": [], "clients": [`
+		for k, b := range run.backbones {
+			text += fmt.Sprintf(`%s{"backbone": %q}`, []string{"", ", ", ", "}[k], b)
+		}
+		if err := os.WriteFile(filepath.Join(dir, results.ClientsFile), []byte(text+"]}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		e := &record.Evaluation{PerClient: run.accuracy}
+		group.Runs = append(group.Runs, &results.Run{Dir: dir, Seed: uint64(seed), State: results.Done,
+			Rounds: []results.Round{{Record: record.Record{Tested: true, Evaluation: e}}}})
+	}
+	m, err := results.ParseMetric("last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &view{Report: &Report{}, groups: []*results.Group{group}, metric: m, axis: "method"}
+	drawn, err := v.strips(configs.Figure{Kind: "strips"}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []figures.StripGroup{{Label: "x", Values: []float64{10, 30, 30}}, {Label: "y", Values: []float64{80, 90}}}
+	panels := drawn.(figures.Strips).Panels
+	if len(panels) != 1 || !slices.EqualFunc(panels[0].Groups, want, func(a, b figures.StripGroup) bool {
+		return a.Label == b.Label && slices.EqualFunc(a.Values, b.Values,
+			func(a, b float64) bool { return math.Abs(a-b) < 1e-9 })
+	}) {
+		t.Errorf("%+v, want %+v", panels, want)
+	}
+}

@@ -1,0 +1,58 @@
+package report
+
+import (
+	"math"
+	"slices"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/results"
+)
+
+// Bounds of the figure of confusion matrices: above mostConfused classes cells are smaller than a point, and above
+// fewConfused only two matrices are drawn.
+const (
+	mostConfused = 200
+	fewConfused  = 50
+)
+
+// confusion draws confusion matrices, as shares of each class, of the first finished run of each label:
+// with the server's parameters and with the clients' own, as far as the method has them. Runs of other classes than the
+// first are left out.
+func (v *view) confusion(f configs.Figure) (figures.Drawer, error) {
+	out := figures.HeatMap{Title: f.Title, X: "predicted class", Y: "class", Value: "share of the class",
+		Scale: [2]float64{0, 1}, WithoutValues: true}
+	for _, r := range v.mapped(f) {
+		c, err := r.run.Confusion()
+		if err != nil {
+			return nil, err
+		}
+		if c == nil || len(c.Classes) == 0 || out.RowNames != nil && !slices.Equal(out.RowNames, c.Classes) {
+			continue
+		}
+		if len(c.Classes) > mostConfused {
+			v.note("figure confusion: %d classes are too many to be drawn; %s of the run folder has the counts",
+				len(c.Classes), record.ConfusionFile)
+			return nil, figures.ErrEmpty
+		}
+		out.RowNames, out.ColumnNames = c.Classes, c.Classes
+		for _, m := range []struct {
+			name string
+			of   *metrics.Matrix
+		}{{"global", c.Global}, {"personal", c.Personal}} {
+			if m.of == nil || len(out.Panels) == mostMaps || len(c.Classes) > fewConfused && len(out.Panels) == 2 {
+				continue
+			}
+			rows := results.ConfusionRows(m.of, len(c.Classes))
+			for i, row := range rows {
+				if row == nil { // no example of the class: hatched
+					rows[i] = slices.Repeat([]float64{math.NaN()}, len(c.Classes))
+				}
+			}
+			out.Panels = append(out.Panels, figures.HeatPanel{Title: joinTitle(r.label, m.name), Values: rows})
+		}
+	}
+	return out, nil
+}

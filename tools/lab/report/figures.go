@@ -1,0 +1,297 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"promptfed/configs"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/results"
+)
+
+// namedFigure is a figure with the name of its files.
+type namedFigure struct {
+	file, title string
+	drawn       *figures.Figure
+}
+
+// view is a part of a report while its figures are made: a sweep, or runs that belong to none.
+type view struct {
+	*Report
+	plan   *results.Plan // nil for none
+	groups []*results.Group
+	name   string // of the sweep
+	metric results.Metric
+	axis   string                                            // whose labels are compared
+	labels []string                                          // of that axis
+	pairs  map[string]map[results.Level][]results.Comparison // by metric
+}
+
+func (v *view) note(format string, a ...any) {
+	v.Notes = append(v.Notes, oneLine(fmt.Errorf(format, a...)))
+}
+
+// Names of the figures that every report has, where its runs have what they show.
+const (
+	accuracyFigure     = "accuracy"
+	bytesFigure        = "accuracy-bytes"
+	timeFigure         = "accuracy-time"
+	clientsFigure      = "clients"
+	costFigure         = "cost"
+	partitionFigure    = "partition"
+	confusionFigure    = "confusion"
+	significanceFigure = "significance"
+	termsFigure        = "terms"
+)
+
+// titles are those of figures whose card has none.
+var titles = map[string]string{"curves": "By round", "curves" + configs.AlongBytes: "By bytes sent",
+	"curves" + configs.AlongTime: "By simulated time", "shots": "By examples of a class", "sensitivity": "Sensitivity",
+	"heatmap":  "Combinations",
+	"scatter3": "Combinations", "box": "Clients", "strips": "Clients by backbone", "tsne": "Prompts of clients (t-SNE)",
+	"pca": "Features of images and texts (principal components)", "bubbles": "Training examples by client and class",
+	"cost":         "Cost",
+	"confusion":    "Confusion matrix (first seed)",
+	"significance": "Differences", configs.RanksFigure: "Mean ranks", "terms": "Terms of the loss"}
+
+// draw makes the figures that the card asks for and those that every report has. One that cannot be drawn is a note.
+func (v *view) draw(card *configs.PaperTable) {
+	drawn := map[string]bool{}
+	if card != nil {
+		for i, f := range card.Figures {
+			drawn[f.Kind+alongOf(f)] = true
+			v.add(fmt.Sprintf("%d-%s", i+1, f.Kind), f)
+		}
+	}
+	for _, d := range []struct{ file, kind, x string }{{accuracyFigure, "curves", ""},
+		{bytesFigure, "curves", configs.AlongBytes}, {timeFigure, "curves", configs.AlongTime},
+		{clientsFigure, "box", ""}, {costFigure, "cost", ""}, {partitionFigure, "bubbles", ""},
+		{confusionFigure, "confusion", ""}, {significanceFigure, "significance", ""}, {termsFigure, "terms", ""}} {
+		if f := (configs.Figure{Kind: d.kind, X: d.x}); !drawn[d.kind+alongOf(f)] {
+			v.add(d.file, f)
+		}
+	}
+}
+
+// alongOf tells curves over rounds, bytes and time apart.
+func alongOf(f configs.Figure) string {
+	if f.Kind != configs.CurvesFigure || f.X == configs.Along[0] {
+		return ""
+	}
+	return f.X
+}
+
+// add draws a figure, unless its runs do not have what it shows.
+func (v *view) add(file string, f configs.Figure) {
+	m := v.metric
+	if f.Metric != "" {
+		var err error
+		if m, err = results.ParseMetric(f.Metric); err != nil {
+			v.note("figure %s: %w", file, err)
+			return
+		}
+	}
+	if f.Title == "" {
+		f.Title = cmp.Or(titles[f.Kind+alongOf(f)], titles[f.Kind])
+	}
+	if v.several() {
+		f.Title = cmp.Or(v.name, "runs") + ": " + f.Title
+		file = cmp.Or(v.name, "runs") + "-" + file
+	}
+	list := []results.Metric{m}
+	if !slices.Contains(unevaluated, f.Kind) {
+		list = v.each(m)
+	}
+	for _, one := range list {
+		name := file
+		if len(list) > 1 {
+			name += "-" + one.Views(v.groups)[0]
+		}
+		v.addOf(name, f, one)
+	}
+}
+
+// unevaluated are the kinds of figures that show no accuracies.
+var unevaluated = []string{"bubbles", "cost", "tsne", "pca", "confusion", "terms"}
+
+// addOf is add of one metric, with what it is of and what it averages over in the title.
+func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
+	f.Title += v.caption(f, m)
+	d, err := v.drawer(f, m)
+	var drawn *figures.Figure
+	if err == nil {
+		drawn, err = d.Draw()
+	}
+	if errors.Is(err, figures.ErrEmpty) {
+		return
+	}
+	if err != nil {
+		v.note("figure %s is not drawn: %w", file, err)
+		return
+	}
+	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, drawn})
+}
+
+// caption says behind a figure's title which evaluation it is of, who does not have it, and what it averages over.
+func (v *view) caption(f configs.Figure, m results.Metric) string {
+	var parts []string
+	if views := m.Views(v.groups); !slices.Contains(unevaluated, f.Kind) && len(views) > 0 {
+		text := strings.Join(views, " and ") + " evaluation"
+		var absent []string
+		for _, l := range facets(v.groups, v.axis) {
+			if !slices.ContainsFunc(l.groups, func(g *results.Group) bool {
+				return len(g.Done()) == 0 || slices.ContainsFunc(g.Done(),
+					func(r *results.Run) bool { return !m.Absent(r) })
+			}) {
+				absent = append(absent, l.label)
+			}
+		}
+		if len(absent) > 0 {
+			text += "; " + strings.Join(absent, ", ") + ": -"
+		}
+		parts = append(parts, text)
+	}
+	if text := v.deviation(f); text != "" {
+		parts = append(parts, text)
+	}
+	if over := v.averagedOver(f); len(over) > 0 {
+		what := "averaged over "
+		if slices.Contains([]string{"box", "strips", "significance"}, f.Kind) {
+			what = "over " // every client, or pair, is in it
+		}
+		parts = append(parts, what+strings.Join(over, " and "))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, "; ") + ")"
+}
+
+// deviation says what bands and error bars are, and of how many seeds; empty of figures without any.
+func (v *view) deviation(f configs.Figure) string {
+	if !slices.Contains([]string{configs.CurvesFigure, "shots", "sensitivity"}, f.Kind) {
+		return ""
+	}
+	least, most := math.MaxInt, 0
+	for _, g := range v.groups {
+		n := len(g.Done())
+		if f.Kind == configs.CurvesFigure { // of unfinished runs too
+			n = len(g.Runs)
+		}
+		least, most = min(least, n), max(most, n)
+	}
+	switch {
+	case most < 2:
+		return ""
+	case least < most:
+		return fmt.Sprintf("± sample deviation, n = %d to %d seeds", least, most)
+	}
+	return fmt.Sprintf("± sample deviation, n = %d seeds", most)
+}
+
+// averagedOver lists the axes of the sweep, with their labels, that a figure has no place for.
+func (v *view) averagedOver(f configs.Figure) []string {
+	if slices.Contains([]string{"bubbles", "tsne", "pca", "confusion", "terms", configs.RanksFigure}, f.Kind) {
+		return nil
+	}
+	shown := []string{f.X, f.Y, f.Z, f.Line, f.Panel, f.Group}
+	switch contested := f.Kind == "cost" || f.Kind == "significance"; {
+	case contested, f.Kind == "curves" && f.Line == "", f.Kind == "strips" && f.Panel == "",
+		f.Kind == "box" && results.Labels(v.groups, f.Group) == nil:
+		shown = append(shown, v.axis)
+	}
+	var out []string
+	for _, a := range results.Axes(v.groups) {
+		if len(a.Labels) > 1 && !slices.Contains(shown, a.Name) {
+			out = append(out, a.Name+": "+strings.Join(a.Labels, ", "))
+		}
+	}
+	return out
+}
+
+// several tells whether the report has more than one part, so that figures need the part's name.
+func (v *view) several() bool {
+	parts := len(v.Plans)
+	if len(v.Of(nil)) > 0 {
+		parts++
+	}
+	return parts > 1
+}
+
+// drawer makes the figure of a kind, or gives figures.ErrEmpty: here or from Draw where the runs do not have what it
+// shows.
+func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error) {
+	switch f.Kind {
+	case "curves":
+		return v.curves(f, m), nil
+	case "shots", "sensitivity":
+		return v.sensitivity(f, m)
+	case "heatmap":
+		return v.heatmap(f, m)
+	case "scatter3":
+		return v.scatter3(f, m)
+	case "box":
+		return v.box(f, m)
+	case "strips":
+		return v.strips(f, m)
+	case "bubbles":
+		return v.bubbles(f)
+	case "confusion":
+		return v.confusion(f)
+	case "cost":
+		return v.cost(f, m), nil
+	case "significance":
+		return v.significance(f, m)
+	case configs.RanksFigure:
+		return v.ranks(f, m)
+	case "terms":
+		return v.terms(f), nil
+	case "tsne":
+		return v.tsne(f)
+	case "pca":
+		return v.pca(f)
+	}
+	return nil, fmt.Errorf("there is no figure of kind %q", f.Kind)
+}
+
+// facet is the groups of one label of an axis; without an axis, all of them under an empty label.
+type facet struct {
+	label  string
+	title  string // the label as it is shown: a number has the name of its axis in front
+	groups []*results.Group
+}
+
+// facets divides groups by the labels of an axis.
+func facets(groups []*results.Group, axis string) []facet {
+	if axis == "" {
+		return []facet{{"", "", groups}}
+	}
+	var out []facet
+	labels := results.Labels(groups, axis)
+	for _, l := range labels {
+		out = append(out, facet{l, titleOf(axis, l, results.Bare(labels)), results.Where(groups,
+			map[string]string{axis: l})})
+	}
+	return out
+}
+
+// titleOf is a label as it is shown: with its axis where labels say nothing without.
+func titleOf(axis, label string, bare bool) string {
+	if bare {
+		return axis + " " + label
+	}
+	return label
+}
+
+// stat is a metric over some groups, seed by seed.
+func stat(groups []*results.Group, m results.Metric) results.Stat {
+	var list []results.Stat
+	for _, g := range groups {
+		list = append(list, g.Stat(m))
+	}
+	return results.Mean(list)
+}

@@ -1,0 +1,84 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/configs"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/results"
+)
+
+// heatmap has a cell for each label of x and y, y growing upwards. Cells whose labels on x, y and the panel are equal
+// are framed: equal prompt lengths, in the papers.
+func (v *view) heatmap(f configs.Figure, m results.Metric) (figures.Drawer, error) {
+	columns, rows := facets(v.groups, f.X), facets(v.groups, f.Y)
+	if f.X == "" || f.Y == "" || len(columns) == 0 || len(rows) == 0 {
+		return nil, fmt.Errorf("it needs two axes x and y of the sweep")
+	}
+	slices.Reverse(rows)
+	factor, y := scale(m)
+	out := figures.HeatMap{Title: f.Title, X: f.X, Y: f.Y, Value: y.Label, Palette: figures.BlueRed}
+	for _, c := range columns {
+		out.ColumnNames = append(out.ColumnNames, c.label)
+	}
+	for _, r := range rows {
+		out.RowNames = append(out.RowNames, r.label)
+	}
+	for _, p := range facets(v.groups, f.Panel) {
+		panel := figures.HeatPanel{}
+		if f.Panel != "" {
+			panel.Title = f.Panel + " " + p.label
+		}
+		for i, r := range rows {
+			var line []float64
+			for j, c := range columns {
+				line = append(line, factor*stat(results.Where(p.groups, map[string]string{f.X: c.label, f.Y: r.label}),
+					m).Mean())
+				if c.label == r.label && (f.Panel == "" || p.label == c.label) {
+					panel.Frames = append(panel.Frames, figures.Cell{Row: i, Column: j})
+				}
+			}
+			panel.Values = append(panel.Values, line)
+		}
+		out.Panels = append(out.Panels, panel)
+	}
+	return out, nil
+}
+
+func (v *view) scatter3(f configs.Figure, m results.Metric) (figures.Drawer, error) {
+	factor, y := scale(m)
+	out := figures.Scatter3{Title: f.Title, Value: y.Label, Palette: figures.BlueRed}
+	var at [3]map[string]float64
+	for k, axis := range []string{f.X, f.Y, f.Z} {
+		var labels []string
+		for _, a := range facets(v.groups, axis) {
+			labels = append(labels, a.label)
+		}
+		x, ok := numbers(labels)
+		if axis == "" || len(labels) == 0 || !ok {
+			return nil, fmt.Errorf("it needs three axes x, y and z of the sweep, with numbers for labels")
+		}
+		at[k] = map[string]float64{}
+		for i, l := range labels {
+			at[k][l] = x[i]
+		}
+	}
+	for _, p := range facets(v.groups, f.Panel) {
+		panel := figures.Scatter3Panel{Title: p.title, X: f.X, Y: f.Y, Z: f.Z}
+		for _, x := range facets(p.groups, f.X) {
+			for _, y := range facets(x.groups, f.Y) {
+				for _, z := range facets(y.groups, f.Z) {
+					if s := stat(z.groups, m); s.N() > 0 {
+						panel.Points = append(panel.Points, figures.Point3{X: at[0][x.label], Y: at[1][y.label],
+							Z: at[2][z.label], Value: factor * s.Mean()})
+					}
+				}
+			}
+		}
+		if len(panel.Points) > 0 {
+			out.Panels = append(out.Panels, panel)
+		}
+	}
+	return out, nil
+}

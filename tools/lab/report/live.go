@@ -1,0 +1,116 @@
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/ui"
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// Live is the page about some folders for a server that keeps it current.
+func Live(dirs []string) ui.Source {
+	p := &livePage{dirs: dirs}
+	return ui.Source{Stamp: func() uint64 { return results.Fingerprint(dirs...) }, Report: p.report, Details: p.details}
+}
+
+// livePage makes the page of some folders again and again.
+type livePage struct {
+	dirs  []string
+	cache results.Cache
+	last  *Report
+	shape string // names and states of all runs, when the tables were made
+	runs  map[*results.Run]page.Run
+}
+
+// report reads what changed. Tables and tests, which are of finished runs, are made again where a run finished.
+func (p *livePage) report() (page.Report, error) {
+	folder, err := filepath.Abs(p.dirs[0])
+	if err != nil {
+		return page.Report{}, err
+	}
+	found, err := p.cache.Load(p.dirs...)
+	if errors.Is(err, results.ErrNoRuns) {
+		p.last, p.shape, p.runs = nil, "", nil
+		return page.Report{Title: folder, Live: true, Notes: []string{"There are no runs yet; they appear here when " +
+			"they start."}}, nil
+	}
+	if err != nil {
+		return page.Report{}, err
+	}
+	r := &Report{Results: found, folder: folder, live: true}
+	var b strings.Builder
+	var order []*results.Run
+	for _, g := range found.Groups {
+		fmt.Fprintf(&b, "%q %q", g.Name, g.Experiment)
+		for _, run := range g.Runs {
+			fmt.Fprintf(&b, "%q %s", run.Dir, run.State)
+			order = append(order, run)
+		}
+	}
+	shape := b.String()
+	if p.last != nil && shape == p.shape {
+		r.main, r.more, r.tests, r.kept = p.last.main, p.last.more, p.last.tests, p.runs
+	} else if err := r.build(); err != nil {
+		return page.Report{}, err
+	}
+	p.last, p.shape = r, shape
+	out, err := r.page()
+	out.Live, p.runs = true, map[*results.Run]page.Run{}
+	for i, run := range out.Runs {
+		p.runs[order[i]] = run
+	}
+	if len(found.Plans) != 1 || len(found.Of(nil)) > 0 {
+		out.Title, out.Card = folder, nil
+	}
+	return out, err
+}
+
+// details reads what the page shows of one run alone.
+func (p *livePage) details(id string) (page.Run, error) {
+	if p.last != nil {
+		for _, g := range p.last.Groups {
+			for _, run := range g.Runs {
+				if p.last.seen(run.Dir) == id {
+					out := page.Run{Config: run.Config, Facts: origin(run.Dir)}
+					return out, pageDetails(run, &out)
+				}
+			}
+		}
+	}
+	return page.Run{}, ui.ErrNoRun
+}
+
+// origin is how a run came about, as far as its folder says. Reports leave it out: it differs between two runs of one
+// experiment, whose reports have the same bytes.
+func origin(dir string) []page.Pair {
+	f, err := os.Open(filepath.Join(dir, runfolder.ProvenanceFile))
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var p runfolder.Provenance
+	if json.NewDecoder(io.LimitReader(f, 4<<20)).Decode(&p) != nil || len(p.Calls) == 0 {
+		return nil
+	}
+	first, last := p.Calls[0], p.Calls[len(p.Calls)-1]
+	out := []page.Pair{{Name: "began", Value: first.Start.Local().Format(time.DateTime)}}
+	if last.Seconds != nil {
+		took := time.Duration(*last.Seconds * float64(time.Second)).Round(time.Second)
+		out = append(out, page.Pair{Name: "took", Value: took.String()})
+	}
+	if p.Data != nil {
+		out = append(out, page.Pair{Name: "data", Value: p.Data.Set + ", digest " + p.Data.Digest})
+	}
+	return append(out, page.Pair{Name: "host", Value: last.Host},
+		page.Pair{Name: "version", Value: strings.TrimSpace(last.Version + " " + last.Commit)},
+		page.Pair{Name: "command", Value: strings.Join(last.Command, " ")})
+}

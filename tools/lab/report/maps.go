@@ -1,0 +1,190 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/results"
+)
+
+// mostMaps bounds the panels of figures of embeddings.
+const mostMaps = 12
+
+// mapped are the runs whose prompts or features a figure shows: the first finished one of each label of an axis.
+func (v *view) mapped(f configs.Figure) []facetRun {
+	var out []facetRun
+	for _, p := range facets(v.groups, cmp.Or(f.Panel, v.axis)) {
+		for _, g := range p.groups {
+			if done := g.Done(); len(done) > 0 && len(out) < mostMaps {
+				out = append(out, facetRun{p.title, done[0]})
+				break
+			}
+		}
+	}
+	return out
+}
+
+type facetRun struct {
+	label string
+	run   *results.Run
+}
+
+// tsne maps what each client learned, coloured by backbone.
+func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
+	out := figures.TSNE{Title: f.Title}
+	by := cmp.Or(f.Group, "backbone")
+	for _, r := range v.mapped(f) {
+		path := filepath.Join(r.run.Dir, record.PromptsFile)
+		prompts, _, err := safetensors.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		info, err := r.run.Clients()
+		if err != nil {
+			return nil, err
+		}
+		rows, clients := promptRows(prompts)
+		if len(rows) < 4 || !whole(rows) {
+			continue // nothing that a client has for itself, or too few to be mapped
+		}
+		panel := figures.TSNEPanel{Title: r.label, Rows: rows}
+		if info != nil && slices.Max(clients) < len(info.Clients) {
+			for _, k := range clients {
+				panel.Groups = append(panel.Groups, kind(info.Clients[k], by))
+			}
+		}
+		out.Panels = append(out.Panels, panel)
+	}
+	return out, nil
+}
+
+// promptRows gives what each client learned as a row, and the clients' numbers: all numbers that it keeps for itself
+// and that it trained of the shared ones, one tensor behind the other. Where lengths differ, as prompts of several
+// lengths do, tensors of [tokens, width] are averaged over tokens.
+func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
+	names := map[int][]string{}
+	for _, name := range sorted(prompts) {
+		part := strings.SplitN(name, "/", 4)
+		if len(part) < 4 || part[0] != "client" || part[2] != "private" && part[2] != "own" || prompts[name].IsInt() {
+			continue
+		}
+		if k, err := strconv.Atoi(part[1]); err == nil && k >= 0 {
+			names[k] = append(names[k], name)
+		}
+	}
+	for k := range names {
+		clients = append(clients, k)
+	}
+	slices.Sort(clients)
+	for _, mean := range []bool{false, true} {
+		rows = nil
+		for _, k := range clients {
+			var row []float64
+			for _, name := range names[k] {
+				row = append(row, numbersOf(prompts[name], mean)...)
+			}
+			rows = append(rows, row)
+		}
+		if !slices.ContainsFunc(rows, func(r []float64) bool { return len(r) != len(rows[0]) }) {
+			return rows, clients
+		}
+	}
+	return nil, nil
+}
+
+// numbersOf gives the numbers of a tensor, or with mean, of a matrix the mean over its rows.
+func numbersOf(t *tensor.Tensor, mean bool) []float64 {
+	if !mean || len(t.Shape) != 2 || t.Shape[0] == 0 {
+		out := make([]float64, len(t.Data))
+		for i, x := range t.Data {
+			out[i] = float64(x)
+		}
+		return out
+	}
+	n, w := t.Shape[0], t.Shape[1]
+	out := make([]float64, w)
+	for i := range n {
+		for j := range w {
+			out[j] += float64(t.Data[i*w+j]) / float64(n)
+		}
+	}
+	return out
+}
+
+// pca maps image features with the class features before and after, of runs that kept them (eval.embeddings).
+func (v *view) pca(f configs.Figure) (figures.Drawer, error) {
+	out := figures.PCA{Title: f.Title}
+	for _, r := range v.mapped(f) {
+		path := filepath.Join(r.run.Dir, experiment.EmbeddingsFile)
+		t, _, err := safetensors.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if info, err := r.run.Clients(); err != nil {
+			return nil, err
+		} else if info != nil && out.Classes == nil {
+			out.Classes = info.Classes
+		}
+		for _, name := range sorted(t) {
+			backbone, ok := strings.CutSuffix(name, "/image")
+			if !ok || len(out.Panels) == mostMaps {
+				continue
+			}
+			image, label, start, end := t[name], t[backbone+"/label"], t[backbone+"/text/start"],
+				t[backbone+"/text/end"]
+			if label == nil || start == nil || end == nil || len(image.Shape) != 2 ||
+				len(label.Ints) != image.Shape[0] {
+				return nil, fmt.Errorf("%s: %s has no labels or texts beside it", path, name)
+			}
+			panel := figures.PCAPanel{Title: joinTitle(r.label, backbone), Images: matrix(image), Before: matrix(start),
+				After: matrix(end)}
+			for _, c := range label.Ints {
+				panel.Labels = append(panel.Labels, int(c))
+			}
+			out.Panels = append(out.Panels, panel)
+		}
+	}
+	return out, nil
+}
+
+func joinTitle(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + ", " + b
+}
+
+// matrix gives the rows of a tensor; nil of one that is no matrix.
+func matrix(t *tensor.Tensor) [][]float64 {
+	if len(t.Shape) != 2 || t.IsInt() {
+		return nil
+	}
+	var out [][]float64
+	w := t.Shape[1]
+	for i := range t.Shape[0] {
+		row := make([]float64, w)
+		for j := range w {
+			row[j] = float64(t.Data[i*w+j])
+		}
+		out = append(out, row)
+	}
+	return out
+}

@@ -1,0 +1,267 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/runtime/ort"
+	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/tables"
+)
+
+// page is what report.html shows.
+func (r *Report) page() (page.Report, error) {
+	p := page.Report{Title: r.main[0].Title, Subtitle: r.counted(), Notes: r.Notes, Environment: environment()}
+	if len(r.Plans) == 1 && r.Plans[0].Card != nil {
+		c := r.Plans[0].Card
+		p.Title = r.Plans[0].Name // the card says the rest
+		p.Card = &page.Card{Paper: c.Paper, Item: c.Item, Title: c.Title, Wrong: c.Wrong, Differs: c.Differs}
+	}
+	for _, t := range append(append([]*tables.Table{}, r.main...), r.more...) {
+		p.Tables = append(p.Tables, pageTable(t))
+	}
+	for _, t := range r.tests {
+		p.Significance = append(p.Significance, pageText(t))
+	}
+	for _, f := range r.figures {
+		svg, err := f.drawn.PageSVG()
+		if err != nil {
+			return p, fmt.Errorf("figure %s: %w", f.file, err)
+		}
+		p.Figures = append(p.Figures, page.Figure{Title: f.title, SVG: svg})
+	}
+	curves := r.pageMetrics(&p)
+	p.Methods = r.methods()
+	for _, g := range r.Groups {
+		for _, run := range g.Runs {
+			if run.State == results.Failed {
+				p.Failures = append(p.Failures, page.Failure{Run: r.runName(g, run), Labels: pairs(g), Error: run.Why})
+			}
+			shown, known := r.kept[run]
+			if !known {
+				var err error
+				if shown, err = r.pageRun(g, run, curves); err != nil {
+					p.Notes = append(p.Notes, oneLine(err))
+				}
+			}
+			p.Runs = append(p.Runs, shown)
+		}
+	}
+	return p, nil
+}
+
+// methods lists what the runs train in the order in which the groups stand.
+func (r *Report) methods() []string {
+	var out []string
+	for _, g := range r.Groups {
+		if m := methodOf(g); m != "" && !slices.Contains(out, m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// methodOf is the label of an axis of methods, or what the group's runs train.
+func methodOf(g *results.Group) string { return cmp.Or(g.Labels["method"], g.Method()) }
+
+// counted says how many runs the page is about.
+func (r *Report) counted() string {
+	n := map[results.State]int{}
+	for _, g := range r.Groups {
+		for _, run := range g.Runs {
+			n[run.State]++
+		}
+	}
+	var parts []string
+	for _, s := range []results.State{results.Done, results.Unfinished, results.Failed, results.Missing} {
+		if n[s] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[s], s))
+		}
+	}
+	return "runs: " + strings.Join(parts, ", ")
+}
+
+// pageMetrics lists the metrics of curves that some run has, but for those of single domains, sets and notes.
+func (r *Report) pageMetrics(p *page.Report) []results.Metric {
+	var out []results.Metric
+	for _, name := range results.RoundMetrics(r.Groups) {
+		m, err := results.ParseMetric(name)
+		if err != nil || strings.Contains(name, ":") || !slices.ContainsFunc(r.Groups, func(g *results.Group) bool {
+			return len(results.Curves([]*results.Group{g}, m).Rounds) > 0
+		}) {
+			continue
+		}
+		title, _, _ := strings.Cut(m.Title(), ",")
+		out = append(out, m)
+		p.Metrics = append(p.Metrics, page.Metric{Name: name, Title: title, Unit: string(m.Unit())})
+	}
+	return out
+}
+
+// groupName tells a group from those of other sweeps where the page is about several.
+func (r *Report) groupName(g *results.Group) string {
+	if g.Plan == nil || len(r.main) == 1 {
+		return g.Name
+	}
+	return joinTitle(g.Plan.Name, g.Name)
+}
+
+func (r *Report) runName(g *results.Group, run *results.Run) string {
+	name := r.groupName(g)
+	if len(g.Runs) == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s, seed %d", name, run.Seed)
+}
+
+func pairs(g *results.Group) []page.Pair {
+	var out []page.Pair
+	for _, k := range sorted(g.Labels) {
+		out = append(out, page.Pair{Name: k, Value: g.Labels[k]})
+	}
+	return out
+}
+
+func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Metric) (page.Run, error) {
+	out := page.Run{ID: r.seen(run.Dir), Name: r.runName(g, run), Group: r.groupName(g),
+		Experiment: g.Experiment, Method: methodOf(g),
+		Seed: int64(run.Seed), Labels: pairs(g), State: string(run.State), Why: run.Why, Planned: run.Planned,
+		Tags: run.Tags, Config: run.Config}
+	if g.Plan != nil {
+		out.Sweep = g.Plan.Name
+	}
+	one := []*results.Group{{Runs: []*results.Run{run}}}
+	for _, m := range curves {
+		if c := results.Curves(one, m); len(c.Rounds) > 0 {
+			factor, _ := scale(m)
+			values := make([]float64, len(c.Mean))
+			for i, v := range c.Mean {
+				values[i] = factor * v
+			}
+			out.Curves = append(out.Curves, page.Curve{Metric: m.Name, Rounds: c.Rounds, Values: values})
+		}
+	}
+	per := page.ClientCurves{Metric: metrics.Accuracy}
+	for i, r := range run.Rounds {
+		if r.Evaluation != nil && len(r.PerClient) > 0 {
+			line := make([]float64, len(r.PerClient))
+			for k, v := range r.PerClient {
+				line[k] = 100 * v
+			}
+			per.Rounds, per.Values = append(per.Rounds, i+1), append(per.Values, line)
+		}
+	}
+	if len(per.Rounds) > 0 {
+		out.PerClient = &per
+	}
+	info, err := run.Clients()
+	if info != nil {
+		out.Classes = info.Classes
+		for _, c := range info.Clients {
+			out.Clients = append(out.Clients, page.Client{Backbone: c.Backbone, Domain: c.Domain, Train: c.Train,
+				Val: c.Val, Test: c.Test})
+		}
+	}
+	if r.live { // the page asks for the rest, run by run
+		return out, err
+	}
+	return out, errors.Join(err, pageDetails(run, &out))
+}
+
+// seen is a folder as it is seen from that of the report.
+func (r *Report) seen(dir string) string {
+	if rel, err := filepath.Rel(r.folder, dir); err == nil {
+		dir = rel
+	}
+	return filepath.ToSlash(dir)
+}
+
+// pageDetails adds what the page shows of a run alone.
+func pageDetails(run *results.Run, out *page.Run) error {
+	out.Log = run.Log()
+	for _, t := range results.Terms(run.Rounds) {
+		if t.Param == "" {
+			out.Terms = append(out.Terms, page.Term{Name: t.Name, Rounds: t.Rounds, Value: t.Value, Norm: t.Norm,
+				Relative: t.Relative})
+		}
+	}
+	c, err := run.Confusion()
+	if c == nil || err != nil {
+		return err
+	}
+	out.Confusion = &page.Confusion{Classes: c.Classes}
+	if c.Global != nil {
+		out.Confusion.Global = c.Global.Counts
+	}
+	if c.Personal != nil {
+		out.Confusion.Personal = c.Personal.Counts
+	}
+	return nil
+}
+
+func pageTable(t *tables.Table) page.Table {
+	out := page.Table{Title: t.Title, Caption: strings.Join(t.Sentences("Bold", "", "Below"), " ")}
+	for _, a := range t.RowAxes {
+		out.Columns = append(out.Columns, page.Column{Name: a, Text: true})
+	}
+	for j := range t.Columns {
+		h := t.Head(j)
+		out.Columns = append(out.Columns, page.Column{Name: h[len(h)-1], Over: strings.Join(h[:len(h)-1], ", ")})
+	}
+	for _, r := range t.Rows {
+		row := page.Row{Summary: r.Average}
+		for _, l := range r.Shown() {
+			row.Cells = append(row.Cells, page.Cell{Text: l})
+		}
+		for _, c := range r.Cells {
+			s := t.Shown(c)
+			cell := page.Cell{Text: s.Mean, Bold: c.Best, Paper: strings.Trim(s.Paper, "()")}
+			if s.Std != "" {
+				cell.Text += " ± " + s.Std
+			}
+			if mean := c.Mean(); !math.IsNaN(mean) && !c.Blank {
+				cell.Value = &mean
+			}
+			if c.Mark > 0 {
+				cell.Note = t.Notes[c.Mark-1]
+			}
+			row.Cells = append(row.Cells, cell)
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+func pageText(t *tables.Text) page.Table {
+	out := page.Table{Title: t.Title, Caption: strings.Join(t.Caption, " ")}
+	for i, h := range t.Heads {
+		out.Columns = append(out.Columns, page.Column{Name: h, Text: i < t.Texts})
+	}
+	for _, r := range t.Rows {
+		var row page.Row
+		for _, c := range r {
+			row.Cells = append(row.Cells, page.Cell{Text: c})
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+// environment is where the report was made.
+func environment() []page.Pair {
+	out := []page.Pair{{Name: "system", Value: runtime.GOOS + "/" + runtime.GOARCH}, {Name: "processors",
+		Value: fmt.Sprint(runtime.NumCPU())},
+		{Name: "Go", Value: runtime.Version()}}
+	if _, version, err := ort.Library(); err == nil {
+		out = append(out, page.Pair{Name: "ONNX Runtime", Value: version})
+	}
+	return out
+}

@@ -1,0 +1,235 @@
+// Package report makes the reports of finished and running experiments: tables, tests, figures and one page with all of
+// it, from run folders. A package for each step lies below it: results reads folders and computes metrics over seeds,
+// stats tests differences, tables and figures lay them out, page puts everything on one web page, which ui serves live,
+// and tensorboard writes event files for another program.
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/record"
+	"promptfed/runtime/atomicfile"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/page"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/tables"
+)
+
+// Page is the file name of the page.
+const Page = "report.html"
+
+// Formats are the kinds of files of a report.
+var Formats = []string{"md", "tex", "csv", "json", "html", "plots"}
+
+// Options say what a report shows. With Standard a run and a sweep report on themselves.
+type Options struct {
+	Metric        string   // of the tables; empty for the card's, else the accuracy
+	Rows, Columns []string // axes of the main table
+	Average       string   // means that are added: row, column or both
+	Second        bool     // underline the second best
+	View          string   // eval.view of all runs; empty for that of each
+	Formats       []string
+}
+
+// Standard are the options of a report that nobody has asked anything of.
+func Standard() Options { return Options{Formats: Formats} }
+
+// Check names the flag of promptfed report that has a wrong value.
+func (o Options) Check() error {
+	if o.Metric != "" {
+		if _, err := results.ParseMetric(o.Metric); err != nil {
+			return fmt.Errorf("--metric: %w", err)
+		}
+	}
+	for _, w := range []struct {
+		flag, is string
+		known    []string
+	}{{"--average", o.Average, []string{"", "row", "column", "both"}},
+		{"--view", o.View, append([]string{""}, record.Views()...)}} {
+		if !slices.Contains(w.known, w.is) {
+			return fmt.Errorf("%s %q: use %s", w.flag, w.is, strings.TrimPrefix(strings.Join(w.known, ", "), ", "))
+		}
+	}
+	for _, f := range o.Formats {
+		if !slices.Contains(Formats, f) {
+			return fmt.Errorf("--format %q: use %s", f, strings.Join(Formats, ", "))
+		}
+	}
+	return nil
+}
+
+// Report is what all formats are made of.
+type Report struct {
+	Options
+	*results.Results
+	main    []*tables.Table // one for each part: a sweep, or the runs that belong to none
+	more    []*tables.Table
+	tests   []*tables.Text
+	figures []namedFigure
+	json    *results.JSON
+	folder  string                    // of the report, absolute
+	live    bool                      // the page is served, and asks for details
+	kept    map[*results.Run]page.Run // of a served page: runs as they were packed before
+}
+
+// Of makes the report on the runs and sweeps in some folders, whose files Write writes into the folder out.
+func Of(dirs []string, out string, o Options) (*Report, error) {
+	found, err := results.Load(dirs...)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := filepath.Abs(out)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Options: o, Results: found, folder: folder}
+	return r, r.build()
+}
+
+// build makes everything that the files are written from.
+func (r *Report) build() error {
+	r.Select(r.View)
+	r.json = r.Export(r.folder)
+	for _, p := range append(slices.Clone(r.Plans), nil) {
+		if groups := r.Of(p); len(groups) > 0 {
+			if err := r.part(p, groups); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// part makes the tables, tests and figures of a sweep, or of the runs that belong to none.
+func (r *Report) part(p *results.Plan, groups []*results.Group) error {
+	l := r.layout(p, groups)
+	main, err := tables.Build(groups, l)
+	if err != nil {
+		return err
+	}
+	r.main = append(r.main, main)
+	whole := r.wholeLayout(p, groups, l)
+	if !slices.Equal(whole.Rows, l.Rows) || !slices.Equal(whole.Columns, l.Columns) {
+		t, err := tables.Build(groups, whole)
+		if err != nil {
+			return err
+		}
+		r.more = append(r.more, t)
+	}
+	v := view{Report: r, plan: p, groups: groups, name: partName(p),
+		axis: contest(groups, l.Card)}
+	if v.metric, err = results.ParseMetric(main.Metric); err != nil {
+		return err
+	}
+	v.weakTerms(main)
+	v.belowZeroShot(main)
+	v.compare()
+	v.rank(l.Card)
+	if slices.Contains(r.Formats, "plots") || slices.Contains(r.Formats, "html") {
+		v.draw(l.Card)
+	}
+	return nil
+}
+
+// Write writes the files of the formats into the report's folder, which it makes where it is not there.
+func (r *Report) Write() error {
+	if err := os.MkdirAll(r.folder, 0o755); err != nil {
+		return fmt.Errorf("cannot make the report folder: %w; use another --out", err)
+	}
+	has := func(f string) bool { return slices.Contains(r.Formats, f) }
+	all := append(slices.Clone(r.main), r.more...)
+	var writable, short []tables.Writable
+	add := func(t tables.Writable, lines int) {
+		writable = append(writable, t)
+		if lines <= longestTable {
+			short = append(short, t)
+		}
+	}
+	for _, t := range all {
+		add(t, len(t.Rows))
+	}
+	for _, t := range r.tests {
+		add(t, len(t.Rows))
+	}
+	var errs []error
+	file := func(format, name string, write func(w io.Writer) error) {
+		if has(format) {
+			errs = append(errs, atomicfile.Write(filepath.Join(r.folder, name), write))
+		}
+	}
+	file("md", "tables.md", func(w io.Writer) error { return tables.Markdown(w, writable...) })
+	file("tex", "tables.tex", func(w io.Writer) error {
+		fmt.Fprintf(w, "%% needs \\usepackage{booktabs}; tables of more than %d lines are in tables.md and "+
+			"tables.csv only\n", longestTable)
+		return tables.LaTeX(w, short...)
+	})
+	file("csv", "tables.csv", func(w io.Writer) error { return tables.CSV(w, all...) })
+	file("json", "report.json", atomicfile.JSON(r.json, "  "))
+	file("html", Page, func(w io.Writer) error {
+		p, err := r.page()
+		if err != nil {
+			return err
+		}
+		return page.Write(w, p)
+	})
+	if has("plots") {
+		for _, f := range r.figures {
+			errs = append(errs, figures.Save(f.drawn, filepath.Join(r.folder, "plots"), f.file))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// longestTable is how many lines of a table still fit on a page of paper.
+const longestTable = 60
+
+// partName is the prefix of a part's figures where there may be several sweeps; empty for runs that belong to none.
+func partName(p *results.Plan) string {
+	if p == nil {
+		return ""
+	}
+	return p.Name
+}
+
+// contest is the axis whose labels are compared: that of methods, or the first of the card's rows, or the first.
+func contest(groups []*results.Group, card *configs.PaperTable) string {
+	has := func(name string) bool { return results.Labels(groups, name) != nil }
+	switch axes := results.Axes(groups); {
+	case has("method"):
+		return "method"
+	case card != nil && len(card.Rows) > 0 && has(card.Rows[0]):
+		return card.Rows[0]
+	case len(axes) > 0:
+		return axes[0].Name
+	}
+	return ""
+}
+
+// Text is the main tables as a terminal shows them, and the notes.
+func (r *Report) Text(v tables.View) string {
+	var b strings.Builder
+	hidden := 0
+	for i, t := range r.main {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString(t.Terminal(v))
+		hidden += t.Hidden()
+	}
+	for _, n := range r.Notes {
+		b.WriteString("note: " + n + "\n")
+	}
+	if hidden > 0 && !v.All {
+		b.WriteString("--all-metrics shows more columns, --definitions explains them (also for promptfed report).\n")
+	}
+	return b.String()
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

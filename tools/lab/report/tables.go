@@ -1,0 +1,145 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+
+	"promptfed/configs"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/stats"
+	"promptfed/tools/lab/tables"
+)
+
+// layout is that of the main table: as the command line asks, else as the card does, else the first axis in rows and
+// the second in columns; a single axis stands beside what else a run gives.
+func (r *Report) layout(p *results.Plan, groups []*results.Group) tables.Layout {
+	l := tables.Layout{Title: "Runs", Metric: r.Metric, Average: r.Average, Second: r.Second}
+	if p != nil {
+		l.Title, l.Smoke, l.Card = p.Name, p.Smoke, p.Card
+	}
+	if c := l.Card; c != nil {
+		l.Title, l.Metric, l.Average = c.Heading(), cmp.Or(l.Metric, c.Metric), cmp.Or(l.Average, c.Average)
+		l.Rows, l.Columns = c.Rows, c.Columns
+		if r.View == "" && c.Views.Why != "" { // both of ours beside the paper's number, whichever it is
+			l.Rows = append(slices.Clone(c.Rows), tables.EvaluationAxis)
+		}
+	}
+	if len(r.Rows)+len(r.Columns) > 0 {
+		l.Rows, l.Columns = r.Rows, r.Columns
+	}
+	l.Metric = cmp.Or(l.Metric, results.DefaultMetric(groups))
+	l.Metrics = results.MainMetrics(l.Metric, groups)
+	if l.Card != nil && len(l.Card.Metrics) > 0 && r.Metric == "" {
+		l.Metrics = l.Card.Metrics
+	}
+	if len(l.Rows)+len(l.Columns) == 0 {
+		axes := results.Axes(groups)
+		l.Columns = []string{tables.MetricAxis}
+		if len(axes) > 0 {
+			l.Rows = []string{axes[0].Name}
+		}
+		if len(axes) > 1 {
+			l.Columns = []string{axes[1].Name}
+		}
+	}
+	return l
+}
+
+// wholeLayout is that of the table with a line for every point of the grid and a column for every metric.
+func (r *Report) wholeLayout(p *results.Plan, groups []*results.Group, main tables.Layout) tables.Layout {
+	l := tables.Layout{Title: "All metrics", Metric: main.Metric, Metrics: results.MainMetrics(main.Metric, groups),
+		Columns: []string{tables.MetricAxis}, Second: main.Second, Smoke: main.Smoke}
+	if p != nil {
+		l.Title += ": " + p.Name
+	}
+	for _, a := range results.Axes(groups) {
+		l.Rows = append(l.Rows, a.Name)
+	}
+	return l
+}
+
+// mostCompared bounds the labels that are compared each with each, longestPairs the lines of a table of comparisons.
+const (
+	mostCompared = 40
+	longestPairs = 200
+)
+
+// compare tests every two labels of the contest, paired over clients and over runs: of runs with both evaluations for
+// headline, accuracies in each of the two.
+func (v *view) compare() {
+	if v.labels = results.Labels(v.groups, v.axis); len(v.labels) < 2 {
+		return
+	}
+	if v.control() == "" && len(v.labels) > mostCompared {
+		v.note("%d labels of %s are too many for pairwise comparisons (at most %d); card.control names one that all "+
+			"others are compared with", len(v.labels), v.axis, mostCompared)
+		return
+	}
+	v.pairs = map[string]map[results.Level][]results.Comparison{}
+	for _, m := range v.each(v.metric) {
+		v.pairs[m.Name] = map[results.Level][]results.Comparison{}
+		for _, level := range []results.Level{results.OverClients, results.OverRuns} {
+			v.compareIn(m, level)
+		}
+	}
+}
+
+// control is the label that the card has all others compared with; empty for each with each.
+func (v *view) control() string {
+	if v.plan == nil || v.plan.Card == nil || !slices.Contains(v.labels, v.plan.Card.Control) {
+		return ""
+	}
+	return v.plan.Card.Control
+}
+
+// rank adds the tables of ranks where the card has their figure.
+func (v *view) rank(card *configs.PaperTable) {
+	if card == nil || !slices.ContainsFunc(card.Figures,
+		func(f configs.Figure) bool { return f.Kind == configs.RanksFigure }) {
+		return
+	}
+	for _, m := range v.each(v.metric) {
+		if r, ok := results.Rank(v.groups, v.axis, m); ok {
+			v.json.AddRanking(v.plan, v.axis, m, r)
+			v.tests = append(v.tests, tables.Ranks("Ranks"+evaluationOf(m.Views(v.groups))+": "+v.name, v.axis,
+				m.TitleOf(v.groups), v.control(), m, r, v.pairs[m.Name][results.OverRuns]))
+		}
+	}
+}
+
+// each is a metric in both evaluations, where the runs have different ones for headline; else the metric alone.
+func (v *view) each(m results.Metric) []results.Metric {
+	if len(m.Views(v.groups)) < 2 {
+		return []results.Metric{m}
+	}
+	return []results.Metric{m.At(results.GlobalView), m.At(results.PersonalView)}
+}
+
+func (v *view) compareIn(m results.Metric, level results.Level) {
+	list := results.Compare(v.groups, v.axis, v.control(), m, level)
+	v.json.Add(v.plan, v.axis, m, list)
+	v.pairs[m.Name][level] = list
+	some := slices.DeleteFunc(slices.Clone(list), func(c results.Comparison) bool { return c.N == 0 })
+	if len(some) == 0 || level == results.OverClients && !slices.ContainsFunc(some,
+		func(c results.Comparison) bool { return stats.Enough(c.Runs) }) {
+		return // of few runs, clients say what the runs do
+	}
+	if len(some) > longestPairs {
+		some = some[:longestPairs]
+		v.note("the first %d of %d comparisons are in the table; report.json has all", longestPairs, len(list))
+	}
+	title := "Differences between labels of " + v.axis + ", paired over " +
+		string(level) + evaluationOf(m.Views(v.groups))
+	if v.plan != nil {
+		title += ": " + v.plan.Name
+	}
+	v.tests = append(v.tests, tables.Pairs(title, v.axis, m, m.TitleOf(v.groups), some))
+}
+
+// evaluationOf names an evaluation behind a title; nothing where there is none, or both.
+func evaluationOf(views []string) string {
+	if len(views) != 1 {
+		return ""
+	}
+	return ", " + views[0] + " evaluation"
+}

@@ -1,0 +1,116 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"promptfed/configs"
+	"promptfed/federation/method"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/tables"
+)
+
+// weakTerms notes the terms of losses that do next to nothing in every run of a group that measured them.
+func (v *view) weakTerms(main *tables.Table) {
+	for _, g := range v.groups {
+		var weak []string
+		var rounds []results.Round // of a run that measured them
+		measured := 0
+		for _, r := range g.Runs {
+			if results.Terms(r.Rounds) == nil {
+				continue
+			}
+			of := results.VanishingTerms(r.Rounds)
+			if measured++; measured == 1 {
+				weak, rounds = of, r.Rounds
+			}
+			weak = slices.DeleteFunc(weak, func(t string) bool { return !slices.Contains(of, t) })
+		}
+		for _, t := range weak {
+			line := results.VanishingNote(g.Name, t, rounds)
+			v.Notes = append(v.Notes, line)
+			main.Remarks = append(main.Remarks, line+".")
+		}
+	}
+}
+
+// maxTermPanels is how many groups of runs the figure of terms has room for.
+const maxTermPanels = 12
+
+// terms draws, group by group, how long the gradient of each term of the loss is over rounds beside that of cross
+// entropy. A cross entropy that is alone is 1 and left out.
+func (v *view) terms(f configs.Figure) figures.Drawer {
+	out := figures.Curves{Title: f.Title}
+	more := 0
+	for _, g := range v.groups {
+		p := figures.LinePanel{Title: g.Name, X: figures.Axis{Label: "round"},
+			Y:          figures.Axis{Label: "gradient over cross entropy's", Log: true},
+			References: []figures.Reference{{Label: fmt.Sprint(results.Vanishing), Y: results.Vanishing}}}
+		if p.Lines = v.termLines(g); len(p.Lines) == 0 {
+			continue
+		}
+		if len(out.Panels) == maxTermPanels {
+			more++
+			continue
+		}
+		out.Panels = append(out.Panels, p)
+	}
+	if more > 0 {
+		v.note("the figure of terms shows the first %d of %d groups of runs that measured them", maxTermPanels,
+			maxTermPanels+more)
+	}
+	return out
+}
+
+// termLines are the terms of a group, with the mean and the deviation over seeds of what is known of a round.
+func (v *view) termLines(g *results.Group) []figures.Line {
+	var names []string
+	rounds := 0
+	values := map[string]map[int]results.Stat{}
+	for _, r := range g.Runs {
+		rounds = max(rounds, len(r.Rounds))
+		for _, t := range results.Terms(r.Rounds) {
+			if t.Param != "" {
+				continue
+			}
+			if values[t.Name] == nil {
+				names, values[t.Name] = append(names, t.Name), map[int]results.Stat{}
+			}
+			for i, round := range t.Rounds {
+				if x := t.Relative[i]; !math.IsNaN(x) {
+					s := values[t.Name][round]
+					s.Seeds, s.Values = append(s.Seeds, r.Seed), append(s.Values, x)
+					values[t.Name][round] = s
+				}
+			}
+		}
+	}
+	alone := func(n string) bool {
+		return method.IsCrossEntropy(n) && !slices.ContainsFunc(names, func(o string) bool {
+			return o != n &&
+				method.IsCrossEntropy(o)
+		})
+	}
+	var out []figures.Line
+	for _, n := range names {
+		if alone(n) {
+			continue
+		}
+		l := figures.Line{Label: n}
+		for i := range rounds {
+			if s, ok := values[n][i]; ok {
+				spread := 0.0
+				if s.N() > 1 {
+					spread = s.Std()
+				}
+				l.X, l.Y, l.Spread = append(l.X, float64(i+1)), append(l.Y, s.Mean()), append(l.Spread, spread)
+			}
+		}
+		if slices.ContainsFunc(l.Y, func(y float64) bool { return y > 0 }) {
+			out = append(out, l)
+		}
+	}
+	return out
+}

@@ -1,0 +1,259 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/figures"
+	"promptfed/tools/lab/results"
+)
+
+// contested is a part of a report on methods A and B, of whose 12 clients in every run those of B are better by
+// different amounts, over some seeds and two values of beta. A is tested globally and B personally; only B is without
+// the other.
+func contested(t *testing.T, seeds int) *view {
+	t.Helper()
+	plan := &results.Plan{Plan: configs.Plan{Name: "grid", Axes: []results.Axis{{Name: "method", Labels: []string{"A",
+		"B"}}, {Name: "beta", Labels: []string{"0.1", "5"}}}}}
+	var groups []*results.Group
+	for i, method := range plan.Axes[0].Labels {
+		for _, beta := range plan.Axes[1].Labels {
+			g := &results.Group{Name: method + beta, Plan: plan, Labels: map[string]string{"method": method,
+				"beta": beta}}
+			for seed := range seeds {
+				e := &record.Evaluation{}
+				for k := range 12 {
+					e.PerClient = append(e.PerClient, .5+.02*float64(i*(k+1))+.001*float64(i*seed))
+				}
+				e.Accuracy, _ = metrics.MeanStd(e.PerClient)
+				evaluations := record.Evaluations{Personal: e}
+				if i == 0 {
+					evaluations.Global = e
+				}
+				r := &results.Run{Seed: uint64(seed + 1), State: results.Done,
+					Rounds: []results.Round{{Record: record.Record{Tested: true, Evaluations: evaluations}}}}
+				r.Summary.MethodView = []string{results.GlobalView, results.PersonalView}[i]
+				g.Runs = append(g.Runs, r)
+			}
+			groups = append(groups, g)
+		}
+	}
+	found := &results.Results{Plans: []*results.Plan{plan}, Groups: groups}
+	found.Select(record.MethodView)
+	m, err := results.ParseMetric("last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &view{Report: &Report{Results: found, json: found.Export("")}, plan: plan, groups: groups, name: plan.Name,
+		metric: m, axis: "method"}
+	v.compare()
+	return v
+}
+
+// TestStars: the clients of a run are not independent, and however many there are the figure has no stars for less than
+// six runs; of six pairs of runs and more it has those of the test over runs. With six differences of one sign the
+// signed-rank test gives 2/2^6 = 0.031, with eight 2/2^8.
+func TestStars(t *testing.T) {
+	for seeds, want := range map[int]float64{2: math.NaN(), 3: 2. / 64, 4: 2. / 256} { // of two values of beta each
+		v := contested(t, seeds)
+		shown := "" // the tables say no more than the figure
+		for _, table := range v.tests {
+			shown += fmt.Sprint(table.Heads)
+		}
+		if n := len(v.tests); (n == 1) != (seeds < 3) || strings.Contains(shown, "95 %") == (seeds < 3) ||
+			strings.Contains(shown, "Cohen") == (seeds < 3) || strings.Contains(shown, "p Wil") == (seeds < 3) {
+			t.Errorf("%d seeds: %d tables, %s", seeds, n, shown)
+		}
+		m := v.metric.At(results.PersonalView)
+		clients := v.pairs[m.Name][results.OverClients][0]
+		few := seeds < 3
+		if clients.N != 24*seeds || !math.IsNaN(clients.HolmWilcoxon) || math.IsNaN(clients.Low) != few ||
+			math.IsNaN(clients.Cohen) != few {
+			t.Errorf("%d pairs of clients of %d pairs of runs: %+v", clients.N, clients.Runs, clients)
+		}
+		d, err := v.significance(configs.Figure{}, m)
+		f, ok := d.(figures.Significance)
+		if err != nil || !ok || f.P[0][1] != want && !(math.IsNaN(want) && math.IsNaN(f.P[0][1])) ||
+			math.Abs(f.Difference[1][0]-13-.1*float64(seeds-1)/2) > 1e-9 {
+			t.Errorf("%d seeds: p %v, want %v; differences %v", seeds, f.P, want, f.Difference)
+		}
+		says := fmt.Sprintf("No stars. The unit is a pair of runs: N = %d, of %d seeds. With fewer than 6 pairs",
+			2*seeds, seeds)
+		if strings.HasPrefix(f.Test, says) != few {
+			t.Errorf("%d seeds: %s", seeds, f.Test)
+		}
+		if global := v.pairs[results.GlobalView][results.OverClients]; len(global) != 1 || global[0].N != 0 {
+			t.Errorf("B has no global evaluation, and is compared in it: %+v", global)
+		}
+	}
+}
+
+// TestRanks: a card with the figure has the table of ranks too, of the evaluation that both methods have. B is first
+// under both values of beta; its twelve clients are better by .02 to .24, by .001 more with each seed: 13.1 points. Six
+// differences of one sign have p 2/2^6.
+func TestRanks(t *testing.T) {
+	v := contested(t, 3)
+	card := &configs.PaperTable{Control: "A", Figures: []configs.Figure{{Kind: configs.RanksFigure}}}
+	v.plan.Card = card
+	v.compare()
+	v.tests = nil
+	v.rank(card)
+	if len(v.tests) != 1 || v.tests[0].Title != "Ranks, personal evaluation: grid" {
+		t.Fatalf("%d tables", len(v.tests))
+	}
+	want := [][]string{{"B", "1.0", "63.1 ± 0.1", "63.1 ± 0.1", "+13.1", "0.0312"},
+		{"A", "2.0", "50.0 ± 0.0", "50.0 ± 0.0", "–", "–"}}
+	if got := v.tests[0].Rows; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("rows %q", got)
+	}
+	if heads := fmt.Sprint(v.tests[0].Heads); heads != "[method mean rank 0.1 5 over A p Wilcoxon, Holm]" {
+		t.Error(heads)
+	}
+	if j := v.json.Ranks; len(j) != 1 || j[0].Metric != "personal" || fmt.Sprint(j[0].Labels, j[0].Ranks) !=
+		"[B A] [[1 2] [1 2]]" {
+		t.Errorf("in report.json: %+v", j)
+	}
+	d, err := v.drawer(card.Figures[0], v.metric.At(results.PersonalView))
+	if f, ok := d.(figures.Ranks); err != nil || !ok || fmt.Sprint(f.Names, f.Mean) != "[B A] [1 2]" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if _, err := v.drawer(card.Figures[0], v.metric.At(results.GlobalView)); !errors.Is(err, figures.ErrEmpty) {
+		t.Errorf("a figure of one method: %v", err)
+	}
+	card.Control = ""
+	v.compare()
+	v.tests = nil
+	v.rank(card)
+	if heads := fmt.Sprint(v.tests[0].Heads); heads != "[method mean rank 0.1 5]" {
+		t.Errorf("without a control: %s", heads)
+	}
+}
+
+// TestFigureTitles: a figure says which evaluation it is of, who does not have it, and which axes it averages over.
+// Where methods are tested differently there is one of each evaluation, but not of what costs.
+func TestFigureTitles(t *testing.T) {
+	v := contested(t, 2)
+	v.draw(nil)
+	got := map[string]string{}
+	for _, f := range v.figures {
+		got[f.file] = f.title
+	}
+	for file, title := range map[string]string{
+		"accuracy-global": "By round (global evaluation; B: -; ± sample deviation, n = 2 seeds; averaged over beta: " +
+			"0.1, 5)",
+		"accuracy-personal": "By round (personal evaluation; ± sample deviation, n = 2 seeds; averaged over beta: " +
+			"0.1, 5)",
+		"clients-personal": "Clients (personal evaluation; over beta: 0.1, 5)",
+	} {
+		if got[file] != title {
+			t.Errorf("%s: %q, want %q", file, got[file], title)
+		}
+	}
+	if _, ok := got["accuracy"]; ok {
+		t.Errorf("a figure of both evaluations: %v", got)
+	}
+	v.Select(results.PersonalView)
+	for f, want := range map[configs.Figure]string{
+		{Kind: "curves", Line: "method", Panel: "beta"}: " (personal evaluation; ± sample deviation, n = 2 seeds)",
+		{Kind: "heatmap", X: "beta", Y: "method"}:       " (personal evaluation)",
+		{Kind: "sensitivity", X: "beta"}: " (personal evaluation; ± sample deviation, n = 2 seeds; averaged " +
+			"over method: A, B)",
+		{Kind: "cost"}:    " (averaged over beta: 0.1, 5)",
+		{Kind: "bubbles"}: "",
+	} {
+		if got := v.caption(f, v.metric); got != want {
+			t.Errorf("%+v: %q, want %q", f, got, want)
+		}
+	}
+	if list := v.each(v.metric); len(list) != 1 || !strings.HasPrefix(list[0].Name, "last") {
+		t.Errorf("runs of one evaluation have figures of %v", list)
+	}
+}
+
+// TestCurvesAlong: in four rounds A sends 1 MB a round and B 200 of them, so that bytes have a logarithmic axis; their
+// simulated seconds are 10 and 20 a round. C sends nothing and has no simulated time.
+func TestCurvesAlong(t *testing.T) {
+	var groups []*results.Group
+	for i, name := range []string{"A", "B", "C"} {
+		var lines strings.Builder
+		for round := range 4 {
+			e := fmt.Sprintf(`{"accuracy": 0.%d}`, round+1)
+			fmt.Fprintf(&lines, `{"round": %d, "tested": true, "accuracy": 0.%d, "view": "global",
+				"evaluations": {"global": %s}, "bytes_up": %d`, round, round+1, e, []int{400_000, 80_000_000, 0}[i])
+			fmt.Fprintf(&lines, `, "bytes_down": %d`, []int{600_000, 120_000_000, 0}[i])
+			if i < 2 {
+				fmt.Fprintf(&lines, `, "simulated": {"seconds": %d}`, 10*(i+1)*(round+1))
+			}
+			lines.WriteString("}\n")
+		}
+		text := strings.ReplaceAll(lines.String(), "\n\t\t\t\t", " ")
+		rounds, err := results.ReadRounds(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups = append(groups, &results.Group{Name: name, Labels: map[string]string{"method": name},
+			Runs: []*results.Run{{Seed: 1, State: results.Done, Rounds: rounds}}})
+	}
+	m, err := results.ParseMetric("last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &view{Report: &Report{Results: &results.Results{Groups: groups}}, groups: groups, metric: m, axis: "method"}
+	for along, want := range map[string][][]float64{
+		"":      {{1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}},
+		"round": {{1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 3, 4}},
+		"bytes": {{1e6, 2e6, 3e6, 4e6}, {2e8, 4e8, 6e8, 8e8}},
+		"time":  {{10, 20, 30, 40}, {20, 40, 60, 80}},
+	} {
+		c := v.curves(configs.Figure{Kind: "curves", X: along}, m).(figures.Curves)
+		if len(c.Panels) != 1 || len(c.Panels[0].Lines) != len(want) || c.Panels[0].X.Log != (along == "bytes") {
+			t.Fatalf("%q: %+v", along, c.Panels)
+		}
+		for i, l := range c.Panels[0].Lines {
+			if !slices.EqualFunc(l.X, want[i], func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) ||
+				math.Abs(l.Y[3]-40) > 1e-9 {
+				t.Errorf("%q: line %s goes through %v, %v; want x %v", along, l.Label, l.X, l.Y, want[i])
+			}
+		}
+	}
+}
+
+// TestFacetTitles: panels and lines of numbers carry the name of their axis, as heads of tables do.
+func TestFacetTitles(t *testing.T) {
+	v := contested(t, 2)
+	c := v.curves(configs.Figure{Line: "method", Panel: "beta"}, v.metric.At(results.PersonalView)).(figures.Curves)
+	if len(c.Panels) != 2 || c.Panels[0].Title != "beta 0.1" || c.Panels[1].Title != "beta 5" ||
+		c.Panels[0].Lines[0].Label != "A" {
+		t.Errorf("%+v", c.Panels)
+	}
+}
+
+// TestColours: a label has the colour of its method, the place of which is that of the page's list, as it is and with
+// the name of its axis in front, which figures put there where a label is a number. A label of two methods has a colour
+// behind those of the methods.
+func TestColours(t *testing.T) {
+	var groups []*results.Group
+	for _, g := range [][3]string{{"a", "1", "CoOp"}, {"b", "L2 CoOp", "L2 CoOp"}, {"c", "both", "CoOp"},
+		{"d", "both", "L2 CoOp"}} {
+		groups = append(groups, &results.Group{Name: g[0], Labels: map[string]string{"kind": g[1]},
+			Runs: []*results.Run{{Method: g[2]}}})
+	}
+	v := &view{Report: &Report{Results: &results.Results{Groups: groups}}, groups: groups}
+	got := v.colours("kind")
+	want := figures.Colours{"1": 0, "kind 1": 0, "L2 CoOp": 1, "kind L2 CoOp": 1, "both": 2, "kind both": 2}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("colours %v, want %v", got, want)
+	}
+	for i, m := range v.methods() {
+		if got[m] != i && m == "L2 CoOp" || figures.MethodColours(v.methods())[m] != i {
+			t.Errorf("%s has place %d in the page and %d in figures", m, i, got[m])
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package results
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/tools/lab/stats"
+)
+
+// Level says what one pair of values is.
+type Level string
+
+// Levels of comparison. What is independent is a pair of runs, as far as seeds and tasks are: clients of a run share
+// its seed and its server. Values of clients are therefore described and never tested, and pairs of runs are counted.
+const (
+	OverClients Level = "clients" // of one client in one run
+	OverRuns    Level = "runs"    // of one run
+)
+
+// resamples is how many resamples the interval of n differences is drawn from: 2,000, less of more than 2,500
+// differences, whose interval needs less, at least 500.
+func resamples(n int) int { return min(2000, max(500, 5_000_000/max(1, n))) }
+
+// Comparison is what paired values of two labels of an axis, "A - B", say. Everything below the difference is NaN
+// unless stats.Enough of the pairs of runs.
+type Comparison struct {
+	A, B         string
+	Level        Level
+	Runs         int      // pairs of runs
+	Seeds        []uint64 // of these, in rising order
+	N            int      // pairs of values
+	Difference   float64
+	Low, High    float64 // 95 % bootstrap interval of the difference; runs are drawn first, then clients in them
+	Cohen        float64 // mean over sample standard deviation of the differences
+	RankBiserial float64
+	T, Wilcoxon  stats.Test // over runs
+	HolmT        float64    // p corrected over all pairs of labels
+	HolmWilcoxon float64
+}
+
+// Compare tests every pair of labels of an axis against each other, or every label against a control if there is one,
+// over all runs that agree in seed and in every other label. Runs whose clients have other test data, as far as
+// configurations and numbers of examples tell, are not paired, and neither are a global and a personal evaluation.
+// Over clients, only accuracies are compared.
+func Compare(groups []*Group, axis, control string, m Metric, level Level) []Comparison {
+	labels := Labels(groups, axis)
+	values := map[string]map[string][]float64{} // by label, then by what must agree
+	var order []string
+	seeds := map[string]uint64{}
+	for _, g := range groups {
+		label, ok := g.Labels[axis]
+		if !ok {
+			continue
+		}
+		for _, r := range g.Done() {
+			v := valuesOf(r, m, level)
+			if len(v) == 0 {
+				continue
+			}
+			key := pairKey(g, axis, r) + m.View(r)
+			if values[label] == nil {
+				values[label] = map[string][]float64{}
+			}
+			if _, twice := values[label][key]; !twice {
+				values[label][key], seeds[key] = v, r.Seed
+				order = append(order, key)
+			}
+		}
+	}
+	var out []Comparison
+	for i, a := range labels {
+		others := labels[i+1:]
+		if control != "" {
+			others = []string{control}
+		}
+		for _, b := range others {
+			if a != b {
+				out = append(out, Comparison{A: a, B: b, Level: level})
+			}
+		}
+	}
+	var g errgroup.Group // the bootstrap takes long
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range out {
+		g.Go(func() error {
+			pairs, keys := differences(values[out[i].A], values[out[i].B], order)
+			for _, key := range keys {
+				out[i].Seeds = append(out[i].Seeds, seeds[key])
+			}
+			slices.Sort(out[i].Seeds)
+			out[i].Seeds = slices.Compact(out[i].Seeds)
+			out[i].fill(pairs)
+			return nil
+		})
+	}
+	_ = g.Wait()
+	correct(out)
+	return out
+}
+
+// Cautions says in sentences how far some comparisons reach: how many independent pairs they rest on, and what follows
+// where these are few, or of one seed.
+func Cautions(list []Comparison) []string {
+	least, most := math.MaxInt, 0
+	var seeds []uint64
+	for _, c := range list {
+		least, most, seeds = min(least, c.Runs), max(most, c.Runs), append(seeds, c.Seeds...)
+	}
+	if most == 0 {
+		return nil
+	}
+	slices.Sort(seeds)
+	seeds = slices.Compact(seeds)
+	n := fmt.Sprint(most)
+	if least < most {
+		n = fmt.Sprintf("%d to %d", least, most)
+	}
+	out := []string{fmt.Sprintf("The unit is a pair of runs: N = %s, of %s.", n, counted(seeds))}
+	if !stats.Enough(least) {
+		out = append(out, fmt.Sprintf("With fewer than %d pairs there is no interval, effect size or test.",
+			stats.MinPairs))
+	}
+	if len(seeds) == 1 {
+		out = append(out, "With one seed the differences say nothing about other seeds.")
+	}
+	return out
+}
+
+// counted lists seeds behind their number.
+func counted(seeds []uint64) string {
+	if len(seeds) == 1 {
+		return fmt.Sprintf("seed %d", seeds[0])
+	}
+	return fmt.Sprintf("%d seeds", len(seeds))
+}
+
+// valuesOf gives the values of a run that are paired at a level.
+func valuesOf(r *Run, m Metric, level Level) []float64 {
+	if level == OverClients {
+		if m.quantity != metrics.Accuracy {
+			return nil // clients have it of no other quantity
+		}
+		return m.PerClient(r)
+	}
+	if v, ok := m.Of(r); ok {
+		return []float64{v}
+	}
+	return nil
+}
+
+// pairKey is equal for runs that are paired: those of one seed and, but for the axis, one point of the grid, whose
+// clients are tested with as many examples each.
+func pairKey(g *Group, axis string, r *Run) string {
+	key := fmt.Sprint(r.Seed, r.TestData)
+	for _, round := range slices.Backward(r.Rounds) {
+		if len(round.TestSizes) > 0 { // some client may not have answered the last test
+			key += fmt.Sprint(round.TestSizes)
+			break
+		}
+	}
+	for _, k := range sortedKeys(g.Labels) {
+		if k != axis {
+			key += fmt.Sprintf(" %q=%q", k, g.Labels[k])
+		}
+	}
+	return key
+}
+
+// differences gives a minus b by pair of runs, in the order of the keys, and the keys of these pairs.
+func differences(a, b map[string][]float64, order []string) (out [][]float64, keys []string) {
+	used := map[string]bool{}
+	for _, key := range order {
+		x, y := a[key], b[key]
+		if used[key] || x == nil || len(x) != len(y) {
+			continue
+		}
+		used[key] = true
+		d := make([]float64, len(x))
+		for i := range d {
+			d[i] = math.Round((x[i]-y[i])*1e12) / 1e12 // so that differences that are equal but for rounding are ties
+		}
+		out, keys = append(out, d), append(keys, key)
+	}
+	return out, keys
+}
+
+// fill computes everything but the corrected p values.
+func (c *Comparison) fill(runs [][]float64) {
+	var d []float64
+	for _, r := range runs {
+		d = append(d, r...)
+	}
+	c.Runs, c.N = len(runs), len(d)
+	none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
+	c.Difference, c.Low, c.High, c.Cohen, c.RankBiserial, c.T, c.Wilcoxon = math.NaN(), math.NaN(), math.NaN(),
+		math.NaN(), math.NaN(), none, none
+	if len(d) == 0 {
+		return
+	}
+	c.Difference, _ = metrics.MeanStd(d)
+	if !stats.Enough(c.Runs) {
+		return
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %q %s", c.A, c.B, c.Level)
+	c.Low, c.High = stats.Bootstrap(runs, resamples(len(d)), h.Sum64())
+	c.Cohen, c.RankBiserial = stats.Cohen(d), stats.RankBiserial(d)
+	if c.Level == OverRuns {
+		c.T, c.Wilcoxon = stats.PairedT(d), stats.SignedRank(d)
+	}
+}
+
+// correct fills in Holm's correction over the pairs.
+func correct(list []Comparison) {
+	var t, w []float64
+	for _, c := range list {
+		t, w = append(t, c.T.P), append(w, c.Wilcoxon.P)
+	}
+	t, w = stats.Holm(t), stats.Holm(w)
+	for i := range list {
+		list[i].HolmT, list[i].HolmWilcoxon = t[i], w[i]
+	}
+}

@@ -1,0 +1,79 @@
+package results
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"promptfed/tools/lab/stats"
+)
+
+// Ranking is how the labels of an axis rank over blocks: the points of the grid in its other axes, such as tasks. What
+// is ranked is the mean over seeds. Its tests and its critical difference are NaN unless stats.Enough of the blocks.
+type Ranking struct {
+	Labels []string // from the best mean rank on
+	Left   []string // not ranked, since a run lacks the metric in some block
+	Blocks []string
+	Stats  [][]Stat // by block and label
+	stats.Ranking
+}
+
+// Rank ranks the labels that have a metric in every run of every block. It tells whether there are two blocks and two
+// labels or more.
+func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
+	var out Ranking
+	axes := slices.DeleteFunc(Axes(groups), func(a Axis) bool { return a.Name == axis })
+	at := map[string]map[string]Stat{} // by label and block
+	for _, g := range groups {
+		block, label := titled(axes, g.Labels), g.Labels[axis]
+		if !slices.Contains(out.Blocks, block) {
+			out.Blocks = append(out.Blocks, block)
+		}
+		if s := g.Stat(m); s.N() > 0 && s.N() == len(g.Runs) {
+			if at[label] == nil {
+				at[label] = map[string]Stat{}
+			}
+			at[label][block] = s
+		}
+	}
+	for _, label := range Labels(groups, axis) {
+		if len(at[label]) == len(out.Blocks) {
+			out.Labels = append(out.Labels, label)
+		} else {
+			out.Left = append(out.Left, label)
+		}
+	}
+	if len(out.Blocks) < 2 || len(out.Labels) < 2 {
+		return out, false
+	}
+	sign := 1.0
+	if m.LessIsBetter() {
+		sign = -1
+	}
+	values := func() [][]float64 {
+		all := make([][]float64, len(out.Blocks))
+		for i, block := range out.Blocks {
+			for _, label := range out.Labels { // rounded so that means that are equal but for rounding are ties
+				all[i] = append(all[i], math.Round(sign*at[label][block].Mean()*1e12)/1e12)
+			}
+		}
+		return all
+	}
+	mean := map[string]float64{}
+	for i, r := range stats.Friedman(values()).Mean {
+		mean[out.Labels[i]] = r
+	}
+	slices.SortStableFunc(out.Labels, func(a, b string) int { return cmp.Compare(mean[a], mean[b]) })
+	if out.Ranking = stats.Friedman(values()); !stats.Enough(len(out.Blocks)) {
+		none := stats.Test{Statistic: math.NaN(), P: math.NaN()}
+		out.ChiSquare, out.ImanDavenport, out.CriticalDifference = none, none, math.NaN()
+	}
+	for _, block := range out.Blocks {
+		var list []Stat
+		for _, label := range out.Labels {
+			list = append(list, at[label][block])
+		}
+		out.Stats = append(out.Stats, list)
+	}
+	return out, true
+}

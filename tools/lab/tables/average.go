@@ -1,0 +1,117 @@
+package tables
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/tools/lab/results"
+)
+
+// prune drops rows and columns where nothing was planned, and those of metrics, domains and evaluation sets that no run
+// has.
+func (b *builder) prune() {
+	t := b.t
+	drop := make([]bool, len(t.Columns))
+	for j := range t.Columns {
+		planned, empty, pseudo := false, true, slices.ContainsFunc(b.Columns, b.pseudo)
+		for _, c := range t.column(j) {
+			planned, empty = planned || !c.Blank, empty && c.Stat.N() == 0 && !c.Absent
+		}
+		drop[j] = !planned || empty && pseudo
+	}
+	if slices.Contains(drop, false) { // else every run failed, which the table must say
+		for j := len(drop) - 1; j >= 0; j-- {
+			if !drop[j] {
+				continue
+			}
+			t.Columns = slices.Delete(t.Columns, j, j+1)
+			for i := range t.Rows {
+				t.Rows[i].Cells = slices.Delete(t.Rows[i].Cells, j, j+1)
+			}
+		}
+	}
+	t.Rows = slices.DeleteFunc(t.Rows, func(r Row) bool {
+		return !slices.ContainsFunc(r.Cells, func(c Cell) bool { return !c.Blank })
+	})
+}
+
+// column gives the cells of a column.
+func (t *Table) column(j int) []Cell {
+	var out []Cell
+	for _, r := range t.Rows {
+		out = append(out, r.Cells[j])
+	}
+	return out
+}
+
+// withAverages are the combinations of the labels of some axes, and those in which axes are averaged over: all axes of
+// the grid, if the layout asks for it, and some of them where the card has the paper's number for it.
+func (b *builder) withAverages(axes, others []string, asked bool) []map[string]string {
+	if !asked {
+		return b.combinations(axes, nil)
+	}
+	over := map[string]bool{}
+	plain := true // no pseudo-axis: there is a mean over everything
+	for _, a := range axes {
+		over[a] = !b.pseudo(a) && len(b.labels[a]) > 1
+		plain = plain && (!b.pseudo(a) || a == EvaluationAxis)
+	}
+	beside := b.combinations(others, nil)
+	return slices.DeleteFunc(b.combinations(axes, over), func(labels map[string]string) bool {
+		some, every := false, true
+		for _, a := range axes {
+			if over[a] {
+				some, every = some || labels[a] == AverageLabel, every && labels[a] == AverageLabel
+			}
+		}
+		return some && !(every && plain) && !slices.ContainsFunc(beside, func(o map[string]string) bool {
+			return b.at(merge(labels, o), b.metric) != nil
+		})
+	})
+}
+
+// averaged tells whether labels of axes of the grid are averages, and of which axes.
+func (b *builder) averaged(labels map[string]string) []string {
+	var out []string
+	for _, a := range slices.Concat(b.Rows, b.Columns) {
+		if labels[a] == AverageLabel && !b.pseudo(a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// average is the mean of the cells along some axes, seed by seed, over the seeds that all of them have.
+func (b *builder) average(labels map[string]string, axes []string) Cell {
+	var cells []Cell
+	for _, c := range b.combinations(axes, nil) {
+		if cell := b.cell(merge(labels, c)); !cell.Blank {
+			cells = append(cells, cell)
+		}
+	}
+	if len(cells) == 0 {
+		return Cell{Labels: labels, Metric: b.metric, Blank: true, Factor: 1}
+	}
+	out := Cell{Labels: labels, Metric: cells[0].Metric, Factor: cells[0].Factor, Unit: cells[0].Unit}
+	var stats []results.Stat
+	views, absent := map[string]bool{}, true
+	for _, c := range cells {
+		stats = append(stats, c.Stat)
+		out.Planned, out.data = max(out.Planned, c.Planned), out.data+c.data+"\n"
+		views[c.View], absent = true, absent && c.Absent
+	}
+	out.Stat, out.Absent = results.Mean(stats), absent
+	if delete(views, ""); len(views) > 1 {
+		out.Stat, out.why = results.Stat{}, "there is no mean over global and personal evaluations; choose one with "+
+			"--view"
+		return out
+	}
+	out.View = strings.Join(slices.Collect(maps.Keys(views)), "")
+	out.Paper = b.paper(out)
+	if n := out.Stat.N(); n < out.Planned && !absent {
+		out.why = fmt.Sprintf("%d of %d seeds; the others lack cells that this averages over", n, out.Planned)
+	}
+	return out
+}

@@ -1,0 +1,321 @@
+package tables
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
+	"promptfed/tools/lab/results"
+)
+
+// Build lays out the groups. An axis that the layout names and the groups do not have, or a metric that does not exist,
+// is an error.
+func Build(groups []*results.Group, l Layout) (*Table, error) {
+	b := builder{Layout: l, groups: groups, labels: map[string][]string{}}
+	var err error
+	if l.Metric == "" {
+		b.Metric = results.DefaultMetric(groups)
+	}
+	if b.metric, err = results.ParseMetric(b.Metric); err != nil {
+		return nil, err
+	}
+	if err := b.readAxes(); err != nil {
+		return nil, err
+	}
+	return b.table(), nil
+}
+
+type builder struct {
+	Layout
+	groups []*results.Group
+	metric results.Metric
+	grid   []results.Axis
+	axes   []string            // of the grid
+	labels map[string][]string // of every axis in rows or columns, pseudo-axes too
+	t      *Table
+}
+
+// readAxes finds the labels of all axes of the layout.
+func (b *builder) readAxes() error {
+	b.grid = results.Axes(b.groups)
+	for _, a := range b.grid {
+		b.axes = append(b.axes, a.Name)
+		b.labels[a.Name] = a.Labels
+	}
+	shown := slices.Concat(b.Rows, b.Columns)
+	if err := configs.OneWithin(slices.DeleteFunc(slices.Clone(shown), func(name string) bool {
+		return !b.pseudo(name)
+	})); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, name := range shown {
+		if seen[name] {
+			return fmt.Errorf("axis %q is listed twice in the rows and columns", name)
+		}
+		seen[name] = true
+		if b.labels[name] != nil {
+			continue
+		}
+		switch name {
+		case DomainAxis:
+			b.labels[name] = b.domainLabels()
+		case SetAxis:
+			b.labels[name] = results.Sets(b.groups)
+			if b.asked(SetAxis, AverageLabel) || b.averagesOver(SetAxis) {
+				b.labels[name] = append(b.labels[name], AverageLabel)
+			}
+		case MetricAxis:
+			for _, m := range b.Metrics {
+				if _, err := results.ParseMetric(m); err != nil {
+					return err
+				}
+			}
+			b.labels[name] = b.Metrics
+		case EvaluationAxis:
+			b.labels[name] = []string{results.GlobalView, results.PersonalView}
+		default:
+			if err := metrics.Renamed(name); err != nil {
+				return fmt.Errorf("axis %w", err)
+			}
+			return fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(append(b.axes, DomainAxis,
+				SetAxis, MetricAxis, EvaluationAxis), ", "))
+		}
+	}
+	return nil
+}
+
+// domainLabels are the domains, and of the numbers over them those that the card has or asks for.
+func (b *builder) domainLabels() []string {
+	out := results.Domains(b.groups)
+	average := b.asked(DomainAxis, AverageLabel) || b.averagesOver(DomainAxis)
+	if average {
+		out = append(out, AverageLabel)
+	}
+	if b.asked(DomainAxis, StdLabel) {
+		out = append(out, StdLabel)
+	}
+	if b.asked(DomainAxis, OverallLabel) || !average {
+		out = append(out, OverallLabel)
+	}
+	return out
+}
+
+// asked tells whether the card has a number of some group at a label of a pseudo-axis.
+func (b *builder) asked(axis, label string) bool {
+	return slices.ContainsFunc(b.groups, func(g *results.Group) bool {
+		_, _, _, ok := b.Card.Number(merge(g.Labels, map[string]string{axis: label}))
+		return ok
+	})
+}
+
+// averagesOver tells whether the layout asks for means along the axis.
+func (b *builder) averagesOver(axis string) bool {
+	return b.averages("row") && slices.Contains(b.Columns, axis) || b.averages("column") && slices.Contains(b.Rows,
+		axis)
+}
+
+func (b *builder) averages(what string) bool { return b.Average == what || b.Average == "both" }
+
+func (b *builder) table() *Table {
+	b.t = &Table{Title: b.Title, Metric: b.Metric, RowAxes: b.Rows, ColAxes: b.Columns, second: b.Second,
+		axes: b.axes}
+	rows, columns := b.withAverages(b.Rows, b.Columns, b.averages("column")), b.withAverages(b.Columns, b.Rows,
+		b.averages("row"))
+	for _, c := range columns {
+		h := Head{Labels: values(b.Columns, c)}
+		h.Average = isAverage(h.Labels)
+		b.t.Columns = append(b.t.Columns, h)
+	}
+	for _, r := range rows {
+		row := Row{Labels: values(b.Rows, r)}
+		row.Average = isAverage(row.Labels)
+		for _, c := range columns {
+			row.Cells = append(row.Cells, b.cell(merge(r, c)))
+		}
+		b.t.Rows = append(b.t.Rows, row)
+	}
+	b.prune()
+	b.place()
+	b.fewer()
+	b.number()
+	b.best()
+	b.finish()
+	return b.t
+}
+
+// isAverage tells whether labels mean an average over everything.
+func isAverage(labels []string) bool {
+	return len(labels) > 0 && !slices.ContainsFunc(labels, func(l string) bool { return l != AverageLabel })
+}
+
+// combinations are the products of the labels of some axes, the first varying slowest, with a label for the average of
+// those in over.
+func (b *builder) combinations(axes []string, over map[string]bool) []map[string]string {
+	out := []map[string]string{{}}
+	for _, a := range axes {
+		labels := b.labels[a]
+		if over[a] {
+			labels = append(slices.Clone(labels), AverageLabel)
+		}
+		var next []map[string]string
+		for _, have := range out {
+			for _, l := range labels {
+				next = append(next, merge(have, map[string]string{a: l}))
+			}
+		}
+		out = next
+	}
+	return out
+}
+
+// pseudo tells whether an axis is a pseudo-axis here; an axis of the grid may have its name.
+func (b *builder) pseudo(axis string) bool {
+	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, SetAxis, MetricAxis, EvaluationAxis},
+		axis)
+}
+
+// cell averages the groups that have the labels, seed by seed.
+func (b *builder) cell(labels map[string]string) Cell {
+	if over := b.averaged(labels); len(over) > 0 {
+		return b.average(labels, over)
+	}
+	c := Cell{Labels: labels, Metric: b.metric, Factor: 1}
+	grid := maps.Clone(labels)
+	narrowed := false // to what not every group may have
+	for axis, label := range labels {
+		if b.pseudo(axis) && axis != EvaluationAxis {
+			c.Metric, narrowed = b.within(axis, label), true
+		}
+		if b.pseudo(axis) {
+			delete(grid, axis)
+		}
+	}
+	if view, ok := labels[EvaluationAxis]; ok && b.pseudo(EvaluationAxis) {
+		c.Metric = c.Metric.At(view)
+	}
+	groups := results.Where(b.groups, grid)
+	if narrowed {
+		groups = having(groups, c.Metric)
+	}
+	c.Blank = len(groups) == 0
+	c.Factor, c.Unit = b.shownIn(c.Metric)
+	var stats []results.Stat
+	seeds := map[uint64]bool{}
+	for _, g := range groups {
+		stats = append(stats, g.Stat(c.Metric))
+		for _, r := range g.Runs {
+			seeds[r.Seed] = true
+		}
+	}
+	c.Stat, c.Planned = results.Mean(stats), len(seeds)
+	if !c.Blank && c.Stat.N() < c.Planned {
+		c.why = b.why(groups, c)
+	}
+	c.evaluate(groups)
+	c.Paper = b.paper(c)
+	return c
+}
+
+// having leaves out the groups that finished without the metric, as those of one data set do without the domains of
+// another; all of them, if none has it.
+func having(groups []*results.Group, m results.Metric) []*results.Group {
+	var out []*results.Group
+	some := false
+	for _, g := range groups {
+		n := g.Stat(m).N()
+		some = some || n > 0
+		if n > 0 || len(g.Done()) == 0 {
+			out = append(out, g)
+		}
+	}
+	if !some {
+		return groups
+	}
+	return out
+}
+
+// within is the metric of a label of a pseudo-axis.
+func (b *builder) within(axis, label string) results.Metric {
+	switch {
+	case axis == MetricAxis:
+		m, _ := results.ParseMetric(label) // readAxes has seen it
+		return m
+	case axis == SetAxis && label == AverageLabel:
+		return b.metric.In(metrics.SetMean, "")
+	case axis == SetAxis:
+		return b.metric.In(metrics.Set, label)
+	case label == AverageLabel:
+		return b.metric.In(metrics.DomainMean, "")
+	case label == StdLabel:
+		return b.metric.In(metrics.DomainStd, "")
+	case label == OverallLabel:
+		return b.metric
+	}
+	return b.metric.In(metrics.Domain, label)
+}
+
+// why says what of a cell is missing.
+func (b *builder) why(groups []*results.Group, c Cell) string {
+	var parts []string
+	n := 0
+	for _, g := range groups {
+		for _, r := range g.Runs {
+			if r.State == results.Done {
+				continue
+			}
+			if n++; n <= 3 {
+				where := ""
+				if len(groups) > 1 {
+					where = g.Name + ", "
+				}
+				parts = append(parts, fmt.Sprintf("%sseed %d %s: %s", where, r.Seed, r.State, r.Why))
+			}
+		}
+	}
+	if n > 3 {
+		parts = append(parts, fmt.Sprintf("and %d more", n-3))
+	}
+	if n == 0 {
+		return "the finished runs have no " + c.Metric.Name
+	}
+	return fmt.Sprintf("%d of %d seeds; %s", c.Stat.N(), c.Planned, strings.Join(parts, "; "))
+}
+
+// fewer notes the cells that are over fewer seeds than others, which the caption does not say.
+func (b *builder) fewer() {
+	most := 0
+	for _, r := range b.t.Rows {
+		for _, c := range r.Cells {
+			most = max(most, c.Stat.N())
+		}
+	}
+	for _, r := range b.t.Rows {
+		for j := range r.Cells {
+			if c := &r.Cells[j]; c.Stat.N() > 0 && c.Stat.N() < most && c.why == "" {
+				c.why = fmt.Sprintf("over n = %d seeds, where other numbers of the table are over %d", c.Stat.N(), most)
+			}
+		}
+	}
+}
+
+// number gives the notes of the cells that are left their numbers; equal texts share one.
+func (b *builder) number() {
+	at := map[string]int{}
+	for _, r := range b.t.Rows {
+		for j := range r.Cells {
+			why := r.Cells[j].why
+			if why == "" {
+				continue
+			}
+			if at[why] == 0 {
+				b.t.Notes = append(b.t.Notes, why)
+				at[why] = len(b.t.Notes)
+			}
+			r.Cells[j].Mark = at[why]
+		}
+	}
+}

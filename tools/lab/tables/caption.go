@@ -1,0 +1,173 @@
+package tables
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/tools/lab/results"
+)
+
+// finish writes what stands around the table.
+func (b *builder) finish() {
+	t := b.t
+	say := func(format string, a ...any) { t.Caption = append(t.Caption, fmt.Sprintf(format, a...)) }
+	fact := func(text string) {
+		if text != "" {
+			t.Caption, t.Facts = append(t.Caption, text), append(t.Facts, text)
+		}
+	}
+	if slices.Contains(slices.Concat(b.Rows, b.Columns), MetricAxis) {
+		for _, name := range b.labels[MetricAxis] {
+			if m, err := results.ParseMetric(name); err == nil && t.shows(name) {
+				say("%s: %s.", m.Under(b.metric), m.TitleOf(b.groups))
+			}
+		}
+	} else {
+		_, unit := b.shownIn(b.metric)
+		if unit != "" {
+			unit = " (" + unit + ")"
+		}
+		fact(fmt.Sprintf("%s%s.", capital(b.metric.TitleOf(b.groups)), unit))
+	}
+	fact(b.setWindow())
+	t.Caption = append(t.Caption, b.evaluations()...)
+	fact(b.seeds())
+	fact(b.averagedOver())
+	fact(results.Reproduced(b.groups))
+	fact(results.Executions(b.groups))
+	if t.severalData {
+		fact("The runs do not all have the same data and partition, so no best is marked across those that differ.")
+	}
+	bold, paper := false, false
+	for _, r := range t.Rows {
+		for _, c := range r.Cells {
+			bold, paper = bold || c.Best, paper || c.Paper != nil
+		}
+	}
+	switch {
+	case bold && slices.Contains(slices.Concat(b.Rows, b.Columns), methodAxis):
+		t.Legend.Best = "the best method."
+	case bold:
+		t.Legend.Best = "the best of a column."
+	}
+	if bold && len(t.views) > 1 {
+		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those of one evaluation."
+	}
+	if bold && t.severalData {
+		t.Legend.Best = strings.TrimSuffix(t.Legend.Best, ".") + ", among those on the same data."
+	}
+	if bold && b.Second {
+		t.Legend.Second = "the second best."
+	}
+	switch {
+	case paper && b.Smoke:
+		t.Legend.Paper = "the paper's number; the runs are the small form of the experiment (--smoke) and cannot be " +
+			"compared with it."
+	case paper:
+		t.Legend.Paper = "the paper's number, and ours minus the paper's."
+	}
+	t.Caption = slices.DeleteFunc(t.Caption, func(s string) bool { return s == "" })
+	if c := b.Card; c != nil {
+		for _, s := range c.Wrong {
+			t.Remarks = append(t.Remarks, "Known errors of the paper: "+s)
+		}
+		for _, s := range c.Differs {
+			t.Remarks = append(t.Remarks, "Differs from the paper: "+s)
+		}
+		if _, fits := units[b.metric.Unit()][b.cardUnit()]; !fits && !c.Numbers.Values.Empty() {
+			t.Remarks = append(t.Remarks, fmt.Sprintf("The paper's numbers are not shown: %s is not measured in %s.",
+				b.metric.Name, b.cardUnit()))
+		}
+		if c.NoNumbers != "" {
+			t.Remarks = append(t.Remarks, "No numbers of the paper: "+c.NoNumbers)
+		}
+	}
+}
+
+// shows tells whether a label of the axis of metrics is left in the table.
+func (t *Table) shows(metric string) bool {
+	for _, r := range t.Rows {
+		if slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Labels[MetricAxis] == metric }) {
+			return true
+		}
+	}
+	return false
+}
+
+// setWindow says which rounds the numbers on evaluation sets are of, where these are others than the table's: sets are
+// not tested as often as the clients' own data.
+func (b *builder) setWindow() string {
+	if !slices.Contains(slices.Concat(b.Rows, b.Columns), SetAxis) || !b.pseudo(SetAxis) {
+		return ""
+	}
+	var windows []string
+	for _, set := range results.Sets(b.groups) {
+		w := b.metric.In(metrics.Set, set).WindowOf(b.groups)
+		if w != "" && !slices.Contains(windows, w) {
+			windows = append(windows, w)
+		}
+	}
+	if slices.Equal(windows, []string{b.metric.WindowOf(b.groups)}) {
+		return ""
+	}
+	return "Evaluation sets: " + strings.Join(windows, "; ") + "."
+}
+
+// seeds says what the numbers are means over.
+func (b *builder) seeds() string {
+	var seeds []string
+	for _, g := range b.groups {
+		for _, r := range g.Runs {
+			if s := fmt.Sprint(r.Seed); !slices.Contains(seeds, s) {
+				seeds = append(seeds, s)
+			}
+		}
+	}
+	if len(seeds) == 1 {
+		return "One seed: " + seeds[0] + "."
+	}
+	var n []int
+	for _, r := range b.t.Rows {
+		for _, c := range r.Cells {
+			if c.Stat.N() > 0 {
+				n = append(n, c.Stat.N())
+			}
+		}
+	}
+	if len(n) == 0 {
+		return ""
+	}
+	return overSeeds(n, seeds...)
+}
+
+// overSeeds says what stands behind ± in cells over so many seeds each, and which seeds there are.
+func overSeeds(n []int, seeds ...string) string {
+	if slices.Max(n) < 2 {
+		return "Each number is of one seed."
+	}
+	over := fmt.Sprint(slices.Max(n))
+	if least := slices.Min(n); least < slices.Max(n) {
+		over = fmt.Sprintf("%d to %s", least, over)
+	}
+	text := fmt.Sprintf("Mean ± sample standard deviation (n-1) over n = %s seeds", over)
+	if len(seeds) > 0 {
+		text += ": " + strings.Join(seeds, ", ")
+	}
+	return text + "."
+}
+
+// averagedOver names the axes that are in neither rows nor columns.
+func (b *builder) averagedOver() string {
+	var over []string
+	for _, a := range b.grid {
+		if !slices.Contains(slices.Concat(b.Rows, b.Columns), a.Name) && len(a.Labels) > 1 {
+			over = append(over, fmt.Sprintf("%s (%s)", a.Name, strings.Join(a.Labels, ", ")))
+		}
+	}
+	if len(over) == 0 {
+		return ""
+	}
+	return "Averaged over " + strings.Join(over, " and ") + "."
+}

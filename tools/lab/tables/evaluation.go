@@ -1,0 +1,255 @@
+package tables
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/results"
+)
+
+// meaning says what an evaluation is.
+var meaning = map[string]string{
+	results.GlobalView:   "every client with the parameters that the server sends",
+	results.PersonalView: "each client with the parameters that it last trained",
+}
+
+// evaluate finds the evaluation that a cell is of. Means over both are not made.
+func (c *Cell) evaluate(groups []*results.Group) {
+	views := c.Metric.Views(groups)
+	switch {
+	case len(views) > 1:
+		c.Stat, c.why = results.Stat{}, "there is no mean over global and personal evaluations; choose one with --view"
+		return
+	case len(views) == 1:
+		c.View = views[0]
+	}
+	data := map[string]bool{}
+	done, absent := 0, 0
+	for _, g := range groups {
+		for _, r := range g.Done() {
+			done++
+			if c.Metric.Absent(r) {
+				absent++
+			}
+			data[r.TestData] = true
+		}
+	}
+	c.data = strings.Join(slices.Sorted(maps.Keys(data)), "\n")
+	if c.Absent = done > 0 && absent == done; c.Absent {
+		c.why = ""
+	}
+}
+
+// place names the evaluation of every row, or of every column, where the table has both.
+func (b *builder) place() {
+	t := b.t
+	follows := func(c Cell) bool { return c.View != "" && c.Metric.Follows() }
+	views := map[string]bool{}
+	rows, columns := make([]map[string]bool, len(t.Rows)), make([]map[string]bool, len(t.Columns))
+	see := func(at *map[string]bool, view string) {
+		if *at == nil {
+			*at = map[string]bool{}
+		}
+		(*at)[view] = true
+	}
+	for i, r := range t.Rows {
+		for j, c := range r.Cells {
+			if follows(c) {
+				views[c.View] = true
+				see(&rows[i], c.View)
+				see(&columns[j], c.View)
+			}
+		}
+	}
+	if b.both() {
+		t.views = b.labels[EvaluationAxis]
+		return
+	}
+	if t.views = slices.Sorted(maps.Keys(views)); len(views) < 2 {
+		return
+	}
+	several := func(seen map[string]bool) bool { return len(seen) > 1 }
+	name := func(seen map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(seen)), "") }
+	switch {
+	case !slices.ContainsFunc(rows, several):
+		t.RowAxes = append(slices.Clone(t.RowAxes), EvaluationAxis)
+		for i := range t.Rows {
+			t.Rows[i].Labels = append(slices.Clone(t.Rows[i].Labels), name(rows[i]))
+		}
+	case !slices.ContainsFunc(columns, several):
+		t.ColAxes = append(slices.Clone(t.ColAxes), EvaluationAxis)
+		for j := range t.Columns {
+			t.Columns[j].Labels = append(slices.Clone(t.Columns[j].Labels), name(columns[j]))
+		}
+	default:
+		for _, r := range t.Rows {
+			for j := range r.Cells {
+				if c := &r.Cells[j]; follows(*c) && c.Stat.N() > 0 {
+					c.why = strings.Join(slices.DeleteFunc([]string{c.View + " evaluation", c.why},
+						func(s string) bool { return s == "" }), "; ")
+				}
+			}
+		}
+	}
+}
+
+// both tells whether the table has a row or column for each of the two evaluations.
+func (b *builder) both() bool { return b.labels[EvaluationAxis] != nil && b.pseudo(EvaluationAxis) }
+
+// evaluations says which evaluation the numbers are of, and what they rest on.
+func (b *builder) evaluations() []string {
+	var out []string
+	say := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
+	switch t := b.t; {
+	case len(t.views) == 1:
+		say("Evaluation: %s, %s.", t.views[0], meaning[t.views[0]])
+	case b.both():
+		say("Evaluation: global is %s, personal %s. The two cannot be compared, so no best is marked across them.",
+			meaning[results.GlobalView], meaning[results.PersonalView])
+	case len(t.views) > 1:
+		say("Evaluation: as named, by default the one of each method (eval.view); global is %s, personal %s. The two "+
+			"cannot be compared, so no best is marked across them.", meaning[results.GlobalView],
+			meaning[results.PersonalView])
+	}
+	absent, view := false, map[string]bool{}
+	for _, r := range b.t.Rows {
+		for _, c := range r.Cells {
+			absent = absent || c.Absent
+			view[c.View] = view[c.View] || c.Stat.N() > 0
+		}
+	}
+	if absent {
+		say("%s: the method does not have this evaluation: its class scores use nothing that the server sends "+
+			"(global) or nothing that a client trained (personal).", none)
+	}
+	out = append(out, b.unsaid()...)
+	var both, untrained, missed []string
+	tests := 0
+	for _, g := range b.groups {
+		name := b.called(g)
+		for _, r := range g.Runs {
+			s := r.Summary
+			own := slices.Contains(s.Reads, record.ReadsPrivate) || slices.Contains(s.Reads, record.ReadsExamples)
+			if own && slices.Contains(s.Reads, record.ReadsShared) {
+				both = append(both, name)
+			}
+			if s.Untrained > 0 {
+				untrained = append(untrained, fmt.Sprintf("%s %d", name, s.Untrained))
+			}
+			var records []record.Record
+			for _, round := range r.Rounds {
+				records = append(records, round.Record)
+			}
+			for _, u := range record.MissingTests(records) {
+				missed = append(missed, fmt.Sprintf("%s, seed %d: %s", name, r.Seed, u))
+				tests++
+			}
+		}
+	}
+	if len(both) > 0 && view[results.GlobalView] {
+		say("The global evaluation also uses private parameters or examples of each client: %s.", some(both))
+	}
+	if len(untrained) > 0 && view[results.PersonalView] {
+		say("Clients that never trained have no parameters of their own; personal tests them with the server's, and "+
+			"with initial values of private ones: %s.",
+			some(untrained))
+	}
+	if tests > 0 {
+		say("%d %s not answered by all clients: %s.", tests, map[bool]string{true: "test was",
+			false: "tests were"}[tests == 1], some(missed))
+	}
+	return out
+}
+
+// stands is the evaluation that the paper's number at labels stands with: the one that it is of, or the one that the
+// method's own paper reports where this one does not say. Empty where nothing is known.
+func (b *builder) stands(labels map[string]string) string {
+	if v := b.Card.View(b.single(labels)); v == results.GlobalView || v == results.PersonalView {
+		return v
+	}
+	grid := maps.Clone(labels)
+	for axis, label := range labels {
+		if b.pseudo(axis) || label == AverageLabel {
+			delete(grid, axis)
+		}
+	}
+	views := map[string]bool{}
+	for _, g := range results.Where(b.groups, grid) {
+		for _, r := range g.Runs {
+			views[cmp.Or(r.Summary.MethodView, r.View)] = true
+		}
+	}
+	if delete(views, ""); len(views) != 1 {
+		return ""
+	}
+	return slices.Sorted(maps.Keys(views))[0]
+}
+
+// single is the labels with those of the axes that have but one.
+func (b *builder) single(labels map[string]string) map[string]string {
+	out := maps.Clone(labels)
+	for _, a := range b.grid {
+		if _, shown := out[a.Name]; !shown && len(a.Labels) == 1 {
+			out[a.Name] = a.Labels[0]
+		}
+	}
+	return out
+}
+
+// unsaid says which evaluation the paper's numbers are, and beside which of ours they stand.
+func (b *builder) unsaid() []string {
+	var open, other []string
+	for _, r := range b.t.Rows {
+		for _, c := range r.Cells {
+			if c.Paper == nil {
+				continue
+			}
+			label := cmp.Or(c.Labels[b.Card.Views.By], "all methods")
+			switch stands := b.stands(c.Labels); {
+			case stands != "" && c.View != "" && stands != c.View:
+				other = append(other, label+" "+stands)
+			case b.Card.View(b.single(c.Labels)) == configs.ViewUnsaid:
+				open = append(open, label)
+			}
+		}
+	}
+	var out []string
+	if len(open) > 0 {
+		out = append(out, fmt.Sprintf("The paper does not say which evaluation its numbers are (%s); they are shown "+
+			"with the one that the method's own paper reports.",
+			some(open)))
+	}
+	if len(other) > 0 {
+		out = append(out, fmt.Sprintf("The paper's numbers are of another evaluation and no difference is shown: "+
+			"%s.", some(other)))
+	}
+	return out
+}
+
+// called is the name of a group in sentences: its method's label, where there is one.
+func (b *builder) called(g *results.Group) string {
+	if l, ok := g.Labels[methodAxis]; ok {
+		return l
+	}
+	return g.Name
+}
+
+// some joins the different ones of a list, the first of many.
+func some(list []string) string {
+	const most = 4
+	var out []string
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	if n := len(out) - most; n > 0 {
+		out = append(out[:most], fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(out, "; ")
+}

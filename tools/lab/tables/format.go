@@ -1,0 +1,186 @@
+package tables
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"promptfed/tools/lab/results"
+)
+
+// decimals is how many digits behind the point a number in a unit is shown with.
+func decimals(unit string) int {
+	switch unit {
+	case "bytes", "count":
+		return 0
+	case "":
+		return 4
+	}
+	return 2
+}
+
+// Shown is the pieces of a cell's text, which formats put together in their own ways.
+type Shown struct {
+	Mean  string // a dash without a value, a hyphen for what the method does not have; empty in a blank cell
+	Std   string // empty with less than two seeds
+	Paper string // the paper's number and the difference, in brackets; empty where there is none
+	Mark  string // "[1]"; empty where nothing is missing
+}
+
+// none stands for what a method does not have; a dash is what is missing.
+const none = "-"
+
+// Shown gives the pieces of a cell's text.
+func (t *Table) Shown(c Cell) Shown {
+	var p Shown
+	number := func(v float64) string { return strconv.FormatFloat(v, 'f', decimals(c.Unit), 64) }
+	switch {
+	case c.Blank:
+	case c.Absent:
+		p.Mean = none
+	case c.Stat.N() == 0:
+		p.Mean = dash
+	default:
+		p.Mean = number(c.Mean())
+		if std := c.Std(); !math.IsNaN(std) {
+			p.Std = number(std)
+		}
+	}
+	if n := c.Paper; n != nil && !c.Blank {
+		p.Paper = short(n.Mean)
+		if n.HasStd {
+			p.Paper += " ± " + short(n.Std)
+		}
+		if n.Comparable && c.Stat.N() > 0 {
+			p.Paper += ", " + signed(c.Mean()-n.Mean, decimals(c.Unit))
+		}
+		p.Paper = "(" + p.Paper + ")"
+	}
+	if c.Mark > 0 {
+		p.Mark = fmt.Sprintf("[%d]", c.Mark)
+	}
+	return p
+}
+
+// Text is the cell as one line without emphasis.
+func (t *Table) Text(c Cell) string {
+	p := t.Shown(c)
+	text := p.Mean
+	if p.Std != "" {
+		text += " ± " + p.Std
+	}
+	return join(text, p.Paper, p.Mark)
+}
+
+// join puts a space between those that are not empty.
+func join(list ...string) string {
+	var out []string
+	for _, s := range list {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// short writes a number with as many digits as it has.
+func short(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+// signed writes a difference with its sign.
+func signed(v float64, decimals int) string {
+	s := strconv.FormatFloat(math.Abs(v), 'f', decimals, 64)
+	switch zero := strconv.FormatFloat(0, 'f', decimals, 64); {
+	case s == zero:
+		return s
+	case v < 0:
+		return "−" + s
+	}
+	return "+" + s
+}
+
+func capital(s string) string {
+	r, n := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(r)) + s[n:]
+}
+
+// values gives labels in the order of the axes.
+func values(axes []string, labels map[string]string) []string {
+	var out []string
+	for _, a := range axes {
+		out = append(out, labels[a])
+	}
+	return out
+}
+
+func merge(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// Heads gives the heads of all columns: of the row labels, then of the numbers.
+func (t *Table) Heads() []string {
+	out := slices.Clone(t.RowAxes)
+	for j := range t.Columns {
+		out = append(out, strings.Join(t.Head(j), ", "))
+	}
+	return out
+}
+
+// Head is the labels of a column as shown: an average has one, and a metric its unit, and its window where that is not
+// the table's.
+func (t *Table) Head(j int) []string {
+	h := t.Columns[j]
+	switch {
+	case len(h.Labels) == 0:
+		return []string{t.Metric}
+	case h.Average:
+		return h.Labels[:1]
+	}
+	labels := slices.Clone(h.Labels)
+	for i, axis := range t.ColAxes {
+		if labels[i] != AverageLabel && labels[i] != "" && t.bare(i) {
+			labels[i] = axis + " = " + labels[i]
+		}
+	}
+	if i := slices.Index(t.ColAxes, MetricAxis); i >= 0 && len(t.Rows) > 0 {
+		unit := t.Rows[0].Cells[j].Unit
+		if unit == labels[i] {
+			unit = "" // as bytes
+		}
+		m, known := results.ParseMetric(labels[i])
+		if own, err := results.ParseMetric(t.Metric); known == nil && err == nil {
+			labels[i] = m.Under(own)
+		}
+		if unit != "" {
+			labels[i] += " (" + unit + ")"
+		}
+	}
+	return labels
+}
+
+// bare tells whether labels of an axis of the columns say nothing without its name.
+func (t *Table) bare(axis int) bool {
+	var labels []string
+	for _, h := range t.Columns {
+		labels = append(labels, h.Labels[axis])
+	}
+	return results.Bare(labels)
+}
+
+// Shown is the labels of a row as they are shown: an average has one.
+func (r Row) Shown() []string {
+	if !r.Average {
+		return r.Labels
+	}
+	out := make([]string, len(r.Labels))
+	if len(out) > 0 {
+		out[0] = r.Labels[0]
+	}
+	return out
+}

@@ -1,0 +1,96 @@
+package tables
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/tools/lab/results"
+)
+
+// units are those that a card may ask for: what a metric's values are multiplied by, and what is written behind them.
+var units = map[metrics.Unit]map[string]struct {
+	factor float64
+	name   string
+}{
+	metrics.Percent: {"percent": {100, "%"}, "fraction": {1, ""}},
+	metrics.Second:  {"seconds": {1, "s"}, "minutes": {1. / 60, "min"}, "hours": {1. / 3600, "h"}},
+	metrics.Byte: {"bytes": {1, "bytes"}, "kilobytes": {1e-3, "kB"}, "megabytes": {1e-6, "MB"}, "gigabytes": {1e-9,
+		"GB"}},
+	metrics.Count: {"count": {1, "count"}},
+	metrics.Plain: {"plain": {1, ""}},
+}
+
+// usual is the unit of a metric that no card says anything about.
+var usual = map[metrics.Unit]string{metrics.Percent: "percent", metrics.Second: "seconds", metrics.Byte: "bytes",
+	metrics.Count: "count", metrics.Plain: "plain"}
+
+// shownIn is how a metric's values are shown: as the card's numbers are, if they can be.
+func (b *builder) shownIn(m results.Metric) (factor float64, name string) {
+	u, ok := units[m.Unit()][b.cardUnit()]
+	if !ok {
+		u = units[m.Unit()][usual[m.Unit()]]
+	}
+	return u.factor, u.name
+}
+
+// cardUnit is the unit of the card's numbers.
+func (b *builder) cardUnit() string {
+	if b.Card == nil || b.Card.Numbers.Unit == "" {
+		return "percent"
+	}
+	return b.Card.Numbers.Unit
+}
+
+// paper is the paper's number of a cell, beside the evaluation that it stands with where the table has both. Ours less
+// it means something in the evaluation that it is of.
+func (b *builder) paper(c Cell) *Number {
+	n := b.at(c.Labels, c.Metric)
+	if n == nil {
+		return nil
+	}
+	stands := b.stands(c.Labels)
+	if label, both := c.Labels[EvaluationAxis]; both && b.pseudo(EvaluationAxis) && label != cmp.Or(stands,
+		results.GlobalView) {
+		return nil
+	}
+	n.Comparable = n.Comparable && (stands == "" || c.View == "" || stands == c.View)
+	return n
+}
+
+// at is the card's number at some labels. There is none where the card's numbers do not tell apart what the table does,
+// or are counted in what the metric is not.
+func (b *builder) at(labels map[string]string, m results.Metric) *Number {
+	if b.Card == nil {
+		return nil
+	}
+	if _, fits := units[m.Unit()][b.cardUnit()]; !fits {
+		return nil
+	}
+	by := b.Card.Numbers.By
+	at := maps.Clone(labels)
+	for axis, label := range labels {
+		if axis == EvaluationAxis && b.pseudo(axis) {
+			continue
+		}
+		if !slices.Contains(by, axis) && label != AverageLabel && len(b.labels[axis]) > 1 {
+			return nil
+		}
+	}
+	for _, axis := range by {
+		if _, shown := at[axis]; shown {
+			continue
+		}
+		i := slices.IndexFunc(b.grid, func(a results.Axis) bool { return a.Name == axis && len(a.Labels) == 1 })
+		if i < 0 {
+			return nil // averaged over here, not there
+		}
+		at[axis] = b.grid[i].Labels[0]
+	}
+	mean, std, has, ok := b.Card.Number(at)
+	if !ok {
+		return nil
+	}
+	return &Number{Mean: mean, Std: std, HasStd: has, Comparable: !b.Smoke}
+}

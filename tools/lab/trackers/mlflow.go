@@ -1,0 +1,334 @@
+package trackers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/record"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/version"
+	"promptfed/tools/lab/trackers/mlflow"
+	"promptfed/tools/lab/trackers/numbers"
+)
+
+// MLflowFile says in a run folder which run of which MLflow store it is, and how many of its rounds that has.
+const MLflowFile = "mlflow.json"
+
+// tracked is what MLflowFile says of a store, by its URI.
+type tracked struct {
+	Run    string `json:"run"`
+	Rounds int    `json:"rounds"`
+	Ended  bool   `json:"ended"` // the summary is there too
+}
+
+// closeTime is how long the end of a run waits for its tracking server.
+const closeTime = 15 * time.Second
+
+// tracker sends rounds to MLflow, from a goroutine of its own: a server that is slow or down costs a run nothing. What
+// it did not take is sent again with the next round.
+type tracker struct {
+	store mlflow.Store
+	run   Run
+	warn  func(string)
+	state tracked
+
+	ctx    context.Context // of what is sent
+	cancel context.CancelFunc
+	wake   chan struct{}
+	done   chan struct{}
+	begun  bool
+
+	mu      sync.Mutex
+	pending []sent
+	ended   *ended
+}
+
+// sent are the numbers of a round.
+type sent struct {
+	round int
+	list  []mlflow.Metric
+}
+
+// ended says how a run ended.
+type ended struct {
+	status mlflow.Status
+	at     time.Time
+}
+
+// openTracker opens a store for a run, and reads what of it is there.
+func openTracker(uri string, r Run) (*tracker, error) {
+	store, err := mlflow.Open(uri)
+	if err != nil {
+		return nil, err
+	}
+	all, err := readTracked(r.Dir)
+	return &tracker{store: store, run: r, state: all[store.URI()]}, err
+}
+
+// readTracked reads MLflowFile: what is known of each store, by its URI.
+func readTracked(dir string) (map[string]tracked, error) {
+	path, out := filepath.Join(dir, MLflowFile), map[string]tracked{}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; remove it to send the run as a new one", path, err)
+	}
+	return out, nil
+}
+
+func newTracker(uri string, r Run, warn func(string)) (*tracker, error) {
+	t, err := openTracker(uri, r)
+	if err != nil {
+		return nil, err
+	}
+	t.warn, t.wake, t.done = warn, make(chan struct{}, 1), make(chan struct{})
+	t.ctx, t.cancel = context.WithCancel(context.Background()) // what is sent outlives an interrupted run
+	t.wake <- struct{}{}                                       // the run is shown from its beginning
+	go t.loop()
+	return t, nil
+}
+
+func (t *tracker) loop() {
+	defer close(t.done)
+	warned := false
+	for range t.wake {
+		if err := t.send(t.ctx); err != nil && !warned {
+			warned = true
+			t.warn(fmt.Sprintf("%v; the run continues, missing rounds are sent again after each round, and promptfed "+
+				"runs log %s --to %s%s sends them later", err, t.run.Dir, MLflow, t.store.URI()))
+		}
+	}
+}
+
+func (t *tracker) round(r record.Record) {
+	s, err := sentOf(r)
+	if err != nil {
+		t.warn(err.Error())
+		return
+	}
+	t.mu.Lock()
+	t.pending = append(t.pending, s)
+	t.mu.Unlock()
+	t.nudge()
+}
+
+// nudge has the goroutine send what is pending; it does not wait.
+func (t *tracker) nudge() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *tracker) close(err error) error {
+	status := mlflow.Failed
+	switch {
+	case err == nil:
+		status = mlflow.Finished
+	case errors.Is(err, context.Canceled):
+		status = mlflow.Killed
+	}
+	t.mu.Lock()
+	t.ended = &ended{status, time.Now()}
+	t.mu.Unlock()
+	defer time.AfterFunc(closeTime, t.cancel).Stop()
+	t.nudge() // a full channel has a turn in it that comes after this
+	close(t.wake)
+	<-t.done
+	t.cancel()
+	return nil
+}
+
+// sentOf are the numbers of a round that are of no single client, as they are sent.
+func sentOf(r record.Record) (sent, error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return sent{}, fmt.Errorf("round %d: %w", r.Round+1, err)
+	}
+	list, err := numbers.Of(line, "round")
+	return sent{r.Round, metricsOf(list, r.Round)}, err
+}
+
+func metricsOf(list []numbers.Number, step int) []mlflow.Metric {
+	var out []mlflow.Metric
+	now := time.Now()
+	for _, n := range list {
+		if n.Client == numbers.Whole {
+			out = append(out, mlflow.Metric{Key: mlflow.Key(n.Name("/")), Value: n.Value, Step: step, At: now})
+		}
+	}
+	return out
+}
+
+// send sends what is pending. What was taken is written down, so that nothing is sent twice.
+func (t *tracker) send(ctx context.Context) error {
+	s := t.state
+	if !t.begun {
+		id, err := t.store.Begin(ctx, s.Run, t.run.mlflow())
+		if id != "" && id != s.Run {
+			s = tracked{Run: id}
+			if err := t.save(s); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+		t.begun = true
+	}
+	for {
+		t.mu.Lock()
+		pending, end := t.pending, t.ended
+		t.mu.Unlock()
+		if len(pending) == 0 {
+			if end == nil {
+				return nil
+			}
+			return t.end(ctx, s, *end)
+		}
+		if next := pending[0]; next.round >= s.Rounds {
+			if err := t.store.Log(ctx, s.Run, next.list); err != nil {
+				return err
+			}
+			s.Rounds, s.Ended = next.round+1, false
+			if err := t.save(s); err != nil {
+				return err
+			}
+		}
+		t.mu.Lock()
+		t.pending = t.pending[1:]
+		t.mu.Unlock()
+	}
+}
+
+// end sends the summary, once, and how the run ended.
+func (t *tracker) end(ctx context.Context, s tracked, e ended) error {
+	if e.status == mlflow.Finished && !s.Ended {
+		list, err := numbers.OfSummary(t.run.Dir)
+		if err == nil {
+			err = t.store.Log(ctx, s.Run, metricsOf(list, max(0, s.Rounds-1)))
+		}
+		if err != nil {
+			return err
+		}
+		s.Ended = true
+		if err := t.save(s); err != nil {
+			return err
+		}
+	}
+	return t.store.End(ctx, s.Run, e.status, e.at)
+}
+
+// saving is held while MLflowFile is changed: a run may have several stores.
+var saving sync.Mutex
+
+func (t *tracker) save(s tracked) error {
+	saving.Lock()
+	defer saving.Unlock()
+	all, err := readTracked(t.run.Dir)
+	if err != nil {
+		return err
+	}
+	t.state, all[t.store.URI()] = s, s
+	return atomicfile.Write(filepath.Join(t.run.Dir, MLflowFile), atomicfile.JSON(all, "  "))
+}
+
+// SendToMLflow sends a run from its folder, its rounds that the store does not have yet.
+func SendToMLflow(ctx context.Context, uri string, r Run, rounds []record.Record, done bool) (int, error) {
+	t, err := openTracker(uri, r)
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range rounds {
+		s, err := sentOf(r)
+		if err != nil {
+			return 0, err
+		}
+		t.pending = append(t.pending, s)
+	}
+	t.ended = &ended{mlflow.Failed, time.Now()}
+	if done {
+		t.ended.status = mlflow.Finished
+	}
+	before := t.state
+	err = t.send(ctx)
+	if before.Run != t.state.Run {
+		before.Rounds = 0
+	}
+	return t.state.Rounds - before.Rounds, err
+}
+
+// mlflow is what MLflow shows of a run beside its numbers. Runs of a sweep are an experiment of its name.
+func (r Run) mlflow() mlflow.Run {
+	experiment, name := r.Name, fmt.Sprintf("%s seed %d", r.Name, r.Seed)
+	dir, _ := filepath.Abs(r.Dir)
+	for up := filepath.Dir(dir); up != filepath.Dir(up); up = filepath.Dir(up) {
+		if p, err := configs.ReadPlan(up); err == nil {
+			experiment, name = p.Name, filepath.ToSlash(strings.TrimPrefix(dir, up)[1:])
+			break
+		}
+	}
+	out := mlflow.Run{Experiment: cmp.Or(os.Getenv("MLFLOW_EXPERIMENT_NAME"), experiment, "promptfed"), Name: name,
+		Start: time.Now(), Params: params(r.Config), Tags: map[string]string{"mlflow.runName": name,
+			"mlflow.source.name": "promptfed", "mlflow.source.type": "LOCAL",
+			"mlflow.source.git.commit": version.Commit(), "promptfed.version": version.Version(),
+			"promptfed.folder": dir, "promptfed.method": r.Method, "promptfed.seed": strconv.FormatUint(r.Seed, 10)}}
+	if u, err := user.Current(); err == nil {
+		out.Tags["mlflow.user"] = u.Username
+	}
+	if r.Digest != "" {
+		out.Tags["promptfed.data_digest"] = r.Digest
+	}
+	return out
+}
+
+// params are the keys of a configuration, as in train.lr, with their values as YAML writes them in one line.
+func params(config []byte) map[string]string {
+	out := map[string]string{}
+	var root yaml.Node
+	if err := yaml.Unmarshal(config, &root); err != nil || len(root.Content) == 0 {
+		return out
+	}
+	addParams(out, "", root.Content[0])
+	return out
+}
+
+func addParams(out map[string]string, at string, n *yaml.Node) {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key := n.Content[i].Value
+			if at != "" {
+				key = at + "." + key
+			}
+			addParams(out, key, n.Content[i+1])
+		}
+		return
+	}
+	if n.Kind == yaml.ScalarNode {
+		out[at] = n.Value
+		return
+	}
+	n.Style = yaml.FlowStyle
+	if text, err := yaml.Marshal(n); err == nil {
+		out[at] = strings.Join(strings.Fields(string(text)), " ")
+	}
+}

@@ -1,0 +1,126 @@
+package numbers
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"promptfed/tools/lab/results"
+)
+
+// A round in which clients 0 and 2 of three answered, as rounds.jsonl has it.
+const round = `{"round":0,"loss":1.5,"tested":true,"accuracy":0.5,"per_client":[0.25,0.75],"view":"global",` +
+	`"evaluations":{"global":{"accuracy":0.5,"per_client":[0.25,0.75]}},"answered":[0,2],"unanswered":[1],` +
+	`"exams":{"a.b":{"accuracy":1,"per_client":[1,1,1]}},` +
+	`"validation":{"global":{"accuracy":0.1,"per_client":[0.1]},"clients":[2],"examples":[7]},` +
+	`"terms":[{"name":"cross entropy","value":null,"norm":2}],"cut":[{"client":1,"claimed":9,"counted":3}],` +
+	`"clients":[2],"lr":1}`
+
+// Every number of the round, by hand: lists by client have the clients that they are about.
+func TestOf(t *testing.T) {
+	list, err := Of([]byte(round), "round")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range list {
+		got = append(got, fmt.Sprint(n.Name("."), " ", n.Client, " ", n.Value))
+	}
+	want := []string{"accuracy -1 0.5", "answered 0 1", "answered 2 1", "clients 2 1", "cut.claimed 1 9",
+		"cut.counted 1 3", "evaluations.global.accuracy -1 0.5", "evaluations.global.per_client 0 0.25",
+		"evaluations.global.per_client 2 0.75", "exams.a%2Eb.accuracy -1 1", "exams.a%2Eb.per_client 0 1",
+		"exams.a%2Eb.per_client 1 1", "exams.a%2Eb.per_client 2 1", "loss -1 1.5", "lr -1 1", "per_client 0 0.25",
+		"per_client 2 0.75", "terms.cross entropy.norm -1 2", "unanswered 1 1", "validation.clients 2 1",
+		"validation.examples 2 7", "validation.global.accuracy -1 0.1", "validation.global.per_client 2 0.1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Names that differ only in what separates keys stay two: one column of a table would hold the numbers of both.
+func TestNames(t *testing.T) {
+	list, err := Of([]byte(`{"per_domain":{"a_b":1,"a.b":2,"a/b":3,"a%2Eb":4}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, separator := range []string{".", "/"} {
+		seen := map[string]float64{}
+		for _, n := range list {
+			name := n.Name(separator)
+			if other, ok := seen[name]; ok || strings.Count(name, separator) != 1 {
+				t.Errorf("%v and %v are both %s", other, n.Value, name)
+			}
+			seen[name] = n.Value
+		}
+	}
+}
+
+// The two forms have the same rows; one that pandas reads has nothing, not 0, where a number is of no client.
+func TestWrite(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"config.yaml": "name: x\nmethod: coop\nseed: 7\n",
+		"rounds.jsonl": round + "\n", "summary.json": `{"rounds":1,"last":0.5}`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := results.Load(dir)
+	if err != nil || len(all.Notes) > 0 {
+		t.Fatal(all, err)
+	}
+	var text, binary bytes.Buffer
+	if err := Write(&text, CSV, all, filepath.Dir(all.Groups[0].Runs[0].Dir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(&binary, Parquet, all, filepath.Dir(all.Groups[0].Runs[0].Dir)); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(&text).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := filepath.Base(dir)
+	if got := strings.Join(rows[0], ","); got != "run,sweep,method,seed,round,name,client,value" {
+		t.Error(got)
+	}
+	for i, want := range map[int]string{1: base + ",,coop,7,0,accuracy,,0.5", 2: base + ",,coop,7,0,answered,0,1",
+		24: base + ",,coop,7,,summary.last,,0.5", 25: base + ",,coop,7,,summary.rounds,,1"} {
+		if got := strings.Join(rows[i], ","); got != want {
+			t.Errorf("row %d: %s, want %s", i, got, want)
+		}
+	}
+	type line struct {
+		Run    string  `parquet:"run"`
+		Sweep  *string `parquet:"sweep"`
+		Method string  `parquet:"method"`
+		Seed   int64   `parquet:"seed"`
+		Round  *int64  `parquet:"round"`
+		Name   string  `parquet:"name"`
+		Client *int64  `parquet:"client"`
+		Value  float64 `parquet:"value"`
+	}
+	lines, err := parquet.Read[line](bytes.NewReader(binary.Bytes()), int64(binary.Len()))
+	if err != nil || len(lines) != len(rows)-1 {
+		t.Fatal(len(lines), err)
+	}
+	show := func(v *int64) string {
+		if v == nil {
+			return ""
+		}
+		return fmt.Sprint(*v)
+	}
+	for i, l := range lines {
+		got := []string{l.Run, "", l.Method, fmt.Sprint(l.Seed), show(l.Round), l.Name, show(l.Client),
+			fmt.Sprint(l.Value)}
+		if !slices.Equal(got, rows[i+1]) || l.Sweep != nil {
+			t.Errorf("row %d: %v, in CSV %v", i, got, rows[i+1])
+		}
+	}
+}

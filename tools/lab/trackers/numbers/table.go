@@ -1,0 +1,131 @@
+package numbers
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/results"
+)
+
+// Columns of every table; those of the axes of sweeps, each called axis.NAME, stand before round.
+const (
+	runColumn    = "run"
+	sweepColumn  = "sweep"
+	methodColumn = "method"
+	seedColumn   = "seed"
+	axisColumn   = "axis."
+	roundColumn  = "round"
+	nameColumn   = "name"
+	clientColumn = "client"
+	valueColumn  = "value"
+)
+
+// SummaryKey begins the names of numbers of a summary.json.
+const SummaryKey = "summary"
+
+// Write writes the numbers of some results as a table in one of Forms, a line each, in the order of the runs: those of
+// every round, and with an empty round those of the summary. Folders of runs are seen from a folder.
+func Write(w io.Writer, form string, r *results.Results, from string) error {
+	columns := []string{runColumn, sweepColumn, methodColumn, seedColumn}
+	var axes []string
+	for _, a := range results.Axes(r.Groups) {
+		if a.Name != results.RunAxis {
+			axes, columns = append(axes, a.Name), append(columns, axisColumn+a.Name)
+		}
+	}
+	columns = append(columns, roundColumn, nameColumn, clientColumn, valueColumn)
+	t, err := newTable(w, form, columns)
+	if err != nil {
+		return err
+	}
+	for _, g := range r.Groups {
+		for _, run := range g.Runs {
+			if run.State == results.Missing {
+				continue
+			}
+			dir := run.Dir
+			if rel, err := filepath.Rel(from, dir); err == nil {
+				dir = rel
+			}
+			of := []any{filepath.ToSlash(dir), nil, run.Method, int64(run.Seed)}
+			if g.Plan != nil {
+				of[1] = g.Plan.Name
+			}
+			for _, a := range axes {
+				if label, ok := g.Labels[a]; ok {
+					of = append(of, label)
+				} else {
+					of = append(of, nil)
+				}
+			}
+			if err := addRun(t, run, of); err != nil {
+				return fmt.Errorf("%s: %w", run.Dir, err)
+			}
+		}
+	}
+	return t.close()
+}
+
+// addRun adds the rounds of a run that count, and its summary where it has one.
+func addRun(t table, run *results.Run, of []any) error {
+	if len(run.Rounds) > 0 {
+		f, err := os.Open(filepath.Join(run.Dir, record.RoundsFile))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in := bufio.NewReader(f)
+		for i := range run.Rounds {
+			line, err := in.ReadBytes('\n')
+			if err != nil {
+				return err
+			}
+			list, err := Of(line, "round")
+			if err != nil {
+				return err
+			}
+			if err := addAll(t, list, append(slices.Clip(of), int64(i))); err != nil {
+				return err
+			}
+		}
+	}
+	if run.State != results.Done {
+		return nil
+	}
+	list, err := OfSummary(run.Dir)
+	if err != nil {
+		return err
+	}
+	return addAll(t, list, append(slices.Clip(of), nil))
+}
+
+// OfSummary lists the numbers of the summary of a run that is done, each below SummaryKey.
+func OfSummary(dir string) ([]Number, error) {
+	text, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
+	if err != nil {
+		return nil, err
+	}
+	list, err := Of(text)
+	for i, n := range list {
+		list[i].Path = append([]string{SummaryKey}, n.Path...)
+	}
+	return list, err
+}
+
+func addAll(t table, list []Number, of []any) error {
+	for _, n := range list {
+		var client any
+		if n.Client != Whole {
+			client = int64(n.Client)
+		}
+		if err := t.add(append(slices.Clip(of), n.Name("."), client, n.Value)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,204 @@
+package trackers_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/report"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/trackers"
+	"promptfed/tools/lab/trackers/numbers"
+	"promptfed/tools/lab/trackers/tensorboard"
+)
+
+// everything is a round that has every quantity, each with a value of its own.
+const everything = `{"round":0,"loss":1.0625,"tested":true,"view":"global","lr":0.5,` +
+	`"accuracy":0.51,"accuracy_std":0.11,"accuracy_weighted":0.52,"f1":0.53,"worst":0.31,"worst10":0.32,` +
+	`"own_classes":0.71,"ece":0.12,"per_client":[0.5,0.52],"per_domain":{"Art":0.54},"domain_mean":0.55,` +
+	`"domain_std":0.13,"accuracy_global":0.51,"accuracy_personal":0.61,"evaluations":{` +
+	`"global":{"accuracy":0.51,"accuracy_std":0.11,"accuracy_weighted":0.52,"f1":0.53,"worst":0.31,"worst10":0.32,` +
+	`"own_classes":0.71,"ece":0.12,"per_client":[0.5,0.52],"per_domain":{"Art":0.54},"domain_mean":0.55,` +
+	`"domain_std":0.13},"personal":{"accuracy":0.61,"per_client":[0.6,0.62]}},` +
+	`"exams":{"dtd":{"accuracy":0.41,"global":0.41,"examples":4,"evaluations":{"global":{"accuracy":0.41}}}},` +
+	`"validation":{"global":{"accuracy":0.42,"accuracy_std":0,"per_client":[0.42]},"examples":[4]},` +
+	`"base_to_new":{"global":{"local":0.43,"base":0.44,"new":0.45,"hm":0.46,"hm3":0.47}},` +
+	`"new_clients":{"10":{"accuracy":0.48,"examples":4,"evaluations":{"global":{"accuracy":0.48}}}},` +
+	`"attack":{"clients":[1],"honest_global":0.49,"success_global":0.14},"notes":{"epsilon":2.5},"clients":[0,1],` +
+	`"bytes_up":1000,"bytes_down":500,"parameters_up":200,"parameters_down":100,"seconds":7,` +
+	`"simulated":{"seconds":9}}`
+
+// computed are the quantities that the records do not have themselves: sums, means over sets, and what is looked for.
+var computed = []string{metrics.SetMean, metrics.Bytes, metrics.TotalBytes, metrics.TotalParameters, metrics.RoundsTo,
+	metrics.BytesTo, metrics.ParametersTo, metrics.SimulatedTo}
+
+// TestOneList: whatever lists metrics lists every quantity that there is: cards, tables (with every column), the CSV
+// file and report.json, the curves of the page, TensorBoard, and the numbers that MLflow, CSV and Parquet tables get.
+// The values are those of the round above.
+func TestOneList(t *testing.T) {
+	var r record.Record
+	if err := json.Unmarshal([]byte(everything), &r); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "one")
+	conf := "name: one\nmethod: promptfl\nseed: 3\ntrain: {rounds: 1}\neval: {target: 50}\n"
+	for name, text := range map[string]string{"config.yaml": conf, "rounds.jsonl": everything + "\n",
+		"summary.json": `{"name":"one","rounds":1}`} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := t.TempDir()
+	l, err := trackers.Open([]string{trackers.TensorBoard, trackers.MLflow + store},
+		trackers.Run{Dir: dir, Name: "one"}, func(s string) { t.Error(s) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Round(r)
+	if err := l.Close(nil); err != nil {
+		t.Fatal(err)
+	}
+	made, err := report.Of([]string{dir}, dir, report.Standard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := made.Write(); err != nil {
+		t.Fatal(err)
+	}
+	if len(made.Notes) > 0 {
+		t.Fatal(made.Notes)
+	}
+	run := made.Groups[0].Runs[0]
+	sent := tracked(t, store)
+	listed, err := numbers.Of([]byte(everything))
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, page := read(t, dir, filepath.Join(trackers.TensorBoard, tensorboard.FileName)), read(t, dir, report.Page)
+	shown := regexp.MustCompile(`"metrics":(\[[^]]*\])`).FindStringSubmatch(page)
+	var export struct {
+		Groups []struct{ Metrics map[string]any }
+	}
+	if err := json.Unmarshal([]byte(read(t, dir, "report.json")), &export); err != nil {
+		t.Fatal(err)
+	}
+	cells, err := csv.NewReader(strings.NewReader(read(t, dir, "tables.csv"))).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := slices.Index(cells[0], "metric")
+	arguments := map[string]string{metrics.Domain: "Art", metrics.Set: "dtd", metrics.New: "10",
+		metrics.Note: "epsilon", metrics.RoundsTo: "50", metrics.BytesTo: "50",
+		metrics.ParametersTo: "50", metrics.SimulatedTo: "50"}
+	values := map[float64]string{}
+	for _, q := range metrics.Quantities() {
+		name := q.Name
+		if q.Argument != "" {
+			name += ":" + arguments[q.Name]
+		}
+		m, err := results.ParseMetric(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, ok := m.Of(run)
+		if !ok {
+			t.Errorf("%s has no value: it has no reader, or the round above lacks it", name)
+		}
+		perRound := q.Window != metrics.First
+		if other := values[v]; perRound && other != "" && q.Name != metrics.SetMean && q.Name != metrics.TotalBytes {
+			t.Errorf("%s and %s have one value, %v: choose others", name, other, v)
+		}
+		values[v] = name
+		for _, asked := range []string{name, name + "@last5", "global/" + name} {
+			_, err := metrics.ParseName(asked)
+			if card := cardTakes(t, asked); (err == nil) != (card == nil) {
+				t.Errorf("%s is read with %v, and in a card with %v", asked, err, card)
+			}
+		}
+		if _, ok := export.Groups[0].Metrics[name]; !ok && q.Name != metrics.Accuracy {
+			t.Errorf("report.json lacks %s", name)
+		}
+		if q.Name != metrics.Domain && q.Name != metrics.Accuracy && !slices.ContainsFunc(cells[1:],
+			func(line []string) bool { return line[column] == name }) {
+			t.Errorf("tables lack %s", name)
+		}
+		if q.Argument == "" && !strings.Contains(shown[1], `"name":"`+name+`"`) {
+			t.Errorf("curves lack %s: %s", name, shown[1])
+		}
+		if perRound && !strings.Contains(events, strings.ReplaceAll(name, ":", "/")) {
+			t.Errorf("TensorBoard lacks %s", name)
+		}
+		if slices.Contains(computed, q.Name) {
+			continue
+		}
+		if !slices.ContainsFunc(listed, func(n numbers.Number) bool { return n.Value == v }) {
+			t.Errorf("tables of numbers lack %s", name)
+		}
+		if !slices.Contains(sent, v) {
+			t.Errorf("MLflow lacks %s", name)
+		}
+	}
+}
+
+// tracked are the values that a folder of MLflow has.
+func tracked(t *testing.T, store string) []float64 {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(store, "*", "*", "metrics"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	var out []float64
+	err = filepath.WalkDir(files[0], func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		v, err := strconv.ParseFloat(strings.Fields(string(text))[1], 64) // time, value, step
+		out = append(out, v)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// cardTakes says whether a card may have the metric.
+func cardTakes(t *testing.T, name string) error {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sweep.yaml")
+	text := fmt.Sprintf("name: x\nmethod: promptfl\ndata: {set: synthetic}\n"+
+		"sweep: {axes: [{name: a, key: train.epochs, values: [1, 2]}]}\n"+
+		"card: {metric: %q}\n", name)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := configs.LoadSweep(path, configs.SweepOptions{})
+	return err
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,66 @@
+package trackers
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/results"
+	"promptfed/tools/lab/trackers/tensorboard"
+)
+
+// eventLog writes rounds as TensorBoard reads them, into the folder tensorboard of a run. A run that goes on writes its
+// earlier rounds again. A failure to write is kept for close and disturbs nothing else.
+type eventLog struct {
+	file    *os.File
+	w       *tensorboard.Writer
+	metrics results.Follower
+	err     error
+}
+
+// newEventLog begins the file.
+func newEventLog(dir string) (*eventLog, error) {
+	dir = filepath.Join(dir, TensorBoard)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.Create(filepath.Join(dir, tensorboard.FileName))
+	if err != nil {
+		return nil, err
+	}
+	w, err := tensorboard.NewWriter(f, time.Now())
+	return &eventLog{file: f, w: w, err: err}, nil
+}
+
+// round adds a round: its metrics by their names, where domain:Art is domain/Art, and what each client has.
+func (l *eventLog) round(r record.Record) {
+	if l.err != nil {
+		return
+	}
+	values := map[string]float64{"learning rate": r.LR, "bytes/up": float64(r.BytesUp),
+		"bytes/down": float64(r.BytesDown)}
+	for name, v := range l.metrics.Values(r) {
+		values[strings.ReplaceAll(name, ":", "/")] = v
+	}
+	if r.Evaluation != nil {
+		for i, v := range r.PerClient {
+			if len(r.Answered) > 0 {
+				i = r.Answered[i]
+			}
+			values[fmt.Sprintf("clients/%d", i)] = v
+		}
+	}
+	l.err = l.w.Add(r.Round, time.Now(), values)
+}
+
+// close ends the file and tells what went wrong.
+func (l *eventLog) close(error) error {
+	if err := errors.Join(l.err, l.file.Close()); err != nil {
+		return fmt.Errorf("%s: %w", l.file.Name(), err)
+	}
+	return nil
+}

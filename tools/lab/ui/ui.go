@@ -1,0 +1,194 @@
+// Package ui serves the report page over HTTP to this machine and keeps it current during runs: changes of run
+// folders reach open pages as server-sent events.
+package ui
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"promptfed/tools/lab/page"
+	"promptfed/tools/promptfed/hostguard"
+)
+
+// Source is where the page comes from. Its functions are called one at a time.
+type Source struct {
+	Stamp   func() uint64                     // another number after something changed
+	Report  func() (page.Report, error)       // with Live set
+	Details func(id string) (page.Run, error) // what is shown of one run alone; ErrNoRun where there is none
+}
+
+// ErrNoRun is the error of a run that the report does not have.
+var ErrNoRun = fmt.Errorf("no such run")
+
+// heartbeat is how often an open page hears something, so that both sides notice when the other is gone.
+const heartbeat = 15 * time.Second
+
+// Server is an http.Handler of the page, its changes and the details of runs.
+type Server struct {
+	source  Source
+	handler http.Handler
+
+	mu      sync.Mutex // of the source, and what follows
+	stamp   uint64
+	now     *page.Served
+	readers map[chan struct{}]bool // open pages; each is woken by a change
+}
+
+// New makes a server.
+func New(source Source) *Server {
+	mux := http.NewServeMux()
+	s := &Server{source: source, handler: hostguard.Loopback(mux), readers: map[chan struct{}]bool{}}
+	mux.HandleFunc("GET /{$}", s.page)
+	mux.HandleFunc("GET /events", s.events)
+	mux.HandleFunc("GET /details", s.details)
+	return s
+}
+
+// ServeHTTP implements http.Handler. It answers requests only that name this machine as their host: a page of somebody
+// else's, whose name was made to lead here, would read the runs otherwise.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	s.handler.ServeHTTP(w, r)
+}
+
+// Watch looks for changes while pages are open, until the context ends.
+func (s *Server) Watch(ctx context.Context, every time.Duration) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+		s.mu.Lock()
+		if len(s.readers) > 0 {
+			began := time.Now()
+			if _, err := s.current(); err == nil {
+				for wake := range s.readers {
+					select {
+					case wake <- struct{}{}:
+					default: // it is awake already
+					}
+				}
+			}
+			every = max(every, 5*time.Since(began)) // large trees and slow drives are looked at less often
+		}
+		s.mu.Unlock()
+	}
+}
+
+// current is the page as it is now; the lock is held.
+func (s *Server) current() (*page.Served, error) {
+	stamp := s.source.Stamp()
+	if s.now != nil && stamp == s.stamp {
+		return s.now, nil
+	}
+	r, err := s.source.Report()
+	if err != nil {
+		return nil, err
+	}
+	r.Version = strconv.FormatUint(stamp, 36)
+	now, err := page.Serve(r)
+	if err != nil {
+		return nil, err
+	}
+	s.stamp, s.now = stamp, now
+	return now, nil
+}
+
+func (s *Server) page(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	now, err := s.current()
+	s.mu.Unlock()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write(now.HTML)
+}
+
+func (s *Server) details(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, err := s.current()
+	var body []byte
+	if err == nil {
+		var run page.Run
+		if run, err = s.source.Details(r.URL.Query().Get("run")); err == nil {
+			body, err = now.Details(run)
+		}
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(body)
+}
+
+// events tells a page how the runs differ from what it has been told, from now on.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	flush := http.NewResponseController(w)
+	wake := make(chan struct{}, 1)
+	s.mu.Lock()
+	known, err := s.current()
+	s.readers[wake] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.readers, wake)
+		s.mu.Unlock()
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	since := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("since"))
+	if err != nil || since != known.Version {
+		known = nil // the page was made before this one
+		wake <- struct{}{}
+	}
+	write := func(format string, a ...any) bool {
+		_, err := fmt.Fprintf(w, format, a...)
+		return err == nil && flush.Flush() == nil
+	}
+	if !write(": \n\n") {
+		return
+	}
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-beat.C:
+			if !write(": \n\n") {
+				return
+			}
+			continue
+		case <-wake:
+		}
+		s.mu.Lock()
+		now := s.now
+		s.mu.Unlock()
+		if now == nil { // the first page is not made yet
+			continue
+		}
+		runs, all := now.Since(known)
+		ok := true
+		if all {
+			ok = write("id: %s\nevent: page\ndata: \n\n", now.Version)
+		} else if runs != nil {
+			ok = write("id: %s\nevent: runs\ndata: %s\n\n", now.Version, runs)
+		}
+		if known = now; !ok {
+			return
+		}
+	}
+}

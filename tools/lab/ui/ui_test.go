@@ -1,0 +1,202 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"promptfed/tools/lab/page"
+)
+
+// made is a source of two runs; rounds is how many the first one has.
+type made struct {
+	rounds, stamps atomic.Int64
+	state          atomic.Value
+	fails          atomic.Bool
+}
+
+func (m *made) source() Source {
+	m.state.Store("unfinished")
+	run := func(name string, n int, state string) page.Run {
+		r := page.Run{ID: name, Name: name, State: state, Curves: []page.Curve{{Metric: "loss"}}}
+		for k := range n {
+			r.Curves[0].Rounds = append(r.Curves[0].Rounds, k+1)
+			r.Curves[0].Values = append(r.Curves[0].Values, float64(k))
+		}
+		return r
+	}
+	return Source{
+		Stamp: func() uint64 { return uint64(m.stamps.Load()) },
+		Report: func() (page.Report, error) {
+			if m.fails.Load() {
+				return page.Report{}, errors.New("the disk is gone")
+			}
+			return page.Report{Title: "t", Live: true, Metrics: []page.Metric{{Name: "loss"}}, Runs: []page.Run{
+				run("a", int(m.rounds.Load()), m.state.Load().(string)), run("b", 2, "done")}}, nil
+		},
+		Details: func(id string) (page.Run, error) {
+			if id != "a" {
+				return page.Run{}, ErrNoRun
+			}
+			return page.Run{Config: "seed: 1", Log: []string{"round 1"}}, nil
+		},
+	}
+}
+
+// serve starts a server that looks for changes all the time.
+func serve(t *testing.T, s Source) string {
+	t.Helper()
+	handler := New(s)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { handler.Watch(ctx, time.Millisecond); close(done) }()
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() { stop(); <-done; server.CloseClientConnections(); server.Close() })
+	return server.URL
+}
+
+func get(t *testing.T, address, host string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if host != "" {
+		req.Host = host
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// A site whose name leads to 127.0.0.1 (DNS rebinding) gets nothing, whatever it asks for.
+func TestOtherHostsAreRefused(t *testing.T) {
+	m := &made{}
+	address := serve(t, m.source())
+	for host, want := range map[string]int{"": 200, "localhost:7007": 200, "localhost": 200, "[::1]:7007": 200,
+		"127.0.0.1": 200, "runs.example": 403, "runs.example:7007": 403, "localhost.runs.example": 403,
+		"127.0.0.1.runs.example": 403, "192.168.0.1": 403, "0.0.0.0": 403} {
+		for _, path := range []string{"/", "/details?run=a"} {
+			if got, body := get(t, address+path, host); got != want || want == 403 && strings.Contains(body, "<html") {
+				t.Errorf("%s as %q: %d, want %d", path, host, got, want)
+			}
+		}
+	}
+	if got, _ := get(t, address+"/events", "runs.example"); got != 403 {
+		t.Errorf("events for another host: %d", got)
+	}
+	if got, _ := get(t, address+"/../../etc/passwd", ""); got != 404 {
+		t.Errorf("another path: %d", got)
+	}
+	resp, err := http.Post(address+"/", "text/plain", nil)
+	if err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %v, %v", resp, err)
+	}
+}
+
+func TestDetails(t *testing.T) {
+	m := &made{}
+	address := serve(t, m.source())
+	if got, body := get(t, address+"/details?run=a", ""); got != 200 ||
+		body != `{"config":["seed: 1"],"log":["round 1"],"confusion":null,"terms":null}` {
+		t.Errorf("%d %s", got, body)
+	}
+	if got, body := get(t, address+"/details?run=../a", ""); got != 404 || !strings.Contains(body, "no such run") {
+		t.Errorf("%d %s", got, body)
+	}
+	m.fails.Store(true)
+	m.stamps.Add(1)
+	if got, body := get(t, address+"/", ""); got != 500 || !strings.Contains(body, "the disk is gone") {
+		t.Errorf("a report that cannot be made: %d %s", got, body)
+	}
+}
+
+// stream reads events.
+type stream struct {
+	*testing.T
+	lines *bufio.Scanner
+}
+
+func listen(t *testing.T, address string) *stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
+		t.Fatalf("events are %s", kind)
+	}
+	return &stream{t, bufio.NewScanner(resp.Body)}
+}
+
+func (s *stream) next() (event, id, data string) {
+	s.Helper()
+	for s.lines.Scan() {
+		switch key, value, _ := strings.Cut(s.lines.Text(), ": "); {
+		case key == "event":
+			event = value
+		case key == "id":
+			id = value
+		case key == "data":
+			data = value
+		case s.lines.Text() == "" && event != "":
+			return event, id, data
+		}
+	}
+	s.Fatal("no event came")
+	return "", "", ""
+}
+
+// A page hears of the runs that changed and of no others; of a run that ends, that the page is to be read again; and
+// one that was made before the last change, that too.
+func TestEvents(t *testing.T) {
+	m := &made{}
+	m.rounds.Store(1)
+	address := serve(t, m.source())
+	_, html := get(t, address, "")
+	if !strings.Contains(html, `"live":true,"version":"0"`) {
+		t.Fatal("the page does not say its version")
+	}
+	s := listen(t, address+"/events?since=0")
+	m.rounds.Store(3)
+	m.stamps.Add(1)
+	event, id, data := s.next()
+	var runs []struct {
+		ID     string
+		Curves []struct{ Y []float64 }
+	}
+	if err := json.Unmarshal([]byte(data), &runs); err != nil || event != "runs" || id != "1" || len(runs) != 1 ||
+		runs[0].ID != "a" || len(runs[0].Curves[0].Y) != 3 {
+		t.Errorf("%s %s %s (%v)", event, id, data, err)
+	}
+	m.state.Store("done")
+	m.stamps.Add(1)
+	if event, id, _ := s.next(); event != "page" || id != "2" {
+		t.Errorf("a run that ended gives %s %s", event, id)
+	}
+	if event, id, _ := listen(t, address+"/events?since=1").next(); event != "page" || id != "2" {
+		t.Errorf("an older page hears %s %s", event, id)
+	}
+}

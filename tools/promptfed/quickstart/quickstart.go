@@ -1,0 +1,212 @@
+// Package quickstart writes the configuration of a first comparison of methods on a folder of images: it finds out how
+// the images lie, and chooses clients that all have enough of them.
+package quickstart
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"promptfed/configs"
+	"promptfed/federation/data"
+	"promptfed/federation/data/partition"
+	"promptfed/federation/data/sets"
+)
+
+// Plan is a configuration for some images.
+type Plan struct {
+	Name  string // of the run, after the folder
+	Text  []byte // of the configuration file
+	Found string // what the images are, in a line
+	Parts string // how they are handed out, in a line
+	// Changes are those of the command line that all methods of the file take: the others stand in it, with the method.
+	Changes []string
+}
+
+// Limits on what is chosen.
+const (
+	perClient   = 40 // training images that a client has on average, where there are that many
+	mostClients = 10
+	inDomain    = 2 // clients of a domain, where it has images enough
+)
+
+// choice is a partition to try.
+type choice struct {
+	kind    string
+	clients int
+}
+
+// For opens the images and chooses. sets are changes "key=value" from the command line, which count for the choice too;
+// among them method, which makes it a comparison of that method with hand-written prompts. What cannot be read in one
+// way only is an error that says both.
+func For(images string, changes []string) (*Plan, error) {
+	kind, err := Kind(images)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Name: nameOf(images), Changes: changes}
+	asked, err := configs.OpenText("", nil, changes)
+	if err != nil {
+		return nil, err
+	}
+	var compared []contender
+	if asked.Changed("method") {
+		if compared, p.Changes, err = against(asked, changes); err != nil {
+			return nil, err
+		}
+	}
+	read := func(c choice) (configs.Loaded, error) {
+		p.Text = p.write(kind, images, asked.Data.Config, c, compared)
+		l, err := configs.OpenText("the configuration for "+images, p.Text, changes)
+		if err == nil {
+			err = l.Check()
+		}
+		return l, err
+	}
+	l, err := read(choice{"iid", 2})
+	if err != nil {
+		return nil, err
+	}
+	set, err := sets.Open(l.Data.Config)
+	if err != nil {
+		return nil, l.Blame(err)
+	}
+	if len(set.Classes) < 2 {
+		return nil, fmt.Errorf("%s: only one class, %s: a classifier needs two or more, each in its own folder",
+			images, set.Classes[0])
+	}
+	p.Found = found(set)
+	for _, c := range choices(set) {
+		if l, err = read(c); err != nil {
+			return nil, err
+		}
+		if _, err = partition.Split(l.Partition, set, l.Data.Shots, l.Seed); err == nil {
+			_, err = read(choice{l.Partition.Kind, l.Partition.Clients}) // which may be the command line's
+			p.Parts = handed(l, set)
+			return p, err
+		}
+	}
+	return nil, fmt.Errorf("%s: too few images: two clients need training and test images each: %s",
+		images, p.Found)
+}
+
+// choices are partitions from the most telling one to the one that any set allows.
+func choices(s *data.Set) []choice {
+	train := 0
+	for _, split := range s.Splits() {
+		if split.Name != "test" && split.Name != "val" {
+			train += len(*split.Examples)
+		}
+	}
+	clients := max(2, min(mostClients, train/perClient))
+	var out []choice
+	if n := len(s.Domains); n > 1 {
+		if train >= inDomain*n*perClient {
+			out = append(out, choice{"domain-dirichlet", inDomain * n})
+		}
+		out = append(out, choice{"domain-dirichlet", n}, choice{"domain", n})
+	}
+	for ; clients > 2; clients = (clients + 1) / 2 {
+		out = append(out, choice{"dirichlet", clients})
+	}
+	return append(out, choice{"dirichlet", 2}, choice{"iid", 2})
+}
+
+// Kind tells which kind of set some images are, as data.set names it.
+func Kind(images string) (string, error) {
+	info, err := os.Stat(images)
+	if err != nil {
+		return "", fmt.Errorf("--images: %w; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or Parquet "+
+			"files", err)
+	}
+	byName := func(name string) string {
+		switch strings.ToLower(filepath.Ext(name)) {
+		case ".csv", ".tsv", ".json", ".jsonl":
+			return "list"
+		case ".parquet":
+			return "parquet"
+		}
+		return ""
+	}
+	if !info.IsDir() {
+		if kind := byName(images); kind != "" {
+			return kind, nil
+		}
+		return "", fmt.Errorf("--images: %s is a file; give a folder of images, a list (.csv, .tsv, .json, .jsonl) or "+
+			"Parquet files", images)
+	}
+	out := "folder"
+	err = filepath.WalkDir(images, func(path string, e fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(images, path)
+		switch depth := strings.Count(filepath.ToSlash(rel), "/"); {
+		case err != nil:
+			return err
+		case e.IsDir() && depth >= 1:
+			return fs.SkipDir
+		case e.IsDir():
+		case byName(rel) == "parquet", byName(rel) == "list" && (strings.HasPrefix(rel, "list.") ||
+			strings.HasPrefix(rel, "metadata.")):
+			out = byName(rel)
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return out, err
+}
+
+// nameOf makes the name of a run of that of a folder.
+func nameOf(images string) string {
+	full, err := filepath.Abs(images)
+	if err != nil {
+		full = images
+	}
+	name := strings.TrimSuffix(filepath.Base(full), filepath.Ext(full))
+	name = strings.Trim(regexp.MustCompile(`[^\pL\pN_-]+`).ReplaceAllString(name, "-"), "-")
+	if name == "" || len(name) > 100 {
+		return "images"
+	}
+	return name
+}
+
+func found(s *data.Set) string {
+	var sizes []string
+	for _, split := range s.Splits() {
+		sizes = append(sizes, fmt.Sprintf("%d %s", len(*split.Examples), split.Name))
+	}
+	text := fmt.Sprintf("%d classes", len(s.Classes))
+	if n := len(s.Domains); n > 0 {
+		text += fmt.Sprintf(", %d domains", n)
+	}
+	text += ", images: " + strings.Join(sizes, ", ")
+	if s.Layout != "" {
+		text = "layout " + s.Layout + ": " + text
+	}
+	return text
+}
+
+// abouts say what the partitions that are chosen here do.
+var abouts = map[string]string{
+	"domain-dirichlet": "each client has images of one domain, and its own class proportions",
+	"domain":           "each client has images of one domain, and the same class proportions",
+	"dirichlet":        "each client has its own class proportions",
+	"iid":              "all clients have the same class proportions; there are too few images for label skew",
+}
+
+func handed(l configs.Loaded, s *data.Set) string {
+	p := l.Partition
+	text := fmt.Sprintf("%s, %d clients", p.Kind, p.Clients)
+	if strings.HasSuffix(p.Kind, "dirichlet") {
+		text += fmt.Sprintf(", beta %g", p.Beta)
+	}
+	if about := abouts[p.Kind]; about != "" {
+		text += ": " + about
+	}
+	if !slices.Contains([]string{"domain", "domain-dirichlet"}, p.Kind) && len(s.Domains) > 1 {
+		text += "; domains are mixed"
+	}
+	return text
+}

@@ -1,0 +1,187 @@
+package runfolder
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/numerics"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/version"
+	"promptfed/tools/lab/results"
+)
+
+// ProvenanceFile says how a run came about. It alone of a run's files differs between two runs of one experiment and
+// seed.
+const ProvenanceFile = results.ProvenanceFile
+
+// Provenance is what ProvenanceFile says.
+type Provenance struct {
+	Seeds map[string]uint64 `json:"seeds"`
+	Data  *Data             `json:"data,omitempty"` // nil where the clients, and their data, are elsewhere
+	Calls []Call            `json:"calls"`          // of the program; more than one where it was resumed
+}
+
+// Data says what a run was made of.
+type Data struct {
+	Set     string         `json:"set"`
+	Root    string         `json:"root,omitempty"` // absolute
+	Digest  string         `json:"digest"`         // see experiment.Built.DataDigest
+	Classes int            `json:"classes"`
+	Domains int            `json:"domains"`
+	Images  map[string]int `json:"images"` // by split
+	Clients int            `json:"clients"`
+}
+
+// Call is one run of the program.
+type Call struct {
+	Command []string `json:"command"` // without secrets
+	Folder  string   `json:"folder"`  // in which it was called
+	Version string   `json:"version"`
+	Commit  string   `json:"commit"`
+	Go      string   `json:"go"`
+	ONNX    string   `json:"onnx_runtime,omitempty"`
+	Host    string   `json:"host"`
+	System  string   `json:"system"`
+	CPUs    int      `json:"cpus"`
+	// Numerics is what may have changed a bit of the numbers; absent where no tensor is computed.
+	Numerics *numerics.Fingerprint `json:"numerics,omitempty"`
+	Start    time.Time             `json:"start"`
+	Seconds  *float64              `json:"seconds,omitempty"` // absent where it was killed
+	Finished bool                  `json:"finished"`          // it came to the end of the run
+}
+
+// DataOf is what a run on opened data is made of.
+func DataOf(b *experiment.Built) *Data {
+	d := &Data{Set: b.Info.Set, Digest: b.DataDigest(), Classes: b.Info.Classes, Domains: len(b.Info.Domains),
+		Images: map[string]int{}, Clients: len(b.Parts)}
+	if root := b.Config.Data.Root; root != "" && d.Set != "synthetic" {
+		d.Root, _ = filepath.Abs(root)
+	}
+	for _, s := range b.Info.Splits {
+		d.Images[s.Name] = s.Images
+	}
+	return d
+}
+
+// ReadProvenance reads ProvenanceFile; a folder without it has nothing to say.
+func ReadProvenance(dir string) (p Provenance, err error) {
+	path := filepath.Join(dir, ProvenanceFile)
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		return p, fmt.Errorf("%s: %w; remove it to continue without it", path, err)
+	}
+	return p, nil
+}
+
+// Begin adds the present call, which began its work then, to what the folder says; end writes how it ended.
+func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began time.Time) (end func(error) error,
+	err error) {
+	c := b.Config
+	path := filepath.Join(dir, ProvenanceFile)
+	p, err := ReadProvenance(dir)
+	if err != nil {
+		return nil, err
+	}
+	p.Seeds, p.Data = map[string]uint64{"seed": c.Seed, "data.seed": c.Data.Seed, "partition.seed": c.Partition.Seed}, d
+	call := Call{Command: withoutSecrets(CommandLine(ctx)), Version: version.Version(), Commit: version.Commit(),
+		Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+		Start: began.UTC().Truncate(time.Millisecond)}
+	call.Host, _ = os.Hostname()
+	call.Folder, _ = os.Getwd()
+	if _, v, err := ort.Library(); err == nil {
+		call.ONNX = v
+	}
+	if n, err := b.Numerics(); err == nil && d != nil {
+		call.Numerics = &n
+	}
+	p.Calls = append(p.Calls, call)
+	write := func() error { return atomicfile.Write(path, atomicfile.JSON(p, "  ")) }
+	return func(failed error) error {
+		last := &p.Calls[len(p.Calls)-1]
+		seconds := math.Round(1000*time.Since(began).Seconds()) / 1000
+		last.Seconds, last.Finished = &seconds, failed == nil
+		return write()
+	}, write()
+}
+
+// secrets are flags whose values are written nowhere.
+var secrets = []string{"--token"}
+
+func withoutSecrets(args []string) []string {
+	out := slices.Clone(args)
+	for i, a := range out {
+		for _, flag := range secrets {
+			if strings.HasPrefix(a, flag+"=") {
+				out[i] = flag + "=..."
+			} else if a == flag && i+1 < len(out) {
+				out[i+1] = "..."
+			}
+		}
+	}
+	return out
+}
+
+type commandLine struct{}
+
+// WithCommandLine has a context carry the words that the program was called with, its own name first.
+func WithCommandLine(ctx context.Context, args []string) context.Context {
+	return context.WithValue(ctx, commandLine{}, args)
+}
+
+// CommandLine is what WithCommandLine was given.
+func CommandLine(ctx context.Context) []string {
+	args, _ := ctx.Value(commandLine{}).([]string)
+	return args
+}
+
+// Again is a line for a shell that calls the program as it was called, with one more flag and the variables that
+// changed its configuration.
+func Again(ctx context.Context, flag string) string {
+	var words []string
+	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
+		name, value, _ := strings.Cut(pair, "=")
+		if strings.HasPrefix(name, "PROMPTFED_") && name != "PROMPTFED_TOKEN" {
+			words = append(words, name+"="+quoted(value))
+		}
+	}
+	args := withoutSecrets(CommandLine(ctx))
+	for _, a := range args {
+		if a != "--force" {
+			words = append(words, quoted(a))
+		}
+	}
+	if !slices.Contains(args, flag) {
+		words = append(words, flag)
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted is a word as a POSIX shell reads it back.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||
+			strings.ContainsRune("_-./=:,+@%", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

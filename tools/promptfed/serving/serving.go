@@ -1,0 +1,180 @@
+// Package serving classifies images that are posted over HTTP, with a file that promptfed export wrote.
+package serving
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"net"
+	"net/http"
+	"runtime"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"promptfed/federation/experiment/trained"
+	"promptfed/models/preprocess"
+	"promptfed/tools/promptfed/hostguard"
+)
+
+// Bounds of what others may cost.
+const (
+	maxBody   = 32 << 20 // bytes of an image file
+	maxBodies = 8 * maxBody
+	maxPixels = 24 << 20         // of an image, and of all images that are worked on at a time
+	maxWait   = 10 * time.Second // for each part of the budget
+	maxRead   = 30 * time.Second // for a whole request
+	maxRun    = 60 * time.Second // from a request's first byte to its answer
+)
+
+// Prediction is what is said of one image.
+type Prediction struct {
+	Image         string             `json:"image,omitempty"`
+	Class         string             `json:"class"` // the most probable
+	Probabilities map[string]float32 `json:"probabilities"`
+}
+
+// Answer is what a classifier with these classes said of an image.
+func Answer(p trained.Prediction, classes []string) Prediction {
+	out := Prediction{Image: p.Image, Class: classes[p.Ranked()[0]], Probabilities: map[string]float32{}}
+	for i, c := range classes {
+		out.Probabilities[c] = p.Probabilities[i]
+	}
+	return out
+}
+
+// Object is a classifier's metadata as a JSON object: what is JSON in it stays JSON.
+func Object(facts []trained.Fact) map[string]any {
+	out := map[string]any{}
+	for _, f := range facts {
+		if out[f.Key] = f.Value; json.Valid([]byte(f.Value)) {
+			out[f.Key] = json.RawMessage(f.Value)
+		}
+	}
+	return out
+}
+
+// Handler answers GET / with the metadata of a file, and POST / of an image file with a Prediction. All requests share
+// one budget: maxBodies bytes of files, maxPixels pixels, and as many images at a time as the machine has cores. An
+// image that alone is larger gets 413; who waits longer than maxWait for its part of the budget gets 503.
+func Handler(f *trained.File) http.Handler {
+	mux, bodies, pixels := http.NewServeMux(), semaphore.NewWeighted(maxBodies), semaphore.NewWeighted(maxPixels)
+	turns := semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		facts, _ := f.About()
+		write(w, http.StatusOK, Object(facts))
+	})
+	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
+		var held parts
+		defer held.release()
+		size := r.ContentLength
+		if size < 0 {
+			size = maxBody
+		}
+		err := errLong
+		if size <= maxBody {
+			err = held.take(r.Context(), bodies, size)
+		}
+		var img image.Image
+		if err == nil {
+			img, err = preprocess.DecodeIf(http.MaxBytesReader(w, r.Body, maxBody), func(n int) error {
+				if n > maxPixels {
+					return fmt.Errorf("%w, this one has %d: scale it down", errLarge, n)
+				}
+				if err := held.take(r.Context(), pixels, int64(n)); err != nil {
+					return err
+				}
+				return held.take(r.Context(), turns, 1)
+			})
+		}
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		p, err := f.Classify(r.Context(), img)
+		if err != nil {
+			write(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
+			return
+		}
+		write(w, http.StatusOK, Answer(trained.Prediction{Probabilities: p}, f.Classes()))
+	})
+	return mux
+}
+
+// Errors of requests that cost too much.
+var (
+	errLong  = fmt.Errorf("an image file may have %d MiB", maxBody>>20)
+	errLarge = fmt.Errorf("an image may have %d pixels", maxPixels)
+	errBusy  = errors.New("too many requests at a time; try again later")
+)
+
+// parts are those of the budget that a request holds.
+type parts []func()
+
+// take waits for a part.
+func (p *parts) take(ctx context.Context, of *semaphore.Weighted, n int64) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, errBusy)
+	defer cancel()
+	if of.Acquire(ctx, n) != nil {
+		return context.Cause(ctx)
+	}
+	*p = append(*p, func() { of.Release(n) })
+	return nil
+}
+
+func (p *parts) release() {
+	for _, give := range *p {
+		give()
+	}
+}
+
+// fail says why an image was not classified.
+func fail(w http.ResponseWriter, err error) {
+	status := http.StatusUnprocessableEntity
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		status, err = http.StatusRequestEntityTooLarge, errLong
+	case errors.Is(err, errLong), errors.Is(err, errLarge):
+		status = http.StatusRequestEntityTooLarge
+	case errors.Is(err, errBusy):
+		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+	}
+	write(w, status, map[string]string{"error": err.Error()})
+}
+
+func write(w http.ResponseWriter, status int, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(what)
+}
+
+// Listen serves Handler at HOST:PORT until the context ends, of this machine only where HOST is empty.
+func Listen(ctx context.Context, address string, f *trained.File) error {
+	host, port, err := net.SplitHostPort(address)
+	if err == nil && host == "" {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w; give HOST:PORT of this machine with a free port", address, err)
+	}
+	fmt.Printf("curl --data-binary @IMAGE http://%s/ (until Ctrl-C)\n", l.Addr())
+	server := &http.Server{Handler: hostguard.Listening(address, l.Addr(), Handler(f)),
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: maxRead,
+		WriteTimeout: maxRun, IdleTimeout: maxRun, MaxHeaderBytes: 16 << 10}
+	return Until(ctx, server, l)
+}
+
+// Until lets a server answer on l until the context ends, which its requests see too.
+func Until(ctx context.Context, server *http.Server, l net.Listener) error {
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
+	stop := context.AfterFunc(ctx, func() { server.Close() })
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
