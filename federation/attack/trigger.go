@@ -17,7 +17,7 @@ func (c Config) Triggered(e data.Example, decode data.Decoder) data.Example {
 	out := e
 	how := fmt.Sprintf("with a white square of %g", c.Trigger)
 	out.ID, out.Stamp, out.Label = e.ID+" "+how, e.Stamp+" "+how, c.Target
-	out.Path, out.Bytes, out.Content = "", nil, data.Content{}
+	out.Path, out.Bytes, out.ContentHash = "", nil, data.ContentHash{}
 	out.Load = func() (image.Image, error) {
 		img, err := e.Image(decode)
 		if err != nil {

@@ -19,18 +19,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Source is everything that a matrix of features depends on.
+// Source holds everything that a matrix of features depends on.
 type Source struct {
-	Bundle        string    // digest of the bundle that computed them
-	Images        []Content // one row (or block of rows) each
-	Names         []string  // of the images, where View is not 0: what is drawn for an augmented view depends on them
-	Preprocessing string    // how pixels were made, with all numbers
-	View          int       // 0 for the plain view, otherwise the number of the augmented view
-	Seed          uint64    // of the augmented views
-	Layer         string    // image or patches
-	Precision     string    // of the rows: empty or Half, or Float
-	Batch         int       // images that went through the tower at a time
-	Numerics      string    // what else decides the bits, see numerics.Fingerprint
+	Bundle        string        // digest of the bundle that computed the features
+	Images        []ContentHash // one for each row or block of rows
+	Names         []string      // of the images, if View is not 0: the random draws of an augmented view depend on them
+	Preprocessing string        // how pixels were made, with all numbers
+	View          int           // 0 for the plain view, otherwise the number of the augmented view
+	Seed          uint64        // of the augmented views
+	Layer         string        // image or patches
+	Precision     string        // of the rows: empty or Half, or Float
+	Batch         int           // images that pass through the tower together
+	Numerics      string        // numerics.Fingerprint: everything else that may change a bit
 }
 
 // Precision of the rows of a matrix.
@@ -39,7 +39,7 @@ const (
 	Float = "float" // float32 as computed
 )
 
-// Key names a matrix in the cache.
+// Key identifies a matrix in the cache.
 type Key [sha256.Size]byte
 
 // Key hashes the source.
@@ -58,20 +58,21 @@ func (s Source) Key() Key {
 	return Key(h.Sum(nil))
 }
 
-// Cache is a folder of feature matrices in shards. Several processes may use one folder: a file appears whole or not at
-// all, and the last writer replaces a file with an equal one.
+// Cache is a folder of feature matrices, stored in shards. Several processes may use one folder: a file appears whole
+// or not at all, and the last writer replaces a file with an equal one.
 //
-// What is read back in half precision has been rounded, so everything computed is rounded before its first use too
-// (Matrix.Append): a run does not depend on what the cache held. In Float it is what was computed, bit for bit.
+// Rows that are read back in half precision are rounded. Therefore computed rows are rounded before their first use too
+// (Matrix.Append), and a run does not depend on what the cache held. With Float, rows are stored as computed, bit for
+// bit.
 type Cache struct {
 	Dir       string
-	Precision string // empty is Half; a matrix of another precision is none
-	// Damaged, which may be nil, is called with files that are truncated or altered. They count as absent, and are
-	// replaced when they are written again.
+	Precision string // empty is Half; matrices of another precision are not read
+	// Damaged, which may be nil, is called with each file that is truncated or altered. Such a file counts as absent,
+	// and is replaced when it is written again.
 	Damaged func(path string, why error)
 }
 
-// folder is where the shards of a matrix lie.
+// folder returns the folder of the shards of a matrix.
 func (c Cache) folder(k Key) string {
 	name := hex.EncodeToString(k[:])
 	return filepath.Join(c.Dir, name[:2], name)
@@ -81,12 +82,13 @@ func (c Cache) path(k Key, shard int) string {
 	return filepath.Join(c.folder(k), fmt.Sprintf("%06d.rows", shard))
 }
 
-// shard is the key in the file of a shard.
+// shard returns the key that is written in the file of a shard.
 func (k Key) shard(i int) Key {
 	return sha256.Sum256(binary.LittleEndian.AppendUint64(k[:], uint64(i)))
 }
 
-// open maps a shard into memory and verifies its checksum once; nil when it is absent or damaged, or has another shape.
+// open maps a shard into memory and verifies its checksum once. It returns nil if the shard is absent or damaged, or
+// has another shape.
 func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
 	f, err := mmap.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +112,7 @@ func (c Cache) open(path string, k Key, shape []int) (*shard, error) {
 	return nil, nil
 }
 
-// sweep removes what processes that were killed more than a day ago left half written.
+// sweep removes the temporary files that killed processes left more than a day ago.
 func sweep(folder string) {
 	old, _ := filepath.Glob(filepath.Join(folder, "*.tmp"))
 	for _, p := range old {

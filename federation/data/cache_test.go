@@ -18,7 +18,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestRoundHalf: numbers worked out from IEEE 754 binary16 (10 bits of fraction, smallest subnormal 2^-24, largest
+// TestRoundHalf: numbers derived from IEEE 754 binary16 (10 bits of fraction, smallest subnormal 2^-24, largest
 // 65,504): 1+2^-11 and 1+3*2^-11 are ties and go to even; 2^-25 is a tie with zero.
 func TestRoundHalf(t *testing.T) {
 	p := func(e int) float32 { return float32(math.Ldexp(1, e)) }
@@ -37,8 +37,8 @@ func TestRoundHalf(t *testing.T) {
 	}
 }
 
-// fileSize is how many bytes a shard takes by the safetensors format: 8 of the header's length, the header, filled up
-// with spaces to a multiple of 8, and the rows; then 32 of SHA-256.
+// fileSize returns the size of a shard in the safetensors format: 8 bytes of the header's length, the header, padded
+// with spaces to a multiple of 8, and the rows; then 32 bytes of SHA-256.
 func fileSize(dtype string, shape string, rows int) int64 {
 	header := fmt.Sprintf(`{"__metadata__":{"key":"%064d"},"rows":{"dtype":%q,"shape":%s,"data_offsets":[0,%d]}}`, 0,
 		dtype, shape, rows)
@@ -143,8 +143,8 @@ func TestMatrixInPieces(t *testing.T) {
 	}
 }
 
-// TestShards: rows of shards that are lost or damaged are missing, and no others; what they take on disk is what
-// Lacking says; once they are appended again, in order, everything is as it was.
+// TestShards: rows of lost or damaged shards are missing, and no others; MissingBytes returns their size on disk; after
+// they are appended again, in order, the matrix is the same as before.
 func TestShards(t *testing.T) {
 	told := 0
 	c := Cache{Dir: t.TempDir(), Damaged: func(string, error) { told++ }}
@@ -172,7 +172,7 @@ func TestShards(t *testing.T) {
 		}
 	}
 	three, one := fileSize("F16", "[3,4]", 2*3*4), fileSize("F16", "[1,4]", 2*1*4)
-	if n := c.Lacking(k, x.Shape, 3); n != 3*three+one {
+	if n := c.MissingBytes(k, x.Shape, 3); n != 3*three+one {
 		t.Errorf("all shards take %d bytes", n)
 	}
 	m := open()
@@ -180,19 +180,19 @@ func TestShards(t *testing.T) {
 	fill(m)
 	missing(m)
 	m.Close()
-	if n := c.Lacking(k, x.Shape, 3); n != 0 {
+	if n := c.MissingBytes(k, x.Shape, 3); n != 0 {
 		t.Errorf("%d bytes are lacking of a whole matrix", n)
 	}
 	raw, err := os.ReadFile(c.path(k, 1))
 	if err == nil {
 		raw[len(raw)-1] ^= 1
 		err = errors.Join(os.WriteFile(c.path(k, 1), raw, 0o644), os.Remove(c.path(k, 3)),
-			os.Rename(c.path(k, 0), c.path(k, 2))) // a shard does not pass for another
+			os.Rename(c.path(k, 0), c.path(k, 2))) // a shard is not accepted as another one
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := c.Lacking(k, x.Shape, 3); n != three+one { // sizes tell of those that are not there
+	if n := c.MissingBytes(k, x.Shape, 3); n != three+one { // the sizes of absent shards
 		t.Errorf("%d bytes are lacking", n)
 	}
 	m = open()
@@ -202,7 +202,7 @@ func TestShards(t *testing.T) {
 		t.Errorf("told of %d damaged shards, want 2", told)
 	}
 	m = open()
-	for i := range 3 { // as far as a process comes that is killed
+	for i := range 3 { // up to the point where the process is killed
 		if err := m.Append(x.Rows([]int{i})); err != nil {
 			t.Fatal(err)
 		}
@@ -228,8 +228,8 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestCacheDetectsDamage flips every bit position class of a small file and cuts it at every length: never a matrix,
-// always absent, and writing it again repairs it.
+// TestCacheDetectsDamage flips a bit in every byte of a small file and truncates it at every length: the file always
+// counts as absent and is never read as a matrix, and writing it again repairs it.
 func TestCacheDetectsDamage(t *testing.T) {
 	told := 0
 	c := Cache{Dir: t.TempDir(), Damaged: func(string, error) { told++ }}
@@ -276,7 +276,7 @@ func TestCacheDetectsDamage(t *testing.T) {
 	}
 }
 
-// TestCacheSharedByWriters: writers and readers of one key at once only ever see the whole matrix.
+// TestCacheSharedByWriters: concurrent writers and readers of one key see only the whole matrix.
 func TestCacheSharedByWriters(t *testing.T) {
 	c := Cache{Dir: t.TempDir(), Damaged: func(p string, why error) { t.Errorf("%s: %v", p, why) }}
 	want := matrix(50, 20)
@@ -300,7 +300,7 @@ func TestCacheSharedByWriters(t *testing.T) {
 }
 
 func TestKeysDependOnEverything(t *testing.T) {
-	base := Source{"b", []Content{{1}, {2}}, []string{"i", "j"}, "p", 1, 2, "image", "", 8, "n"}
+	base := Source{"b", []ContentHash{{1}, {2}}, []string{"i", "j"}, "p", 1, 2, "image", "", 8, "n"}
 	seen := map[Key]string{base.Key(): "base"}
 	v := reflect.ValueOf(base)
 	for i := range v.NumField() {
@@ -313,7 +313,7 @@ func TestKeysDependOnEverything(t *testing.T) {
 			f.SetInt(f.Int() + 10)
 		case reflect.Uint64:
 			f.SetUint(f.Uint() + 10)
-		case reflect.Slice: // the same in another order
+		case reflect.Slice: // the same elements in another order
 			f.Set(reflect.Append(reflect.Append(reflect.Zero(f.Type()), f.Index(1)), f.Index(0)))
 		default:
 			t.Fatalf("field %s", v.Type().Field(i).Name)
@@ -331,8 +331,8 @@ func TestKeysDependOnEverything(t *testing.T) {
 	}
 }
 
-// TestFloatRows: float32 rows come back bit for bit, and a file of one precision is none for the other, even under one
-// key.
+// TestFloatRows: float32 rows are read back bit for bit, and a file of one precision is not read as the other, even
+// under one key.
 func TestFloatRows(t *testing.T) {
 	x := matrix(9, 5)
 	x.Data[3], x.Data[4], x.Data[5] = math.SmallestNonzeroFloat32, 70000, float32(math.Copysign(0, -1))
@@ -396,7 +396,7 @@ func FuzzReadRows(f *testing.F) {
 		f.Add(bytes.Replace(raw[:len(raw)-32], []byte(`"shape":[`), []byte(`"shape":[9`), 1), true)
 	}
 	f.Fuzz(func(t *testing.T, raw []byte, seal bool) {
-		if seal { // a valid checksum lets the fuzzer reach what lies behind it
+		if seal { // with a valid checksum the fuzzer reaches the code after the check
 			w := sha256.Sum256(raw)
 			raw = append(slices.Clone(raw), w[:]...)
 		}
@@ -422,7 +422,7 @@ func FuzzReadRows(f *testing.F) {
 	})
 }
 
-// per is how many rows the shards of tests hold.
+// per is the number of rows of a shard in these tests.
 const per = 100
 
 // put stores a matrix and rounds it.
@@ -447,7 +447,7 @@ func put(c Cache, k Key, t *tensor.Tensor) error {
 	return m.Close()
 }
 
-// get reads a matrix of a shape; false when it is absent or damaged.
+// get reads a matrix of a shape; false if it is absent or damaged.
 func get(c Cache, k Key, shape ...int) (*tensor.Tensor, bool, error) {
 	m, err := c.Matrix(k, shape, per)
 	if err != nil {

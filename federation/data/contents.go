@@ -19,13 +19,14 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Content identifies what an image holds: the SHA-256 of its file's bytes, or of its pixels where it comes from no
-// image file. The zero Content is unknown and equals no other.
-type Content [sha256.Size]byte
+// ContentHash is the SHA-256 of an image file's bytes, or of the image's pixels if it does not come from an image file.
+// The zero value is unknown and equals no other.
+type ContentHash [sha256.Size]byte
 
-// Contents gives the content of every example of a list, on several goroutines. progress may be nil.
-func Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content, error) {
-	out := make([]Content, len(list))
+// ContentHashes returns the hash of every example of a list, computed on several goroutines. progress may be nil.
+func ContentHashes(ctx context.Context, list []Example, workers int,
+	progress func(done, total int)) ([]ContentHash, error) {
+	out := make([]ContentHash, len(list))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(1, workers))
 	var mu sync.Mutex
@@ -35,12 +36,12 @@ func Contents(ctx context.Context, list []Example, workers int, progress func(do
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if out[i], err = e.content(); err != nil {
+			if out[i], err = e.hash(); err != nil {
 				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if done++; progress != nil && len(list) >= worthShowing && (done%worthShowing == 0 || done == len(list)) {
+			if done++; progress != nil && len(list) >= progressStep && (done%progressStep == 0 || done == len(list)) {
 				progress(done, len(list))
 			}
 			return nil
@@ -49,11 +50,11 @@ func Contents(ctx context.Context, list []Example, workers int, progress func(do
 	return out, g.Wait()
 }
 
-// worthShowing is how many images progress reports at a time, and below which it reports none.
-const worthShowing = 512
+// progressStep is the number of images between two calls of progress; shorter lists report no progress.
+const progressStep = 512
 
-// content reads the whole example.
-func (e Example) content() (Content, error) {
+// hash reads the whole example and returns the hash of its content.
+func (e Example) hash() (ContentHash, error) {
 	h := sha256.New()
 	var err error
 	switch {
@@ -74,12 +75,12 @@ func (e Example) content() (Content, error) {
 		}
 	}
 	if err != nil {
-		return Content{}, &BadImage{e.Name(), trimmed(err)}
+		return ContentHash{}, &BadImage{e.Name(), trimmed(err)}
 	}
-	return Content(h.Sum(nil)), nil
+	return ContentHash(h.Sum(nil)), nil
 }
 
-// writePixels writes size, kind and pixels of an image.
+// writePixels writes the size, the kind and the pixels of an image.
 func writePixels(w io.Writer, img image.Image) {
 	b := img.Bounds()
 	fmt.Fprintf(w, "%dx%d ", b.Dx(), b.Dy())
@@ -110,11 +111,12 @@ func writePixels(w io.Writer, img image.Image) {
 
 const contentsMagic = "pfcontents2\n"
 
-// Contents is the function of this name, remembered in the cache: names and stamps of the list say when it has changed.
-func (c Cache) Contents(ctx context.Context, list []Example, workers int, progress func(done, total int)) ([]Content,
-	error) {
+// ContentHashes is the function of this name with results kept in the cache, under a digest of the names and file
+// stamps of the list.
+func (c Cache) ContentHashes(ctx context.Context, list []Example, workers int,
+	progress func(done, total int)) ([]ContentHash, error) {
 	if c.Dir == "" {
-		return Contents(ctx, list, workers, progress)
+		return ContentHashes(ctx, list, workers, progress)
 	}
 	path := filepath.Join(c.Dir, "contents", Digest(list))
 	if b, err := os.ReadFile(path); err == nil {
@@ -127,7 +129,7 @@ func (c Cache) Contents(ctx context.Context, list []Example, workers int, progre
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("feature cache: %w: choose another folder", err)
 	}
-	out, err := Contents(ctx, list, workers, progress)
+	out, err := ContentHashes(ctx, list, workers, progress)
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +144,8 @@ func (c Cache) Contents(ctx context.Context, list []Example, workers int, progre
 	return out, atomicfile.Write(path, atomicfile.Bytes(append(b, sum[:]...)))
 }
 
-// readContents reads what Cache.Contents wrote of n examples.
-func readContents(b []byte, n int) ([]Content, bool) {
+// readContents reads the hashes of n examples, as Cache.ContentHashes writes them.
+func readContents(b []byte, n int) ([]ContentHash, bool) {
 	end := len(contentsMagic) + n*sha256.Size
 	if len(b) != end+sha256.Size || !bytes.HasPrefix(b, []byte(contentsMagic)) {
 		return nil, false
@@ -151,7 +153,7 @@ func readContents(b []byte, n int) ([]Content, bool) {
 	if sum := sha256.Sum256(b[:end]); !bytes.Equal(sum[:], b[end:]) {
 		return nil, false
 	}
-	out := make([]Content, n)
+	out := make([]ContentHash, n)
 	for i := range out {
 		copy(out[i][:], b[len(contentsMagic)+i*sha256.Size:])
 	}

@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// What to do about an image that cannot be read.
+// The values of data.corrupt: what happens to an image that cannot be read.
 const (
-	Refuse = "refuse" // stop with its path
+	Refuse = "refuse" // stop with an error that names its path
 	Skip   = "skip"   // leave it out and count it
 )
 
-// BadImage is the error of an example that could not be read.
+// BadImage is the error of an example that cannot be read.
 type BadImage struct {
 	Name string // its path, or its ID
 	Err  error
@@ -27,10 +27,10 @@ func (e *BadImage) Error() string {
 
 func (e *BadImage) Unwrap() error { return e.Err }
 
-// Decode reads examples on several goroutines and hands what prepare makes of each image to emit, one at a time and in
-// the order of examples whatever the number of workers; at most 2*workers results wait. An image that cannot be read is
-// a *BadImage error with corrupt Refuse; with Skip, emit gets it as bad and no value. prepare runs concurrently. The
-// first error in the order of examples, or the end of ctx, stops everything.
+// Decode reads examples on several goroutines and passes prepare's result for each image to emit, one at a time and in
+// the order of examples, whatever the number of workers. At most 2*workers results wait. prepare runs concurrently. If
+// corrupt is Refuse, an image that cannot be read is a *BadImage error; if corrupt is Skip, emit gets the error as bad,
+// with no value. The first error in the order of examples, or the end of ctx, stops everything.
 func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt string, decode Decoder,
 	prepare func(i int, img image.Image) (T, error), emit func(i int, v T, bad *BadImage) error) error {
 	type result struct {
@@ -54,9 +54,9 @@ func Decode[T any](ctx context.Context, examples []Example, workers int, corrupt
 	return InOrder(ctx, len(examples), workers, one, func(i int, r result) error { return emit(i, r.value, r.bad) })
 }
 
-// InOrder does n pieces of work on several goroutines and hands what each gives to emit, one at a time and in their
-// order whatever the number of workers; at most 2*workers results wait. The first error in that order, or the end of
-// ctx, stops everything.
+// InOrder runs n pieces of work on several goroutines and passes their results to emit, one at a time and in order,
+// whatever the number of workers. At most 2*workers results wait. The first error in that order, or the end of ctx,
+// stops everything.
 func InOrder[T any](ctx context.Context, n, workers int, do func(ctx context.Context, i int) (T, error),
 	emit func(i int, v T) error) error {
 	type result struct {
@@ -107,7 +107,7 @@ func InOrder[T any](ctx context.Context, n, workers int, do func(ctx context.Con
 	return g.Wait()
 }
 
-// trimmed removes the path that BadImage names already.
+// trimmed removes the path, which BadImage already contains.
 func trimmed(err error) error {
 	if u := errors.Unwrap(err); u != nil {
 		return u
@@ -115,10 +115,10 @@ func trimmed(err error) error {
 	return err
 }
 
-// DropUnreadable reads every image once. With corrupt Skip it removes those that cannot be read from the set and adds
-// them to s.Skipped, so that later indices never meet them; with Refuse the first one is an error. A class left without
-// training images is an error either way. progress, which may be nil, is called with the number of images read so far,
-// in order.
+// DropUnreadable reads every image once. With corrupt Skip it removes images that cannot be read from the set and adds
+// them to s.Skipped, so that no later index refers to them; with Refuse the first such image is an error. A class
+// without remaining training images is always an error. progress, which may be nil, is called with the number of images
+// read so far, in order.
 func (s *Set) DropUnreadable(ctx context.Context, workers int, corrupt string, decode Decoder, progress func(done,
 	total int)) error {
 	total, done := 0, 0

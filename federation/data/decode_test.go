@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// made is a list of images whose width is their number; those in bad cannot be read.
+// made returns images whose width is their number; those in bad cannot be read.
 func made(n int, bad ...int) []Example {
 	out := make([]Example, n)
 	for i := range out {
@@ -50,8 +50,8 @@ func TestDecodeKeepsOrder(t *testing.T) {
 	}
 }
 
-// TestDecodeStopsAtTheFirst: whatever the workers, the first bad image in order is the error, and only those before it
-// were emitted.
+// TestDecodeStopsAtTheFirst: with any number of workers, the error is that of the first bad image in order, and only
+// the images before it were emitted.
 func TestDecodeStopsAtTheFirst(t *testing.T) {
 	for _, workers := range []int{1, 8} {
 		for range 10 {

@@ -6,44 +6,43 @@ import (
 	"strings"
 )
 
-// What to do about images that occur in a set more than once.
+// The values of data.duplicates: what happens to images that occur in a set more than once.
 const (
-	DuplicatesError = "error" // refuse the set where one is in two splits, or twice in a pool
-	// remove them from train where they are also in val or test, and from val where they are in test; keep one in a
-	// pool
+	DuplicatesError = "error" // refuse a set with an image in two splits, or twice in a pool
+	// remove images from train that are also in val or test, and from val if they are in test; keep one copy in a pool
 	DuplicatesDrop = "drop"
 	DuplicatesKeep = "keep" // use the set unchanged
 )
 
-// Duplicates counts images whose bytes are those of another image of the set. Of a pool only Repeated, Labels and
-// Dropped are used.
+// Duplicates counts images that have the same bytes as another image of the set. A pool uses only Repeated, Labels and
+// Dropped.
 type Duplicates struct {
 	TrainTest int `json:"train_in_test"` // images of train that are also in test
 	TrainVal  int `json:"train_in_val"`
 	ValTest   int `json:"val_in_test"`
-	// further copies of images that are in train, or in the pool, more than once
+	// additional copies of images that occur in train, or in the pool, more than once
 	Repeated int    `json:"repeated"`
 	Labels   int    `json:"labels"`            // different images that occur with several labels
 	Dropped  int    `json:"dropped"`           // images that were left out
-	Example  string `json:"example,omitempty"` // two places of one image, of the first kind above that there is
+	Example  string `json:"example,omitempty"` // two places of one image, of the first kind above that occurs
 }
 
-// between is the number of images in two splits.
+// between returns the number of images that are in two splits.
 func (d Duplicates) between() int { return d.TrainTest + d.TrainVal + d.ValTest }
 
-// FindDuplicates counts duplicates of the set by the contents of its splits, those of each in turn as Splits gives
-// them, and does what the policy says. The contents that it gives, also in the examples, are those of what is left. A
-// class without training images then is an error.
-func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []Content, error) {
+// FindDuplicates counts the duplicates of the set and applies the policy. hashes are those of all splits, one split
+// after the other in the order of Splits. The returned hashes, which are also set in the examples, are those of the
+// remaining images. A class that loses all its training images is an error.
+func (s *Set) FindDuplicates(hashes []ContentHash, policy string) (Duplicates, []ContentHash, error) {
 	var d Duplicates
-	at := map[string][]Content{}
-	where := map[string]map[Content]int{}
+	at := map[string][]ContentHash{}
+	where := map[string]map[ContentHash]int{}
 	for _, sp := range s.Splits() {
 		n := len(*sp.Examples)
-		at[sp.Name], contents = contents[:n:n], contents[n:]
-		where[sp.Name] = map[Content]int{}
+		at[sp.Name], hashes = hashes[:n:n], hashes[n:]
+		where[sp.Name] = map[ContentHash]int{}
 		for i, c := range at[sp.Name] {
-			if _, ok := where[sp.Name][c]; !ok && c != (Content{}) {
+			if _, ok := where[sp.Name][c]; !ok && c != (ContentHash{}) {
 				where[sp.Name][c] = i
 			}
 		}
@@ -56,7 +55,7 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 	drop := map[string][]bool{}
 	in := func(split string, examples []Example, other string, others []Example) (n int) {
 		for i, c := range at[split] {
-			if j, ok := where[other][c]; ok && c != (Content{}) {
+			if j, ok := where[other][c]; ok && c != (ContentHash{}) {
 				n++
 				example(examples[i], others[j])
 				drop[split][i] = true
@@ -80,11 +79,11 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 			drop[name][i] = drop[name][i] || name == "pool"
 		}
 	}
-	label, several := map[Content]int{}, map[Content]bool{}
+	label, several := map[ContentHash]int{}, map[ContentHash]bool{}
 	for _, sp := range s.Splits() {
 		for i, c := range at[sp.Name] {
 			y := (*sp.Examples)[i].Label
-			if first, ok := label[c]; ok && first != y && c != (Content{}) {
+			if first, ok := label[c]; ok && first != y && c != (ContentHash{}) {
 				several[c] = true
 			}
 			label[c] = y
@@ -95,7 +94,7 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 		return d, nil, fmt.Errorf("%s, such as %s: remove them, or set data.duplicates: drop or keep",
 			strings.Join(d.Lines(name == "pool"), "; "), d.Example)
 	}
-	var left []Content
+	var left []ContentHash
 	for _, sp := range s.Splits() {
 		before := *sp.Examples
 		var kept []Example
@@ -104,8 +103,8 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 				d.Dropped++
 				continue
 			}
-			e.Content = at[sp.Name][i]
-			kept, left = append(kept, e), append(left, e.Content)
+			e.ContentHash = at[sp.Name][i]
+			kept, left = append(kept, e), append(left, e.ContentHash)
 		}
 		if sp.Name == name {
 			had, has := s.Counts(before), s.Counts(kept)
@@ -119,7 +118,7 @@ func (s *Set) FindDuplicates(contents []Content, policy string) (Duplicates, []C
 	return d, left, nil
 }
 
-// Lines says in words what was found, a line of each kind, of a set that is pooled or not.
+// Lines describes the duplicates in words, one line for each kind, for a set that is pooled or not.
 func (d Duplicates) Lines(pooled bool) []string {
 	var out []string
 	say := func(n int, one, many string) {

@@ -29,7 +29,7 @@ func files(t *testing.T, contents map[string]string) map[string]Example {
 	return out
 }
 
-// Files are equal by all of their bytes: not by size, nor by how they begin.
+// Files are compared by all their bytes, and not only by size or by their first bytes.
 func TestContents(t *testing.T) {
 	long := string(bytes.Repeat([]byte("x"), 10000))
 	f := files(t, map[string]string{"a": "cat", "b": "cat", "c": "dog", "d": "horse", "e": long + "1", "f": long + "2",
@@ -43,11 +43,11 @@ func TestContents(t *testing.T) {
 	}
 	list := []Example{f["a"], f["b"], f["c"], f["d"], f["e"], f["f"], f["g"], gray(4), gray(5), gray(6),
 		{ID: "bytes", Bytes: func() ([]byte, error) { return []byte("cat"), nil }}}
-	got, err := Contents(context.Background(), list, 3, nil)
+	got, err := ContentHashes(context.Background(), list, 3, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal := func(i, j int) bool { return got[i] == got[j] && got[i] != (Content{}) }
+	equal := func(i, j int) bool { return got[i] == got[j] && got[i] != (ContentHash{}) }
 	for i := range list {
 		for j := range i {
 			want := slices.Contains([][2]int{{1, 0}, {6, 4}, {8, 7}, {10, 0}, {10, 1}}, [2]int{i, j})
@@ -56,33 +56,33 @@ func TestContents(t *testing.T) {
 			}
 		}
 	}
-	if want := Content(sha256.Sum256([]byte("dog"))); got[2] != want {
+	if want := ContentHash(sha256.Sum256([]byte("dog"))); got[2] != want {
 		t.Errorf("the content of a file is %x, its SHA-256 %x", got[2], want)
 	}
-	_, err = Contents(context.Background(), []Example{{ID: "gone", Path: filepath.Join(t.TempDir(), "gone.png")}}, 1,
-		nil)
+	gone := []Example{{ID: "gone", Path: filepath.Join(t.TempDir(), "gone.png")}}
+	_, err = ContentHashes(context.Background(), gone, 1, nil)
 	var bad *BadImage
 	if !errors.As(err, &bad) {
 		t.Errorf("a file that is gone: %v", err)
 	}
 }
 
-// The cache answers for a list that did not change, and only for that one; a damaged answer is none.
+// The cache returns stored hashes only for an unchanged list; damaged hashes are computed again.
 func TestContentsCache(t *testing.T) {
 	f := files(t, map[string]string{"a": "cat", "b": "cat"})
 	c := Cache{Dir: t.TempDir()}
-	read := func(list ...Example) []Content {
-		out, err := c.Contents(context.Background(), list, 1, nil)
+	read := func(list ...Example) []ContentHash {
+		out, err := c.ContentHashes(context.Background(), list, 1, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out
 	}
 	first := read(f["a"], f["b"])
-	if err := os.WriteFile(f["b"].Path, []byte("dog"), 0o644); err != nil { // the stamp in the list is as before
+	if err := os.WriteFile(f["b"].Path, []byte("dog"), 0o644); err != nil { // the stamp in the list is unchanged
 		t.Fatal(err)
 	}
-	if got := read(f["a"], f["b"]); !slices.Equal(got, first) || got[0] != got[1] || got[0] == (Content{}) {
+	if got := read(f["a"], f["b"]); !slices.Equal(got, first) || got[0] != got[1] || got[0] == (ContentHash{}) {
 		t.Error("the cache did not answer")
 	}
 	changed := f["b"]
@@ -104,9 +104,9 @@ func TestContentsCache(t *testing.T) {
 	}
 }
 
-// duplicated is a set in which train image 1 is test image 0, train 2 is val 0, val 1 is test 1, train 4 is train 3
-// under another label, and nothing else is equal.
-func duplicated() (*Set, []Content) {
+// duplicated returns a set in which train image 1 is test image 0, train 2 is val 0, val 1 is test 1, train 4 is train
+// 3 with another label, and no other images are equal.
+func duplicated() (*Set, []ContentHash) {
 	list := func(split string, labels ...int) (out []Example) {
 		for i, y := range labels {
 			out = append(out, Example{ID: fmt.Sprint(split, i), Label: y})
@@ -116,7 +116,7 @@ func duplicated() (*Set, []Content) {
 	s := &Set{Classes: []string{"a", "b"}, Train: list("train", 0, 0, 1, 1, 0), Val: list("val", 1, 0),
 		Test: list("test", 0, 0, 1)}
 	n := []byte{0, 1, 2, 3, 3, 2, 4, 1, 4, 0}
-	out := make([]Content, len(n))
+	out := make([]ContentHash, len(n))
 	for i, v := range n {
 		out[i][0] = v
 	}
@@ -162,7 +162,7 @@ func TestDuplicates(t *testing.T) {
 	_, _, err = s.FindDuplicates(c, DuplicatesError)
 	datatest.WantError(t, err, "4 images repeat", "data.duplicates")
 	s, c = duplicated()
-	s.Train, c = s.Train[1:3], append(c[1:3:3], c[5:]...) // each class has one image, which stands elsewhere too
+	s.Train, c = s.Train[1:3], append(c[1:3:3], c[5:]...) // the only image of each class is also in another split
 	_, _, err = s.FindDuplicates(c, DuplicatesDrop)
 	datatest.WantError(t, err, "leaves class", "without training images")
 }

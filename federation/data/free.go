@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// Free is how many bytes the file system of a folder, which need not exist yet, has left; false where that is not
-// known.
+// Free returns how many bytes the file system of a folder, which need not exist yet, has left; false if that is
+// unknown.
 func Free(dir string) (bytes int64, ok bool) {
 	dir, err := filepath.Abs(dir)
 	for err == nil {

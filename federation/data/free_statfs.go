@@ -4,7 +4,7 @@ package data
 
 import "syscall"
 
-// free is how many bytes a user may still write below a folder that exists.
+// free returns how many bytes a user may still write below an existing folder.
 func free(dir string) (int64, bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

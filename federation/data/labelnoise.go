@@ -14,10 +14,10 @@ const (
 	PairFlip  = "pair"
 )
 
-// LabelNoise is the section data.label_noise: wrong labels of training examples, as many on each noisy client as the
-// rate says (rounded down), chosen at random. A symmetric label is any other class, each as likely (transition matrix
-// r/(C-1) beside 1-r); a pair flip is the next class, and the first after the last. NLPrompt (CVPR 2025) trains on
-// both, with this exact number in the whole set.
+// LabelNoise is the section data.label_noise: each noisy client has wrong labels on a randomly chosen share Rate of its
+// training examples (rounded down). A symmetric label is any other class with equal probability (transition matrix with
+// r/(C-1) off and 1-r on the diagonal). A pair flip is the next class, and the first class after the last. NLPrompt
+// (CVPR 2025) trains with both, with this exact number of wrong labels in the whole set.
 type LabelNoise struct {
 	Kind    string  `config:"kind"`
 	Rate    float64 `config:"rate" help:"share of wrong training labels on a noisy client, below 1"`
@@ -35,7 +35,7 @@ func (LabelNoise) LongHelp() map[string]string {
 	}
 }
 
-// NoLabelNoise is what a file or a flag changes.
+// NoLabelNoise returns the defaults, which files and flags override.
 func NoLabelNoise() LabelNoise {
 	return LabelNoise{Kind: NoNoise, Rate: 0.3, Clients: 1, Among: amongAll}
 }
@@ -45,10 +45,10 @@ const (
 	amongOwn = "own"
 )
 
-// On tells whether there is any.
+// On reports whether labels are changed.
 func (n LabelNoise) On() bool { return n.Kind != NoNoise }
 
-// Check finds what is wrong with the section.
+// Check returns everything that is wrong with the section.
 func (n LabelNoise) Check() error {
 	errs := []error{OneOf("data.label_noise.kind", n.Kind, NoNoise, Symmetric, PairFlip),
 		OneOf("data.label_noise.among", n.Among, amongAll, amongOwn)}
@@ -61,7 +61,7 @@ func (n LabelNoise) Check() error {
 	return errors.Join(errs...)
 }
 
-// Noisy tells which of n clients are noisy.
+// Noisy reports for each client whether it is noisy.
 func (n LabelNoise) Noisy(clients int, seed uint64) []bool {
 	out := make([]bool, clients)
 	if n.On() {
@@ -72,11 +72,11 @@ func (n LabelNoise) Noisy(clients int, seed uint64) []bool {
 	return out
 }
 
-// Share is how many of n a share is, rounded to the nearest.
+// Share returns a share of n, rounded to the nearest whole number.
 func Share(share float64, n int) int { return min(n, int(math.Floor(share*float64(n)+0.5))) }
 
-// Apply gives the labels of a noisy client as it has them, and how many are wrong. It is the same for the same labels,
-// seed and client.
+// Apply returns the labels as a noisy client has them, and how many are wrong. The result depends only on labels, seed
+// and client.
 func (n LabelNoise) Apply(labels []int64, classes int, seed uint64, client int) (noisy []int64, wrong int) {
 	noisy = slices.Clone(labels)
 	var among []int64

@@ -16,8 +16,9 @@ func changed(a, b []int64) int {
 	return n
 }
 
-// As many labels are wrong as the rate says, rounded down: 3 of 10 at 0.3, 29 of 100 at 0.29, 2 of 11 at 0.25; none of
-// them keeps its class, and a pair flip is the next class. The same seed and client have the same labels.
+// The number of wrong labels is the rate times the number of labels, rounded down: 3 of 10 at 0.3, 29 of 100 at 0.29, 2
+// of 11 at 0.25. No wrong label keeps its class, and a pair flip is the next class. Equal seeds and clients have equal
+// labels.
 func TestLabelNoise(t *testing.T) {
 	for _, c := range []struct {
 		n, want int
@@ -56,8 +57,8 @@ func TestLabelNoise(t *testing.T) {
 	}
 }
 
-// Of 40,000 labels of class 0 among 5, 16,000 are wrong; each other class has 4,000 of them within three standard
-// deviations of a binomial.
+// Of 40,000 labels of class 0 among 5 classes, 16,000 are wrong; each other class has 4,000 of them, within three
+// standard deviations of a binomial.
 func TestSymmetricNoiseIsUniform(t *testing.T) {
 	got, _ := LabelNoise{Kind: Symmetric, Rate: 0.4, Among: "all"}.Apply(make([]int64, 40000), 5, 1, 0)
 	counts := make([]int, 5)
@@ -74,7 +75,7 @@ func TestSymmetricNoiseIsUniform(t *testing.T) {
 	}
 }
 
-// 3 of 10 clients at 0.25 (2.5, rounded to the nearest, up), the same for the same seed.
+// 3 of 10 clients are noisy at 0.25 (2.5, rounded up), the same for equal seeds.
 func TestNoisyClients(t *testing.T) {
 	n := LabelNoise{Kind: Symmetric, Clients: 0.25}
 	got := n.Noisy(10, 3)

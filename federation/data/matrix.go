@@ -13,19 +13,19 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Matrix is a matrix of features in shards of the cache: files of so many rows each, which appear whole or not at all.
-// What a process computed before it was stopped is there for the next one, which continues with the missing rows.
+// Matrix is a matrix of features in shards of the cache: files of a fixed number of rows, which appear whole or not at
+// all. Shards that a stopped process has computed are kept, and the next process continues with the missing rows.
 // Reading is safe for concurrent use; writing is not.
 type Matrix struct {
 	Shape  []int
 	cache  Cache
 	key    Key
 	per    int      // rows of a shard; the last one may have fewer
-	shards []*shard // nil for those that are missing
-	next   *writer  // of the shard that is being written, the first one missing; nil for none
+	shards []*shard // nil if missing
+	next   *writer  // of the first missing shard, while it is being written; or nil
 }
 
-// Matrix opens a matrix that lies in shards of per rows, with all shards that are there. Close it when done.
+// Matrix opens a matrix in shards of per rows, with all shards that exist. The caller closes it.
 func (c Cache) Matrix(k Key, shape []int, per int) (*Matrix, error) {
 	if len(shape) < 1 || slices.Min(shape) < 0 || per < 1 {
 		return nil, fmt.Errorf("feature cache: shape %v in shards of %d rows: at least one dimension and shards of "+
@@ -43,14 +43,14 @@ func (c Cache) Matrix(k Key, shape []int, per int) (*Matrix, error) {
 	return m, nil
 }
 
-// shapeOf is the shape of a shard.
+// shapeOf returns the shape of a shard.
 func (m *Matrix) shapeOf(i int) []int {
 	shape := slices.Clone(m.Shape)
 	shape[0] = min(m.per, shape[0]-i*m.per)
 	return shape
 }
 
-// Missing are the ranges of rows [from,to) that no shard holds, each as long as it can be.
+// Missing returns the maximal ranges of rows [from,to) that no shard holds.
 func (m *Matrix) Missing() (ranges [][2]int) {
 	for i, s := range m.shards {
 		from, to := i*m.per, i*m.per+m.shapeOf(i)[0]
@@ -65,9 +65,9 @@ func (m *Matrix) Missing() (ranges [][2]int) {
 	return ranges
 }
 
-// Append adds the next of the missing rows, which lie in one shard, and rounds them to the cache's precision in place:
-// use them after this call, not before. Elements must be finite, and in half precision too. A shard is in place with
-// its last row.
+// Append adds the next of the missing rows, which must lie in one shard. It rounds them to the cache's precision in
+// place, so use them after this call, not before. Elements must be finite, also in half precision. A shard appears in
+// the cache with its last row.
 func (m *Matrix) Append(rows *tensor.Tensor) error {
 	i := slices.Index(m.shards, nil)
 	if i < 0 {
@@ -97,7 +97,8 @@ func (m *Matrix) Append(rows *tensor.Tensor) error {
 	return err
 }
 
-// Read returns the given rows, in that order, shape [len(index), Shape[1:]...]. A row that does not exist is an error.
+// Read returns the rows of the indices, in that order, as [len(index), Shape[1:]...]. A row that does not exist is an
+// error.
 func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
 	width := tensor.Size(m.Shape[1:])
 	out := tensor.New(append([]int{len(index)}, m.Shape[1:]...)...)
@@ -113,7 +114,7 @@ func (m *Matrix) Read(index []int) (*tensor.Tensor, error) {
 	return out, nil
 }
 
-// Close closes the files, and removes a shard that is incomplete.
+// Close closes the files and removes an incomplete shard.
 func (m *Matrix) Close() error {
 	if m.next != nil {
 		m.next.abort()
@@ -128,8 +129,8 @@ func (m *Matrix) Close() error {
 	return errors.Join(errs...)
 }
 
-// Lacking is how many bytes the shards will take that are not there yet. It looks at sizes of files only.
-func (c Cache) Lacking(k Key, shape []int, per int) int64 {
+// MissingBytes returns how many bytes the missing shards will take. It looks only at file sizes.
+func (c Cache) MissingBytes(k Key, shape []int, per int) int64 {
 	m, total := &Matrix{Shape: shape, per: per}, int64(0)
 	for i := range (shape[0] + per - 1) / per {
 		w, err := startRows(io.Discard, k.shard(i), m.shapeOf(i), dtypeOf(c.Precision))

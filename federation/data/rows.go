@@ -16,14 +16,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// The file of a shard is a safetensors file with one tensor, of F16 or F32, and the shard's key in its metadata. Behind
-// it is its SHA-256, 32 bytes: the format has no checksum of its own.
+// The file of a shard is a safetensors file with one tensor, of F16 or F32, and the shard's key in its metadata. Its
+// SHA-256, 32 bytes, follows, since the format itself has no checksum.
 const (
 	rowsTensor = "rows"
 	rowsKey    = "key"
 )
 
-// dtypeOf is how elements of a precision are stored.
+// dtypeOf returns the stored type of a precision.
 func dtypeOf(precision string) string {
 	if precision == Float {
 		return "F32"
@@ -31,7 +31,7 @@ func dtypeOf(precision string) string {
 	return "F16"
 }
 
-// shard is a matrix in one file, read row by row; safe for concurrent use until it is closed.
+// shard is a matrix in one file, read row by row. It is safe for concurrent use until it is closed.
 type shard struct {
 	safetensors.Info
 	r     io.ReaderAt
@@ -67,7 +67,7 @@ func readRows(r io.ReaderAt, size int64, k Key, dtype string) (*shard, error) {
 	return s, nil
 }
 
-// read reads a row into t from element at on, by way of a buffer raw that has the size of a row in the file.
+// read reads a row into t, beginning at element at. raw is a buffer of the size of a row in the file.
 func (s *shard) read(row int, t *tensor.Tensor, at int, raw []byte) error {
 	if _, err := s.r.ReadAt(raw, s.Offset+int64(row)*int64(len(raw))); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s *shard) read(row int, t *tensor.Tensor, at int, raw []byte) error {
 	return safetensors.Decode(s.DType, raw, t, at)
 }
 
-// writer writes a shard into a temporary file and puts it in place at commit.
+// writer writes a shard into a temporary file and renames it at commit.
 type writer struct {
 	f     *os.File
 	sum   hash.Hash
@@ -83,10 +83,10 @@ type writer struct {
 	path  string
 	dtype string
 	shape []int
-	left  int // elements
+	left  int // number of missing elements
 }
 
-// create starts a shard of the given shape, whose rows follow in any number of appends.
+// create starts a shard of the given shape; appends add the rows.
 func (c Cache) create(path string, k Key, shape []int) (*writer, error) {
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	w := &writer{sum: sha256.New(), path: path, dtype: dtypeOf(c.Precision), shape: shape, left: tensor.Size(shape)}
@@ -103,13 +103,13 @@ func (c Cache) create(path string, k Key, shape []int) (*writer, error) {
 	return w, nil
 }
 
-// startRows writes the head of a shard.
+// startRows writes the header of a shard.
 func startRows(w io.Writer, k Key, shape []int, dtype string) (*safetensors.Writer, error) {
 	return safetensors.NewWriter(w, []safetensors.Entry{{Name: rowsTensor, DType: dtype, Shape: shape}},
 		map[string]string{rowsKey: hex.EncodeToString(k[:])}, 8)
 }
 
-// append adds rows as Matrix.Append does.
+// append adds rows, as Matrix.Append does.
 func (w *writer) append(rows *tensor.Tensor) error {
 	if len(rows.Shape) != len(w.shape) || !slices.Equal(rows.Shape[1:], w.shape[1:]) || len(rows.Data) > w.left {
 		return fmt.Errorf("feature cache: rows %v do not fit into the rest of %v", rows.Shape, w.shape)
@@ -125,8 +125,8 @@ func (w *writer) append(rows *tensor.Tensor) error {
 	return w.out.Put(rowsTensor, rows)
 }
 
-// commit puts the matrix in place. Missing rows are an error, and nothing is put in place. The file is not flushed to
-// the device: what a crash of the system leaves of it fails its checksum and is computed again.
+// commit moves the finished shard to its path. Missing rows are an error, and then no file appears. The file is not
+// flushed to the device: if the system crashes, a damaged file fails its checksum and is computed again.
 func (w *writer) commit() error {
 	err := w.out.Close()
 	if err == nil {
@@ -145,7 +145,7 @@ func (w *writer) commit() error {
 	return nil
 }
 
-// abort throws the matrix away.
+// abort removes the temporary file.
 func (w *writer) abort() {
 	w.f.Close()
 	os.Remove(w.f.Name())

@@ -1,8 +1,3 @@
-// Package data holds labelled image sets, decodes them on several goroutines, and keeps features of them in a cache on
-// disk.
-//
-// Images are opened lazily; a set is a list of names until something decodes it. Everything random is a function of a
-// seed and of names, never of a global generator, of time or of the number of workers.
 package data
 
 import (
@@ -25,20 +20,20 @@ type Decoder func(io.Reader) (image.Image, error)
 
 // Example is one labelled image that has not been read yet.
 type Example struct {
-	ID     string // unique in its set: the path under the root, or a made-up name
+	ID     string // unique in its set: the path under the root, or a generated name
 	Label  int    // index into Set.Classes
-	Domain int    // index into Set.Domains; 0 when the set has none
-	Path   string // of the image file; "" when the image comes from elsewhere
-	// Content is of what the example holds, as Contents gives it; the zero Content where it was not read
-	Content Content
-	Stamp   string // changes when the image does: filestamp.Of, or how it is drawn
+	Domain int    // index into Set.Domains; 0 if the set has none
+	Path   string // of the image file; "" if the image has no file of its own
+	// ContentHash is the hash of the content, as ContentHashes computes it; zero if unknown.
+	ContentHash ContentHash
+	Stamp       string // changes when the image changes: filestamp.Of, or a description of how the image is drawn
 
-	// One of these is used when Path is "": the image, or the bytes of an image file that lies inside another file.
+	// One of these is used if Path is "": the image, or the bytes of an image file inside another file.
 	Load  func() (image.Image, error)
 	Bytes func() ([]byte, error)
 }
 
-// Image reads the example; decode is used for files and for bytes of files. The error names the file or the record.
+// Image reads the image; decode is used for image files and for their bytes. The error names the file or the record.
 func (e Example) Image(decode Decoder) (image.Image, error) {
 	if e.Load != nil {
 		return e.Load()
@@ -66,7 +61,7 @@ func (e Example) Image(decode Decoder) (image.Image, error) {
 	return img, nil
 }
 
-// Name is the path of the image file, or the ID where there is none.
+// Name returns the path of the image file, or the ID if there is none.
 func (e Example) Name() string {
 	if e.Path != "" {
 		return e.Path
@@ -74,27 +69,27 @@ func (e Example) Name() string {
 	return e.ID
 }
 
-// Set is a data set. Either Train, Val (may be empty) and Test are given, or, with split "pooled", Pool alone.
+// Set is a data set. It has Train, Val (which may be empty) and Test, or, with split "pooled", only Pool.
 type Set struct {
 	Name    string
-	Layout  string // how the files lie, as found: SPLIT/CLASS/ and so on
+	Layout  string // how the files are arranged, as found: SPLIT/CLASS/ and so on
 	Classes []string
 	Domains []string // empty for a set without domains
-	// Superclasses are the coarse classes and Coarse gives each class the index of its own; both are nil where the set
-	// has none.
+	// Superclasses are the coarse classes, and Coarse holds for each class the index of its superclass; both are nil if
+	// the set has none.
 	Superclasses []string
 	Coarse       []int
-	// Template is the hand-written prompt that CoOp uses for the set, with {} for the class.
+	// Template is the hand-written prompt of CoOp for the set, with {} for the class.
 	Template string
 	Train    []Example
 	Val      []Example
 	Test     []Example
 	Pool     []Example
-	Skipped  []Skipped // files left out because of "corrupt: skip"
-	Notes    []string  // one line each: where the files differ from the published set, and what was made of it
+	Skipped  []Skipped // files omitted because of "corrupt: skip"
+	Notes    []string  // one line each: differences from the published set, and how the reader treated them
 }
 
-// Skipped is a file that was left out, and why.
+// Skipped is a file that was omitted, and the reason.
 type Skipped struct{ Name, Reason string }
 
 // Split is one named list of examples of a set.
@@ -103,7 +98,7 @@ type Split struct {
 	Examples *[]Example
 }
 
-// Splits are the lists that the set has: pool, or train, val and test (val only when it is not empty).
+// Splits returns the lists of the set: pool, or train, val and test (val only if it is not empty).
 func (s *Set) Splits() []Split {
 	if s.Pool != nil {
 		return []Split{{"pool", &s.Pool}}
@@ -115,7 +110,7 @@ func (s *Set) Splits() []Split {
 	return append(out, Split{"test", &s.Test})
 }
 
-// OrPool is what indices into one of the lists point into: the pool, where there is one.
+// OrPool returns the list that indices refer to: the pool if there is one, and else the given list.
 func (s *Set) OrPool(list []Example) []Example {
 	if s.Pool != nil {
 		return s.Pool
@@ -123,7 +118,7 @@ func (s *Set) OrPool(list []Example) []Example {
 	return list
 }
 
-// Add puts an example into a split: train, val or else test.
+// Add adds an example to a split: train, val, or else test.
 func (s *Set) Add(split string, e Example) {
 	to := map[string]*[]Example{"train": &s.Train, "val": &s.Val}[split]
 	if to == nil {
@@ -132,7 +127,7 @@ func (s *Set) Add(split string, e Example) {
 	*to = append(*to, e)
 }
 
-// MergeSplits makes Pool of train, val (unless it is to be left out) and test, in this order.
+// MergeSplits concatenates train, val (if the argument is true) and test, in this order, into Pool.
 func (s *Set) MergeSplits(val bool) {
 	s.Pool = append([]Example{}, s.Train...)
 	if val {
@@ -142,7 +137,7 @@ func (s *Set) MergeSplits(val bool) {
 	s.Train, s.Val, s.Test = nil, nil, nil
 }
 
-// Counts is the number of examples of every class.
+// Counts returns the number of examples of every class.
 func (s *Set) Counts(examples []Example) []int {
 	out := make([]int, len(s.Classes))
 	for _, e := range examples {
@@ -151,7 +146,7 @@ func (s *Set) Counts(examples []Example) []int {
 	return out
 }
 
-// Labels are the labels of examples, in order.
+// Labels returns the labels of examples, in order.
 func Labels(examples []Example) []int {
 	out := make([]int, len(examples))
 	for i, e := range examples {
@@ -169,8 +164,8 @@ func Pick(list []Example, index []int) []Example {
 	return out
 }
 
-// Digest identifies a list of examples on this machine: their names, order and stamps, so it changes when a file is
-// added, removed, renamed or rewritten. Labels do not enter.
+// Digest identifies a list of examples on this machine by their names, order and stamps; it changes when a file is
+// added, removed, renamed or rewritten. It does not depend on labels.
 func Digest(examples []Example) string {
 	h := sha256.New()
 	for _, e := range examples {
@@ -180,7 +175,7 @@ func Digest(examples []Example) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// field writes a string with its length, so that neighbours cannot run into each other.
+// field writes a string after its length, so that the concatenation of fields is unambiguous.
 func field(w io.Writer, s string) {
 	var n [8]byte
 	binary.LittleEndian.PutUint64(n[:], uint64(len(s)))
@@ -188,7 +183,7 @@ func field(w io.Writer, s string) {
 	io.WriteString(w, s)
 }
 
-// Stream is a random stream for one purpose: a hash of the seed, the purpose and numbers that tell its uses apart.
+// Stream returns a random stream for one purpose, seeded by a hash of the seed, the purpose and the numbers of its use.
 func Stream(seed uint64, purpose string, k ...int) *rand.Rand {
 	h := sha256.New()
 	binary.Write(h, binary.LittleEndian, seed)
@@ -200,7 +195,7 @@ func Stream(seed uint64, purpose string, k ...int) *rand.Rand {
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
 }
 
-// OneOf refuses a value of a configuration key that is not among those known.
+// OneOf returns an error if the value of a configuration key is not one of the known values.
 func OneOf(key, value string, known ...string) error {
 	for _, k := range known {
 		if value == k {
@@ -210,7 +205,7 @@ func OneOf(key, value string, known ...string) error {
 	return fmt.Errorf("%s: %q is not known: use one of %s", key, value, strings.Join(known, ", "))
 }
 
-// Files lists image files that belong to no set, in the order given.
+// Files lists image files that belong to no set, in the given order.
 func Files(paths []string) ([]Example, error) {
 	var out []Example
 	for _, p := range paths {

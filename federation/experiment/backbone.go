@@ -19,10 +19,10 @@ import (
 
 // The forms of bundles, and the bundled backbones, which are found by name like any other.
 func init() {
-	bundle.RegisterFormat(converted.Form, exported.Form(func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map,
-		error) {
+	run := func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
 		return ort.RunOnce(context.Background(), m, ort.Options{WeightsDir: dir}, in)
-	}))
+	}
+	bundle.RegisterFormat(converted.Format, exported.Format(run))
 	for _, name := range tiny.Names() {
 		if files, err := tiny.FS(name); err == nil {
 			converted.Embed(name, files)
@@ -83,14 +83,14 @@ func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 		p[i] = clip.Prompt{Ctx: q.Ctx, After: q.After, Class: clip.Position(q.Position), Deep: q.Deep,
 			Changes: q.Changes, Bare: q.Bare, PerClass: q.PerClass}
 		if q.Alone {
-			own, err := b.WithoutClass()
+			own, err := b.EmptySuffix()
 			if err != nil {
 				return nil, err
 			}
 			p[i].Own = own
 		}
 		if !q.Ctx.OK() {
-			words, own, err := b.Templated(classes, q.Template)
+			words, own, err := b.SplitTemplate(classes, q.Template)
 			if err != nil {
 				return nil, err
 			}

@@ -39,7 +39,7 @@ type Built struct {
 
 	options    []byte // of the method, in JSON
 	duplicates data.Duplicates
-	contents   map[string]data.Content // of the images of the set, by ID
+	contents   map[string]data.ContentHash // of the images of the set, by ID
 	dataDigest string
 	classNames []string                  // of the set, as it has them: reproduce.class_names does not change them
 	opened     map[string]*bundle.Bundle // by name in Config.Backbones

@@ -101,7 +101,7 @@ func TestContent(t *testing.T) {
 		return s.Train
 	}
 	sum := func(l []data.Example) string {
-		contents, err := data.Contents(context.Background(), l, 2, nil)
+		contents, err := data.ContentHashes(context.Background(), l, 2, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

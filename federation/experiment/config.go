@@ -303,7 +303,7 @@ func (c Config) CheckWithoutData() error {
 	if _, err := c.Train.Schedule.New(c.Train.LR); err != nil && wrong == nil {
 		bad("train.schedule: %w", err)
 	}
-	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), c.Data.CheckUse(),
+	errs = append(errs, c.checkSimulatedTime(), c.Train.Each.check(), c.Runtime.check(), c.Data.CheckOptions(),
 		c.Synthetic.check(), c.Reproduce.check(c.Data), c.Data.LabelNoise.Check(), c.Attack.Check())
 	return errors.Join(errs...)
 }

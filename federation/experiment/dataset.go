@@ -125,12 +125,12 @@ func shortList(names []string) string {
 }
 
 // contentsOf are the contents of some images, remembered in the feature cache.
-func (b *Built) contentsOf(ctx context.Context, list []data.Example, progress Progress) ([]data.Content, error) {
+func (b *Built) contentsOf(ctx context.Context, list []data.Example, progress Progress) ([]data.ContentHash, error) {
 	dir, err := FeatureCache(b.Config.Runtime.Cache)
 	if err != nil { // no place to remember it
 		dir = ""
 	}
-	return data.Cache{Dir: dir}.Contents(ctx, list, b.workers(), progress.of("reading images"))
+	return data.Cache{Dir: dir}.ContentHashes(ctx, list, b.workers(), progress.of("reading images"))
 }
 
 // findDuplicates compares the images of a set and does what data.duplicates says.
@@ -166,9 +166,9 @@ func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progre
 }
 
 // keepContents keeps the contents of all images of the set, and their digest.
-func (b *Built) keepContents(s *data.Set, contents []data.Content) {
+func (b *Built) keepContents(s *data.Set, contents []data.ContentHash) {
 	var all images
-	b.contents = map[string]data.Content{}
+	b.contents = map[string]data.ContentHash{}
 	for _, sp := range s.Splits() {
 		n := len(*sp.Examples)
 		all.add(*sp.Examples, contents[:n], sp.Name, s.Classes, s.Domains)
@@ -183,7 +183,7 @@ func (b *Built) keepContents(s *data.Set, contents []data.Content) {
 // countShared counts equal images of the clients' lists.
 func (b *Built) countShared() Shared {
 	var out Shared
-	trained := map[data.Content]map[int]string{} // by client, the example
+	trained := map[data.ContentHash]map[int]string{} // by client, the example
 	lists := make([][3][]data.Example, len(b.Parts))
 	for k, p := range b.Parts {
 		lists[k][0], lists[k][1], lists[k][2] = p.Of(b.Set)

@@ -18,8 +18,9 @@ func (c Config) checkEval() error {
 	errs := []error{data.OneOf("eval.select", e.Select, lastRound, BestVal), data.OneOf("eval.confusion", e.Confusion,
 		localOnly, everyone, nobody)}
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if c.Data.ValShare != 0 && !(c.Data.ValShare > 0 && c.Data.ValShare <= partition.MostValidation) {
-		bad("data.val_share: %v; it must be 0, or above 0 and at most %v", c.Data.ValShare, partition.MostValidation)
+	if c.Data.ValShare != 0 && !(c.Data.ValShare > 0 && c.Data.ValShare <= partition.MaxValidationShare) {
+		bad("data.val_share: %v; it must be 0, or above 0 and at most %v", c.Data.ValShare,
+			partition.MaxValidationShare)
 	}
 	if c.Train.Patience < 0 {
 		bad("train.patience: %d is negative; set 0 to train all rounds", c.Train.Patience)

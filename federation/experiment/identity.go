@@ -224,7 +224,7 @@ func digestOf(list []string) string {
 // of files do not matter.
 type images struct{ sums [][sha256.Size]byte }
 
-func (m *images) add(list []data.Example, contents []data.Content, split string, classes, domains []string) {
+func (m *images) add(list []data.Example, contents []data.ContentHash, split string, classes, domains []string) {
 	for i, e := range list {
 		domain := ""
 		if len(domains) > 0 {

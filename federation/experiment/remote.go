@@ -209,7 +209,7 @@ func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 		out.Digests["evaluation set "+p.name] = inOrder(p.examples, contents)
 	}
 	for what, list := range lists {
-		contents := make([]data.Content, len(list))
+		contents := make([]data.ContentHash, len(list))
 		for i, e := range list {
 			contents[i] = b.contents[e.ID]
 		}
@@ -228,7 +228,7 @@ func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 
 // inOrder is a digest of a list of examples that is the same on every machine: their names, labels, domains and
 // contents, in their order.
-func inOrder(list []data.Example, contents []data.Content) string {
+func inOrder(list []data.Example, contents []data.ContentHash) string {
 	h := sha256.New()
 	for i, e := range list {
 		fmt.Fprintf(h, "%q %d %d %x\n", filepath.ToSlash(e.ID), e.Label, e.Domain, contents[i])

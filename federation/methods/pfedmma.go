@@ -90,7 +90,7 @@ func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out meth
 		parts = append(parts, part)
 	}
 	for i := range n {
-		out.Adapters = append(out.Adapters, method.Adapter{Block: layers - n + i, Place: clip.Beside, Scale: m.Alpha,
+		out.Adapters = append(out.Adapters, method.Adapter{Block: layers - n + i, Place: clip.Parallel, Scale: m.Alpha,
 			Rescale: m.Rescale, Layers: []method.Layer{parts[0][i], parts[1][i], parts[2][i]}})
 	}
 	return out

@@ -14,7 +14,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// batches makes the batch of any step.
+// batches makes the batches of all steps.
 type batches struct {
 	cfg      Config
 	tok      *tokenizer.Tokenizer
@@ -42,8 +42,8 @@ func newBatches(cfg Config, tok *tokenizer.Tokenizer) (*batches, error) {
 	return b, nil
 }
 
-// apportion splits n by shares: each gets the whole part of what is due to it, and what is left goes to the largest
-// remainders, the first of equals.
+// apportion splits n by shares: each share gets the integer part of its quota, and the rest goes to the largest
+// remainders, in order among equals.
 func apportion(n int, shares []float64) []int {
 	sum := 0.0
 	for _, s := range shares {
@@ -68,7 +68,7 @@ func apportion(n int, shares []float64) []int {
 	return out
 }
 
-// batch is the input of one step beside the weights. It depends on the seed and the step alone.
+// batch returns the inputs of one step, except the weights. They depend only on the seed and the step.
 func (b *batches) batch(ctx context.Context, step, workers int) (tensor.Map, error) {
 	n, side := b.cfg.Train.Batch, b.cfg.Size
 	pixels := tensor.New(n, 3, side, side)
@@ -111,13 +111,13 @@ func (b *batches) fits(caption string) bool {
 	return err == nil && len(ids)+2 <= b.cfg.Caption
 }
 
-// texts are token ids and ends of captions.
+// texts returns the token ids and the ends of captions.
 func (b *batches) texts(captions []string) (tensor.Map, error) {
 	ids, end, err := sequences(b.tok, captions, b.cfg.Caption)
 	return tensor.Map{inTokens: ids, inEnd: end}, err
 }
 
-// sequences tokenises texts: ids [N,length], and where each ends [N].
+// sequences tokenises texts: it returns ids [N,length] and the position of each end [N].
 func sequences(tok *tokenizer.Tokenizer, texts []string, length int) (ids, end *tensor.Tensor, err error) {
 	ids = tensor.OfInts(make([]int64, 0, len(texts)*length), 0)
 	end = tensor.OfInts(make([]int64, len(texts)), len(texts))

@@ -7,16 +7,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Names of a batch normalisation's running moments behind its own.
+// Suffixes of the names of a batch normalisation's running statistics.
 const (
 	runningMean = ".running_mean"
 	runningVar  = ".running_var"
 )
 
-// momentum is the share of the batch at hand in the running moments, as torch.nn.BatchNorm2d has it.
+// momentum is the weight of the current batch in the running statistics, as in torch.nn.BatchNorm2d.
 const momentum = 0.1
 
-// freshMoments are means 0 and variances 1 for every batch normalisation of an image tower.
+// freshMoments returns means 0 and variances 1 for every batch normalisation of an image tower.
 func freshMoments(image clip.VisionArch) tensor.Map {
 	m := tensor.Map{}
 	for _, c := range image.Convolutions() {
@@ -28,7 +28,7 @@ func freshMoments(image clip.VisionArch) tensor.Map {
 	return m
 }
 
-// follow moves running moments towards those of a batch.
+// follow updates the running statistics with those of a batch.
 func follow(moments, batch tensor.Map) {
 	for name, m := range moments {
 		for i, b := range batch[name].Data {
@@ -37,8 +37,8 @@ func follow(moments, batch tensor.Map) {
 	}
 }
 
-// resnetDeviation is the standard deviation of a fresh tensor of a ResNet: that of torch's default, uniform on
-// ±1/√fan_in, for convolutions, 1/√width for the attention pooling, as in CLIP's published code; 0 for gains and
+// resnetDeviation returns the standard deviation of a fresh tensor of a ResNet: for convolutions that of torch's
+// default, uniform on ±1/√fan_in, for the attention pooling 1/√width, as in CLIP's published code; 0 for gains and
 // biases.
 func resnetDeviation(shape []int) float64 {
 	switch {

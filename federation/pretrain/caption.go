@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// writer words captions.
+// writer chooses the captions of images.
 type writer struct {
 	careless Careless
 	fits     func(caption string) bool
 }
 
-// write words captions of an image of a class until one fits. say words one that names the class it is given; classes
+// write draws captions of an image of a class until one fits. say draws a caption that names the given class; classes
 // are those of the source, in order.
 func (w writer) write(rng *rand.Rand, class string, classes []string, say func(class string) string) (string, error) {
 	text := ""
@@ -29,7 +29,7 @@ func (w writer) write(rng *rand.Rand, class string, classes []string, say func(c
 	return "", fmt.Errorf("caption %q and others for the same image are longer than caption_tokens: raise it", text)
 }
 
-// wrong is a caption of a careless wording with the next class; empty when none comes up.
+// wrong returns a caption with a careless wording that names the next class, or "" if none is drawn.
 func (w writer) wrong(class string, classes []string, say func(class string) string) string {
 	next := classes[(slices.Index(classes, class)+1)%len(classes)]
 	for range 50 {

@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// With two wordings drawn alike and a share of 0.4, captions of the careless wording name the next class 40 times in
-// 100, the others never; 5,000 of them leave a standard error of 0.7 %.
+// With two equally likely wordings and a share of 0.4, captions of the careless wording name the next class in 40 of
+// 100 cases, and the others never; 5,000 captions have a standard error of 0.7 %.
 func TestCareless(t *testing.T) {
 	w := writer{careless: Careless{Wordings: []string{"a photo of"}, Share: 0.4},
 		fits: func(string) bool { return true }}
@@ -46,7 +46,8 @@ func TestCareless(t *testing.T) {
 	}
 }
 
-// By hand: of captions up to 8 tokens, positions 0 to 5 count as reached; the rest become the mean of 2, 3, 4 and 5.
+// By hand: with captions of up to 8 tokens, positions 0 to 5 count as reached; the others become the mean of 2, 3, 4
+// and 5.
 func TestUnreachedPositions(t *testing.T) {
 	p := tensor.New(10, 2)
 	for i := range p.Data {

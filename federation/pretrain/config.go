@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// Config says what to train, on what, and how. The tags are the keys of a configuration file.
+// Config describes the architecture, the data and the training. The tags are the keys of a configuration file.
 type Config struct {
 	Name     string `config:"name" help:"name of the backbone"`
 	Seed     uint64 `config:"seed" help:"seed of weights and batches; one seed gives backbones one initial text tower"`
@@ -45,16 +45,15 @@ type Tower struct {
 	Heads  int `config:"heads"`
 }
 
-// Careless makes one way to word a caption unreliable, as captions found on the web are: those that begin with one of
-// Wordings name, in a Share of cases, the class after the right one in the list of their source. The image's other
-// captions stay right. A hand-written prompt of such a wording is then not the best one, and there is something to
-// tune.
+// Careless makes captions of some wordings unreliable, as captions on the web are: a share Share of the captions that
+// begin with one of Wordings name the class after the right one in the list of their source. The image's other captions
+// stay right. A hand-written prompt with such a wording is then not the best one, so prompt tuning can improve on it.
 type Careless struct {
 	Wordings []string `config:"wordings" help:"how such captions begin"`
 	Share    float64  `config:"share" help:"share of these captions that are wrong, 0 to 1"`
 }
 
-// Source gives a share of every batch.
+// Source supplies a share of every batch.
 type Source struct {
 	Share      float64             `config:"share" help:"share of the batch; shares are scaled to add up to 1"`
 	Data       sets.Config         `config:"data" help:"the data set; images of set synthetic are drawn on the fly"`
@@ -74,7 +73,8 @@ func (Source) LongHelp() map[string]string {
 	}
 }
 
-// Training is AdamW with a linear warm-up and a cosine down to 0; gains, biases and single vectors are not decayed.
+// Training is AdamW with a linear warm-up and cosine decay to 0; weight decay does not apply to gains, biases and other
+// vectors.
 type Training struct {
 	Steps    int     `config:"steps"`
 	Batch    int     `config:"batch"`
@@ -86,7 +86,7 @@ type Training struct {
 	ByClass  float64 `config:"by_class" help:"0 to 1: how far images of one class count as equal, despite captions"`
 }
 
-// Defaults is the configuration that a file changes.
+// Defaults returns the default configuration, which a file overrides.
 func Defaults() Config {
 	return Config{
 		Seed: 1, EmbedDim: 64, Size: 64, Patch: 16,
@@ -97,7 +97,7 @@ func Defaults() Config {
 	}
 }
 
-// contextLength is the number of text positions: that of the published models, so that long prompts fit.
+// contextLength is the number of text positions, as in the published models, so that long prompts fit.
 const contextLength = 77
 
 func (c Config) text() clip.TextArch {
@@ -115,7 +115,7 @@ func (c Config) image() clip.VisionArch {
 		EmbedDim: c.EmbedDim}
 }
 
-// Validate checks everything that needs no disk.
+// Validate checks everything that can be checked without reading the disk.
 func (c Config) Validate() error {
 	if err := c.text().Check(); err != nil {
 		return err
@@ -213,9 +213,9 @@ func (s Source) validate() error {
 	return nil
 }
 
-// optimizer is AdamW with decoupled decay on matrices only.
+// optimizer returns AdamW with decoupled weight decay of matrices only.
 func (t Training) optimizer() (*optim.Optimizer, error) {
-	// Checked by the package's own constructor; the chain differs in what is decayed.
+	// The package's own constructor checks the values; the chain below decays different parameters.
 	if _, err := optim.New(optim.Config{Name: "adamw", LR: t.LR, WeightDecay: t.Decay, Beta2: t.Beta2,
 		ClipNorm: t.ClipNorm}); err != nil {
 		return nil, err

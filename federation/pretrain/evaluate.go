@@ -15,21 +15,21 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Accuracy is the zero-shot accuracy on one domain of a source's held-out images, none of which was trained on.
+// Accuracy is the zero-shot accuracy on one domain of a source's test images, which are not trained on.
 type Accuracy struct {
 	Set, Domain string
 	Images      int
 	Classes     int
-	Correct     float64 // share
+	Correct     float64 // as a share
 }
 
-// zeroShot is the hand-written prompt of the evaluation.
+// zeroShot is the prompt template of the evaluation.
 const zeroShot = "a photo of {a}."
 
-// evalBatch is how many images go through the tower at once.
+// evalBatch is the number of images per run of the image tower.
 const evalBatch = 100
 
-// evaluator measures a backbone.
+// evaluator computes zero-shot accuracies of a backbone.
 type evaluator struct {
 	cfg         Config
 	weights     tensor.Map
@@ -55,13 +55,13 @@ func (e *evaluator) close() {
 	e.text.Close()
 }
 
-// sources measures zero-shot accuracy on the test split of every set that the sources name, once each.
+// sources measures the zero-shot accuracy on the test split of each set that the sources name.
 func (e *evaluator) sources(ctx context.Context) ([]Accuracy, error) {
 	var out []Accuracy
 	seen := map[string]bool{}
 	for i, s := range e.cfg.Sources {
 		key := s.Data.Set + s.Data.Root
-		if s.synthetic() { // all sources of synthetic images are parts of one set
+		if s.synthetic() { // all sources of synthetic images belong to one set
 			key = "synthetic"
 			s.Data = sets.Defaults()
 			s.Data.Set, s.Data.Generator.Train = key, 1
@@ -104,7 +104,7 @@ func (e *evaluator) tower(image bool) (*ort.Session, error) {
 	return ort.NewSession(model, ort.Options{IntraThreads: e.cfg.Threads})
 }
 
-// inputs are the weights of one tower.
+// inputs returns the weights of one tower.
 func (e *evaluator) inputs(image bool) tensor.Map {
 	out := tensor.Map{}
 	for name, w := range e.weights {
@@ -115,7 +115,7 @@ func (e *evaluator) inputs(image bool) tensor.Map {
 	return out
 }
 
-// set measures the test split of a set, domain by domain.
+// set measures the accuracy on the test split of a set, domain by domain.
 func (e *evaluator) set(ctx context.Context, set *data.Set) ([]Accuracy, error) {
 	prompts, err := e.prompts(ctx, set.Classes)
 	if err != nil {
@@ -159,7 +159,7 @@ func (e *evaluator) set(ctx context.Context, set *data.Set) ([]Accuracy, error) 
 	return out, nil
 }
 
-// prompts are the unit text features of the classes.
+// prompts returns the unit text features of the classes.
 func (e *evaluator) prompts(ctx context.Context, classes []string) ([][]float32, error) {
 	var out [][]float32
 	for _, c := range classes {
@@ -178,7 +178,7 @@ func (e *evaluator) prompts(ctx context.Context, classes []string) ([][]float32,
 	return out, nil
 }
 
-// nearest is the index of the row with the largest inner product with x, the first of equals.
+// nearest returns the index of the row with the largest inner product with x, the first among equals.
 func nearest(x []float32, rows [][]float32) int {
 	best, most := 0, float32(-2)
 	for i, r := range rows {

@@ -14,13 +14,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Files of an exported backbone beside tokenizer.json, by OpenCLIP's names.
+// Files of an exported backbone besides tokenizer.json, with OpenCLIP's names.
 const (
 	weightsFile = "open_clip_model.safetensors"
 	configFile  = "open_clip_config.json"
 )
 
-// vocabulary reads the merges that the configuration names, and cuts them to its number.
+// vocabulary reads the merges that the configuration names and keeps the configured number.
 func (c Config) vocabulary() (*tokenizer.Tokenizer, error) {
 	all, err := c.merges()
 	if err != nil {
@@ -33,7 +33,7 @@ func (c Config) vocabulary() (*tokenizer.Tokenizer, error) {
 	return tok, nil
 }
 
-// Export writes the backbone as an OpenCLIP folder in half precision, with its tokenizer beside it.
+// Export writes the backbone as an OpenCLIP folder in half precision, with its tokenizer.
 func Export(cfg Config, weights tensor.Map) error {
 	tok, err := cfg.vocabulary()
 	if err != nil {
@@ -55,7 +55,7 @@ func Export(cfg Config, weights tensor.Map) error {
 	return safetensors.WriteHalfFile(filepath.Join(cfg.Out, weightsFile), weights, map[string]string{"name": cfg.Name})
 }
 
-// merges is the file of them that the configuration names.
+// merges returns the content of the configured file of merges.
 func (c Config) merges() ([]byte, error) {
 	if c.Vocabulary == "" {
 		return tiny.Merges(), nil
@@ -67,12 +67,12 @@ func (c Config) merges() ([]byte, error) {
 	return all, nil
 }
 
-// describe is the content of open_clip_config.json.
+// describe returns the content of open_clip_config.json.
 func describe(cfg Config, weights tensor.Map) any {
 	p := preprocess.CLIP(cfg.Size)
 	vision := map[string]any{"image_size": cfg.Size, "layers": cfg.Image.Layers, "width": cfg.Image.Width,
 		"head_width": cfg.Image.Width / max(1, cfg.Image.Heads), "patch_size": cfg.Patch}
-	if len(cfg.Stages) > 0 { // OpenCLIP's width of a ResNet is that of its stem
+	if len(cfg.Stages) > 0 { // OpenCLIP's width of a ResNet is the width of its stem
 		vision = map[string]any{"image_size": cfg.Size, "layers": cfg.Stages, "width": cfg.Image.Width / 32}
 	}
 	return map[string]any{

@@ -9,15 +9,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// maxScale bounds the logit scale, as CLIP does (Radford et al. 2021, section 2.5).
+// maxScale limits the logit scale, as in CLIP (Radford et al. 2021, section 2.5).
 const maxScale = 100
 
-// fresh draws the weights of both towers as CLIP's published code does: normal with the standard deviations named
-// below, biases 0, gains 1, and the logit scale 1/0.07. Every tensor has a stream of its own, a function of the seed
-// and its name, so two backbones of one seed and one text architecture start from the same text tower.
+// fresh draws the weights of both towers as CLIP's published code does: normal with the standard deviations below,
+// biases 0, gains 1, and the logit scale 1/0.07. Every tensor has its own random stream, a function of the seed and its
+// name, so two backbones with one seed and one text architecture start with the same text tower.
 func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint64) tensor.Map {
 	shapes := text.Shapes()
-	maps.Copy(shapes, image.Trained())
+	maps.Copy(shapes, image.TrainedShapes())
 	shapes[tokenTable] = []int{vocabulary, text.Width}
 	w := tensor.Map{logScale: tensor.Scalar(float32(math.Log(1 / 0.07)))}
 	for name, shape := range shapes {
@@ -36,7 +36,7 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 			for i := range t.Data {
 				t.Data[i] = float32(std * rng.NormFloat64())
 			}
-		// so that every block starts as the identity
+		// zero, so that every block starts as the identity
 		case strings.HasSuffix(name, "bn3.weight") && strings.Contains(name, ".layer"):
 		case strings.HasSuffix(name, ".weight"): // of a normalisation
 			for i := range t.Data {
@@ -48,7 +48,7 @@ func fresh(text clip.TextArch, image clip.VisionArch, vocabulary int, seed uint6
 	return w
 }
 
-// deviation is the standard deviation of a fresh tensor; 0 for gains and biases.
+// deviation returns the standard deviation of a fresh tensor; 0 for gains and biases.
 func deviation(name string, width, layers, patch int) float64 {
 	attention := 1 / math.Sqrt(float64(width))
 	residual := attention / math.Sqrt(2*float64(layers))
@@ -66,7 +66,7 @@ func deviation(name string, width, layers, patch int) float64 {
 	case strings.HasSuffix(name, "mlp.c_fc.weight"):
 		return 1 / math.Sqrt(2*float64(width))
 	case name == "visual.conv1.weight":
-		return 1 / math.Sqrt(3*float64(3*patch*patch)) // of torch's default uniform on ±1/√fan_in
+		return 1 / math.Sqrt(3*float64(3*patch*patch)) // torch's default: uniform on ±1/√fan_in
 	}
 	return 0
 }

@@ -8,11 +8,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Names of the inputs of a step beside the weights, and of its outputs.
+// Names of the inputs of a step besides the weights, and of its outputs.
 const (
 	inPixels  = "batch/pixels"  // [B,3,S,S], normalised
 	inTokens  = "batch/tokens"  // [B,L] token ids, zeros after the end of text
-	inEnd     = "batch/end"     // [B] where each sequence ends
+	inEnd     = "batch/end"     // [B] end position of each sequence
 	inTargets = "batch/targets" // [B,B], see Targets
 	outLoss   = "loss"
 	outGrad   = "grad/" // + the name of the weight
@@ -23,11 +23,11 @@ const (
 	logScale   = "logit_scale"
 )
 
-// stepGraph is one training step as a graph: loss and its gradient with respect to every weight. The weights are
-// inputs.
+// stepGraph returns one training step as a graph: the loss and its gradient with respect to every weight. The weights
+// are inputs.
 //
-// With unit features f and t of images and captions and s = exp(logit_scale), the loss is the symmetric contrastive one
-// of CLIP (Radford et al. 2021, figure 3) with several positives per row as in UniCL (Yang et al. 2022, Eq. 2-4),
+// With unit features f and t of images and captions and s = exp(logit_scale), the loss is the symmetric contrastive
+// loss of CLIP (Radford et al. 2021, figure 3) with several positives per row as in UniCL (Yang et al. 2022, Eq. 2-4),
 //
 //	L = -1/(2B) Σ_ij Y_ij [log softmax_j(s f tᵀ) + log softmax_j(s t fᵀ)]
 //
@@ -42,7 +42,7 @@ func stepGraph(text clip.TextArch, image clip.VisionArch, weights tensor.Map, ba
 	targets := g.Input(inTargets, graph.Float, graph.Static(batch, batch))
 
 	var moments []graph.Output
-	f, _ := clip.Vision{VisionArch: image, Moments: func(norm string, mean, variance graph.Node) {
+	f, _ := clip.Vision{VisionArch: image, BatchStats: func(norm string, mean, variance graph.Node) {
 		moments = append(moments, graph.Output{Name: norm + runningMean, Node: mean},
 			graph.Output{Name: norm + runningVar, Node: variance})
 	}}.Features(g, in, pixels)
@@ -75,13 +75,13 @@ func textFeatures(g *graph.Graph, arch clip.TextArch, w clip.Inputs, tokens, end
 	return clip.Text{TextArch: arch}.Plain(w, emb, end).L2Normalize()
 }
 
-// Targets gives each row of a batch its positives: pairs with the same caption share a part 1-byClass of the row's mass
-// equally, pairs of the same class share the rest,
+// Targets returns the positives of each row of a batch: pairs with the same caption share the part 1-byClass of the
+// row's mass equally, and pairs of the same class share the rest,
 //
 //	Y_ij = (1-byClass) [captions equal] / n_i + byClass [classes equal] / m_i,
 //
-// n_i and m_i being how many there are. Rows and columns sum to 1. With byClass 0 texts must tell images of one class
-// apart by all that captions say of them; with 1 only the class counts, and texts stop listening to the other words.
+// where n_i and m_i are the numbers of such pairs. Rows and columns sum to 1. With byClass 0, texts must distinguish
+// images of one class by all words of their captions; with 1, only the class counts, and texts ignore the other words.
 func Targets(captions, classes []string, byClass float64) *tensor.Tensor {
 	n := len(captions)
 	y := tensor.New(n, n)

@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// formula is that of tools/golden/pretrain.py.
+// formula is the same as in tools/golden/pretrain.py.
 func formula(name string, base, size float64, shape ...int) *tensor.Tensor {
 	t := tensor.New(shape...)
 	s := 0
@@ -25,7 +25,7 @@ func formula(name string, base, size float64, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// scattered is that of tools/golden/pretrain.py.
+// scattered is the same as in tools/golden/pretrain.py.
 func scattered(name string, base, size float64, shape ...int) *tensor.Tensor {
 	t := formula(name, 0, 0, shape...)
 	s := 0
@@ -39,8 +39,8 @@ func scattered(name string, base, size float64, shape ...int) *tensor.Tensor {
 	return t
 }
 
-// The expected losses, gradients and moments are PyTorch's in float64, from tools/golden/pretrain.py, on the same
-// weights and inputs.
+// The expected losses, gradients and batch statistics are PyTorch's in float64, from tools/golden/pretrain.py, for the
+// same weights and inputs.
 func TestStepEqualsPyTorch(t *testing.T) {
 	checkStep(t, "step.safetensors", clip.VisionArch{Width: 12, Layers: 2, Heads: 3, Patch: 4, Image: 8, EmbedDim: 6})
 	checkStep(t, "step-resnet.safetensors", clip.VisionArch{Width: 64, Heads: 1, Stages: []int{1, 1, 2, 1}, Patch: 32,
@@ -122,8 +122,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// Shares worked out by hand: caption "a" occurs twice, so its pairs have half of a row each; all are of one class, so
-// every pair has a third.
+// Shares computed by hand: caption "a" occurs twice, so each of its pairs has half of a row; all pairs are of one
+// class, so every pair has a third.
 func TestTargets(t *testing.T) {
 	captions, classes := []string{"a", "b", "a"}, []string{"x", "x", "x"}
 	for _, c := range []struct {

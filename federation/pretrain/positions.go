@@ -2,9 +2,9 @@ package pretrain
 
 import "promptfed/runtime/tensor"
 
-// meanOfUnreached gives the text positions that no caption reached, which are still as random as at first, the mean of
-// the last four that captions commonly reach. Prompts of sixteen and more tokens push class names there. Captions
-// rarely fill the last quarter of their longest length, so that counts as out of reach too.
+// meanOfUnreached sets the text positions beyond the length of captions, which have kept their initial random values,
+// to the mean of the last four positions that captions commonly reach. Prompts of sixteen and more tokens push class
+// names there. Captions rarely fill the last quarter of their maximal length, so it counts as unreached too.
 func meanOfUnreached(weights tensor.Map, longest int) {
 	p := weights["positional_embedding"]
 	width := p.Shape[1]

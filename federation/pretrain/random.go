@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 )
 
-// stream is a random stream for one purpose: a hash of the seed, the purpose and numbers that tell its uses apart.
+// stream returns a random stream for one purpose, seeded by a hash of the seed, the purpose and the numbers of its use.
 func stream(seed uint64, purpose string, k ...int) *rand.Rand {
 	h := sha256.New()
 	binary.Write(h, binary.LittleEndian, seed)

@@ -14,18 +14,18 @@ import (
 	"promptfed/models/synthetic"
 )
 
-// keepOf is the period of Source.Keep: of ten images of a class, a set without a test split of its own holds eight for
+// keepOf is the period of Source.Keep: of ten images of a class, a set without its own test split keeps eight for
 // training.
 const keepOf = 8
 
-// pair is a captioned image as the towers take it.
+// pair is a captioned image as input of the towers.
 type pair struct {
 	pixels  []float32 // [3,S,S]
 	caption string
 	class   string
 }
 
-// sampler draws pairs from one source; the same state of rng gives the same pair. It is safe for concurrent use.
+// sampler draws pairs from one source; equal states of rng draw equal pairs. It is safe for concurrent use.
 type sampler interface {
 	sample(rng *rand.Rand, w writer) (pair, error)
 }
@@ -46,7 +46,7 @@ func (s Source) domains() []string {
 	return synthetic.Domains()
 }
 
-// drawer draws images on the fly.
+// drawer samples synthetic images.
 type drawer struct {
 	Source
 	prep preprocess.Preprocess
@@ -76,7 +76,7 @@ func (d drawer) sample(rng *rand.Rand, w writer) (pair, error) {
 	return pair{normalised(d.prep, img), text, s.Class}, err
 }
 
-// normalised is what prep.Pixels gives for an image of its own size, where there is nothing to resample.
+// normalised returns the same as prep.Pixels for an image of size prep.Size, which needs no resampling.
 func normalised(prep preprocess.Preprocess, img *image.RGBA) []float32 {
 	n := prep.Size * prep.Size
 	out := make([]float32, 3*n)
@@ -88,7 +88,7 @@ func normalised(prep preprocess.Preprocess, img *image.RGBA) []float32 {
 	return out
 }
 
-// lister takes images of a labelled set and words captions after templates.
+// lister samples images of a labelled set, with captions from templates.
 type lister struct {
 	Source
 	prep preprocess.Preprocess
@@ -121,15 +121,16 @@ func openLister(s Source, prep preprocess.Preprocess) (*lister, error) {
 	return l, l.word()
 }
 
-// word gives every domain its templates: those under its name, in which capitals and underscores do not count, as
-// configuration files lose capitals in keys, or else those under any. Templates of no domain are an error.
+// word assigns templates to every domain: those under its name, or else those under any. Names are compared without
+// case and underscores, since keys of configuration files lose their case. Templates for an unknown domain are an
+// error.
 func (l *lister) word() error {
 	fold := func(name string) string { return strings.ToLower(strings.ReplaceAll(name, "_", " ")) }
 	domains := l.set.Domains
 	if len(domains) == 0 {
 		domains = []string{anyDomain}
 	}
-	of := map[string]string{} // by folded name, the key
+	of := map[string]string{} // folded name to key
 	for _, key := range slices.Sorted(maps.Keys(l.Captions)) {
 		if other, ok := of[fold(key)]; ok {
 			return fmt.Errorf("captions: %s and %s are of the same domain: keep one", other, key)
@@ -149,12 +150,12 @@ func (l *lister) word() error {
 	}
 	delete(of, anyDomain)
 	for _, key := range slices.Sorted(maps.Values(of)) {
-		return fmt.Errorf("captions: no domain is called %s; there is %s", key, strings.Join(domains, ", "))
+		return fmt.Errorf("captions: no domain %s; the domains are %s", key, strings.Join(domains, ", "))
 	}
 	return nil
 }
 
-// anyDomain is the key of templates for domains that have none of their own.
+// anyDomain is the key of the templates for domains without their own templates.
 const anyDomain = "any"
 
 func (l *lister) sample(rng *rand.Rand, w writer) (pair, error) {
@@ -176,7 +177,7 @@ func lacksClass(template string) bool {
 	return !strings.Contains(template, "{}") && !strings.Contains(template, "{a}")
 }
 
-// word puts a class into a template.
+// word inserts a class into a template.
 func word(template, class string) string {
 	article := "a "
 	if class != "" && strings.ContainsRune("aeiou", rune(class[0])) {
@@ -185,10 +186,10 @@ func word(template, class string) string {
 	return strings.NewReplacer("{}", class, "{a}", article+class).Replace(template)
 }
 
-// maxShift bounds Source.Shift.
+// maxShift limits Source.Shift.
 const maxShift = 1 << 10
 
-// moved mirrors and shifts pixels [3,S,S]; what comes in from outside repeats the border.
+// moved mirrors and shifts pixels [3,S,S] at random; the border is repeated outside the image.
 func (s Source) moved(pixels []float32, rng *rand.Rand) []float32 {
 	n := 1
 	for 3*n*n < len(pixels) {

@@ -18,7 +18,7 @@ import (
 	"promptfed/models/synthetic"
 )
 
-// Counts worked out by hand: of 10 by 0.5, 0.25, 0.25 the whole parts are 5, 2, 2, and the first of the equal
+// Counts computed by hand: for 10 with shares 0.5, 0.25, 0.25 the integer parts are 5, 2, 2, and the first of the equal
 // remainders gets the last one.
 func TestApportion(t *testing.T) {
 	if got := apportion(10, []float64{2, 1, 1}); !slices.Equal(got, []int{5, 3, 2}) {
@@ -40,8 +40,8 @@ func TestWord(t *testing.T) {
 	}
 }
 
-// A 3x3 picture moved by hand: every result must be one of the shifts by at most one pixel, mirrored or not, with the
-// border repeated.
+// A 3x3 picture moved by hand: every result must be a shift by at most one pixel, mirrored or not, with the border
+// repeated.
 func TestMoved(t *testing.T) {
 	plane := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	pixels := slices.Concat(plane, plane, plane)
@@ -112,7 +112,7 @@ func folder(t *testing.T, n int) string {
 	return root
 }
 
-// Of ten images of a class, sets without a test split hold the first eight for training; Keep 4 leaves 0 to 3.
+// Of ten images of a class, sets without a test split use the first eight for training; with Keep 4 these are 0 to 3.
 func TestKeep(t *testing.T) {
 	s := Source{Share: 1, Keep: 4, Data: sets.Config{Set: "folder", Root: folder(t, 20)},
 		Captions: map[string][]string{"any": {"a photo of {a}"}}}
@@ -136,8 +136,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Templates belong to a domain in whatever capitals, as a configuration file has keys in small letters, and with spaces
-// or underscores; those of no domain are a mistake.
+// The name of a domain matches with any capitals, since keys of configuration files are in lower case, and with spaces
+// or underscores; templates of no domain are an error.
 func TestCaptionsOfDomains(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"Real World", "Art"} {
@@ -156,7 +156,7 @@ func TestCaptionsOfDomains(t *testing.T) {
 	}
 	s.Captions["phto"] = []string{"{}"}
 	if _, err := openLister(s, preprocess.CLIP(8)); err == nil || !strings.Contains(err.Error(),
-		"no domain is called phto; there is Art, Real World") {
+		"no domain phto; the domains are Art, Real World") {
 		t.Error(err)
 	}
 }
@@ -172,7 +172,7 @@ func small(t *testing.T, out string) Config {
 	return c
 }
 
-// A source that does not say which images it is of is refused; synthetic ones are asked for by name.
+// A source that does not name its set is refused; synthetic images must be selected by name.
 func TestSourceNamesItsImages(t *testing.T) {
 	c := small(t, t.TempDir())
 	if err := c.Validate(); err != nil {
@@ -220,7 +220,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// The short way to a synthetic image's pixels gives those of the preprocessing.
+// normalised returns the pixels of the preprocessing for a synthetic image.
 func TestNormalised(t *testing.T) {
 	s, err := synthetic.New("cat", "photo", 1, synthetic.Default())
 	if err != nil {

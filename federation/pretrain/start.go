@@ -10,15 +10,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// What Config.Take may name; empty is takeText.
+// Values of Config.Take; empty means takeText.
 const (
 	takeText = "text"
 	takeAll  = "all"
 )
 
-// start takes tensors of a backbone that is trained already: all, or the text tower without its projection. Two
-// backbones that share a text tower at the start read prompts alike, which is what makes averaging prompts between them
-// sensible, and the second one's image tower has texts to learn from at once.
+// start copies tensors of a trained backbone: all tensors, or the text tower without its projection. If two backbones
+// share a text tower at the start, prompts have similar meanings for both, which makes averages of their prompts
+// meaningful, and the second one's image tower learns from meaningful text features at once.
 func start(folder, take string, weights, moments tensor.Map) error {
 	if folder == "" {
 		return nil

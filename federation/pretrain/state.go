@@ -15,8 +15,8 @@ import (
 
 const stateName = "training.safetensors"
 
-// fingerprint tells trainings apart whose checkpoints do not fit each other: by their configurations, and by what lies
-// in the files that these name.
+// fingerprint identifies the trainings that can use each other's checkpoints, by their configurations and by the
+// contents of the files that these name.
 func (t *trainer) fingerprint() (string, error) {
 	c := t.cfg
 	c.Out, c.Checkpoint = "", 0
@@ -35,7 +35,7 @@ func (t *trainer) fingerprint() (string, error) {
 
 func (t *trainer) statePath() string { return filepath.Join(t.cfg.Out, stateName) }
 
-// save writes weights, optimizer state and the number of steps.
+// save writes the weights, the optimizer state and the number of steps.
 func (t *trainer) save() error {
 	if err := os.MkdirAll(t.cfg.Out, 0o755); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (t *trainer) save() error {
 	return safetensors.WriteFile(t.statePath(), m, map[string]string{"config": of})
 }
 
-// resume takes up the checkpoint in the output folder, if there is one.
+// resume continues from the checkpoint in the output folder, if there is one.
 func (t *trainer) resume() error {
 	path := t.statePath()
 	m, meta, err := safetensors.ReadFile(path)

@@ -75,7 +75,7 @@ func bundled(t *testing.T, name string) *evaluator {
 	return e
 }
 
-// levels are accuracies that the embedded weights must reach, 3 to 6 points below what was measured: 0.310, 0.371,
+// levels are accuracies that the embedded weights must reach, 3 to 6 points below the measured ones: 0.310, 0.371,
 // 0.528 with patches of 8 and 0.226, 0.286, 0.411 with patches of 16. Chance is 1/42 on the synthetic objects, 1/7 on
 // PACS, 1/10 on the digits.
 var levels = map[string]map[string]float64{
@@ -85,8 +85,8 @@ var levels = map[string]map[string]float64{
 	"tiny-vit-b32": {"synthetic": 0.19, "pacs": 0.24, "digits": 0.36},
 }
 
-// The prompt "a photo of a CLASS." classifies images that no backbone has seen well above chance: freshly drawn ones,
-// and where they are there the held-out images of PACS and the digits.
+// The prompt "a photo of a CLASS." classifies images that no backbone was trained on well above chance: newly drawn
+// ones and, if they are available, the test images of PACS and the digits.
 func TestBundled(t *testing.T) {
 	fresh := sets.Defaults()
 	fresh.Seed, fresh.Generator.Train, fresh.Generator.Test = 987654321, 1, 3

@@ -14,14 +14,14 @@ import (
 
 // Progress reports a finished step.
 type Progress struct {
-	Step, Steps int // done, in all
+	Step, Steps int // finished, total
 	Loss        float64
 	Rate        float64 // learning rate of the step
-	Scale       float64 // logit scale after it
+	Scale       float64 // logit scale after the step
 	Elapsed     time.Duration
 }
 
-// Result tells what was trained.
+// Result describes a finished training.
 type Result struct {
 	Folder     string // of the checkpoint
 	Parameters int
@@ -30,10 +30,10 @@ type Result struct {
 	Elapsed    time.Duration // of this call
 }
 
-// lastSteps is how many steps Result.Loss is a mean of.
+// lastSteps is the number of steps that Result.Loss averages.
 const lastSteps = 50
 
-// trainer is a training under way.
+// trainer is the state of a training.
 type trainer struct {
 	cfg     Config
 	data    *batches
@@ -46,7 +46,7 @@ type trainer struct {
 	losses  []float64 // of the last steps
 }
 
-// Run trains, or goes on from the checkpoint in cfg.Out, and writes the finished backbone there. progress may be nil;
+// Run trains, or continues from the checkpoint in cfg.Out, and writes the finished backbone there. progress may be nil;
 // it is called after every step.
 func Run(ctx context.Context, cfg Config, progress func(Progress)) (Result, error) {
 	start := time.Now()
@@ -121,7 +121,7 @@ func (t *trainer) train(ctx context.Context, start time.Time, progress func(Prog
 		batch tensor.Map
 		err   error
 	}
-	next := make(chan made, 1) // the next batch is drawn while this one is learnt from
+	next := make(chan made, 1) // the next batch is prepared during a step
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -162,7 +162,7 @@ func (t *trainer) train(ctx context.Context, start time.Time, progress func(Prog
 	return nil
 }
 
-// learn takes one step.
+// learn performs one training step.
 func (t *trainer) learn(ctx context.Context, batch tensor.Map) (loss float64, err error) {
 	for name, w := range t.weights {
 		batch[name] = w

@@ -24,7 +24,7 @@ func weightsOf(t *testing.T, dir string) []byte {
 	return b
 }
 
-// A run that is stopped after its second step and started again ends in the bytes of one that was not.
+// A run that is stopped after its second step and continued ends with the same bytes as an uninterrupted run.
 func TestResume(t *testing.T) {
 	whole, parts := small(t, filepath.Join(t.TempDir(), "whole")), small(t, "")
 	parts.Sources, parts.Out = whole.Sources, filepath.Join(t.TempDir(), "parts")
@@ -68,8 +68,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A training goes on with the images and the vocabulary that it began with: files that are others now, under the same
-// paths, are refused, since half of the steps would have learned something else.
+// A training continues only with the images and the vocabulary that it began with: changed files under the same paths
+// are refused, since the steps would have different data.
 func TestResumeWithOtherFiles(t *testing.T) {
 	vocabulary := filepath.Join(t.TempDir(), "merges.txt")
 	write := func(text []byte) {
@@ -93,7 +93,7 @@ func TestResumeWithOtherFiles(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	lines := bytes.SplitAfter(tiny.Merges(), []byte("\n")) // of two merges the order is swapped
+	lines := bytes.SplitAfter(tiny.Merges(), []byte("\n")) // two merges are exchanged
 	lines[200], lines[201] = lines[201], lines[200]
 	write(bytes.Join(lines, nil))
 	refused("another vocabulary of the same size")
@@ -105,7 +105,7 @@ func TestResumeWithOtherFiles(t *testing.T) {
 	refused("another image")
 }
 
-// What is written is read as an OpenCLIP folder with nothing left to guess.
+// Export writes an OpenCLIP folder in which nothing must be guessed.
 func TestExport(t *testing.T) {
 	cfg := small(t, t.TempDir())
 	cfg.Train.Steps, cfg.Train.Warmup = 1, 0
@@ -131,7 +131,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A backbone that starts from another has its text tower, and an image tower and projections of its own.
+// A backbone that starts from another has its text tower, and its own image tower and projections.
 func TestStart(t *testing.T) {
 	first := small(t, t.TempDir())
 	tok, err := first.vocabulary()
@@ -142,7 +142,7 @@ func TestStart(t *testing.T) {
 	if err := Export(first, trained); err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range trained { // as a folder holds them
+	for _, w := range trained { // as stored in a folder
 		if err := data.RoundHalf(w); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Learning lowers the loss: with 12 pairs in a batch, guessing costs at most ln 12.
+// Training lowers the loss: with 12 pairs in a batch, guessing costs at most ln 12.
 func TestLearns(t *testing.T) {
 	cfg := small(t, t.TempDir())
 	cfg.Checkpoint, cfg.Train.LR = 0, 3e-3

@@ -18,29 +18,29 @@ import (
 	"promptfed/runtime/filestamp"
 )
 
-// File is what is known of a file.
+// File holds the size and the hash of a file.
 type File struct {
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"` // hex
 }
 
-// Reading gives size and SHA-256 of files by reading them, and keeps them for the record in the user's cache.
-type Reading map[string]known // by name
+// Hashes computes sizes and hashes of files, and collects them for the record in the user's cache.
+type Hashes map[string]known // by name
 
-// known is a file in the record: File, as long as it has the path and the stamp.
+// known is a file in the record. Its File is valid while the path and the stamp are the same.
 type known struct {
 	Path  string `json:"path"`  // absolute, links resolved
 	Stamp string `json:"stamp"` // filestamp.Of
 	File
 }
 
-// leastKept is the size, in bytes, from which files are kept in the record: reading a smaller one takes about as long
-// as reading the record.
+// leastKept is the minimal size, in bytes, of files in the record: reading a smaller file takes about as long as
+// reading the record.
 const leastKept = 1 << 20
 
-// File reads the file name, with slashes, of a folder; ctx may end that early. A file that changes while it is read, or
-// that may change without another stamp, is not kept.
-func (r Reading) File(ctx context.Context, dir, name string) (File, error) {
+// File reads the file name, with slashes, of a folder; ctx can cancel the reading. A file that changes during the
+// reading, or could change without a new stamp, is not collected.
+func (r Hashes) File(ctx context.Context, dir, name string) (File, error) {
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,14 +65,14 @@ func (r Reading) File(ctx context.Context, dir, name string) (File, error) {
 	return out, nil
 }
 
-// Contents gives size and SHA-256 of files of a folder by their names, with slashes. It reads those that the record in
-// the user's cache does not know as they are, or all.
-func Contents(dir string, names []string, all bool) (map[string]File, error) {
-	var old Reading
+// HashFiles returns size and SHA-256 of files in a folder, by name with slashes. It reads all files, or only those that
+// the record in the user's cache does not list with their present stamp.
+func HashFiles(dir string, names []string, all bool) (map[string]File, error) {
+	var old Hashes
 	if !all {
 		old = recorded(dir)
 	}
-	out, read := map[string]File{}, Reading{}
+	out, read := map[string]File{}, Hashes{}
 	for _, name := range names {
 		if k, ok := old[name]; ok && k.valid(filepath.Join(dir, filepath.FromSlash(name))) {
 			out[name] = k.File
@@ -84,11 +84,11 @@ func Contents(dir string, names []string, all bool) (map[string]File, error) {
 		}
 		out[name] = f
 	}
-	read.Keep(dir)
+	read.Save(dir)
 	return out, nil
 }
 
-// valid tells whether the file at a path is the one that is known.
+// valid reports whether the file at a path is the known one.
 func (k known) valid(path string) bool {
 	st, err := os.Stat(path)
 	if err != nil || filestamp.Of(st) != k.Stamp {
@@ -98,8 +98,8 @@ func (k known) valid(path string) bool {
 	return err == nil && real == k.Path
 }
 
-// Verify compares files of a folder with what its bundle.json says of them: a size of 0 and an empty SHA256 say
-// nothing. all is that of Contents, and remedy ends the error.
+// Verify compares files of a folder with the sizes and hashes in its bundle.json; a size of 0 and an empty SHA256 are
+// not compared. all is the argument of HashFiles, and remedy ends the error.
 func Verify(dir string, want map[string]File, all bool, remedy string) error {
 	names := slices.Sorted(maps.Keys(want))
 	for _, name := range names {
@@ -118,7 +118,7 @@ func Verify(dir string, want map[string]File, all bool, remedy string) error {
 		}
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return want[name].SHA256 == "" })
-	have, err := Contents(dir, names, all)
+	have, err := HashFiles(dir, names, all)
 	if err != nil {
 		return err
 	}

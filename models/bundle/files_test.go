@@ -12,10 +12,11 @@ import (
 	"promptfed/runtime/filestamp"
 )
 
-// zeros is the SHA-256 of 1 MiB of zeros, as sha256sum of GNU coreutils gives it.
+// zeros is the SHA-256 of 1 MiB of zeros, computed with sha256sum of GNU coreutils.
 const zeros = "30e14955ebf1352266dc2ff8067e68104607e750abb9d3b36582b8af909fcb58"
 
-// folder is a folder with a file of 1 MiB of zeros whose stamp is old enough for the record, and an empty cache.
+// folder returns a folder with a file of 1 MiB of zeros whose stamp is old enough for the record, and sets an empty
+// cache.
 func folder(t *testing.T) (dir, file string) {
 	t.Helper()
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -45,7 +46,7 @@ func info(t *testing.T, file string) os.FileInfo {
 	return st
 }
 
-// put writes the last byte of a file in place and sets its modification time back.
+// put overwrites the last byte of a file and restores its modification time.
 func put(t *testing.T, file string, b byte) {
 	t.Helper()
 	st := info(t, file)
@@ -64,14 +65,14 @@ func put(t *testing.T, file string, b byte) {
 
 func sumOf(t *testing.T, dir string) string {
 	t.Helper()
-	have, err := Contents(dir, []string{"weights"}, false)
+	have, err := HashFiles(dir, []string{"weights"}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return have["weights"].SHA256
 }
 
-// planted puts a digest into the record that the file does not have, so that it shows whether the file is read.
+// planted writes a wrong digest into the record, which shows whether the file is read.
 func planted(t *testing.T, dir string, change func(*known)) {
 	t.Helper()
 	r := recorded(dir)
@@ -97,7 +98,7 @@ func planted(t *testing.T, dir string, change func(*known)) {
 	}
 }
 
-// An unchanged file is read once; with all, always.
+// An unchanged file is read once; with all, it is always read.
 func TestContentsReadsOnce(t *testing.T) {
 	dir, _ := folder(t)
 	if got := sumOf(t, dir); got != zeros {
@@ -107,7 +108,7 @@ func TestContentsReadsOnce(t *testing.T) {
 	if got := sumOf(t, dir); got != "planted" {
 		t.Errorf("the second time the file was read: %s", got)
 	}
-	if have, err := Contents(dir, []string{"weights"}, true); err != nil || have["weights"].SHA256 != zeros {
+	if have, err := HashFiles(dir, []string{"weights"}, true); err != nil || have["weights"].SHA256 != zeros {
 		t.Errorf("with all: %v, %v", have, err)
 	}
 	if got := sumOf(t, dir); got != zeros {
@@ -115,8 +116,8 @@ func TestContentsReadsOnce(t *testing.T) {
 	}
 }
 
-// The record is not believed of a changed file, of another file in its place, of a file elsewhere, or when it is
-// damaged itself.
+// The record is not used for a changed file, for another file in its place, for a file elsewhere, or if the record is
+// damaged.
 func TestRecordIsNotBelieved(t *testing.T) {
 	for what, change := range map[string]func(t *testing.T, dir, file string){
 		"a write that leaves size and time": func(t *testing.T, dir, file string) {
@@ -174,7 +175,7 @@ func TestRecordIsNotBelieved(t *testing.T) {
 	}
 }
 
-// A file whose stamp may stay over a change is not kept, and neither is a small one.
+// A file that could change without a new stamp is not recorded, and neither is a small file.
 func TestNotKept(t *testing.T) {
 	dir, file := folder(t)
 	soon := time.Now().Add(time.Hour)
@@ -193,7 +194,7 @@ func TestNotKept(t *testing.T) {
 	}
 }
 
-// A cache that cannot be written, or that there is none of, costs time only.
+// A cache that is missing or cannot be written only costs time.
 func TestContentsWithoutCache(t *testing.T) {
 	dir, _ := folder(t)
 	file := filepath.Join(t.TempDir(), "file")
@@ -211,7 +212,7 @@ func TestContentsWithoutCache(t *testing.T) {
 	}
 }
 
-// The record keeps files of earlier readings, and is bounded in folders, files and bytes.
+// The record keeps files of earlier calls, and is limited in folders, files and bytes.
 func TestRecordIsBounded(t *testing.T) {
 	dir, file := folder(t)
 	if err := os.Link(file, file+"2"); err != nil {
@@ -219,19 +220,19 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	settle(t, file)
 	for _, name := range []string{"weights", "weights2"} {
-		if _, err := Contents(dir, []string{name}, false); err != nil {
+		if _, err := HashFiles(dir, []string{name}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if r := recorded(dir); len(r) != 2 {
 		t.Errorf("the record holds %v", r)
 	}
-	many := Reading{}
+	many := Hashes{}
 	for i := range maxRecorded {
 		name := strings.Repeat("./", i) + "weights"
 		many[name] = known{Stamp: "x"}
 	}
-	many.Keep(dir)
+	many.Save(dir)
 	if r := recorded(dir); len(r) != maxRecorded {
 		t.Errorf("the record holds %d files", len(r))
 	}
@@ -249,7 +250,7 @@ func TestRecordIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	many.Keep(dir)
+	many.Save(dir)
 	list, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(list) != maxFolders {
 		t.Errorf("%d folders are recorded, %v", len(list), err)
@@ -259,7 +260,7 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 }
 
-// Verify says in one line which file is not as bundle.json has it.
+// Verify names in one line the file that differs from bundle.json.
 func TestVerify(t *testing.T) {
 	dir, file := folder(t)
 	whole := map[string]File{"weights": {leastKept, zeros}}
@@ -291,9 +292,9 @@ func TestVerify(t *testing.T) {
 	check(whole, file, "SHA-256 ", "bundle.json says "+zeros[:12]+": the file was changed or damaged; do this")
 }
 
-// FuzzRecord: no record makes the reader panic, and what it accepts it writes and accepts again.
+// FuzzRecord: no record makes the reader panic, and an accepted record is accepted again after it was written.
 func FuzzRecord(f *testing.F) {
-	data, err := Reading{"weights": {"/a/weights", "1 2 3", File{4, zeros}}}.bytes()
+	data, err := Hashes{"weights": {"/a/weights", "1 2 3", File{4, zeros}}}.bytes()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 
 var registered = map[string]func() (*Bundle, error){}
 
-// Register makes Find know a bundle by a name that is part of the program. Registering a name twice panics, as it is a
-// mistake in the program. It is called before Find and List.
+// Register adds a bundle that is part of the program to those that Find finds by name. It must be called before Find
+// and List; registering a name twice panics, since it is a programming error.
 func Register(name string, open func() (*Bundle, error)) {
 	if registered[name] != nil || CheckName(name) != nil {
 		panic(fmt.Sprintf("bundle: %q cannot be registered, or is already", name))
@@ -20,12 +20,13 @@ func Register(name string, open func() (*Bundle, error)) {
 	registered[name] = open
 }
 
-// ModelsVariable is the environment variable that lists folders of bundles, separated as in PATH.
+// ModelsVariable is the environment variable with a list of folders of bundles, separated as in PATH.
 const ModelsVariable = "PROMPTFED_MODELS"
 
-// Find opens a bundle by the path of its folder, or by name. A name is looked for among the folders inside each of
-// paths, the folders of PROMPTFED_MODELS, ./bundles and promptfed/bundles of the user's cache, first by folder and then
-// by what bundle.json says; then among the registered bundles. The error lists what was searched and what there is.
+// Find opens a bundle by the path of its folder, or by name. It searches a name in the folders inside each of paths, in
+// the folders of PROMPTFED_MODELS, in ./bundles and in promptfed/bundles of the user's cache, first among folder names
+// and then among the names in bundle.json; last among the registered bundles. The error lists the searched folders and
+// the available bundles.
 func Find(name string, paths ...string) (*Bundle, error) {
 	if name == "" {
 		return nil, errors.New("no bundle named: give a name or the path of a folder")
@@ -75,7 +76,7 @@ func Find(name string, paths ...string) (*Bundle, error) {
 		name, strings.Join(dirs, ", "), OrNone(known))
 }
 
-// OrNone lists names for a message.
+// OrNone joins names for a message.
 func OrNone(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -83,10 +84,10 @@ func OrNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// Entry is a bundle that Find knows by name. Dir is empty for a registered one.
+// Entry is a bundle that Find finds by name. Dir is empty for a registered one.
 type Entry struct{ Name, Dir string }
 
-// List gives the bundles that Find knows by name, sorted, each name once. What cannot be read is left out.
+// List returns the bundles that Find finds by name, sorted, each name once. It omits unreadable ones.
 func List(paths ...string) []Entry {
 	var out []Entry
 	all := installed(SearchPath(paths...))
@@ -120,7 +121,7 @@ func installed(dirs []string) []Entry {
 	return out
 }
 
-// SearchPath are the folders that Find looks for names in.
+// SearchPath returns the folders in which Find searches names.
 func SearchPath(paths ...string) []string {
 	var out []string
 	for _, p := range append(slices.Clone(paths), filepath.SplitList(os.Getenv(ModelsVariable))...) {
@@ -135,7 +136,7 @@ func SearchPath(paths ...string) []string {
 	return out
 }
 
-// CacheDir is promptfed's folder in the user's cache.
+// CacheDir returns promptfed's folder in the user's cache.
 func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {

@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// Format is a way in which bundles lie on disk.
+// Format is a format of bundles on disk.
 type Format struct {
-	// NameOf gives the name of the bundle in a folder; ok is false where the folder holds none of this form.
+	// NameOf returns the name of the bundle in a folder; ok is false if the folder holds no bundle of this format.
 	NameOf func(dir string) (name string, ok bool)
-	// Open opens such a folder. Everything that it says is checked but the contents of large files, of which only the
-	// sizes are (see Towers.Verify).
+	// Open opens such a folder. It checks everything except the contents of large files, of which it checks only the
+	// sizes (see Towers.Verify).
 	Open  func(spec Spec) (*Bundle, error)
-	Parts bool // whether it takes more of a specification than a folder
-	// Inspect, where it is set, tells of files and folders that are no bundle, but that one can be made of.
+	Parts bool // whether it supports all fields of a specification, and not only the folder
+	// Inspect, which may be nil, describes files and folders from which a bundle can be made.
 	Inspect func(path string) (Report, error)
 }
 
 var forms []Format
 
-// RegisterFormat makes forms known to Open, Find, List and Inspect. It is called before any of them.
+// RegisterFormat adds formats to those that Open, Find, List and Inspect know. It must be called before them.
 func RegisterFormat(f ...Format) { forms = append(forms, f...) }
 
-// formOf is the form of the bundle in a folder, if there is one.
+// formOf returns the format of the bundle in a folder, if there is one.
 func formOf(dir string) (f Format, name string, ok bool) {
 	for _, f := range forms {
 		if name, ok := f.NameOf(dir); ok {
@@ -77,8 +77,8 @@ func openSpec(s Spec) (*Bundle, error) {
 	return b, nil
 }
 
-// Inspect tells what is in a bundle, a checkpoint, an ONNX file or a .safetensors file, or in the bundle of a name (see
-// Find) if there is no such file. It reads no weights, but for what opening a bundle reads (Verify).
+// Inspect describes a bundle, a checkpoint, an ONNX file or a .safetensors file; if there is no such path, it describes
+// the bundle with this name (see Find). It reads no weights, except those that opening a bundle reads (Verify).
 func Inspect(path string) (r Report, err error) {
 	if s, err := ParseSpec(path); err == nil && s != (Spec{Folder: path}) {
 		return reportOf(Find(path))
@@ -105,7 +105,7 @@ func Inspect(path string) (r Report, err error) {
 	case !st.IsDir() && strings.HasSuffix(strings.ToLower(path), ".onnx"):
 		r, err = inspectONNX(path)
 	default:
-		err = fmt.Errorf("%s: nothing that is known", path)
+		err = fmt.Errorf("%s: no known format", path)
 		for _, f := range forms {
 			if f.Inspect != nil {
 				r, err = f.Inspect(path)
@@ -129,9 +129,9 @@ func reportOf(b *Bundle, err error) (Report, error) {
 
 const maxManifest = 16 << 20 // bytes of bundle.json
 
-// Limits of what files say of sizes.
+// Limits of sizes in files.
 const (
-	MaxExtent = 1 << 20 // of any size but those below
+	MaxExtent = 1 << 20 // of every size except those below
 	MaxRows   = 1 << 24 // tokens of a vocabulary
 )
 
@@ -149,7 +149,7 @@ func ReadManifest(dir string) ([]byte, error) {
 	return data, err
 }
 
-// CheckName refuses names that could not be the name of a file.
+// CheckName returns an error if a name cannot be the name of a file.
 func CheckName(name string) error {
 	if name == "" || name == "." || name == ".." || len(name) > 200 || strings.ContainsAny(name, "/\\:\x00\n") ||
 		!filepath.IsLocal(name) {

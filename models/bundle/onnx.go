@@ -39,7 +39,7 @@ func externalFiles(r Report) []string {
 	return out
 }
 
-// reportONNX tells what a model holds whose own file is called own.
+// reportONNX describes a model; own is the name of its file.
 func reportONNX(p *onnx.ModelProto, own string) (Report, error) {
 	r := Report{Kind: KindONNX, Format: strings.TrimSpace(p.ProducerName + " " + p.ProducerVersion),
 		Opsets: map[string]int64{}, Ops: map[string]int{}, Metadata: map[string]string{}}
@@ -102,7 +102,7 @@ func valueReport(v *onnx.ValueInfoProto) ValueReport {
 	return out
 }
 
-// TypeName is an ONNX element type in the words of safetensors where there is one.
+// TypeName returns the name of an ONNX element type in safetensors, if it has one.
 func TypeName(t graph.DType) string {
 	names := map[graph.DType]string{graph.Float: "F32", graph.Double: "F64", graph.Half: "F16",
 		onnx.TensorProto_BFLOAT16: "BF16",

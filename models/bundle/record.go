@@ -15,18 +15,18 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// The record says which contents files had when they were read: a file in the user's cache for each folder of a bundle.
-// It starts with the SHA-256 of the rest, so that a damaged one is not believed. What cannot be read or written costs
-// time and is no error.
+// The record holds the hashes of files at the time they were read: one file in the user's cache for each folder of a
+// bundle. Each begins with the SHA-256 of the rest, so a damaged record is ignored. If a record cannot be read or
+// written, files are read again; this is not an error.
 
-// Limits of the record, beyond which the oldest folders and all earlier files of one folder are forgotten.
+// Limits of the record. Above them, the oldest folders or all earlier files of a folder are removed.
 const (
 	maxFolders  = 512
 	maxRecorded = 256
 	maxRecord   = 1 << 20 // bytes of one folder
 )
 
-// recordOf is the file of the record for a folder.
+// recordOf returns the path of the record of a folder.
 func recordOf(dir string) (string, error) {
 	cache, err := CacheDir()
 	if err != nil {
@@ -45,8 +45,8 @@ func realPath(path string) (string, error) {
 	return filepath.Abs(real)
 }
 
-// recorded is what the record has of a folder.
-func recorded(dir string) Reading {
+// recorded returns the recorded hashes of a folder.
+func recorded(dir string) Hashes {
 	path, err := recordOf(dir)
 	if err != nil {
 		return nil
@@ -63,7 +63,7 @@ func recorded(dir string) Reading {
 	return parseRecord(data)
 }
 
-func parseRecord(data []byte) (r Reading) {
+func parseRecord(data []byte) (r Hashes) {
 	_, rest, _ := bytes.Cut(data, []byte("\n"))
 	if !bytes.Equal(data, withSum(rest)) || json.Unmarshal(rest, &r) != nil {
 		return nil
@@ -71,7 +71,7 @@ func parseRecord(data []byte) (r Reading) {
 	return r
 }
 
-func (r Reading) bytes() ([]byte, error) {
+func (r Hashes) bytes() ([]byte, error) {
 	rest, err := json.Marshal(r)
 	return withSum(rest), err
 }
@@ -81,8 +81,8 @@ func withSum(rest []byte) []byte {
 	return append([]byte(hex.EncodeToString(sum[:])+"\n"), rest...)
 }
 
-// Keep adds what was read to the record, for the folder in which the files lie now.
-func (r Reading) Keep(dir string) {
+// Save adds the collected hashes to the record of the folder in which the files are now.
+func (r Hashes) Save(dir string) {
 	path, err := recordOf(dir)
 	if len(r) == 0 || err != nil {
 		return
@@ -106,7 +106,7 @@ func (r Reading) Keep(dir string) {
 	forget(filepath.Dir(path))
 }
 
-// forget removes the oldest files of a folder that has too many.
+// forget removes the oldest files of a folder with too many files.
 func forget(dir string) {
 	list, err := os.ReadDir(dir)
 	if err != nil || len(list) <= maxFolders {

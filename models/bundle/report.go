@@ -10,34 +10,34 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Kinds of things that Inspect knows.
+// Kinds of reports.
 const (
 	KindBundle      = "bundle"
 	KindCheckpoint  = "checkpoint"
 	KindONNX        = "onnx"
-	KindSafetensors = "safetensors" // tensors that are no CLIP
+	KindSafetensors = "safetensors" // tensors that are not of a CLIP
 )
 
-// Report tells what a path holds. Fields that do not apply are empty.
+// Report describes the content of a path. Fields that do not apply are empty.
 type Report struct {
 	Kind     string
 	Path     string
 	Format   string            // of a checkpoint; producer of an ONNX file
 	Arch     *checkpoint.Arch  // of a CLIP
-	Problem  string            // why a checkpoint is no CLIP that can be converted; empty when it is one
+	Problem  string            // why a checkpoint cannot be converted; empty if it can
 	Bundle   *Bundle           // of a bundle
-	Found    []Finding         // of a bundle whose files do not say all: what was found out, and from what
-	Files    []FileReport      // in sorted order
-	DTypes   []DTypeReport     // of the tensors, in sorted order
-	Tensors  []TensorReport    // in sorted order
+	Found    []Finding         // of a bundle with an incomplete description: derived properties and their sources
+	Files    []FileReport      // sorted
+	DTypes   []DTypeReport     // of the tensors, sorted
+	Tensors  []TensorReport    // sorted
 	Inputs   []ValueReport     // of an ONNX file, in its order
 	Outputs  []ValueReport     // of an ONNX file, in its order
 	Opsets   map[string]int64  // of an ONNX file, by domain; "" is ONNX itself
-	Ops      map[string]int    // how many operators of each kind an ONNX file has
+	Ops      map[string]int    // number of operators of each kind in an ONNX file
 	Metadata map[string]string // of an ONNX or safetensors file
 }
 
-// Finding is one thing that was found out.
+// Finding is one derived property.
 type Finding struct{ What, Value string }
 
 // FileReport is one file.
@@ -46,7 +46,7 @@ type FileReport struct {
 	Size int64
 }
 
-// DTypeReport counts the tensors stored as one type.
+// DTypeReport counts the tensors of one type.
 type DTypeReport struct {
 	DType           string
 	Tensors         int
@@ -57,13 +57,13 @@ type DTypeReport struct {
 type TensorReport struct {
 	Name, DType string
 	Shape       []int
-	External    string // file that an ONNX file keeps it in
+	External    string // the external data file of an ONNX file that holds it
 }
 
 // ValueReport is an input or output of an ONNX file; axes are numbers or symbols.
 type ValueReport struct {
 	Name, DType string
-	Shape       []string // nil when the file does not say
+	Shape       []string // nil if the file does not state it
 }
 
 // Add adds a tensor.
@@ -71,7 +71,7 @@ func (r *Report) Add(name, dtype string, shape []int, external string) {
 	r.Tensors = append(r.Tensors, TensorReport{name, dtype, shape, external})
 }
 
-// count sorts the tensors and adds them up by type.
+// count sorts the tensors and counts them by type.
 func (r *Report) count() {
 	slices.SortFunc(r.Tensors, func(a, b TensorReport) int { return strings.Compare(a.Name, b.Name) })
 	by := map[string]DTypeReport{}

@@ -9,24 +9,24 @@ import (
 	"promptfed/models/clip"
 )
 
-// Spec names a bundle: a name or folder, or folders of the two towers of an exported model. As text it is the name, or
-// KEY=VALUE pairs with commas between them: image=A,text=B,variant=fp16.
+// Spec specifies a bundle: a name or a folder, or folders of the two towers of an exported model. As text it is the
+// name, or KEY=VALUE pairs separated by commas: image=A,text=B,variant=fp16.
 type Spec struct {
-	Folder      string  // or the name that Find looks for
-	Image, Text string  // folders of one tower each, in place of Folder, or their .onnx files
-	Variant     string  // of the files of an exported model, such as fp16
-	Name        string  // in place of the folder's
-	LogitScale  float64 // in place of the model's; 0 leaves it
-	LogitBias   float64 // in place of the model's; 0 leaves it
+	Folder      string  // or a name for Find
+	Image, Text string  // folders of one tower each, or their .onnx files; Folder is then empty
+	Variant     string  // which files of an exported model are used, such as fp16
+	Name        string  // replaces the folder's name
+	LogitScale  float64 // replaces the model's; 0 keeps it
+	LogitBias   float64 // replaces the model's; 0 keeps it
 }
 
-// Keys are those of a specification's text.
-func Keys() []string {
+// SpecKeys returns the keys of a specification's text.
+func SpecKeys() []string {
 	return []string{"folder", "image", "text", "variant", "name", "logit_scale", "logit_bias"}
 }
 
-// ParseSpec reads a specification. A path may have an equals sign: what stands before the first one of pairs has no
-// separator of folders.
+// ParseSpec reads a specification. If the text before the first equals sign contains a path separator, the whole text
+// is a path.
 func ParseSpec(text string) (s Spec, err error) {
 	if first, _, pairs := strings.Cut(text, "="); !pairs || strings.ContainsAny(first, `/\`) {
 		return Spec{Folder: text}, nil
@@ -51,7 +51,7 @@ func ParseSpec(text string) (s Spec, err error) {
 				return s, fmt.Errorf("backbone %q: %w", text, err)
 			}
 		case to == nil || value == "":
-			return s, fmt.Errorf("backbone %q: %q is none of %s=", text, pair, strings.Join(Keys(), "=, "))
+			return s, fmt.Errorf("backbone %q: %q is none of %s=", text, pair, strings.Join(SpecKeys(), "=, "))
 		default:
 			*to = value
 		}
@@ -62,7 +62,7 @@ func ParseSpec(text string) (s Spec, err error) {
 	return s, nil
 }
 
-// ShortName is what other machines are told of a specification: the name, or the last element of the path.
+// ShortName returns the name of a specification for other machines: its name, or the last element of its path.
 func ShortName(text string) string {
 	s, err := ParseSpec(text)
 	switch {

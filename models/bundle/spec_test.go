@@ -2,7 +2,7 @@ package bundle
 
 import "testing"
 
-// A specification is a name, a path (which may hold an equals sign), or pairs; an unknown key is refused.
+// A specification is a name, a path (which may contain an equals sign), or pairs; an unknown key is refused.
 func TestParseSpec(t *testing.T) {
 	for text, want := range map[string]Spec{
 		"vit-b16":                  {Folder: "vit-b16"},

@@ -10,16 +10,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// maxSuffixes bounds the class lists whose embeddings are kept.
+// maxSuffixes limits the number of class lists whose embeddings are cached.
 const maxSuffixes = 16
 
-// Prompts adds the text tower to g: for each prompt the features [C,D] of all classes, not normalised. The text of a
-// class is its name and a full stop behind the prompt. With the name at the end (the default) this is the exact cheap
-// form, all prompts in one pass; with the name in the middle or in front it is the plain form.
+// Prompts adds the text tower to g and returns for each prompt the features [C,D] of all classes, not normalised. The
+// text of a class is the prompt, the class name and a full stop. If the name is at the end (the default), this is the
+// exact cheap form, all prompts in one pass; if the name is in the middle or in front, it is the plain form.
 //
-// Exported towers take prompts [T,width] alone.
+// Exported towers that are not recognised as CLIP's support only prompts [T,width].
 //
-// A class that does not fit the context behind its prompt is an error that names the class and both lengths.
+// If a class and its prompt exceed the context, the error names the class and both lengths.
 func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt) ([]graph.Node, error) {
 	s, err := b.classTokens(classes)
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *Bundle) Prompts(g *graph.Graph, classes []string, prompts []clip.Prompt
 	return out, b.wrap(err)
 }
 
-// Sentences adds the features [N,D] of whole texts, not normalised.
+// Sentences adds the text tower to g and returns the features [N,D] of whole texts, not normalised.
 func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	t, err := b.Tokenizer()
 	if err != nil {
@@ -63,13 +63,14 @@ func (b *Bundle) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	return n, b.wrap(err)
 }
 
-// ClassTokens are the tokens [name . EOT] of each class. The full stop has none where the cleaning of texts drops it,
-// and the name has none where the cleaning drops all of it.
+// ClassTokens returns the tokens [name . EOT] of each class. The full stop or the name has no tokens if the cleaning of
+// texts removes it.
 //
-// A name is cleaned and encoded without the prompt in front of it. Its tokens are those that it has in a whole text,
-// which Sentences encodes, where the tokens of a word do not depend on the word in front: with CLIP's tokenizer, with
-// BERT's, and with SentencePiece's that puts a space in front of texts. Cleaning does not look across the space between
-// prompt and name, but for one case: HTML entities that were escaped three times stay behind a "<".
+// A name is cleaned and encoded without the prompt in front of it. Its tokens are the same as in a whole text, which
+// Sentences encodes, if the tokens of a word do not depend on the word before it. This holds for CLIP's tokenizer,
+// for BERT's, and for a SentencePiece tokenizer that puts a space in front of texts. Cleaning does not look across the
+// space between prompt and name, with one exception: HTML entities that were escaped three times stay escaped after a
+// "<".
 func (b *Bundle) ClassTokens(classes []string) ([][]int, error) { return b.tokensOf(classes, ".") }
 
 func (b *Bundle) tokensOf(classes []string, behind string) ([][]int, error) {
@@ -87,7 +88,7 @@ func (b *Bundle) tokensOf(classes []string, behind string) ([][]int, error) {
 	return ids, nil
 }
 
-// Words gives the embeddings [n,width] of the tokens of a text, without those of its start and end.
+// Words returns the embeddings [n,width] of the tokens of a text, without start and end tokens.
 func (b *Bundle) Words(text string) (*tensor.Tensor, error) {
 	t, err := b.Tokenizer()
 	if err != nil {
@@ -104,9 +105,9 @@ func (b *Bundle) Words(text string) (*tensor.Tensor, error) {
 	return tensor.Of(rows, len(ids), b.Text.Width), nil
 }
 
-// Templated takes a hand-written text, {} being the class, apart: the embeddings [n,width] of the words in front of the
-// class, which all classes share, nil where there are none; and the rest of each class's text.
-func (b *Bundle) Templated(classes []string, template string) (*tensor.Tensor, *clip.Suffixes, error) {
+// SplitTemplate splits a hand-written template, in which {} is the class. It returns the embeddings [n,width] of the
+// words before the class, which all classes share, or nil if there are none, and the rest of each class's text.
+func (b *Bundle) SplitTemplate(classes []string, template string) (*tensor.Tensor, *clip.Suffixes, error) {
 	before, behind, ok := strings.Cut(template, "{}")
 	if words := strings.TrimRight(before, " "); !ok || words == before && words != "" {
 		return nil, nil, b.wrap(fmt.Errorf("the template %q must have {} for the class, with a space in front",
@@ -120,11 +121,11 @@ func (b *Bundle) Templated(classes []string, template string) (*tensor.Tensor, *
 	return words, s, err
 }
 
-// WithoutClass is the rest of a prompt that no class stands behind: a full stop and the end.
-func (b *Bundle) WithoutClass() (*clip.Suffixes, error) { return b.suffixesOf([]string{""}, ".") }
+// EmptySuffix returns the rest of a prompt without a class: a full stop and the end token.
+func (b *Bundle) EmptySuffix() (*clip.Suffixes, error) { return b.suffixesOf([]string{""}, ".") }
 
-// StepBytesForImage is about how much memory a training step takes for each image that has a prompt of its own of so
-// many tokens.
+// StepBytesForImage returns about how much memory a training step takes for each image that has its own prompt of the
+// given number of tokens.
 func (b *Bundle) StepBytesForImage(classes []string, tokens int) (int, error) {
 	s, err := b.classTokens(classes)
 	if err != nil {
@@ -133,13 +134,12 @@ func (b *Bundle) StepBytesForImage(classes []string, tokens int) (int, error) {
 	return clip.Text{TextArch: b.Text}.StepBytesForImage(s, tokens), nil
 }
 
-// classTokens looks up the embeddings of a list of classes, or gives those of the last time, so that graphs intern
-// them.
+// classTokens returns the embeddings of a list of classes. They are cached, so that graphs intern them.
 func (b *Bundle) classTokens(classes []string) (*clip.Suffixes, error) {
 	return b.suffixesOf(classes, ".")
 }
 
-// suffixesOf is classTokens with another text behind the class than a full stop.
+// suffixesOf is classTokens with another text than a full stop after the class.
 func (b *Bundle) suffixesOf(classes []string, behind string) (*clip.Suffixes, error) {
 	ids, err := b.tokensOf(classes, behind)
 	if err != nil {

@@ -20,61 +20,62 @@ const (
 
 var activations = []string{QuickGELU, GELU, GELUTanh}
 
-// Transformer is the size of one tower. Width/Heads is the width of a head; MLP is the width of the feed-forward layer.
+// Transformer is the size of one tower. Width/Heads is the width of a head; MLP is the width of the feed-forward
+// layers.
 type Transformer struct {
 	Width, Layers, Heads, MLP int
 	Activation                string  // QuickGELU, GELU or GELUTanh
-	Epsilon                   float64 // of the layer normalisations
+	Epsilon                   float64 // of the layer norms
 }
 
 // Arch is the architecture of a CLIP (Radford et al., Learning Transferable Visual Models From Natural Language
-// Supervision, 2021, section 2.4), as its weights tell it, and its configuration where weights do not (heads,
-// activation, normalisation).
+// Supervision, 2021, section 2.4). It follows from the weights, and from the configuration where weights do not
+// determine it (heads, activation, normalisation).
 //
-// For a ResNet, Vision is that of the attention pooling: Width 32 times the stem's, Heads of 64, no layers, no
+// For a ResNet, Vision describes the attention pooling: Width 32 times the stem's, heads of width 64, no layers, no
 // activation.
 type Arch struct {
 	Kind      string // ViT or ResNet
 	ImageSize int    // pixels on a side
-	EmbedDim  int    // the space of image and text features
+	EmbedDim  int    // dimension of image and text features
 	Vision    Transformer
 	Patch     int   // pixels on a side of a patch; 32, the stride, for a ResNet
 	Stages    []int // ResNet: blocks of the four stages; nil for a ViT
 	Text      Transformer
-	Context   int // tokens of a text, end of text included
+	Context   int // tokens of a text, including the end token
 	Vocab     int
 
-	Form
-	Texts Texts // what OpenCLIP does to texts around the tokenizer
+	Variant
+	Texts Texts // treatment of texts before and after OpenCLIP's tokenizer
 
-	LogitBias  float64  // what is added to scaled similarities in front of a sigmoid
-	LogitScale float64  // what cosine similarities are multiplied with: exp of the stored parameter
-	Warnings   []string // what was assumed because nothing said it
+	LogitBias  float64  // added to scaled similarities before a sigmoid
+	LogitScale float64  // factor of cosine similarities: exp of the stored parameter
+	Warnings   []string // assumptions about what no file states
 }
 
-// Form is what other towers than CLIP's do otherwise: see clip.TextArch and clip.VisionArch.
-type Form struct {
+// Variant holds the differences of other towers from CLIP's: see clip.TextArch and clip.VisionArch.
+type Variant struct {
 	Bidirectional, Masked, PostNorm              bool
 	TextPool, VisionPool                         string
 	NoClass, NoPreNorm, NormPooled, NoProjection bool
-	NoTextProjection                             bool // features of texts are as wide as the tower
-	TextHidden                                   int  // width of a layer in front of the projection of texts
+	NoTextProjection                             bool // text features have the width of the tower
+	TextHidden                                   int  // width of a layer before the projection of texts
 	RoBERTa                                      bool // the text tower is a RoBERTa, not a BERT
-	// EndToken is the id at which the library reads features of texts; LargestToken stands for a text's largest id.
+	// EndToken is the id at which the library reads features of texts; LargestToken means the largest id of a text.
 	EndToken int
-	PadToken int // the id that the library hides
+	PadToken int // the id that the library masks
 }
 
-// Tokens that no configuration names.
+// Values of EndToken and PadToken that are not ids.
 const (
 	AnyToken     = -1 - iota // nothing depends on the id
 	LargestToken             // the largest id of a text
 )
 
-// Grid is the number of patches on a side of the image (of output cells, for a ResNet).
+// Grid returns the number of patches on a side of the image (of output cells, for a ResNet).
 func (a Arch) Grid() int { return a.ImageSize / a.Patch }
 
-// Name is the field's name, such as ViT-B/16 or RN50, or the sizes of the image tower if it has none.
+// Name returns the usual name, such as ViT-B/16 or RN50, or else the sizes of the image tower.
 func (a Arch) Name() string {
 	if a.Kind == ResNet {
 		for name, r := range map[string]struct {

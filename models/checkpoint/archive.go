@@ -53,7 +53,7 @@ func openArchive(r io.ReaderAt, size int64) (*archive, error) {
 	return a, nil
 }
 
-// scripted tells a TorchScript archive from a plain torch.save.
+// scripted reports whether this is a TorchScript archive, and not a plain torch.save.
 func (a *archive) scripted() bool {
 	return a.members[a.prefix+"constants.pkl"] != nil
 }
@@ -110,7 +110,7 @@ func (a *archive) persistent(id any) (any, error) {
 }
 
 // data returns the bytes of a storage. A stored member is read in place, and at is its offset in the file; a compressed
-// one is unpacked into memory, and at is -1.
+// one is decompressed into memory, and at is -1.
 func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
 	f := a.members[a.prefix+"data/"+st.key]
 	size := st.count * int64(elementSize(st.dtype))
@@ -128,10 +128,10 @@ func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
 		}
 		return a.r, at, nil
 	}
-	// Weights hardly compress; what unpacks to twenty times its size was made to fill the memory. The archive states
-	// both sizes itself, so the file's own counts too.
+	// Weights hardly compress; a member that expands to twenty times its size is an attack on memory. The archive
+	// itself states both sizes, so the size of the file counts too.
 	if packed := min(f.CompressedSize64, uint64(a.size)); size > 1<<20 && uint64(size)/20 > packed {
-		return nil, 0, fmt.Errorf("storage %q unpacks %d bytes to %d, which no weights do", st.key, f.CompressedSize64,
+		return nil, 0, fmt.Errorf("storage %q unpacks %d bytes to %d, as no weights do", st.key, f.CompressedSize64,
 			size)
 	}
 	z, err := f.Open()
@@ -152,7 +152,7 @@ func (a *archive) data(st *storage) (r io.ReaderAt, at int64, err error) {
 var errTorchTar = errors.New("checkpoints from before PyTorch 0.1.10 (tar files) are not supported; load and save it " +
 	"with a newer PyTorch")
 
-// openFile opens a regular file and gives its size.
+// openFile opens a regular file and returns its size.
 func openFile(name string) (*os.File, int64, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -169,7 +169,7 @@ func openFile(name string) (*os.File, int64, error) {
 	return f, st.Size(), nil
 }
 
-// stored tells whether the bytes of a storage lie in the archive as they are.
+// stored reports whether the archive holds the bytes of a storage uncompressed.
 func (a *archive) stored(st *storage) bool {
 	f := a.members[a.prefix+"data/"+st.key]
 	return f.Method == zip.Store

@@ -1,13 +1,3 @@
-// Package checkpoint reads CLIP weights as people have them on disk, without copying or converting them first:
-//
-//   - OpenAI's .pt: a TorchScript archive (ZIP);
-//   - files of torch.save, new (ZIP) and from before PyTorch 1.6: bare state dicts and training checkpoints;
-//   - a Hugging Face folder: config.json with model.safetensors, its shards, or pytorch_model.bin;
-//   - an OpenCLIP folder: open_clip_config.json with open_clip_model.safetensors or open_clip_pytorch_model.bin;
-//   - a bare .safetensors file.
-//
-// Files come from strangers. Pickles run no code: a global that is not on a short list is an error naming it. Sizes,
-// offsets and nesting are checked before anything is allocated for them, and every failure is an error of one line.
 package checkpoint
 
 import (
@@ -19,7 +9,7 @@ import (
 	"slices"
 )
 
-// Format is how a checkpoint was stored.
+// Format is the format of a checkpoint.
 type Format string
 
 const (
@@ -29,12 +19,12 @@ const (
 	StateDict   Format = "state_dict"  // a bare file of named tensors
 )
 
-// Options settle what a checkpoint does not say. The zero value takes everything from the checkpoint.
+// Options state what a checkpoint does not state itself. With the zero value, everything comes from the checkpoint.
 type Options struct {
 	Activation  string  // QuickGELU, GELU or GELUTanh, of both towers
 	TextHeads   int     // attention heads of the text tower
 	VisionHeads int     // attention heads of the image tower
-	Epsilon     float64 // of the layer normalisations of both towers
+	Epsilon     float64 // of the layer norms of both towers
 }
 
 func (o Options) check() error {
@@ -50,7 +40,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// sideFiles lie beside the weights of a Hugging Face or OpenCLIP folder.
+// sideFiles lists the files beside the weights in a Hugging Face or OpenCLIP folder.
 var sideFiles = []string{"vocab.json", "merges.txt", "tokenizer.json", "tokenizer_config.json",
 	"special_tokens_map.json",
 	"preprocessor_config.json", "spiece.model", "vocab.txt"}
@@ -67,28 +57,28 @@ type Checkpoint struct {
 	closers []io.Closer
 	opts    Options
 
-	training bool // the tensors were saved by a training loop: beside an optimizer, or under a wrapper's names
+	training bool // a training loop saved the tensors: with an optimizer, or under a wrapper's names
 }
 
-// Format tells how the checkpoint was stored.
+// Format returns the format of the checkpoint.
 func (c *Checkpoint) Format() Format { return c.format }
 
-// Path is what Open was given.
+// Path returns the argument of Open.
 func (c *Checkpoint) Path() string { return c.path }
 
-// Dir is the folder of the checkpoint; empty in memory.
+// Dir returns the folder of the checkpoint; empty for a checkpoint in memory.
 func (c *Checkpoint) Dir() string { return c.dir }
 
-// Config is config.json or open_clip_config.json with numbers as json.Number; nil when there is none.
+// Config returns config.json or open_clip_config.json with numbers as json.Number; nil if there is none.
 func (c *Checkpoint) Config() map[string]any { return maps.Clone(c.config) }
 
-// Names lists the tensors in sorted order, without the prefixes of wrappers ("module.", "_orig_mod.").
+// Names returns the names of the tensors, sorted, without the prefixes of wrappers ("module.", "_orig_mod.").
 func (c *Checkpoint) Names() []string { return keys(c.handles) }
 
-// Has tells whether the checkpoint holds the named tensor.
+// Has reports whether the checkpoint holds the named tensor.
 func (c *Checkpoint) Has(name string) bool { return c.handles[name] != nil }
 
-// Tensor is the named tensor, unread.
+// Tensor returns the named tensor, unread.
 func (c *Checkpoint) Tensor(name string) (*Handle, error) {
 	h := c.handles[name]
 	if h == nil {
@@ -97,13 +87,13 @@ func (c *Checkpoint) Tensor(name string) (*Handle, error) {
 	return h, nil
 }
 
-// Files lists the paths of configuration, tokenizer and preprocessing files of a folder, those that are there.
+// Files returns the paths of the existing configuration, tokenizer and preprocessing files of a folder.
 func (c *Checkpoint) Files() []string { return c.paths(c.side) }
 
-// WeightFiles lists the paths of the files the tensors lie in.
+// WeightFiles returns the paths of the files that hold the tensors.
 func (c *Checkpoint) WeightFiles() []string { return c.paths(c.files) }
 
-// File is the path of a side file such as "vocab.json"; empty when it is not there.
+// File returns the path of a side file such as "vocab.json"; empty if it does not exist.
 func (c *Checkpoint) File(base string) string {
 	if slices.Contains(c.side, base) {
 		return filepath.Join(c.dir, base)
@@ -119,7 +109,7 @@ func (c *Checkpoint) paths(base []string) []string {
 	return out
 }
 
-// Preprocessor is preprocessor_config.json (Hugging Face), or preprocess_cfg of the OpenCLIP configuration; nil when
+// Preprocessor returns preprocessor_config.json (Hugging Face), or preprocess_cfg of the OpenCLIP configuration; nil if
 // there is neither.
 func (c *Checkpoint) Preprocessor() (map[string]any, error) {
 	if cfg := section(c.config, "preprocess_cfg"); c.format == OpenCLIP && cfg != nil {
@@ -131,7 +121,7 @@ func (c *Checkpoint) Preprocessor() (map[string]any, error) {
 	return nil, nil
 }
 
-// Close releases the files; handles cannot be loaded after it.
+// Close closes the files; handles cannot be loaded afterwards.
 func (c *Checkpoint) Close() error {
 	var first error
 	for _, f := range c.closers {

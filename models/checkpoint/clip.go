@@ -8,7 +8,7 @@ import (
 	"promptfed/models/clip"
 )
 
-// Weights are the tensors of a CLIP, unread, in one form for all naming schemes.
+// Weights are the tensors of a CLIP, unread, in one structure for all naming schemes.
 type Weights struct {
 	Arch       Arch
 	Text       TextTower
@@ -18,23 +18,23 @@ type Weights struct {
 	LogitBias  *Handle     // of a sigmoid loss, or nil
 }
 
-// Linear maps rows x to x W^T + Bias. Weight is W [out,in], or its transpose [in,out] when Transposed is set.
+// Linear maps rows x to x W^T + Bias. Weight is W [out,in], or its transpose [in,out] if Transposed is set.
 type Linear struct {
 	Weight, Bias *Handle // Bias [out], or nil
 	Transposed   bool
 }
 
-// Norm is a layer normalisation: Weight and Bias are [width].
+// Norm is a layer norm: Weight and Bias are [width].
 type Norm struct{ Weight, Bias *Handle }
 
-// Attention is multi-head self-attention. Q, K, V and Out are [width,width]; where a checkpoint keeps the first three
-// in one tensor [3*width,width], they are parts of it, and Fused is that tensor as stored.
+// Attention is multi-head self-attention. Q, K, V and Out are [width,width]. If a checkpoint stores the first three in
+// one tensor [3*width,width], they are parts of it, and Fused is that tensor.
 type Attention struct {
 	Q, K, V, Out Linear
 	fused        *Linear
 }
 
-// Fused is the projection to [Q K V], [3*width,width]: as stored when stored so, otherwise put together on Load.
+// Fused returns the projection to [Q K V], [3*width,width]: the stored tensor, or a concatenation on Load.
 func (a Attention) Fused() Linear {
 	if a.fused != nil {
 		return *a.fused
@@ -43,7 +43,7 @@ func (a Attention) Fused() Linear {
 		Bias: concat("qkv of "+a.Q.Bias.Name, a.Q.Bias, a.K.Bias, a.V.Bias)}
 }
 
-// StoredFused tells whether Fused is one tensor of the checkpoint.
+// StoredFused reports whether Fused is one tensor of the checkpoint.
 func (a Attention) StoredFused() bool { return a.fused != nil }
 
 // Block is a pre-norm residual block: x += attention(Norm1(x)); x += Down(activation(Up(Norm2(x)))).
@@ -58,16 +58,16 @@ type Block struct {
 type TextTower struct {
 	Tokens, Positions *Handle
 	Blocks            []Block
-	Pre               Norm    // of a BERT: behind the embeddings
-	Final             Norm    // absent of a BERT
-	Pooler            *Linear // of a BERT whose features pass a layer and tanh: [width,width]
-	Hidden            *Linear // in front of Projection, with a GELU between them, or nil; without bias
-	Projection        Linear  // to the space of image and text features, where the architecture has one
+	Pre               Norm    // of a BERT: after the embeddings
+	Final             Norm    // absent in a BERT
+	Pooler            *Linear // of a BERT whose features pass through a layer and tanh: [width,width]
+	Hidden            *Linear // before Projection, with a GELU between them and without bias, or nil
+	Projection        Linear  // to the space of image and text features, if the architecture has it
 }
 
 // VisionTower holds Patches [width,3,patch,patch] (a convolution without bias), Class [width], Positions
-// [grid*grid+1,width] and the rest of the image tower. The bias of a convolution that has one is part of the positions.
-// Class, Pre and Projection are absent where the architecture says so.
+// [grid*grid+1,width] and the rest of the image tower. The bias of a convolution is part of the positions. Class, Pre
+// and Projection are absent if the architecture says so.
 type VisionTower struct {
 	Patches, Class, Positions *Handle
 	Pre                       Norm
@@ -85,9 +85,9 @@ type AttentionPool struct {
 	Up, Down  Linear
 }
 
-// CLIP finds every tensor of a CLIP in a checkpoint named in OpenAI's, OpenCLIP's or Hugging Face's way, and checks
-// every shape. transformers has no ResNet image tower, so one has OpenAI's names in every format, behind any prefix.
-// Another architecture is an error that says what was expected.
+// CLIP finds every tensor of a CLIP in a checkpoint with OpenAI's, OpenCLIP's or Hugging Face's names, and checks every
+// shape. transformers has no ResNet image tower, so a ResNet has OpenAI's names in every format, after any prefix. For
+// another architecture, the error says what was expected.
 func CLIP(c *Checkpoint) (*Weights, error) {
 	w, err := find(c)
 	if err != nil {
@@ -190,8 +190,8 @@ func (w *Weights) readText(f *finder, s scheme) {
 	a.Text.Layers = len(w.Text.Blocks)
 }
 
-// readBERT reads what stands around the blocks of a BERT or RoBERTa. One of the latter, whose tokens are all of one
-// type, numbers its positions from behind that of padding, 1.
+// readBERT reads the parts of a BERT or RoBERTa outside its blocks. A RoBERTa, whose tokens have only one type, numbers
+// its positions after the padding index, 1.
 func (w *Weights) readBERT(f *finder, s scheme) {
 	a, prefix := &w.Arch, strings.TrimSuffix(s.tokens, "word_embeddings.weight")
 	a.Bidirectional, a.Masked, a.PostNorm, a.TextPool = true, true, true, clip.FirstPool
@@ -239,7 +239,7 @@ func (w *Weights) readVision(f *finder, s scheme) {
 		f.fail("tensor %q has %d positions, want %s", s.visionPositions, n+class, what)
 		return
 	}
-	a.ImageSize = grid * a.Patch // unless a configuration tells of a margin
+	a.ImageSize = grid * a.Patch // unless a configuration states a margin
 	f.shape(v.Positions, n+class, width)
 	v.Post = f.norm(s.visionPost, width)
 	a.NormPooled = strings.HasSuffix(s.visionPost, ".fc_norm.")

@@ -16,12 +16,12 @@ import (
 // small is the model of tools/golden/checkpoint.py; logit_scale is 4.6052, whose exponential is 100.0003.
 func small(act string, layers, visionHeads, textHeads int) Arch {
 	return Arch{Kind: ViT, ImageSize: 8, EmbedDim: 6, Patch: 4, Context: 7, Vocab: 20,
-		Vision: Transformer{Width: 12, Layers: layers, Heads: visionHeads, MLP: 48, Activation: act, Epsilon: 1e-5},
-		Text:   Transformer{Width: 8, Layers: layers, Heads: textHeads, MLP: 32, Activation: act, Epsilon: 1e-5},
-		Form:   Form{EndToken: AnyToken, PadToken: AnyToken}, LogitScale: math.Exp(4.6052)}
+		Vision:  Transformer{Width: 12, Layers: layers, Heads: visionHeads, MLP: 48, Activation: act, Epsilon: 1e-5},
+		Text:    Transformer{Width: 8, Layers: layers, Heads: textHeads, MLP: 32, Activation: act, Epsilon: 1e-5},
+		Variant: Variant{EndToken: AnyToken, PadToken: AnyToken}, LogitScale: math.Exp(4.6052)}
 }
 
-// ending is a with the token that its configuration reads texts at.
+// ending returns a with the token at which its configuration reads texts.
 func ending(a Arch, token int) Arch {
 	a.EndToken = token
 	return a
@@ -41,9 +41,10 @@ func TestDetect(t *testing.T) {
 		{"openclip", Options{}, ending(small(GELU, 2, 3, 2), LargestToken), nil},
 		{"openclip", Options{Activation: QuickGELU}, ending(small(QuickGELU, 2, 3, 2), LargestToken), nil},
 		{"training.pt", Options{VisionHeads: 3, TextHeads: 2}, small(GELU, 1, 3, 2),
-			[]string{"guessed, because the weights do not say it: activation gelu (--activation; "}},
+			[]string{"guessed, because the weights do not determine it: activation gelu (--activation; "}},
 		{"training.pt", Options{Activation: GELU, Epsilon: 1e-5}, small(GELU, 1, 1, 1),
-			[]string{"say it: 1 heads of the text tower (--text-heads); 1 heads of the image tower (--vision-heads)"}},
+			[]string{"determine it: 1 heads of the text tower (--text-heads); 1 heads of the image tower " +
+				"(--vision-heads)"}},
 	} {
 		a, err := Detect(open(t, "testdata/"+c.path, c.opts))
 		if err != nil {
@@ -66,7 +67,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// list gives every tensor of w under one name for all schemes; projections as [width,embed].
+// list returns every tensor of w under the same name for all schemes; projections are [width,embed].
 func list(t *testing.T, w *Weights) tensor.Map {
 	m := tensor.Map{}
 	put := func(name string, h *Handle, transpose bool) {
@@ -144,7 +145,7 @@ func TestNamingSchemesAgree(t *testing.T) {
 	}
 }
 
-// renamed copies the tensors of a checkpoint into memory; change gives the new name, or "" to leave one out.
+// renamed copies the tensors of a checkpoint into memory; change returns the new name, or "" to omit a tensor.
 func renamed(t *testing.T, path string, change func(string) string) tensor.Map {
 	t.Helper()
 	c := open(t, path, Options{})
@@ -191,10 +192,10 @@ func TestCustomTextNames(t *testing.T) {
 	}
 }
 
-// A state dict of OpenAI's model was converted with exact GELU, which moves features by up to 1.6e-2; OpenAI's loader
-// always builds quick GELU. In the layout that OpenAI's convert_weights leaves there is no doubt; in float32, or all in
-// half precision, there is, and a warning. What a training loop saved, or has OpenCLIP's custom text names, is
-// OpenCLIP's, whose default is GELU.
+// A state dict determines its activation only in part: exact GELU in place of quick GELU changes features by up to
+// 1.6e-2. In the layout that OpenAI's convert_weights writes, the activation is OpenAI's quick GELU without a warning.
+// In float32, or completely in half precision, it is a guess with a warning. Tensors that a training loop saved, or
+// with OpenCLIP's custom text names, are OpenCLIP's, whose default is GELU.
 func TestActivationOfStateDicts(t *testing.T) {
 	same := func(n string) string { return n }
 	custom := func(n string) string {
@@ -239,7 +240,8 @@ func TestActivationOfStateDicts(t *testing.T) {
 	}
 }
 
-// hfConfig and openclipConfigOf are configurations of the small model with further fields, which replace those before.
+// hfConfig and openclipConfigOf return configurations of the small model with additional fields, which replace existing
+// ones.
 func hfConfig(text, vision, top string) string {
 	return `{"projection_dim":6,"text_config":{"hidden_size":8,"num_hidden_layers":2,"intermediate_size":32,` +
 		`"vocab_size":20,"max_position_embeddings":7` + text + `},"vision_config":{"hidden_size":12,` +
@@ -291,7 +293,7 @@ func TestWrongArchitectures(t *testing.T) {
 		{"default width", HuggingFace, renamed(t, hf, same), `{"vision_config":{}}`,
 			"vision_config.hidden_size is missing, which means 768, but the weights say 12"},
 		{"heads", HuggingFace, renamed(t, hf, same), hfConfig(`,"num_attention_heads":3`, "", ""),
-			"does not split into 3 heads; --text-heads"},
+			"does not split into 3 heads; give their number with --text-heads"},
 		{"an unknown field", HuggingFace, renamed(t, hf, same), hfConfig("", `,"rope_theta":100`, ""),
 			"config.json: vision_config.rope_theta = 100 is unknown and may change what is computed"},
 		{"an unknown field at the top", HuggingFace, renamed(t, hf, same),
@@ -336,7 +338,7 @@ func TestWrongArchitectures(t *testing.T) {
 	}
 }
 
-// Sizes follow OpenAI's rules: heads are width/64, and for configurations the defaults of transformers and OpenCLIP.
+// Sizes follow OpenAI's rule, heads = width/64, and for configurations the defaults of transformers and OpenCLIP.
 func TestSettings(t *testing.T) {
 	hf := renamed(t, "testdata/huggingface", func(n string) string { return n })
 	for _, c := range []struct {

@@ -51,13 +51,14 @@ func parseJSON(b []byte) (map[string]any, error) {
 	return m, nil
 }
 
-// section is the object under key; empty when it is missing or null.
+// section returns the object under key; empty if it is missing or null.
 func section(m map[string]any, key string) map[string]any {
 	s, _ := m[key].(map[string]any)
 	return s
 }
 
-// setting reads an int, float, string or bool of a configuration; missing and null keep def, a wrong type is an error.
+// setting reads an int, float, string or bool of a configuration. A missing or null value is def; a wrong type is an
+// error.
 func setting[T int | float64 | string | bool](m map[string]any, key string, def T) (T, error) {
 	v, ok := m[key]
 	if !ok || v == nil {
@@ -91,8 +92,8 @@ func exists(path string) bool {
 	return err == nil && st.Mode().IsRegular()
 }
 
-// fields reads one object of a configuration file. Every field must be asked for: done refuses those that are left,
-// because an unknown field may change what is computed. The first failure is kept; a null counts as missing.
+// fields reads one object of a configuration file. Every field must be read: done refuses the other fields, because an
+// unknown field may change the computation. The first failure is kept; null counts as missing.
 type fields struct {
 	file, path string // for errors; path is empty or ends in "."
 	m          map[string]any
@@ -110,10 +111,10 @@ func (f *fields) fail(format string, args ...any) {
 	}
 }
 
-// has tells whether a field is there and not null.
+// has reports whether a field exists and is not null.
 func (f *fields) has(key string) bool { return f.m[key] != nil }
 
-// read is the value of a field, or def where it is missing. A value of another type is a failure.
+// read returns the value of a field, or def if it is missing. A value of another type is a failure.
 func read[T int | float64 | string | bool](f *fields, key string, def T) T {
 	f.asked[key] = true
 	v, err := setting(f.m, key, def)
@@ -133,7 +134,7 @@ func (f *fields) object(key string) *fields {
 	return &fields{file: f.file, path: f.path + key + ".", m: m, asked: map[string]bool{}, err: f.err}
 }
 
-// side is a field that may be written twice, once for each side of an image.
+// side returns a field that may have two equal values, one for each side of an image.
 func (f *fields) side(key string) any {
 	v := f.m[key]
 	if pair, ok := v.([]any); ok && len(pair) == 2 && fmt.Sprint(pair[0]) == fmt.Sprint(pair[1]) {
@@ -142,7 +143,7 @@ func (f *fields) side(key string) any {
 	return v
 }
 
-// same compares a number with what the weights say. A missing one has the default def; 0 stands for none.
+// same compares a number with the value from the weights. A missing number means the default def; 0 means no default.
 func (f *fields) same(key string, have, def int) {
 	f.asked[key] = true
 	v := f.side(key)
@@ -157,7 +158,7 @@ func (f *fields) same(key string, have, def int) {
 	}
 }
 
-// only refuses values of a field that change what is computed in a way that is not supported.
+// only refuses unsupported values of a field that change the computation.
 func (f *fields) only(key string, allowed ...string) {
 	f.asked[key] = true
 	if v := fmt.Sprint(f.m[key]); f.has(key) && !slices.Contains(allowed, v) {
@@ -165,7 +166,7 @@ func (f *fields) only(key string, allowed ...string) {
 	}
 }
 
-// absent refuses a field of a tower that the weights are not.
+// absent refuses a field of a tower that does not belong to these weights.
 func (f *fields) absent(key string) {
 	f.asked[key] = true
 	if f.has(key) {
@@ -173,14 +174,14 @@ func (f *fields) absent(key string) {
 	}
 }
 
-// ignore names fields that change nothing of what is computed.
+// ignore marks fields that do not change the computation.
 func (f *fields) ignore(keys ...string) {
 	for _, k := range keys {
 		f.asked[k] = true
 	}
 }
 
-// done refuses the fields that nobody asked for, and gives the first failure.
+// done refuses the fields that were not read, and returns the first failure.
 func (f *fields) done() error {
 	for _, k := range keys(f.m) {
 		if !f.asked[k] {

@@ -22,7 +22,7 @@ func (f *finder) fail(format string, args ...any) {
 	}
 }
 
-// find is the float tensor called name; -1 stands for any size, and no shape at all for one element of any rank.
+// find returns the float tensor called name. A size of -1 means any size; without a shape, any shape is accepted.
 func (f *finder) find(name string, shape ...int) *Handle {
 	if f.err != nil {
 		return nil
@@ -68,8 +68,8 @@ func (f *finder) linear(prefix string, out, in int) Linear {
 	return Linear{Weight: f.find(prefix+"weight", out, in), Bias: f.find(prefix+"bias", out)}
 }
 
-// projection is a map from width to embed (any, when embed is 0) without bias. A parameter [width,embed] is used as x @
-// P; a Linear is [embed,width].
+// projection returns a map from width to embed (any, if embed is 0) without bias. A parameter [width,embed] is used as
+// x @ P; a Linear is [embed,width].
 func (f *finder) projection(name string, linear bool, width, embed int) Linear {
 	if embed == 0 {
 		embed = -1
@@ -80,7 +80,7 @@ func (f *finder) projection(name string, linear bool, width, embed int) Linear {
 	return Linear{Weight: f.find(name, width, embed), Transposed: true}
 }
 
-// count is the number of children 0, 1, ... under a prefix; a gap is a failure.
+// count returns the number of children 0, 1, ... under a prefix; a gap is a failure.
 func (f *finder) count(prefix string) int {
 	seen := map[int]bool{}
 	for _, name := range f.c.Names() {
@@ -100,7 +100,7 @@ func (f *finder) count(prefix string) int {
 	return len(seen)
 }
 
-// blocks reads the residual blocks under a prefix and gives the width of their feed-forward layer.
+// blocks reads the residual blocks under a prefix and returns the width of their feed-forward layers.
 func (f *finder) blocks(s blockNames, prefix string, width int) ([]Block, int) {
 	n := f.count(prefix)
 	if f.err != nil {
@@ -136,7 +136,8 @@ func (f *finder) blocks(s blockNames, prefix string, width int) ([]Block, int) {
 	return out, mlp
 }
 
-// scaled is a linear layer whose outputs are multiplied with a tensor (layer scale: Touvron et al., ICCV 2021), as one.
+// scaled returns a linear layer whose outputs are multiplied with a tensor (layer scale: Touvron et al., ICCV 2021) as
+// one linear layer.
 func (f *finder) scaled(l Linear, name string, width int) Linear {
 	gamma := f.find(name, width)
 	if f.err != nil {
@@ -157,8 +158,7 @@ func (f *finder) scaled(l Linear, name string, width int) Linear {
 	return Linear{Weight: computed(l.Weight, scale), Bias: computed(l.Bias, scale)}
 }
 
-// biased is positions [n,width] with the first row of a tensor [any,width] or [width] added to each, but to the first
-// so many.
+// biased adds the first row of a tensor [any,width] or [width] to the positions [n,width], except to the first ones.
 func (f *finder) biased(positions *Handle, name string, width, first int) *Handle {
 	bias := f.rows(name, width)
 	if f.err != nil {
@@ -176,7 +176,7 @@ func (f *finder) biased(positions *Handle, name string, width, first int) *Handl
 	})
 }
 
-// attentionPool reads the pooling of transformers' SigLIP, or that of timm's.
+// attentionPool reads the attention pooling of SigLIP in transformers, or that of timm.
 func (f *finder) attentionPool(timm bool, width, mlp int) *AttentionPool {
 	prefix, probe, norm, out := "vision_model.head.", "probe", "layernorm.", "attention.out_proj."
 	if timm {
@@ -194,8 +194,8 @@ func (f *finder) attentionPool(timm bool, width, mlp int) *AttentionPool {
 	return p
 }
 
-// bertBlocks reads the residual blocks of a BERT, whose norms stand behind the sums, and gives the width of their
-// feed-forward layer.
+// bertBlocks reads the residual blocks of a BERT, whose norms follow the sums, and returns the width of their
+// feed-forward layers.
 func (f *finder) bertBlocks(prefix string, width int) ([]Block, int) {
 	n := f.count(prefix)
 	up := f.find(prefix+"0.intermediate.dense.weight", -1, width)
@@ -231,14 +231,14 @@ func (f *finder) attention(s blockNames, prefix string, width int) Attention {
 	return a
 }
 
-// fused are queries, keys and values that are stored as one.
+// fused reads queries, keys and values that are stored as one tensor.
 func (f *finder) fused(name string, width int) (a Attention) {
 	in := f.split(name, width, &a.Q, &a.K, &a.V)
 	a.fused = &in
 	return a
 }
 
-// split reads linear layers of the same input that are stored as one.
+// split reads linear layers of the same input that are stored as one tensor.
 func (f *finder) split(name string, width int, parts ...*Linear) Linear {
 	in := f.linear(name, len(parts)*width, width)
 	for i, part := range parts {
@@ -256,7 +256,8 @@ func (f *finder) split(name string, width int, parts ...*Linear) Linear {
 	return in
 }
 
-// rows is a tensor [n,width], or one with axes of 1 in front of that, or without the first axis where n is 1.
+// rows returns a tensor as [n,width]; it may be stored with axes of size 1 in front, or without the first axis if n is
+// 1.
 func (f *finder) rows(name string, width int) *Handle {
 	h := f.find(name)
 	if f.err != nil {
@@ -271,12 +272,12 @@ func (f *finder) rows(name string, width int) *Handle {
 	return h.reshaped(tensor.Size(h.Shape[:n-1]), h.Shape[n-1])
 }
 
-// known are buffers that hold nothing learned.
+// known lists buffers that hold no learned values.
 var known = []string{"position_ids", "token_type_ids", "attn_mask", "input_resolution", "context_length", "vocab_size",
 	"num_batches_tracked"}
 
-// leftovers refuses tensors inside the towers that a CLIP has no place for, since leaving them out would compute
-// something else in silence; tensors elsewhere become a warning.
+// leftovers refuses unknown tensors inside the towers, since ignoring them would silently change the computation;
+// unknown tensors elsewhere become a warning.
 func (f *finder) leftovers(s scheme, a *Arch) error {
 	var inside, outside []string
 	for _, name := range f.c.Names() {

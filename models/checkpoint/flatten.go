@@ -14,7 +14,7 @@ const (
 	maxNodes = 1 << 20 // attributes visited; a pickle may name one object many times
 )
 
-// flattenModule lists the tensors of a TorchScript module tree under their state-dict names, such as
+// flattenModule returns the tensors of a TorchScript module tree by their state-dict names, such as
 // "visual.transformer.resblocks.0.attn.in_proj_weight".
 func flattenModule(root *module) (map[string]*view, error) {
 	out := map[string]*view{}
@@ -45,8 +45,8 @@ func flattenModule(root *module) (map[string]*view, error) {
 	return out, nil
 }
 
-// flattenDict lists the tensors of a state dict, which is the object itself or, in a training checkpoint, its entry
-// "state_dict", "model_state_dict", "model" or "module"; inner tells which. Other values of the dict are left out.
+// flattenDict returns the tensors of a state dict, which is the object itself or, in a training checkpoint, its entry
+// "state_dict", "model_state_dict", "model" or "module"; inner reports an entry. Other values of the dict are ignored.
 func flattenDict(object any) (found map[string]*view, inner bool, err error) {
 	top, ok := entries(object)
 	if !ok {
@@ -79,7 +79,7 @@ func views(list []types.DictEntry) map[string]*view {
 	return out
 }
 
-// entries lists the pairs of a dict or an ordered dict.
+// entries returns the pairs of a dict or an ordered dict.
 func entries(v any) ([]types.DictEntry, bool) {
 	switch d := v.(type) {
 	case *types.Dict:
@@ -107,7 +107,8 @@ func kindOf(v any) string {
 	return "something else"
 }
 
-// trimPrefixes removes what wrappers put before every name: "module." (DataParallel), "_orig_mod." (torch.compile).
+// trimPrefixes removes the prefixes that wrappers put before every name: "module." (DataParallel), "_orig_mod."
+// (torch.compile).
 func trimPrefixes[V any](m map[string]V) map[string]V {
 	for range 4 {
 		trimmed := false

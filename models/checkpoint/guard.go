@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxPickle = 16 << 20 // bytes of one pickle; that of the largest CLIP needs half a megabyte
+	maxPickle = 16 << 20 // bytes of one pickle; the largest CLIP needs half a megabyte
 	maxLine   = 4096     // bytes of a name or number written as text
 	// bytes of a tensor's or storage's name, so that an error can quote it; published ones have fewer than 100
 	maxName    = 512
@@ -18,9 +18,9 @@ const (
 	maxObjects = 1 << 19 // containers and calls in one pickle; a tensor takes about ten
 )
 
-// argument lengths of pickle opcodes: n >= 0 bytes follow; the negative ones are a length of 1, 4 or 8 bytes and that
-// many bytes, or one or two lines. Python's pickletools lists them. LONG4 is left out: gopickle reads it in quadratic
-// time.
+// Argument lengths of pickle opcodes, as in Python's pickletools: n >= 0 bytes follow; the negative values mean a
+// length of 1, 4 or 8 bytes and that many bytes, or one or two lines. LONG4 is excluded, since gopickle reads it in
+// quadratic time.
 const (
 	len1 = -1 - iota
 	len4
@@ -55,12 +55,12 @@ var opArgument = func() (table [256]int) {
 	return table
 }()
 
-// creates lists the opcodes that make an object far larger than themselves.
+// creates lists the opcodes that make an object much larger than themselves.
 const creates = "(}])Rdilot\x81\x85\x86\x87\x8f\x91\x92"
 
-// readPickle copies one pickle from r, STOP included. It follows the opcodes only to find the end and to refuse what
-// would make an unpickler allocate more than the stream holds: lengths are checked against maxPickle before anything is
-// read.
+// readPickle copies one pickle from r, including STOP. It follows the opcodes only to find the end, and to refuse
+// pickles that make an unpickler allocate more than the stream holds: lengths are checked against maxPickle before
+// anything is read.
 func readPickle(r *bufio.Reader) ([]byte, error) {
 	var out []byte
 	marks, objects := 0, 0

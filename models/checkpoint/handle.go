@@ -11,24 +11,24 @@ import (
 
 // Handle is a tensor of a checkpoint that has not been read yet.
 //
-// When File is not empty, Length bytes at Offset of that file are the elements in row-major order, little-endian and
-// not compressed, so other programs may map them (ONNX external data): tensors of safetensors files, and contiguous
-// ones of .pt and .bin files.
+// If File is not empty, Length bytes at Offset of that file are the elements, row-major, little-endian and
+// uncompressed, so other programs may map them (ONNX external data). This holds for tensors of safetensors files, and
+// for contiguous tensors of .pt and .bin files.
 type Handle struct {
 	Name  string // as stored
-	DType string // as stored, in the words of safetensors: F32, F16, BF16, F64, I64, ...
+	DType string // as stored, with the names of safetensors: F32, F16, BF16, F64, I64, ...
 	Shape []int
 
 	File           string
 	Offset, Length int64
 
-	Computed bool // of several tensors on Load: it has no place in the checkpoint
+	Computed bool // computed from several tensors on Load, and not stored in the checkpoint
 
-	r    io.ReaderAt // the file itself, when File is set
+	r    io.ReaderAt // the file, if File is set
 	load func() (*tensor.Tensor, error)
 }
 
-// Load reads the tensor: floats of any width as float32 (F16 and BF16 exactly), integers and booleans as int64.
+// Load reads the tensor: floats of any precision as float32 (F16 and BF16 exactly), integers and booleans as int64.
 func (h *Handle) Load() (*tensor.Tensor, error) {
 	t, err := h.load()
 	if err != nil {
@@ -37,7 +37,7 @@ func (h *Handle) Load() (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// Number is the one element of a tensor.
+// Number returns the element of a tensor with one element.
 func (h *Handle) Number() (float64, error) {
 	if tensor.Size(h.Shape) != 1 {
 		return 0, fmt.Errorf("%s is %v, want one number", h.Name, h.Shape)
@@ -52,7 +52,7 @@ func (h *Handle) Number() (float64, error) {
 	return float64(t.Data[0]), nil
 }
 
-// Rows is the part [low, high) of the first axis, still unread; it lies in the file when h does.
+// Rows returns the part [low, high) of the first axis, unread; it has a File if h has one.
 func (h *Handle) Rows(low, high int) (*Handle, error) {
 	if len(h.Shape) == 0 || low < 0 || high < low || high > h.Shape[0] {
 		return nil, fmt.Errorf("tensor %q of shape %v has no rows %d to %d", h.Name, h.Shape, low, high)
@@ -76,7 +76,7 @@ func (h *Handle) Rows(low, high int) (*Handle, error) {
 	}}, nil
 }
 
-// reshaped is the same float elements in another shape of as many.
+// reshaped returns the same float elements in another shape of the same size.
 func (h *Handle) reshaped(shape ...int) *Handle {
 	out := *h
 	out.Shape = shape
@@ -90,7 +90,7 @@ func (h *Handle) reshaped(shape ...int) *Handle {
 	return &out
 }
 
-// concat stacks handles of equal trailing shape along the first axis; the result has no place in a file.
+// concat concatenates handles of equal trailing shape along the first axis; no file holds the result.
 func concat(name string, parts ...*Handle) *Handle {
 	h := &Handle{Name: name, DType: parts[0].DType, Shape: slices.Clone(parts[0].Shape), Computed: true}
 	for _, p := range parts[1:] {
@@ -113,20 +113,20 @@ func concat(name string, parts ...*Handle) *Handle {
 
 func elementSize(dtype string) int { return safetensors.ElementSize(dtype) }
 
-// inFile makes the handle of a contiguous tensor at offset of r, which is the file called path.
+// inFile returns the handle of a contiguous tensor in r, which is the file called path.
 func inFile(name, path string, r io.ReaderAt, info safetensors.Info) *Handle {
 	return &Handle{Name: name, DType: info.DType, Shape: info.Shape, File: path, Offset: info.Offset,
 		Length: info.Length,
 		r:      r, load: func() (*tensor.Tensor, error) { return safetensors.ReadTensor(r, info) }}
 }
 
-// buffers gives the bytes of storages: at is where a storage starts in r and, if not negative, in the file itself;
-// a negative at means that r holds the storage alone.
+// buffers returns the bytes of storages. at is the offset of a storage in r and in the file; a negative at means that r
+// holds only the storage.
 type buffers interface {
 	data(*storage) (r io.ReaderAt, at int64, err error)
 }
 
-// handle makes the handle of a view of a PyTorch storage in the file called path.
+// handle returns the handle of a view of a PyTorch storage in the file called path.
 func (v *view) handle(name, path string, from buffers) (*Handle, error) {
 	unit := int64(elementSize(v.dtype))
 	if v.contiguous() && v.inPlace(from) {
@@ -152,7 +152,7 @@ func (v *view) inPlace(from buffers) bool {
 	return !ok || a.stored(v.storage)
 }
 
-// gather copies the elements of a view in row-major order. It reads the part of the storage that the view reaches.
+// gather copies the elements of a view in row-major order. It reads only the part of the storage that the view covers.
 func (v *view) gather(r io.ReaderAt, at int64) (*tensor.Tensor, error) {
 	out, err := safetensors.NewTensor(v.dtype, v.shape)
 	if err != nil || out.Len() == 0 {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// zipOf builds an archive as torch.save would, from members given by name.
+// zipOf builds an archive, as torch.save would, from named members.
 func zipOf(t testing.TB, method uint16, members ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -45,7 +45,7 @@ func tuple(items ...any) string {
 	return s + "t"
 }
 
-// tensorOf is the pickle of {"w": tensor} over a storage of count floats.
+// tensorOf returns the pickle of {"w": tensor} over a storage of count floats.
 func tensorOf(count int32, offset int32, shape, stride string) string {
 	pid := "(" + str("storage") + "ctorch\nFloatStorage\n" + str("0") + str("cpu") + num(count) + "tQ"
 	return "\x80\x02}" + str("w") + "ctorch._utils\n_rebuild_tensor_v2\n(" + pid + num(offset) + shape + stride +
@@ -139,7 +139,7 @@ func TestHostileArchives(t *testing.T) {
 		{"big-endian", zipOf(t, zip.Store, "data.pkl", four, "byteorder", "big", "data/0", strings.Repeat("x", 16)),
 			"big-endian"},
 		{"bomb of a storage", zipOf(t, zip.Deflate, "data.pkl", bomb, "data/0", strings.Repeat("\x00", 64<<20)),
-			"no weights do"},
+			"as no weights do"},
 		{"bomb of a pickle", zipOf(t, zip.Deflate, "data.pkl", strings.Repeat("0", 64<<20)), "longer than"},
 		{"modules in a ring", zipOf(t, zip.Store, "data.pkl", "\x80\x02c__torch__.m\nM\n)\x81q\x00}("+str("self")+
 			"h\x00ub.", "constants.pkl", "\x80\x02)."), "nest more than 64"},
@@ -160,7 +160,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// doubled nests modules of which each holds the next one twice: 2^depth paths in a few hundred bytes.
+// doubled nests modules, each of which contains the next one twice: 2^depth paths in a few hundred bytes.
 func doubled(depth int) string {
 	s := "\x80\x02c__torch__.m\nM\n)\x81q\x00"
 	for i := range depth {
@@ -196,7 +196,7 @@ func seeds(f *testing.F) (archives [][]byte) {
 	return archives
 }
 
-// What a pickle holds where a number, a class or a key should be is quoted in one line, however it looks.
+// A value in place of a number, a class or a key in a pickle is quoted in one line, whatever its form.
 func TestErrorsQuoteInOneLine(t *testing.T) {
 	const magic = "\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
 	long := strings.Repeat("\x01", 3000)
@@ -217,7 +217,7 @@ func TestErrorsQuoteInOneLine(t *testing.T) {
 	}
 }
 
-// FuzzWeights opens any bytes as a weights file, loads what it holds and asks for its architecture.
+// FuzzWeights opens any bytes as a weights file, loads its tensors and determines its architecture.
 func FuzzWeights(f *testing.F) {
 	for _, b := range seeds(f) {
 		f.Add(b)

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// modelTypes are the model_type of config.json that were compared with transformers 5.23 (TestArchitectures).
+// modelTypes lists the model_type values of config.json that were compared with transformers 5.23 (TestArchitectures).
 var modelTypes = []string{"clip", "siglip", "chinese_clip", "metaclip_2"}
 
-// unread are fields of transformers' configurations that change nothing of what a tower computes at inference: names,
-// types of stored numbers, dropout, initial values, outputs, and defaults of generation (PretrainedConfig of 4.16 to
-// 5.23).
+// unread lists fields of transformers' configurations that do not change the computation of a tower at inference:
+// names, types of stored numbers, dropout, initial values, outputs, and defaults of generation (PretrainedConfig of
+// 4.16 to 5.23).
 var unread = []string{"_attn_implementation", "_attn_implementation_autoset", "_commit_hash", "_name_or_path",
 	"architectures", "attention_dropout", "attention_probs_dropout_prob", "attn_implementation", "bad_words_ids",
 	"begin_suppress_tokens", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout",
@@ -28,7 +28,7 @@ var unread = []string{"_attn_implementation", "_attn_implementation_autoset", "_
 	"directionality", "pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head",
 	"pooler_type"}
 
-// usual asks for the fields that all configurations of transformers may have.
+// usual reads the fields that every configuration of transformers may have.
 func (f *fields) usual() {
 	f.ignore(unread...)
 	f.only("pruned_heads", "map[]")
@@ -37,7 +37,7 @@ func (f *fields) usual() {
 	f.only("num_channels", "3")
 }
 
-// transformer reads what configurations of transformers say of a tower.
+// transformer reads the fields of a tower in configurations of transformers.
 func (f *fields) transformer(t *Transformer, usual Transformer) {
 	f.usual()
 	f.same("hidden_size", t.Width, usual.Width)
@@ -57,7 +57,7 @@ func (f *fields) transformer(t *Transformer, usual Transformer) {
 	}
 }
 
-// bert reads a BertConfig, RobertaConfig or XLMRobertaConfig, whose kind says how positions are counted.
+// bert reads a BertConfig, RobertaConfig or XLMRobertaConfig; positions is the number of its positions.
 func (f *fields) bert(a *Arch, positions int) {
 	pad := 0
 	if a.RoBERTa {
@@ -73,8 +73,8 @@ func (f *fields) bert(a *Arch, positions int) {
 	}
 }
 
-// fromHuggingFace reads config.json of a CLIP, SigLIP or Chinese-CLIP. Missing fields have the defaults of
-// transformers' configurations; text_config_dict and vision_config_dict, of old files, replace text_config and
+// fromHuggingFace reads the config.json of a CLIP, SigLIP or Chinese-CLIP. Missing fields have the defaults of
+// transformers' configurations; text_config_dict and vision_config_dict of old files replace text_config and
 // vision_config.
 func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
 	top := fieldsOf(huggingfaceConfig, c.config)
@@ -116,7 +116,7 @@ func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
 	case s.bert:
 		text.bert(a, c.handles[s.textPositions].Shape[0])
 		text.ignore("projection_dim")
-		a.PadToken = AnyToken // the tokenizer says what is hidden
+		a.PadToken = AnyToken // the tokenizer states the masked token
 	case s.siglip:
 		text.transformer(&a.Text, Transformer{768, 12, 12, 3072, GELUTanh, 1e-6})
 		text.same("vocab_size", a.Vocab, 32000)
@@ -129,7 +129,7 @@ func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
 		text.same("max_position_embeddings", a.Context, 77)
 		text.ignore("projection_dim", "pad_token_id")
 		if a.EndToken = read(text, "eos_token_id", 49407); a.EndToken == 2 && kind != "metaclip_2" {
-			a.EndToken = LargestToken // a default of old releases, for which CLIPTextModel looks for the largest id
+			a.EndToken = LargestToken // in old files, CLIPTextModel reads at the largest id
 		}
 	}
 	if !s.siglip {
@@ -144,7 +144,7 @@ func fromHuggingFace(c *Checkpoint, s scheme, a *Arch) error {
 	return nil
 }
 
-// stages compares the blocks of a ResNet's stages with a configuration, where it lists them.
+// stages compares the blocks of a ResNet's stages with a configuration, if it lists them.
 func (f *fields) stages(key string, a *Arch) {
 	f.asked[key] = true
 	if f.has(key) && fmt.Sprint(f.m[key]) != fmt.Sprint(a.Stages) {

@@ -19,8 +19,8 @@ const (
 	bertInside = "text.transformer."
 )
 
-// insideOpenCLIP is a scheme of OpenCLIP with a vision transformer of timm or a BERT of transformers in place of a
-// tower.
+// insideOpenCLIP returns a scheme of OpenCLIP in which a vision transformer of timm or a BERT of transformers replaces
+// a tower.
 func (s scheme) insideOpenCLIP(c *Checkpoint) scheme {
 	if s.trunk = c.Has(trunk + "patch_embed.proj.weight"); s.trunk {
 		s.patches, s.class, s.visionPositions = trunk+"patch_embed.proj.weight", trunk+"cls_token", trunk+"pos_embed"
@@ -43,15 +43,15 @@ func (s scheme) insideOpenCLIP(c *Checkpoint) scheme {
 	return s
 }
 
-// timmTower is what the name of a vision transformer of timm tells and its weights do not.
+// timmTower holds the properties of a timm vision transformer that follow from its name and not from its weights.
 type timmTower struct {
 	Width, Heads int
 	Activation   string
 	Epsilon      float64
 }
 
-// timmTowers lists the vit_* of timm 1.0.31: those that were compared (TestArchitectures), by name, and why others
-// cannot be read. tools/golden/architectures.py writes it.
+// timmTowers lists the vit_* of timm 1.0.31: those that were compared (TestArchitectures), by name, and the reasons why
+// others are not supported. tools/golden/architectures.py writes it.
 //
 //go:embed timm.json
 var timmTowers []byte
@@ -66,7 +66,7 @@ var timmTable = sync.OnceValue(func() (t struct {
 	return t
 })
 
-// timmNamed looks a name of timm up, without the tag of its weights.
+// timmNamed looks up a name of timm, without the tag of its weights.
 func timmNamed(name string) (timmTower, error) {
 	table := timmTable()
 	plain, _, _ := strings.Cut(name, ".")
@@ -87,10 +87,10 @@ func timmNamed(name string) (timmTower, error) {
 		"(vit_...): %s", oneLine(name), otherwise)
 }
 
-// textKinds are text towers of transformers that can be read inside an OpenCLIP model.
+// textKinds lists the text towers of transformers that are supported inside an OpenCLIP model.
 var textKinds = []string{"bert", "roberta", "xlm-roberta"}
 
-// checkInside refuses towers inside OpenCLIP models by their names, and otherwise by tensors that no plain vision
+// checkInside refuses unsupported towers inside OpenCLIP models, by their names or by tensors that no plain vision
 // transformer and no BERT has.
 func checkInside(c *Checkpoint, names []string) error {
 	model := section(c.config, "model_cfg")
@@ -124,7 +124,7 @@ func checkInside(c *Checkpoint, names []string) error {
 	return nil
 }
 
-// timm reads vision_cfg of an image tower of timm. The fields of OpenCLIP's own towers do not count.
+// timm reads the vision_cfg of an image tower of timm. The fields of OpenCLIP's own towers are ignored.
 func (f *fields) timm(a *Arch) {
 	f.ignore("layers", "width", "head_width", "mlp_ratio", "patch_size", "ls_init_value", "no_ln_pre",
 		"pos_embed_type", "final_ln_after_pool", "pool_type", "attentional_pool", "attn_pooler_queries",
@@ -148,7 +148,7 @@ func (f *fields) timm(a *Arch) {
 	pool, attention := read(f, "timm_pool", "avg"), a.VisionPool == clip.AttentionPool
 	ok := false
 	switch pool {
-	case "": // that of the model itself
+	case "": // the pooling of the model itself
 		if ok = true; !attention {
 			if a.VisionPool = ""; a.NoClass {
 				a.VisionPool = clip.MeanPool
@@ -167,7 +167,8 @@ func (f *fields) timm(a *Arch) {
 	}
 }
 
-// textConfig is the config.json of a BERT or RoBERTa beside the weights of an OpenCLIP model; nil where there is none.
+// textConfig returns the config.json of a BERT or RoBERTa beside the weights of an OpenCLIP model; nil if there is
+// none.
 func (c *Checkpoint) textConfig() (map[string]any, error) {
 	path := filepath.Join(c.dir, huggingfaceConfig)
 	if c.dir == "" || !exists(path) {
@@ -182,7 +183,7 @@ func (c *Checkpoint) textConfig() (map[string]any, error) {
 	case !ok:
 		return nil, errors.New(huggingfaceConfig + " beside the weights has no model_type")
 	case !slices.Contains(textKinds, kind):
-		return nil, nil // that of the whole model in another form
+		return nil, nil // the configuration of the whole model in another format
 	}
 	return config, nil
 }

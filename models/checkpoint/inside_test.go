@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Names of timm are read without the tag of their weights; others are refused for what their towers have
+// Names of timm are looked up without the tag of their weights; other names are refused with the reason
 // (tools/golden/architectures.py asked timm 1.0.31).
 func TestTimmNames(t *testing.T) {
 	n, err := timmNamed("vit_so400m_patch14_siglip_384.webli")
@@ -24,7 +24,7 @@ func TestTimmNames(t *testing.T) {
 	}
 }
 
-// Towers of other libraries inside an OpenCLIP model that cannot be read are named, with what to do.
+// The errors for unsupported towers of other libraries inside an OpenCLIP model name the tower and the next step.
 func TestOtherLibrariesAreNamed(t *testing.T) {
 	timm := tensor.Map{trunk + "patch_embed.proj.weight": tensor.New(1),
 		trunk + "blocks.0.attn.qkv.bias": tensor.New(1), "token_embedding.weight": tensor.New(1, 1)}

@@ -11,20 +11,20 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// legacyMagic opens a torch.save file from before PyTorch 1.6: five pickles (magic number, protocol version, system
-// facts, the object, the storage keys), then for each key a 64-bit element count and the raw elements.
+// legacyMagic begins a torch.save file from before PyTorch 1.6: five pickles (magic number, protocol version, system
+// information, the object, the storage keys), then for each key a 64-bit element count and the raw elements.
 var legacyMagic, _ = new(big.Int).SetString("1950a86a20f9469cfc6c", 16)
 
 const legacyProtocol = 1001
 
-// legacy is such a file; offsets are where the elements of each storage start.
+// legacy is such a file; offsets holds the offsets of the elements of each storage.
 type legacy struct {
 	r       io.ReaderAt
 	types   map[string]*storage
 	offsets map[string]int64
 }
 
-// openLegacy unpickles the object and finds the storages of a file of size bytes.
+// openLegacy unpickles the object and finds the storages in a file of size bytes.
 func openLegacy(r io.ReaderAt, size int64) (any, *legacy, error) {
 	at := int64(0)
 	next := func(persistent func(any) (any, error)) (any, error) {
@@ -105,7 +105,7 @@ func (l *legacy) persistent(id any) (any, error) {
 	return st, nil
 }
 
-// locate walks the storages from byte at on.
+// locate finds the offsets of the storages, which begin at offset at.
 func (l *legacy) locate(keys []any, at, size int64) error {
 	for _, k := range keys {
 		key, ok := k.(string)

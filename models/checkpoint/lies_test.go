@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// claim rewrites both sizes of the member a/data/0 in the central directory of a ZIP file, which is what readers go by,
-// and leaves the file as long as it is. Offsets are those of the ZIP format's central file header: 20 the compressed
-// size, 24 the other one, 46 the name.
+// claim rewrites both sizes of the member a/data/0 in the central directory of a ZIP file, which readers use, and keeps
+// the length of the file. Offsets are those of the ZIP format's central file header: 20 the compressed size, 24 the
+// other one, 46 the name.
 func claim(t testing.TB, file []byte, packed, unpacked uint32) []byte {
 	t.Helper()
 	file = bytes.Clone(file)
@@ -27,7 +27,7 @@ func claim(t testing.TB, file []byte, packed, unpacked uint32) []byte {
 	return file
 }
 
-// liars are small archives that say they hold two gigabytes: as they are, and packed.
+// liars are small archives that claim to hold two gigabytes, stored and compressed.
 func liars(t testing.TB) map[string][]byte {
 	const n, most = 1 << 29, 1<<32 - 2
 	big := tensorOf(n, 0, tuple(n), tuple(1))
@@ -42,9 +42,9 @@ func liars(t testing.TB) map[string][]byte {
 	}
 }
 
-// What a file says of its own size decides nothing: the memory spent on it follows the bytes that are there.
+// Memory depends on the bytes in a file, and not on the sizes that the file claims.
 func TestArchivesThatLieAboutTheirSize(t *testing.T) {
-	want := map[string]string{"newline": `"\n/data.pkl"`, "stored": "of a file of", "packed": "no weights do",
+	want := map[string]string{"newline": `"\n/data.pkl"`, "stored": "of a file of", "packed": "as no weights do",
 		"strided": "of a file of"}
 	for name, file := range liars(t) {
 		before := allocated()
@@ -60,7 +60,7 @@ func TestArchivesThatLieAboutTheirSize(t *testing.T) {
 	}
 }
 
-// Every kind of file, cut at every byte: an error that names the file, and never tensors.
+// Every kind of file, truncated at every byte, gives an error that names the file, and no tensors.
 func TestCutAnywhere(t *testing.T) {
 	for _, name := range []string{"tricky.pt", "legacy.pt", "huggingface/model.safetensors"} {
 		whole, err := os.ReadFile(filepath.Join("testdata", name))
@@ -88,7 +88,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// Files under a wrong name: what the bytes are decides, and what is no checkpoint is refused by file.
+// For files with a wrong name, the bytes determine the format, and the error for other files names the file.
 func TestMislabelled(t *testing.T) {
 	read := func(name string) []byte {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
@@ -99,7 +99,7 @@ func TestMislabelled(t *testing.T) {
 	}
 	jpeg := "\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01"
 	for _, c := range []struct {
-		name, content, want string // want is "" where it is read all the same
+		name, content, want string // want is "" if it is still read
 	}{
 		{"model.safetensors", string(read("tricky.pt")), ""},
 		{"model.safetensors", string(read("legacy.pt")), "header length"},
@@ -132,7 +132,7 @@ func TestMislabelled(t *testing.T) {
 	}
 }
 
-// An index of shards sends readers nowhere but to files of its own folder that hold what it says.
+// An index of shards may name only files in its own folder that hold the listed tensors.
 func TestHostileShards(t *testing.T) {
 	const index, a, b = "model.safetensors.index.json", "model-00001-of-00002.safetensors",
 		"model-00002-of-00002.safetensors"
@@ -154,7 +154,7 @@ func TestHostileShards(t *testing.T) {
 	}
 	for _, c := range []struct {
 		to      string
-		missing string // a shard that is not there
+		missing string // a missing shard
 		want    []string
 	}{
 		{to: "../" + a, want: []string{"want the name of a file in the same folder"}},
@@ -208,7 +208,7 @@ func TestHostileShards(t *testing.T) {
 	}
 }
 
-// A tensor's name that no line could quote is refused by its length.
+// A tensor's name that is too long to quote is refused with its length.
 func TestLongNames(t *testing.T) {
 	name := strings.Repeat("\x7f", 513)
 	dir := t.TempDir()

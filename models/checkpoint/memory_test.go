@@ -6,7 +6,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FromMap is a checkpoint in memory with tensors under their stored names; config is that of the format, or nil.
+// FromMap returns a checkpoint in memory with tensors under their stored names; config is the configuration of the
+// format, or nil.
 func FromMap(format Format, m tensor.Map, config map[string]any, opts Options) (*Checkpoint, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -25,7 +26,7 @@ func FromMap(format Format, m tensor.Map, config map[string]any, opts Options) (
 	return c, nil
 }
 
-// Detect is the architecture of a checkpoint.
+// Detect returns the architecture of a checkpoint.
 func Detect(c *Checkpoint) (Arch, error) {
 	w, err := CLIP(c)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"promptfed/runtime/safetensors"
 )
 
-// Weight files in the order they are looked for in a folder: safetensors first, since nothing in them can run.
+// Weight files in the order in which they are searched in a folder: safetensors first, since they hold no executable
+// content.
 var (
 	huggingfaceFiles = []string{"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
 		"pytorch_model.bin.index.json"}
@@ -28,7 +29,7 @@ const (
 )
 
 // Open reads the layout of the checkpoint at path, which is a file or a folder (see the package comment). Tensors are
-// read when asked for; Close releases the files.
+// read on demand; Close closes the files.
 func Open(path string, opts Options) (*Checkpoint, error) {
 	if err := opts.check(); err != nil {
 		return nil, err
@@ -63,7 +64,8 @@ func (c *Checkpoint) openFolder() error {
 		oc = ""
 	}
 	if hf != "" && oc != "" {
-		// Hub repositories often hold both; what is not described as a CLIP, or needs a pickle, gives way.
+		// Hub repositories often hold both formats; weights that config.json does not describe as a CLIP, or that are
+		// pickles, yield to the others.
 		cfg, err := readJSON(filepath.Join(c.dir, huggingfaceConfig))
 		if err != nil || !slices.Contains(modelTypes, fmt.Sprint(cfg["model_type"])) || isSafe(oc) && !isSafe(hf) {
 			hf = ""
@@ -90,8 +92,7 @@ func (c *Checkpoint) first(names []string) string {
 	return ""
 }
 
-// openSingle opens one weights file. A file with the standard name beside its configuration is read as its folder would
-// be.
+// openSingle opens one weights file. A file with a standard name beside its configuration is read like its folder.
 func (c *Checkpoint) openSingle(base string) error {
 	for _, n := range huggingfaceFiles {
 		if base == n && exists(filepath.Join(c.dir, huggingfaceConfig)) {
@@ -134,13 +135,13 @@ func (c *Checkpoint) weights(base string) error {
 		return err
 	}
 	c.handles = trimPrefixes(handles)
-	for name := range handles { // all names have the prefix or none
+	for name := range handles { // all names have the prefix, or none
 		c.training = c.training || c.handles[name] == nil
 	}
 	return nil
 }
 
-// shards reads {"weight_map": {tensor: file}} and every file it names, which must lie in the same folder.
+// shards reads {"weight_map": {tensor: file}} and every file that it names; the files must be in the same folder.
 func (c *Checkpoint) shards(base string) error {
 	path := filepath.Join(c.dir, base)
 	index, err := readJSON(path)
@@ -174,14 +175,14 @@ func (c *Checkpoint) shards(base string) error {
 	return nil
 }
 
-// plainName tells whether a text may be the name of a file in the same folder: no path, no control characters, and no
-// longer than the 255 bytes that file systems take.
+// plainName reports whether a text can be the name of a file in the same folder: no path, no control characters, and at
+// most the 255 bytes that file systems allow.
 func plainName(file string) bool {
 	return file != "" && len(file) <= 255 && filepath.Base(file) == file && filepath.IsLocal(file) &&
 		!strings.ContainsFunc(file, unicode.IsControl)
 }
 
-// file lists the tensors of one weights file, whose format is told by its first bytes.
+// file returns the tensors of one weights file, whose format follows from its first bytes.
 func (c *Checkpoint) file(base string) (handles map[string]*Handle, err error) {
 	path := filepath.Join(c.dir, base)
 	f, size, err := openFile(path)

@@ -17,7 +17,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// truth is what PyTorch reads in a checkpoint; tools/golden/checkpoint.py writes it.
+// truth holds what PyTorch reads from a checkpoint; tools/golden/checkpoint.py writes it.
 type truth struct {
 	Shape  []int  `json:"shape"`
 	SHA256 string `json:"sha256"`
@@ -57,7 +57,7 @@ func open(t testing.TB, path string, opts Options) *Checkpoint {
 	return c
 }
 
-// Every value of every tensor in every format is the one PyTorch reads.
+// Every value of every tensor in every format is the one that PyTorch reads.
 func TestReadsWhatPyTorchReads(t *testing.T) {
 	formats := map[string]Format{"openai.pt": OpenAI, "huggingface": HuggingFace, "sharded": HuggingFace,
 		"openclip":    OpenCLIP,
@@ -106,7 +106,7 @@ func raw(t *testing.T, file string, h *Handle, x *tensor.Tensor) {
 	}
 }
 
-// Which tensors lie in the file as they are was worked out from the strides in tools/golden/checkpoint.py.
+// tools/golden/checkpoint.py determined from the strides which tensors are stored unchanged in the file.
 func TestInPlace(t *testing.T) {
 	for _, file := range []string{"tricky.pt", "legacy.pt"} {
 		c := open(t, "testdata/"+file, Options{})
@@ -131,7 +131,7 @@ func TestInPlace(t *testing.T) {
 
 func TestRows(t *testing.T) {
 	c := open(t, "testdata/tricky.pt", Options{})
-	// base is arange(24).reshape(4,6)/7 and transposed its transpose; slice is base[1:3, ::2].
+	// base is arange(24).reshape(4,6)/7, transposed is its transpose, and slice is base[1:3, ::2].
 	for name, want := range map[string][]float32{
 		"base": {6. / 7, 1, 8. / 7, 9. / 7, 10. / 7, 11. / 7}, "transposed": {1. / 7, 1, 13. / 7, 19. / 7},
 		"slice": {12. / 7, 2, 16. / 7},
@@ -185,7 +185,7 @@ func copyDir(t *testing.T, from string) string {
 	return dir
 }
 
-// Hub repositories hold several formats side by side.
+// Hub repositories hold several formats.
 func TestFolderWithBoth(t *testing.T) {
 	for _, c := range []struct {
 		from, add, as, config string

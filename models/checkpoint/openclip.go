@@ -8,12 +8,12 @@ import (
 	"promptfed/models/clip"
 )
 
-// plainBlock are options of OpenCLIP's blocks that change what is computed, with the values under which they do not.
+// plainBlock lists options of OpenCLIP's blocks that change the computation, with the values that do not.
 var plainBlock = map[string][]string{"block_type": {"default"}, "qk_norm": {"false"}, "scaled_cosine_attn": {"false"},
 	"scale_heads": {"false"}, "scale_attn_inner": {"false"}, "scale_attn": {"false"}, "scale_fc": {"false"}}
 
-// fromOpenCLIP reads model_cfg of an open_clip_config.json: CLIPVisionCfg and CLIPTextCfg of OpenCLIP 3.3, whose
-// defaults hold for missing fields. preprocess_cfg is read by the package preprocess.
+// fromOpenCLIP reads model_cfg of an open_clip_config.json: CLIPVisionCfg and CLIPTextCfg of OpenCLIP 3.3, with their
+// defaults for missing fields. The package preprocess reads preprocess_cfg.
 func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 	top := fieldsOf(openclipConfig, c.config)
 	top.ignore("preprocess_cfg")
@@ -60,7 +60,7 @@ func fromOpenCLIP(c *Checkpoint, s scheme, a *Arch) error {
 	return nil
 }
 
-// towerBlocks reads what both of OpenCLIP's own transformers have in common.
+// towerBlocks reads the common fields of OpenCLIP's own transformers.
 func (f *fields) towerBlocks(t *Transformer, act string) {
 	for _, key := range slices.Sorted(maps.Keys(plainBlock)) {
 		f.only(key, plainBlock[key]...)
@@ -68,7 +68,7 @@ func (f *fields) towerBlocks(t *Transformer, act string) {
 	if units := int(float64(t.Width) * read(f, "mlp_ratio", 4.0)); units != t.MLP {
 		f.fail("mlp_ratio makes feed-forward layers of %d units, but the weights say %d", units, t.MLP)
 	}
-	f.ignore("ls_init_value") // the weights tell layer scale
+	f.ignore("ls_init_value") // layer scale follows from the weights
 	norm, activation := f.object("norm_kwargs"), f.object("act_kwargs")
 	t.Epsilon, t.Activation = read(norm, "eps", 1e-5), act
 	norm.only("elementwise_affine", "true")
@@ -88,7 +88,7 @@ func (f *fields) towerBlocks(t *Transformer, act string) {
 	activation.done()
 }
 
-// vit reads vision_cfg of OpenCLIP's own vision transformer.
+// vit reads the vision_cfg of OpenCLIP's own vision transformer.
 func (f *fields) vit(a *Arch, act string) {
 	f.same("width", a.Vision.Width, 768)
 	f.same("layers", a.Vision.Layers, 12)
@@ -98,10 +98,10 @@ func (f *fields) vit(a *Arch, act string) {
 	f.headWidth(&a.Vision)
 	f.only("attentional_pool", "false")
 	f.only("pos_embed_type", "learnable")
-	f.ignore("attn_pooler_queries", "attn_pooler_heads") // of attentional_pool
+	f.ignore("attn_pooler_queries", "attn_pooler_heads") // belong to attentional_pool
 	f.absent("timm_model_name")
 	f.ignore("timm_model_pretrained", "timm_pool", "timm_proj", "timm_proj_bias", "timm_drop", "timm_drop_path")
-	f.only("global_average_pool", "false") // of old releases, as is the next
+	f.only("global_average_pool", "false") // of old releases, like the next one
 	f.only("input_patchnorm", "false")
 	a.NormPooled = read(f, "final_ln_after_pool", false)
 	if bare := read(f, "no_ln_pre", false); bare != a.NoPreNorm {
@@ -111,14 +111,14 @@ func (f *fields) vit(a *Arch, act string) {
 		"avg": clip.MeanPool})
 }
 
-// resnet reads vision_cfg of CLIP's ResNet.
+// resnet reads the vision_cfg of CLIP's ResNet.
 func (f *fields) resnet(a *Arch) {
 	f.same("width", a.Vision.Width/32, 64)
 	f.stages("layers", a)
 	a.margin(f, "image_size", 224)
 	f.headWidth(&a.Vision)
 	a.Vision.Epsilon = normEpsilon
-	f.ignore("patch_size", "mlp_ratio") // of transformers
+	f.ignore("patch_size", "mlp_ratio") // belong to transformers
 }
 
 func (f *fields) headWidth(t *Transformer) {
@@ -130,7 +130,7 @@ func (f *fields) headWidth(t *Transformer) {
 	t.Heads = t.Width / one
 }
 
-// transformerText reads text_cfg of OpenCLIP's own text tower.
+// transformerText reads the text_cfg of OpenCLIP's own text tower.
 func (f *fields) transformerText(a *Arch, act string) {
 	f.same("context_length", a.Context, 77)
 	f.same("vocab_size", a.Vocab, 49408)
@@ -162,7 +162,7 @@ func (f *fields) transformerText(a *Arch, act string) {
 	}
 }
 
-// pooling is the name of a pooling in the package clip.
+// pooling returns the name of a pooling in the package clip.
 func pooling(f *fields, key, name string, known map[string]string) string {
 	if _, ok := known[name]; !ok {
 		f.fail("%s %q is not supported, want one of %v: %s", key, oneLine(name), slices.Sorted(maps.Keys(known)),
@@ -171,8 +171,8 @@ func pooling(f *fields, key, name string, known map[string]string) string {
 	return known[name]
 }
 
-// knownText are text towers of transformers by the names that OpenCLIP's configurations use: width, heads and epsilon
-// of their config.json on the Hub.
+// knownText lists text towers of transformers by their names in OpenCLIP's configurations, with width, heads and
+// epsilon of their config.json on the Hub.
 var knownText = map[string]Transformer{
 	"roberta-base":      {Width: 768, Heads: 12, Epsilon: 1e-5},
 	"xlm-roberta-base":  {Width: 768, Heads: 12, Epsilon: 1e-5},
@@ -182,8 +182,8 @@ var knownText = map[string]Transformer{
 	"microsoft/BiomedNLP-BiomedBERT-base-uncased-abstract": {Width: 768, Heads: 12, Epsilon: 1e-12},
 }
 
-// huggingface reads text_cfg of a BERT or RoBERTa of transformers: its config.json beside the weights, or what is known
-// by its name, and how OpenCLIP reads features off it. The fields of OpenCLIP's own tower do not count.
+// huggingface reads the text_cfg of a BERT or RoBERTa of transformers: its config.json beside the weights or the entry
+// of knownText, and how OpenCLIP reads features from it. The fields of OpenCLIP's own tower are ignored.
 func (f *fields) huggingface(c *Checkpoint, s scheme, a *Arch) {
 	f.ignore("context_length", "vocab_size", "width", "heads", "layers", "mlp_ratio", "ls_init_value", "embed_cls",
 		"pad_id", "eos_id", "no_causal_mask", "final_ln_after_pool", "pool_type", "proj_bias", "proj_type",
@@ -222,7 +222,7 @@ func (f *fields) huggingface(c *Checkpoint, s scheme, a *Arch) {
 	}
 	usual := "mean_pooler"
 	if _, there := f.m["hf_pooler_type"]; there && !a.RoBERTa {
-		usual = "cls_pooler" // of OpenCLIP's table of architectures, for a null
+		usual = "cls_pooler" // OpenCLIP's table of architectures has this for null
 	}
 	a.TextPool = pooling(f, "hf_pooler_type", cmp.Or(read(f, "hf_pooler_type", usual), usual), map[string]string{
 		"mean_pooler": clip.MeanPool, "cls_pooler": clip.FirstPool, "cls_last_hidden_state_pooler": clip.FirstPool})

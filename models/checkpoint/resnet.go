@@ -10,20 +10,20 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// normEpsilon is what batch normalisations add to variances: PyTorch's default, which no CLIP changes.
+// normEpsilon is the epsilon of batch normalisations: PyTorch's default, which no CLIP changes.
 const normEpsilon = 1e-5
 
-// stemTensor ends the name of the tensor that a ResNet is recognised by; what stands before it is the tower's prefix.
+// stemTensor ends the name of the tensor that identifies a ResNet; the rest of that name is the tower's prefix.
 const stemTensor = "layer1.0.conv1.weight"
 
-// ResNetTower is CLIP's modified ResNet: its convolutions in the order that they run, and the attention pooling.
+// ResNetTower is CLIP's modified ResNet: its convolutions in order of execution, and the attention pooling.
 type ResNetTower struct {
 	Convolutions []Convolution
-	Positions    *Handle // [grid*grid+1,width], the mean's first
+	Positions    *Handle // [grid*grid+1,width], with the mean's position first
 	Q, K, V, Out Linear  // [width,width], Out [embed,width]
 }
 
-// Convolution is a convolution without bias, Weight [out,in,k,k], and the batch normalisation behind it, whose Gain,
+// Convolution is a convolution without bias, Weight [out,in,k,k], and the batch normalisation after it, whose Gain,
 // Bias, Mean and Variance are [out].
 type Convolution struct {
 	Name                       string // in OpenAI's checkpoints, without .weight
@@ -31,8 +31,8 @@ type Convolution struct {
 	Gain, Bias, Mean, Variance *Handle
 }
 
-// Folded is the convolution and its normalisation with running moments (Ioffe and Szegedy 2015, algorithm 2) as one
-// convolution: weight [out,in,k,k] is Weight times s = Gain/sqrt(Variance+1e-5) of its channel, bias [out] is
+// Folded returns the convolution and its normalisation with running statistics (Ioffe and Szegedy 2015, algorithm 2) as
+// one convolution: weight [out,in,k,k] is Weight times s = Gain/sqrt(Variance+1e-5) of its channel, and bias [out] is
 // Bias - Mean s. Both are computed in double precision on Load and rounded once.
 func (c Convolution) Folded() (weight, bias *Handle) {
 	weight = computed(c.Weight, func(t *tensor.Tensor) error {
@@ -59,7 +59,7 @@ func (c Convolution) Folded() (weight, bias *Handle) {
 	return weight, bias
 }
 
-// computed is a tensor that change makes of h on Load; it has no place in a file.
+// computed returns a tensor that change computes from h on Load; no file holds it.
 func computed(h *Handle, change func(*tensor.Tensor) error) *Handle {
 	return &Handle{Name: h.Name, DType: "F32", Shape: slices.Clone(h.Shape), Computed: true,
 		load: func() (*tensor.Tensor,
@@ -72,7 +72,7 @@ func computed(h *Handle, change func(*tensor.Tensor) error) *Handle {
 		}}
 }
 
-// scaleRows multiplies each row, along the first axis, with its number.
+// scaleRows multiplies each row, along the first axis, by its number.
 func scaleRows(t *tensor.Tensor, s []float64) {
 	n := len(t.Data) / len(s)
 	for i, v := range t.Data {
@@ -80,7 +80,7 @@ func scaleRows(t *tensor.Tensor, s []float64) {
 	}
 }
 
-// scales are what the channels of the convolution are multiplied with.
+// scales returns the factors of the convolution's channels.
 func (c Convolution) scales() ([]float64, error) {
 	gain, err := finite(c.Gain)
 	if err != nil {
@@ -112,7 +112,7 @@ func finite(h *Handle) (*tensor.Tensor, error) {
 	return t, nil
 }
 
-// resnetPrefix is what the names of a ResNet image tower start with; ok tells whether there is one.
+// resnetPrefix returns the prefix of the names of a ResNet image tower; ok is false if there is none.
 func resnetPrefix(c *Checkpoint) (prefix string, ok bool) {
 	if c.Has("visual." + stemTensor) {
 		return "visual.", true
@@ -125,7 +125,8 @@ func resnetPrefix(c *Checkpoint) (prefix string, ok bool) {
 	return "", false
 }
 
-// readResNet reads a ResNet image tower. Its width is that of the attention pooling, 32 times the channels of the stem.
+// readResNet reads a ResNet image tower. Its width is the width of the attention pooling, 32 times the channels of the
+// stem.
 func (w *Weights) readResNet(f *finder, prefix string) {
 	a, r := &w.Arch, &w.ResNet
 	a.Kind, a.Patch = ResNet, 32

@@ -16,8 +16,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// published are the names and shapes of the weights of OpenAI's nine CLIPs, as tools/golden/resnet.py derives them from
-// PyTorch modules of the published sizes, whose counts of parameters it compares with those that OpenCLIP lists.
+// published lists the names and shapes of the weights of OpenAI's nine CLIPs. tools/golden/resnet.py derives them from
+// PyTorch modules of the published sizes, whose numbers of parameters it compares with OpenCLIP's list.
 func published(t testing.TB) map[string]map[string][]int {
 	t.Helper()
 	f, err := os.Open("testdata/shapes.json.gz")
@@ -36,7 +36,7 @@ func published(t testing.TB) map[string]map[string][]int {
 	return out
 }
 
-// shapesOnly is a checkpoint whose tensors cannot be read, but for the logit scale.
+// shapesOnly is a checkpoint whose tensors, except the logit scale, cannot be read.
 func shapesOnly(format Format, shapes map[string][]int, config map[string]any) *Checkpoint {
 	c := &Checkpoint{format: format, path: "(shapes)", config: config, handles: map[string]*Handle{}}
 	for name, s := range shapes {
@@ -55,7 +55,7 @@ func shapesOnly(format Format, shapes map[string][]int, config map[string]any) *
 	return c
 }
 
-// Sizes as table 19 and 20 of Radford et al. 2021 list them; heads of the attention pooling are 64 wide.
+// Sizes are those of tables 19 and 20 of Radford et al. 2021; heads of the attention pooling have width 64.
 func TestDetectPublished(t *testing.T) {
 	vit := func(width, layers int) Transformer {
 		return Transformer{Width: width, Layers: layers, Heads: width / 64, MLP: 4 * width, Activation: QuickGELU,
@@ -103,7 +103,7 @@ func TestDetectPublished(t *testing.T) {
 	}
 }
 
-// Sizes that have no name in the field are written out.
+// Sizes without a usual name are written out.
 func TestOtherSizes(t *testing.T) {
 	for want, a := range map[string]Arch{
 		"ResNet, stages of [1 1 4 1] blocks, width 512": {Kind: ResNet, Stages: []int{1, 1, 4, 1}, Patch: 32,
@@ -116,7 +116,7 @@ func TestOtherSizes(t *testing.T) {
 	}
 }
 
-// A ResNet in a Hugging Face folder has OpenAI's names behind some prefix, its text tower either names.
+// A ResNet in a Hugging Face folder has OpenAI's names after some prefix, and its text tower names of either kind.
 func TestResNetNames(t *testing.T) {
 	openai := published(t)["RN50"]
 	text := map[string]string{"positional_embedding": "text_model.embeddings.position_embedding.weight",

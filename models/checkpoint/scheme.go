@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// scheme is one way of naming the tensors of a CLIP. Names that end in "." take "weight" and "bias".
+// scheme is a naming scheme of the tensors of a CLIP. Names that end in "." are completed by "weight" and "bias".
 type scheme struct {
 	huggingface                                      bool
 	tokens, textPositions, textFinal, textProjection string
@@ -16,21 +16,22 @@ type scheme struct {
 	text, vision                                     blockNames
 	// projections are Linear [embed,width]; otherwise [width,embed]
 	linearProjection bool
-	towers           []string // prefixes under which nothing unknown may be left
+	towers           []string // prefixes under which every tensor must be known
 	resnet           bool
-	// prefix of a ResNet image tower, with OpenAI's names behind it
+	// prefix of a ResNet image tower, before OpenAI's names
 	visual string
 	siglip bool
-	bert   bool // the text tower
-	// context is how many positions of a BERT are taken, 0 for all; pooler says that it is read through its last layer
+	bert   bool // the text tower is a BERT
+	// context is the number of a BERT's positions that are used, 0 for all; pooler means that features pass through its
+	// pooler
 	context int
 	pooler  bool
-	// trunk is an image tower of timm inside an OpenCLIP model
+	// trunk means an image tower of timm inside an OpenCLIP model
 	trunk bool
 }
 
-// blockNames name the tensors of a residual block. fused is the projection of queries, keys and values in one; it is
-// empty where there are three, self_attn.q_proj and so on. scales are those of layer scale.
+// blockNames holds the names of the tensors of a residual block. fused is the common projection of queries, keys and
+// values; it is empty if there are three, self_attn.q_proj and so on. scales are the names of layer scale.
 type blockNames struct {
 	norm1, norm2, up, down, out, fused string
 	scales                             [2]string
@@ -45,8 +46,8 @@ var (
 		[2]string{"ls1.gamma", "ls2.gamma"}}
 )
 
-// openaiScheme names tensors as OpenAI's CLIP and OpenCLIP do. OpenCLIP's "custom text" models put text. before the
-// names of the text tower, and may keep its projection as a Linear.
+// openaiScheme returns the names of OpenAI's CLIP and of OpenCLIP. OpenCLIP's "custom text" models put text. before the
+// names of the text tower, and may store its projection as a Linear.
 func openaiScheme(text string, linearText bool) scheme {
 	s := scheme{
 		tokens: text + "token_embedding.weight", textPositions: text + "positional_embedding", textFinal: text +
@@ -75,14 +76,14 @@ var huggingfaceScheme = scheme{
 	linearProjection: true, towers: []string{"vision_model.", "text_model."},
 }
 
-// siglipScheme is that of transformers' SiglipModel: Hugging Face's, with heads in place of projections.
+// siglipScheme is the scheme of transformers' SiglipModel: Hugging Face's, with heads and no projections.
 var siglipScheme = func() scheme {
 	s := huggingfaceScheme
 	s.siglip, s.textProjection = true, "text_model.head.weight"
 	return s
 }()
 
-// chineseScheme is that of transformers' ChineseCLIPModel: Hugging Face's, with a BERT for a text tower.
+// chineseScheme is the scheme of transformers' ChineseCLIPModel: Hugging Face's, with a BERT as text tower.
 var chineseScheme = func() scheme {
 	s := huggingfaceScheme
 	s.bert, s.tokens = true, "text_model.embeddings.word_embeddings.weight"
@@ -90,22 +91,22 @@ var chineseScheme = func() scheme {
 	return s
 }()
 
-// unsupported tensors and what they give away.
+// unsupported lists parts of tensor names and the architectures that they indicate.
 var unsupported = []struct{ part, what string }{
 	{"visual.attn_pool.", "attention pooling (CoCa)"},
 	{"text_decoder.", "a text decoder (CoCa)"},
-	{"visual.head.mlp.", "an image tower of timm behind two layers (timm_proj mlp)"},
+	{"visual.head.mlp.", "an image tower of timm with a projection of two layers (timm_proj mlp)"},
 	{bertInside + "encoder.relative_attention_bias.", "a text tower with relative positions"},
 }
 
-// otherwise is what to do with towers that cannot be read.
+// otherwise is the next step for unsupported towers.
 const otherwise = "export both towers as ONNX files, which are read as they are (docs/dropin.md)"
 
 const expected = "want a CLIP with a ViT or ResNet image tower (OpenAI's names visual.conv1.weight and " +
 	"token_embedding.weight, " +
 	"or Hugging Face's vision_model. and text_model., of CLIP, SigLIP or Chinese-CLIP)"
 
-// schemeOf tells the naming scheme of a checkpoint, or why it is not a CLIP.
+// schemeOf returns the naming scheme of a checkpoint, or an error that says why it is not a CLIP.
 func schemeOf(c *Checkpoint) (scheme, error) {
 	names := c.Names()
 	if err := checkInside(c, names); err != nil {
@@ -151,7 +152,7 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	}
 	if c.format == HuggingFace && !resnet && kind != "" &&
 		((kind == "siglip") != s.siglip || (kind == "chinese_clip") != s.bert) {
-		return s, fmt.Errorf("config.json says model_type %q, but the tensors are not those of one; %s", kind, expected)
+		return s, fmt.Errorf("config.json says model_type %q, but its tensors have other names; %s", kind, expected)
 	}
 	if resnet {
 		s = s.withResNet(c, prefix)
@@ -159,8 +160,8 @@ func schemeOf(c *Checkpoint) (scheme, error) {
 	return s, nil
 }
 
-// withResNet puts a ResNet behind a prefix in place of the image tower. Its projection is part of the attention
-// pooling, and that of the text tower may be stored either way.
+// withResNet replaces the image tower by a ResNet with a prefix. Its projection is part of the attention pooling, and
+// the projection of the text tower may be stored either way.
 func (s scheme) withResNet(c *Checkpoint, prefix string) scheme {
 	s.resnet, s.visual = true, prefix
 	s.towers = append(slices.Clone(s.towers), "visual_projection.")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// settings completes an architecture with what weights do not show: heads, activation, the epsilon of normalisations,
-// poolings and the size of images.
+// settings sets the properties of an architecture that do not follow from the weights: heads, activation, the epsilon
+// of normalisations, poolings and the image size.
 func settings(c *Checkpoint, s scheme, a *Arch) error {
 	a.EndToken, a.PadToken = AnyToken, AnyToken
 	var err error
@@ -30,7 +30,7 @@ func settings(c *Checkpoint, s scheme, a *Arch) error {
 			tower.Heads = tower.heads
 		}
 		if tower.Heads < 1 || tower.Width%tower.Heads != 0 {
-			return fmt.Errorf("%s tower: a width of %d does not split into %d heads; %s says how many there are",
+			return fmt.Errorf("%s tower: a width of %d does not split into %d heads; give their number with %s",
 				tower.name, tower.Width, tower.Heads, tower.option)
 		}
 		if tower.Transformer == &a.Vision && a.Kind == ResNet {
@@ -46,20 +46,20 @@ func settings(c *Checkpoint, s scheme, a *Arch) error {
 	return nil
 }
 
-// fromNothing is for OpenAI's archives and state dicts, which OpenAI's code says all of, and for bare files, whose
-// settings are guessed. Guesses are noted, each with the option that overrides it.
+// fromNothing sets the properties of a checkpoint without configuration. OpenAI's code defines those of OpenAI's
+// archives and state dicts; those of other files are guessed. Each guess is noted with the option that overrides it.
 func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
 	if s.trunk || s.bert && !s.huggingface {
-		return fmt.Errorf("weights do not say how towers of timm or transformers inside an OpenCLIP model are "+
-			"computed: put the model's %s beside them, and call them %s or %s", openclipConfig, openclipFiles[0],
-			openclipFiles[2])
+		return fmt.Errorf("weights do not determine how towers of timm or transformers inside an OpenCLIP "+
+			"model are computed: put the model's %s beside them, and call them %s or %s", openclipConfig,
+			openclipFiles[0], openclipFiles[2])
 	}
 	act, text, vision := QuickGELU, 1e-5, 1e-5
 	switch {
 	case s.siglip:
 		act, text, vision = GELUTanh, 1e-6, 1e-6
 	case !s.huggingface && (c.training || strings.HasPrefix(s.tokens, "text.")):
-		act = GELU // of OpenCLIP's training
+		act = GELU // as trained by OpenCLIP
 	}
 	a.Text = Transformer{a.Text.Width, a.Text.Layers, headsOf(a.Text.Width), a.Text.MLP, act, text}
 	a.Vision = Transformer{a.Vision.Width, a.Vision.Layers, headsOf(a.Vision.Width), a.Vision.MLP, act, vision}
@@ -78,7 +78,7 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
 		text    string
 	}{
 		{c.opts.Activation != "", fmt.Sprintf("activation %s (--activation; OpenAI's and Hugging Face's CLIP use %s, "+
-			"what OpenCLIP trains %s, SigLIP %s)", act, QuickGELU, GELU, GELUTanh)},
+			"models trained by OpenCLIP %s, SigLIP %s)", act, QuickGELU, GELU, GELUTanh)},
 		{c.opts.Epsilon > 0, fmt.Sprintf("epsilon %g of the text tower, %g of the image tower (--epsilon)",
 			a.Text.Epsilon, a.Vision.Epsilon)},
 		{c.opts.TextHeads > 0, fmt.Sprintf("%d heads of the text tower (--text-heads)", a.Text.Heads)},
@@ -89,24 +89,25 @@ func fromNothing(c *Checkpoint, s scheme, a *Arch) error {
 		}
 	}
 	if len(guesses) > 0 {
-		a.Warnings = append(a.Warnings, "guessed, because the weights do not say it: "+strings.Join(guesses, "; "))
+		a.Warnings = append(a.Warnings, "guessed, because the weights do not determine it: "+
+			strings.Join(guesses, "; "))
 	}
 	return nil
 }
 
-// headsOf is the rule of OpenAI's code: heads are 64 wide.
+// headsOf returns the number of heads by the rule of OpenAI's code: heads have width 64.
 func headsOf(width int) int { return max(1, width/64) }
 
-// mixedHalf tells whether the text tower's matrices are in half precision and its normalisations in float32, as
-// OpenAI's convert_weights leaves a model and as its state dict keeps it.
+// mixedHalf reports whether the text tower's matrices are in half precision and its normalisations in float32, as after
+// OpenAI's convert_weights and in its state dict.
 func (c *Checkpoint) mixedHalf(s scheme) bool {
 	is := func(name, dtype string) bool { return c.Has(name) && c.handles[name].DType == dtype }
 	return !s.huggingface && is(s.textBlocks+"0."+s.text.up+"weight", "F16") && is(s.textFinal+"weight", "F32") &&
 		is(s.tokens, "F32")
 }
 
-// margin tells whether an image of so many pixels has the patches that the weights have positions for. Pixels that make
-// no whole patch are left out, as a convolution without padding does.
+// margin checks that an image of the configured size has the patches for which the weights have positions. Pixels
+// beyond the last whole patch are ignored, as in a convolution without padding.
 func (a *Arch) margin(f *fields, key string, def int) {
 	if a.Kind == ResNet || a.Patch == 0 {
 		f.same(key, a.ImageSize, def)

@@ -8,25 +8,26 @@ import (
 	"promptfed/models/tokenizer"
 )
 
-// Texts is what OpenCLIP does to texts around the tokenizer of a model.
+// Texts describes OpenCLIP's treatment of texts before and after the tokenizer of a model.
 type Texts struct {
 	tokenizer.Treatment
-	// Transformers tells that the tokenizer is transformers', which does what its file describes after the cleaning.
+	// Transformers means that the tokenizer is transformers', which applies the steps of its file after the cleaning.
 	Transformers bool
 }
 
-// On gives a tokenizer its treatment. The file of CLIP's tokenizer puts letters in lower case, and transformers does
-// so; OpenCLIP's SimpleTokenizer leaves capitals where it is to clean white space alone. Only the Greek sigma that ends
-// a word is another letter in transformers' lower case.
-func (x Texts) On(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
+// Apply returns a tokenizer with the treatment. The file of CLIP's tokenizer converts to lower case, and so does
+// transformers; OpenCLIP's SimpleTokenizer keeps capitals if it cleans only white space. The only letter that differs
+// in transformers' lower case is the Greek sigma at the end of a word.
+func (x Texts) Apply(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 	if x.Transformers && t.CLIP() && x.Clean == tokenizer.Whitespace {
 		x.Clean = ""
 	}
-	return t.With(x.Treatment)
+	return t.WithTreatment(x.Treatment)
 }
 
-// harmless lists options of HFTokenizer and of SimpleTokenizer that change no ids of texts that fit the context, with
-// the values (as JSON) under which they do not; nil stands for every value. tools/golden/openclip_tokens.py compares.
+// harmless lists options of HFTokenizer and of SimpleTokenizer that do not change the ids of texts that fit the
+// context, with the values (as JSON) for which this holds; nil means every value. tools/golden/openclip_tokens.py
+// compares.
 var harmless = map[bool]map[string][]string{
 	true: {"language": {"null"}, "use_fast": {"null", "true"}, "padding_side": {`"right"`}, "truncation_side": nil,
 		"model_max_length": nil, "clean_up_tokenization_spaces": nil},
@@ -34,8 +35,8 @@ var harmless = map[bool]map[string][]string{
 		`"shuffle"`}},
 }
 
-// TextsOf is what OpenCLIP's configuration, the whole of it or the model_cfg alone, says of texts; nothing where the
-// data is no such configuration. Errors begin at text_cfg.
+// TextsOf returns the treatment of texts in an OpenCLIP configuration, complete or only the model_cfg; it is empty if
+// the data is no such configuration. Errors begin at text_cfg.
 func TextsOf(data []byte) (Texts, error) {
 	cfg, err := parseJSON(data)
 	if err != nil {
@@ -47,9 +48,9 @@ func TextsOf(data []byte) (Texts, error) {
 	return openCLIPTreatment("", section(cfg, "text_cfg"))
 }
 
-// openCLIPTreatment reads hf_tokenizer_name, tokenizer_mode and tokenizer_kwargs of a text_cfg, which is in where, as
-// get_tokenizer of OpenCLIP 3.3.0 does for a folder. With a name the tokenizer is an HFTokenizer, which cleans white
-// space unless it is told otherwise. Without one it is a SimpleTokenizer, which cleans as CLIP's own tokenizer does.
+// openCLIPTreatment reads hf_tokenizer_name, tokenizer_mode and tokenizer_kwargs of the text_cfg in where, as
+// get_tokenizer of OpenCLIP 3.3.0 does for a folder. With a name, the tokenizer is an HFTokenizer, which cleans white
+// space by default. Without a name, it is a SimpleTokenizer, which cleans like CLIP's own tokenizer.
 func openCLIPTreatment(where string, text map[string]any) (x Texts, err error) {
 	where += "text_cfg."
 	name, err := setting(text, "hf_tokenizer_name", "")
@@ -93,7 +94,7 @@ func openCLIPTreatment(where string, text map[string]any) (x Texts, err error) {
 	return x, nil
 }
 
-// asJSON is a value of a configuration as an error shows it.
+// asJSON formats a value of a configuration for an error.
 func asJSON(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

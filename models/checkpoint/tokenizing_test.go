@@ -10,7 +10,7 @@ import (
 )
 
 // The text_cfg of OpenCLIP's own configurations, one of each kind, with the class, the cleaning and the stripping that
-// its get_tokenizer chooses (tools/golden/openclip_tokens.py). CLIP's own cleaning is its Lower.
+// its get_tokenizer selects (tools/golden/openclip_tokens.py). CLIP's own cleaning is Lower.
 func TestOpenCLIPConfigurations(t *testing.T) {
 	data, err := os.ReadFile("testdata/tokenizing.json")
 	if err != nil {
@@ -41,7 +41,7 @@ func TestOpenCLIPConfigurations(t *testing.T) {
 	}
 }
 
-// Every option is read, changes nothing, or is refused in one line that names it.
+// Every option is read, has no effect, or is refused in one line that names it.
 func TestTokenizerOptions(t *testing.T) {
 	const hf = `{"hf_tokenizer_name":"x","pool_type":"last","tokenizer_kwargs":`
 	texts := func(transformers bool, clean string, strip bool) *Texts {
@@ -49,7 +49,7 @@ func TestTokenizerOptions(t *testing.T) {
 	}
 	for _, c := range []struct {
 		text string
-		want any // what it says, or a part of the error
+		want any // the result, or a part of the error
 	}{
 		{`{}`, texts(false, "", false)},
 		{`{"hf_tokenizer_name":null,"tokenizer_mode":null,"tokenizer_kwargs":null}`, texts(false, "", false)},
@@ -102,8 +102,8 @@ func TestTokenizerOptions(t *testing.T) {
 	}
 }
 
-// CLIP's own tokenizer puts letters in lower case where it is transformers', and keeps them where OpenCLIP's
-// SimpleTokenizer cleans white space alone: A is its byte, of which the end of a word is 256 further on.
+// CLIP's own tokenizer converts to lower case if it is transformers', and keeps capitals if OpenCLIP's SimpleTokenizer
+// cleans only white space: A is its byte, and the id of this byte at the end of a word is 256 larger.
 func TestTextsOnCLIP(t *testing.T) {
 	own, err := tokenizer.Load("../tokenizer/testdata/merges-1000.txt")
 	if err != nil {
@@ -119,7 +119,7 @@ func TestTextsOnCLIP(t *testing.T) {
 		{Texts{tokenizer.Treatment{Clean: tokenizer.Whitespace}, false}, "A", 'A' - '!' + 256},
 		{Texts{tokenizer.Treatment{Clean: tokenizer.Canonicalize}, true}, "A.", 'a' - '!' + 256},
 	} {
-		tok, err := c.x.On(own)
+		tok, err := c.x.Apply(own)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestTextsOnCLIP(t *testing.T) {
 	}
 }
 
-// FuzzTokenizing: no configuration of texts makes the reader panic, and what it refuses it refuses in one line.
+// FuzzTokenizing: no configuration of texts makes the reader panic, and errors are one line.
 func FuzzTokenizing(f *testing.F) {
 	f.Add([]byte(`{"hf_tokenizer_name":"x","pool_type":"last","tokenizer_kwargs":{"strip_sep_token":true}}`))
 	f.Add([]byte(`{"tokenizer_mode":"clips","tokenizer_kwargs":{"a\nb":[1e999,null,{}]}}`))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/nlpodyssey/gopickle/pickle"
@@ -11,11 +12,11 @@ import (
 )
 
 // unpickle runs one pickle (see readPickle) with gopickle's stack machine, which executes no code: a global is a Go
-// value of ours or an error. persistent turns a persistent id into a storage; scripted allows the classes of a
+// value of this package or an error. persistent converts a persistent id to a storage; scripted allows the classes of a
 // TorchScript archive.
 func unpickle(data []byte, persistent func(any) (any, error), scripted bool) (v any, err error) {
 	defer func() {
-		if r := recover(); r != nil { // gopickle asserts and indexes without checks
+		if r := recover(); r != nil { // gopickle asserts types and indexes without checks
 			v, err = nil, fmt.Errorf("pickle is malformed (%v)", r)
 		}
 		if err != nil {
@@ -32,8 +33,8 @@ func unpickle(data []byte, persistent func(any) (any, error), scripted bool) (v 
 	return v, nil
 }
 
-// storageType is a class such as torch.FloatStorage; dtype is a value such as torch.float16; both hold a safetensors
-// name.
+// storageType is a class such as torch.FloatStorage; dtypeValue is a value such as torch.float16; both hold a
+// safetensors name.
 type (
 	storageType string
 	dtypeValue  string
@@ -51,8 +52,8 @@ var dtypeValues = map[string]string{
 	"int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL", "uint16": "U16", "uint32": "U32", "uint64": "U64",
 }
 
-// inert values turn up in training checkpoints beside the weights (scores, devices, settings); they are kept as
-// nothing.
+// inert lists classes of values that occur in training checkpoints beside the weights (scores, devices, settings); the
+// values are dropped.
 var inert = map[string]bool{
 	"torch device": true, "torch Size": true, "torch.serialization _get_layout": true,
 	"numpy.core.multiarray scalar": true, "numpy._core.multiarray scalar": true, "numpy dtype": true,
@@ -64,7 +65,7 @@ var inert = map[string]bool{
 	"torch.jit._pickle restore_type_tag": true,
 }
 
-// global resolves a name a pickle asks for. Everything that is not on the list is an error that names it.
+// global resolves a global of a pickle. Every global that is not on the list is an error that names it.
 func global(module, name string, scripted bool) (any, error) {
 	full := module + " " + name
 	switch full {
@@ -115,7 +116,7 @@ func (opaque) Set(any, any)                {}
 func (opaque) Append(any)                  {}
 func (opaque) PySetAttr(string, any) error { return nil }
 
-// moduleClass is a class of a TorchScript archive; its instances are attributes in stored order.
+// moduleClass is a class of a TorchScript archive; its instances hold attributes in stored order.
 type moduleClass struct{}
 
 func (moduleClass) PyNew(...any) (any, error) { return &module{}, nil }
@@ -148,4 +149,150 @@ func oneLine(s string) string {
 		s = strings.ToValidUTF8(s[:400], "") + "..."
 	}
 	return s
+}
+
+// storage is a flat little-endian buffer of a PyTorch checkpoint: count elements of dtype under a key.
+type storage struct {
+	dtype string
+	key   string
+	count int64
+	start int64 // the first element in the buffer of key: 0 except for views in files before PyTorch 0.4
+}
+
+// view is a tensor over a storage; offset and strides count elements.
+type view struct {
+	storage *storage
+	dtype   string
+	offset  int64
+	shape   []int
+	strides []int64
+}
+
+// rebuildTensor mirrors torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks).
+func rebuildTensor(args ...any) (any, error) {
+	if len(args) < 4 {
+		return nil, fmt.Errorf("a tensor is rebuilt from %d values, want 4 or more", len(args))
+	}
+	st, ok := args[0].(*storage)
+	if !ok {
+		return nil, fmt.Errorf("a tensor is rebuilt from %T, want a storage", args[0])
+	}
+	return newView(st, st.dtype, args[1], args[2], args[3])
+}
+
+// rebuildTensorV3 adds the dtype of an untyped storage: (storage, offset, size, stride, requires_grad, hooks, dtype,
+// ...).
+func rebuildTensorV3(args ...any) (any, error) {
+	if len(args) < 7 {
+		return nil, fmt.Errorf("a tensor is rebuilt from %d values, want 7 or more", len(args))
+	}
+	st, ok := args[0].(*storage)
+	dtype, ok2 := args[6].(dtypeValue)
+	if !ok || !ok2 {
+		return nil, fmt.Errorf("a tensor is rebuilt from %T and %T, want a storage and a dtype", args[0], args[6])
+	}
+	return newView(st, string(dtype), args[1], args[2], args[3])
+}
+
+// rebuildParameter mirrors torch._utils._rebuild_parameter(data, requires_grad, hooks).
+func rebuildParameter(args ...any) (any, error) {
+	if len(args) < 1 {
+		return nil, fmt.Errorf("a parameter is rebuilt from nothing")
+	}
+	return args[0], nil
+}
+
+// rebuildFromType mirrors torch._tensor._rebuild_from_type_v2(func, type, args, state).
+func rebuildFromType(args ...any) (any, error) {
+	if len(args) < 3 {
+		return nil, fmt.Errorf("a tensor subclass is rebuilt from %d values, want 4", len(args))
+	}
+	f, ok := args[0].(call)
+	inner, ok2 := args[2].(*types.Tuple)
+	if !ok || !ok2 {
+		return nil, fmt.Errorf("a tensor subclass is rebuilt by %T, which is not a tensor", args[0])
+	}
+	return f(*inner...)
+}
+
+// newView checks that the storage contains every element of the view. Views that repeat elements (stride 0) may not be
+// larger than repeatLimit, since the file does not limit their size.
+func newView(st *storage, dtype string, offset, size, stride any) (*view, error) {
+	unit, stUnit := elementSize(dtype), elementSize(st.dtype)
+	if unit == 0 {
+		return nil, fmt.Errorf("unknown dtype %q", dtype)
+	}
+	at, ok := offset.(int)
+	dims, ok2 := integers(size)
+	steps, ok3 := integers(stride)
+	if !ok || !ok2 || !ok3 || len(dims) != len(steps) || len(dims) > 64 || at < 0 {
+		return nil, errors.New(oneLine(fmt.Sprintf("a tensor has offset %v, shape %v and strides %v", offset, dims,
+			steps)))
+	}
+	v := &view{storage: st, dtype: dtype, offset: int64(at), shape: make([]int, len(dims)), strides: steps}
+	count := st.count * int64(stUnit) / int64(unit)
+	n, last := uint64(1), uint64(at)
+	empty := false
+	for i, d := range dims {
+		if d < 0 || steps[i] < 0 {
+			return nil, fmt.Errorf("a tensor has shape %v and strides %v", dims, steps)
+		}
+		v.shape[i] = int(d)
+		if d == 0 {
+			empty = true
+			continue
+		}
+		hi, reach := bits.Mul64(uint64(d-1), uint64(steps[i]))
+		hi2, size := bits.Mul64(n, uint64(d))
+		if hi != 0 || hi2 != 0 || reach > 1<<60 || size > 1<<60 || last > 1<<60 {
+			return nil, fmt.Errorf("the size of shape %v with strides %v overflows", dims, steps)
+		}
+		n, last = size, last+reach
+	}
+	if empty {
+		return v, nil
+	}
+	if last >= uint64(count) {
+		return nil, fmt.Errorf("a tensor of shape %v, strides %v and offset %d runs past its storage of %d elements",
+			dims, steps, at, count)
+	}
+	const repeatLimit = 1 << 24
+	if n > uint64(count) && n > repeatLimit {
+		return nil, fmt.Errorf("a tensor of shape %v repeats a storage of %d elements", dims, count)
+	}
+	return v, nil
+}
+
+// contiguous reports whether the elements are row-major without gaps.
+func (v *view) contiguous() bool {
+	step := int64(1)
+	for i := len(v.shape) - 1; i >= 0; i-- {
+		if v.shape[i] != 1 && v.strides[i] != step {
+			return false
+		}
+		step *= int64(v.shape[i])
+	}
+	return true
+}
+
+// integers reads a tuple or list of ints.
+func integers(v any) ([]int64, bool) {
+	var items []any
+	switch s := v.(type) {
+	case *types.Tuple:
+		items = *s
+	case *types.List:
+		items = *s
+	default:
+		return nil, false
+	}
+	out := make([]int64, len(items))
+	for i, item := range items {
+		n, ok := item.(int)
+		if !ok {
+			return nil, false
+		}
+		out[i] = int64(n)
+	}
+	return out, true
 }

@@ -20,7 +20,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// onDisk serves tensors from one file of raw elements, as converted checkpoints do.
+// onDisk returns tensors from one file of raw elements, as in converted checkpoints.
 type onDisk struct {
 	dir  string
 	at   map[string]int64
@@ -83,7 +83,7 @@ func (p step) run(t testing.TB) time.Duration {
 	return time.Since(begin)
 }
 
-// prompted builds prompts of 16 tokens as inputs of g.
+// prompted returns prompts of 16 tokens as inputs of g.
 func prompted(g *graph.Graph, n, width int, in tensor.Map) []clip.Prompt {
 	out := make([]clip.Prompt, n)
 	for i := range out {
@@ -94,7 +94,8 @@ func prompted(g *graph.Graph, n, width int, in tensor.Map) []clip.Prompt {
 	return out
 }
 
-// textStep is forward and backward from features to the prompts, in the cheap or the plain form, with kernels or not.
+// textStep is the forward and backward pass from features to the prompts, in the cheap or the plain form, with or
+// without kernels.
 func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kernels bool, o ort.Options) step {
 	t.Helper()
 	g, in, text := graph.New(), tensor.Map{}, clip.Text{TextArch: clip.TextB}
@@ -138,8 +139,8 @@ func textStep(t testing.TB, w onDisk, s *clip.Suffixes, prompts int, plain, kern
 	return step{compile(t, o, out...), in}
 }
 
-// gemm runs the linear layers of a tower's blocks on rows of that many tokens, forward (x wᵀ) and backward (x w), and
-// nothing else: the rate that the step can at best reach.
+// gemm runs only the linear layers of a tower's blocks on the given number of rows, forward (x wᵀ) and backward (x
+// w): the highest rate that the step could reach.
 func gemm(t testing.TB, w onDisk, prefix string, width, layers, rows int, o ort.Options) (step, float64) {
 	t.Helper()
 	g := graph.New()
@@ -167,7 +168,7 @@ func gemm(t testing.TB, w onDisk, prefix string, width, layers, rows int, o ort.
 	return step{compile(t, o, graph.Output{Name: "y", Node: total}), in}, flops
 }
 
-// visionStep is forward and backward from the features of images to 16 prompt tokens, with kernels or not.
+// visionStep is the forward and backward pass from the features of images to 16 prompt tokens, with or without kernels.
 func visionStep(t testing.TB, w onDisk, v clip.Vision, images int, kernels bool, o ort.Options) step {
 	t.Helper()
 	g, in := graph.New(), tensor.Map{"tokens": formula("tokens", []int{16, v.Width}),
@@ -176,7 +177,7 @@ func visionStep(t testing.TB, w onDisk, v clip.Vision, images int, kernels bool,
 		g.UseKernels()
 	}
 	tokens := g.Input("tokens", graph.Float, graph.Static(16, v.Width))
-	image, _ := v.Prompted(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3),
+	image, _ := v.PromptedFeatures(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3),
 		graph.D(v.Image), graph.D(v.Image)}), clip.VisionPrompts{Tokens: tokens, Normed: true})
 	loss := image.Square().Sum()
 	d, err := grad.Of(loss, tokens)
@@ -187,12 +188,12 @@ func visionStep(t testing.TB, w onDisk, v clip.Vision, images int, kernels bool,
 	return step{compile(t, o, graph.Output{Name: "loss", Node: loss}, graph.Output{Name: "d", Node: d[0]}), in}
 }
 
-// BenchmarkTextStep measures a training step of the text tower at ViT-B/16 size with prompts of 16 tokens. Beside
-// ns/op: how many times faster than the plain 77-token gradient graph ("x-plain", for one prompt), the rate of
+// BenchmarkTextStep measures a training step of the text tower at ViT-B/16 size with prompts of 16 tokens. Besides
+// ns/op it reports the speed relative to the plain 77-token gradient graph ("x-plain", for one prompt), the rate of
 // necessary operations ("GFLOP/s"), the rate of bare matrix products on as many rows ("GEMM-GFLOP/s") and their
-// quotient ("%GEMM"), each the best of interleaved runs. In the environment, CLIP_BENCH_NOPLAIN leaves the plain form
-// out (it takes gigabytes for 100 classes), CLIP_BENCH_PREPACK sets ort.Options.Prepack, and CLIP_BENCH_KEEP names a
-// folder to leave graphs and weights in.
+// quotient ("%GEMM"), each the best of interleaved runs. In the environment, CLIP_BENCH_NOPLAIN omits the plain form
+// (it takes gigabytes for 100 classes), CLIP_BENCH_PREPACK sets ort.Options.Prepack, and CLIP_BENCH_KEEP names a folder
+// for graphs and weights.
 func BenchmarkTextStep(b *testing.B) {
 	dir := b.TempDir()
 	if keep := os.Getenv("CLIP_BENCH_KEEP"); keep != "" {

@@ -20,10 +20,10 @@ func (t tower) block(i int) block {
 
 func (b block) norm1(x graph.Node) graph.Node { return b.norm(x, b.name+".ln_1") }
 
-// rest is everything after the attention: its output projection, the residual sum with x, and the MLP.
+// rest returns the part of the block after the attention: its output projection, the residual sum with x, and the MLP.
 func (b block) rest(x, attended graph.Node) graph.Node {
 	y := x.Add(b.changed(b.linear(attended, ".attn.out_proj", b.width, b.width), attended, 1, b.width, Out))
-	return b.beside(y.Add(b.feedForward(b.norm(y, b.name+".ln_2"))), x)
+	return b.parallel(y.Add(b.feedForward(b.norm(y, b.name+".ln_2"))), x)
 }
 
 func (b block) weights(name string, out, in int) (w, bias graph.Node) {
@@ -35,14 +35,13 @@ func (b block) linear(x graph.Node, name string, out, in int) graph.Node {
 	return nn.Linear(x, w, bias, 1, 1)
 }
 
-// projected are queries, keys and values of rows, or some of the three: one node [N, count·width] or several
-// [N,width].
+// projected holds queries, keys and values of rows, or some of them: one node [N, count·width] or several [N,width].
 type projected struct {
 	nodes []graph.Node
-	count int // how many of the three there are
+	count int // how many of the three
 }
 
-// project computes the projections from..to of (query, key, value).
+// project returns the projections from..to of (query, key, value).
 func (b block) project(x graph.Node, from, to int) projected {
 	p := projected{count: to - from}
 	if b.w.Has(b.name + ".attn.in_proj_weight") {
@@ -61,7 +60,7 @@ func (b block) project(x graph.Node, from, to int) projected {
 	return p
 }
 
-// joined is one node.
+// joined returns the projections as one node.
 func (p projected) joined() graph.Node {
 	if len(p.nodes) == 1 {
 		return p.nodes[0]
@@ -69,7 +68,7 @@ func (p projected) joined() graph.Node {
 	return graph.Concat(1, p.nodes...)
 }
 
-// split cuts the rows into consecutive groups.
+// split splits the rows into consecutive groups.
 func (p projected) split(sizes []int) []projected {
 	if len(sizes) == 1 {
 		return []projected{p}
@@ -83,7 +82,7 @@ func (p projected) split(sizes []int) []projected {
 	return out
 }
 
-// followed puts the rows of q behind those of p.
+// followed appends the rows of q to those of p.
 func (p projected) followed(q projected) projected {
 	out := projected{count: p.count}
 	for i := range p.nodes {
@@ -92,7 +91,7 @@ func (p projected) followed(q projected) projected {
 	return out
 }
 
-// heads arranges each projection as [batch,heads,n,width/heads].
+// heads returns each projection as [batch,heads,n,width/heads].
 func (p projected) heads(b block, batch, n int) []graph.Node {
 	var out []graph.Node
 	for _, x := range p.nodes {
@@ -101,7 +100,7 @@ func (p projected) heads(b block, batch, n int) []graph.Node {
 	return out
 }
 
-// postNorm is full of a block as BERT has it: x = ln_1(x + attn(x)); x = ln_2(x + mlp(x)).
+// postNorm is full for a block of BERT: x = ln_1(x + attn(x)); x = ln_2(x + mlp(x)).
 func (b block) postNorm(x, mask graph.Node, n int) graph.Node {
 	h := b.project(x, 0, 3).heads(b, -1, n)
 	attended := nn.Rows(nn.Attend(h[0], h[1], h[2], mask))
@@ -109,7 +108,7 @@ func (b block) postNorm(x, mask graph.Node, n int) graph.Node {
 	return b.norm(y.Add(b.feedForward(y)), b.name+".ln_2")
 }
 
-// full runs the block on batch sequences of n rows with a mask [n,n], or none.
+// full returns the block on sequences of n rows with a mask [n,n], or none.
 func (b block) full(x, mask graph.Node, n int) graph.Node {
 	if b.kernels() && !mask.OK() && n <= graph.MostSequenceRows {
 		return b.rest(x, nn.SequenceAttention(b.project(b.norm1(x), 0, 3).joined(), n, b.heads))

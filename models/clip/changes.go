@@ -8,17 +8,17 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// Changes are learnable parts inside the blocks of a transformer, whose own weights stay as they are and where they
-// are. The zero value is none.
+// Changes are learnable parts inside the blocks of a transformer, whose own weights stay constant and in their files.
+// The zero value has no changes.
 type Changes struct {
 	LowRank  []LowRank
 	Adapters []Adapter
 }
 
 // LowRank adds x A B to a linear map of rows x: A [in,rank], B [rank,out] (Hu et al., LoRA, ICLR 2022, eq. 3, whose
-// matrices are the transposes; its factor alpha/rank is part of B). Several on one map add up.
+// matrices are the transposes; its factor alpha/rank is part of B). Several changes of one map are summed.
 type LowRank struct {
-	Block int // counted from 0; of Head it does not matter
+	Block int // counted from 0; ignored for Head
 	Map   Map
 	A, B  graph.Node
 }
@@ -26,7 +26,7 @@ type LowRank struct {
 // Map is a linear map of a tower.
 type Map string
 
-// The maps of a block, and the projection into the space shared with images.
+// The maps of a block, and the projection to the space of image and text features.
 const (
 	Query Map = "q"
 	Key   Map = "k"
@@ -37,10 +37,10 @@ const (
 	Head  Map = "head"
 )
 
-// BlockMaps are those that every block has, in their order.
+// BlockMaps returns the maps of every block, in order.
 func BlockMaps() []Map { return []Map{Query, Key, Value, Out, Up, Down} }
 
-// Sizes are the inputs and outputs of a map in a tower of that width with so many units and an embedding dimension.
+// Sizes returns the input and output dimension of a map in a tower of the given width, units and embedding dimension.
 func (m Map) Sizes(width, units, embedDim int) (in, out int) {
 	switch m {
 	case Up:
@@ -59,30 +59,30 @@ type Adapter struct {
 	Block  int // counted from 0
 	Place  Place
 	Layers []Layer
-	Scale  float64 // of its output
-	// Rescale gives its layers the gradients that they would have at Scale 1, and the tower the exact one, as the
-	// public code of pFedMMA (2025) does.
+	Scale  float64 // of the output
+	// Rescale gives the adapter's layers the gradients that they have at Scale 1, and the tower the exact gradient, as
+	// the public code of pFedMMA (2025) does.
 	Rescale bool
 }
 
 // Layer is W x + b of an adapter: W [out,in], b [out] or absent.
 type Layer struct{ W, B graph.Node }
 
-// Place is where an adapter stands.
+// Place is the place of an adapter in a block.
 type Place string
 
 const (
-	// Beside adds A(ln_1 x) to the output of the whole block (pFedMMA, 2025).
-	Beside Place = "beside"
-	// Behind replaces the output y of the feed-forward layers by y + A(y), before the residual sum (Houlsby et al.,
-	// Parameter-Efficient Transfer Learning for NLP, ICML 2019, figure 2; of its two places the second).
-	Behind Place = "behind"
+	// Parallel adds A(ln_1 x) to the output of the whole block (pFedMMA, 2025).
+	Parallel Place = "beside"
+	// Sequential replaces the output y of the feed-forward layers by y + A(y), before the residual sum (Houlsby et al.,
+	// Parameter-Efficient Transfer Learning for NLP, ICML 2019, figure 2; the second of its two places).
+	Sequential Place = "behind"
 )
 
-// None tells whether there are no changes.
+// None reports whether there are no changes.
 func (c Changes) None() bool { return len(c.LowRank)+len(c.Adapters) == 0 }
 
-// Equal tells whether two changes are of the same nodes at the same places.
+// Equal reports whether two changes have the same nodes at the same places.
 func (c Changes) Equal(d Changes) bool {
 	return slices.Equal(c.LowRank, d.LowRank) && slices.EqualFunc(c.Adapters, d.Adapters, func(a, b Adapter) bool {
 		same := slices.Equal(a.Layers, b.Layers)
@@ -91,7 +91,7 @@ func (c Changes) Equal(d Changes) bool {
 	})
 }
 
-// check tells what does not fit a tower.
+// check returns an error if a change does not fit a tower.
 func (c Changes) check(what string, width, layers, units, embedDim int) error {
 	for _, l := range c.LowRank {
 		in, out := l.Map.Sizes(width, units, embedDim)
@@ -106,9 +106,9 @@ func (c Changes) check(what string, width, layers, units, embedDim int) error {
 		}
 	}
 	for _, a := range c.Adapters {
-		if a.Block < 0 || a.Block >= layers || len(a.Layers) == 0 || a.Place != Beside && a.Place != Behind {
-			return fmt.Errorf("%s: an adapter of %d layers in block %d of %d, %q; it stands %s or %s", what,
-				len(a.Layers), a.Block, layers, a.Place, Beside, Behind)
+		if a.Block < 0 || a.Block >= layers || len(a.Layers) == 0 || a.Place != Parallel && a.Place != Sequential {
+			return fmt.Errorf("%s: an adapter of %d layers in block %d of %d, %q; its place must be %s or %s", what,
+				len(a.Layers), a.Block, layers, a.Place, Parallel, Sequential)
 		}
 		in := width
 		for i, l := range a.Layers {
@@ -126,7 +126,7 @@ func (c Changes) check(what string, width, layers, units, embedDim int) error {
 	return nil
 }
 
-// matrix tells whether a node has two static sizes, those that are not -1.
+// matrix reports whether a node has two static sizes, which equal rows and cols unless these are -1.
 func matrix(n graph.Node, rows, cols int) bool {
 	if !n.OK() {
 		return false
@@ -135,8 +135,8 @@ func matrix(n graph.Node, rows, cols int) bool {
 	return ok && len(s) == 2 && (rows < 0 || s[0] == rows) && (cols < 0 || s[1] == cols)
 }
 
-// changed adds scale times what low-rank changes make of rows x [N,in] to y, the output of some maps side by side,
-// width columns each.
+// changed adds scale times the output of low-rank changes for rows x [N,in] to y, the concatenated output of some maps
+// with width columns each.
 func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Map) graph.Node {
 	for _, l := range b.changes.LowRank {
 		i := slices.Index(maps, l.Map)
@@ -152,7 +152,7 @@ func (b block) changed(y, x graph.Node, scale float64, width int, maps ...Map) g
 	return y
 }
 
-// feedForward is the MLP on rows h [N,width], with its changes.
+// feedForward returns the MLP of rows h [N,width], with its changes.
 func (b block) feedForward(h graph.Node) graph.Node {
 	fc, fcBias := b.weights(".mlp.c_fc", b.mlp, b.width)
 	proj, projBias := b.weights(".mlp.c_proj", b.width, b.mlp)
@@ -161,26 +161,26 @@ func (b block) feedForward(h graph.Node) graph.Node {
 	}
 	y := nn.MLP(h, fc, fcBias, proj, projBias, b.act, change(b.mlp, Up), change(b.width, Down))
 	for _, a := range b.changes.Adapters {
-		if a.Block == b.index && a.Place == Behind {
+		if a.Block == b.index && a.Place == Sequential {
 			y = y.Add(a.Apply(y))
 		}
 	}
 	return y
 }
 
-// beside adds the adapters that stand beside the block to its output y; x are its rows.
-func (b block) beside(y, x graph.Node) graph.Node {
+// parallel adds the parallel adapters of the block to its output y; x is its input.
+func (b block) parallel(y, x graph.Node) graph.Node {
 	for _, a := range b.changes.Adapters {
-		if a.Block == b.index && a.Place == Beside {
+		if a.Block == b.index && a.Place == Parallel {
 			y = y.Add(a.Apply(b.norm1(x)))
 		}
 	}
 	return y
 }
 
-// Apply is Scale A(h) for rows h [N,width].
+// Apply returns Scale A(h) for rows h [N,width].
 func (a Adapter) Apply(h graph.Node) graph.Node {
-	if a.Rescale { // the value h, the gradient times Scale
+	if a.Rescale { // the value is h, the gradient is multiplied by Scale
 		h = h.MulScalar(a.Scale).Add(h.Detach().MulScalar(1 - a.Scale))
 	}
 	for i, l := range a.Layers {
@@ -189,7 +189,7 @@ func (a Adapter) Apply(h graph.Node) graph.Node {
 		}
 		h = nn.Linear(h, l.W, l.B, 1, 1)
 	}
-	if a.Rescale { // the value Scale h, the gradient times 1
+	if a.Rescale { // the value is Scale h, the gradient is multiplied by 1
 		return h.Add(h.Detach().MulScalar(a.Scale - 1))
 	}
 	return h.MulScalar(a.Scale)

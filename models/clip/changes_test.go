@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// changeCase is what tools/golden/changes.py wrote: a tower with deep prompts, low-rank changes, adapters or a prompt
-// for each image, and PyTorch's features and gradients of it.
+// changeCase is a case that tools/golden/changes.py wrote: a tower with deep prompts, low-rank changes, adapters or a
+// prompt for each image, and its features and gradients in PyTorch.
 type changeCase struct {
 	Name, Tower           string
 	Classes, After, Every int
@@ -42,7 +42,7 @@ var (
 	changedVision = clip.VisionArch{Width: 32, Layers: 3, Heads: 2, Patch: 16, Image: 32, EmbedDim: 24}
 )
 
-// changes are those of a case, of nodes by name.
+// changes returns the changes of a case, with nodes by name.
 func (c changeCase) changes(node map[string]graph.Node) (out clip.Changes) {
 	for k, l := range c.Ranks {
 		out.LowRank = append(out.LowRank, clip.LowRank{Block: l.Block, Map: l.Map,
@@ -59,7 +59,7 @@ func (c changeCase) changes(node map[string]graph.Node) (out clip.Changes) {
 	return out
 }
 
-// The cheap form of the text tower, in which all classes share a prefix, against PyTorch's whole sequences.
+// The cheap form of the text tower, in which all classes share a prefix, is compared with PyTorch's whole sequences.
 func TestChangesEqualPyTorch(t *testing.T) {
 	var cases []changeCase
 	data, err := os.ReadFile("testdata/changes.json")
@@ -96,7 +96,7 @@ func TestChangesEqualPyTorch(t *testing.T) {
 			} else {
 				pixels := g.Const(formula("pixels", []int{2, 3, changedVision.Image, changedVision.Image}))
 				w := formulaWeights(changedVision.Shapes())
-				f, _ = clip.Vision{VisionArch: changedVision}.Prompted(g, w, pixels,
+				f, _ = clip.Vision{VisionArch: changedVision}.PromptedFeatures(g, w, pixels,
 					clip.VisionPrompts{Changes: c.changes(node)})
 			}
 			rows := 2 // images
@@ -124,7 +124,7 @@ func TestChangesEqualPyTorch(t *testing.T) {
 	}
 }
 
-// What cannot be is refused with the shapes that can.
+// The errors for unsupported shapes name the supported ones.
 func TestWrongChanges(t *testing.T) {
 	in := func(g *graph.Graph, name string, shape ...int) graph.Node {
 		return g.Input(name, graph.Float, graph.Static(shape...))
@@ -154,7 +154,7 @@ func TestWrongChanges(t *testing.T) {
 		},
 		"layer 0 of an adapter is": func(g *graph.Graph) clip.Prompt {
 			return clip.Prompt{Ctx: in(g, "p", 2, 32), Changes: clip.Changes{Adapters: []clip.Adapter{
-				{Place: clip.Beside, Layers: []clip.Layer{{W: in(g, "w", 4, 32)}}}}}}
+				{Place: clip.Parallel, Layers: []clip.Layer{{W: in(g, "w", 4, 32)}}}}}}
 		},
 	} {
 		g := graph.New()

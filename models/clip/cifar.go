@@ -1,7 +1,7 @@
 package clip
 
-// NamedClasses are class names with the token ids that CLIP's tokenizer gives them, so that a measurement on a
-// published set of classes needs no vocabulary.
+// NamedClasses are class names with their token ids in CLIP's tokenizer, so that a measurement on a published set of
+// classes needs no vocabulary.
 type NamedClasses []struct {
 	Name string
 	IDs  []int
@@ -14,7 +14,7 @@ const (
 	StopID  = 269   // the full stop at the end of a word
 )
 
-// Names lists the names.
+// Names returns the names of the classes.
 func (n NamedClasses) Names() []string {
 	out := make([]string, len(n))
 	for i, c := range n {
@@ -23,7 +23,7 @@ func (n NamedClasses) Names() []string {
 	return out
 }
 
-// Suffixes lists [name . EOT] of every class.
+// Suffixes returns the tokens [name . EOT] of every class.
 func (n NamedClasses) Suffixes() [][]int {
 	out := make([][]int, len(n))
 	for i, c := range n {
@@ -39,7 +39,7 @@ var CIFAR10 = NamedClasses{
 	{"truck", []int{4629}},
 }
 
-// CIFAR100 are the classes of CIFAR-100 (Krizhevsky 2009), underscores as spaces.
+// CIFAR100 are the classes of CIFAR-100 (Krizhevsky 2009), with underscores replaced by spaces.
 var CIFAR100 = NamedClasses{
 	{"apple", []int{3055}}, {"aquarium fish", []int{16814, 2759}}, {"baby", []int{1794}}, {"bear", []int{4298}},
 	{"beaver", []int{22874}}, {"bed", []int{2722}}, {"bee", []int{5028}}, {"beetle", []int{16534}},

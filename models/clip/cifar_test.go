@@ -10,7 +10,8 @@ import (
 	"promptfed/models/tokenizer"
 )
 
-// The witness is models/tokenizer on CLIP's published vocabulary, which is checked against the original's libraries.
+// The reference is models/tokenizer with CLIP's published vocabulary, which is checked against the original's
+// libraries.
 func TestNamedClassesAreTokenized(t *testing.T) {
 	vocabulary := filepath.Join("..", "..", "..", "shared", "data", "clip-vocab", "bpe_simple_vocab_16e6.txt.gz")
 	if _, err := os.Stat(vocabulary); err != nil {

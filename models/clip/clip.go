@@ -1,6 +1,3 @@
-// Package clip builds the towers of CLIP (Radford et al. 2021) as graph nodes: the text tower, in its plain form and in
-// an exact form that does only the work a class prompt needs, and the image towers, vision transformer and modified
-// ResNet. Towers hold no weights; they ask a Weights for each tensor by the name it has in OpenAI's checkpoints.
 package clip
 
 import (
@@ -11,15 +8,16 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// Weights gives tensors by the names of OpenAI's state_dict. Two forms are accepted for some of them, and Has decides:
-// attn.in_proj_weight [3w,w] or attn.q_proj.weight, k_proj, v_proj [w,w] (and so for .bias);
+// Weights returns tensors by the names of OpenAI's state_dict. Some tensors have two accepted forms, and Has decides
+// between them: attn.in_proj_weight [3w,w] or attn.q_proj.weight, k_proj, v_proj [w,w] (likewise for .bias);
 // text_projection [w,e] or text_projection.weight [e,w]; visual.proj [w,e] or visual_projection.weight [e,w].
-// visual.conv1.weight [w,3,p,p] of a transformer is asked for as [w,3·p·p]. A convolution CONV.weight of a ResNet
-// with CONV.bias [out] has its batch normalisation folded in; without, the normalisation's tensors are asked for too.
+// visual.conv1.weight [w,3,p,p] of a transformer is requested as [w,3·p·p]. A convolution CONV.weight of a ResNet
+// with CONV.bias [out] contains its batch normalisation; without a bias, the tensors of the normalisation are requested
+// too.
 type Weights interface {
 	Has(name string) bool
-	// Node is the tensor as a constant or as an input. The shape is the one needed; a tensor of another size is an
-	// error of the graph.
+	// Node returns the tensor as a constant or as an input, in the given shape; a tensor of another size is an error of
+	// the graph.
 	Node(g *graph.Graph, name string, shape ...int) graph.Node
 }
 
@@ -28,51 +26,50 @@ type TextArch struct {
 	Width      int     `json:"width"`
 	Layers     int     `json:"layers"`
 	Heads      int     `json:"heads"`
-	MLP        int     `json:"mlp,omitempty"`        // units of the feed-forward layers, 4·Width when 0
-	Context    int     `json:"context"`              // longest token sequence, 77 in the published models
-	EmbedDim   int     `json:"embed_dim"`            // size of the space shared with images
+	MLP        int     `json:"mlp,omitempty"`        // units of the feed-forward layers; 0 means 4·Width
+	Context    int     `json:"context"`              // maximal number of tokens, 77 in the published models
+	EmbedDim   int     `json:"embed_dim"`            // dimension of image and text features
 	Activation string  `json:"activation,omitempty"` // nn.QuickGELU (default), nn.GELU or nn.GELUTanh
 	Eps        float64 `json:"eps,omitempty"`        // of the layer norms, default 1e-5
 
-	// Bidirectional is a tower without causal mask: every token sees all of them, padding too. Such a tower has no
+	// Bidirectional means no causal mask: every token attends to all tokens, including padding. Such a tower has no
 	// shared-prefix form.
 	Bidirectional  bool   `json:"bidirectional,omitempty"`
-	Masked         bool   `json:"masked,omitempty"`          // of a bidirectional tower: padding is hidden
-	PostNorm       bool   `json:"post_norm,omitempty"`       // of a bidirectional tower: as in BERT
-	Pad            int    `json:"pad,omitempty"`             // token that fills texts up
+	Masked         bool   `json:"masked,omitempty"`          // bidirectional towers only: padding is masked
+	PostNorm       bool   `json:"post_norm,omitempty"`       // bidirectional towers only: norms as in BERT
+	Pad            int    `json:"pad,omitempty"`             // padding token
 	Pool           string `json:"pool,omitempty"`            // EndPool (default), FirstPool, LastPool or MeanPool
-	Pooler         bool   `json:"pooler,omitempty"`          // a layer and tanh behind the pooling, as in BERT
-	Hidden         int    `json:"hidden,omitempty"`          // units of a layer with GELU in front of the projection
-	ProjectionBias bool   `json:"projection_bias,omitempty"` // of the map to features
-	NoProjection   bool   `json:"no_projection,omitempty"`   // features are as wide as the tower
+	Pooler         bool   `json:"pooler,omitempty"`          // a layer and tanh after the pooling, as in BERT
+	Hidden         int    `json:"hidden,omitempty"`          // units of a layer with GELU before the projection
+	ProjectionBias bool   `json:"projection_bias,omitempty"` // the projection has a bias
+	NoProjection   bool   `json:"no_projection,omitempty"`   // features have the width of the tower
 }
 
-// VisionArch is the architecture of an image tower: a vision transformer, or CLIP's modified ResNet where Stages are
-// given. Of a ResNet, Width, Heads and Patch are those of the attention pooling: Width is 32 times the channels of the
-// stem, heads are 64 wide, a cell of the last feature map stands for 32x32 pixels; Layers, MLP and Activation do not
-// apply.
+// VisionArch is the architecture of an image tower: a vision transformer, or CLIP's modified ResNet if Stages is set.
+// For a ResNet, Width, Heads and Patch describe the attention pooling: Width is 32 times the channels of the stem,
+// heads have width 64, and a cell of the last feature map covers 32x32 pixels; Layers, MLP and Activation do not apply.
 type VisionArch struct {
 	Width  int   `json:"width"`
 	Layers int   `json:"layers"`
 	Heads  int   `json:"heads"`
-	Stages []int `json:"stages,omitempty"` // of a ResNet: bottleneck blocks in each of the four stages
-	MLP    int   `json:"mlp,omitempty"`    // units of the feed-forward layers, 4·Width when 0
+	Stages []int `json:"stages,omitempty"` // of a ResNet: bottleneck blocks in each of its four stages
+	MLP    int   `json:"mlp,omitempty"`    // units of the feed-forward layers; 0 means 4·Width
 	Patch  int   `json:"patch"`            // side of a patch in pixels
-	// Image is the side of the image in pixels. Pixels on the right and at the bottom that make no whole patch are not
-	// seen by a transformer.
+	// Image is the side of the image in pixels. A transformer ignores pixels on the right and at the bottom that fill
+	// no whole patch.
 	Image      int     `json:"image"`
 	EmbedDim   int     `json:"embed_dim"`
 	Activation string  `json:"activation,omitempty"`
 	Eps        float64 `json:"eps,omitempty"` // of the normalisations, default 1e-5
 
-	// Pool is FirstPool (default), which reads the class token; MeanPool or AttentionPool, of the patches.
+	// Pool is FirstPool (default), which reads the class token, or MeanPool or AttentionPool of the patches.
 	Pool         string `json:"pool,omitempty"`
-	NoClass      bool   `json:"no_class,omitempty"`      // tokens are those of the patches alone
-	NoPreNorm    bool   `json:"no_pre_norm,omitempty"`   // no norm in front of the first block
-	NormPooled   bool   `json:"norm_pooled,omitempty"`   // the last norm stands behind the pooling
-	NoProjection bool   `json:"no_projection,omitempty"` // features are as wide as the tower
+	NoClass      bool   `json:"no_class,omitempty"`      // there is no class token
+	NoPreNorm    bool   `json:"no_pre_norm,omitempty"`   // no norm before the first block
+	NormPooled   bool   `json:"norm_pooled,omitempty"`   // the last norm follows the pooling
+	NoProjection bool   `json:"no_projection,omitempty"` // features have the width of the tower
 
-	ProjectionBias bool `json:"projection_bias,omitempty"` // of the map to features
+	ProjectionBias bool `json:"projection_bias,omitempty"` // the projection has a bias
 }
 
 // Published sizes.
@@ -84,7 +81,7 @@ var (
 	RN101     = VisionArch{Width: 2048, Heads: 32, Stages: []int{3, 4, 23, 3}, Patch: 32, Image: 224, EmbedDim: 512}
 )
 
-// Check tells what is wrong with the architecture, if anything.
+// Check returns an error if the architecture is invalid.
 func (a TextArch) Check() error {
 	if a.Context < 2 {
 		return fmt.Errorf("text tower: context %d, at least 2 tokens are needed", a.Context)
@@ -93,7 +90,7 @@ func (a TextArch) Check() error {
 		return fmt.Errorf("text tower: a layer of %d units in front of the projection", a.Hidden)
 	}
 	if (a.PostNorm || a.Masked) && !a.Bidirectional {
-		return errors.New("text tower: norms behind the blocks and hidden padding are for towers without causal mask")
+		return errors.New("text tower: norms after the blocks and masked padding need a tower without causal mask")
 	}
 	if a.NoProjection && (a.EmbedDim != a.Width || a.Hidden > 0 || a.ProjectionBias) {
 		return fmt.Errorf("text tower: without a projection, features of %d numbers cannot come from a width of %d",
@@ -105,7 +102,7 @@ func (a TextArch) Check() error {
 	return checkTower("text tower", a.Width, a.Layers, a.Heads, a.MLP, a.EmbedDim, a.Activation, a.Eps)
 }
 
-// Check tells what is wrong with the architecture, if anything.
+// Check returns an error if the architecture is invalid.
 func (a VisionArch) Check() error {
 	if a.Patch < 1 || a.Image < a.Patch || a.ResNet() && a.Image%a.Patch != 0 {
 		return fmt.Errorf("vision tower: patches of %d pixels do not tile an image of %d", a.Patch, a.Image)
@@ -134,8 +131,8 @@ func checkTower(what string, width, layers, heads, mlp, embedDim int, act string
 	return checkEps(what, eps)
 }
 
-// checkEps refuses what cannot be added to the variance of a norm: above 1 it outweighs that of activations, which
-// norms keep near 1. Trained models have 1e-12 to 1e-3.
+// checkEps refuses an epsilon above 1, which outweighs the variance of activations, since norms keep it near 1. Trained
+// models have 1e-12 to 1e-3.
 func checkEps(what string, eps float64) error {
 	if !(eps >= 0 && eps <= 1) {
 		return fmt.Errorf("%s: eps %g of the norms must be from 0 to 1", what, eps)
@@ -143,10 +140,10 @@ func checkEps(what string, eps float64) error {
 	return nil
 }
 
-// ResNet tells whether the tower is CLIP's modified ResNet, not a vision transformer.
+// ResNet reports whether the tower is CLIP's modified ResNet, and not a vision transformer.
 func (a VisionArch) ResNet() bool { return len(a.Stages) > 0 }
 
-// Patches is the number of patch tokens of an image; of a ResNet, of cells of its last feature map.
+// Patches returns the number of patch tokens of an image; for a ResNet, of cells of its last feature map.
 func (a VisionArch) Patches() int { return (a.Image / a.Patch) * (a.Image / a.Patch) }
 
 // Text builds text towers of one architecture.
@@ -155,12 +152,12 @@ type Text struct{ TextArch }
 // Vision builds image towers of one architecture.
 type Vision struct {
 	VisionArch
-	// Moments, when set, makes a ResNet normalise by the mean and variance [channels] of the batch at hand, as in
-	// training, and is told of them by the name of the normalisation; otherwise running_mean and running_var are used.
-	Moments func(norm string, mean, variance graph.Node)
+	// BatchStats, if set, makes a ResNet normalise by the mean and variance [channels] of the current batch, as in
+	// training, and receives them with the name of the normalisation. Otherwise running_mean and running_var are used.
+	BatchStats func(norm string, mean, variance graph.Node)
 }
 
-// tower is what the residual blocks of both towers have in common.
+// tower holds the common properties of both towers' residual blocks.
 type tower struct {
 	g                 *graph.Graph
 	w                 Weights
@@ -179,10 +176,10 @@ func (a VisionArch) tower(g *graph.Graph, w Weights) tower {
 	return tower{g, w, "visual.", a.Width, a.Heads, a.Units(), a.Activation, a.Eps, Changes{}}.withDefaults()
 }
 
-// Units is the number of units of a feed-forward layer.
+// Units returns the number of units of the feed-forward layers.
 func (a TextArch) Units() int { return units(a.MLP, a.Width) }
 
-// Units is the number of units of a feed-forward layer.
+// Units returns the number of units of the feed-forward layers.
 func (a VisionArch) Units() int { return units(a.MLP, a.Width) }
 
 func units(mlp, width int) int {
@@ -206,8 +203,8 @@ func (t tower) norm(x graph.Node, name string) graph.Node {
 	return nn.LayerNorm(x, t.w.Node(t.g, name+".weight", t.width), t.w.Node(t.g, name+".bias", t.width), t.eps)
 }
 
-// project maps rows [N,w] into the space of image and text features [N,embedDim]. The projection is stored as plain
-// [w,embedDim], or transposed under another name.
+// project maps rows [N,w] to the space of image and text features [N,embedDim]. The projection is stored as plain
+// [w,embedDim], or as its transpose under another name.
 func (t tower) project(x graph.Node, plain, transposed string, embedDim int) graph.Node {
 	var y graph.Node
 	if w := x.Dim(-1); t.w.Has(transposed) {

@@ -6,13 +6,13 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// checkDeep tells what is wrong with the deep prompts of a prompt of so many tokens.
+// checkDeep returns an error if the deep prompts do not fit a prompt of the given number of tokens.
 func (t Text) checkDeep(p Prompt, tokens int) error {
 	switch {
 	case len(p.Deep) > max(t.Layers-1, 0):
-		return fmt.Errorf("text tower: %d deep prompts for %d blocks behind the first", len(p.Deep), t.Layers-1)
+		return fmt.Errorf("text tower: %d deep prompts for %d blocks after the first", len(p.Deep), t.Layers-1)
 	case len(p.Deep) > 0 && p.Class != "" && p.Class != End:
-		return fmt.Errorf("text tower: deep prompts stand in front of the class name; its position is %s", p.Class)
+		return fmt.Errorf("text tower: deep prompts precede the class name; its position is %s", p.Class)
 	}
 	for i, d := range p.Deep {
 		if d.OK() && (!matrix(d, -1, t.Width) || d.Dim(0) < 1 || d.Dim(0) > tokens) {
@@ -23,8 +23,8 @@ func (t Text) checkDeep(p Prompt, tokens int) error {
 	return nil
 }
 
-// deepened puts the deep prompts of block i in place of the first prompt rows of x, the rows of all prompts. They look
-// the same from every class, as [SOS, prompt] does, so that the prefix stays one for all.
+// deepened replaces the first prompt rows of x, the rows of all prompts, by the deep prompts of block i. They are the
+// same for every class, like [SOS, prompt], so all classes still share one prefix.
 func deepened(x graph.Node, rs []*promptRows, i int) graph.Node {
 	var parts []graph.Node
 	from, at, changed := 0, 0, false

@@ -7,10 +7,9 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// finish is the last block and the projection. x and h are the residual rows and their norm; kv has keys and values of
-// all rows, as shared arranges them. Only the rows that are read have queries.
-// Where the norm is of the first block too (headsFirst), its rows come in another order: all prefixes, then all
-// suffixes.
+// finish computes the last block and the projection. x and h are the residual rows and their norm; kv holds keys and
+// values of all rows, in the order of shared. Only the rows that are read have queries. If this is also the first block
+// (headsFirst), the rows of h have another order: all prefixes, then all suffixes.
 func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool, kv []projected) []graph.Node {
 	g := b.g
 	var read, readNorm, counts []int
@@ -49,7 +48,7 @@ func (t Text) finish(b block, rs []*promptRows, x, h graph.Node, headsFirst bool
 	return f.Split(0, counts...)
 }
 
-// attendLast is attention with one query per class, q [C,width], to [C,width].
+// attendLast returns attention with one query per class, q [C,width], as [C,width].
 func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node {
 	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
 	rows := q.nodes[0]
@@ -64,7 +63,7 @@ func (r *promptRows) attendLast(b block, q, prefix, suffix projected) graph.Node
 	return out
 }
 
-// maskOfLast is the mask of the queries that take lists.
+// maskOfLast returns the mask of the queries in take.
 func (r *promptRows) maskOfLast(g *graph.Graph) graph.Node {
 	last := r.p.last()
 	queries := make([]int, len(r.take))

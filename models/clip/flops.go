@@ -2,11 +2,11 @@ package clip
 
 import "strings"
 
-// StepFLOPs counts the floating point operations, two per multiply-add, that a training step of the text tower cannot
-// do without: forward, and backward to the prompts. Products with weights and attention are counted, element-wise work
-// is not. It is the work of the cheap form without its padding: prefix rows once per prompt; suffix rows up to the read
-// position; constant projections of the first block left out; in the last block, keys and values of all rows and
-// everything else for the read rows only.
+// StepFLOPs counts the floating point operations, two per multiply-add, that a training step of the text tower needs:
+// the forward pass, and the backward pass to the prompts. It counts products with weights and attention, but not
+// element-wise operations. The count is that of the cheap form without its padding: prefix rows once per prompt; suffix
+// rows up to the read position; no constant projections of the first block; in the last block, keys and values of all
+// rows and everything else only for the read rows.
 func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 	classes := float64(len(s.IDs))
 	w := float64(t.Width)
@@ -14,7 +14,7 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 	var macs float64
 	for _, p := range prompts {
 		prefix := float64(1 + p.length())
-		var rows, own, last float64 // suffix rows; scores among a class's own tokens; those of its read row
+		var rows, own, last float64 // suffix rows; scores among tokens of one class; scores of the read rows
 		for _, ids := range s.IDs {
 			n := float64(len(ids) + p.After)
 			rows, own, last = rows+n, own+n*(n+1)/2, last+n
@@ -31,7 +31,7 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 				}
 				attention := 2 * w * (classes*prefix + last)
 				macs += 2 * (2*w*w*dynamic + w*w*queries + rest*classes)
-				macs += 3 * attention // forward once, backward to both factors
+				macs += 3 * attention // once forward, and backward to both factors
 			case first:
 				macs += 2 * (3*w*w*prefix + rest*all)
 				macs += 3 * 2 * w * scores
@@ -45,29 +45,29 @@ func (t Text) StepFLOPs(s *Suffixes, prompts []Prompt) float64 {
 	return 2 * macs
 }
 
-// PlainStepFLOPs counts the same for the plain form on sequences of the full context.
+// PlainStepFLOPs counts the operations of the plain form on sequences of the full context.
 func (t Text) PlainStepFLOPs(classes int) float64 {
 	w, l, c := float64(t.Width), float64(t.Context), float64(classes)
 	perLayer := 2*(3*w*w+t.rest())*l + 3*2*w*l*l
 	return 2 * c * (float64(t.Layers)*perLayer + 2*w*float64(t.EmbedDim))
 }
 
-// rest is the multiply-adds for a row of a block's products with weights behind the attention: its output projection
+// rest returns the multiply-adds per row in a block's products with weights after the attention: the output projection
 // and the feed-forward layers.
 func (t Text) rest() float64 {
 	return float64(t.Width*t.Width + 2*t.Width*units(t.MLP, t.Width))
 }
 
-// FLOPs counts, as StepFLOPs does, the operations that the features of an image take, without those of its patches,
-// with so many prompt tokens; steps tells that those of a gradient to tokens of the first block are among them.
+// FLOPs counts, as StepFLOPs does, the operations for the features of an image, without patch features, with the given
+// number of prompt tokens; step includes those of a gradient with respect to tokens of the first block.
 func (v Vision) FLOPs(tokens int, step bool) float64 {
 	w, n := float64(v.Width), float64(1+v.Patches()+tokens)
-	last := 2*n*w*w + w*w + 2*n*w // of the last block, or of attention pooling: keys and values of all, one query
+	last := 2*n*w*w + w*w + 2*n*w // last block or attention pooling: keys and values of all, one query
 	if v.ResNet() {
 		return 2 * (v.convolutions() + last + w*float64(v.EmbedDim))
 	}
 	passes, attention, embedding := 1.0, 2*n*n*w, float64(v.Patches()*3*v.Patch*v.Patch*v.Width)
-	if step { // products with weights twice, those in attention three times
+	if step { // products with weights count twice, those in attention three times
 		passes, attention = 2, 3*attention
 	}
 	weights := w*w + 2*w*float64(v.Units())
@@ -75,12 +75,12 @@ func (v Vision) FLOPs(tokens int, step bool) float64 {
 	return 2 * (embedding + float64(v.Layers-1)*full + passes*(last+weights+w*float64(v.EmbedDim)))
 }
 
-// convolutions are the multiply-adds of a ResNet's.
+// convolutions returns the multiply-adds of a ResNet's convolutions.
 func (a VisionArch) convolutions() (macs float64) {
 	side := a.Image / 2
 	for i, c := range a.Convolutions() {
 		stage, name, _ := strings.Cut(strings.TrimPrefix(c.Name, "visual."), ".")
-		if i == 3 || name == "0.conv3" && stage != "layer1" { // behind an average pooling
+		if i == 3 || name == "0.conv3" && stage != "layer1" { // after an average pooling
 			side /= 2
 		}
 		macs += float64(c.Out*c.In*c.Kernel*c.Kernel) * float64(side*side)
@@ -88,10 +88,10 @@ func (a VisionArch) convolutions() (macs float64) {
 	return macs
 }
 
-// BlocksStepBytes is about how much memory a step through so many blocks of the image tower takes for an image of so
-// many rows: of each row, what the gradient needs of every block, which is the residual sum before and behind
-// attention, query, key and value, and the feed-forward layers before their activation; changed blocks need their norms
-// and activations too; and what one block is working on.
+// BlocksStepBytes returns about how much memory a training step through the given number of blocks of the image tower
+// takes for an image of the given number of rows. Each row keeps what the gradient needs of every block: the residual
+// sums before and after attention, query, key and value, and the feed-forward layers before their activation; changed
+// blocks also keep their norms and activations. The working memory of one block is added.
 func BlocksStepBytes(rows, width, units, layers int, changed bool) int {
 	kept := 5*width + units
 	if changed {

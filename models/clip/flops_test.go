@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// What is counted by the architecture is what the products and convolutions of the graph have: of each, the numbers of
-// its result times the length of the sums. The pixels' convolution is a product there.
+// The counts from the architecture equal those of the products and convolutions of the graph: for each, the size of its
+// result times the length of the sums. The pixels' convolution is a product in the graph.
 func TestVisionFLOPs(t *testing.T) {
 	count := func(roots ...graph.Node) (flops float64) {
 		for _, op := range graph.Reachable(roots...) {
@@ -27,7 +27,7 @@ func TestVisionFLOPs(t *testing.T) {
 			default:
 				continue
 			}
-			if len(graph.Inputs(op.Out[0])) > 0 { // else it is a constant
+			if len(graph.Inputs(op.Out[0])) > 0 { // otherwise it is a constant
 				flops += 2 * float64(op.Out[0].Shape().Size().N*inner)
 			}
 		}
@@ -39,7 +39,7 @@ func TestVisionFLOPs(t *testing.T) {
 		g := graph.New()
 		pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, a.Image, a.Image))
 		w := onDisk{size: shapes, at: map[string]int64{}}
-		for name := range shapes { // no two weights are one
+		for name := range shapes { // all names are different
 			w.at[name] = int64(len(w.at)) << 30
 		}
 		image, _ := v.Features(g, w, pixels)
@@ -50,12 +50,12 @@ func TestVisionFLOPs(t *testing.T) {
 			continue
 		}
 		tokens := g.Input("tokens", graph.Float, graph.Static(5, a.Width))
-		image, _ = v.Prompted(g, w, pixels, clip.VisionPrompts{Tokens: tokens, Normed: true})
+		image, _ = v.PromptedFeatures(g, w, pixels, clip.VisionPrompts{Tokens: tokens, Normed: true})
 		d, err := grad.Of(image.Sum(), tokens)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The gradient of the last attention leaves out what a query needs: w² + 4nw in all.
+		// The gradient of the last attention needs no gradient of a query: w² + 4nw less in all.
 		if got, want := v.FLOPs(5, true), count(image, d[0]); math.Abs(got-want) > 0.02*want {
 			t.Errorf("%+v, a step: %g, the graph has %g", a, got, want)
 		}

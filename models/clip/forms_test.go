@@ -12,8 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// separated renames weights as Hugging Face checkpoints have them: queries, keys and values apart, projections
-// transposed.
+// separated renames weights as in Hugging Face checkpoints: separate queries, keys and values, transposed projections.
 func separated(m clip.Memory) clip.Memory {
 	out := clip.Memory{}
 	for name, t := range m {
@@ -69,7 +68,7 @@ func TestSeparateProjectionsGiveTheSame(t *testing.T) {
 	}
 }
 
-// Weights may be inputs of the graph, as when a tower is trained.
+// Weights may be inputs of the graph, as in the training of a tower.
 func TestWeightsAsInputs(t *testing.T) {
 	w := formulaWeights(tiny.Shapes())
 	build := func(w clip.Weights) *onnx.ModelProto {
@@ -101,7 +100,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	text := clip.Text{TextArch: tiny}
 	long := func(n int) [][]int { return [][]int{append(make([]int, n), stop, eot)} }
 	for want, build := range map[string]func(*graph.Graph) error{
-		`class "pneumonoultra" (62 tokens with the full stop and the end token) behind a prompt of 16 tokens needs ` +
+		`class "pneumonoultra" (62 tokens with the full stop and the end token) after a prompt of 16 tokens needs ` +
 			`79 positions, the text tower has 77`: func(g *graph.Graph) error {
 			s, err := clip.NewSuffixes([]string{"pneumonoultra"}, long(60), sos, 64, embedding(64))
 			if err != nil {
@@ -173,9 +172,9 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// The counts were worked out by hand for one class [name . EOT] and a prompt of one token, so 2 prefix rows and 3
-// suffix rows, width 4 and joint 3, where a multiply-add of a frozen product counts twice (forward, backward to the
-// data) and one of attention three times, and each is two operations.
+// The counts were computed by hand for one class [name . EOT] and a prompt of one token, so 2 prefix rows and 3 suffix
+// rows, with width 4 and EmbedDim 3. A multiply-add of a frozen product counts twice (forward, backward to the data)
+// and one of attention three times, and each is two operations.
 func TestStepFLOPs(t *testing.T) {
 	s, err := clip.NewSuffixes([]string{"a"}, [][]int{{5, stop, eot}}, sos, 4, embedding(4))
 	if err != nil {
@@ -183,9 +182,9 @@ func TestStepFLOPs(t *testing.T) {
 	}
 	arch := clip.TextArch{Width: 4, Layers: 2, Heads: 2, Context: 77, EmbedDim: 3}
 	p := []clip.Prompt{{Ctx: graph.New().Input("ctx", graph.Float, graph.Static(1, 4))}}
-	scores := 3 + 3*2 + 6                              // prefix among itself, suffix on prefix, suffix among itself
+	scores := 3 + 3*2 + 6                              // prefix on prefix, suffix on prefix, suffix on suffix
 	first := 2*(3*16*2+9*16*5) + 3*(2*4*scores)        // qkv of the 2 prefix rows; the rest of the block on 5 rows
-	last := 2*(2*16*5+16+9*16) + 3*(2*4*(2+3)) + 2*4*3 // keys and values of 5 rows; 1 query that sees all 5; projection
+	last := 2*(2*16*5+16+9*16) + 3*(2*4*(2+3)) + 2*4*3 // keys and values of 5 rows; 1 query on all 5; projection
 	if got, want := (clip.Text{TextArch: arch}).StepFLOPs(s, p), float64(2*(first+last)); got != want {
 		t.Errorf("counted %v, by hand %v", got, want)
 	}

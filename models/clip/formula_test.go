@@ -8,9 +8,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// formula makes weights that tools/golden/towers.py repeats: number i of the tensor called name is
-// offset + scale·(2u-1) with u in [0,1) from 24 bits of a 32-bit integer hash of (FNV-1a of the name) + i.
-// Gains have offset 1; matrices have a scale that keeps activations near 1.
+// formula returns weights that tools/golden/towers.py can reproduce: number i of the tensor called name is offset +
+// scale·(2u-1) with u in [0,1) from 24 bits of a 32-bit integer hash of (FNV-1a of the name) + i. Gains have offset 1;
+// matrices have a scale that keeps activations near 1.
 func formula(name string, shape []int) *tensor.Tensor {
 	offset, scale := 0.0, 0.1
 	switch fan := fanIn(name, shape); {
@@ -33,7 +33,7 @@ func hashed(name string, shape []int, offset, scale float64) *tensor.Tensor {
 	return t
 }
 
-// unit is lowbias32 (Wellons 2018), its upper 24 bits as a fraction.
+// unit is lowbias32 (Wellons 2018), with its upper 24 bits as a fraction.
 func unit(x uint32) float64 {
 	x ^= x >> 16
 	x *= 0x7feb352d
@@ -52,7 +52,7 @@ func isGain(name string) bool {
 	return false
 }
 
-// fanIn is the number of inputs of a matrix; 0 for vectors and embeddings.
+// fanIn returns the number of inputs of a matrix; 0 for vectors and embeddings.
 func fanIn(name string, shape []int) int {
 	switch {
 	case name == "text_projection" || name == "visual.proj":
@@ -71,7 +71,7 @@ func formulaWeights(shapes map[string][]int) clip.Memory {
 	return m
 }
 
-// embedding is row id of the token embedding by the same formula, made on demand.
+// embedding returns row id of the token embedding by the same formula.
 func embedding(width int) func(ids []int) ([]float32, error) {
 	h := fnv.New32a()
 	h.Write([]byte("token_embedding.weight"))

@@ -13,14 +13,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// golden is what tools/golden/towers.py wrote: results of PyTorch in double precision for the weights that formula
-// gives.
+// golden holds results that tools/golden/towers.py wrote: PyTorch's outputs in double precision for the weights of
+// formula.
 type golden struct {
 	Text []struct {
 		Name, Activation string
 		MLP              int
 		Classes, Every   int
-		Width, Heads     int // of towers that are not ViT-B's, and Joint
+		Width, Heads     int // of towers that are not ViT-B's; Joint is EmbedDim
 		Joint            int
 		T, After         []int
 		Features, Grads  [][]float32
@@ -49,7 +49,7 @@ func readGolden(t *testing.T, file string) (g golden) {
 	return g
 }
 
-// every picks each n-th number, as the golden files of the large towers do.
+// every returns each n-th number, as in the golden files of the large towers.
 func every(v []float32, n int) []float32 {
 	var out []float32
 	for i := 0; i < len(v); i += n {
@@ -75,7 +75,7 @@ func TestTowersEqualPyTorch(t *testing.T) {
 	near(t, "sentences", out["f"].Data, g.Sentences.Features, torchTolerance)
 }
 
-// Published sizes take some seconds and a gigabyte of memory; -short leaves them out.
+// Published sizes take some seconds and a gigabyte of memory; -short skips them.
 func TestFullSizeEqualsPyTorch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("towers of ViT-B/16 and ViT-B/32 size")

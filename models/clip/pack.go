@@ -2,26 +2,25 @@ package clip
 
 import "slices"
 
-// packing places the suffixes of all classes into blocks of equal size, each suffix in consecutive rows of one block.
-// Linear layers then see rows without padding (but for a few where the sizes do not work out), and attention among the
-// tokens of a suffix is one batched product over blocks with a mask that keeps classes apart.
+// packing places the suffixes of all classes in blocks of equal size, each suffix in consecutive rows of one block.
+// Linear layers then process rows with almost no padding, and attention among the tokens of a suffix is one batched
+// product over blocks with a mask that separates classes.
 type packing struct {
-	blocks, size int   // rows are blocks·size
+	blocks, size int   // there are blocks·size rows
 	start        []int // first row of each class
 	length       []int // of each class
 }
 
-// maxBlock bounds the rows of a block, and with them the scores that are computed and masked away.
+// maxBlock limits the rows of a block, and with them the scores that are computed and then masked.
 const maxBlock = 64
 
-// rowCost is what one more row costs in linear layers, in units of what one more key per row costs in attention.
+// rowCost is the cost of one more row in linear layers, relative to the cost of one more key per row in attention.
 const rowCost = 800
 
-// minBlock is the smallest block that is tried while there are more rows: below, the products of a block are too small
-// to run well.
+// minBlock is the smallest block size that is tried if there are more rows: smaller products are inefficient.
 const minBlock = 12
 
-// pack chooses the block size that costs least.
+// pack chooses the block size with the lowest cost.
 func pack(lengths []int) packing {
 	longest, total := slices.Max(lengths), 0
 	for _, n := range lengths {
@@ -48,7 +47,7 @@ func pack(lengths []int) packing {
 
 func (p packing) rows() int { return p.blocks * p.size }
 
-// fill puts the classes, in the given order, each into the first block that has room.
+// fill places the classes, in the given order, in the first block with enough room.
 func fill(lengths, order []int, size int) packing {
 	p := packing{size: size, start: make([]int, len(lengths)), length: lengths}
 	var used []int
@@ -68,7 +67,7 @@ func fill(lengths, order []int, size int) packing {
 	return p
 }
 
-// last is the row of each class that the features are read from.
+// last returns the row of each class from which its features are read.
 func (p packing) last() []int {
 	out := make([]int, len(p.start))
 	for c := range out {
@@ -77,9 +76,9 @@ func (p packing) last() []int {
 	return out
 }
 
-// queries arranges the classes by block for attention with one query each: take lists, block by block, the class of
-// each query, padded to equally many queries a block by repeating one of its classes; place is where class c's query
-// went.
+// queries arranges the classes by block for attention with one query each. take lists the class of each query, block by
+// block; blocks are padded to the same number of queries by repeating one of their classes. place is the position of
+// class c's query.
 func (p packing) queries() (take, place []int) {
 	width := 0
 	in := make([][]int, p.blocks)
@@ -102,7 +101,7 @@ func (p packing) queries() (take, place []int) {
 	return take, place
 }
 
-// owner is the class and the place in its suffix of each row; class -1 for a row that only fills up a block.
+// owner returns the class of each row and its position in the class's suffix; the class is -1 for a padding row.
 func (p packing) owner() (class, place []int) {
 	class, place = slices.Repeat([]int{-1}, p.rows()), make([]int, p.rows())
 	for c, s := range p.start {

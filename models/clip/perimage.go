@@ -6,12 +6,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// forImages gives the features [B·C,EmbedDim] of all classes under a prompt [B,T,width] for each of B images, B
-// possibly symbolic: one pass of the text tower for each image, all of them side by side (Zhou et al., CoCoOp, CVPR
-// 2022). Rows are, for each image, the prefix and then the suffixes, laid out and masked as in Prompts; all images
-// have the same.
+// forImages returns the features [B·C,EmbedDim] of all classes under a prompt [B,T,width] for each of B images, B
+// possibly symbolic. The passes of the text tower for all images are batched (Zhou et al., CoCoOp, CVPR 2022). Rows
+// are, for each image, the prefix and then the suffixes, arranged and masked as in Prompts, in the same way for all
+// images.
 func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
-	r := t.rows(tw, s, Prompt{Ctx: tw.g.Const(tensor.New(p.length(), t.Width))}) // zeros make room for the prompts
+	r := t.rows(tw, s, Prompt{Ctx: tw.g.Const(tensor.New(p.length(), t.Width))}) // the prompts are added to zeros
 	n, classes := r.all(), len(s.IDs)
 	x := tw.pad(p.Ctx, 0, 1, 0, 0, r.p.rows(), 0).Add(graph.Concat(0, r.head, r.tail)).Reshape(-1, t.Width)
 	for i := range t.Layers - 1 {
@@ -33,7 +33,7 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 	for i := range read {
 		read[i] += r.prefix
 	}
-	pick := func(x graph.Node, index []int) graph.Node { // rows of every image
+	pick := func(x graph.Node, index []int) graph.Node { // the indexed rows of every image
 		return x.Reshape(-1, n, t.Width).Gather(1, tw.g.Ints(index...)).Reshape(-1, t.Width)
 	}
 	var attended graph.Node
@@ -56,8 +56,8 @@ func (t Text) forImages(tw tower, s *Suffixes, p Prompt) graph.Node {
 	return t.head(tw, b.rest(pick(x, read), attended))
 }
 
-// StepBytesForImage is about how much memory a training step takes for each image that has a prompt of its own of so
-// many tokens: what the forward pass leaves for the backward one, and as much again for what that is working on.
+// StepBytesForImage returns about how much memory a training step takes for each image that has its own prompt of the
+// given number of tokens: what the forward pass keeps for the backward pass, and as much again as working memory.
 func (t Text) StepBytesForImage(s *Suffixes, tokens int) int {
 	p := s.packing(0)
 	prefix := 1 + tokens
@@ -66,8 +66,9 @@ func (t Text) StepBytesForImage(s *Suffixes, tokens int) int {
 	if rows <= denseRows {
 		keys = rows
 	}
-	// Of each row: two norms, queries, keys and values twice (as rows and by head), what was attended, twice, two sums,
-	// the feed-forward layers twice, before and behind their activation; of each head three times the scores.
+	// Each row keeps two norms, queries, keys and values twice (as rows and by head), the attention output twice, two
+	// sums, and the feed-forward layers twice, before and after their activation; each head keeps three times the
+	// scores.
 	floats := rows * (t.Layers*(12*t.Width+2*t.Units()+3*t.Heads*keys) + t.Width)
 	return 2 * 4 * floats
 }

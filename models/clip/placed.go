@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// placed is a prompt in the plain form.
+// placed computes a prompt in the plain form.
 func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 	longest := 0
 	for _, n := range s.Lengths(p) {
@@ -21,7 +21,7 @@ func (t Text) placed(tw tower, s *Suffixes, p Prompt) graph.Node {
 	return t.plain(tw, emb, tw.g.Ints(read...))
 }
 
-// Lengths is how many positions the sequence of each class takes with a prompt, up to the one that is read.
+// Lengths returns the number of positions of each class's sequence with a prompt, up to the position that is read.
 func (s *Suffixes) Lengths(p Prompt) []int {
 	out := make([]int, len(s.IDs))
 	for c, ids := range s.IDs {
@@ -30,10 +30,10 @@ func (s *Suffixes) Lengths(p Prompt) []int {
 	return out
 }
 
-// Sequences puts whole sequences together for a tower that takes nothing else: embeddings [C,length,width] without
-// positions, filled up with padding, the tokens that they are of, and the position that each is read at. Tokens are -1
-// for SOS and for the places of the prompt. Of an odd number of prompt tokens around a name the second half is longer,
-// as in CoOp's code. length must be at least the largest of Lengths.
+// Sequences assembles whole sequences for a tower that accepts nothing else: embeddings [C,length,width] without
+// positions, padded, the tokens that they belong to, and the position at which each sequence is read. Tokens are -1 for
+// SOS and for prompt positions. If an odd number of prompt tokens surrounds a name, the second half is longer, as in
+// CoOp's code. length must be at least the largest of Lengths.
 func (s *Suffixes) Sequences(p Prompt, length int) (emb graph.Node, tokens [][]int, read []int) {
 	return s.sequences(p.Ctx.Graph(), p, length)
 }
@@ -47,7 +47,7 @@ func (s *Suffixes) sequences(g *graph.Graph, p Prompt, length int) (emb graph.No
 		}
 		return tensor.Of(data, len(data)/s.width, s.width)
 	})
-	// The whole table: prompts, padding, SOS where there is one, then every class's suffix.
+	// Rows of the table: prompts, padding, SOS if there is one, then every class's suffix.
 	learned, step := n, 0
 	switch {
 	case p.PerClass:

@@ -9,12 +9,12 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// Poolings: what of its tokens the features of a tower are read from.
+// Poolings: the tokens from which the features of a tower are read.
 const (
 	EndPool       = "end"       // the end token of a text
 	FirstPool     = "first"     // the first token
-	LastPool      = "last"      // the last position of the context, padding or not
-	MeanPool      = "mean"      // the mean of the patches of an image, of the tokens of a text up to the end token
+	LastPool      = "last"      // the last position of the context, padding included
+	MeanPool      = "mean"      // the mean of an image's patches, or of a text's tokens up to the end token
 	AttentionPool = "attention" // one learned query over the patches, and an MLP (Zhai et al., SigLIP, ICCV 2023)
 )
 
@@ -25,7 +25,7 @@ func checkPool(what, pool string, known ...string) error {
 	return nil
 }
 
-// checkPooling tells what is wrong with how a vision transformer comes to its features.
+// checkPooling returns an error if the pooling and the projection of a vision transformer are inconsistent.
 func (a VisionArch) checkPooling() error {
 	switch err := checkPool("vision tower", a.Pool, FirstPool, MeanPool, AttentionPool); {
 	case err != nil:
@@ -41,8 +41,8 @@ func (a VisionArch) checkPooling() error {
 	return nil
 }
 
-// pooled are the rows [C,width] that features of texts are made of, of x [C·n,width] behind the last block; emb
-// [C,n,width] are the embeddings, and read [C] is the position of the end token.
+// pooled returns the rows [C,width] from which features of texts are computed, for x [C·n,width] after the last block;
+// emb [C,n,width] are the embeddings, and read [C] is the position of the end token.
 func (t Text) pooled(x, emb, read graph.Node) graph.Node {
 	n := emb.Dim(1)
 	tokens := x.Reshape(-1, n, t.Width)
@@ -60,7 +60,8 @@ func (t Text) pooled(x, emb, read graph.Node) graph.Node {
 	return x.Rows(rowIndex(emb, read, n))
 }
 
-// length is how many positions sequences take whose longest has so many tokens: all, where padding is seen or read.
+// length returns the number of positions of sequences if the longest has the given number of tokens: the full context
+// if padding is attended to or read.
 func (t Text) length(longest int) int {
 	if t.Bidirectional && !t.Masked || t.Pool == LastPool {
 		return t.Context
@@ -68,7 +69,7 @@ func (t Text) length(longest int) int {
 	return longest
 }
 
-// mask hides tokens from each other, [n,n] or [C,1,1,n]; it is absent where every token sees all.
+// mask returns the attention mask, [n,n] or [C,1,1,n], or no node if every token attends to all.
 func (t Text) mask(read graph.Node, n int) graph.Node {
 	g := read.Graph()
 	switch {
@@ -80,31 +81,31 @@ func (t Text) mask(read graph.Node, n int) graph.Node {
 	return padding(read, n).Where(g.Scalar(nn.Masked), g.Scalar(0)).Reshape(-1, 1, 1, n)
 }
 
-// padding [C,n] tells which of n tokens stand behind the end token, whose position is read [C].
+// padding returns [C,n]: which of n tokens follow the end token, whose position is read [C].
 func padding(read graph.Node, n int) graph.Node {
 	return read.Graph().Ints(iota(n)...).Greater(read.Unsqueeze(1))
 }
 
-// plainOnly tells whether prompts take the plain form, as nothing is the same for all classes.
+// plainOnly reports whether prompts use the plain form because classes share no prefix.
 func (t Text) plainOnly(s *Suffixes) bool {
 	return t.Bidirectional || s.sos == nil || t.Pool != "" && t.Pool != EndPool
 }
 
-// checkPlain tells why a prompt has no plain form, if anything.
+// checkPlain returns an error if a prompt has no plain form.
 func (t Text) checkPlain(s *Suffixes, p Prompt) error {
 	if t.plainOnly(s) && (p.PerImage() || len(p.Deep) > 0 || p.Bare || p.After > 0) {
 		return errors.New("text tower: deep prompts, prompts without positions and prompts for each image need a " +
 			"causal tower that is read at the end token, as CLIP's is, and this one is not")
 	}
 	if t.PostNorm && !p.Changes.None() {
-		return errors.New("text tower: low-rank changes and adapters need blocks with norms in front, and this tower " +
-			"has them behind, as BERT")
+		return errors.New("text tower: low-rank changes and adapters need blocks with norms first, and this tower " +
+			"has them last, like BERT")
 	}
 	return nil
 }
 
-// pool gives the features of an image and of its own patches, of the rows x [B·n,width] behind the last block but one;
-// the first own of every n are the image's own tokens, those behind them prompts.
+// pool returns the features of an image and of its patches, from the rows x [B·n,width] before the last block. The
+// first own of every n rows are the image's tokens; prompts follow them.
 func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.Node) {
 	last := tw.block(v.Layers - 1)
 	all := last.full(x, graph.Node{}, n)
@@ -122,7 +123,7 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 		return v.projected(tw, normed.Mean(1)), patches
 	case AttentionPool:
 		b := block{tw, -1, "visual.attn_pool"}
-		seen := n - (own - v.Patches()) // patches and prompts: the class token is not pooled
+		seen := n - (own - v.Patches()) // patches and prompts; the class token is not pooled
 		if seen < n {
 			all = some(all, n-seen, n).Reshape(-1, v.Width)
 		}
@@ -131,7 +132,7 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 		q := b.project(probe, 0, 1).heads(b, -1, 1)[0]
 		kv := b.project(rows, 1, 3).heads(b, -1, seen)
 		image = b.pooledBy(nn.Rows(nn.Attend(q, kv[0], kv[1], graph.Node{})))
-		// A query over one patch alone has its value.
+		// A query over a single patch returns its value.
 		ofPatches := rows.Reshape(-1, seen, v.Width).Slice(1, 0, v.Patches()).Reshape(-1, v.Width)
 		value := b.project(ofPatches, 2, 3).joined()
 		patches = v.projected(tw, b.pooledBy(value)).Reshape(-1, v.Patches(), v.EmbedDim)
@@ -141,13 +142,13 @@ func (v Vision) pool(tw tower, x graph.Node, n, own int) (image, patches graph.N
 	return v.head(tw, last.first(x, n)), patches
 }
 
-// pooledBy is what stands behind the attention of an attention pooling.
+// pooledBy returns the part of an attention pooling after its attention.
 func (b block) pooledBy(attended graph.Node) graph.Node {
 	h := b.linear(attended, ".attn.out_proj", b.width, b.width)
 	return h.Add(b.feedForward(b.norm(h, b.name+".ln_2")))
 }
 
-// projected maps rows behind the last norm to features.
+// projected maps rows after the last norm to features.
 func (v Vision) projected(tw tower, rows graph.Node) graph.Node {
 	if v.NoProjection {
 		return rows

@@ -22,9 +22,9 @@ import (
 
 // TestProfile compares the text tower's step at ViT-B/16 size, with one prompt of 16 tokens, with its own matrix
 // products: CLIP_PROFILE turns of a step with kernels, one without, one that spins, and the bare products. It prints
-// medians of what a turn took over its step, by the clock and in processor time, which others on the machine bear upon
-// less; and what ONNX Runtime's profile of other runs says of each kind of operator: the lower quintile over runs,
-// summed, since others only make a run longer.
+// medians over turns of the time relative to the first step, by the clock and in processor time, which depends less on
+// other programs. For other runs, it prints the time of each kind of operator in ONNX Runtime's profile: the sum of the
+// lower quintiles over runs, since other programs can only make a run longer.
 func TestProfile(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("CLIP_PROFILE"))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestProfile(t *testing.T) {
 	}
 }
 
-// TestVisionProfile does the same for a step of the image tower of ViT-B/32 on 8 images with 16 prompt tokens.
+// TestVisionProfile is TestProfile for a step of the image tower of ViT-B/32 on 8 images with 16 prompt tokens.
 func TestVisionProfile(t *testing.T) {
 	turns, err := strconv.Atoi(os.Getenv("CLIP_PROFILE"))
 	if err != nil {
@@ -90,8 +90,8 @@ func TestVisionProfile(t *testing.T) {
 	logProfile(t, profiled.Profile)
 }
 
-// A step of the image tower keeps about what BlocksStepBytes tells: what the process holds after a run on 20 images
-// more.
+// A step of the image tower keeps about as much memory as BlocksStepBytes computes: the growth of the process after a
+// run on 20 more images.
 func TestVisionStepBytes(t *testing.T) {
 	if os.Getenv("CLIP_PROFILE") == "" {
 		t.Skip("CLIP_PROFILE is not set; it takes gigabytes")
@@ -114,7 +114,7 @@ func TestVisionStepBytes(t *testing.T) {
 	}
 }
 
-// resident is what this process holds in memory, in bytes.
+// resident returns the resident memory of this process, in bytes.
 func resident(t *testing.T) float64 {
 	t.Helper()
 	raw, err := os.ReadFile("/proc/self/statm")
@@ -128,23 +128,23 @@ func resident(t *testing.T) float64 {
 	return float64(pages * os.Getpagesize())
 }
 
-// compared lets steps take turns and prints how long each takes beside the first, in the median over turns: one with
-// kernels, one without, bare products of which the first needs so large a part, and one that spins, if it is there.
+// compared runs steps in turns and prints the time of each relative to the first, as the median over turns: one with
+// kernels, one without, the bare products with their share of the first, and one that spins, if it exists.
 func compared(t *testing.T, name string, turns int, all []step, needs float64) {
 	t.Helper()
 	clock, processor := make([][]float64, len(all)), make([][]float64, len(all))
 	took, used := make([][]float64, len(all)), make([][]float64, len(all))
 	for turn := range turns + 1 {
 		for k := range all {
-			i := (turn + k) % len(all) // each follows each other
+			i := (turn + k) % len(all) // each follows each other one
 			begin := processorTime(t)
 			took[i] = append(took[i], all[i].run(t).Seconds())
 			used[i] = append(used[i], processorTime(t)-begin)
-			time.Sleep(20 * time.Millisecond) // threads that spin go on for a while
+			time.Sleep(20 * time.Millisecond) // threads that spin continue for a while
 		}
 	}
 	for i := range all {
-		for turn := 1; turn <= turns; turn++ { // the first warms up
+		for turn := 1; turn <= turns; turn++ { // the first turn is a warm-up
 			clock[i] = append(clock[i], took[i][turn]/took[0][turn])
 			processor[i] = append(processor[i], used[i][turn]/used[0][turn])
 		}
@@ -157,7 +157,7 @@ func compared(t *testing.T, name string, turns int, all []step, needs float64) {
 	}
 }
 
-// processorTime is what this process has used so far, in seconds.
+// processorTime returns the processor time of this process, in seconds.
 func processorTime(t *testing.T) float64 {
 	t.Helper()
 	var u syscall.Rusage

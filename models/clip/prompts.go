@@ -8,40 +8,40 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// Position is where the class name stands relative to the prompt.
+// Position is the position of the class name relative to the prompt.
 type Position string
 
-// Positions of the class name, as CoOp (Zhou et al. 2022) calls them.
+// Positions of the class name, with the names of CoOp (Zhou et al. 2022).
 const (
-	End    Position = "end"    // [SOS prompt name . EOT], the default and the only one that shares work among classes
+	End    Position = "end"    // [SOS prompt name . EOT], the default and the only one with a common prefix of classes
 	Middle Position = "middle" // [SOS first-half name second-half . EOT]
 	Front  Position = "front"  // [SOS name prompt . EOT]
 )
 
-// Prompt is one learnable prompt that every class's name is put behind.
+// Prompt is one learnable prompt, which is combined with the name of every class.
 type Prompt struct {
-	// Ctx is [T,width], where prompts may differ in T, [B,T,width] for each image, or with PerClass [C,T,width]; absent
-	// where there are no tokens, of Own alone.
+	// Ctx is [T,width], where T may differ among prompts, or [B,T,width] for each image, or with PerClass [C,T,width];
+	// it is absent if there are no tokens and only Own is set.
 	Ctx   graph.Node
-	After int      // read this many positions behind EOT, on padding, as public FedPHA code does for short prompts
-	Class Position // End when empty
-	// Deep[i] [P,width], P at most T, takes the place of the first P prompt tokens at the input of block i+1 (Khattak
-	// et al., MaPLe, CVPR 2023, eq. 5-6); where it is absent, the tokens go on from the block before.
+	After int      // read this many positions after EOT, at padding, as public FedPHA code does for short prompts
+	Class Position // empty means End
+	// Deep[i] [P,width], P at most T, replaces the first P prompt tokens at the input of block i+1 (Khattak et al.,
+	// MaPLe, CVPR 2023, eq. 5-6); if it is absent, the output of the block before is kept.
 	Deep []graph.Node
-	// Bare leaves Ctx without positions, as deep prompts are (Qiu et al., FedTPG, ICLR 2024, its public code).
+	// Bare adds no positions to Ctx, as for deep prompts (Qiu et al., FedTPG, ICLR 2024, its public code).
 	Bare bool
-	// PerClass tells that each class has a prompt of its own (Zhou et al., CoOp, IJCV 2022, section 3.2).
+	// PerClass means that each class has its own prompt (Zhou et al., CoOp, IJCV 2022, section 3.2).
 	PerClass bool
-	// Changes of the tower that this prompt goes through.
+	// Changes are the changes of the tower for this prompt.
 	Changes Changes
-	// Own are other suffixes than the classes' usual ones; nil for those.
+	// Own replaces the classes' usual suffixes, unless it is nil.
 	Own *Suffixes
 }
 
-// PerImage tells whether each image has a prompt of its own.
+// PerImage reports whether each image has its own prompt.
 func (p Prompt) PerImage() bool { return p.Ctx.OK() && p.Ctx.Rank() == 3 && !p.PerClass }
 
-// length is T.
+// length returns T.
 func (p Prompt) length() int {
 	if !p.Ctx.OK() {
 		return 0
@@ -49,18 +49,18 @@ func (p Prompt) length() int {
 	return p.Ctx.Dim(-2)
 }
 
-// Prompts gives the features [C,EmbedDim] of all classes under each prompt, not normalised: the same numbers as Plain
-// on the assembled sequences, for less work.
+// Prompts returns the features [C,EmbedDim] of all classes under each prompt, not normalised: the same numbers as Plain
+// on the assembled sequences, with less computation.
 //
-// Attention is causal, so nothing behind the read position counts, and [SOS, prompt] looks the same from every class:
-// its rows are computed once per prompt. Rows are, for each prompt, first that prefix, then the suffixes of all classes
-// packed together; the rows of all prompts go through each linear layer in one product. The first block's projections
-// of suffix rows are constants, which ONNX Runtime folds and gradients do not enter. In the last block only the rows
-// that are read go on beyond keys and values.
+// Attention is causal, so tokens after the read position have no influence, and [SOS, prompt] is the same for every
+// class: its rows are computed once per prompt. Rows are, for each prompt, first this prefix, then the suffixes of all
+// classes packed together; the rows of all prompts pass through each linear layer in one product. The first block's
+// projections of suffix rows are constants, which ONNX Runtime folds and gradients skip. In the last block, only the
+// rows that are read need more than keys and values.
 //
-// Prompts whose class name stands elsewhere than at the end, and prompts for each class, take the plain form; those of
-// one Changes go through the tower together. A prompt [B,T,width], one for each image, gives features [B·C,EmbedDim]
-// (see forImages).
+// Prompts with the class name in another position than the end, and prompts for each class, use the plain form. Prompts
+// with equal Changes pass through the tower together. A prompt [B,T,width] for each image gives features
+// [B·C,EmbedDim] (see forImages).
 func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) []graph.Node {
 	out := make([]graph.Node, len(prompts))
 	fail := func(err error) []graph.Node {
@@ -87,7 +87,7 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 			waiting = append(waiting, i)
 		}
 	}
-	if !g.HasKernels() { // whose attention takes prompts of any lengths at once
+	if !g.HasKernels() { // their attention handles prompts of any lengths at once
 		waiting = t.stacked(g, w, s, prompts, waiting, out)
 	}
 	for len(waiting) > 0 {
@@ -109,8 +109,9 @@ func (t Text) Prompts(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt) 
 	return out
 }
 
-// stacked runs prompts that differ in nothing but their numbers as one [n,T,width], as if they were those of n images,
-// so that a device gets as few operators for many as for one. It gives those of waiting that have no equals.
+// stacked runs prompts that differ only in their values as one [n,T,width], as if they were prompts of n images, so
+// that a device runs the same number of operators for many as for one. It returns the prompts in waiting that have no
+// equals.
 func (t Text) stacked(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt, waiting []int,
 	out []graph.Node) (rest []int) {
 	equal := func(a, b Prompt) bool {
@@ -141,14 +142,14 @@ func (t Text) stacked(g *graph.Graph, w Weights, s *Suffixes, prompts []Prompt, 
 	return rest
 }
 
-// changed is the tower with changes.
+// changed returns the tower with changes.
 func (t Text) changed(g *graph.Graph, w Weights, c Changes) tower {
 	tw := t.tower(g, w)
 	tw.changes = c
 	return tw
 }
 
-// suffixes are the prompt's own, or those of the classes.
+// suffixes returns the prompt's own suffixes, or those of the classes.
 func (p Prompt) suffixes(s *Suffixes) *Suffixes {
 	if p.Own != nil {
 		return p.Own
@@ -156,7 +157,7 @@ func (p Prompt) suffixes(s *Suffixes) *Suffixes {
 	return s
 }
 
-// CheckPrompt tells why a prompt cannot go through the tower with these classes, if anything.
+// CheckPrompt returns an error if a prompt cannot be used in the tower with these classes.
 func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	switch tokens := p.Ctx; {
 	case !tokens.OK() && p.Own != nil && !p.Bare:
@@ -165,7 +166,7 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	case tokens.Dim(-1) != t.Width || !tokens.Shape()[tokens.Rank()-2].Static() || tokens.Dim(-2) < 1:
 		return fmt.Errorf("text tower: prompt %v, must be [tokens,%d]", tokens.Shape(), t.Width)
 	case p.Bare && (tokens.Rank() == 3 || p.Class != "" && p.Class != End):
-		return fmt.Errorf("text tower: a prompt without positions stands in front of the class name, the same for " +
+		return fmt.Errorf("text tower: a prompt without positions must precede the class name and be the same for " +
 			"all images")
 	case p.PerClass && (tokens.Rank() != 3 || len(p.Deep) > 0):
 		return fmt.Errorf("text tower: a prompt %v for each class must be [classes,tokens,%d], without deep prompts",
@@ -180,7 +181,7 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	case s.width != t.Width:
 		return fmt.Errorf("text tower: class embeddings of width %d for a tower of width %d", s.width, t.Width)
 	case p.After < 0:
-		return fmt.Errorf("text tower: reads %d positions behind EOT", p.After)
+		return fmt.Errorf("text tower: reads %d positions after EOT", p.After)
 	case p.Class != "" && p.Class != End && p.Class != Middle && p.Class != Front:
 		return fmt.Errorf("text tower: class position %q, must be %s, %s or %s", p.Class, End, Middle, Front)
 	}
@@ -193,24 +194,24 @@ func (t Text) CheckPrompt(s *Suffixes, p Prompt) error {
 	if err := t.checkDeep(p, p.length()); err != nil {
 		return err
 	}
-	return s.Fits(t.TextArch, p.length(), p.After)
+	return s.CheckLength(t.TextArch, p.length(), p.After)
 }
 
-// promptRows is what the cheap form knows about one prompt.
+// promptRows describes one prompt in the cheap form.
 type promptRows struct {
 	s              *Suffixes
 	p              packing
-	after, prefix  int        // positions behind EOT; rows of [SOS, prompt]
+	after, prefix  int        // positions after EOT; rows of [SOS, prompt]
 	head, tail     graph.Node // embeddings with positions: [prefix,width], and the constant [rows,width]
 	take           []int      // the class of each query of the last block, block by block
-	place          []int      // where each class went among those
-	causal, masked graph.Node // masks of prefix and suffix attention
-	dense          bool       // all rows attend to all, under one mask: masked
+	place          []int      // position of each class's query in take
+	causal, masked graph.Node // masks of attention for prefix rows and suffix rows
+	dense          bool       // all rows attend to all rows, with the mask masked
 	deep           []graph.Node
 }
 
-// denseRows is up to how many rows of a prompt, prefix and suffixes together, attention over all pairs costs less than
-// the operators that avoid it.
+// denseRows is the number of rows of a prompt, prefix and suffixes together, up to which attention over all pairs costs
+// less than the operators that avoid it.
 const denseRows = 80
 
 func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
@@ -239,10 +240,10 @@ func (t Text) rows(tw tower, s *Suffixes, p Prompt) *promptRows {
 	return r
 }
 
-// all is the number of rows, prefix and suffixes.
+// all returns the number of rows, prefix and suffixes.
 func (r *promptRows) all() int { return r.prefix + r.p.rows() }
 
-// shared runs all prompts through the tower together.
+// shared passes all prompts through the tower together.
 func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 	var heads, tails, parts []graph.Node
 	var sizes, prefixes, suffixes []int
@@ -268,7 +269,7 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 			x = b.rest(x, nn.PackedAttention(packedRows(b, i, x, rs), spans(rs), b.heads))
 			continue
 		}
-		var qkv []projected // of each prompt in turn: all rows where they are few, else prefix and suffix
+		var qkv []projected // of each prompt in turn: all rows if there are few, else prefix and suffix
 		var h graph.Node
 		if i == 0 {
 			hd, tl := b.norm1(join(heads)), b.norm1(join(tails))
@@ -303,13 +304,13 @@ func (t Text) shared(tw tower, rs []*promptRows) []graph.Node {
 	return nil
 }
 
-// kernels tells whether attention may be one operator.
+// kernels reports whether attention can be one operator.
 func (b block) kernels() bool {
 	d := b.width / b.heads
 	return b.g.HasKernels() && d%graph.KernelWidth == 0 && d <= 8*graph.KernelWidth
 }
 
-// packedRows are the projections [N,3·width] of all rows. Those of the first block's suffixes are constants.
+// packedRows returns the projections [N,3·width] of all rows. Those of the first block's suffixes are constants.
 func packedRows(b block, i int, x graph.Node, rs []*promptRows) graph.Node {
 	if i > 0 {
 		return b.project(b.norm1(x), 0, 3).joined()
@@ -321,8 +322,8 @@ func packedRows(b block, i int, x graph.Node, rs []*promptRows) graph.Node {
 	return graph.Concat(0, parts...)
 }
 
-// spans are the rows that each row sees: of the prefix, those up to itself; of a suffix, the prefix and its own class
-// up to itself.
+// spans returns the ranges of rows that each row attends to: for the prefix, the rows up to itself; for a suffix, the
+// prefix and its own class up to itself.
 func spans(rs []*promptRows) (out [][4]int) {
 	for _, r := range rs {
 		at := len(out)
@@ -332,7 +333,7 @@ func spans(rs []*promptRows) (out [][4]int) {
 		class, place := r.p.owner()
 		for i, c := range class {
 			row := at + r.prefix + i
-			s := [4]int{at, at + r.prefix, row, row + 1} // a row that only fills up sees itself
+			s := [4]int{at, at + r.prefix, row, row + 1} // a padding row attends to itself
 			if c >= 0 {
 				s[2] -= place[i]
 			}
@@ -349,16 +350,17 @@ func join(a []graph.Node) graph.Node {
 	return graph.Concat(0, a...)
 }
 
-// attend gives the attention's output for the prefix rows and for the suffix rows.
+// attend returns the attention outputs of the prefix rows and of the suffix rows.
 func (r *promptRows) attend(b block, prefix, suffix projected) []graph.Node {
 	a, c := prefix.heads(b, 1, r.prefix), suffix.heads(b, 1, r.p.rows())
 	return []graph.Node{nn.Rows(nn.Attend(a[0], a[1], a[2], r.causal)),
 		nn.Rows(r.attendShared(b, c[0], a[1], a[2], c[1], c[2], r.masked))}
 }
 
-// attendShared is shared-prefix attention: that of suffix queries q [B,heads,blocks·n,d] to the prefix's keys and
+// attendShared returns shared-prefix attention: suffix queries q [B,heads,blocks·n,d] attend to the prefix's keys and
 // values [B,heads,prefix,d], which all queries share, and to those of their own block among [B,heads,rows,d], under one
-// softmax. Scores against the prefix are one product per head over all rows. B is 1 but of prompts for each image.
+// softmax. Scores against the prefix are one product per head over all rows. B is 1 unless there are prompts for each
+// image.
 func (r *promptRows) attendShared(b block, q, keys, values, ownKeys, ownValues, mask graph.Node) graph.Node {
 	d, n := q.Dim(-1), q.Dim(2)/r.p.blocks
 	blocks := func(x graph.Node, rows int) graph.Node { return x.Reshape(-1, r.p.blocks, rows, x.Dim(-1)) }

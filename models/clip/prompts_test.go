@@ -17,7 +17,7 @@ import (
 
 const sos, eot, stop = 49406, 49407, 269
 
-// classes makes n classes with names of 1 to 5 tokens.
+// classes returns n classes with names of 1 to 5 tokens.
 func classes(t testing.TB, n, width int) *clip.Suffixes {
 	t.Helper()
 	var names []string
@@ -36,7 +36,7 @@ func classes(t testing.TB, n, width int) *clip.Suffixes {
 	return s
 }
 
-// sequence assembles [SOS ctx name . EOT pad...] for the plain form, in the given order of class name and prompt.
+// sequence assembles [SOS ctx name . EOT pad...] for the plain form, with the given position of the class name.
 func sequence(t testing.TB, g *graph.Graph, s *clip.Suffixes, p clip.Prompt, width, length int) (emb, read graph.Node) {
 	t.Helper()
 	look := embedding(width)
@@ -118,8 +118,8 @@ func near(t testing.TB, what string, got, want []float32, tol float64) {
 
 var tiny = clip.TextArch{Width: 64, Layers: 3, Heads: 2, Context: 77, EmbedDim: 48}
 
-// The plain form on the assembled sequences is the witness for the cheap form here, with kernels and without;
-// golden_test.go holds the plain form against PyTorch.
+// The plain form on the assembled sequences is the reference for the cheap form, with kernels and without;
+// golden_test.go compares the plain form with PyTorch.
 func TestPromptsEqualPlain(t *testing.T) {
 	cases := []struct {
 		name    string
@@ -202,7 +202,7 @@ func TestPromptsEqualPlain(t *testing.T) {
 	}
 }
 
-// Class c of prompts for each class has the features of one prompt for all, which is its own.
+// With prompts for each class, class c has the features that it has with its own prompt for all classes.
 func TestPromptsPerClass(t *testing.T) {
 	const n, tokens = 6, 5
 	text, w, s := clip.Text{TextArch: tiny}, formulaWeights(tiny.Shapes()), classes(t, n, tiny.Width)
@@ -225,7 +225,7 @@ func TestPromptsPerClass(t *testing.T) {
 	}
 }
 
-// Without kernels, eight prompts of one length take as many products as two: all of them are one.
+// Without kernels, eight prompts of one length need as many products as two, because they are stacked.
 func TestEqualPromptsShareOperators(t *testing.T) {
 	text, w, s := clip.Text{TextArch: tiny}, formulaWeights(tiny.Shapes()), classes(t, 30, tiny.Width)
 	products := func(n int) (count int) {

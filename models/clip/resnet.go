@@ -14,11 +14,11 @@ type resnet struct {
 	v Vision
 }
 
-// Sizes that all of CLIP's ResNets share.
+// Sizes of all of CLIP's ResNets.
 const (
-	expansion = 4  // of a bottleneck: channels out over channels in the middle
+	expansion = 4  // of a bottleneck: output channels over inner channels
 	headWidth = 64 // of the attention pooling
-	cell      = 32 // pixels on a side that one cell of the last feature map stands for
+	cell      = 32 // pixels on a side of the area of one cell of the last feature map
 )
 
 func (a VisionArch) checkResNet() error {
@@ -40,16 +40,16 @@ func (a VisionArch) checkResNet() error {
 	return checkEps("vision tower", a.Eps)
 }
 
-// stem is the number of channels behind the stem.
+// stem returns the number of channels after the stem.
 func (a VisionArch) stem() int { return a.Width / cell }
 
-// Convolution is one of a ResNet's, followed by a batch normalisation.
+// Convolution is a convolution of a ResNet, followed by a batch normalisation.
 type Convolution struct {
 	Name, Norm      string // of the tensors, without .weight
 	Out, In, Kernel int
 }
 
-// Convolutions lists those of a ResNet in the order they run; nil for a transformer.
+// Convolutions returns the convolutions of a ResNet in order of execution; nil for a transformer.
 func (a VisionArch) Convolutions() []Convolution {
 	if !a.ResNet() {
 		return nil
@@ -77,8 +77,8 @@ func (a VisionArch) Convolutions() []Convolution {
 	return out
 }
 
-// features pools the last feature map: image [B,EmbedDim] by its mean, patches [B,Patches,EmbedDim] by each of its
-// cells.
+// features pools the last feature map: image [B,EmbedDim] with its mean as the query, patches [B,Patches,EmbedDim] with
+// each of its cells.
 func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) {
 	list := r.v.Convolutions()
 	next := func() Convolution {
@@ -110,13 +110,13 @@ func (r resnet) features(pixels, tokens graph.Node) (image, patches graph.Node) 
 	return r.pool(x, tokens)
 }
 
-// halve is average pooling over 2x2 pixels.
+// halve returns average pooling over 2x2 pixels.
 func halve(x graph.Node) graph.Node {
 	two := graph.Attr([]int{2, 2})
 	return x.Graph().Apply(graph.Standard, "AveragePool", graph.Attrs{"kernel_shape": two, "strides": two}, x)
 }
 
-// conv is a convolution that keeps the size (before its stride), and its batch normalisation.
+// conv returns a convolution that keeps the size (before its stride), and its batch normalisation.
 func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 	pad := c.Kernel / 2
 	at := graph.Attrs{"kernel_shape": graph.Attr([]int{c.Kernel, c.Kernel}),
@@ -128,11 +128,11 @@ func (r resnet) conv(x graph.Node, c Convolution, stride int) graph.Node {
 	return r.batchNorm(r.g.Apply(graph.Standard, "Conv", at, x, w), c.Norm, c.Out)
 }
 
-// batchNorm is gain·(x-mean)/sqrt(variance+eps) + bias for each channel (Ioffe and Szegedy 2015), by running moments
-// or by those of the batch.
+// batchNorm returns gain·(x-mean)/sqrt(variance+eps) + bias for each channel (Ioffe and Szegedy 2015), with running
+// statistics or with those of the batch.
 func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 	gain, bias := r.w.Node(r.g, name+".weight", channels), r.w.Node(r.g, name+".bias", channels)
-	if r.v.Moments == nil {
+	if r.v.BatchStats == nil {
 		at := graph.Attrs{"epsilon": graph.Attr(float32(r.eps))}
 		return r.g.Apply(graph.Standard, "BatchNormalization", at, x, gain, bias,
 			r.w.Node(r.g, name+".running_mean", channels), r.w.Node(r.g, name+".running_var", channels))
@@ -140,13 +140,13 @@ func (r resnet) batchNorm(x graph.Node, name string, channels int) graph.Node {
 	mean := x.MeanKeep(0, 2, 3)
 	d := x.Sub(mean)
 	variance := d.Square().MeanKeep(0, 2, 3)
-	r.v.Moments(name, mean.Reshape(channels), variance.Reshape(channels))
+	r.v.BatchStats(name, mean.Reshape(channels), variance.Reshape(channels))
 	scale := gain.Reshape(1, channels, 1, 1).Div(variance.AddScalar(r.eps).Sqrt())
 	return d.Mul(scale).Add(bias.Reshape(1, channels, 1, 1))
 }
 
-// pool is attention among the mean of the feature map [B,width,side,side] and its cells, with positions. tokens, where
-// there are any, are further keys and values.
+// pool returns attention among the mean of the feature map [B,width,side,side] and its cells, with positions. tokens,
+// if any, are additional keys and values.
 func (r resnet) pool(x, tokens graph.Node) (image, patches graph.Node) {
 	n := r.v.Patches()
 	x = x.Reshape(-1, r.width, n).Transpose(0, 2, 1)

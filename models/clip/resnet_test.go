@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// resnetGolden is what tools/golden/resnet.py wrote: results of PyTorch in double precision for weights that
-// resnetFormula gives, batch normalisations apart.
+// resnetGolden holds results that tools/golden/resnet.py wrote: PyTorch's outputs in double precision for the weights
+// of resnetFormula, with separate batch normalisations.
 type resnetGolden struct {
 	golden
 	ResNet []resnetCase
@@ -26,7 +26,7 @@ type resnetCase struct {
 	Name                              string
 	Stages                            []int
 	Width, Image, Joint, Batch, Every int
-	Features, Patches, Pixels         []float32 // joint and patch features, gradient of the pixels
+	Features, Patches, Pixels         []float32 // image and patch features, gradient of the pixels
 }
 
 func readResNet(t *testing.T, file string) (g resnetGolden) {
@@ -44,8 +44,8 @@ func readResNet(t *testing.T, file string) (g resnetGolden) {
 	return g
 }
 
-// resnetFormula is formula with scales that keep the activations of a ResNet of any depth near 1: convolutions make up
-// for what ReLU takes, the last normalisation of a bottleneck has a small gain, and attention is not too sharp.
+// resnetFormula is formula with scales that keep the activations of a ResNet of any depth near 1: convolutions
+// compensate for ReLU, the last normalisation of a bottleneck has a small gain, and attention is not too sharp.
 func resnetFormula(name string, shape []int) *tensor.Tensor {
 	offset, scale := 0.0, 0.1
 	switch last := name[strings.LastIndex(name, ".")+1:]; {
@@ -66,7 +66,7 @@ func resnetFormula(name string, shape []int) *tensor.Tensor {
 	return hashed(name, shape, offset, scale)
 }
 
-// squares are pixels [batch,3,image,image] in squares of 16 of one colour.
+// squares returns pixels [batch,3,image,image] in squares of 16 with one colour each.
 func squares(batch, image int) *tensor.Tensor {
 	n := image / 16
 	small := hashed("pixels", []int{batch, 3, n, n}, 0, 2)
@@ -78,9 +78,9 @@ func squares(batch, image int) *tensor.Tensor {
 	return out
 }
 
-// stored are the tensors of a ResNet as checkpoints keep them.
+// stored returns the tensors of a ResNet as in checkpoints.
 func stored(a clip.VisionArch) map[string][]int {
-	s := a.Trained()
+	s := a.TrainedShapes()
 	for _, c := range a.Convolutions() {
 		s[c.Norm+".running_mean"], s[c.Norm+".running_var"] = []int{c.Out}, []int{c.Out}
 	}
@@ -93,7 +93,7 @@ func TestResNetEqualsPyTorch(t *testing.T) {
 	}
 }
 
-// RN50, RN101 and RN50x4, the image tower of ViT-L/14, and their text towers where they differ from ViT-B's.
+// RN50, RN101 and RN50x4, the image tower of ViT-L/14, and their text towers if they differ from ViT-B's.
 func TestFullSizeResNetEqualsPyTorch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("towers of up to 1.2 GB")
@@ -119,8 +119,8 @@ func TestFullSizeResNetEqualsPyTorch(t *testing.T) {
 }
 
 // checkResNet compares a tower and the gradient of its pixels. In towers of full size, rounding to single precision
-// turns some units on or off, each of which changes the gradient at once: slack is for that (PyTorch in single
-// precision is off by 3e-3 of the largest value for RN50x4).
+// switches some units on or off, each of which changes the gradient abruptly; slack allows for this (PyTorch in single
+// precision differs by 3e-3 of the largest value for RN50x4).
 func checkResNet(t *testing.T, c resnetCase, slack float64) {
 	arch := clip.VisionArch{Width: c.Width, Heads: c.Width / 64, Stages: c.Stages, Patch: 32, Image: c.Image,
 		EmbedDim: c.Joint}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The limits are powers of two, so that the numbers beside them are the next ones of float64.
+// The limits are powers of two, so the adjacent numbers are the next ones in float64.
 func TestCheckScale(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, c := range []struct {
@@ -25,8 +25,8 @@ func TestCheckScale(t *testing.T) {
 	}
 }
 
-// At the largest scale one error of a cosine, 2^-20, is one unit of a logit; at the smallest, the exponentials of the
-// largest and the smallest logit are less than two of those errors apart.
+// At the largest scale, an error of 2^-20 in a cosine is one unit of a logit; at the smallest, the exponentials of the
+// largest and the smallest logit differ by less than two of these errors.
 func TestScaleLimitsAreThoseOfFloat32(t *testing.T) {
 	const cosine = 1.0 / (1 << 20)
 	if d := MaxScale * cosine; d != 1 {

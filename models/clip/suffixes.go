@@ -10,26 +10,26 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Suffixes are the parts of class prompts that no learning touches: for each class the tokens [name . EOT], and the
-// tokens SOS and padding that every prompt shares. Build it with NewSuffixes; it may be used by many graphs at once.
+// Suffixes are the constant parts of class prompts: for each class the tokens [name . EOT], and the tokens SOS and
+// padding that all prompts share. NewSuffixes and SuffixesOf make them; many graphs may use them concurrently.
 type Suffixes struct {
 	Names []string
-	IDs   [][]int // per class, the last being EOT, behind "." where a prompt may stand in front of it
+	IDs   [][]int // of each class; the last is EOT, after "." if a prompt may precede it
 
 	width    int
-	rows     [][]float32 // per class, embeddings of IDs
-	sos, pad []float32   // sos is nil where no token starts a text
+	rows     [][]float32 // of each class, embeddings of IDs
+	sos, pad []float32   // sos is nil if no token starts a text
 	padID    int
-	behind   int // tokens behind every name: the full stop, where it has one, and EOT
+	behind   int // tokens after every name: the full stop, if it has a token, and EOT
 	mu       sync.Mutex
 	memo     map[string]*tensor.Tensor // constants by what they depend on, so that graphs can intern them
 }
 
-// PadID is the token that CLIP's tokenizer fills sequences with.
+// PadID is the padding token of CLIP's tokenizer.
 const PadID = 0
 
-// Special are the tokens around texts: SOS starts them, -1 where none does, and Pad fills them up. NoStop tells that
-// the tokenizer drops the full stop.
+// Special holds the special tokens of texts: SOS is the start token, or -1 if there is none, and Pad the padding token.
+// NoStop means that the tokenizer drops the full stop.
 type Special struct {
 	SOS, Pad int
 	NoStop   bool
@@ -41,7 +41,7 @@ func NewSuffixes(names []string, ids [][]int, sos, width int, embed func(ids []i
 	return SuffixesOf(names, ids, Special{SOS: sos, Pad: PadID}, width, embed)
 }
 
-// SuffixesOf looks up the embeddings of all classes. ids[c] is [name . EOT] of names[c]; embed gives the rows of the
+// SuffixesOf looks up the embeddings of all classes. ids[c] is [name . EOT] of names[c]; embed returns the rows of the
 // token embedding, width numbers for each id.
 func SuffixesOf(names []string, ids [][]int, special Special, width int,
 	embed func(ids []int) ([]float32, error)) (*Suffixes, error) {
@@ -70,7 +70,7 @@ func SuffixesOf(names []string, ids [][]int, special Special, width int,
 	return s, err
 }
 
-// begin is how many tokens start a text.
+// begin returns the number of tokens that start a text.
 func (s *Suffixes) begin() int {
 	if s.sos == nil {
 		return 0
@@ -89,12 +89,12 @@ func lookUp(embed func([]int) ([]float32, error), ids []int, width int) ([]float
 	return rows, nil
 }
 
-// Fits tells whether every class stays inside the context of the tower with a prompt of so many tokens, read after
-// positions behind EOT.
-func (s *Suffixes) Fits(a TextArch, prompt, after int) error {
+// CheckLength returns an error if a class exceeds the context of the tower with a prompt of the given number of tokens,
+// read after positions behind EOT.
+func (s *Suffixes) CheckLength(a TextArch, prompt, after int) error {
 	for c, ids := range s.IDs {
 		if n := s.begin() + prompt + len(ids) + after; n > a.Context {
-			return fmt.Errorf("class %q (%d tokens with the full stop and the end token) behind a prompt of %d "+
+			return fmt.Errorf("class %q (%d tokens with the full stop and the end token) after a prompt of %d "+
 				"tokens needs %d positions, the text tower has %d: shorten the name or the prompt",
 				s.Names[c], len(ids), prompt, n, a.Context)
 		}
@@ -110,7 +110,7 @@ func (s *Suffixes) packing(after int) packing {
 	return pack(n)
 }
 
-// constant gives the tensor under key, made once.
+// constant returns the tensor under key, computed once.
 func (s *Suffixes) constant(g *graph.Graph, key string, make func() *tensor.Tensor) graph.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,12 +122,12 @@ func (s *Suffixes) constant(g *graph.Graph, key string, make func() *tensor.Tens
 	return g.Const(t)
 }
 
-// start is the embedding [1,width] of SOS.
+// start returns the embedding [1,width] of SOS.
 func (s *Suffixes) start(g *graph.Graph) graph.Node {
 	return s.constant(g, "sos", func() *tensor.Tensor { return tensor.Of(s.sos, 1, s.width) })
 }
 
-// token is the embedding of place j of class c, where places behind EOT are padding.
+// token returns the embedding at position j of class c; positions after EOT are padding.
 func (s *Suffixes) token(c, j int) []float32 {
 	if j >= len(s.IDs[c]) {
 		return s.pad
@@ -135,7 +135,7 @@ func (s *Suffixes) token(c, j int) []float32 {
 	return s.rows[c][j*s.width : (j+1)*s.width]
 }
 
-// packed is the embeddings [rows,width] of all suffixes in p's order; rows that fill up are zero.
+// packed returns the embeddings [rows,width] of all suffixes in p's order; padding rows are zero.
 func (s *Suffixes) packed(g *graph.Graph, p packing, after int) graph.Node {
 	return s.constant(g, fmt.Sprintf("rows+%d", after), func() *tensor.Tensor {
 		t := tensor.New(p.rows(), s.width)
@@ -149,8 +149,8 @@ func (s *Suffixes) packed(g *graph.Graph, p packing, after int) graph.Node {
 	})
 }
 
-// mask [blocks,queries,size] lets the query at each of rows see its own class so far. rows lists the same number of
-// queries for every block.
+// mask returns [blocks,queries,size], in which the query at each of rows attends to its own class up to itself. rows
+// lists the same number of queries for every block.
 func (s *Suffixes) mask(g *graph.Graph, key string, p packing, rows []int) graph.Node {
 	return s.constant(g, key, func() *tensor.Tensor {
 		queries := len(rows) / p.blocks
@@ -168,15 +168,15 @@ func (s *Suffixes) mask(g *graph.Graph, key string, p packing, rows []int) graph
 	})
 }
 
-// pairs is the mask [rows,rows] over all rows of a prompt, prefix first: the prefix is causal, and a suffix row sees
-// the prefix and its own class so far.
+// pairs returns the mask [rows,rows] over all rows of a prompt, prefix first: the prefix is causal, and a suffix row
+// attends to the prefix and to its own class up to itself.
 func (s *Suffixes) pairs(g *graph.Graph, p packing, after, prefix int) graph.Node {
 	return s.constant(g, fmt.Sprintf("pairs+%d/%d", after, prefix), func() *tensor.Tensor {
 		return pairMask(p, prefix)
 	})
 }
 
-// pairsOfLast is the rows of pairs, [classes,rows], that the features are read from.
+// pairsOfLast returns the rows of pairs, [classes,rows], from which the features are read.
 func (s *Suffixes) pairsOfLast(g *graph.Graph, p packing, after, prefix int) graph.Node {
 	return s.constant(g, fmt.Sprintf("pairs of last+%d/%d", after, prefix), func() *tensor.Tensor {
 		rows := p.last()

@@ -9,10 +9,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Plain is the text tower as published, and the reference for Prompts: from token embeddings [C,L,width] without
-// positions, L at most the context, and the position [C] (int64) whose output is read, to features [C,EmbedDim], which
-// are not normalised. C may be symbolic. Tokens after the read position change nothing in a causal tower that is read
-// at the end token; a bidirectional one takes sequences of the full context, filled up with padding.
+// Plain is the text tower as published, and the reference for Prompts. It maps token embeddings [C,L,width] without
+// positions, L at most the context, and the position [C] (int64) that is read, to features [C,EmbedDim], which are not
+// normalised. C may be symbolic. In a causal tower that is read at the end token, tokens after the read position have
+// no influence; a bidirectional tower needs sequences of the full context, padded.
 func (t Text) Plain(w Weights, emb, read graph.Node) graph.Node {
 	g := emb.Graph()
 	if g.Err() != nil {
@@ -44,8 +44,8 @@ func (t Text) plain(tw tower, emb, read graph.Node) graph.Node {
 	return t.head(tw, t.pooled(x, emb, read))
 }
 
-// Sequences is Plain for token sequences that are known while building, from the embeddings that embed looks up: the
-// features [len(ids),EmbedDim] of whole sentences [SOS ... EOT], each read at its last token.
+// Sequences is Plain for constant token sequences, with embeddings from embed: the features [len(ids),EmbedDim] of
+// whole texts [SOS ... EOT], each read at its last token.
 func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids []int) ([]float32, error)) graph.Node {
 	if len(ids) == 0 {
 		return g.Fail("text tower: no sequences")
@@ -71,7 +71,7 @@ func (t Text) Sequences(g *graph.Graph, w Weights, ids [][]int, embed func(ids [
 	return t.Plain(w, g.Const(tensor.Of(data, len(ids), longest, t.Width)), g.Ints(last...))
 }
 
-// head reads features [C,EmbedDim] off rows [C,width].
+// head computes features [C,EmbedDim] from rows [C,width].
 func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	if !t.PostNorm {
 		rows = tw.norm(rows, "ln_final")
@@ -94,7 +94,7 @@ func (t Text) head(tw tower, rows graph.Node) graph.Node {
 	return y
 }
 
-// positions are the first n position embeddings, [n,width].
+// positions returns the first n position embeddings, [n,width].
 func (t Text) positions(tw tower, n int) graph.Node {
 	p := tw.w.Node(tw.g, "positional_embedding", t.Context, t.Width)
 	if n == t.Context {
@@ -103,7 +103,7 @@ func (t Text) positions(tw tower, n int) graph.Node {
 	return p.Slice(0, 0, n)
 }
 
-// rowIndex is where position read[c] of sequence c lies among the rows of emb [C,n,w].
+// rowIndex returns the row of position read[c] of sequence c among the rows of emb [C,n,w].
 func rowIndex(emb, read graph.Node, n int) graph.Node {
 	g := emb.Graph()
 	if c := emb.Shape()[0]; c.Static() {
@@ -118,7 +118,7 @@ func rowIndex(emb, read graph.Node, n int) graph.Node {
 	return read.Add(g.Apply(graph.Standard, "Range", nil, zero, count, one).Mul(g.Ints(n)))
 }
 
-// causal is the mask [n,n] that lets each position see itself and what comes before.
+// causal returns the mask [n,n] with which each position attends to itself and to earlier positions.
 func causal(n int) *tensor.Tensor {
 	m := tensor.New(n, n)
 	for i := range n {

@@ -5,18 +5,18 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// Features is the image tower: from normalised pixels [B,3,Image,Image], B possibly symbolic, to the image features
+// Features is the image tower. It maps normalised pixels [B,3,Image,Image], B possibly symbolic, to the image features
 // image [B,EmbedDim] and the features of every patch [B,Patches,EmbedDim], both not normalised. Patch features of a
 // transformer pass through the same final norm and projection as the class token; those of a ResNet are the attention
-// pooling with every cell as the query. What is not asked of the graph costs nothing: without patches, only the image
-// query goes through the end.
+// pooling with every cell as the query. Outputs that are not used cost nothing: without patches, only the image's query
+// passes through the end of the tower.
 func (v Vision) Features(g *graph.Graph, w Weights, pixels graph.Node) (image, patches graph.Node) {
-	return v.Prompted(g, w, pixels, VisionPrompts{})
+	return v.PromptedFeatures(g, w, pixels, VisionPrompts{})
 }
 
-// Prompted is Features with prompts, or the embeddings of patches or the last tokens, as image, where these are asked
-// for.
-func (v Vision) Prompted(g *graph.Graph, w Weights, pixels graph.Node, p VisionPrompts) (image, patches graph.Node) {
+// PromptedFeatures is Features with prompts; if p asks for them, image is the embeddings of patches or the last tokens.
+func (v Vision) PromptedFeatures(g *graph.Graph, w Weights, pixels graph.Node, p VisionPrompts) (image,
+	patches graph.Node) {
 	err := v.Check()
 	if err == nil && g.Err() == nil {
 		err = v.checkInputs(pixels, p)
@@ -61,13 +61,13 @@ func (v Vision) transformer(tw tower, pixels graph.Node, p VisionPrompts) (image
 			x = tw.block(i).full(x, graph.Node{}, n)
 		}
 	}
-	if p.Last {
+	if p.LastTokens {
 		return tw.block(v.Layers-1).full(x, graph.Node{}, n).Reshape(-1, n, v.Width), patches
 	}
 	return v.pool(tw, x, n, own)
 }
 
-// Tokens is the number of tokens of an image without prompts; 0 of a ResNet, which has none.
+// Tokens returns the number of tokens of an image without prompts; 0 for a ResNet, which has none.
 func (a VisionArch) Tokens() int {
 	if a.ResNet() {
 		return 0
@@ -78,8 +78,8 @@ func (a VisionArch) Tokens() int {
 	return 1 + a.Patches()
 }
 
-// tokens is [class token, patch embeddings] plus positions, [B,1+patches,width], without the first where there is none.
-// The convolution with stride = kernel is a linear layer on patches.
+// tokens returns [class token, patch embeddings] plus positions, [B,1+patches,width], without the class token if there
+// is none. The convolution with stride = kernel is a linear layer on patches.
 func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 	side, p := v.Image/v.Patch, v.Patch
 	if used := side * p; used < v.Image {
@@ -91,7 +91,7 @@ func (v Vision) tokens(tw tower, pixels graph.Node) graph.Node {
 	if v.NoClass {
 		return emb.Reshape(-1, n, v.Width).Add(tw.w.Node(tw.g, "visual.positional_embedding", n, v.Width))
 	}
-	// One row of zeros makes room for the class token, which is added as if it belonged to position 0.
+	// One row of zeros is prepended for the class token, which is added as part of position 0.
 	x := tw.pad(emb.Reshape(-1, n, v.Width), 0, 1, 0, 0, 0, 0)
 	class := tw.pad(tw.w.Node(tw.g, "visual.class_embedding", v.Width).Reshape(1, v.Width), 0, 0, n, 0)
 	return x.Add(tw.w.Node(tw.g, "visual.positional_embedding", n+1, v.Width).Add(class))
@@ -102,7 +102,7 @@ func (t tower) pad(x graph.Node, pads ...int) graph.Node {
 	return t.g.Apply(graph.Standard, "Pad", nil, x, t.g.Ints(pads...))
 }
 
-// first runs the block on sequences of n rows for the first row of each only: [batch,width].
+// first computes the block on sequences of n rows, only for the first row of each: [batch,width].
 func (b block) first(x graph.Node, n int) graph.Node {
 	h := b.norm1(x)
 	kv := b.project(h, 1, 3).heads(b, -1, n)

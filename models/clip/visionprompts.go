@@ -6,28 +6,28 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// VisionPrompts are learnable inputs of an image tower beside the pixels. The zero value is none.
+// VisionPrompts are learnable inputs of an image tower besides the pixels. The zero value has none.
 type VisionPrompts struct {
 	// Pixels [3,Image,Image] or [B,3,Image,Image] are added to the normalised pixels (Bahng et al. 2022, visual
 	// prompting).
 	Pixels graph.Node
-	// Tokens [P,Width] or [B,P,Width] join the tokens of the first block of a transformer, without positions (Jia et
-	// al. 2022, VPT-shallow); of a ResNet, they are further keys and values of the attention pooling.
+	// Tokens [P,Width] or [B,P,Width] are added to the tokens of a transformer's first block, without positions (Jia et
+	// al. 2022, VPT-shallow); in a ResNet, they are additional keys and values of the attention pooling.
 	Tokens graph.Node
-	// Deep[i] [P,Width] or [B,P,Width] takes the prompt tokens' place at the input of block i+1 of a transformer
-	// (VPT-deep); where it is absent, the tokens go on from the block before.
+	// Deep[i] [P,Width] or [B,P,Width] replaces the prompt tokens at the input of block i+1 of a transformer
+	// (VPT-deep); if it is absent, the output of the block before is kept.
 	Deep []graph.Node
-	// Normed puts Tokens behind the tower's first layer norm, as VPT has it; otherwise they pass through it, as in the
+	// Normed adds Tokens after the tower's first layer norm, as in VPT; otherwise they pass through it, as in the
 	// public code of CLIP's deep prompts (Khattak et al. 2023, MaPLe).
 	Normed bool
-	// Changes of a transformer's blocks.
+	// Changes are the changes of a transformer's blocks.
 	Changes Changes
-	// Embeddings asks a transformer for [B,Patches,Width], what its patches are before the first layer norm with their
-	// positions, in place of image features; nothing else of these prompts but Pixels is in them.
+	// Embeddings returns [B,Patches,Width] in place of image features: a transformer's patch embeddings with positions,
+	// before the first layer norm. Of the prompts, only Pixels affect them.
 	Embeddings bool
-	// Last asks a transformer for [B,Tokens,Width], its tokens behind the last block, before the last layer norm and
-	// the projection, in place of image features; prompt tokens, if any, stand at their end.
-	Last bool
+	// LastTokens returns [B,Tokens,Width] in place of image features: a transformer's tokens after the last block,
+	// before the last layer norm and the projection. Prompt tokens, if any, are at their end.
+	LastTokens bool
 }
 
 func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
@@ -47,12 +47,12 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 			"attention pooling")
 	case v.ResNet() && p.Embeddings:
 		return fmt.Errorf("vision tower: embeddings of patches are a transformer's, and this is a ResNet")
-	case v.ResNet() && p.Last:
+	case v.ResNet() && p.LastTokens:
 		return fmt.Errorf("vision tower: last tokens are a transformer's, and this is a ResNet")
 	case v.ResNet() && !p.Changes.None():
 		return fmt.Errorf("vision tower: low-rank changes and adapters are for transformers, and this is a ResNet")
 	case len(p.Deep) > max(v.Layers-1, 0):
-		return fmt.Errorf("vision tower: %d deep prompts for %d blocks behind the first", len(p.Deep), v.Layers-1)
+		return fmt.Errorf("vision tower: %d deep prompts for %d blocks after the first", len(p.Deep), v.Layers-1)
 	}
 	for _, t := range append([]graph.Node{p.Tokens}, p.Deep...) {
 		if !t.OK() {
@@ -67,8 +67,8 @@ func (v Vision) checkInputs(pixels graph.Node, p VisionPrompts) error {
 	return p.Changes.check("vision tower", v.Width, v.Layers, v.Units(), v.EmbedDim)
 }
 
-// behind puts prompt tokens [P,width] or [B,P,width] behind the first own of each n rows of x [B·n,width], in place of
-// what is there, and tells how many rows there are now.
+// behind appends prompt tokens [P,width] or [B,P,width] to the first own of each n rows of x [B·n,width], in place of
+// any rows there, and returns the new number of rows.
 func (t tower) behind(x graph.Node, n, own int, tokens graph.Node) (graph.Node, int) {
 	if !tokens.OK() {
 		return x, n
@@ -77,7 +77,7 @@ func (t tower) behind(x graph.Node, n, own int, tokens graph.Node) (graph.Node, 
 	if n > own {
 		x = x.Slice(1, 0, own)
 	}
-	// Rows of zeros make room for the tokens, which are added: so the batch may be symbolic.
+	// The tokens are added to rows of zeros, so the batch may be symbolic.
 	p := tokens.Dim(-2)
 	room := t.pad(x, 0, 0, 0, 0, p, 0)
 	if tokens.Rank() == 2 {

@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// promptCase is what tools/golden/visionprompts.py wrote of one tower with prompts: results of PyTorch, gradients by
-// autograd.
+// promptCase is a case that tools/golden/visionprompts.py wrote for one tower with prompts: results of PyTorch, with
+// gradients by autograd.
 type promptCase struct {
 	Name           string
 	Inputs         map[string][]int
@@ -74,7 +74,7 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 	}
 	pixels := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(arch.Image),
 		graph.D(arch.Image)})
-	joint, patches := clip.Vision{VisionArch: arch}.Prompted(g, w, pixels, p)
+	joint, patches := clip.Vision{VisionArch: arch}.PromptedFeatures(g, w, pixels, p)
 	loss := joint.Mul(g.Const(formula("cotangent", []int{batch, arch.EmbedDim}))).Sum().
 		Add(patches.Mul(g.Const(formula("cotangent/patches", []int{batch, arch.Patches(), arch.EmbedDim}))).Sum())
 	outputs := []graph.Output{{Name: "joint", Node: joint}, {Name: "patches", Node: patches}}
@@ -97,8 +97,8 @@ func checkPrompts(t *testing.T, arch clip.VisionArch, w clip.Weights, c promptCa
 	}
 }
 
-// Embeddings are those of patches alone, by loops over the weights: the convolution of a patch, and its position behind
-// that of the class token, where there is one.
+// Embeddings are those of the patches, computed by loops over the weights: the convolution of a patch, and its
+// position, which follows that of the class token if there is one.
 func TestPatchEmbeddings(t *testing.T) {
 	for _, noClass := range []bool{false, true} {
 		arch := promptedViT
@@ -107,8 +107,9 @@ func TestPatchEmbeddings(t *testing.T) {
 		}
 		w, g := formulaWeights(arch.Shapes()), graph.New()
 		pixels := formula("pixels", []int{2, 3, arch.Image, arch.Image})
-		x, _ := clip.Vision{VisionArch: arch}.Prompted(g, w, g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"),
-			graph.D(3), graph.D(arch.Image), graph.D(arch.Image)}), clip.VisionPrompts{Embeddings: true})
+		in := g.Input("pixels", graph.Float, graph.Shape{graph.Sym("B"), graph.D(3), graph.D(arch.Image),
+			graph.D(arch.Image)})
+		x, _ := clip.Vision{VisionArch: arch}.PromptedFeatures(g, w, in, clip.VisionPrompts{Embeddings: true})
 		out := run(t, compile(t, ort.Options{}, graph.Output{Name: "x", Node: x}), tensor.Map{"pixels": pixels})["x"]
 		conv, at := formula("visual.conv1.weight", []int{arch.Width, 3, arch.Patch, arch.Patch}).Data, 1
 		if noClass {
@@ -156,7 +157,7 @@ func TestWrongVisionPrompts(t *testing.T) {
 	} {
 		g := graph.New()
 		pixels := g.Input("pixels", graph.Float, graph.Static(1, 3, c.arch.Image, c.arch.Image))
-		clip.Vision{VisionArch: c.arch}.Prompted(g, formulaWeights(c.arch.Shapes()), pixels, c.build(g))
+		clip.Vision{VisionArch: c.arch}.PromptedFeatures(g, formulaWeights(c.arch.Shapes()), pixels, c.build(g))
 		if err := g.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}

@@ -8,13 +8,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Memory serves weights from tensors in memory, as constants.
+// Memory is a Weights of tensors in memory, as constants.
 type Memory tensor.Map
 
-// Has tells whether there is a tensor of that name.
+// Has reports whether there is a tensor of this name.
 func (m Memory) Has(name string) bool { return m[name] != nil }
 
-// Node is the tensor as a constant.
+// Node returns the tensor as a constant.
 func (m Memory) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	t := m[name]
 	if err := fits(name, t, shape); err != nil {
@@ -26,14 +26,14 @@ func (m Memory) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	return g.Const(t)
 }
 
-// Inputs serves weights as graph inputs of the same names, for training a tower. Shapes are those of the tensors, of
-// which only names and shapes are used.
+// Inputs is a Weights of graph inputs with the same names, for training a tower. It uses only the names and shapes of
+// the tensors.
 type Inputs tensor.Map
 
-// Has tells whether there is a tensor of that name.
+// Has reports whether there is a tensor of this name.
 func (m Inputs) Has(name string) bool { return m[name] != nil }
 
-// Node is the tensor as an input.
+// Node returns the tensor as an input.
 func (m Inputs) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	t := m[name]
 	if err := fits(name, t, shape); err != nil {
@@ -56,7 +56,7 @@ func fits(name string, t *tensor.Tensor, shape []int) error {
 	return nil
 }
 
-// Shapes lists the tensors of the tower by OpenAI's names, without the token embedding.
+// Shapes returns the tensors of the tower by OpenAI's names, without the token embedding.
 func (a TextArch) Shapes() map[string][]int {
 	s := map[string][]int{
 		"positional_embedding": {a.Context, a.Width},
@@ -84,8 +84,8 @@ func (a TextArch) Shapes() map[string][]int {
 	return s
 }
 
-// Shapes lists the tensors of the tower by OpenAI's names; of a ResNet, with batch normalisation folded into the
-// convolutions, each of which has a bias then.
+// Shapes returns the tensors of the tower by OpenAI's names. For a ResNet, batch normalisation is folded into the
+// convolutions, each of which then has a bias.
 func (a VisionArch) Shapes() map[string][]int {
 	if a.ResNet() {
 		s := a.poolShapes()
@@ -123,9 +123,9 @@ func (a VisionArch) Shapes() map[string][]int {
 	return s
 }
 
-// Trained lists the tensors that training changes: Shapes, with the gain and bias of each batch normalisation of a
-// ResNet in place of the biases of convolutions.
-func (a VisionArch) Trained() map[string][]int {
+// TrainedShapes returns the tensors that training changes: Shapes, with the gain and bias of each batch normalisation
+// of a ResNet in place of the biases of convolutions.
+func (a VisionArch) TrainedShapes() map[string][]int {
 	s := a.Shapes()
 	for _, c := range a.Convolutions() {
 		delete(s, c.Name+".bias")

@@ -6,21 +6,18 @@ import (
 	"math/rand/v2"
 )
 
-// Bounds of torchvision's RandomResizedCrop: the share of the image's area, and
-// width over height.
+// Bounds of torchvision's RandomResizedCrop: the share of the image's area, and the aspect ratio width over height.
 const (
 	minScale, maxScale = 0.08, 1
 	minRatio, maxRatio = 3.0 / 4, 4.0 / 3
 )
 
-// cropTries is how many random boxes are tried before the central one is taken.
+// cropTries is the number of random boxes that are tried before the central one is used.
 const cropTries = 10
 
-// Augment gives one random view of an image, [3,Size,Size] as Pixels does: a box
-// of 8 to 100 % of the area and of aspect 3:4 to 4:3, resized to the square with
-// the bicubic filter, mirrored half of the time (torchvision's
-// RandomResizedCrop and RandomHorizontalFlip). The same image and state of rng
-// give the same bytes.
+// Augment returns one random view of an image, [3,Size,Size] as in Pixels: a box of 8 to 100 % of the area and of
+// aspect ratio 3:4 to 4:3, resized to the square with the bicubic filter, and mirrored half of the time (torchvision's
+// RandomResizedCrop and RandomHorizontalFlip). Equal images and states of rng give equal bytes.
 func (p Preprocess) Augment(img image.Image, rng *rand.Rand) []float32 {
 	src := rasterOf(img)
 	b := randomBox(src.w, src.h, rng.Float64)
@@ -29,11 +26,11 @@ func (p Preprocess) Augment(img image.Image, rng *rand.Rand) []float32 {
 	return p.normalised(src, b, p.whole(), flip)
 }
 
-// whole is the frame that shows all of a box.
+// whole returns the frame of a whole box.
 func (p Preprocess) whole() frame { return frame{width: p.Size, height: p.Size, size: p.Size} }
 
-// randomBox draws area and aspect (log-uniform) up to cropTries times; when no
-// box fits it takes the largest central one with an allowed aspect.
+// randomBox draws area and aspect ratio (log-uniform) up to cropTries times; if no box fits, it returns the largest
+// central one with an allowed aspect ratio.
 func randomBox(w, h int, uniform func() float64) box {
 	low, high := math.Log(minRatio), math.Log(maxRatio)
 	for range cropTries {

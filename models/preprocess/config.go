@@ -7,14 +7,14 @@ import (
 	"slices"
 )
 
-// hfUnread are fields of preprocessor_config.json that change no pixels of an RGB image, with the values (as JSON)
-// under which they do not; nil stands for every value (CLIPImageProcessor and SiglipImageProcessor, transformers 5.23).
+// hfUnread lists fields of preprocessor_config.json that do not change the pixels of an RGB image, with the values (as
+// JSON) for which this holds; nil means every value (CLIPImageProcessor and SiglipImageProcessor, transformers 5.23).
 var hfUnread = map[string][]string{"_valid_processor_keys": nil, "data_format": nil, "device": nil,
 	"disable_grouping": nil, "do_convert_rgb": nil, "feature_extractor_type": nil, "image_processor_type": nil,
 	"input_data_format": nil, "processor_class": nil, "return_tensors": nil, "transformers_version": nil,
 	"do_pad": {"false", "null"}, "pad_size": {"null"}, "default_to_square": {"false", "null"}}
 
-// readFields reads the fields of a struct from an object. A field that is neither one of these nor of unread is an
+// readFields reads the fields of a struct from an object. A field that is neither in the struct nor in unread is an
 // error, because it may change pixels.
 func readFields(data []byte, into any, unread map[string][]string) error {
 	var all map[string]json.RawMessage
@@ -38,9 +38,8 @@ func readFields(data []byte, into any, unread map[string][]string) error {
 	return nil
 }
 
-// FromHF reads Hugging Face's preprocessor_config.json. What a CLIP never asks
-// for (no resize, other filters, a crop of another size than the resize) is an
-// error. What the file leaves out is as in OpenAI's models.
+// FromHF reads Hugging Face's preprocessor_config.json. Settings that no CLIP uses (no resize, other filters, a crop of
+// another size than the resize) are errors. Missing fields have the values of OpenAI's models.
 func FromHF(data []byte) (Preprocess, error) {
 	f := struct {
 		Resize    *bool     `json:"do_resize"`
@@ -62,7 +61,7 @@ func FromHF(data []byte) (Preprocess, error) {
 	}
 	on := func(b *bool) bool { return b == nil || *b }
 	p := CLIP(224)
-	p.Crop = on(f.Crop) && (f.Crop != nil || !f.Size.square) // SigLIP's says nothing of a crop
+	p.Crop = on(f.Crop) && (f.Crop != nil || !f.Size.square) // SigLIP's file has no crop field
 	switch {
 	case !on(f.Resize) || !on(f.Rescale):
 		return fail("do_resize and do_rescale must be true")
@@ -94,9 +93,8 @@ func FromHF(data []byte) (Preprocess, error) {
 	return p, p.Validate()
 }
 
-// FromOpenCLIP reads the preprocess_cfg object of OpenCLIP's
-// open_clip_config.json; size is the model's image size, taken where the object
-// has none. Empty data means OpenAI's preprocessing, as it does there.
+// FromOpenCLIP reads the preprocess_cfg object of OpenCLIP's open_clip_config.json; size is the model's image size,
+// which is used if the object has none. Empty data means OpenAI's preprocessing, as in OpenCLIP.
 func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 	f := struct {
 		Size          json.RawMessage `json:"size"`
@@ -136,7 +134,7 @@ func FromOpenCLIP(data []byte, size int) (Preprocess, error) {
 	return p, p.Validate()
 }
 
-// colours sets mean and std where a file has them.
+// colours sets mean and std if they are given.
 func (p *Preprocess) colours(mean, std []float32) error {
 	for _, v := range []struct {
 		name string
@@ -154,11 +152,10 @@ func (p *Preprocess) colours(mean, std []float32) error {
 	return nil
 }
 
-// side is a size as Hugging Face spells it: a number, {"shortest_edge": n} or
-// {"height": n, "width": n}.
+// side is a size in Hugging Face's notations: a number, {"shortest_edge": n} or {"height": n, "width": n}.
 type side struct {
 	pixels int
-	square bool // height and width were named
+	square bool // height and width were given
 }
 
 func (s *side) UnmarshalJSON(data []byte) error {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestConfigs: the texts are the shapes in which the libraries write these files.
+// TestConfigs: the texts have the forms in which the libraries write these files.
 func TestConfigs(t *testing.T) {
 	const colours = `"image_mean":[0.48145466,0.4578275,0.40821073],"image_std":[0.26862954,0.26130258,0.27577711]`
 	for data, want := range map[string]Preprocess{

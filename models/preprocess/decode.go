@@ -16,19 +16,18 @@ import (
 )
 
 const (
-	// maxBytes and maxPixels bound what one image file may cost: 64 MiB as it
-	// lies on disk and 64 million pixels (a camera's largest are 50) unpacked.
+	// maxBytes and maxPixels limit the cost of one image file: 64 MiB on disk and 64 million pixels when decoded (the
+	// largest cameras have 50).
 	maxBytes  = 64 << 20
 	maxPixels = 64 << 20
 )
 
-// Decode reads a JPEG, PNG, GIF (its first frame), WebP, BMP or TIFF image,
-// with its colours ready for Pixels and Augment. Size is checked before
-// anything is unpacked.
+// Decode reads a JPEG, PNG, GIF (its first frame), WebP, BMP or TIFF image, with its colours converted for Pixels and
+// Augment. It checks the size before it decodes pixels.
 func Decode(r io.Reader) (image.Image, error) { return DecodeIf(r, func(int) error { return nil }) }
 
-// DecodeIf is Decode of an image that allow lets pass: it gets the number of pixels before any of them is unpacked, and
-// its error is the one of DecodeIf.
+// DecodeIf is Decode with a condition: allow gets the number of pixels before any pixel is decoded, and DecodeIf
+// returns its error.
 func DecodeIf(r io.Reader, allow func(pixels int) error) (image.Image, error) {
 	return decode(r, maxPixels, allow)
 }
@@ -41,8 +40,7 @@ func decode(r io.Reader, pixels int, allow func(pixels int) error) (img image.Im
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("image: file of more than %d MiB: scale it down", maxBytes>>20)
 	}
-	// The decoders of golang.org/x/image index into hostile data now and then;
-	// a damaged file must not end a run.
+	// The decoders of golang.org/x/image sometimes panic on hostile data; a damaged file must not end a run.
 	defer func() {
 		if p := recover(); p != nil {
 			img, err = nil, fmt.Errorf("image: damaged: %v", p)

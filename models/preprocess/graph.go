@@ -9,13 +9,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Graph adds the preprocessing of a batch of images of one size to the graph of pixels, and gives the tower's input
-// [B,3,Size,Size] as Pixels does, bit for bit. pixels are uint8 [B,H,W,3], in the colours that RGB gives, or float32
-// [B,3,H,W] in [0,1], which are rounded to 8 bits first. H and W may be anything above 0.
+// Graph adds the preprocessing of a batch of images of one size to the graph of pixels, and returns the tower's input
+// [B,3,Size,Size], which equals Pixels bit for bit. pixels are uint8 [B,H,W,3], with the colours of RGB, or float32
+// [B,3,H,W] in [0,1], which are first rounded to 8 bits. H and W may be any size above 0.
 //
-// ONNX's Resize with antialias would not do: in ONNX Runtime 1.17 and 1.31, on noise of ten sizes, it was off from
-// Pillow by 1 or 2 levels in up to 0.14 % of 8-bit values, because it places its kernels in float32, and by up to 27
-// levels on floats, because it does not round between the passes.
+// ONNX's Resize with antialias differs: in ONNX Runtime 1.17 and 1.31, on noise of ten sizes, it deviated from Pillow
+// by 1 or 2 levels in up to 0.14 % of 8-bit values, because it places its kernels in float32, and by up to 27 levels on
+// floats, because it does not round between the passes.
 func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	g := pixels.Graph()
 	if err := p.Validate(); err != nil {
@@ -46,22 +46,22 @@ func (p Preprocess) Graph(pixels graph.Node) graph.Node {
 	return rgb.Div(g.Scalar(255)).Sub(mean).Div(std).Reshape(-1, 3, p.Size, p.Size)
 }
 
-// axis is one axis of a resampling inside a graph, cut into bands: an output pixel depends on the few input pixels
-// around its place, so bands of outputs make much smaller products than all outputs with all inputs.
+// axis is one axis of a resampling inside a graph, split into bands. An output pixel depends on a few input pixels
+// around its place, so the matrix products of bands are much smaller than one product of all outputs and all inputs.
 type axis []band
 
-// band computes some outputs in a row.
+// band computes consecutive outputs.
 type band struct {
-	first, end graph.Node // int64 [1], of the input pixels n that count
-	digits     graph.Node // int8 [n,digits*size], the weights by digit, the most significant first
+	first, end graph.Node // int64 [1], the range of the n input pixels
+	digits     graph.Node // int8 [n,digits*size], the digits of the weights, the most significant first
 	size       int        // outputs
 }
 
-// A Size is cut into at most maxBands bands of at least minBand outputs.
+// A Size is split into at most maxBands bands of at least minBand outputs.
 const maxBands, minBand = 8, 16
 
-// axis computes what weights.set does, from double nodes [1]: in pixels become out, of which Size in the centre are
-// kept.
+// axis computes the same as weights.set, from double nodes [1]: in pixels are resized to out, of which the Size in the
+// centre are kept.
 func (p Preprocess) axis(in, out graph.Node) axis {
 	g, f := in.Graph(), filters[p.Resize]
 	from := g.Apply(graph.Standard, "Round", nil, out.AddScalar(-float64(p.Size)).MulScalar(0.5)) // ties to even
@@ -94,22 +94,21 @@ func (p Preprocess) axis(in, out graph.Node) axis {
 	return bands
 }
 
-// fixedPoint divides each column of k [n,size] by its sum and rounds to whole numbers of 2^-precision, halves away from
-// 0.
+// fixedPoint divides each column of k [n,size] by its sum and rounds to multiples of 2^-precision, halves away from 0.
 func fixedPoint(k graph.Node) graph.Node {
 	g, zero := k.Graph(), k.ScalarLike(0)
-	// A running sum adds in the order of the loop in set; a reduction need not.
+	// A running sum adds in the order of the loop in set; a reduction may use another order.
 	sum := g.Apply(graph.Standard, "CumSum", nil, k, g.Scalar64(0)).Rows(g.Ints(-1))
 	k = k.Div(sum.Equal(zero).Where(k.ScalarLike(1), sum)).MulScalar(1 << precision)
 	away := whole(k.Abs().AddScalar(0.5))
 	return zero.Greater(k).Where(away.Neg(), away)
 }
 
-// radix is what the digits of a weight count in. A digit lies in [-radix/2,radix/2), so that two products with a byte
-// add up within 16 bits: processors without dot-product instructions multiply bytes in pairs that saturate there.
+// radix is the base of a weight's digits. A digit is in [-radix/2,radix/2), so the sum of two products with a byte fits
+// 16 bits: processors without dot-product instructions multiply bytes in pairs that saturate there.
 const radix, digits = 128, 4
 
-// split cuts whole numbers [n,size] of less than 64*128^3 in size into digits.
+// split splits whole numbers [n,size] of magnitude below 64*128^3 into digits.
 func split(k graph.Node) graph.Node {
 	list := make([]graph.Node, digits)
 	for i := digits - 1; i > 0; i-- {
@@ -120,7 +119,7 @@ func split(k graph.Node) graph.Node {
 	return graph.Concat(1, list...).Cast(onnx.TensorProto_INT8)
 }
 
-// resample shrinks or stretches the last axis of bytes [B,3,N,n], which begins with input pixel start (int64 [1]).
+// resample resizes the last axis of bytes [B,3,N,n], which begins with input pixel start (int64 [1]).
 func (a axis) resample(bytes, start graph.Node) graph.Node {
 	g := bytes.Graph()
 	parts := make([]graph.Node, len(a))
@@ -147,7 +146,7 @@ func (b band) resample(bytes graph.Node) graph.Node {
 // whole rounds down.
 func whole(x graph.Node) graph.Node { return x.Graph().Apply(graph.Standard, "Floor", nil, x) }
 
-// bilinearNode and cubicNode are the kernels of filters on a double node.
+// bilinearNode and cubicNode are the kernels of the filters on a double node.
 
 func bilinearNode(x graph.Node) graph.Node {
 	return x.ScalarLike(1).Sub(x.Abs()).Max(x.ScalarLike(0))

@@ -31,7 +31,7 @@ func (p Preprocess) session(t testing.TB, dtype graph.DType) *ort.Session {
 	return s
 }
 
-// feed gives images of one size as the graph takes them: bytes by pixel, or torchvision's ToTensor.
+// feed returns images of one size as inputs of the graph: bytes by pixel, or torchvision's ToTensor.
 func feed(dtype graph.DType, list []*raster) tensor.Map {
 	w, h := list[0].w, list[0].h
 	if dtype == graph.Uint8 {
@@ -68,8 +68,9 @@ func noise(w, h int, r *rand.Rand) *raster {
 	return m
 }
 
-// The graph gives the bits of Pixels, which TestAgainstPillow holds to Pillow: up and down, cropped and squashed,
-// extreme aspects, one pixel, scales at which weights lie exactly between two whole numbers (64).
+// The graph returns the same bits as Pixels, which TestAgainstPillow compares with Pillow: enlarging and reducing,
+// cropped and squashed, extreme aspect ratios, one pixel, scales at which weights lie exactly between two whole numbers
+// (64).
 func TestGraph(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	sizes := [][2]int{{1, 1}, {1, 7}, {2, 3}, {31, 32}, {32, 32}, {33, 31}, {64, 64}, {75, 50}, {101, 257}, {500, 375},

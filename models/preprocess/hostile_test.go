@@ -43,8 +43,7 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// TestOtherLayouts: the same picture in other memory layouts and as a part of a
-// larger one gives the same pixels.
+// TestOtherLayouts: the same picture in other memory layouts, and as a part of a larger one, gives the same pixels.
 func TestOtherLayouts(t *testing.T) {
 	img := open(t, "testdata/noise.png").(*raster)
 	n64 := image.NewNRGBA64(img.Bounds())

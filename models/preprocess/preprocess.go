@@ -1,15 +1,3 @@
-// Package preprocess turns image files into the pixels that a CLIP image tower
-// takes: decode, resize, centre crop, scale, normalise, byte for byte as Pillow
-// and torchvision do in the published code.
-//
-// Kept from there on purpose: alpha is dropped, not blended; EXIF orientation is
-// not applied. All differences are in decoding. Lossless formats give Pillow's
-// bytes, but 16-bit grey keeps its high byte where Pillow cuts every value at
-// 255 and shows white, and a GIF is its first frame without the canvas around.
-// JPEG and lossy WebP repeat chroma samples where Pillow's libraries smooth
-// them: 0.3 levels on average and at most 6 on ten PACS images resized to 32 x
-// 32, up to 7 on a steep gradient at full size, at most 2 without chroma
-// subsampling (TestLossy, TestJPEGAgainstPillow).
 package preprocess
 
 import (
@@ -26,25 +14,25 @@ const (
 	Bilinear = "bilinear"
 )
 
-// maxSize bounds Size: larger towers do not exist, and pixels grow with its square.
+// maxSize limits Size: there are no larger towers, and the number of pixels grows with its square.
 const maxSize = 4096
 
-// Limits of Std: a tower that takes the levels of 16 bits has 1/65535, and at 10 all pixels lie within 0.1.
+// Limits of Std: a tower for 16-bit levels has 1/65535, and with 10 all pixels lie within 0.1.
 const (
 	minStd = 1e-5
 	maxStd = 10
 )
 
-// Preprocess says how a tower wants its pixels. It is part of bundle.json.
+// Preprocess describes the preprocessing of a tower. It is part of bundle.json.
 type Preprocess struct {
 	// Size is the side of the square, in pixels.
 	Size int `json:"size"`
 	// Resize is the filter, Bicubic or Bilinear; both antialias.
 	Resize string `json:"resize"`
-	// Crop resizes the shorter side to Size and keeps the centre; without it the
-	// whole image is squashed to the square.
+	// Crop resizes the shorter side to Size and keeps the centre; without Crop and Longest, the whole image is resized
+	// to the square.
 	Crop bool `json:"crop"`
-	// Longest resizes the longer side to Size and fills the margins with grey of level Fill.
+	// Longest resizes the longer side to Size and pads with grey of level Fill.
 	Longest bool  `json:"longest,omitempty"`
 	Fill    uint8 `json:"fill,omitempty"`
 	// Mean and Std normalise red, green and blue after scaling to [0,1]: (x-mean)/std.
@@ -52,7 +40,7 @@ type Preprocess struct {
 	Std  [3]float32 `json:"std"`
 }
 
-// String says it in one line.
+// String describes the preprocessing in one line.
 func (p Preprocess) String() string {
 	how := "squashed to a square"
 	if p.Crop {
@@ -64,7 +52,7 @@ func (p Preprocess) String() string {
 		p.Mean, p.Std)
 }
 
-// CLIP is the preprocessing of OpenAI's models at a given size (224 for ViT-B).
+// CLIP returns the preprocessing of OpenAI's models for a given size (224 for ViT-B).
 func CLIP(size int) Preprocess {
 	return Preprocess{
 		Size: size, Resize: Bicubic, Crop: true,
@@ -73,7 +61,7 @@ func CLIP(size int) Preprocess {
 	}
 }
 
-// Validate says what of a description cannot be carried out.
+// Validate returns an error if the description is invalid.
 func (p Preprocess) Validate() error {
 	if p.Size < 1 || p.Size > maxSize {
 		return fmt.Errorf("preprocess: size %d, need 1 to %d", p.Size, maxSize)
@@ -93,9 +81,8 @@ func (p Preprocess) Validate() error {
 	return nil
 }
 
-// Pixels gives the tower's input, [3,Size,Size] row by row, of a valid p. An
-// image without pixels, which Decode never returns, counts as black. It is safe
-// for concurrent use.
+// Pixels returns the tower's input, [3,Size,Size] row by row; p must be valid. An image without pixels, which Decode
+// never returns, counts as black. Pixels is safe for concurrent use.
 func (p Preprocess) Pixels(img image.Image) []float32 {
 	src := rasterOf(img)
 	width, height := p.Size, p.Size
@@ -111,8 +98,8 @@ func (p Preprocess) Pixels(img image.Image) []float32 {
 	}, false)
 }
 
-// shorterSide is torchvision's rule for Resize with one number: the shorter side
-// becomes size, the longer one is rounded down.
+// shorterSide is the rule of torchvision's Resize with one number: the shorter side becomes size, the longer one is
+// rounded down.
 func shorterSide(w, h, size int) (int, int) {
 	long := func(long, short int) int {
 		return int(float64(int64(size)*int64(long)) / float64(short))
@@ -136,13 +123,13 @@ func longerSide(w, h, size int) (int, int) {
 	return side(w), side(h)
 }
 
-// centre is where torchvision's CenterCrop starts: half of the margin, rounded to even.
+// centre returns the start of torchvision's CenterCrop: half of the margin, rounded to even.
 func centre(side, size int) int { return int(math.RoundToEven(float64(side-size) / 2)) }
 
 var planes = sync.Pool{New: func() any { return new(scratch) }}
 
-// normalised resamples what f shows of b and returns it scaled, normalised and
-// by channel, mirrored left to right if flip.
+// normalised resamples the frame f of b and returns it scaled, normalised and by channel, mirrored left to right if
+// flip is set.
 func (p Preprocess) normalised(src *raster, b box, f frame, flip bool) []float32 {
 	s := planes.Get().(*scratch)
 	defer planes.Put(s)

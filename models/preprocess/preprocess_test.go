@@ -131,7 +131,7 @@ func TestRandomBox(t *testing.T) {
 	}
 }
 
-// compare gives the mean and the largest difference of two byte images.
+// compare returns the mean and the largest difference of two byte images.
 func compare(t *testing.T, a, b []byte) (mean float64, most int) {
 	t.Helper()
 	if len(a) != len(b) {
@@ -146,7 +146,7 @@ func compare(t *testing.T, a, b []byte) (mean float64, most int) {
 	return mean, most
 }
 
-// TestLossy bounds how far lossy decoders stray from Pillow's, over whole pictures.
+// TestLossy limits the difference of lossy decoders from Pillow's, over whole pictures.
 func TestLossy(t *testing.T) {
 	var rows []struct {
 		Path   string
@@ -164,7 +164,7 @@ func TestLossy(t *testing.T) {
 	}
 }
 
-// TestJPEGAgainstPillow states what image/jpeg's chroma costs on real photographs.
+// TestJPEGAgainstPillow measures the effect of image/jpeg's chroma on real photographs.
 func TestJPEGAgainstPillow(t *testing.T) {
 	var rows []struct {
 		Path   string
@@ -204,8 +204,7 @@ func sharedData(t testing.TB, name string) string {
 	return path
 }
 
-// TestAugment: one seed gives one view, whoever else is at work; views differ
-// from seed to seed.
+// TestAugment: one seed gives one view, also under concurrent use; views of different seeds differ.
 func TestAugment(t *testing.T) {
 	img := open(t, "testdata/noise.png")
 	p := CLIP(24)
@@ -227,7 +226,7 @@ func TestAugment(t *testing.T) {
 	wg.Wait()
 }
 
-// TestFlipRate: the mirror of a picture whose left half is black has it on the right.
+// TestFlipRate: the mirror image of a picture with a black left half is black on the right.
 func TestFlipRate(t *testing.T) {
 	img := image.NewGray(image.Rect(0, 0, 40, 40))
 	for i := range img.Pix {
@@ -246,7 +245,7 @@ func TestFlipRate(t *testing.T) {
 	}
 }
 
-// TestLongImage: 1 x 1,000,000 would be 224 x 224,000,000 if it were resized whole.
+// TestLongImage: 1 x 1,000,000 would become 224 x 224,000,000 if it were resized completely.
 func TestLongImage(t *testing.T) {
 	img := image.NewGray(image.Rect(0, 0, 1, 1_000_000))
 	var before, after runtime.MemStats

@@ -5,8 +5,8 @@ import (
 	"image/color"
 )
 
-// raster is an image of packed red, green and blue bytes. Decode returns one, so
-// that several views of an image convert it once.
+// raster is an image of packed red, green and blue bytes. Decode returns a raster, so that several views of an image
+// convert it only once.
 type raster struct {
 	w, h int
 	pix  []byte
@@ -24,8 +24,8 @@ func (r *raster) At(x, y int) color.Color {
 	return color.RGBA{p[0], p[1], p[2], 255}
 }
 
-// rasterOf converts as Pillow's convert("RGB") does: alpha is dropped without
-// blending, so colour under transparent pixels shows.
+// rasterOf converts like Pillow's convert("RGB"): alpha is dropped without blending, so the colour of transparent
+// pixels is visible.
 func rasterOf(img image.Image) *raster {
 	if r, ok := img.(*raster); ok {
 		return r
@@ -39,13 +39,13 @@ func rasterOf(img image.Image) *raster {
 	return r
 }
 
-// RGB gives the colours of an image as Pixels sees them, three bytes a pixel, row by row. They must not be changed.
+// RGB returns the colours of an image that Pixels uses, three bytes per pixel, row by row. They must not be changed.
 func RGB(img image.Image) (pixels []byte, width, height int) {
 	r := rasterOf(img)
 	return r.pix, r.w, r.h
 }
 
-// rowReader gives the function that writes row y as red, green and blue.
+// rowReader returns a function that writes row y as red, green and blue.
 func rowReader(img image.Image) func(y int, to []byte) {
 	b := img.Bounds()
 	x0 := b.Min.X
@@ -125,8 +125,7 @@ func grey(to, from []byte, step int) {
 	}
 }
 
-// ink is Pillow's colour of one ink under black: white less black less the
-// product of both, rounded, over 255.
+// ink returns Pillow's colour of one ink under black: white less black less the product of both, rounded, over 255.
 func ink(c, k byte) byte {
 	white := 255 - int(k)
 	t := int(c)*white + 128

@@ -6,23 +6,20 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// The resampler is Pillow's, in its fixed-point arithmetic: one pass along rows,
-// rounding to 8 bits, one pass along columns. golang.org/x/image/draw.CatmullRom
-// has the same kernel but no rounding between the passes and other edges: on 20
-// PACS images at 224 x 224 it differs from Pillow in 22 % of the values and by
-// up to 15 levels, and features of a frozen tower should not depend on that.
-// Source: Pillow, "Image.resize", and the kernel of Keys, "Cubic Convolution
+// The resampler is Pillow's, in its fixed-point arithmetic: one pass along rows, rounding to 8 bits, one pass along
+// columns. golang.org/x/image/draw.CatmullRom has the same kernel but no rounding between the passes and other borders:
+// on 20 PACS images at 224 x 224 it differs from Pillow in 22 % of the values and by up to 15 levels, and features of a
+// frozen tower should not depend on that. Sources: Pillow, "Image.resize", and the kernel of Keys, "Cubic Convolution
 // Interpolation for Digital Image Processing" (1981), equation 15 with a = -1/2.
 
-// precision is the number of fraction bits of a weight: 32 less 8 for a value
-// and 2 for the overshoot of a cubic.
+// precision is the number of fraction bits of a weight: 32 minus 8 for a value and 2 for the overshoot of a cubic.
 const precision = 32 - 8 - 2
 
-// filter is a kernel that is zero from support outwards, in input pixels at scale 1.
+// filter is a kernel that is zero outside support, in input pixels at scale 1.
 type filter struct {
 	support float64
 	at      func(x float64) float64
-	node    func(x graph.Node) graph.Node // at of every element of a double node, rounded alike
+	node    func(x graph.Node) graph.Node // at for every element of a double node, with the same rounding
 }
 
 var filters = map[string]filter{
@@ -30,8 +27,8 @@ var filters = map[string]filter{
 	Bicubic:  {2, cubic, cubicNode},
 }
 
-// cubic spells every product as float64(...) so that no processor fuses it with
-// a sum, which would change last bits.
+// cubic writes every product as float64(...) so that no processor fuses it with a sum, which would change the last
+// bits.
 func cubic(x float64) float64 {
 	const a = -0.5
 	x = math.Abs(x)
@@ -47,20 +44,18 @@ func cubic(x float64) float64 {
 // box is a part of the source, in its pixels.
 type box struct{ left, top, width, height int }
 
-// frame is the square of size pixels, starting at left and top, of a picture
-// that is width x height; where that is smaller, it stands in the middle, and
-// fill around it. Only this square is ever computed, so that a 1 x 1,000,000
-// image costs no more than its own size.
+// frame is the square of size pixels, starting at left and top, of a picture of width x height; a smaller picture is
+// centred and surrounded by fill. Only this square is computed, so a 1 x 1,000,000 image costs no more than its own
+// size.
 type frame struct {
 	width, height, left, top, size int
 	fill                           byte
 }
 
-// weights gives, for each output pixel of one axis, the first input pixel and
-// the weights of it and its successors.
+// weights holds, for each output pixel of one axis, the first input pixel, and the weights of it and its successors.
 type weights struct {
 	first, count []int
-	value        []int32 // stride numbers an output pixel
+	value        []int32 // stride numbers for each output pixel
 	stride       int
 }
 
@@ -101,14 +96,13 @@ func grow[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// scratch is the memory of one resampling, kept for the next.
+// scratch is the reused memory of one resampling.
 type scratch struct {
 	across, down weights
 	rows, out    []byte
 }
 
-// resample gives the frame as size x size pixels of red, green and blue. The
-// result is good until the next call.
+// resample returns the frame as size x size pixels of red, green and blue. The result is valid until the next call.
 func (s *scratch) resample(src *raster, b box, f frame, k filter) []byte {
 	columns, n := min(f.size, f.width), min(f.size, f.height)
 	s.out = grow(s.out, 3*f.size*f.size)

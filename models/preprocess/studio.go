@@ -2,9 +2,8 @@ package preprocess
 
 import "image"
 
-// studio is a picture whose luma runs from 16 to 235 and chroma from 16 to 240
-// (ITU-R BT.601), which is what lossy WebP stores; image.YCbCr by itself means
-// JPEG's full range, and golang.org/x/image/webp does not convert.
+// studio is an image whose luma ranges from 16 to 235 and whose chroma ranges from 16 to 240 (ITU-R BT.601), as lossy
+// WebP stores it; image.YCbCr means JPEG's full range, and golang.org/x/image/webp does not convert.
 type studio struct{ *image.YCbCr }
 
 func studioRange(m image.Image) image.Image {
@@ -17,8 +16,8 @@ func studioRange(m image.Image) image.Image {
 	return m
 }
 
-// rgb is libwebp's conversion, in its fixed point: 14 bits for the factors, of
-// which 8 go at each product, and the offsets of 16 and 128 drawn together.
+// rgb is libwebp's conversion in its fixed-point arithmetic: factors have 14 bits, of which each product drops 8, and
+// the offsets of 16 and 128 are combined.
 func (s studio) rgb(y, cb, cr byte) (r, g, b byte) {
 	l, u, v := int(y)*19077>>8, int(cb), int(cr)
 	to := func(v int) byte { return byte(min(max(v>>6, 0), 255)) }

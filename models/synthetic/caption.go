@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Caption describes the sample in one of many ways: the class always, domain, colour, texture and background only
-// sometimes and only truthfully. It takes its choices from rng.
+// Caption describes the sample in one of many ways. It always names the class, and sometimes domain, colour, texture
+// and background, always truthfully. It draws its choices from rng.
 func (s Sample) Caption(rng *rand.Rand) string {
 	d, _ := domainOf(s.Domain)
 	lead := ""
@@ -34,13 +34,13 @@ func (s Sample) Caption(rng *rand.Rand) string {
 	return text
 }
 
-// pattern tells whether the sample is a pattern over the whole image instead of an object.
+// pattern reports whether the sample is a pattern over the whole image, and not an object.
 func (s Sample) pattern() bool {
 	_, ok := textureOf(s.Class)
 	return ok
 }
 
-// coloured tells whether the colours of figure and background can be seen in the domain.
+// coloured reports whether the colours of figure and background are visible in the domain.
 func (s Sample) coloured() bool {
 	return s.Domain != "sketch" && s.Domain != "silhouette" && s.Domain != "neon"
 }
@@ -77,7 +77,7 @@ func (s Sample) surface(rng *rand.Rand) string {
 	return colour + s.Class
 }
 
-// article puts a or an before a noun phrase.
+// article puts "a" or "an" before a noun phrase.
 func article(noun string) string {
 	if strings.ContainsRune("aeiou", rune(noun[0])) {
 		return "an " + noun

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 )
 
-// rgb is a colour with channels 0..255; arithmetic in between may leave that range until clamped.
+// rgb is a colour with channels 0..255; intermediate values may leave that range until they are clamped.
 type rgb [3]int32
 
 type namedColour struct {
@@ -12,7 +12,7 @@ type namedColour struct {
 	value rgb
 }
 
-// palette are the colours that captions name.
+// palette lists the colours that captions name.
 var palette = []namedColour{
 	{"red", rgb{214, 40, 40}}, {"orange", rgb{240, 130, 30}}, {"yellow", rgb{240, 208, 50}},
 	{"green", rgb{50, 160, 70}}, {"cyan", rgb{50, 190, 200}}, {"blue", rgb{45, 85, 205}},
@@ -20,7 +20,7 @@ var palette = []namedColour{
 	{"white", rgb{240, 240, 240}}, {"black", rgb{35, 35, 38}}, {"gray", rgb{130, 132, 136}},
 }
 
-// Colours are the names of the colours that captions use.
+// Colours returns the names of the colours in captions.
 func Colours() []string {
 	out := make([]string, len(palette))
 	for i, c := range palette {
@@ -29,7 +29,7 @@ func Colours() []string {
 	return out
 }
 
-// colourOf is the colour of a name in Colours.
+// colourOf returns the colour with a name in Colours.
 func colourOf(name string) (c rgb) {
 	for _, known := range palette {
 		if known.name == name {
@@ -41,7 +41,7 @@ func colourOf(name string) (c rgb) {
 
 func clamp(v int32) uint8 { return uint8(min(255, max(0, v))) }
 
-// mix is a + (b-a)*t/256.
+// mix returns a + (b-a)*t/256.
 func mix(a, b rgb, t int32) rgb {
 	for i := range a {
 		a[i] += (b[i] - a[i]) * t >> 8
@@ -57,7 +57,7 @@ func (c rgb) gain(g int32) rgb {
 	return c
 }
 
-// jitter moves every channel by up to d.
+// jitter changes every channel by up to d.
 func (c rgb) jitter(rng *rand.Rand, d int32) rgb {
 	for i := range c {
 		c[i] = min(255, max(0, c[i]+rng.Int32N(2*d+1)-d))
@@ -67,7 +67,8 @@ func (c rgb) jitter(rng *rand.Rand, d int32) rgb {
 
 func (c rgb) luma() int32 { return (c[0]*77 + c[1]*151 + c[2]*28) >> 8 }
 
-// apart is how well two colours can be told from each other: the difference of luma plus a share of that of hue.
+// apart returns how distinguishable two colours are: the difference of luma plus a share of the difference of the
+// channels.
 func apart(a, b rgb) int32 {
 	d := abs(a.luma() - b.luma())
 	for i := range a {
@@ -78,7 +79,7 @@ func apart(a, b rgb) int32 {
 
 func abs(v int32) int32 { return max(v, -v) }
 
-// against draws a palette colour that stands out from all of others; when twenty draws do not find one, the best.
+// against draws a palette colour that contrasts with all of others; if none of twenty draws does, it returns the best.
 func against(rng *rand.Rand, contrast int32, others ...rgb) namedColour {
 	best, most := palette[0], int32(-1)
 	for range 20 {

@@ -5,12 +5,12 @@ import "math"
 // domain is one visual style.
 type domain struct {
 	name    string
-	phrases []string // "a photo of", ... before a class with its article
-	ground  *rgb     // a background that is always the same
+	phrases []string // "a photo of", ... before an article and a class
+	ground  *rgb     // a constant background, or nil
 	render  func(*scene)
 }
 
-// domains is the one table of visual domains.
+// domains is the table of visual domains.
 var domains []domain
 
 func init() {
@@ -33,7 +33,7 @@ func domainOf(name string) (domain, bool) {
 	return domain{}, false
 }
 
-// shade is the flat colour of a role, with the texture on the body.
+// shade returns the flat colour of a role; the body has the texture.
 func (v *scene) shade(r role) func(x, y int) rgb {
 	switch r {
 	case body:
@@ -56,7 +56,7 @@ func (v *scene) shade(r role) func(x, y int) rgb {
 	return solid(rgb{244, 242, 232})
 }
 
-// photo: soft light and shadow on an uneven background, with sensor noise.
+// photo draws soft light and shadow on an uneven background, with sensor noise.
 func photo(v *scene) {
 	far, near := v.field(v.size/3), v.field(v.size/9)
 	other := v.ground.gain(150 + v.rng.Int32N(160))
@@ -97,7 +97,7 @@ func photo(v *scene) {
 	})
 }
 
-// cartoon: flat colours and thick dark outlines.
+// cartoon draws flat colours and thick dark outlines.
 func cartoon(v *scene) {
 	v.flat(v.ground)
 	line := 1.6 * v.unit
@@ -122,7 +122,7 @@ func (v *scene) outlined(o op, line float64, c rgb) {
 
 func (v *scene) flat(c rgb) { v.each(func(int, int, rgb) rgb { return c }) }
 
-// items paints distractors flat, with a dark outline when line is above 0.
+// items paints distractors in flat colours, with a dark outline if line is above 0.
 func (v *scene) items(items []item, line float64) {
 	for _, it := range items {
 		if line > 0 {
@@ -132,7 +132,7 @@ func (v *scene) items(items []item, line float64) {
 	}
 }
 
-// moved shifts a mask; what comes in from outside is empty.
+// moved shifts a mask; pixels from outside are empty.
 func moved(in []uint8, size, dx, dy int) []uint8 {
 	out := make([]uint8, len(in))
 	for y := max(0, dy); y < min(size, size+dy); y++ {

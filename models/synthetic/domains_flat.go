@@ -1,6 +1,6 @@
 package synthetic
 
-// mosaic: a flat picture cut into uneven square tiles with grout between them.
+// mosaic draws a flat picture that is cut into uneven square tiles with grout between them.
 func mosaic(v *scene) {
 	v.flat(v.ground)
 	v.items(v.behind, 0)
@@ -18,7 +18,7 @@ func mosaic(v *scene) {
 	}
 }
 
-// tile gives a rectangle of pixels their mean colour, a little off, with grout to the right and below.
+// tile fills a rectangle with its mean colour, slightly changed, with grout to the right and below.
 func (v *scene) tile(x0, y0, x1, y1 int, grout rgb) {
 	var sum rgb
 	for y := y0; y < y1; y++ {
@@ -46,7 +46,7 @@ func (v *scene) tile(x0, y0, x1, y1 int, grout rgb) {
 	}
 }
 
-// silhouette: one dark shape before a bright gradient; details shine through.
+// silhouette draws one dark shape before a bright gradient; details are bright.
 func silhouette(v *scene) {
 	a, b := mix(v.ground, rgb{250, 225, 180}, 120+v.rng.Int32N(80)), mix(v.ground, rgb{190, 215, 250},
 		120+v.rng.Int32N(80))

@@ -1,6 +1,6 @@
 package synthetic
 
-// sketch: shaky dark strokes on paper; a texture becomes hatching.
+// sketch draws shaky dark strokes on paper; a texture becomes hatching.
 func sketch(v *scene) {
 	paper := v.field(max(2, v.size/24))
 	v.each(func(x, y int, _ rgb) rgb { return v.ground.gain(236 + paper(x, y)*24/256 + v.rng.Int32N(9)) })
@@ -54,7 +54,7 @@ func (v *scene) shaky(cs []contour) []contour {
 	return out
 }
 
-// neon: glowing tubes on a dark wall.
+// neon draws glowing tubes on a dark wall.
 func neon(v *scene) {
 	wall := v.field(max(2, v.size/8))
 	v.each(func(x, y int, _ rgb) rgb { return v.ground.gain(200 + wall(x, y)*2/3) })

@@ -1,6 +1,6 @@
 package synthetic
 
-// nature are plants, animals and the sky.
+// nature lists plants, animals and the sky.
 var nature = []figure{
 	{"sun", func(p *pen) {
 		n := 8 + p.rng.IntN(4)

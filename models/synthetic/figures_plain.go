@@ -8,7 +8,7 @@ type figure struct {
 	draw func(*pen)
 }
 
-// plain are the geometric classes.
+// plain lists the geometric classes.
 var plain = []figure{
 	{"circle", func(p *pen) { p.fill(body, circle(0, 0, 0.9)) }},
 	{"square", func(p *pen) { p.fill(body, rect(-0.8, -0.8, 0.8, 0.8)) }},

@@ -1,6 +1,6 @@
 package synthetic
 
-// things are made by people.
+// things lists man-made objects.
 var things = []figure{
 	{"house", func(p *pen) {
 		r := p.vary(0.8, 1)

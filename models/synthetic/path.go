@@ -2,14 +2,14 @@ package synthetic
 
 import "math"
 
-// point is a place in the plane: figures are designed in the square [-1,1] with y pointing down, and are drawn in
+// point is a point in the plane. Figures are designed in the square [-1,1] with y pointing down, and are drawn in
 // pixels.
 type point struct{ X, Y float64 }
 
-// contour is a polyline; whether it is closed is up to who draws it.
+// contour is a polyline; the caller decides whether it is closed.
 type contour []point
 
-// poly takes x and y in turns.
+// poly returns the contour of alternating x and y coordinates.
 func poly(xy ...float64) contour {
 	c := make(contour, len(xy)/2)
 	for i := range c {
@@ -38,10 +38,10 @@ func ellipse(cx, cy, rx, ry float64) contour {
 
 func circle(cx, cy, r float64) contour { return ellipse(cx, cy, r, r) }
 
-// regular is a regular polygon whose first corner points to angle phase (degrees).
+// regular returns a regular polygon whose first corner is at angle phase (degrees).
 func regular(n int, r, phase float64) contour { return star(n, r, 0, phase) }
 
-// star alternates between radii r and inner; inner 0 leaves the inner corners out.
+// star returns a polygon that alternates between radii r and inner; with inner 0 there are no inner corners.
 func star(n int, r, inner, phase float64) contour {
 	var c contour
 	for i := range n {
@@ -55,7 +55,7 @@ func star(n int, r, inner, phase float64) contour {
 	return c
 }
 
-// smooth is the closed Catmull-Rom spline through the given points.
+// smooth returns the closed Catmull-Rom spline through the given points.
 func smooth(xy ...float64) contour {
 	k := poly(xy...)
 	n := len(k)

@@ -2,11 +2,11 @@ package synthetic
 
 import "math/rand/v2"
 
-// role says which colour of a sample a stroke of the pen takes.
+// role selects the colour of an op in a sample.
 type role uint8
 
 const (
-	body  role = iota // the main colour, and the texture where there is one
+	body  role = iota // the main colour, with the texture if there is one
 	part              // the second colour
 	ink               // dark details
 	light             // pale details
@@ -20,7 +20,7 @@ type op struct {
 	area   []contour
 }
 
-// pen records a figure. Figures ask it for random proportions, so two samples of a class differ in shape.
+// pen records a figure. Figures draw random proportions from it, so two samples of a class have different shapes.
 type pen struct {
 	ops []op
 	rng *rand.Rand
@@ -38,7 +38,7 @@ func (p *pen) fill(r role, cs ...contour) {
 	p.ops = append(p.ops, op{role: r, area: area})
 }
 
-// punched paints outer less the holes inside it.
+// punched paints outer without the holes inside it.
 func (p *pen) punched(r role, outer contour, holes ...contour) {
 	area := []contour{positive(outer)}
 	for _, h := range holes {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// raster turns contours in pixels into coverage. golang.org/x/image/vector fills; it has no strokes, so a stroke is
-// given to it as the union of one rectangle per segment and one disc per sharp corner.
+// raster computes the coverage of contours in pixels. golang.org/x/image/vector fills but does not stroke, so a stroke
+// is the union of one rectangle per segment and one disc per sharp corner.
 type raster struct {
 	z    *vector.Rasterizer
 	mask *image.Alpha
@@ -89,7 +89,8 @@ func (k *raster) flush() []uint8 {
 	return k.mask.Pix
 }
 
-// blur is the mean over a square of radius r, along rows and then columns; at the border over what lies inside.
+// blur returns the mean over a square of radius r, along rows and then columns; at the border, it averages only pixels
+// inside the image.
 func blur(in []uint8, size, r int) []uint8 {
 	mid, out := make([]uint8, len(in)), make([]uint8, len(in))
 	pass := func(dst, src []uint8, step, next int) {

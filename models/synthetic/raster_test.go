@@ -13,8 +13,8 @@ func covered(mask []uint8) float64 {
 	return s
 }
 
-// TestStrokeArea: areas by geometry. A segment of length l and width w with a round cap at each end covers
-// l*w + pi*(w/2)^2; a closed square of side a stroked with w covers 4*a*w less the 4 inner quarter overlaps, with
+// TestStrokeArea: areas by geometry. A segment of length l and width w with a round cap at each end covers l*w +
+// pi*(w/2)^2. A closed square of side a, stroked with width w, covers 4*a*w without the 4 inner quarter overlaps, with
 // rounded outer corners: 4*a*w - w^2 + pi*w^2/4.
 func TestStrokeArea(t *testing.T) {
 	k := newRaster(64)
@@ -30,7 +30,7 @@ func TestStrokeArea(t *testing.T) {
 }
 
 // TestFillArea: a disc of radius 20 with a hole of radius 10 covers 300 pi; overlapping contours cover their union;
-// what lies outside the image is cut off.
+// parts outside the image are cut off.
 func TestFillArea(t *testing.T) {
 	k := newRaster(64)
 	p := &pen{}
@@ -66,7 +66,7 @@ func TestBlur(t *testing.T) {
 	}
 }
 
-// TestTexturesHavePeriod: every pattern but speckles repeats, and has a fair share of both colours.
+// TestTexturesHavePeriod: every pattern except speckles repeats, and both colours have a substantial share.
 func TestTexturesHavePeriod(t *testing.T) {
 	for _, x := range textures {
 		in, n := 0, 0

@@ -7,24 +7,24 @@ import (
 	"math/rand/v2"
 )
 
-// maxSize bounds the side of an image in pixels.
+// maxSize limits the side of an image in pixels.
 const maxSize = 2048
 
-// scene is a sample laid out in pixels, ready for a domain to render.
+// scene is a sample in pixel coordinates, which a domain renders.
 type scene struct {
 	Sample
 	size   int
 	img    *image.RGBA
 	raster *raster
-	rng    *rand.Rand // of pixels
+	rng    *rand.Rand // for pixels
 	figure []op       // in pixels
 	behind []item     // distractors, drawn before the figure
 	before []item     // distractors, drawn after it
 	main   rgb
-	second rgb // parts and the other colour of a texture
+	second rgb // colour of parts, and the other colour of a texture
 	ground rgb
 	weave  weave
-	unit   float64 // pixels per unit of line width that looks one pixel wide at 64x64
+	unit   float64 // pixels per unit of line width; one unit is one pixel at 64x64
 }
 
 // item is a distractor: one op and its colour.
@@ -33,7 +33,7 @@ type item struct {
 	colour rgb
 }
 
-// Image draws the sample, size pixels a side (4 to 2048).
+// Image draws the sample with sides of size pixels (4 to 2048).
 func (s Sample) Image(size int) (*image.RGBA, error) {
 	if size < 4 || size > maxSize {
 		return nil, fmt.Errorf("synthetic: image size %d: take 4 to %d", size, maxSize)
@@ -106,8 +106,8 @@ func (v *scene) lay(rng *rand.Rand) {
 	}
 }
 
-// place turns ops from figure coordinates into pixels: warp, stretch and shear, rotate, scale to the diameter
-// (a share of the image side), shift.
+// place transforms ops from figure coordinates to pixels: warp, stretch and shear, rotate, scale to the diameter (a
+// share of the image side), shift.
 func (v *scene) place(rng *rand.Rand, ops []op, diameter float64, st Style) []op {
 	spread := func(a float64) float64 { return a * (2*rng.Float64() - 1) }
 	size := float64(v.size)
@@ -155,7 +155,7 @@ func refine(c contour, closed bool) contour {
 	return out
 }
 
-// paint lays a colour over the image where mask covers it; strength is 0..256.
+// paint blends a colour into the image where mask covers it; strength is 0..256.
 func (v *scene) paint(mask []uint8, strength int32, colour func(x, y int) rgb) {
 	for y := range v.size {
 		row := mask[y*v.size : (y+1)*v.size]
@@ -184,7 +184,7 @@ func (v *scene) each(f func(x, y int, old rgb) rgb) {
 
 func solid(c rgb) func(int, int) rgb { return func(int, int) rgb { return c } }
 
-// silhouette is the coverage of the whole figure.
+// silhouette returns the coverage of the whole figure.
 func (v *scene) silhouette() []uint8 {
 	out := make([]uint8, v.size*v.size)
 	for _, o := range v.figure {
@@ -195,7 +195,7 @@ func (v *scene) silhouette() []uint8 {
 	return out
 }
 
-// field is smooth value noise: random levels on a coarse lattice, interpolated linearly; cell is in pixels.
+// field returns smooth value noise: random levels on a coarse lattice, interpolated linearly; cell is in pixels.
 func (v *scene) field(cell int) func(x, y int) int32 {
 	cell = max(cell, 1)
 	n := v.size/cell + 2

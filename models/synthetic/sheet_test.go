@@ -13,7 +13,7 @@ import (
 var sheet = flag.String("sheet", "", "write a contact sheet of all classes and domains to this PNG file")
 var sheetDomain = flag.String("sheet-domain", "", "one domain only, many samples")
 
-// TestSheet writes a contact sheet for a person to look at; without -sheet it has nothing to do.
+// TestSheet writes a contact sheet for visual inspection; without -sheet it does nothing.
 func TestSheet(t *testing.T) {
 	if *sheet == "" {
 		t.Skip("no -sheet given")

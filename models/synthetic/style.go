@@ -1,21 +1,21 @@
 package synthetic
 
-// Style says how much samples of one class differ. Lengths are fractions of the image side, angles are degrees,
-// shares are probabilities.
+// Style sets how much samples of one class differ. Lengths are fractions of the image side, angles are degrees, shares
+// are probabilities.
 type Style struct {
-	Scale    [2]float64 // smallest and largest diameter of the figure
-	Shift    float64    // how far the centre moves from the middle of the image, as a share of the free space
-	Rotate   float64    // largest rotation either way
-	Stretch  float64    // largest unequal scaling and shear
+	Scale    [2]float64 // minimal and maximal diameter of the figure
+	Shift    float64    // maximal distance of the figure's centre from the image's centre, as a share of the free space
+	Rotate   float64    // maximal rotation in both directions
+	Stretch  float64    // maximal unequal scaling and shear
 	Warp     float64    // smooth deformation of the outline, in units of the figure's radius
 	Textured float64    // share of figures filled with a texture
-	Clutter  int        // largest number of small distractors
-	Contrast int32      // smallest difference between figure and background, 0 to about 200
-	Grain    int32      // pixel noise, 0 to 255, of domains that have noise
-	Occlude  float64    // share of images in which a distractor may lie over the figure
+	Clutter  int        // maximal number of small distractors
+	Contrast int32      // minimal difference between figure and background, 0 to about 200
+	Grain    int32      // pixel noise, 0 to 255, in domains with noise
+	Occlude  float64    // probability that a distractor may cover the figure
 }
 
-// Level interpolates from a clean style at 0 to a hard one at 1; values outside are clamped. Level(0.5) is Default.
+// Level interpolates between an easy style at 0 and a hard one at 1; other values are clamped. Level(0.5) is Default.
 func Level(difficulty float64) Style {
 	d := min(1, max(0, difficulty))
 	at := func(easy, hard float64) float64 { return easy + float64(d*(hard-easy)) }
@@ -33,5 +33,5 @@ func Level(difficulty float64) Style {
 	}
 }
 
-// Default is the style that Draw uses.
+// Default returns the style of Draw.
 func Default() Style { return Level(0.5) }

@@ -1,10 +1,3 @@
-// Package synthetic is an endless set of small captioned images that the program draws itself: objects and textures in
-// several visual domains. It needs no download and no licence, so demos, tests and the pretraining of the bundled
-// backbones can rest on it.
-//
-// A sample is a pure function of (class, domain, seed, style): the same arguments give the same picture in every run.
-// Pixels are mixed in integers, outlines are computed in float64; a processor that fuses multiply and add (arm64,
-// s390x) may round an outline differently and differ from amd64 by one step in single pixels.
 package synthetic
 
 import (
@@ -15,24 +8,24 @@ import (
 	"strings"
 )
 
-// Sample is one image before it is drawn: what a caption can say about it.
+// Sample holds the attributes of one image, which a caption can name.
 type Sample struct {
 	Class   string // an object of Classes or a pattern of Textures
 	Domain  string
 	Colour  string // of the figure, or of the stripes, dots, ... of a pattern
-	Ground  string // colour of the background; "" in domains whose background is fixed, not visible behind a pattern
-	Texture string // name of the pattern of the figure, or ""
+	Ground  string // colour of the background; "" in domains with a constant background; invisible behind a pattern
+	Texture string // name of the figure's pattern, or ""
 	Seed    uint64
 	style   Style
 }
 
-// figures is the one table of objects; known are the names of objects and patterns.
+// figures is the table of objects; known lists the names of objects and patterns.
 var (
 	figures = slices.Concat(plain, nature, things)
 	known   = slices.Concat(Classes(), Textures())
 )
 
-// Classes are the names of the objects, in a fixed order.
+// Classes returns the names of the objects, in a fixed order.
 func Classes() []string {
 	var out []string
 	for _, f := range figures {
@@ -41,7 +34,7 @@ func Classes() []string {
 	return out
 }
 
-// Textures are the names of the patterns: they fill objects and are classes of their own that fill the whole image.
+// Textures returns the names of the patterns. Patterns fill objects, and are also classes that fill the whole image.
 func Textures() []string {
 	var out []string
 	for _, t := range textures {
@@ -50,7 +43,7 @@ func Textures() []string {
 	return out
 }
 
-// Domains are the names of the visual domains, in a fixed order.
+// Domains returns the names of the visual domains, in a fixed order.
 func Domains() []string {
 	var out []string
 	for _, d := range domains {
@@ -59,8 +52,8 @@ func Domains() []string {
 	return out
 }
 
-// New draws the attributes of a sample of the class in the domain. Seeds are independent of each other across classes
-// and domains. An unknown class or domain is an error that lists the known ones.
+// New draws the attributes of a sample of the class in the domain. Equal seeds of different classes and domains give
+// independent samples. For an unknown class or domain, the error lists the known ones.
 func New(class, domain string, seed uint64, style Style) (Sample, error) {
 	if !slices.Contains(known, class) {
 		return Sample{}, fmt.Errorf("synthetic: no class %q: take one of %s", class,
@@ -88,7 +81,7 @@ func New(class, domain string, seed uint64, style Style) (Sample, error) {
 	return s, nil
 }
 
-// Draw is the sample of the Default style as a square image of size pixels a side.
+// Draw returns a sample of the Default style as a square image with sides of size pixels.
 func Draw(class, domain string, seed uint64, size int) (image.Image, error) {
 	s, err := New(class, domain, seed, Default())
 	if err != nil {
@@ -97,7 +90,7 @@ func Draw(class, domain string, seed uint64, size int) (image.Image, error) {
 	return s.Image(size)
 }
 
-// source is a random stream of the sample; different purposes use different streams.
+// source returns a random stream of the sample; different purposes use different streams.
 func (s Sample) source(purpose uint64) *rand.Rand {
 	h := hash2(s.Seed, purpose)
 	for _, name := range []string{s.Class, "\x00", s.Domain} {

@@ -24,8 +24,8 @@ func TestNamesAreDistinct(t *testing.T) {
 	}
 }
 
-// TestSameArgumentsSameBytes draws every class in every domain twice, in opposite orders, so that hidden state would
-// show; the digest pins the pictures that the bundled backbones were trained on (taken from this program on amd64).
+// TestSameArgumentsSameBytes draws every class in every domain twice, in opposite orders, which would reveal hidden
+// state. The digest fixes the pictures on which the bundled backbones were trained (computed by this program on amd64).
 func TestSameArgumentsSameBytes(t *testing.T) {
 	render := func(c, d string) []byte {
 		img, err := Draw(c, d, 7, 32)
@@ -104,8 +104,8 @@ func TestErrorsListWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestFigureIsThere checks at the cleanest and the hardest style that the figure covers a visible part of the image
-// but not all of it, and that it does not have the colour of the background.
+// TestFigureIsThere checks with the easiest and the hardest style that the figure covers a visible part of the image
+// but not all of it, and that its colour differs from that of the background.
 func TestFigureIsThere(t *testing.T) {
 	for _, level := range []float64{0, 1} {
 		for _, c := range Classes() {
@@ -131,8 +131,8 @@ func TestFigureIsThere(t *testing.T) {
 	}
 }
 
-// TestClassesCanBeToldApart: the nearest class mean of clean, centred cartoons, learned from 12 samples a class, names
-// far more than the 1 in 42 of chance right. Pixels decide, so this is a low bar for any encoder.
+// TestClassesCanBeToldApart: the nearest class mean of clean, centred cartoons, learned from 12 samples of each class,
+// is right far more often than the chance of 1 in 42. It uses pixels, so any encoder should exceed it.
 func TestClassesCanBeToldApart(t *testing.T) {
 	style := Level(0)
 	const size, train, test = 16, 12, 4

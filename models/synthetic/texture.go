@@ -2,21 +2,21 @@ package synthetic
 
 import "math"
 
-// texture is a repeating pattern over the plane. At is positive inside the second colour and negative outside; its size
-// is about the distance to the border in periods, which makes soft edges possible.
+// texture is a repeating pattern in the plane. at is positive inside the second colour and negative outside; its
+// magnitude is about the distance to the border in periods, which allows soft edges.
 type texture struct {
 	name      string
 	adjective string // of an object filled with it
 	at        func(u, v float64) float64
 }
 
-// wave is 0.25 in the middle of a band, -0.25 between bands, with period 1.
+// wave is 0.25 in the middle of a band and -0.25 between bands, with period 1.
 func wave(u float64) float64 {
 	u -= math.Floor(u)
 	return 0.25 - math.Abs(u-0.5)
 }
 
-// saw is a triangle wave between 0 and 1 of period 1.
+// saw is a triangle wave between 0 and 1 with period 1.
 func saw(u float64) float64 {
 	u -= math.Floor(u)
 	return math.Abs(2*u - 1)
@@ -53,7 +53,7 @@ var textures = []texture{
 	}},
 }
 
-// edge is the distance to the nearest whole number.
+// edge returns the distance to the nearest whole number.
 func edge(u float64) float64 { return math.Abs(u - math.Round(u)) }
 
 // hash2 mixes two numbers (the finaliser of SplitMix64, Steele, Lea and Flood 2014).
@@ -73,12 +73,12 @@ func textureOf(name string) (texture, bool) {
 	return texture{}, false
 }
 
-// weave is a texture laid out in pixels.
+// weave is a texture in pixel coordinates.
 type weave struct {
 	texture
 	cos, sin float64 // of its direction, divided by the period
 	du, dv   float64
-	sharp    float64 // period in pixels: turns periods into coverage
+	sharp    float64 // period in pixels, which converts periods to coverage
 }
 
 func (w weave) level(x, y int) int32 {

@@ -12,9 +12,9 @@ import (
 	"promptfed/models/tokenizer"
 )
 
-// The four backbones are to each other as the published ones: patches of the transformers apart by a factor of two, the
-// second ResNet deeper, one prompt width, one vocabulary, features of different size; nothing about them is left to
-// guess.
+// The relations of the four backbones are those of the published ones: patches of the transformers differ by a factor
+// of two, the second ResNet is deeper, prompts have one width, there is one vocabulary, and features have different
+// sizes. Their configurations leave nothing to guess.
 func TestBackbones(t *testing.T) {
 	if want := []string{"tiny-rn101", "tiny-rn50", "tiny-vit-b16", "tiny-vit-b32"}; !slices.Equal(Names(), want) {
 		t.Fatalf("names are %v, want %v", Names(), want)

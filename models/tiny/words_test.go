@@ -17,8 +17,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A hand-written text taken apart into words that all classes share and the rest of each has the features of the whole
-// text, and so has a prompt of words without a class.
+// A hand-written template that is split into words, which all classes share, and the rest of each class has the
+// features of the whole text, and so has a prompt of words without a class.
 func TestWordsAreTheText(t *testing.T) {
 	orttest.Need(t)
 	files, err := tiny.FS("tiny-vit-b16")
@@ -48,7 +48,7 @@ func TestWordsAreTheText(t *testing.T) {
 	var prompts []clip.Prompt
 	templates := []string{"a photo of a {}.", "{} texture.", "a photo of a {}, a type of pet.", "art of the {}"}
 	for _, template := range templates {
-		words, own, err := b.Templated(classes, template)
+		words, own, err := b.SplitTemplate(classes, template)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestWordsAreTheText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := b.WithoutClass()
+	alone, err := b.EmptySuffix()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestWordsAreTheText(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := b.Templated(classes, "a photo of a{}."); err == nil {
+	if _, _, err := b.SplitTemplate(classes, "a photo of a{}."); err == nil {
 		t.Error("a class that is glued to a word is taken")
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token that is looked for in texts before anything else happens to them.
+// addedToken is a token that is searched in texts before any other step.
 type addedToken struct {
 	id                      int
 	text                    string
 	singleWord, left, right bool
 }
 
-// addedTokens finds the longest token at the first place where any begins.
+// addedTokens finds the longest token at the first place where one begins.
 type addedTokens struct {
 	list  []addedToken
 	index trie
@@ -25,7 +25,7 @@ func (a *addedTokens) add(t addedToken) {
 	a.list = append(a.list, t)
 }
 
-// longest is the token that s begins with, or nil.
+// longest returns the longest token at the start of s, or nil.
 func (a *addedTokens) longest(s string) (found *addedToken) {
 	node := int32(0)
 	for i := range len(s) {
@@ -40,14 +40,14 @@ func (a *addedTokens) longest(s string) (found *addedToken) {
 	return found
 }
 
-// part is a text that is still to be cut, or a token.
+// part is a token, or a text that is not split yet.
 type part struct {
 	text  string
 	first bool // the whole text begins with it
 	token int  // -1 for a text
 }
 
-// split cuts tokens out of a text; white space at sides where a token takes it in goes with it.
+// split splits a text at its added tokens; a token may also consume the white space beside it.
 func (a *addedTokens) split(s string, first bool) (out []part) {
 	from := 0
 	text := func(to int) {
@@ -83,9 +83,9 @@ func (a *addedTokens) split(s string, first bool) (out []part) {
 	return out
 }
 
-// pipeline is what a tokenizer.json describes, but for the tokens around a text.
+// pipeline is the content of a tokenizer.json, except for the tokens around a text.
 type pipeline struct {
-	raw, normal addedTokens // looked for before and behind the normalizer
+	raw, normal addedTokens // searched before and after the normalizer
 	normalizer  normalizer
 	pre         preTokenizer
 	model       model
@@ -102,7 +102,7 @@ func (p *pipeline) encode(text string) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		// A text whose first character the normalizer drops does not begin with its first piece, for that library.
+		// In that library, a text whose first character the normalizer drops does not begin with its first piece.
 		_, width := utf8.DecodeRuneInString(whole.text)
 		kept, err := p.normalizer.apply(whole.text[:width])
 		if err != nil {

@@ -25,7 +25,7 @@ func packed(t testing.TB, data []byte) []byte {
 	return b.Bytes()
 }
 
-// forms are the same small vocabulary in every form that Load reads, by file name.
+// forms holds the same small vocabulary in every format that Load reads, by file name.
 func forms(t testing.TB) []map[string][]byte {
 	t.Helper()
 	list := []byte("#version: 0.2\ni n\nt h\nin g</w>\n")
@@ -45,8 +45,8 @@ func forms(t testing.TB) []map[string][]byte {
 		{"list.txt.gz": packed(t, list)}}
 }
 
-// Every form of a vocabulary, one of its files cut at any byte: an error of one line that names the file, or, where
-// lists of merges end early by whole lines, the shorter list.
+// Every format of a vocabulary, with one of its files truncated at any byte, gives an error of one line that names the
+// file or, if a list of merges ends at a line break, the shorter list.
 func TestCutAnywhere(t *testing.T) {
 	for _, form := range forms(t) {
 		for cut, data := range form {
@@ -84,7 +84,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// One form under the name of another, and other files under their names.
+// One format under the name of another, and other files under their names.
 func TestMislabelled(t *testing.T) {
 	f := forms(t)
 	zip := []byte("PK\x03\x04\x14\x00\x00\x00\x08\x00")
@@ -115,7 +115,7 @@ func TestMislabelled(t *testing.T) {
 	}
 }
 
-// Files that unpack to, or name, more than they weigh: memory is bounded by maxFile, whatever the file holds.
+// Files that decompress to, or claim, more than their size: maxFile limits memory, whatever the file holds.
 func TestBombs(t *testing.T) {
 	var tokens strings.Builder
 	tokens.WriteString(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":{`)
@@ -142,7 +142,7 @@ func TestBombs(t *testing.T) {
 		{"j.json", []byte(`{"model":{"type":"BPE","end_of_word_suffix":"</w>","vocab":[1]}}`), "not an object",
 			1 << 20},
 		{"k.json", []byte(`{"model":{"type":"Unigram","unk_id":0,"vocab":[` + strings.Repeat(`["a",0],`, 1<<18) +
-			`["a",0]]}}`), "puts 0 tokens in front of a text and 0 behind it", 1 << 28},
+			`["a",0]]}}`), "puts 0 tokens before a text and 0 after it", 1 << 28},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
 		if err := os.WriteFile(path, c.data, 0o644); err != nil {

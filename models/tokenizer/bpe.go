@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// model turns a piece into ids.
+// model converts a piece to ids.
 type model interface {
 	encode(piece string) ([]int, error)
 }
 
-// bpe is byte-pair encoding (Sennrich et al. 2016) over characters, as tokenizer.json describes it.
+// bpe is byte-pair encoding (Sennrich et al. 2016) over characters, as in tokenizer.json.
 type bpe struct {
 	ids                    map[string]int
 	join                   map[[2]int]merge
-	unknown                int // -1 is none: characters without a token vanish
+	unknown                int // -1 means none: characters without a token are dropped
 	fuse, fallback, ignore bool
 	prefix, suffix         string
 }
@@ -24,7 +24,7 @@ func (f hfModel) bpe() (*bpe, error) {
 	b := &bpe{ids: f.Vocab, join: make(map[[2]int]merge, len(f.Merges)), unknown: -1, fuse: f.FuseUnknown,
 		fallback: f.ByteFallback, ignore: f.IgnoreMerges, prefix: f.Prefix, suffix: f.EndOfWord}
 	if f.Dropout > 0 {
-		return nil, fmt.Errorf("BPE with dropout %g gives another result each time", f.Dropout)
+		return nil, fmt.Errorf("BPE with dropout %g has random results", f.Dropout)
 	}
 	if f.Unknown != "" {
 		id, ok := b.ids[f.Unknown]
@@ -47,7 +47,7 @@ func (f hfModel) bpe() (*bpe, error) {
 	return b, nil
 }
 
-// byteTokens are the ids of <0x00> to <0xFF> for the bytes of a text; nil where one is missing.
+// byteTokens returns the ids of <0x00> to <0xFF> for the bytes of a text; nil if one is missing.
 func byteTokens(ids map[string]int, s string) []int {
 	var out []int
 	for i := range len(s) {
@@ -67,7 +67,7 @@ func (b *bpe) encode(s string) ([]int, error) {
 	return b.merge(b.symbols(s)), nil
 }
 
-// symbols are the tokens of single characters.
+// symbols returns the tokens of single characters.
 func (b *bpe) symbols(s string) (out []int) {
 	pending := false // the last of out is an unknown character
 	for i, r := range s {
@@ -96,7 +96,7 @@ func (b *bpe) symbols(s string) (out []int) {
 	return out
 }
 
-// candidate is a pair that could be joined: that of the lowest rank goes first, and the first in the text of those.
+// candidate is a pair that can be joined. The lowest rank comes first, and among equal ranks the first in the text.
 type candidate struct{ rank, at, id int }
 
 type queue []candidate
@@ -114,7 +114,8 @@ func (q *queue) Pop() any {
 	return c
 }
 
-// merge joins pairs by rank, each in time logarithmic in the length. Symbols that went into another one are -1.
+// merge joins pairs by rank, each in time logarithmic in the length. Symbols that were joined to their left neighbour
+// are -1.
 func (b *bpe) merge(ids []int) []int {
 	n := len(ids)
 	next, before := make([]int, n), make([]int, n)
@@ -139,7 +140,7 @@ func (b *bpe) merge(ids []int) []int {
 		}
 		right := next[c.at]
 		if m, ok := b.join[[2]int{ids[c.at], ids[right]}]; !ok || m.id != c.id {
-			continue // one side has changed since
+			continue // one of the symbols has changed
 		}
 		ids[c.at], ids[right], next[c.at] = c.id, -1, next[right]
 		if next[right] < n {

@@ -8,14 +8,14 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// charsmap is SentencePiece's compiled table of replacements: a double-array trie (Aoe 1989, as darts-clone lays it
-// out) of what is replaced, whose values point into texts that end with a zero byte.
+// charsmap is SentencePiece's compiled table of replacements: a double-array trie (Aoe 1989, in the layout of
+// darts-clone) of the replaced texts, whose values are offsets of texts that end with a zero byte.
 type charsmap struct {
 	units []uint32
 	texts string
 }
 
-// readCharsmap takes the size of the trie in bytes, the trie, and the texts. No bytes at all replace nothing.
+// readCharsmap reads the size of the trie in bytes, the trie, and the texts. Empty data replace nothing.
 func readCharsmap(data []byte) (charsmap, error) {
 	if len(data) == 0 {
 		return charsmap{}, nil
@@ -34,7 +34,8 @@ func readCharsmap(data []byte) (charsmap, error) {
 	return m, nil
 }
 
-// normalize replaces as Hugging Face does: by grapheme where one is shorter than 6 bytes and known, else by character.
+// normalize replaces as Hugging Face does: a whole grapheme if it is shorter than 6 bytes and in the table, else each
+// character.
 func (m charsmap) normalize(s string) string {
 	var b strings.Builder
 	state := -1

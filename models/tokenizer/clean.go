@@ -14,19 +14,17 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Clean is what happens to a text before CLIP's own tokenizer cuts it into words,
-// in the order of the published code: repair, HTML entities undone twice, white
-// space collapsed, lower case.
+// Clean cleans a text before CLIP's own tokenizer splits it into words, in the order of the published code: repair,
+// decoding of HTML entities twice, collapsed white space, lower case.
 //
-// The published code repairs with the Python library ftfy. Done here: entities,
-// typographic quotes made straight, Latin ligatures split, full-width and
-// half-width forms made ordinary, stray Windows-1252 bytes decoded, terminal
-// escapes and control characters removed, Unicode composed (NFC). Not done: text that was decoded with the
-// wrong character set (mojibake) stays as it is.
+// The published code repairs with the Python library ftfy. Implemented here: decoding entities, straightening
+// typographic quotes, splitting Latin ligatures, converting full-width and half-width forms, decoding stray
+// Windows-1252 bytes, removing terminal escapes and control characters, and composing Unicode (NFC). Not implemented:
+// text that was decoded with the wrong character set (mojibake) is unchanged.
 func Clean(text string) string { return lowered(collapsed(basic(text))) }
 
-// canonical is the cleaning of big_vision, as OpenCLIP has it: in front of its lower case, an underscore becomes a
-// space and ASCII punctuation goes.
+// canonical is the cleaning of big_vision, as in OpenCLIP: before its lower case, underscores become spaces and ASCII
+// punctuation is removed.
 func canonical(text string) string {
 	return collapsed(lowered(strings.Map(func(r rune) rune {
 		switch {
@@ -39,14 +37,14 @@ func canonical(text string) string {
 	}, basic(text))))
 }
 
-// basic is the part that all ways of cleaning begin with.
+// basic is the first part of all ways of cleaning.
 func basic(text string) string { return unescape(unescape(repair(text))) }
 
-// collapsed puts one plain space in place of white space, none at the ends. basic leaves none of the separators that
-// are white space for Python alone, U+001C to U+001F.
+// collapsed replaces white space by one plain space, and removes it at the ends. basic leaves none of the separators
+// that are white space only in Python, U+001C to U+001F.
 func collapsed(text string) string { return strings.Join(strings.Fields(text), " ") }
 
-// lowered is Python's lower case, which knows the sigma at the end of a word.
+// lowered is Python's lower case, which has a special case for the sigma at the end of a word.
 func lowered(text string) string { return cases.Lower(language.Und).String(text) }
 
 var (
@@ -55,10 +53,10 @@ var (
 	terminalEscape = regexp.MustCompile(`\x1b\[[0-9;]*[a-zA-Z]`)
 )
 
-// maxRepairs bounds the passes of repair: nested entities need one pass a level.
+// maxRepairs limits the passes of repair: nested entities need one pass per level.
 const maxRepairs = 8
 
-// repair goes through the lines of a text. From the first one that holds a "<" on, entities stay, for the text may be
+// repair repairs the lines of a text. From the first line with a "<" on, it keeps entities, because the text may be
 // HTML on purpose.
 func repair(text string) string {
 	var b strings.Builder
@@ -89,7 +87,7 @@ func repairLine(text string, entities bool) string {
 	return text
 }
 
-// unescape undoes HTML entities as Python does, which drops control characters and noncharacters given by number.
+// unescape decodes HTML entities as Python does, which drops control characters and noncharacters given by number.
 func unescape(text string) string {
 	if !strings.Contains(text, "&#") {
 		return html.UnescapeString(text)
@@ -109,8 +107,8 @@ func unescape(text string) string {
 	}))
 }
 
-// unescapeWhole leaves an entity alone when only a prefix of its name is known.
-// An unknown name in capitals is the capital of the small one, as in &NTILDE;.
+// unescapeWhole keeps an entity if only a prefix of its name is known. For an unknown name in capitals, it returns the
+// capital of the lower-case name's character, as in &NTILDE;.
 func unescapeWhole(s string) string {
 	if u := unescape(s); !strings.HasSuffix(u, ";") {
 		return u
@@ -125,7 +123,7 @@ func unescapeWhole(s string) string {
 
 func fixRune(b *strings.Builder, r rune) {
 	switch {
-	case r >= 0x80 && r <= 0x9f: // Windows-1252 that was read as Latin-1
+	case r >= 0x80 && r <= 0x9f: // Windows-1252 that was decoded as Latin-1
 		if known := charmap.Windows1252.DecodeByte(byte(r)); known != utf8.RuneError {
 			r = known
 		}
@@ -134,9 +132,9 @@ func fixRune(b *strings.Builder, r rune) {
 		b.WriteByte('\'')
 	case r >= 0x201c && r <= 0x201f:
 		b.WriteByte('"')
-	case r == 0x0149: // apostrophe and n in one character
+	case r == 0x0149: // apostrophe and n as one character
 		b.WriteString("'n")
-	case r == 0xfb05: // long s and t: compatibility composition would make it a plain s
+	case r == 0xfb05: // long s and t: compatibility composition would return a plain s
 		b.WriteString("\u017ft")
 	case r == 0x0132 || r == 0x0133 || r >= 0x01c4 && r <= 0x01cc || r >= 0x01f1 && r <= 0x01f3,
 		r >= 0xfb00 && r <= 0xfb06, r >= 0xff01 && r <= 0xfff0:
@@ -147,7 +145,7 @@ func fixRune(b *strings.Builder, r rune) {
 	}
 }
 
-// isControl reports characters that show nothing and are not white space.
+// isControl reports whether a character is invisible and not white space.
 func isControl(r rune) bool {
 	return r < 0x20 && r != '\t' && r != '\n' && r != '\f' && r != '\r' || r == 0x7f ||
 		r >= 0x206a && r <= 0x206f || r == 0xfeff || r >= 0xfff9 && r <= 0xfffc

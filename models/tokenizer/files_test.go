@@ -12,7 +12,7 @@ import (
 
 // TestFiles encodes strings with tokenizers of every kind. The ids are those of Hugging Face's library, version 0.22.2
 // (tools/golden/tokenizer_files.py); FILES names a folder with more strings. The tokenizer of CLIP's kind has start and
-// end tokens of other names, so that it is done as its file says, without OpenAI's cleaning.
+// end tokens with other names, so it follows its file, without OpenAI's cleaning.
 func TestFiles(t *testing.T) {
 	dir := cmp.Or(os.Getenv("FILES"), "testdata/files")
 	f, err := os.Open(filepath.Join(dir, "ids.json.gz"))

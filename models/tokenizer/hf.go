@@ -14,7 +14,7 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// hfFile is Hugging Face's tokenizer.json.
+// hfFile is the content of Hugging Face's tokenizer.json.
 type hfFile struct {
 	Added      []hfAdded       `json:"added_tokens"`
 	Normalizer json.RawMessage `json:"normalizer"`
@@ -55,11 +55,11 @@ type hfModel struct {
 	Vocab        vocabulary      `json:"-"`
 }
 
-// maxTokens bounds the tokens of a vocabulary. The largest of a published text tower has 262,144.
+// maxTokens limits the tokens of a vocabulary. The largest of a published text tower has 262,144.
 const maxTokens = 1 << 20
 
-// vocabulary is a JSON object of token -> id. A token that stands in it twice is an error: which of its ids counts
-// would depend on the reader.
+// vocabulary is a JSON object of token -> id. A repeated token is an error, because readers could disagree about its
+// id.
 type vocabulary map[string]int
 
 func (v *vocabulary) UnmarshalJSON(data []byte) error {
@@ -95,7 +95,7 @@ func (v *vocabulary) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// hfPair is written "left right" by older releases and ["left","right"] by newer ones.
+// hfPair is "left right" in older releases and ["left","right"] in newer ones.
 type hfPair pair
 
 func (p *hfPair) UnmarshalJSON(data []byte) error {
@@ -116,9 +116,9 @@ func (p *hfPair) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// hfHead is what tokenizer.json says before its model: special tokens, cleaning, the word pattern, and the sequence of
-// start, text and end. A line break in it is a byte of the file, and so of the digests of bundles: parts of a long line
-// are joined.
+// hfHead is the part of tokenizer.json before its model: special tokens, cleaning, the word pattern, and the sequence
+// of start, text and end. A line break in it is a byte of the file, and so of the digests of bundles; therefore the
+// parts of a long line are concatenated.
 const hfHead = `{
 "version": "1.0",
 "truncation": null,
@@ -144,8 +144,8 @@ const hfHead = `{
 "vocab": {
 `
 
-// Write stores the tokenizer as Hugging Face's tokenizer.json, CLIP's tokens in the order of their ids: the same
-// tokenizer always gives the same bytes.
+// Write stores the tokenizer as Hugging Face's tokenizer.json, with CLIP's tokens in the order of their ids. Equal
+// tokenizers give equal bytes.
 func (t *Tokenizer) Write(w io.Writer) error {
 	var b bytes.Buffer
 	if t.file != nil {
@@ -168,8 +168,7 @@ func (t *Tokenizer) Write(w io.Writer) error {
 	return err
 }
 
-// WriteHF writes tokenizer.json into a folder that exists. Load reads it back,
-// and so do Hugging Face's tokenizers.
+// WriteHF writes tokenizer.json into an existing folder. Load and Hugging Face's tokenizers can read it.
 func (t *Tokenizer) WriteHF(dir string) error {
 	return atomicfile.Write(filepath.Join(dir, jsonName), t.Write)
 }

@@ -9,8 +9,9 @@ import (
 	"slices"
 )
 
-// readHF reads tokenizer.json. One of CLIP is read as OpenAI's tokenizer, whose cleaning that file does not have: added
-// tokens other than the two special ones keep their id but are not looked for in texts. Any other is done as it says.
+// readHF reads tokenizer.json. The file of a CLIP becomes OpenAI's tokenizer, whose cleaning is not in the file: added
+// tokens other than the two special ones keep their id but are not searched in texts. Any other file is implemented as
+// it says.
 func readHF(r io.Reader) (*Tokenizer, error) {
 	var f hfFile
 	var all map[string]json.RawMessage
@@ -25,7 +26,7 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 		return nil, fmt.Errorf("not the JSON of a vocabulary: %w", err)
 	}
 	if f.Model.Type == "" && len(f.Model.Merges) > 0 {
-		f.Model.Type = "BPE" // as older releases write it
+		f.Model.Type = "BPE" // older releases omit it
 	}
 	var list []scored
 	if f.Model.Type == "Unigram" {
@@ -69,7 +70,7 @@ func readHF(r io.Reader) (*Tokenizer, error) {
 	return t, err
 }
 
-// clip tells whether the file is that of a CLIP.
+// clip reports whether the file belongs to a CLIP.
 func (f hfFile) clip() bool {
 	has := func(token string) bool {
 		_, ok := f.Model.Vocab[token]
@@ -78,7 +79,7 @@ func (f hfFile) clip() bool {
 	return f.Model.Type == "BPE" && f.Model.EndOfWord == wordEnd && has(StartOfText) && has(EndOfText)
 }
 
-// tokenizer builds what the file describes.
+// tokenizer builds the tokenizer that the file describes.
 func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 	p := &pipeline{}
 	t := &Tokenizer{pipe: p, ids: map[string]int{}, tokens: map[int]string{}, size: len(list), sos: -1, pad: -1,
@@ -126,8 +127,8 @@ func (f hfFile) tokenizer(list []scored) (*Tokenizer, error) {
 		return nil, fmt.Errorf("post_processor: %w", err)
 	}
 	if len(before) > 1 || len(after) != 1 {
-		return nil, fmt.Errorf("post_processor puts %d tokens in front of a text and %d behind it; at most one in "+
-			"front and one that ends it are supported", len(before), len(after))
+		return nil, fmt.Errorf("post_processor puts %d tokens before a text and %d after it; at most one before it "+
+			"and exactly one after it are supported", len(before), len(after))
 	}
 	if t.eot = after[0]; len(before) == 1 {
 		t.sos = before[0]
@@ -177,7 +178,8 @@ func (m hfModel) build(list []scored) (model, error) {
 	return nil, fmt.Errorf("type %.40q, must be BPE, WordPiece, WordLevel or Unigram", m.Type)
 }
 
-// templateItem is a place of a template; templateToken a token and its id; templateSpecial ids of a name in a template.
+// templateItem is an entry of a template, templateToken a token and its id, and templateSpecial the ids of a special
+// token in a template.
 type (
 	templateItem struct {
 		ID string `json:"id"`
@@ -202,7 +204,7 @@ func (t *templateToken) UnmarshalJSON(data []byte) error {
 	return fmt.Errorf("%.60s is not a token and its id", data)
 }
 
-// around are the tokens in front of a text and behind it, and whether what is behind it is said to be a separator.
+// around returns the tokens before and after a text, and whether the file calls the last one a separator.
 func (f hfFile) around() (before, after []int, sep bool, err error) {
 	var walk func(data json.RawMessage, depth int) error
 	walk = func(data json.RawMessage, depth int) error {
@@ -235,7 +237,7 @@ func (f hfFile) around() (before, after []int, sep bool, err error) {
 	return before, after, sep, err
 }
 
-// template reads the template for one text.
+// template reads the template for a single text.
 func (c component) template(before, after *[]int) error {
 	seen := false
 	for _, place := range c.Single {

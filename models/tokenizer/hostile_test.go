@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestDamagedFiles gives readers what must be refused, and what the message must say.
+// TestDamagedFiles reads files that must be refused, and checks the messages.
 func TestDamagedFiles(t *testing.T) {
 	const ends = `"<|startoftext|>":1,"<|endoftext|>":2`
 	for _, c := range []struct {
@@ -64,19 +64,20 @@ func TestDamagedFiles(t *testing.T) {
 	}
 }
 
-// post ends texts with token 0 of the model in front of it.
+// post ends texts with token 0 of the model that precedes it.
 const post = `"post_processor":{"type":"BertProcessing","sep":["e",0],"cls":["s",1]}`
 
-// hostileFiles are tokenizer.json files that are no CLIP's, and what the error must say; none where they are fine.
+// hostileFiles are tokenizer.json files of other tokenizers than CLIP's, with the expected error, or "" if they are
+// valid.
 var hostileFiles = []struct{ data, want string }{
 	{`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post + `}`, ""},
 	{`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0}},` + post + `}`, "no token has id 1"},
 	{`{"model":{"type":"WordPiece","unk_token":"u","vocab":{"a":0}}}`, `unknown token "u"`},
 	{`{"model":{"type":"WordPiece","unk_token":"a","max_input_chars_per_word":99999999,"vocab":{"a":0}}}`,
 		"max_input_chars_per_word"},
-	{`{"model":{"type":"BPE","dropout":0.5,"vocab":{"a":0}}}`, "another result each time"},
+	{`{"model":{"type":"BPE","dropout":0.5,"vocab":{"a":0}}}`, "random results"},
 	{`{"model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b","ab c"]}}`, `"c" is not a token`},
-	// A merge that makes one of its own sides can be joined again and again, but each time the text gets shorter.
+	// A merge that returns one of its own sides can be joined repeatedly, but each time the text gets shorter.
 	{`{"model":{"type":"BPE","continuing_subword_prefix":"b","vocab":{"a":0,"b":1,"ba":2},"merges":["a b","a ba"]},` +
 		post + `}`, `merge 2 makes "aa", which is not a token`},
 	{`{"model":{"type":"BPE","continuing_subword_prefix":"b","vocab":{"a":0,"b":1,"ba":2},"merges":["a b"]},` +
@@ -117,7 +118,7 @@ func TestHostileFiles(t *testing.T) {
 			t.Errorf("%.200s: %v, want %q", c.data, err, c.want)
 		}
 	}
-	// An expression that takes exponential time ends.
+	// An expression that would take exponential time is stopped.
 	tok, err := readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post +
 		`,"normalizer":{"type":"Replace","pattern":{"Regex":"(a+)+$"},"content":""}}`))
 	if err != nil {
@@ -126,7 +127,7 @@ func TestHostileFiles(t *testing.T) {
 	if _, err := tok.Encode(strings.Repeat("a", 60) + "b"); err == nil || !strings.Contains(err.Error(), "(a+)+$") {
 		t.Errorf("error %v", err)
 	}
-	// What is made longer and longer ends too.
+	// A text that grows with each step is stopped too.
 	tok, err = readHF(strings.NewReader(`{"model":{"type":"WordLevel","unk_token":"a","vocab":{"a":0,"b":1}},` + post +
 		`,"normalizer":{"type":"Sequence","normalizers":[` + strings.Repeat(
 		`{"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaaaaaaaa"},`, 30) + `{"type":"NFC"}]}}`))
@@ -230,7 +231,7 @@ func FuzzReadHF(f *testing.F) {
 	})
 }
 
-// reload checks that what was accepted can be stored, read back and used.
+// reload checks that an accepted tokenizer can be stored, read again and used.
 func reload(t *testing.T, tok *Tokenizer) {
 	t.Helper()
 	dir := t.TempDir()

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizer changes a text before it is cut; nil changes nothing.
+// normalizer changes a text before it is split; nil changes nothing.
 type normalizer func(string) (string, error)
 
-// component is one step of a tokenizer.json: what kind it is, and all that kinds have in common or of their own.
+// component is one step of a tokenizer.json: its type and the fields of all types.
 type component struct {
 	Type     string            `json:"type"`
 	Steps    []json.RawMessage `json:"normalizers"`
@@ -46,10 +46,10 @@ type component struct {
 	Cls     *templateToken             `json:"cls"`
 }
 
-// maxDepth bounds sequences within sequences, maxSteps the steps of all of them.
+// maxDepth limits the nesting of sequences, maxSteps the steps of each.
 const maxDepth, maxSteps = 8, 64
 
-// read decodes a component; kind says of what, for errors. A missing one is the zero value.
+// read decodes a component; kind names it in errors. A missing component is the zero value.
 func read(kind string, data json.RawMessage, depth int) (c component, err error) {
 	if len(data) == 0 || string(data) == "null" {
 		return c, nil
@@ -179,7 +179,7 @@ func (n normalizer) apply(s string) (string, error) {
 	return s, err
 }
 
-// maxGrown bounds what normalizers may make of a text, in bytes.
+// maxGrown limits the output of normalizers, in bytes.
 const maxGrown = 8 * maxText
 
 func mapped(s string, f func(r rune) string) string {
@@ -197,8 +197,9 @@ func unless(drop bool, r rune) string {
 	return string(r)
 }
 
-// bert is Devlin et al.'s basic tokenizer, but for the cut: control characters away, white space as one kind, Chinese
-// characters apart, accents away, lower case. Accents go with lower case where nothing else is said.
+// bert is Devlin et al.'s basic tokenizer without the splitting: it removes control characters, makes white space
+// plain, separates Chinese characters, and removes accents and capitals. Unless the file says otherwise, accents are
+// removed with lower case.
 func (c component) bert() normalizer {
 	accents := orTrue(c.Lowercase)
 	if c.StripAccents != nil {
@@ -246,7 +247,7 @@ func nmt(r rune) string {
 	return string(r)
 }
 
-// visible writes every byte as its character of alphabet.
+// visible writes every byte as its character in alphabet.
 func visible(s string) string {
 	var b strings.Builder
 	for i := range len(s) {

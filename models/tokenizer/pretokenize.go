@@ -11,14 +11,13 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-// piece is a part of a text. match tells whether it is what a pattern looks for; first, whether the text begins with
-// it.
+// piece is a part of a text. match means that it matches a pattern; first means that the text begins with it.
 type piece struct {
 	text         string
 	match, first bool
 }
 
-// finder cuts a text into what matches and what stands between.
+// finder splits a text into matches and the parts between them.
 type finder func(string) ([]piece, error)
 
 // pattern is {"String": text} or {"Regex": expression}.
@@ -27,7 +26,7 @@ type pattern struct {
 	Regex  *string
 }
 
-// UnmarshalJSON also takes a plain text.
+// UnmarshalJSON also accepts a plain text.
 func (p *pattern) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &p.String) == nil {
 		return nil
@@ -36,7 +35,7 @@ func (p *pattern) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(p))
 }
 
-// maxMatch bounds the time of one search: expressions with look-ahead may take exponential time.
+// maxMatch limits the time of one search: expressions with look-ahead may take exponential time.
 const maxMatch = 2 * time.Second
 
 func (p pattern) finder() (finder, error) {
@@ -91,7 +90,7 @@ func expression(text string) (finder, error) {
 	}, nil
 }
 
-// single makes every character that f accepts a match of its own.
+// single matches every single character that f accepts.
 func single(f func(rune) bool) finder {
 	return func(s string) ([]piece, error) {
 		var out []piece
@@ -113,7 +112,7 @@ func single(f func(rune) bool) finder {
 	}
 }
 
-// runs makes runs of characters of one class matches; class 0 is none.
+// runs matches runs of characters of one class; class 0 does not match.
 func runs(class func(rune) int) finder {
 	return func(s string) ([]piece, error) {
 		var out []piece
@@ -130,8 +129,8 @@ func runs(class func(rune) int) finder {
 	}
 }
 
-// behaviors say, by their names in tokenizer.json, which pieces of a cut go on in one with those before them: cut tells
-// whether there is a match before, and here.
+// behaviors decides, by its names in tokenizer.json, which pieces are joined to the pieces before them. before and here
+// say whether the two pieces are matches.
 var behaviors = map[string]func(before, here bool) bool{
 	"Isolated":           func(before, here bool) bool { return false },
 	"Removed":            func(before, here bool) bool { return false },
@@ -140,10 +139,10 @@ var behaviors = map[string]func(before, here bool) bool{
 	"MergedWithNext":     func(before, here bool) bool { return before && !here },
 }
 
-// preTokenizer cuts pieces into smaller ones.
+// preTokenizer splits pieces into smaller ones.
 type preTokenizer func([]piece) ([]piece, error)
 
-// cut cuts every piece by a finder; empty pieces go away.
+// cut splits every piece with a finder; it drops empty pieces.
 func cut(find finder, behavior string, invert bool) (preTokenizer, error) {
 	joins := behaviors[behavior]
 	if joins == nil {
@@ -174,8 +173,8 @@ func cut(find finder, behavior string, invert bool) (preTokenizer, error) {
 	}, nil
 }
 
-// gpt2 is the pattern of Radford et al. 2019: contractions, and words, numbers and other characters with a space in
-// front.
+// gpt2 is the pattern of Radford et al. 2019: contractions, and words, numbers and other characters with an optional
+// leading space.
 const gpt2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
 func readPreTokenizer(data json.RawMessage, depth int) (preTokenizer, error) {

@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// Limits of what is read of one vocabulary file, in bytes after unpacking: CLIP's largest list of merges has under four
-// million, SigLIP 2's tokenizer.json 34 million. Maps are bounded by maxTokens.
+// Limits for one vocabulary file, in bytes after decompression: CLIP's largest list of merges has under four million,
+// SigLIP 2's tokenizer.json 34 million. maxTokens limits maps.
 const (
 	maxFile = 16 << 20
 	maxJSON = 64 << 20
 )
 
 const (
-	// ConfigName says beside a tokenizer what its file does not.
+	// ConfigName is the file beside a tokenizer with settings that the tokenizer's file lacks.
 	ConfigName = "tokenizer_config.json"
 
 	jsonName   = "tokenizer.json"
@@ -31,15 +31,13 @@ const (
 	bertSep    = "[SEP]"
 )
 
-// Load reads a vocabulary from a folder or a file. In a folder it takes the
-// first that is there of tokenizer.json, vocab.json with merges.txt,
-// bpe_simple_vocab_16e6.txt.gz, bpe_simple_vocab_16e6.txt, BERT's vocab.txt and
-// SentencePiece's spiece.model. A file may be any of these; a list of merges on its own, gzipped
-// or not, is numbered as OpenAI does and cut after CLIPMerges. A
-// tokenizer_config.json beside the file says what texts are filled up with,
-// which token is the separator, and which tokenizer SentencePiece's file belongs to.
+// Load reads a vocabulary from a folder or a file. In a folder it reads the first that exists of tokenizer.json,
+// vocab.json with merges.txt, bpe_simple_vocab_16e6.txt.gz, bpe_simple_vocab_16e6.txt, BERT's vocab.txt and
+// SentencePiece's spiece.model. A file may be any of these. A list of merges alone, gzipped or not, is numbered as
+// OpenAI does and truncated after CLIPMerges. A tokenizer_config.json beside the file names the padding token, the
+// separator, and the tokenizer class of SentencePiece's file.
 func Load(path string) (*Tokenizer, error) {
-	path, err := File(path)
+	path, err := FindFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +48,8 @@ func Load(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// File is the file that Load reads: path itself, or the first that Load takes in a folder.
-func File(path string) (string, error) {
+// FindFile returns the file that Load reads: path itself, or the first file that Load finds in a folder.
+func FindFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", fmt.Errorf("tokenizer: %w", err)
@@ -62,13 +60,13 @@ func File(path string) (string, error) {
 	return path, nil
 }
 
-// Names are the files of which Load takes the first in a folder.
-func Names() []string {
+// FileNames returns the files that Load searches in a folder, in order.
+func FileNames() []string {
 	return append([]string{jsonName, vocabName, openAIName + ".gz", openAIName, mergesName, bertName}, spmNames...)
 }
 
 func pick(dir string) (string, error) {
-	for _, name := range Names() {
+	for _, name := range FileNames() {
 		path := filepath.Join(dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
@@ -114,7 +112,7 @@ func loadFile(path string) (*Tokenizer, error) {
 	return readVocab(f, m)
 }
 
-// hfConfig is what is read of tokenizer_config.json.
+// hfConfig holds the fields of tokenizer_config.json that are used.
 type hfConfig struct {
 	Class string    `json:"tokenizer_class"`
 	Lower *bool     `json:"do_lower_case"`
@@ -135,8 +133,7 @@ func (p *tokenName) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// readConfig reads the tokenizer_config.json beside a file. Without one, or with one that cannot be read, nothing is
-// said.
+// readConfig reads the tokenizer_config.json beside a file. A missing or unreadable one is the zero value.
 func readConfig(path string) (c hfConfig) {
 	f, err := os.Open(filepath.Join(filepath.Dir(path), ConfigName))
 	if err != nil {
@@ -149,8 +146,8 @@ func readConfig(path string) (c hfConfig) {
 	return c
 }
 
-// configured takes over the separator of tokenizer_config.json, and the token that texts are filled up with, or one of
-// the usual names for it.
+// configured sets the separator of tokenizer_config.json, and its padding token or a token with a usual name for
+// padding.
 func (t *Tokenizer) configured(c hfConfig) *Tokenizer {
 	if t == nil || t.pipe == nil {
 		return t
@@ -169,8 +166,8 @@ func (t *Tokenizer) configured(c hfConfig) *Tokenizer {
 	return t
 }
 
-// FromMerges makes OpenAI's vocabulary out of the first limit merges of a list,
-// gzipped or not; limit 0 takes all. A list with fewer merges is an error.
+// FromMerges returns OpenAI's vocabulary of the first limit merges of a list, gzipped or not; limit 0 means all. A list
+// with fewer merges is an error.
 func FromMerges(r io.Reader, limit int) (*Tokenizer, error) {
 	merges, err := readMerges(r, limit)
 	if err == nil && limit > 0 && len(merges) < limit {
@@ -186,8 +183,7 @@ func FromMerges(r io.Reader, limit int) (*Tokenizer, error) {
 	return t, nil
 }
 
-// readMerges reads "left right" lines after an optional "#version" header, at
-// most limit of them when limit is positive.
+// readMerges reads lines "left right" after an optional "#version" header, at most limit of them if limit is positive.
 func readMerges(r io.Reader, limit int) ([]pair, error) {
 	buf := bufio.NewReader(r)
 	if magic, _ := buf.Peek(2); string(magic) == "\x1f\x8b" {
@@ -226,7 +222,7 @@ func readMerges(r io.Reader, limit int) ([]pair, error) {
 func splitPair(line string) (pair, error) {
 	f := strings.Fields(line)
 	if len(f) != 2 {
-		return pair{}, fmt.Errorf("%s is not two tokens apart by a space", quote(line))
+		return pair{}, fmt.Errorf("%s is not two tokens with a space between them", quote(line))
 	}
 	return pair{f[0], f[1]}, nil
 }
@@ -255,7 +251,7 @@ func decodeJSON(r io.Reader, into any) error {
 	return nil
 }
 
-// bounded fails, rather than ends, once limit bytes were read.
+// bounded returns a reader that fails after limit bytes, and does not just end.
 func bounded(r io.Reader, limit int) io.Reader { return &boundedReader{r, limit, limit} }
 
 type boundedReader struct {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// SentencePiece's files, as folders have them.
+// Names of SentencePiece's files in folders.
 var spmNames = []string{"spiece.model", "sentencepiece.bpe.model", "tokenizer.model"}
 
 // Types of SentencePiece's pieces and models.
@@ -20,7 +20,7 @@ const (
 	spmUnigram             = 1
 )
 
-// spmModel is what is read of SentencePiece's ModelProto.
+// spmModel holds the fields of SentencePiece's ModelProto that are used.
 type spmModel struct {
 	pieces           []scored
 	kinds            []uint64
@@ -32,10 +32,10 @@ type spmModel struct {
 	fallback         bool
 }
 
-// targets are where the fields of a message go, by number: *uint64, *bool, *[]byte, or func([]byte) error.
+// targets are the destinations of the fields of a message, by number: *uint64, *bool, *[]byte, or func([]byte) error.
 type targets map[protowire.Number]any
 
-// read goes through the fields of a message once and keeps nothing but what to takes.
+// read reads the fields of a message once and keeps only those with a target.
 func (to targets) read(data []byte) error {
 	for len(data) > 0 {
 		number, kind, size := protowire.ConsumeTag(data)
@@ -99,8 +99,8 @@ func parseSPM(data []byte) (m spmModel, err error) {
 	return m, err
 }
 
-// readSPM reads SentencePiece's file as the tokenizer.json that says the same. canonical cleans texts as SigLIP's
-// tokenizer does: lower case, no ASCII punctuation.
+// readSPM reads SentencePiece's file by converting it to an equivalent tokenizer.json. canonical cleans texts as
+// SigLIP's tokenizer does: lower case, no ASCII punctuation.
 func readSPM(r io.Reader, canonical bool) (*Tokenizer, error) {
 	data, err := io.ReadAll(bounded(r, maxJSON))
 	if err != nil {

@@ -1,18 +1,3 @@
-// Package tokenizer is CLIP's lower-cased byte-pair tokenizer, and what tokenizer.json says of any other.
-//
-// Sources: Radford et al., "Learning Transferable Visual Models From Natural
-// Language Supervision" (ICML 2021), section 2.4, and its published code;
-// Sennrich et al., "Neural Machine Translation of Rare Words with Subword
-// Units" (ACL 2016), algorithm 1, for the merge loop.
-//
-// A text is cleaned (see Clean), cut into words, and every word's UTF-8 bytes
-// are joined pair by pair, lowest merge first. The last piece of a word carries
-// the mark </w>.
-//
-// Other tokenizers do what their tokenizer.json says, with the ids of Hugging Face's library (TestFiles: 11 tokenizers,
-// 10,000 strings each). No Go library has them: sugarme/tokenizer 0.3.0 gives other ids for 27 to 98 of 100 of those
-// strings where it does not panic, gomlx/go-huggingface 0.3.1 has SentencePiece's BPE alone, and the others wrap the
-// Rust one with cgo, which this layer must do without.
 package tokenizer
 
 import (
@@ -29,40 +14,39 @@ const (
 	StartOfText = "<|startoftext|>"
 	EndOfText   = "<|endoftext|>"
 
-	// CLIPMerges is how many merges OpenAI's models use: 256 bytes, 256 bytes
-	// that end a word, these merges and two special tokens make 49,408 tokens.
+	// CLIPMerges is the number of merges in OpenAI's models: 256 bytes, 256 bytes that end a word, these merges and two
+	// special tokens are 49,408 tokens.
 	CLIPMerges = 49408 - 2*256 - 2
 
 	wordEnd = "</w>"
 
-	// maxText bounds the work of one Encode, in bytes: the merge loop may take
-	// time quadratic in the length of a word.
+	// maxText limits the work of one Encode, in bytes: the merge loop may take time quadratic in the length of a word.
 	maxText = 16 << 10
-	// maxCached bounds the words whose pieces are remembered.
+	// maxCached limits the number of cached words.
 	maxCached = 1 << 15
 )
 
-// Tokenizer turns text into token ids and back. It is safe for concurrent use.
+// Tokenizer converts text to token ids and back. It is safe for concurrent use.
 type Tokenizer struct {
 	tokens   map[int]string
 	ids      map[string]int
 	merges   []pair
 	join     map[[2]int]merge
-	inner    [256]int // id of a byte inside a word, -1 where the vocabulary has none
+	inner    [256]int // id of a byte inside a word, or -1
 	final    [256]int // id of a byte that ends a word
 	size     int
-	sos, eot int // sos is -1 where texts have no start token
-	pad      int // -1 where the file names none
-	sep      int // -1 where there is none, see With
+	sos, eot int // sos is -1 if texts have no start token
+	pad      int // -1 if the file names none
+	sep      int // -1 if there is none, see WithTreatment
 
 	treatment Treatment
-	strip     int                        // the separator that becomes 0, where the treatment says so
-	pipe      *pipeline                  // of a tokenizer that is not CLIP's
-	file      map[string]json.RawMessage // what it was read from
-	cache     *wordCache                 // of CLIP's
+	strip     int                        // the separator that becomes 0, if the treatment says so
+	pipe      *pipeline                  // of a tokenizer other than CLIP's
+	file      map[string]json.RawMessage // the file that was read
+	cache     *wordCache                 // of CLIP's tokenizer
 }
 
-// wordCache remembers the pieces of words, whatever cleaned the texts that they are from.
+// wordCache caches the pieces of words, for every treatment of texts.
 type wordCache struct {
 	sync.RWMutex
 	pieces map[string][]int
@@ -72,19 +56,19 @@ type pair struct{ left, right string }
 
 type merge struct{ rank, id int }
 
-// SOS is the id of the token that starts every sequence; -1 where none does.
+// SOS returns the id of the token that starts every sequence, or -1.
 func (t *Tokenizer) SOS() int { return t.shown(t.sos) }
 
-// EOT is the id of the token that ends every sequence.
+// EOT returns the id of the token that ends every sequence.
 func (t *Tokenizer) EOT() int { return t.shown(t.eot) }
 
-// Pad is the id of the token that sequences are filled up with: 0 for CLIP.
+// Pad returns the id of the padding token: 0 for CLIP.
 func (t *Tokenizer) Pad() int { return max(t.shown(t.pad), 0) }
 
-// CLIP tells whether this is OpenAI's tokenizer, whose cleaning of texts no file describes.
+// CLIP reports whether this is OpenAI's tokenizer, whose cleaning of texts no file describes.
 func (t *Tokenizer) CLIP() bool { return t.pipe == nil }
 
-// WithPad is a tokenizer, not CLIP's, that fills sequences up with another token, as its file will say.
+// WithPad returns a tokenizer, which must not be CLIP's, with another padding token, which Write stores too.
 func (t *Tokenizer) WithPad(id int) *Tokenizer {
 	out := *t
 	out.pad, out.file = id, maps.Clone(t.file)
@@ -93,13 +77,12 @@ func (t *Tokenizer) WithPad(id int) *Tokenizer {
 	return &out
 }
 
-// VocabSize is one more than the largest id: the rows that the token embedding needs.
+// VocabSize returns one more than the largest id: the number of rows that the token embedding needs.
 func (t *Tokenizer) VocabSize() int { return t.size }
 
-// Encode gives the ids of a text, cleaned as With says, without SOS and EOT. It
-// fails on text that is not UTF-8, is longer than 16 KiB, or holds a byte that
-// the vocabulary lacks (a complete vocabulary has all 256). The special tokens
-// written out in the text become their ids, as in the published code.
+// Encode returns the ids of a text, cleaned according to the treatment, without SOS and EOT. It fails if the text is
+// not UTF-8, is longer than 16 KiB, or holds a byte that the vocabulary lacks (a complete vocabulary has all 256).
+// Special tokens that are spelled out in the text become their ids, as in the published code.
 func (t *Tokenizer) Encode(text string) ([]int, error) {
 	if len(text) > maxText {
 		return nil, fmt.Errorf("tokenizer: text %s has %d bytes, the limit is %d: shorten it", quote(text), len(text),
@@ -129,9 +112,8 @@ func (t *Tokenizer) Encode(text string) ([]int, error) {
 	return ids, nil
 }
 
-// Sequence gives SOS, the ids of a text and EOT, filled up with Pad to context
-// tokens. A text that does not fit is an error: cutting it would silently
-// change what is classified.
+// Sequence returns SOS, the ids of a text and EOT, padded to context tokens. A text that does not fit is an error:
+// truncation would silently change what is classified.
 func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
 	ids, err := t.Encode(text)
 	if err != nil {
@@ -153,9 +135,8 @@ func (t *Tokenizer) Sequence(text string, context int) ([]int64, error) {
 	return seq, nil
 }
 
-// Decode gives the text of ids: words apart by one space, so "can't" comes back
-// as "can 't". Ids that the vocabulary lacks, and bytes that are not UTF-8, come
-// back as U+FFFD.
+// Decode returns the text of ids with words separated by one space, so "can't" becomes "can 't". Unknown ids and bytes
+// that are not UTF-8 become U+FFFD.
 func (t *Tokenizer) Decode(ids []int) string {
 	var out []byte
 	for _, id := range ids {
@@ -182,7 +163,7 @@ func (t *Tokenizer) Decode(ids []int) string {
 	return strings.TrimSuffix(strings.ToValidUTF8(string(out), "\ufffd"), " ")
 }
 
-// word gives the pieces of one word, which is not empty.
+// word returns the pieces of one word, which is not empty.
 func (t *Tokenizer) word(w string) ([]int, error) {
 	switch w {
 	case StartOfText:
@@ -210,8 +191,8 @@ func (t *Tokenizer) word(w string) ([]int, error) {
 	return ids, nil
 }
 
-// split runs the merge loop: the pair of lowest rank is joined everywhere, from
-// left to right, until no known pair is left. A byte without token is -1.
+// split runs the merge loop: it joins the pair of the lowest rank everywhere, from left to right, until no known pair
+// is left. A byte without token is -1.
 func (t *Tokenizer) split(w string) []int {
 	ids := make([]int, len(w))
 	for i := range len(w) {
@@ -245,7 +226,7 @@ func (t *Tokenizer) split(w string) []int {
 	}
 }
 
-// quote shows at most the first 60 characters of a text.
+// quote quotes at most the first 60 characters of a text.
 func quote(s string) string {
 	if r := []rune(s); len(r) > 60 {
 		return fmt.Sprintf("%q...", string(r[:60]))

@@ -28,7 +28,7 @@ func small(t testing.TB) *Tokenizer {
 	return tok
 }
 
-// full is CLIP's own vocabulary, which lies in the shared data beside the checkout.
+// full is CLIP's own vocabulary, from the shared data beside the checkout.
 func full(t testing.TB) *Tokenizer {
 	t.Helper()
 	dir, err := filepath.Abs(".")
@@ -119,9 +119,9 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestMergeOrder is worked out by hand: with merges a b, ab c, b c</w> the word
-// "abc" has pairs (a,b) of rank 0 and (b,c</w>) of rank 2; the first joins, and
-// (ab,c</w>) is no merge because the one listed joins a c inside a word.
+// TestMergeOrder is computed by hand: with merges a b, ab c, b c</w> the word "abc" has pairs (a,b) of rank 0 and
+// (b,c</w>) of rank 2. The first pair is joined, and (ab,c</w>) is no merge, because the listed one joins a c inside a
+// word.
 func TestMergeOrder(t *testing.T) {
 	tok, err := FromMerges(strings.NewReader("#version: 0.2\na b\nab c\nb c</w>\n"), 3)
 	if err != nil {
@@ -153,8 +153,7 @@ func TestEncodeErrors(t *testing.T) {
 	}
 }
 
-// TestWriteLoad stores a vocabulary and reads it back, from the folder and from
-// the two older files made out of it.
+// TestWriteLoad stores a vocabulary and reads it again, from the folder and from the two older files derived from it.
 func TestWriteLoad(t *testing.T) {
 	tok := small(t)
 	dir := t.TempDir()
@@ -211,8 +210,8 @@ func same(t *testing.T, a, b *Tokenizer) {
 	}
 }
 
-// TestIncompleteVocabulary has gaps in its ids and few bytes, as small test
-// models have, and merges in both of Hugging Face's spellings.
+// TestIncompleteVocabulary has gaps in its ids and few bytes, like small test models, and merges in both of Hugging
+// Face's notations.
 func TestIncompleteVocabulary(t *testing.T) {
 	const head = `{"added_tokens":[{"id":9,"content":"<|startoftext|>"},{"id":7,"content":"<|endoftext|>"}],
 		"model":{"type":"BPE","end_of_word_suffix":"</w>",

@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// Ways of cleaning texts in front of a tokenizer, by OpenCLIP's names. All begin with the repair, and the HTML entities
-// undone twice, that Clean tells of.
+// Ways of cleaning texts before a tokenizer, with OpenCLIP's names. All begin with the repair and the decoding of HTML
+// entities in Clean.
 const (
 	Lower        = "lower"        // Clean: white space collapsed, lower case
 	Whitespace   = "whitespace"   // white space collapsed
-	Canonicalize = "canonicalize" // "_" to a space, ASCII punctuation dropped, lower case, white space collapsed
+	Canonicalize = "canonicalize" // "_" becomes a space, no ASCII punctuation, lower case, white space collapsed
 )
 
 var cleanings = []string{Lower, Whitespace, Canonicalize}
 
-// Treatment is what is done to texts around a tokenizer. The zero value does nothing that is not the tokenizer's own.
-// Source: SimpleTokenizer and HFTokenizer of OpenCLIP 3.3.0, whose names for the options these are.
+// Treatment describes the treatment of texts before and after a tokenizer. The zero value adds nothing to the
+// tokenizer's own steps. The names of the options are those of SimpleTokenizer and HFTokenizer of OpenCLIP 3.3.0.
 type Treatment struct {
 	Clean    string `json:"clean,omitempty"`           // Lower, Whitespace or Canonicalize; empty: the tokenizer's own
-	StripSep bool   `json:"strip_sep_token,omitempty"` // the separator becomes token 0, wherever it stands
-	Sep      string `json:"sep_token,omitempty"`       // the separator; empty: what With finds
+	StripSep bool   `json:"strip_sep_token,omitempty"` // the separator becomes token 0 everywhere
+	Sep      string `json:"sep_token,omitempty"`       // the separator; empty: the one that WithTreatment finds
 }
 
-// Check tells what is wrong with a treatment that was read.
+// Check returns an error if the treatment is invalid.
 func (x Treatment) Check() error {
 	switch {
 	case x.Clean != "" && !slices.Contains(cleanings, x.Clean):
@@ -36,7 +36,7 @@ func (x Treatment) Check() error {
 	return nil
 }
 
-// String is a treatment in a few words, none for the zero value.
+// String describes the treatment in a few words; it is empty for the zero value.
 func (x Treatment) String() string {
 	var parts []string
 	if x.Clean != "" {
@@ -48,19 +48,19 @@ func (x Treatment) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// With is the tokenizer with a treatment in place of the one that it has. Encode cleans texts by it, and the separator
-// becomes token 0 wherever it would be given: at the end of texts (EOT is 0 then), written out in a text, and as what
-// texts are filled up with. The file that Write stores is the same.
+// WithTreatment returns the tokenizer with another treatment. Encode cleans texts accordingly, and the separator
+// becomes token 0 wherever it would occur: at the end of texts (then EOT is 0), where a text spells it out, and as
+// padding. Write stores the same file.
 //
-// The separator is transformers' sep_token: that of x, else that of tokenizer_config.json beside the file, else the
-// sep of a BertProcessing or RobertaProcessing, else a token [SEP] that ends texts, which is the default of
-// transformers' BERT classes. In all other files, as in T5's and Gemma's, the token that ends texts is no sep_token for
-// transformers, and StripSep is refused. So it is with CLIP's own tokenizer. OpenCLIP itself fails where transformers
-// knows no sep_token.
+// The separator is transformers' sep_token: that of x, else that of tokenizer_config.json beside the file, else the sep
+// of a BertProcessing or RobertaProcessing, else a token [SEP] that ends texts, which is the default of transformers'
+// BERT classes. In all other files, such as T5's and Gemma's, the token that ends texts is not a sep_token of
+// transformers, and StripSep is refused, as for CLIP's own tokenizer. OpenCLIP itself fails if transformers has no
+// sep_token.
 //
-// CLIP's own tokenizer cleans texts in the way of Lower unless x says another one; it is OpenCLIP's SimpleTokenizer,
-// but for the special tokens written out in a text, which OpenCLIP calls <start_of_text> and <end_of_text>.
-func (t *Tokenizer) With(x Treatment) (*Tokenizer, error) {
+// CLIP's own tokenizer cleans texts as Lower does unless x says otherwise. It is OpenCLIP's SimpleTokenizer, except for
+// special tokens that are spelled out in the text, which OpenCLIP calls <start_of_text> and <end_of_text>.
+func (t *Tokenizer) WithTreatment(x Treatment) (*Tokenizer, error) {
 	if err := x.Check(); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
@@ -85,10 +85,10 @@ func (t *Tokenizer) With(x Treatment) (*Tokenizer, error) {
 	return &out, nil
 }
 
-// Treatment is what With gave the tokenizer, with the name of the separator where it is stripped.
+// Treatment returns the tokenizer's treatment, with the name of the separator if it is stripped.
 func (t *Tokenizer) Treatment() Treatment { return t.treatment }
 
-// clean is what Encode does to a text first.
+// clean cleans a text for Encode.
 func (t *Tokenizer) clean(text string) string {
 	switch x := t.treatment.Clean; {
 	case x == Canonicalize:
@@ -101,7 +101,7 @@ func (t *Tokenizer) clean(text string) string {
 	return text
 }
 
-// shown is the id that is given for one: 0 for a separator that is stripped.
+// shown returns the id that replaces an id: 0 for a stripped separator.
 func (t *Tokenizer) shown(id int) int {
 	if t.treatment.StripSep && id == t.strip {
 		return 0
@@ -109,7 +109,7 @@ func (t *Tokenizer) shown(id int) int {
 	return id
 }
 
-// find is the id of a token, -1 where there is none.
+// find returns the id of a token, or -1.
 func (t *Tokenizer) find(token string) int {
 	if id, ok := t.ids[token]; ok {
 		return id

@@ -12,7 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// openCLIP is what tools/golden/openclip_tokens.py computed with OpenCLIP 3.3.0: whole sequences of Context ids.
+// openCLIP holds results that tools/golden/openclip_tokens.py computed with OpenCLIP 3.3.0: whole sequences of Context
+// ids.
 type openCLIP struct {
 	Context int
 	Texts   []string
@@ -68,9 +69,9 @@ func withSpecial(t testing.TB, name string, special map[string]string) *Tokenize
 	return tok
 }
 
-// Whole sequences, padding included, are those of OpenCLIP's HFTokenizer and SimpleTokenizer for every tokenizer and
-// treatment. The file that is stored does not depend on the treatment, and what is loaded from it and gets the
-// treatment that the first one tells of gives the same ids.
+// Whole sequences, including padding, are those of OpenCLIP's HFTokenizer and SimpleTokenizer for every tokenizer and
+// treatment. The stored file does not depend on the treatment, and a tokenizer that is loaded from it and gets the same
+// treatment returns the same ids.
 func TestOpenCLIP(t *testing.T) {
 	golden := readOpenCLIP(t)
 	if len(golden.Texts) < 80 || len(golden.Cases) != 33 {
@@ -79,7 +80,7 @@ func TestOpenCLIP(t *testing.T) {
 	stripped := 0
 	for _, c := range golden.Cases {
 		tok := withSpecial(t, c.Tokenizer, c.Special)
-		treated, err := tok.With(Treatment{Clean: c.Clean, StripSep: c.Strip})
+		treated, err := tok.WithTreatment(Treatment{Clean: c.Clean, StripSep: c.Strip})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +95,7 @@ func TestOpenCLIP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, err = back.With(treated.Treatment()); err != nil {
+		if back, err = back.WithTreatment(treated.Treatment()); err != nil {
 			t.Fatal(err)
 		}
 		for i, text := range golden.Texts {
@@ -119,10 +120,10 @@ func TestOpenCLIP(t *testing.T) {
 	}
 }
 
-// CLIP's own tokenizer without a treatment is the one with Lower.
+// CLIP's own tokenizer without a treatment equals the one with Lower.
 func TestOwnCleaning(t *testing.T) {
 	own := small(t)
-	lower, err := own.With(Treatment{Clean: Lower})
+	lower, err := own.WithTreatment(Treatment{Clean: Lower})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,22 +136,21 @@ func TestOwnCleaning(t *testing.T) {
 	}
 }
 
-// The separator is found where With says, and refused where nothing tells it. A padding of another id keeps the
-// treatment.
+// WithTreatment finds the separator, and refuses the treatment if nothing names one. WithPad keeps the treatment.
 func TestSeparator(t *testing.T) {
 	for _, c := range []struct {
 		name, config, sep, want string // sep is that of the treatment
 		id                      int
 	}{
 		{"bert", "", "", "", 1},                   // the template ends texts with [SEP]
-		{"roberta", "", "", "", 1},                // RobertaProcessing has </s> for its sep
-		{"words", "", "", "", 1},                  // and so BertProcessing
-		{"t5", "", "", "sep_token", 0},            // </s> ends texts, and is no separator
+		{"roberta", "", "", "", 1},                // the sep of RobertaProcessing is </s>
+		{"words", "", "", "", 1},                  // likewise in BertProcessing
+		{"t5", "", "", "sep_token", 0},            // </s> ends texts, and is not a separator
 		{"t5", "", "</s>", "", 1},                 // unless the treatment
-		{"xlm", `"</s>"`, "", "", 1},              // or tokenizer_config.json says so
-		{"xlm", `{"content":"<unk>"}`, "", "", 2}, // in both of its forms
-		{"bert", `"[UNK]"`, "", "", 3},            // which goes before what the file says
-		{"bert", `"[UNK]"`, "[MASK]", "", 4},      // and the treatment before both
+		{"xlm", `"</s>"`, "", "", 1},              // or tokenizer_config.json names it
+		{"xlm", `{"content":"<unk>"}`, "", "", 2}, // in both notations
+		{"bert", `"[UNK]"`, "", "", 3},            // which takes precedence over the file
+		{"bert", `"[UNK]"`, "[MASK]", "", 4},      // and the treatment over both
 		{"bert", `"[NONE]"`, "", "sep_token", 0},  // A separator that no text can hold
 		{"bert", "", "[NONE]", `sep_token "[NONE]" is not in the vocabulary`, 0},
 		{"merges-1000.txt", "", "", "CLIP's own tokenizer has no separator", 0},
@@ -176,7 +176,7 @@ func TestSeparator(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		treated, err := tok.With(Treatment{StripSep: true, Sep: c.sep})
+		treated, err := tok.WithTreatment(Treatment{StripSep: true, Sep: c.sep})
 		if c.want != "" {
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s: %v, want %q", c.name, err, c.want)
@@ -189,7 +189,8 @@ func TestSeparator(t *testing.T) {
 		if treated.strip != c.id || treated.Treatment().Sep != tok.tokens[c.id] {
 			t.Errorf("%s: separator %d %+v, want %d", c.name, treated.strip, treated.Treatment(), c.id)
 		}
-		if again, err := treated.With(Treatment{}); err != nil || again.EOT() != tok.EOT() || again.sep != tok.sep {
+		again, err := treated.WithTreatment(Treatment{})
+		if err != nil || again.EOT() != tok.EOT() || again.sep != tok.sep {
 			t.Errorf("%s: a treatment taken back leaves %+v, %v", c.name, again, err)
 		}
 		ids, err := treated.WithPad(c.id).Sequence(tok.tokens[c.id]+" a "+tok.tokens[c.id], 20)
@@ -204,7 +205,7 @@ func TestTreatmentErrors(t *testing.T) {
 		`clean is "upper", must be one of [lower whitespace canonicalize]`: {Clean: "upper"},
 		`sep_token is "x" without strip_sep_token`:                         {Sep: "x"},
 	} {
-		if _, err := small(t).With(x); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := small(t).WithTreatment(x); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -218,7 +219,8 @@ func TestTreatmentErrors(t *testing.T) {
 	}
 }
 
-// FuzzTreatment: no text makes a treated tokenizer panic, its ids are in the vocabulary, and none is the separator.
+// FuzzTreatment: no text makes a tokenizer with a treatment panic, its ids are in the vocabulary, and none is the
+// separator.
 func FuzzTreatment(f *testing.F) {
 	all := []*Tokenizer{small(f)}
 	for _, name := range []string{"bert", "xlm", "clip"} {
@@ -238,7 +240,7 @@ func FuzzTreatment(f *testing.F) {
 			if x.Sep = ""; x.StripSep && i == 2 {
 				x.Sep = "</s>"
 			}
-			treated, err := tok.With(x)
+			treated, err := tok.WithTreatment(x)
 			if err != nil {
 				if i > 0 || !x.StripSep {
 					t.Fatal(err)

@@ -10,17 +10,18 @@ import (
 	"unicode/utf8"
 )
 
-// unigram finds the most probable cut of a text (Kudo, Subword Regularization, ACL 2018), as SentencePiece does.
+// unigram finds the most probable segmentation of a text (Kudo, Subword Regularization, ACL 2018), as SentencePiece
+// does.
 type unigram struct {
 	ids      map[string]int
 	scores   []float64
 	pieces   trie
-	unknown  int // -1 is none
+	unknown  int // -1 means none
 	fallback bool
 	worst    float64
 }
 
-// unknownPenalty is how much less probable than the least probable token an unknown character is.
+// unknownPenalty is the log-probability of the least probable token minus that of an unknown character.
 const unknownPenalty = 10
 
 // scored is a token with the logarithm of its probability.
@@ -43,8 +44,8 @@ func (s *scored) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// score is a number as Hugging Face's library reads it: its digits as an integer, divided by a power of ten, which may
-// be off by one in the last place. Cuts that are equally probable but for that would fall the other way otherwise.
+// score parses a number as Hugging Face's library does: its digits as an integer, divided by a power of ten, which may
+// differ in the last place. This decides between segmentations of equal probability.
 func score(text string) (float64, error) {
 	exact, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -81,10 +82,10 @@ func newUnigram(list []scored, unknown *int, fallback bool) (*unigram, error) {
 	return u, nil
 }
 
-// trie finds the tokens that a text begins with. Nodes are numbered; 0 is the root.
+// trie finds the tokens at the start of a text. Nodes are numbered; 0 is the root.
 type trie struct {
 	next map[trieEdge]int32
-	at   []int32 // token of each node, -1 where none ends
+	at   []int32 // token that ends at each node, or -1
 }
 
 type trieEdge struct {
@@ -110,10 +111,10 @@ func (t *trie) add(token string, id int) {
 	}
 }
 
-// best is the best cut that ends at a place: its score, where its last token starts, and that token.
+// best is the best segmentation up to a position: its score, the start of its last token, and that token.
 type best struct {
 	score float64
-	start int // -1 where no cut ends
+	start int // -1 if there is none
 	id    int
 }
 
@@ -150,7 +151,7 @@ func (u *unigram) encode(s string) ([]int, error) {
 		}
 		from += width
 	}
-	var cuts []string // backwards; unknown characters side by side are one
+	var cuts []string // in reverse; adjacent unknown characters are one
 	last := false
 	for to := len(s); to > 0; to = ends[to].start {
 		e := ends[to]

@@ -2,12 +2,11 @@ package tokenizer
 
 import "fmt"
 
-// maxID bounds the ids that a vocabulary file may name.
+// maxID limits the ids in a vocabulary file.
 const maxID = 1 << 22
 
-// alphabet writes every byte as one visible character: printable Latin-1 bytes
-// as themselves, the other 68 as U+0100 onwards. order lists the bytes in the
-// order of the published vocabulary.
+// alphabet maps every byte to a visible character: printable Latin-1 bytes to themselves, the other 68 to U+0100
+// onwards. order lists the bytes in the order of the published vocabulary.
 var (
 	alphabet [256]string
 	order    []byte
@@ -35,8 +34,7 @@ func init() {
 	order = append(order, hidden...)
 }
 
-// fromMerges numbers the tokens as OpenAI does: bytes, bytes that end a word,
-// merges, start of text, end of text.
+// fromMerges numbers the tokens as OpenAI does: bytes, bytes that end a word, merges, start of text, end of text.
 func fromMerges(merges []pair) (*Tokenizer, error) {
 	vocab := make(map[string]int, len(merges)+2*256+2)
 	for _, end := range []string{"", wordEnd} {
@@ -79,7 +77,7 @@ func parts(vocab map[string]int, i int, m pair) error {
 	return nil
 }
 
-// build checks a vocabulary and indexes it. Ids may leave gaps.
+// build checks and indexes a vocabulary. Ids may have gaps.
 func build(vocab map[string]int, merges []pair) (*Tokenizer, error) {
 	t := &Tokenizer{
 		tokens: make(map[int]string, len(vocab)),

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// wordPiece cuts each word into the longest tokens from left to right (Wu et al. 2016, as Devlin et al. 2019 use it).
+// wordPiece splits each word into the longest tokens from left to right (Wu et al. 2016, as in Devlin et al. 2019).
 type wordPiece struct {
 	ids     map[string]int
 	unknown int
 	prefix  string
-	longest int // characters of a word; a longer one is unknown
+	longest int // maximal characters of a word; a longer one is unknown
 }
 
-// maxWord bounds what is looked up for one word: the work is quadratic in it.
+// maxWord limits longest: the work is quadratic in the length of a word.
 const maxWord = 1000
 
 func (f hfModel) wordPiece() (*wordPiece, error) {
@@ -33,7 +33,7 @@ func (f hfModel) wordPiece() (*wordPiece, error) {
 	return w, err
 }
 
-// unknownID is the token of what has no other one.
+// unknownID returns the id of the unknown token.
 func (f hfModel) unknownID() (int, error) {
 	id, ok := f.Vocab[f.Unknown]
 	if !ok {
@@ -65,7 +65,7 @@ func (w *wordPiece) encode(s string) ([]int, error) {
 	return out, nil
 }
 
-// readBERT reads BERT's list of tokens, one a line, as the tokenizer.json that says the same.
+// readBERT reads BERT's list of tokens, one per line, by converting it to an equivalent tokenizer.json.
 func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
 	type object = map[string]any
 	vocab := map[string]int{}
@@ -103,7 +103,7 @@ func readBERT(r io.Reader, lower *bool) (*Tokenizer, error) {
 	return readHF(bytes.NewReader(text))
 }
 
-// wordLevel has a token for every word.
+// wordLevel has one token for every word.
 type wordLevel struct {
 	ids     map[string]int
 	unknown int

@@ -2,12 +2,11 @@ package tokenizer
 
 import "regexp"
 
-// clipWords is the published pattern. Only the special tokens and contractions ignore
-// case: folding would put characters that are no letters among the letters.
-// Clean leaves the plain space as the only white space.
+// clipWords is the published pattern. Only special tokens and contractions ignore case: case folding would treat some
+// non-letters as letters. After Clean, plain spaces are the only white space.
 var clipWords = regexp.MustCompile(`(?i:<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d)` +
 	`|\p{L}+|\p{N}|[^\s\p{L}\p{N}]+`)
 
-// words cuts cleaned text into special tokens, English contractions, runs of
-// letters, single number characters, and runs of anything else.
+// words splits cleaned text into special tokens, English contractions, runs of letters, single number characters, and
+// runs of other characters.
 func words(text string) []string { return clipWords.FindAllString(text, -1) }

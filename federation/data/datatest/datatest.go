@@ -1,4 +1,3 @@
-// Package datatest has what tests of image sets share: small folders, the real images beside the module, error checks.
 package datatest
 
 import (
@@ -14,13 +13,13 @@ import (
 	"testing"
 )
 
-// Decode reads any image that the standard library knows.
+// Decode reads every image format that the standard library knows.
 func Decode(r io.Reader) (image.Image, error) {
 	img, _, err := image.Decode(r)
 	return img, err
 }
 
-// PNG is an image of three by two pixels of one colour.
+// PNG returns an image of three by two pixels of one colour.
 func PNG(t testing.TB, c color.Color) []byte {
 	t.Helper()
 	img := image.NewRGBA(image.Rect(0, 0, 3, 2))
@@ -35,7 +34,7 @@ func PNG(t testing.TB, c color.Color) []byte {
 }
 
 // Tree writes files under a new folder: names that end in / are empty folders, names that end in .png are small images,
-// anything else is text.
+// and every other file is text.
 func Tree(t testing.TB, names ...string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -56,7 +55,7 @@ func Tree(t testing.TB, names ...string) string {
 	return root
 }
 
-// writeFile writes a file under a folder; its name has forward slashes.
+// writeFile writes a file under a folder; the name has forward slashes.
 func writeFile(t testing.TB, root, name string, raw []byte) {
 	t.Helper()
 	path := filepath.Join(root, filepath.FromSlash(name))
@@ -69,7 +68,7 @@ func writeFile(t testing.TB, root, name string, raw []byte) {
 	}
 }
 
-// Module is the folder of go.mod.
+// Module returns the folder of go.mod.
 func Module(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -87,7 +86,7 @@ func Module(t testing.TB) string {
 	}
 }
 
-// Shared is a folder of real images beside the module, or the test is skipped.
+// Shared returns the path of a folder of real images beside the module, or skips the test.
 func Shared(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(Module(t), "..", "shared", "data", name)
@@ -97,7 +96,7 @@ func Shared(t testing.TB, name string) string {
 	return path
 }
 
-// WantError checks that an error is one line that holds every word.
+// WantError checks that an error is one line and contains every word.
 func WantError(t testing.TB, err error, words ...string) {
 	t.Helper()
 	if err == nil {

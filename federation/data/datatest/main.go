@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Main runs the tests of a package with a folder for all of them, which goes afterwards, and exits as TestMain must.
+// Main runs the tests of a package with one temporary folder for all of them, removes the folder and exits, as TestMain
+// must.
 func Main(m *testing.M, dir *string) {
 	var err error
 	if *dir, err = os.MkdirTemp("", "promptfed-test"); err != nil {

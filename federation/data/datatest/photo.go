@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// Photo writes a JPEG of 90 by 72 pixels with what photographs have and drawings lack: gradients, soft shapes, texture
-// and noise in all colours, so that hardly two pixels are equal and sums of all sizes are rounded. Images of a class
-// have alike shapes; its number and the seed decide every pixel.
+// Photo writes a JPEG of 90 by 72 pixels with the properties that photographs have and drawings lack: gradients, soft
+// shapes, texture and noise in all colours, so that hardly any two pixels are equal and sums of all sizes are rounded.
+// Images of one class have similar shapes; class and seed determine every pixel.
 func Photo(t testing.TB, path string, class, seed int) {
 	t.Helper()
 	const width, height = 90, 72

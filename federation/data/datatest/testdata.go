@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Goldens are the numbers that tools/golden/sets.py wrote down with numpy and scipy.
+// Goldens are the numbers that tools/golden/sets.py computed with numpy and scipy.
 type Goldens struct {
 	Kinds  map[string][]float64
 	Tables map[string][2][]string
@@ -18,7 +18,7 @@ type Goldens struct {
 	Coarse []int
 }
 
-// Golden reads them.
+// Golden reads the numbers of want.json.
 func Golden(t testing.TB) Goldens {
 	t.Helper()
 	var g Goldens
@@ -28,23 +28,23 @@ func Golden(t testing.TB) Goldens {
 	return g
 }
 
-// Lay copies files of testdata into a new folder: name there, name in testdata.
-func Lay(t testing.TB, files map[string]string) string {
+// CopyTestdata copies files of testdata into a new folder; the keys are the new names.
+func CopyTestdata(t testing.TB, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
-	LayIn(t, root, files)
+	CopyTestdataTo(t, root, files)
 	return root
 }
 
-// LayIn copies files of testdata into a folder that is there.
-func LayIn(t testing.TB, root string, files map[string]string) {
+// CopyTestdataTo copies files of testdata into an existing folder.
+func CopyTestdataTo(t testing.TB, root string, files map[string]string) {
 	t.Helper()
 	for name, from := range files {
 		writeFile(t, root, name, []byte(ReadTestdata(t, from)))
 	}
 }
 
-// Write puts text files into a folder; names have forward slashes.
+// Write writes text files into a folder; names have forward slashes.
 func Write(t testing.TB, root string, files map[string]string) string {
 	t.Helper()
 	for name, text := range files {
@@ -53,7 +53,7 @@ func Write(t testing.TB, root string, files map[string]string) string {
 	return root
 }
 
-// ReadTestdata is a file of testdata.
+// ReadTestdata returns the text of a file of testdata.
 func ReadTestdata(t testing.TB, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(Testdata(t, name))
@@ -63,7 +63,7 @@ func ReadTestdata(t testing.TB, name string) string {
 	return string(raw)
 }
 
-// Testdata is the path of a file below federation/data/sets/testdata, whichever package's test asks.
+// Testdata returns the path of a file below federation/data/sets/testdata, for tests of any package.
 func Testdata(t testing.TB, name ...string) string {
 	t.Helper()
 	return filepath.Join(append([]string{Module(t), "federation", "data", "sets", "testdata"}, name...)...)

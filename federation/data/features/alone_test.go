@@ -19,7 +19,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// bundled is one of the bundled backbones, whose products are large enough to be split among threads.
+// bundled opens one of the bundled backbones, whose products are large enough to be split among threads.
 func bundled(t *testing.T, name string) *bundle.Bundle {
 	t.Helper()
 	files, err := tiny.FS(name)
@@ -52,9 +52,9 @@ func photos(t *testing.T, n int) []data.Example {
 	return list
 }
 
-// TestDependOnTheImageAlone: an image has the same features, bit for bit, whatever number of workers and whatever
-// settings of threads, weights and buffers they are computed with, and wherever it lies in whatever list, also alone.
-// Settings that do change bits have another key.
+// TestDependOnTheImageAlone: an image has the same features, bit for bit, with any number of workers, with any settings
+// of threads, weights and buffers, and at any position in any list, also alone. Settings that do change bits have
+// another key.
 func TestDependOnTheImageAlone(t *testing.T) {
 	list := photos(t, 29)
 	for _, name := range []string{"tiny-vit-b32", "tiny-rn50"} {
@@ -82,7 +82,7 @@ func TestDependOnTheImageAlone(t *testing.T) {
 			17, 16, 15, 14, 13, 12, 11}} {
 			x := features.Extractor{Workers: 2}
 			same(fmt.Sprint("the list ", at), of(x, data.Pick(list, at)), at...)
-			exact, err := x.Exact(t.Context(), features.Request{Bundle: b, List: data.Pick(list, at),
+			exact, err := x.Compute(t.Context(), features.Request{Bundle: b, List: data.Pick(list, at),
 				What: method.ImageInput})
 			if err != nil {
 				t.Fatal(err)
@@ -101,8 +101,8 @@ func TestDependOnTheImageAlone(t *testing.T) {
 	}
 }
 
-// TestContentIsTheKey: a file that was replaced by one of the same size, with the name and the time of the old one, has
-// the features of what it holds now; files that were moved, or carry another time, are not computed again.
+// TestContentIsTheKey: if a file is replaced by one with the same size, name and time, the features are those of its
+// new content; files that were moved, or have another time, are not computed again.
 func TestContentIsTheKey(t *testing.T) {
 	b, dir := small(t), t.TempDir()
 	path := filepath.Join(dir, "a.bmp")
@@ -124,7 +124,7 @@ func TestContentIsTheKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list[0].ID = filepath.Base(path) // as sets name it, relative to their root
+		list[0].ID = filepath.Base(path) // as in sets: relative to their root
 		return list
 	}
 	computed := 0
@@ -144,7 +144,7 @@ func TestContentIsTheKey(t *testing.T) {
 	}
 }
 
-// bitmap is a BMP of 16x16 pixels, all of one size: darker to the left.
+// bitmap returns a BMP of 16x16 pixels, always of the same size, darker on the left.
 func bitmap(shade byte) []byte {
 	const size = 16
 	head := []byte{'B', 'M', 54 + 0, 3, 0, 0, 0, 0, 0, 0, 54, 0, 0, 0, 40, 0, 0, 0,

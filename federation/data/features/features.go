@@ -1,5 +1,3 @@
-// Package features runs frozen image encoders over data sets, once: unit rows stay in a cache on disk, in half or full
-// precision.
 package features
 
 import (
@@ -23,24 +21,24 @@ import (
 // Extractor computes features of images with bundles.
 type Extractor struct {
 	Cache   data.Cache
-	Session ort.Options // provider, device and graph optimization
-	Workers int         // batches that are decoded and encoded at a time
+	Session ort.Options // execution provider, device and graph optimization
+	Workers int         // batches that are decoded and encoded at the same time
 	Seed    uint64      // of augmented views
-	// Progress gets how many images of one bundle, list and view are done; may be nil.
+	// Progress is called with the number of finished images of one bundle, list and view; it may be nil.
 	Progress func(bundle string, done, total int)
-	// Free tells how many bytes the file system of a folder has left, false where that is not known; nil asks the
+	// Free returns how many bytes the file system of a folder has left, or false if that is unknown; nil asks the
 	// system.
 	Free func(dir string) (bytes int64, ok bool)
 }
 
-// Images that go through the encoder in one call, unless it was exported for another number. On the CPU a call has one
-// thread, and calls go on side by side; on a GPU one call has to be large.
+// Images per call of the encoder, unless the encoder was exported for another number. On the CPU a call has one thread
+// and several calls run at the same time; on a GPU one call has to be large.
 const (
 	BatchOnCPU    = 8
 	batchOnDevice = 32
 )
 
-// session are the options of the sessions of encoders. Whatever splits work among threads changes the last bits of
+// session returns the options of the encoders' sessions. Splitting work among threads changes the last bits of
 // features, so a call has one thread, whatever Session says.
 func (x Extractor) session() ort.Options {
 	o := x.Session.WithProvider()
@@ -48,7 +46,7 @@ func (x Extractor) session() ort.Options {
 	return o
 }
 
-// source is all that the matrix of one view depends on.
+// source returns everything that the matrix of one view depends on.
 func (x Extractor) source(ctx context.Context, r Request, view int) (s data.Source, err error) {
 	how, err := json.Marshal(r.Bundle.Preprocess)
 	if err != nil {
@@ -70,35 +68,35 @@ func (x Extractor) source(ctx context.Context, r Request, view int) (s data.Sour
 	return s, err
 }
 
-// contents are those of a list of images: known from when the set was opened, or read, once.
-func (x Extractor) contents(ctx context.Context, list []data.Example) ([]data.Content, error) {
-	out := make([]data.Content, len(list))
+// contents returns the hashes of a list of images: known since the set was opened, or computed once.
+func (x Extractor) contents(ctx context.Context, list []data.Example) ([]data.ContentHash, error) {
+	out := make([]data.ContentHash, len(list))
 	var unknown []data.Example
 	var at []int
 	for i, e := range list {
-		if out[i] = e.Content; e.Content == (data.Content{}) {
+		if out[i] = e.ContentHash; e.ContentHash == (data.ContentHash{}) {
 			unknown, at = append(unknown, e), append(at, i)
 		}
 	}
 	if len(unknown) == 0 {
 		return out, nil
 	}
-	read, err := x.Cache.Contents(ctx, unknown, x.Workers, nil)
+	read, err := x.Cache.ContentHashes(ctx, unknown, x.Workers, nil)
 	for i, c := range read {
 		out[at[i]] = c
 	}
 	return out, err
 }
 
-// encoder computes what is requested of images.
+// encoder computes the requested features of images.
 type encoder struct {
 	Extractor
 	Request
-	session *ort.Session // nil for pixels, which no tower sees
-	done    int          // images, for Progress
+	session *ort.Session // nil for pixels, which pass through no tower
+	done    int          // number of images, for Progress
 }
 
-// outputs of an image tower by what they are.
+// outputs maps the inputs of methods to the outputs of an image tower.
 var outputs = map[string]string{method.ImageInput: bundle.ImageOutput, method.PatchesInput: bundle.PatchesOutput,
 	method.TokensInput: bundle.TokensOutput}
 
@@ -129,7 +127,7 @@ func (e *encoder) close() {
 	}
 }
 
-// each hands on what is requested of one view of some images, in order and a batch at a time.
+// each passes the requested features of one view of some images to a function, in order and one batch at a time.
 func (e *encoder) each(ctx context.Context, list []data.Example, view int, to func(*tensor.Tensor) error) error {
 	batches := slices.Collect(slices.Chunk(list, e.batch(e.Request)))
 	return data.InOrder(ctx, len(batches), e.Workers, func(ctx context.Context, i int) (*tensor.Tensor, error) {
@@ -148,7 +146,7 @@ func (e *encoder) each(ctx context.Context, list []data.Example, view int, to fu
 	})
 }
 
-// pixels are those of a view of a batch of images, zero behind the last one where the batch is not full: [B,3,S,S].
+// pixels returns a view of a batch of images, [B,3,S,S]; if the batch is not full, the rest is zero.
 func (e *encoder) pixels(ctx context.Context, list []data.Example, view int) (*tensor.Tensor, error) {
 	size := e.Bundle.Preprocess.Size
 	out := tensor.New(e.batch(e.Request), 3, size, size)
@@ -165,7 +163,7 @@ func (e *encoder) pixels(ctx context.Context, list []data.Example, view int) (*t
 	})
 }
 
-// encode gives what is requested of the first n images of a batch.
+// encode returns the requested features of the first n images of a batch.
 func (e *encoder) encode(ctx context.Context, p *tensor.Tensor, n int) (*tensor.Tensor, error) {
 	t := p
 	if e.session != nil {
@@ -177,18 +175,18 @@ func (e *encoder) encode(ctx context.Context, p *tensor.Tensor, n int) (*tensor.
 	}
 	t = &tensor.Tensor{Shape: append([]int{n}, t.Shape[1:]...), Data: t.Data[:n*t.Len()/t.Shape[0]]}
 	if e.unit() {
-		Unit(t)
+		L2Normalize(t)
 	}
 	return t, nil
 }
 
-// rand is the random source of one view of one image.
+// rand returns the random source of one view of one image.
 func (x Extractor) rand(e data.Example, view int) *rand.Rand {
 	return method.Rand(x.Seed, "view", strconv.Itoa(view), e.ID)
 }
 
-// Unit divides every row of t [..,D] by its Euclidean norm, in place.
-func Unit(t *tensor.Tensor) *tensor.Tensor {
+// L2Normalize divides every row of t [..,D] by its Euclidean norm, in place.
+func L2Normalize(t *tensor.Tensor) *tensor.Tensor {
 	d := t.Shape[len(t.Shape)-1]
 	for from := 0; from < len(t.Data); from += d {
 		row := t.Data[from : from+d]

@@ -89,7 +89,7 @@ func everything(n int) []int {
 	return out
 }
 
-// The features are those of image.onnx on the preprocessed pixels, one image at a time, divided by their norm and in
+// The features are those of image.onnx for the preprocessed pixels, one image at a time, divided by their norm and in
 // half precision; a filled cache, any number of workers and another seed give the same bits.
 func TestSameWhateverTheCacheHolds(t *testing.T) {
 	b, list := small(t), images(t, 37)
@@ -129,7 +129,7 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := features.Unit(out[bundle.ImageOutput])
+		want := features.L2Normalize(out[bundle.ImageOutput])
 		for j, v := range want.Data {
 			if math.Abs(float64(v-cold.Row(i).Data[j])) > 1e-3 { // half precision has 11 bits
 				t.Errorf("image %d, element %d: %v, want %v", i, j, cold.Row(i).Data[j], v)
@@ -141,12 +141,11 @@ func TestSameWhateverTheCacheHolds(t *testing.T) {
 	}
 }
 
-// With Float the features are those that the encoder gives, bit for bit; with half precision, in the same folder, they
-// are not.
+// With Float the features are those of the encoder, bit for bit; with half precision, in the same folder, they differ.
 func TestFloatIsExact(t *testing.T) {
 	b, list, dir := small(t), images(t, 37), t.TempDir()
 	x := features.Extractor{Cache: data.Cache{Dir: dir, Precision: data.Float}, Workers: 2}
-	want, err := x.Exact(context.Background(), features.Request{Bundle: b, List: list, What: method.ImageInput})
+	want, err := x.Compute(context.Background(), features.Request{Bundle: b, List: list, What: method.ImageInput})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +166,7 @@ func TestFloatIsExact(t *testing.T) {
 	}
 }
 
-// Augmented views differ from each other and from the plain one, and are the same again for the same seed.
+// Augmented views differ from each other and from the plain one, and equal seeds give equal views.
 func TestViews(t *testing.T) {
 	b, list := small(t), images(t, 6)
 	get := func(seed uint64) []*tensor.Tensor {
@@ -205,13 +204,14 @@ func TestBrokenImage(t *testing.T) {
 	}
 }
 
-// Tokens behind the last block lead to the other features: the class token's last norm and projection is the image's,
-// those of the others are the patches'. They come from the cache as they were computed, not as unit rows.
+// The features follow from the tokens after the last block: the class token with the last norm and the projection is
+// the image's feature, the other tokens are those of the patches. The cache returns tokens as computed, and not as unit
+// rows.
 func TestTokensLeadToFeatures(t *testing.T) {
 	b, list := small(t), images(t, 5)
 	x := features.Extractor{Cache: data.Cache{Dir: t.TempDir(), Precision: data.Float}, Workers: 2}
 	of := func(what string) *tensor.Tensor {
-		out, err := x.Exact(context.Background(), features.Request{Bundle: b, List: list, What: what})
+		out, err := x.Compute(context.Background(), features.Request{Bundle: b, List: list, What: what})
 		if err != nil {
 			t.Fatal(err)
 		}

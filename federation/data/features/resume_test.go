@@ -38,7 +38,7 @@ func shardsIn(t *testing.T, dir string) map[string]string {
 }
 
 // TestStopped: a run that ends in the middle, as after Ctrl-C, leaves whole shards of 64 images (shardRows); the next
-// one begins with the image behind them, and with another kind of features of the same images with the first.
+// run begins with the first missing image, and with the first image for another kind of features.
 func TestStopped(t *testing.T) {
 	b, list, dir := small(t), images(t, 200), t.TempDir()
 	ctx, stop := context.WithCancel(context.Background())
@@ -71,8 +71,8 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// TestKilled kills processes that compute features, as kill -9 does, each a random time after another shard is there.
-// What they leave is used, and the files are in the end those of a run nobody killed.
+// TestKilled kills processes that compute features with kill -9, each a random time after a new shard appeared. The
+// next processes use their shards, and the final files equal those of an uninterrupted run.
 func TestKilled(t *testing.T) {
 	const env = "PROMPTFED_TEST_FEATURES"
 	list := func(dir string) []data.Example {
@@ -104,7 +104,7 @@ func TestKilled(t *testing.T) {
 	}
 	cache, whole, from := t.TempDir(), t.TempDir(), filepath.Dir(images(t, 300)[0].Name())
 	var said bytes.Buffer
-	temporary := "TMPDIR=" + t.TempDir() // which a killed child cannot remove
+	temporary := "TMPDIR=" + t.TempDir() // a killed child cannot remove it
 	child := func(dir string) (*exec.Cmd, chan error) {
 		said.Reset()
 		cmd := exec.Command(os.Args[0], "-test.run=^TestKilled$")
@@ -159,8 +159,8 @@ func TestKilled(t *testing.T) {
 }
 
 // TestStorage: pixels of 150 images [3,8,8] in half precision take 150*3*64*2 bytes and 200 more for each of 3 shards:
-// 8 and a header of 157 or 158 filled up to a multiple of 8, and 32 of SHA-256 (rows.go); a disk that lacks them is
-// refused before anything is computed, one that has them is not.
+// 8 and a header of 157 or 158, padded to a multiple of 8, and 32 of SHA-256 (rows.go). A disk with less space is
+// refused before anything is computed, and a disk with enough space is accepted.
 func TestStorage(t *testing.T) {
 	b, list, dir := small(t), images(t, 150), t.TempDir()
 	size := b.Preprocess.Size
@@ -178,8 +178,8 @@ func TestStorage(t *testing.T) {
 		!strings.Contains(err.Error(), "0.07 GB are free") || !strings.Contains(err.Error(), "runtime.cache") {
 		t.Errorf("a full disk: %v", err)
 	}
-	if len(s.Needs) != 1 || s.Needs[0].Bytes != want || s.Needs[0].Images != 150 {
-		t.Errorf("needs %+v, want %d bytes", s.Needs, want)
+	if len(s.Missing) != 1 || s.Missing[0].Bytes != want || s.Missing[0].Images != 150 {
+		t.Errorf("needs %+v, want %d bytes", s.Missing, want)
 	}
 	left++
 	if _, err := x.Storage(t.Context(), []features.Request{r}); err != nil {
@@ -196,10 +196,10 @@ func TestStorage(t *testing.T) {
 	}
 	left = 0
 	s, wrong := x.Storage(t.Context(), []features.Request{r})
-	if wrong != nil || len(s.Needs) != 0 || int64(taken) != want {
-		t.Errorf("features that are there: %v, %+v; they take %d bytes", wrong, s.Needs, taken)
+	if wrong != nil || len(s.Missing) != 0 || int64(taken) != want {
+		t.Errorf("features that are there: %v, %+v; they take %d bytes", wrong, s.Missing, taken)
 	}
-	if s.Large() || !(features.Storage{Needs: []features.Need{{Bytes: 2e8}}}).Large() {
+	if s.Large() || !(features.Storage{Missing: []features.Missing{{Bytes: 2e8}}}).Large() {
 		t.Error("what is worth a line")
 	}
 }

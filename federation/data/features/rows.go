@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Request is what Rows is asked for: What (method.ImageInput or another that a method may read) of a list of images, of
-// the plain preprocessing when Views is 0 or 1, otherwise of each of that many augmented views.
+// Request asks for features: What (method.ImageInput or another input that a method may read) of a list of images. If
+// Views is 0 or 1, the images get the plain preprocessing; otherwise there are Views augmented views.
 type Request struct {
 	Bundle *bundle.Bundle
 	List   []data.Example
@@ -21,17 +21,18 @@ type Request struct {
 	What   string
 }
 
-// Rows are in files of the cache that are mapped into memory, and read when they are needed.
+// Rows is the matrix of one view. Its rows lie in files of the cache that are mapped into memory, and are read on
+// demand.
 type Rows struct {
 	rows *data.Matrix
-	unit bool // rows that were rounded are made unit again
+	unit bool // rows were rounded and have to be normalised again
 }
 
-// Read gives rows by their index.
+// Read returns rows by their indices.
 func (r Rows) Read(index []int) (*tensor.Tensor, error) {
 	t, err := r.rows.Read(index)
 	if err == nil && r.unit {
-		Unit(t)
+		L2Normalize(t)
 	}
 	return t, err
 }
@@ -39,10 +40,10 @@ func (r Rows) Read(index []int) (*tensor.Tensor, error) {
 // Close closes the files.
 func (r Rows) Close() error { return r.rows.Close() }
 
-// Rows gives what is requested, a matrix for each view: unit rows [N,D] of images or [N,M,D] of patches, tokens [N,T,v]
-// behind the tower's last block, or normalised pixels [N,3,S,S], all rounded to the cache's precision. What the cache
-// lacks is computed and written in shards, so that a process that is stopped leaves what it did. The caller closes
-// them.
+// Rows returns the requested features, one matrix for each view: unit rows [N,D] of images or [N,M,D] of patches,
+// tokens [N,T,v] after the tower's last block, or normalised pixels [N,3,S,S], all rounded to the cache's precision.
+// Rows that the cache lacks are computed and written in shards, so a stopped process keeps its finished shards. The
+// caller closes the matrices.
 func (x Extractor) Rows(ctx context.Context, r Request) ([]Rows, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (r Request) check() error {
 	return nil
 }
 
-// views are their numbers, 0 for the plain one.
+// views returns the numbers of the views, 0 for the plain one.
 func (r Request) views() []int {
 	if r.Views <= 1 {
 		return []int{0}
@@ -83,7 +84,7 @@ func (r Request) views() []int {
 	return out
 }
 
-// shape is that of the matrix of one view.
+// shape returns the shape of the matrix of one view.
 func (r Request) shape() []int {
 	switch n := len(r.List); r.What {
 	case method.PatchesInput:
@@ -97,13 +98,13 @@ func (r Request) shape() []int {
 	}
 }
 
-// unit tells whether rows are made unit.
+// unit reports whether rows are normalised.
 func (r Request) unit() bool { return r.What == method.ImageInput || r.What == method.PatchesInput }
 
-// shardRows is about how many images a shard holds, and so how much work is lost at most when a process is killed.
+// shardRows is about how many images a shard holds, and so how much work a killed process loses at most.
 const shardRows = 64
 
-// batch is the number of images of a batch.
+// batch returns the number of images of a batch.
 func (x Extractor) batch(r Request) int {
 	usual := BatchOnCPU
 	if x.Session.WithProvider().Provider != ort.CPU {
@@ -115,11 +116,11 @@ func (x Extractor) batch(r Request) int {
 	return cmp.Or(r.Bundle.Batch(), usual)
 }
 
-// shard is how many images a shard holds: whole batches, so that an image goes through the tower with the same ones in
-// a run that was interrupted.
+// shard returns how many images a shard holds: whole batches, so that in an interrupted run an image still passes
+// through the tower with the same other images.
 func (x Extractor) shard(r Request) int { return max(1, shardRows/x.batch(r)) * x.batch(r) }
 
-// view gives the matrix of one view, and computes what of it the cache lacks.
+// view returns the matrix of one view after it computed the rows that the cache lacks.
 func (x Extractor) view(ctx context.Context, r Request, view int) (Rows, error) {
 	source, err := x.source(ctx, r, view)
 	if err != nil {
@@ -159,9 +160,9 @@ func (x Extractor) fill(ctx context.Context, r Request, view int, m *data.Matrix
 	return nil
 }
 
-// Exact gives what Rows does of the plain preprocessing, in full precision and in memory: computed anew, for images
-// that are seen once.
-func (x Extractor) Exact(ctx context.Context, r Request) (*tensor.Tensor, error) {
+// Compute returns the features that Rows returns for the plain preprocessing, but in full precision, in memory and
+// without the cache, for images that are used once.
+func (x Extractor) Compute(ctx context.Context, r Request) (*tensor.Tensor, error) {
 	e, err := x.open(r)
 	if err != nil {
 		return nil, err

@@ -9,33 +9,33 @@ import (
 	"promptfed/federation/method"
 )
 
-// Storage is what requests will add to the cache.
+// Storage describes what requests will add to the cache.
 type Storage struct {
-	Dir   string
-	Needs []Need // in the order of kinds, those that lack nothing left out
-	Free  int64  // bytes that the file system has left; negative where it does not tell
+	Dir     string
+	Missing []Missing // in the order of kinds, without kinds that are complete
+	Free    int64     // bytes that the file system has left; negative if unknown
 }
 
-// Need is what one kind of features lacks.
-type Need struct {
+// Missing describes the missing rows of one kind of features.
+type Missing struct {
 	What   string // as in a Request
-	Images int    // of the requests that lack rows
+	Images int    // of the requests with missing rows
 	Bytes  int64
 }
 
-// kinds of features as people call them.
+// kinds lists the kinds of features with their names in messages.
 var kinds = []struct{ what, name string }{{method.ImageInput, "features"}, {method.PatchesInput, "patch features"},
 	{method.TokensInput, "tokens"}, {method.PixelsInput, "pixels"}}
 
-// spare is what is to stay free on a file system that features are written to.
+// spare is the number of bytes that must stay free on the file system of the cache.
 const spare = 64 << 20
 
-// Storage looks at what the cache holds, and refuses what does not fit on its disk.
+// Storage returns the size of the rows that the cache lacks, or an error if they do not fit on the disk.
 func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, error) {
 	s := Storage{Dir: x.Cache.Dir, Free: -1}
 	total, seen := int64(0), map[data.Key]bool{}
 	for _, kind := range kinds {
-		need := Need{What: kind.what}
+		need := Missing{What: kind.what}
 		for _, r := range requests {
 			if r.What != kind.what {
 				continue
@@ -48,7 +48,7 @@ func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, er
 				}
 				key := source.Key()
 				if !seen[key] {
-					need.Bytes += x.Cache.Lacking(key, r.shape(), x.shard(r))
+					need.Bytes += x.Cache.MissingBytes(key, r.shape(), x.shard(r))
 				}
 				seen[key] = true
 			}
@@ -57,7 +57,7 @@ func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, er
 			}
 		}
 		if total += need.Bytes; need.Bytes > 0 {
-			s.Needs = append(s.Needs, need)
+			s.Missing = append(s.Missing, need)
 		}
 	}
 	free := x.Free
@@ -72,19 +72,19 @@ func (x Extractor) Storage(ctx context.Context, requests []Request) (Storage, er
 	return s, nil
 }
 
-// Large tells whether it is worth a line.
+// Large reports whether the missing rows are worth a line of output.
 func (s Storage) Large() bool {
 	n := int64(0)
-	for _, need := range s.Needs {
+	for _, need := range s.Missing {
 		n += need.Bytes
 	}
 	return n >= 1e8
 }
 
-// String says it in one line.
+// String describes the missing rows in one line.
 func (s Storage) String() string {
 	var parts []string
-	for _, need := range s.Needs {
+	for _, need := range s.Missing {
 		for _, kind := range kinds {
 			if kind.what == need.What {
 				parts = append(parts, fmt.Sprintf("%s of %d images %.2f GB", kind.name, need.Images,

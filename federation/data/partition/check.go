@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/data"
 )
 
-// check looks at everything that does not depend on the draw.
+// check checks everything that does not depend on random draws.
 func check(p Config, s *data.Set) (Kind, error) {
 	var names []string
 	for _, k := range kinds {
@@ -85,7 +85,7 @@ func checkLeaveOut(p Config, s *data.Set) error {
 	return nil
 }
 
-// checkComplete finds a client that could not train or could not be tested.
+// checkComplete returns an error if a client has no training or no test examples.
 func checkComplete(kind Kind, clients []Client) error {
 	change := "lower partition.clients"
 	switch {

@@ -14,9 +14,9 @@ import (
 
 // dirichlet cuts the examples of every class by proportions p ~ Dirichlet(beta) over the clients, the same for all
 // lists: list entry n of a class goes to the first client whose cumulated proportion, times the length, truncated, is
-// above n. Unless p.Uncap, a client that has its 1/clients of the first list already gets proportion 0 (as in the
-// FedOTP and FedPHA code). The draw is repeated, with another seed each time, until every client has p.MinSize examples
-// of the first and of the last list; with p.Fill the last draw is then filled up.
+// above n. Unless p.Uncap, a client that already has its 1/clients of the first list gets proportion 0 (as in the code
+// of FedOTP and FedPHA). The draw is repeated with a new seed until every client has p.MinSize examples of the first
+// and of the last list; with p.Fill, the last draw is filled up.
 func dirichlet(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
 	if err := p.CheckFits(lists); err != nil {
 		return nil, err
@@ -50,8 +50,9 @@ func dirichlet(lists []allocation.List, classes int, p Config, seed uint64) ([]a
 		most, p.Beta, p.Clients, p.MinSize, p.MinSize)
 }
 
-// fill moves examples from the client that has most of a list to those with fewer than size, in the last list of a
-// class that the client trains on where the giver has one. It ends, because size examples for each exist.
+// fill moves examples from the client with the most examples of a list to clients with fewer than size. In the last
+// list it prefers examples of a class that the receiving client trains on. It terminates, because there are at least
+// size examples for each client.
 func fill(out []allocation.Shares, lists []allocation.List, classes, size int) {
 	for _, l := range []int{0, len(lists) - 1} {
 		for c := range out {
@@ -100,7 +101,7 @@ func proportions(out []allocation.Shares, total int, p Config, rng *rand.Rand) [
 		return share
 	}
 	// For tiny beta all draws underflow, or all mass lies on full clients. The limit of the distribution is one client
-	// drawn uniformly; of those with room when there is a cap.
+	// drawn uniformly; if there is a cap, among the clients with room.
 	var free []int
 	for c := range share {
 		if p.Uncap || float64(len(out[c][0])) < float64(total)/float64(n) {
@@ -117,7 +118,7 @@ func proportions(out []allocation.Shares, total int, p Config, rng *rand.Rand) [
 	return share
 }
 
-// symmetric is a draw from Dirichlet(beta) over n; its numbers may be NaN or all 0 where beta is tiny.
+// symmetric draws from Dirichlet(beta) over n; for tiny beta the numbers may be NaN or all 0.
 func symmetric(beta float64, n int, rng *rand.Rand) []float64 {
 	alpha := make([]float64, n)
 	for i := range alpha {
@@ -126,7 +127,8 @@ func symmetric(beta float64, n int, rng *rand.Rand) []float64 {
 	return distmv.NewDirichlet(alpha, rng).Rand(nil)
 }
 
-// dirichletOrOneHot is symmetric with its limit for tiny beta: all mass on one of n, drawn uniformly.
+// dirichletOrOneHot is symmetric with the limit of the distribution for tiny beta: all mass on one of n, drawn
+// uniformly.
 func dirichletOrOneHot(beta float64, n int, rng *rand.Rand) []float64 {
 	out := symmetric(beta, n, rng)
 	sum := 0.0

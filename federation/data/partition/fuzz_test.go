@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// FuzzSplit: no configuration panics or keeps on; errors are one line.
+// FuzzSplit: no configuration panics or runs forever; errors are one line.
 func FuzzSplit(f *testing.F) {
 	f.Add(uint8(3), 20, 0.05, 10, 2, 0.1, 10.0, 0.1, false, uint64(0), 0, uint64(1), uint8(0), uint8(10))
 	f.Add(uint8(3), 500, 1e-300, 0, 2, 0.1, 10.0, 0.1, true, uint64(0), 0, uint64(1), uint8(1), uint8(9))

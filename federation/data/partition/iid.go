@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/data/partition/internal/allocation"
 )
 
-// roundRobin hands the indices out one by one, beginning with client turn, and returns whose turn it is next.
+// roundRobin assigns the indices to the clients in turn, beginning with client turn, and returns the next turn.
 func roundRobin(out []allocation.Shares, l int, index []int, turn int) int {
 	for _, i := range index {
 		out[turn][l] = append(out[turn][l], i)
@@ -16,8 +16,8 @@ func roundRobin(out []allocation.Shares, l int, index []int, turn int) int {
 	return turn
 }
 
-// iid gives the shuffled examples of one class after the other to the clients in turn, so that both the sizes of
-// clients and their counts of any class differ by at most one.
+// iid assigns the shuffled examples of one class after the other to the clients in turn. Sizes of clients, and their
+// counts of any class, therefore differ by at most one.
 func iid(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
 	out := allocation.NewShares(p.Clients, len(lists))
 	for l := range lists {
@@ -31,9 +31,10 @@ func iid(lists []allocation.List, classes int, p Config, seed uint64) ([]allocat
 	return allocation.Sorted(out), nil
 }
 
-// pathological shuffles the classes and gives client i those from i*per to (i+1)*per, the last client the rest, where
-// per is classes/clients rounded half to even (Python's round, as in the public few-shot code). The first p.Repeat of
-// the classes are split among all clients instead, and only the others have owners; then clients may go without.
+// pathological shuffles the classes and assigns classes i*per to (i+1)*per to client i, and the rest to the last
+// client. per is classes/clients rounded half to even (Python's round, as in the public few-shot code). The first share
+// p.Repeat of the classes is split among all clients, and only the other classes have owners; then a client may own
+// none.
 func pathological(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
 	common := int(p.Repeat * float64(classes))
 	per := allocation.PerClient(classes-common, p.Clients)

@@ -7,15 +7,15 @@ import (
 	"promptfed/federation/data/partition/published"
 )
 
-// Kind is one way to split examples.
+// Kind is a kind of partition.
 type Kind struct {
 	Name   string
 	About  string
 	Source string
 
-	allocate, published func(*allocation.Job) ([]Client, error) // code is nil where no public code is known
-	drawsShots          bool                                    // code draws the few-shot selection itself
-	domains             bool                                    // needs a set with domains
+	allocate, published func(*allocation.Job) ([]Client, error) // published is nil if no public code is known
+	drawsShots          bool                                    // published draws the few-shot selection itself
+	domains             bool                                    // requires a set with domains
 	dirichlet           bool                                    // reads Beta
 }
 
@@ -63,5 +63,5 @@ var kinds = []Kind{
 		published: published.LDS, domains: true, dirichlet: true},
 }
 
-// Kinds is the table of partitions, for listing.
+// Kinds returns the table of partitions.
 func Kinds() []Kind { return slices.Clone(kinds) }

@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// coarse gives a toy set superclasses of which the first holds every other class.
+// coarse adds superclasses to a toy set, so that the first one holds every second class.
 func coarse(s *data.Set, supers int) *data.Set {
 	for i := range supers {
 		s.Superclasses = append(s.Superclasses, fmt.Sprint("super", i))
@@ -29,12 +29,12 @@ var lists = map[string]func(Client) []int{"train": func(c Client) []int { return
 	"val": func(c Client) []int { return c.Val }, "test": func(c Client) []int { return c.Test },
 	"pool": func(c Client) []int { return slices.Concat(c.Train, c.Val, c.Test) }}
 
-// TestAllKinds: every kind, by our own rules and by those of the code, either fails with one line or gives indices that
-// exist, ascending, none twice to one client, no client without training or test examples, the same again for the same
-// seed; and unless the kind says otherwise each to exactly one client.
+// TestAllKinds: every kind, by our own rules and by those of the public code, either fails with one line or returns
+// valid ascending indices, none twice for one client, and training and test examples for each client; equal seeds give
+// equal partitions. Unless the kind says otherwise, each example goes to exactly one client.
 func TestAllKinds(t *testing.T) {
 	partial := map[string]bool{"iid-shots": true, "sample": true, "lds": true}
-	loses := map[string]bool{"labeluni": true, "pachinko": true} // by the code's rules
+	loses := map[string]bool{"labeluni": true, "pachinko": true} // by the rules of the public code
 	done := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		k := rapid.SampledFrom(Kinds()).Draw(t, "kind")
@@ -98,9 +98,9 @@ func TestAllKinds(t *testing.T) {
 	t.Log(done)
 }
 
-// TestLabelKinds: each client holds its number of classes, the same in train and test, and owners of a class share it
-// evenly (classes) or by weights between 0.4 and 0.6 (labeluni), so the largest part is at most 1.5 times the least,
-// but for rounding.
+// TestLabelKinds: each client holds its number of classes, the same in train and test. The owners of a class share it
+// evenly (classes) or by weights between 0.4 and 0.6 (labeluni), so except for rounding the largest part is at most 1.5
+// times the smallest.
 func TestLabelKinds(t *testing.T) {
 	s := toy(10, 0, 120, 0, 60)
 	for _, kind := range []string{"classes", "labeluni"} {
@@ -134,7 +134,7 @@ func TestLabelKinds(t *testing.T) {
 	}
 }
 
-// TestRepeat: of 10 classes, int(0.25*10) = 2 are dealt to all 4 clients; of the other 8 each has 2.
+// TestRepeat: of 10 classes, int(0.25*10) = 2 are split among all 4 clients; each client has 2 of the other 8.
 func TestRepeat(t *testing.T) {
 	s := toy(10, 0, 8, 0, 4)
 	common := 0
@@ -162,7 +162,8 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
-// TestPachinko: everybody draws as many; a small beta holds few superclasses, a large one nearly all.
+// TestPachinko: all clients draw the same number; a client holds few superclasses with a small beta and nearly all with
+// a large one.
 func TestPachinko(t *testing.T) {
 	s := toy(20, 0, 50, 0, 10)
 	for i := range 5 {
@@ -185,13 +186,14 @@ func TestPachinko(t *testing.T) {
 			held[beta] += len(seen)
 		}
 	}
-	// 10 clients and 5 superclasses: at beta 0.01 nearly each client one, a second where the first is used up
+	// 10 clients and 5 superclasses: at beta 0.01 nearly each client holds one, or two if the first has no examples
+	// left
 	if held[0.01] > 25 || held[1000] != 50 {
 		t.Errorf("superclasses held: %v", held)
 	}
 }
 
-// TestLDS: of a class the clients' shares sum to at most 1 over all domains, the same in train and test.
+// TestLDS: the clients' shares of a class sum to at most 1 over all domains, the same in train and test.
 func TestLDS(t *testing.T) {
 	s := toy(6, 4, 100, 0, 50)
 	total := make([]float64, 6)
@@ -217,7 +219,7 @@ func TestLDS(t *testing.T) {
 	}
 }
 
-// TestSample: sizes are the share of each list; a large beta mirrors the set.
+// TestSample: sizes are the share of each list; with a large beta, class proportions are those of the set.
 func TestSample(t *testing.T) {
 	s := toy(5, 0, 100, 0, 40)
 	for _, c := range split(t, Config{Kind: "sample", Clients: 30, Share: 0.1, Beta: 1e6}, s, 3) {
@@ -242,7 +244,7 @@ func TestQuotas(t *testing.T) {
 		want []int
 	}{
 		{[]float64{0.5, 0.3, 0.2}, []int{10, 10, 10}, 10, []int{5, 3, 2}},
-		// the first two are full, the rest goes to the third
+		// the first two classes are full, the rest goes to the third
 		{[]float64{0.9, 0.1, 0}, []int{4, 2, 9}, 10, []int{4, 2, 4}},
 		{[]float64{1, 0}, []int{2, 2}, 9, []int{2, 2}},
 		{[]float64{0.34, 0.66}, []int{5, 5}, 1, []int{0, 1}}, // the largest remainder
@@ -254,7 +256,7 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// TestFill: beta so small that classes go to single clients, and more clients than classes.
+// TestFill: beta is so small that each class goes to a single client, and there are more clients than classes.
 func TestFill(t *testing.T) {
 	s := toy(4, 0, 60, 0, 30)
 	for i, c := range split(t, Config{Kind: "dirichlet", Clients: 20, Beta: 1e-6, MinSize: 3, Fill: true}, s, 1) {
@@ -271,8 +273,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// TestManyClients: 60,000 examples. 1,000 clients take well under a second, and a Dirichlet of 0.05 over 500 ends
-// within seconds, by the code's rules too.
+// TestManyClients: 60,000 examples for 1,000 clients take well under a second, and a Dirichlet of 0.05 over 500 clients
+// ends within seconds, also by the rules of the public code.
 func TestManyClients(t *testing.T) {
 	s := toy(10, 0, 5000, 0, 1000)
 	for _, c := range []struct {

@@ -20,8 +20,8 @@ func labelClasses(lists []allocation.List, classes int, p Config, seed uint64) (
 	return labelSkew(lists, classes, p, seed, func(*rand.Rand) float64 { return 1 })
 }
 
-// labelSkew gives every client p.Classes classes, each class to as many clients as any other or to one less, and cuts
-// the shuffled examples of a class among its owners by weights. A class without owner is an error.
+// labelSkew assigns p.Classes classes to every client, so that the numbers of owners of classes differ by at most one,
+// and cuts the shuffled examples of a class among its owners by weights. A class without owner is an error.
 func labelSkew(lists []allocation.List, classes int, p Config, seed uint64,
 	weight func(*rand.Rand) float64) ([]allocation.Shares, error) {
 	if p.Clients*p.Classes < classes {
@@ -58,8 +58,8 @@ func labelSkew(lists []allocation.List, classes int, p Config, seed uint64,
 	return allocation.Sorted(out), nil
 }
 
-// owners are the clients of every class. Each client in turn takes the classes with most places left, ties by a random
-// order, so that no class is taken twice by a client.
+// owners returns the clients of every class. Each client in turn takes the classes with the most places left, with ties
+// in random order, so no client takes a class twice.
 func owners(clients, each, classes int, rng *rand.Rand) [][]int {
 	left := make([]int, classes)
 	for i, k := range rng.Perm(classes) {

@@ -7,9 +7,9 @@ import (
 	"promptfed/federation/data/partition/internal/allocation"
 )
 
-// lds draws, for every class c, shares p[.][c] ~ Dirichlet(beta) over all clients. Client k takes int(p[k][c] n) of the
-// n examples of class c in its own domain, of every list; clients of one domain take different ones. As the shares of a
-// class sum to 1 over all domains, most examples stay unused.
+// lds draws shares p[.][c] ~ Dirichlet(beta) over all clients for every class c. Client k takes int(p[k][c] n) of the n
+// examples of class c in its own domain, of every list; clients of one domain take different examples. Since the shares
+// of a class sum to 1 over all domains, most examples stay unused.
 func lds(j *allocation.Job) ([]Client, error) {
 	count, err := j.ClientsPerDomain()
 	if err != nil {
@@ -35,7 +35,7 @@ func lds(j *allocation.Job) ([]Client, error) {
 	return out, nil
 }
 
-// takeShares gives each client int(share n) of the n shuffled indices, one after the other.
+// takeShares assigns int(share n) of the n shuffled indices to each client, one after the other.
 func takeShares(out []allocation.Shares, l int, index []int, share []float64, rng *rand.Rand) {
 	allocation.Shuffle(index, rng)
 	n := float64(len(index))

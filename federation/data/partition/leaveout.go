@@ -6,8 +6,9 @@ import (
 	"promptfed/federation/data"
 )
 
-// LeftOut is what no client gets: for every domain of partition.leave_out, in the set's order, its examples in each
-// list of the set. A pooled set has all of them as Test, indices into Set.Pool. Domain is the domain's name.
+// LeftOut returns the examples that no client gets: for every domain of partition.leave_out, in the set's order, its
+// examples in each list of the set. For a pooled set all of them are Test, as indices into Set.Pool. Domain is the
+// domain's name.
 func LeftOut(p Config, s *data.Set) ([]Client, error) {
 	if err := checkLeaveOut(p, s); err != nil {
 		return nil, err

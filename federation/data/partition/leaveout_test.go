@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// TestLeaveOut: whatever the kind, clients and what is left out share the set between them, by domain.
+// TestLeaveOut: for every kind, clients and the left-out examples partition the set by domain.
 func TestLeaveOut(t *testing.T) {
 	for _, pooled := range []bool{false, true} {
 		for _, kind := range []string{"iid", "pathological", "dirichlet", "domain", "domain-dirichlet", "classes"} {
@@ -55,7 +55,7 @@ func TestLeaveOut(t *testing.T) {
 	datatest.WantError(t, err, "partition.leave_out", "moon", "domain0")
 }
 
-// TestHalves: of 5 classes the first 3 are base, as in CoOp, and the last 2 new, counted from 0.
+// TestHalves: of 5 classes the first 3 are base, as in CoOp, and the last 2 are new, counted from 0.
 func TestHalves(t *testing.T) {
 	s := coarse(toy(5, 2, 3, 1, 2), 2)
 	for _, c := range []struct {

@@ -8,14 +8,14 @@ import (
 	"promptfed/federation/data/partition/internal/allocation"
 )
 
-// pachinko lets one client after the other draw examples from the lists taken together: a superclass from the client's
-// Dirichlet(beta) over those that are left, a class from its Dirichlet(fine_beta) over the superclass's classes that
-// are left, an example of it uniformly. All clients draw as many, the first ones one more where the number does not
-// divide.
+// pachinko lets one client after the other draw examples from all lists together. Each draw takes a superclass from the
+// client's Dirichlet(beta) over the remaining superclasses, a class from its Dirichlet(fine_beta) over the superclass's
+// remaining classes, and an example of the class uniformly. All clients draw the same number; if it does not divide,
+// the first clients draw one more.
 func pachinko(j *allocation.Job) ([]Client, error) {
 	classes := len(j.Set.Classes)
 	rng := data.Stream(j.Seed, "pachinko")
-	// all lists side by side: example start[l]+i is entry i of list l
+	// all lists in sequence: example start[l]+i is entry i of list l
 	start, label := []int{0}, []int{}
 	for _, l := range j.Lists {
 		for _, i := range l.Index {
@@ -35,7 +35,7 @@ func pachinko(j *allocation.Job) ([]Client, error) {
 	}
 	out := allocation.NewShares(j.Clients, len(j.Lists))
 	for c := range out {
-		mass := make([]float64, len(fine)) // 0 for superclasses that are used up
+		mass := make([]float64, len(fine)) // 0 for superclasses without remaining examples
 		inside := make([][]float64, len(fine))
 		var open []int
 		for s, f := range fine {
@@ -76,8 +76,8 @@ func pachinko(j *allocation.Job) ([]Client, error) {
 	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }
 
-// category draws an index with probability weight/sum; where no weight is left, one of those that may still be drawn,
-// uniformly. At least one may be.
+// category draws an index with probability weight/sum. If no weight is left, it draws uniformly among the indices that
+// may still be drawn; there must be at least one.
 func category(weight []float64, may func(int) bool, rng *rand.Rand) int {
 	sum := 0.0
 	for _, w := range weight {

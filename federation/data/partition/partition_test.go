@@ -17,7 +17,7 @@ import (
 	"promptfed/federation/data/partition/internal/allocation"
 )
 
-// toy is a set without images: train and test examples per class and domain, in shuffled-looking order (class fastest).
+// toy returns a set without images: train and test examples per class and domain, in mixed order (class fastest).
 func toy(classes, domains, train, val, test int) *data.Set {
 	s := &data.Set{Name: "toy"}
 	for k := range classes {
@@ -58,9 +58,10 @@ func everything(n int) []int {
 	return out
 }
 
-// TestSummary by hand: of 8 training examples, clients hold 1 (class 0) and 3 (2 of class 0, 1 of class 1): all
-// together 3/4 and 1/4. Distances: |1-3/4| = 1/4, and |1/3-1/4| = 1/12, so 1/6 in the mean. Gini of 1 and 3:
-// 2(1+6)/(2*4) - 3/2 = 1/4. Index 2 is held twice; training examples 1 and 4 to 7 and test examples 1 to 3 by nobody.
+// TestSummary, by hand: of 8 training examples, clients hold 1 (class 0) and 3 (2 of class 0, 1 of class 1), all
+// together 3/4 and 1/4. Distances are |1-3/4| = 1/4 and |1/3-1/4| = 1/12, 1/6 in the mean. The Gini coefficient of 1
+// and 3 is 2(1+6)/(2*4) - 3/2 = 1/4. Index 2 is held twice; nobody holds training examples 1 and 4 to 7 and test
+// examples 1 to 3.
 func TestSummary(t *testing.T) {
 	s := toy(2, 0, 4, 0, 2)
 	got := Summarise(s, []Client{{Train: []int{2}, Test: []int{0}}, {Train: []int{0, 2, 3}}})
@@ -78,8 +79,8 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// TestEveryExampleOnce: whatever the kind and the numbers, a partition either fails with one line or gives every index
-// to exactly one client, no client without training or test examples, the same again for the same seed.
+// TestEveryExampleOnce: for all kinds and numbers, a partition either fails with one line or assigns every index to
+// exactly one client, with training and test examples for each client; equal seeds give equal partitions.
 func TestEveryExampleOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kinds := []string{"iid", "pathological", "dirichlet", "domain", "domain-dirichlet"}
@@ -198,7 +199,7 @@ func TestPathologicalClassCounts(t *testing.T) {
 	}
 }
 
-// TestCuts by hand: int(0.25*10)=2, int(0.55*10)=5, the last takes the rest; a proportion of 0 gets nothing.
+// TestCuts by hand: int(0.25*10)=2, int(0.55*10)=5, and the last client gets the rest; a proportion of 0 gets nothing.
 func TestCuts(t *testing.T) {
 	for _, c := range []struct {
 		share []float64
@@ -227,8 +228,8 @@ func TestDirichletSameProportions(t *testing.T) {
 	}
 }
 
-// TestBetaControlsSkew: over many seeds the largest class share of a client is near even for a large beta and high for
-// a small one; for a beta that underflows every class goes to one client.
+// TestBetaControlsSkew: over many seeds, a large beta spreads a class over nearly all clients and a small one over few;
+// with a beta that underflows, every class goes to one client.
 func TestBetaControlsSkew(t *testing.T) {
 	s := toy(10, 0, 40, 0, 20)
 	spread := func(beta float64) float64 {
@@ -321,7 +322,7 @@ func TestPartitionErrors(t *testing.T) {
 func TestFewShot(t *testing.T) {
 	s := toy(3, 0, 10, 0, 1)
 	labels := data.Labels(s.Train)
-	index := everything(30)[:25] // 9, 8 and 8 of the classes
+	index := everything(30)[:25] // 9, 8 and 8 examples of the classes
 	got := FewShot(index, labels, 4, 1)
 	count := make([]int, 3)
 	for _, i := range got {
@@ -356,7 +357,7 @@ func TestJSONAndTable(t *testing.T) {
 		"       0      2    0     1       2       .\n"+
 		"       1      2    0     1       .       2\n"+
 		"2 clients; min/median/max: train 2/2/2, val 0/0/0, test 1/1/1, classes 1/1/1\n"+
-		"label skew 0.50 (0 even, 1 apart), Gini of sizes 0.00, 0 examples unused, 0 repeated\n" {
+		"label skew 0.50 (0 even, 1 disjoint), Gini of sizes 0.00, 0 examples unused, 0 repeated\n" {
 		t.Errorf("\n%s", got)
 	}
 	s = toy(30, 0, 2, 0, 1)

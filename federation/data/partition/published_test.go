@@ -15,8 +15,8 @@ import (
 	"promptfed/federation/data/partition/internal/allocation"
 )
 
-// codeCase is a partition by tools/golden/partition.py: the public code's algorithm written a second time, in Python,
-// on the draws of CPython 3.11 and NumPy 2.4. Sizes are of train, then of test.
+// codeCase is a partition that tools/golden/partition.py computed: a second implementation of the public code's
+// algorithm, in Python, on the draws of CPython 3.11 and NumPy 2.4. Sizes are those of train, then of test.
 type codeCase struct {
 	Kind                          string
 	Classes, Clients, Train, Test int
@@ -32,7 +32,7 @@ type codeCase struct {
 	First                         [][]int
 }
 
-// mixed is the formula of labels and domains: a multiplicative hash of the place in the list.
+// mixed computes labels and domains: a multiplicative hash of the position in the list.
 func mixed(i, salt int) int { return int(uint32(i+salt)*2654435761) >> 9 }
 
 func (c codeCase) set() *data.Set {

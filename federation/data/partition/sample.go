@@ -10,9 +10,10 @@ import (
 	"promptfed/federation/data/partition/internal/allocation"
 )
 
-// sample lets every client draw p.Share of every list, without regard to the other clients. Client c's mix of classes
-// is q ~ Dirichlet(beta): of class k it takes q[k] of its size in examples, or all there are, and what is then missing
-// from the classes that have examples left, in proportion to q again. The mix is the same for all lists.
+// sample lets every client draw a share p.Share of every list, independently of the other clients. Client c's class
+// proportions are q ~ Dirichlet(beta). Of class k it takes q[k] of its size, or all examples of the class if there are
+// fewer; the rest comes from the classes with remaining examples, again in proportion to q. The proportions are the
+// same for all lists.
 func sample(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error) {
 	total := 0
 	grouped := make([][][]int, len(lists))
@@ -44,8 +45,8 @@ func sample(lists []allocation.List, classes int, p Config, seed uint64) ([]allo
 	return allocation.Sorted(out), nil
 }
 
-// quotas splits size among classes in proportion to q, at most have[k] each; a class that is full leaves its part to
-// the others. Fractions are rounded by the largest remainder. The sum is size, or all of have when size is more.
+// quotas splits size among classes in proportion to q, at most have[k] each; the part of a full class goes to the
+// others. Fractions are rounded by the largest remainder. The sum is size, or the sum of have if size is larger.
 func quotas(q []float64, have []int, size int) []int {
 	out := make([]int, len(q))
 	left := 0
@@ -86,8 +87,8 @@ func quotas(q []float64, have []int, size int) []int {
 	return out
 }
 
-// openWeights are the weights of the classes that have room, and their sum; where no mass is left all with room weigh
-// the same.
+// openWeights returns the weights of the classes with room, and their sum. If no mass is left, all classes with room
+// have the same weight.
 func openWeights(q []float64, out, have []int) ([]float64, float64) {
 	weight := make([]float64, len(q))
 	sum := 0.0

@@ -7,9 +7,9 @@ import (
 	"promptfed/federation/data/partition/internal/allocation"
 )
 
-// FewShot keeps k examples of every class that occurs among the given indices, drawn by the seed, in ascending order;
-// classes with fewer keep what they have, and k = 0 keeps all. labels belong to the whole list that index points into.
-// Called on the training part of each client, it is the k-shot selection of the few-shot split.
+// FewShot draws k examples of every class among the given indices, by the seed, and returns them in ascending order.
+// Classes with fewer examples keep all, and k = 0 keeps all. labels belong to the whole list that index points into.
+// Applied to the training part of each client, it is the k-shot selection of the few-shot split.
 func FewShot(index, labels []int, k int, seed uint64) []int {
 	if k <= 0 {
 		return slices.Clone(index)
@@ -27,7 +27,7 @@ func FewShot(index, labels []int, k int, seed uint64) []int {
 	return out
 }
 
-// iidShots gives every client all training examples to draw its own few from, and splits the other lists.
+// iidShots lets every client draw its few examples from all training examples, and splits the other lists.
 func iidShots(j *allocation.Job) ([]Client, error) {
 	if err := j.CheckShots(); err != nil {
 		return nil, err

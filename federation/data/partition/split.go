@@ -1,5 +1,3 @@
-// Package partition decides which client holds which examples of a set: by label, by domain or by both, as the papers
-// say or as their public code does, and the few-shot selection inside a client. docs/partitions.md has the formulas.
 package partition
 
 import (
@@ -11,24 +9,21 @@ import (
 	"promptfed/federation/method"
 )
 
-// Config says how examples are split among clients. The tags are the keys under `partition:`.
 type Config = allocation.Config
 
-// Client is what one client holds: indices into the lists of the set, ascending. With split "pooled" all three index
-// Set.Pool.
 type Client = allocation.Client
 
-// Defaults is what a file or a flag changes. FedPHA's code asks for min_size 10 on CIFAR and 2 inside domains.
+// Defaults returns the defaults of the section. FedPHA's code uses min_size 10 on CIFAR and 2 inside domains.
 func Defaults() Config {
 	return Config{Kind: "iid", Clients: 10, Beta: 0.5, MinSize: 2, Classes: 2, FineBeta: 10, Share: 0.1}
 }
 
 // Split splits the examples of s among clients, as a function of p, shots and the seed alone, and keeps shots training
-// examples per client and class (0: all). Every example goes to exactly one client, but for what the kind leaves unused
-// or repeats, which its About says. Domain kinds order the clients by domain; a domain gets clients/domains clients,
-// and domains drawn at random get one of the remainder each. A pooled set is cut 60/20/20 inside each client. A client
-// left without training or test examples, too few classes or domains, and a draw that does not succeed within its tries
-// are errors that name what to change.
+// examples per client and class (0: all). Every example goes to exactly one client, except those that the kind leaves
+// unused or repeats, as its About says. Domain kinds order the clients by domain; a domain gets clients/domains
+// clients, and the remainder goes to domains drawn at random, one each. A pooled set is cut 60/20/20 inside each
+// client. Split returns an error that says what to change if a client is left without training or test examples, if
+// there are too few classes or domains, or if no draw succeeds.
 func Split(p Config, s *data.Set, shots int, seed uint64) ([]Client, error) {
 	kind, err := check(p, s)
 	if err != nil {
@@ -55,10 +50,10 @@ func Split(p Config, s *data.Set, shots int, seed uint64) ([]Client, error) {
 	return out, nil
 }
 
-// allocator splits some lists among n clients.
+// allocator splits lists among p.Clients clients.
 type allocator func(lists []allocation.List, classes int, p Config, seed uint64) ([]allocation.Shares, error)
 
-// overall splits the set without regard to domains.
+// overall splits the whole set, whatever the domains.
 func overall(share allocator) func(*allocation.Job) ([]Client, error) {
 	return func(j *allocation.Job) ([]Client, error) {
 		got, err := share(j.Lists, len(j.Set.Classes), j.Config, data.Stream(j.Seed, "partition/"+j.Kind, 0).Uint64())
@@ -66,7 +61,7 @@ func overall(share allocator) func(*allocation.Job) ([]Client, error) {
 	}
 }
 
-// eachDomain splits each domain by itself.
+// eachDomain splits each domain separately.
 func eachDomain(share allocator) func(*allocation.Job) ([]Client, error) {
 	return func(j *allocation.Job) ([]Client, error) {
 		count, err := j.ClientsPerDomain()

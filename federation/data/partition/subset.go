@@ -6,8 +6,8 @@ import (
 	"promptfed/federation/data"
 )
 
-// Classes are the labels of one part of n classes, as in CoOp and CoCoOp: all, base (the first half, rounded up) or new
-// (the others).
+// Classes returns the labels of one part of n classes, as in CoOp and CoCoOp: all, base (the first half, rounded up) or
+// new (the others).
 func Classes(n int, part string) ([]int, error) {
 	if err := data.OneOf("data.classes", part, "all", "base", "new"); err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func Classes(n int, part string) ([]int, error) {
 	return out, nil
 }
 
-// ClassSubset is the set of one part of the classes, their labels counted from 0 again; s is unchanged. See Classes.
+// ClassSubset returns the set of one part of the classes, with labels counted from 0; s is unchanged. See Classes.
 func ClassSubset(s *data.Set, part string) (*data.Set, error) {
 	labels, err := Classes(len(s.Classes), part)
 	if err != nil {

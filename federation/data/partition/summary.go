@@ -8,8 +8,8 @@ import (
 	"promptfed/federation/data"
 )
 
-// Range is the least, middle and greatest of the clients' numbers; the median of an even number of clients lies between
-// the middle two.
+// Range is the minimum, median and maximum of a number over clients; for an even number of clients, the median is the
+// mean of the middle two.
 type Range struct {
 	Min    int     `json:"min"`
 	Median float64 `json:"median"`
@@ -20,24 +20,26 @@ func (r Range) String() string {
 	return fmt.Sprintf("%d/%s/%d", r.Min, strconv.FormatFloat(r.Median, 'f', -1, 64), r.Max)
 }
 
-// Summary is a partition in a few numbers.
+// Summary describes a partition in a few numbers.
 type Summary struct {
 	Clients int   `json:"clients"`
 	Train   Range `json:"train"` // examples of a client
 	Val     Range `json:"val"`
 	Test    Range `json:"test"`
 	Classes Range `json:"classes"` // that a client trains on
-	// Skew is the mean over clients of the total variation distance, from 0 to 1, between the client's training labels
-	// and those of all clients together: 0 for clients that mirror the whole.
+	// Skew is the mean over clients of the total variation distance, from 0 to 1, between the label distribution of the
+	// client's training examples and that of all clients together. It is 0 if all clients have the same distribution.
 	Skew float64 `json:"skew"`
-	// Gini is the Gini coefficient of the clients' training sizes: 0 for equal sizes, near 1 when one client has all.
+	// Gini is the Gini coefficient of the clients' training sizes: 0 for equal sizes, near 1 if one client has almost
+	// all.
 	Gini float64 `json:"gini"`
-	// Unused examples are in no client's lists; Repeated counts the further places of those that are in several.
+	// Unused counts examples that are in no client's lists; Repeated counts, for examples that are in several lists,
+	// the lists beyond the first.
 	Unused   int `json:"unused"`
 	Repeated int `json:"repeated"`
 }
 
-// Summarise describes who got what of s.
+// Summarise computes the summary of a partition of s.
 func Summarise(s *data.Set, clients []Client) Summary {
 	out := Summary{Clients: len(clients)}
 	if len(clients) == 0 {
@@ -105,8 +107,8 @@ func gini(sizes []int) float64 {
 	return 2*ranked/(n*sum) - (n+1)/n
 }
 
-// countUses counts examples that no client has, and places beyond the first of those that one has. A training example
-// that CutValidation made validation data of counts there.
+// countUses counts examples in no client's lists, and additional occurrences of those in several. A training example
+// that CutValidation moved to validation counts as validation.
 func countUses(s *data.Set, clients []Client) (unused, repeated int) {
 	val := map[string]bool{}
 	for _, e := range s.Val {
@@ -134,9 +136,9 @@ func countUses(s *data.Set, clients []Client) (unused, repeated int) {
 	return unused, repeated
 }
 
-// footer is the summary in a line or two.
+// footer returns the summary in two lines.
 func (s Summary) footer() string {
 	return fmt.Sprintf("%d clients; min/median/max: train %v, val %v, test %v, classes %v\nlabel skew %.2f (0 even, "+
-		"1 apart), Gini of sizes %.2f, %d examples unused, %d repeated\n",
+		"1 disjoint), Gini of sizes %.2f, %d examples unused, %d repeated\n",
 		s.Clients, s.Train, s.Val, s.Test, s.Classes, s.Skew, s.Gini, s.Unused, s.Repeated)
 }

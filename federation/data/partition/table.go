@@ -11,14 +11,14 @@ import (
 	"promptfed/federation/data"
 )
 
-// file is the partition file.
+// file is the content of a partition file.
 type file struct {
 	Clients []Client         `json:"clients"`
 	Labels  map[string][]int `json:"labels"`
 }
 
-// WriteJSON writes the partition file: who gets which indices, and the label of every index, by list: train, val (when
-// the set has one) and test, or pool.
+// WriteJSON writes the partition file: the indices of each client, and the label of every index, by list: train, val
+// (if the set has one) and test, or pool.
 func WriteJSON(w io.Writer, s *data.Set, clients []Client) error {
 	f := file{Clients: append([]Client{}, clients...), Labels: map[string][]int{}}
 	for i := range f.Clients {
@@ -35,11 +35,12 @@ func WriteJSON(w io.Writer, s *data.Set, clients []Client) error {
 	return json.NewEncoder(w).Encode(f)
 }
 
-// maxColumns is the largest number of classes that Table draws as columns.
+// maxColumns is the largest number of classes that Table writes as columns.
 const maxColumns = 24
 
-// Table draws who gets what: a line per client with its sizes and its training examples of every class. With more than
-// 24 classes a line names the client's number of classes and its five largest. Two lines of Summarise's figures end it.
+// Table writes the partition as text: one line for each client with its sizes and its training examples of every class.
+// With more than 24 classes, a line has the client's number of classes and its five largest ones. The last two lines
+// are the summary.
 func Table(s *data.Set, clients []Client) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -80,7 +81,7 @@ func Table(s *data.Set, clients []Client) string {
 	return b.String()
 }
 
-// largest is the number of classes that occur, and the n most frequent with their counts.
+// largest returns the number of classes that occur, and the n most frequent ones with their counts.
 func largest(s *data.Set, counts []int, n int) []string {
 	var have []int
 	for k, c := range counts {

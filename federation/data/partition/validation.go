@@ -9,18 +9,18 @@ import (
 	"promptfed/federation/data/partition/internal/allocation"
 )
 
-// MostValidation is the largest share of its training examples that a client may give up for validation.
-const MostValidation = 0.5
+// MaxValidationShare is the largest share of its training examples that a client may use for validation.
+const MaxValidationShare = 0.5
 
 // CutValidation moves a share of every client's training examples to its validation data, as a function of the seed
 // alone: floor(share·n + 1/2) of a client's n, at least one and not all, spread over its classes as evenly as whole
-// examples allow, so that the mix of classes stays. s gets the examples as its list Val; its list Train stays, for
-// indices point into it. A set that has validation data already is an error. Where clients overlap in training, what
-// one keeps for validation another may train on.
+// examples allow, so that the class proportions stay. The examples become the list Val of s; the list Train stays,
+// since indices point into it. It is an error if the set already has validation data. If clients overlap in training,
+// one client may train on an example that another uses for validation.
 func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) error {
 	switch {
-	case !(share > 0 && share <= MostValidation):
-		return fmt.Errorf("data.val_share: %v; it must be above 0 and at most %v", share, MostValidation)
+	case !(share > 0 && share <= MaxValidationShare):
+		return fmt.Errorf("data.val_share: %v; it must be above 0 and at most %v", share, MaxValidationShare)
 	case s.Pool != nil:
 		return fmt.Errorf("data.val_share: a pooled set is cut 60/20/20 and already has validation data; remove it, " +
 			"or set data.split: given")
@@ -28,7 +28,7 @@ func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) er
 		return fmt.Errorf("data.val_share: the set already has %d validation images; remove it to use those",
 			len(s.Val))
 	}
-	at := map[int]int{} // of a training example, its place in Val
+	at := map[int]int{} // training index to its place in Val
 	for i := range clients {
 		c := &clients[i]
 		var val []int
@@ -47,7 +47,7 @@ func CutValidation(s *data.Set, clients []Client, share float64, seed uint64) er
 }
 
 // stratified draws a share of some examples. Example j (from 0) of the n of its class, in random order, has the place
-// (j+1/2)/n; those with the lowest places go, classes in random order where places are equal.
+// (j+1/2)/n. The examples with the lowest places are cut; classes with equal places are in random order.
 func stratified(index []int, list []data.Example, share float64, seed uint64) (keep, cut []int) {
 	type placed struct {
 		index, tie int

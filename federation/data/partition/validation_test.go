@@ -10,10 +10,10 @@ import (
 	"promptfed/federation/data"
 )
 
-// TestCutValidation: a client has 6 examples of class 0, 3 of class 1 and 1 of class 2, and gives a fifth, so 2 of 10.
-// Places by hand: 1/12, 3/12, 5/12, ... of class 0, 1/6, 3/6, 5/6 of class 1, 1/2 of class 2; the lowest two are one of
-// class 0 (1/12) and one of class 1 (1/6). At 0.4 four go: 1/12, 1/6, 3/12 and 5/12, so three of class 0 and one of
-// class 1.
+// TestCutValidation: a client has 6 examples of class 0, 3 of class 1 and 1 of class 2, and a fifth of them is cut, 2
+// of 10. Places by hand: 1/12, 3/12, 5/12, ... for class 0, 1/6, 3/6, 5/6 for class 1, 1/2 for class 2; the lowest two
+// are one of class 0 (1/12) and one of class 1 (1/6). At 0.4 four are cut: 1/12, 1/6, 3/12 and 5/12, so three of class
+// 0 and one of class 1.
 func TestCutValidation(t *testing.T) {
 	set := func() *data.Set {
 		s := &data.Set{Classes: []string{"a", "b", "c"}}
@@ -39,7 +39,7 @@ func TestCutValidation(t *testing.T) {
 		if len(train)+len(val) != 10 {
 			t.Errorf("share %v: %d and %d examples of 10", share, len(train), len(val))
 		}
-		if sum := Summarise(s, clients); sum.Unused != 0 || sum.Repeated != 0 { // what is validated on is not unused
+		if sum := Summarise(s, clients); sum.Unused != 0 || sum.Repeated != 0 { // validation examples are used
 			t.Errorf("share %v: %d examples unused and %d repeated", share, sum.Unused, sum.Repeated)
 		}
 		if len(clients[1].Train) != 1 || len(clients[1].Val) != 0 {

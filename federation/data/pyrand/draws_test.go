@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// recorded is what tools/golden/partition.py wrote of a list of draws of CPython 3.11 and NumPy 2.4: floats as their
-// bits, so equal means the same float64.
+// recorded is a list of draws of CPython 3.11 and NumPy 2.4 that tools/golden/partition.py wrote: floats as their bits,
+// so equality means the same float64.
 type recorded struct {
 	N      int
 	First  []string
@@ -91,7 +91,7 @@ func TestPython(t *testing.T) {
 	seeds(t, golden(t)["python"], func(t *testing.T, seed uint64, want map[string]recorded) {
 		p := NewPython(seed)
 		want["random"].check(t, "random", floats(3000, func(int) float64 { return p.Float64() }))
-		want["below"].check(t, "below", whole(3000, func(i int) int { return p.Below(i + 1) }))
+		want["below"].check(t, "below", whole(3000, func(i int) int { return p.RandBelow(i + 1) }))
 		var words []string
 		for k := 1; k <= 64; k++ {
 			words = append(words, strconv.FormatUint(p.word(k), 10))
@@ -182,7 +182,7 @@ func TestEdges(t *testing.T) {
 	if x := n.Gamma(-1); !math.IsNaN(x) {
 		t.Errorf("Gamma(-1) = %v", x)
 	}
-	// Below 1e-5 every draw u^(1/shape) underflows (u would have to be above 0.993): 0/0 is what NumPy gives too.
+	// Below 1e-5 every draw u^(1/shape) underflows (u would have to be above 0.993), and NumPy returns 0/0 too.
 	for _, x := range n.Dirichlet(1e-9, 5) {
 		if !math.IsNaN(x) {
 			t.Errorf("Dirichlet(1e-9) has %v", x)
@@ -195,7 +195,7 @@ func TestEdges(t *testing.T) {
 		t.Errorf("Category of nothing is %d", k)
 	}
 	p := NewPython(1)
-	if k := p.Below(0); k != 0 {
+	if k := p.RandBelow(0); k != 0 {
 		t.Errorf("Below(0) = %d", k)
 	}
 	if s := Sample(p, upTo(3), 0); len(s) != 0 {
@@ -203,7 +203,7 @@ func TestEdges(t *testing.T) {
 	}
 }
 
-// TestLibrary compares with math, which is within one unit in the last place, over all magnitudes.
+// TestLibrary compares with math over all magnitudes; math is exact within one unit in the last place.
 func TestLibrary(t *testing.T) {
 	p := NewPython(7)
 	near := func(a, b float64) bool {
@@ -212,10 +212,10 @@ func TestLibrary(t *testing.T) {
 	values := []float64{0, 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), 5e-324, math.MaxFloat64, 0.9999999999999999,
 		1.0000000000000002, 0.5, 2}
 	for range 20000 {
-		values = append(values, math.Ldexp(p.Float64(), p.Below(2100)-1074))
+		values = append(values, math.Ldexp(p.Float64(), p.RandBelow(2100)-1074))
 	}
 	for _, x := range values {
-		if x >= 0x1p-1022 && !near(log(x), math.Log(x)) { // math's is wrong for subnormals on amd64
+		if x >= 0x1p-1022 && !near(log(x), math.Log(x)) { // math.Log is wrong for subnormals on amd64
 			t.Errorf("log(%v) = %v, math has %v", x, log(x), math.Log(x))
 		}
 		for _, y := range []float64{x, -x} {
@@ -227,7 +227,7 @@ func TestLibrary(t *testing.T) {
 	if want := -1074 * math.Ln2; !near(log(5e-324), want) {
 		t.Errorf("log(2^-1074) = %v, want %v", log(5e-324), want)
 	}
-	// pow of Go is further off; squares and roots are exact enough to check against
+	// Go's pow is less exact; squares and roots are exact enough to check against
 	for _, x := range slices.Concat(values, []float64{3, 10}) {
 		for _, y := range []float64{0, 1, 2, 0.5, -1, 1e-30, 1e30, math.Inf(1), math.NaN()} {
 			want := math.Pow(x, y)

@@ -2,7 +2,7 @@ package pyrand
 
 import "math"
 
-// Gauss is standard_normal(): the polar method (Marsaglia), whose second number waits for the next call.
+// Gauss is standard_normal(): the polar method (Marsaglia), which keeps its second number for the next call.
 func (n *NumPy) Gauss() float64 {
 	if n.have {
 		n.have = false
@@ -22,9 +22,9 @@ func (n *NumPy) Gauss() float64 {
 // Exponential is standard_exponential().
 func (n *NumPy) Exponential() float64 { return -log(1 - n.Float64()) }
 
-// Gamma is standard_gamma(shape): of shape 0 it is 0, below 1 a rejection from a power and an exponential (Ahrens and
-// Dieter 1974, as in NumPy), above 1 that of Marsaglia and Tsang (2000). A negative shape or NaN gives NaN; NumPy
-// refuses both.
+// Gamma is standard_gamma(shape). Shape 0 returns 0; a shape below 1 uses rejection from a power and an exponential
+// (Ahrens and Dieter 1974, as in NumPy), a shape above 1 the method of Marsaglia and Tsang (2000). A negative shape or
+// NaN returns NaN; NumPy refuses both.
 func (n *NumPy) Gamma(shape float64) float64 {
 	switch {
 	case !(shape >= 0):
@@ -71,8 +71,8 @@ func (n *NumPy) smallGamma(shape float64) float64 {
 	}
 }
 
-// Dirichlet is dirichlet(alpha) with k equal concentrations. When all gamma draws underflow, which small concentrations
-// lead to, the numbers are NaN, as in NumPy.
+// Dirichlet is dirichlet(alpha) with k equal concentrations. If all gamma draws underflow, as small concentrations may
+// cause, the numbers are NaN, as in NumPy.
 func (n *NumPy) Dirichlet(alpha float64, k int) []float64 {
 	out := make([]float64, k)
 	sum := 0.0
@@ -87,7 +87,7 @@ func (n *NumPy) Dirichlet(alpha float64, k int) []float64 {
 	return out
 }
 
-// Category is argmax(multinomial(1, p)): the index that a chain of binomial draws of one trial picks; -1 when p is
+// Category is argmax(multinomial(1, p)): the index that a chain of binomial draws of one trial selects; -1 if p is
 // empty or has a NaN, which NumPy refuses.
 func (n *NumPy) Category(p []float64) int {
 	rest := 1.0
@@ -107,7 +107,7 @@ func (n *NumPy) Category(p []float64) int {
 	return last
 }
 
-// trial is binomial(1, p): by inversion, of the rarer outcome.
+// trial is binomial(1, p): inversion on the rarer outcome.
 func (n *NumPy) trial(p float64) bool {
 	if p == 0 {
 		return false
@@ -126,13 +126,13 @@ func (n *NumPy) inversion(p float64) bool {
 		if u <= none {
 			return false
 		}
-		if u-none <= float64(p*none)/q { // else a second success, which one trial cannot have: draw again
+		if u-none <= float64(p*none)/q { // otherwise a second success, which one trial cannot have: draw again
 			return true
 		}
 	}
 }
 
-// Sum adds as numpy.sum does: in pairs of halves above 128 numbers, in eight interleaved sums above 7.
+// Sum adds as numpy.sum does: by halves above 128 numbers, in eight interleaved sums above 7.
 func Sum(x []float64) float64 {
 	switch n := len(x); {
 	case n < 8:

@@ -6,14 +6,15 @@ import (
 	"math/bits"
 )
 
-// NumPy is numpy.random.RandomState, and after numpy.random.seed the module's own functions.
+// NumPy is numpy.random.RandomState; its methods are also the functions of the module numpy.random after
+// numpy.random.seed.
 type NumPy struct {
 	twister
-	spare float64 // the second of the last pair of normal draws
+	spare float64 // the second number of the last pair of normal draws
 	have  bool
 }
 
-// NewNumPy is RandomState(seed). Like NumPy it takes seeds below 2^32 only.
+// NewNumPy is RandomState(seed). Like NumPy, it accepts only seeds below 2^32.
 func NewNumPy(seed uint64) (*NumPy, error) {
 	if seed > math.MaxUint32 {
 		return nil, fmt.Errorf("seed %d: NumPy takes seeds from 0 to %d", seed, uint32(math.MaxUint32))
@@ -23,8 +24,8 @@ func NewNumPy(seed uint64) (*NumPy, error) {
 	return n, nil
 }
 
-// upTo is uniform in [0, most]: the bits of a word that most needs, until they are not above it. It draws nothing for
-// 0.
+// upTo is uniform in [0, most]: it draws as many bits as most has, until the number is at most most. For 0 it draws
+// nothing.
 func (n *NumPy) upTo(most uint64) uint64 {
 	if most == 0 {
 		return 0
@@ -54,7 +55,8 @@ func (n *NumPy) Shuffle(s []int) {
 	}
 }
 
-// Permutation is permutation(k): the numbers from 0 to k-1, shuffled. Its first m are choice(k, m, replace=False).
+// Permutation is permutation(k): the numbers from 0 to k-1, shuffled. The first m of them are choice(k, m,
+// replace=False).
 func (n *NumPy) Permutation(k int) []int {
 	out := make([]int, k)
 	for i := range out {

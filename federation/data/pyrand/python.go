@@ -1,19 +1,14 @@
-// Package pyrand draws what Python draws: random.Random of CPython and the legacy RandomState of NumPy, bit for bit, so
-// that a data split of published code can be made again from its seed.
-//
-// Both are based on the Mersenne Twister MT19937 (Matsumoto and Nishimura, 1998). A generator is not safe for several
-// goroutines.
 package pyrand
 
 import "gonum.org/v1/gonum/mathext/prng"
 
-// twister is what both generators draw from.
+// twister is the generator that both draw from.
 type twister struct{ mt prng.MT19937 }
 
 // Float64 is uniform in [0, 1) with 53 bits: random() in Python, random_sample() in NumPy.
 func (t *twister) Float64() float64 {
 	a, b := t.mt.Uint32()>>5, t.mt.Uint32()>>6
-	return (float64(a)*(1<<26) + float64(b)) / (1 << 53) // exact, but for the division by a power of two
+	return (float64(a)*(1<<26) + float64(b)) / (1 << 53) // exact, since it divides by a power of two
 }
 
 // Uniform is low + (high-low) u.
@@ -35,9 +30,9 @@ func NewPython(seed uint64) *Python {
 	return p
 }
 
-// Below is uniform in [0, n), Python's _randbelow: as many bits as n has, until they are below n. For an n of 0
-// or less it is 0 and draws nothing.
-func (p *Python) Below(n int) int {
+// RandBelow is uniform in [0, n), as Python's _randbelow: it draws as many bits as n has, until the number is below n.
+// For an n of 0 or less it returns 0 and draws nothing.
+func (p *Python) RandBelow(n int) int {
 	if n < 1 {
 		return 0
 	}
@@ -52,7 +47,8 @@ func (p *Python) Below(n int) int {
 	}
 }
 
-// word is getrandbits(k) for k up to 64: the first word is the low one, the last is shifted down to the bits asked for.
+// word is getrandbits(k) for k up to 64: the first word is the low one, and the last is shifted down to the remaining
+// bits.
 func (p *Python) word(k int) uint64 {
 	if k <= 32 {
 		return uint64(p.mt.Uint32() >> (32 - k))
@@ -62,24 +58,24 @@ func (p *Python) word(k int) uint64 {
 }
 
 // Choice is choice(s). s must not be empty.
-func Choice[T any](p *Python, s []T) T { return s[p.Below(len(s))] }
+func Choice[T any](p *Python, s []T) T { return s[p.RandBelow(len(s))] }
 
 // Shuffle is shuffle(s), in place.
 func Shuffle[T any](p *Python, s []T) {
 	for i := len(s) - 1; i > 0; i-- {
-		j := p.Below(i + 1)
+		j := p.RandBelow(i + 1)
 		s[i], s[j] = s[j], s[i]
 	}
 }
 
-// Sample is sample(s, k): k elements at different places, in the order drawn. k must lie between 0 and len(s).
+// Sample is sample(s, k): k elements at different places, in the order of the draws. k must lie between 0 and len(s).
 func Sample[T any](p *Python, s []T, k int) []T {
 	out := make([]T, k)
 	n := len(s)
 	if n <= poolSize(k) {
 		pool := append([]T{}, s...)
 		for i := range out {
-			j := p.Below(n - i)
+			j := p.RandBelow(n - i)
 			out[i] = pool[j]
 			pool[j] = pool[n-i-1]
 		}
@@ -87,9 +83,9 @@ func Sample[T any](p *Python, s []T, k int) []T {
 	}
 	taken := make(map[int]bool, k)
 	for i := range out {
-		j := p.Below(n)
+		j := p.RandBelow(n)
 		for taken[j] {
-			j = p.Below(n)
+			j = p.RandBelow(n)
 		}
 		taken[j] = true
 		out[i] = s[j]
@@ -97,8 +93,8 @@ func Sample[T any](p *Python, s []T, k int) []T {
 	return out
 }
 
-// poolSize is the largest population that sample copies rather than remember what it took: 21, and for k above 5
-// another power of 4 of at least 3k.
+// poolSize is the largest population that Sample copies; for larger ones it records the indices that it took. It is 21,
+// plus a power of 4 of at least 3k for k above 5.
 func poolSize(k int) int {
 	size := 21
 	if k > 5 {

@@ -2,7 +2,7 @@ package sets
 
 import "promptfed/federation/data/sets/source"
 
-// What callers need of the packages that read sets.
+// Types of package source that callers of this package use.
 type (
 	Config    = source.Config
 	Generator = source.Generator
@@ -10,5 +10,5 @@ type (
 	Missing   = source.Missing
 )
 
-// Defaults is the configuration that a file or a flag changes.
+// Defaults returns the default configuration, which files and flags override.
 func Defaults() Config { return source.Defaults() }

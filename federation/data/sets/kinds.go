@@ -1,4 +1,3 @@
-// Package sets opens labelled image sets in the layouts that they are distributed in.
 package sets
 
 import (
@@ -14,18 +13,18 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// kinds is the one table of sets.
+// kinds is the table of all sets.
 var kinds = slices.Concat([]Kind{syntheticKind, folder.Kind, list.Kind, parquet.Kind}, coop.Kinds, coop.VariantKinds,
 	domains.Kinds, cifar.Kinds, coop.TinyKinds)
 
-// Kinds is the table of sets, for listing.
+// Kinds returns the table of sets.
 func Kinds() []Kind { return append([]Kind{}, kinds...) }
 
-// Open lists the set that cfg describes. No image is decoded; files that are not images are refused or skipped.
+// Open lists the set that cfg describes. It decodes no image; files that are not images are refused or skipped.
 func Open(cfg Config) (*data.Set, error) { return source.OpenIn(kinds, cfg) }
 
-// ValidateSet checks which set it is and where, without its disk.
+// ValidateSet checks the keys that select the set and its folder, without reading the disk.
 func ValidateSet(cfg Config) error { return cfg.CheckSet(kinds) }
 
-// Validate checks everything of cfg that needs no disk. Empty strings mean the defaults.
+// Validate checks all keys of cfg without reading the disk. Empty strings mean the defaults.
 func Validate(cfg Config) error { return cfg.Check(kinds) }

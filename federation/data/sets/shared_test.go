@@ -73,7 +73,7 @@ func TestSharedAbove(t *testing.T) {
 	}
 }
 
-// TestOpenErrors: what no kind of set accepts.
+// TestOpenErrors checks settings that no kind of set accepts.
 func TestOpenErrors(t *testing.T) {
 	for _, c := range []struct {
 		cfg   Config

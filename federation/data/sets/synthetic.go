@@ -9,13 +9,13 @@ import (
 	"promptfed/models/synthetic"
 )
 
-// syntheticKind is the images that the program makes.
+// syntheticKind describes the images that the program generates.
 var syntheticKind = Kind{Name: "synthetic", About: "objects and patterns in several visual domains, drawn by the " +
 	"program", Expects: "nothing", Source: "made on the fly; choose with data.generator", Open: openSynthetic}
 
-// openSynthetic lists images that models/synthetic makes on demand. Their names begin with "drawn", as the set was once
-// called: they identify random streams, and recorded runs stay what they are. The seed of an image depends on
-// data.seed, on its split and on its number, not on which classes, domains or counts are asked for.
+// openSynthetic lists images that models/synthetic draws on demand. Their names begin with "drawn" because names seed
+// random streams: another name would change recorded runs. The seed of an image depends on data.seed, its split and its
+// number, and not on the selected classes, domains or counts.
 func openSynthetic(cfg Config) (*data.Set, error) {
 	o := cfg.Generator
 	d := Defaults().Generator

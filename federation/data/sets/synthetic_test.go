@@ -36,7 +36,7 @@ func TestDrawnSet(t *testing.T) {
 		}
 		seen[p] = e.ID
 	}
-	// Fewer classes and more images leave those that stay as they are; another seed does not.
+	// With fewer classes or more images, the other images stay the same; with another seed they differ.
 	less := cfg
 	less.Generator.Classes, less.Generator.Train = []string{"fish"}, 5
 	if got := pixels(mustOpen(t, less).Train[1]); seen[got] != "drawn/train/photo/fish/0001" {

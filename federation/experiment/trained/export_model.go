@@ -108,7 +108,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 			raw, size := "raw "+method.PixelsInput, graph.D(t.bundle.Preprocess.Size)
 			x := g.Input(raw, t.pixels.DType(), graph.Shape{graph.Sym("B"), graph.D(3), size, size}).Cast(graph.Float)
 			if feeds[raw] = "preprocess/" + ready; what == method.TokensInput {
-				if x, _, err = t.bundle.Image(g, x, method.VisionPrompts{Last: true}); err != nil {
+				if x, _, err = t.bundle.Image(g, x, method.VisionPrompts{LastTokens: true}); err != nil {
 					return nil, nil, err
 				}
 			}

@@ -128,7 +128,7 @@ func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []
 	}
 	rows := &spec.Features{Class: make([]int64, len(images))}
 	for _, what := range append(f.worker.Reads(f.client, f.clients), method.ImageInput) {
-		t, err := x.Exact(ctx, features.Request{Bundle: f.bundle, List: images, What: what})
+		t, err := x.Compute(ctx, features.Request{Bundle: f.bundle, List: images, What: what})
 		if err != nil {
 			return nil, err
 		}

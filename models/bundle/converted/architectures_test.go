@@ -28,13 +28,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// architecture is a small form of a tower of another library; see tools/golden/architectures.py, which writes them.
+// architecture is a small version of a tower of another library; tools/golden/architectures.py writes them.
 type architecture struct {
 	Library, Name, Vocabulary string
-	Files                     map[string]json.RawMessage // of the checkpoint's folder, but the weights
+	Files                     map[string]json.RawMessage // of the checkpoint's folder, except the weights
 	Tensors                   []tensorShape
-	// Want is what the library computes: base64 of float32 rows, each multiplied with the matrix of sketch. Nil where
-	// the library's outputs are not stored, because the architecture is to be refused.
+	// Want is the library's output: base64 of float32 rows, each multiplied with the matrix of sketch. It is nil if the
+	// architecture must be refused.
 	Want *struct {
 		Image, Text, Prompts, Gradient string
 		Loss, Scale, Bias              float64
@@ -56,13 +56,13 @@ type architectures struct {
 	Entries        []architecture
 }
 
-// architecturesPage is the page that lists what TestArchitectures finds. UPDATE=1 writes it.
+// architecturesPage is the page with the results of TestArchitectures. UPDATE=1 writes it.
 const architecturesPage = "../../../docs/architectures.md"
 
-// TestArchitectures converts every configuration of open_clip, every vit_* of timm, every model of transformers with
-// features of images and texts, and variants of them, in a small form with weights of a formula. Each is computed
-// within 1e-4 of what the library computes (features of images and texts, the loss, the gradient of a prompt), or
-// refused in one line. Expected numbers are those of tools/golden/architectures.py.
+// TestArchitectures converts small versions, with weights from a formula, of every configuration of open_clip, every
+// vit_* of timm, every model of transformers with features of images and texts, and variants of them. Each is either
+// within 1e-4 of the library's output (features of images and texts, the loss, the gradient of a prompt), or refused in
+// one line. The expected numbers are those of tools/golden/architectures.py.
 func TestArchitectures(t *testing.T) {
 	orttest.Need(t)
 	all := readArchitectures(t)
@@ -139,8 +139,8 @@ func (a architecture) convert(t *testing.T) (*bundle.Bundle, error) {
 		Vocab: filepath.Join("../../..", a.Vocabulary)})
 }
 
-// particular are the parts of a refusal that differ between runs, or that the page leaves out: the paths of a run, the
-// names of towers of timm, tensors, and what to do in place.
+// particular matches the parts of a refusal that differ between runs or that the page omits: paths, names of towers of
+// timm, tensors, and the next step.
 var particular = []struct {
 	find *regexp.Regexp
 	with string
@@ -153,7 +153,7 @@ var particular = []struct {
 	{regexp.MustCompile(`: export both towers as ONNX files, which are read as they are \(docs/dropin.md\)$`), ""},
 }
 
-// reason is a refusal as the page shows it.
+// reason returns a refusal as the page shows it.
 func reason(err error) string {
 	text := err.Error()
 	for _, p := range particular {
@@ -162,7 +162,7 @@ func reason(err error) string {
 	return text
 }
 
-// compare runs the towers and tells the largest difference, as a part of the largest value.
+// compare runs the towers and returns the largest difference, relative to the largest value.
 func (a architecture) compare(t *testing.T, all architectures, b *bundle.Bundle) float64 {
 	worst := 0.0
 	differs := func(what string, got []float64, want string) {
@@ -176,7 +176,7 @@ func (a architecture) compare(t *testing.T, all architectures, b *bundle.Bundle)
 			w := float64(math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])))
 			most, largest = max(most, math.Abs(v-w)), max(largest, math.Abs(w))
 		}
-		if largest == 0 { // the last token of a causal tower that is read at the first
+		if largest == 0 { // the last token of a causal tower that is read at the first token
 			largest = 1
 		}
 		if worst = max(worst, most/largest); !(most <= orttest.Within(1e-4)*largest) {
@@ -235,7 +235,7 @@ func (a architecture) image(t *testing.T, b *bundle.Bundle, in tensor.Map) *tens
 	return orttest.Run(t, model, b.WeightsDir(), in)["image"]
 }
 
-// uniform gives n numbers in [-1,1), times scale, plus offset: FNV-1a of the name, then the steps of SplitMix64.
+// uniform returns n numbers in [-1,1), times scale, plus offset: FNV-1a of the name, then the steps of SplitMix64.
 func uniform(name string, n int, scale, offset float32) []float32 {
 	h := uint64(14695981039346656037)
 	for _, b := range []byte(name) {
@@ -251,7 +251,7 @@ func uniform(name string, n int, scale, offset float32) []float32 {
 	return out
 }
 
-// formula is a tensor of the formula of tools/golden/architectures.py.
+// formula returns a tensor of the formula of tools/golden/architectures.py.
 func formula(name string, shape ...int) *tensor.Tensor {
 	offset, scale := formulaRule(name, shape)
 	return tensor.Of(uniform(name, tensor.Size(shape), float32(scale), float32(offset)), shape...)
@@ -289,7 +289,7 @@ func formulaRule(name string, shape []int) (offset, scale float64) {
 	return 0, scale
 }
 
-// sketch multiplies each row of x [n,d] with a matrix [d,16] of the formula, so that few numbers tell all.
+// sketch multiplies each row of x [n,d] with a matrix [d,16] of the formula, so that few numbers represent all.
 func sketch(x *tensor.Tensor) []float64 {
 	d := x.Shape[len(x.Shape)-1]
 	m := uniform("sketch", 16*d, 1, 0)
@@ -317,7 +317,7 @@ func samePage(t *testing.T, tables string) {
 	}
 }
 
-// page lists the results: one table for each library, refusals with the same reason in one row.
+// page formats the results: one table for each library, with refusals for the same reason in one row.
 func (all architectures) page(results []string) string {
 	var b strings.Builder
 	for _, library := range []string{"open_clip", "timm", "transformers", "variant"} {

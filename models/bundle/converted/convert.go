@@ -16,22 +16,22 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Options of Convert. The zero value takes everything from the checkpoint.
+// Options are the options of Convert. With the zero value, everything comes from the checkpoint.
 type Options struct {
-	Name  string // of the bundle; the name of its folder when empty
-	Vocab string // a vocabulary file or folder, where the checkpoint has none; see tokenizer.Load
+	Name  string // of the bundle; empty: the name of its folder
+	Vocab string // a vocabulary file or folder, if the checkpoint has none; see tokenizer.Load
 
-	// Checkpoint settles what a checkpoint does not say.
+	// Checkpoint states what a checkpoint does not state itself.
 	Checkpoint checkpoint.Options
-	// Context ends the conversion early; nil never does.
+	// Context cancels the conversion; it may be nil.
 	Context context.Context
-	// Progress, when set, is told how many of the bytes of the weights are converted, or checked where they stay.
+	// Progress, which may be nil, is called with the number of weight bytes that are converted, or checked in place.
 	Progress func(done, total int64)
 }
 
-// Convert makes a bundle at out of the checkpoint at src: anything checkpoint.Open reads that is a CLIP with a ViT or
-// ResNet image tower. The bundle appears at out when it is complete; a failure leaves out as it was. An existing bundle
-// at out is replaced, any other folder with files in it is refused.
+// Convert makes a bundle at out from the checkpoint at src, which may be anything that checkpoint.Open reads, if it is
+// a CLIP with a ViT or ResNet image tower. The bundle appears at out when it is complete; after a failure, out is
+// unchanged. An existing bundle at out is replaced; any other folder with files in it is refused.
 func Convert(src, out string, o Options) (*bundle.Bundle, error) {
 	c, err := checkpoint.Open(src, o.Checkpoint)
 	if err != nil {
@@ -68,11 +68,11 @@ func Convert(src, out string, o Options) (*bundle.Bundle, error) {
 	if err := atomicfile.Folder(out, bundle.ManifestFile, j.write); err != nil {
 		return nil, fmt.Errorf("%s: converting %s: %w", out, src, explain(err))
 	}
-	j.read.Keep(out)
+	j.read.Save(out)
 	return newBundle(out, j.m), nil
 }
 
-// apart refuses to replace a bundle that the checkpoint lies in.
+// apart returns an error if the checkpoint lies in the bundle that would be replaced.
 func apart(c *checkpoint.Checkpoint, out string) error {
 	dir, err := filepath.Abs(c.Dir())
 	if err != nil {
@@ -84,15 +84,15 @@ func apart(c *checkpoint.Checkpoint, out string) error {
 	return nil
 }
 
-// explain says what to do about a full disk.
+// explain adds the next step to the error of a full disk.
 func explain(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		return fmt.Errorf("%w (nothing was left behind: make room, or choose another disk)", err)
+		return fmt.Errorf("%w (no partial bundle remains: free space, or choose another disk)", err)
 	}
 	return oneLine(err)
 }
 
-// oneLine keeps messages of other packages on one line.
+// oneLine writes an error of another package on one line.
 func oneLine(err error) error {
 	if !strings.Contains(err.Error(), "\n") {
 		return err
@@ -107,10 +107,10 @@ type conversion struct {
 	w *checkpoint.Weights
 	m Manifest
 
-	read bundle.Reading // the files of the bundle
+	read bundle.Hashes // the files of the bundle
 }
 
-// describe fills in all of the manifest that needs no file.
+// describe fills in the part of the manifest that needs no file.
 func (j *conversion) describe() error {
 	a := j.w.Arch
 	j.m = Manifest{
@@ -131,8 +131,8 @@ func (j *conversion) describe() error {
 		Files: map[string]bundle.File{}, Notes: a.Warnings,
 	}
 	if a.Bidirectional {
-		j.note("the text tower has no causal mask: every class and prompt goes through it in full, and nothing is " +
-			"shared between classes")
+		j.note("the text tower has no causal mask: every class and prompt passes through it completely, and classes " +
+			"share no computation")
 	}
 	if err := j.m.checkTowers(); err != nil {
 		return err
@@ -140,7 +140,8 @@ func (j *conversion) describe() error {
 	return j.preprocessing()
 }
 
-// mlp is the width of the feed-forward layers as clip writes it: 0 for the usual one, so that nothing says it twice.
+// mlp returns the width of the feed-forward layers in the notation of clip: 0 for the usual width, so that each
+// architecture has one notation.
 func mlp(t checkpoint.Transformer) int {
 	if t.MLP == 4*t.Width {
 		return 0
@@ -173,7 +174,7 @@ func (j *conversion) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	j.read = bundle.Reading{}
+	j.read = bundle.Hashes{}
 	for _, e := range list {
 		if j.m.Files[e.Name()], err = j.read.File(j.Context, dir, e.Name()); err != nil {
 			return err

@@ -1,20 +1,3 @@
-// Package converted is the bundle that promptfed makes of a checkpoint: a folder that any program with ONNX Runtime can
-// use.
-//
-//	bundle.json     what is in the folder (Manifest)
-//	image.onnx      pixels [B,3,S,S] -> image [B,D], patches [B,M,D]
-//	text.onnx       embeddings [C,L,w], eot [C] (int64) -> text [C,D]
-//	tokenizer.json  the vocabulary, in Hugging Face's form
-//	weights         one or more .safetensors files that the two graphs and bundle.json point into
-//
-// Features are not normalised: divide by the Euclidean norm before comparing. Pixels are normalised as bundle.json
-// says. embeddings are rows of the token embedding, without positions, of whole sequences [SOS ... EOT] filled up to
-// the context length L with anything; eot is the index that the features are read at.
-//
-// Weights stay where they are when they can: float32 .safetensors files are hard links to the checkpoint's own (copies
-// across file systems), so they must not be changed in place afterwards: opening a bundle compares sizes and contents
-// (bundle.Verify). Everything else is converted once to float32, since ONNX Runtime would otherwise hold such a copy
-// in every session.
 package converted
 
 import (
@@ -34,7 +17,7 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Names of the files that every bundle has.
+// Names of the files of every bundle.
 const (
 	ImageFile     = "image.onnx"
 	TextFile      = "text.onnx"
@@ -42,8 +25,9 @@ const (
 	weightsFile   = "weights.safetensors"
 )
 
-// Form is what registers the package (bundle.Use). A bundle.json that lists weights, or is no JSON, is of this form.
-var Form = bundle.Format{NameOf: nameOf, Open: openSpec, Inspect: inspect}
+// Format is the format of this package (bundle.RegisterFormat). A bundle.json that lists weights, or is not JSON, has
+// this format.
+var Format = bundle.Format{NameOf: nameOf, Open: openSpec, Inspect: inspect}
 
 func nameOf(dir string) (string, bool) {
 	data, err := bundle.ReadManifest(dir)
@@ -74,7 +58,7 @@ func open(dir string) (*bundle.Bundle, error) {
 	return newBundle(dir, m), nil
 }
 
-// remedy is what to do about a file that is not what bundle.json says of it.
+// remedy is the next step if a file differs from bundle.json.
 const remedy = "convert the checkpoint again"
 
 func newBundle(dir string, m Manifest) *bundle.Bundle {
@@ -84,21 +68,21 @@ func newBundle(dir string, m Manifest) *bundle.Bundle {
 		TokenRows: m.Tokens.Shape[0], Towers: towers{dir, m}}
 }
 
-// towers are bundle.Towers.
+// towers implements bundle.Towers.
 type towers struct {
 	dir string
 	m   Manifest
 }
 
-// Weights serves the tensors of both towers, where b is a converted bundle, as constants that stay in their files,
-// named relative to its folder.
+// Weights returns the tensors of both towers of a converted bundle, as constants that stay in their files, with paths
+// relative to the bundle's folder. It returns false for other bundles.
 func Weights(b *bundle.Bundle) (clip.Weights, bool) {
 	t, ok := b.Towers.(towers)
 	return table(t.m.Weights), ok
 }
 
 func (t towers) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node, err error) {
-	image, patches = clip.Vision{VisionArch: t.m.Vision}.Prompted(g, table(t.m.Weights), pixels, p)
+	image, patches = clip.Vision{VisionArch: t.m.Vision}.PromptedFeatures(g, table(t.m.Weights), pixels, p)
 	return image, patches, nil
 }
 
@@ -114,8 +98,8 @@ func (t towers) Tokens() int { return t.m.Vision.Tokens() }
 
 func (towers) TakesPromptTokens() bool { return true }
 
-// ClassFeatures takes the exact cheap form where the class name stands at the end of a prompt, all prompts in one pass;
-// the plain form elsewhere.
+// ClassFeatures computes all prompts in one pass, in the cheap exact form if the class name is at the end of the
+// prompt, and else in the plain form.
 func (t towers) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.Prompt) ([]graph.Node, error) {
 	return clip.Text{TextArch: t.m.Text}.Prompts(g, table(t.m.Weights), s, prompts), nil
 }
@@ -150,16 +134,16 @@ func (t towers) Embed(ids []int) ([]float32, error) {
 
 func (t towers) Verify() error { return bundle.Verify(t.dir, t.m.Files, true, remedy) }
 
-// Digest is over the contents of all files but TextFile as bundle.json states them, where the tensors lie in them,
-// architecture and preprocessing: all that features and gradients depend on. TextFile is for other programs; its nodes
-// may come in another order from another version of this one.
+// Digest is a hash of the contents of all files except TextFile, as stated in bundle.json, of the positions of tensors
+// in them, and of architecture and preprocessing: everything that features and gradients depend on. TextFile is for
+// other programs, and another version of this program may write its nodes in another order.
 func (t towers) Digest() string {
 	m := t.m
 	m.Name, m.Architecture, m.LogitScale, m.LogScale, m.LogitBias, m.Notes, m.Source = "", "", 0, 0, 0, nil, ""
 	m.Files = maps.Clone(m.Files)
 	delete(m.Files, TextFile)
 	text, err := json.Marshal(m)
-	if err != nil { // a manifest was read from JSON or written as such
+	if err != nil { // a manifest can always be written as JSON
 		panic(err)
 	}
 	sum := sha256.Sum256(text)

@@ -14,14 +14,15 @@ import (
 )
 
 // Embed registers a checkpoint, at the top of files, that is compiled into the program (bundle.Register). The first
-// bundle.Find converts it into the user's cache.
+// call of bundle.Find converts it into the user's cache.
 func Embed(name string, files fs.FS) {
 	bundle.Register(name, func() (*bundle.Bundle, error) { return materialise(name, files) })
 }
 
-// materialise gives the bundle of an embedded checkpoint in the user's cache, at a path that holds the hash of their
-// contents and the form of bundles. It is written beside its place and renamed, so of several processes doing this at
-// once the first one wins and none sees half a bundle. What the cache holds is only used when its contents are right.
+// materialise returns the bundle of an embedded checkpoint in the user's cache, under a path that contains the hash of
+// its contents and the version of bundles. It is written beside this path and renamed: if several processes do this at
+// the same time, the first one wins, and none reads an incomplete bundle. A cached bundle is used only if its contents
+// are right.
 func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
 	cache, err := bundle.CacheDir()
 	if err != nil {
@@ -66,7 +67,7 @@ func materialise(name string, files fs.FS) (*bundle.Bundle, error) {
 	return open(dir)
 }
 
-// contentKey hashes names and contents of the files at the top of files.
+// contentKey returns a hash of the names and contents of the files at the top of files.
 func contentKey(files fs.FS) (string, error) {
 	list, err := fs.ReadDir(files, ".")
 	if err != nil {

@@ -31,8 +31,8 @@ func rewrite(t *testing.T, path string, change func(map[string]any)) {
 	}
 }
 
-// Texts are read at the end token of the vocabulary, 529, the last in the folder's own. A configuration that has them
-// read at another token is refused; where transformers may read a larger token, the bundle says so.
+// Texts are read at the end token of the vocabulary, 529, the last of the folder's own vocabulary. A configuration that
+// reads them at another token is refused; if transformers may read at a larger token, the bundle has a note.
 func TestEndToken(t *testing.T) {
 	eos := func(id any) func(t *testing.T, dir string) {
 		return func(t *testing.T, dir string) {

@@ -16,7 +16,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// untouched checks that a failed conversion left nothing in the folder it was to write in.
+// untouched checks that a failed conversion left nothing in its output folder.
 func untouched(t *testing.T, what, dir string) {
 	t.Helper()
 	list, err := os.ReadDir(dir)
@@ -137,7 +137,7 @@ func TestConvertKeepsWhatIsThere(t *testing.T) {
 	orttest.OneLine(t, "source inside the bundle", err, "choose another")
 }
 
-// Weights that are no numbers are found, whether they are converted (half precision) or stay (float32).
+// Weights that are NaN are detected, whether they are converted (half precision) or linked (float32).
 func TestConvertRefusesNaN(t *testing.T) {
 	for _, c := range []struct {
 		src, file, tensor string
@@ -223,7 +223,7 @@ func TestOpenFindsDamage(t *testing.T) {
 	}
 }
 
-// flip changes a byte near the end of a file, and neither its size nor its modification time.
+// flip changes a byte near the end of a file, but neither its size nor its modification time.
 func flip(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -266,8 +266,8 @@ func TestDigest(t *testing.T) {
 	if b.Digest() != again.Digest() || len(b.Digest()) != 64 {
 		t.Errorf("digests of one checkpoint: %s and %s", b.Digest(), again.Digest())
 	}
-	// Recorded with version 3 of bundle.json. A change means that machines with this and an earlier program take each
-	// other's bundles of one checkpoint for different ones, and that features are computed again.
+	// The digest was recorded with version 3 of bundle.json. If it changes, machines with different versions of this
+	// program consider each other's bundles of one checkpoint different, and features are computed again.
 	if want := "a8b4e9f32c619b2e49539c56eb8ce8a18de93683ee31516d34bafabc6f5452cd"; b.Digest() != want {
 		t.Errorf("digest %s, recorded is %s", b.Digest(), want)
 	}

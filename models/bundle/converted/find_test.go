@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// environment gives the test a cache and a models path of its own.
+// environment gives the test its own cache and models path.
 func environment(t *testing.T) (cache, models string) {
 	t.Helper()
 	cache, models = t.TempDir(), t.TempDir()
@@ -75,11 +75,11 @@ func registered(name string) bool {
 }
 
 func init() {
-	bundle.RegisterFormat(converted.Form)
+	bundle.RegisterFormat(converted.Format)
 	converted.Embed("test-registered", os.DirFS("testdata/huggingface"))
 }
 
-// One process of TestRegisteredInTwoProcesses: it opens the registered bundle and prints where it is.
+// One process of TestRegisteredInTwoProcesses: it opens the registered bundle and prints its folder.
 func TestRegisteredChild(t *testing.T) {
 	if os.Getenv("PROMPTFED_TEST_CHILD") == "" {
 		t.Skip("part of TestRegisteredInTwoProcesses")
@@ -128,7 +128,7 @@ func TestRegisteredInTwoProcesses(t *testing.T) {
 	}
 }
 
-// A damaged bundle in the cache is written anew.
+// A damaged bundle in the cache is written again.
 func TestRegisteredHeals(t *testing.T) {
 	environment(t)
 	b, err := bundle.Find("test-registered")

@@ -20,7 +20,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// sources are the same small CLIP in three formats. Its numbers, and all expected ones, are PyTorch's
+// sources are the same small CLIP in three formats. Its numbers and all expected numbers are PyTorch's
 // (tools/golden/bundle.py).
 var sources = []struct {
 	name string
@@ -59,7 +59,7 @@ func TestSameAsPyTorchFromEveryFormat(t *testing.T) {
 	}
 }
 
-// The folder is as transformers 4.30 saved it, and the expected numbers are what its CLIPModel computes
+// The folder was saved by transformers 4.30, and the expected numbers are those of its CLIPModel
 // (tools/golden/huggingface.py). Feed-forward layers have 13 and 37 units for widths of 8 and 12, the vocabulary has
 // fewer tokens than the tower embeds, and config.json has the default eos_token_id, 2.
 func TestTransformersFolder(t *testing.T) {
@@ -127,7 +127,7 @@ func prompts(t *testing.T, b *bundle.Bundle, want tensor.Map, names []string) {
 	}
 }
 
-// textFile feeds text.onnx, found by its path as any program would, with the tokens that Python made.
+// textFile feeds text.onnx, opened by its path as in any other program, with the tokens that Python computed.
 func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	tok, err := b.Tokenizer()
 	if err != nil {
@@ -158,7 +158,7 @@ func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	}
 	defer s.Close()
 	in := tensor.Map{bundle.EmbeddingsInput: emb}
-	if b.Text.Pool == "" || b.Text.Masked { // others do not ask where a text ends
+	if b.Text.Pool == "" || b.Text.Masked { // other poolings do not use the end of a text
 		in[bundle.EOTInput] = tensor.OfInts(eot, len(eot))
 	}
 	out, err := s.Run(context.Background(), in)
@@ -168,7 +168,8 @@ func textFile(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	orttest.Near(t, "text.onnx", out[bundle.TextOutput], want["end"])
 }
 
-// Half-precision weights in the archive and in OpenCLIP's file, float32 in Hugging Face's, hold the same numbers.
+// Half-precision weights in the archive and in OpenCLIP's file and float32 weights in Hugging Face's are the same
+// numbers.
 func TestSameFeaturesFromEveryFormat(t *testing.T) {
 	orttest.Need(t)
 	in := tensor.Map{bundle.PixelsInput: golden(t)["pixels"]}
@@ -185,7 +186,7 @@ func TestSameFeaturesFromEveryFormat(t *testing.T) {
 		}
 		for name, x := range out {
 			for i, v := range x.Data {
-				// Fused and separate query, key and value products may sum in another order.
+				// Fused and separate query, key and value products may have another order of sums.
 				if d := math.Abs(float64(v - first[name].Data[i])); d > 1e-6*first[name].MaxAbs() {
 					t.Fatalf("%s: %s[%d] differs by %g from that of %s", c.name, name, i, d, sources[0].name)
 				}

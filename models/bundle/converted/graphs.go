@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// imageModel is image.onnx.
+// imageModel returns the content of image.onnx.
 func imageModel(v clip.VisionArch, w clip.Weights) ([]byte, error) {
 	g := graph.New()
 	image, patches := clip.Vision{VisionArch: v}.Features(g, w, bundle.Pixels(g, 0, v.Image))
@@ -20,7 +20,7 @@ func imageModel(v clip.VisionArch, w clip.Weights) ([]byte, error) {
 	return b, nil
 }
 
-// textModel is text.onnx: the plain form over the whole context.
+// textModel returns the content of text.onnx: the plain form over the whole context.
 func textModel(t clip.TextArch, w clip.Weights) ([]byte, error) {
 	g := graph.New()
 	emb := g.Input(bundle.EmbeddingsInput, graph.Float, graph.Shape{graph.Sym("C"), graph.D(t.Context),

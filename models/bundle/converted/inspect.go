@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/safetensors"
 )
 
-// inspect tells what is in a checkpoint, or in a .safetensors file that is none.
+// inspect describes a checkpoint, or any other .safetensors file.
 func inspect(path string) (bundle.Report, error) {
 	c, err := checkpoint.Open(path, checkpoint.Options{})
 	if err != nil {

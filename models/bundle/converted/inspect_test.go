@@ -12,8 +12,8 @@ import (
 )
 
 // The numbers are those of tools/golden/bundle.py: two towers of 2 blocks with 12 tensors each; 5 more in the text
-// tower (tokens, positions, final norm, projection), 8 more in the image tower; the logarithm of the scale. In Hugging
-// Face's names query, key and value are apart: 4 more in each block.
+// tower (tokens, positions, final norm, projection), 8 more in the image tower; the logarithm of the scale. Hugging
+// Face's files have separate query, key and value: 4 more in each block.
 func TestInspect(t *testing.T) {
 	b := convert(t, "testdata/openai.pt", sources[0].o)
 	for _, c := range []struct {

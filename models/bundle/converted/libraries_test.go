@@ -15,10 +15,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// PROMPTFED_LIBRARIES names a folder of checkpoints that other people's libraries wrote, each NAME or NAME.pt beside
-// NAME.golden.safetensors with what those libraries compute: image of pixels, text of three sentences.
-// tools/golden/libraries.py makes it. bpe_simple_vocab_16e6.txt.gz is taken from PROMPTFED_VOCAB where a checkpoint has
-// no vocabulary.
+// PROMPTFED_LIBRARIES names a folder of checkpoints that other libraries wrote, each NAME or NAME.pt with
+// NAME.golden.safetensors, which holds the outputs of those libraries: image of pixels, text of three sentences.
+// tools/golden/libraries.py makes it. bpe_simple_vocab_16e6.txt.gz comes from PROMPTFED_VOCAB if a checkpoint has no
+// vocabulary.
 func TestLibraries(t *testing.T) {
 	dir := os.Getenv("PROMPTFED_LIBRARIES")
 	if dir == "" {
@@ -43,7 +43,7 @@ func TestLibraries(t *testing.T) {
 			if vocab, _ := filepath.Glob(filepath.Join(src, "vocab.json")); len(vocab) == 0 {
 				o.Vocab = os.Getenv("PROMPTFED_VOCAB")
 			}
-			switch name { // bare files tell neither activation nor heads
+			switch name { // bare files state neither activation nor heads
 			case "openai_sd":
 				o.Checkpoint = checkpoint.Options{Activation: checkpoint.QuickGELU}
 			case "oc_quick_train":

@@ -17,33 +17,33 @@ import (
 	"promptfed/models/tokenizer"
 )
 
-// Manifest is bundle.json.
+// Manifest is the content of bundle.json.
 type Manifest struct {
-	Version      int    `json:"bundle"`         // of this form: bundle.Version
-	Name         string `json:"name"`           // what configurations call the backbone
-	Architecture string `json:"architecture"`   // in the field's style, such as ViT-B/16; for people
-	Source       string `json:"source"`         // format of the checkpoint; for people
-	TextWidth    int    `json:"text_width"`     // w, of the text tower's tokens and so of prompts
+	Version      int    `json:"bundle"`         // version of the format: bundle.Version
+	Name         string `json:"name"`           // name of the backbone in configurations
+	Architecture string `json:"architecture"`   // such as ViT-B/16; informative
+	Source       string `json:"source"`         // format of the checkpoint; informative
+	TextWidth    int    `json:"text_width"`     // w, width of the text tower's tokens and of prompts
 	EmbedDim     int    `json:"embed_dim"`      // D, of the features of images and texts
 	ImageSize    int    `json:"image_size"`     // S, pixels on a side
-	Context      int    `json:"context_length"` // L, tokens of a text, SOS and EOT included
+	Context      int    `json:"context_length"` // L, tokens of a text, including SOS and EOT
 	// exp of the trained parameter: 100 in OpenAI's models
 	LogitScale    float64               `json:"logit_scale"`
 	LogScale      float64               `json:"logit_scale_log"`      // the trained parameter, log of logit_scale
-	LogitBias     float64               `json:"logit_bias,omitempty"` // added to scaled similarities, for a sigmoid
+	LogitBias     float64               `json:"logit_bias,omitempty"` // added to scaled similarities before a sigmoid
 	Preprocess    preprocess.Preprocess `json:"preprocess"`
 	TokenizerFile string                `json:"tokenizer"`
-	Texts         tokenizer.Treatment   `json:"texts,omitzero"` // what is done to texts around the tokenizer
+	Texts         tokenizer.Treatment   `json:"texts,omitzero"` // treatment of texts before and after the tokenizer
 	Text          clip.TextArch         `json:"text"`
 	Vision        clip.VisionArch       `json:"vision"`
 	Tokens        Place                 `json:"token_embedding"` // [vocabulary,w]
-	// of both towers, by the names that clip.Weights lists
+	// of both towers, with the names of clip.Weights
 	Weights map[string]Place       `json:"weights"`
-	Files   map[string]bundle.File `json:"files"` // all files of the folder but bundle.json
+	Files   map[string]bundle.File `json:"files"` // all files of the folder except bundle.json
 	Notes   []string               `json:"notes,omitempty"`
 }
 
-// Place is where the elements of a tensor lie, row by row and little-endian, in a file of the bundle.
+// Place is the location of a tensor's elements, row-major and little-endian, in a file of the bundle.
 type Place struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"` // bytes
@@ -65,7 +65,7 @@ func readManifest(dir string) (Manifest, error) {
 	return m, nil
 }
 
-// parseManifest decodes bundle.json and checks all that can be checked without the other files.
+// parseManifest decodes bundle.json and checks everything that does not depend on the other files.
 func parseManifest(data []byte) (Manifest, error) {
 	var m Manifest
 	if err := json.Unmarshal(data, &struct {

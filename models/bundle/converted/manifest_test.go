@@ -9,7 +9,8 @@ import (
 	"promptfed/models/bundle"
 )
 
-// FuzzManifest: no bundle.json makes the reader panic or take long, and what it accepts it accepts again once written.
+// FuzzManifest: no bundle.json makes the reader panic or take long, and an accepted one is accepted again after it was
+// written.
 func FuzzManifest(f *testing.F) {
 	b, err := Convert("testdata/huggingface", filepath.Join(f.TempDir(), "small"), Options{})
 	if err != nil {

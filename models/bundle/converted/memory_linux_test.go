@@ -18,10 +18,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestMemoryOfBundles opens the bundles of PROMPTFED_BUNDLES (folders, separated as in PATH) at the same time, with one
-// session for images and one for prompt gradients each, runs a batch of 32 pictures and a step of 7 classes through
-// every one, and prints what is resident (proc(5), /proc/PID/status) under each set of options, or under the one that
-// PROMPTFED_BUNDLES_ONLY names, since a process that has held much keeps some of it.
+// TestMemoryOfBundles opens the bundles of PROMPTFED_BUNDLES (folders, separated as in PATH) at the same time, each
+// with one session for images and one for prompt gradients, and runs a batch of 32 pictures and a step of 7 classes
+// through each. It prints the resident memory (proc(5), /proc/PID/status) under each set of options, or only under the
+// one in PROMPTFED_BUNDLES_ONLY, since a process keeps some of the memory that it once used.
 func TestMemoryOfBundles(t *testing.T) {
 	list := os.Getenv("PROMPTFED_BUNDLES")
 	if list == "" {
@@ -65,7 +65,7 @@ func TestMemoryOfBundles(t *testing.T) {
 	}
 }
 
-// work leaves both sessions of a bundle open until the test ends.
+// work keeps both sessions of a bundle open until the test ends.
 func work(t *testing.T, b *bundle.Bundle, o ort.Options) {
 	t.Helper()
 	model, err := b.ImageModel()
@@ -139,7 +139,7 @@ func picture(t *testing.T, path string) image.Image {
 	return img
 }
 
-// memory is VmRSS, RssAnon, RssFile and VmHWM in MB.
+// memory holds VmRSS, RssAnon, RssFile and VmHWM in MB.
 type memory [4]float64
 
 func (m memory) String() string {

@@ -14,7 +14,7 @@ import (
 	"promptfed/runtime/safetensors"
 )
 
-// setNumber writes a number over a tensor of one float32.
+// setNumber overwrites a tensor of one float32.
 func setNumber(t *testing.T, path, name string, value float64) {
 	t.Helper()
 	f, err := safetensors.Open(path)
@@ -33,8 +33,8 @@ func setNumber(t *testing.T, path, name string, value float64) {
 	}
 }
 
-// Numbers with which no model works are told by inspect, and refused by a conversion, with the file, the tensor or key
-// and the value.
+// Inspect reports numbers that no model can have, and a conversion refuses them with the file, the tensor or key and
+// the value.
 func TestCheckpointNumbersThatCannotWork(t *testing.T) {
 	replace := func(file, old, with string) func(*testing.T, string) {
 		return func(t *testing.T, dir string) {

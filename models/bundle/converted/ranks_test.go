@@ -25,8 +25,8 @@ import (
 // unit divides rows by their Euclidean norm.
 func unit(x graph.Node) graph.Node { return x.Div(x.Square().SumKeep(-1).Sqrt()) }
 
-// sameRanks compares how rows of scores order the classes. Two classes that PyTorch gives scores within tolerance are
-// no disagreement in either order. It gives how many pairs were compared and how many were that close.
+// sameRanks compares how rows of scores order the classes. Two classes whose scores in PyTorch differ by at most
+// tolerance may have either order. It returns the number of compared pairs and of such pairs.
 func sameRanks(t *testing.T, what string, got, want *tensor.Tensor, tolerance float64) (pairs, close int) {
 	t.Helper()
 	for i := range want.Shape[0] {
@@ -45,7 +45,7 @@ func sameRanks(t *testing.T, what string, got, want *tensor.Tensor, tolerance fl
 	return pairs, close
 }
 
-// grey is the brightness of a JPEG file as it is stored.
+// grey returns the brightness of a JPEG file as stored.
 func grey(t *testing.T, path string) image.Image {
 	t.Helper()
 	f, err := os.Open(path)
@@ -64,9 +64,9 @@ func grey(t *testing.T, path string) image.Image {
 	return &image.Gray{Pix: planes.Y, Stride: planes.YStride, Rect: planes.Rect}
 }
 
-// Real pictures through this program's own resizing, a ResNet and the text tower: classes rank as in PyTorch with
-// Pillow's pixels. Pictures are grey, since decoders of JPEG files differ in how they enlarge colours, and scores are
-// then still up to 0.01 apart.
+// Real pictures pass through this program's own resizing, a ResNet and the text tower; classes have the same ranks as
+// in PyTorch with Pillow's pixels. Pictures are grey, since JPEG decoders enlarge colours differently; even so, scores
+// differ by up to 0.01.
 func TestRanksOnPictures(t *testing.T) {
 	orttest.Need(t)
 	root := "../../../../shared/data/pacs"
@@ -121,9 +121,9 @@ func TestRanksOnPictures(t *testing.T) {
 	}
 }
 
-// PROMPTFED_FULLSIZE names the folder that tools/golden/fullsize.py wrote: full-size checkpoints in every format beside
-// NAME.golden.safetensors with what PyTorch computes in double precision. PROMPTFED_VOCAB is
-// bpe_simple_vocab_16e6.txt.gz. Where promptfed convert has left a bundle in NAME.bundle, that one is tested.
+// PROMPTFED_FULLSIZE names the folder that tools/golden/fullsize.py wrote: full-size checkpoints in every format with
+// NAME.golden.safetensors, PyTorch's outputs in double precision. PROMPTFED_VOCAB is bpe_simple_vocab_16e6.txt.gz. If
+// promptfed convert has written a bundle to NAME.bundle, that bundle is tested.
 func TestFullSizeCheckpoints(t *testing.T) {
 	dir := os.Getenv("PROMPTFED_FULLSIZE")
 	if dir == "" {
@@ -149,7 +149,7 @@ func TestFullSizeCheckpoints(t *testing.T) {
 	}
 }
 
-// fullSize compares a bundle with what PyTorch computes, with matrices as they lie in the file and with packed ones.
+// fullSize compares a bundle with PyTorch's outputs, with matrices as stored in the file and with packed ones.
 func fullSize(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	t.Logf("%s, notes %q", b.Architecture, b.Notes)
 	for _, prepack := range []bool{false, true} {
@@ -206,8 +206,8 @@ func fullSizeWith(t *testing.T, b *bundle.Bundle, want tensor.Map, o ort.Options
 		}
 		worst /= want[name].MaxAbs()
 		t.Logf("%-8s differs by %.1e of the largest value, PyTorch's float32 by %.1e", name, worst, own)
-		// Patch features of a deep ResNet with random weights are ill-conditioned: rounding its inputs moves them as
-		// far.
+		// Patch features of a deep ResNet with random weights are ill-conditioned: rounding its inputs changes them as
+		// much.
 		if !(worst <= 1e-4 || name == "patches" && worst <= 2*own) {
 			t.Errorf("%s: differs by %g of the largest value", name, worst)
 		}

@@ -14,7 +14,7 @@ import (
 	"promptfed/runtime/safetensors"
 )
 
-// bytesRead is what this process has read so far (proc(5), rchar).
+// bytesRead returns how many bytes this process has read so far (proc(5), rchar).
 func bytesRead(t *testing.T) (n int64) {
 	t.Helper()
 	if _, err := fmt.Sscanf(string(orttest.Read(t, "/proc/self/io")), "rchar: %d", &n); err != nil {
@@ -23,8 +23,8 @@ func bytesRead(t *testing.T) (n int64) {
 	return n
 }
 
-// Weights that did not change are read once for their SHA-256, whoever opens the bundle, and again once they changed.
-// A comment makes the file of weights large enough for the record.
+// Unchanged weights are read once for their SHA-256, whoever opens the bundle, and again after they changed. A comment
+// makes the file of weights large enough for the record.
 func TestOpenReadsOnce(t *testing.T) {
 	environment(t)
 	const comment = 2 << 20
@@ -42,7 +42,7 @@ func TestOpenReadsOnce(t *testing.T) {
 	if _, err := converted.Convert(src, dir, converted.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // linking the weights was a change of their status (filestamp.Settled)
+	time.Sleep(100 * time.Millisecond) // linking the weights changed their status (filestamp.Settled)
 	open := func() int64 {
 		t.Helper()
 		before := bytesRead(t)

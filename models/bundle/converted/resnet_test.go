@@ -18,21 +18,21 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A small CLIP with a ResNet image tower as tools/golden/resnet.py wrote it: a state dict in half precision, and a
-// Hugging Face folder of two shards with transformers' names for the text tower and OpenAI's behind vision_model. for
-// the image tower.
+// A small CLIP with a ResNet image tower, written by tools/golden/resnet.py: a state dict in half precision, and a
+// Hugging Face folder of two shards with transformers' names for the text tower and OpenAI's names after vision_model.
+// for the image tower.
 const (
 	resnetPT = "testdata/resnet/openai.pt"
 	resnetHF = "testdata/resnet/huggingface"
 )
 
-// resnetOptions say what weights do not: heads and activation.
+// resnetOptions states what the weights do not: heads and activation.
 func resnetOptions() converted.Options {
 	return converted.Options{Vocab: "testdata/merges.txt", Checkpoint: checkpoint.Options{TextHeads: 2,
 		VisionHeads: 1, Epsilon: 1e-5, Activation: checkpoint.QuickGELU}}
 }
 
-// resnetGolden is what PyTorch computes; the pixels are squares of 8 pixels.
+// resnetGolden holds PyTorch's outputs; the pixels are squares of 8 pixels.
 func resnetGolden(t *testing.T) tensor.Map {
 	want := orttest.Golden(t, "testdata/resnet/golden.safetensors")
 	small := want["squares"]
@@ -45,7 +45,7 @@ func resnetGolden(t *testing.T) tensor.Map {
 	return want
 }
 
-// stored are the tensors of a checkpoint as float32 and int64.
+// stored returns the tensors of a checkpoint as float32 and int64.
 func stored(t *testing.T, path string) tensor.Map {
 	t.Helper()
 	c, err := checkpoint.Open(path, checkpoint.Options{})
@@ -149,7 +149,7 @@ func TestResNetSameAsPyTorch(t *testing.T) {
 	}
 }
 
-// A checkpoint's own file may have the name that the folded weights take.
+// A checkpoint's own file may have the name of the file of folded weights.
 func TestResNetFileNamedWeights(t *testing.T) {
 	orttest.Need(t)
 	dir := t.TempDir()
@@ -164,8 +164,8 @@ func TestResNetFileNamedWeights(t *testing.T) {
 	}
 }
 
-// Folding by hand: gain 2, variance 0.25-1e-5 and so a scale of 2/0.5 = 4, mean 3, bias 1: weights times 4, bias 1-3·4
-// = -11.
+// Folding by hand: gain 2 and variance 0.25-1e-5 make a scale of 2/0.5 = 4; with mean 3 and bias 1, weights are
+// multiplied by 4 and the bias is 1-3·4 = -11.
 func TestFoldByHand(t *testing.T) {
 	m := stored(t, resnetPT)
 	w := m["visual.conv1.weight"]
@@ -247,7 +247,7 @@ func TestResNetRefused(t *testing.T) {
 	}
 }
 
-// A manifest may not claim a ResNet that its weights are not, nor one of a size that takes long to list.
+// A manifest may not claim a ResNet that its weights do not have, or one whose tensors take long to list.
 func TestResNetManifest(t *testing.T) {
 	b := convert(t, resnetPT, resnetOptions())
 	path := filepath.Join(b.WeightsDir(), bundle.ManifestFile)

@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// preprocessing takes over what the checkpoint says of its pixels, OpenAI's values where it says nothing.
+// preprocessing copies the checkpoint's preprocessing, or OpenAI's if the checkpoint states none.
 func (j *conversion) preprocessing() error {
 	cfg, err := j.c.Preprocessor()
 	if err != nil {
@@ -45,8 +45,7 @@ func (j *conversion) preprocessing() error {
 	return nil
 }
 
-// vocabulary writes tokenizer.json, and takes from it what texts are filled up with, and what the treatment of texts
-// strips.
+// vocabulary writes tokenizer.json, and takes the padding token and the stripped tokens of the text treatment from it.
 func (j *conversion) vocabulary(dir string) error {
 	path := j.Vocab
 	if path == "" {
@@ -60,13 +59,13 @@ func (j *conversion) vocabulary(dir string) error {
 		return fmt.Errorf("the checkpoint has no vocabulary: add --vocab bpe_simple_vocab_16e6.txt.gz (OpenAI's " +
 			"file), or --vocab FOLDER with tokenizer.json or vocab.json and merges.txt")
 	}
-	path, err := tokenizer.File(path)
+	path, err := tokenizer.FindFile(path)
 	if err != nil {
 		return err
 	}
 	t, err := tokenizer.Load(path)
 	if err == nil {
-		t, err = j.w.Arch.Texts.On(t)
+		t, err = j.w.Arch.Texts.Apply(t)
 	}
 	if err != nil {
 		return err
@@ -79,14 +78,15 @@ func (j *conversion) vocabulary(dir string) error {
 			"give its own with --vocab", path, n, rows)
 	case n < rows && !slices.Contains([]string{".json", ".model"}, filepath.Ext(path)) &&
 		filepath.Base(path) != "vocab.txt":
-		// A list of merges is numbered by counting, so with merges missing every later token would get a wrong number.
+		// Tokens of a list of merges are numbered by counting, so missing merges would give wrong numbers to all later
+		// tokens.
 		return fmt.Errorf("%s makes %d tokens, but the checkpoint embeds %d: it is cut short, or the vocabulary of "+
 			"another model", path, n, rows)
 	case n < rows:
 		j.note("the checkpoint embeds %d tokens, of which the vocabulary has %d", rows, n)
 	}
 	if j.m.Text.Pad = t.Pad(); j.w.Arch.PadToken >= 0 && t.Pad() != j.w.Arch.PadToken {
-		return fmt.Errorf("%s fills texts up with token %d, but the text tower hides token %d: give its own "+
+		return fmt.Errorf("%s pads texts with token %d, but the text tower masks token %d: give its own "+
 			"vocabulary with --vocab", path, t.Pad(), j.w.Arch.PadToken)
 	}
 	if err := j.endToken(t); err != nil {
@@ -95,8 +95,8 @@ func (j *conversion) vocabulary(dir string) error {
 	return atomicfile.Write(filepath.Join(dir, tokenizerFile), t.Write)
 }
 
-// endToken compares the token that texts are read at, which is the end token of the vocabulary here, with the one that
-// the library of the checkpoint reads them at.
+// endToken compares the vocabulary's end token, at which texts are read here, with the token at which the checkpoint's
+// own library reads them.
 func (j *conversion) endToken(t *tokenizer.Tokenizer) error {
 	end, last := j.w.Arch.EndToken, t.VocabSize()-1
 	switch {
@@ -113,8 +113,8 @@ func (j *conversion) endToken(t *tokenizer.Tokenizer) error {
 	return nil
 }
 
-// weights links the checkpoint's weights into the folder, or converts them. What has no place in the checkpoint is made
-// and written beside linked files.
+// weights links the checkpoint's weights into the folder, or converts them. Tensors that the checkpoint does not store
+// are computed and written to a file beside the linked ones.
 func (j *conversion) weights(dir string) error {
 	items := collect(j.w, false)
 	files := inPlace(items)
@@ -157,8 +157,8 @@ func bytesOf(h *checkpoint.Handle) int64 {
 	return n
 }
 
-// inPlace lists the files that hold every stored item as float32 in a .safetensors file; nil when that is not so.
-// Pickles would do for ONNX Runtime as well, but a bundle is to hold nothing that can run.
+// inPlace returns the files that hold every stored item as float32 in a .safetensors file, or nil if some item is
+// stored differently. ONNX Runtime could also read pickles, but a bundle must not hold executable content.
 func inPlace(items []item) []string {
 	var files []string
 	making := false
@@ -181,7 +181,8 @@ func inPlace(items []item) []string {
 	return files
 }
 
-// link links files into the folder, checks the items in them and adds their places. It tells how many bytes they take.
+// link links files into the folder, checks the items in them and adds their places. It returns the number of their
+// bytes.
 func (j *conversion) link(dir string, items []item, files []string, places map[string]Place,
 	progress func(int64)) (int64, error) {
 	for _, path := range files {

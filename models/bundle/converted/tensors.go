@@ -9,9 +9,9 @@ import (
 // tokensName is OpenAI's name of the token embedding.
 const tokensName = "token_embedding.weight"
 
-// collect lists the tensors of both towers by the names that clip.Weights uses. With fuse, query, key and value become
-// one tensor where they are stored apart, which saves a product per block. The batch normalisations of a ResNet are
-// folded into its convolutions.
+// collect lists the tensors of both towers with the names that clip.Weights uses. If fuse is set, separately stored
+// query, key and value become one tensor, which saves a matrix product per block. The batch normalisations of a ResNet
+// are folded into its convolutions.
 func collect(w *checkpoint.Weights, fuse bool) []item {
 	var out []item
 	add := func(name string, h *checkpoint.Handle) { out = append(out, item{name, h}) }

@@ -53,7 +53,7 @@ func withConfig(t *testing.T, config []byte, vocabulary string) (*bundle.Bundle,
 	return converted.Convert(dir, filepath.Join(t.TempDir(), "b"), converted.Options{Vocab: vocabulary})
 }
 
-// constants runs a graph without inputs, which it gives one.
+// constants runs a graph without inputs; an unused input is added.
 func constants(t *testing.T, b *bundle.Bundle, g *graph.Graph, outputs []graph.Output) tensor.Map {
 	one := g.Input("one", graph.Float, graph.Static(1))
 	for i := range outputs {
@@ -66,8 +66,8 @@ func constants(t *testing.T, b *bundle.Bundle, g *graph.Graph, outputs []graph.O
 	return orttest.Run(t, model, b.WeightsDir(), tensor.Map{"one": tensor.Of([]float32{1}, 1)})
 }
 
-// Sentences, and class prompts that are put together of words and class names, have the features that OpenCLIP computes
-// of the whole texts, for each treatment of texts.
+// Sentences, and class prompts that are assembled from words and class names, have the features that OpenCLIP computes
+// for the whole texts, for each treatment of texts.
 func TestTreatedTexts(t *testing.T) {
 	orttest.Need(t)
 	want := orttest.Golden(t, openCLIPTexts+"/golden.safetensors")
@@ -86,7 +86,7 @@ func TestTreatedTexts(t *testing.T) {
 			outputs := []graph.Output{{Name: "sentences", Node: whole}}
 			var prompts []clip.Prompt
 			for _, template := range all.Templates {
-				words, own, err := b.Templated(all.Classes, template)
+				words, own, err := b.SplitTemplate(all.Classes, template)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -100,7 +100,7 @@ func TestTreatedTexts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// As learned prompts are: the first template without one.
+			// Without the first template, as for learned prompts.
 			prompts = append(prompts, clip.Prompt{Ctx: g.Const(words)})
 			f, err := b.Prompts(g, all.Classes, prompts)
 			if err != nil {
@@ -121,8 +121,8 @@ func TestTreatedTexts(t *testing.T) {
 	}
 }
 
-// A class name in front of a prompt and in its middle, and a prompt without a class, are the whole text as well, where
-// a full stop has a token and where the cleaning drops it. The words of the prompt are tokens of the vocabulary.
+// Prompts with the class name in front or in the middle, and a prompt without a class, also equal the whole text, both
+// if a full stop has a token and if the cleaning removes it. The words of the prompt are tokens of the vocabulary.
 func TestTreatedPlaces(t *testing.T) {
 	orttest.Need(t)
 	for _, c := range readTextCases(t).Cases {
@@ -137,7 +137,7 @@ func TestTreatedPlaces(t *testing.T) {
 		if err != nil || words.Shape[0] != 2 {
 			t.Fatal(words, err)
 		}
-		alone, err := b.WithoutClass()
+		alone, err := b.EmptySuffix()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,8 +165,8 @@ func TestTreatedPlaces(t *testing.T) {
 	}
 }
 
-// The manifest has the treatment, which is part of the digest, and a bundle whose configuration says nothing of texts
-// has no such key. The tokenizer file of the bundle is the same for all treatments.
+// The manifest has the treatment, which is part of the digest, and a bundle whose configuration has no settings of
+// texts has no such key. The tokenizer file of the bundle is the same for all treatments.
 func TestTreatmentOfBundle(t *testing.T) {
 	digests := map[string]string{}
 	var file []byte
@@ -218,7 +218,7 @@ func TestTreatmentOfBundle(t *testing.T) {
 	}
 }
 
-// small is the configuration of the small OpenCLIP model with more in its text_cfg.
+// small returns the configuration of the small OpenCLIP model with additional fields in its text_cfg.
 func small(text string) []byte {
 	if text != "" {
 		text = "," + text
@@ -228,7 +228,7 @@ func small(text string) []byte {
 		`"no_causal_mask":true,"pool_type":"last","proj_bias":true` + text + `}}}`)
 }
 
-// What cannot be done with the texts of a checkpoint or a bundle is said in one line.
+// Unsupported settings of texts in a checkpoint or a bundle are errors of one line.
 func TestTreatmentErrorsOfBundles(t *testing.T) {
 	for _, c := range []struct{ text, vocabulary, want string }{
 		{`"hf_tokenizer_name":"x","tokenizer_kwargs":{"strip_sep_token":true}`, vocabularies + "t5", "sep_token"},

@@ -19,12 +19,12 @@ import (
 
 const vocabularies = "../../tokenizer/testdata/files/"
 
-// otherTowers are checkpoints whose towers are not OpenAI's; tools/golden/siglip.py writes them with what transformers
-// and OpenCLIP compute.
+// otherTowers are checkpoints whose towers are not OpenAI's; tools/golden/siglip.py writes them with the outputs of
+// transformers and OpenCLIP.
 var otherTowers = []struct {
 	name string
 	o    converted.Options
-	want []string // of what the golden file has
+	want []string // tensors of the golden file
 }{
 	{"siglip", converted.Options{}, []string{"end", "grad", "sentences"}},
 	{"chinese", converted.Options{}, []string{"end", "grad", "sentences"}},
@@ -61,8 +61,8 @@ func TestOtherTowers(t *testing.T) {
 	}
 }
 
-// Patch features of an attention pooling are those that it gives of an image of that patch alone: the query sees one
-// key, so that the feature of the whole image with all patches alike is that of each.
+// Patch features of an attention pooling equal the features of an image that consists of this patch alone: the query
+// has one key, so the feature of an image with equal patches is that of each patch.
 func TestPatchesOfAttentionPooling(t *testing.T) {
 	orttest.Need(t)
 	b := convert(t, "testdata/siglip", converted.Options{})
@@ -88,7 +88,7 @@ func TestPatchesOfAttentionPooling(t *testing.T) {
 	orttest.Near(t, "patches", out["patches"], out["image"])
 }
 
-// firstPosition serves the positions of an image of one patch.
+// firstPosition returns the positions of an image of one patch.
 type firstPosition struct{ clip.Weights }
 
 func (w firstPosition) Node(g *graph.Graph, name string, shape ...int) graph.Node {
@@ -98,7 +98,7 @@ func (w firstPosition) Node(g *graph.Graph, name string, shape ...int) graph.Nod
 	return w.Weights.Node(g, name, shape...)
 }
 
-// SiglipTokenizer's ids, but for its second space in front of a text that begins with one.
+// The ids are SiglipTokenizer's, except that it adds a second space to a text that begins with one.
 func TestSigLIPTokens(t *testing.T) {
 	data, err := os.ReadFile("testdata/siglip.tokens.json")
 	if err != nil {
@@ -127,7 +127,7 @@ func TestSigLIPTokens(t *testing.T) {
 	}
 }
 
-// What is looked up for a list of classes is found by the names as they are, whichever characters they hold.
+// Cached embeddings of a list of classes are found by the exact names, with any characters.
 func TestClassesAreToldApart(t *testing.T) {
 	b := convert(t, "testdata/siglip", converted.Options{})
 	for _, list := range [][]string{{"a\x00b"}, {"a", "b"}, {"a b"}, {"a\" \"b"}, {"a", "b", ""}} {
@@ -143,7 +143,7 @@ func TestClassesAreToldApart(t *testing.T) {
 	}
 }
 
-// A tower without causal mask says what it cannot do.
+// A tower without causal mask returns errors for unsupported prompts.
 func TestBidirectionalLimits(t *testing.T) {
 	b := convert(t, "testdata/siglip", converted.Options{})
 	for name, of := range map[string]func(ctx graph.Node) clip.Prompt{

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// alternatives are the tensors that clip.Weights accepts in another form, and that form: each part [rows,...] of a
-// fused projection, or the transpose of a plain one.
+// alternatives lists the tensors that clip.Weights accepts in another form: as the parts [rows,...] of a fused
+// projection, or as the transpose.
 var alternatives = []struct {
 	name  string
 	parts []string
@@ -21,7 +21,7 @@ var alternatives = []struct {
 	{"attn.in_proj_bias", []string{"attn.q_proj.bias", "attn.k_proj.bias", "attn.v_proj.bias"}},
 }
 
-// forms gives the names and shapes under which a tensor may stand in place of name [shape].
+// forms returns the names and shapes of the alternative form of name [shape], or nil.
 func forms(name string, shape []int) map[string][]int {
 	for _, a := range alternatives {
 		stem, ok := cutSuffix(name, a.name)
@@ -41,7 +41,7 @@ func forms(name string, shape []int) map[string][]int {
 	return nil
 }
 
-// cutSuffix accepts a whole name, or one that ends in suffix behind a dot.
+// cutSuffix removes suffix from a name that equals it or ends with it after a dot.
 func cutSuffix(name, suffix string) (stem string, ok bool) {
 	n := len(name) - len(suffix)
 	if n < 0 || name[n:] != suffix || n > 0 && name[n-1] != '.' {
@@ -50,7 +50,7 @@ func cutSuffix(name, suffix string) (stem string, ok bool) {
 	return name[:n], true
 }
 
-// checkWeights tells which tensor of the architecture is missing or does not fit.
+// checkWeights returns an error if a tensor of the architecture is missing or has another shape.
 func (m Manifest) checkWeights() error {
 	if n := 12*(m.Text.Layers+m.Vision.Layers) + 2*len(m.Vision.Convolutions()); len(m.Weights) < n {
 		return fmt.Errorf("weights: %d tensors, the towers have more than %d", len(m.Weights), n)
@@ -109,7 +109,7 @@ func (m Manifest) checkPlace(name string, p Place) error {
 	return nil
 }
 
-// table serves tensors as constants that stay in their files, named relative to the folder.
+// table serves tensors as constants that stay in their files, with paths relative to the folder.
 type table map[string]Place
 
 func (t table) Has(name string) bool { _, ok := t[name]; return ok }

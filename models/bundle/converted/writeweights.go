@@ -11,20 +11,20 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// item is a tensor of a checkpoint under the name it has in a bundle.
+// item is a tensor of a checkpoint and its name in the bundle.
 type item struct {
 	name string
 	from *checkpoint.Handle
 }
 
-// maxPart bounds how much of a tensor is in memory at once, in elements, where its format allows reading parts.
+// maxPart limits how many elements of a tensor are in memory at once, if its format allows partial reads.
 const maxPart = 1 << 22
 
-// startsAt is what the elements of a file that this program writes start at a multiple of, in bytes.
+// startsAt is the alignment of elements in files that this program writes, in bytes.
 const startsAt = 64
 
-// writeWeights writes tensors as float32 to a .safetensors file, part by part, and tells where they lie in it. progress
-// gets the bytes written so far.
+// writeWeights writes tensors as float32 to a .safetensors file, part by part, and returns their places. progress gets
+// the number of bytes written so far.
 func writeWeights(ctx context.Context, path, file string, items []item, progress func(int64)) (map[string]Place,
 	error) {
 	entries := make([]safetensors.Entry, len(items))
@@ -59,7 +59,7 @@ func writeWeights(ctx context.Context, path, file string, items []item, progress
 	return places, err
 }
 
-// parts reads a float tensor in pieces of at most maxPart elements where it lies in a file as it is, else at once. A
+// parts reads a float tensor in pieces of at most maxPart elements if a file holds it unchanged, and else at once. A
 // value that is not finite is an error.
 func parts(ctx context.Context, h *checkpoint.Handle, use func(*tensor.Tensor) error) error {
 	rows, step := 1, 1

@@ -14,11 +14,11 @@ import (
 	"promptfed/models/tokenizer"
 )
 
-// config is bundle.json of towers that other tools exported (docs/dropin.md): all keys are optional. What it
-// leaves out is found out from the graphs; what it says is checked against them.
+// config is the bundle.json of towers that other tools exported (docs/dropin.md). All keys are optional: missing values
+// are derived from the graphs, and given values are checked against them.
 type config struct {
 	Version       int             `json:"bundle,omitempty"`
-	Name          string          `json:"name,omitempty"` // of the folder where it is not given
+	Name          string          `json:"name,omitempty"` // empty: the name of the folder
 	Architecture  string          `json:"architecture,omitempty"`
 	Source        string          `json:"source,omitempty"`
 	TextWidth     int             `json:"text_width,omitempty"`
@@ -30,10 +30,10 @@ type config struct {
 	LogScale      *float64        `json:"logit_scale_log,omitempty"`
 	Preprocess    json.RawMessage `json:"preprocess,omitempty"`
 	TokenizerFile string          `json:"tokenizer,omitempty"`
-	// what is done to texts around the tokenizer; where it is not given, what a configuration of OpenCLIP says
+	// treatment of texts before and after the tokenizer; if missing, that of an OpenCLIP configuration
 	Texts *tokenizer.Treatment `json:"texts,omitempty"`
 	Model string               `json:"model,omitempty"` // one ONNX file with both towers
-	// of the files that a layout has: fp16, quantized, ...
+	// which of a layout's files are used: fp16, quantized, ...
 	Variant string                 `json:"variant,omitempty"`
 	Image   imageConfig            `json:"image,omitzero"`
 	Text    textConfig             `json:"text,omitzero"`
@@ -42,15 +42,15 @@ type config struct {
 	Notes   []string               `json:"notes,omitempty"`
 }
 
-// imageConfig names what image.onnx has.
+// imageConfig names the file, the inputs and the outputs of the image tower.
 type imageConfig struct {
 	File    string `json:"file,omitempty"`
 	Input   string `json:"input,omitempty"`   // pixels [B,3,S,S]
 	Output  string `json:"output,omitempty"`  // features [B,D]
-	Patches string `json:"patches,omitempty"` // features of patches [B,M,D] in the same space, where there are some
+	Patches string `json:"patches,omitempty"` // features of patches [B,M,D] in the same space, if there are any
 }
 
-// textConfig names what text.onnx has.
+// textConfig names the file, the inputs and the output of the text tower.
 type textConfig struct {
 	File       string `json:"file,omitempty"`
 	Embeddings string `json:"embeddings,omitempty"`     // [C,L,w]
@@ -59,10 +59,10 @@ type textConfig struct {
 	Mask       string `json:"attention_mask,omitempty"` // [C,L]
 	Positions  string `json:"position_ids,omitempty"`   // [C,L]
 	Output     string `json:"output,omitempty"`         // features [C,D]
-	Causal     *bool  `json:"causal,omitempty"`         // whether tokens behind EOT change nothing
+	Causal     *bool  `json:"causal,omitempty"`         // whether tokens after EOT have no influence
 }
 
-// readConfig reads the bundle.json of a folder, where it has one of exported models: one without weights.
+// readConfig reads the bundle.json of a folder, if it is of exported models, that is, without weights.
 func readConfig(dir string) (c config, ok bool, err error) {
 	data, err := bundle.ReadManifest(dir)
 	if err != nil {

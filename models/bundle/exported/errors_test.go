@@ -21,7 +21,7 @@ func copyTower(t *testing.T, name, manifest string) string {
 	return dir
 }
 
-// TestConfigErrors says each time what is wrong, where, and what to write instead.
+// TestConfigErrors: each error says what is wrong, where, and what to write instead.
 func TestConfigErrors(t *testing.T) {
 	const ids, embeddings, both = "hf-half", "openai-emb-cut-113-torchscript", "optimum-sdpa-features"
 	for _, c := range []struct{ what, tower, manifest, want string }{
@@ -60,7 +60,7 @@ func TestConfigErrors(t *testing.T) {
 			`it is 4 wide, the tower takes 8`},
 		{"cut short", ids, `{"files": {"text.onnx": {"size": 12}}}`, `bundle.json says 12`},
 		{"damaged", ids, `{"files": {"text.onnx": {"sha256": "12"}}}`,
-			`bundle.json says 12: the file was changed or damaged; take it from where it came from`},
+			`bundle.json says 12: the file was changed or damaged; get the original file again`},
 		{"a file that is not there", ids, `{"files": {"none": {}}}`, `none is missing, but bundle.json lists it`},
 		{"a file elsewhere", ids, `{"files": {"../x": {}}}`, `"../x" is not the path of a file inside the bundle`},
 	} {
@@ -73,8 +73,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestConfigPreprocessing takes what is in the folder before what OpenAI's models take, and bundle.json before
-// both.
+// TestConfigPreprocessing: files of the folder take precedence over OpenAI's values, and bundle.json over both.
 func TestConfigPreprocessing(t *testing.T) {
 	dir := copyTower(t, "hf-half", `{}`)
 	check := func(mean, std float32, notes int) {

@@ -5,7 +5,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// StreamOnly takes the image tower of a bundle as one that is not recognised as CLIP's.
+// StreamOnly opens the image tower of a bundle as one that is not recognised as CLIP's.
 func StreamOnly(b *bundle.Bundle, run Runner) (blocks int, err error) {
 	m := b.Towers.(*model)
 	m.image.vit = nil
@@ -15,7 +15,7 @@ func StreamOnly(b *bundle.Bundle, run Runner) (blocks int, err error) {
 	return len(m.image.stream.values), m.image.stream.proof()
 }
 
-// MatchForTest looks for a text tower and for an image tower behind each output, and builds what it found.
+// MatchForTest looks for a text tower and for an image tower before each output, and builds those that it finds.
 func MatchForTest(f *graph.File) (found int) {
 	for _, o := range f.Outputs {
 		for _, n := range append(f.Inputs(), gathers(f)...) {
@@ -43,7 +43,7 @@ func MatchForTest(f *graph.File) (found int) {
 	return found
 }
 
-// gathers are values that prompts could take the place of.
+// gathers returns values that prompts could replace.
 func gathers(f *graph.File) (out []graph.Node) {
 	for _, o := range f.Outputs {
 		for _, op := range graph.Reachable(o.Node) {

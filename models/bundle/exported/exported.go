@@ -1,6 +1,3 @@
-// Package exported is the bundle of a CLIP that another tool wrote as ONNX files: a folder with one or two of them, a
-// vocabulary and what says how images are prepared. What a bundle.json leaves out is found in the graphs; what it says
-// is checked against them (docs/dropin.md).
 package exported
 
 import (
@@ -17,14 +14,14 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Form is what registers the package (bundle.Use). With run, batches that an export fixed are opened and the result is
-// compared with what the export gives; without, they stay as they are.
-func Form(run Runner) bundle.Format {
+// Format returns the format of this package (bundle.RegisterFormat). With run, a batch that the export fixed is opened,
+// and the features are compared with those of the export; without run, it stays fixed.
+func Format(run Runner) bundle.Format {
 	return bundle.Format{NameOf: nameOf, Parts: true,
 		Open: func(s bundle.Spec) (*bundle.Bundle, error) { return open(s, run) }}
 }
 
-// model is an open bundle: both towers, and what was found out of them.
+// model is an open bundle: both towers, and the properties that were derived from their graphs.
 type model struct {
 	b      *bundle.Bundle
 	config config
@@ -35,17 +32,17 @@ type model struct {
 	digest func() string
 
 	said              said
-	read              []string // files beside the graphs, relative to the folder
-	imageDir, textDir string   // where the files of each tower are looked for, relative to the folder
+	read              []string // files besides the graphs, relative to the folder
+	imageDir, textDir string   // folders in which each tower's files are searched, relative to the folder
 }
 
-// decided keeps what was found out, and from what.
+// decided records a derived property and its source.
 func (m *model) decided(what, format string, a ...any) {
 	m.found = append(m.found, bundle.Finding{What: what, Value: fmt.Sprintf(format, a...)})
 }
 
-// nameOf takes folders with a bundle.json that lists no weights, and without any those that a layout knows or that
-// hold a folder for each tower.
+// nameOf accepts folders with a bundle.json that lists no weights, and folders without bundle.json whose file names
+// have a known layout or that contain a folder for each tower.
 func nameOf(dir string) (string, bool) {
 	c, ok, err := readConfig(dir)
 	if err != nil {
@@ -53,14 +50,14 @@ func nameOf(dir string) (string, bool) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, bundle.ManifestFile)); !ok && errors.Is(err, os.ErrNotExist) {
 		if !looksExported(dir) {
-			return "", len(pairs(dir)) > 0 // no bundle, but one that tells how its towers are named
+			return "", len(pairs(dir)) > 0 // not a bundle; opening it explains how to name the towers
 		}
 		return filepath.Base(dir), true
 	}
 	return c.Name, ok
 }
 
-// open opens the parts that a specification names: a folder, or a folder for each tower.
+// open opens the parts that a specification names: one folder, or one for each tower.
 func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 	m := &model{b: &bundle.Bundle{Dir: spec.Folder}}
 	var err error
@@ -100,7 +97,7 @@ func open(spec bundle.Spec, run Runner) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-// common is the innermost folder that holds both of two folders, and where they are in it, with slashes.
+// common returns the innermost folder that contains two paths, and their paths in it, with slashes.
 func common(a, b string) (dir, inA, inB string, err error) {
 	if a, err = filepath.Abs(a); err != nil {
 		return "", "", "", err
@@ -159,7 +156,7 @@ func (m *model) open() error {
 	return m.list()
 }
 
-// towerFiles are the ONNX files of both towers: those that bundle.json names, or those that a layout knows.
+// towerFiles returns the ONNX files of both towers: those that bundle.json names, or those of a known layout.
 func (m *model) towerFiles() (image, text string, err error) {
 	image, text = cmp.Or(m.config.Image.File, m.config.Model), cmp.Or(m.config.Text.File, m.config.Model)
 	switch {
@@ -179,7 +176,7 @@ func (m *model) towerFiles() (image, text string, err error) {
 				return "", "", err
 			}
 			*t.to = path.Join(t.dir, e.file)
-			m.decided("file", "%s, named as by %s", *t.to, origin)
+			m.decided("file", "%s, a name of %s", *t.to, origin)
 		}
 		return image, text, nil
 	}
@@ -198,7 +195,7 @@ func (m *model) towerFiles() (image, text string, err error) {
 	return cmp.Or(image, f.image.file), cmp.Or(text, f.text.file), nil
 }
 
-// describe fills in what does not depend on the text tower.
+// describe sets the fields that do not depend on the text tower.
 func (m *model) describe() error {
 	scale, bias, err := m.findScale()
 	if err != nil {
@@ -214,7 +211,7 @@ func (m *model) describe() error {
 	return nil
 }
 
-// finish finds the token embedding, the width and the context, and checks that the towers belong together.
+// finish finds the token embedding, the width and the context length, and checks that the towers belong together.
 func (m *model) finish() error {
 	h, b, t := m.config, m.b, m.text
 	tokens, err := m.tokenizer()
@@ -248,8 +245,8 @@ func (m *model) finish() error {
 		}
 	}
 	if t.embedDim != m.image.embedDim {
-		return fmt.Errorf("%s gives features of size %d (output %s), %s of size %d (output %s): export both with "+
-			"their projections into the space that both share",
+		return fmt.Errorf("%s has features of size %d (output %s), %s of size %d (output %s): export both with "+
+			"their projections to the common space",
 			m.image.name, m.image.embedDim, m.image.output.Name(), t.name, t.embedDim, t.output.Name())
 	}
 	b.TokenRows = t.table.rows

@@ -19,12 +19,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// running tells whether opening a bundle may run its graphs, and plainOnly whether CLIP's text tower stays as it was
-// exported.
+// running says whether opening a bundle may run its graphs, and plainOnly whether CLIP's text tower stays as exported.
 var running, plainOnly bool
 
 func init() {
-	bundle.RegisterFormat(exported.Form(runs))
+	bundle.RegisterFormat(exported.Format(runs))
 }
 
 func runs(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
@@ -34,9 +33,9 @@ func runs(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
 	return ort.RunOnce(context.Background(), m, ort.Options{WeightsDir: dir}, in)
 }
 
-// TestExportedTowers opens folders that tools/golden/exported_towers.py made: towers as the exporters of PyTorch and of
-// Hugging Face write them, with PyTorch's features and its gradients by a prompt and by pixels. A few lie in
-// testdata; PROMPTFED_TOWERS names a folder of all.
+// TestExportedTowers opens folders that tools/golden/exported_towers.py made: towers as written by the exporters of
+// PyTorch and of Hugging Face, with PyTorch's features and its gradients with respect to a prompt and to pixels. A few
+// are in testdata; PROMPTFED_TOWERS names a folder of all.
 func TestExportedTowers(t *testing.T) {
 	orttest.Need(t)
 	running = true
@@ -66,7 +65,7 @@ func exportedTower(t *testing.T, dir string, want tensor.Map) {
 	bothForms(t, dir, want)
 }
 
-// bothForms compares a bundle with PyTorch, its text tower as it was exported and as it was recognised.
+// bothForms compares a bundle with PyTorch, with its text tower as exported and as recognised.
 func bothForms(t *testing.T, spec string, want tensor.Map) {
 	plainOnly = true
 	sameAs(t, openBundle(t, spec), want)
@@ -74,7 +73,7 @@ func bothForms(t *testing.T, spec string, want tensor.Map) {
 	sameAs(t, openBundle(t, spec), want)
 }
 
-// openBundle opens a folder, or what else bundle.Find takes.
+// openBundle opens a folder, or another argument of bundle.Find.
 func openBundle(t testing.TB, spec string) *bundle.Bundle {
 	t.Helper()
 	b, err := bundle.Find(spec)
@@ -84,7 +83,7 @@ func openBundle(t testing.TB, spec string) *bundle.Bundle {
 	return b
 }
 
-// sameAs compares features, and gradients by a prompt and by pixels, with PyTorch's.
+// sameAs compares features, and gradients with respect to a prompt and to pixels, with PyTorch's.
 func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	t.Helper()
 	if b.Text.Width != 8 || b.Text.EmbedDim != 6 || b.Text.Context != 32 || b.Vision.Image != 16 {
@@ -102,7 +101,7 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The second prompt is in the graph and counts nothing.
+	// The second prompt is in the graph but has no influence.
 	loss := text.Mul(c).Sum().Add(p[1].L2Normalize().Mul(c).Sum().MulScalar(0))
 	dx, err := grad.Of(loss, ctx)
 	if err != nil {
@@ -138,7 +137,7 @@ func sameAs(t *testing.T, b *bundle.Bundle, want tensor.Map) {
 	if model, err = b.ImageModel(); err != nil {
 		t.Fatal(err)
 	}
-	rows := []int{0, 1, 1} // those that were exported for three images
+	rows := []int{0, 1, 1} // the ones that were exported for three images
 	if n := b.Batch(); n > 0 {
 		rows = rows[:n]
 	}
@@ -156,7 +155,7 @@ func unitRows(x *tensor.Tensor) *tensor.Tensor {
 	return x
 }
 
-// What goes into the blocks of a text tower, or needs it once for each image, is refused in one line that says what to
+// Prompts that need the blocks of a text tower, or one pass for each image, are refused in one line that says what to
 // do.
 func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 	list, _ := filepath.Glob(filepath.Join("testdata", "*", "*.onnx"))
@@ -179,7 +178,7 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 			return clip.Prompt{Ctx: ctx.Reshape(2, 2, 8)}
 		},
 		"own": func(g *graph.Graph, ctx graph.Node) clip.Prompt {
-			_, own, err := b.Templated([]string{"cat"}, "{} texture.")
+			_, own, err := b.SplitTemplate([]string{"cat"}, "{} texture.")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +188,7 @@ func TestExportedTowersTakeNoDeepPrompts(t *testing.T) {
 		g := graph.New()
 		_, err := b.Prompts(g, []string{"cat"}, []clip.Prompt{of(g, g.Input("ctx", graph.Float, graph.Static(4, 8)))})
 		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "promptfed convert") ||
-			!strings.Contains(err.Error(), "exported text tower takes no deep prompts") {
+			!strings.Contains(err.Error(), "exported text tower supports no deep prompts") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

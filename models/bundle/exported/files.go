@@ -19,7 +19,7 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// list collects the files that the towers need, and prepares the digest.
+// list collects the files that the towers use, and prepares the digest.
 func (m *model) list() error {
 	add := func(name string) {
 		if name != "" && !slices.Contains(m.files, name) {
@@ -51,21 +51,21 @@ func (m *model) list() error {
 	return nil
 }
 
-// verify compares the files of which bundle.json says something: their contents, all or those that are not known.
+// verify checks the files that bundle.json lists: the contents of all of them, or of those without a record.
 func (m *model) verify(all bool) error {
 	for name := range m.config.Files {
 		if !filepath.IsLocal(filepath.FromSlash(name)) {
 			return fmt.Errorf("files: %q is not the path of a file inside the bundle", name)
 		}
 	}
-	return bundle.Verify(m.b.Dir, m.config.Files, all, "take it from where it came from, or write size and sha256 "+
+	return bundle.Verify(m.b.Dir, m.config.Files, all, "get the original file again, or write size and sha256 "+
 		"of the new one in "+bundle.ManifestFile)
 }
 
 func (m *model) Verify() error { return m.verify(true) }
 
-// sum is the digest: over the contents of all files, and what bundle.json says of how they are used. What cannot be
-// read gives a digest of its own, as reading it to run will say why.
+// sum returns the digest: a hash of the contents of all files, and of the keys of bundle.json that affect their use. An
+// unreadable file enters with its error; running the model will report it.
 func (m *model) sum() string {
 	h := m.config
 	h.Name, h.Architecture, h.Source, h.Notes, h.Files = "", "", "", nil, map[string]bundle.File{}
@@ -75,7 +75,7 @@ func (m *model) sum() string {
 		h.Texts = &texts
 	}
 	for _, name := range m.files {
-		have, err := bundle.Contents(m.b.Dir, []string{name}, false)
+		have, err := bundle.HashFiles(m.b.Dir, []string{name}, false)
 		if h.Files[name] = have[name]; err != nil {
 			h.Files[name] = bundle.File{SHA256: err.Error()}
 		}
@@ -88,7 +88,7 @@ func (m *model) sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// tokenizer reads the vocabulary: the file that bundle.json names, or what is nearest to the text tower.
+// tokenizer reads the vocabulary: the file that bundle.json names, or the one nearest to the text tower.
 func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	name := m.config.TokenizerFile
 	if name != "" && !filepath.IsLocal(filepath.FromSlash(name)) {
@@ -106,7 +106,7 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	}
 	for _, dir := range dirs {
 		before := len(m.read)
-		for _, file := range append(tokenizer.Names(), tokenizer.ConfigName) {
+		for _, file := range append(tokenizer.FileNames(), tokenizer.ConfigName) {
 			if file = path.Join(dir, file); regular(file) {
 				m.read = append(m.read, file)
 			}
@@ -124,8 +124,8 @@ func (m *model) tokenizer() (*tokenizer.Tokenizer, error) {
 	return m.treated(t)
 }
 
-// treated gives the tokenizer the treatment of texts: that of bundle.json, or of a configuration of OpenCLIP beside the
-// text tower.
+// treated applies the treatment of texts to the tokenizer: that of bundle.json, or of an OpenCLIP configuration beside
+// the text tower.
 func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 	var x checkpoint.Texts
 	if c := m.config.Texts; c != nil {
@@ -151,7 +151,7 @@ func (m *model) treated(t *tokenizer.Tokenizer) (*tokenizer.Tokenizer, error) {
 			"separator: convert the checkpoint, or write the key texts, as {\"clean\": \"whitespace\"}, in %s if "+
 			"texts keep it", bundle.ManifestFile)
 	}
-	t, err := x.On(t)
+	t, err := x.Apply(t)
 	if err == nil {
 		m.b.Texts = t.Treatment()
 	}

@@ -14,15 +14,14 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// WriteRecorded makes a bundle at out of one of exported models: its files, as links where the file system has them,
-// and a bundle.json that says all that was found out, with the SHA-256 of every file. An existing bundle at out is
-// replaced.
+// WriteRecorded writes a bundle of exported models to out: their files, as hard links if the file system supports them,
+// and a bundle.json with all derived properties and the SHA-256 of every file. An existing bundle at out is replaced.
 func WriteRecorded(b *bundle.Bundle, out string) error {
 	m, ok := b.Towers.(*model)
 	if !ok {
-		return fmt.Errorf("bundle %s holds no exported models: there is nothing to find out", b.Name)
+		return fmt.Errorf("bundle %s holds no exported models, so nothing has to be recorded", b.Name)
 	}
-	c, read := m.settled(), bundle.Reading{}
+	c, read := m.settled(), bundle.Hashes{}
 	err := atomicfile.Folder(out, bundle.ManifestFile, func(dir string) error {
 		for _, name := range m.files {
 			from, to := filepath.Join(m.b.Dir, filepath.FromSlash(name)), filepath.Join(dir, filepath.FromSlash(name))
@@ -45,12 +44,12 @@ func WriteRecorded(b *bundle.Bundle, out string) error {
 		return atomicfile.Write(filepath.Join(dir, bundle.ManifestFile), atomicfile.Bytes(append(data, '\n')))
 	})
 	if err == nil {
-		read.Keep(out)
+		read.Save(out)
 	}
 	return err
 }
 
-// settled is a bundle.json that leaves nothing to be found out.
+// settled returns a bundle.json with all properties.
 func (m *model) settled() config {
 	c, b, i, t := m.config, m.b, m.image, m.text
 	name := func(n graph.Node) string {

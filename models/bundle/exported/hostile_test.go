@@ -19,11 +19,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// maxTower is how much opening an exported tower and building its graphs may allocate, in bytes; a good one of the
+// maxTower limits how much opening an exported tower and building its graphs may allocate, in bytes; a valid one of the
 // tests takes 30 MB.
 const maxTower = 1 << 30
 
-// useTower opens a folder of exported towers and builds all that is built of it without running it.
+// useTower opens a folder of exported towers and builds all graphs of it without running them.
 func useTower(t *testing.T, dir string) error {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -69,8 +69,8 @@ func changed(t *testing.T, dir, file string, change func(*onnx.ModelProto)) {
 	orttest.Write(t, path, string(b))
 }
 
-// smallTowers is a folder of two towers without positions, which fit any sizes: features of images are the means of
-// their colours, those of texts the sums of their embeddings, times a matrix.
+// smallTowers returns a folder of two towers without positions, which accept any sizes: features of images are the
+// means of their colours, those of texts the sums of their embeddings, times a matrix.
 func smallTowers(t *testing.T, image, text graph.Shape) string {
 	t.Helper()
 	const tower = "openai-emb-cut-113-torchscript"
@@ -93,7 +93,7 @@ func putTower(t *testing.T, dir, file string, features graph.Node) {
 	orttest.Write(t, filepath.Join(dir, file), string(b))
 }
 
-// A sum of tokens [4,B,6] and of one vector for each image [B,6], through which all goes, begins no blocks.
+// A sum of tokens [4,B,6] and of one vector for each image [B,6], which every path passes, is not the start of a block.
 func TestSumsOfOtherRanksAreNoBlocks(t *testing.T) {
 	dir := smallTowers(t, graph.Static(2, 3, 16, 16), graph.Static(2, 32, 8))
 	g := graph.New()
@@ -110,8 +110,8 @@ func TestSumsOfOtherRanksAreNoBlocks(t *testing.T) {
 	}
 }
 
-// What a file says of sizes is bounded before anything of that size is made. A batch of 2^35 once took 9.8 GB and ended
-// the process, as index lists of that length were made; one of 100,000 ran, with 9.8 GB for whatever number of images.
+// Sizes in a file are limited before anything of that size is allocated. Otherwise a batch of 2^35 would take gigabytes
+// for lists of indices, and a batch of 100,000 would take 9.8 GB for any number of images.
 func TestSizesOfExportedTowersAreBounded(t *testing.T) {
 	image, text := graph.Static(2, 3, 16, 16), graph.Static(2, 32, 8)
 	if err := useTower(t, smallTowers(t, image, text)); err != nil {
@@ -150,8 +150,8 @@ func TestSizesOfExportedTowersAreBounded(t *testing.T) {
 	}
 }
 
-// The rows of tokens that lie outside of the model are checked against their file, whatever names them, and again when
-// they are read: the file may have been cut since.
+// Rows of tokens outside the model are checked against their file, whatever names them, and again when they are read,
+// since the file may have been truncated since.
 func TestTokenTableThatEndsEarly(t *testing.T) {
 	const tower = "hf-sdpa-mask-dynamo-18"
 	dir := copyTower(t, tower, "{}")
@@ -193,7 +193,7 @@ func TestTokenTableThatEndsEarly(t *testing.T) {
 	orttest.OneLine(t, "a table of fewer rows", err, "which take "+strconv.Itoa(530*8*4))
 }
 
-// External data that only the body of a function names is in the model as soon as the function is called.
+// External data that only the body of a function names is in the model if the function is called.
 func TestFunctionsOfExportedTowersStayInTheirFolder(t *testing.T) {
 	dir := copyTower(t, "hf-half", "{}")
 	secret := &onnx.TensorProto{DataType: int32(graph.Float), Dims: []int64{2}}
@@ -211,7 +211,7 @@ func TestFunctionsOfExportedTowersStayInTheirFolder(t *testing.T) {
 }
 
 // FuzzExportedTowers sets a field of one of the files of exported towers to any number or name: opening them and
-// building graphs of them gives an error of one line, or works, in bounded memory.
+// building their graphs must either work or return an error of one line, in limited memory.
 func FuzzExportedTowers(f *testing.F) {
 	towers := []string{"openai-fixed-whole-29-dynamo", "hf-half", "openai-emb-cut-113-torchscript"}
 	for i, n := range onnxtest.Numbers {
@@ -255,8 +255,8 @@ func FuzzExportedTowers(f *testing.F) {
 	})
 }
 
-// A folder of a stranger gives one line, or the bundle that it would be without the odd part: two candidates, links in
-// circles and out of the folder, weights that are absent or of another size, numbers of any size in what lies beside
+// Untrusted folders give an error of one line, or the same bundle as without the odd part: two candidates, links in
+// circles and out of the folder, missing weights or weights of another size, numbers of any size in the files beside
 // the graphs.
 func TestHostileFolders(t *testing.T) {
 	write := func(name, text string) func(dir string) error {
@@ -275,7 +275,7 @@ func TestHostileFolders(t *testing.T) {
 	for _, c := range []struct {
 		what, folder string
 		change       func(dir string) error
-		want         string // of the error; "" where the folder is read
+		want         string // the error; "" if the folder is read
 	}{
 		{"no folder at all", "siglip", os.RemoveAll, "no such folder"},
 		{"nothing in it", "siglip", func(dir string) error {

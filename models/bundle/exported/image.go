@@ -19,14 +19,14 @@ type imageTower struct {
 	size, embedDim, count  int        // of images, features and patches
 	batch                  int        // fixed by the export, else 0
 
-	vit     *recognisedViT // where the graph is CLIP's vision transformer
-	stream  *stream        // where it is another transformer
-	open    *opening       // how a batch that the export fixed becomes any, where that was found
+	vit     *recognisedViT // set if the graph is CLIP's vision transformer
+	stream  *stream        // set if it is another transformer
+	open    *opening       // opens a batch that the export fixed, if that is possible
 	last    bool           // channels are the last axis of the input
-	rounded bool           // pixels become uint8, and gradients end there
-	levels  float32        // the graph normalises pixels from 0 to this; 0 where it does not
-	scale   float64        // what the file multiplies similarities with, 0 where it does not tell
-	bias    float64        // what it adds to that
+	rounded bool           // pixels are rounded to uint8 and have no gradients
+	levels  float32        // the graph normalises pixels from 0 to this value; 0 if it does not
+	scale   float64        // factor of the file's similarities; 0 if unknown
+	bias    float64        // term that is added to them
 }
 
 func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imageTower, error) {
@@ -74,7 +74,7 @@ func newImageTower(dir string, f *graph.File, name string, p imageConfig) (*imag
 	return t, nil
 }
 
-// axes are the height and the width that the export fixes, 0 where it leaves them open.
+// axes returns the height and the width that the export fixes, 0 for symbolic ones.
 func (t *imageTower) axes() (h, w int) {
 	if t.last {
 		return staticAxis(t.input, 1), staticAxis(t.input, 2)
@@ -87,8 +87,8 @@ func (t *imageTower) fixedSize() int {
 	return max(h, w)
 }
 
-// measure finds the sizes, with a batch of 2. hint is the size that is used where the graph leaves it open; said tells
-// that bundle.json names it.
+// measure determines the sizes with a batch of 2. hint is the image size if the graph leaves it open; said means that
+// bundle.json names it.
 func (t *imageTower) measure(hint int, said bool) error {
 	h, w := t.axes()
 	switch {
@@ -114,7 +114,7 @@ func (t *imageTower) measure(hint int, said bool) error {
 	}
 	image, patches, err := t.try(t.size)
 	if err != nil && t.input.DType() == graph.Uint8 {
-		t.rounded = true // what reads the pixels takes no floats
+		t.rounded = true // the operator that reads the pixels takes no floats
 		image, patches, err = t.try(t.size)
 	}
 	if err != nil {
@@ -139,7 +139,7 @@ func (t *imageTower) measure(hint int, said bool) error {
 	return nil
 }
 
-// guess is the image size of a tower that leaves it open, where only one of the usual ones fits its positions.
+// guess returns the image size of a tower that leaves it open, if only one of the usual sizes fits its positions.
 func (t *imageTower) guess() (int, error) {
 	var fit []int
 	for size := 16; size <= 1024; size += 16 {
@@ -159,7 +159,8 @@ func (t *imageTower) try(size int) (image, patches graph.Node, err error) {
 	return t.build(g, bundle.Pixels(g, 2, size))
 }
 
-// build adds the tower to g: features of pixels [B,3,S,S], whose B must be known where the export fixed the batch.
+// build adds the tower to g and returns the features of pixels [B,3,S,S]. If the export fixed the batch, B must be
+// static.
 func (t *imageTower) build(g *graph.Graph, pixels graph.Node) (image, patches graph.Node, err error) {
 	n := staticAxis(pixels, 0)
 	if t.batch == 0 || n == t.batch {
@@ -205,7 +206,7 @@ func (t *imageTower) once(g *graph.Graph, pixels graph.Node) (image, patches gra
 	return out[0], patches, g.Err()
 }
 
-// feed is what the input takes for pixels.
+// feed converts pixels to the element type and the layout of the input.
 func (t *imageTower) feed(g *graph.Graph, x graph.Node) graph.Node {
 	if t.last {
 		x = x.Transpose(0, 2, 3, 1)
@@ -216,7 +217,7 @@ func (t *imageTower) feed(g *graph.Graph, x graph.Node) graph.Node {
 	return wide(x, t.input)
 }
 
-// model is the tower under the names that bundles use, with the batch that it was exported for.
+// model returns the tower with the input and output names of bundles, and with the batch of the export.
 func (t *imageTower) model() (*onnx.ModelProto, error) {
 	g := graph.New()
 	image, patches, err := t.once(g, bundle.Pixels(g, t.batch, t.size))
@@ -230,16 +231,16 @@ func (t *imageTower) model() (*onnx.ModelProto, error) {
 	return graph.Model(list...)
 }
 
-var errNoPromptTokens = errors.New("the blocks of this exported image tower were not found, so that it takes prompts " +
-	"at pixel level only (promptfed inspect says why); convert the checkpoint to have prompt tokens")
+var errNoPromptTokens = errors.New("the blocks of this exported image tower were not found, so it supports only " +
+	"prompts of pixels (promptfed inspect says why); convert the checkpoint for prompt tokens")
 
-// prompted is the tower with prompts: those of tokens go into the recognised form, once it was compared with the graph.
+// prompted returns the tower with prompts. Prompt tokens use the recognised form, after it was compared with the graph.
 func (t *imageTower) prompted(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (image, patches graph.Node,
 	err error) {
 	if p.Pixels.OK() {
 		pixels = pixels.Add(p.Pixels)
 	}
-	switch plain := !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None() && !p.Embeddings && !p.Last; {
+	switch plain := !p.Tokens.OK() && len(p.Deep) == 0 && p.Changes.None() && !p.Embeddings && !p.LastTokens; {
 	case plain:
 		image, patches, err = t.build(g, pixels)
 	case t.vit == nil && t.stream == nil:

@@ -12,16 +12,16 @@ import (
 	"promptfed/models/bundle"
 )
 
-// layout is how the files of one exporter are named: their paths in the folder without the variant (fp16, quantized)
-// and the ending .onnx, where * stands for any characters but a slash. All may lie in a folder onnx/.
+// layout describes the file names of one exporter: paths in the folder without the variant (fp16, quantized) and the
+// extension .onnx, where * matches any characters except a slash. All files may lie in a folder onnx/.
 type layout struct {
 	origin      string
 	image, text string // of the towers
-	both        string // of one file with both
+	both        string // of one file with both towers
 }
 
-// layouts is the one table of them: an exporter that names its files otherwise is one more entry. Graphs are the judges
-// of what a file takes and gives; names only say which file is asked.
+// layouts is the table of layouts: another exporter is one more entry. File names only select the files; their inputs
+// and outputs are determined from the graphs.
 var layouts = []layout{
 	{origin: "two towers", image: "image", text: "text"},
 	{origin: "transformers.js or optimum, split", image: "vision_model", text: "text_model"},
@@ -40,14 +40,14 @@ var layouts = []layout{
 // export is an .onnx file of a folder.
 type export struct {
 	file    string // relative to the folder, with slashes
-	stem    string // without onnx/, variant and ending, in lower case
-	variant string // as the name has it, "" for none
+	stem    string // without onnx/, variant and extension, in lower case
+	variant string // as in the name; "" for none
 }
 
-// variants are the endings of names, the most exact first: float32, float16, quantised.
+// variants matches the variant at the end of a name.
 var variants = regexp.MustCompile(`(?i)[._-](fp32|float32|fp16|float16|q4f16|q4|q8|bnb4|int8|uint8|quantized|quant)$`)
 
-// rank orders variants.
+// rank orders variants by precision: float32, float16, quantised.
 func (e export) rank() int {
 	switch strings.ToLower(e.variant) {
 	case "", "fp32", "float32":
@@ -58,10 +58,10 @@ func (e export) rank() int {
 	return 2
 }
 
-// maxListed bounds the folders below a folder that are looked into.
+// maxListed limits the number of subfolders that are searched.
 const maxListed = 64
 
-// exportsIn lists the .onnx files of a folder and of the folders in it.
+// exportsIn lists the .onnx files of a folder and of its subfolders.
 func exportsIn(dir string) []export {
 	var out []export
 	add := func(at string, list []os.DirEntry) {
@@ -100,8 +100,8 @@ func matching(list []export, pattern string) []export {
 	})
 }
 
-// choose takes the one file of a role: of the variant that is asked for, else of the most exact. It is an error when
-// there are two.
+// choose returns the only file of a role with the requested variant, or else with the highest precision. It is an error
+// if there are two.
 func choose(role string, list []export, variant string) (export, error) {
 	best := 3
 	for _, e := range list {
@@ -129,14 +129,15 @@ func files(list []export) string {
 	return bundle.OrNone(out)
 }
 
-// found are the files that hold the towers of a folder.
+// found holds the files of both towers of a folder.
 type found struct {
 	origin      string
 	image, text export
 	others      []export // of other variants
 }
 
-// findTowers looks for both towers in a folder: two files before one, and two layouts are an error that names both.
+// findTowers looks for both towers in a folder. Two files take precedence over one file; if two layouts fit, the error
+// names both.
 func findTowers(dir, variant string) (f found, err error) {
 	list := exportsIn(dir)
 	var fit []layout
@@ -167,12 +168,12 @@ func findTowers(dir, variant string) (f found, err error) {
 	case len(fit) == 0 && half != "":
 		return f, fmt.Errorf("%s: put it there, or name a folder for each tower", half)
 	case len(fit) == 0:
-		return f, fmt.Errorf("none of its .onnx files (%s) is named as a known exporter names them: name the file in "+
+		return f, fmt.Errorf("none of its .onnx files (%s) has a name of a known exporter: name the file in "+
 			"%s as \"model\" (both towers), or as \"image\": {\"file\": ...} and \"text\": {\"file\": ...}",
 			files(list), bundle.ManifestFile)
 	case len(fit) > 1:
-		return f, fmt.Errorf("its files are named as by %s and as by %s (%s): name those to take in %s", fit[0].origin,
-			fit[1].origin, files(list), bundle.ManifestFile)
+		return f, fmt.Errorf("its files have the names of two exporters, %s and %s (%s): name the files to use in %s",
+			fit[0].origin, fit[1].origin, files(list), bundle.ManifestFile)
 	}
 	l := fit[0]
 	f.origin = l.origin
@@ -190,7 +191,7 @@ func findTowers(dir, variant string) (f found, err error) {
 	return f, nil
 }
 
-// findTower looks for one tower in a folder of its own: under any name that a layout has for it, or the one file.
+// findTower looks for one tower in its own folder: under any name of a layout, or as the only file.
 func findTower(dir string, image bool, variant string) (e export, origin string, err error) {
 	role := "text tower"
 	if image {
@@ -220,10 +221,10 @@ func findTower(dir string, image bool, variant string) (e export, origin string,
 		return e, "", fmt.Errorf("%s holds no .onnx file: name the folder of the %s, or its file", dir, role)
 	}
 	e, err = choose(role, list, variant)
-	return e, "a folder for each tower, as fastembed has it", err
+	return e, "a folder for each tower, as in fastembed", err
 }
 
-// looksExported tells whether a folder holds files that a layout knows.
+// looksExported reports whether a folder has files of a known layout.
 func looksExported(dir string) bool {
 	list := exportsIn(dir)
 	return slices.ContainsFunc(layouts, func(l layout) bool {

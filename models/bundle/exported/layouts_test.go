@@ -17,7 +17,7 @@ import (
 
 const layouts = "testdata/layouts"
 
-// specOf is what a configuration says of a layout: its folder, or one for each tower.
+// specOf returns the specification of a layout: its folder, or one folder for each tower.
 func specOf(dir string) string {
 	switch filepath.Base(dir) {
 	case "fastembed":
@@ -28,7 +28,7 @@ func specOf(dir string) string {
 	return dir
 }
 
-// Folders as tools/golden/layouts.py wrote them, with PyTorch's features and gradients, are read without bundle.json.
+// Folders that tools/golden/layouts.py wrote, with PyTorch's features and gradients, are read without bundle.json.
 func TestLayouts(t *testing.T) {
 	orttest.Need(t)
 	running = true
@@ -46,7 +46,7 @@ func TestLayouts(t *testing.T) {
 			}
 			want := orttest.Golden(t, path)
 			bothForms(t, specOf(dir), want)
-			// What CLIP-ONNX writes has lost the causal mask: there is no prefix that classes could share.
+			// CLIP-ONNX's export has no causal mask, so classes share no prefix.
 			if recognised := b.Text.Layers == 2; recognised == (filepath.Base(dir) == "clip-onnx") {
 				t.Errorf("recognised as CLIP's text tower: %t", recognised)
 			}
@@ -71,7 +71,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// What is found is decided by one file, or is an error that names two.
+// A derived property has a single source, or the error names two.
 func TestLayoutsThatAreNotClear(t *testing.T) {
 	for _, c := range []struct {
 		what, layout string
@@ -99,7 +99,7 @@ func TestLayoutsThatAreNotClear(t *testing.T) {
 	}
 }
 
-// copyLayout is a copy of a layout that a test may change.
+// copyLayout returns a copy of a layout that a test may change.
 func copyLayout(t *testing.T, name string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "tower")
@@ -109,7 +109,7 @@ func copyLayout(t *testing.T, name string) string {
 	return dir
 }
 
-// copied copies files within a folder, from and to in turn; from nothing is a preprocessing of its own.
+// copied copies files within a folder; from and to alternate. An empty from stands for another preprocessing.
 func copied(names ...string) func(dir string) error {
 	return func(dir string) error {
 		for i := 0; i < len(names); i += 2 {
@@ -129,7 +129,7 @@ func copied(names ...string) func(dir string) error {
 	}
 }
 
-// A variant is taken where it is asked for: weights in half precision give nearly the same features.
+// The requested variant is used: weights in half precision give almost the same features.
 func TestVariants(t *testing.T) {
 	orttest.Need(t)
 	dir := layouts + "/transformersjs"
@@ -152,8 +152,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// A text tower that was exported for one text is opened: a thousand classes go through it in one pass, and the features
-// of a class are those that it has alone. It stood in a graph once for each class before, which ended at 256.
+// A text tower that was exported for one text is opened: a thousand classes pass through it together, and each class
+// has the same features as alone.
 func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 	orttest.Need(t)
 	running, plainOnly = true, true
@@ -191,7 +191,7 @@ func TestThousandClassesThroughAFixedBatch(t *testing.T) {
 	}
 }
 
-// A text tower that rounds activations is refused by the operator's name, with what to take.
+// A text tower that rounds activations is refused with the name of the operator and the files to use.
 func TestRoundedTextTowerIsRefused(t *testing.T) {
 	dir := copyLayout(t, "quantised")
 	for _, variant := range []string{"q4", "int8"} {
@@ -204,7 +204,7 @@ func TestRoundedTextTowerIsRefused(t *testing.T) {
 		"DynamicQuantizeLinear (node round)", "text_model.onnx")
 }
 
-// The rows of the tokens may be stored as integers of 8 bits.
+// The rows of the tokens may be stored as 8-bit integers.
 func TestTokensOfEightBits(t *testing.T) {
 	orttest.Need(t)
 	dir := copyLayout(t, "quantised")
@@ -213,7 +213,7 @@ func TestTokensOfEightBits(t *testing.T) {
 	sameAs(t, openBundle(t, dir), orttest.Golden(t, dir+"/golden.safetensors"))
 }
 
-// The table of docs/dropin.md says what inspect says of every folder here.
+// The table in docs/dropin.md equals the output of inspect for every folder here.
 func TestTableOfInspect(t *testing.T) {
 	orttest.Need(t)
 	running = true
@@ -232,7 +232,7 @@ func TestTableOfInspect(t *testing.T) {
 			found[f.What] = f.Value
 		}
 		text, image, batch := "in full", "pixels", "open"
-		if strings.Contains(found["text form"], "share the work") {
+		if strings.Contains(found["text form"], "share the computation") {
 			text = "common prefix shared"
 		}
 		if words := strings.Fields(found["image prompts"]); words[0] == "CLIP's" {

@@ -10,7 +10,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// try gives the shape of the features of sequences of a length, or why the tower does not take them.
+// try returns the shape of the features of sequences with a given length, or the error if the tower does not accept
+// them.
 func (t *textTower) try(length int) (graph.Shape, error) {
 	g, n := graph.New(), max(t.batch, 2)
 	tokens, read := make([][]int, n), make([]int, n)
@@ -30,8 +31,8 @@ func (t *textTower) try(length int) (graph.Shape, error) {
 	return f.Shape(), nil
 }
 
-// measure finds the context, the size of the features, and whether shorter sequences will do.
-// hint is the context where the graph does not tell it; said tells that bundle.json names it.
+// measure determines the context length, the size of the features, and whether shorter sequences are possible. hint is
+// the context length if the graph does not determine it; said means that bundle.json names it.
 func (t *textTower) measure(hint int, said bool) error {
 	t.context = t.length
 	if t.context == 0 && said {
@@ -64,11 +65,11 @@ func (t *textTower) measure(hint int, said bool) error {
 	return nil
 }
 
-// maxTries bounds the sizes that findContext tries; towers have some ten.
+// maxTries limits the sizes that findContext tries; towers have some ten.
 const maxTries = 64
 
-// findContext finds the longest sequence that the tower has positions for: one of the sizes of its constants, such that
-// one token more does not fit.
+// findContext finds the longest sequence that the tower has positions for: a size of one of its constants, so that one
+// more token does not fit.
 func (t *textTower) findContext() error {
 	var sizes, fit []int
 	for _, op := range graph.Reachable(t.output) {
@@ -98,11 +99,11 @@ func (t *textTower) findContext() error {
 	if len(fit) > 0 {
 		could = fmt.Sprintf(" (it could be %v)", fit)
 	}
-	return fmt.Errorf("how many tokens it has positions for cannot be told from its graph%s: write \"context_length\" "+
+	return fmt.Errorf("its graph does not determine the context length%s: write \"context_length\" "+
 		"in %s", could, bundle.ManifestFile)
 }
 
-// features adds the tower to g for several lists of sequences at once, and cuts the result into those lists.
+// features adds the tower to g once for several lists of sequences, and splits the result into these lists.
 func (t *textTower) features(g *graph.Graph, parts []sequences) ([]graph.Node, error) {
 	var emb []graph.Node
 	var tokens [][]int
@@ -128,7 +129,7 @@ type sequences struct {
 	read   []int
 }
 
-// extent is how long sequences are when the longest needs so many positions.
+// extent returns the length of sequences if the longest needs the given number of positions.
 func (t *textTower) extent(longest int) int {
 	if t.short {
 		return longest
@@ -136,7 +137,7 @@ func (t *textTower) extent(longest int) int {
 	return t.context
 }
 
-// prompts is model.ClassFeatures: whole sequences, all prompts in one pass.
+// prompts implements model.ClassFeatures with whole sequences, all prompts in one pass.
 func (t *textTower) prompts(g *graph.Graph, s *clip.Suffixes, list []clip.Prompt) ([]graph.Node, error) {
 	longest := 0
 	for _, p := range list {

@@ -13,18 +13,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// opening makes of a tower that was exported for a fixed batch one for any: while the tower is inlined, it follows
-// which axis of every value the batch is (a part of), and changes what has its size baked in: targets of Reshape and
-// Expand, constants with one row for each element of the batch, and the numbers 0 to n-1 of its elements.
+// opening converts a tower that was exported for a fixed batch to one for any batch. While the tower is inlined,
+// opening follows which axis of every value is the batch or contains it, and changes constants that contain the batch
+// size: targets of Reshape and Expand, constants with one row for each element of the batch, and the range 0 to n-1.
 //
-// Where sizes of 1 leave open which axis the batch became, several choices are possible: both forms are run on the same
-// rows, and the first choices that give the same features are taken (searchOpening).
+// Sizes of 1 may leave several candidates for the axis of the batch. Then both forms are run on the same rows, and the
+// first choices with equal features are used (searchOpening).
 type opening struct {
 	n      int            // the batch that the export fixed
-	choice map[string]int // of the candidates of a Reshape, or of whether numbers are those of the batch, by form
-	feed   graph.Node     // of the present build: a value whose first axis is the batch
+	choice map[string]int // index of the candidate for a Reshape, or whether a range counts the batch, by form
+	feed   graph.Node     // of the current build: a value whose first axis is the batch
 	search bool
-	met    []alternatives // of the last build of a search, in the order they were met
+	met    []alternatives // of the last build of a search, in order of occurrence
 }
 
 type alternatives struct {
@@ -32,13 +32,13 @@ type alternatives struct {
 	count int
 }
 
-// spot is where the batch stands in a value of the export: in an axis of outer times n times inner elements.
+// spot is the position of the batch in a value of the export: in an axis of outer times n times inner elements.
 type spot struct{ axis, outer int }
 
 var errLost = errors.New("the batch is not an axis of its own any more")
 
-// inline is graph.Inline with an open batch, which is the first axis of what feeds it; batch is its size in g where it
-// is known, else 0.
+// inline is graph.Inline with an open batch, which is the first axis of the inputs; batch is its size in g if it is
+// static, and else 0.
 func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.Node]graph.Node,
 	batch int) ([]graph.Node, error) {
 	var feed graph.Node
@@ -65,7 +65,7 @@ func (o *opening) inline(g *graph.Graph, roots []graph.Node, replace map[graph.N
 	return out, err
 }
 
-// take is the candidate chosen for a form.
+// take returns the chosen candidate for a form.
 func (o *opening) take(form string, count int) int {
 	if !slices.ContainsFunc(o.met, func(a alternatives) bool { return a.form == form }) {
 		o.met = append(o.met, alternatives{form, count})
@@ -73,7 +73,7 @@ func (o *opening) take(form string, count int) int {
 	return min(o.choice[form], count-1)
 }
 
-// next goes to the next combination of choices of those that were met; false when there is none.
+// next advances to the next combination of choices; it returns false if there is none.
 func (o *opening) next() bool {
 	for i := len(o.met) - 1; i >= 0; i-- {
 		if a := o.met[i]; o.choice[a.form]+1 < a.count {
@@ -132,7 +132,7 @@ func (o *opening) transform(g *graph.Graph, spots map[graph.Node]spot, op *graph
 	return out, nil
 }
 
-// numbers tells whether a value of the export is the constant 0, 1, ..., n-1.
+// numbers reports whether a value of the export is the constant 0, 1, ..., n-1.
 func (o *opening) numbers(n graph.Node) bool {
 	if !n.OK() || !isInt(n) || n.Op().Literal() == nil || n.Rank() != 1 || n.Dim(0) != o.n {
 		return false
@@ -145,7 +145,7 @@ func (o *opening) numbers(n graph.Node) bool {
 	return len(n.ConstantInts()) == o.n
 }
 
-// adapt changes the inputs of an operator that have the size of the batch baked in.
+// adapt changes the inputs of an operator that contain the batch size.
 func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op, in []graph.Node, carrier graph.Node,
 	at spot) error {
 	switch op.Kind {
@@ -181,7 +181,7 @@ func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op,
 				in[i].Dim(at.axis) != o.n {
 				continue
 			}
-			// One row for each element of the batch: the first one, for all of them.
+			// One row for each element of the batch: use the first row for all of them.
 			row := in[k].Slice(along, 0, 1)
 			in[i] = in[i].Slice(at.axis, 0, 1).Add(row.Sub(row))
 		}
@@ -199,13 +199,13 @@ func (o *opening) adapt(g *graph.Graph, spots map[graph.Node]spot, op *graph.Op,
 	return nil
 }
 
-// baked tells whether sizes are the same whatever the batch is.
+// baked reports whether sizes do not depend on the batch.
 func baked(old, now graph.Node) bool {
 	return constantBehind(old).OK() || old.ConstantInts() != nil && slices.Equal(old.ConstantInts(), now.ConstantInts())
 }
 
-// targets are where the batch may stand once a value [from] is reshaped to [to]: an axis of its own first, then what
-// keeps the last axis as it is.
+// targets returns the possible positions of the batch after a value [from] is reshaped to [to]: first an axis of its
+// own, then positions that keep the last axis.
 func (o *opening) targets(from []int, at spot, to []int) []spot {
 	before := at.outer * tensor.Size(from[:at.axis])
 	var own, rest []spot
@@ -230,7 +230,7 @@ func (o *opening) targets(from []int, at spot, to []int) []spot {
 	return append(own, rest...)
 }
 
-// changed finds the axis that has another size than in the export.
+// changed finds the axis whose size differs from the export.
 func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error) {
 	was, ok := old.Shape().Ints()
 	if !ok || now.Rank() != len(was) {
@@ -277,18 +277,18 @@ func changed(old, now, carrier graph.Node, at spot, op *graph.Op) (*spot, error)
 	return &spot{axis, outer}, nil
 }
 
-// Runner runs a model whose weights lie in dir.
+// Runner runs a model whose weights are files in dir.
 type Runner func(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error)
 
-// Limits of a search: the batches that are opened, combinations of choices that are built, and run.
+// Limits of a search: the size of the batch, and the numbers of combinations that are built and run.
 const (
 	maxOpened = 64
 	maxBuilt  = 64
 	maxProven = 8
 )
 
-// searchOpening looks for the choices with which a tower of a fixed batch gives the same features with an open one.
-// build makes a model with the outputs fixed and opened, of the same rows.
+// searchOpening looks for choices with which a tower of a fixed batch has the same features with an open batch. build
+// makes a model with the outputs fixed and opened, for the same rows.
 func searchOpening(n int, dir string, run Runner, build func(*opening) (*onnx.ModelProto, tensor.Map, error)) (*opening,
 	error) {
 	if run == nil || n > maxOpened {
@@ -316,7 +316,7 @@ func searchOpening(n int, dir string, run Runner, build func(*opening) (*onnx.Mo
 	return nil, last
 }
 
-// sameFeatures bounds differences by 1e-4 of the largest value.
+// sameFeatures returns an error if features differ by more than 1e-4 of the largest value.
 func sameFeatures(got, want *tensor.Tensor) error {
 	if got == nil || want == nil || !got.SameShape(want) || want.Finite() >= 0 {
 		return fmt.Errorf("features %v in place of %v", got, want)
@@ -331,7 +331,7 @@ func sameFeatures(got, want *tensor.Tensor) error {
 	return nil
 }
 
-// noise is a tensor of numbers between -1 and 1 that look random.
+// noise returns a tensor of pseudorandom numbers between -1 and 1.
 func noise(shape ...int) *tensor.Tensor {
 	t := tensor.New(shape...)
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -341,7 +341,7 @@ func noise(shape ...int) *tensor.Tensor {
 	return t
 }
 
-// openBatches opens the batches that the export fixed, where that is found to change nothing.
+// openBatches opens the batches that the export fixed, if features stay the same.
 func (m *model) openBatches(run Runner) {
 	for _, t := range []struct {
 		what      string
@@ -356,8 +356,8 @@ func (m *model) openBatches(run Runner) {
 		}
 		o, err := searchOpening(n, m.b.Dir, run, t.bothForms)
 		if err != nil {
-			m.decided("batch of "+t.what, "stays fixed at %d, as the export has it (%v): as many go through the "+
-				"tower at a time, however few there are", n, err)
+			m.decided("batch of "+t.what, "remains %d, as exported (%v): the tower always processes that many, "+
+				"even if there are fewer", n, err)
 			continue
 		}
 		*t.open, *t.batch = o, 0
@@ -366,7 +366,7 @@ func (m *model) openBatches(run Runner) {
 	}
 }
 
-// bothForms is a model of the tower with the batch of the export and with an open one, on the same rows.
+// bothForms returns a model of the tower with the exported batch and with an open one, on the same rows.
 func (t *imageTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error) {
 	rows := t.batch + 2
 	g := graph.New()
@@ -388,7 +388,7 @@ func (t *imageTower) bothForms(o *opening) (*onnx.ModelProto, tensor.Map, error)
 	return m, tensor.Map{bundle.PixelsInput: t.example(rows)}, err
 }
 
-// example is images of noise, as levels where the graph takes those.
+// example returns images of noise, as levels if the graph normalises them.
 func (t *imageTower) example(rows int) *tensor.Tensor {
 	in := noise(rows, 3, t.size, t.size)
 	if t.levels > 0 {

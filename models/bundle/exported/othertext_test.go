@@ -16,10 +16,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Exports of models whose texts are read otherwise than CLIP's give what the libraries compute of the checkpoints that
-// they were made of (tools/golden/siglip.py, inside.py): a SigLIP as transformers.js has it, whose ids are filled up
-// and read at the last position; a Chinese-CLIP for one text at a time, read at the first token, with its weights in
-// files beside the graphs; and an OpenCLIP with a RoBERTa, whose tokens are averaged.
+// Exports of models with other text towers than CLIP's give the outputs of the libraries for the original checkpoints
+// (tools/golden/siglip.py, inside.py): a SigLIP in the layout of transformers.js, whose ids are padded and read at the
+// last position; a Chinese-CLIP for one text at a time, read at the first token, with its weights in files beside the
+// graphs; and an OpenCLIP with a RoBERTa, whose tokens are averaged.
 func TestOtherTextTowers(t *testing.T) {
 	orttest.Need(t)
 	running = true
@@ -74,17 +74,17 @@ func TestOtherTextTowers(t *testing.T) {
 	}
 }
 
-// What a SigLIP's similarities are multiplied with, and what is added, is said by the specification, by an export of
-// the whole model beside the towers, or by a checkpoint; else it is not known. The numbers are those that
+// The factor of a SigLIP's similarities and their bias come from the specification, from an export of the whole model
+// beside the towers, or from a checkpoint; otherwise they are unknown. The numbers are those that
 // tools/golden/siglip.py sets: exp(4.7), and -12.9.
 func TestScaleOfASigLIP(t *testing.T) {
 	for _, c := range []struct{ what, from, to, more, found string }{
 		{what: "nothing"},
 		{what: "the specification", more: ",logit_scale=109.94717,logit_bias=-12.9"},
-		{"a whole model", "testdata/siglip.whole.onnx", "onnx/model.onnx", "", "as onnx/model.onnx has for its simil"},
-		{"one of another variant", "testdata/siglip.whole.onnx", "onnx/model_q4.onnx", "", "as onnx/model_q4.onnx has"},
+		{"a whole model", "testdata/siglip.whole.onnx", "onnx/model.onnx", "", "the similarities of onnx/model.onnx"},
+		{"one of another variant", "testdata/siglip.whole.onnx", "onnx/model_q4.onnx", "", "of onnx/model_q4.onnx"},
 		{"a checkpoint", "../converted/testdata/siglip/model.safetensors", "model.safetensors", "",
-			"as the checkpoint model.safetensors beside it has it"},
+			"from the checkpoint model.safetensors"},
 	} {
 		dir := filepath.Join(t.TempDir(), "siglip")
 		if err := os.CopyFS(dir, os.DirFS("testdata/siglip")); err != nil {
@@ -115,7 +115,7 @@ func TestScaleOfASigLIP(t *testing.T) {
 	}
 }
 
-// A tower may be named by its file: here the image tower that is quantised, and the text tower that is not.
+// A tower may be named by its file: here a quantised image tower and a text tower that is not quantised.
 func TestFilesOfTwoTowers(t *testing.T) {
 	b := openBundle(t, "image="+layouts+"/quantised/onnx/vision_model_q4.onnx,text="+layouts+
 		"/transformersjs/onnx/text_model.onnx,name=two")

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// Words of folders that hold one tower, as fastembed names them.
+// Words in the names of folders that hold one tower, as in fastembed.
 var (
 	imageFolder = regexp.MustCompile(`(?i)(^|[._-])(image|vision|visual|img)([._-]|$)`)
 	textFolder  = regexp.MustCompile(`(?i)(^|[._-])(text|textual|txt)([._-]|$)`)
 )
 
-// pairs are the specifications that open folders of one tower each, inside dir or as its cache of downloads has them,
-// whose names differ in the tower only.
+// pairs returns the specifications of pairs of folders, one for each tower, whose names differ only in the word for the
+// tower; the folders are in dir, directly or as in a download cache.
 func pairs(dir string) []string {
 	dir = filepath.Clean(dir)
 	images, texts := map[string]string{}, map[string]string{}
@@ -49,9 +49,9 @@ func pairs(dir string) []string {
 	return out
 }
 
-// literal is a path as a pattern that matches it alone.
+// literal returns a pattern that matches only the path.
 func literal(path string) string {
-	if filepath.Separator == '\\' { // such patterns have no escapes
+	if filepath.Separator == '\\' { // patterns have no escapes on Windows
 		return path
 	}
 	return regexp.MustCompile(`[*?\[\\]`).ReplaceAllString(path, `\$0`)

@@ -16,10 +16,10 @@ import (
 	"promptfed/models/preprocess"
 )
 
-// said is what configuration files beside the graphs say of sizes; 0 is nothing.
+// said holds sizes from configuration files beside the graphs; 0 is unknown.
 type said struct{ image, context int }
 
-// sources are the files that may say how images are prepared. Each reads one; the size is taken where it has none.
+// sources lists the files that may describe the preprocessing. read parses one; size is used if the file has none.
 var sources = []struct {
 	name string
 	read func(data []byte, size int) (p preprocess.Preprocess, ok bool, err error)
@@ -36,7 +36,7 @@ var sources = []struct {
 	{"config.json", inside},
 }
 
-// inside reads the object preprocess_cfg of a larger one.
+// inside reads the object preprocess_cfg of a larger object.
 func inside(data []byte, size int) (p preprocess.Preprocess, ok bool, err error) {
 	var f struct {
 		Preprocess json.RawMessage `json:"preprocess_cfg"`
@@ -48,7 +48,7 @@ func inside(data []byte, size int) (p preprocess.Preprocess, ok bool, err error)
 	return p, true, err
 }
 
-// sizesOf reads the sizes that a config.json or open_clip_config.json names.
+// sizesOf reads the sizes in a config.json or open_clip_config.json.
 func sizesOf(data []byte) (s said) {
 	type sizes struct {
 		Image   json.Number `json:"image_size"`
@@ -80,8 +80,8 @@ func sizesOf(data []byte) (s said) {
 		context: first(f.Text.Context, f.TextHF.Longest, f.Model.Text.Context)}
 }
 
-// places are the folders that files of a tower are looked for in: beside its graph, one up where that is onnx/, and the
-// folder of the tower.
+// places returns the folders in which a tower's files are searched: the folder of its graph, the parent folder if that
+// is onnx/, and the folder of the tower.
 func places(dir, file string) []string {
 	own := path.Dir(file)
 	list := []string{own}
@@ -94,7 +94,7 @@ func places(dir, file string) []string {
 	return list
 }
 
-// beside reads a file of one of the places, as one that the bundle depends on.
+// beside reads a file in one of the places and adds it to the files that the bundle depends on.
 func (m *model) beside(at []string, file string) (name string, data []byte, err error) {
 	name, data, err = m.look(at, file)
 	if name != "" && err == nil {
@@ -103,14 +103,15 @@ func (m *model) beside(at []string, file string) (name string, data []byte, err 
 	return name, data, err
 }
 
-// depend makes a file one that the bundle depends on.
+// depend adds a file to those that the bundle depends on.
 func (m *model) depend(name string) {
 	if !slices.Contains(m.read, name) {
 		m.read = append(m.read, name)
 	}
 }
 
-// look reads a file of one of the places; name is relative to the folder of the bundle, and empty where there is none.
+// look reads a file in one of the places; name is relative to the folder of the bundle, or empty if there is no such
+// file.
 func (m *model) look(at []string, file string) (name string, data []byte, err error) {
 	for _, dir := range at {
 		name = path.Join(dir, file)
@@ -128,8 +129,8 @@ func (m *model) look(at []string, file string) (name string, data []byte, err er
 	return "", nil, nil
 }
 
-// preprocessing finds out how images are prepared, and measures the image tower: bundle.json goes before the files of
-// exporters, and what the graph does itself before both.
+// preprocessing determines the preprocessing and measures the image tower. bundle.json takes precedence over files of
+// exporters, and normalisation in the graph over both.
 func (m *model) preprocessing() (preprocess.Preprocess, error) {
 	h, t := m.config, m.image
 	at := places(m.imageDir, t.name)

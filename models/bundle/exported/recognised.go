@@ -16,13 +16,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// weights are constants of an exported graph by the names that clip.Weights has without the prefix.
+// weights are constants of an exported graph under the names of clip.Weights, without the prefix.
 type weights map[string]weight
 
 type weight struct {
 	node   graph.Node
-	turned bool      // [in,out] where [out,in] is asked for
-	packed *graph.Op // that holds it, in place of node
+	turned bool      // stored [in,out], requested [out,in]
+	packed *graph.Op // the operator with the packed weight; node is then absent
 }
 
 func (w weights) put(name string, n graph.Node) {
@@ -32,7 +32,7 @@ func (w weights) put(name string, n graph.Node) {
 	w[name] = weight{node: n}
 }
 
-// in is the weight in another graph.
+// in returns the weight in another graph.
 func (c weight) in(g *graph.Graph) (graph.Node, error) {
 	if c.packed == nil {
 		list, err := graph.Inline(g, []graph.Node{c.node}, nil)
@@ -46,7 +46,7 @@ func (c weight) in(g *graph.Graph) (graph.Node, error) {
 	return ops.NBitsWeight(c.packed.Attrs, append([]graph.Node{{}}, list...))
 }
 
-// linear puts a linear layer with a bias.
+// linear adds a linear layer with a bias.
 func (w weights) linear(name string, l linear, in, out int) error {
 	if l.in != in || l.out != out || !l.b.OK() {
 		return fmt.Errorf("%s is a layer of %d to %d values, must be of %d to %d with a bias", name, l.in, l.out, in,
@@ -58,7 +58,7 @@ func (w weights) linear(name string, l linear, in, out int) error {
 	return nil
 }
 
-// named serves weights by the names of clip.Weights: as constants that stay where the export has them.
+// named implements clip.Weights with constants that stay in the export's files.
 type named struct {
 	prefix string
 	weights
@@ -71,7 +71,7 @@ func (w named) Has(name string) bool {
 	return ok
 }
 
-// Node gives the first rows of a table that has more.
+// Node returns the first rows of a table that has more rows than requested.
 func (w named) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	c, ok := w.weights[strings.TrimPrefix(name, w.prefix)]
 	if !ok {
@@ -100,14 +100,14 @@ func (w named) Node(g *graph.Graph, name string, shape ...int) graph.Node {
 	return n.Reshape(shape...)
 }
 
-// recognised is a text tower whose graph is CLIP's, in the form that shares the work that class prompts have in common.
+// recognised is a text tower whose graph is CLIP's, in the form that computes common prefixes of class prompts once.
 type recognised struct {
 	clip.Text
 	named
 }
 
-// recogniseText finds CLIP's transformer in the graph of the text tower, and compares its features of random prompts,
-// and their gradient, with those of the graph as it is. It says why the tower is not taken for one.
+// recogniseText finds CLIP's transformer in the graph of the text tower, and compares features of random prompts and
+// their gradient with those of the original graph. The error says why the graph is not CLIP's.
 func (m *model) recogniseText(run Runner) (*recognised, error) {
 	t := m.text
 	feeds := t.cut
@@ -140,7 +140,7 @@ func (m *model) recognise(run Runner) {
 	if err == nil {
 		t.shared, t.batch, m.b.Text = r, 0, r.TextArch
 		m.decided("text form", "CLIP's transformer of %d blocks, recognised and compared on random prompts: classes "+
-			"share the work of their common prefix, and blocks take prompts", r.Layers)
+			"share the computation of their common prefix, and blocks accept prompts", r.Layers)
 	} else {
 		const prompt, name = 16, 5
 		m.decided("text form", "plain (%v): with %d prompt tokens a step costs about %d times that of a recognised or "+
@@ -148,8 +148,8 @@ func (m *model) recognise(run Runner) {
 	}
 	if m.image.vit, err = m.recogniseImage(run); err == nil {
 		m.b.Vision = m.image.vit.VisionArch
-		m.decided("image prompts", "CLIP's vision transformer of %d blocks was found: prompt tokens, once both forms "+
-			"were compared", m.b.Vision.Layers)
+		m.decided("image prompts", "CLIP's vision transformer of %d blocks was found: prompt tokens, after a "+
+			"comparison of both forms", m.b.Vision.Layers)
 		return
 	}
 	i := m.image
@@ -160,14 +160,14 @@ func (m *model) recognise(run Runner) {
 	}
 	i.stream = s
 	m.b.Vision.Width, m.b.Vision.Layers = s.width, len(s.values)
-	m.decided("image prompts", "prompt tokens in front of %d blocks, which are taken as exported (%v), once the tower "+
-		"was compared with all tokens twice", len(s.values), err)
+	m.decided("image prompts", "prompt tokens before %d blocks, which run as exported (%v), after a "+
+		"comparison with duplicated tokens", len(s.values), err)
 }
 
-// proofClasses are the lengths of the class names that both forms are compared on.
+// proofClasses lists the lengths of the class names in the comparison of both forms.
 var proofClasses = []int{1, 3, 2}
 
-// prove runs both forms of the text tower on random prompts of tokens of the vocabulary.
+// prove runs both forms of the text tower on prompts of random tokens.
 func (m *model) prove(r *recognised, run Runner) error {
 	t, rng := m.text, rand.New(rand.NewPCG(1, 2))
 	tokens := func(n int) (ids []int) {
@@ -223,17 +223,17 @@ func (m *model) prove(r *recognised, run Runner) error {
 	}
 	for _, what := range []string{"", " gradient"} {
 		if err := sameFeatures(got["shared"+what], got["plain"+what]); err != nil {
-			return fmt.Errorf("it looks like CLIP's, but its%s %w from CLIP's", what, err)
+			return fmt.Errorf("it resembles CLIP's, but its%s %w from CLIP's", what, err)
 		}
 	}
 	return nil
 }
 
-// recognisedViT is an image tower whose graph is CLIP's vision transformer, which takes prompt tokens in all blocks.
+// recognisedViT is an image tower whose graph is CLIP's vision transformer, which accepts prompt tokens in all blocks.
 type recognisedViT struct {
 	clip.Vision
 	named
-	front graph.Node   // what the patches are cut out of
+	front graph.Node   // the image from which patches are cut
 	proof func() error // compares both forms of the tower, once
 }
 
@@ -294,7 +294,7 @@ func (t *imageTower) tokens(g *graph.Graph, r *recognisedViT, pixels graph.Node,
 	if err != nil {
 		return image, patches, err
 	}
-	p.Pixels = graph.Node{} // they are in pixels
-	image, patches = r.Prompted(g, r, front[0].Cast(graph.Float), p)
+	p.Pixels = graph.Node{} // already added to pixels
+	image, patches = r.PromptedFeatures(g, r, front[0].Cast(graph.Float), p)
 	return image, patches, g.Err()
 }

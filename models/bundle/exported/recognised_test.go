@@ -18,10 +18,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Prompt tokens go into the blocks of an exported vision transformer: features and gradients of prompts behind the
-// patches of the first block and of the second one are PyTorch's (tools/golden/layouts.py, siglip.py). One is
-// recognised as CLIP's; of the others, whose features are those of the mean token and of an attention pooling, the
-// blocks are found.
+// Prompt tokens enter the blocks of an exported vision transformer: features and gradients of prompts after the patches
+// of the first block and of the second one are PyTorch's (tools/golden/layouts.py, siglip.py). One tower is recognised
+// as CLIP's; in the others, whose features are the mean token and an attention pooling, the blocks are found.
 func TestPromptTokensOfAnExport(t *testing.T) {
 	orttest.Need(t)
 	running = true
@@ -69,8 +68,8 @@ func TestPromptTokensOfAnExport(t *testing.T) {
 	}
 }
 
-// The blocks of vision transformers that are recognised as CLIP's are also found without that, and prompts in them give
-// what they give in the recognised form.
+// The blocks of vision transformers that are recognised as CLIP's are also found by findStream, and prompts in them
+// give the same features as in the recognised form.
 func TestPromptTokensInBothForms(t *testing.T) {
 	orttest.Need(t)
 	running = true
@@ -113,7 +112,7 @@ func TestPromptTokensInBothForms(t *testing.T) {
 	}
 }
 
-// filled is a tensor of numbers of both signs.
+// filled returns a tensor of numbers of both signs.
 func filled(shape ...int) *tensor.Tensor {
 	x := tensor.New(shape...)
 	for i := range x.Data {
@@ -122,14 +121,14 @@ func filled(shape ...int) *tensor.Tensor {
 	return x
 }
 
-// A tower that only looks like CLIP's stays as it was exported, and inspect says what that costs. CLIP-ONNX's has lost
-// its causal mask.
+// A tower that only resembles CLIP's stays as exported, and inspect reports the cost. CLIP-ONNX's tower has no causal
+// mask.
 func TestFormIsSaid(t *testing.T) {
 	orttest.Need(t)
 	running = true
 	defer func() { running = false }()
 	for layout, want := range map[string]string{
-		"clip-onnx":  "plain (it looks like CLIP's, but its features differ by",
+		"clip-onnx":  "plain (it resembles CLIP's, but its features differ by",
 		"openai":     "CLIP's transformer of 2 blocks, recognised",
 		"quantised":  "CLIP's transformer of 2 blocks, recognised",
 		"mobileclip": "CLIP's transformer of 2 blocks, recognised"} {
@@ -145,7 +144,7 @@ func TestFormIsSaid(t *testing.T) {
 	}
 }
 
-// Any graph may be looked at: operators without inputs, of other ranks and types, in any order.
+// Any graph may be matched: operators without inputs, of other ranks and types, in any order.
 func FuzzRecognise(f *testing.F) {
 	for _, name := range []string{"vit/image.onnx", "vit/text.onnx", "optimum/text_model.onnx",
 		"optimum/vision_model.onnx", "quantised/onnx/text_model_q4.onnx"} {

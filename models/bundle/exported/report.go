@@ -24,7 +24,7 @@ func (m *model) Report(r *bundle.Report) {
 	}
 	length := fmt.Sprintf("texts run at %d tokens", t.context)
 	if t.short {
-		length = "texts run only as long as the longest is"
+		length = "texts are padded only to the longest one"
 	}
 	found("text tower", "%s: width %d, context %d, features of size %d; %s", t.name, t.table.width, t.context,
 		t.embedDim,
@@ -43,7 +43,7 @@ func (m *model) Report(r *bundle.Report) {
 		for _, c := range t.cut {
 			labels = append(labels, c.Op().Label())
 		}
-		found("prompts enter behind", "%s", strings.Join(labels, ", "))
+		found("prompts replace the output of", "%s", strings.Join(labels, ", "))
 	}
 	found("causal", "%t", t.causal)
 	found("text features", "%s", describe([]graph.Node{t.output}))

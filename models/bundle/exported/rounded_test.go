@@ -16,8 +16,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// An image tower that rounds activations serves for features that are computed once, within what 8 bits resolve of
-// PyTorch's of the tower before; pixels have no gradient through it, which the operator's name says.
+// An image tower that rounds activations computes features within the resolution of 8 bits of PyTorch's features of the
+// original tower; pixels have no gradient through it, and the error names the operator.
 func TestRoundedImageTower(t *testing.T) {
 	orttest.Need(t)
 	running = true
@@ -61,7 +61,7 @@ func TestRoundedImageTower(t *testing.T) {
 	_, err = grad.Of(image.L2Normalize().Sum(), pixels)
 	orttest.OneLine(t, "a gradient through rounding", err, "DynamicQuantizeLinear (node")
 	_, _, err = b.Image(g, pixels, clip.VisionPrompts{Tokens: g.Input("tokens", graph.Float, graph.Static(1, 12))})
-	orttest.OneLine(t, "prompt tokens", err, "takes prompts at pixel level only")
+	orttest.OneLine(t, "prompt tokens", err, "supports only prompts of pixels")
 }
 
 func initializer(m *onnx.ModelProto, name string) *onnx.TensorProto {
@@ -72,8 +72,8 @@ func initializer(m *onnx.ModelProto, name string) *onnx.TensorProto {
 	return m.Graph.Initializer[i]
 }
 
-// round makes a product with constant weights one of integers, as ONNX Runtime's dynamic quantisation writes it: both
-// sides in 8 bits, the product in 32, and the two scales behind it.
+// round converts a product with constant weights to one of integers, as ONNX Runtime's dynamic quantisation writes it:
+// both factors in 8 bits, the product in 32, and the two scales after it.
 func round(m *onnx.ModelProto, n *onnx.NodeProto) {
 	w := initializer(m, n.Input[1])
 	raw, largest := onnx.Raw(w), float32(0)

@@ -15,9 +15,9 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// findScale tells what similarities are multiplied with, and what is added to that: as it was said; or what the file
-// multiplies its own similarities with; or a file beside those of the towers, an export of the whole model or a
-// checkpoint. Where nothing tells, it is that of OpenAI's models.
+// findScale returns the factor of similarities and the bias that is added to them. They come from bundle.json or the
+// specification, from the image tower's file if it computes similarities, or from a file beside the towers: an export
+// of the whole model or a checkpoint. Otherwise they are those of OpenAI's models.
 func (m *model) findScale() (scale, bias float64, err error) {
 	h, from := m.config, ""
 	scale, bias = h.LogitScale, h.LogitBias
@@ -25,15 +25,15 @@ func (m *model) findScale() (scale, bias float64, err error) {
 	case scale == 0 && h.LogScale != nil:
 		scale = math.Exp(*h.LogScale)
 	case scale == 0:
-		scale, bias, from = m.image.scale, m.image.bias, m.image.name+" has for its similarities"
+		scale, bias, from = m.image.scale, m.image.bias, "the similarities of "+m.image.name
 		if scale == 0 {
 			scale, bias, from = m.scaleBeside()
 		}
 		if from != "" {
-			m.decided("logit scale", "%.4f, as %s", scale, from)
+			m.decided("logit scale", "%.4f, from %s", scale, from)
 		}
 		if bias = cmp.Or(h.LogitBias, bias); scale > 0 && bias != 0 && h.LogitBias == 0 {
-			m.decided("logit bias", "%.4f, as %s", bias, from)
+			m.decided("logit bias", "%.4f, from %s", bias, from)
 		}
 		if from == "" {
 			scale, m.b.AssumedScale = 100, true
@@ -44,7 +44,7 @@ func (m *model) findScale() (scale, bias float64, err error) {
 		if from == "" {
 			return 0, 0, fmt.Errorf("%s: %w", filepath.Join(m.b.Dir, bundle.ManifestFile), err)
 		}
-		return 0, 0, fmt.Errorf("%w; it is as %s: write another logit_scale in %s", err, from, bundle.ManifestFile)
+		return 0, 0, fmt.Errorf("%w; it comes from %s: write another logit_scale in %s", err, from, bundle.ManifestFile)
 	}
 	if h.LogScale != nil && math.Abs(math.Log(scale)-*h.LogScale) > 1e-4 {
 		return 0, 0, fmt.Errorf("logit_scale %g is not the exponential of logit_scale_log %g: leave one of them out",
@@ -53,8 +53,8 @@ func (m *model) findScale() (scale, bias float64, err error) {
 	return scale, bias, nil
 }
 
-// scaleBeside asks an export of both towers in one file, the smallest one that is there, and a checkpoint, which have
-// the scale that exports of single towers lose.
+// scaleBeside reads the scale from the smallest export of both towers in one file, or from a checkpoint, since exports
+// of single towers do not contain it.
 func (m *model) scaleBeside() (scale, bias float64, from string) {
 	root := m.b.Dir
 	if m.imageDir != "" {
@@ -75,7 +75,7 @@ func (m *model) scaleBeside() (scale, bias float64, from string) {
 		at := path.Join(m.imageDir, e.file)
 		if f, err := graph.OpenFile(m.b.Dir, at); err == nil && e.file != m.image.name {
 			if _, _, scale, bias = similarities(m.b.Dir, f); scale > 0 {
-				return scale, bias, at + " has for its similarities"
+				return scale, bias, "the similarities of " + at
 			}
 		}
 	}
@@ -87,7 +87,7 @@ func (m *model) scaleBeside() (scale, bias float64, from string) {
 		defer c.Close()
 		if scale, err = number(c, "logit_scale"); err == nil {
 			bias, _ = number(c, "logit_bias")
-			return math.Exp(scale), bias, "the checkpoint " + filepath.Base(c.WeightFiles()[0]) + " beside it has it"
+			return math.Exp(scale), bias, "the checkpoint " + filepath.Base(c.WeightFiles()[0])
 		}
 	}
 	return 0, 0, ""

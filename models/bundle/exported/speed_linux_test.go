@@ -21,16 +21,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A step on a recognised export takes at most 1.1 times as long as one on the converted checkpoint: bundles take turns,
-// and the medians of processor time are compared, as others use the machine too. PROMPTFED_STEPS lists folders of
-// one model, as in PATH, the converted one first.
+// A step on a recognised export takes at most 1.1 times as long as one on the converted checkpoint. Bundles take turns,
+// and the medians of processor time are compared, since other programs use the machine too. PROMPTFED_STEPS lists
+// folders of one model, as in PATH, the converted one first.
 func TestStepOfARecognisedExport(t *testing.T) {
 	dirs := filepath.SplitList(os.Getenv("PROMPTFED_STEPS"))
 	if len(dirs) < 2 {
 		t.Skip("PROMPTFED_STEPS names no folders of full size")
 	}
 	orttest.Need(t)
-	bundle.RegisterFormat(converted.Form)
+	bundle.RegisterFormat(converted.Format)
 	running = true
 	defer func() { running = false }()
 	runtime.LockOSThread()
@@ -57,7 +57,8 @@ func TestStepOfARecognisedExport(t *testing.T) {
 	}
 }
 
-// stepOf is the loss of PromptFL with a prompt of 16 tokens on 32 images, and its gradient, as clients run it.
+// stepOf returns the loss of PromptFL with a prompt of 16 tokens on 32 images, and its gradient, in the way that
+// clients run it.
 func stepOf(t *testing.T, b *bundle.Bundle, classes int) func() time.Duration {
 	names := make([]string, classes)
 	for i := range names {
@@ -100,7 +101,7 @@ func stepOf(t *testing.T, b *bundle.Bundle, classes int) func() time.Duration {
 	}
 }
 
-// processorTime is what this thread has taken, which sessions of one thread run on.
+// processorTime returns the processor time of this thread, on which sessions of one thread run.
 func processorTime(t *testing.T) time.Duration {
 	const thread = 1 // RUSAGE_THREAD
 	var u syscall.Rusage

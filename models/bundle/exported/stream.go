@@ -13,28 +13,28 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// stream is the path of residual sums through the blocks of a transformer of images that is not recognised as CLIP's:
-// prompt tokens join it in front of the first block, and of later ones. What stands between is taken as it was
-// exported, for more tokens: sizes that the export has written down as numbers are changed.
+// stream is the residual stream of an image transformer that is not recognised as CLIP's: prompt tokens join it before
+// the first block and before later ones. The blocks run as exported, on more tokens: constant sizes in the graph are
+// changed.
 //
-// A transformer treats its tokens as a set, apart from those whose position it reads. So an image all of whose tokens
-// stand twice has the features that it has alone, since softmax and means over doubled values are those over the
-// values: both are compared before the first prompt.
+// A transformer treats its tokens as a set, except for tokens whose position it reads. So an image whose tokens are all
+// duplicated has unchanged features, since softmax and means over doubled values equal those over the values. This is
+// checked before the first prompt.
 type stream struct {
-	values  []graph.Node // what the first block takes, and the later ones, where those were found
+	values  []graph.Node // input of the first block, and of later ones if they were found
 	axis, n int          // of the tokens
 	width   int
-	norm    weights // that makes the first value, where there is one
+	norm    weights // of the layer norm before the first block, if there is one
 	eps     float64
-	at      map[graph.Node]graph.Node // all values, of refBatch images
-	input   graph.Shape               // of them
+	at      map[graph.Node]graph.Node // all values, for refBatch images
+	input   graph.Shape               // its shape
 	proof   func() error
 }
 
-// refBatch is the batch by which sizes are told apart: a prime that is no size of a tower.
+// refBatch is the batch that distinguishes sizes: a prime that no size of a tower has.
 const refBatch = 100003
 
-// findStream finds the residual stream of a tower of any number of images.
+// findStream finds the residual stream of a tower for any number of images.
 func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
 	if run == nil {
 		return nil, errors.New("it was not compared")
@@ -62,7 +62,7 @@ func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
 		return nil, err
 	}
 	m := newMatcher(dir, "visual.", t.output, t.input)
-	var sums []graph.Node // what the first block takes, and the residual sums behind it
+	var sums []graph.Node // the input of the first block, and the residual sums after it
 	attentions := 0
 	for _, op := range graph.Reachable(t.output) {
 		if slices.Contains([]string{"Softmax", "Attention", "MultiHeadAttention"}, op.Kind) && m.active[op.Out[0]] {
@@ -81,9 +81,10 @@ func (t *imageTower) findStream(dir string, run Runner) (*stream, error) {
 		}
 	}
 	if len(sums) == 0 || attentions == 0 {
-		return nil, errors.New("no residual blocks with attention were found behind an embedding of patches")
+		return nil, errors.New("no residual blocks with attention were found after an embedding of patches")
 	}
-	// A block is a sum behind its attention and one behind its feed-forward layers; attention may also pool the tokens.
+	// A block has one sum after its attention and one after its feed-forward layers; attention may also pool the
+	// tokens.
 	s.values = sums[:1]
 	if blocks := len(sums) / 2; len(sums)%2 == 1 && (attentions == blocks || attentions == blocks+1) {
 		var starts []graph.Node
@@ -111,13 +112,13 @@ func (s *stream) sizes(n graph.Node) []int {
 	return out
 }
 
-// tokens tells whether a value is [images,tokens,width] or [tokens,images,width].
+// tokens reports whether a value is [images,tokens,width] or [tokens,images,width].
 func (s *stream) tokens(n graph.Node) bool {
 	d := s.sizes(n)
 	return len(d) == 3 && (d[0] == refBatch) != (d[1] == refBatch) && d[2] > 1 && d[2] != refBatch
 }
 
-// dominates tells whether what the features get from the pixels all goes through n.
+// dominates reports whether every path from the pixels to the features passes through n.
 func (m *matcher) dominates(n, output graph.Node) bool {
 	seen := map[graph.Node]bool{}
 	visit := []graph.Node{output}
@@ -139,16 +140,16 @@ func (m *matcher) dominates(n, output graph.Node) bool {
 	return true
 }
 
-// streamed is the tower with prompt tokens behind those of the image, in blocks as exported.
+// streamed returns the tower with prompt tokens after those of the image, with the blocks as exported.
 func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p clip.VisionPrompts) (graph.Node, error) {
 	switch {
 	case !p.Changes.None():
 		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
-			"takes prompt tokens and prompts of pixels, no low-rank changes and no adapters; convert the checkpoint " +
-			"to have those")
-	case p.Last:
+			"supports prompt tokens and prompts of pixels, but no low-rank changes or adapters; convert the " +
+			"checkpoint for those")
+	case p.LastTokens:
 		return graph.Node{}, errors.New("an exported image tower that is not recognised as CLIP's vision transformer " +
-			"gives no tokens behind its last block; convert the checkpoint to have those")
+			"has no accessible tokens after its last block; convert the checkpoint for those")
 	case len(p.Deep) >= len(s.values):
 		return graph.Node{}, fmt.Errorf("%d deep prompts for the %d blocks that were found", len(p.Deep),
 			len(s.values))
@@ -177,7 +178,7 @@ func (t *imageTower) streamed(g *graph.Graph, s *stream, pixels graph.Node, p cl
 	})
 }
 
-// through takes x, what the first block gets, through all blocks; each gets what enter makes of what is in front of it.
+// through passes x, the input of the first block, through all blocks; enter may change the input of each block.
 func (s *stream) through(g *graph.Graph, t *imageTower, x graph.Node, count int, feed graph.Node,
 	enter func(block int, x graph.Node, count int) (graph.Node, int)) (graph.Node, error) {
 	for i, from := range s.values {
@@ -194,7 +195,7 @@ func (s *stream) through(g *graph.Graph, t *imageTower, x graph.Node, count int,
 	return x.Cast(graph.Float), g.Err()
 }
 
-// proveStream compares the features of images with those that they have with all of their tokens twice.
+// proveStream compares the features of images with those of images whose tokens are all duplicated.
 func (t *imageTower) proveStream(s *stream, dir string, run Runner) error {
 	g, in := graph.New(), t.example(2)
 	pixels := bundle.Pixels(g, 2, t.size)
@@ -223,7 +224,7 @@ func (t *imageTower) proveStream(s *stream, dir string, run Runner) error {
 	return nil
 }
 
-// join puts tokens [P,w] or [B,P,w] behind the first n of x, in place of what is there.
+// join puts tokens [P,w] or [B,P,w] after the first s.n tokens of x, in place of any tokens there.
 func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, int) {
 	if s.axis == 0 {
 		x = x.Transpose(1, 0, 2)
@@ -239,18 +240,18 @@ func (s *stream) join(x graph.Node, count int, tokens graph.Node) (graph.Node, i
 	if tokens.Rank() == 3 {
 		front = []int{0, s.n, 0, 0, 0, 0}
 	}
-	x = pad(x, 0, 0, 0, 0, p, 0).Add(pad(tokens, front...)) // so the batch may be symbolic
+	x = pad(x, 0, 0, 0, 0, p, 0).Add(pad(tokens, front...)) // addition supports a symbolic batch
 	if s.axis == 0 {
 		x = x.Transpose(1, 0, 2)
 	}
 	return x, s.n + p
 }
 
-// rest takes x, which stands for one value of the export with count tokens in place of n, on to a later value.
+// rest computes a later value of the export from x, which replaces an earlier value, with count tokens and not n.
 func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, feed graph.Node) (graph.Node, error) {
 	targets := map[*graph.Op][]int{}
 	if count != s.n {
-		// The changes are worked out on refBatch images, whose sizes are all numbers.
+		// The changes are determined with refBatch images, for which all sizes are static.
 		h := graph.New()
 		sizes := slices.Clone(s.sizes(from))
 		sizes[s.axis] = count
@@ -273,8 +274,8 @@ func (s *stream) rest(g *graph.Graph, x, from, to graph.Node, count int, input, 
 	return append(out, graph.Node{})[0], err
 }
 
-// widening follows which axes of each value count tokens, of which there are count in place of n, and finds the targets
-// of Reshape and Expand that have to change for that.
+// widening follows which axes of each value count tokens when there are count tokens and not n, and finds the targets
+// of Reshape and Expand that must change.
 type widening struct {
 	*stream
 	count   int
@@ -341,7 +342,7 @@ func (w *widening) transform(op *graph.Op, in []graph.Node,
 
 var errTokens = errors.New("the tokens are not an axis of their own any more")
 
-// reshape finds where the tokens of a value stand once it is reshaped, and the target of that.
+// reshape finds the positions of the tokens after a Reshape, and its new target.
 func (w *widening) reshape(op *graph.Op) ([]spot, error) {
 	from, to := w.sizes(op.In[0]), w.sizes(op.Out[0])
 	target, o := slices.Clone(to), opening{n: w.n}

@@ -10,23 +10,23 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// textTower is the text tower of an exported model: it takes embeddings, or token ids whose look-up is cut off.
+// textTower is the text tower of an exported model: its inputs are embeddings, or token ids whose look-up is removed.
 type textTower struct {
 	file   *graph.File
 	name   string
 	output graph.Node
 
-	embeddings, ids, eot, mask, positions graph.Node // inputs; absent where there are none
+	embeddings, ids, eot, mask, positions graph.Node // inputs; some may be absent
 	cut                                   []graph.Node
 	table                                 embeddingTable
 
 	batch, length      int // fixed by the export, else 0
 	open               *opening
-	shared             *recognised // in place of the graph, where it is CLIP's
+	shared             *recognised // replaces the graph if it is CLIP's
 	context, embedDim  int
-	short              bool // sequences need only be as long as they are
+	short              bool // sequences need not be padded to the context length
 	causal             bool
-	sos, eotID, filler int // sos is -1 where no token starts a text
+	sos, eotID, filler int // sos is -1 if no token starts a text
 	pad                int
 	notes              []string
 }
@@ -62,18 +62,18 @@ func newTextTower(dir string, f *graph.File, name string, p textConfig) (*textTo
 	t.causal = p.Causal != nil && *p.Causal || p.Causal == nil && looksCausal(dir, t.output)
 	if p.Causal == nil && !t.causal {
 		t.notes = append(t.notes, "no causal mask was found in "+name+": every text runs at the full context; write "+
-			"\"text\": {\"causal\": true} if tokens behind the end token change nothing")
+			"\"text\": {\"causal\": true} if tokens after the end token have no influence")
 	}
 	return t, nil
 }
 
-// inputs are those that it has, the one that tells of the texts first.
+// inputs returns the inputs of the tower; one with an axis of texts comes first.
 func (t *textTower) inputs() []graph.Node {
 	return slices.DeleteFunc([]graph.Node{t.embeddings, t.ids, t.mask, t.positions, t.eot},
 		func(n graph.Node) bool { return !n.OK() })
 }
 
-// roles finds out what each input that the features depend on is for.
+// roles determines the role of each input that the features depend on.
 func (t *textTower) roles(p textConfig) error {
 	list := reached(t.file, t.output)
 	if err := checkSizes(list...); err != nil {
@@ -129,14 +129,14 @@ func (t *textTower) roles(p textConfig) error {
 		return fmt.Errorf("it takes %s; the text tower must take %s: export it so", describe(reached(t.file, t.output)),
 			textRole.takes)
 	case t.embeddings.OK() && !t.eot.OK() && !t.ids.OK() && !t.mask.OK():
-		return fmt.Errorf("it has %s, and none tells where a text ends: export it with the index of the end token "+
+		return fmt.Errorf("it has %s, but none marks the end of a text: export it with the index of the end token "+
 			"[classes] or with the token ids beside the embeddings",
 			describe(reached(t.file, t.output)))
 	}
 	return nil
 }
 
-// cutOff finds the look-ups of a constant table by the token ids, whose results prompts replace.
+// cutOff finds the look-ups of token ids in a constant table; prompts replace their results.
 func (t *textTower) cutOff() error {
 	is := map[graph.Node]bool{t.ids: true}
 	for _, op := range graph.Reachable(t.output) {
@@ -168,7 +168,7 @@ func (t *textTower) cutOff() error {
 	return nil
 }
 
-// tableBehind is the constant that a value is, or the float numbers of one that is stored as integers.
+// tableBehind returns the constant of a value, or the float values of a table that is stored as integers.
 func tableBehind(n graph.Node) graph.Node {
 	if !n.OK() {
 		return n
@@ -179,11 +179,11 @@ func tableBehind(n graph.Node) graph.Node {
 	return constantBehind(n)
 }
 
-// rounding are the operators that round activations, whose gradients are zero wherever they exist.
+// rounding lists the operators that round activations; their gradients are zero wherever they exist.
 var rounding = []string{"DynamicQuantizeLinear", "QuantizeLinear", "MatMulInteger", "ConvInteger", "QLinearMatMul",
 	"QLinearConv", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "DynamicQuantizeLSTM", "QAttention", "QGemm"}
 
-// rounds is the first operator in front of a value that rounds activations.
+// rounds returns the first operator before a value that rounds activations.
 func rounds(output graph.Node) (op *graph.Op, ok bool) {
 	list := graph.Reachable(output)
 	i := slices.IndexFunc(list, func(op *graph.Op) bool { return slices.Contains(rounding, op.Kind) })
@@ -193,7 +193,7 @@ func rounds(output graph.Node) (op *graph.Op, ok bool) {
 	return list[i], true
 }
 
-// checkRounding refuses a text tower that prompts have no gradients through.
+// checkRounding returns an error if prompts have no gradients through the text tower.
 func (t *textTower) checkRounding() error {
 	op, ok := rounds(t.output)
 	if !ok {
@@ -204,7 +204,7 @@ func (t *textTower) checkRounding() error {
 		"quantised (q4); the image tower may stay quantised", op.Label())
 }
 
-// constantBehind is the constant that a value is, or is cast from.
+// constantBehind returns the constant that a value is or is cast from, or no node.
 func constantBehind(n graph.Node) graph.Node {
 	for n.OK() {
 		op := n.Op()
@@ -220,7 +220,7 @@ func constantBehind(n graph.Node) graph.Node {
 	return graph.Node{}
 }
 
-// looksCausal tells whether the tower makes a causal mask: from a triangle, from comparing positions, or inside a fused
+// looksCausal reports whether the tower has a causal mask: a triangle, a comparison of positions, or one inside a fused
 // operator.
 func looksCausal(dir string, output graph.Node) bool {
 	for _, op := range graph.Reachable(output) {
@@ -243,8 +243,8 @@ func looksCausal(dir string, output graph.Node) bool {
 	return false
 }
 
-// build adds the tower to g: features [N,embedDim] of sequences with embeddings [N,L,w], their tokens, and the position
-// that each is read at.
+// build adds the tower to g and returns the features [N,embedDim] of sequences with embeddings [N,L,w], their tokens,
+// and the position at which each is read.
 func (t *textTower) build(g *graph.Graph, emb graph.Node, tokens [][]int, read []int) (graph.Node, error) {
 	if t.batch == 0 {
 		return t.once(g, emb, tokens, read)
@@ -291,7 +291,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 		}
 		feed[c] = wide(x, c)
 	}
-	if t.ids.OK() { // what remains of them looks for the end token, which therefore stands where the features are read
+	if t.ids.OK() { // the graph uses ids only to find the end token, which is put where features are read
 		feed[t.ids] = integers(t.ids, func(c, i int) int {
 			switch id := tokens[c][i]; {
 			case i == read[c]:
@@ -340,7 +340,7 @@ func (t *textTower) once(g *graph.Graph, emb graph.Node, tokens [][]int, read []
 	return out[0].Cast(graph.Float), g.Err()
 }
 
-// wide is x in the element type that stands for that of an input: float32 for half precision.
+// wide returns x in the element type that represents the type of an input: float32 for half precision.
 func wide(x, like graph.Node) graph.Node {
 	if like.DType() == graph.Double {
 		return x.Cast(graph.Double)

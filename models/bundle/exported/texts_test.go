@@ -12,9 +12,9 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// The configuration of OpenCLIP beside exported towers says what is done to texts, bundle.json goes before it, and a
-// frozen bundle keeps it. Which treatment a configuration has is that of models/checkpoint. With CLIP's own tokenizer
-// "A_b." is a, _, b and . where it cleans texts itself, and canonicalize leaves a and b.
+// OpenCLIP's configuration beside exported towers sets the treatment of texts, bundle.json takes precedence, and a
+// recorded bundle keeps it. models/checkpoint determines the treatment of a configuration. CLIP's own tokenizer
+// converts "A_b." to a, _, b and . with its own cleaning, and to a and b with canonicalize.
 func TestTextsOfExports(t *testing.T) {
 	plain, err := bundle.Open(layouts + "/immich")
 	if err != nil {
@@ -34,7 +34,7 @@ func TestTextsOfExports(t *testing.T) {
 	for _, c := range []struct {
 		what  string
 		files map[string]string
-		same  string // a text with the ids that text has
+		same  string // a text with the same ids
 		want  string // the treatment's cleaning, or the error
 	}{
 		{"config.json", map[string]string{config: canonical}, "a b", tokenizer.Canonicalize},

@@ -18,8 +18,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// tokenTable says in bundle.json where the token embedding [vocabulary,w] lies: a tensor of a .safetensors file or of
-// an .onnx file, or a place in any file.
+// tokenTable is the location of the token embedding [vocabulary,w] in bundle.json: a tensor of a .safetensors file or
+// of an .onnx file, or an offset in any file.
 type tokenTable struct {
 	File   string `json:"file,omitempty"`
 	Tensor string `json:"tensor,omitempty"`
@@ -31,16 +31,16 @@ type tokenTable struct {
 
 // embeddingTable is the token embedding of an exported model.
 type embeddingTable struct {
-	source      graph.Node // the constant of the graph that it is, where it is one
-	file        string     // relative to the folder; "" when inline holds the rows
+	source      graph.Node // the constant in the graph, if there is one
+	file        string     // relative to the folder; "" if inline holds the rows
 	offset      int64
 	dtype       string
 	rows, width int
 	inline      []byte
 }
 
-// findTable finds the token embedding: in the graph where token ids were looked up, where bundle.json says, or as the
-// one tensor in text.onnx that could be it.
+// findTable finds the token embedding: the table of the graph's look-up of token ids, the location in bundle.json, or
+// the only tensor in text.onnx with a fitting shape.
 func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width int) error {
 	if !t.embeddings.OK() {
 		return t.table.of(dir, t.table.source)
@@ -74,7 +74,7 @@ func (t *textTower) findTable(dir string, said *tokenTable, vocabulary, width in
 		t.name, bundle.ManifestFile, vocabulary, width)
 }
 
-// of takes the table from a constant of a graph.
+// of reads the table from a constant of a graph.
 func (e *embeddingTable) of(dir string, n graph.Node) error {
 	shape, ok := n.Shape().Ints()
 	if !ok || !isTable(shape) {
@@ -177,7 +177,7 @@ func (e *embeddingTable) read(dir string, s tokenTable, vocabulary int) error {
 	return e.check(dir)
 }
 
-// check compares the table with its file.
+// check checks that the table's file contains it.
 func (e *embeddingTable) check(dir string) error {
 	size := int64(safetensors.ElementSize(e.dtype))
 	if size == 0 || e.dtype[0] != 'F' && e.dtype[0] != 'B' {
@@ -190,13 +190,13 @@ func (e *embeddingTable) check(dir string) error {
 	return f.Close()
 }
 
-// place is where the table lies in its file.
+// place returns the location of the table in its file.
 func (e *embeddingTable) place() onnx.External {
 	size := safetensors.ElementSize(e.dtype)
 	return onnx.External{File: e.file, Offset: e.offset, Length: int64(e.rows) * int64(e.width) * int64(size)}
 }
 
-// lookUp reads rows, width numbers for each id.
+// lookUp returns the rows of the ids, width numbers each.
 func (e *embeddingTable) lookUp(dir string, ids []int) ([]float32, error) {
 	row := int64(e.width * safetensors.ElementSize(e.dtype))
 	var from io.ReaderAt
@@ -225,7 +225,7 @@ func (e *embeddingTable) lookUp(dir string, ids []int) ([]float32, error) {
 	return out.Data, nil
 }
 
-// floatsOf reads a constant of a graph, of at most a megabyte.
+// floatsOf returns the values of a constant of a graph, if it takes at most a megabyte.
 func floatsOf(dir string, n graph.Node) []float32 {
 	shape, ok := n.Shape().Ints()
 	size := safetensors.ElementSize(bundle.TypeName(n.DType()))
@@ -252,7 +252,7 @@ func floatsOf(dir string, n graph.Node) []float32 {
 	return out.Data
 }
 
-// triangle tells whether a constant [..,n,n] has one value on and below the diagonal and another one above it.
+// triangle reports whether a constant [..,n,n] has one value on and below the diagonal and another one above it.
 func triangle(dir string, n graph.Node) bool {
 	r := n.Rank()
 	if r < 2 || n.Dim(r-1) < 3 || n.Dim(r-1) != n.Dim(r-2) || !(isFloat(n) || n.DType() == graph.Bool) ||

@@ -39,9 +39,9 @@ func (m *model) ClassFeatures(g *graph.Graph, s *clip.Suffixes, prompts []clip.P
 	if slices.ContainsFunc(prompts, func(p clip.Prompt) bool {
 		return !p.Ctx.OK() || p.PerImage() || p.Bare || len(p.Deep) > 0 || !p.Changes.None() || p.Own != nil
 	}) {
-		return nil, errors.New("an exported text tower takes no deep prompts, low-rank changes, adapters or prompts " +
-			"for each image, as its graph was not recognised as CLIP's (promptfed inspect says why); convert a " +
-			"checkpoint of the model (promptfed convert)")
+		return nil, errors.New("an exported text tower supports no deep prompts, low-rank changes, adapters or " +
+			"prompts for each image, as its graph was not recognised as CLIP's (promptfed inspect says why); " +
+			"convert a checkpoint of the model (promptfed convert)")
 	}
 	return m.text.prompts(g, s, prompts)
 }

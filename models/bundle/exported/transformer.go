@@ -10,16 +10,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// matcher finds the parts of a CLIP transformer in a graph, from the features back to the embeddings: projection, layer
-// norms, and in each block the feed-forward layers and the attention. It looks only at what the embeddings or pixels
-// reach by floating-point values, so masks and computations of shapes do not disturb it. What it finds is a guess until
-// both forms have been run on the same numbers: it need not look at factors and masks.
+// matcher finds the parts of a CLIP transformer in a graph, backwards from the features to the embeddings: the
+// projection, layer norms, and in each block the feed-forward layers and the attention. It follows only floating-point
+// values that depend on the embeddings or pixels, so masks and computations of shapes do not interfere. The result is a
+// hypothesis until both forms have been run on the same inputs, so the matcher need not check factors and masks.
 type matcher struct {
 	dir     string
 	prefix  string              // "" or "visual."
 	feeds   []graph.Node        // embeddings, or pixels
-	active  map[graph.Node]bool // what depends on them
-	varying map[*graph.Op]bool  // what depends on any input
+	active  map[graph.Node]bool // values that depend on them
+	varying map[*graph.Op]bool  // operators that depend on any input
 	weights weights
 
 	width, heads, mlp, layers, embedDim int
@@ -27,11 +27,11 @@ type matcher struct {
 	eps                                 float64
 }
 
-// linear is x W + b, with W [in,out], or [out,in] where rows says so.
+// linear is x W + b, with W [in,out], or [out,in] if rows is set.
 type linear struct {
 	x, w, b graph.Node
 	rows    bool
-	packed  *graph.Op // that holds W in 4 bits, in place of w
+	packed  *graph.Op // holds W in 4 bits; w is then absent
 	in, out int
 }
 
@@ -55,8 +55,8 @@ func newMatcher(dir, prefix string, output graph.Node, feeds ...graph.Node) *mat
 	return m
 }
 
-// Kinds of operators that are gone through: those that only arrange values, those that also choose some, and those
-// between the two products of attention.
+// Kinds of operators that are skipped: those that only rearrange values, those that also select some, and those between
+// the two matrix products of attention.
 var (
 	arranging = []string{"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast", "Expand"}
 	choosing  = append(slices.Clone(arranging), "Gather", "GatherND", "GatherElements", "Slice", "Split")
@@ -65,7 +65,7 @@ var (
 	unit      = append(slices.Clone(scaling), "LpNormalization")
 )
 
-// source is the one active input of an operator, absent where there are several or none.
+// source returns the only active input of an operator, or no node if there is not exactly one.
 func (m *matcher) source(op *graph.Op) (out graph.Node) {
 	for _, in := range op.In {
 		if in.OK() && m.active[in] && in != out {
@@ -78,7 +78,8 @@ func (m *matcher) source(op *graph.Op) (out graph.Node) {
 	return out
 }
 
-// step goes back over an operator of one of the kinds, whose one active input it gives; absent elsewhere.
+// step returns the only active input of the operator that computes n, if the operator is of one of the kinds, and else
+// no node.
 func (m *matcher) step(n graph.Node, kinds []string) graph.Node {
 	if !n.OK() || slices.Contains(m.feeds, n) || !is(n, kinds...) {
 		return graph.Node{}
@@ -86,7 +87,7 @@ func (m *matcher) step(n graph.Node, kinds []string) graph.Node {
 	return m.source(n.Op())
 }
 
-// back goes back as far as step does.
+// back repeats step as often as possible.
 func (m *matcher) back(n graph.Node, kinds []string) graph.Node {
 	for from := m.step(n, kinds); from.OK(); from = m.step(n, kinds) {
 		n = from
@@ -98,7 +99,7 @@ func is(n graph.Node, kinds ...string) bool {
 	return n.OK() && n.Op().Domain == graph.Standard && slices.Contains(kinds, n.Op().Kind)
 }
 
-// other is what an operator of two inputs takes beside n.
+// other returns the input of a binary operator that is not n.
 func other(op *graph.Op, n graph.Node) graph.Node {
 	if op.X(0) == n {
 		return op.X(1)
@@ -106,7 +107,7 @@ func other(op *graph.Op, n graph.Node) graph.Node {
 	return op.X(0)
 }
 
-// linearAt reads a linear layer whose result is n.
+// linearAt reads the linear layer whose result is n.
 func (m *matcher) linearAt(n graph.Node) (l linear, ok bool) {
 	switch op := n.Op(); {
 	case is(n, "Add"):
@@ -144,14 +145,14 @@ func (m *matcher) linearAt(n graph.Node) (l linear, ok bool) {
 	return l, !l.b.OK() || l.b.Shape().Size().Is(l.out)
 }
 
-// linearBehind is the next linear layer behind n, through operators of the kinds.
+// linearBehind finds the last linear layer before n, across operators of the kinds.
 func (m *matcher) linearBehind(n graph.Node, kinds []string) (linear, bool) {
 	for n.OK() {
 		if l, ok := m.linearAt(n); ok {
 			return l, true
 		}
 		from := m.step(n, kinds)
-		if is(n, "Div") && !from.OK() && m.active[n.Op().X(0)] { // by a norm
+		if is(n, "Div") && !from.OK() && m.active[n.Op().X(0)] { // division by a norm
 			from = n.Op().X(0)
 		}
 		n = from
@@ -159,7 +160,7 @@ func (m *matcher) linearBehind(n graph.Node, kinds []string) (linear, bool) {
 	return linear{}, false
 }
 
-// constant tells whether a value of known sizes depends on no input; rank 0 is any.
+// constant reports whether a value has static sizes and depends on no input; rank 0 means any rank.
 func (m *matcher) constant(n graph.Node, rank int) bool {
 	if !n.OK() || n.DType() == 0 || !graph.Differentiable(n.DType()) || rank > 0 && n.Rank() != rank {
 		return false
@@ -168,7 +169,7 @@ func (m *matcher) constant(n graph.Node, rank int) bool {
 	return ok && !m.varying[n.Op()]
 }
 
-// normAt reads a layer norm whose result is n, as one operator or written out, and gives what it normalises.
+// normAt reads the layer norm whose result is n, as one operator or as several, and returns its input.
 func (m *matcher) normAt(n graph.Node, name string, to weights) (x graph.Node, err error) {
 	var gain, bias graph.Node
 	eps := 0.0
@@ -202,7 +203,7 @@ func (m *matcher) normAt(n graph.Node, name string, to weights) (x graph.Node, e
 	return x, nil
 }
 
-// match finds the whole tower behind its features; start takes what the first block gets.
+// match finds all parts of the tower, backwards from its features; start reads the input of the first block.
 func (m *matcher) match(output graph.Node, final, projection, transposed string,
 	start func(n graph.Node) error) error {
 	p, ok := m.linearBehind(output, unit)
@@ -214,7 +215,7 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 		return err
 	}
 	if m.embedDim = p.out; p.in != m.width {
-		return fmt.Errorf("a projection of %d values behind a tower of width %d", p.in, m.width)
+		return fmt.Errorf("a projection of %d values after a tower of width %d", p.in, m.width)
 	}
 	if p.rows {
 		projection = transposed
@@ -228,7 +229,7 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 				return err
 			}
 			if other := start(n); other != nil {
-				return fmt.Errorf("behind %d blocks: %w, and %w", m.layers, err, other)
+				return fmt.Errorf("before %d blocks: %w, and %w", m.layers, err, other)
 			}
 			break
 		}
@@ -245,7 +246,7 @@ func (m *matcher) match(output graph.Node, final, projection, transposed string,
 	return nil
 }
 
-// block reads a residual attention block whose result is n, and gives what goes into it.
+// block reads the residual attention block whose result is n, and returns its input.
 func (m *matcher) block(n graph.Node) (before graph.Node, w weights, err error) {
 	w = weights{}
 	middle, down, err := m.residual(n, "ln_2", w, func(down linear) (linear, error) { return m.feedForward(down, w) })
@@ -260,7 +261,8 @@ func (m *matcher) block(n graph.Node) (before graph.Node, w weights, err error) 
 	return before, w, err
 }
 
-// residual takes n = x + last(...first(norm(x))) apart: inner goes from the last linear layer to the first one.
+// residual splits n = x + last(...first(norm(x))); inner follows the branch from its last linear layer to its first
+// one.
 func (m *matcher) residual(n graph.Node, norm string, w weights,
 	inner func(last linear) (linear, error)) (x graph.Node, last linear, err error) {
 	err = fmt.Errorf("no sum with what layer norm %s%s takes was found", m.prefix, norm)
@@ -286,10 +288,10 @@ func (m *matcher) residual(n graph.Node, norm string, w weights,
 	return x, last, err
 }
 
-// maxBetween bounds the operators that an activation is looked for among.
+// maxBetween limits the number of operators that are searched for an activation.
 const maxBetween = 64
 
-// feedForward goes from the second linear layer to the first one, over the activation.
+// feedForward follows the branch from the second linear layer across the activation to the first one.
 func (m *matcher) feedForward(down linear, w weights) (up linear, err error) {
 	act := ""
 	seen := map[graph.Node]bool{}
@@ -332,7 +334,8 @@ func (m *matcher) feedForward(down linear, w weights) (up linear, err error) {
 	return up, w.linear("mlp.c_fc.", up, m.width, m.mlp)
 }
 
-// attention goes from what heads give to the projections of queries, keys and values; first is one of them.
+// attention follows the branch from the output of the heads to the projections of queries, keys and values; first is
+// one of them.
 func (m *matcher) attention(n graph.Node, w weights) (first linear, err error) {
 	var sides []graph.Node
 	n = m.back(n, arranging)
@@ -377,17 +380,17 @@ func (m *matcher) attention(n graph.Node, w weights) (first linear, err error) {
 	return all[0], err
 }
 
-// textStart reads the sum of embeddings and positions, of at least so many rows.
+// textStart reads the sum of embeddings and positions; there must be at least rows positions.
 func (m *matcher) textStart(n graph.Node, rows int) error {
 	x := m.source(n.Op())
 	if !is(n, "Add") || !slices.Contains(m.feeds, m.back(x, arranging)) {
-		return errors.New("what the first block takes is no sum of embeddings and positions")
+		return errors.New("the input of the first block is no sum of embeddings and positions")
 	}
 	return m.table("positional_embedding", other(n.Op(), x), rows)
 }
 
 // visionStart reads the layer norm of patches and class token, the sum with their positions, and the convolution, whose
-// input it gives.
+// input it returns.
 func (m *matcher) visionStart(n graph.Node) (front, conv graph.Node, err error) {
 	x, err := m.normAt(n, "ln_pre", m.weights)
 	if err != nil {
@@ -410,7 +413,7 @@ func (m *matcher) visionStart(n graph.Node) (front, conv graph.Node, err error) 
 		m.table("positional_embedding", other(sum.Op(), tokens), 2))
 }
 
-// table finds the constant of rows as wide as the tower that a value is made of.
+// table finds the constant that a value is computed from, whose rows have the width of the tower.
 func (m *matcher) table(name string, n graph.Node, rows int) error {
 	fits := func(c graph.Node) bool {
 		s, ok := c.Shape().Ints()

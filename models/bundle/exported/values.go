@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// describe lists values for messages: name, type and shape of each.
+// describe lists values for messages, each with name, type and shape.
 func describe(list []graph.Node) string {
 	var out []string
 	for _, n := range list {
@@ -38,15 +38,15 @@ func namedInput(f *graph.File, key, name string) (graph.Node, error) {
 		describe(f.Inputs()))
 }
 
-// role says which features a tower gives.
+// role describes the features of a tower.
 type role struct {
 	key   string
-	usual []string // names of outputs that hold them
+	usual []string // usual names of outputs with these features
 	could func(f *graph.File, n graph.Node) bool
-	takes string // what a graph of the tower has as input
+	takes string // description of the tower's inputs
 }
 
-// pooler holds the features of SigLIP, whose towers end there; of CLIP, a projection is still to come.
+// pooler is the output with the features of SigLIP, whose towers have no projection; in CLIP, a projection follows it.
 const pooler = "pooler_output"
 
 var (
@@ -60,9 +60,9 @@ var (
 		"token ids [texts,length], int64 or int32, or floating-point embeddings [texts,length,width]"}
 )
 
-// pick is the value that holds the features of a tower: the output that is named, the only one that could, or one under
-// a name that says so; where no output does, what the similarities of images and texts are products of. scale is what
-// those are multiplied with, 0 where there are none.
+// pick returns the value that holds the features of a tower: the named output, the only possible output, or an output
+// with a usual name; if no output holds them, a factor of the product that computes the similarities of images and
+// texts. scale is the factor of these similarities, 0 if there are none, and bias the term that is added to them.
 func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, bias float64, err error) {
 	var fit []graph.Output
 	image, text, scale, bias := similarities(dir, f)
@@ -75,7 +75,7 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, 
 		}
 	}
 	if n, ok := f.Node(name); ok && r.could(f, n) {
-		return n, scale, bias, nil // a value inside, such as the features of a file that gives similarities
+		return n, scale, bias, nil // an inner value, such as the features in a file whose output is similarities
 	}
 	if name != "" {
 		return n, 0, 0, fmt.Errorf("%s.output %q in %s is none of its outputs %s", r.key, name, bundle.ManifestFile,
@@ -99,7 +99,7 @@ func pick(dir string, f *graph.File, name string, r role) (n graph.Node, scale, 
 		"{\"output\": NAME} in %s", describe(outputs(fit)), r.key, bundle.ManifestFile)
 }
 
-// missing says why no output of a file can hold the features of a tower.
+// missing returns an error that says why no output of a file can hold the features of a tower.
 func (r role) missing(f *graph.File) error {
 	var could []graph.Output
 	var in []graph.Node
@@ -123,26 +123,25 @@ func (r role) missing(f *graph.File) error {
 		return fmt.Errorf("every output depends on images and on texts (%s): write the value that holds the features "+
 			"of %ss as \"%s\": {\"output\": NAME} in %s", describe(in), r.key, r.key, bundle.ManifestFile)
 	case pixels && r.key == "text" || ids && r.key == "image":
-		return fmt.Errorf("it is not the %s tower, as it takes %s: swap both towers, or name their files, with "+
+		return fmt.Errorf("it is not the %s tower, because it takes %s: swap both towers, or name their files, with "+
 			"image=IMAGE.onnx,text=TEXT.onnx or as \"image\": {\"file\": ...} and \"text\": {\"file\": ...} in %s",
 			r.key, describe(in), bundle.ManifestFile)
 	}
 	return fmt.Errorf("it takes %s; the %s tower must take %s: export it so", describe(in), r.key, r.takes)
 }
 
-// checkSizes refuses inputs with a size of 0, which is no open one.
+// checkSizes refuses inputs with a size of 0, which is not a symbolic size.
 func checkSizes(list ...graph.Node) error {
 	for _, n := range list {
 		if slices.ContainsFunc(n.Shape(), func(d graph.Dim) bool { return d.Is(0) }) {
-			return fmt.Errorf("input %s has a size of 0, with which it takes nothing: export it with that size open, "+
-				"which has a name or no value (dynamic_axes or dynamic_shapes), or above 0", describe([]graph.Node{n}))
+			return fmt.Errorf("input %s has a size of 0, which accepts no data: export it with that size open, that "+
+				"is, with a name or no value (dynamic_axes or dynamic_shapes), or above 0", describe([]graph.Node{n}))
 		}
 	}
 	return nil
 }
 
-// similarities finds the product of the features of images and of texts, what it is multiplied with, and what is added
-// to that.
+// similarities finds the product of image features and text features, its factor, and the term that is added to it.
 func similarities(dir string, f *graph.File) (image, text graph.Node, scale, bias float64) {
 	for _, op := range graph.Reachable(outputs(f.Outputs)...) {
 		if op.Domain != graph.Standard || op.Kind != "MatMul" && op.Kind != "Gemm" {
@@ -180,7 +179,7 @@ func similarities(dir string, f *graph.File) (image, text graph.Node, scale, bia
 	return graph.Node{}, graph.Node{}, 0, 0
 }
 
-// unscaled strips transposes and products with a number off features.
+// unscaled removes transposes and products with a number from features.
 func unscaled(dir string, n graph.Node, scale float64) (graph.Node, float64) {
 	for {
 		if !n.OK() {
@@ -200,7 +199,7 @@ func unscaled(dir string, n graph.Node, scale float64) (graph.Node, float64) {
 	}
 }
 
-// constant is the one number that a value is, or the exponential of one; 0 for others.
+// constant returns the number that a value is, or the exponential of a number; 0 for other values.
 func constant(dir string, n graph.Node) float64 {
 	if !n.OK() {
 		return 0
@@ -217,7 +216,7 @@ func constant(dir string, n graph.Node) float64 {
 	return 0
 }
 
-// constantsOf are the numbers of a small constant.
+// constantsOf returns the numbers of a small constant.
 func constantsOf(dir string, n graph.Node) []float32 {
 	if n = constantBehind(n); !n.OK() {
 		return nil
@@ -225,8 +224,8 @@ func constantsOf(dir string, n graph.Node) []float32 {
 	return floatsOf(dir, n)
 }
 
-// normalised tells from the operators behind the input whether the graph normalises pixels itself, and then how large
-// they are: 255, or 1.
+// normalised reports from the operators after the input whether the graph normalises pixels: it returns their largest
+// value, 255 or 1, or 0 if it does not.
 func normalised(dir string, input, output graph.Node) float32 {
 	readers := map[graph.Node][]*graph.Op{}
 	for _, op := range graph.Reachable(output) {
@@ -263,7 +262,7 @@ walk:
 	switch {
 	case !changed:
 		return 0
-	case factor < 0.2 || input.DType() == graph.Uint8: // 1/255 over a standard deviation of 0.2 or more
+	case factor < 0.2 || input.DType() == graph.Uint8: // 1/255 divided by a standard deviation of 0.2 or more
 		return 255
 	}
 	return 1
@@ -297,7 +296,7 @@ func takesText(f *graph.File, n graph.Node) bool {
 	})
 }
 
-// staticAxis is the size of an axis, 0 where it is open or n is absent.
+// staticAxis returns the size of an axis, or 0 if it is symbolic or n is absent.
 func staticAxis(n graph.Node, axis int) int {
 	if !n.OK() {
 		return 0
@@ -308,8 +307,8 @@ func staticAxis(n graph.Node, axis int) int {
 	return 0
 }
 
-// Limits of the sizes that an export fixes. As many images or texts as its batch has go through a tower at a time,
-// however few there are, so a batch of 1024 images of 224 pixels takes 0.6 GB for the pixels alone.
+// Limits of the sizes that an export fixes. A tower always processes as many images or texts as its fixed batch, so a
+// batch of 1024 images of 224 pixels takes 0.6 GB for the pixels alone.
 const (
 	maxBatch   = 1 << 10
 	maxContext = 1 << 13 // tokens of a text
@@ -317,12 +316,12 @@ const (
 	maxInput   = 1 << 28 // numbers of one batch: pixels, or embeddings of tokens
 )
 
-// checkBatch refuses inputs [batch,sizes...] that are too large to be held; batch is 0 where it is open.
+// checkBatch returns an error if inputs [batch,sizes...] are too large for memory; batch is 0 if it is symbolic.
 func checkBatch(in graph.Node, batch int, sizes ...int) error {
 	const hint = "export it with an open batch (dynamic_axes or dynamic_shapes), or a smaller one"
 	if batch > maxBatch {
-		return fmt.Errorf("input %s: its batch is fixed at %d, and at most %d are supported, as so many rows are in "+
-			"memory however few are needed: %s", describe([]graph.Node{in}), batch, maxBatch, hint)
+		return fmt.Errorf("input %s: its batch is fixed at %d, and at most %d are supported, since memory always "+
+			"holds that many rows: %s", describe([]graph.Node{in}), batch, maxBatch, hint)
 	}
 	n := max(1, batch)
 	for _, s := range sizes {
@@ -335,10 +334,10 @@ func checkBatch(in graph.Node, batch int, sizes ...int) error {
 	return nil
 }
 
-// maxChunks is how often a tower of a fixed batch may stand in one graph.
+// maxChunks limits the copies of a tower with a fixed batch in one graph.
 const maxChunks = 256
 
-// chunks are the rows 0 to n-1 in runs of a fixed batch; the last one is filled up with its last row.
+// chunks splits the rows 0 to n-1 into parts of a fixed batch; the last part is padded with its last row.
 func chunks(n, batch int) ([][]int, error) {
 	if n < 1 || (n-1)/batch >= maxChunks {
 		return nil, fmt.Errorf("its batch is fixed at %d, which would take too many copies of it for %d rows: export "+

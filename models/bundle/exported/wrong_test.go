@@ -14,7 +14,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A specification or bundle.json that names the wrong files is told so.
+// If a specification or bundle.json names wrong files, the error says so.
 func TestWrongFiles(t *testing.T) {
 	const image, text = "testdata/layouts/fastembed/image", "testdata/layouts/fastembed/text"
 	const swapped = `swap both towers, or name their files, with image=IMAGE.onnx,text=TEXT.onnx or as "image": {"file"`
@@ -22,11 +22,12 @@ func TestWrongFiles(t *testing.T) {
 		spec  string
 		parts []string
 	}{
-		{"image=" + text + ",text=" + image, []string{"text/model.onnx: it is not the image tower, as it takes input",
-			swapped}},
+		{"image=" + text + ",text=" + image, []string{
+			"text/model.onnx: it is not the image tower, because it takes input", swapped}},
 		{"image=" + text + ",text=" + text, []string{"it is not the image tower", swapped}},
-		{"image=" + image + ",text=" + image, []string{"it is not the text tower, as it takes pixel_values", swapped}},
-		{image, []string{"model.onnx: it is not the text tower, as it takes pixel_values", swapped}},
+		{"image=" + image + ",text=" + image, []string{"it is not the text tower, because it takes pixel_values",
+			swapped}},
+		{image, []string{"model.onnx: it is not the text tower, because it takes pixel_values", swapped}},
 		{"image=" + image + "s,text=" + text, []string{"the image tower: ", "images", "no such file"}},
 		{"image=" + image + "/preprocessor_config.json,text=" + text, []string{"neither a folder nor an .onnx file"}},
 		{"image=" + t.TempDir() + ",text=" + text, []string{" holds no .onnx file: name the folder of the image"}},
@@ -37,7 +38,7 @@ func TestWrongFiles(t *testing.T) {
 	}
 	for manifest, parts := range map[string][]string{
 		`{"image": {"file": "text.onnx"}, "text": {"file": "image.onnx"}}`: {
-			"text.onnx: it is not the image tower, as it takes input_ids int64", swapped},
+			"text.onnx: it is not the image tower, because it takes input_ids int64", swapped},
 		`{"model": "text.onnx"}`:  {"text.onnx: it is not the image tower", swapped},
 		`{"model": "image.onnx"}`: {"image.onnx: it is not the text tower", swapped},
 		`{"variant": "fp16"}`:     {`no image tower of variant "fp16": there is image.onnx; choose`},
@@ -50,8 +51,8 @@ func TestWrongFiles(t *testing.T) {
 	}
 }
 
-// A folder that holds a folder for each tower tells how to name both, with the paths that are there; so does a cache of
-// downloads.
+// The error for a folder that contains a folder for each tower, or for a cache of downloads, shows how to name both,
+// with their paths.
 func TestFolderForEachTower(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name string) string {
@@ -95,7 +96,8 @@ func TestFolderForEachTower(t *testing.T) {
 	orttest.OneLine(t, "by name", err, "name both in its place")
 }
 
-// Graphs that are no towers say what they take or give, and what a tower does. half and ids of 32 bits are fine.
+// The errors for graphs that are not towers name their inputs or outputs, and those of a tower. Half precision and
+// 32-bit ids are accepted.
 func TestWrongGraphs(t *testing.T) {
 	const pixels = "image tower must take pixels [batch,3,size,size] or [batch,size,size,3], floating-point or uint8"
 	const ids = "the text tower must take token ids [texts,length], int64 or int32, or floating-point embeddings"
@@ -134,7 +136,7 @@ func TestWrongGraphs(t *testing.T) {
 	for _, c := range []struct {
 		what, file string
 		build      func(g *graph.Graph) graph.Node
-		parts      []string // none where it is a tower
+		parts      []string // none if it is a tower
 	}{
 		{"half", "image.onnx", image(graph.Half, batch, n(3), n(16), n(16)), nil},
 		{"ids of 32 bits", "text.onnx", look(graph.Int32, 530, batch, n(32)), nil},
@@ -175,7 +177,7 @@ func TestWrongGraphs(t *testing.T) {
 		{"few rows", "text.onnx", look(graph.Int32, 100, batch, n(32)), []string{
 			"the tokenizer has 530 tokens, the token embedding of text.onnx 100 rows", `name it as "tokenizer"`}},
 		{"open length", "text.onnx", look(graph.Int32, 530, batch, graph.Sym("L")), []string{
-			`cannot be told from its graph: write "context_length" in bundle.json`}},
+			`its graph does not determine the context length: write "context_length" in bundle.json`}},
 	} {
 		dir := smallTowers(t, graph.Static(2, 3, 16, 16), graph.Static(2, 32, 8))
 		g := graph.New()
@@ -189,7 +191,7 @@ func TestWrongGraphs(t *testing.T) {
 	}
 }
 
-// A size of 0 is no open one: a name, no value and -1 are. Other negative sizes mean nothing.
+// A size of 0 is not symbolic; a name, no value and -1 are. Other negative sizes are invalid.
 func TestSizesThatAreNotOpen(t *testing.T) {
 	number := func(n int64) func(*onnx.TensorShapeProto_Dimension) {
 		return func(d *onnx.TensorShapeProto_Dimension) {
@@ -236,7 +238,7 @@ func TestSizesThatAreNotOpen(t *testing.T) {
 	}
 }
 
-// FuzzExportedConfig: whatever a bundle.json of exported towers says, the folder opens or tells why in one line.
+// FuzzExportedConfig: with any bundle.json of exported towers, the folder opens or returns an error of one line.
 func FuzzExportedConfig(f *testing.F) {
 	for _, text := range []string{`{}`, `{"logit_scale": 1e40}`, `{"logit_scale_log": -1e9, "logit_bias": 1e300}`,
 		`{"files": {"text.onnx": {"size": -1, "sha256": "x"}, ".": {}, "../x": {}, "": {}}}`, `{"image_size": 16}`,

@@ -40,7 +40,7 @@ func (r random) Image(g *graph.Graph, pixels graph.Node, p clip.VisionPrompts) (
 	if r.vision.Width == 0 {
 		return image, patches, fmt.Errorf("backbone %s has no image tower here", r.name)
 	}
-	image, patches = r.vision.Prompted(g, r.weights, pixels, p)
+	image, patches = r.vision.PromptedFeatures(g, r.weights, pixels, p)
 	return image, patches, g.Err()
 }
 

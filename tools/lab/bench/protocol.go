@@ -108,7 +108,7 @@ func (r repeated) Read(index []int) (*tensor.Tensor, error) {
 // of draws a data set for images of some labels, of what a method reads of them (beside unit rows of images).
 func (x *examples) of(t method.ClientSpec, client int, name string, labels []int64, reads []string) *spec.Features {
 	f := &spec.Features{Class: labels}
-	f.Add(method.ImageInput, []spec.Rows{spec.InMemory{Tensor: features.Unit(
+	f.Add(method.ImageInput, []spec.Rows{spec.InMemory{Tensor: features.L2Normalize(
 		method.Draw(seed, client, name+" images", []int{len(labels), t.Dim}, 1))}})
 	if x.heavy == nil {
 		x.heavy = map[string]spec.Rows{}
@@ -125,7 +125,7 @@ func (x *examples) of(t method.ClientSpec, client int, name string, labels []int
 		if x.heavy[key] == nil {
 			rows := method.Draw(seed, 0, key, shape, 1)
 			if kind == method.PatchesInput {
-				features.Unit(rows)
+				features.L2Normalize(rows)
 			}
 			x.heavy[key] = repeated{spec.InMemory{Tensor: rows}}
 		}

@@ -215,7 +215,7 @@ func (t tower) Text(g *graph.Graph, classes []string, prompts []method.Prompt) (
 	}
 	out := make([]graph.Node, len(ps))
 	for i, p := range ps {
-		if err := s.Fits(t.text.TextArch, p.Ctx.Dim(0), p.After); err != nil {
+		if err := s.CheckLength(t.text.TextArch, p.Ctx.Dim(0), p.After); err != nil {
 			return nil, err
 		}
 		emb, read, err := t.sentences(g, s, p)
@@ -268,7 +268,7 @@ func (t tower) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts)
 	if t.vision.Width == 0 {
 		return graph.Node{}, fmt.Errorf("backbone %s has no image tower here", t.name)
 	}
-	n, _ := t.vision.Prompted(g, t.weights, pixels, p)
+	n, _ := t.vision.PromptedFeatures(g, t.weights, pixels, p)
 	return n, g.Err()
 }
 

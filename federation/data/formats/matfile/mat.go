@@ -1,4 +1,3 @@
-// Package matfile reads variables of MATLAB files, versions 6 and 7 (MAT-File Level 5).
 package matfile
 
 import (
@@ -11,8 +10,8 @@ import (
 	"strings"
 )
 
-// MATLAB 5 files ("MAT-File Format", The MathWorks, sections 1-1 to 1-20): a header of 128 bytes, then elements of a
-// type, a length and that many bytes. An element is a matrix or a zlib stream that holds one. No Go library that the
+// MATLAB 5 files ("MAT-File Format", The MathWorks, sections 1-1 to 1-20) have a header of 128 bytes and then elements:
+// a type, a length and that many bytes. An element is a matrix, or a zlib stream that holds one. No Go library that the
 // module proxy serves reads them without turning every number into float64, which for SVHN would take 2 GB.
 const (
 	matHeader     = 128
@@ -20,10 +19,10 @@ const (
 	matCompressed = 15 // miCOMPRESSED
 	matMaxName    = 256
 	matMaxDims    = 8
-	matMaxNumbers = 1 << 24 // that Numbers reads
+	matMaxNumbers = 1 << 24 // limit of Numbers
 )
 
-// matTypes are the numeric element types: bytes per number and how to read one.
+// matTypes lists the numeric element types: bytes per number and how to read one.
 var matTypes = map[uint32]struct {
 	size int
 	read func(binary.ByteOrder, []byte) float64
@@ -40,21 +39,20 @@ var matTypes = map[uint32]struct {
 	13: {8, func(o binary.ByteOrder, b []byte) float64 { return float64(o.Uint64(b)) }},
 }
 
-// Variable is a numeric array in a MATLAB file; its numbers are still in the file, the first dimension running
-// fastest.
+// Variable is a numeric array in a MATLAB file. Its numbers stay in the file; the first dimension varies fastest.
 type Variable struct {
 	Name string
 	Dims []int
 
 	order      binary.ByteOrder
-	Kind       uint32 // of matTypes, as stored
-	Element    int64  // where the element's bytes start in the file
-	length     int64  // of them
+	Kind       uint32 // stored type, a key of matTypes
+	Element    int64  // offset of the element's bytes in the file
+	length     int64  // of the element, in bytes
 	Compressed bool
 	Skip       int64 // bytes before the first number, after decompression
 }
 
-// size is how many numbers the array has.
+// size returns the number of elements of the array.
 func (v *Variable) size() int64 {
 	n := int64(1)
 	for _, d := range v.Dims {
@@ -63,8 +61,8 @@ func (v *Variable) size() int64 {
 	return n
 }
 
-// Read reads a small numeric variable of a MATLAB 5 file, such as a list of labels: its dimensions and its numbers
-// in column-major order.
+// Read reads a small numeric variable of a MATLAB 5 file, such as a list of labels. It returns the dimensions and the
+// numbers in column-major order.
 func Read(path, name string) (dims []int, numbers []float64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -96,7 +94,7 @@ func Find(vars []*Variable, name string) (*Variable, error) {
 	return nil, fmt.Errorf("no numeric variable %q in it: it has %s", name, strings.Join(have, ", "))
 }
 
-// Variables lists the numeric arrays of a file. Only their heads are read; other kinds of variables are left out.
+// Variables lists the numeric arrays of a file and skips other kinds of variables. It reads only their headers.
 func Variables(r io.ReaderAt) ([]*Variable, error) {
 	var head [matHeader]byte
 	if _, err := r.ReadAt(head[:], 0); err != nil {

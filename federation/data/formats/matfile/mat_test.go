@@ -30,7 +30,7 @@ func TestReadMAT(t *testing.T) {
 	}
 }
 
-// TestReadMATBigEndian: a file of the other byte order, written by hand after the format's description.
+// TestReadMATBigEndian: a big-endian file, written by hand according to the format's description.
 func TestReadMATBigEndian(t *testing.T) {
 	raw := append(bytes.Repeat([]byte{' '}, 124), 1, 0, 'M', 'I')
 	raw = append(raw, 0, 0, 0, 14, 0, 0, 0, 56,

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// open is the content of the variable's matrix element, decompressed.
+// open returns the content of the variable's matrix element, decompressed.
 func (v *Variable) open(r io.ReaderAt) (io.Reader, error) {
 	raw := bufio.NewReaderSize(io.NewSectionReader(r, v.Element, v.length), 1<<16)
 	if !v.Compressed {
@@ -24,7 +24,7 @@ func (v *Variable) open(r io.ReaderAt) (io.Reader, error) {
 	return z, nil
 }
 
-// head reads what comes before the numbers. It is false for a matrix that is not a full real numeric one.
+// head reads everything before the numbers. It returns false for a matrix that is not full, real and numeric.
 func (v *Variable) head(r io.ReaderAt) (bool, error) {
 	in, err := v.open(r)
 	if err != nil {
@@ -78,7 +78,7 @@ func (v *Variable) head(r io.ReaderAt) (bool, error) {
 	return true, nil
 }
 
-// Data is the stored numbers, decompressed.
+// Data returns a reader of the stored numbers, decompressed, and their size in bytes.
 func (v *Variable) Data(r io.ReaderAt) (io.Reader, int64, error) {
 	size := v.size() * int64(matTypes[v.Kind].size)
 	in, err := v.open(r)
@@ -91,7 +91,7 @@ func (v *Variable) Data(r io.ReaderAt) (io.Reader, int64, error) {
 	return io.LimitReader(in, size), size, nil
 }
 
-// Numbers reads a small variable.
+// Numbers reads the numbers of a small variable.
 func (v *Variable) Numbers(r io.ReaderAt) ([]float64, error) {
 	if v.size() > matMaxNumbers {
 		return nil, fmt.Errorf("variable %q has %d numbers: expected at most %d", v.Name, v.size(), matMaxNumbers)
@@ -112,7 +112,7 @@ func (v *Variable) Numbers(r io.ReaderAt) ([]float64, error) {
 	return out, nil
 }
 
-// matReader reads the parts of a matrix element, counts the bytes and keeps the first error.
+// matReader reads the parts of a matrix element. It counts the bytes and keeps the first error.
 type matReader struct {
 	in    io.Reader
 	order binary.ByteOrder
@@ -128,7 +128,8 @@ func (m *matReader) full(b []byte) {
 	}
 }
 
-// tag reads the type and length of a part. The bytes of a small part, at most four, lie in the second half of its tag.
+// tag reads the type and the length of a part. The bytes of a small part, at most four, lie in the second half of its
+// tag.
 func (m *matReader) tag() (kind, length uint32, small bool) {
 	var word [4]byte
 	m.full(word[:])
@@ -143,7 +144,7 @@ func (m *matReader) tag() (kind, length uint32, small bool) {
 	return kind, m.order.Uint32(word[:]), false
 }
 
-// element reads a part of at most limit bytes and the padding after it.
+// element reads a part of at most limit bytes, and the padding after it.
 func (m *matReader) element(limit uint32) []byte {
 	_, length, small := m.tag()
 	if m.err == nil && length > limit {

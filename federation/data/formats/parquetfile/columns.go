@@ -10,7 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// pqColumns are the columns of a file that are used; domain is nil where there is none.
+// pqColumns are the columns of a file that the reader uses; Domain is nil if there is none.
 type pqColumns struct {
 	Image, Label, Domain *parquet.Column
 }
@@ -20,8 +20,9 @@ var (
 	pqLabels = []string{"label", "labels", "fine_label", "class", "class_name", "target", "category"}
 )
 
-// columns finds the columns: an image is a struct of bytes and path as Hugging Face writes it, or binary; a label a
-// whole number or text, of one of the usual names or else the only one that is a class label by the file's features.
+// columns finds the columns. An image is a struct of bytes and path, as Hugging Face writes it, or binary. A label is a
+// whole number or text; its column has one of the usual names, or else is the only class label among the file's
+// features.
 func (f *File) columns(features map[string]Feature) (c pqColumns, err error) {
 	defer guard(&err)
 	top := map[string]*parquet.Column{}
@@ -56,7 +57,7 @@ func (f *File) columns(features map[string]Feature) (c pqColumns, err error) {
 	return c, nil
 }
 
-// firstOf is the first column of some names that is fit; nil for none.
+// firstOf returns the first of the named columns that fits, or nil.
 func firstOf(top map[string]*parquet.Column, names []string,
 	fit func(*parquet.Column) *parquet.Column) *parquet.Column {
 	for _, name := range names {
@@ -67,7 +68,7 @@ func firstOf(top map[string]*parquet.Column, names []string,
 	return nil
 }
 
-// imageLeaf is the column of an image's bytes.
+// imageLeaf returns the column of an image's bytes, or nil.
 func imageLeaf(c *parquet.Column) *parquet.Column {
 	if c != nil && !c.Leaf() {
 		c = c.Column("bytes")
@@ -78,7 +79,7 @@ func imageLeaf(c *parquet.Column) *parquet.Column {
 	return c
 }
 
-// valueLeaf is c when it holds whole numbers or text.
+// valueLeaf returns c if it holds whole numbers or text, and else nil.
 func valueLeaf(c *parquet.Column) *parquet.Column {
 	if c == nil || !c.Leaf() || c.MaxRepetitionLevel() > 0 {
 		return nil
@@ -90,20 +91,20 @@ func valueLeaf(c *parquet.Column) *parquet.Column {
 	return nil
 }
 
-// Values are a column of labels or domains: for every row which of the values it has, -1 for none.
+// Values is a column of labels or domains: Rows holds for every row the index of its value, or -1 for none.
 type Values struct {
 	Rows   []int32
 	Values []Value
 }
 
-// Value is a whole number, or a word.
+// Value is a whole number or a text.
 type Value struct {
 	Text   bool
 	Number int64
 	Word   string
 }
 
-// Name is the word, or the name of a number.
+// Name returns the text, or the name of a number.
 func (v Value) Name(names []string) string {
 	switch {
 	case v.Text:
@@ -135,7 +136,7 @@ func (f *File) Values(column *parquet.Column) (v Values, err error) {
 	return v, nil
 }
 
-// code is the place of a value among those seen.
+// code returns the index of a value in Values, and adds the value if it is new.
 func (v *Values) code(at map[Value]int32, x parquet.Value) int32 {
 	var key Value
 	switch x.Kind() {

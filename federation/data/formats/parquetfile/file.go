@@ -1,5 +1,3 @@
-// Package parquetfile reads columns and images of Parquet files with bounds on memory, whatever the file says of
-// itself.
 package parquetfile
 
 import (
@@ -17,7 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// File is an open Parquet file of which pages are read one by one. It is safe for concurrent use.
+// File is an open Parquet file whose pages are read one by one. It is safe for concurrent use.
 type File struct {
 	path string
 	size int64
@@ -26,7 +24,7 @@ type File struct {
 	File *parquet.File
 }
 
-// reopened reads a file that it opens for every read: a set may have more files than a process may hold open.
+// reopened is a file that is opened anew for every read, since a set may have more files than a process may hold open.
 type reopened string
 
 func (r reopened) ReadAt(p []byte, off int64) (int, error) {
@@ -38,7 +36,7 @@ func (r reopened) ReadAt(p []byte, off int64) (int, error) {
 	return f.ReadAt(p, off)
 }
 
-// guard turns a panic of the Parquet library over a damaged file into an error.
+// guard turns a panic of the Parquet library on a damaged file into an error.
 func guard(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("the file is damaged: %.200v", p)
@@ -57,7 +55,7 @@ func Open(path string) (*File, error) {
 	return f, nil
 }
 
-// readParquet checks the footer of a file and opens it.
+// readParquet checks the footer of a file and opens the file.
 func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 	defer guard(&err)
 	var tail [8]byte
@@ -88,7 +86,7 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 	rows := int64(0)
 	for i, g := range f.RowGroups() {
 		n := g.NumRows()
-		if n < 0 || n > size-rows { // an image has at least a byte
+		if n < 0 || n > size-rows { // an image has at least one byte
 			return nil, fmt.Errorf("the file is damaged: row group %d of %d rows in %d bytes", i, n, size)
 		}
 		rows += n
@@ -96,9 +94,9 @@ func readParquet(r io.ReaderAt, size int64) (f *parquet.File, err error) {
 	return f, nil
 }
 
-// pqPage is where a page lies in a column chunk and which rows of it hold.
+// pqPage is the position of a page in a column chunk, and the rows of the page.
 type pqPage struct {
-	offset, length int64 // with its header
+	offset, length int64 // including its header
 	first, rows    int64
 }
 
@@ -109,11 +107,11 @@ type pqChunk struct {
 	meta  *format.ColumnMetaData
 	// levels is the number of bits of a definition level.
 	levels int
-	dict   pqPage // length 0: none
+	dict   pqPage // length 0: no dictionary
 	Pages  []pqPage
 }
 
-// Chunk finds the pages of a column chunk by their headers.
+// Chunk finds the pages of a column chunk by reading their headers.
 func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 	defer guard(&err)
 	g := f.File.RowGroups()[group]
@@ -165,7 +163,7 @@ func (f *File) Chunk(group, column int) (c *pqChunk, err error) {
 	return c, nil
 }
 
-// base is the first byte of the column chunk, found as the library finds it.
+// base returns the offset of the column chunk, computed as the library computes it.
 func (c *pqChunk) base() int64 {
 	if c.meta.DictionaryPageOffset != 0 {
 		return c.meta.DictionaryPageOffset
@@ -173,7 +171,7 @@ func (c *pqChunk) base() int64 {
 	return c.meta.DataPageOffset
 }
 
-// headerAt reads the page header at a byte of a file, in a window that grows while it is too short.
+// headerAt reads the page header at an offset of a file, in a window that grows while it is too short.
 func headerAt(r io.ReaderAt, at, end int64) (*format.PageHeader, int, error) {
 	for window := int64(1 << 10); ; window *= 8 {
 		b := make([]byte, min(window, end-at))
@@ -188,7 +186,7 @@ func headerAt(r io.ReaderAt, at, end int64) (*format.PageHeader, int, error) {
 	}
 }
 
-// shifted is a piece of a file at its place in it.
+// shifted is a part of a file that is read by offsets in the whole file.
 type shifted struct {
 	*bytes.Reader
 	base int64
@@ -196,8 +194,8 @@ type shifted struct {
 
 func (s shifted) ReadAt(p []byte, off int64) (int, error) { return s.Reader.ReadAt(p, off-s.base) }
 
-// read gives the values of a page, nulls among them, and about how many bytes they hold. Values point into memory that
-// is not used again.
+// read returns the values of a page, including nulls, and about how many bytes they occupy. The values point into
+// memory that is not reused.
 func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error) {
 	defer guard(&err)
 	buf := make([]byte, c.dict.length+p.length)
@@ -237,5 +235,5 @@ func (c *pqChunk) read(p pqPage) (values []parquet.Value, size int64, err error)
 	return values, size, nil
 }
 
-// oneLine puts an error of the libraries on one line.
+// oneLine writes an error of the libraries on one line.
 func oneLine(err error) error { return errors.New(strings.Join(strings.Fields(err.Error()), " ")) }

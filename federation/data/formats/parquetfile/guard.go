@@ -14,9 +14,9 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// parquet-go takes sizes and counts from the file without checks and allocates what they ask for: a damaged file of a
-// few bytes can ask for more memory than there is, which no recover can catch. What is checked here comes before it
-// reads.
+// parquet-go takes sizes and counts from the file without checks and allocates accordingly: a damaged file of a few
+// bytes can ask for more memory than there is, which no recover can catch. The checks below run before parquet-go reads
+// the data.
 const (
 	pqMaxFooter = 64 << 20
 	pqMaxItems  = 2 << 20 // elements of all lists in a footer
@@ -27,7 +27,8 @@ const (
 
 var errParquetEnd = errors.New("the file is damaged: it ends early")
 
-// checkFooter walks a footer, which is Thrift's compact protocol, and checks that its lists are as long as they say.
+// checkFooter walks a footer, which is encoded in Thrift's compact protocol, and checks that its lists are as long as
+// they claim.
 func checkFooter(footer []byte) error {
 	var p thrift.CompactProtocol
 	r := p.NewReaderFromBytes(footer)
@@ -52,7 +53,7 @@ func checkFooter(footer []byte) error {
 		var err error
 		switch t {
 		case thrift.TRUE, thrift.FALSE:
-			if inList { // elsewhere the type is the value
+			if inList { // elsewhere the type contains the value
 				_, err = r.ReadInt8()
 			}
 		case thrift.I8:
@@ -84,8 +85,7 @@ func checkFooter(footer []byte) error {
 	return value(thrift.STRUCT, false, 0)
 }
 
-// readPageHeader reads the header of the page that starts at the front of b and its length. errParquetEnd means that b
-// is too short.
+// readPageHeader returns the page header at the start of b, and its length. errParquetEnd means that b is too short.
 func readPageHeader(b []byte) (*format.PageHeader, int, error) {
 	var p thrift.CompactProtocol
 	r := p.NewReaderFromBytes(b)
@@ -104,8 +104,8 @@ func readPageHeader(b []byte) (*format.PageHeader, int, error) {
 	return h, r.BytesRead(), nil
 }
 
-// checkPage checks that the content of a page is as long as its header says, when unpacked and when its run lengths are
-// written out. levels is the number of bits of a definition level, 0 where no value may be missing.
+// checkPage checks that the content of a page is as long as its header says, both after decompression and after the
+// runs are expanded. levels is the number of bits of a definition level, 0 if no value may be missing.
 func checkPage(h *format.PageHeader, codec format.CompressionCodec, levels int, raw []byte) error {
 	unpacked := int(h.UncompressedPageSize)
 	switch h.Type {
@@ -164,7 +164,7 @@ func checkPage(h *format.PageHeader, codec format.CompressionCodec, levels int, 
 	return fmt.Errorf("page of type %v", h.Type)
 }
 
-// unpack gives the content of a compressed page, which must have size bytes.
+// unpack returns the content of a compressed page, which must have size bytes.
 func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error) {
 	if size < 0 || size > pqMaxPage {
 		return nil, errParquetEnd
@@ -204,13 +204,13 @@ func unpack(codec format.CompressionCodec, raw []byte, size int) ([]byte, error)
 	return out.Bytes(), err
 }
 
-// pqSlack is how many values more than a page has may be packed in its runs: groups are of eight and more.
+// pqSlack is how many values more than a page has its runs may hold: groups are of eight and more.
 const pqSlack = 1024
 
-// pqPlainDictionary is what older writers call RLEDictionary.
+// pqPlainDictionary is the name of RLEDictionary in older writers.
 const pqPlainDictionary = format.Encoding(2)
 
-// checkValues counts the values of encodings that can say more of them than the page has bytes.
+// checkValues counts the values of encodings that can claim more values than the page has bytes.
 func checkValues(e format.Encoding, body []byte, n int) error {
 	switch e {
 	case format.Plain:
@@ -240,7 +240,7 @@ func checkValues(e format.Encoding, body []byte, n int) error {
 	return fmt.Errorf("encoding %v is not supported: write the file with plain or dictionary encoding", e)
 }
 
-// checkRuns walks Parquet's hybrid of run lengths and packed bits and checks that it holds no more than n values.
+// checkRuns walks Parquet's hybrid of run lengths and packed bits and checks that it holds at most n values.
 func checkRuns(b []byte, bits, n int) error {
 	total := uint64(0)
 	for len(b) > 0 {

@@ -16,8 +16,8 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// TestParquetGuard: damage that would make the library allocate without bound is found before. Bytes follow the Thrift
-// compact protocol and Parquet's encodings by their specifications.
+// TestParquetGuard: damage that would make the library allocate without limit is detected first. The bytes follow the
+// specifications of the Thrift compact protocol and of Parquet's encodings.
 func TestParquetGuard(t *testing.T) {
 	long := binary.AppendUvarint([]byte{0x29, 0xfc}, 1<<30) // field 2 a list (9) of structs (c) of 2^30 elements
 	var deep []byte
@@ -91,8 +91,8 @@ func readError(raw []byte) error {
 	return err
 }
 
-// FuzzParquet opens any bytes as a file and reads every column and image: errors, no panics, and no memory beyond a
-// bound.
+// FuzzParquet opens any bytes as a file and reads every column and image: it must return errors, without panics and
+// with limited memory.
 func FuzzParquet(f *testing.F) {
 	for _, name := range []string{"none", "zstd", "gzip", "snappy", "pages", "v2", "words", "numbers", "delta"} {
 		raw, err := os.ReadFile(datatest.Testdata(f, "parquet", name+".parquet"))
@@ -123,7 +123,7 @@ func readAll(raw []byte) error {
 	if file.File, err = readParquet(file.r, file.size); err != nil {
 		return oneLine(err)
 	}
-	c, _, err := file.Described()
+	c, _, err := file.FindColumns()
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func readAll(raw []byte) error {
 	x := NewImagePages()
 	for g, group := range file.File.RowGroups() {
 		for row := range group.NumRows() {
-			if _, err := x.Bytes(Where{file, g, c.Image.Index()}, row); err != nil && !strings.Contains(err.Error(),
+			if _, err := x.Bytes(ChunkID{file, g, c.Image.Index()}, row); err != nil && !strings.Contains(err.Error(),
 				"no image bytes") {
 				return err
 			}
@@ -147,7 +147,7 @@ func readAll(raw []byte) error {
 	return nil
 }
 
-// FuzzParquetNames reads any text as the head of README.md and as dataset_infos.json.
+// FuzzParquetNames reads any text as the header of README.md and as dataset_infos.json.
 func FuzzParquetNames(f *testing.F) {
 	f.Add([]byte("---\ndataset_info:\n- features:\n  - name: label\n    dtype:\n      class_label:\n        names:\n " +
 		"         '0': a\n---\n"))

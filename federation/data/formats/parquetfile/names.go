@@ -16,11 +16,10 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Feature is what a Hugging Face data set says about a column.
+// Feature is the description of a column in a Hugging Face data set.
 type Feature struct{ Names []string }
 
-// UnmarshalJSON reads a feature as Parquet files and dataset_infos.json have it: anything but a ClassLabel has no
-// names.
+// UnmarshalJSON reads a feature from Parquet metadata or dataset_infos.json. Only a ClassLabel has names.
 func (f *Feature) UnmarshalJSON(raw []byte) error {
 	var label struct {
 		Type  string   `json:"_type"`
@@ -29,10 +28,10 @@ func (f *Feature) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &label); err == nil && label.Type == "ClassLabel" {
 		f.Names = label.Names
 	}
-	return nil // features of other kinds have other forms
+	return nil // other kinds of features have other forms
 }
 
-// features are what the Parquet file itself says of its columns.
+// features returns the features that the Parquet file itself declares.
 func (f *File) features() (map[string]Feature, error) {
 	var meta struct {
 		Info struct {
@@ -47,9 +46,9 @@ func (f *File) features() (map[string]Feature, error) {
 	return meta.Info.Features, nil
 }
 
-// Described finds the columns, and what is said of them: by the file, and where that does not name the classes, by
-// dataset_infos.json or the head of README.md in one of the folders.
-func (f *File) Described(folders ...string) (pqColumns, map[string]Feature, error) {
+// FindColumns finds the columns and their features. The features come from the file; if the file does not name the
+// classes, they come from dataset_infos.json or the header of README.md in one of the folders.
+func (f *File) FindColumns(folders ...string) (pqColumns, map[string]Feature, error) {
 	features, err := f.features()
 	if err != nil {
 		return pqColumns{}, nil, err
@@ -95,8 +94,8 @@ func hasNames(m map[string]Feature) bool {
 	return false
 }
 
-// configured are the features of the configuration that the file is of: the one that is called as its folder, or as
-// the folder above, or the only one. Other configurations count where they name the classes alike.
+// configured returns the features of the file's configuration: the one with the name of the file's folder, or of the
+// folder above, or the only one. Several configurations count as one if they name the classes alike.
 func (f *File) configured(all map[string]map[string]Feature) (map[string]Feature, error) {
 	dir := filepath.Dir(f.path)
 	if abs, err := filepath.Abs(dir); err == nil {
@@ -120,8 +119,8 @@ func (f *File) configured(all map[string]map[string]Feature) (map[string]Feature
 	return all[names[0]], nil
 }
 
-// featureFile reads the first 16 MiB of a file: the features of each configuration that names classes. A file that is
-// not there has none.
+// featureFile reads the first 16 MiB of a file and returns the features of each configuration that names classes. A
+// file that does not exist has none.
 func featureFile(path string, read func([]byte) (map[string]map[string]Feature, error)) (map[string]map[string]Feature,
 	error) {
 	f, err := os.Open(path)
@@ -141,7 +140,7 @@ func featureFile(path string, read func([]byte) (map[string]map[string]Feature, 
 	return got, nil
 }
 
-// infoFeatures reads dataset_infos.json: by configuration, their features.
+// infoFeatures reads dataset_infos.json and returns the features of each configuration.
 func infoFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	var infos map[string]struct {
 		Features map[string]Feature `json:"features"`
@@ -158,15 +157,15 @@ func infoFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	return out, nil
 }
 
-// named are the features that name classes.
+// named returns the features that name classes.
 func named(all map[string]Feature) map[string]Feature {
 	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(_ string, f Feature) bool { return len(f.Names) == 0 })
 	return out
 }
 
-// readmeFeatures reads the YAML at the head of README.md: dataset_info, one or a list, has features, each with a name
-// and a dtype of class_label: names: {'0': NAME, ...}.
+// readmeFeatures reads the YAML header of README.md: dataset_info, one or a list, has features, each with a name and a
+// dtype of class_label: names: {'0': NAME, ...}.
 func readmeFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	rest, starts := bytes.CutPrefix(raw, []byte("---\n"))
 	head, _, ends := bytes.Cut(rest, []byte("\n---"))
@@ -192,7 +191,7 @@ func readmeFeatures(raw []byte) (map[string]map[string]Feature, error) {
 	return out, nil
 }
 
-// described is what README.md says of each configuration of a data set.
+// described holds the features in README.md, one entry for each configuration of a data set.
 type described []struct {
 	Config   string `yaml:"config_name"`
 	Features []struct {
@@ -214,7 +213,8 @@ func (d *described) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// UnmarshalYAML reads the names of a class label, a list or a map from their numbers; other features have none.
+// UnmarshalYAML reads the names of a class label from a list or from a map of numbers to names; other features have
+// none.
 func (f *Feature) UnmarshalYAML(n *yaml.Node) error {
 	var label struct {
 		Class struct {

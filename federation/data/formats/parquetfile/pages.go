@@ -8,36 +8,36 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// ImagePages reads image files out of Parquet files, page by page, and keeps the pages that were used last.
+// ImagePages reads image files out of Parquet files, page by page, and caches the most recently used pages.
 type ImagePages struct {
-	mu     sync.Mutex
-	Keep   int64 // bytes
-	chunks map[Where]*pqChunk
-	Kept   []pqKept // the one used last at the end
-	Reads  int      // pages read, for tests
+	mu       sync.Mutex
+	MaxBytes int64 // bytes
+	chunks   map[ChunkID]*pqChunk
+	Cached   []cachedPage // the most recently used one last
+	Reads    int          // pages read, for tests
 }
 
-type Where struct {
+type ChunkID struct {
 	File          *File
 	Group, Column int
 }
 
-type pqKept struct {
-	Where
+type cachedPage struct {
+	ChunkID
 	page   pqPage
 	values []parquet.Value
 	Size   int64
 }
 
-// KeptBytes is how many bytes of pages are kept; the page in use is kept whatever its size.
-const KeptBytes = 128 << 20
+// DefaultCacheBytes is the default of MaxBytes. The page in use is kept whatever its size.
+const DefaultCacheBytes = 128 << 20
 
 func NewImagePages() *ImagePages {
-	return &ImagePages{Keep: KeptBytes, chunks: map[Where]*pqChunk{}}
+	return &ImagePages{MaxBytes: DefaultCacheBytes, chunks: map[ChunkID]*pqChunk{}}
 }
 
-// Bytes is the image file in a row of a row group.
-func (x *ImagePages) Bytes(w Where, row int64) ([]byte, error) {
+// Bytes returns the image file in a row of a column chunk.
+func (x *ImagePages) Bytes(w ChunkID, row int64) ([]byte, error) {
 	v, err := x.value(w, row)
 	if err != nil {
 		return nil, oneLine(err)
@@ -48,12 +48,12 @@ func (x *ImagePages) Bytes(w Where, row int64) ([]byte, error) {
 	return v.ByteArray(), nil
 }
 
-func (x *ImagePages) value(w Where, row int64) (parquet.Value, error) {
+func (x *ImagePages) value(w ChunkID, row int64) (parquet.Value, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for i, k := range x.Kept {
-		if k.Where == w && row >= k.page.first && row < k.page.first+k.page.rows {
-			x.Kept = append(slices.Delete(x.Kept, i, i+1), k)
+	for i, k := range x.Cached {
+		if k.ChunkID == w && row >= k.page.first && row < k.page.first+k.page.rows {
+			x.Cached = append(slices.Delete(x.Cached, i, i+1), k)
 			return k.values[row-k.page.first], nil
 		}
 	}
@@ -83,11 +83,11 @@ func (x *ImagePages) value(w Where, row int64) (parquet.Value, error) {
 		return parquet.Value{}, err
 	}
 	x.Reads++
-	x.Kept = append(x.Kept, pqKept{w, page, values, size})
+	x.Cached = append(x.Cached, cachedPage{w, page, values, size})
 	total := int64(0)
-	for i, k := range slices.Backward(x.Kept) {
-		if total += k.Size; total > x.Keep && i < len(x.Kept)-1 {
-			x.Kept = slices.Delete(x.Kept, 0, i+1)
+	for i, k := range slices.Backward(x.Cached) {
+		if total += k.Size; total > x.MaxBytes && i < len(x.Cached)-1 {
+			x.Cached = slices.Delete(x.Cached, 0, i+1)
 			break
 		}
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// DType is a numpy dtype: a letter of numpy's array protocol and the bytes of an element.
+// DType is a numpy dtype: a letter of numpy's array protocol and the number of bytes of an element.
 type DType struct {
 	Letter byte // i, u, b, f, U, S, O
 	Size   int
 	big    bool
 }
 
-// Array is a numpy array of a pickle. Its elements lie in raw, in the file, or, with dtype O, in list.
+// Array is a numpy array of a pickle. Its elements lie in Raw or in File, or in list if the dtype is O.
 type Array struct {
 	Shape   []int
 	Dtype   DType
@@ -29,7 +29,7 @@ type Array struct {
 	list    []any
 }
 
-// pickleGlobal resolves the names that pickles of numpy arrays ask for, and no others.
+// pickleGlobal resolves the global names that pickles of numpy arrays use, and refuses all others.
 func pickleGlobal(module, name string) (any, error) {
 	switch strings.Replace(module, "numpy._core", "numpy.core", 1) + " " + name {
 	case "numpy.core.multiarray _reconstruct":
@@ -70,7 +70,7 @@ type pickleCall func(args ...any) (any, error)
 
 func (c pickleCall) Call(args ...any) (any, error) { return c(args...) }
 
-// pickleLatin1 is how Python 3 writes bytes with protocol 2: text and the name of its encoding.
+// pickleLatin1 decodes bytes as Python 3 writes them with protocol 2: a text and the name of its encoding.
 func pickleLatin1(args ...any) (any, error) {
 	if len(args) != 2 || args[1] != "latin1" {
 		return nil, errors.New("bytes in an encoding other than latin1")
@@ -178,7 +178,7 @@ func pickleShape(v any) ([]int, error) {
 	return out, nil
 }
 
-// newNpArray checks that there are as many elements as the shape says.
+// newNpArray returns an array, after it checked that the number of elements agrees with the shape.
 func newNpArray(dtype any, shape []int, elements any, fortran bool) (*Array, error) {
 	t, ok := dtype.(*DType)
 	if !ok {

@@ -1,4 +1,3 @@
-// Package pickle reads Python pickles of NumPy arrays, lists and texts, and .npy files, without running anything.
 package pickle
 
 import (
@@ -13,19 +12,19 @@ import (
 	"github.com/nlpodyssey/gopickle/pickle"
 )
 
-// Python pickles of data sets hold lists of names and numbers and large strings of pixels. The stream is copied to
-// gopickle's stack machine, which runs no code, with only the opcodes that such pickles need; strings of pixels stay in
-// the file, and the machine sees where they lie.
+// Python pickles of data sets hold lists of names and numbers, and large strings of pixels. The reader passes the
+// stream to gopickle's stack machine, which runs no code, and allows only the opcodes that such pickles need. Strings
+// of pixels stay in the file; the machine sees only their positions.
 const (
 	pickleMax     = 8 << 20 // bytes without the strings that stay in the file; CIFAR-100 needs two million
-	pickleBlob    = 1 << 12 // strings of at least so many bytes stay in the file
+	pickleBlob    = 1 << 12 // strings of at least this many bytes stay in the file
 	pickleLine    = 256     // bytes of a global's name
 	pickleMarks   = 64      // nesting of containers
 	pickleObjects = 1 << 16 // containers and calls; a numpy array takes about ten
 )
 
-// pickleArgs gives the argument of every opcode allowed: n >= 0 bytes, or one of the forms below. Not among them are
-// the text opcodes of protocols 0 and 1, sets, class instances, and LONG4, which gopickle reads in quadratic time.
+// pickleArgs maps every allowed opcode to its argument: n >= 0 bytes, or one of the forms below. It excludes the text
+// opcodes of protocols 0 and 1, sets, class instances, and LONG4, which gopickle reads in quadratic time.
 var pickleArgs = func() map[byte]int {
 	out := map[byte]int{}
 	for args, ops := range map[int]string{
@@ -46,21 +45,20 @@ const (
 	pickleTwoLines             // two lines
 )
 
-// blob is a long string in a file. Text is one that Python 3 wrote as Unicode, one character per byte that it
-// represents.
+// blob is a long string in a file. Text means that Python 3 wrote it as Unicode, with one character for each byte.
 type blob struct {
 	At, length int64
 	Text       bool
 }
 
-// Read loads the pickle that starts at byte at of a file of size bytes.
+// Read loads the pickle at offset at of a file of size bytes.
 func Read(r io.ReaderAt, at, size int64) (v any, err error) {
 	code, blobs, err := pickleCode(bufio.NewReaderSize(io.NewSectionReader(r, at, size-at), 1<<16), at, size)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if p := recover(); p != nil { // gopickle asserts and indexes without checks
+		if p := recover(); p != nil { // gopickle asserts types and indexes without checks
 			v, err = nil, fmt.Errorf("the pickle is malformed (%v)", p)
 		}
 		if err != nil {
@@ -83,8 +81,8 @@ func pickleLineOf(s string) string {
 	return s[:min(len(s), 400)]
 }
 
-// pickleCode copies one pickle, STOP included, without frames and with long strings replaced by persistent ids, which
-// are indices into blobs.
+// pickleCode copies one pickle, including STOP, without frames. Persistent ids replace long strings; they are indices
+// into blobs.
 func pickleCode(r *bufio.Reader, at, size int64) (code []byte, blobs []blob, err error) {
 	marks, objects := 0, 0
 	take := func(n int64) ([]byte, error) {
@@ -173,7 +171,7 @@ func pickleCut(err error) error {
 	return err
 }
 
-// Open reads the bytes that the string represents.
+// Open returns a reader of the bytes that the string represents.
 func (b blob) Open(r io.ReaderAt) io.Reader {
 	plain := io.NewSectionReader(r, b.At, b.length)
 	if b.Text {

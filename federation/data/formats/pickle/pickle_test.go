@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// TestPickleTables reads lists of paths and labels in every form that numpy.load reads.
+// TestPickleTables reads lists of paths and labels in every format that numpy.load reads.
 func TestPickleTables(t *testing.T) {
 	want := datatest.Golden(t).Tables
 	for _, name := range slices.Sorted(maps.Keys(want)) {
@@ -35,7 +35,7 @@ func TestPickleTables(t *testing.T) {
 	}
 }
 
-// TestHostilePickles: what runs code elsewhere, or takes memory, is an error here.
+// TestHostilePickles: pickles that would run code or take much memory are errors.
 func TestHostilePickles(t *testing.T) {
 	for name, c := range map[string]struct{ raw, words string }{
 		"os.system":        {"\x80\x02cos\nsystem\n(U\x04trueRtR.", "os.system"},

@@ -13,8 +13,8 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// Table reads the files of FedBN's code, (paths, labels) as numpy.save, numpy.load with allow_pickle and
-// pickle.dump know them: a pair of lists or arrays, or one array with two rows.
+// Table reads the files (paths, labels) of FedBN's code, in the formats of numpy.save, numpy.load with allow_pickle and
+// pickle.dump: a pair of lists or arrays, or one array with two rows.
 func Table(path string) (paths []string, labels []any, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -49,7 +49,7 @@ func Table(path string) (paths []string, labels []any, err error) {
 	return paths, labels, nil
 }
 
-// Numbers are the whole numbers of a list or an array.
+// Numbers returns the whole numbers of a list or an array.
 func Numbers(r io.ReaderAt, v any) ([]float64, error) {
 	list, err := Values(r, v)
 	out := make([]float64, len(list))
@@ -63,7 +63,7 @@ func Numbers(r io.ReaderAt, v any) ([]float64, error) {
 	return out, err
 }
 
-// Pair is the two things that a file holds.
+// Pair returns the two elements of a file's pair.
 func Pair(r io.ReaderAt, size int64) (any, any, error) {
 	v, err := npyOrPickle(r, size)
 	if err != nil {
@@ -87,7 +87,7 @@ func Pair(r io.ReaderAt, size int64) (any, any, error) {
 	return list[0], list[1], nil
 }
 
-// rows are the rows of an array with two of them.
+// rows returns the two rows of an array.
 func (a *Array) rows(r io.ReaderAt) (any, any, error) {
 	all := a.list
 	if a.Dtype.Letter != 'O' {

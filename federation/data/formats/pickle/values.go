@@ -12,7 +12,7 @@ import (
 	"github.com/nlpodyssey/gopickle/types"
 )
 
-// bytes are the elements as stored; r is the file of the pickle.
+// bytes returns the elements as stored; r is the file of the pickle.
 func (a *Array) bytes(r io.ReaderAt) ([]byte, error) {
 	if a.File == nil {
 		return a.Raw, nil
@@ -24,7 +24,8 @@ func (a *Array) bytes(r io.ReaderAt) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(a.File.Open(r), size))
 }
 
-// Values are the elements of a list, a tuple or an array: int or string. Objects of other types are an error.
+// Values returns the elements of a list, a tuple or an array, each an int or a string. Objects of other types are an
+// error.
 func Values(r io.ReaderAt, v any) ([]any, error) {
 	var list []any
 	switch v := v.(type) {
@@ -62,7 +63,7 @@ func Values(r io.ReaderAt, v any) ([]any, error) {
 	return out, nil
 }
 
-// values are the elements of an array that is not of objects.
+// values returns the elements of an array whose dtype is not O.
 func (a *Array) values(r io.ReaderAt) ([]any, error) {
 	raw, err := a.bytes(r)
 	if err != nil {
@@ -119,13 +120,13 @@ func (t DType) value(b []byte) (any, error) {
 		slices.Reverse(wide[:len(b)])
 	}
 	u := binary.LittleEndian.Uint64(wide[:])
-	if unused := 64 - 8*len(b); t.Letter == 'i' { // the sign goes up
+	if unused := 64 - 8*len(b); t.Letter == 'i' { // extend the sign
 		return int(int64(u<<unused) >> unused), nil
 	}
 	return int(u), nil
 }
 
-// Text is a string or bytes as a string.
+// Text returns a string or bytes as a string.
 func Text(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:

@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/data/pyrand"
 )
 
-// LabelDirichlet is "noniid-labeldir".
+// LabelDirichlet is "noniid-labeldir" of the public code.
 func LabelDirichlet(j *allocation.Job) ([]allocation.Client, error) {
 	rng, err := numpy(j)
 	if err != nil {
@@ -27,11 +27,11 @@ func LabelDirichlet(j *allocation.Job) ([]allocation.Client, error) {
 	return j.NewClients(got, "", 0), nil
 }
 
-// DomainDirichlet is Dataset_partition_domain: domain by domain, and before each class the generator is seeded with
-// 0.
+// DomainDirichlet is Dataset_partition_domain: one domain after the other, with the generator seeded with 0 before each
+// class.
 func DomainDirichlet(j *allocation.Job) ([]allocation.Client, error) { return eachDomain(j, j.Beta) }
 
-// Domain is the same with beta 0, which means even parts.
+// Domain is DomainDirichlet with beta 0, which means even parts.
 func Domain(j *allocation.Job) ([]allocation.Client, error) { return eachDomain(j, 0) }
 
 func eachDomain(j *allocation.Job, beta float64) ([]allocation.Client, error) {
@@ -60,7 +60,7 @@ func eachDomain(j *allocation.Job, beta float64) ([]allocation.Client, error) {
 			return nil, fmt.Errorf("domain %s: %w", j.Set.Domains[d], err)
 		}
 		got, err := cutClasses(j, lists, count[i], beta, 1, func() *pyrand.NumPy {
-			again, _ := pyrand.NewNumPy(seed) // numpy has looked at the only seed that could be too large
+			again, _ := pyrand.NewNumPy(seed) // numpy has checked the only seed that could be too large
 			return again
 		})
 		if err != nil {
@@ -74,9 +74,9 @@ func eachDomain(j *allocation.Job, beta float64) ([]allocation.Client, error) {
 	return out, nil
 }
 
-// cutClasses cuts every class by Dirichlet(beta) proportions of which those of full clients are set to 0, until all
-// clients have j.MinSize of the first and of the last list; beta 0 cuts evenly. next gives the generator of a class,
-// and most bounds the tries.
+// cutClasses cuts every class by Dirichlet(beta) proportions, in which full clients have 0, until all clients have
+// j.MinSize examples of the first and of the last list; beta 0 cuts evenly. next returns the generator of a class, and
+// most bounds the tries.
 func cutClasses(j *allocation.Job, lists []allocation.List, clients int, beta float64, most int,
 	next func() *pyrand.NumPy) ([]allocation.Shares, error) {
 	grouped := grouped(j, lists)
@@ -121,8 +121,8 @@ func cutClasses(j *allocation.Job, lists []allocation.List, clients int, beta fl
 		most, beta, clients, j.MinSize, j.MinSize)
 }
 
-// truncatedEnds are (cumsum(share) * n).astype(int) and n. When no share is a number, as after a draw that underflowed
-// or when all shares were set to 0, the last client gets everything.
+// truncatedEnds returns (cumsum(share) * n).astype(int), and n as the last end. If no share is a number, because the
+// draw underflowed or all shares were set to 0, the last client gets everything.
 func truncatedEnds(share []float64, n int) []int {
 	out := make([]int, len(share))
 	sum := 0.0

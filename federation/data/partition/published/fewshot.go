@@ -9,17 +9,16 @@ import (
 	"promptfed/federation/data/pyrand"
 )
 
-// fewShotSeed is what the few-shot split of the CoOp sets seeds Python's generator with, whatever the experiment's
-// seed.
+// fewShotSeed seeds Python's generator in the few-shot split of the CoOp sets, whatever the experiment's seed.
 const fewShotSeed = 2023
 
-// group is the entries of one class of a list.
+// group holds the entries of one class of a list.
 type group struct {
 	class int
 	index []int
 }
 
-// groups are the classes of a list in the order in which they first occur.
+// groups returns the classes of a list in the order of their first occurrence.
 func groups(l allocation.List) []group {
 	var out []group
 	at := map[int]int{}
@@ -34,17 +33,17 @@ func groups(l allocation.List) []group {
 	return out
 }
 
-// fewShot is one run of generate_federated_fewshot_dataset or generate_federated_dataset: the generator after the
-// classes are shared out.
+// fewShot is one run of generate_federated_fewshot_dataset or generate_federated_dataset: the classes of the clients,
+// and the generator after it drew them.
 type fewShot struct {
 	rng     *pyrand.Python
 	common  []int   // classes that several clients hold
-	classes [][]int // of every client, the common ones first
-	folds   int     // groups of clients that share common classes; 0: all share all
+	classes [][]int // of every client, with the common ones first
+	folds   int     // groups of clients that share common classes; 0: all clients share all of them
 }
 
-// shareClasses seeds and shuffles the classes, which are those up to the largest label of the list, and shares them
-// out.
+// shareClasses seeds the generator, shuffles the classes, which are those up to the largest label of the list, and
+// assigns them to clients.
 func shareClasses(j *allocation.Job, l allocation.List) (*fewShot, error) {
 	rng := pyrand.NewPython(seedOr(j, fewShotSeed))
 	classes, clients := 0, j.Clients
@@ -93,7 +92,8 @@ func shareClasses(j *allocation.Job, l allocation.List) (*fewShot, error) {
 	return f, nil
 }
 
-// foldClients shuffles the clients and gives each its fold of clients/folds; one whom rounding leaves over has -1.
+// foldClients shuffles the clients and returns the fold of each, of clients/folds clients; a client that rounding
+// leaves over has -1.
 func foldClients(j *allocation.Job, rng *pyrand.Python, folds int) []int {
 	order := make([]int, j.Clients)
 	for i := range order {
@@ -111,13 +111,13 @@ func foldClients(j *allocation.Job, rng *pyrand.Python, folds int) []int {
 	return out
 }
 
-// slice is Python's s[from:to] for numbers that are not negative.
+// slice is Python's s[from:to] for non-negative numbers.
 func slice(s []int, from, to int) []int {
 	to = min(to, len(s))
 	return s[min(from, to):to]
 }
 
-// sample is random.sample(index, k), or all where there are fewer and few allows it.
+// sample is random.sample(index, k). If there are fewer than k and few is set, it returns all.
 func (f *fewShot) sample(g group, k int, few bool) ([]int, error) {
 	if len(g.index) < k {
 		if few {
@@ -129,7 +129,7 @@ func (f *fewShot) sample(g group, k int, few bool) ([]int, error) {
 	return pyrand.Sample(f.rng, g.index, k), nil
 }
 
-// orders draws an order of the places of every group, of which clients get parts where several hold the class.
+// orders draws an order of each group's entries. If several clients hold the class, they get parts of this order.
 func (f *fewShot) orders(gs []group) [][]int {
 	out := make([][]int, len(gs))
 	for n, g := range gs {
@@ -143,8 +143,8 @@ func (f *fewShot) orders(gs []group) [][]int {
 	return out
 }
 
-// part is client i's part of a group in the given order. Parts have the length of the group over clients (or over
-// clients/folds), rounded.
+// part returns client i's part of a group in the given order. The length of a part is the length of the group divided
+// by clients (or by clients/folds), rounded.
 func (f *fewShot) part(g group, order []int, i, clients int) []int {
 	per := allocation.PerClient(len(g.index), clients)
 	if f.folds > 0 {
@@ -153,7 +153,8 @@ func (f *fewShot) part(g group, order []int, i, clients int) []int {
 	return pick(g.index, slice(order, i*per, (i+1)*per))
 }
 
-// Pathological is the few-shot split (data.shots of every class) or, without shots, USEALL.
+// Pathological is the few-shot split (data.shots of every class) or, without shots, the split USEALL of the public
+// code.
 func Pathological(j *allocation.Job) ([]allocation.Client, error) {
 	out := allocation.NewShares(j.Clients, len(j.Lists))
 	for l := range j.Lists {
@@ -174,7 +175,8 @@ func Pathological(j *allocation.Job) ([]allocation.Client, error) {
 	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }
 
-// drawShots gives each client its few examples of its classes; of repeated classes, shots/clients and at least one.
+// drawShots draws each client's few examples of its classes; of repeated classes, it draws shots/clients and at least
+// one.
 func drawShots(j *allocation.Job, f *fewShot, gs []group, out []allocation.Shares) error {
 	for c := range out {
 		for _, g := range gs {
@@ -195,8 +197,9 @@ func drawShots(j *allocation.Job, f *fewShot, gs []group, out []allocation.Share
 	return nil
 }
 
-// dealClasses gives each client the examples of its classes: all, or a part where the class is among as many first
-// classes of the client as there are repeated ones (which may take in classes of its own).
+// dealClasses assigns to each client the examples of its classes: all of them, or a part if the class is one of the
+// client's first n classes, where n is the number of repeated classes (these may include classes that the client owns
+// alone).
 func dealClasses(j *allocation.Job, f *fewShot, gs []group, l int, out []allocation.Shares) {
 	orders := f.orders(gs)
 	for c := range out {
@@ -214,8 +217,8 @@ func dealClasses(j *allocation.Job, f *fewShot, gs []group, l int, out []allocat
 	}
 }
 
-// IIDShots is the few-shot split with IID set: every client draws of every class; the other lists are split,
-// each class in rounded parts, so that a few examples may stay over.
+// IIDShots is the few-shot split with the option IID: every client draws from every class. The other lists are split
+// class by class in rounded parts, so a few examples may be left over.
 func IIDShots(j *allocation.Job) ([]allocation.Client, error) {
 	if err := j.CheckShots(); err != nil {
 		return nil, err

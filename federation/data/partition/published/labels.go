@@ -8,8 +8,8 @@ import (
 	"promptfed/federation/data/pyrand"
 )
 
-// LabelUniform is "noniid-labeluni". Parts are rounded down, so that a few examples of a class stay unused, and a
-// client may draw one class twice.
+// LabelUniform is "noniid-labeluni" of the public code. Parts are rounded down, so a few examples of a class stay
+// unused, and a client may draw one class twice.
 func LabelUniform(j *allocation.Job) ([]allocation.Client, error) {
 	rng, err := numpy(j)
 	if err != nil {
@@ -49,7 +49,7 @@ func LabelUniform(j *allocation.Job) ([]allocation.Client, error) {
 			left[k]--
 			own[c] = append(own[c], k)
 		}
-		for _, k := range own[c] { // from the end of the class's weights
+		for _, k := range own[c] { // taken from the end of the class's weights
 			last := len(weights[k]) - 1
 			share[c] = append(share[c], weights[k][last])
 			weights[k] = weights[k][:last]
@@ -82,7 +82,8 @@ func LabelUniform(j *allocation.Job) ([]allocation.Client, error) {
 	return j.NewClients(allocation.Sorted(out), "", 0), nil
 }
 
-// LabelClasses is "noniid-#labelK": client i holds class i mod C and others that it draws, repeats drawn again.
+// LabelClasses is "noniid-#labelK": client i holds class i mod C and further classes that it draws; a repeated class is
+// drawn again.
 func LabelClasses(j *allocation.Job) ([]allocation.Client, error) {
 	rng, err := numpy(j)
 	if err != nil {
@@ -94,7 +95,7 @@ func LabelClasses(j *allocation.Job) ([]allocation.Client, error) {
 	for c := range j.Clients {
 		own := []int{c % classes}
 		for len(own) < j.Classes {
-			if k := python.Below(classes); !slices.Contains(own, k) {
+			if k := python.RandBelow(classes); !slices.Contains(own, k) {
 				own = append(own, k)
 			}
 		}

@@ -7,10 +7,10 @@ import (
 	"promptfed/federation/data/pyrand"
 )
 
-// LDS is the split of Office-Home-LDS: a matrix of shares, Dirichlet(beta) over the domains for each class; a
-// client, the only one of its domain, gets the first int(share n) training examples of a class and is tested on all
-// test examples of the domain. A pooled set is permuted and cut 70/30 first, domain by domain; the code, which seeds
-// nothing, is given the experiment's seed.
+// LDS is the split of Office-Home-LDS: a matrix of shares, Dirichlet(beta) over the domains for each class. The only
+// client of a domain gets the first int(share n) training examples of a class, and is tested on all test examples of
+// the domain. A pooled set is first permuted and cut 70/30, domain by domain. The public code sets no seed; here the
+// experiment's seed is used.
 func LDS(j *allocation.Job) ([]allocation.Client, error) {
 	if j.Clients != len(j.Domains) {
 		return nil, fmt.Errorf("the public code has one client per domain: set partition.clients to %d", len(j.Domains))

@@ -8,10 +8,10 @@ import (
 	"promptfed/federation/data/pyrand"
 )
 
-// pachinkoSeed is what the Pachinko split seeds both generators with, whatever the experiment's seed.
+// pachinkoSeed seeds both generators of the Pachinko split, whatever the experiment's seed.
 const pachinkoSeed = 12345
 
-// Pachinko is "noniid-labeldir100" for any two levels of classes: train and test are one list, every client draws
+// Pachinko is "noniid-labeldir100" for any two levels of classes: train and test form one list, every client draws
 // total/clients examples (the rest is unused), and at the end the clients are shuffled by the experiment's seed.
 func Pachinko(j *allocation.Job) ([]allocation.Client, error) {
 	seed := seedOr(j, pachinkoSeed)
@@ -57,7 +57,7 @@ func Pachinko(j *allocation.Job) ([]allocation.Client, error) {
 			out[c][l] = append(out[c][l], j.Lists[l].Index[i-start[at]])
 		}
 	}
-	if l := valList(j.Lists); l >= 0 { // no public counterpart: as train, class by class
+	if l := valList(j.Lists); l >= 0 { // the public code has no val list: split as train, class by class
 		likeTrain(j, out, l)
 	}
 	return j.NewClients(allocation.Sorted(out), "", 0), nil
@@ -86,7 +86,7 @@ func likeTrain(j *allocation.Job, out []allocation.Shares, l int) {
 	}
 }
 
-// tree is the superclasses that have examples left, and the classes of each that have.
+// tree holds the superclasses with remaining examples, and the remaining classes of each.
 type tree struct {
 	coarse []int
 	fine   map[int][]int
@@ -98,14 +98,14 @@ func newTree(coarse []int, superclasses int) *tree {
 		t.fine[s] = append(t.fine[s], k)
 	}
 	for s := range superclasses {
-		if len(t.fine[s]) > 0 { // part of the classes may leave superclasses without any
+		if len(t.fine[s]) > 0 { // a subset of the classes may leave superclasses without any
 			t.coarse = append(t.coarse, s)
 		}
 	}
 	return t
 }
 
-// draw is one client's share of n examples, taken out of left.
+// draw draws n examples of one client and removes them from left.
 func (t *tree) draw(weights *pyrand.NumPy, examples *pyrand.Python, left [][]int, beta, fineBeta float64, n int) ([]int,
 	error) {
 	mass := weights.Dirichlet(beta, len(t.coarse))
@@ -127,11 +127,11 @@ func (t *tree) draw(weights *pyrand.NumPy, examples *pyrand.Python, left [][]int
 				"partition.fine_beta or set partition.code to false", fineBeta)
 		}
 		k := t.fine[s][fineAt]
-		if len(left[k]) == 0 { // only where a class has no example from the start
+		if len(left[k]) == 0 { // only if a class has no example from the start
 			return nil, fmt.Errorf("class %d has no example, where the public code fails: set partition.code to false",
 				k)
 		}
-		i := examples.Below(len(left[k]))
+		i := examples.RandBelow(len(left[k]))
 		out = append(out, left[k][i])
 		left[k] = slices.Delete(left[k], i, i+1)
 		if len(left[k]) > 0 {

@@ -1,6 +1,3 @@
-// Package published splits examples as the public code of papers does: its steps, in its order, on the draws of
-// Python's and NumPy's generators from its seeds, so that every client holds the very examples it holds there. Public
-// code knows no val list; ours is split by the same rule after a shuffle of our own, which touches no draw of the code.
 package published
 
 import (
@@ -11,7 +8,7 @@ import (
 	"promptfed/federation/data/pyrand"
 )
 
-// seedOr is a seed that the public code writes down, unless partition.seed is given.
+// seedOr returns partition.seed, or the seed that the public code sets.
 func seedOr(j *allocation.Job, seed uint64) uint64 {
 	if j.Config.Seed != 0 {
 		return j.Config.Seed
@@ -19,7 +16,7 @@ func seedOr(j *allocation.Job, seed uint64) uint64 {
 	return seed
 }
 
-// numpy is NumPy's generator as the public code seeds it from its command line.
+// numpy returns NumPy's generator, seeded as the public code seeds it from its command line.
 func numpy(j *allocation.Job) (*pyrand.NumPy, error) {
 	n, err := pyrand.NewNumPy(j.Seed)
 	if err != nil {
@@ -28,7 +25,7 @@ func numpy(j *allocation.Job) (*pyrand.NumPy, error) {
 	return n, nil
 }
 
-// publicLists are the numbers of the lists that the public code knows: train and test, or the pool.
+// publicLists returns the numbers of the lists that the public code has: train and test, or the pool.
 func publicLists(lists []allocation.List) []int {
 	if len(lists) == 1 {
 		return []int{0}
@@ -36,7 +33,7 @@ func publicLists(lists []allocation.List) []int {
 	return []int{0, len(lists) - 1}
 }
 
-// valList is the number of the val list, or -1.
+// valList returns the number of the val list, or -1.
 func valList(lists []allocation.List) int {
 	if len(lists) == 3 {
 		return 1
@@ -44,7 +41,7 @@ func valList(lists []allocation.List) int {
 	return -1
 }
 
-// grouped groups all lists by class, the val list shuffled.
+// grouped groups all lists by class, with the val list shuffled.
 func grouped(j *allocation.Job, lists []allocation.List) [][][]int {
 	out := make([][][]int, len(lists))
 	for l := range lists {
@@ -58,7 +55,7 @@ func grouped(j *allocation.Job, lists []allocation.List) [][][]int {
 	return out
 }
 
-// evenEnds are the ends of numpy.array_split(n, parts): the first n mod parts have one more.
+// evenEnds returns the ends of the parts of numpy.array_split(n, parts): the first n mod parts have one more.
 func evenEnds(n, parts int) []int {
 	out := make([]int, parts)
 	end := 0
@@ -72,7 +69,7 @@ func evenEnds(n, parts int) []int {
 	return out
 }
 
-// pick are the elements of index at the given places.
+// pick returns the elements of index at the given places.
 func pick(index, places []int) []int {
 	out := make([]int, len(places))
 	for i, p := range places {
@@ -81,7 +78,7 @@ func pick(index, places []int) []int {
 	return out
 }
 
-// IID is the partition "homo": a permutation of each list, split evenly.
+// IID is the partition "homo" of the public code: a permutation of each list, split evenly.
 func IID(j *allocation.Job) ([]allocation.Client, error) {
 	rng, err := numpy(j)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 )
 
 // TestEnds by hand: numpy.array_split(7 into 3) has 3, 2, 2; int(cumsum([.1,.2,.7])*10) is 1, 3 (0.30000000000000004),
-// and the eighth of cumsum(ten times .1)*10 is 7.999999999999999 (NumPy prints these); of NaN the last client gets all.
+// and the eighth of cumsum(ten times .1)*10 is 7.999999999999999 (as NumPy prints); with NaN the last client gets
+// everything.
 func TestEnds(t *testing.T) {
 	if got := evenEnds(7, 3); !slices.Equal(got, []int{3, 5, 7}) {
 		t.Errorf("evenEnds %v", got)

@@ -12,7 +12,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// CIFAR's binary layout (Krizhevsky, "The CIFAR-10 dataset"): records of one label byte (CIFAR-100: superclass, then
+// CIFAR's binary layout (Krizhevsky, "The CIFAR-10 dataset") has records of one label byte (CIFAR-100: superclass, then
 // class) and 3,072 pixel bytes: 32x32 red, then green, then blue, each row by row. The Python version has the same
 // pixels in a numpy array.
 const (
@@ -24,12 +24,12 @@ const (
 type cifarSet struct {
 	title   string
 	folders []string // that may hold the files, under data.root
-	train   string   // name of the training files, before a number in CIFAR-10
-	parts   int      // how many of them there are
+	train   string   // name of the training files; in CIFAR-10 a number follows
+	parts   int      // number of training files
 	test    string
 	meta    string // the pickle of class names
-	// classes comes first in these pairs, superclasses, which CIFAR-10 lacks, second.
-	texts  []string // text files of names, of the binary version
+	// In these lists the first entry is for classes and the second, which CIFAR-10 lacks, for superclasses.
+	texts  []string // text files of names in the binary version
 	names  []string // keys of meta
 	labels []string // keys of a batch
 	known  [][]string
@@ -42,7 +42,7 @@ var cifar10 = &cifarSet{title: "CIFAR-10", train: "data_batch_", parts: 5, test:
 	texts: []string{"batches.meta.txt"}, names: []string{"label_names"}, labels: []string{"labels"},
 	known: [][]string{{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}}}
 
-// open opens the binary files, the pickles, or image folders; auto takes the first there is.
+// open reads the binary files, the pickles, or image folders; auto takes the first that exists.
 func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 	f := source.Finder{}
 	dirs, err := f.Candidates(cfg.Root, c.folders...)
@@ -87,7 +87,7 @@ func (c *cifarSet) open(cfg source.Config) (*data.Set, error) {
 		"the one above it", c.title, cfg.Root, first, first, strings.Join(c.folders, ", ")), dirs)
 }
 
-// files are the training files of a folder in order, and its test file or "".
+// files returns the training files of a folder, in order, and its test file or "".
 func (c *cifarSet) files(dir string, bin bool) (train []string, test string, err error) {
 	list, err := source.Entries(dir)
 	if err != nil {
@@ -137,12 +137,12 @@ func (c *cifarSet) fromFolders(cfg source.Config, dir string) (*data.Set, error)
 		s.Superclasses = source.Spaced(c.known[1])
 	}
 	c.notes(s, dir)
-	s.Layout = folder.LayoutForms[folder.SplitLayout]
+	s.Layout = folder.LayoutPaths[folder.SplitLayout]
 	return s, nil
 }
 
-// notes reports a number of classes other than the published one, and drops superclasses that are not known of every
-// class.
+// notes adds a note if the number of classes differs from the published one, and drops superclasses if one of them is
+// unknown.
 func (c *cifarSet) notes(s *data.Set, dir string) {
 	if len(s.Classes) != len(c.known[0]) {
 		s.Notes = append(s.Notes, fmt.Sprintf("%s: found %d classes, but %s has %d", dir, len(s.Classes), c.title,

@@ -2,7 +2,7 @@ package cifar
 
 import "slices"
 
-// cifar100Groups are the superclasses and their classes, each in alphabetical order, which is the order of labels.
+// cifar100Groups lists the superclasses and their classes, both in alphabetical order, which is the order of labels.
 var cifar100Groups = []struct {
 	name    string
 	classes []string

@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// record is a CIFAR record whose red plane counts up, whose green plane is 1 and whose blue plane is 2.
+// record returns a CIFAR record whose red plane counts up, whose green plane is 1 and whose blue plane is 2.
 func record(label byte) []byte {
 	r := make([]byte, 1+cifarPixels)
 	r[0] = label
@@ -78,8 +78,8 @@ func TestCIFARErrors(t *testing.T) {
 	datatest.WantError(t, err, "data_batch_1.bin")
 }
 
-// TestCIFARAgainstFolders: the binary files and the folder of images come from one source, so the first training image
-// of a class in the folder must occur among the records of its class, pixel by pixel.
+// TestCIFARAgainstFolders: the binary files and the folder of images have one source, so the first training image of a
+// class in the folder must occur among the records of its class, pixel by pixel.
 func TestCIFARAgainstFolders(t *testing.T) {
 	records := mustOpen(t, source.Config{Set: "cifar10-bin", Root: datatest.Shared(t, "cifar-10-batches-bin")})
 	folder := mustOpen(t, source.Config{Set: "cifar10", Root: datatest.Shared(t, "cifar10")})
@@ -135,8 +135,8 @@ func FuzzCIFARLabels(f *testing.F) {
 	})
 }
 
-// TestCIFARForms: the same images as pickles of Python 2 and 3 and in the binary version, found from the folder itself
-// and from the folders above it.
+// TestCIFARForms: the same images as pickles of Python 2 and 3 and in the binary version, opened by the folder itself
+// and by the folders above it.
 func TestCIFARForms(t *testing.T) {
 	py := map[string]string{}
 	for _, f := range []string{"data_batch_1", "data_batch_2", "test_batch", "batches.meta"} {
@@ -148,7 +148,7 @@ func TestCIFARForms(t *testing.T) {
 			files[dir+name] = from
 		}
 		for _, set := range []string{"cifar10", "cifar10-bin"} {
-			s := mustOpen(t, source.Config{Set: set, Root: datatest.Lay(t, files)})
+			s := mustOpen(t, source.Config{Set: set, Root: datatest.CopyTestdata(t, files)})
 			settest.WantImages(t, s.Train, "cifar10/data_batch_1", "cifar10/data_batch_2")
 			settest.WantImages(t, s.Test, "cifar10/test_batch")
 			if len(s.Classes) != 10 || s.Classes[9] != "truck" || s.Coarse != nil || s.Superclasses != nil ||
@@ -161,14 +161,15 @@ func TestCIFARForms(t *testing.T) {
 		}
 	}
 	for _, protocol := range []string{"cifar_protocol2", "cifar_protocol4", "cifar_protocol5"} {
-		s := mustOpen(t, source.Config{Set: "cifar10", Root: datatest.Lay(t, map[string]string{"data_batch_1": protocol,
-			"test_batch": protocol})})
+		s := mustOpen(t, source.Config{Set: "cifar10", Root: datatest.CopyTestdata(t, map[string]string{
+			"data_batch_1": protocol, "test_batch": protocol})})
 		settest.WantImages(t, s.Test, "cifar10/data_batch_1")
 	}
-	both := datatest.Lay(t, map[string]string{"cifar-10-batches-bin/data_batch_1.bin": "cifar10_data_batch_1.bin",
-		"cifar-10-batches-bin/test_batch.bin": "cifar10_data_batch_1.bin",
-		"cifar-10-batches-py/data_batch_1":    py["data_batch_2"],
-		"cifar-10-batches-py/test_batch":      py["test_batch"]})
+	both := datatest.CopyTestdata(t, map[string]string{
+		"cifar-10-batches-bin/data_batch_1.bin": "cifar10_data_batch_1.bin",
+		"cifar-10-batches-bin/test_batch.bin":   "cifar10_data_batch_1.bin",
+		"cifar-10-batches-py/data_batch_1":      py["data_batch_2"],
+		"cifar-10-batches-py/test_batch":        py["test_batch"]})
 	s := mustOpen(t, source.Config{Set: "cifar10", Root: both})
 	settest.WantImages(t, s.Train, "cifar10/data_batch_1")
 	s = mustOpen(t, source.Config{Set: "cifar10", Root: both, Layout: "pickles"})
@@ -179,9 +180,9 @@ func TestCIFARForms(t *testing.T) {
 	datatest.WantError(t, err, "data.layout", "cifar10", "pickles")
 }
 
-// TestCIFAR100 checks classes, superclasses and pixels of both versions; the miniature has five classes.
+// TestCIFAR100 checks classes, superclasses and pixels of both versions; the small test set has five classes.
 func TestCIFAR100(t *testing.T) {
-	root := datatest.Lay(t, map[string]string{"cifar-100/cifar-100-python/train": "cifar-100-python/train",
+	root := datatest.CopyTestdata(t, map[string]string{"cifar-100/cifar-100-python/train": "cifar-100-python/train",
 		"cifar-100/cifar-100-python/test": "cifar-100-python/test",
 		"cifar-100/cifar-100-python/meta": "cifar-100-python/meta"})
 	s := mustOpen(t, source.Config{Set: "cifar100", Root: root})
@@ -195,7 +196,7 @@ func TestCIFAR100(t *testing.T) {
 
 	bin := map[string]string{"cifar-100-binary/train.bin": "cifar100_test.bin",
 		"cifar-100-binary/test.bin": "cifar100_test.bin"}
-	root = datatest.Write(t, datatest.Lay(t, bin), map[string]string{
+	root = datatest.Write(t, datatest.CopyTestdata(t, bin), map[string]string{
 		"cifar-100-binary/fine_label_names.txt":   "apple\naquarium_fish\nbaby\nbear\n",
 		"cifar-100-binary/coarse_label_names.txt": "aquatic_mammals\nfish\nflowers\nlarge_carnivores\n"})
 	s = mustOpen(t, source.Config{Set: "cifar100", Root: root})

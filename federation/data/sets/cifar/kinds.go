@@ -1,4 +1,3 @@
-// Package cifar reads CIFAR-10 and CIFAR-100: the binary and the Python release, and folders made of them.
 package cifar
 
 import (

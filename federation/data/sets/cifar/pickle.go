@@ -54,7 +54,7 @@ func (r *cifarReader) pickleFile(x *source.Pixels) (fine, coarse []int, err erro
 	return fine, coarse, err
 }
 
-// cifarPickle opens a pickled dictionary; get looks a key up, which Python 2 wrote as bytes.
+// cifarPickle opens a pickled dictionary; get looks up a key, which Python 2 wrote as bytes.
 func cifarPickle(path string, use func(f *os.File, get func(string) (any, error)) error) error {
 	f, st, err := source.OpenFile(path)
 	if err != nil {

@@ -25,7 +25,7 @@ type cifarReader struct {
 	set *data.Set
 }
 
-// read makes the set. Without test records, the training records are split four to one by the rule of folders.
+// read reads the set. Without test records, the training records are split four to one, as in folders.
 func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 	names, err := r.classNames()
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *cifarReader) read(train []string, test string) (*data.Set, error) {
 	return s, nil
 }
 
-// classNames are the names in the folder, or the published ones.
+// classNames returns the names in the folder, or else the published names.
 func (r *cifarReader) classNames() ([][]string, error) {
 	out := slices.Clone(r.known)
 	if r.bin {
@@ -124,7 +124,7 @@ func (r *cifarReader) classNames() ([][]string, error) {
 	return out, err
 }
 
-// file lists the images of one file. With data.corrupt: skip, a binary file may end early.
+// file returns the images of one file. With data.corrupt: skip, a binary file may end early.
 func (r *cifarReader) file(path string) ([]data.Example, error) {
 	x := &source.Pixels{Path: path, Width: cifarSide, Height: cifarSide, Channels: 3}
 	var fine, coarse []int
@@ -150,7 +150,7 @@ func (r *cifarReader) file(path string) ([]data.Example, error) {
 	return x.Examples(r.cfg.Root, fine, 0)
 }
 
-// limits are the number of classes and, where there are any, of superclasses.
+// limits returns the number of classes and, if the set has superclasses, their number.
 func (r *cifarReader) limits() []int {
 	if r.coarse == nil {
 		return []int{len(r.set.Classes)}
@@ -178,9 +178,9 @@ func (r *cifarReader) binFile(x *source.Pixels) (fine, coarse []int, err error) 
 	return fine, coarse, err
 }
 
-// readCIFARLabels returns the label bytes of every record, as many as there are limits. A label outside its limit or a
-// file that ends inside a record is an error that says which record, beside the labels before it. Memory is one byte
-// per label.
+// readCIFARLabels returns the label bytes of all records, as many per record as there are limits. If a label exceeds
+// its limit or the file ends inside a record, the error names the record, and the labels before it are returned too. It
+// uses one byte of memory per label.
 func readCIFARLabels(r io.Reader, limits ...int) ([]uint8, error) {
 	b := bufio.NewReaderSize(r, 1<<16)
 	var out []uint8

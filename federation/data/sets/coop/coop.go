@@ -10,27 +10,28 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// release is a set of the CoOp family: where CoOp's split file lies, and what is read where there is none.
+// release describes a set of the CoOp family: the location of CoOp's split file, and the original lists that are read
+// if there is none.
 type release struct {
 	folders []string // names of the set's folder; the first is CoOp's
 	inner   []string // folders inside it that may hold everything
 	split   string   // CoOp's split file
 	images  []string // what its paths are relative to; the first is CoOp's
-	classes int      // of the whole release
-	forms   []form   // in order of preference
+	classes int      // number of classes in the whole release
+	layouts []layout // in order of preference
 }
 
-// form is one way in which the original release of a set says what its images show.
-type form struct {
-	// needs are paths that must lie in the set's folder. A path that starts with "?" may be missing; "a|b" takes
-	// either.
+// layout is one of the ways in which the original release of a set lists its images and labels.
+type layout struct {
+	// needs lists paths that must exist in the set's folder. A path that starts with "?" may be missing; for "a|b", one
+	// of the two must exist.
 	needs []string
-	// read gets the paths found, in the order of needs, "" for one that is missing.
+	// read gets the paths that were found, in the order of needs, with "" for a missing one.
 	read func(cfg source.Config, paths []string) (*source.Listing, error)
 }
 
-// openRelease opens a set from the folder above its own, as CoOp's $DATA, or from its own. CoOp's split file goes
-// before the lists of the release.
+// openRelease opens a set from its own folder, or from the folder above it, such as CoOp's $DATA. CoOp's split file
+// takes precedence over the lists of the release.
 func openRelease(r release) func(source.Config) (*data.Set, error) {
 	return func(cfg source.Config) (*data.Set, error) {
 		f := source.Finder{}
@@ -54,7 +55,7 @@ func openRelease(r release) func(source.Config) (*data.Set, error) {
 	}
 }
 
-// listing reads the first list that is there.
+// listing reads the first list that exists.
 func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*source.Listing, error) {
 	for _, dir := range dirs {
 		path, ok, err := f.Split(dir, r.split)
@@ -70,9 +71,9 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 			return listing, locate(listing, f, dir, dirs, r.images)
 		}
 	}
-	for _, form := range r.forms {
+	for _, l := range r.layouts {
 		for _, dir := range dirs {
-			paths, ok, err := f.All(dir, form.needs)
+			paths, ok, err := f.All(dir, l.needs)
 			if err != nil {
 				return nil, err
 			}
@@ -83,7 +84,7 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 				return nil, fmt.Errorf("%s is the split file of another set than %s: set data.set to that, or "+
 					"data.root to the folder of %s", path, cfg.Set, r.folders[0])
 			}
-			listing, err := form.read(cfg, paths)
+			listing, err := l.read(cfg, paths)
 			if err != nil {
 				return nil, err
 			}
@@ -94,7 +95,7 @@ func (r release) listing(cfg source.Config, f source.Finder, dirs []string) (*so
 	return nil, source.NothingFound(r.missing(cfg), dirs)
 }
 
-// foreign tells whether a split file is, by its name, that of another set.
+// foreign reports whether a split file belongs to another set, by its name.
 func (r release) foreign(path string) bool {
 	name := source.Fold(filepath.Base(path))
 	return name != source.Fold(r.split) && slices.ContainsFunc(splitFiles(), func(other string) bool {
@@ -102,15 +103,15 @@ func (r release) foreign(path string) bool {
 	})
 }
 
-// missing says which paths were looked for, in data.root and in the set's folder under it.
+// missing returns an error with the paths that were tried, in data.root and in the set's folder under it.
 func (r release) missing(cfg source.Config) error {
 	var tried []string
 	for _, dir := range []string{filepath.Join(cfg.Root, r.folders[0]), cfg.Root} {
 		if r.split != "" {
 			tried = append(tried, filepath.Join(dir, r.split))
 		}
-		for _, form := range r.forms {
-			for _, need := range form.needs {
+		for _, l := range r.layouts {
+			for _, need := range l.needs {
 				if first, _, _ := strings.Cut(need, "|"); !strings.HasPrefix(need, "?") {
 					tried = append(tried, filepath.Join(dir, filepath.FromSlash(first)))
 				}

@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// series is CLASS/1.jpg ... CLASS/n.jpg under dir.
+// series returns the names CLASS/1.jpg ... CLASS/n.jpg under dir.
 func series(dir string, n int, classes ...string) []string {
 	var out []string
 	for _, c := range classes {
@@ -24,7 +24,8 @@ func series(dir string, n int, classes ...string) []string {
 	return out
 }
 
-// pets is a split file of two classes; its labels are not in the order of names, nor its images in that of labels.
+// pets is a split file of two classes; its labels are not in the order of names, and its images not in the order of
+// labels.
 const pets = `{"train": [["Bombay_2.jpg", 1, "abyssinian"], ["Bengal_1.jpg", 0, "american_bulldog"],
   ["Bombay_1.jpg", 1, "abyssinian"]],
  "val": [["Bengal_2.jpg", 0, "american_bulldog"]],
@@ -42,7 +43,8 @@ func under(dir string, names ...string) []string {
 	return out
 }
 
-// TestSplitFile: data.root is $DATA, the set's folder, or one with the release's own names, and means the same set.
+// TestSplitFile: data.root may be $DATA, the set's folder, or a folder with the release's own names, with the same
+// result.
 func TestSplitFile(t *testing.T) {
 	for name, dir := range map[string]string{"the set's folder": ".", "$DATA": "oxford_pets",
 		"another name": "Oxford-IIIT-Pet", "twice": "pets/oxford_pets"} {
@@ -83,8 +85,8 @@ func splitFile(classes ...string) string {
 	return fmt.Sprintf(`{"train": [%s], "test": [%s]}`, strings.Join(train, ","), strings.Join(test, ","))
 }
 
-// TestSplitFiles: every set's folder, image folder and split file as CoOp's DATASETS.md has them, and its template as
-// in CoOp's zsclip.py (METHODS.md, sections 2 and 3).
+// TestSplitFiles: every set's folder, image folder and split file as in CoOp's DATASETS.md, and its template as in
+// CoOp's zsclip.py (METHODS.md, sections 2 and 3).
 func TestSplitFiles(t *testing.T) {
 	for _, c := range []struct{ set, folder, images, split, template string }{
 		{"caltech101", "caltech-101", "101_ObjectCategories", "split_zhou_Caltech101.json", "a photo of a {}."},
@@ -115,8 +117,8 @@ func TestSplitFiles(t *testing.T) {
 	}
 }
 
-// The folder of one set is not opened as another, whose images also lie in images/CLASS/: not by the split file, which
-// is named after its set, and not by the folders.
+// The folder of one set is not opened as another set that also has images/CLASS/: neither by the split file, whose name
+// contains its set, nor by the folders.
 func TestForeignSplitFile(t *testing.T) {
 	root := datatest.Tree(t, series("food-101/images", 4, "apple_pie", "sushi")...)
 	datatest.Write(t, root, map[string]string{"food-101/split_zhou_Food101.json": splitFile("apple_pie", "sushi")})
@@ -239,7 +241,7 @@ func FuzzSplitFile(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		l, err := readSplit(source.Unmarked(strings.NewReader(string(raw))))
+		l, err := readSplit(source.WithoutBOM(strings.NewReader(string(raw))))
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q", err)

@@ -8,7 +8,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// birdName drops the number of a CUB-200-2011 class: 001.Black_footed_Albatross is Black_footed_Albatross.
+// birdName removes the number of a CUB-200-2011 class: 001.Black_footed_Albatross becomes Black_footed_Albatross.
 func birdName(class string) string {
 	if number, name, ok := strings.Cut(class, "."); ok {
 		if _, err := strconv.Atoi(number); err == nil {
@@ -18,9 +18,9 @@ func birdName(class string) string {
 	return class
 }
 
-// birdLists reads CUB-200-2011: images.txt has lines of an image's number and path, image_class_labels.txt of its
-// number and label from 1, train_test_split.txt of its number and 1 for training or 0 for test, classes.txt of a label
-// and name.
+// birdLists reads the lists of CUB-200-2011. Lines of images.txt have an image's number and path, lines of
+// image_class_labels.txt its number and its label from 1, lines of train_test_split.txt its number and 1 for training
+// or 0 for test, and lines of classes.txt a label and its name.
 func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
 	names := map[int]string{}
 	if paths[4] != "" {
@@ -66,7 +66,7 @@ func birdLists(_ source.Config, paths []string) (*source.Listing, error) {
 	return l, err
 }
 
-// numbered calls do with every line of a file whose lines are a number, a space and something.
+// numbered calls do for every line of a file; a line is a number, a space and a text.
 func numbered(file string, do func(where string, n int, rest string) error) error {
 	seen := map[int]bool{}
 	return source.EachLine(file, func(where, line string) error {
@@ -74,7 +74,7 @@ func numbered(file string, do func(where string, n int, rest string) error) erro
 		n, err := strconv.Atoi(number)
 		rest = strings.TrimSpace(rest)
 		if err != nil || rest == "" {
-			return fmt.Errorf("%s: expected a number and what it stands for", where)
+			return fmt.Errorf("%s: expected a number and a text", where)
 		}
 		if seen[n] {
 			return fmt.Errorf("%s: number %d occurs twice", where, n)

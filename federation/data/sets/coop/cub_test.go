@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// birds are the lists of CUB-200-2011 with two classes; image 2 is for testing.
+// birds returns the lists of CUB-200-2011 with two classes; image 2 is a test image.
 func birds() map[string]string {
 	return map[string]string{
 		"images.txt": "1 001.Black_footed_Albatross/a_1.jpg\n2 001.Black_footed_Albatross/a_2.jpg\n3 " +

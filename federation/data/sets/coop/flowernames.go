@@ -1,7 +1,7 @@
 package coop
 
-// flowerNames are the names of the labels 1 to 102 of the 102 Category Flower set as CoOp's cat_to_name.json has them;
-// the release itself only has their pictures.
+// flowerNames are the names of the labels 1 to 102 of the 102 Category Flower set in CoOp's cat_to_name.json; the
+// release itself shows them only in pictures.
 var flowerNames = []string{
 	"pink primrose", "hard-leaved pocket orchid", "canterbury bells", "sweet pea", "english marigold", "tiger lily",
 	"moon orchid", "bird of paradise", "monkshood", "globe thistle", "snapdragon", "colt's foot", "king protea",

@@ -10,8 +10,8 @@ import (
 )
 
 // flowerLists reads the 102 Category Flower release: imagelabels.mat has the label, from 1, of every
-// jpg/image_NNNNN.jpg, cat_to_name.json the name of every label, which is known without it, and setid.mat the release's
-// split.
+// jpg/image_NNNNN.jpg, cat_to_name.json the name of every label (flowerNames if the file is missing), and setid.mat the
+// release's split.
 func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 	l := &source.Listing{List: paths[1], Images: paths[0]}
 	labels, err := flowerNumbers(paths[1], "labels")
@@ -63,9 +63,9 @@ func flowerLists(_ source.Config, paths []string) (*source.Listing, error) {
 		}
 	}
 	if paths[3] == "" {
-		l.DrawThree()
+		l.DrawSplit()
 	} else {
-		l.Official("setid.mat: 10 + 10 images of a class for train and val")
+		l.OfficialSplit("setid.mat: 10 + 10 images of a class for train and val")
 	}
 	return l, nil
 }

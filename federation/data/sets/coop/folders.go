@@ -11,9 +11,9 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// classFolders reads one folder per class, labels in the order of folder names with capitals before small letters, as
-// CoOp sorts them, and draws a split. names maps folders to class names, "" leaving a folder out; other folders take
-// their name from from, or keep it.
+// classFolders reads one folder for each class and draws a split. Labels follow the order of folder names with capitals
+// before small letters, as in CoOp. names maps folders to class names, and "" omits a folder; from converts the names
+// of other folders, or nil keeps them.
 func classFolders(names map[string]string, from func(folder string) string) func(source.Config,
 	[]string) (*source.Listing, error) {
 	return func(cfg source.Config, paths []string) (*source.Listing, error) {
@@ -42,7 +42,7 @@ func classFolders(names map[string]string, from func(folder string) string) func
 		if label == 0 {
 			return nil, fmt.Errorf("%s holds no folders: expected one per class", paths[0])
 		}
-		l.DrawThree()
+		l.DrawSplit()
 		return l, nil
 	}
 }
@@ -63,7 +63,7 @@ func folder(l *source.Listing, cfg source.Config, dir string, label int, class, 
 			strings.Join(source.Extensions, ", "))
 	}
 	for _, e := range files {
-		if err := l.Add(dir, source.Item{Path: e.ID, Label: label, Split: split, Known: &e}); err != nil {
+		if err := l.Add(dir, source.Item{Path: e.ID, Label: label, Split: split, Example: &e}); err != nil {
 			return err
 		}
 	}
@@ -72,7 +72,7 @@ func folder(l *source.Listing, cfg source.Config, dir string, label int, class, 
 
 var words = regexp.MustCompile("[A-Z][^A-Z]*")
 
-// actionName splits the words of UCF101's class names as CoOp does: ApplyEyeMakeup is Apply_Eye_Makeup.
+// actionName separates the words of UCF101's class names, as CoOp does: ApplyEyeMakeup becomes Apply_Eye_Makeup.
 func actionName(folder string) string {
 	if strings.Contains(folder, "_") || !words.MatchString(folder) {
 		return folder
@@ -80,10 +80,10 @@ func actionName(folder string) string {
 	return strings.Join(words.FindAllString(folder, -1), "_")
 }
 
-// synsetFolders reads ImageNet: images/{train,val}/WNID/ and a list of "WNID class name". Labels are in the order of
-// WNIDs.
+// synsetFolders reads ImageNet: images/{train,val}/WNID/ and a list with lines "WNID class name". Labels follow the
+// order of WNIDs.
 func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[2], Images: filepath.Dir(paths[0]), Repeats: true}
+	l := &source.Listing{List: paths[2], Images: filepath.Dir(paths[0]), RepeatedNames: true}
 	_, names, err := synsetNames(paths[2])
 	if err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ func synsetFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 	return l, nil
 }
 
-// synsetNames reads lines "WNID class name", or LOC_synset_mapping.txt's "WNID name, synonym, ...": the WNIDs in the
-// order of the file, and their names.
+// synsetNames reads lines "WNID class name", or the lines "WNID name, synonym, ..." of LOC_synset_mapping.txt. It
+// returns the WNIDs in the order of the file, and their names.
 func synsetNames(file string) (ids []string, names map[string]string, err error) {
 	names = map[string]string{}
 	synonyms := strings.HasPrefix(source.Fold(filepath.Base(file)), "loc")
@@ -134,7 +134,7 @@ func synsetNames(file string) (ids []string, names map[string]string, err error)
 	return ids, names, err
 }
 
-// synsetDirs are the class folders in a folder, in the order of their names.
+// synsetDirs returns the class folders in a folder, in the order of their names.
 func synsetDirs(dir string) ([]string, error) {
 	dirs, err := (&source.Walk{}).Folders(dir)
 	if err == nil && len(dirs) == 0 {

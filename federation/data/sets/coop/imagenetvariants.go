@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// VariantKinds are test sets over ImageNet's classes, in CoOp's folders (its DATASETS.md). They have no training
+// VariantKinds are test sets with ImageNet's classes, in CoOp's folders (its DATASETS.md). They have no training
 // images.
 var VariantKinds = []source.Kind{
 	variant("imagenetv2", "ImageNetV2 (Recht et al., ICML 2019), matched frequency: 1,000 classes, test images only",
@@ -37,17 +37,17 @@ var (
 )
 
 func variantRelease(classes int, images string, folders ...string) release {
-	return release{folders: folders, classes: classes, forms: []form{{[]string{images,
+	return release{folders: folders, classes: classes, layouts: []layout{{[]string{images,
 		"classnames.txt|../imagenet/classnames.txt|imagenet/classnames.txt"}, variantFolders}}}
 }
 
 // allSynsets is the number of ImageNet's classes.
 const allSynsets = 1000
 
-// variantFolders reads WNID/ or, as ImageNetV2 has them, N/ for line N of classnames.txt, counted from 0. Labels are in
-// the order of that file, which is that of WNIDs, and only classes that have a folder take part.
+// variantFolders reads folders WNID/ or, as in ImageNetV2, folders N/ for line N of classnames.txt, counted from 0.
+// Labels follow the order of that file, which is the order of WNIDs; classes without a folder are omitted.
 func variantFolders(cfg source.Config, paths []string) (*source.Listing, error) {
-	l := &source.Listing{List: paths[1], Images: paths[0], Repeats: true, TestOnly: true}
+	l := &source.Listing{List: paths[1], Images: paths[0], RepeatedNames: true, TestOnly: true}
 	ids, names, err := synsetNames(paths[1])
 	if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// synsets is a classnames.txt of n classes: n00000000 is called class 0 and so on, and classes 7 and 9 share a name, as
-// ImageNet's missiles do.
+// synsets returns a classnames.txt of n classes: n00000000 has the name class 0 and so on, and classes 7 and 9 share a
+// name, as in ImageNet's missile classes.
 func synsets(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -27,8 +27,8 @@ func synsets(n int) string {
 	return b.String()
 }
 
-// TestImageNetVariants: images and classnames.txt where each release and CoOp put them. Expected labels are the places
-// of the folders present in the order of classnames.txt: 2 before 10 in ImageNetV2, whose folders are numbers.
+// TestImageNetVariants: images and classnames.txt at the places of each release and of CoOp. Expected labels follow the
+// order of classnames.txt for the folders that exist: 2 before 10 in ImageNetV2, whose folders are numbers.
 func TestImageNetVariants(t *testing.T) {
 	numbers, wnids := []string{"10", "2", "9", "7"}, []string{"n00000010", "n00000002", "n00000009", "n00000007"}
 	for _, c := range []struct {

@@ -1,13 +1,11 @@
-// Package coop reads the data sets of CoOp (Zhou et al., IJCV 2022) by their split_zhou files or their own lists, and
-// others of one folder a class with lists beside it: CUB-200 and Tiny-ImageNet.
 package coop
 
 import (
 	"promptfed/federation/data/sets/source"
 )
 
-// Kinds are the sets of CoOp (Zhou et al., IJCV 2022) and CUB-200-2011, with CoOp's folders, split files, class
-// names and hand-written prompts (its DATASETS.md, datasets/*.py and trainers/zsclip.py).
+// Kinds lists the sets of CoOp (Zhou et al., IJCV 2022) and CUB-200-2011, with CoOp's folders, split files, class names
+// and hand-written prompts (its DATASETS.md, datasets/*.py and trainers/zsclip.py).
 var Kinds = []source.Kind{
 	{Name: "caltech101", About: "Caltech 101 (Fei-Fei et al., 2004): 100 classes",
 		Expects: "[caltech-101/]split_zhou_Caltech101.json and 101_ObjectCategories/CLASS/, or the latter alone",
@@ -64,33 +62,34 @@ var Kinds = []source.Kind{
 
 var caltech101 = release{folders: []string{"caltech-101", "caltech", "Caltech101_ObjectCategories"},
 	split: "split_zhou_Caltech101.json", images: []string{"101_ObjectCategories"}, classes: 100,
-	forms: []form{{[]string{"101_ObjectCategories"}, classFolders(map[string]string{"BACKGROUND_Google": "",
+	layouts: []layout{{[]string{"101_ObjectCategories"}, classFolders(map[string]string{"BACKGROUND_Google": "",
 		"Faces_easy": "",
 		"airplanes":  "airplane", "Faces": "face", "Leopards": "leopard", "Motorbikes": "motorbike"}, nil)}}}
 
 var oxfordPets = release{folders: []string{"oxford_pets", "oxford-iiit-pet", "oxford_iiit_pets", "oxford_iiit", "pets"},
 	split: "split_zhou_OxfordPets.json", images: []string{"images"}, classes: 37,
-	forms: []form{{[]string{"images", "annotations/trainval.txt", "annotations/test.txt"}, petLists}}}
+	layouts: []layout{{[]string{"images", "annotations/trainval.txt", "annotations/test.txt"}, petLists}}}
 
 var flowers102 = release{folders: []string{"oxford_flowers", "oxford_flowers_102", "flowers", "flowers-102",
 	"102flowers"},
 	split: "split_zhou_OxfordFlowers.json", images: []string{"jpg"}, classes: 102,
-	forms: []form{{[]string{"jpg|102flowers/jpg", "imagelabels.mat", "?cat_to_name.json", "?setid.mat"}, flowerLists}}}
+	layouts: []layout{{[]string{"jpg|102flowers/jpg", "imagelabels.mat", "?cat_to_name.json", "?setid.mat"},
+		flowerLists}}}
 
 var food101 = release{folders: []string{"food-101", "food"},
 	split: "split_zhou_Food101.json", images: []string{"images"}, classes: 101,
-	forms: []form{{[]string{"images", "meta/train.txt", "meta/test.txt"}, foodLists},
+	layouts: []layout{{[]string{"images", "meta/train.txt", "meta/test.txt"}, foodLists},
 		{[]string{"images", "meta/train.json", "meta/test.json"}, foodLists},
 		{[]string{"images"}, classFolders(nil, nil)}}}
 
 var dtd = release{folders: []string{"dtd", "dtd-r1.0.1", "describable_textures"},
 	split: "split_zhou_DescribableTextures.json", images: []string{"images"}, classes: 47,
-	forms: []form{{[]string{"images", "labels/train1.txt", "labels/val1.txt", "labels/test1.txt"}, textureLists},
+	layouts: []layout{{[]string{"images", "labels/train1.txt", "labels/val1.txt", "labels/test1.txt"}, textureLists},
 		{[]string{"images"}, classFolders(nil, nil)}}}
 
 var euroSAT = release{folders: []string{"eurosat", "EuroSAT_RGB"},
 	split: "split_zhou_EuroSAT.json", images: []string{"2750"}, classes: 10,
-	forms: []form{{[]string{"2750|EuroSAT_RGB"}, classFolders(map[string]string{"AnnualCrop": "Annual Crop Land",
+	layouts: []layout{{[]string{"2750|EuroSAT_RGB"}, classFolders(map[string]string{"AnnualCrop": "Annual Crop Land",
 		"Forest":               "Forest",
 		"HerbaceousVegetation": "Herbaceous Vegetation Land", "Highway": "Highway or Road",
 		"Industrial": "Industrial Buildings",
@@ -99,15 +98,15 @@ var euroSAT = release{folders: []string{"eurosat", "EuroSAT_RGB"},
 
 var ucf101 = release{folders: []string{"ucf101"},
 	split: "split_zhou_UCF101.json", images: []string{"UCF-101-midframes"}, classes: 101,
-	forms: []form{{[]string{"UCF-101-midframes", "ucfTrainTestlist/classInd.txt|classInd.txt",
+	layouts: []layout{{[]string{"UCF-101-midframes", "ucfTrainTestlist/classInd.txt|classInd.txt",
 		"ucfTrainTestlist/trainlist01.txt|trainlist01.txt", "ucfTrainTestlist/testlist01.txt|testlist01.txt"},
 		actionLists},
 		{[]string{"UCF-101-midframes"}, classFolders(nil, actionName)}}}
 
 var cub200 = release{folders: []string{"CUB_200_2011", "cub", "cub200", "cub2011"},
 	split: "split_zhou_CUB.json", images: []string{"images"}, classes: 200,
-	forms: []form{{[]string{"images", "images.txt", "image_class_labels.txt", "train_test_split.txt", "?classes.txt"},
-		birdLists},
+	layouts: []layout{{[]string{"images", "images.txt", "image_class_labels.txt", "train_test_split.txt",
+		"?classes.txt"}, birdLists},
 		{[]string{"images"}, classFolders(nil, birdName)}}}
 
 var stanfordCars = release{folders: []string{"stanford_cars", "cars", "cars196"},
@@ -115,22 +114,22 @@ var stanfordCars = release{folders: []string{"stanford_cars", "cars", "cars196"}
 
 var sun397 = release{folders: []string{"sun397", "sun"},
 	split: "split_zhou_SUN397.json", images: []string{"SUN397"}, classes: 397,
-	forms: []form{{[]string{"SUN397", "ClassName.txt|SUN397/ClassName.txt|Partitions/ClassName.txt",
+	layouts: []layout{{[]string{"SUN397", "ClassName.txt|SUN397/ClassName.txt|Partitions/ClassName.txt",
 		"Training_01.txt|Partitions/Training_01.txt", "Testing_01.txt|Partitions/Testing_01.txt"}, sceneLists}}}
 
 var fgvcAircraft = release{folders: []string{"fgvc_aircraft", "fgvc-aircraft-2013b", "aircraft"},
 	inner: []string{"data"},
 	split: "split_zhou_FGVCAircraft.json", images: []string{"images"}, classes: 100,
-	forms: []form{{[]string{"images", "variants.txt", "images_variant_train.txt", "images_variant_val.txt",
+	layouts: []layout{{[]string{"images", "variants.txt", "images_variant_train.txt", "images_variant_val.txt",
 		"images_variant_test.txt"}, aircraftLists}}}
 
 var imageNet = release{folders: []string{"imagenet", "ILSVRC2012", "ILSVRC", "imagenet-1k"}, inner: []string{"ILSVRC"},
 	split: "split_zhou_ImageNet.json", images: []string{"images"}, classes: 1000,
-	forms: []form{{[]string{"images/train|train|Data/CLS-LOC/train|ILSVRC/Data/CLS-LOC/train",
+	layouts: []layout{{[]string{"images/train|train|Data/CLS-LOC/train|ILSVRC/Data/CLS-LOC/train",
 		"images/val|val|Data/CLS-LOC/val|ILSVRC/Data/CLS-LOC/val",
 		"classnames.txt|LOC_synset_mapping.txt"}, synsetFolders}}}
 
-// splitFiles are the names of CoOp's split files, of all sets.
+// splitFiles returns the names of CoOp's split files of all sets.
 func splitFiles() (names []string) {
 	for _, r := range []release{caltech101, oxfordPets, flowers102, food101, dtd, euroSAT, ucf101, cub200, stanfordCars,
 		sun397, fgvcAircraft, imageNet} {

@@ -13,7 +13,7 @@ import (
 )
 
 // petLists reads the Oxford-IIIT Pet release: lines of an image name, a label from 1, a species and a breed number. The
-// class is the image's name without its number, in small letters.
+// class is the image's name without its number, in lower case.
 func petLists(_ source.Config, paths []string) (*source.Listing, error) {
 	l := &source.Listing{List: paths[1], Images: paths[0]}
 	for i, split := range []string{"trainval", "test"} {
@@ -41,7 +41,7 @@ func petLists(_ source.Config, paths []string) (*source.Listing, error) {
 	return l, nil
 }
 
-// classPaths adds images listed as CLASS/NAME, one a line; labels are those of the sorted classes.
+// classPaths adds images listed as CLASS/NAME, one per line; labels follow the order of the sorted classes.
 func classPaths(l *source.Listing, listed map[string][]string, suffix string) error {
 	var classes []string
 	for _, list := range listed {
@@ -90,7 +90,7 @@ func foodLists(_ source.Config, paths []string) (*source.Listing, error) {
 			return nil, err
 		}
 	}
-	l.Official("train and test, no val")
+	l.OfficialSplit("train and test, no val")
 	return l, classPaths(l, listed, ".jpg")
 }
 
@@ -101,7 +101,7 @@ func lines(file string, listed map[string][]string, split string) error {
 	})
 }
 
-// textureLists reads the first split of the DTD release: lines of CLASS/IMAGE.
+// textureLists reads the first split of the DTD release, with lines CLASS/IMAGE.
 func textureLists(_ source.Config, paths []string) (*source.Listing, error) {
 	l := &source.Listing{List: paths[1], Images: paths[0]}
 	listed := map[string][]string{}
@@ -110,12 +110,13 @@ func textureLists(_ source.Config, paths []string) (*source.Listing, error) {
 			return nil, err
 		}
 	}
-	l.Official("its first of ten")
+	l.OfficialSplit("its first of ten")
 	return l, classPaths(l, listed, ".jpg")
 }
 
-// actionLists reads the first split of UCF101: classInd.txt has lines of a label from 1 and a class, the lists of
-// CLASS/VIDEO.avi. The middle frame of a video is a .jpg in a folder of the class, its words apart.
+// actionLists reads the first split of UCF101: lines of classInd.txt have a label from 1 and a class, lines of the
+// lists CLASS/VIDEO.avi. The middle frame of a video is a .jpg in a folder with the name of the class, its words
+// separated.
 func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
 	l := &source.Listing{List: paths[2], Images: paths[0]}
 	label := map[string]int{}
@@ -139,8 +140,9 @@ func actionLists(_ source.Config, paths []string) (*source.Listing, error) {
 	})
 }
 
-// classLists adds the images of lists, one file for each split behind that of the classes. parse gives the class of a
-// line, as label has it, and the path of its image. Of a list for trainval val is drawn.
+// classLists adds the images of lists; files holds the list of classes and then one list for each split. parse returns
+// the class of a line, as a key of label, and the path of its image. If the first split is trainval, val is drawn from
+// it.
 func classLists(l *source.Listing, label map[string]int, files, splits []string,
 	parse func(line string) (class, image string)) error {
 	for i, split := range splits {
@@ -162,8 +164,8 @@ func classLists(l *source.Listing, label map[string]int, files, splits []string,
 	return nil
 }
 
-// sceneLists reads the first partition of SUN397: lines of /a/abbey/IMAGE.jpg. CoOp drops the letter and says the words
-// of a path back to front: /a/apse/indoor is "indoor apse".
+// sceneLists reads the first partition of SUN397, with lines /a/abbey/IMAGE.jpg. CoOp omits the letter and reverses the
+// words of a path: /a/apse/indoor becomes "indoor apse".
 func sceneLists(_ source.Config, paths []string) (*source.Listing, error) {
 	l := &source.Listing{List: paths[2], Images: paths[0]}
 	label := map[string]int{}
@@ -187,7 +189,7 @@ func sceneLists(_ source.Config, paths []string) (*source.Listing, error) {
 	})
 }
 
-// aircraftLists reads FGVC-Aircraft: variants.txt has a class a line, the lists have lines of an image name and a
+// aircraftLists reads FGVC-Aircraft: lines of variants.txt are classes, lines of the lists have an image name and a
 // class.
 func aircraftLists(_ source.Config, paths []string) (*source.Listing, error) {
 	l := &source.Listing{List: paths[2], Images: paths[0]}

@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// counts are the examples of each class in train, val and test.
+// counts returns the numbers of examples of each class in train, val and test.
 func counts(s *data.Set) [3][]int {
 	return [3][]int{s.Counts(s.Train), s.Counts(s.Val), s.Counts(s.Test)}
 }
@@ -27,7 +27,7 @@ func wantCounts(t *testing.T, s *data.Set, train, val, test []int) {
 }
 
 // TestClassFolders: without lists, classes are folders in CoOp's order (capitals first) with CoOp's names, and ten
-// images a class are split five, two and three.
+// images of a class are split into five, two and three.
 func TestClassFolders(t *testing.T) {
 	for _, c := range []struct {
 		set, dir string
@@ -81,7 +81,7 @@ func TestClassFolders(t *testing.T) {
 	datatest.WantError(t, err, filepath.Join(root, "2750", "River"), "holds no images")
 }
 
-// TestDrawSmall: shares of small classes, worked out by hand from round-half-to-even and the rule that test gets one.
+// TestDrawSmall: shares of small classes, computed by hand from round-half-to-even and the rule that test gets one.
 func TestDrawSmall(t *testing.T) {
 	for n, want := range map[int][3]int{1: {1, 0, 0}, 2: {1, 0, 1}, 3: {2, 0, 1}, 4: {2, 1, 1}, 5: {2, 1, 2},
 		7: {4, 1, 2}, 33: {16, 7, 10}} {
@@ -89,7 +89,7 @@ func TestDrawSmall(t *testing.T) {
 		for i := range n {
 			l.Items = append(l.Items, source.Item{Path: fmt.Sprint(i)})
 		}
-		l.DrawThree()
+		l.DrawSplit()
 		got := map[string]int{}
 		for _, it := range l.Items {
 			got[it.Split]++

@@ -10,7 +10,8 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// dirs are the folders that may hold the set: those of its names under root, those inside these, and root.
+// dirs returns the folders that may hold the set: folders with one of its names under root, folders inside these, and
+// root.
 func dirs(f source.Finder, root string, r release) ([]string, error) {
 	out := []string{root}
 	for range 2 {
@@ -29,8 +30,8 @@ func dirs(f source.Finder, root string, r release) ([]string, error) {
 	return append(out[1:], root), nil
 }
 
-// locate sets the folder that a split file's paths are relative to: the first of the candidates that has one of its
-// first images.
+// locate sets the folder to which a split file's paths are relative: the first candidate that has one of the first
+// images.
 func locate(l *source.Listing, f source.Finder, dir string, dirs, images []string) error {
 	l.Root = dir
 	var there, tried []string

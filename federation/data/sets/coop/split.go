@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// readSplitFile reads a split_zhou_*.json.
+// readSplitFile reads a file split_zhou_*.json.
 func readSplitFile(path string) (*source.Listing, error) {
 	r, done, err := source.OpenList(path)
 	if err != nil {
@@ -26,7 +26,7 @@ func readSplitFile(path string) (*source.Listing, error) {
 	return l, nil
 }
 
-// readSplit reads CoOp's split format image by image. Other keys are passed over; val may be missing.
+// readSplit reads CoOp's split format, one image at a time. It ignores other keys; val may be missing.
 func readSplit(r io.Reader) (*source.Listing, error) {
 	l := &source.Listing{}
 	dec := json.NewDecoder(r)
@@ -40,7 +40,7 @@ func readSplit(r io.Reader) (*source.Listing, error) {
 		if err != nil {
 			return nil, source.JSONError(err)
 		}
-		key := t.(string) // the decoder gives nothing else here
+		key := t.(string) // the decoder returns no other type here
 		if key != "train" && key != "val" && key != "test" {
 			var other json.RawMessage
 			if err := dec.Decode(&other); err != nil {

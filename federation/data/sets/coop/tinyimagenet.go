@@ -20,15 +20,16 @@ var TinyKinds = []source.Kind{
 var tinyImageNet = release{
 	folders: []string{"tiny-imagenet-200", "tiny-imagenet", "tinyimagenet200"},
 	classes: 200,
-	forms: []form{
+	layouts: []layout{
 		{needs: []string{"train", "val/images", "val/val_annotations.txt", "?wnids.txt", "?words.txt"},
 			read: tinyLists},
 		{needs: []string{"train", "val", "?wnids.txt", "?words.txt"}, read: tinyFolders},
 	}}
 
-// tinyLists reads Tiny-ImageNet as published: val/images/ and "file WNID left top right bottom" in val_annotations.txt.
+// tinyLists reads Tiny-ImageNet as published: val/images/, and lines "file WNID left top right bottom" in
+// val_annotations.txt.
 func tinyLists(cfg source.Config, paths []string) (*source.Listing, error) {
-	if first, err := source.Loose(paths[1]); err != nil || first == "" { // emptied by a script that made val/WNID/
+	if first, err := source.FirstImage(paths[1]); err != nil || first == "" { // a script moved the images to val/WNID/
 		return tinyFolders(cfg, []string{paths[0], filepath.Dir(paths[2]), paths[3], paths[4]})
 	}
 	l, label, err := tinyTrain(cfg, paths[0], paths[3], paths[4])
@@ -45,7 +46,7 @@ func tinyLists(cfg source.Config, paths []string) (*source.Listing, error) {
 	})
 }
 
-// annotation adds the image of a line of val_annotations.txt.
+// annotation adds the image of one line of val_annotations.txt.
 func annotation(l *source.Listing, label map[string]int, images, where, line string) error {
 	fields := strings.Fields(line)
 	if len(fields) < 2 {
@@ -61,7 +62,7 @@ func annotation(l *source.Listing, label map[string]int, images, where, line str
 	return l.Add(where, source.Item{Path: images + "/" + fields[0], Label: n, Split: "test"})
 }
 
-// tinyFolders reads Tiny-ImageNet with val/WNID/images/ or val/WNID/, as many scripts rearrange it.
+// tinyFolders reads Tiny-ImageNet with val/WNID/images/ or val/WNID/, an arrangement that many scripts make.
 func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 	l, label, err := tinyTrain(cfg, paths[0], paths[2], paths[3])
 	if err != nil {
@@ -75,7 +76,7 @@ func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 		id := filepath.Base(dir)
 		n, ok := label[id]
 		if id == "images" && !ok {
-			continue // what is left of the published form
+			continue // the emptied folder of the published layout
 		}
 		if !ok {
 			return nil, fmt.Errorf("%s: there is no class %q among the training folders", dir, id)
@@ -87,10 +88,10 @@ func tinyFolders(cfg source.Config, paths []string) (*source.Listing, error) {
 	return l, nil
 }
 
-// tinyTrain reads the training folders. Labels are in the order of WNIDs; a class has the first of its synonyms as
-// name, or its WNID where there is no words.txt.
+// tinyTrain reads the training folders. Labels follow the order of WNIDs. The name of a class is the first of its
+// synonyms, or its WNID if there is no words.txt.
 func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, map[string]int, error) {
-	l := &source.Listing{List: train, Images: filepath.Dir(train), Repeats: true}
+	l := &source.Listing{List: train, Images: filepath.Dir(train), RepeatedNames: true}
 	dirs, err := (&source.Walk{}).Folders(train)
 	if err != nil {
 		return nil, nil, err
@@ -116,8 +117,8 @@ func tinyTrain(cfg source.Config, train, wnids, words string) (*source.Listing, 
 		return nil, nil, err
 	}
 	if n := len(dirs) - len(names); n > 0 {
-		l.Notes = append(l.Notes, fmt.Sprintf("%d of %d classes have no name in words.txt: their WNIDs, which say "+
-			"nothing to a text tower, are used as names; set data.class_names", n, len(dirs)))
+		l.Notes = append(l.Notes, fmt.Sprintf("%d of %d classes have no name in words.txt: their WNIDs, which a "+
+			"text tower cannot interpret, are used as names; set data.class_names", n, len(dirs)))
 	}
 	for i, dir := range dirs {
 		id := filepath.Base(dir)
@@ -140,7 +141,7 @@ func tinyFolder(l *source.Listing, cfg source.Config, dir string, label int, nam
 	return folder(l, cfg, dir, label, name, split)
 }
 
-// tinyWords reads the names of the classes in label out of "WNID<tab>name, synonym, ..." for all of WordNet.
+// tinyWords reads the names of the classes in label from lines "WNID<tab>name, synonym, ..." for all of WordNet.
 func tinyWords(file string, label map[string]int) (map[string]string, error) {
 	out := map[string]string{}
 	if file == "" {

@@ -23,14 +23,14 @@ var digits = &domainSet{title: "digits", count: 10, partial: true,
 		{"syn", []string{"synth", "synthdigits", "syndigits", "synthetic_digits"}}, {"usps", nil}},
 	classes: digitNames}
 
-// digitSplit is a split of a domain: a list of examples in the order of their file.
+// digitSplit is one split of a domain: its examples in the order of their file.
 type digitSplit struct {
 	examples []data.Example
 	skipped  []data.Skipped
-	file     string // what it was read from
+	file     string // source of the examples
 }
 
-// openDigits reads every domain in the first of the formats that it has.
+// openDigits reads every domain in the first format that its folder has.
 func openDigits(cfg source.Config) (*data.Set, error) {
 	p, err := digits.find(cfg.Root)
 	if err != nil {
@@ -79,7 +79,7 @@ func addDigits(w *source.Walk, split, domain string, s *digitSplit) {
 	}
 }
 
-// digitFiles reads the formats that are not class folders; nil for a split that is not there.
+// digitFiles reads the formats that are not class folders; a missing split is nil.
 func (p *domainPlace) digitFiles(dir string, cfg source.Config) (train, test *digitSplit, err error) {
 	for _, format := range []func(dir, split string, cfg source.Config) (*digitSplit, error){p.idx, p.usps, p.svhn,
 		p.digitLists, p.digitPickle} {
@@ -93,8 +93,7 @@ func (p *domainPlace) digitFiles(dir string, cfg source.Config) (train, test *di
 	return nil, nil, nil
 }
 
-// digitFile finds a file, or a folder, in a domain's folder or where torchvision puts it under that, by any of its
-// names.
+// digitFile finds a file or a folder by any of its names, in a domain's folder or in torchvision's subfolders of it.
 func (p *domainPlace) digitFile(dir string, folder bool, names ...string) (string, error) {
 	var paths []string
 	for _, sub := range []string{".", "raw", filepath.Base(dir), filepath.Base(dir) + "/raw"} {
@@ -105,7 +104,7 @@ func (p *domainPlace) digitFile(dir string, folder bool, names ...string) (strin
 	return p.finder.First(folder, []string{dir}, paths...)
 }
 
-// digitLists reads Dassl's Digits-5 and the original MNIST-M: a folder of images and a list "name label".
+// digitLists reads Dassl's Digits-5 and the original MNIST-M: a folder of images and a list with lines "name label".
 func (p *domainPlace) digitLists(dir, split string, cfg source.Config) (*digitSplit, error) {
 	for _, names := range [][2]string{{"%s.txt", "%s_images"}, {"mnist_m_%s_labels.txt", "mnist_m_%s"}} {
 		file, err := p.digitFile(dir, false, fmt.Sprintf(names[0], split))
@@ -146,7 +145,7 @@ func (p *domainPlace) digitList(file, images string, cfg source.Config) (*digitS
 	return out, nil
 }
 
-// digitPickle reads FedBN's train.pkl and test.pkl: a pair of arrays, images [N,H,W] or [N,H,W,3] and labels.
+// digitPickle reads FedBN's train.pkl and test.pkl: a pair of arrays, images [N,H,W] or [N,H,W,3], and labels.
 func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSplit, error) {
 	path, err := p.digitFile(dir, false, split+".pkl")
 	if path == "" || err != nil {
@@ -180,7 +179,7 @@ func (p *domainPlace) digitPickle(dir, split string, _ source.Config) (*digitSpl
 	return p.digitPixels(images, labels, false)
 }
 
-// digitPixels makes a split of images in one file. Ten stands for zero where tens are used.
+// digitPixels makes a split of the images in one file. If tens is set, the label 10 means zero.
 func (p *domainPlace) digitPixels(x *source.Pixels, labels []float64, tens bool) (*digitSplit, error) {
 	whole := make([]int, len(labels))
 	for i, l := range labels {

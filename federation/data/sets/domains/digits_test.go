@@ -16,7 +16,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// inDomain are the examples of a domain.
+// inDomain returns the examples of a domain.
 func inDomain(t *testing.T, s *data.Set, list []data.Example, name string) []data.Example {
 	t.Helper()
 	d := slices.Index(s.Domains, name)
@@ -32,7 +32,7 @@ func inDomain(t *testing.T, s *data.Set, list []data.Example, name string) []dat
 	return out
 }
 
-// digitFolders are ten class folders with an image each.
+// digitFolders returns ten class folders with one image each.
 func digitFolders(dir string) []string {
 	var out []string
 	for k := range 10 {
@@ -41,14 +41,14 @@ func digitFolders(dir string) []string {
 	return out
 }
 
-// TestDigits opens five domains, each in another form and under another spelling of its name.
+// TestDigits opens five domains, each in another format and with another spelling of its name.
 func TestDigits(t *testing.T) {
 	root := datatest.Tree(t, slices.Concat(digitFolders("digits/SYN/imgs_train"), digitFolders("digits/SYN/imgs_valid"),
 		[]string{"digits/MNIST-M/mnist_m_train/000.png", "digits/MNIST-M/mnist_m_train/001.png",
 			"digits/MNIST-M/mnist_m_test/000.png"})...)
 	datatest.Write(t, root, map[string]string{"digits/MNIST-M/mnist_m_train_labels.txt": "001.png 4\n000.png 9\n",
 		"digits/MNIST-M/mnist_m_test_labels.txt": "000.png 0\n"})
-	datatest.LayIn(t, root, map[string]string{
+	datatest.CopyTestdataTo(t, root, map[string]string{
 		"digits/MNIST/raw/train-images-idx3-ubyte":   "images-idx3-ubyte",
 		"digits/MNIST/raw/train-labels-idx1-ubyte":   "labels-idx1-ubyte",
 		"digits/MNIST/raw/t10k-images-idx3-ubyte.gz": "images-idx3-ubyte.gz",
@@ -105,7 +105,7 @@ func TestDigitForms(t *testing.T) {
 			"SynthDigits/synth_test_32x32.mat": "svhn_v7.mat"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := mustOpen(t, source.Config{Set: "digits", Root: datatest.Lay(t, files)})
+			s := mustOpen(t, source.Config{Set: "digits", Root: datatest.CopyTestdata(t, files)})
 			want, _, _ := strings.Cut(name, " ")
 			settest.WantImages(t, s.Train, want)
 			settest.WantImages(t, s.Test, want)
@@ -113,7 +113,8 @@ func TestDigitForms(t *testing.T) {
 	}
 }
 
-// TestDigitsOneSplit: a domain with one split only is held out from; every class of 5 images or more is in both splits.
+// TestDigitsOneSplit: a domain with only one split is split by HoldOut; every class of 5 images or more is in both
+// splits.
 func TestDigitsOneSplit(t *testing.T) {
 	raw := []byte{0, 0, 8, 3, 0, 0, 0, 20, 0, 0, 0, 1, 0, 0, 0, 1}
 	labels := []byte{0, 0, 8, 1, 0, 0, 0, 20}
@@ -144,7 +145,7 @@ func TestDigitErrors(t *testing.T) {
 		"nothing": {map[string]string{"x/a": ""}, []string{"no digits", "mnist, mnist_m, svhn, syn, usps",
 			"data.root"}},
 		"empty": {map[string]string{"mnist/readme": ""}, []string{"mnist", "images-idx3", "usps.bz2"}},
-		"no labels": {map[string]string{"mnist/train-images-idx3-ubyte": image()}, []string{"no partner",
+		"no labels": {map[string]string{"mnist/train-images-idx3-ubyte": image()}, []string{"is alone",
 			"labels-idx1-ubyte"}},
 		"cut head": {map[string]string{"mnist/train-images-idx3-ubyte": image()[:3]},
 			[]string{"head of an idx file"}},

@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// domainTree is DOMAIN/CLASS/N.png for every domain and class, n images each.
+// domainTree returns DOMAIN/CLASS/N.png for every domain and class, n images each.
 func domainTree(top string, domains, classes []string, n int) []string {
 	var out []string
 	for _, d := range domains {
@@ -27,7 +27,7 @@ func domainTree(top string, domains, classes []string, n int) []string {
 	return out
 }
 
-// TestDomainFolders opens every set that comes as folders, in every place and spelling that people have.
+// TestDomainFolders opens every set that is stored as folders, at all usual places and with all usual names.
 func TestDomainFolders(t *testing.T) {
 	o31, home := []string{"amazon", "dslr", "webcam"}, []string{"Art", "Clipart", "Product", "Real World"}
 	pacsNames := []string{"art_painting", "cartoon", "photo", "sketch"}
@@ -94,7 +94,7 @@ func TestOfficeHomeOrder(t *testing.T) {
 	}
 }
 
-// TestOfficeHomeSplits is Dassl's form for domain generalisation.
+// TestOfficeHomeSplits opens the folders of Dassl for domain generalisation.
 func TestOfficeHomeSplits(t *testing.T) {
 	var on []string
 	for _, d := range []string{"art", "clipart", "product", "real_world"} {
@@ -110,7 +110,7 @@ func TestOfficeHomeSplits(t *testing.T) {
 	}
 }
 
-// TestMostDomains: a folder of another set beside the set's own does not hide it.
+// TestMostDomains: a folder of another set beside the set's own folder does not hide it.
 func TestMostDomains(t *testing.T) {
 	s := mustOpen(t, source.Config{Set: "officehome", Root: datatest.Tree(t, append(domainTree("office_home/",
 		[]string{"Art",
@@ -155,7 +155,7 @@ func TestDomainErrors(t *testing.T) {
 	datatest.WantError(t, err, "amazon_train.pkl", "webcam_test.pkl")
 }
 
-// pacsTree is PACS with the published kind of lists: 1-based labels and a test list that is the whole domain.
+// pacsTree writes PACS with the published lists: labels from 1, and a test list with the whole domain.
 func pacsTree(t *testing.T, images, lists string) string {
 	t.Helper()
 	domains := []string{"art_painting", "cartoon", "photo", "sketch"}
@@ -218,7 +218,7 @@ func TestPACSLists(t *testing.T) {
 	}
 }
 
-// TestPACSDassl: Dassl's archive has no test lists; crossval is what is not trained on.
+// TestPACSDassl: Dassl's archive has no test lists; its crossval lists hold the images that are not training images.
 func TestPACSDassl(t *testing.T) {
 	root := pacsTree(t, "images/", "splits/")
 	for _, d := range []string{"art_painting", "cartoon", "photo", "sketch"} {
@@ -285,8 +285,8 @@ func TestDomainNetLists(t *testing.T) {
 	}
 }
 
-// TestDomainNetOrder: without lists, classes come in the order of the published labels, which is that of the lists of
-// public code: aircraft_carrier 0 ... cello, cell_phone, chair ... trumpet, t-shirt, umbrella.
+// TestDomainNetOrder: without lists, classes are in the order of the published labels, as in the lists of public code:
+// aircraft_carrier 0 ... cello, cell_phone, chair ... trumpet, t-shirt, umbrella.
 func TestDomainNetOrder(t *testing.T) {
 	s := mustOpen(t, source.Config{Set: "domainnet", Root: datatest.Tree(t, domainTree("", []string{"real"},
 		[]string{"cell_phone", "cello", "chair", "t-shirt", "trumpet", "umbrella", "The_Mona_Lisa", "tiger", "tent"},
@@ -338,7 +338,7 @@ func TestDomainListErrors(t *testing.T) {
 	}
 }
 
-// TestPickledDomains is FedBN's form; the paths start above the set's folder, at it, or in it.
+// TestPickledDomains opens FedBN's pickles; their paths start above the set's folder, at it, or in it.
 func TestPickledDomains(t *testing.T) {
 	domains := []string{"amazon", "caltech", "dslr", "webcam"}
 	for _, top := range []string{"office_caltech_10/", "Office-Caltech/office_caltech_10/", ""} {
@@ -350,7 +350,7 @@ func TestPickledDomains(t *testing.T) {
 			for _, d := range domains { // all name images of amazon
 				files[top+d+"_train.pkl"], files[top+d+"_test.pkl"] = table, table
 			}
-			datatest.LayIn(t, root, files)
+			datatest.CopyTestdataTo(t, root, files)
 			s := mustOpen(t, source.Config{Set: "officecaltech10", Root: root})
 			if len(s.Classes) != 10 || s.Classes[5] != "laptop computer" || !slices.Equal(data.Labels(s.Train),
 				slices.Repeat([]int{8, 0, 8}, 4)) ||
@@ -397,7 +397,7 @@ func FuzzDomainList(f *testing.F) {
 	})
 }
 
-// The names of splits count inside the domains of published sets too.
+// Folders named as splits are also recognised inside the domains of published sets.
 func TestSplitsInDomains(t *testing.T) {
 	office := func(amazon ...string) source.Config {
 		for _, d := range []string{"dslr", "webcam"} {

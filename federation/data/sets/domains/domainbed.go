@@ -1,13 +1,13 @@
 package domains
 
-// vlcs has the classes in the order of their labels; Dassl's archive calls folders by these.
+// vlcs lists the classes in the order of their labels; the folders of Dassl's archive are named by label.
 var vlcs = &domainSet{title: "VLCS", count: 5, strict: true,
 	folders: []string{"VLCS"}, inner: []string{"images"},
 	domains: []domainName{{"caltech", []string{"Caltech101"}}, {"labelme", nil}, {"pascal", []string{"VOC2007"}},
 		{"sun", []string{"SUN09"}}},
 	classes: []string{"bird", "car", "chair", "dog", "person"}}
 
-// terra has all classes at every location, though some have no images at some.
+// terra has all classes at every location, although some locations have no images of some classes.
 var terra = &domainSet{title: "TerraIncognita", count: 10, strict: true,
 	folders: []string{"terra_incognita", "TerraInc"}, inner: []string{"images"},
 	domains: []domainName{{"L100", []string{"location_100"}}, {"L38", []string{"location_38"}},

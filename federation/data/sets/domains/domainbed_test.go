@@ -11,7 +11,7 @@ import (
 )
 
 // TestVLCS opens DomainBed's folders, Dassl's archive, whose classes are numbers, and the folders full/ that other code
-// made of it. Labels are those of the published order whatever folders are there.
+// made from it. Labels follow the published order for any subset of folders.
 func TestVLCS(t *testing.T) {
 	bed, dassl := []string{"Caltech101", "LabelMe", "SUN09", "VOC2007"}, []string{"CALTECH", "LABELME", "PASCAL", "SUN"}
 	inside := func(domains []string, folders ...string) (out []string) {
@@ -49,7 +49,8 @@ func TestVLCS(t *testing.T) {
 	}
 }
 
-// TestTerraIncognita: a class without images at a location moves no label, and what is no class is refused.
+// TestTerraIncognita: a class without images at a location changes no label, and a folder that is not a class is
+// refused.
 func TestTerraIncognita(t *testing.T) {
 	places := []string{"location_38", "location_43", "location_46"}
 	tree := append(domainTree("terra_incognita/", places, []string{"bird", "squirrel"}, 5),

@@ -11,7 +11,7 @@ var domainNetDomains = []domainName{{"clipart", nil}, {"infograph", nil}, {"pain
 
 var domainNet = &domainSet{title: "DomainNet", count: 345, partial: true,
 	folders: []string{"domainnet", "domain_net"}, inner: []string{"images", "domainnet"}, domains: domainNetDomains,
-	// The published labels follow an alphabet in which signs do not count: cello, cell_phone; trumpet, t-shirt,
+	// The published labels follow an alphabetical order that ignores punctuation: cello, cell_phone; trumpet, t-shirt,
 	// umbrella.
 	order: func(a, b string) int { return strings.Compare(source.Fold(a), source.Fold(b)) }}
 

@@ -11,40 +11,41 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// domainSet is what is known about a published set in several domains.
+// domainSet describes a published set with several domains.
 type domainSet struct {
 	title   string
 	folders []string     // names of the set's folder
 	inner   []string     // folders in it that may hold the domains
 	domains []domainName // in the order of their names
-	// folder names in the order of their labels; nil: those on disk, in byte order as in torchvision's ImageFolder
+	// folder names in the order of their labels; nil: the folders on disk, in byte order as in torchvision's
+	// ImageFolder
 	classes []string
-	strict  bool     // a class folder that is not among classes, by name or by place, is an error
-	count   int      // classes of the published set
+	strict  bool     // a class folder that is not in classes, by name or by number, is an error
+	count   int      // number of classes of the published set
 	partial bool     // some domains may be missing
-	skip    []string // paths from the domain on that are known to be broken
+	skip    []string // paths of images, from the domain on, that are known to be broken
 	order   func(a, b string) int
-	// byDomain takes the split of FedPHA's public code where the folders have none (source.HoldOutInDomain).
+	// byDomain selects the split of FedPHA's public code if the folders have no split (source.HoldOutInDomain).
 	byDomain bool
 }
 
-// domainName is a domain: how it is shown, and other names that its folder has.
+// domainName is the name of a domain, and other names of its folder.
 type domainName struct {
 	name   string
 	others []string
 }
 
-// domainPlace is where a set was found.
+// domainPlace is the place where a set was found.
 type domainPlace struct {
 	*domainSet
 	root   string   // data.root
 	home   string   // the set's folder
 	images string   // the folder that holds the domains
-	dirs   []string // of the domains; "" for one that is missing
+	dirs   []string // of the domains; "" if missing
 	finder source.Finder
 }
 
-// names are all that a domain is called, put into a pattern with %s.
+// names returns all names of the domain, inserted into a pattern with %s.
 func (d domainName) names(pattern string) []string {
 	out := []string{fmt.Sprintf(pattern, d.name)}
 	for _, other := range d.others {
@@ -54,7 +55,7 @@ func (d domainName) names(pattern string) []string {
 }
 
 // find looks for the folders of the domains in root, in the set's folder under it, and in their inner folders, and
-// takes the place that has most of them.
+// returns the place with the most domains.
 func (d *domainSet) find(root string) (*domainPlace, error) {
 	f := source.Finder{}
 	homes, err := f.Candidates(root, d.folders...)
@@ -106,7 +107,7 @@ func (d *domainSet) names() string {
 	return strings.Join(out, ", ")
 }
 
-// complete refuses a set of which a domain is missing.
+// complete returns an error if a required domain is missing.
 func (p *domainPlace) complete() error {
 	for i, dir := range p.dirs {
 		if dir == "" && !p.partial {
@@ -117,7 +118,7 @@ func (p *domainPlace) complete() error {
 	return nil
 }
 
-// index is the place of a class in the list of classes; -1 for one that is not in it.
+// index returns the index of a class in the list of classes, or -1.
 func (d *domainSet) index(name string) int {
 	if n, err := strconv.Atoi(name); d.strict && err == nil && n >= 0 && n < len(d.classes) {
 		return n
@@ -125,7 +126,7 @@ func (d *domainSet) index(name string) int {
 	return slices.IndexFunc(d.classes, func(c string) bool { return source.Fold(c) == source.Fold(name) })
 }
 
-// class is the name of a class that a folder or a label stands for, "" for a class that the set leaves out.
+// class returns the class name of a folder or a label, or "" for a class that the set omits.
 func (d *domainSet) class(name string) string {
 	if d.classes != nil {
 		i := d.index(name)
@@ -137,7 +138,7 @@ func (d *domainSet) class(name string) string {
 	return strings.ReplaceAll(name, "_", " ")
 }
 
-// compareClasses is the order of labels: that of the list of classes, or of the names' bytes.
+// compareClasses compares classes by the order of their labels: that of the list of classes, or of the names' bytes.
 func (d *domainSet) compareClasses(a, b string) int {
 	if d.classes != nil {
 		return d.index(a) - d.index(b)
@@ -149,14 +150,14 @@ func (d *domainSet) compareClasses(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// broken tells whether a path, from the domain on, is known not to be an image.
+// broken reports whether a path, from the domain on, is known to hold no valid image.
 func (d *domainSet) broken(path string) bool {
 	return slices.ContainsFunc(d.skip, func(s string) bool {
 		return strings.HasSuffix(filepath.ToSlash(path), s)
 	})
 }
 
-// finish makes a set of what was found and notes where it is not as published.
+// finish makes the set, and notes how it differs from the published one.
 func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error) {
 	kept := w.Found[:0]
 	for _, f := range w.Found {
@@ -190,7 +191,8 @@ func (p *domainPlace) finish(w *source.Walk, notes ...string) (*data.Set, error)
 	return s, nil
 }
 
-// number gives a set with a fixed list of classes all of them, so that a label does not depend on what else is there.
+// number gives a set with a fixed list of classes all of them, so that labels do not depend on which classes are
+// present.
 func (d *domainSet) number(s *data.Set) {
 	to := make([]int, len(s.Classes))
 	for i, name := range s.Classes {

@@ -28,7 +28,7 @@ func (p *domainPlace) fromFolders(cfg source.Config) (*data.Set, error) {
 	return s, err
 }
 
-// domainFolder reads one domain; notes on its splits are of a folder above it, or of itself.
+// domainFolder reads one domain. Notes on its splits name the folder noted.
 func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) error {
 	sub, err := w.Folders(dir)
 	if err == nil && len(sub) == 1 && (named(sub[0], "images") || named(sub[0], "full")) {
@@ -41,7 +41,7 @@ func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) erro
 		return err
 	}
 	of, others := source.SplitsAmong(sub)
-	if of["train"] != nil && len(others) == 1 && named(others[0], "full") { // VLCS: the images of the splits again
+	if of["train"] != nil && len(others) == 1 && named(others[0], "full") { // VLCS: full repeats the splits
 		others = nil
 	}
 	if of["train"] == nil || len(others) > 0 {
@@ -54,7 +54,7 @@ func (d *domainSet) domainFolder(w *source.Walk, noted, dir, domain string) erro
 
 func named(path, name string) bool { return source.Fold(filepath.Base(path)) == name }
 
-// domainClasses reads class folders in the order of ImageFolder: by the bytes of folder and file names.
+// domainClasses reads class folders in the order of ImageFolder: by the bytes of folder names and file names.
 func (d *domainSet) domainClasses(w *source.Walk, split, domain string, dirs []string) error {
 	for _, dir := range dirs {
 		if d.strict && d.index(filepath.Base(dir)) < 0 {

@@ -13,10 +13,10 @@ import (
 	"promptfed/runtime/filestamp"
 )
 
-// idxMax bounds the labels of a file; MNIST has 60,000.
+// idxMax limits the number of labels in a file; MNIST has 60,000.
 const idxMax = 1 << 24
 
-// idx reads MNIST's files. The names' signs do not count, so that train-images.idx3-ubyte is found too.
+// idx reads MNIST's files. Punctuation in names is ignored, so train-images.idx3-ubyte is found too.
 func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, error) {
 	var paths [2]string
 	for i, kind := range []string{"images-idx3-ubyte", "labels-idx1-ubyte"} {
@@ -34,7 +34,7 @@ func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, erro
 		return nil, nil
 	}
 	if paths[0] == "" || paths[1] == "" {
-		return nil, fmt.Errorf("%s has no partner: expected images-idx3-ubyte and labels-idx1-ubyte of the same "+
+		return nil, fmt.Errorf("%s is alone: expected images-idx3-ubyte and labels-idx1-ubyte of the same "+
 			"split in %s", paths[0]+paths[1], dir)
 	}
 	x, err := idxImages(paths[0])
@@ -48,8 +48,8 @@ func (p *domainPlace) idx(dir, split string, _ source.Config) (*digitSplit, erro
 	return p.digitPixels(x, labels, false)
 }
 
-// readIDX reads the head of an idx file of bytes (LeCun, "The MNIST database"): two zeros, type 8, the number of
-// dimensions, then each as four bytes, the highest first.
+// readIDX reads the header of an idx file of bytes (LeCun, "The MNIST database"): two zeros, type 8, the number of
+// dimensions, then each dimension as four bytes, big-endian.
 func readIDX(r io.Reader, dimensions int) ([]int, error) {
 	head := make([]byte, 4+4*dimensions)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -70,10 +70,10 @@ func readIDX(r io.Reader, dimensions int) ([]int, error) {
 	return dims, nil
 }
 
-// isGzip tells whether a file is compressed, by its name.
+// isGzip reports whether a file is compressed, by its name.
 func isGzip(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".gz") }
 
-// openIDX reads the head of a file, whether compressed or not, and gives what follows it.
+// openIDX reads the header of a file, compressed or not, and returns a reader of the rest.
 func openIDX(f *os.File, dimensions int) (r io.Reader, dims []int, err error) {
 	if r = bufio.NewReader(f); isGzip(f.Name()) {
 		if r, err = gzip.NewReader(r); err != nil {

@@ -1,12 +1,10 @@
-// Package domains reads published sets of several visual domains: PACS, VLCS, TerraIncognita, Office-31,
-// Office-Home, Office-Caltech10, DomainNet and Digits.
 package domains
 
 import (
 	"promptfed/federation/data/sets/source"
 )
 
-// Kinds are sets in several visual domains.
+// Kinds lists the sets with several visual domains.
 var Kinds = []source.Kind{
 	{Name: "pacs", About: "PACS (Li et al., ICCV 2017): 4 domains, 7 classes",
 		Expects: "DOMAIN/CLASS/ with art_painting, cartoon, photo, sketch, also under raw_images/ or images/; " +

@@ -23,7 +23,7 @@ type domainLine struct {
 	where string // file and line
 }
 
-// readDomainList reads lines "path label". Paths are relative, with forward slashes.
+// readDomainList reads lines "path label". Paths are relative and have forward slashes.
 func readDomainList(r io.Reader, file string) ([]domainLine, error) {
 	var out []domainLine
 	err := source.ScanLines(r, file, func(where, line string) error {
@@ -59,7 +59,7 @@ func domainLines(file string) ([]domainLine, error) {
 	return readDomainList(r, file)
 }
 
-// relative cleans a path of a list; false if it leads out of the folder.
+// relative cleans a path of a list; it returns false if the path leads out of the folder.
 func relative(name string) (string, bool) {
 	name = path.Clean(strings.ReplaceAll(name, `\`, "/"))
 	return name, name != "." && filepath.IsLocal(filepath.FromSlash(name))
@@ -72,7 +72,7 @@ type domainList struct {
 	lines  []domainLine
 }
 
-// lists reads a list for every domain that has one; name is with %s for the domain's names. Missing ones are nil.
+// lists reads a list for every domain that has one; %s in names stands for the domain's names. Missing lists are nil.
 func (p *domainPlace) lists(dir string, names ...string) ([]*domainList, error) {
 	out := make([]*domainList, len(p.domains))
 	for i, d := range p.domains {
@@ -96,14 +96,14 @@ func (p *domainPlace) lists(dir string, names ...string) ([]*domainList, error) 
 	return out, nil
 }
 
-// listed collects the images of lists and the labels of their classes.
+// listed collects the images of lists, and the labels of their classes.
 type listed struct {
 	*domainPlace
 	w      *source.Walk
-	labels map[string]int // by class, and the other way round
+	labels map[string]int // label of each class; names is the inverse
 	names  map[int]string
-	where  map[string]string // where a class was first seen
-	dirs   []string          // folders that paths may be relative to, the last that worked first
+	where  map[string]string // first occurrence of each class
+	dirs   []string          // folders that paths may be relative to, the one that worked last first
 }
 
 func (p *domainPlace) listed(cfg source.Config) *listed {
@@ -117,7 +117,7 @@ func (p *domainPlace) listed(cfg source.Config) *listed {
 		map[string]string{}, dirs}
 }
 
-// add lists the images of a file under a split, the class being the last folder of the path.
+// add adds the images of a list to a split; the class is the last folder of the path.
 func (l *listed) add(split string, f *domainList) error {
 	for _, line := range f.lines {
 		parts := strings.Split(line.path, "/")
@@ -139,7 +139,7 @@ func (l *listed) add(split string, f *domainList) error {
 	return nil
 }
 
-// agree refuses a class with two labels and a label with two classes.
+// agree returns an error if a class has two labels or a label has two classes.
 func (l *listed) agree(class string, label int, where string) error {
 	have, ok := l.labels[class]
 	if ok && have != label {
@@ -154,7 +154,7 @@ func (l *listed) agree(class string, label int, where string) error {
 	return nil
 }
 
-// image adds one image; a missing one is refused or skipped.
+// image adds one image; a missing image is an error or is skipped.
 func (l *listed) image(split string, domain int, class, name, where string) error {
 	if l.broken(name) {
 		l.w.Skipped = append(l.w.Skipped, data.Skipped{Name: name, Reason: "is known to be broken in " + l.title})
@@ -178,8 +178,8 @@ func (l *listed) image(split string, domain int, class, name, where string) erro
 	return nil
 }
 
-// resolve finds the file of a listed path in the folders that it may be relative to, unchanged or without its first
-// folders: FedBN's paths start above the set's folder. A file that is nowhere has no info.
+// resolve finds the file of a listed path in the folders that it may be relative to, with or without its first folders,
+// since FedBN's paths start above the set's folder. If there is no such file, the info is nil.
 func (l *listed) resolve(name string) (string, fs.FileInfo) {
 	for i, dir := range l.dirs {
 		for rest := name; ; {

@@ -24,7 +24,7 @@ var officeCaltech = &domainSet{title: "Office-Caltech10", count: 10,
 		"mouse", "mug",
 		"projector"}}
 
-// openDomainFolders opens a set that has folders only.
+// openDomainFolders opens a set that has only folders.
 func openDomainFolders(d *domainSet) func(source.Config) (*data.Set, error) {
 	return func(cfg source.Config) (*data.Set, error) {
 		p, err := d.find(cfg.Root)

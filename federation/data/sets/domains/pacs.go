@@ -6,7 +6,7 @@ var pacs = &domainSet{title: "PACS", count: 7,
 	domains: []domainName{{"art_painting", []string{"art"}}, {"cartoon", nil}, {"photo", nil}, {"sketch", nil}},
 	skip:    []string{"sketch/dog/n02103406_4068-1.png"}} // as in Dassl
 
-// pacsLists are the official lists. Labels are 1-based; the test list of a domain is all of it.
+// pacsLists are the official lists. Labels begin at 1; the test list of a domain holds all its images.
 var pacsLists = domainListNames{
 	train: []string{"%s_train_kfold.txt", "%s_train.txt"},
 	cross: []string{"%s_crossval_kfold.txt", "%s_crossval.txt"},

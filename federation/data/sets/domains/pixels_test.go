@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// TestUnpackOnce: many goroutines that ask for compressed images unpack the file once, and leave no file behind.
+// TestUnpackOnce: many goroutines that read compressed images decompress the file once, and leave no file behind.
 func TestUnpackOnce(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)

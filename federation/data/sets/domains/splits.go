@@ -11,16 +11,17 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// domainListDirs are the folders that lists of a set may lie in.
+// domainListDirs lists the folders that may hold the lists of a set.
 var domainListDirs = []string{".", "splits", "label", "labels", "lists", "pacs_label",
 	"Train val splits and h5py files pre-read"}
 
-// domainListNames are the names of the lists of a split, with %s for the domain.
+// domainListNames holds the names of the lists of each split, with %s for the domain.
 type domainListNames struct{ train, cross, test []string }
 
 var txtLists = domainListNames{train: []string{"%s_train.txt"}, test: []string{"%s_test.txt"}}
 
-// search reads the lists of one split out of the first folder that has any; where is what was looked for.
+// search reads the lists of one split in the first folder that has any, and returns that folder; without lists, where
+// describes the names and folders that were tried.
 func (p *domainPlace) search(names []string) (lists []*domainList, where string, err error) {
 	var looked []string
 	for _, top := range []string{p.home, p.images, filepath.Dir(p.images), p.root} {
@@ -46,8 +47,8 @@ func (p *domainPlace) search(names []string) (lists []*domainList, where string,
 	return nil, strings.Join(files, " or ") + " and so on in " + strings.Join(looked, ", "), nil
 }
 
-// fromLists reads a set by its published lists. A test list that holds training images, as PACS's do, loses them unless
-// the layout is lists-as-published. Without lists it gives nil, and where they were looked for.
+// fromLists reads a set by its published lists. Training images in a test list, as in PACS, are removed from the test
+// split unless the layout is lists-as-published. Without lists it returns nil and the places that were searched.
 func (p *domainPlace) fromLists(cfg source.Config, names domainListNames) (s *data.Set, where string, err error) {
 	train, where, err := p.search(names.train)
 	if err != nil || train == nil {
@@ -125,7 +126,7 @@ func lineSet(f *domainList) map[string]bool {
 	return out
 }
 
-// without leaves lines out and says how many.
+// without returns the list without the lines of some paths, and the number of removed lines.
 func without(f *domainList, paths map[string]bool) (*domainList, int) {
 	out := &domainList{path: f.path, domain: f.domain}
 	for _, l := range f.lines {
@@ -136,7 +137,7 @@ func without(f *domainList, paths map[string]bool) (*domainList, int) {
 	return out, len(f.lines) - len(out.lines)
 }
 
-// fromPickles reads DOMAIN_train.pkl and DOMAIN_test.pkl as FedBN's code does. Without them it gives nil.
+// fromPickles reads DOMAIN_train.pkl and DOMAIN_test.pkl, as FedBN's code does. Without them it returns nil.
 func (p *domainPlace) fromPickles(cfg source.Config) (s *data.Set, where string, err error) {
 	l := p.listed(cfg)
 	dirs := slices.Compact([]string{p.home, p.images, p.root})
@@ -173,7 +174,7 @@ func (p *domainPlace) fromPickles(cfg source.Config) (s *data.Set, where string,
 	return s, where, err
 }
 
-// pickled adds the images of one pickle of paths and labels, which are class names or their places in the list of
+// pickled adds the images of one pickle of paths and labels; labels are class names or indices into the list of
 // classes.
 func (l *listed) pickled(split string, domain int, file string) error {
 	paths, labels, err := pickle.Table(file)
@@ -210,7 +211,7 @@ func (l *listed) pickled(split string, domain int, file string) error {
 	return nil
 }
 
-// openDomains opens a set that may come as pickles, with lists, or as folders alone; auto takes the first there is.
+// openDomains opens a set that is stored as pickles, with lists, or as folders alone; auto takes the first that exists.
 func openDomains(d *domainSet, names domainListNames, pickles bool) func(source.Config) (*data.Set, error) {
 	return func(cfg source.Config) (*data.Set, error) {
 		p, err := d.find(cfg.Root)

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/filestamp"
 )
 
-// svhn reads a MATLAB file with X, images [H,W,3,N] or [H,W,N] of uint8, and y, their labels, where 10 may stand for 0:
-// SVHN's cropped digits, and SYN in the same form.
+// svhn reads a MATLAB file with X, images [H,W,3,N] or [H,W,N] of uint8, and y, their labels, in which 10 may mean 0:
+// SVHN's cropped digits, and SYN in the same format.
 func (p *domainPlace) svhn(dir, split string, _ source.Config) (*digitSplit, error) {
 	var names []string
 	for _, prefix := range []string{"", "svhn_", "synth_", "syn_"} {

@@ -15,10 +15,10 @@ import (
 
 const (
 	uspsSide = 16
-	uspsMax  = 1 << 17 // images of a file; USPS has 7,291
+	uspsMax  = 1 << 17 // images in one file; USPS has 7,291
 )
 
-// usps reads the two text files of the LIBSVM collection, compressed by bzip2 or not.
+// usps reads the two text files of the LIBSVM collection, with or without bzip2 compression.
 func (p *domainPlace) usps(dir, split string, _ source.Config) (*digitSplit, error) {
 	name := map[string]string{"train": "usps", "test": "usps.t"}[split]
 	path, err := p.digitFile(dir, false, name+".bz2", name)
@@ -42,9 +42,9 @@ func (p *domainPlace) usps(dir, split string, _ source.Config) (*digitSplit, err
 		Raw: raw, Stamp: filestamp.Of(st)}, labels, false)
 }
 
-// readUSPS reads lines "label index:value ..." with labels 1 to 10 for the digits 0 to 9, indices 1 to 256 row by row
-// and values from -1 to 1, which become floor((value + 1) / 2 * 255), as in torchvision. An index left out has the
-// value 0.
+// readUSPS reads lines "label index:value ..." with labels 1 to 10 for the digits 0 to 9, indices 1 to 256 row by row,
+// and values from -1 to 1, which become floor((value + 1) / 2 * 255), as in torchvision. A missing index has the value
+// 0.
 func readUSPS(r io.Reader) (labels []float64, raw []byte, err error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<15)

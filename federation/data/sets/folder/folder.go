@@ -1,4 +1,3 @@
-// Package folder reads images in folders of classes, with or without folders of splits and domains.
 package folder
 
 import (
@@ -9,7 +8,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// Kind is any images in folders.
+// Kind reads any images in folders.
 var Kind = source.Kind{Name: "folder", About: "any images, one folder per class",
 	Expects: folderExpects,
 	Source:  "your own images", Layouts: layouts, Open: openFolder}
@@ -17,8 +16,8 @@ var Kind = source.Kind{Name: "folder", About: "any images, one folder per class"
 const folderExpects = "CLASS/, DOMAIN/CLASS/, {train,val,test}/CLASS/ or {train,val,test}/DOMAIN/CLASS/; of the " +
 	"splits only train must be there"
 
-// openFolder lists an image folder in one of four layouts. Class names are folder names with underscores read as
-// spaces; classes, domains and files are sorted without regard to case.
+// openFolder lists an image folder in one of four layouts. Class names are folder names with underscores replaced by
+// spaces; classes, domains and files are sorted case-insensitively.
 func openFolder(cfg source.Config) (*data.Set, error) {
 	w := &source.Walk{Root: cfg.Root, Skip: cfg.Corrupt == data.Skip}
 	top, err := w.Folders(cfg.Root)
@@ -47,11 +46,11 @@ func openFolder(cfg source.Config) (*data.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Layout = LayoutForms[layout]
+	s.Layout = LayoutPaths[layout]
 	return s, nil
 }
 
-// level reads class folders, or domain folders with class folders in them.
+// level reads class folders, or domain folders that contain class folders.
 func level(w *source.Walk, split string, dirs []string, domains bool) error {
 	if !domains {
 		return w.Classes(split, "", dirs)

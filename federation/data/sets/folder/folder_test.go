@@ -55,9 +55,9 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// TestHoldOutPerClass: classes of a folder are split one by one. By hand: of two images one is a test image, of fifteen
-// three (the last two of the first ten, and one of the five behind them), of one none. Over the whole sorted list, two
-// of every ten would be both images of the fifth class of seven, and two, four and two of three classes of fifteen.
+// TestHoldOutPerClass: the classes of a folder are split separately. By hand: of two images one is a test image, of
+// fifteen three (the last two of the first ten, and one of the other five), of one none. Over the whole sorted list,
+// two of every ten would be both images of the fifth class of seven, and two, four and two of three classes of fifteen.
 func TestHoldOutPerClass(t *testing.T) {
 	for _, c := range []struct {
 		images, classes int
@@ -96,8 +96,8 @@ func TestHoldOutPerClass(t *testing.T) {
 }
 
 // TestHoldOutPerDomain: a class is split inside each domain. By hand: a class of two images in each of two domains has
-// a test image in both; the images of a class with one in each of three are one group of three, of which the last is
-// tested.
+// a test image in both; the images of a class with one image in each of three domains form one group of three, of which
+// the last is a test image.
 func TestHoldOutPerDomain(t *testing.T) {
 	s := mustOpen(t, source.Config{Set: "folder", Root: datatest.Tree(t, "a/cat/1.png", "a/cat/2.png", "b/cat/1.png",
 		"b/cat/2.png", "a/dog/1.png", "b/dog/1.png", "c/dog/1.png")})

@@ -17,12 +17,12 @@ const (
 
 var layouts = []string{classesLayout, domainsLayout, SplitLayout, splitDomainsLayout}
 
-// LayoutForms are the layouts as paths.
-var LayoutForms = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOMAIN/CLASS/",
+// LayoutPaths shows the layouts as paths.
+var LayoutPaths = map[string]string{classesLayout: "CLASS/", domainsLayout: "DOMAIN/CLASS/",
 	SplitLayout: "SPLIT/CLASS/", splitDomainsLayout: "SPLIT/DOMAIN/CLASS/"}
 
-// detect tells the layouts apart. Folders that hold images are classes and folders that hold folders are splits or
-// domains, whichever their names say. What can be read in two ways is an error with both, never a guess.
+// detect determines the layout. Folders that hold images are classes, and folders that hold folders are splits or
+// domains, depending on their names. If two layouts are possible, it returns an error that names both.
 func detect(w *source.Walk, top []string) (string, error) {
 	splits, others := source.SplitsAmong(top)
 	deep, err := deep(w, top)
@@ -34,7 +34,7 @@ func detect(w *source.Walk, top []string) (string, error) {
 		return "", fmt.Errorf("%s: the folders %s hold images but no folders. Either they are splits whose class "+
 			"folders are missing, or they are classes with these names: then set data.layout: classes", w.Root,
 			source.FolderNames(top))
-	case !deep && (splits["val"] != nil || splits["test"] != nil): // a class may well be called train
+	case !deep && (splits["val"] != nil || splits["test"] != nil): // a class may be named train
 		odd := source.FolderNames(append(splits["val"], splits["test"]...))
 		return "", fmt.Errorf("%s: %s holds images and is next to folders of classes. Either its images have no "+
 			"labels: then move it away; or it is a class with this name: then set data.layout: classes", w.Root, odd)
@@ -65,7 +65,7 @@ func detect(w *source.Walk, top []string) (string, error) {
 	return detectIn(w, top)
 }
 
-// detectIn tells what lies in folders of splits.
+// detectIn determines the layout inside folders of splits.
 func detectIn(w *source.Walk, splits []string) (string, error) {
 	var inner []string
 	for _, d := range splits {
@@ -85,7 +85,7 @@ func detectIn(w *source.Walk, splits []string) (string, error) {
 	return splitDomainsLayout, splitsBelow(w, inner)
 }
 
-// splitsBelow refuses splits inside of what would be domains.
+// splitsBelow returns an error if there are folders of splits inside domains.
 func splitsBelow(w *source.Walk, dirs []string) error {
 	for _, d := range dirs {
 		sub, err := w.Folders(d)
@@ -96,19 +96,19 @@ func splitsBelow(w *source.Walk, dirs []string) error {
 			return fmt.Errorf("%s holds the folders %s. Either they are splits of one domain or class, and splits "+
 				"must be the outermost folders, as in %s, or in data.root itself: name the folder above them there; "+
 				"or they are classes: then set data.layout: domains", d, source.FolderNames(sub),
-				LayoutForms[splitDomainsLayout])
+				LayoutPaths[splitDomainsLayout])
 		}
 	}
 	return nil
 }
 
-// torn words the error of folders of which some hold folders, where names of splits may explain it.
+// torn explains the error mixed, if names of splits may be its cause.
 func torn(err error, splits map[string][]string, others []string) error {
 	var t mixed
 	if !errors.As(err, &t) || len(splits) == 0 {
 		return err
 	}
-	if img, e := source.Loose(t.without); len(others) == 0 && (e != nil || img == "") {
+	if img, e := source.FirstImage(t.without); len(others) == 0 && (e != nil || img == "") {
 		return fmt.Errorf("%s holds no folders: expected class folders in it, as in %s; or remove it", t.without,
 			t.with)
 	}
@@ -130,7 +130,7 @@ func flat(splits map[string][]string) []string {
 	return out
 }
 
-// mixed is the error of folders of which some hold folders and some do not.
+// mixed is the error of folders, some of which hold folders and some of which do not.
 type mixed struct{ with, without string }
 
 func (m mixed) Error() string {
@@ -138,7 +138,7 @@ func (m mixed) Error() string {
 		"to be domains with class folders", m.with, m.without)
 }
 
-// deep tells whether folders hold folders. Some that do beside some that do not is an error.
+// deep reports whether the folders hold folders. It is an error if only some of them do.
 func deep(w *source.Walk, dirs []string) (bool, error) {
 	with, without := "", ""
 	for _, d := range dirs {
@@ -151,7 +151,7 @@ func deep(w *source.Walk, dirs []string) (bool, error) {
 			continue
 		}
 		with = d
-		if img, err := source.Loose(d); err != nil {
+		if img, err := source.FirstImage(d); err != nil {
 			return false, err
 		} else if img != "" {
 			return false, fmt.Errorf("%s is next to folders: expected a folder to hold either images or class folders",

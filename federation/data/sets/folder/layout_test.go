@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// tree makes a folder with n images in every class folder, each folder given as its path.
+// tree writes a folder with n images in every class folder; each folder is given as its path.
 func tree(t *testing.T, n int, classFolders ...string) string {
 	var files []string
 	for _, dir := range classFolders {
@@ -21,8 +21,8 @@ func tree(t *testing.T, n int, classFolders ...string) string {
 	return datatest.Tree(t, files...)
 }
 
-// Folders named as splits are splits in any usual spelling. train and val alone were read as two domains: 8 of 10
-// validation images were trained on.
+// Folders named as splits are recognised in every usual spelling, and are not read as domains, which would train on
+// validation images.
 func TestSplitFolders(t *testing.T) {
 	for _, c := range []struct {
 		train, val, test string
@@ -41,7 +41,7 @@ func TestSplitFolders(t *testing.T) {
 			if c.val == "" || c.test == "" {
 				val = 0
 			}
-			if c.test != "test_images" && val == 0 { // val, or eval, tests
+			if c.test != "test_images" && val == 0 { // val, or eval, is the test split
 				notes = 1
 			}
 			if len(s.Train) != 20 || len(s.Val) != val || len(s.Test) != 20 || !slices.Equal(s.Classes, []string{"cat",
@@ -59,7 +59,7 @@ func TestSplitFolders(t *testing.T) {
 	}
 }
 
-// A training folder alone is held out from, class by class: 8 of 10 train.
+// A training folder alone is split by HoldOut, class by class: 8 of 10 images are for training.
 func TestTrainAlone(t *testing.T) {
 	s := mustOpen(t, source.Config{Set: "folder", Root: tree(t, 10, "train/cat", "train/dog")})
 	if len(s.Train) != 16 || len(s.Test) != 4 || len(s.Domains) != 0 || len(s.Notes) != 1 ||
@@ -68,12 +68,12 @@ func TestTrainAlone(t *testing.T) {
 	}
 }
 
-// What can be read in two ways is an error that says both; data.layout decides where it can.
+// If two layouts are possible, the error names both; data.layout selects one if that is possible.
 func TestAmbiguousFolders(t *testing.T) {
 	for _, c := range []struct {
 		dirs    []string
 		words   []string
-		layout  string // that reads it all the same, "" for none
+		layout  string // that can still read it; "" for none
 		domains int
 	}{
 		{[]string{"train/cat", "Training/cat", "test/cat"}, []string{"Training", "one split", "data.layout: domains"},
@@ -110,7 +110,7 @@ func TestAmbiguousFolders(t *testing.T) {
 	}
 }
 
-// What archives and desktops leave behind is nothing, and classes without test images are noted.
+// Files that archives and desktops leave behind are ignored, and classes without test images get a note.
 func TestClutterAndGaps(t *testing.T) {
 	root := datatest.Tree(t, "train/cat/1.png", "train/cat/._1.png", "train/dog/1.png", "train/.DS_Store",
 		"test/cat/2.png", "test/dog/", "__MACOSX/train/cat/1.png",

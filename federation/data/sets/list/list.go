@@ -1,4 +1,3 @@
-// Package list reads images that a CSV or JSON file names with their labels.
 package list
 
 import (
@@ -13,17 +12,17 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// Kind is any images that a file lists.
+// Kind reads any images that a file lists.
 var Kind = source.Kind{Name: "list", About: "any images, named with their labels in a CSV or JSON file",
 	Expects: listExpects, Source: "your own images", Open: openListed}
 
 const listExpects = "a .csv, .tsv, .json or .jsonl file, or a folder with list.csv and so on: columns path, label, " +
 	"and if wanted class, domain, split"
 
-// listNames are the files that data.root may hold where it is a folder.
+// listNames lists the files that are read if data.root is a folder.
 var listNames = []string{"list.csv", "list.tsv", "list.json", "list.jsonl", "metadata.csv", "metadata.jsonl"}
 
-// listColumns maps names of columns, in lower case, to what they hold.
+// listColumns maps column names, in lower case, to fields of an entry.
 var listColumns = map[string]string{"path": "path", "file": "path", "filename": "path", "file_name": "path",
 	"filepath": "path", "file_path": "path", "image": "path", "image_path": "path", "label": "label", "labels": "label",
 	"target": "label", "class": "class", "class_name": "class", "classname": "class", "domain": "domain",
@@ -47,8 +46,8 @@ func (e *entry) set(column, value string) {
 	}
 }
 
-// openListed reads a list of images. Labels are names, or whole numbers whose names stand in class where that is there;
-// names are sorted without regard to case, numbers by size. Without a split column the rule of folders makes the
+// openListed reads a list of images. Labels are names, or whole numbers; the names of numbers are in the column class,
+// if it exists. Names are sorted case-insensitively, numbers by value. Without a column split, HoldOut makes the
 // splits.
 func openListed(cfg source.Config) (*data.Set, error) {
 	file, err := listFile(cfg.Root)
@@ -80,7 +79,7 @@ func openListed(cfg source.Config) (*data.Set, error) {
 	return images.Set(cfg)
 }
 
-// listFile is the list that data.root is or holds.
+// listFile returns the list file: data.root itself, or a file in it.
 func listFile(root string) (string, error) {
 	st, err := os.Stat(root)
 	if err == nil && !st.IsDir() {
@@ -109,7 +108,7 @@ func listFile(root string) (string, error) {
 		root, strings.Join(tried, ", "))
 }
 
-// listing collects the entries of a list and checks each.
+// listing collects and checks the entries of a list.
 type listing struct {
 	entries []entry
 	lines   []int
@@ -143,10 +142,10 @@ func (l *listing) add(line int, e entry) error {
 		l.classes, l.domains = source.Spelling{}, source.Spelling{}
 	}
 	where := fmt.Sprintf("line %d", line)
-	if err := l.classes.One("class", where, e.label); err != nil {
+	if err := l.classes.Check("class", where, e.label); err != nil {
 		return err
 	}
-	if err := l.domains.One("domain", where, e.domain); err != nil {
+	if err := l.domains.Check("domain", where, e.domain); err != nil {
 		return err
 	}
 	e.label = strings.ReplaceAll(e.label, "_", " ")
@@ -154,7 +153,7 @@ func (l *listing) add(line int, e entry) error {
 	return nil
 }
 
-// images gives classes and domains their numbers.
+// images numbers classes and domains.
 func (l *listing) images() (*source.Listing, error) {
 	r := &source.Listing{}
 	labels, whole := map[string]int{}, true
@@ -199,7 +198,7 @@ func (l *listing) images() (*source.Listing, error) {
 		r.Notes = append(r.Notes, "the list has no splits: two of every ten images of each class are held out "+
 			"for testing")
 	} else {
-		r.Tests()
+		r.ValAsTest()
 	}
 	return r, nil
 }

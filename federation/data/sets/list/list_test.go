@@ -16,7 +16,7 @@ import (
 
 var listImages = []string{"im/1.png", "im/2.png", "im/3.png", "im/4.png"}
 
-// TestListFormats: the same list in every form. Classes are sorted without regard to case, domains too.
+// TestListFormats: the same list in every format. Classes and domains are sorted case-insensitively.
 func TestListFormats(t *testing.T) {
 	for name, text := range map[string]string{
 		"list.csv": "path,label,domain,split\nim/1.png,zebra,Sketch,train\nim/2.png,Alarm_Clock,photo,train\n" +
@@ -57,7 +57,7 @@ func TestListFormats(t *testing.T) {
 	}
 }
 
-// TestListNumbers: numbers are sorted by size, and a class column names them.
+// TestListNumbers: numeric labels are sorted by value, and a column class has their names.
 func TestListNumbers(t *testing.T) {
 	root := datatest.Tree(t, listImages...)
 	datatest.Write(t, root, map[string]string{"list.csv": "path,label,split\nim/1.png,10,train\nim/2.png,9,train\n" +
@@ -79,8 +79,8 @@ func TestListNumbers(t *testing.T) {
 	datatest.WantError(t, err, "no test images") // two images are too few for one in five
 }
 
-// TestListHoldOut: without a split column, the last of the five images that a class has in a domain is for testing,
-// whatever the order of the lines and the spelling of the paths.
+// TestListHoldOut: without a column split, the last of the five images of a class in a domain is a test image, for any
+// order of the lines and any spelling of the paths.
 func TestListHoldOut(t *testing.T) {
 	var files, lines []string
 	for i := range 10 {
@@ -155,7 +155,7 @@ func TestListErrors(t *testing.T) {
 	datatest.WantError(t, err, "list.csv", "list.json", "both")
 }
 
-// TestListTooLarge: a list is at most MaxList bytes; the file is sparse.
+// TestListTooLarge: a list has at most MaxList bytes; the file is sparse.
 func TestListTooLarge(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "list.csv")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {

@@ -15,7 +15,8 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// readCSVList reads a table with a header; a comma of 0 is found out from the header: a comma, a semicolon or a tab.
+// readCSVList reads a table with a header. If comma is 0, the separator is detected from the header: a comma, a
+// semicolon or a tab.
 func readCSVList(comma rune) func(io.Reader, func(int, entry) error) error {
 	return func(r io.Reader, add func(line int, e entry) error) error {
 		b := bufio.NewReaderSize(r, 1<<16)
@@ -39,7 +40,7 @@ func readCSVList(comma rune) func(io.Reader, func(int, entry) error) error {
 				return errors.New("is empty: expected a header such as path,label")
 			}
 			if err != nil {
-				return err // names the line
+				return err // the error names the line
 			}
 			line, _ := c.FieldPos(0)
 			if columns == nil {
@@ -64,7 +65,7 @@ func firstLine(b []byte) []byte {
 	return line
 }
 
-// header gives what each column holds; columns of other names are passed over.
+// header returns the field of each column, or "" for an unknown column.
 func header(record []string) ([]string, error) {
 	out := make([]string, len(record))
 	for i, name := range record {
@@ -81,7 +82,7 @@ func header(record []string) ([]string, error) {
 	return out, nil
 }
 
-// readJSONList reads an array of objects, or objects one after the other, with the columns of listColumns as keys.
+// readJSONList reads an array of objects, or a sequence of objects, with the names of listColumns as keys.
 func readJSONList(r io.Reader, add func(line int, e entry) error) error {
 	ends := &newlines{r: r}
 	b := bufio.NewReader(ends)
@@ -159,7 +160,7 @@ func fromObject(object map[string]any) (entry, error) {
 	return e, nil
 }
 
-// newlines counts bytes and remembers where lines end.
+// newlines counts bytes and records the ends of lines.
 type newlines struct {
 	r     io.Reader
 	total int64
@@ -177,7 +178,7 @@ func (n *newlines) Read(p []byte) (int, error) {
 	return k, err
 }
 
-// line is the line of an offset, from 1.
+// line returns the line of an offset, counted from 1.
 func (n *newlines) line(offset int64) int {
 	return sort.Search(len(n.ends), func(i int) bool { return n.ends[i] >= offset }) + 1
 }

@@ -10,8 +10,8 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// Class names are those of the configuration whose folder holds the files. With names of several configurations and no
-// folder that says which, none of them is taken: the first one by the alphabet would name digits after letters.
+// Class names come from the configuration whose folder holds the files. If several configurations have names and no
+// folder selects one, no names are used: the first one by the alphabet would name digits after letters.
 func TestConfigurations(t *testing.T) {
 	const infos = `{"letters": {"features": {"fine_label": {"names": ["a","b","c","d","e","f","g","h"],
 		"_type": "ClassLabel"}}}, "trees": {"features": {"fine_label": {"names": ["oak","elm","fir","ash","yew","box",
@@ -25,7 +25,7 @@ func TestConfigurations(t *testing.T) {
 				"trees/test.parquet": "numbers.parquet"}), map[string]string{file: text})
 			for _, at := range []string{root, filepath.Join(root, "trees")} {
 				s := mustOpen(t, source.Config{Set: "parquet", Root: at})
-				if !slices.Equal(s.Classes, []string{"ash", "gum"}) { // of numbers 3 and 7
+				if !slices.Equal(s.Classes, []string{"ash", "gum"}) { // names of numbers 3 and 7
 					t.Errorf("%s, %s: classes %q", file, at, s.Classes)
 				}
 			}

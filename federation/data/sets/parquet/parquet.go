@@ -1,4 +1,3 @@
-// Package parquet reads images in Parquet files, as Hugging Face data sets are stored.
 package parquet
 
 import (
@@ -17,7 +16,7 @@ import (
 	"promptfed/runtime/filestamp"
 )
 
-// Kind is any images in Parquet files.
+// Kind reads any images in Parquet files.
 var Kind = source.Kind{Name: "parquet", About: "any images in Parquet files, as Hugging Face data sets are stored",
 	Expects: parquetExpects,
 	Source:  "Hugging Face data sets with image and label columns, or your own", Open: openParquet}
@@ -25,8 +24,8 @@ var Kind = source.Kind{Name: "parquet", About: "any images in Parquet files, as 
 const parquetExpects = "Hugging Face's *.parquet, such as train-00000-of-00001.parquet, in it, in data/ or in one " +
 	"folder per configuration: columns image (bytes), label, and if wanted domain"
 
-// openParquet reads Parquet files in the folders that Hugging Face data sets come in. Images stay in the files and are
-// read one page at a time.
+// openParquet reads Parquet files in the folders of Hugging Face data sets. Images stay in the files and are read one
+// page at a time.
 func openParquet(cfg source.Config) (*data.Set, error) {
 	files, err := parquetFiles(cfg.Root)
 	if err != nil {
@@ -63,11 +62,11 @@ func openParquet(cfg source.Config) (*data.Set, error) {
 	return x.set(cfg)
 }
 
-// pqNamed is a Parquet file and the split that its name tells.
+// pqNamed is a Parquet file and the split in its name.
 type pqNamed struct{ path, split string }
 
 // parquetFiles finds the files, at most two folders down. Folders other than data and those of splits are
-// configurations, of which there may be one.
+// configurations; only one configuration may exist.
 func parquetFiles(root string) ([]pqNamed, error) {
 	if st, err := os.Stat(root); err == nil && !st.IsDir() {
 		split, err := splitOf(root)
@@ -124,13 +123,13 @@ func parquetFiles(root string) ([]pqNamed, error) {
 	return configs[names[0]], nil
 }
 
-// splitOf is the split that a word of a file's name says, or "". Words that say two splits are an error.
+// splitOf returns the split that a word of a file's name denotes, or "". It is an error if the words denote two splits.
 func splitOf(path string) (split string, err error) {
 	name := strings.ToLower(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 	for _, word := range strings.FieldsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		s := source.SplitWords[word]
 		if s != "" && split != "" && s != split {
-			return "", fmt.Errorf("%s: its name contains %s and %s: rename it to what it holds", path, split, s)
+			return "", fmt.Errorf("%s: its name contains %s and %s: rename it after its split", path, split, s)
 		}
 		split = cmp.Or(s, split)
 	}
@@ -142,12 +141,12 @@ type pqSet struct {
 	root    string
 	listing *source.Listing
 	pages   *parquetfile.ImagePages
-	names   []string // of numbers, by the files' features; nil where they do not say
+	names   []string // class names of the files' features; nil if they have none
 	text    bool     // labels are text
 	began   bool
-	labels  map[string]int     // of labels that are text, in the order seen
-	domains map[string]int     // likewise
-	spelled [2]source.Spelling // of labels that are text, and of domains
+	labels  map[string]int     // of text labels, in the order of their first occurrence
+	domains map[string]int     // likewise, of domains
+	spelled [2]source.Spelling // of text labels, and of domains
 }
 
 // add lists the rows of a file.
@@ -156,7 +155,7 @@ func (x *pqSet) add(file, split string) error {
 	if err != nil {
 		return err
 	}
-	columns, features, err := f.Described(filepath.Dir(file), x.root, filepath.Dir(x.root))
+	columns, features, err := f.FindColumns(filepath.Dir(file), x.root, filepath.Dir(x.root))
 	if err != nil {
 		return err
 	}
@@ -172,7 +171,7 @@ func (x *pqSet) add(file, split string) error {
 	}
 	for _, v := range labels.Values {
 		if v.Text {
-			if err := x.spelled[0].One("class", file, v.Word); err != nil {
+			if err := x.spelled[0].Check("class", file, v.Word); err != nil {
 				return err
 			}
 		}
@@ -189,7 +188,7 @@ func (x *pqSet) add(file, split string) error {
 		}
 		domainNames = features[columns.Domain.Name()].Names
 		for _, v := range domains.Values {
-			if err := x.spelled[1].One("domain", file, v.Name(domainNames)); err != nil {
+			if err := x.spelled[1].Check("domain", file, v.Name(domainNames)); err != nil {
 				return err
 			}
 		}
@@ -200,7 +199,7 @@ func (x *pqSet) add(file, split string) error {
 	}
 	row := 0
 	for g, group := range f.File.RowGroups() {
-		where := parquetfile.Where{File: f, Group: g, Column: columns.Image.Index()}
+		where := parquetfile.ChunkID{File: f, Group: g, Column: columns.Image.Index()}
 		for i := range group.NumRows() {
 			if row >= min(len(labels.Rows), len(domains.Rows)) {
 				return fmt.Errorf("%s: the file is damaged: columns end at row %d", file, row)
@@ -218,15 +217,15 @@ func (x *pqSet) add(file, split string) error {
 				return raw, nil
 			}}
 			x.listing.Items = append(x.listing.Items, source.Item{Path: id, Label: numbers[label], Split: split,
-				Known:  &e,
-				Domain: place(x.domains, domains.Values[domain].Name(domainNames))})
+				Example: &e,
+				Domain:  place(x.domains, domains.Values[domain].Name(domainNames))})
 			row++
 		}
 	}
 	return nil
 }
 
-// place is the position of a name in the order in which names were seen.
+// place returns the index of a name in the order of first occurrence, and adds a new name.
 func place(names map[string]int, name string) int {
 	n, ok := names[name]
 	if !ok {
@@ -236,10 +235,10 @@ func place(names map[string]int, name string) int {
 	return n
 }
 
-// number gives the labels of a file the numbers that they have in the set so far.
+// number returns the labels of a file's values in the set.
 func (x *pqSet) number(labels parquetfile.Values, names []string) ([]int, error) {
 	if x.began && !slices.Equal(names, x.names) {
-		return nil, fmt.Errorf("its classes are called %.60q, but %.60q in files before", names, x.names)
+		return nil, fmt.Errorf("its classes are %.60q, but %.60q in earlier files", names, x.names)
 	}
 	out := make([]int, len(labels.Values))
 	for i, v := range labels.Values {
@@ -266,7 +265,7 @@ func (x *pqSet) number(labels parquetfile.Values, names []string) ([]int, error)
 	return out, nil
 }
 
-// set sorts classes and domains that are text, makes the splits that are not given, and makes the set.
+// set sorts text classes and domains, makes missing splits, and makes the set.
 func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 	l := x.listing
 	label, domain := map[int]int{}, map[int]int{}
@@ -300,7 +299,7 @@ func (x *pqSet) set(cfg source.Config) (*data.Set, error) {
 		l.HoldOut()
 		slices.SortFunc(l.Items, func(a, b source.Item) int { return strings.Compare(a.Path, b.Path) })
 	} else {
-		l.Tests()
+		l.ValAsTest()
 	}
 	if !x.text && x.names == nil {
 		l.Notes = append(l.Notes, "the files do not name their classes: their numbers are used as names; set "+

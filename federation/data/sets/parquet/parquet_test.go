@@ -31,7 +31,7 @@ func put(t testing.TB, files map[string]string) string {
 	return datatest.Write(t, t.TempDir(), texts)
 }
 
-// red is the red of every image, divided by 10: the number of the image (tools/golden/parquet.py).
+// red returns the red of every image, divided by 10: the number of the image (tools/golden/parquet.py).
 func red(t testing.TB, list []data.Example) []int {
 	t.Helper()
 	var out []int
@@ -51,7 +51,7 @@ func red(t testing.TB, list []data.Example) []int {
 }
 
 // TestParquetForms: pyarrow's compressions, encodings and page versions give the same set (tools/golden/parquet.py:
-// seven images of labels 2 0 1 2 0 1 0 called apple_pie, zebra and Ant).
+// seven images with labels 2 0 1 2 0 1 0 and names apple_pie, zebra and Ant).
 func TestParquetForms(t *testing.T) {
 	for _, form := range []string{"none", "snappy", "gzip", "zstd", "plain", "v2", "v2none", "pages", "delta",
 		"index"} {
@@ -80,7 +80,7 @@ func TestParquetForms(t *testing.T) {
 	}
 }
 
-// TestParquetLayouts: every place where a data set's files may lie; validation serves as test where there is none.
+// TestParquetLayouts: all places of a data set's files; validation is the test split if there is none.
 func TestParquetLayouts(t *testing.T) {
 	for name, files := range map[string][2]string{
 		"plain":         {"train.parquet", "test.parquet"},
@@ -115,8 +115,8 @@ func TestParquetLayouts(t *testing.T) {
 	t.Run("one file", func(t *testing.T) {
 		root := put(t, map[string]string{"pets/all.parquet": "snappy.parquet", "pets/more.parquet": "gzip.parquet"})
 		s := mustOpen(t, source.Config{Set: "parquet", Root: filepath.Join(root, "pets")})
-		// by class (0, 1, 2) and file the 14 rows are all#1 all#4 all#6 more#1 more#4 more#6, all#2 all#5 more#2 more#5
-		// and all#0 all#3 more#0 more#3: of the six and of each four the last is held out
+		// by class (0, 1, 2) and file, the 14 rows are all#1 all#4 all#6 more#1 more#4 more#6, all#2 all#5 more#2
+		// more#5 and all#0 all#3 more#0 more#3: the last of the six and of each four is a test image
 		if got := settest.IDs(s.Test); !slices.Equal(got, []string{"more.parquet#00000003=2.0",
 			"more.parquet#00000005=1.0", "more.parquet#00000006=0.0"}) || len(s.Train) != 11 {
 			t.Errorf("%v", got)
@@ -159,7 +159,7 @@ func TestParquetWords(t *testing.T) {
 	}
 }
 
-// TestParquetNames: where the file does not name its classes, dataset_infos.json, README.md, and data.class_names do.
+// TestParquetNames: if the file does not name its classes, dataset_infos.json, README.md and data.class_names do.
 func TestParquetNames(t *testing.T) {
 	names := []string{"a", "b", "c", "crab", "e", "f", "g", "Hen_House"}
 	var list, numbered []string
@@ -225,7 +225,7 @@ func TestParquetErrors(t *testing.T) {
 	}
 	_, err := openSet(source.Config{Set: "parquet", Root: put(t, map[string]string{"train.parquet": "words.parquet",
 		"test.parquet": "none.parquet"})})
-	datatest.WantError(t, err, "train.parquet", "label", "files before")
+	datatest.WantError(t, err, "train.parquet", "label", "earlier files")
 	root := datatest.Tree(t, "a/x.txt")
 	_, err = openSet(source.Config{Set: "parquet", Root: root})
 	datatest.WantError(t, err, "no Parquet files", filepath.Join(root, "train-*.parquet"), filepath.Join(root, "data"))
@@ -278,8 +278,8 @@ func bigParquet(t testing.TB, path string, rows, size int) {
 	}
 }
 
-// TestParquetPages: pages are read once when images are wanted in order, whoever asks, and no more bytes of them are
-// kept than allowed.
+// TestParquetPages: pages are read once if images are read in order, by any goroutine, and no more bytes of pages are
+// cached than allowed.
 func TestParquetPages(t *testing.T) {
 	root := t.TempDir()
 	bigParquet(t, filepath.Join(root, "train.parquet"), 200, 1000)
@@ -304,10 +304,10 @@ func TestParquetPages(t *testing.T) {
 	if n := len(chunk.Pages); n < 10 {
 		t.Fatalf("only %d pages: the test needs more", n)
 	}
-	for _, keep := range []int64{parquetfile.KeptBytes, 20_000} {
+	for _, keep := range []int64{parquetfile.DefaultCacheBytes, 20_000} {
 		x := parquetfile.NewImagePages()
-		x.Keep = keep
-		w := parquetfile.Where{File: f}
+		x.MaxBytes = keep
+		w := parquetfile.ChunkID{File: f}
 		got = got[:0]
 		for row := range int64(200) {
 			b, err := x.Bytes(w, row)
@@ -316,7 +316,7 @@ func TestParquetPages(t *testing.T) {
 			}
 			got = append(got, b[0])
 			var held int64
-			for _, k := range x.Kept[:len(x.Kept)-1] {
+			for _, k := range x.Cached[:len(x.Cached)-1] {
 				held += k.Size
 			}
 			if held > keep {
@@ -351,7 +351,7 @@ func TestParquetPages(t *testing.T) {
 	}
 }
 
-// The names of splits count in Parquet files' names too.
+// Names of splits are also recognised in the names of Parquet files.
 func TestSplitOfName(t *testing.T) {
 	_, err := splitOf("a/test-of-train.parquet")
 	datatest.WantError(t, err, "test-of-train", "test and train", "rename")

@@ -7,14 +7,15 @@ import (
 	"strconv"
 )
 
-// shard is how Hugging Face names the parts of a split: train-00001-of-00004.parquet, at times with a digest behind.
+// shard matches Hugging Face's names of the parts of a split: train-00001-of-00004.parquet, sometimes with a digest at
+// the end.
 var shard = regexp.MustCompile(`(?i)^(.*-)(\d{5})-of-(\d{5})(-[0-9a-z]+)?\.parquet$`)
 
-// complete refuses files of which the names say that others of the same split are missing, as after a download that was
-// cut short, or that one part is there twice.
+// complete returns an error if the files' names show that other parts of the same split are missing, as after an
+// interrupted download, or that one part exists twice.
 func complete(files []pqNamed) error {
 	type split struct {
-		prefix string // with the folder
+		prefix string // including the folder
 		parts  int
 	}
 	found := map[split]map[int]string{}

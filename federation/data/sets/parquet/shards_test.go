@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// A split of which a part is missing, or there twice, is not the split.
+// A split with a missing or repeated part is refused.
 func TestShards(t *testing.T) {
 	files := map[string]string{"data/train-00000-of-00002.parquet": "snappy.parquet",
 		"data/test-00000-of-00001-0a1b.parquet": "zstd.parquet"}

@@ -17,7 +17,7 @@ type wordRow struct {
 	Label string `parquet:"label,dict"`
 }
 
-// wordParquet writes a row for each label, with no image in it.
+// wordParquet writes one row for each label, without an image.
 func wordParquet(t *testing.T, path string, labels ...string) {
 	t.Helper()
 	var rows []wordRow
@@ -29,8 +29,8 @@ func wordParquet(t *testing.T, path string, labels ...string) {
 	}
 }
 
-// One class in two spellings is refused, as in lists and folders: names are read with spaces for underscores, and texts
-// in small letters.
+// One class in two spellings is refused, as in lists and folders: underscores in names are read as spaces, and texts
+// are converted to lower case.
 func TestSpelling(t *testing.T) {
 	write := func(names ...string) string {
 		root := t.TempDir()

@@ -1,5 +1,5 @@
-// Package settest has what tests of the readers of image sets share: files of testdata, what Python read in them, and
-// checks of a set.
+// Package settest holds helpers of tests of the readers of image sets: comparisons with what Python reads from the
+// files of testdata, and checks of a set.
 package settest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/data/sets/source"
 )
 
-// WantImages compares labels and pixels with those that Python saw.
+// WantImages compares labels and pixels with those that Python read.
 func WantImages(t *testing.T, got []data.Example, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -52,7 +52,7 @@ func WantNote(t *testing.T, s *data.Set, word string) {
 	}
 }
 
-// IDs are the examples as name=label.domain.
+// IDs returns the examples as name=label.domain.
 func IDs(list []data.Example) []string {
 	var out []string
 	for _, e := range list {

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Finder finds files and folders whose names are written in several ways: capitals, and signs between words, do not
-// count. It lists a folder once.
+// Finder finds files and folders whose names have several spellings; upper case and punctuation are ignored. It lists
+// each folder once.
 type Finder map[string][]fs.FileInfo
 
-// Fold is a name without what does not count.
+// Fold returns the letters and digits of a name, in lower case.
 func Fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -34,7 +34,7 @@ func (f Finder) List(dir string) ([]fs.FileInfo, error) {
 	return l, err
 }
 
-// Lookup finds a path with forward slashes under dir: the exact name where there is one.
+// Lookup finds a path with forward slashes under dir. An exact name takes precedence.
 func (f Finder) Lookup(dir, name string) (string, bool, error) {
 	for _, part := range strings.Split(path.Clean(name), "/") {
 		next := filepath.Join(dir, part)
@@ -57,7 +57,8 @@ func (f Finder) Lookup(dir, name string) (string, bool, error) {
 	return dir, true, nil
 }
 
-// First is the first of the names in the first of the folders that has any, as a folder or as a file; "" without one.
+// First returns the first of the names, as a folder or as a file, in the first of the folders that has one of them, or
+// "".
 func (f Finder) First(folder bool, dirs []string, names ...string) (string, error) {
 	for _, dir := range dirs {
 		for _, name := range names {
@@ -73,7 +74,7 @@ func (f Finder) First(folder bool, dirs []string, names ...string) (string, erro
 	return "", nil
 }
 
-// Candidates are root and the folders under it that have one of the names, nested names with slashes.
+// Candidates returns root and the folders under it that have one of the names; a name may contain slashes.
 func (f Finder) Candidates(root string, names ...string) ([]string, error) {
 	if _, err := f.List(root); err != nil {
 		return nil, err
@@ -91,7 +92,7 @@ func (f Finder) Candidates(root string, names ...string) ([]string, error) {
 	return out, nil
 }
 
-// All finds everything that a form needs. A set's folder that is itself the folder of images called for will do too.
+// All finds all paths that a layout needs. If it needs only a folder of images, dir itself may be this folder.
 func (f Finder) All(dir string, needs []string) ([]string, bool, error) {
 	var out []string
 	for i, need := range needs {
@@ -118,8 +119,8 @@ func (f Finder) All(dir string, needs []string) ([]string, bool, error) {
 	return out, true, nil
 }
 
-// Split finds CoOp's split file: of the name that CoOp gives it, or else the only split_zhou_*.json in the folder. A
-// folder with split files of several sets is not searched.
+// Split finds CoOp's split file: by CoOp's name, or else as the only split_zhou_*.json in the folder. A folder with
+// split files of several sets has none.
 func (f Finder) Split(dir, name string) (string, bool, error) {
 	if name != "" {
 		if p, ok, err := f.Lookup(dir, name); ok || err != nil {

@@ -3,11 +3,12 @@ package source
 // Cell is a class in a domain, as numbers of a set.
 type Cell struct{ Label, Domain int }
 
-// HoldOut gives the split, train or test, of every image of a set that has no splits, by the cells of the images in
-// their order. Two of every ten images of a cell are test images: the last two of each full ten, and of r images behind
-// these round(r/5), the last; of a cell of two to nine images at least one. So a cell of two or more images has both,
-// and a split of one cell depends on no other. Images that are alone in their cells form one group for each class, in
-// the order of their domains, which is split in the same way. A class of a single image has a training image only.
+// HoldOut returns the split, train or test, of every image of a set without splits; cells holds the cells of the
+// images, in order. Two of every ten images of a cell are test images: the last two of each full ten, and the last
+// round(r/5) of the r remaining images; in a cell of two to nine images, at least one. So a cell of two or more images
+// has both splits, and the split of a cell depends on no other cell. Images that are alone in their cell form one group
+// for each class, in the order of their domains, which is split in the same way. A class of a single image has only a
+// training image.
 func HoldOut(cells []Cell) []string {
 	groups, alone := map[Cell][]int{}, map[int][]int{} // positions in cells
 	for i, c := range cells {
@@ -38,7 +39,7 @@ func HoldOut(cells []Cell) []string {
 	return out
 }
 
-// heldOut tells whether image i of a group of n is a test image.
+// heldOut reports whether image i of a group of n is a test image.
 func heldOut(i, n int) bool {
 	rest := n % 10
 	if i < n-rest {
@@ -51,9 +52,9 @@ func heldOut(i, n int) bool {
 	return i >= n-tested
 }
 
-// HoldOutInDomain is the split that FedPHA's public code (utils/data_utils.py) gives the office sets: image i of a
-// domain of n, in the order of classes and files, is a training image where i mod 10 is at most 7. Office-31 becomes
-// 3,292 training and 818 test images. A class may get no test image in a domain.
+// HoldOutInDomain returns the split of the office sets in FedPHA's public code (utils/data_utils.py): image i of a
+// domain of n, in the order of classes and files, is a training image if i mod 10 is at most 7. Office-31 gets 3,292
+// training and 818 test images. A class may have no test image in a domain.
 func HoldOutInDomain(n int) []string {
 	out := make([]string, n)
 	for i := range out {

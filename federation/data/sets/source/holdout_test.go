@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// counts are the images and the test images of each cell and of each class.
+// counts returns the images and the test images of each cell and of each class.
 func counts(cells []Cell, splits []string) (all, test map[Cell]int, classes, tested map[int]int) {
 	all, test, classes, tested = map[Cell]int{}, map[Cell]int{}, map[int]int{}, map[int]int{}
 	for i, c := range cells {
@@ -20,9 +20,9 @@ func counts(cells []Cell, splits []string) (all, test map[Cell]int, classes, tes
 	return all, test, classes, tested
 }
 
-// TestHoldOut checks, for random numbers of images of random classes in random domains, what the rule promises: 20 %
-// of a cell rounded to whole images and at least one of two; every class of two images has training and test images,
-// and a class of one a training image; and other cells, or another order of the cells, change nothing in a cell.
+// TestHoldOut checks the rule for random numbers of images of random classes in random domains: the test share of a
+// cell is 20 %, rounded to whole images and at least one of two; every class of two images has training and test
+// images, and a class of one a training image; other cells, or another order of the cells, change nothing in a cell.
 func TestHoldOut(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 500 {
@@ -69,8 +69,8 @@ func TestHoldOut(t *testing.T) {
 	}
 }
 
-// TestHoldOutOfTens: where every class has a multiple of ten images in a domain, the split is that of two of every ten
-// over the sorted domain. The bundled backbones were trained on images that this split gives for training.
+// TestHoldOutOfTens: if every class has a multiple of ten images in a domain, the split is two of every ten over the
+// sorted domain. The bundled backbones were trained on training images of this split.
 func TestHoldOutOfTens(t *testing.T) {
 	var cells []Cell
 	for label, n := range []int{10, 40, 60, 2000} {

@@ -1,5 +1,3 @@
-// Package source has what the readers of image sets share: their configuration, walks over folders, lists of images,
-// arrays of pixels, and the rules that make splits of them.
 package source
 
 import (
@@ -8,15 +6,15 @@ import (
 	"promptfed/federation/data"
 )
 
-// Kind is one way to get a set.
+// Kind is one kind of image set.
 type Kind struct {
 	Name    string
 	About   string
-	Expects string // what must lie under data.root
-	Source  string // where the data comes from
+	Expects string // expected content of data.root
+	Source  string // origin of the data
 	// Template is CoOp's hand-written prompt for the set; empty for "a photo of a {}.".
 	Template string
-	// Layouts are the values of data.layout that the set takes beside auto.
+	// Layouts are the values of data.layout besides auto.
 	Layouts []string
 	Open    Open
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/text/transform"
 )
 
-// EachLine calls do with every line of a text file that is not blank, and with where it is.
+// EachLine calls do for every non-blank line of a text file, with its place.
 func EachLine(file string, do func(where, line string) error) error {
 	r, done, err := OpenList(file)
 	if err != nil {
@@ -46,7 +46,7 @@ func ScanLines(r io.Reader, file string, do func(where, line string) error) erro
 // MaxList is the largest list file that is read, in bytes.
 const MaxList = 256 << 20
 
-// OpenList opens a list for reading: without a byte order mark, and not more than MaxList bytes of it.
+// OpenList opens a list for reading, without a byte order mark, limited to MaxList bytes.
 func OpenList(path string) (io.Reader, func() error, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -63,10 +63,10 @@ func OpenList(path string) (io.Reader, func() error, error) {
 		f.Close()
 		return nil, nil, err
 	}
-	return Unmarked(io.LimitReader(f, MaxList)), f.Close, nil
+	return WithoutBOM(io.LimitReader(f, MaxList)), f.Close, nil
 }
 
-// DecodeList reads a list in JSON; expected says what it should hold.
+// DecodeList reads a list in JSON; expected describes the expected content, for errors.
 func DecodeList(path string, into any, expected string) error {
 	r, done, err := OpenList(path)
 	if err != nil {
@@ -79,8 +79,8 @@ func DecodeList(path string, into any, expected string) error {
 	return nil
 }
 
-// Unmarked is text without a byte order mark, as UTF-8.
-func Unmarked(r io.Reader) io.Reader {
+// WithoutBOM returns the text as UTF-8 without a byte order mark.
+func WithoutBOM(r io.Reader) io.Reader {
 	return transform.NewReader(r, unicode.BOMOverride(transform.Nop))
 }
 
@@ -95,7 +95,7 @@ func Delim(dec *json.Decoder, want json.Delim) error {
 	return nil
 }
 
-// JSONError tells an end inside a value from other errors.
+// JSONError replaces the error of JSON that ends early.
 func JSONError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the JSON ends early")
@@ -110,7 +110,7 @@ func ShortText(s string) string {
 	return s
 }
 
-// Spaced is a list of names with underscores read as spaces.
+// Spaced returns the names with underscores replaced by spaces.
 func Spaced(names []string) []string {
 	out := slices.Clone(names)
 	for i := range out {

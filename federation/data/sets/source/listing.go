@@ -18,42 +18,42 @@ import (
 	"promptfed/runtime/filestamp"
 )
 
-// Listing is what lists say about images, before any image file is looked at.
+// Listing is a list of images, before any image file is examined.
 type Listing struct {
-	List    string // the file that lists, for messages
-	Root    string // the set's folder: names of examples are relative to it
-	Images  string // the folder that paths are relative to
+	List    string // the list file, for messages
+	Root    string // the set's folder, to which names of examples are relative
+	Images  string // the folder to which paths are relative
 	Names   map[int]string
 	Domains []string
 	Items   []Item
-	Layout  string // for people
+	Layout  string // description for messages
 	Notes   []string
 	Skipped []data.Skipped
-	// Repeats allows one name for several classes, as ImageNet's list has them.
-	Repeats bool
-	// TestOnly is a set that comes without training images.
+	// RepeatedNames allows several classes with the same name, as in ImageNet's list.
+	RepeatedNames bool
+	// TestOnly marks a set without training images.
 	TestOnly bool
 }
 
 // Item is one image of a list.
 type Item struct {
-	Path   string // with forward slashes
-	Label  int    // of names, any number
-	Domain int
-	Split  string // train, val, test, or what draw takes
-	Known  *data.Example
+	Path    string // with forward slashes
+	Label   int    // key of Names, any number
+	Domain  int
+	Split   string // train, val, test, or the argument from of draw
+	Example *data.Example
 }
 
-// MaxLabel bounds labels, so that a damaged list is not read as a set.
+// MaxLabel limits labels, so that a damaged list is refused.
 const MaxLabel = 1 << 20
 
-// Add notes one image. where, such as `line 3`, begins the error of a bad one.
+// Add adds one image. where, such as `line 3`, is the place in errors.
 func (l *Listing) Add(where string, it Item) error {
 	if it.Path == "" || !filepath.IsLocal(filepath.FromSlash(it.Path)) {
 		return fmt.Errorf("%s: path %q is absolute or leaves the folder: expected one relative to the images", where,
 			it.Path)
 	}
-	it.Path = path.Clean(it.Path) // another spelling is the same image
+	it.Path = path.Clean(it.Path) // two spellings of a path are one image
 	if it.Label < 0 || it.Label > MaxLabel {
 		return fmt.Errorf("%s: label %d is out of range: expected 0 to %d", where, it.Label, MaxLabel)
 	}
@@ -64,7 +64,7 @@ func (l *Listing) Add(where string, it Item) error {
 	return nil
 }
 
-// Name gives a class its name; underscores become spaces. Another name for the same class is an error.
+// Name sets the name of a class, with underscores replaced by spaces. A second, different name of a class is an error.
 func (l *Listing) Name(where string, label int, name string) error {
 	name = strings.ReplaceAll(name, "_", " ")
 	if strings.TrimSpace(name) == "" || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
@@ -81,8 +81,8 @@ func (l *Listing) Name(where string, label int, name string) error {
 }
 
 // draw splits the images whose split is from, class by class: train and val get these shares of a class, rounded half
-// to even as Python does, and test the rest. The draw depends on the class's name and number of images alone. A class
-// of two and more has an image in test, if there is to be one, and every class has one in train.
+// to even as in Python, and test gets the rest. The draw depends only on the class's name and number of images. A class
+// of two or more images has an image in test, if test gets a share, and every class has one in train.
 func (l *Listing) draw(from string, train, val float64) {
 	slices.SortStableFunc(l.Items, func(a, b Item) int {
 		return cmp.Or(a.Label-b.Label, strings.Compare(a.Path, b.Path))
@@ -123,26 +123,26 @@ func (l *Listing) draw(from string, train, val float64) {
 	}
 }
 
-// DrawThree is CoOp's split of a set that has none: 50 % train, 20 % val, 30 % test of every class.
-func (l *Listing) DrawThree() {
+// DrawSplit draws CoOp's shares for a set without splits: 50 % train, 20 % val, 30 % test of every class.
+func (l *Listing) DrawSplit() {
 	l.draw("", 0.5, 0.2)
 	l.Notes = append(l.Notes, "no split file: 50/20/30 of every class by promptfed's own draw, not comparable with "+
 		"split_zhou")
 }
 
-// DrawVal takes CoOp's 20 % of every class for val from a release's training list.
+// DrawVal draws CoOp's 20 % of every class of a release's training list as val.
 func (l *Listing) DrawVal() {
 	l.draw("trainval", 0.8, 0.2)
 	l.Notes = append(l.Notes, "no split file: the release's own test list; val is 20 % of every class of its "+
 		"training list by promptfed's own draw")
 }
 
-// Official notes that a release's own split is not CoOp's.
-func (l *Listing) Official(what string) {
+// OfficialSplit adds the note that the release's own split is not CoOp's.
+func (l *Listing) OfficialSplit(what string) {
 	l.Notes = append(l.Notes, "no split file: the release's own split ("+what+"), not comparable with split_zhou")
 }
 
-// Set looks at every image file and makes the set; labels keep their order.
+// Set checks every image file and makes the set; labels keep their order.
 func (l *Listing) Set(cfg Config) (*data.Set, error) {
 	s := &data.Set{Layout: l.Layout, Domains: l.Domains, Skipped: l.Skipped, Notes: l.Notes}
 	if len(l.Items) == 0 {
@@ -202,12 +202,12 @@ func (l *Listing) classes(s *data.Set) (map[int]int, error) {
 	for i, n := range labels {
 		name := l.Names[n]
 		if other, ok := owner[name]; ok {
-			if !l.Repeats {
+			if !l.RepeatedNames {
 				return nil, fmt.Errorf("%s: labels %d and %d are both %q: expected one label per name", l.List, other,
 					n, name)
 			}
 			name = fmt.Sprintf("%s %d", name, n)
-			s.Notes = append(s.Notes, fmt.Sprintf("labels %d and %d are both %q: the second is called %q", other, n,
+			s.Notes = append(s.Notes, fmt.Sprintf("labels %d and %d are both %q: the second becomes %q", other, n,
 				l.Names[n], name))
 		}
 		owner[name] = n
@@ -221,10 +221,10 @@ func (l *Listing) classes(s *data.Set) (map[int]int, error) {
 	return to, nil
 }
 
-// example gives the example of an item, or the reason why it has none.
+// example returns the example of an item, or the reason why its file cannot be used.
 func (l *Listing) example(it Item) (data.Example, string, error) {
-	if it.Known != nil {
-		return *it.Known, "", nil
+	if it.Example != nil {
+		return *it.Example, "", nil
 	}
 	path := filepath.Join(l.Images, filepath.FromSlash(it.Path))
 	e := data.Example{Path: path}
@@ -248,7 +248,7 @@ func (l *Listing) example(it Item) (data.Example, string, error) {
 	return e, "", nil
 }
 
-// HoldOut sorts the images by domain, class and path, and splits them by the rule of folders.
+// HoldOut sorts the images by domain, class and path, and splits them with the function HoldOut.
 func (l *Listing) HoldOut() {
 	slices.SortStableFunc(l.Items, func(a, b Item) int {
 		if a.Domain != b.Domain {
@@ -268,8 +268,8 @@ func (l *Listing) HoldOut() {
 	}
 }
 
-// Tests takes val for test in a list that has no test images.
-func (l *Listing) Tests() {
+// ValAsTest uses val as test in a list without test images.
+func (l *Listing) ValAsTest() {
 	has := func(split string) bool {
 		return slices.ContainsFunc(l.Items, func(it Item) bool { return it.Split == split })
 	}

@@ -8,22 +8,23 @@ import (
 	"promptfed/federation/data"
 )
 
-// Check checks everything that needs no disk. Empty strings mean the defaults.
+// Check checks all keys without reading the disk. Empty strings mean the defaults.
 func (c Config) Check(kinds []Kind) error {
 	if err := c.CheckSet(kinds); err != nil {
 		return err
 	}
-	return c.CheckUse()
+	return c.CheckOptions()
 }
 
-// CheckSet checks which set it is and where: data.set is among the kinds. Empty strings mean the defaults.
+// CheckSet checks the keys that select the set and its folder; data.set must be one of the kinds. Empty strings mean
+// the defaults.
 func (c Config) CheckSet(kinds []Kind) error {
 	c = c.filled()
 	switch {
 	case c.Set == "drawn":
 		return errors.New("data.set: drawn is now called synthetic")
 	case c.Set == "" && c.Root != "":
-		return fmt.Errorf("data.set: missing beside data.root: %s; say what is there: folder for folders of images, "+
+		return fmt.Errorf("data.set: missing, but data.root is %s: set data.set to folder for folders of images, "+
 			"or another of promptfed list datasets", c.Root)
 	case c.Set == "":
 		return errors.New("data.set: missing; name the images: data.set with data.root (promptfed list datasets), or " +
@@ -49,8 +50,8 @@ func (c Config) CheckSet(kinds []Kind) error {
 	return nil
 }
 
-// CheckUse checks how a set is used, whichever it is. Empty strings mean the defaults.
-func (c Config) CheckUse() error {
+// CheckOptions checks the keys that apply to every set. Empty strings mean the defaults.
+func (c Config) CheckOptions() error {
 	c = c.filled()
 	if err := data.OneOf("data.split", c.Split, "given", "pooled", "pooled-no-val"); err != nil {
 		return err
@@ -67,8 +68,8 @@ func (c Config) CheckUse() error {
 	return nil
 }
 
-// OpenIn lists the set of one of the kinds that cfg describes. No image is decoded; files that are not images are
-// refused or skipped.
+// OpenIn lists the set that cfg describes, which is of one of the kinds. It decodes no image; files that are not images
+// are refused or skipped.
 func OpenIn(kinds []Kind, cfg Config) (*data.Set, error) {
 	if err := cfg.Check(kinds); err != nil {
 		return nil, err
@@ -97,8 +98,8 @@ func OpenIn(kinds []Kind, cfg Config) (*data.Set, error) {
 	return nil, fmt.Errorf("data.set: %q is not known", cfg.Set)
 }
 
-// rename applies data.class_names, without regard to case, which configuration files lose in keys. A name that no class
-// has, or two classes of one name, is an error.
+// rename applies data.class_names case-insensitively, since keys of configuration files lose their case. A name that
+// matches no class, or two classes with the same new name, are errors.
 func rename(s *data.Set, names map[string]string) error {
 	to := map[string]string{}
 	for from, name := range names {
@@ -124,13 +125,13 @@ func rename(s *data.Set, names map[string]string) error {
 	return nil
 }
 
-// Missing is the error of a published set of which data.root holds nothing at all: it is neither one of the set's
-// folders nor does one lie in it. A folder without its lists or images is another error.
+// Missing is the error if data.root contains nothing of a published set: it is not one of the set's folders and
+// contains none of them. A set's folder without lists or images is a different error.
 type Missing struct{ error }
 
 func (m Missing) Unwrap() error { return m.error }
 
-// NothingFound marks the error of a search that found no folder but data.root.
+// NothingFound returns err as Missing if the search found no folder except data.root.
 func NothingFound(err error, searched []string) error {
 	if len(searched) == 1 {
 		return Missing{err}

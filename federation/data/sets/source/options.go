@@ -2,7 +2,7 @@ package source
 
 import "promptfed/federation/data"
 
-// Config says which set to open and how. The tags are the keys under `data:` in a configuration file.
+// Config selects a set and how it is opened. The tags are the keys under `data:` in a configuration file.
 type Config struct {
 	Set        string            `config:"set" help:"data set, see promptfed list datasets"`
 	Root       string            `config:"root" help:"folder of the set; unused by synthetic"`
@@ -19,7 +19,7 @@ type Config struct {
 // LongHelp implements keys.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
-		"layout": "form in which the set is stored: auto, or one of docs/datasets.md; for set folder: classes, " +
+		"layout": "how the set is stored: auto, or one of docs/datasets.md; for set folder: classes, " +
 			"domains, split, split-domains",
 		"split": "given (the set's own splits), pooled (all examples, cut 60/20/20 inside each client) or " +
 			"pooled-no-val (the same without the set's own val list)",
@@ -28,7 +28,7 @@ func (Config) LongHelp() map[string]string {
 	}
 }
 
-// Generator is the section data.generator: the images that the program makes (set synthetic).
+// Generator is the section data.generator: settings of the generated images (set synthetic).
 type Generator struct {
 	Classes    []string `config:"classes" help:"classes; empty: all objects; patterns are also allowed"`
 	Domains    []string `config:"domains" help:"domains; empty: all"`
@@ -39,7 +39,8 @@ type Generator struct {
 	Difficulty float64  `config:"difficulty" help:"difficulty, from 0 (clean) to 1 (hard)"`
 }
 
-// Defaults is the configuration that a file or a flag changes. It names no set: which images are used is always said.
+// Defaults returns the default configuration, which files and flags override. It names no set, since users always
+// select their images.
 func Defaults() Config {
 	return Config{Layout: "auto", Split: "given", Corrupt: data.Refuse, Views: 1,
 		Generator: Generator{Train: 16, Test: 10, Size: 64, Difficulty: 0.5}}

@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/data/formats/pickle"
 )
 
-// Pixels are images of one size in one file, read when they are asked for.
+// Pixels holds images of one size in one file, which are read on demand.
 type Pixels struct {
 	Path          string
 	Count         int
@@ -23,10 +23,10 @@ type Pixels struct {
 	Order         pixelOrder
 	At            int64  // of the first image
 	Gap           int64  // bytes between images
-	Raw           []byte // the images themselves, where they are few
+	Raw           []byte // the pixels themselves, if there are few
 	Stamp         string
-	// Inflate reads the images of a file that does not hold them as plain bytes. They are written once to a file
-	// without a name in the folder for temporary files, so that SVHN takes 300 MB of disk instead of memory.
+	// Inflate returns a reader of the images of a file that does not hold them as plain bytes. They are written once to
+	// an unlinked temporary file, so that SVHN takes 300 MB of disk and not of memory.
 	Inflate func(*os.File) (io.Reader, error)
 
 	once  sync.Once
@@ -34,16 +34,16 @@ type Pixels struct {
 	err   error
 }
 
-// pixelOrder says which of row, column and channel runs fastest.
+// pixelOrder is the order of rows, columns and channels.
 type pixelOrder int
 
 const (
-	planesByRow    pixelOrder = iota // CIFAR, idx: a plane per channel, row by row
-	PlanesByColumn                   // MATLAB: a plane per channel, column by column
-	PixelByPixel                     // numpy images: row by row, the channels of a pixel side by side
+	planesByRow    pixelOrder = iota // CIFAR, idx: one plane for each channel, row by row
+	PlanesByColumn                   // MATLAB: one plane for each channel, column by column
+	PixelByPixel                     // numpy images: row by row, with the channels of a pixel adjacent
 )
 
-// OpenFile opens a file, and tells what Stat says of it.
+// OpenFile opens a file and returns its file info.
 func OpenFile(path string) (*os.File, fs.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func OpenFile(path string) (*os.File, fs.FileInfo, error) {
 	return f, st, nil
 }
 
-// Examples lists the images with their labels under a domain.
+// Examples returns the images with their labels, in one domain.
 func (p *Pixels) Examples(root string, labels []int, domain int) ([]data.Example, error) {
 	if len(labels) != p.Count {
 		return nil, fmt.Errorf("%s: %d images but %d labels", p.Path, p.Count, len(labels))
@@ -75,7 +75,7 @@ func (p *Pixels) Examples(root string, labels []int, domain int) ([]data.Example
 	return out, nil
 }
 
-// source is where the images lie as plain bytes, and at which byte they start.
+// source opens the plain bytes of the images, and returns the offset of the first image.
 func (p *Pixels) source() (io.ReaderAt, int64, func() error, error) {
 	if p.Raw != nil {
 		return bytes.NewReader(p.Raw), 0, func() error { return nil }, nil
@@ -105,7 +105,7 @@ func (p *Pixels) unpack() (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: no place to unpack its images: %w", p.Path, err)
 	}
-	defer os.Remove(out.Name()) // the open file keeps its content where the system allows it
+	defer os.Remove(out.Name()) // the open file keeps its content if the system allows it
 	size := int64(p.Count) * int64(p.Size())
 	n, err := io.Copy(out, io.LimitReader(r, size))
 	if err == nil && n < size {
@@ -114,14 +114,14 @@ func (p *Pixels) unpack() (*os.File, error) {
 	if err != nil {
 		out.Close()
 		err = fmt.Errorf("cannot unpack its images into %s (TMPDIR): %w", os.TempDir(), err)
-		return nil, fmt.Errorf("%s: %w", p.Path, err) // messages leave out the outer text, which names the file
+		return nil, fmt.Errorf("%s: %w", p.Path, err) // messages omit the outer text, which names the file
 	}
 	return out, nil
 }
 
 func (p *Pixels) Size() int { return p.Width * p.Height * p.Channels }
 
-// Image reads one image.
+// Image reads image i.
 func (p *Pixels) Image(i int) (image.Image, error) {
 	src, at, done, err := p.source()
 	if err != nil {
@@ -135,7 +135,7 @@ func (p *Pixels) Image(i int) (image.Image, error) {
 	return p.decode(raw), nil
 }
 
-// decode turns the bytes of an image around.
+// decode converts the bytes of an image to rows of pixels.
 func (p *Pixels) decode(raw []byte) image.Image {
 	box := image.Rect(0, 0, p.Width, p.Height)
 	plane := p.Width * p.Height
@@ -170,7 +170,7 @@ func (p *Pixels) decode(raw []byte) image.Image {
 	return img
 }
 
-// SetArray makes the images those of an array in a pickle.
+// SetArray uses an array of a pickle as the images.
 func (p *Pixels) SetArray(a *pickle.Array) error {
 	if a.Dtype.Letter != 'u' || a.Dtype.Size != 1 || a.Fortran {
 		return fmt.Errorf("%s: images of type %c%d: expected uint8 in C order", p.Path, a.Dtype.Letter, a.Dtype.Size)

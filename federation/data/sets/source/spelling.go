@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Spelling remembers how names were spelled. Names that differ only in capitals, or in underscores in the place of
-// spaces, are one name to prompts, so that a list that has both means one class, or one domain, in two spellings.
+// Spelling records the spelling of names. In prompts, names that differ only in case or in underscores for spaces are
+// the same, so a list with both means one class, or one domain, in two spellings.
 type Spelling map[string]spelled
 
 type spelled struct{ name, where string }
 
-// One refuses a name that was spelled otherwise before; what says what it is of, where where it stands.
-func (s Spelling) One(what, where, name string) error {
+// Check returns an error if a name was spelled differently before; what is the kind of name, where its place.
+func (s Spelling) Check(what, where, name string) error {
 	key := strings.ToLower(strings.ReplaceAll(name, "_", " "))
 	had, ok := s[key]
 	if ok && had.name != name {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// SplitWords are the names of splits as data sets spell them. eval and dev mean validation: a set that has no test
-// split is tested on it all the same.
+// SplitWords maps the words that data sets use to splits. eval and dev mean validation; a set without a test split is
+// tested on it.
 var SplitWords = map[string]string{"train": "train", "training": "train", "trn": "train",
 	"val": "val", "valid": "val", "validation": "val", "dev": "val", "eval": "val", "evaluation": "val",
 	"crossval": "val", "test": "test", "testing": "test", "tst": "test"}
 
-// splitBeside are words that may be next to the name of a split, as in train_set, imgs_train or val2017.
+// splitBeside lists words that may stand next to the name of a split, as in train_set, imgs_train or val2017.
 var splitBeside = []string{"", "set", "split", "data", "images", "image", "imgs", "img"}
 
-// SplitName is the split that a name says, or "": a split's word in any case, alone or with one word or number beside
-// it.
+// SplitName returns the split that a name denotes, or "": a split's word in any case, alone or with one such word or a
+// number.
 func SplitName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' {
@@ -35,7 +35,7 @@ func SplitName(name string) string {
 	return ""
 }
 
-// SplitsAmong are the folders that are named as splits, by split, and the other folders.
+// SplitsAmong returns the folders with names of splits, by split, and the other folders.
 func SplitsAmong(dirs []string) (of map[string][]string, others []string) {
 	of = map[string][]string{}
 	for _, d := range dirs {
@@ -48,8 +48,8 @@ func SplitsAmong(dirs []string) (of map[string][]string, others []string) {
 	return of, others
 }
 
-// Splits reads folders of splits under a folder; read gets the folders in each. Without one to test with val takes its
-// place, and without that the rule of HoldOut; both are noted.
+// Splits reads folders of splits under a folder; read gets the folders in each of them. Without a test folder, val is
+// the test split; without val, HoldOut makes the splits. Both cases add a note.
 func (w *Walk) Splits(under string, of map[string][]string, read func(split string, dirs []string) error) error {
 	as, note := map[string]string{"train": "train", "val": "val", "test": "test"}, ""
 	for _, split := range []string{"train", "val", "test"} {
@@ -68,7 +68,7 @@ func (w *Walk) Splits(under string, of map[string][]string, read func(split stri
 		note = fmt.Sprintf("%s: there is no folder of test or validation images: two of every ten images of each "+
 			"class of %s are held out for testing", filepath.Dir(of["train"][0]), filepath.Base(of["train"][0]))
 	}
-	if note != "" && !slices.Contains(w.Notes, note) { // once of many domains
+	if note != "" && !slices.Contains(w.Notes, note) { // once for many domains
 		w.Notes = append(w.Notes, note)
 	}
 	for _, split := range []string{"train", "val", "test"} {
@@ -89,14 +89,14 @@ func (w *Walk) Splits(under string, of map[string][]string, read func(split stri
 	return nil
 }
 
-// LookLikeSplits tells whether folders that are found where classes are expected are splits by their names: all of
-// them, or both train and one to test with. A class may be called train, beside others.
+// LookLikeSplits reports whether folders at the place of class folders are splits by their names: all of them, or train
+// and a split to test on. Among other classes, a class may be named train.
 func LookLikeSplits(dirs []string) bool {
 	of, others := SplitsAmong(dirs)
 	return len(of) > 0 && len(others) == 0 || of["train"] != nil && len(of) > 1
 }
 
-// Bases are the last parts of paths, sorted, for messages.
+// Bases returns the last parts of paths, sorted, for messages.
 func Bases(paths []string) []string {
 	var out []string
 	for _, p := range paths {
@@ -108,5 +108,5 @@ func Bases(paths []string) []string {
 	return slices.Compact(out)
 }
 
-// FolderNames are bases in one line.
+// FolderNames returns the bases of paths in one line.
 func FolderNames(paths []string) string { return strings.Join(Bases(paths), ", ") }

@@ -14,33 +14,33 @@ import (
 	"promptfed/runtime/filestamp"
 )
 
-// Extensions of files that are taken for images.
+// Extensions lists the extensions of files that are read as images.
 var Extensions = []string{".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
 
 // Walk lists a folder tree.
 type Walk struct {
 	Root  string
-	Skip  bool                  // leave files that are not images out instead of refusing them
-	Order func(a, b string) int // of classes; nil is without regard to case
-	// ByDomain makes splits, where there are none, by HoldOutInDomain in place of HoldOut.
+	Skip  bool                  // skip files that are not images, and do not return an error
+	Order func(a, b string) int // of classes; nil sorts case-insensitively
+	// ByDomain makes missing splits with HoldOutInDomain, not with HoldOut.
 	ByDomain bool
 	Found    []Found
 	Skipped  []data.Skipped
 	Notes    []string
 }
 
-// Found is one image file and what its folders say about it.
+// Found is one image file with the split, domain and class of its folders.
 type Found struct {
 	Split, Domain, Class string
 	Example              data.Example
 }
 
-// clutter is what desktops, archives and servers leave in folders beside hidden files.
+// clutter lists files and folders that desktops, archives and servers leave, besides hidden files.
 var clutter = []string{"thumbs.db", "desktop.ini", "Icon\r", "__MACOSX", "@eaDir", "$RECYCLE.BIN",
 	"System Volume Information", "lost+found"}
 
-// Entries are the names in a folder, sorted without regard to case; hidden files and what desktops leave behind are not
-// listed. Links are followed.
+// Entries returns the files and folders in a folder, sorted case-insensitively, without hidden files and clutter. It
+// follows links.
 func Entries(dir string) ([]fs.FileInfo, error) {
 	list, err := os.ReadDir(dir)
 	switch {
@@ -68,7 +68,7 @@ func Entries(dir string) ([]fs.FileInfo, error) {
 	return out, nil
 }
 
-// named is the information on a link's target under the name of the link.
+// named is the file info of a link's target, with the name of the link.
 type named struct {
 	fs.FileInfo
 	name string
@@ -76,7 +76,7 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// compare orders without regard to case, and by case where that leaves a tie.
+// compare compares case-insensitively, and case-sensitively if that is a tie.
 func compare(a, b string) int {
 	if c := strings.Compare(strings.ToLower(a), strings.ToLower(b)); c != 0 {
 		return c
@@ -86,7 +86,7 @@ func compare(a, b string) int {
 
 func SortedKeys[V any](m map[string]V) []string { return slices.SortedFunc(maps.Keys(m), compare) }
 
-// Folders are the paths of the folders in dir.
+// Folders returns the paths of the folders in dir.
 func (w *Walk) Folders(dir string) ([]string, error) {
 	list, err := Entries(dir)
 	if err != nil {
@@ -101,8 +101,8 @@ func (w *Walk) Folders(dir string) ([]string, error) {
 	return out, nil
 }
 
-// Loose is the path of the first image file in dir, or "".
-func Loose(dir string) (string, error) {
+// FirstImage returns the path of the first image file in dir, or "".
+func FirstImage(dir string) (string, error) {
 	list, err := Entries(dir)
 	for _, e := range list {
 		if !e.IsDir() && slices.Contains(Extensions, strings.ToLower(filepath.Ext(e.Name()))) {
@@ -112,7 +112,7 @@ func Loose(dir string) (string, error) {
 	return "", err
 }
 
-// Images are the image files in a class folder. Anything else in it is refused or skipped.
+// Images returns the image files in a class folder. Any other entry is refused or skipped.
 func (w *Walk) Images(dir string) ([]data.Example, error) {
 	list, err := Entries(dir)
 	if err != nil {
@@ -180,7 +180,7 @@ func (w *Walk) Classes(split, domain string, dirs []string) error {
 	return nil
 }
 
-// Set turns what was found into a set. Where there are no split folders, the hold-out rule makes the splits.
+// Set makes a set of the found images. Without split folders, HoldOut or HoldOutInDomain makes the splits.
 func (w *Walk) Set() (*data.Set, error) {
 	s := &data.Set{Skipped: w.Skipped, Notes: w.Notes}
 	names := map[string]string{} // by lower case
@@ -234,7 +234,8 @@ func (w *Walk) Set() (*data.Set, error) {
 	return s, nil
 }
 
-// AddHeldOut adds images to a set that has no splits, in the order of domains and, in a class, of files.
+// AddHeldOut adds images to a set without splits and splits them with HoldOut; the images are in the order of domains
+// and, in a class, of files.
 func AddHeldOut(s *data.Set, list []data.Example) {
 	cells := make([]Cell, len(list))
 	for i, e := range list {

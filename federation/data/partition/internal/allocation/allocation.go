@@ -1,5 +1,3 @@
-// Package allocation has what partitions by our own rules and by public code share: lists of examples, what clients get
-// of them, and the steps that both take.
 package allocation
 
 import (
@@ -10,7 +8,7 @@ import (
 	"promptfed/federation/data"
 )
 
-// Config says how examples are split among clients. The tags are the keys under `partition:`.
+// Config describes how examples are split among clients. The tags are the keys under `partition:`.
 type Config struct {
 	Kind     string   `config:"kind" help:"kind of partition, see promptfed list partitions"`
 	Clients  int      `config:"clients" help:"number of clients"`
@@ -30,23 +28,23 @@ type Config struct {
 // LongHelp implements keys.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
-		"fill": "Dirichlet kinds: where no draw gives every client min_size examples, clients with the most give " +
-			"some to those with fewer",
+		"fill": "Dirichlet kinds: if no draw gives every client min_size examples, examples move from the " +
+			"largest clients to the smallest",
 		"code": "use the public code's algorithm and random draws, with its peculiarities (docs/partitions.md)",
 		"seed": "seed of the partition; 0: the experiment's, or with code the seed of the public code (2023, 12345, 0)",
 	}
 }
 
-// Client is what one client holds: indices into the lists of the set, ascending. With split "pooled" all three index
-// Set.Pool.
+// Client holds the examples of one client: indices into the lists of the set, ascending. With split "pooled" all three
+// index Set.Pool.
 type Client struct {
 	Train  []int  `json:"train"`
 	Val    []int  `json:"val"`
 	Test   []int  `json:"test"`
-	Domain string `json:"domain"` // of the domain kinds, otherwise ""
+	Domain string `json:"domain"` // for kinds with domains, otherwise ""
 }
 
-// In is what the client holds of a split of the set: train, val or test.
+// In returns the client's indices in a split of the set: train, val or test.
 func (c *Client) In(split string) *[]int {
 	switch split {
 	case "train":
@@ -57,13 +55,13 @@ func (c *Client) In(split string) *[]int {
 	return &c.Test
 }
 
-// List is the part of one split that is split: indices into the split, and the label of every index of the split.
+// List is a part of one split: indices into the split, and the label of every index of the split.
 type List struct {
 	Index []int
 	Label []int
 }
 
-// ByClass groups the indices of a list, keeping their order.
+// ByClass groups the indices of a list by class and keeps their order.
 func (l List) ByClass(classes int) [][]int {
 	out := make([][]int, classes)
 	for _, i := range l.Index {
@@ -72,17 +70,17 @@ func (l List) ByClass(classes int) [][]int {
 	return out
 }
 
-// Shares are the indices that one client gets of every list.
+// Shares are the indices of one client in every list.
 type Shares [][]int
 
-// Job is one split: the configuration, and the set without what is left out.
+// Job is one partition to compute: the configuration, and the set without the domains that are left out.
 type Job struct {
 	Config
 	Set     *data.Set
 	Seed    uint64
 	Shots   int
 	Domains []int  // that clients may hold
-	Lists   []List // of the splits of the set: train, val if there is one and test, or pool
+	Lists   []List // of the splits of the set: train, val if it exists, and test; or pool
 }
 
 func NewJob(p Config, s *data.Set, shots int, seed uint64) *Job {
@@ -102,7 +100,7 @@ func NewJob(p Config, s *data.Set, shots int, seed uint64) *Job {
 	return j
 }
 
-// InDomain is the part of the lists that lies in one domain.
+// InDomain returns the part of the lists that lies in one domain.
 func (j *Job) InDomain(domain int) []List {
 	out := make([]List, len(j.Lists))
 	for i, sp := range j.Set.Splits() {
@@ -116,8 +114,8 @@ func (j *Job) InDomain(domain int) []List {
 	return out
 }
 
-// NewClients makes clients of shares: the lists of the set, a pool being cut. They are of one domain, or of "",
-// and before clients come before them.
+// NewClients makes clients of shares of the set's lists, and cuts a pool. The clients have the given domain, or "";
+// before is the number of clients that precede them.
 func (j *Job) NewClients(got []Shares, domain string, before int) []Client {
 	var out []Client
 	for n, g := range got {
@@ -134,7 +132,7 @@ func (j *Job) NewClients(got []Shares, domain string, before int) []Client {
 	return out
 }
 
-// ClientsPerDomain is the number of clients of every domain that is not left out.
+// ClientsPerDomain returns the number of clients of every domain that is not left out.
 func (j *Job) ClientsPerDomain() ([]int, error) {
 	n := len(j.Domains)
 	if j.Clients < n {
@@ -150,7 +148,7 @@ func (j *Job) ClientsPerDomain() ([]int, error) {
 	return count, nil
 }
 
-// KeptDomains are the indices of the domains that are not left out; of a set without domains, 0.
+// KeptDomains returns the indices of the domains that are not left out; for a set without domains, only 0.
 func (p Config) KeptDomains(s *data.Set) []int {
 	if len(s.Domains) == 0 {
 		return []int{0}
@@ -164,7 +162,7 @@ func (p Config) KeptDomains(s *data.Set) []int {
 	return out
 }
 
-// cutPool splits what a client has of the pool into 60 % train, 20 % val and 20 % test (FedAPPR), in random order.
+// cutPool splits the client's part of the pool into 60 % train, 20 % val and 20 % test (FedAPPR), in random order.
 func (c *Client) cutPool(index []int, rng *rand.Rand) {
 	index = slices.Clone(index)
 	Shuffle(index, rng)

@@ -32,14 +32,14 @@ func Sorted(out []Shares) []Shares {
 	return out
 }
 
-// MaxTries bounds how often a Dirichlet partition is drawn anew: 200 times, fewer when one draw is large, so that the
-// last comes within seconds.
+// MaxTries returns how often a Dirichlet partition is drawn at most: 200 times, or fewer if one draw is large, so that
+// all draws together take seconds.
 func MaxTries(clients, classes int) int {
 	const draws = 10_000_000
 	return min(200, max(10, draws/max(1, clients*classes)))
 }
 
-// CheckFits refuses minima that no partition can hold.
+// CheckFits returns an error if no partition can satisfy MinSize.
 func (p Config) CheckFits(lists []List) error {
 	first, last := lists[0], lists[len(lists)-1]
 	if most := min(len(first.Index), len(last.Index)); p.MinSize > most/p.Clients {
@@ -49,7 +49,7 @@ func (p Config) CheckFits(lists []List) error {
 	return nil
 }
 
-// AssignParts gives consecutive parts of the indices, client c's up to ends[c].
+// AssignParts assigns consecutive parts of the indices; the part of client c ends at ends[c].
 func AssignParts(out []Shares, l int, index, ends []int) {
 	start := 0
 	for c, end := range ends {
@@ -67,7 +67,7 @@ func AllHave(out []Shares, size int) bool {
 	return true
 }
 
-// Boundaries are the ends of the clients' parts of a list of n: int(cumulated share * n), the last one n.
+// Boundaries returns the ends of the clients' parts of a list of n: int(cumulated share * n), and n for the last one.
 func Boundaries(share []float64, n int) []int {
 	out := make([]int, len(share))
 	sum := 0.0
@@ -79,7 +79,7 @@ func Boundaries(share []float64, n int) []int {
 	return out
 }
 
-// MaxOverlap bounds the indices of kinds whose clients overlap.
+// MaxOverlap limits the number of indices of kinds whose clients overlap.
 const MaxOverlap = 100_000_000
 
 func (j *Job) CheckShots() error {

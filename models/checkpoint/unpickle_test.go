@@ -39,8 +39,8 @@ func loadOne(t *testing.T, data []byte) []float32 {
 	return x.Data
 }
 
-// What PyTorch 1.13 does not write is written here by hand, after torch/_utils.py and torch/_tensor.py of later
-// versions.
+// Objects that PyTorch 1.13 does not write are written by hand, according to torch/_utils.py and torch/_tensor.py of
+// later versions.
 func TestRebuildFunctions(t *testing.T) {
 	untyped := "(" + str("storage") + "ctorch.storage\nUntypedStorage\n" + str("0") + str("cpu") + num(16) + "tQ"
 	typed := "(" + str("storage") + "ctorch\nFloatStorage\n" + str("0") + str("cpu") + num(4) + "tQ"
