@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -24,11 +24,11 @@ func sent(t *testing.T, c Codec, l *method.Local, d ...float32) (got, left []flo
 	if err := c.Pack(l, &up); err != nil {
 		t.Fatal(err)
 	}
-	b, err := wire.Encode(up.Packed)
+	b, err := message.EncodeTensors(up.Packed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed, err := wire.DecodeAs(b, c.Packed(l.Received))
+	packed, err := message.DecodeTensorsAs(b, c.Packed(l.Received))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,11 +174,11 @@ func TestBytes(t *testing.T) {
 		{Codec{Kind: Quantise, Levels: 7, Bucket: 512}, 512*8 + 16*4},
 	} {
 		packed, _ := c.encode(d, r)
-		size := wire.Size(packed)
+		size := message.EncodedSize(packed)
 		if got := packed.Bytes(); got != c.want || size-got > 200 {
 			t.Errorf("%+v takes %d bytes, by hand %d, and %d in a message", c.Codec, got, c.want, size)
 		}
-		_, most, err := wire.Most(c.Packed(tensor.Map{"a": tensor.New(2, 4000), "b": tensor.New(192)}))
+		_, most, err := message.MaxEncodedSize(c.Packed(tensor.Map{"a": tensor.New(2, 4000), "b": tensor.New(192)}))
 		if err != nil || int(most) != size {
 			t.Errorf("%+v: the message has %d bytes and may have %d, %v", c.Codec, size, most, err)
 		}

@@ -11,7 +11,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
-	"promptfed/federation/wire"
 )
 
 // Pool is a Cohort of simulated clients in this process: up to Workers of them run at a time.
@@ -109,7 +108,7 @@ func (p *Pool) some(ctx context.Context, o message.Instruction, group []int) ([]
 	for k, i := range group {
 		j := &jobs[k]
 		j.Client, j.Instruction = p.Clients[o.Clients[i]], o.For(o.Clients[i])
-		replies[k] = message.Reply{Client: j.Client.ID, Down: wire.Size(j.Instruction.Tensors())}
+		replies[k] = message.Reply{Client: j.Client.ID, Down: message.EncodedSize(j.Instruction.Tensors())}
 		if p.Encode {
 			began := time.Now()
 			var err error
@@ -148,14 +147,14 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 	r.Up = r.UploadSize()
 	if p.Encode {
 		defer since(&p.overhead.messages, time.Now())
-		message, err := wire.Encode(r.Tensors())
+		encoded, err := message.EncodeTensors(r.Tensors())
 		if err != nil {
 			return r, err
 		}
 		if p.Sent != nil {
-			p.Sent(o, r.Client, message)
+			p.Sent(o, r.Client, encoded)
 		}
-		back, err := wire.Decode(message)
+		back, err := message.DecodeTensors(encoded)
 		if err != nil {
 			return r, err
 		}

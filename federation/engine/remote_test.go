@@ -20,7 +20,6 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
-	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -69,9 +68,9 @@ func (x *elsewhere) Accept(round int, clients []int) error {
 }
 
 func encoded(m tensor.Map) tensor.Map {
-	b, err := wire.Encode(m)
+	b, err := message.EncodeTensors(m)
 	if err == nil {
-		m, err = wire.Decode(b)
+		m, err = message.DecodeTensors(b)
 	}
 	if err != nil {
 		panic(err)
@@ -165,11 +164,11 @@ func TestRemoteClients(t *testing.T) {
 	if gotMeta[state.MetaBackbones] != meta[state.MetaBackbones] {
 		t.Errorf("backbones %s, in one process %s", gotMeta[state.MetaBackbones], meta[state.MetaBackbones])
 	}
-	a, err := wire.Encode(want)
+	a, err := message.EncodeTensors(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b, err := wire.Encode(got); err != nil || !bytes.Equal(a, b) {
+	if b, err := message.EncodeTensors(got); err != nil || !bytes.Equal(a, b) {
 		t.Errorf("%v: other bytes than in one process", err)
 	}
 	// A client that joins later is not known before.

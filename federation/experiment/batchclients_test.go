@@ -15,7 +15,6 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -23,7 +22,7 @@ import (
 // result is all that a run tells but how long it took: the bytes of its prompts, and its records.
 func result(t *testing.T, r *engine.Result) (prompts, records string) {
 	t.Helper()
-	b, err := wire.Encode(r.Prompts)
+	b, err := message.EncodeTensors(r.Prompts)
 	if err != nil {
 		t.Fatal(err)
 	}

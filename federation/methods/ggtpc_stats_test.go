@@ -11,8 +11,8 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -192,7 +192,7 @@ func TestBytesOfTheStatistic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		size := wire.Size(a)
+		size := message.EncodedSize(a)
 		t.Logf("%s: %.1f MB, full covariances %.1f MB", stats, float64(size)/1e6, float64(full)/1e6)
 		if float64(size) > most*float64(full) {
 			t.Errorf("%s: %d bytes are more than %v of %d", stats, size, most, full)

@@ -12,11 +12,11 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/federation/wire"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/safetensors"
@@ -178,7 +178,7 @@ type outcome struct{ prompts, rounds string }
 
 func outcomeOf(t *testing.T, r *engine.Result) outcome {
 	t.Helper()
-	p, err := wire.Encode(r.Prompts)
+	p, err := message.EncodeTensors(r.Prompts)
 	if err != nil {
 		t.Fatal(err)
 	}

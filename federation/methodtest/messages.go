@@ -13,26 +13,25 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
 // messages: encoded messages change nothing, hold what the method declares, and no private or kept tensor, by name or
 // by content.
 func (c Case) messages(t *testing.T) {
-	type message struct {
+	type upload struct {
 		client int
 		bytes  []byte
 	}
 	var mu sync.Mutex
-	var sent []message
+	var sent []upload
 	rec := trace.NewRecorder()
 	e := c.experiment(t)
 	encoded := outcomeOf(t, c.run(t, e, engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, client int,
 		m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
-		sent = append(sent, message{client, slices.Clone(m)})
+		sent = append(sent, upload{client, slices.Clone(m)})
 	}}))
 	c.plain(t).same(t, encoded, "values and encoded messages")
 	if len(sent) == 0 {
@@ -51,7 +50,7 @@ func (c Case) messages(t *testing.T) {
 		t.Fatal("the trace has no private tensor to look for")
 	}
 	for _, m := range sent {
-		got, err := wire.Decode(m.bytes)
+		got, err := message.DecodeTensors(m.bytes)
 		if err != nil {
 			t.Fatal(err)
 		}

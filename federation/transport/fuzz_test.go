@@ -20,7 +20,6 @@ import (
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -191,7 +190,7 @@ func (nineRounds) Rounds() int { return 9 }
 // leaves what the checkpoint has.
 func FuzzOrder(f *testing.F) {
 	fresh, run, v, id := fuzzedClient(f)
-	body, err := wire.Encode(tensor.Map{"shared/a": tensor.Scalar(1)})
+	body, err := message.EncodeTensors(tensor.Map{"shared/a": tensor.Scalar(1)})
 	if err != nil {
 		f.Fatal(err)
 	}

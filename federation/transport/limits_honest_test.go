@@ -18,7 +18,6 @@ import (
 	"promptfed/federation/methodtest"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
-	"promptfed/federation/wire"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -42,7 +41,7 @@ func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		}
 		said, err := exchange.PrepareReply(&exchange.ActiveOrder{Order: protocol.OrderFor("", o, r.Client)}, r,
 			r.Tensors(), nil)
-		body, bad := wire.Encode(r.Tensors())
+		body, bad := message.EncodeTensors(r.Tensors())
 		forms, most, other := c.hub.forms(o, r.Client)
 		if err := errors.Join(err, bad, other); err != nil {
 			c.t.Fatal(err)
@@ -51,7 +50,8 @@ func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 			c.t.Errorf("round %d, client %d: %d bytes of at most %d: %v", o.Round, r.Client, len(body), most, err)
 		}
 		terms := func(f tensor.Form) bool { return f.Optional }
-		if _, exact, err := wire.Most(slices.DeleteFunc(forms, terms)); err != nil || int(exact) != r.UploadSize() {
+		_, exact, err := message.MaxEncodedSize(slices.DeleteFunc(forms, terms))
+		if err != nil || int(exact) != r.UploadSize() {
 			c.t.Errorf("round %d, client %d: %d bytes without terms, not %d: %v", o.Round, r.Client, r.UploadSize(),
 				exact, err)
 		}

@@ -6,14 +6,13 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/exchange"
 	"promptfed/federation/transport/protocol"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
 // tensors are the encoded tensors of the order to a client, in the outbox. Those that all clients get are encoded once.
 func (c *collection) tensors(h *Server, client int) (protocol.Content, error) {
 	encode := func() (out protocol.Content, err error) {
-		body, err := wire.Encode(c.order.For(client).Tensors())
+		body, err := message.EncodeTensors(c.order.For(client).Tensors())
 		if err != nil {
 			return out, err
 		}
@@ -32,7 +31,7 @@ func (h *Server) forms(o message.Instruction, client int) (forms tensor.Forms, m
 	task := h.clients[client].Participant.Task
 	h.Mu.Unlock()
 	forms = o.Forms(h.set.Method, h.terms, task)
-	_, most, err = wire.Most(forms)
+	_, most, err = message.MaxEncodedSize(forms)
 	return forms, most, err
 }
 

@@ -13,7 +13,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
-	"promptfed/federation/wire"
 )
 
 // Status is what a server tells about its run.
@@ -126,7 +125,7 @@ func (s *Status) hide(p Privacy) {
 // heardStep is a multiple, in seconds, of the time between two heartbeats of a client.
 const heardStep = 10
 
-func orderSize(o message.Instruction) int { return wire.Size(o.Tensors()) }
+func orderSize(o message.Instruction) int { return message.EncodedSize(o.Tensors()) }
 
 // AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
 func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {

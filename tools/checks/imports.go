@@ -28,10 +28,8 @@ var banned = []struct {
 	paths   []string
 }{
 	{"models", true, []string{Module + "/runtime/ort", "github.com/yalue/onnxruntime_go"}},
-	{"federation/method", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module +
-		"/federation/wire"}},
-	{"federation/methods", true, []string{Module + "/runtime/ort", Module + "/federation/engine", Module +
-		"/federation/wire"}},
+	{"federation/method", true, []string{Module + "/runtime/ort", Module + "/federation/engine"}},
+	{"federation/methods", true, []string{Module + "/runtime/ort", Module + "/federation/engine"}},
 	{"federation/method", false, []string{"os", "net", "time"}},
 	{"federation/methods", false, []string{"os", "net", "time"}},
 	{"federation/engine", true, []string{Module + "/federation/methods", "github.com/nats-io"}},
@@ -41,7 +39,6 @@ var banned = []struct {
 	{"federation/engine/spec", true, engine("state", "client")},
 	{"federation/engine/state", true, engine("client")},
 	{"federation/engine/client", true, engine("state")},
-	{"federation/wire", true, []string{Module + "/federation/methods", "github.com/nats-io"}},
 	{"federation/experiment", true, []string{"github.com/nats-io"}},
 	{"configs", true, []string{"github.com/nats-io"}},
 	{"federation/transport", true, []string{Module + "/federation/methods", Module + "/federation/experiment"}},

@@ -22,7 +22,7 @@ func TestImportRules(t *testing.T) {
 		{"runtime imports models", Package{ImportPath: ours("runtime/nn"), Imports: []string{ours("models/clip")}},
 			"models is above runtime"},
 		{"a test imports upwards", Package{ImportPath: ours("runtime/nn"),
-			TestImports: []string{ours("federation/wire")}}, "federation is above runtime"},
+			TestImports: []string{ours("federation/engine/message")}}, "federation is above runtime"},
 		{"an outside test imports upwards", Package{ImportPath: ours("models/clip"),
 			XTestImports: []string{ours("tools/lab/bench")}}, "tools is above models"},
 		{"models imports federation", Package{ImportPath: ours("models/tiny"),
@@ -62,7 +62,7 @@ func TestImportRules(t *testing.T) {
 		{"a method imports the engine", Package{ImportPath: ours("federation/methods"),
 			Imports: []string{ours("federation/engine")}}, "needs promptfed/federation/engine"},
 		{"a method reaches the wire", Package{ImportPath: ours("federation/methods"),
-			Deps: []string{ours("federation/wire")}}, "needs promptfed/federation/wire"},
+			Deps: []string{ours("federation/engine/message")}}, "needs promptfed/federation/engine/message"},
 		{"a method reaches ORT", Package{ImportPath: ours("federation/methods"), Deps: []string{ours("runtime/ort")}},
 			"needs promptfed/runtime/ort"},
 		{"a method reads files", Package{ImportPath: ours("federation/methods"), Imports: []string{"os"}},
@@ -96,7 +96,7 @@ func TestImportRules(t *testing.T) {
 			Imports: []string{ours("federation/methods")}}, ""},
 		{"a certificate knows the engine", Package{ImportPath: ours("federation/transport/certs"),
 			Deps: []string{ours("federation/engine")}}, "nothing under federation/transport/certs may"},
-		{"the wire knows methods", Package{ImportPath: ours("federation/wire"),
+		{"messages know methods", Package{ImportPath: ours("federation/engine/message"),
 			Imports: []string{ours("federation/methods")}}, "needs promptfed/federation/methods"},
 	}
 	for _, c := range cases {

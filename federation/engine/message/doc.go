@@ -1,3 +1,3 @@
-// Package message is what the server and its clients say to each other: instructions, replies, their tensors, and the
-// checks that each side makes of what the other sent.
+// Package message defines the messages between the server and its clients: instructions, replies, their tensors, the
+// encoding of these as safetensors, and the checks of each side on what it receives. It imports no transport.
 package message

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"promptfed/federation/method"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -46,11 +45,11 @@ func (o Instruction) with(m tensor.Map) Instruction {
 
 // RoundTrip sends tensors through their encoded form.
 func RoundTrip(m tensor.Map) (tensor.Map, error) {
-	b, err := wire.Encode(m)
+	b, err := EncodeTensors(m)
 	if err != nil {
 		return nil, err
 	}
-	return wire.Decode(b)
+	return DecodeTensors(b)
 }
 
 // SortReplies puts replies in the order of clients.
@@ -73,7 +72,7 @@ func (r Reply) Tensors() tensor.Map {
 }
 
 // UploadSize is how many bytes the encoded upload has, without what is only measured.
-func (r Reply) UploadSize() int { return wire.Size(UploadTensors(r.Upload)) }
+func (r Reply) UploadSize() int { return EncodedSize(UploadTensors(r.Upload)) }
 
 // Read is a reply to the instruction with the tensors that came with it.
 func (o Instruction) Read(r Reply, m tensor.Map) (Reply, error) {

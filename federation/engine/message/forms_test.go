@@ -9,7 +9,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -107,7 +106,7 @@ func TestTermsOfAnyTask(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		wire.Most(message.Instruction{Kind: message.Train, Codec: m.Codec()}.Forms(m, names, absurd))
+		message.MaxEncodedSize(message.Instruction{Kind: message.Train, Codec: m.Codec()}.Forms(m, names, absurd))
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
 			t.Errorf("%s: %d bytes of memory", e.Name, used)

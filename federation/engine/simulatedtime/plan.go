@@ -6,7 +6,6 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
-	"promptfed/federation/wire"
 )
 
 // Plan is a Config for the clients of an experiment.
@@ -42,7 +41,8 @@ func (p *Plan) seconds(client, steps, bytes int) float64 {
 
 // bytesOf are those of an instruction to a client and of an upload of what it shares.
 func bytesOf(o message.Instruction, client int) int {
-	return wire.Size(o.For(client).Tensors()) + message.Reply{Upload: method.Upload{Shared: o.Shared}}.UploadSize()
+	up := message.Reply{Upload: method.Upload{Shared: o.Shared}}
+	return message.EncodedSize(o.For(client).Tensors()) + up.UploadSize()
 }
 
 // factor is that of an update which is x steps of the server old (FedBuff, section 3; hinge as in FedAsync, Xie et al.

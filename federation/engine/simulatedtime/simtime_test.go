@@ -13,7 +13,6 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -71,11 +70,11 @@ func follow(t *testing.T, p *Plan, want []step) {
 		clients := &movers{}
 		c := New(clients, p, []int{0, 1, 2}, 3, func(int) int { return 1 })
 		if v > 0 {
-			b, err := wire.Encode(m)
+			b, err := message.EncodeTensors(m)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if m, err = wire.Decode(b); err != nil {
+			if m, err = message.DecodeTensors(b); err != nil {
 				t.Fatal(err)
 			}
 			if err := c.Load(text, m); err != nil {

@@ -14,7 +14,6 @@ import (
 	"sync"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/wire"
 )
 
 // Store holds what clients remember between rounds. With a folder the states are on disk, those of one round one after
@@ -60,7 +59,7 @@ func (s *Store) Get(client int) (message.ClientState, error) {
 	if err != nil {
 		return message.ClientState{}, err
 	}
-	m, err := wire.Decode(b)
+	m, err := message.DecodeTensors(b)
 	if err != nil {
 		return message.ClientState{}, fmt.Errorf("%s: %w", s.path(p.Round), err)
 	}
@@ -88,7 +87,7 @@ func (s *Store) Stage(round, client int, st message.ClientState) error {
 		s.pending[client] = st
 		return nil
 	}
-	b, err := wire.Encode(st.Tensors())
+	b, err := message.EncodeTensors(st.Tensors())
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
 	"promptfed/federation/privacy/secure"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -39,7 +38,7 @@ func (u *untrained) Run(_ context.Context, o message.Instruction) ([]message.Rep
 	var out []message.Reply
 	for _, id := range o.Clients {
 		one := o.For(id)
-		r := message.Reply{Client: id, Down: wire.Size(one.Tensors())}
+		r := message.Reply{Client: id, Down: message.EncodedSize(one.Tensors())}
 		if o.Kind == message.Compute {
 			answer, _, err := u.guard.Answer(id, one)
 			if err != nil {
@@ -57,7 +56,7 @@ func (u *untrained) Run(_ context.Context, o message.Instruction) ([]message.Rep
 				}
 			}
 		}
-		r.Up = wire.Size(r.Tensors())
+		r.Up = message.EncodedSize(r.Tensors())
 		out = append(out, r)
 	}
 	return out, nil

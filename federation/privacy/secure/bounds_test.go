@@ -6,7 +6,6 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
-	"promptfed/federation/wire"
 )
 
 // measured is a cohort whose replies are held against what their instructions say that they can have.
@@ -23,11 +22,11 @@ func (c measured) Run(ctx context.Context, o message.Instruction) ([]message.Rep
 			break
 		}
 		forms := o.Forms(nil, nil, method.ClientSpec{})
-		b, err := wire.Encode(r.Tensors())
+		b, err := message.EncodeTensors(r.Tensors())
 		if err == nil {
-			_, err = wire.DecodeAs(b, forms)
+			_, err = message.DecodeTensorsAs(b, forms)
 		}
-		_, most, other := wire.Most(forms)
+		_, most, other := message.MaxEncodedSize(forms)
 		if err != nil || other != nil || o.Kind == message.Train && most != int64(len(b)) {
 			c.t.Errorf("%s %s: %d bytes, at most %d are expected: %v, %v", o.Kind, o.Statistic, len(b), most, err,
 				other)

@@ -11,44 +11,43 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/privacy/secagg"
-	"promptfed/federation/wire"
 	"promptfed/runtime/atomicfile"
 	"promptfed/runtime/tensor"
 )
 
-// Party is where one side of secure aggregation is that has the other elsewhere.
+// Party describes one side of secure aggregation if the other side is on another machine.
 type Party struct {
 	Run    string          // identity of the run
-	Agreed string          // what all sides of the run have in common, such as spec.RunSpec
-	Dir    string          // folder of what outlasts a restart
-	Who    secagg.Identity // signs for the client that is here; on the server's side it only verifies
-	// MaxNorm is how far the mean of a sum may move the shared parameters, by the Euclidean norm; 0 for
-	// message.MostMove, below 0 for any distance.
+	Agreed string          // settings that all sides share, such as spec.RunSpec
+	Dir    string          // folder of the files that survive a restart
+	Who    secagg.Identity // signs for the local client; the server only verifies
+	// MaxNorm is the largest Euclidean norm by which the mean of a sum may change the shared parameters; 0 for
+	// message.MostMove, below 0 for no limit.
 	MaxNorm float64
 }
 
-// Files of a Party's folder.
+// Files in the folder of a Party.
 const (
-	RecordFile = "secagg.json"      // what this side remembers, with a client's secrets of the round
+	RecordFile = "secagg.json"      // state of this side, with a client's secrets of the round
 	KeysFile   = "secagg-keys.json" // keys of the others
-	LogFile    = "secagg.jsonl"     // what a client saw, a line for each sum and each refusal
+	LogFile    = "secagg.jsonl"     // a client's log, with a line for each sum and each refusal
 )
 
-// inProcess is the party of clients and a server of one process.
+// inProcess returns the party of clients and a server in one process.
 func inProcess() Party { return Party{Who: &secagg.Local{}, MaxNorm: -1} }
 
-// context is the digest that all messages of a run are bound to.
+// context returns the digest that all messages of a run are bound to.
 func (p Party) context() [sha256.Size]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "%q %q", p.Run, p.Agreed))
 }
 
-// HasJoined tells whether a folder is that of a client that took part in a session.
+// HasJoined reports whether a folder belongs to a client that took part in a session.
 func HasJoined(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, RecordFile))
 	return err == nil
 }
 
-// read tells whether there was a file to read.
+// read reads a file of the folder, and reports whether there was one.
 func (p Party) read(name string, into any) (bool, error) {
 	if p.Dir == "" {
 		return false, nil
@@ -63,7 +62,7 @@ func (p Party) write(name string, v any) error {
 	return atomicfile.WritePrivate(filepath.Join(p.Dir, name), atomicfile.JSON(v, ""))
 }
 
-// version tells whether a file is the one that was written last.
+// version returns a digest of a file's content, by which another process's write is noticed.
 func (p Party) version(name string) string {
 	text, err := os.ReadFile(filepath.Join(p.Dir, name))
 	if p.Dir == "" || err != nil {
@@ -73,7 +72,7 @@ func (p Party) version(name string) string {
 	return string(sum[:])
 }
 
-// appendLog adds a line to the client's list.
+// appendLog appends a line to the client's log.
 func (p Party) appendLog(v any) error {
 	if p.Dir == "" {
 		return nil
@@ -90,7 +89,7 @@ func (p Party) appendLog(v any) error {
 	return errors.Join(err, f.Close())
 }
 
-// modelDigest is the digest of what the clients of a round train from, which must be the same for all.
+// modelDigest returns the digest of the tensors that the clients of a round train from, which must be the same for all.
 func modelDigest(o message.Instruction) (sum [sha256.Size]byte, err error) {
 	down := tensor.Map{}
 	for name, t := range o.Broadcast {
@@ -98,6 +97,6 @@ func modelDigest(o message.Instruction) (sum [sha256.Size]byte, err error) {
 			down[name] = t
 		}
 	}
-	b, err := wire.Encode(tensor.Map{}.Put("shared", o.Shared).Put("down", down))
+	b, err := message.EncodeTensors(tensor.Map{}.Put("shared", o.Shared).Put("down", down))
 	return sha256.Sum256(b), err
 }

@@ -11,7 +11,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -107,7 +106,7 @@ func PrepareReply(j *ActiveOrder, out message.Reply, tensors tensor.Map, failed 
 		}
 	}
 	var err error
-	ans.body, err = wire.Encode(tensors)
+	ans.body, err = message.EncodeTensors(tensors)
 	ans.SetBody(ans.body)
 	return ans, err
 }

@@ -14,7 +14,6 @@ import (
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/certs"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -230,7 +229,7 @@ func (c Content) Tensors(body []byte) (tensor.Map, error) {
 	if err := c.compare(body); err != nil {
 		return nil, err
 	}
-	m, err := wire.Decode(body)
+	m, err := message.DecodeTensors(body)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +241,7 @@ func (c Content) TensorsAs(body []byte, forms tensor.Forms) (tensor.Map, error) 
 	if err := c.compare(body); err != nil {
 		return nil, err
 	}
-	return wire.DecodeAs(body, forms)
+	return message.DecodeTensorsAs(body, forms)
 }
 
 // compare finds that the content of a message is not what its header says.

@@ -10,7 +10,6 @@ import (
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -19,7 +18,7 @@ func prompts() tensor.Map { return tensor.Map{"shared/ctx": tensor.New(16, 512)}
 
 func anOrder(t testing.TB) (protocol.Order, []byte) {
 	t.Helper()
-	body, err := wire.Encode(prompts())
+	body, err := message.EncodeTensors(prompts())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +138,7 @@ func TestNames(t *testing.T) {
 		for _, name := range names {
 			m[name] = tensor.Scalar(1)
 		}
-		body, err := wire.Encode(m)
+		body, err := message.EncodeTensors(m)
 		if err == nil {
 			var c protocol.Content
 			c.SetBody(body)
@@ -178,7 +177,8 @@ func FuzzMessage(f *testing.F) {
 	r, _ := aReply(f)
 	f.Add(mustPack(f, o, body[:200]))
 	f.Add(mustPack(f, r, nil))
-	small, err := wire.Encode(tensor.Map{"extra/n": tensor.OfInts([]int64{1, 2}, 2), "shared/a": tensor.Scalar(3)})
+	small, err := message.EncodeTensors(tensor.Map{"extra/n": tensor.OfInts([]int64{1, 2}, 2),
+		"shared/a": tensor.Scalar(3)})
 	if err != nil {
 		f.Fatal(err)
 	}

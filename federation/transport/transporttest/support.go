@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
-	"promptfed/federation/wire"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
 )
@@ -80,7 +80,7 @@ func (l *Logs) Logger() *slog.Logger {
 
 func BytesOf(t testing.TB, m tensor.Map) string {
 	t.Helper()
-	b, err := wire.Encode(m)
+	b, err := message.EncodeTensors(m)
 	if err != nil {
 		t.Fatal(err)
 	}

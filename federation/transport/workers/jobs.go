@@ -6,7 +6,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/transport/protocol"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -28,7 +27,7 @@ const (
 
 // encodeJob is an order to one client with what that client remembers.
 func encodeJob(o message.Instruction, s message.ClientState) ([]byte, error) {
-	return wire.Encode(tensor.Map{}.Put(orderPart, o.Tensors()).Put(statePart, s.Tensors()))
+	return message.EncodeTensors(tensor.Map{}.Put(orderPart, o.Tensors()).Put(statePart, s.Tensors()))
 }
 
 // decodeJob reads what encodeJob gave.

@@ -8,7 +8,6 @@ import (
 	"promptfed/federation/method"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/transporttest"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 )
 
@@ -26,7 +25,7 @@ func aJob(t testing.TB) (job, back []byte) {
 	o.SetBody(body)
 	o.ID = o.Identity()
 	out := message.Reply{Upload: method.Upload{Shared: shared}}
-	tensors, err := wire.Encode(encodeResult(out, &message.ClientState{Private: private, Own: shared}))
+	tensors, err := message.EncodeTensors(encodeResult(out, &message.ClientState{Private: private, Own: shared}))
 	if err != nil {
 		t.Fatal(err)
 	}

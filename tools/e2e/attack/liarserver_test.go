@@ -24,8 +24,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/transport/protocol"
-	"promptfed/federation/wire"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
 )
@@ -363,7 +363,7 @@ func TestLyingServerAlone(t *testing.T) {
 		}
 	}
 	encode := func(m tensor.Map) []byte {
-		b, err := wire.Encode(m)
+		b, err := message.EncodeTensors(m)
 		if err != nil {
 			t.Fatal(err)
 		}

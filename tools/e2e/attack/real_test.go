@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 	"promptfed/tools/e2e/proctest"
@@ -98,11 +98,11 @@ func (s *server) sameAsRun() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	a, err := wire.Encode(all)
+	a, err := message.EncodeTensors(all)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	b, err := wire.Encode(want)
+	b, err := message.EncodeTensors(want)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ import (
 
 	"promptfed/configs"
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
-	"promptfed/federation/wire"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -216,7 +216,7 @@ func (s *site) expected(records []record.Record) tensor.Map {
 
 func (s *site) bytes(m tensor.Map) string {
 	s.t.Helper()
-	b, err := wire.Encode(m)
+	b, err := message.EncodeTensors(m)
 	if err != nil {
 		s.t.Fatal(err)
 	}

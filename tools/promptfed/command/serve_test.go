@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"promptfed/federation/wire"
+	"promptfed/federation/engine/message"
 	"promptfed/runtime/safetensors"
 	"promptfed/tools/e2e/proctest"
 )
@@ -82,7 +82,7 @@ func together(t *testing.T, dirs ...string) []byte {
 		}
 		maps.Copy(all, m)
 	}
-	b, err := wire.Encode(all)
+	b, err := message.EncodeTensors(all)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package wire
+package message
 
 import (
 	"bytes"
@@ -21,18 +21,18 @@ func sample() tensor.Map {
 
 func TestRoundTripIsExact(t *testing.T) {
 	m := sample()
-	b, err := Encode(m)
+	b, err := EncodeTensors(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if Size(m) != len(b) {
-		t.Errorf("Size is %d, the message has %d bytes", Size(m), len(b))
+	if EncodedSize(m) != len(b) {
+		t.Errorf("Size is %d, the message has %d bytes", EncodedSize(m), len(b))
 	}
-	again, _ := Encode(m.Clone())
+	again, _ := EncodeTensors(m.Clone())
 	if !bytes.Equal(b, again) {
 		t.Error("the same tensors gave other bytes")
 	}
-	got, err := Decode(b)
+	got, err := DecodeTensors(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,28 +52,28 @@ func TestRoundTripIsExact(t *testing.T) {
 	}
 	// Changing what was decoded must not reach the message, nor the other way round.
 	got["shared/ctx"].Data[0] = 9
-	if third, _ := Decode(b); third["shared/ctx"].Data[0] != 1 {
+	if third, _ := DecodeTensors(b); third["shared/ctx"].Data[0] != 1 {
 		t.Error("a decoded tensor shares memory with the message")
 	}
 }
 
 func TestEmptyMessage(t *testing.T) {
-	b, err := Encode(nil)
+	b, err := EncodeTensors(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := Decode(b); err != nil || len(m) != 0 {
+	if m, err := DecodeTensors(b); err != nil || len(m) != 0 {
 		t.Errorf("%v, %v", m, err)
 	}
 }
 
 func TestDamagedMessages(t *testing.T) {
-	b, err := Encode(sample())
+	b, err := EncodeTensors(sample())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n := range b {
-		if m, err := Decode(b[:n]); err == nil {
+		if m, err := DecodeTensors(b[:n]); err == nil {
 			t.Fatalf("the first %d of %d bytes were taken for %v", n, len(b), m.Names())
 		} else if !strings.HasPrefix(err.Error(), "decoding a message") || strings.Contains(err.Error(), "\n") {
 			t.Fatalf("error %q", err)
@@ -83,7 +83,7 @@ func TestDamagedMessages(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for _, m := range []tensor.Map{nil, sample()} {
-		b, err := Encode(m)
+		b, err := EncodeTensors(m)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -91,18 +91,18 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte{255, 255, 255, 255, 255, 255, 255, 127})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := Decode(b)
+		m, err := DecodeTensors(b)
 		if err != nil {
 			return
 		}
 		if m.Bytes() > 8*len(b) {
 			t.Fatalf("%d bytes became %d", len(b), m.Bytes())
 		}
-		again, err := Encode(m)
+		again, err := EncodeTensors(m)
 		if err != nil {
 			t.Fatalf("decoded, but not encoded again: %v", err)
 		}
-		if _, err := Decode(again); err != nil {
+		if _, err := DecodeTensors(again); err != nil {
 			t.Fatal(err)
 		}
 	})

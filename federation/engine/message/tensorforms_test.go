@@ -1,4 +1,4 @@
-package wire
+package message
 
 import (
 	"encoding/binary"
@@ -15,29 +15,29 @@ import (
 var asked = tensor.Forms{{Name: "ctx", Shape: []int{2, 3}}, {Name: "n", Int: true, Shape: []int{-3, 2}, Optional: true}}
 
 // The largest message has all tensors with the largest sizes, int64 first: by hand 3*2*8 and 2*3*4 bytes, behind eight
-// and this header with spaces up to a multiple of eight. It is the one that Encode writes.
+// and this header with spaces up to a multiple of eight. It is the one that EncodeTensors writes.
 func TestMost(t *testing.T) {
 	const text = `{"n":{"dtype":"I64","shape":[3,2],"data_offsets":[0,48]},` +
 		`"ctx":{"dtype":"F32","shape":[2,3],"data_offsets":[48,72]}}`
-	head, all, err := Most(asked)
+	head, all, err := MaxEncodedSize(asked)
 	if want := int64((8 + len(text) + 7) / 8 * 8); err != nil || head != want || all != want+48+24 {
 		t.Errorf("%d and %d, not %d and %d: %v", head, all, want, want+72, err)
 	}
 	m := tensor.Map{"ctx": tensor.New(2, 3), "n": tensor.OfInts(make([]int64, 6), 3, 2)}
-	if b, err := Encode(m); err != nil || int64(len(b)) != all {
+	if b, err := EncodeTensors(m); err != nil || int64(len(b)) != all {
 		t.Errorf("%d bytes, not %d: %v", len(b), all, err)
 	}
 	for _, m := range []tensor.Map{m, {"ctx": m["ctx"]}, {"ctx": m["ctx"], "n": tensor.OfInts([]int64{1, 2}, 1, 2)},
 		{"ctx": m["ctx"], "n": tensor.New(0, 2)}} {
-		b, err := Encode(m)
+		b, err := EncodeTensors(m)
 		if err == nil {
-			_, err = DecodeAs(b, asked)
+			_, err = DecodeTensorsAs(b, asked)
 		}
 		if err != nil {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
-	if _, _, err := Most(tensor.Forms{{Name: "a", Shape: []int{math.MaxInt, 3}}}); err == nil {
+	if _, _, err := MaxEncodedSize(tensor.Forms{{Name: "a", Shape: []int{math.MaxInt, 3}}}); err == nil {
 		t.Error("a size beyond 2^62 is one")
 	}
 }
@@ -56,11 +56,11 @@ func TestOtherTensors(t *testing.T) {
 		"a header of 160 bytes; at most 120 are accepted":              {strings.Repeat("a", 100): tensor.New(0)},
 		"312 bytes of tensors; those that were asked for have at most": {"ctx": tensor.New(60)},
 	} {
-		b, err := Encode(m)
+		b, err := EncodeTensors(m)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeAs(b, asked); err == nil || !strings.Contains(err.Error(), say) {
+		if _, err := DecodeTensorsAs(b, asked); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", say, err)
 		}
 	}
@@ -89,7 +89,7 @@ func TestBombs(t *testing.T) {
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := DecodeAs(b, large)
+		_, err := DecodeTensorsAs(b, large)
 		runtime.ReadMemStats(&after)
 		if err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", say, err)
@@ -103,14 +103,14 @@ func TestBombs(t *testing.T) {
 // Whatever comes is one of the forms, or refused in one line.
 func FuzzDecodeAs(f *testing.F) {
 	for _, m := range []tensor.Map{nil, sample(), {"ctx": tensor.New(2, 3)}} {
-		b, err := Encode(m)
+		b, err := EncodeTensors(m)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := DecodeAs(b, asked)
+		m, err := DecodeTensorsAs(b, asked)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%q", err)
