@@ -238,7 +238,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 		return m.(map[string]reflect.Type)
 	}
 	out := map[string]reflect.Type{}
-	for _, k := range configtags.Of(reflect.Zero(t)) {
+	for _, k := range configtags.Keys(reflect.Zero(t)) {
 		out[k.Name] = k.Field.Type
 	}
 	fieldMaps.Store(t, out)

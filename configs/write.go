@@ -29,7 +29,7 @@ func Map(c any) (map[string]any, error) {
 
 func node(v reflect.Value) (*yaml.Node, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, k := range configtags.Of(v) {
+	for _, k := range configtags.Keys(v) {
 		value := &yaml.Node{}
 		var err error
 		if k.Value.Kind() == reflect.Struct {

@@ -1,5 +1,3 @@
-// Package attack is what malicious clients of a simulation do: they change their own labels or images before they
-// train, or what they upload after it. Nobody else's data, and no server, is touched.
 package attack
 
 import (
@@ -14,15 +12,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Kinds of attack. With d = w - w_t, the move of the shared parameters in a client's turn, γ the strength:
+// Kinds of attack. d = w - w_t is the change of the shared parameters in a client's training, γ the strength.
 const (
 	None = "none"
-	// LabelFlip trains on the label C-1-y in place of y, of C classes (the flip of Blades, Li et al., 2024).
+	// LabelFlip trains on the label C-1-y instead of y, for C classes (the flip of Blades, Li et al., 2024).
 	LabelFlip = "label-flip"
 	// SignFlip uploads w_t - γ d.
 	SignFlip = "sign-flip"
-	// Gaussian uploads w_t + e with e of a normal distribution of mean 0 in every number, of standard deviation γ times
-	// the root mean square of d, so that it fits whatever a prompt's scale is.
+	// Gaussian uploads w_t + e. Each number of e has a normal distribution of mean 0; its standard deviation is γ times
+	// the root mean square of d, which adapts the noise to the scale of the parameters.
 	Gaussian = "gaussian"
 	// Scaled uploads w_t + γ d.
 	Scaled = "scaled"
@@ -31,7 +29,7 @@ const (
 	Backdoor = "backdoor"
 )
 
-// Config is the section attack.
+// Config holds the section "attack" of a configuration.
 type Config struct {
 	Kind     string  `config:"kind"`
 	Share    float64 `config:"share" help:"share of the training clients that attack, drawn from the seed"`
@@ -42,27 +40,27 @@ type Config struct {
 	Trigger  float64 `config:"trigger"`
 }
 
-// LongHelp implements keys.LongHelp.
+// LongHelp implements configtags.LongHelp.
 func (Config) LongHelp() map[string]string {
 	return map[string]string{
-		"kind": "what malicious clients of a simulation do (docs/robustness.md): none, label-flip, sign-flip, " +
+		"kind": "attack of a simulation's malicious clients (docs/robustness.md): none, label-flip, sign-flip, " +
 			"gaussian, scaled or backdoor",
-		"strength": "factor of attackers' uploads: of their own update with sign-flip, scaled and backdoor; with " +
-			"gaussian of the noise, whose unit is the root mean square of that update",
+		"strength": "factor of an attacker's own update with sign-flip, scaled and backdoor; with gaussian, of noise " +
+			"in units of the update's root mean square",
 		"trigger": "backdoor: side of the white square in the lower right corner of an image, as a share of the " +
 			"side that the image tower sees",
 	}
 }
 
-// Defaults is what a file or a flag changes.
+// Defaults returns the default settings.
 func Defaults() Config {
 	return Config{Kind: None, Share: 0.2, Strength: 10, Poison: 0.5, Trigger: 0.2}
 }
 
-// On tells whether any client attacks.
+// On reports whether any client attacks.
 func (c Config) On() bool { return c.Kind != None }
 
-// Check finds what is wrong with the section.
+// Check reports invalid settings.
 func (c Config) Check() error {
 	errs := []error{data.OneOf("attack.kind", c.Kind, None, LabelFlip, SignFlip, Gaussian, Scaled, Backdoor)}
 	for _, k := range []struct {
@@ -76,41 +74,41 @@ func (c Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Attackers are the attacking clients among those that may train, sorted.
-func (c Config) Attackers(may []int, seed uint64) ([]int, error) {
+// Attackers returns the attacking clients among the training clients, sorted.
+func (c Config) Attackers(training []int, seed uint64) ([]int, error) {
 	if !c.On() {
 		return nil, nil
 	}
 	out := slices.Compact(slices.Sorted(slices.Values(c.Clients)))
 	for _, id := range out {
-		if !slices.Contains(may, id) {
-			return nil, fmt.Errorf("attack.clients: %d is none of the %d clients that train, which are numbered from 0",
-				id, len(may))
+		if !slices.Contains(training, id) {
+			return nil, fmt.Errorf("attack.clients: client %d does not train; %d clients train, numbered from 0", id,
+				len(training))
 		}
 	}
 	if len(c.Clients) > 0 {
 		return out, nil
 	}
-	for _, i := range method.Rand(seed, "attackers").Perm(len(may))[:data.Share(c.Share, len(may))] {
-		out = append(out, may[i])
+	for _, i := range method.Rand(seed, "attackers").Perm(len(training))[:data.Share(c.Share, len(training))] {
+		out = append(out, training[i])
 	}
 	slices.Sort(out)
 	return out, nil
 }
 
-// Attack is the section attack with the attacking clients; the zero value has none.
+// Attack holds the section "attack" and the attacking clients. The zero value has none.
 type Attack struct {
 	Config
 	Attackers []int
 	Seed      uint64
 }
 
-// Of tells whether a client attacks.
-func (a Attack) Of(client int) bool { return slices.Contains(a.Attackers, client) }
+// IsAttacker reports whether a client attacks.
+func (a Attack) IsAttacker(client int) bool { return slices.Contains(a.Attackers, client) }
 
-// Labels are those that a client trains on, in place of its own.
+// Labels returns the labels that a client trains on: its own, or the flipped ones.
 func (a Attack) Labels(client int, own []int64, classes int) []int64 {
-	if a.Kind != LabelFlip || !a.Of(client) {
+	if a.Kind != LabelFlip || !a.IsAttacker(client) {
 		return own
 	}
 	out := slices.Clone(own)
@@ -120,10 +118,10 @@ func (a Attack) Labels(client int, own []int64, classes int) []int64 {
 	return out
 }
 
-// Poisoned are the indices of a client's examples that carry the trigger, sorted: of those whose label is not the
-// target, as many as the share says, rounded to the nearest.
+// Poisoned returns the sorted indices of a client's examples with the trigger. They are drawn from the examples whose
+// label is not the target; their share is rounded to the nearest number.
 func (a Attack) Poisoned(client int, labels []int64) []int {
-	if a.Kind != Backdoor || !a.Of(client) {
+	if a.Kind != Backdoor || !a.IsAttacker(client) {
 		return nil
 	}
 	var others []int
@@ -140,10 +138,10 @@ func (a Attack) Poisoned(client int, labels []int64) []int {
 	return others[:n]
 }
 
-// Upload changes the shared parameters of an attacker's upload, computed from what it received and learned. Other
-// tensors of it are unchanged. The client itself continues from what it learned. Noise is recorded as attack/NAME.
+// Upload changes the shared parameters of an attacker's upload, given the received parameters. It keeps the other
+// tensors. The client itself continues from its true parameters. A trace records the noise as attack/NAME.
 func (a Attack) Upload(round int, received tensor.Map, up *method.Upload, draws *method.Draws) {
-	if !a.Of(up.Client) || a.Kind == LabelFlip || !a.On() {
+	if !a.IsAttacker(up.Client) || a.Kind == LabelFlip || !a.On() {
 		return
 	}
 	out := tensor.Map{}
@@ -171,7 +169,7 @@ func (a Attack) Upload(round int, received tensor.Map, up *method.Upload, draws 
 	up.Shared = out
 }
 
-// moved is the root mean square of the differences of all numbers.
+// moved returns the root mean square of the differences of all numbers.
 func moved(old, now tensor.Map) float64 {
 	sum, n := 0.0, 0
 	for _, name := range now.Names() {

@@ -25,7 +25,8 @@ func sent(kind string, strength float64, client int) tensor.Map {
 	return up.Shared
 }
 
-// The move is (2,-1) from (1,1): turned round (-1,2), ten times (21,-9); of label flips and of honest clients (3,0).
+// The update is (2,-1) from (1,1): with its sign flipped (-1,2), times ten (21,-9); with label flips and honest clients
+// (3,0).
 func TestUploads(t *testing.T) {
 	for _, c := range []struct {
 		kind     string
@@ -41,8 +42,9 @@ func TestUploads(t *testing.T) {
 	}
 }
 
-// The root mean square of the move (2,-1,0,...) of 20,000 numbers is √(5/20000), so twenty times that is the standard
-// deviation: within three standard errors of it, and as far from a mean of 0. The same round has the same noise.
+// The root mean square of the update (2,-1,0,...) of 20,000 numbers is √(5/20000). Twenty times that must be the
+// standard deviation of the noise within three standard errors, and its mean must be as close to 0. The same round has
+// the same noise.
 func TestGaussian(t *testing.T) {
 	const n = 20000
 	a := Attack{Config{Kind: Gaussian, Strength: 20}, []int{1}, 3}
@@ -66,8 +68,8 @@ func TestGaussian(t *testing.T) {
 	}
 }
 
-// Model replacement: with n clients of equal weight, n-1 of which have stopped moving, the mean of uploads with γ = n
-// is what the attacker learned.
+// Model replacement: with n clients of equal weight, n-1 of them converged, the mean of uploads with γ = n equals the
+// attacker's parameters.
 func TestReplacement(t *testing.T) {
 	got := sent(Backdoor, 4, 1)["ctx"].Data
 	for i, want := range []float32{3, 0} {
@@ -90,7 +92,8 @@ func TestAttackers(t *testing.T) {
 	if got, err := c.Attackers([]int{0, 1, 2, 3, 4}, 5); err != nil || !slices.Equal(got, []int{2, 4}) {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := c.Attackers([]int{0, 1, 2}, 5); err == nil || !strings.Contains(err.Error(), "4 is none of the 3") {
+	if _, err := c.Attackers([]int{0, 1, 2}, 5); err == nil ||
+		!strings.Contains(err.Error(), "client 4 does not train; 3 clients train") {
 		t.Errorf("%v", err)
 	}
 	if got, _ := Defaults().Attackers([]int{0, 1, 2, 3, 4}, 5); got != nil {
@@ -98,7 +101,7 @@ func TestAttackers(t *testing.T) {
 	}
 }
 
-// Of six labels four are not the target 2; half of them carry the trigger. Flipped labels of 5 classes mirror.
+// Four of six labels are not the target 2; half of these carry the trigger. Flipped labels of 5 classes are mirrored.
 func TestTrainingData(t *testing.T) {
 	a := Attack{Config{Kind: Backdoor, Target: 2, Poison: 0.5}, []int{0}, 1}
 	labels := []int64{2, 0, 1, 2, 3, 4}
@@ -116,7 +119,7 @@ func TestTrainingData(t *testing.T) {
 	}
 }
 
-// An image of 30x20 pixels has its middle square at x 5 to 25; a quarter of that are 5 pixels, to (25,20).
+// The middle square of a 30x20 image is at x 5 to 25. A quarter of its side is 5 pixels, up to (25,20).
 func TestTrigger(t *testing.T) {
 	img := image.NewGray(image.Rect(0, 0, 30, 20))
 	e := data.Example{ID: "a", Label: 4, Load: func() (image.Image, error) { return img, nil }}

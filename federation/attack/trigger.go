@@ -10,9 +10,9 @@ import (
 	"promptfed/federation/data"
 )
 
-// Triggered is an example with the trigger of a backdoor, labelled as the target class: a white square in the lower
-// right corner of the largest square in the middle of the image, which is what an image tower sees of it after resizing
-// and the centre crop. Random crops of augmented views may cut it off.
+// Triggered returns an example with the trigger of a backdoor and the target class as its label. The trigger is a white
+// square in the lower right corner of the largest square in the middle of the image, which is the part that an image
+// tower sees after resizing and the centre crop. Random crops of augmented views may cut it off.
 func (c Config) Triggered(e data.Example, decode data.Decoder) data.Example {
 	out := e
 	how := fmt.Sprintf("with a white square of %g", c.Trigger)
@@ -28,7 +28,7 @@ func (c Config) Triggered(e data.Example, decode data.Decoder) data.Example {
 	return out
 }
 
-// stamped is a copy of an image with the trigger.
+// stamped returns a copy of an image with the trigger.
 func stamped(img image.Image, size float64) image.Image {
 	b := img.Bounds()
 	side := min(b.Dx(), b.Dy())

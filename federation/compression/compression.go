@@ -1,5 +1,3 @@
-// Package compression makes updates of clients smaller: it sends their largest numbers, their signs, or few levels.
-// What is left out may stay on the client for its next update.
 package compression
 
 import (
@@ -11,30 +9,30 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Kinds of compression; package methods says where they are from.
+// Kinds of compression. Package methods names their sources.
 const (
 	TopK     = "top-k"
 	Sign     = "sign"
 	Quantise = "quantise"
 )
 
-// Codec is a method.Codec. The numbers of all tensors are concatenated, in the order of their names. A trace has the
-// random numbers of quantise as compress/uniform.
+// Codec implements method.Codec. It concatenates the numbers of all tensors in the order of their names. A trace
+// records the random numbers of quantise as compress/uniform.
 type Codec struct {
 	Kind     string
-	Share    float64 // of numbers that top-k sends
-	Levels   int     // of quantise, beside 0
-	Bucket   int     // numbers with one scale in sign and quantise; 0 for all
-	Feedback bool    // what was left out is added to the client's next update
+	Share    float64 // share of the numbers that top-k sends
+	Levels   int     // number of levels of quantise above 0
+	Bucket   int     // numbers that share a scale, in sign and quantise; 0: all
+	Feedback bool    // adds the error of an update to the client's next update
 }
 
-// memory is what the names of what was left out begin with, in a client's state.
+// memory is the prefix of the remaining errors in a client's state.
 const memory = "ef/e"
 
 // Tensors of a packed upload, of one axis each.
 const (
-	valuesName = "values" // float32: the numbers that top-k sends, or a scale for each bucket
-	bitsName   = "bits"   // int64, see pack: the places of top-k, or a code for each number
+	valuesName = "values" // float32: the numbers of top-k, or the scale of each bucket
+	bitsName   = "bits"   // int64, see pack: the indices of top-k, or the code of each number
 )
 
 // Pack implements method.Codec.
@@ -92,7 +90,7 @@ func (c Codec) Unpack(received, packed tensor.Map) (tensor.Map, error) {
 	return moved(received, d), nil
 }
 
-// moved is old plus an update.
+// moved returns old plus an update.
 func moved(old tensor.Map, d []float64) tensor.Map {
 	out := tensor.Map{}
 	for _, name := range old.Names() {
@@ -112,7 +110,7 @@ func (c Codec) encode(d []float64, r *rand.Rand) (packed tensor.Map, drawn *tens
 	return c.encodeLevels(d, r)
 }
 
-// decode reads an update of n numbers; what encode never gives for so many is an error.
+// decode reads an update of n numbers, and reports everything that encode cannot write for n numbers.
 func (c Codec) decode(packed tensor.Map, n int) ([]float64, error) {
 	if err := c.forms(n).Check(tensor.FormsOf(packed)); err != nil {
 		return nil, err
@@ -124,7 +122,7 @@ func (c Codec) decode(packed tensor.Map, n int) ([]float64, error) {
 	return c.decodeLevels(values, words, n)
 }
 
-// forms are those of an update of n numbers.
+// forms returns the forms of an encoded update of n numbers.
 func (c Codec) forms(n int) tensor.Forms {
 	values, bits := 0, n*c.codeBits()
 	if c.Kind == TopK {
@@ -141,5 +139,5 @@ func (c Codec) forms(n int) tensor.Forms {
 		{Name: bitsName, Int: true, Shape: []int{words(bits)}}}
 }
 
-// kept is how many of n numbers top-k sends.
+// kept returns how many of n numbers top-k sends.
 func (c Codec) kept(n int) int { return min(n, int(math.Ceil(c.Share*float64(n)-1e-9))) }

@@ -14,8 +14,8 @@ import (
 
 func random() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }
 
-// sent packs a move from 0 of two tensors, the first three numbers in a and the others in b, and gives what the server
-// reads after a message, and what stays on the client.
+// sent packs an update from 0 of two tensors, the first three numbers in a and the others in b. It returns the numbers
+// that the server reads from the message, and the error that stays on the client.
 func sent(t *testing.T, c Codec, l *method.Local, d ...float32) (got, left []float32) {
 	t.Helper()
 	n := len(d) - 3
@@ -50,8 +50,8 @@ func sent(t *testing.T, c Codec, l *method.Local, d ...float32) (got, left []flo
 
 func local() *method.Local { return &method.Local{State: tensor.Map{}, Rand: random()} }
 
-// By hand, of the update (1,-2,0, 4,-3): the two largest; signs times the mean 10/5 of absolute values, in buckets of 3
-// the means 3/3 and 7/2; one level of the norm √30, of which nothing else than 0 and ±√30 is sent.
+// By hand, for the update (1,-2,0, 4,-3): the two largest; signs times the mean 10/5 of absolute values, in buckets of
+// 3 the means 3/3 and 7/2; one level of the norm √30, with no values other than 0 and ±√30.
 func TestByHand(t *testing.T) {
 	update := []float32{1, -2, 0, 4, -3}
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// What was sent in some rounds and what is left at the end are the sum of all updates, of every kind with feedback.
+// With feedback, the sum of all sent updates and the remaining error is the sum of all updates, for every kind.
 func TestFeedback(t *testing.T) {
 	for _, c := range []Codec{{Kind: TopK, Share: 0.25}, {Kind: Sign, Bucket: 4}, {Kind: Quantise, Levels: 3}} {
 		c.Feedback = true
@@ -105,15 +105,15 @@ func TestFeedback(t *testing.T) {
 			if math.Abs(have[i]+float64(left[i])-want[i]) > 1e-5 {
 				t.Errorf("%s: %v sent and %v left of %v", c.Kind, have[i], left[i], want[i])
 			}
-			if a := math.Abs(float64(left[i])); a > 15 { // feedback that grows would be far beyond
+			if a := math.Abs(float64(left[i])); a > 15 { // growing feedback would be far larger
 				t.Errorf("%s: %v is left", c.Kind, left)
 			}
 		}
 	}
 }
 
-// Quantised values are right on average: within three standard errors over 20,000 draws, with at most the bound of the
-// variance, min(n/s², √n/s) times the square of the norm.
+// Quantised values are unbiased: their mean over 20,000 draws is exact within three standard errors, and their variance
+// is at most the bound min(n/s², √n/s) times the square of the norm.
 func TestQuantiseIsUnbiased(t *testing.T) {
 	d := []float64{0.5, -0.1, 0.02, 0, 0.3, -0.7, 0.01}
 	c := Codec{Kind: Quantise, Levels: 2}
@@ -144,7 +144,7 @@ func TestQuantiseIsUnbiased(t *testing.T) {
 	}
 }
 
-// A client that learned nothing sends zeros.
+// A client with a zero update sends zeros.
 func TestNothing(t *testing.T) {
 	for _, c := range []Codec{{Kind: TopK, Share: 0.1}, {Kind: Sign, Bucket: 2}, {Kind: Quantise, Levels: 7, Bucket: 2,
 		Feedback: true}} {
@@ -155,9 +155,9 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// Of 8192 numbers, 16 tokens of width 512: 5 % are 410 values and as many places of 13 bits, 84 words; for 820 of 10 %
-// a bit for each number is shorter, 128 words; signs are 128 words and 16 scales; four bits 512 words and 16 scales.
-// Beside them stands the header of safetensors.
+// For 8192 numbers, 16 tokens of width 512: 5 % are 410 values and 410 indices of 13 bits, 84 words; for the 820 values
+// of 10 % a bitmap is shorter, 128 words; signs are 128 words and 16 scales; four bits are 512 words and 16 scales. The
+// header of safetensors comes in addition.
 func TestBytes(t *testing.T) {
 	d := make([]float64, 8192)
 	r := random()
@@ -185,7 +185,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-// Whatever comes in a message is refused in one line or read as finite or infinite numbers; nothing panics.
+// Every message is refused in one line or decoded to finite or infinite numbers; nothing panics.
 func TestHostile(t *testing.T) {
 	values := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v)) }
 	words := func(v ...int64) *tensor.Tensor { return tensor.OfInts(v, len(v)) }

@@ -9,9 +9,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// encodeLevels sends a scale for each bucket and a code for each number: its sign in the lowest bit, 1 for what is
-// below 0, and in quantise its level above. drawn are the random numbers from [0,1) that rounded, one for each number
-// and 0 in a bucket of zeros; nil in sign.
+// encodeLevels writes the scale of each bucket and the code of each number. The lowest bit of a code is the sign, 1 for
+// numbers below 0; in quantise the level follows. drawn has the random numbers from [0,1) that rounded the levels, one
+// for each number, 0 in a bucket of zeros; it is nil in sign.
 func (c Codec) encodeLevels(d []float64, r *rand.Rand) (packed tensor.Map, drawn *tensor.Tensor) {
 	var scales []float32
 	if c.Kind == Quantise {
@@ -35,8 +35,8 @@ func (c Codec) encodeLevels(d []float64, r *rand.Rand) (packed tensor.Map, drawn
 	return tensor.Map{valuesName: tensor.Of(scales, len(scales)), bitsName: tensor.OfInts(words, len(words))}, drawn
 }
 
-// level of a number from 0 to 1, rounded up where a random number u from [0,1) says so: as often as makes it right on
-// average.
+// level returns the level of a number from 0 to 1. It rounds up if u, a random number from [0,1), is below the
+// fraction, which makes the level unbiased.
 func (c Codec) level(v, u float64) uint64 {
 	exact := math.Min(v*float64(c.Levels), float64(c.Levels))
 	level := uint64(exact)
@@ -71,7 +71,7 @@ func (c Codec) decodeLevels(scales []float32, words []int64, n int) ([]float64, 
 	return out, nil
 }
 
-// buckets gives the first number and the size of each.
+// buckets yields the first number and the size of each bucket.
 func (c Codec) buckets(n int) func(yield func(from, size int) bool) {
 	size := c.Bucket
 	if size == 0 {
@@ -83,7 +83,7 @@ func (c Codec) buckets(n int) func(yield func(from, size int) bool) {
 	}
 }
 
-// scale of a bucket: its norm in quantise, the mean of its absolute values in sign.
+// scale returns the norm of a bucket in quantise, and the mean of its absolute values in sign.
 func (c Codec) scale(d []float64) float64 {
 	sum, square := 0.0, 0.0
 	for _, v := range d {
@@ -95,8 +95,8 @@ func (c Codec) scale(d []float64) float64 {
 	return sum / float64(len(d))
 }
 
-// shrink is what a bucket of n numbers is divided by: where the error of quantised ones is fed back, 1 plus the bound
-// of its variance over their square, so that less is left out than there was.
+// shrink returns the divisor of the scale of a bucket of n numbers. With error feedback, quantise divides by 1 plus the
+// bound of its variance over the square of the norm, so that the remaining error is smaller than the update.
 func (c Codec) shrink(n int) float64 {
 	if c.Kind != Quantise || !c.Feedback {
 		return 1
@@ -105,7 +105,7 @@ func (c Codec) shrink(n int) float64 {
 	return 1 + math.Min(float64(n)/(s*s), math.Sqrt(float64(n))/s)
 }
 
-// codeBits is what a number takes.
+// codeBits returns the number of bits of a code.
 func (c Codec) codeBits() int {
 	if c.Kind == Sign {
 		return 1
@@ -113,7 +113,7 @@ func (c Codec) codeBits() int {
 	return 1 + bits.Len(uint(c.Levels))
 }
 
-// pack writes codes of some bits each into words of 64, the lowest bits first.
+// pack writes codes of a fixed number of bits into 64-bit words, the lowest bits first.
 func pack(codes []uint64, width int) []int64 {
 	words := make([]int64, words(len(codes)*width))
 	for i, code := range codes {
@@ -126,10 +126,10 @@ func pack(codes []uint64, width int) []int64 {
 	return words
 }
 
-// words is how many words of 64 hold so many bits.
+// words returns the number of 64-bit words for so many bits.
 func words(bits int) int { return (bits + 63) / 64 }
 
-// unpack reads n codes that pack wrote.
+// unpack reads n codes from the words of pack.
 func unpack(words []int64, n, width int) []uint64 {
 	out := make([]uint64, n)
 	for i := range out {

@@ -11,13 +11,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// mapped tells whether places are a bit for each of n numbers, which is shorter than a list of k places.
+// mapped reports whether the indices of k of n numbers are a bitmap, which is then shorter than a list.
 func mapped(n, k int) bool { return k*placeBits(n) > n }
 
-// placeBits is what a place among n takes.
+// placeBits returns the number of bits of an index below n.
 func placeBits(n int) int { return bits.Len(uint(max(1, n-1))) }
 
-// encodeLargest sends the largest numbers, of equal ones the first.
+// encodeLargest writes the largest numbers; among equal ones, the first.
 func (c Codec) encodeLargest(d []float64) tensor.Map {
 	order := make([]int, len(d))
 	for i := range order {

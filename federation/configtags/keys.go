@@ -1,25 +1,26 @@
-// Package configtags reads the configuration keys of a struct: its fields that have a tag "config" and a help text.
+// Package configtags reads the configuration keys of a struct: its fields with a tag "config" and a help text. It
+// imports nothing of promptfed.
 package configtags
 
 import "reflect"
 
-// Key is one field that a configuration sets.
+// Key describes one configuration key.
 type Key struct {
-	Name  string              // as the tag "config" has it
-	Help  string              // one phrase: what the key means
-	Field reflect.StructField // its type and its other tags
-	Value reflect.Value       // what it holds
+	Name  string              // the tag "config"
+	Help  string              // the meaning of the key, in one phrase
+	Field reflect.StructField // type and other tags
+	Value reflect.Value       // the value of the field
 }
 
-// LongHelp is implemented by structs that have keys whose help does not fit into a tag on one line.
+// LongHelp is implemented by structs with keys whose help does not fit into a tag on one line.
 type LongHelp interface {
-	// LongHelp gives help texts by the names of the keys, whose fields have no tag "help".
+	// LongHelp returns help texts by key; the fields of these keys have no tag "help".
 	LongHelp() map[string]string
 }
 
-// Of lists the keys of a struct in the order of its fields. Those of a field with the tag `config:",squash"` take its
-// place; fields without the tag "config" are passed over.
-func Of(v reflect.Value) []Key {
+// Keys lists the keys of a struct in the order of its fields. The keys of a field with the tag `config:",squash"`
+// replace that field; Keys skips fields without the tag "config".
+func Keys(v reflect.Value) []Key {
 	var out []Key
 	var long map[string]string
 	if l, ok := reflect.Zero(v.Type()).Interface().(LongHelp); ok {
@@ -29,7 +30,7 @@ func Of(v reflect.Value) []Key {
 		f := v.Type().Field(i)
 		switch name := f.Tag.Get("config"); name {
 		case ",squash":
-			out = append(out, Of(v.Field(i))...)
+			out = append(out, Keys(v.Field(i))...)
 		case "":
 		default:
 			help, ok := f.Tag.Lookup("help")
@@ -42,7 +43,7 @@ func Of(v reflect.Value) []Key {
 	return out
 }
 
-// Flatten gives the values of a configuration by dotted key, maps as they are.
+// Flatten returns the values of a configuration by dotted key, with maps as values.
 func Flatten(c any) map[string]any {
 	out := map[string]any{}
 	flatten("", reflect.Indirect(reflect.ValueOf(c)), out)
@@ -50,7 +51,7 @@ func Flatten(c any) map[string]any {
 }
 
 func flatten(at string, v reflect.Value, out map[string]any) {
-	for _, k := range Of(v) {
+	for _, k := range Keys(v) {
 		if k.Value.Kind() == reflect.Struct {
 			flatten(at+k.Name+".", k.Value, out)
 		} else {

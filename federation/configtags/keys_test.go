@@ -20,9 +20,9 @@ type outer struct {
 	Other int
 }
 
-func TestOf(t *testing.T) {
+func TestKeys(t *testing.T) {
 	var got [][2]string
-	for _, k := range Of(reflect.ValueOf(outer{inner: inner{Depth: 3}, Own: inner{Depth: 4}})) {
+	for _, k := range Keys(reflect.ValueOf(outer{inner: inner{Depth: 3}, Own: inner{Depth: 4}})) {
 		got = append(got, [2]string{k.Name, k.Help})
 		if k.Name == "depth" && k.Value.Interface() != 3 {
 			t.Errorf("depth is %v", k.Value)

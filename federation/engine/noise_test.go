@@ -46,7 +46,7 @@ func upload(t *testing.T, path string, change func(o *message.Instruction)) (*te
 	}
 	set := engine.Settings{}
 	if path != "" {
-		n, err := noise.OpenNoise(path, "run")
+		n, err := noise.Open(path, "run")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestNoiseOfAServer(t *testing.T) {
 		var turns trainers
 		set := engine.Settings{Workers: 2, OnTurn: turns.note}
 		if path != "" {
-			if set.Noise, err = noise.OpenNoise(filepath.Join(dir, path), "run"); err != nil {
+			if set.Noise, err = noise.Open(filepath.Join(dir, path), "run"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,7 +161,7 @@ func TestNoiseOfSteps(t *testing.T) {
 		}
 		e.Method, o.Shared, e.Training.Epochs = m, tensor.Map{"global": tensor.New(2, 6)}, 3
 		change(&o, e.Clients[0])
-		n, err := noise.OpenNoise(path, "run")
+		n, err := noise.Open(path, "run")
 		if err != nil {
 			t.Fatal(err)
 		}

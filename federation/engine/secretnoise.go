@@ -37,5 +37,5 @@ func runNoise(set Settings) (*noise.Noise, error) {
 				"clients so far; choose another --out", path)
 		}
 	}
-	return noise.OpenNoise(path, "")
+	return noise.Open(path, "")
 }

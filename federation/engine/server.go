@@ -94,7 +94,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		return s.worker.Fit(method.ClientSpec{Width: g.Width, Clients: s.Plan.Clients}, params, rows, loss, steps, o)
 	}
 	if s.Noise != nil {
-		g.Noise = s.Noise.Of(g.Round, false)
+		g.Noise = s.Noise.ForRound(g.Round, false)
 	}
 	if err := s.joinNew(); err != nil {
 		return record.Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)

@@ -96,7 +96,7 @@ func Resolve(name string, with []string, options map[string]any) (map[string]any
 }
 
 func valuesOf(v reflect.Value, out map[string]any) {
-	for _, k := range configtags.Of(v) {
+	for _, k := range configtags.Keys(v) {
 		x := k.Value.Interface()
 		if m, ok := x.(method.Frequency); ok {
 			x = string(m)

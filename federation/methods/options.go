@@ -23,7 +23,7 @@ type Option struct {
 // Options lists the settings of a definition with their defaults.
 func (d Def) Options() []Option {
 	var out []Option
-	for _, k := range configtags.Of(reflect.ValueOf(d.New()).Elem()) {
+	for _, k := range configtags.Keys(reflect.ValueOf(d.New()).Elem()) {
 		out = append(out, Option{k.Name, k.Field.Type.String(), fmt.Sprint(k.Value.Interface()), k.Help})
 	}
 	return out

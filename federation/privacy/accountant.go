@@ -10,14 +10,14 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// Round is what one round releases: the sum of the clipped updates of the clients drawn, with Gaussian noise.
+// Round describes the release of one round: the sum of the clipped updates of the drawn clients, with Gaussian noise.
 type Round struct {
-	Noise   float64 // standard deviation of the noise on the sum, over the clip norm
-	Rate    float64 // q: the probability of each client with Poisson, the share of clients drawn without
+	Noise   float64 // standard deviation of the noise on the sum, divided by the clip norm
+	Rate    float64 // q: with Poisson the probability of each client, otherwise the share of clients drawn
 	Poisson bool
 }
 
-// Check finds what no bound exists for.
+// Check reports values without a bound.
 func (r Round) Check() error {
 	if !(r.Noise >= 0) || math.IsInf(r.Noise, 0) || !(r.Rate >= 0 && r.Rate <= 1) {
 		return fmt.Errorf("noise %v at a rate of %v; the noise must be finite and not negative, the rate between 0 "+
@@ -26,7 +26,7 @@ func (r Round) Check() error {
 	return nil
 }
 
-// Divergence bounds the Rényi divergence of one round at an order above 1; it is infinite without noise.
+// Divergence bounds the Rényi divergence of one round at an order above 1. Without noise it is infinite.
 func (r Round) Divergence(order float64) float64 {
 	switch {
 	case r.Rate == 0:
@@ -36,13 +36,13 @@ func (r Round) Divergence(order float64) float64 {
 	case r.Poisson:
 		return poisson(r.Rate, r.Noise, order)
 	}
-	// One client's update replaced by another moves the sum by up to 2C. Sampling never costs more than none: Rényi
+	// Replacing one client's update changes the sum by up to 2C. Sampling never increases the divergence: Rényi
 	// divergences of mixtures are at most the largest of their parts (van Erven and Harremoës, IEEE Trans. Inf. Theory
 	// 2014, theorem 13).
 	return math.Min(fixedSize(r.Rate, r.Noise/2, order), gaussian(r.Noise/2, order))
 }
 
-// Curve is Divergence at Orders.
+// Curve returns Divergence at Orders.
 func (r Round) Curve() []float64 {
 	out := make([]float64, len(Orders))
 	for i, a := range Orders {
@@ -51,18 +51,17 @@ func (r Round) Curve() []float64 {
 	return out
 }
 
-// Spent is how often rounds of each kind released something: rounds may differ in noise and in rate, as drop-outs make
-// them.
+// Spent counts the releases of each kind of round. Rounds differ in noise and rate when clients drop out.
 type Spent map[Round]int
 
-// Curve is the sum of divergences of all rounds, at Orders. Divergences of rounds add up, however a round depends on
-// those before it (Mironov, CSF 2017, proposition 1).
+// Curve returns the sum of the divergences of all rounds, at Orders. Divergences add up even if a round depends on
+// earlier rounds (Mironov, CSF 2017, proposition 1).
 func (s Spent) Curve() []float64 {
 	kinds := slices.SortedFunc(maps.Keys(s), func(a, b Round) int {
 		return cmp.Or(cmp.Compare(a.Noise, b.Noise), cmp.Compare(a.Rate, b.Rate))
 	})
 	out := make([]float64, len(Orders))
-	for _, r := range kinds { // sorted, so that sums are rounded in one order
+	for _, r := range kinds { // sorted, so that rounding does not depend on the map's order
 		if s[r] > 0 {
 			floats.AddScaled(out, float64(s[r]), r.Curve())
 		}
@@ -70,14 +69,14 @@ func (s Spent) Curve() []float64 {
 	return out
 }
 
-// Epsilon is the least epsilon at which all rounds together are (epsilon, delta)-private, over Orders. The conversion
-// is
+// Epsilon returns the smallest epsilon, over Orders, at which all rounds together are (epsilon, delta)-private. The
+// conversion is
 //
 //	epsilon = D + log(1 - 1/a) - log(delta a)/(a-1)
 //
 // of Canonne, Kamath and Steinke, The Discrete Gaussian for Differential Privacy, NeurIPS 2020, proposition 12, and
-// Balle et al., Hypothesis Testing Interpretations and Rényi Differential Privacy, AISTATS 2020, theorem 21. It is 0
-// where the divergence bounds the total variation by delta (Bretagnolle and Huber: √(1-e^-D)).
+// Balle et al., Hypothesis Testing Interpretations and Rényi Differential Privacy, AISTATS 2020, theorem 21. Epsilon
+// is 0 if the divergence bounds the total variation by delta (Bretagnolle and Huber: √(1-e^-D)).
 func (s Spent) Epsilon(delta float64) float64 {
 	curve, best := s.Curve(), math.Inf(1)
 	for i, a := range Orders {

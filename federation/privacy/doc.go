@@ -1,12 +1,12 @@
-// Package privacy computes what client-level differential privacy costs: the Rényi divergences of one noisy round,
-// their sum over rounds, and the (epsilon, delta) that follows from it. It knows nothing of methods or clients.
+// Package privacy computes the cost of client-level differential privacy: the Rényi divergence of one noisy round, the
+// sum over rounds, and the (epsilon, delta) that follows. It imports no method, client or engine.
 //
-// Two ways of drawing a round's clients are covered, each with the neighbours it has a proof for:
-//   - Poisson: each client is drawn by itself. Neighbours differ by one client more or less, which moves the sum of
-//     clipped updates by at most the clip norm C.
-//   - fixed size: m of n clients, drawn without replacement. Neighbours differ in the data of one client, whose clipped
-//     update becomes any other, which moves the sum by at most 2C. With m = n nobody is drawn, and the bound is the
-//     Gaussian mechanism's.
+// There is a bound for two ways to sample the clients of a round:
+//   - Poisson: each client is drawn independently. Neighbouring data sets differ by one client more or less, which
+//     changes the sum of clipped updates by at most the clip norm C.
+//   - fixed size: m of n clients are drawn without replacement. Neighbouring data sets differ in the data of one
+//     client. This replaces its clipped update and changes the sum by at most 2C. With m = n there is no sampling, and
+//     the bound is that of the Gaussian mechanism.
 //
-// The two epsilons are of different neighbours and do not compare directly.
+// The two epsilons refer to different neighbours and cannot be compared directly.
 package privacy

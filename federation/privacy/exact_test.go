@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// TestDropOuts compares with integrals over the densities (tools/golden/privacy_exact.py) of whole runs in which noise
-// and rate change from round to round, as drop-outs change them. Divergences are exact for all clients, and for Poisson
-// samples at whole orders; elsewhere they are bounds, which integrals stay below: of a sample of fixed size the
-// integral for one pair of densities. No epsilon is below the one that the product of all rounds has; where divergences
-// are exact it is above by what the conversion costs, a half at most here.
+// TestDropOuts compares with integrals over the densities (tools/golden/privacy_exact.py) of whole runs whose noise and
+// rate change from round to round, as drop-outs change them. Divergences are exact for all clients, and for Poisson
+// samples at whole orders. Elsewhere they are bounds above the integrals; for a sample of fixed size the integral is
+// for one pair of densities. No epsilon is below that of the product of all rounds. Where divergences are exact, it
+// exceeds that one by the loss of the conversion, here at most a half.
 func TestDropOuts(t *testing.T) {
 	b, err := os.ReadFile("testdata/exact.json")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestDropOuts(t *testing.T) {
 	}
 }
 
-// Rounds of one kind cost the same however they are counted, and in whatever order kinds come.
+// Rounds of one kind have the same cost with any grouping and any order of the kinds.
 func TestSpentAddsUp(t *testing.T) {
 	a, b := Round{2, 0.1, true}, Round{3, 0.2, true}
 	curve, one, two := Spent{a: 3, b: 2}.Curve(), a.Curve(), b.Curve()

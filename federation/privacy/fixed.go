@@ -7,7 +7,10 @@ import (
 )
 
 // fixedSize bounds the Rényi divergence of order a of the Gaussian mechanism on m = q n of n clients drawn without
-// replacement, with noise of s sensitivities, the sensitivity being that of one client's data replaced by other data.
+// replacement, with noise of s sensitivities. The sensitivity is the effect of replacing one client's data.
+//
+// Wang, Balle and Kasiviswanathan, Subsampled Rényi Differential Privacy and Analytical Moments Accountant, AISTATS
+// 2019, theorem 27 (theorem 9 above order 256), and corollary 10 between whole orders.
 //
 // Wang, Balle and Kasiviswanathan, Subsampled Rényi Differential Privacy and Analytical Moments Accountant, AISTATS
 // 2019, theorem 27 (theorem 9 above order 256), and corollary 10 between whole orders.
@@ -27,15 +30,15 @@ func fixedSize(q, s, a float64) float64 {
 	return out / (a - 1)
 }
 
-// exactly is the highest order for which forward differences are computed.
+// exactly is the highest order with forward differences.
 const exactly = 256
 
-// fixedWhole is (a-1) times the bound for a whole order: the log of
+// fixedWhole returns (a-1) times the bound for a whole order, the log of
 //
 //	1 + q² C(a,2) min(4 (e^ε(2)-1), 2 e^ε(2)) +
 //	Σ_j>2 q^j C(a,j) min(4 √(B(2⌊j/2⌋) B(2⌈j/2⌉)), 2 e^((j-1) ε(j)))
 //
-// with ε the Gaussian mechanism's divergence and B its forward differences.
+// where ε is the divergence of the Gaussian mechanism and B its forward differences.
 func fixedWhole(q, s, a float64) float64 {
 	if a < 2 {
 		return 0
@@ -59,7 +62,7 @@ func fixedWhole(q, s, a float64) float64 {
 	return floats.LogSumExp(terms)
 }
 
-// differences gives log |B(l)| for l = 0..n: the forward differences of order l, at 0, of k -> e^((k-1) ε(k)).
+// differences returns log |B(l)| for l = 0..n: the forward differences of order l, at 0, of k -> e^((k-1) ε(k)).
 func differences(s float64, n int) []float64 {
 	logs, minus := make([]float64, n+1), make([]bool, n+1)
 	for k := range logs {
@@ -75,7 +78,7 @@ func differences(s float64, n int) []float64 {
 	return out
 }
 
-// difference is x - y of numbers given by the logs of their sizes and by whether they are negative.
+// difference returns x - y; x, y and the result are given by the logs of their absolute values and their signs.
 func difference(x float64, xMinus bool, y float64, yMinus bool) (log float64, minus bool) {
 	big, small := math.Max(x, y), math.Min(x, y)
 	switch {

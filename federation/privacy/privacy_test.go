@@ -44,7 +44,7 @@ func TestGoogle(t *testing.T) {
 	t.Logf("%d cases, largest difference of a divergence %.1g of it", len(cases), worst)
 }
 
-// By hand: without sampling one round of order a has a/(2z²), replacing one client's update 4 times as much.
+// By hand: without sampling one round of order a has a/(2z²); replacing one client's update has 4 times as much.
 func TestByHand(t *testing.T) {
 	if got := (Round{Noise: 2, Rate: 1, Poisson: true}).Divergence(8); got != 1 {
 		t.Errorf("%v, want 8/(2·4) = 1", got)
@@ -87,7 +87,7 @@ func TestMonotone(t *testing.T) {
 	}
 }
 
-// The tail of erfc joins its series: at 20 both ways of computing it agree.
+// Both ways to compute erfc agree at 20, where the series begins.
 func TestTail(t *testing.T) {
 	for _, x := range []float64{20, 22, 25} {
 		if got, want := logHalfErfc(x), math.Log(math.Erfc(x)/2); math.Abs(got-want) > 1e-9 {

@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// Orders are those at which Rényi divergences are computed, the usual ones of accountants: fine where large noise has
-// its optimum, coarse above.
+// Orders are the orders of the Rényi divergences, as accountants usually have them: fine for large noise, coarse
+// above.
 var Orders = orders()
 
 func orders() []float64 {
@@ -21,15 +21,15 @@ func orders() []float64 {
 	return append(out, 128, 256, 512, 1024)
 }
 
-// gaussian is the Rényi divergence of order a of the Gaussian mechanism with noise of s sensitivities: a/(2 s²)
+// gaussian returns the Rényi divergence of order a of the Gaussian mechanism with noise of s sensitivities: a/(2 s²)
 // (Mironov, Rényi Differential Privacy, CSF 2017, proposition 7).
 func gaussian(s, a float64) float64 { return a / (2 * s * s) }
 
-// poisson is the Rényi divergence of order a of the Gaussian mechanism on a Poisson sample of rate q, with noise of s
-// sensitivities: log A_a/(a-1) (Mironov, Talwar and Zhang, Rényi Differential Privacy of the Sampled Gaussian
-// Mechanism, arXiv 1908.10530, section 3.3). It is exact at whole orders and a bound between them, where the series has
-// not settled that by whole orders: in a sum over rounds of several kinds one without a bound would lose the order for
-// all (van Erven and Harremoës, IEEE Trans. Inf. Theory 2014, corollary 2).
+// poisson returns the Rényi divergence of order a of the Gaussian mechanism on a Poisson sample of rate q, with noise
+// of s sensitivities: log A_a/(a-1) (Mironov, Talwar and Zhang, Rényi Differential Privacy of the Sampled Gaussian
+// Mechanism, arXiv 1908.10530, section 3.3). It is exact at whole orders. Between them it falls back to a bound by
+// whole orders if the series does not converge, because one round without a bound would lose the order for all rounds
+// (van Erven and Harremoës, IEEE Trans. Inf. Theory 2014, corollary 2).
 func poisson(q, s, a float64) float64 {
 	switch {
 	case q == 0:
@@ -52,7 +52,7 @@ func poisson(q, s, a float64) float64 {
 	return out / (a - 1)
 }
 
-// poissonWhole is log A_a for a whole order: log Σ_k C(a,k) (1-q)^(a-k) q^k e^((k²-k)/(2s²)).
+// poissonWhole returns log A_a for a whole order: log Σ_k C(a,k) (1-q)^(a-k) q^k e^((k²-k)/(2s²)).
 func poissonWhole(q, s, a float64) float64 {
 	var terms []float64
 	for k := 0.0; k <= a; k++ {
@@ -61,12 +61,12 @@ func poissonWhole(q, s, a float64) float64 {
 	return floats.LogSumExp(terms)
 }
 
-// most bounds the terms of poissonBetween's series.
+// most is the largest number of terms in poissonBetween.
 const most = 1000
 
-// poissonBetween is log A_a for any order: the two series of section 3.3, for the halves of the line on both sides of
-// the point where the two densities cross. The terms after the order alternate in sign; they are all added up, which
-// errs on the side of a larger divergence. It is infinite where the series has not settled.
+// poissonBetween returns log A_a for any order by the two series of section 3.3, one for each side of the point where
+// the two densities cross. Terms after the order alternate in sign; adding their absolute values can only increase the
+// divergence. The result is infinite if the series does not converge.
 func poissonBetween(q, s, a float64) float64 {
 	cross := s*s*math.Log(1/q-1) + 0.5
 	lower, upper, total := math.Inf(-1), math.Inf(-1), math.Inf(-1)
@@ -85,7 +85,7 @@ func poissonBetween(q, s, a float64) float64 {
 	return math.Inf(1)
 }
 
-// logChoose is log |C(a,k)| of a real a.
+// logChoose returns log |C(a,k)| for a real a.
 func logChoose(a, k float64) float64 {
 	top, _ := math.Lgamma(a + 1)
 	one, _ := math.Lgamma(k + 1)
@@ -93,7 +93,7 @@ func logChoose(a, k float64) float64 {
 	return top - one - rest
 }
 
-// logHalfErfc is log(erfc(x)/2), by its asymptotic series where erfc is too small for a float64 (Abramowitz and Stegun,
+// logHalfErfc returns log(erfc(x)/2). Where erfc underflows it uses the asymptotic series (Abramowitz and Stegun,
 // 7.1.23).
 func logHalfErfc(x float64) float64 {
 	if x < 20 {

@@ -8,10 +8,10 @@ import (
 
 // TestSettings compares epsilons of whole runs with integrals (tools/golden/privacy_settings.py): full participation,
 // small and large rates, many rounds, little noise, several deltas, samples of fixed size and of Poisson sampling.
-// Where the divergence of a round is an integral, epsilon is the one that the integrals give, or up to 0.2 % above it
-// where the best order is no whole one. No epsilon is below what the run really costs, for which the distribution of
-// the privacy loss gives a lower and an upper bound; it is above the upper one by what the conversion from divergences
-// costs, up to 40 % here, and of samples of fixed size, whose bound is known to be loose, up to three times.
+// Where the divergence of a round is an integral, epsilon equals that of the integrals, or is up to 0.2 % above it if
+// the best order is not whole. No epsilon is below the real cost of the run, for which the distribution of the privacy
+// loss gives a lower and an upper bound. It exceeds the upper one by the loss of the conversion from divergences, here
+// up to 40 %, and for samples of fixed size, whose bound is known to be loose, up to three times.
 func TestSettings(t *testing.T) {
 	b, err := os.ReadFile("testdata/settings.json")
 	if err != nil {

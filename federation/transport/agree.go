@@ -13,45 +13,46 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// What members must have in common and the server's configuration leaves open is decided once, at the start of the run,
-// by a majority (docs/distributed.md). Until then nobody is refused for what another member said.
+// A majority decides once, at the start of the run, what clients must have in common and the configuration leaves open
+// (docs/distributed.md). Until then nobody is refused because of another client.
 //
-// A member's word is its request to join. Participant.Joined tells that the member counts: until the start that it may
-// be asked, from then on that it takes part. A word without it is that of a member that waits. A member that is left
-// out has no word, only the key that it is known by.
+// Participant.Joined means that a client's request to join counts: until the start it may be asked, from then on it
+// takes part. A client whose request does not count waits. A client that is left out has no request, only its known
+// key.
 
-// hasWord tells whether a member said what it has.
+// hasWord reports whether there is a client's request to join.
 func (k *clientRecord) hasWord() bool { return len(k.RunSpec.Classes) > 0 }
 
-// counts tells whether others must agree with this member. The word of one whose certificate lapsed is forgotten.
+// counts reports whether others must agree with this client. The request of a client with an invalid certificate is
+// forgotten.
 func (k *clientRecord) counts() bool { return k.Participant.Joined && k.Lapsed == "" }
 
-// leaveOut forgets the word of a member, which is asked to join again. Host.Mu must be held.
+// leaveOut forgets a client's request and asks the client to join again. Host.Mu must be held.
 func (h *Server) leaveOut(client int) error {
 	k := &h.clients[client]
 	k.JoinRequest = protocol.JoinRequest{JoinHeader: k.JoinHeader}
 	return h.askAgain(client)
 }
 
-// askAgain keeps what is left of a member's word, and asks the member to join again. Host.Mu must be held.
+// askAgain stores the remaining request of a client and asks the client to join again. Host.Mu must be held.
 func (h *Server) askAgain(client int) error {
 	k := &h.clients[client]
 	k.Key = certs.Verifier{}
-	if h.Conn != nil { // a lost request comes again with the next heartbeat
+	if h.Conn != nil { // repeated after the next heartbeat if it is lost
 		h.Conn.Publish(h.Client(client).Rejoin(), nil)
 	}
 	return h.writeMember(certs.UserOf(client), k.JoinRequest)
 }
 
-// Backbone is what a server's own files fix for all clients whose backbone has the same name.
+// Backbone holds the properties that the server's own files require of all clients with this backbone.
 type Backbone struct {
 	Digest string            // of its files
-	Task   method.ClientSpec // its sizes, and its name
+	Task   method.ClientSpec // its sizes and name
 	// Tokens is the digest of the text tokens of classes and template.
 	Tokens func(classes []string, template string) (string, error)
 }
 
-// fixedBy are the terms of a client where the configuration leaves them open, and otherwise the configuration's.
+// fixedBy returns the terms of the configuration, with those of a client where the configuration leaves them open.
 func (s Settings) fixedBy(client spec.RunSpec) spec.RunSpec {
 	out := s.RunSpec
 	if len(out.Classes) == 0 {
@@ -64,8 +65,8 @@ func (s Settings) fixedBy(client spec.RunSpec) spec.RunSpec {
 	return out
 }
 
-// checkFixed finds where a client differs from what is fixed: by the configuration, and since the start by all.
-// Host.Mu must be held.
+// checkFixed reports how a client differs from the configuration and, after the start, from the decision. Host.Mu must
+// be held.
 func (h *Server) checkFixed(c protocol.JoinRequest) error {
 	agreed := h.runSpec
 	if !h.began {
@@ -87,15 +88,14 @@ func (h *Server) checkFixed(c protocol.JoinRequest) error {
 	return otherBackbone(fixed, "the server", c)
 }
 
-// backboneOf is what members with the same backbone must have in common, as text.
+// backboneOf describes the properties that clients with the same backbone must share.
 func backboneOf(c protocol.JoinRequest) string {
 	t := c.Participant.Task
 	t.Client, t.Clients, t.Classes = 0, 0, 0
 	return fmt.Sprintf("%+v %q %q", t, c.Backbone, c.Tokens)
 }
 
-// otherBackbone says how the backbone of a client differs from that of another, or of the server, that has the same
-// name.
+// otherBackbone describes how a client's backbone differs from another one with the same name, or from the server's.
 func otherBackbone(one protocol.JoinRequest, whose string, c protocol.JoinRequest) error {
 	name := c.Participant.Task.Backbone
 	if one.Participant.Task.Backbone != name || backboneOf(one) == backboneOf(c) {
@@ -106,7 +106,7 @@ func otherBackbone(one protocol.JoinRequest, whose string, c protocol.JoinReques
 		whose, protocol.Printable(one.Backbone), protocol.Printable(one.Tokens))
 }
 
-// differs says in one line where a client differs from another member; nil where they can train together.
+// differs describes in one line how a client differs from another; nil if they can train together.
 func (h *Server) differs(client int, c protocol.JoinRequest, other int) error {
 	o, whose := h.clients[other].JoinRequest, fmt.Sprintf("client %d", other)
 	if err := o.RunSpec.MismatchOf(whose, c.RunSpec, fmt.Sprintf("client %d", client)); err != nil {
@@ -118,7 +118,7 @@ func (h *Server) differs(client int, c protocol.JoinRequest, other int) error {
 	return otherBackbone(o, whose, c)
 }
 
-// disagrees tells why a client cannot take part now, with a laterError where that may pass. Host.Mu must be held.
+// disagrees returns why a client cannot take part now, as a laterError if that may change. Host.Mu must be held.
 func (h *Server) disagrees(client int, c protocol.JoinRequest) error {
 	same, all, fixed := 1, 1, false
 	for k := range h.clients {
@@ -127,7 +127,7 @@ func (h *Server) disagrees(client int, c protocol.JoinRequest) error {
 			continue
 		}
 		alike := o.Participant.Task.Backbone == c.Participant.Task.Backbone
-		if !o.Participant.Joined { // it waits, too
+		if !o.Participant.Joined { // it waits too
 			if alike {
 				all++
 				if backboneOf(o.JoinRequest) == backboneOf(c) {
@@ -152,7 +152,7 @@ func (h *Server) disagrees(client int, c protocol.JoinRequest) error {
 	return nil
 }
 
-// experimentOf is what all members must have in common, as text: the terms, and the shapes of shared parameters.
+// experimentOf describes the properties that all clients must share: the terms, and the shapes of shared parameters.
 func (h *Server) experimentOf(c protocol.JoinRequest) string {
 	var b strings.Builder
 	b.WriteString(c.RunSpec.String())
@@ -164,7 +164,7 @@ func (h *Server) experimentOf(c protocol.JoinRequest) string {
 	return b.String()
 }
 
-// majority are those members that have the same text as more than half of all; without such a text there are none.
+// majority returns the clients with the text that more than half of all have, or none.
 func majority(members []int, text func(client int) string) []int {
 	by := map[string][]int{}
 	for _, k := range members {
@@ -179,9 +179,9 @@ func majority(members []int, text func(client int) string) []int {
 	return nil
 }
 
-// decide finds the members that take part: those with the terms of the majority of all that joined, and of these those
-// with the files of the majority of all that name the same backbone. There are none unless they are more than half of
-// all that joined. outvoted are those that differ from a majority; others wait. Host.Mu must be held.
+// decide returns the clients that take part: those with the terms of the majority of all that joined, and of these the
+// ones with the files of the majority of all with the same backbone. If they are not more than half of all that joined,
+// nobody takes part. outvoted are the clients that differ from a majority; others wait. Host.Mu must be held.
 func (h *Server) decide() (members, outvoted []int) {
 	var all []int
 	for k := range h.clients {
@@ -214,7 +214,7 @@ func (h *Server) decide() (members, outvoted []int) {
 	return members, outvoted
 }
 
-// agreement is the file of what members agreed on, which is there since the start.
+// agreement is the file of the decision, which exists from the start of the run.
 type agreement struct {
 	Version int          `json:"version"`
 	RunSpec spec.RunSpec `json:"terms"`
@@ -225,7 +225,7 @@ const (
 	agreementVersion = 1
 )
 
-// readAgreement takes over what the members of a run that goes on agreed on.
+// readAgreement restores the decision of a resumed run.
 func (h *Server) readAgreement() error {
 	var a agreement
 	path := h.memberPath(agreementFile)
@@ -244,8 +244,8 @@ func (h *Server) readAgreement() error {
 	return nil
 }
 
-// begin decides what all agree on once so many clients are known, and tells whether the run can start. A client that
-// was revoked or left out is known: nobody waits for it.
+// begin makes the decision once so many clients are known, and reports whether the run can start. A revoked or excluded
+// client counts as known.
 func (h *Server) begin(clients int) (bool, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -287,7 +287,7 @@ func (h *Server) begin(clients int) (bool, error) {
 	return true, nil
 }
 
-// outvote leaves out a client that differs from the members that take part. Host.Mu must be held.
+// outvote excludes a client that differs from those that take part. Host.Mu must be held.
 func (h *Server) outvote(client int, members []int) error {
 	k := &h.clients[client]
 	for _, other := range members {
@@ -301,7 +301,7 @@ func (h *Server) outvote(client int, members []int) error {
 	return h.leaveOut(client)
 }
 
-// postpone has a client wait until a majority of those that name the same backbone has the same files. Host.Mu must be
+// postpone lets a client wait until a majority of those with the same backbone has the same files. Host.Mu must be
 // held.
 func (h *Server) postpone(client int) error {
 	k := &h.clients[client]
@@ -312,7 +312,7 @@ func (h *Server) postpone(client int) error {
 	return h.askAgain(client)
 }
 
-// Wait waits until so many clients have joined and most of them agree, and gives what they agreed on.
+// Wait waits until so many clients have joined and most of them agree, and returns what they agreed on.
 func (h *Server) Wait(ctx context.Context, clients int) (spec.RunSpec, error) {
 	for {
 		ready, err := h.begin(clients)
@@ -327,7 +327,7 @@ func (h *Server) Wait(ctx context.Context, clients int) (spec.RunSpec, error) {
 	}
 }
 
-// tellTie says once, and again when it changes, that the members disagree. Host.Mu must be held.
+// tellTie logs that the clients disagree, again whenever the disagreement changes. Host.Mu must be held.
 func (h *Server) tellTie() {
 	for k := range h.clients {
 		if !h.clients[k].counts() {

@@ -15,20 +15,20 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// clientRole is that of a client of the experiment: what it remembers is in its folder.
+// clientRole is the Role of a client of the experiment, whose state is in its folder.
 type clientRole struct {
 	*exchange.Invitation
 	executor Executor
 	store    *stateStore
 	log      *slog.Logger
-	last     *exchange.PreparedReply // that it gave; the same order may come again
+	last     *exchange.PreparedReply // repeated if the same instruction comes again
 }
 
 func (c *clientRole) Joined(v protocol.JoinReply) error {
 	c.log.Info("joined", "client", c.Client)
 	_, err := c.store.get(v.Accepted)
-	// A server that goes on may not have read its checkpoint yet, and then names no upload; each of its orders is held
-	// against what this client knows all the same (mine).
+	// A resumed server may not have read its checkpoint yet and then names no upload; checkServer still verifies each
+	// of its instructions.
 	if err == nil && c.store.Safe != "" && v.Accepted+v.Safe != "" {
 		if err = c.store.checkServer(v.Accepted, v.Safe); err != nil {
 			err = fmt.Errorf("the server's answer: %w; if that is intended, use another --state", err)
@@ -37,7 +37,7 @@ func (c *clientRole) Joined(v protocol.JoinReply) error {
 	return err
 }
 
-func (c *clientRole) Accepts(o protocol.Order) error {
+func (c *clientRole) Accepts(o protocol.Instruction) error {
 	if o.Client != c.Client || o.Total != c.Clients {
 		return fmt.Errorf("it is for client %d of %d, not for this one", o.Client, o.Total)
 	}
@@ -47,14 +47,14 @@ func (c *clientRole) Accepts(o protocol.Order) error {
 	return c.store.checkServer(o.Accepted, o.Safe)
 }
 
-func (c *clientRole) Execute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder) (*exchange.PreparedReply,
-	error) {
+func (c *clientRole) Execute(ctx context.Context, a *exchange.Client, j *exchange.ActiveInstruction) (
+	*exchange.PreparedReply, error) {
 	if c.last != nil && c.last.ID == j.ID {
 		return c.last, nil
 	}
 	s, err := c.store.get(j.Accepted)
 	if err == nil {
-		err = c.store.prune(j.Order)
+		err = c.store.prune(j.Instruction)
 	}
 	if err != nil {
 		return nil, err
@@ -77,18 +77,18 @@ func (c *clientRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 	return ans, err
 }
 
-// compute is the client's part.
-func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder,
+// compute executes an instruction.
+func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveInstruction,
 	s message.ClientState) (message.Reply, error) {
 	body, err := a.Tensors(ctx, j, c.store.pieces)
 	if err != nil {
 		return message.Reply{}, withFlag(err)
 	}
-	m, err := j.Order.Content.Tensors(body)
+	m, err := j.Instruction.Content.Tensors(body)
 	if err != nil {
 		return message.Reply{}, err
 	}
-	o, err := j.Order.Instruction().With(m)
+	o, err := j.Instruction.Message().With(m)
 	if err != nil {
 		return message.Reply{}, err
 	}
@@ -105,7 +105,7 @@ func (c *clientRole) compute(ctx context.Context, a *exchange.Client, j *exchang
 	return r, err
 }
 
-// withFlag names the flag of promptfed join by which a client takes more.
+// withFlag names the flag of promptfed join that raises the limit.
 func withFlag(err error) error {
 	if errors.Is(err, exchange.ErrLarge) {
 		return fmt.Errorf("%w (join --largest)", err)
@@ -113,8 +113,8 @@ func withFlag(err error) error {
 	return err
 }
 
-// FetchInvitation waits for the server of a run and asks it for the invitation of a client, which has the identity who
-// and takes at most largest bytes at a time: of the invitation, and of the tensors of an instruction.
+// FetchInvitation waits for the server of a run and requests the invitation of a client with the identity who, which
+// accepts at most largest bytes of the invitation and of an instruction's tensors.
 func FetchInvitation(ctx context.Context, nc *nats.Conn, run string, client int, who certs.Identity, largest int,
 	log *slog.Logger) (*exchange.Invitation, error) {
 	if err := subjects.CheckName(run); err != nil {
@@ -133,22 +133,22 @@ func FetchInvitation(ctx context.Context, nc *nats.Conn, run string, client int,
 	return inv, nil
 }
 
-// Executor is what a client does with its orders.
+// Executor executes the instructions to a client.
 type Executor interface {
-	// Execute does what an order asks, as local.Worker.Answer.
+	// Execute executes an instruction, as client.Worker.Execute does.
 	Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply, *message.ClientState,
 		error)
-	// Finish gets the last shared parameters and what the client remembers in the end.
+	// Finish receives the final shared parameters and the client's final state.
 	Finish(o message.Instruction, s message.ClientState) error
-	// Rounds is how many the experiment has, 0 where that is not known. Orders of others are none.
+	// Rounds returns the number of rounds, or 0 if it is unknown. Instructions of later rounds are refused.
 	Rounds() int
 }
 
-// NewClient makes the transport of a client that remembers in the folder dir.
+// NewClient returns the transport of a client with its state in the folder dir.
 func NewClient(nc *nats.Conn, inv *exchange.Invitation, request protocol.JoinRequest, dir string, do Executor,
 	log *slog.Logger) (*exchange.Client, error) {
 	server := inv.Key
-	if inv.Who.Certified() { // the certificate says whose key it is, also when that is a new one
+	if inv.Who.Certified() { // the certificate proves the key, even a new one
 		server = nil
 	}
 	v, err := openStateStore(dir, inv.Run, inv.Client, server)

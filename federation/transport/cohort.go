@@ -19,27 +19,27 @@ import (
 
 var _ message.Remote = (*Server)(nil)
 
-// collection is an order on its way and what came back.
+// collection is an instruction in progress and its replies.
 type collection struct {
 	order  message.Instruction
-	given  map[int]string        // identities of the order as clients were given it
+	given  map[int]string        // identities of the instruction, by client
 	got    map[int]message.Reply // by client
-	failed map[int]string        // why a client has no answer
+	failed map[int]string        // reason, by client without an answer
 	wake   chan struct{}         // something changed
-	again  map[int]bool          // clients that are to be given the order
+	again  map[int]bool          // clients to send the instruction to
 
 	once   sync.Once
-	common protocol.Content // what all clients get
+	common protocol.Content // tensors of all clients
 	err    error
 }
 
-// waits tells whether a client has the order and did not answer it.
+// waits reports whether a client has the instruction and did not answer it.
 func (c *collection) waits(client int) bool {
 	_, got := c.got[client]
 	return c.given[client] != "" && !got && c.failed[client] == ""
 }
 
-// Participants are the clients as they joined.
+// Participants returns the clients as they joined.
 func (h *Server) Participants() []message.Participant {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -50,7 +50,7 @@ func (h *Server) Participants() []message.Participant {
 	return out
 }
 
-// Accept makes what clients uploaded in this round count. They learn it with their next order.
+// Accept makes the uploads of clients in this round count. The clients learn this from their next instruction.
 func (h *Server) Accept(_ int, clients []int) error {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -63,15 +63,15 @@ func (h *Server) Accept(_ int, clients []int) error {
 	return nil
 }
 
-// checkpoint is what a checkpoint of the run holds of a Server.
+// checkpoint is a Server's part of a checkpoint.
 type checkpoint struct {
 	Run      string         `json:"run"`
 	Accepted map[int]string `json:"accepted"`
-	Seq      int64          `json:"seq"` // of the newest order
+	Seq      int64          `json:"seq"` // of the newest instruction
 	Norms    norms          `json:"norms,omitempty"`
 }
 
-// Save gives what counts of each client.
+// Save encodes the accepted uploads of all clients.
 func (h *Server) Save() ([]byte, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -79,7 +79,7 @@ func (h *Server) Save() ([]byte, error) {
 	return json.Marshal(checkpoint{h.set.ID, h.safe, h.Seq, h.norms})
 }
 
-// Load takes over what Save gave.
+// Load restores the state of Save.
 func (h *Server) Load(b []byte) error {
 	var s checkpoint
 	if err := json.Unmarshal(b, &s); err != nil {
@@ -91,7 +91,7 @@ func (h *Server) Load(b []byte) error {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	h.accepted, h.safe, h.Seq, h.norms = maps.Clone(s.Accepted), maps.Clone(s.Accepted), s.Seq, s.Norms
-	if h.set.Privacy.Clients { // of an older server of this run
+	if h.set.Privacy.Clients { // written by an older server
 		h.norms = nil
 	}
 	if h.accepted == nil {
@@ -100,9 +100,9 @@ func (h *Server) Load(b []byte) error {
 	return nil
 }
 
-// QuorumSize is how many of so many clients must answer an order: the quorum, a share of them, rounded up, but below a
-// quorum of 1 one less than all is always enough. So of three with a quorum of 0.8 two must answer, and no single
-// client can hold a run.
+// QuorumSize returns how many of so many clients must answer an instruction: their share quorum, rounded up. With a
+// quorum below 1, all but one are always enough, so that no single client can stop a run: of three with a quorum of
+// 0.8, two.
 func QuorumSize(quorum float64, clients int) int {
 	need := int(math.Ceil(quorum*float64(clients) - 1e-9))
 	if quorum < 1 && clients > 1 {
@@ -111,14 +111,14 @@ func QuorumSize(quorum float64, clients int) int {
 	return max(need, min(1, clients))
 }
 
-// Run gives an order to clients and waits for their replies: until all have answered that are there and awaited (see
-// patience), or the deadline is over and a quorum has. Clients that failed, or whose reply was refused, are not counted
-// among those asked; only where the quorum is 1 the run ends with them. Below the quorum it gives the order again to
-// those that have not answered, and waits as long again; what came in before still counts, since the same order has the
-// same answer.
+// Run sends an instruction to clients and returns their replies. It waits until all awaited clients that are present
+// have answered (see patience), or until the deadline is over and there is a quorum. A client that failed, or whose
+// reply was refused, does not count as asked; with a quorum of 1 it ends the run. Without a quorum Run sends the
+// instruction again to clients without an answer and waits for another deadline; earlier replies still count, since the
+// same instruction has the same answer.
 //
-// Where all that were asked failed there are no replies, and no error. Replies that go beyond what all of them together
-// make likely are refused after that; see limits.
+// If all clients failed there are no replies and no error. Then replies that are unlikely beside all the others are
+// refused; see limits.
 func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := h.collect(ctx, o, h.set.Quorum, 0)
 	if err != nil {
@@ -127,7 +127,7 @@ func (h *Server) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 	return h.applyLimits(o, replies)
 }
 
-// collect is Run; tries, unless 0, bounds how often the order is given.
+// collect is Run with at most tries attempts, unless tries is 0.
 func (h *Server) collect(ctx context.Context, o message.Instruction, quorum float64, tries int) ([]message.Reply,
 	error) {
 	c := &collection{order: o, given: map[int]string{}, got: map[int]message.Reply{}, failed: map[int]string{},
@@ -163,7 +163,7 @@ func (h *Server) collect(ctx context.Context, o message.Instruction, quorum floa
 	}
 }
 
-// need is how many must answer of those that did not fail; a quorum of 0 is for an order that nobody must answer.
+// need returns how many of the clients that did not fail must answer; a quorum of 0 needs none.
 func (h *Server) need(c *collection, quorum float64) int {
 	if quorum == 0 {
 		return 0
@@ -171,7 +171,7 @@ func (h *Server) need(c *collection, quorum float64) int {
 	return QuorumSize(quorum, len(c.order.Clients)-len(c.failed))
 }
 
-// attempt gives the order to all that have not answered and waits; late tells that the deadline is over.
+// attempt sends the instruction to all clients without an answer and waits; late reports that the deadline is over.
 func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (late bool, err error) {
 	h.Mu.Lock()
 	for _, k := range c.order.Clients {
@@ -208,7 +208,7 @@ func (h *Server) attempt(ctx context.Context, c *collection, quorum float64) (la
 	}
 }
 
-// done tells whether nobody is left to wait for; an error means that all must answer and one failed.
+// done reports whether there is nobody to wait for. It returns an error if all must answer and one failed.
 func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -227,7 +227,7 @@ func (h *Server) done(c *collection, quorum float64) (bool, error) {
 	return len(c.got) >= h.need(c, quorum) && len(c.again) == 0, nil
 }
 
-// sendAll sends the order to all who are to be given it and have joined.
+// sendAll sends the instruction to all joined clients that need it.
 func (h *Server) sendAll(ctx context.Context, c *collection) error {
 	h.Mu.Lock()
 	var to []int
@@ -259,10 +259,10 @@ func (h *Server) sendAll(ctx context.Context, c *collection) error {
 	return eg.Wait()
 }
 
-// PresenceChanged hears that a client leaves, or that it is back. Its heartbeats show whether it has its order.
+// PresenceChanged reports that a client leaves or is back. Its heartbeats name its instruction.
 func (h *Server) PresenceChanged(d *exchange.Session, _ bool) { h.wake(d.Number, false) }
 
-// wake makes the collection that is under way look again, and gives a client its order that came, or came anew.
+// wake makes the current collection check its state, and sends a client that joined its instruction.
 func (h *Server) wake(client int, came bool) {
 	h.Mu.Lock()
 	c := h.current
@@ -276,7 +276,7 @@ func (h *Server) wake(client int, came bool) {
 	exchange.Notify(h.joined)
 }
 
-// release makes no client have an order. Host.Mu must be held.
+// release ends all pending instructions. Host.Mu must be held.
 func (h *Server) release() {
 	h.current = nil
 	for _, d := range h.sessions {
@@ -284,7 +284,7 @@ func (h *Server) release() {
 	}
 }
 
-// replied closes a collection.
+// replied ends a collection and returns its replies.
 func (h *Server) replied(c *collection) []message.Reply {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()

@@ -1,15 +1,15 @@
-// Package transport runs the clients of an experiment on other machines: it is a message.Cohort over NATS.
+// Package transport runs the clients of an experiment on other machines: its Server is a message.Cohort over NATS. It
+// imports the engine, but no method.
 //
-// The Server is a message.Cohort and gives orders to clients (NewClient), which keep their state in a folder. What
-// both say to each other is in transport/exchange and transport/protocol, who signs it in transport/certs, who may use
-// which subject in transport/subjects and transport/natsserver. Simulated clients run on machines of a queue in the
-// same way: transport/workers.
+// The Server sends instructions to clients (NewClient), which keep their state in a folder. The other packages:
+// exchange connects the two and sends messages of any size, protocol defines the messages, certs their signatures,
+// subjects and natsserver the permissions, and workers runs simulated clients on other machines in the same way.
 //
-// Nothing of a run is kept in NATS: an order is in the server's memory, or where it is large in a file of its folder,
-// and a reply in the client's, until the other side says that it has it; what must outlast a crash is in the server's
-// checkpoint and in the client's folder. So clients need no JetStream, and have no rights to it.
+// NATS stores nothing. An instruction is in the server's memory, or in a file of its folder if it is large; a reply is
+// in the client's memory. Each stays there until the other side acknowledges it. The state that must survive a crash is
+// in the server's checkpoint and in the client's folder. Clients therefore need no JetStream and have no rights to it.
 //
-// Every order says which of a client's uploads counted last, and which of them a checkpoint of the server holds. So the
-// client knows what to keep without a message of its own, and goes back where the server had to: both sides may be
-// killed at any instant. A client that gets the same order again gives the same reply, which counts once.
+// Every instruction names the client's upload that counted last, and the last one in the server's checkpoint. The
+// client therefore knows which states to keep, and goes back when the server had to: both sides may be killed at any
+// moment. A client that gets an instruction again sends the same reply, which counts once.
 package transport

@@ -77,7 +77,7 @@ func (d *server0) afresh() {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
 	d.End(d.Pending)
-	d.x = &exchange.Pending{Order: d.x.Order, Read: d.x.Read, Fail: d.x.Fail, Most: d.x.Most}
+	d.x = &exchange.Pending{Instruction: d.x.Instruction, Read: d.x.Read, Fail: d.x.Fail, Most: d.x.Most}
 	d.Pending = d.x
 	clear(d.h.current.got)
 	clear(d.h.current.failed)
@@ -194,7 +194,7 @@ func FuzzOrder(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	o := protocol.Order{Run: run, Try: subjects.NewID(), Seq: 1, Kind: string(message.Train), Round: 2, Total: 2,
+	o := protocol.Instruction{Run: run, Try: subjects.NewID(), Seq: 1, Kind: string(message.Train), Round: 2, Total: 2,
 		Accepted: id,
 		Safe:     id}
 	o.SetBody(body)
@@ -206,26 +206,26 @@ func FuzzOrder(f *testing.F) {
 	o.Accepted, o.Safe = "", ""
 	f.Add(transporttest.Text(f, o), []byte{})
 	f.Fuzz(func(t *testing.T, header, body []byte) {
-		var o protocol.Order
+		var o protocol.Instruction
 		if protocol.DecodeStrict(header, &o) == nil { // the identity that is right, or no mutation would get past it
 			o.ID = o.Identity()
 			header = transporttest.Text(t, o)
 		}
-		j := fresh(t).Receive(&nats.Msg{Data: transporttest.Forge(t, protocol.OrderMessage, header, body)})
+		j := fresh(t).Receive(&nats.Msg{Data: transporttest.Forge(t, protocol.InstructionMessage, header, body)})
 		if j == nil {
 			return
 		}
-		if j.Order.Run != run || j.Client != 0 || j.Total != 2 || j.Round < 0 || j.Accepted != id ||
+		if j.Instruction.Run != run || j.Client != 0 || j.Total != 2 || j.Round < 0 || j.Accepted != id ||
 			j.Round >= 9 && j.Kind != protocol.EndKind || j.Object != "" &&
 			!subjects.ID.MatchString(j.Object) {
-			t.Fatalf("%+v", j.Order)
+			t.Fatalf("%+v", j.Instruction)
 		}
 		if j.Object == "" {
 			if m, err := j.Content.Tensors(j.Body); err == nil {
-				j.Instruction().With(m)
+				j.Message().With(m)
 			}
 		}
-		if err := v.prune(j.Order); err != nil {
+		if err := v.prune(j.Instruction); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := v.get(id); err != nil {

@@ -12,7 +12,7 @@ import (
 	"promptfed/federation/transport/protocol"
 )
 
-// Join lets a client take part, or says why not.
+// Join admits a client, or answers why not.
 func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 	var c protocol.JoinRequest
 	key, err := d.ReadJoin(m.Data, &c, h.clients[d.Number].Proof.Key)
@@ -39,7 +39,7 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 	case err == nil:
 		d.Log.Info("joined", "backbone", protocol.Printable(c.Participant.Task.Backbone), "domain",
 			protocol.Printable(c.Participant.Domain))
-	case v.Later && v.Reason == said: // it asks again and again
+	case v.Later && v.Reason == said: // a repeated request
 	case v.Later:
 		d.Log.Warn("asked to wait", "reason", v.Reason)
 	default:
@@ -51,17 +51,17 @@ func (h *Server) Join(d *exchange.Session, m *nats.Msg) {
 	d.RespondSigned(m, d.Inbox, protocol.JoinReplyMessage, v)
 	if err == nil {
 		h.wake(d.Number, true)
-	} else if v.Later { // its word counts
+	} else if v.Later { // its request counts for the majority
 		exchange.Notify(h.joined)
 	}
 }
 
-// laterError is a refusal that may pass: the client is to ask again.
+// laterError is a temporary refusal: the client must ask again.
 type laterError string
 
 func (e laterError) Error() string { return string(e) }
 
-// admit checks a request to join and keeps it.
+// admit checks and stores a request to join.
 func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) error {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -80,10 +80,10 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 		t.ImageSize < 0 || t.ImageSize > 1<<14 ||
 		t.Tokens < 0 || t.Tokens > 1<<16 ||
 		t.VisionWidth < 0 || t.VisionWidth > 1<<16 || t.VisionLayers < 0 || t.VisionLayers > 1<<10 {
-		return fmt.Errorf("the backbone's sizes are no backbone's: %+v", *t)
+		return fmt.Errorf("the backbone has impossible sizes: %+v", *t)
 	}
 	k := &h.clients[client]
-	if k.AliveAsAnother(c.Instance) {
+	if k.HasOtherInstance(c.Instance) {
 		return laterError(fmt.Sprintf("another process runs as this client: client %d was seen %v ago; stop it, or "+
 			"wait a moment", client, time.Since(k.Seen).Round(time.Second)))
 	}
@@ -105,9 +105,9 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 	}
 	for other, o := range h.clients {
 		if o.Participant.Joined && o.Numerics != c.Numerics && other != client {
-			h.set.Log.Warn("two clients compute otherwise in the last digits (other processors, libraries or settings "+
-				"of runtime), so the bytes of this run are not promised; compare promptfed doctor on both", "client",
-				client, "other", other)
+			h.set.Log.Warn("two clients round differently (other processors, libraries or settings of runtime), so "+
+				"the bytes of this run are not promised; compare promptfed doctor on both", "client", client,
+				"other", other)
 			break
 		}
 	}
@@ -116,11 +116,11 @@ func (h *Server) admit(client int, c protocol.JoinRequest, key certs.Verifier) e
 	return why
 }
 
-// clientRecord is a client as the server knows it.
+// clientRecord is the server's state of a client.
 type clientRecord struct {
 	protocol.JoinRequest
 	exchange.MemberState
-	missed  int    // deadlines less answers, from 0 to patience; at patience no round waits for it
-	reason  string // why a reply was refused last
-	counted int    // examples that its last upload was averaged with, where it said more; 0 otherwise
+	missed  int    // missed deadlines minus answers, from 0 to patience; at patience no round waits for it
+	reason  string // why its last reply was refused
+	counted int    // reduced weight of its last upload, in examples; 0 if it was not reduced
 }

@@ -14,23 +14,23 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Limits of what one client can do to a round by what it uploads, where Settings say nothing else. What honest clients
-// need of them was measured (docs/distributed.md).
+// Default limits of a client's uploads. docs/distributed.md has measurements of honest clients.
 const (
-	// An upload weighs at most maxMedian times the median of the examples that clients joined with, and of three or
-	// more clients maxOthers times what all others have together, as McMahan et al. (Learning Differentially Private
-	// Recurrent Language Models, ICLR 2018, section 2) cap weights. Beyond maxClaim times the median it is refused.
+	// An upload weighs at most maxMedian times the median of the examples of all clients that joined, and with three or
+	// more clients at most maxOthers times the examples of all others together; McMahan et al. (Learning Differentially
+	// Private Recurrent Language Models, ICLR 2018, section 2) cap weights in this way. Beyond maxClaim times the
+	// median it is refused.
 	maxMedian, maxOthers, maxClaim = 20, 2, 1000
-	// No number that is learned or measured is larger.
+	// Largest number in an upload or a measurement.
 	maxValue = 1e6
-	// So many clients, or rounds, can tell what is usual.
+	// Smallest number of clients, or rounds, with a meaningful median.
 	minSamples = 3
-	// So many rounds are remembered.
+	// Number of rounds that are remembered.
 	maxPast = 20
 )
 
-// norms are what lengths of moves and of extras were in the last rounds: of each kind the median over the uploads that
-// a round accepted, and the learning rate.
+// norms holds the norms of updates and extras in the last rounds: for each kind the median over a round's accepted
+// uploads, and the learning rate.
 type norms map[string][]pastNorm
 
 type pastNorm struct {
@@ -38,8 +38,8 @@ type pastNorm struct {
 	Rate float64 `json:"rate"`
 }
 
-// extrasOf gives what a reply may have beside shared parameters, and whether what is in it can be checked at all: what
-// is behind secure aggregation cannot.
+// extrasOf returns the extras that a reply may have, and whether they can be checked, which is impossible under secure
+// aggregation.
 func (h *Server) extrasOf(o message.Instruction, client int) (declared []method.Extra, checked bool) {
 	h.Mu.Lock()
 	task := h.clients[client].Participant.Task
@@ -48,8 +48,8 @@ func (h *Server) extrasOf(o message.Instruction, client int) (declared []method.
 	return declared, ok && o.Guarded == nil
 }
 
-// checkReply refuses a reply by what it says alone: extras that the method does not declare, more examples than the
-// client joined with, numbers beyond all bounds, or a move beyond a fixed bound.
+// checkReply refuses a reply by its own content: undeclared extras, more examples than the client joined with, numbers
+// beyond all bounds, or an update beyond a fixed bound.
 func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 	declared, checked := h.extrasOf(o, r.Client)
 	if !checked {
@@ -83,7 +83,7 @@ func (h *Server) checkReply(o message.Instruction, r message.Reply) error {
 	return nil
 }
 
-// shown is a number of a client's upload as a refusal tells it.
+// shown returns a number of a client's upload for a refusal.
 func (h *Server) shown(v float64) string {
 	if h.set.Privacy.Clients {
 		return "(not shown: differential privacy)"
@@ -91,9 +91,9 @@ func (h *Server) shown(v float64) string {
 	return fmt.Sprintf("%.4g", v)
 }
 
-// applyLimits looks at the replies of a round together. It refuses those that go beyond what is usual among all, and
-// lets uploads with too many examples weigh less. That depends on nothing but the replies, the clients that joined and
-// the rounds before. Where single clients are hidden, no upload is judged by others': the method bounds each.
+// applyLimits compares the replies of a round. It refuses outliers and reduces the weights of uploads with too many
+// examples. The result depends only on the replies, the clients that joined and the rounds before. Under client-level
+// differential privacy no upload is judged by others: the method bounds each.
 func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]message.Reply, error) {
 	refused := map[int]error{}
 	if o.Kind.Tests() {
@@ -121,8 +121,8 @@ func (h *Server) applyLimits(o message.Instruction, replies []message.Reply) ([]
 	return out, nil
 }
 
-// limitExamples lets uploads of clients that joined with unlikely many examples weigh less, or refuses them; answers to
-// statistics, in which every class has a weight of its own, are refused.
+// limitExamples reduces the weight of uploads of clients with unlikely many examples, or refuses them. It refuses
+// answers to statistics, in which every class has its own weight.
 func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxExamples < 0 || h.set.MaxExamples == 0 && !h.set.asksExamples() {
 		return
@@ -178,8 +178,8 @@ func (h *Server) limitExamples(o message.Instruction, replies []message.Reply, r
 	}
 }
 
-// maxWeight is the largest weight of a client that joined with so many examples, among the sorted claims of all that
-// joined; an error where the claim is beyond belief.
+// maxWeight returns the largest weight of a client that joined with claimed examples, given the sorted claims of all
+// that joined, or an error if the claim is not credible.
 func maxWeight(claims []int, claimed int) (int, error) {
 	middle, others := claims[(len(claims)-1)/2], -float64(claimed)
 	for _, n := range claims {
@@ -195,10 +195,10 @@ func maxWeight(claims []int, claimed int) (int, error) {
 	return int(math.Min(float64(maxMedian*middle), maxOthers*others)), nil
 }
 
-// limitNorms refuses uploads whose move of the shared parameters, or whose extras of one kind, are much longer than
-// usual: than the median over these uploads where they are three or more, over those of the rounds before where these
-// are three or more, and over the same in proportion to the learning rate, whichever is the longest. Whatever others
-// uploaded, a move is refused that is longer than message.MostMove.
+// limitNorms refuses uploads whose update of the shared parameters, or whose extras of one kind, have a much larger
+// norm than usual. The usual norm is the largest of three medians, each over three values or more: over these uploads,
+// over those of the rounds before, and over the latter in proportion to the learning rate. An update with a norm above
+// message.MostMove is refused in any case.
 func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refused map[int]error) {
 	if h.set.MaxNorm < 0 {
 		return
@@ -214,7 +214,7 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 			continue
 		}
 		for kind, v := range measure(o, r, declared) {
-			if v == 0 { // nothing to move or to tell, which says nothing of others
+			if v == 0 { // no update, which is no measure for others
 				continue
 			}
 			if lengths[kind] == nil {
@@ -261,11 +261,11 @@ func (h *Server) limitNorms(o message.Instruction, replies []message.Reply, refu
 	}
 }
 
-// movesKind is the length of what an upload moved the shared parameters by.
+// movesKind is the kind of the norms of updates.
 const movesKind = "an update with a norm"
 
-// measure gives the lengths of an upload: of its move, and of its extras by what their names begin with. Counts are
-// not measured.
+// measure returns the norms of an upload: of its update, and of its extras by the folder of their names, without
+// counts.
 func measure(o message.Instruction, r message.Reply, declared []method.Extra) map[string]float64 {
 	out := map[string]float64{}
 	if o.Kind == message.Train && len(r.Upload.Shared) > 0 {
@@ -285,7 +285,7 @@ func measure(o message.Instruction, r message.Reply, declared []method.Extra) ma
 	return out
 }
 
-// typical is what lengths of a kind are, given those of this round; 0 where nobody can tell.
+// typical returns the usual norm of a kind, given those of this round; 0 if it is unknown.
 func (n norms) typical(kind string, now map[int]float64, rate float64) float64 {
 	most := 0.0
 	if len(now) >= minSamples {
@@ -307,7 +307,7 @@ func (n norms) typical(kind string, now map[int]float64, rate float64) float64 {
 	return most
 }
 
-// with is norms with one more of a kind.
+// with returns the norms with another one of a kind.
 func (n norms) with(kind string, p pastNorm) norms {
 	out := norms{}
 	maps.Copy(out, n)
@@ -316,7 +316,7 @@ func (n norms) with(kind string, p pastNorm) norms {
 	return out
 }
 
-// refuseTests refuses test results of unlikely many examples, which would be all that means over examples show.
+// refuseTests refuses test results with unlikely many examples, which would dominate means over examples.
 func refuseTests(replies []message.Reply, refused map[int]error) {
 	var sizes []float64
 	for _, r := range replies {
@@ -336,7 +336,7 @@ func refuseTests(replies []message.Reply, refused map[int]error) {
 	}
 }
 
-// splitCounts splits extras into those that hold counts and the others.
+// splitCounts separates extras that hold counts from the others.
 func splitCounts(extra tensor.Map, declared []method.Extra) (counts, other tensor.Map) {
 	counts, other = tensor.Map{}, tensor.Map{}
 	for _, d := range declared {
@@ -349,7 +349,7 @@ func splitCounts(extra tensor.Map, declared []method.Extra) (counts, other tenso
 	return counts, other
 }
 
-// sumOf is the sum of counts.
+// sumOf returns the sum of a tensor's numbers.
 func sumOf(t *tensor.Tensor) float64 {
 	sum := 0.0
 	for _, v := range t.Data {
@@ -358,19 +358,19 @@ func sumOf(t *tensor.Tensor) float64 {
 	return sum
 }
 
-// lowerMedian is the lower median.
+// lowerMedian returns the lower median.
 func lowerMedian(v []float64) float64 {
 	return slices.Sorted(slices.Values(v))[(len(v)-1)/2]
 }
 
-// LongestMove is the length of the longest move that was taken since the server started, in what was usual then.
+// LongestMove returns the largest accepted norm of an update since the server started, relative to the usual one.
 func (h *Server) LongestMove() float64 {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	return h.longest[movesKind]
 }
 
-// Limited is what was refused and cut since it was asked last, by client.
+// Limited returns the refused and reduced uploads since the last call, by client.
 func (h *Server) Limited() message.Limited {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()

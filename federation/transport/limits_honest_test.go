@@ -39,7 +39,8 @@ func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		if o.Kind != message.Train && o.Kind != message.Compute {
 			break
 		}
-		said, err := exchange.PrepareReply(&exchange.ActiveOrder{Order: protocol.OrderFor("", o, r.Client)}, r,
+		said, err := exchange.PrepareReply(&exchange.ActiveInstruction{
+			Instruction: protocol.InstructionFor("", o, r.Client)}, r,
 			r.Tensors(), nil)
 		body, bad := message.EncodeTensors(r.Tensors())
 		forms, most, other := c.hub.forms(o, r.Client)

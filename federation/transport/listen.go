@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// listen answers clients.
+// listen subscribes to the clients' messages.
 func (h *Server) listen() error {
 	for k := range h.set.Clients {
 		d := h.NewSession(h.Client(k), &h.clients[k].MemberState, k, certs.UserOf(k), h, h.set.Log.With("client", k))
@@ -28,14 +28,14 @@ func (h *Server) listen() error {
 	watchers, unknownClients := h.NewBudget(), h.NewBudget()
 	var text []byte
 	var at time.Time
-	if err := h.Hear(h.StatusRequest(), func(m *nats.Msg) {
+	if err := h.SubscribeUser(h.StatusRequest(), func(m *nats.Msg) {
 		if !watchers.Allow(exchange.StatusCost) {
 			return
 		}
 		if time.Since(at) > statusAge {
 			b, err := json.Marshal(h.Status())
 			if err != nil {
-				h.Log.Error("cannot tell the status", "error", err)
+				h.Log.Error("cannot encode the status", "error", err)
 				return
 			}
 			text, at = b, time.Now()
@@ -44,7 +44,7 @@ func (h *Server) listen() error {
 	}); err != nil {
 		return err
 	}
-	if _, err := h.Subscribe(h.FromAny(subjects.HelloVerb), func(m *nats.Msg) {
+	if _, err := h.Subscribe(h.FromAnyClient(subjects.HelloVerb), func(m *nats.Msg) {
 		k, ok := subjects.ClientOf(m.Subject)
 		if ok && k >= h.set.Clients && unknownClients.Allow(exchange.QuestionCost) {
 			h.RespondHello(m, h.Client(k).Inbox, protocol.HelloReply{
@@ -57,10 +57,10 @@ func (h *Server) listen() error {
 	return h.Conn.Flush()
 }
 
-// statusAge is how old a status may be that is told.
+// statusAge is how long an encoded status is reused.
 const statusAge = 100 * time.Millisecond
 
-// watch looks for certificates that do not count any longer.
+// watch checks for certificates that are no longer valid.
 func (h *Server) watch() {
 	if _, err := h.Identity.Revoked.Refresh(); err != nil {
 		h.Log.Error("cannot read", "error", err)
@@ -68,8 +68,8 @@ func (h *Server) watch() {
 	h.dropInvalid()
 }
 
-// dropInvalid leaves out the clients whose certificates were revoked or expired: what they signed counts no longer, and
-// nobody waits for them until they join with others.
+// dropInvalid excludes clients whose certificates were revoked or expired. Their signatures no longer count, and nobody
+// waits for them until they join with other certificates.
 func (h *Server) dropInvalid() {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -83,7 +83,7 @@ func (h *Server) dropInvalid() {
 		h.Log.Warn("a client is excluded", "client", k, "reason", m.Lapsed)
 		if !h.began {
 			if err := h.leaveOut(k); err != nil {
-				h.Log.Error("cannot forget what a client said", "client", k, "error", err)
+				h.Log.Error("cannot remove the request of a client to join", "client", k, "error", err)
 			}
 			exchange.Notify(h.joined)
 		}
@@ -100,7 +100,7 @@ func (h *Server) dropInvalid() {
 	}
 }
 
-// Hello tells a client about the run.
+// Hello returns the invitation of a client.
 func (h *Server) Hello(*exchange.Session, protocol.HelloRequest) protocol.HelloReply {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()

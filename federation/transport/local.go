@@ -9,24 +9,24 @@ import (
 	"promptfed/federation/engine/state"
 )
 
-// LocalExecutor is the part of one client of an experiment on this machine.
+// LocalExecutor executes the instructions to one client of an experiment on this machine.
 type LocalExecutor struct {
 	Worker     *client.Worker
 	Experiment *spec.Experiment
 	Client     *spec.Client
-	Path       string // of the file that it leaves, in the form of record.PromptsFile
+	Path       string // path of its final file, in the format of record.PromptsFile
 }
 
-// Execute does what an order asks.
+// Execute executes an instruction.
 func (p LocalExecutor) Execute(ctx context.Context, o message.Instruction, s message.ClientState) (message.Reply,
 	*message.ClientState, error) {
 	return p.Worker.Execute(ctx, p.Client, o, s)
 }
 
-// Rounds is how many the experiment has.
+// Rounds returns the number of rounds of the experiment.
 func (p LocalExecutor) Rounds() int { return p.Experiment.Plan.Rounds }
 
-// Finish writes what the client classifies with.
+// Finish writes the client's classifier.
 func (p LocalExecutor) Finish(o message.Instruction, s message.ClientState) error {
 	return state.WriteOwn(p.Experiment, p.Path, p.Client, o, s)
 }

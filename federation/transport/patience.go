@@ -2,16 +2,16 @@ package transport
 
 import "promptfed/federation/transport/protocol"
 
-// patience is how many deadlines a client may miss until rounds do not wait for it. Each answer takes back one of them.
+// patience is how many deadlines a client may miss before rounds no longer wait for it. Each answer takes back one.
 const patience = 3
 
-// awaited tells whether an order waits for a client that has it. All are awaited at the end of the run, when each gets
-// what it learned.
+// awaited reports whether an instruction waits for a client that has it. The end of the run waits for all clients,
+// because each gets the final parameters.
 func (h *Server) awaited(c *collection, client int) bool {
 	return c.order.Kind == protocol.EndKind || h.clients[client].missed < patience
 }
 
-// deadlinePassed notes which clients have an order and did not answer it in time.
+// deadlinePassed records which clients have an instruction and missed its deadline.
 func (h *Server) deadlinePassed(c *collection) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -28,7 +28,7 @@ func (h *Server) deadlinePassed(c *collection) {
 	}
 }
 
-// answered notes that a client answered in time. Host.Mu must be held.
+// answered records an answer in time. Host.Mu must be held.
 func (h *Server) answered(c *collection, client int) {
 	m := &h.clients[client]
 	if m.missed == patience {

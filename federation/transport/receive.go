@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// decodeReply is a reply with its tensors, which must have the forms that those to its order have.
+// decodeReply decodes a reply, whose tensors must have the forms of its instruction.
 func (h *Server) decodeReply(o message.Instruction, forms tensor.Forms, r protocol.Reply, body []byte) (message.Reply,
 	error) {
 	answer := r.Message()
@@ -28,7 +28,7 @@ func (h *Server) decodeReply(o message.Instruction, forms tensor.Forms, r protoc
 	return answer, err
 }
 
-// record lets a reply count, once.
+// record accepts a reply, once.
 func (h *Server) record(client int, id string, r message.Reply, size int) {
 	h.Mu.Lock()
 	c := h.current
@@ -36,7 +36,7 @@ func (h *Server) record(client int, id string, r message.Reply, size int) {
 		h.Mu.Unlock()
 		return
 	}
-	r.Down = orderSize(c.order.For(client))
+	r.Down = instructionSize(c.order.For(client))
 	c.got[client] = r
 	h.answered(c, client)
 	k := h.sessions[client]
@@ -53,7 +53,7 @@ func (h *Server) record(client int, id string, r message.Reply, size int) {
 	exchange.Notify(c.wake)
 }
 
-// recordFailure notes that a client has no answer to its order.
+// recordFailure records that a client has no answer.
 func (h *Server) recordFailure(client int, id, why string) {
 	h.Mu.Lock()
 	c := h.current
@@ -70,7 +70,7 @@ func (h *Server) recordFailure(client int, id, why string) {
 	}
 }
 
-// Rejected hears that the method failed on what a client uploaded.
+// Rejected reports an upload on which the method failed.
 func (h *Server) Rejected(round, client int, why error) {
 	if client < 0 || client >= len(h.clients) {
 		return
@@ -84,7 +84,7 @@ func (h *Server) Rejected(round, client int, why error) {
 		protocol.Printable(why.Error()))
 }
 
-// recordRejection notes for the round's record, and for the status, that a reply is refused.
+// recordRejection records a refused reply for the round's record and the status.
 func (h *Server) recordRejection(client int, why error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()

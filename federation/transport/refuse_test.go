@@ -51,7 +51,7 @@ func TestRefusedToJoin(t *testing.T) {
 			_ *transport.LocalExecutor) {
 			c.Backbone = "other"
 		},
-		"sizes are no backbone's": func(c *protocol.JoinRequest,
+		"the backbone has impossible sizes": func(c *protocol.JoinRequest,
 			_ *transport.LocalExecutor) {
 			c.Participant.Task.Width = 1 << 30
 		},

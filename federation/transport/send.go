@@ -9,7 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// tensors are the encoded tensors of the order to a client, in the outbox. Those that all clients get are encoded once.
+// tensors returns the encoded tensors of the instruction to a client, in the outbox. Tensors for all clients are
+// encoded once.
 func (c *collection) tensors(h *Server, client int) (protocol.Content, error) {
 	encode := func() (out protocol.Content, err error) {
 		body, err := message.EncodeTensors(c.order.For(client).Tensors())
@@ -25,7 +26,7 @@ func (c *collection) tensors(h *Server, client int) (protocol.Content, error) {
 	return c.common, c.err
 }
 
-// forms are what a client's reply to an order can have, and the size of the largest such reply, in bytes.
+// forms returns the forms of a client's reply to an instruction, and the size of the largest such reply, in bytes.
 func (h *Server) forms(o message.Instruction, client int) (forms tensor.Forms, most int64, err error) {
 	h.Mu.Lock()
 	task := h.clients[client].Participant.Task
@@ -35,13 +36,13 @@ func (h *Server) forms(o message.Instruction, client int) (forms tensor.Forms, m
 	return forms, most, err
 }
 
-// send gives one client its order.
+// send sends one client its instruction.
 func (h *Server) send(c *collection, client int) error {
 	what, err := c.tensors(h, client)
 	if err != nil {
 		return err
 	}
-	x := &exchange.Pending{Order: protocol.OrderFor(h.RunID, c.order, client)}
+	x := &exchange.Pending{Instruction: protocol.InstructionFor(h.RunID, c.order, client)}
 	x.Total, x.Content = h.set.Clients, what
 	x.ID = x.Identity()
 	forms, most, err := h.forms(c.order, client)
@@ -67,8 +68,8 @@ func (h *Server) send(c *collection, client int) error {
 	return h.sessions[client].Deliver(x)
 }
 
-// Finish tells all clients that the run is over and what the shared parameters are; each then keeps its own part. It
-// waits for them until the deadline is over.
+// Finish sends all clients the final shared parameters; each then stores its own part. It waits for them until the
+// deadline.
 func (h *Server) Finish(ctx context.Context, rounds int, prompts func(client int) (shared, down tensor.Map,
 	err error)) error {
 	o := message.Instruction{Kind: protocol.EndKind, Round: rounds, Total: h.set.Clients,

@@ -23,80 +23,80 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// Settings say how a server goes about a run.
+// Settings configure the server of a run.
 type Settings struct {
-	Name     string        // of the run, in subjects
-	ID       string        // of this run, as NewID gives; the same when it goes on
-	Dir      string        // of what the server keeps: its key, the members, and tensors on their way
-	Resume   bool          // take over the members of this run
-	Clients  int           // how many there are
-	Deadline time.Duration // of every order; 0 for none
-	Quorum   float64       // share of the clients asked that must answer, in (0,1]; see Need
-	Config   []byte        // that clients get
+	Name     string        // the run's name in subjects
+	ID       string        // identity of this run, from NewID; the same when it resumes
+	Dir      string        // folder of the server's key, its clients, and tensors in transfer
+	Resume   bool          // keep the clients of this run
+	Clients  int           // number of clients
+	Deadline time.Duration // of every instruction; 0 for none
+	Quorum   float64       // share of the clients asked that must answer, in (0,1]; see QuorumSize
+	Config   []byte        // the clients' configuration
 	// InsecureDP tells clients that the noise of differential privacy comes from the run's seed.
 	InsecureDP bool
-	Facts      json.RawMessage // what the status shows of the experiment and of what protects clients
-	// RunSpec is what clients must agree to; the majority of those that joined before the start decides about classes,
-	// template and evaluation sets where it has none.
+	Facts      json.RawMessage // the experiment and the protection of clients, for the status
+	// RunSpec holds the terms that clients must agree to. Where it has no classes, template or evaluation sets, the
+	// majority of the clients that joined before the start decides.
 	RunSpec   spec.RunSpec
-	Backbones map[string]Backbone // by name; a majority decides about others
+	Backbones map[string]Backbone // by name; the majority decides about others
 	Method    method.Method
-	Identity  certs.Identity // by which orders are signed and clients known
-	// Limit is the size of the tensors, in bytes, from which on they travel in pieces instead of in the message.
+	Identity  certs.Identity // signs instructions and recognises clients
+	// Limit is the largest size of tensors inside a message, in bytes; larger ones are sent in pieces.
 	Limit int
-	// Largest is the size of the largest tensors that are taken from a client, in bytes.
+	// Largest is the largest size of a client's tensors, in bytes.
 	Largest int
-	// MaxNorm refuses uploads that moved the shared parameters farther than this, by the Euclidean norm; 0 for a bound
-	// that comes of what all clients upload, below 0 for none.
+	// MaxNorm is the largest Euclidean norm of an update of the shared parameters; 0 for a limit from all clients'
+	// uploads, below 0 for none.
 	MaxNorm float64
-	// MaxExamples is the weight that an upload has at most, in examples; 0 for one that comes of what all clients say
-	// to have, below 0 for none.
+	// MaxExamples is the largest weight of an upload, in examples; 0 for a limit from all clients' numbers of examples,
+	// below 0 for none.
 	MaxExamples int
 	// Rate is the learning rate by round; nil for a constant one.
 	Rate    optim.Rate
-	Masked  bool // uploads are behind a guard, as of secure aggregation; only what opens them can check what is in them
+	Masked  bool // uploads are masked by secure aggregation, so the server cannot check them
 	Privacy Privacy
 	Log     *slog.Logger
-	OnReply func(o message.Instruction, client int) // after each reply that counts; may be nil
+	OnReply func(o message.Instruction, client int) // after each accepted reply; may be nil
 }
 
-// Privacy is what differential privacy asks of a server, beyond what the method does.
+// Privacy holds the requirements of differential privacy beyond the method's own work.
 type Privacy struct {
-	// Clients tells that the method hides single clients: whether a reply counts depends on no other client's data, and
-	// no length of what a client sent is written down.
+	// Clients means client-level privacy: no other client's data decides whether a reply counts, and no norm of an
+	// upload is recorded.
 	Clients bool
-	// Sample tells that nobody may learn which clients train, and Size that nobody may learn how many.
+	// Sample means that the clients that train are secret, and Size that their number is too.
 	Sample, Size bool
 }
 
-// asksExamples tells whether clients say how many examples they train on: behind a guard, and where single clients are
-// hidden, no server may know.
+// asksExamples reports whether clients state their number of training examples, which the server may not know under
+// secure aggregation and client-level privacy.
 func (s Settings) asksExamples() bool { return !s.Masked && !s.Privacy.Clients }
 
-// Server is the server's side of a run: a message.Remote.
+// Server is the server's side of a run and implements message.Remote.
 type Server struct {
 	*exchange.Host
 	set   Settings
-	terms []string // of the method's loss
+	terms []string // terms of the method's loss
 	subjects.Names
 	sessions []*exchange.Session // by client
 
 	// guarded by Host.Mu
 	clients  []clientRecord
 	began    bool           // the clients agreed on runSpec
-	runSpec  spec.RunSpec   // before that, what the configuration fixes
-	tie      string         // how clients differ, as it was logged last
-	accepted map[int]string // order whose upload of a client counts last
+	runSpec  spec.RunSpec   // before that, the terms of the configuration
+	tie      string         // last logged disagreement of clients
+	accepted map[int]string // by client: instruction of its last accepted upload
 	safe     map[int]string // likewise, in the last checkpoint
-	trained  map[int]string // by client: the training order it answered in the round that is being run
+	trained  map[int]string // by client: training instruction that it answered in the current round
 	current  *collection
 	norms    norms
-	longest  map[string]float64 // by kind of norm: that of what was taken, in what was usual
-	limited  message.Limited    // since Limited was called
+	longest  map[string]float64 // by kind: largest accepted norm, relative to the usual one
+	limited  message.Limited    // since the last call of Limited
 	joined   chan struct{}      // somebody joined
 }
 
-// Open starts to answer the clients of a run, which may be one that goes on.
+// Open starts the server of a run, new or resumed.
 func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 	if err := subjects.CheckName(set.Name); err != nil {
 		return nil, err
@@ -126,16 +126,16 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Server, error) {
 	return h, h.listen()
 }
 
-// Folders of Settings.Dir.
+// Folders in Settings.Dir.
 const (
 	membersDir = "members"
 	piecesDir  = "pieces"
 )
 
-// prepare makes the server's folder, or takes over what is in it.
+// prepare makes the server's folder, or restores its content.
 func (h *Server) prepare() error {
 	dir := h.set.Dir
-	if dir == "" { // a server that nobody goes on with
+	if dir == "" { // a server that cannot resume
 		var err error
 		if dir, err = os.MkdirTemp("", "promptfed-server-"); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (h *Server) prepare() error {
 	return h.readMembers()
 }
 
-// Close stops answering. What is stored stays, so that the run can go on.
+// Close stops the server. Its files stay, so that the run can resume.
 func (h *Server) Close() { h.Stop() }
 
 func (h *Server) memberPath(name string) string {
@@ -173,7 +173,7 @@ func (h *Server) writeMember(name string, v any) error {
 	return atomicfile.WritePrivate(h.memberPath(name), atomicfile.JSON(v, ""))
 }
 
-// readMembers reads the members of a run that goes on.
+// readMembers reads the clients of a resumed run.
 func (h *Server) readMembers() error {
 	if err := h.readAgreement(); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (h *Server) readMembers() error {
 		if err != nil {
 			return err
 		}
-		if there && m.Examples > 0 && !h.set.asksExamples() { // an older server of this run kept it
+		if there && m.Examples > 0 && !h.set.asksExamples() { // written by an older server of this run
 			m.Examples = 0
 			if err := h.writeMember(certs.UserOf(k), m.JoinRequest); err != nil {
 				return err
@@ -212,7 +212,7 @@ func (h *Server) readMembers() error {
 	return nil
 }
 
-// clearDir removes what an older process left in a folder.
+// clearDir removes an older process's files from a folder.
 func clearDir(dir string) error {
 	list, err := filepath.Glob(filepath.Join(dir, "*"))
 	for _, path := range list {
@@ -221,10 +221,10 @@ func clearDir(dir string) error {
 	return err
 }
 
-// Signatures verifies what clients signed for each other.
+// Signatures verifies the messages that clients signed for each other.
 func (h *Server) Signatures() (*certs.Signatures, error) { return h.set.Identity.Signatures("") }
 
-// ID is the run's identity, and Dir the folder of what the server keeps.
+// ID returns the run's identity, and Dir the server's folder.
 func (h *Server) ID() string { return h.set.ID }
 
 func (h *Server) Dir() string { return h.set.Dir }

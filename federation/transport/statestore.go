@@ -18,8 +18,8 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// stateStore holds what a client remembers, in a folder: one file for each training order it answered, until the server
-// has made up its mind about it.
+// stateStore holds a client's states in a folder: one file for each training instruction that it answered, until the
+// server has accepted or rejected the upload.
 type stateStore struct {
 	dir string
 
@@ -33,13 +33,13 @@ const (
 	stateSuffix = ".safetensors"
 )
 
-// storeHeader is what storeFile says.
+// storeHeader is the content of storeFile.
 type storeHeader struct {
 	Run    string `json:"run"`
 	Client int    `json:"client"`
-	Done   bool   `json:"done,omitempty"`   // the run is over, and the client has its part
-	Server []byte `json:"server,omitempty"` // key that the run's orders are signed with
-	Safe   string `json:"safe,omitempty"`   // order whose upload the server's checkpoint has for good
+	Done   bool   `json:"done,omitempty"`   // the run is over, and the client has the final parameters
+	Server []byte `json:"server,omitempty"` // the server's key
+	Safe   string `json:"safe,omitempty"`   // instruction of the last upload in the server's checkpoint
 }
 
 // write replaces storeFile; the caller holds the lock, or is alone.
@@ -47,7 +47,7 @@ func (v *stateStore) write() error {
 	return atomicfile.WritePrivate(filepath.Join(v.dir, storeFile), atomicfile.JSON(v.storeHeader, ""))
 }
 
-// finish notes that the run is over.
+// finish records that the run is over.
 func (v *stateStore) finish() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -55,8 +55,8 @@ func (v *stateStore) finish() error {
 	return v.write()
 }
 
-// checkServer tells why a server may not say that these uploads count last, and last in its checkpoint: it never
-// forgets what a checkpoint had, so what this client remembers since then is not given up for anybody.
+// checkServer returns why these uploads cannot be the last accepted one and the last one in the server's checkpoint. A
+// server never goes back before its checkpoint, so the client keeps all states since then.
 func (v *stateStore) checkServer(accepted, safe string) error {
 	v.mu.Lock()
 	known := v.Safe
@@ -86,7 +86,7 @@ func (v *stateStore) checkServer(accepted, safe string) error {
 	return nil
 }
 
-// FinishedRun gives the identity of the run that a client's folder belongs to, where that run is over; "" otherwise.
+// FinishedRun returns the identity of the finished run of a client's folder, or "".
 func FinishedRun(dir string) string {
 	var o storeHeader
 	if _, err := atomicfile.ReadJSON(filepath.Join(dir, storeFile), &o); err != nil || !o.Done {
@@ -95,8 +95,8 @@ func FinishedRun(dir string) string {
 	return o.Run
 }
 
-// openStateStore makes or opens the folder; one of another run, client or server is refused. server is the key of the
-// server.
+// openStateStore makes or opens the folder. It refuses a folder of another run, client or server; server is the
+// server's key.
 func openStateStore(dir, run string, client int, server []byte) (*stateStore, error) {
 	v := &stateStore{dir: dir, storeHeader: storeHeader{Run: run, Client: client, Server: server}}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -118,7 +118,7 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 	if err != nil {
 		return v, err
 	}
-	if o.Run != run && o.Client == client && len(files) == 0 && !o.Done { // that run came to nothing here
+	if o.Run != run && o.Client == client && len(files) == 0 && !o.Done { // the client did not train in that run
 		return v, v.write()
 	}
 	if o.Run != run || o.Client != client {
@@ -133,7 +133,7 @@ func openStateStore(dir, run string, client int, server []byte) (*stateStore, er
 	return v, nil
 }
 
-// savedState is one file of the store: what to remember if the reply to a training order counts.
+// savedState is a file of the store: the state after a training instruction.
 type savedState struct {
 	name  string
 	round int
@@ -142,7 +142,7 @@ type savedState struct {
 	written time.Time
 }
 
-// files gives the files of the store, and those that a crash left half written.
+// files returns the files of the store, and incomplete files after a crash.
 func (v *stateStore) files() (files []savedState, left []string, err error) {
 	entries, err := os.ReadDir(v.dir)
 	for _, f := range entries {
@@ -162,11 +162,11 @@ func (v *stateStore) files() (files []savedState, left []string, err error) {
 	return files, left, err
 }
 
-// piecesFile is what the names of files begin with that the tensors of an order come into in pieces.
+// piecesFile is the prefix of the files for tensors that arrive in pieces.
 const piecesFile = "order-"
 
-// pieces opens the file for tensors of a digest, so that a client that was killed goes on where it was, and removes
-// those of other orders.
+// pieces opens the file for tensors of a digest, so that a killed client continues there, and removes the files of
+// other instructions.
 func (v *stateStore) pieces(sum string) (*os.File, error) {
 	path := filepath.Join(v.dir, piecesFile+sum)
 	list, err := filepath.Glob(filepath.Join(v.dir, piecesFile+"*"))
@@ -181,12 +181,12 @@ func (v *stateStore) pieces(sum string) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 }
 
-// put keeps what a client is to remember if its reply to a training order of a round counts.
+// put stores the client's state after a training instruction of a round.
 func (v *stateStore) put(round int, id string, s message.ClientState) error {
 	return state.WriteState(filepath.Join(v.dir, fmt.Sprintf("%s%06d-%s%s", stateFile, round, id, stateSuffix)), s)
 }
 
-// get gives it back; without an identity it is what a new client remembers.
+// get returns that state; without an identity it returns that of a new client.
 func (v *stateStore) get(id string) (message.ClientState, error) {
 	if id == "" {
 		return message.ClientState{}, nil
@@ -204,11 +204,11 @@ func (v *stateStore) get(id string) (message.ClientState, error) {
 		"record of; give the folder that it used before with --state", v.dir)
 }
 
-// prune forgets what cannot count any more when an order comes that says which uploads count last, and last in the
-// server's checkpoint: all others, but for what was learned in this very round, of which the server may not have made
-// up its mind yet unless the order is to train. Where the checkpoint is the one that was known before, the first few
-// uploads since then stay as well: the server may be gone that counted one of them and could not say so any more.
-func (v *stateStore) prune(o protocol.Order) error {
+// prune removes states that cannot become valid any more, given an instruction with the last accepted upload and the
+// last one in the server's checkpoint. It keeps these two, and the states of the current round, which the server may
+// not have decided about, unless the instruction is to train. If the checkpoint is the known one, it also keeps the
+// first few states since then, because a crashed server may have accepted one without reporting it.
+func (v *stateStore) prune(o protocol.Instruction) error {
 	files, left, err := v.files()
 	if err != nil {
 		return err
@@ -242,5 +242,5 @@ func (v *stateStore) prune(o protocol.Order) error {
 	return nil
 }
 
-// maxSpare is how many states a client keeps beside those that the server speaks of.
+// maxSpare is how many states a client keeps in addition to those that the server names.
 const maxSpare = 8

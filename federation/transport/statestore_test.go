@@ -40,8 +40,9 @@ func TestStateStore(t *testing.T) {
 		t.Errorf("%v, %v", s, err)
 	}
 	has(ids...)
-	order := func(round int, kind message.Kind, accepted, safe string) protocol.Order {
-		return protocol.Order{Round: round, Kind: string(kind), Accepted: accepted, Safe: safe, ID: subjects.NewID()}
+	order := func(round int, kind message.Kind, accepted, safe string) protocol.Instruction {
+		return protocol.Instruction{Round: round, Kind: string(kind), Accepted: accepted, Safe: safe,
+			ID: subjects.NewID()}
 	}
 	// tested in round 2, whose training is not decided yet
 	if err := v.prune(order(2, message.Test, ids[1], ids[1])); err != nil {

@@ -15,60 +15,60 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// Status is what a server tells about its run.
+// Status describes the state of a run.
 type Status struct {
 	Name      string         `json:"name"`
 	Run       string         `json:"run"` // identity
 	Round     int            `json:"round"`
-	Kind      string         `json:"kind"` // of the order that is out; empty between orders
+	Kind      string         `json:"kind"` // of the current instruction; empty between instructions
 	Set       string         `json:"exam,omitempty"`
 	Statistic string         `json:"survey,omitempty"`
 	Clients   []ClientStatus `json:"clients"`
-	// Secret tells that differential privacy counts on a secret sample of clients: what tells which of them train is
-	// left out, and with SecretSize what tells how many.
+	// Secret means that differential privacy relies on a secret sample of clients: the status does not show which of
+	// them train, and with SecretSize not how many.
 	Secret     bool `json:"secret_sample,omitempty"`
 	SecretSize bool `json:"secret_size,omitempty"`
-	// Facts are what clients learn of the experiment and of what protects them.
+	// Facts describe the experiment and the protection of clients.
 	Facts json.RawMessage `json:"facts,omitempty"`
 	Totals
 }
 
-// Totals are counted since the server started.
+// Totals are counts since the server started.
 type Totals struct {
-	BytesUp      int64 `json:"bytes_up"`   // of replies that counted, with their headers
-	BytesDown    int64 `json:"bytes_down"` // of orders, with their headers
-	Replies      int64 `json:"replies"`    // that counted
-	Late         int64 `json:"late"`       // and repeated ones, dropped
+	BytesUp      int64 `json:"bytes_up"`   // of accepted replies, with their headers
+	BytesDown    int64 `json:"bytes_down"` // of instructions, with their headers
+	Replies      int64 `json:"replies"`    // accepted
+	Late         int64 `json:"late"`       // late and repeated replies, dropped
 	Refused      int64 `json:"refused"`    // replies
 	RefusedJoins int64 `json:"refused_joins"`
-	Repeats      int64 `json:"repeats"` // orders given again below the quorum
-	// messages without a good signature, of another run, replayed or beyond what a client may send
+	Repeats      int64 `json:"repeats"` // instructions repeated below the quorum
+	// messages with a wrong signature, of another run, replayed or beyond the client's limits
 	Dropped int64 `json:"dropped"`
 }
 
-// ClientStatus is one client.
+// ClientStatus describes one client.
 type ClientStatus struct {
 	Client   int     `json:"client"`
 	Joined   bool    `json:"joined"`
 	Left     bool    `json:"left,omitempty"`
-	Seen     float64 `json:"seen"` // seconds since it was heard of; -1 for never since the server started
+	Seen     float64 `json:"seen"` // seconds since its last message; -1 for none since the server started
 	Doing    string  `json:"doing,omitempty"`
 	Backbone string  `json:"backbone,omitempty"`
 	Domain   string  `json:"domain,omitempty"`
-	Asked    bool    `json:"asked,omitempty"` // has an order
+	Asked    bool    `json:"asked,omitempty"` // has an instruction
 	// no round waits for it until it answers
 	Unawaited bool   `json:"unawaited,omitempty"`
 	Answered  bool   `json:"answered,omitempty"` // and answered it
-	Examples  int    `json:"examples,omitempty"` // that it says to train on
-	Counted   int    `json:"counted,omitempty"`  // what its last upload was averaged with, where that is less
-	Reason    string `json:"reason,omitempty"`   // why a reply was refused last
+	Examples  int    `json:"examples,omitempty"` // its stated number of training examples
+	Counted   int    `json:"counted,omitempty"`  // weight of its last upload, if reduced
+	Reason    string `json:"reason,omitempty"`   // why its last reply was refused
 	Replies   int    `json:"replies"`
 	Refused   int    `json:"refused"`
 	Up        int64  `json:"up"`
 	Down      int64  `json:"down"`
 }
 
-// Totals are the server's.
+// Totals returns the server's counts.
 func (h *Server) Totals() Totals {
 	c := &h.Counters
 	return Totals{BytesUp: c.Up.Load(), BytesDown: c.Down.Load(), Replies: c.Replies.Load(), Late: c.Late.Load(),
@@ -76,7 +76,7 @@ func (h *Server) Totals() Totals {
 		RefusedJoins: c.RefusedJoins.Load(), Repeats: c.Repeats.Load(), Dropped: c.Dropped.Load()}
 }
 
-// Status is how the run goes.
+// Status returns the state of the run.
 func (h *Server) Status() Status {
 	s := Status{Name: h.set.Name, Run: h.set.ID, Facts: h.set.Facts, Totals: h.Totals()}
 	h.Mu.Lock()
@@ -103,8 +103,8 @@ func (h *Server) Status() Status {
 	return s
 }
 
-// hide leaves out what tells who trains. A client is heard of whenever it replies, so that only whole steps of
-// heardStep tell nothing.
+// hide removes everything that shows who trains. A reply is also a message, so the times of last messages are rounded
+// to heardStep.
 func (s *Status) hide(p Privacy) {
 	if s.Secret, s.SecretSize = p.Sample, p.Size; !p.Sample {
 		return
@@ -122,12 +122,12 @@ func (s *Status) hide(p Privacy) {
 	}
 }
 
-// heardStep is a multiple, in seconds, of the time between two heartbeats of a client.
+// heardStep is a multiple of the time between two heartbeats of a client, in seconds.
 const heardStep = 10
 
-func orderSize(o message.Instruction) int { return message.EncodedSize(o.Tensors()) }
+func instructionSize(o message.Instruction) int { return message.EncodedSize(o.Tensors()) }
 
-// AskStatus asks the server of a run how it goes. The connection must have StatusInbox for its answers.
+// AskStatus requests the status from the server of a run. The connection must use StatusInbox.
 func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) {
 	if err := subjects.CheckName(run); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func AskStatus(ctx context.Context, nc *nats.Conn, run string) (*Status, error) 
 	return readStatus(m.Data)
 }
 
-// readStatus reads a status, whose texts go to a terminal.
+// readStatus decodes a status and makes its texts printable.
 func readStatus(b []byte) (*Status, error) {
 	var s Status
 	if err := json.Unmarshal(b, &s); err != nil {

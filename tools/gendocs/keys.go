@@ -17,10 +17,10 @@ func allKeys(config any) []key { return keysOf("", reflect.Indirect(reflect.Valu
 
 func keysOf(at string, v reflect.Value) []key {
 	var out []key
-	for _, k := range configtags.Of(v) {
+	for _, k := range configtags.Keys(v) {
 		name, x, t := at+k.Name, k.Value, k.Field.Type
 		switch {
-		case x.Kind() == reflect.Struct && len(configtags.Of(x)) > 0:
+		case x.Kind() == reflect.Struct && len(configtags.Keys(x)) > 0:
 			out = append(out, keysOf(name+".", x)...)
 		case x.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct:
 			out = append(out, key{name, "list", "", k.Help})

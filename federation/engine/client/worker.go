@@ -133,7 +133,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	case o.Round >= plan.Rounds:
 		l.Noise = refuse(fmt.Errorf("epsilon assumes %d rounds", plan.Rounds))
 	default:
-		l.Noise = w.Noise(c.ID).Of(o.Round, true)
+		l.Noise = w.Noise(c.ID).ForRound(o.Round, true)
 	}
 	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Seed) })
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {

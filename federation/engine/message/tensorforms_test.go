@@ -11,11 +11,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// asked are a parameter and a table of at most three rows, which may be missing.
+// asked has a parameter and an optional table of at most three rows.
 var asked = tensor.Forms{{Name: "ctx", Shape: []int{2, 3}}, {Name: "n", Int: true, Shape: []int{-3, 2}, Optional: true}}
 
 // The largest message has all tensors with the largest sizes, int64 first: by hand 3*2*8 and 2*3*4 bytes, behind eight
-// and this header with spaces up to a multiple of eight. It is the one that EncodeTensors writes.
+// and this header with spaces up to a multiple of eight. EncodeTensors writes this message.
 func TestMost(t *testing.T) {
 	const text = `{"n":{"dtype":"I64","shape":[3,2],"data_offsets":[0,48]},` +
 		`"ctx":{"dtype":"F32","shape":[2,3],"data_offsets":[48,72]}}`
@@ -42,7 +42,7 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// Tensors that were not asked for are refused by their names, element types and shapes.
+// Tensors that were not requested are refused by name, element type and shape.
 func TestOtherTensors(t *testing.T) {
 	ctx := tensor.New(2, 3)
 	for say, m := range map[string]tensor.Map{
@@ -66,8 +66,8 @@ func TestOtherTensors(t *testing.T) {
 	}
 }
 
-// A message that no tensors of these forms can be costs no more memory than it has bytes, however its header is made:
-// as long as the message, of 100,000 names, of a shape with 10,000 sizes, of elements that grow when they are read.
+// A message that cannot have these forms needs no more memory than its size, with any header: as long as the message,
+// with 100,000 names, with a shape of 10,000 sizes, with elements that grow when they are read.
 func TestBombs(t *testing.T) {
 	large := tensor.Forms{{Name: "a", Int: true, Shape: []int{1 << 20}}} // messages of 8 MiB are expected
 	var names strings.Builder
@@ -100,7 +100,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// Whatever comes is one of the forms, or refused in one line.
+// Every message has the forms, or is refused in one line.
 func FuzzDecodeAs(f *testing.F) {
 	for _, m := range []tensor.Map{nil, sample(), {"ctx": tensor.New(2, 3)}} {
 		b, err := EncodeTensors(m)

@@ -1,2 +1,3 @@
-// Package noise draws the noise of differential privacy from a key that nobody else knows.
+// Package noise draws the noise of differential privacy from a secret key, and records the releases of each round. It
+// imports no engine.
 package noise

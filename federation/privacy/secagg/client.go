@@ -10,15 +10,15 @@ import (
 	"slices"
 )
 
-// Params are what all parties of a session agree on.
+// Params are the parameters that all parties of a session agree on.
 type Params struct {
 	Session   Session
 	Round     int
-	Clients   int // that there are; their numbers lie below it
+	Clients   int // in the run; client numbers lie below it
 	Threshold int // clients that must stay to the end
 	Length    int // elements of a vector
 	Ring      Ring
-	Context   [sha256.Size]byte // digest of what else they agree on, such as the run
+	Context   [sha256.Size]byte // digest of further agreements, such as the run
 }
 
 func (t Params) check() error {
@@ -29,7 +29,7 @@ func (t Params) check() error {
 	return nil
 }
 
-// step is how far a server has come.
+// step is the progress of a server.
 type step int
 
 const (
@@ -42,29 +42,29 @@ const (
 	done
 )
 
-// errOrder refuses what comes at the wrong time.
+// errOrder refuses a message at the wrong time.
 var errOrder = errors.New("out of order; a session goes through its steps once")
 
-// ClientState is all that a client must remember of a session, from one message to the next and when it is started
-// again. It holds the session's secrets.
+// ClientState is all that a client must remember of a session between messages and across restarts. It holds the
+// session's secrets.
 type ClientState struct {
 	Terms                Params
 	Envelope, Pair, Seed []byte // secrets
 	Advert               []byte
-	Roster               []byte   // as it came
-	Shares               [][]byte // its own of its own secrets: of the pairwise key, of the own mask's seed
+	Roster               []byte   // as received
+	Shares               [][]byte // the client's own shares of its pairwise key and of its seed
 	Sent                 []byte   // encrypted shares
 	Inbox, Complaints    []byte
-	Senders              []int // whose vectors it masked its own for
+	Senders              []int // clients that the vector is masked for
 	Model                [sha256.Size]byte
 	Masked               []byte
 	Question, Signature  []byte
 	Revealed             bool
 }
 
-// Client is one client in one session. A step that comes again with the same words has the same answer, byte for byte;
-// with others it is refused. Whatever a method answers must be kept, by State, before it is sent. A Client is not safe
-// for concurrent use.
+// Client is one client in one session. A step with the same input returns the same answer, byte for byte; a step with a
+// different input is refused. The caller must keep State before it sends an answer. A Client is not safe for concurrent
+// use.
 type Client struct {
 	id     int
 	who    Identity
@@ -80,7 +80,7 @@ type Client struct {
 	seedShares map[int][]byte
 }
 
-// NewClient starts a session; random must be crypto/rand's Reader but in tests. Share adds to peers.
+// NewClient starts a session; random must be the Reader of crypto/rand except in tests. Share adds to peers.
 func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	if id < 0 || id >= maxID {
 		return nil, fmt.Errorf("client %d: numbers of clients must lie between 0 and %d", id, maxID-1)
@@ -103,11 +103,11 @@ func NewClient(id int, t Params, who Identity, peers Peers, random io.Reader) (*
 	return c, nil
 }
 
-// Restore goes on with a session that State gave.
+// Restore continues a session from its State.
 func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader) (*Client, error) {
 	c := &Client{id: id, who: who, peers: peers, random: random, m: m, sharedKeys: map[int][]byte{}}
 	fail := func(err error) (*Client, error) {
-		return nil, fmt.Errorf("what this client remembers of a session is damaged: %w", err)
+		return nil, fmt.Errorf("this client's saved state of the session is damaged: %w", err)
 	}
 	if err := m.Terms.check(); err != nil {
 		return fail(err)
@@ -141,10 +141,10 @@ func Restore(id int, m ClientState, who Identity, peers Peers, random io.Reader)
 	return c, nil
 }
 
-// State is what Restore needs to go on from here.
+// State returns the state for Restore.
 func (c *Client) State() ClientState { return c.m }
 
-// Terms are those of the session.
+// Terms returns the parameters of the session.
 func (c *Client) Terms() Params { return c.m.Terms }
 
 func (c *Client) keys() (k Keys) {
@@ -154,7 +154,7 @@ func (c *Client) keys() (k Keys) {
 	return k
 }
 
-// Advertise gives the client's public keys, signed.
+// Advertise returns the client's signed public keys.
 func (c *Client) Advertise() (Joining, error) {
 	a, err := DecodeAdvert(c.m.Advert)
 	j := Joining{a, map[int][]byte{}}
@@ -165,8 +165,8 @@ func (c *Client) Advertise() (Joining, error) {
 	return j, err
 }
 
-// Share gives the other clients of a roster their shares of this one's secrets, sealed for each, with commitments to
-// all shares.
+// Share returns the shares of this client's secrets for the clients of a roster, encrypted for each of them, with
+// commitments to all shares.
 func (c *Client) Share(r Roster) (EncryptedShares, error) {
 	if c.m.Roster != nil {
 		if c.roster.digest() != r.digest() {
@@ -211,7 +211,7 @@ func (c *Client) Share(r Roster) (EncryptedShares, error) {
 	return out, nil
 }
 
-// check finds what is wrong with a roster, and gives the proofs of the other clients in it.
+// check reports an invalid roster, and returns the proofs of the other clients in it.
 func (c *Client) check(r Roster) (Peers, error) {
 	t := c.m.Terms
 	switch own := r[c.id]; {
@@ -253,7 +253,7 @@ func (c *Client) check(r Roster) (Peers, error) {
 	return proofs, nil
 }
 
-// shared is what this client and another agree on for encrypted shares.
+// shared returns the Diffie-Hellman secret of this client and another for encrypted shares.
 func (c *Client) shared(r Roster, id int) (b []byte, err error) {
 	if c.sharedKeys[id] == nil {
 		key := r[id].Envelope
@@ -262,8 +262,8 @@ func (c *Client) shared(r Roster, id int) (b []byte, err error) {
 	return c.sharedKeys[id], err
 }
 
-// Check looks at what the other clients dealt this one, and gives its complaints. Of a session it gets encrypted shares
-// once.
+// Check verifies the shares that other clients dealt to this one, and returns the complaints about them. A session has
+// one set of encrypted shares.
 func (c *Client) Check(in EncryptedShares) (Complaints, error) {
 	switch {
 	case c.m.Roster == nil:
@@ -280,8 +280,8 @@ func (c *Client) Check(in EncryptedShares) (Complaints, error) {
 	return out, err
 }
 
-// open takes the shares that the other clients dealt, and complains about those that are none. It opens, and shows
-// others, nothing but what its dealer signed: whatever else reaches it may be a server's.
+// open decrypts the shares that other clients dealt, and complains about invalid ones. It opens, and shows to others,
+// only shares with the dealer's signature, since others may come from the server.
 func (c *Client) open(in EncryptedShares) (Complaints, error) {
 	t, out := c.m.Terms, Complaints{}
 	pairs, seeds := map[int][]byte{c.id: c.m.Shares[0]}, map[int][]byte{c.id: c.m.Shares[1]}
@@ -309,7 +309,7 @@ func (c *Client) open(in EncryptedShares) (Complaints, error) {
 	return out, nil
 }
 
-// senders finds why this client does not mask a vector for certain clients.
+// senders reports why this client refuses to mask a vector for certain clients.
 func (c *Client) senders(list []int) error {
 	if len(list) < c.m.Terms.Threshold {
 		return fmt.Errorf("%d clients may upload; %d must stay to the end", len(list), c.m.Terms.Threshold)
@@ -325,9 +325,9 @@ func (c *Client) senders(list []int) error {
 	return nil
 }
 
-// Mask hides a vector, given the clients that may upload, in ascending order, and the digest of what the vector was
-// made from, such as the parameters that the server sent. Of a session there is one vector: the same words again give
-// it, whatever values are.
+// Mask masks a vector. senders are the clients that may upload, in ascending order; model is a digest of the input of
+// the vector, such as the parameters from the server. A session has one vector: the same senders and model return it
+// again, whatever values are.
 func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) ([]uint64, error) {
 	t := c.m.Terms
 	switch {
@@ -366,8 +366,8 @@ func (c *Client) Mask(senders []int, model [sha256.Size]byte, values []uint64) (
 	return out, nil
 }
 
-// Agree signs what the client received in the session and the question that it will answer, if that is one that keeps
-// every vector hidden. Of a session it signs one question.
+// Agree signs the client's view of the session and the question, if the question keeps every vector hidden. A session
+// has one signed question.
 func (c *Client) Agree(q Question) ([]byte, error) {
 	t := c.m.Terms
 	switch {
@@ -403,10 +403,11 @@ func (c *Client) Agree(q Question) ([]byte, error) {
 	return s, err
 }
 
-// View is a digest of what this client received in the session until it masked; all clients of a round have the same.
+// View returns a digest of what this client received before it masked its vector. All clients of a round have the same
+// one.
 func (c *Client) View() [sha256.Size]byte { return viewOf(c.m.Terms, c.roster, c.m.Senders, c.m.Model) }
 
-// Reveal answers the question that the client agreed to, once as many clients as must stay have signed the same.
+// Reveal answers the signed question, once Threshold clients have signed the same one.
 func (c *Client) Reveal(signed Signatures) (Shares, error) {
 	if c.m.Signature == nil {
 		return nil, errOrder
@@ -431,7 +432,7 @@ func (c *Client) Reveal(signed Signatures) (Shares, error) {
 	return out, nil
 }
 
-// checkSignatures finds too few signatures under this client's view and question.
+// checkSignatures reports too few signatures of this client's view and question.
 func (c *Client) checkSignatures(q Question, signed Signatures) error {
 	message, n := agreed(c.View(), q), 1 // its own
 	for _, id := range q.Survivors {
@@ -450,25 +451,25 @@ func (c *Client) checkSignatures(q Question, signed Signatures) error {
 	return nil
 }
 
-// Round is what a client saw of a session, to be listed.
-type Round struct {
+// Transcript is a client's record of a session.
+type Transcript struct {
 	Round     int    `json:"round"`
 	Session   string `json:"session"`
 	Threshold int    `json:"threshold"`
 	Roster    []int  `json:"roster"`
 	Senders   []int  `json:"senders"`   // who may upload
-	Survivors []int  `json:"survivors"` // whose vectors are in the sum
-	View      string `json:"view"`      // digest that all clients of the round have in common
+	Survivors []int  `json:"survivors"` // clients whose vectors are in the sum
+	View      string `json:"view"`      // digest; the same for all clients of the round
 	Model     string `json:"model"`     // digest of the parameters that the round began from
-	Vector    string `json:"vector"`    // digest of what this client sent
+	Vector    string `json:"vector"`    // digest of this client's masked vector
 }
 
-// Seen is what this client saw, up to now.
-func (c *Client) Seen() Round {
+// Transcript returns the record of the session up to now.
+func (c *Client) Transcript() Transcript {
 	t, v := c.m.Terms, c.View()
 	q, _ := DecodeQuestion(c.m.Question)
 	vector := sha256.Sum256(c.m.Masked)
-	return Round{Round: t.Round, Session: fmt.Sprintf("%x", t.Session), Threshold: t.Threshold,
+	return Transcript{Round: t.Round, Session: fmt.Sprintf("%x", t.Session), Threshold: t.Threshold,
 		Roster: slices.Sorted(maps.Keys(c.roster)), Senders: c.m.Senders, Survivors: q.Survivors,
 		View: fmt.Sprintf("%x", v), Model: fmt.Sprintf("%x", c.m.Model), Vector: fmt.Sprintf("%x", vector)}
 }

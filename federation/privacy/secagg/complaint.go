@@ -18,10 +18,9 @@ import (
 // dishonest dealer signed, so a complaint reveals no secret that is unknown to dishonest parties.
 type Complaint struct{ Shared, Proof []byte }
 
-// proofSize is the size of a proof: two scalars.
 const proofSize = 2 * secretSize
 
-// dleqOf gives the parameters of the proofs of one session.
+// dleqOf returns the parameters of the proofs of one session.
 func dleqOf(t Params) dleq.Params {
 	return dleq.Params{G: field, H: crypto.SHA256,
 		DST: slices.Concat([]byte("promptfed secagg 3 complaint\n"), t.encode())}
@@ -61,14 +60,14 @@ func (c Complaint) check(t Params, receiver, dealer []byte) error {
 	return nil
 }
 
-// judge decides who lies about an encrypted share: its receiver, who complains, or its dealer. It gives the reason.
+// judge decides who lies about an encrypted share, its receiver, who complains, or its dealer, and why.
 func (s *Server) judge(receiver, dealer int, c Complaint) (liar int, why error) {
 	l := s.encrypted[dealer][receiver]
 	if err := s.who.Verify(dealer, s.roster[dealer].Proof, dealt(s.t, dealer, receiver, l), l.Signature); err != nil {
 		return dealer, fmt.Errorf("its shares for client %d: %w", receiver, err)
 	}
 	if len(c.Shared) == 0 {
-		return receiver, fmt.Errorf("it complains about the signature of client %d, which is right", dealer)
+		return receiver, fmt.Errorf("it complains about the signature of client %d, which is correct", dealer)
 	}
 	to, from := s.roster[receiver].Envelope, s.roster[dealer].Envelope
 	if err := c.check(s.t, to[:], from[:]); err != nil {
@@ -77,7 +76,7 @@ func (s *Server) judge(receiver, dealer int, c Complaint) (liar int, why error) 
 	if _, _, err := l.open(c.Shared, s.t.Session, dealer, receiver); err != nil {
 		return dealer, fmt.Errorf("its shares for client %d: %w", receiver, err)
 	}
-	return receiver, fmt.Errorf("it complains about the shares of client %d, which are right", dealer)
+	return receiver, fmt.Errorf("it complains about the shares of client %d, which are correct", dealer)
 }
 
 // open decrypts the two shares of an encrypted share and verifies them against the dealer's commitments.
@@ -86,18 +85,18 @@ func (l EncryptedShare) open(shared []byte, s Session, from, to int) (pair, seed
 		return nil, nil, err
 	}
 	if !l.fits(ofPair, pair) || !l.fits(ofSeed, seed) {
-		return nil, nil, errors.New("they are not those that it is committed to")
+		return nil, nil, errors.New("they do not fit its commitments")
 	}
 	return pair, seed, nil
 }
 
-// The secrets of an encrypted share's two shares.
+// The two secrets that an encrypted share has shares of.
 const (
 	ofPair = iota
 	ofSeed
 )
 
-// fits reports whether a share is the one that the dealer is committed to.
+// fits reports whether a share fits the dealer's commitment.
 func (l EncryptedShare) fits(of int, share []byte) bool {
 	x, err := scalar(share)
 	return err == nil && string(secret{x}.point()) == string(l.Commitments[of*keySize:(of+1)*keySize])

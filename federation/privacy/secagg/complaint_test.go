@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// liars runs a session of 5 clients with a threshold of 3 in which some change what they send, as far as it goes. It
-// gives those that are named, with the reasons.
+// liars runs a session of 5 clients with a threshold of 3 in which some clients change their messages. It returns the
+// named clients with the reasons.
 func liars(t *testing.T, deals func(s *session, id int, l EncryptedShares),
 	complains func(s *session, id int, c Complaints),
 	reveals func(s *session, id int, a Shares)) (sum []uint64, senders []int, named map[int]error, s *session) {
@@ -92,10 +92,9 @@ func (s *session) resign(from, to int, l EncryptedShare) EncryptedShare {
 	return l
 }
 
-// Whoever lies before vectors are masked is named, it alone, and left out: a dealer whose encrypted shares cannot be
-// opened, or hold other shares than it is committed to, or are not signed; a client that complains about right
-// encrypted shares, with and without a proof. Two such are left out of five with a threshold of 3, and the sum is that
-// of the others.
+// A client that lies before vectors are masked is named, alone, and left out: a dealer whose encrypted shares cannot be
+// opened, do not fit its commitments, or are not signed; a client that complains about correct encrypted shares, with
+// and without a proof. With a threshold of 3, two such clients of five are left out, and the sum is that of the others.
 func TestComplaints(t *testing.T) {
 	garbage := func(from, to int) func(s *session, id int, l EncryptedShares) {
 		return func(s *session, id int, l EncryptedShares) {
@@ -137,7 +136,7 @@ func TestComplaints(t *testing.T) {
 				}
 				l[3] = s.resign(1, 3, x)
 			}
-		}, named: map[int]string{1: "its shares for client 3: they are not those that it is committed to"}},
+		}, named: map[int]string{1: "its shares for client 3: they do not fit its commitments"}},
 		"an unsigned share": {deals: func(s *session, id int, l EncryptedShares) {
 			if id == 1 {
 				x := l[3]
@@ -149,7 +148,7 @@ func TestComplaints(t *testing.T) {
 			if id == 4 {
 				c[2] = Complaint{}
 			}
-		}, named: map[int]string{4: "complains about the signature of client 2, which is right"}},
+		}, named: map[int]string{4: "complains about the signature of client 2, which is correct"}},
 		"a wrong complaint with its proof": {complains: func(s *session, id int, c Complaints) {
 			if id == 4 {
 				key := s.server.roster[2].Envelope
@@ -158,7 +157,7 @@ func TestComplaints(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-		}, named: map[int]string{4: "complains about the shares of client 2, which are right"}},
+		}, named: map[int]string{4: "complains about the shares of client 2, which are correct"}},
 		"a complaint with the proof of others": {complains: func(s *session, id int, c Complaints) {
 			if id == 4 {
 				key := s.server.roster[2].Envelope
@@ -183,14 +182,14 @@ func TestComplaints(t *testing.T) {
 			if id == 4 {
 				c[2] = Complaint{}
 			}
-		}, named: map[int]string{1: "its shares for client 3", 4: "which is right"}},
+		}, named: map[int]string{1: "its shares for client 3", 4: "which is correct"}},
 		"a dealer without a polynomial": {deals: func(s *session, id int, l EncryptedShares) {
 			if s.server.Strict = true; id == 1 {
 				x := l[3]
 				copy(x.Commitments[keySize:], newSecret(rand.Reader).point())
 				l[3] = x
 			}
-		}, named: map[int]string{1: "not those of shares of its secrets"}},
+		}, named: map[int]string{1: "do not belong to shares of its secrets"}},
 	} {
 		sum, senders, named, _ := liars(t, c.deals, c.complains, nil)
 		if sum == nil || len(named) != len(c.named) || len(senders) != 5-len(c.named) {
@@ -204,8 +203,8 @@ func TestComplaints(t *testing.T) {
 	}
 }
 
-// A dealer whose shares, to which it is committed and which all open, are not those of one polynomial, or not those of
-// its secrets, is named in the end, where there is no sum, and from the start of a strict session, whose sum is that of
+// A dealer whose shares fit its commitments and can be opened, but do not belong to one polynomial or to its secrets,
+// is named at the end of a session without a sum. In a strict session it is named at the start, and the sum is that of
 // the others.
 func TestDealersWithoutSecret(t *testing.T) {
 	for name, deal := range map[string]func(s *session, l EncryptedShares){
@@ -228,20 +227,20 @@ func TestDealersWithoutSecret(t *testing.T) {
 					deal(s, l)
 				}
 			}, nil, nil)
-			if name == "one share of none" && !strict { // three others give the secret
+			if name == "one share of none" && !strict { // three others determine the secret
 				if sum == nil || len(named) > 0 {
 					t.Errorf("%s: the sum %v, %v are named", name, sum, named)
 				}
 			} else if (sum != nil) != strict || slices.Contains(senders, 1) == strict || len(named) != 1 ||
 				named[1] == nil ||
-				!strings.Contains(named[1].Error(), "not those of shares of its secrets") {
+				!strings.Contains(named[1].Error(), "do not belong to shares of its secrets") {
 				t.Errorf("%s, strict %v: the sum %v of %v, %v are named", name, strict, sum, senders, named)
 			}
 		}
 	}
 }
 
-// deals puts another share of the own mask's seed into an encrypted share, with its commitment and signature.
+// deals puts another share of the seed into an encrypted share, with its commitment and signature.
 func (s *session) deals(from, to int, l EncryptedShares, share []byte) {
 	s.t.Helper()
 	x, err := scalar(share)
@@ -268,8 +267,8 @@ func (s *session) deals(from, to int, l EncryptedShares, share []byte) {
 	l[to] = one
 }
 
-// Who gives a false share is named, and the sum comes of the shares of others, also for a client that dropped out; with
-// fewer true ones than the threshold there is none, and no wrong one.
+// A client that reveals a false share is named, and the sum comes from the shares of others, also for a client that
+// dropped out. With fewer true shares than the threshold there is no sum, and never a wrong one.
 func TestFalseShares(t *testing.T) {
 	lies := func(by ...int) func(s *session, id int, a Shares) {
 		return func(s *session, id int, a Shares) {
@@ -280,7 +279,7 @@ func TestFalseShares(t *testing.T) {
 	}
 	for _, by := range [][]int{{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 1, 2}, {0, 1, 2, 3, 4}} {
 		sum, _, named, _ := liars(t, nil, nil, lies(by...))
-		// only the first three answers are used, unless one of them is false
+		// only the first three answers are used, unless one is false
 		if want := len(by) < 3; (sum != nil) != want {
 			t.Errorf("%v give false shares: the sum %v", by, sum)
 		}

@@ -9,16 +9,16 @@ import (
 	"github.com/cloudflare/circl/math/polynomial"
 )
 
-// degreeTest verifies that commitments to shares are those of one polynomial whose number of coefficients is the
-// threshold and whose value at 0 is the committed secret. It multiplies the commitments with a random codeword of the
-// dual code: wrong commitments pass with a probability of 2^-252 (Cascudo and David, SCRAPE: Scalable Randomness
-// Attested by Public Entities, ACNS 2017, sections 2.1 and 4). Any threshold of shares that fit their commitments
-// therefore give the secret.
+// degreeTest verifies that commitments to shares belong to one polynomial whose number of coefficients is the threshold
+// and whose value at 0 is the committed secret. It multiplies the commitments with a random codeword of the dual code:
+// wrong commitments pass with a probability of 2^-252 (Cascudo and David, SCRAPE: Scalable Randomness Attested by
+// Public Entities, ACNS 2017, sections 2.1 and 4). Any threshold of shares that fit their commitments therefore
+// determine the secret.
 type degreeTest struct {
 	threshold int
 	ids       []int
-	places    []group.Scalar // of the secret, then of the clients
-	weights   []group.Scalar // the inverse of the product of a place's differences to the others
+	places    []group.Scalar // points of the secret and of the clients, in this order
+	weights   []group.Scalar // for each point, the inverse of the product of its differences to the others
 }
 
 func newDegreeTest(threshold int, ids []int) degreeTest {
@@ -39,7 +39,7 @@ func newDegreeTest(threshold int, ids []int) degreeTest {
 	return d
 }
 
-// check tests a dealer's commitments to the shares of one of its two secrets; of is ofPair or ofSeed.
+// check tests a dealer's commitments to the shares of one of its two secrets, given by of: ofPair or ofSeed.
 func (d degreeTest) check(secret []byte, of int, shares EncryptedShares) error {
 	coefficients := make([]group.Scalar, len(d.ids)-d.threshold+1)
 	for i := range coefficients {
@@ -60,7 +60,7 @@ func (d degreeTest) check(secret []byte, of int, shares EncryptedShares) error {
 		sum.Add(sum, e.Mul(e, factor.Mul(word.Evaluate(x), d.weights[i])))
 	}
 	if !sum.IsIdentity() {
-		return errors.New("its commitments are not those of shares of its secrets")
+		return errors.New("its commitments do not belong to shares of its secrets")
 	}
 	return nil
 }

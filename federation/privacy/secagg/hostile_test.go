@@ -16,7 +16,8 @@ func says(t *testing.T, err error, words string) {
 	}
 }
 
-// masked is a session of 5 clients with a threshold of 3, up to the question; client 4 dropped out with its vector.
+// masked returns a session of 5 clients with a threshold of 3, up to the question; client 4 dropped out with its
+// vector.
 func masked(t *testing.T) (*session, Question) {
 	t.Helper()
 	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
@@ -40,7 +41,7 @@ func masked(t *testing.T) (*session, Question) {
 	return s, q
 }
 
-// A client never answers a question that would show one vector, and then still answers the right one.
+// A client refuses every question that would reveal one vector, and then still answers the correct one.
 func TestClientRefusesQuestions(t *testing.T) {
 	s, q := masked(t)
 	c := s.clients[0]
@@ -132,7 +133,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	says(t, err, "client 5, which is not one of")
 	_, err = c.Check(EncryptedShares{0: in[0][1]})
 	says(t, err, "client 0, which is not one of")
-	if out, err := c.Check(EncryptedShares{1: in[0][1]}); err != nil || len(out) > 0 { // 2 dealt nothing
+	if out, err := c.Check(EncryptedShares{1: in[0][1]}); err != nil || len(out) > 0 { // 2 sent no shares
 		t.Fatal(out, err)
 	}
 	_, err = c.Check(in[0])
@@ -166,7 +167,7 @@ func TestClientKeepsTheOrder(t *testing.T) {
 	says(t, err, "client -1")
 }
 
-// What a server refuses of a client leaves the session as it was: the sum of the others comes out.
+// A refused message leaves the session unchanged: the sum of the others is correct.
 func TestServerRefusesClients(t *testing.T) {
 	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
 	srv := s.server
@@ -196,13 +197,13 @@ func TestServerRefusesClients(t *testing.T) {
 		says(t, srv.Deal(id, bad), "no shares for each other client")
 		bad[4], bad[id] = good[4], good[4]
 		says(t, srv.Deal(id, bad), "no shares for each other client")
-		for _, to := range []int{id, 4} { // commitments that are those of no polynomial, for one client
+		for _, to := range []int{id, 4} { // commitments of no polynomial, for one client
 			for of := range 2 {
 				bad = maps.Clone(good)
 				x := bad[to]
 				copy(x.Commitments[of*keySize:], newSecret(rand.Reader).point())
 				bad[to] = x
-				says(t, srv.Deal(id, bad), "not those of shares of its secrets")
+				says(t, srv.Deal(id, bad), "do not belong to shares of its secrets")
 			}
 		}
 		x := good[4]
@@ -242,7 +243,7 @@ func TestServerRefusesClients(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		says(t, srv.Agree(id, []byte{1}), "signed something else")
+		says(t, srv.Agree(id, []byte{1}), "did not sign the server's view")
 		says(t, srv.Agree(4, b), "out of order")
 		if err := srv.Agree(id, b); err != nil {
 			return err

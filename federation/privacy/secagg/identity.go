@@ -11,28 +11,29 @@ import (
 	"sync"
 )
 
-// Identity signs for the clients that are here, and knows the keys of those elsewhere. It is safe for concurrent use.
+// Identity signs for the local clients and verifies the signatures of others. It is safe for concurrent use.
 type Identity interface {
-	// Proof is what a client shows of its public key, at most maxProof bytes: certificates, or the key itself.
+	// Proof returns the proof of a client's public key, at most maxProof bytes: certificates, or the key itself.
 	Proof(client int) ([]byte, error)
 	Sign(client int, message []byte) ([]byte, error)
-	// Verify finds why a proof is not that of a client, or a signature of a message not one by the proof's key.
+	// Verify reports a proof that does not belong to a client, or a signature of a message by another key than the
+	// proof's.
 	Verify(client int, proof, message, signature []byte) error
-	// Certified tells that a proof says by itself whose it is. Otherwise the first one counts that was seen.
+	// Certified reports whether a proof itself states its owner. Otherwise the first proof seen of a client counts.
 	Certified() bool
 }
 
-// Peers are the proofs of the other clients that a party has seen, by client.
+// Peers holds the proofs of other clients that a party has seen, by client.
 type Peers map[int][]byte
 
-// Fingerprint names a proof.
+// Fingerprint returns a short digest of a proof.
 func Fingerprint(proof []byte) string {
 	h := sha256.Sum256(proof)
 	return hex.EncodeToString(h[:fingerprintSize])
 }
 
-// proof is that of a client's advertisement, which may leave out one that was seen before. One that was seen before
-// and that nothing certifies stays.
+// proof returns the proof of a client's advertisement, which may omit a known proof. A known proof that no certificate
+// confirms cannot be replaced.
 func (p Peers) proof(who Identity, client int, shown []byte) ([]byte, error) {
 	before := p[client]
 	switch {
@@ -47,7 +48,7 @@ func (p Peers) proof(who Identity, client int, shown []byte) ([]byte, error) {
 	return shown, nil
 }
 
-// Local is the identity of all clients of one process, with keys that last as long as it does.
+// Local is the identity of all clients of one process. Its keys last as long as the process.
 type Local struct {
 	mu   sync.Mutex
 	keys map[int]ed25519.PrivateKey
@@ -67,7 +68,7 @@ func (l *Local) of(client int) (ed25519.PrivateKey, error) {
 	return k, err
 }
 
-// Proof is the public key.
+// Proof returns the public key.
 func (l *Local) Proof(client int) ([]byte, error) {
 	k, err := l.of(client)
 	if err != nil {
@@ -85,13 +86,13 @@ func (l *Local) Sign(client int, message []byte) ([]byte, error) {
 	return ed25519.Sign(k, message), nil
 }
 
-// Verify takes the first key that it sees of a client.
+// Verify checks an Ed25519 signature.
 func (l *Local) Verify(_ int, proof, message, signature []byte) error {
 	if len(proof) != ed25519.PublicKeySize || !ed25519.Verify(proof, message, signature) {
-		return errors.New("the signature is not its own")
+		return errors.New("the signature is not by its key")
 	}
 	return nil
 }
 
-// Certified is false: nothing but the first use says whose key is whose.
+// Certified returns false: a key belongs to the client that used it first.
 func (l *Local) Certified() bool { return false }

@@ -18,13 +18,13 @@ const (
 	SessionSize = 16
 	keySize     = 32
 	secretSize  = 32
-	sealedSize  = 2*secretSize + 16 // two shares and the seal
+	sealedSize  = 2*secretSize + 16 // two shares and the authentication tag
 )
 
-// field is the group whose scalars are secrets and shares, and whose elements are public keys and commitments.
+// field is the group of the protocol. Its scalars are secrets and shares, its elements public keys and commitments.
 var field = group.Ristretto255
 
-// Session names one run of the protocol; the server draws it at random, and all keys are bound to it.
+// Session identifies one run of the protocol. The server draws it at random, and all keys are bound to it.
 type Session [SessionSize]byte
 
 // secret is a random number that can be shared, and from which keys are derived.
@@ -32,7 +32,7 @@ type secret struct{ group.Scalar }
 
 func newSecret(random io.Reader) secret { return secret{field.RandomNonZeroScalar(random)} }
 
-// derive gives 32 bytes for one purpose, session and pair of clients.
+// derive returns 32 bytes for one purpose, session and pair of clients.
 func derive(from []byte, s Session, purpose string, ids ...int) []byte {
 	info := append([]byte("promptfed secagg 3 "+purpose+" "), s[:]...)
 	for _, id := range ids {
@@ -45,7 +45,7 @@ func derive(from []byte, s Session, purpose string, ids ...int) []byte {
 	return key
 }
 
-// bytes is the secret's number, of 32 bytes.
+// bytes returns the secret's number, in 32 bytes.
 func (x secret) bytes() []byte {
 	b, err := x.MarshalBinary()
 	if err != nil {
@@ -54,7 +54,8 @@ func (x secret) bytes() []byte {
 	return b
 }
 
-// point is the secret times the generator: a public key, or a commitment that tells nothing of a random secret.
+// point returns the secret times the generator: a public key, or a commitment that reveals nothing about a random
+// secret.
 func (x secret) point() []byte { return encodePoint(field.NewElement().MulGen(x.Scalar)) }
 
 func encodePoint(e group.Element) []byte {
@@ -65,7 +66,7 @@ func encodePoint(e group.Element) []byte {
 	return b
 }
 
-// decodePoint reads an element of the group other than the neutral one.
+// decodePoint decodes an element of the group other than the neutral one.
 func decodePoint(b []byte) (group.Element, error) {
 	e := field.NewElement()
 	if len(b) != keySize || e.UnmarshalBinary(b) != nil || e.IsIdentity() {
@@ -74,7 +75,7 @@ func decodePoint(b []byte) (group.Element, error) {
 	return e, nil
 }
 
-// agree gives the bytes that two clients share, from the private key of one and the public key of the other.
+// agree returns the Diffie-Hellman secret of one client's private key and another's public key.
 func agree(own secret, other []byte) ([]byte, error) {
 	e, err := decodePoint(other)
 	if err != nil {
@@ -83,7 +84,8 @@ func agree(own secret, other []byte) ([]byte, error) {
 	return encodePoint(e.Mul(e, own.Scalar)), nil
 }
 
-// envelope is the cipher for what one client sends another through the server; each key seals one message.
+// envelope returns the cipher for a message from one client to another through the server. Each key encrypts one
+// message.
 func envelope(shared []byte, s Session, from, to int) (cipher.AEAD, error) {
 	b, err := aes.NewCipher(derive(shared, s, "envelope", from, to))
 	if err != nil {
@@ -92,7 +94,7 @@ func envelope(shared []byte, s Session, from, to int) (cipher.AEAD, error) {
 	return cipher.NewGCM(b)
 }
 
-var noNonce = make([]byte, 12) // a key seals one message, so that its nonce never repeats
+var noNonce = make([]byte, 12) // a key encrypts one message, so its nonce never repeats
 
 // sealShares encrypts two shares.
 func sealShares(shared []byte, s Session, from, to int, pair, own []byte) ([]byte, error) {
@@ -103,7 +105,7 @@ func sealShares(shared []byte, s Session, from, to int, pair, own []byte) ([]byt
 	return c.Seal(nil, noNonce, append(append([]byte{}, pair...), own...), nil), nil
 }
 
-// openShares decrypts what sealShares encrypted.
+// openShares decrypts the result of sealShares.
 func openShares(shared []byte, s Session, from, to int, sealed []byte) (pair, own []byte, err error) {
 	c, err := envelope(shared, s, from, to)
 	if err != nil {
@@ -116,11 +118,11 @@ func openShares(shared []byte, s Session, from, to int, sealed []byte) (pair, ow
 	return b[:secretSize], b[secretSize:], nil
 }
 
-// ownMask and pairMask are the streams of masks.
+// ownMask returns the key of a client's own mask.
 func ownMask(x secret, s Session, id int) []byte { return derive(x.bytes(), s, "own mask", id) }
 
-// pairMask depends on the view of a session that both clients have, so that the masks of two to whom a server sent
-// different things do not cancel.
+// pairMask returns the key of the mask of two clients. It depends on their views of the session, so the masks do not
+// cancel if the server sent them different data.
 func pairMask(shared []byte, s Session, v view, a, b int) []byte {
 	return derive(slices.Concat(shared, v[:]), s, "pair mask", min(a, b), max(a, b))
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// signed is a client's advertisement of any keys.
+// signed returns a client's advertisement of any keys.
 func (s *session) signed(id int, k Keys) Advert {
 	s.t.Helper()
 	proof, err := s.who.Proof(id)
@@ -24,7 +24,7 @@ func (s *session) signed(id int, k Keys) Advert {
 	return Advert{k, signature, proof}
 }
 
-// strange are keys that nobody here has.
+// strange returns unknown keys.
 func strange() (k Keys) {
 	for _, at := range []*[keySize]byte{&k.Envelope, &k.Pair, &k.Seed} {
 		copy(at[:], newSecret(rand.Reader).point())
@@ -32,7 +32,7 @@ func strange() (k Keys) {
 	return k
 }
 
-// certified is a Local whose keys an authority knows.
+// certified is a Local whose keys are certified.
 type certified struct{ *Local }
 
 func (c certified) Certified() bool { return true }
@@ -44,16 +44,15 @@ func (c certified) Verify(client int, proof, message, signature []byte) error {
 	return c.Local.Verify(client, proof, message, signature)
 }
 
-// A server cannot bring clients of its own into a roster, nor keys of its own, nor those of another round, session,
-// number of clients or threshold, where certificates say whose keys are whose; without, those that were seen before
-// stay.
+// With certificates a server cannot put invented clients into a roster, or its own keys, or keys of another round,
+// session, number of clients or threshold. Without certificates, known keys cannot be replaced.
 func TestRosterOfLies(t *testing.T) {
 	s := newSession(t, 3, 1, 4, 0, 1, 2, 3, 4)
 	r, err := s.join()
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := func(id int) Advert { // by somebody with a key, and no certificate
+	forged := func(id int) Advert { // with a key, but no certificate
 		k := strange()
 		public, private, _ := ed25519.GenerateKey(rand.Reader)
 		return Advert{k, ed25519.Sign(private, advertised(s.terms, id, k)), public}
@@ -116,9 +115,9 @@ func TestRosterOfLies(t *testing.T) {
 	says(t, err, "client 0 sent the key")
 }
 
-// Where clients were asked different questions, a server could open the sum of 2 of 9 clients with a threshold of 5:
-// each of the 7 others is said to have dropped out to 5 clients, who are asked for no more than 4 each and for the own
-// masks of 5. That this works without signatures is shown first; with them no client gives a share.
+// With different questions a server could open the sum of 2 of 9 clients with a threshold of 5: it reports each of the
+// 7 others as dropped out to 5 clients; each client is asked for at most 4 pairwise keys, and for the own masks of 5.
+// The test first shows that this works without signatures; with them no client reveals a share.
 func TestDifferentQuestions(t *testing.T) {
 	ids := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
 	s := newSession(t, 5, 4, 4, ids...)
@@ -152,7 +151,7 @@ func TestDifferentQuestions(t *testing.T) {
 		q.Survivors = append([]int{0, 1}, q.Survivors...)
 		return q
 	}
-	signed, shares := Signatures{}, map[int]map[int][]byte{} // shares of the own masks of 0 and 1, of others' keys
+	signed, shares := Signatures{}, map[int]map[int][]byte{} // shares of the seeds of 0 and 1, and of others' keys
 	for _, id := range ids {
 		c := s.clients[id]
 		if signed[id], err = c.Agree(question(id)); err != nil {
@@ -197,8 +196,8 @@ func TestDifferentQuestions(t *testing.T) {
 	}
 }
 
-// A client that is told other parameters than the others has masks that do not cancel: parameters for which the others
-// do not move show nothing of it (Pasquini et al. 2022). So has one that is told of other clients.
+// A client with other parameters than the rest has masks that do not cancel, so parameters without a gradient for the
+// rest reveal nothing of it (Pasquini et al. 2022). The same holds for a client with another roster.
 func TestDifferentViews(t *testing.T) {
 	for _, what := range []string{"parameters", "roster", "senders"} {
 		s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
@@ -219,7 +218,7 @@ func TestDifferentViews(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if id == 0 && what == "roster" { // the server makes up what is missing
+			if id == 0 && what == "roster" { // the server invents the missing data
 				s.server.encrypted[0] = e
 				return nil
 			}
@@ -296,8 +295,7 @@ func TestDifferentViews(t *testing.T) {
 	}
 }
 
-// Whoever is started again at any step, clients or the server, goes on with the same messages; words that differ from
-// those before are refused as they were.
+// Clients and server, restarted at any step, continue with the same messages; different ones are refused as before.
 func TestRestarts(t *testing.T) {
 	s := newSession(t, 3, 4, 4, 0, 1, 2, 3, 4)
 	all := func(server bool) {

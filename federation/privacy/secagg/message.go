@@ -8,50 +8,50 @@ import (
 	"slices"
 )
 
-// Keys are what a client advertises.
+// Keys are the public keys that a client advertises.
 type Keys struct {
-	Envelope [keySize]byte // public key for what other clients send it
+	Envelope [keySize]byte // public key to encrypt shares for this client
 	Pair     [keySize]byte // public key for pairwise masks
 	Seed     [keySize]byte // commitment to the seed of its own mask
 }
 
-// Advert is what a client advertises: its keys of the session, signed with the key that it is known by.
+// Advert is a client's advertisement: its keys of the session, signed with its long-term key.
 type Advert struct {
 	Keys
 	Signature []byte
-	Proof     []byte // of the key; empty in a roster where all know it
+	Proof     []byte // proof of the long-term key; empty in a roster if all clients know it
 }
 
-// Joining is an advertisement on its way to the server, with the proofs that the client has of others.
+// Joining is an advertisement for the server, with fingerprints of the proofs that the client knows of others.
 type Joining struct {
 	Advert
-	Known map[int][]byte // first bytes of digests of proofs, by client
+	Known map[int][]byte // fingerprints by client
 }
 
-// Roster are the advertisements of all clients of a session.
+// Roster holds the advertisements of all clients of a session.
 type Roster map[int]Advert
 
-// EncryptedShare are the shares that a client, the dealer, has for one client.
+// EncryptedShare holds the two shares of one dealer for one receiver.
 type EncryptedShare struct {
 	Commitments [2 * keySize]byte // commitments to the shares of the pairwise key and of the own mask's seed
 	Sealed      []byte            // both shares, for the receiver; empty for the dealer itself
 	Signature   []byte            // the dealer's; empty for the dealer itself
 }
 
-// EncryptedShares are those of one dealer by receiver, or those of one receiver by dealer.
+// EncryptedShares holds those of one dealer by receiver, or those of one receiver by dealer.
 type EncryptedShares map[int]EncryptedShare
 
-// Complaints are about encrypted shares, by dealer.
+// Complaints are complaints about encrypted shares, by dealer.
 type Complaints map[int]Complaint
 
-// Question asks a client for shares of the own masks of Survivors, whose vectors arrived, and of the pairwise keys of
+// Question asks a client for shares of the seeds of Survivors, whose vectors arrived, and of the pairwise keys of
 // Dropped.
 type Question struct{ Survivors, Dropped []int }
 
-// Signatures are those of clients under one view of a session: its roster, who sent shares, and whose vectors arrived.
+// Signatures are clients' signatures of one view of a session and one question, by client.
 type Signatures map[int][]byte
 
-// Shares answer a Question: for each client of it the one share that it asks for.
+// Shares answer a Question: one share for each of its clients.
 type Shares map[int][]byte
 
 // Bounds of messages.
@@ -62,12 +62,12 @@ const (
 	maxSignature = 512
 	maxProof     = 1 << 15
 
-	fingerprintSize = 8 // bytes of a proof's digest that tell a server which ones a client has
+	fingerprintSize = 8 // bytes of a fingerprint, by which a server knows which proofs a client has
 )
 
 var errShort = errors.New("the message has the wrong length")
 
-// encodeFixed writes records of one size, sorted by client: a count, then each client's number and bytes.
+// encodeFixed writes records of one size, sorted by client: a count, then the number and bytes of each client.
 func encodeFixed(m map[int][]byte) []byte {
 	out := binary.LittleEndian.AppendUint32(nil, uint32(len(m)))
 	for _, id := range slices.Sorted(maps.Keys(m)) {
@@ -76,7 +76,7 @@ func encodeFixed(m map[int][]byte) []byte {
 	return out
 }
 
-// decodeFixed reads what encodeFixed wrote: clients ascend, and nothing follows.
+// decodeFixed reads the bytes of encodeFixed. Client numbers must ascend, and no bytes may follow.
 func decodeFixed(b []byte, size int) (map[int][]byte, error) {
 	if len(b) < 4 {
 		return nil, errShort
@@ -96,10 +96,10 @@ func decodeFixed(b []byte, size int) (map[int][]byte, error) {
 	return out, nil
 }
 
-// Encode writes keys.
+// Encode returns the keys as bytes.
 func (k Keys) Encode() []byte { return slices.Concat(k.Envelope[:], k.Pair[:], k.Seed[:]) }
 
-// DecodeKeys reads what Encode wrote.
+// DecodeKeys reads the bytes of Encode.
 func DecodeKeys(b []byte) (k Keys, err error) {
 	if len(b) != 3*keySize {
 		return k, fmt.Errorf("keys: %d bytes; they must have %d", len(b), 3*keySize)
@@ -110,7 +110,7 @@ func DecodeKeys(b []byte) (k Keys, err error) {
 	return k, nil
 }
 
-// encodeList writes records of any size, sorted by client: a count, then each client's number, size and bytes.
+// encodeList writes records of any size, sorted by client: a count, then the number, size and bytes of each client.
 func encodeList(m map[int][]byte) []byte {
 	out := binary.LittleEndian.AppendUint32(nil, uint32(len(m)))
 	for _, id := range slices.Sorted(maps.Keys(m)) {
@@ -121,7 +121,7 @@ func encodeList(m map[int][]byte) []byte {
 	return out
 }
 
-// decodeList reads what encodeList wrote, of records with at most so many bytes.
+// decodeList reads the bytes of encodeList, with records of at most so many bytes.
 func decodeList(b []byte, most int) (map[int][]byte, error) {
 	if len(b) < 4 {
 		return nil, errShort
@@ -150,13 +150,13 @@ func decodeList(b []byte, most int) (map[int][]byte, error) {
 	return out, nil
 }
 
-// Encode writes an advertisement: keys, the size of the signature, the signature, the proof.
+// Encode returns the advertisement as bytes: keys, size of the signature, signature, proof.
 func (a Advert) Encode() []byte {
 	b := binary.LittleEndian.AppendUint16(a.Keys.Encode(), uint16(len(a.Signature)))
 	return slices.Concat(b, a.Signature, a.Proof)
 }
 
-// DecodeAdvert reads what Encode wrote.
+// DecodeAdvert reads the bytes of Encode.
 func DecodeAdvert(b []byte) (a Advert, err error) {
 	const head = 3*keySize + 2
 	if len(b) < head {
@@ -173,13 +173,13 @@ func DecodeAdvert(b []byte) (a Advert, err error) {
 	return a, nil
 }
 
-// Encode writes an advertisement on its way to the server: its size, itself, and the fingerprints that are known.
+// Encode returns the message as bytes: the size of the advertisement, the advertisement, and the known fingerprints.
 func (j Joining) Encode() []byte {
 	a := j.Advert.Encode()
 	return slices.Concat(binary.LittleEndian.AppendUint32(nil, uint32(len(a))), a, encodeFixed(j.Known))
 }
 
-// DecodeJoining reads what Encode wrote.
+// DecodeJoining reads the bytes of Encode.
 func DecodeJoining(b []byte) (j Joining, err error) {
 	if len(b) < 4 {
 		return j, fmt.Errorf("advertisement: %w", errShort)
@@ -206,7 +206,7 @@ func (r Roster) Encode() []byte {
 	return encodeList(m)
 }
 
-// DecodeRoster reads what Encode wrote.
+// DecodeRoster reads the bytes of Encode.
 func DecodeRoster(b []byte) (Roster, error) {
 	m, err := decodeList(b, 3*keySize+2+maxSignature+maxProof)
 	if err != nil {
@@ -224,7 +224,7 @@ func DecodeRoster(b []byte) (Roster, error) {
 // Encode writes signatures.
 func (s Signatures) Encode() []byte { return encodeList(s) }
 
-// DecodeSignatures reads what Encode wrote.
+// DecodeSignatures reads the bytes of Encode.
 func DecodeSignatures(b []byte) (Signatures, error) {
 	m, err := decodeList(b, maxSignature)
 	if err != nil {
@@ -233,7 +233,7 @@ func DecodeSignatures(b []byte) (Signatures, error) {
 	return m, nil
 }
 
-// Encode writes encrypted shares: of each the commitments, the sealed shares, the signature.
+// Encode returns encrypted shares as bytes, each as its commitments, the sealed shares and the signature.
 func (l EncryptedShares) Encode() []byte {
 	m := map[int][]byte{}
 	for id, x := range l {
@@ -242,7 +242,7 @@ func (l EncryptedShares) Encode() []byte {
 	return encodeList(m)
 }
 
-// DecodeEncryptedShares reads what Encode wrote.
+// DecodeEncryptedShares reads the bytes of Encode.
 func DecodeEncryptedShares(b []byte) (EncryptedShares, error) {
 	const head = 2 * keySize
 	m, err := decodeList(b, head+sealedSize+maxSignature)
@@ -272,7 +272,7 @@ func (c Complaints) Encode() []byte {
 	return encodeList(m)
 }
 
-// DecodeComplaints reads what Encode wrote.
+// DecodeComplaints reads the bytes of Encode.
 func DecodeComplaints(b []byte) (Complaints, error) {
 	m, err := decodeList(b, keySize+proofSize)
 	if err != nil {
@@ -301,7 +301,7 @@ func EncodeClients(list []int) []byte {
 	return out
 }
 
-// DecodeClients reads what EncodeClients wrote.
+// DecodeClients reads the bytes of EncodeClients.
 func DecodeClients(b []byte) ([]int, error) {
 	list, rest, err := decodeClients(b)
 	if err == nil && len(rest) > 0 {
@@ -310,7 +310,7 @@ func DecodeClients(b []byte) ([]int, error) {
 	return list, err
 }
 
-// decodeClients reads a list of clients and gives what follows it.
+// decodeClients reads a list of clients and returns the bytes after it.
 func decodeClients(b []byte) (list []int, rest []byte, err error) {
 	if len(b) < 4 {
 		return nil, nil, errShort
@@ -333,7 +333,7 @@ func decodeClients(b []byte) (list []int, rest []byte, err error) {
 // Encode writes shares.
 func (s Shares) Encode() []byte { return encodeFixed(s) }
 
-// DecodeShares reads what Encode wrote.
+// DecodeShares reads the bytes of Encode.
 func DecodeShares(b []byte) (Shares, error) {
 	m, err := decodeFixed(b, secretSize)
 	if err != nil {
@@ -342,12 +342,12 @@ func DecodeShares(b []byte) (Shares, error) {
 	return m, nil
 }
 
-// Encode writes a question; both lists must ascend.
+// Encode returns a question as bytes; both lists must ascend.
 func (q Question) Encode() []byte {
 	return append(EncodeClients(q.Survivors), EncodeClients(q.Dropped)...)
 }
 
-// DecodeQuestion reads what Encode wrote.
+// DecodeQuestion reads the bytes of Encode.
 func DecodeQuestion(b []byte) (q Question, err error) {
 	if q.Survivors, b, err = decodeClients(b); err == nil {
 		q.Dropped, err = DecodeClients(b)

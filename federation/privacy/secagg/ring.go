@@ -7,11 +7,12 @@ import (
 	"fmt"
 )
 
-// Ring is the whole numbers modulo 2^(8 Width), in which vectors are masked and summed. An element takes Width bytes.
+// Ring is the ring of integers modulo 2^(8 Width), in which vectors are masked and summed. An element takes Width
+// bytes.
 type Ring struct{ Width int }
 
-// Smallest gives the ring that holds sums between -most and most as signed numbers.
-func Smallest(most uint64) (Ring, error) {
+// SmallestRing returns the smallest ring that holds sums between -most and most as signed numbers.
+func SmallestRing(most uint64) (Ring, error) {
 	for w := 1; w <= 8; w++ {
 		if most <= 1<<(8*w-1)-1 {
 			return Ring{w}, nil
@@ -22,16 +23,16 @@ func Smallest(most uint64) (Ring, error) {
 
 func (r Ring) mask() uint64 { return ^uint64(0) >> (64 - 8*r.Width) }
 
-// Of gives a signed number as an element.
-func (r Ring) Of(v int64) uint64 { return uint64(v) & r.mask() }
+// Element returns the element of a signed number.
+func (r Ring) Element(v int64) uint64 { return uint64(v) & r.mask() }
 
-// Signed gives the number nearest to 0 that an element represents.
+// Signed returns the number nearest to 0 that an element represents.
 func (r Ring) Signed(v uint64) int64 {
 	shift := 64 - 8*r.Width
 	return int64(v<<shift) >> shift
 }
 
-// add adds x to sum, or takes it off.
+// add adds x to sum, or subtracts it.
 func (r Ring) add(sum, x []uint64, minus bool) {
 	m := r.mask()
 	for i, v := range x {
@@ -42,10 +43,10 @@ func (r Ring) add(sum, x []uint64, minus bool) {
 	}
 }
 
-// chunk is how much of a mask is made at a time.
+// chunk is the number of mask elements computed at a time.
 const chunk = 1 << 14
 
-// addMask adds the mask of a key to sum, or takes it off: AES-256 in counter mode over zeros.
+// addMask adds the mask of a key to sum, or subtracts it. The mask is AES-256 in counter mode over zeros.
 func (r Ring) addMask(sum []uint64, key []byte, minus bool) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -68,7 +69,7 @@ func (r Ring) addMask(sum []uint64, key []byte, minus bool) {
 	}
 }
 
-// Encode writes elements, Width bytes each.
+// Encode writes elements, with Width bytes each.
 func (r Ring) Encode(v []uint64) []byte {
 	out := make([]byte, len(v)*r.Width, len(v)*r.Width+8)
 	var b [8]byte
@@ -79,7 +80,7 @@ func (r Ring) Encode(v []uint64) []byte {
 	return out
 }
 
-// Decode reads what Encode wrote.
+// Decode reads the bytes of Encode.
 func (r Ring) Decode(b []byte) ([]uint64, error) {
 	if r.Width < 1 || r.Width > 8 || len(b)%r.Width != 0 {
 		return nil, fmt.Errorf("%d bytes are not a vector of numbers of %d bytes", len(b), r.Width)

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// session runs the protocol through the encoded form of every message. drop tells who is gone from which step on.
+// session runs the protocol through the encoded form of every message. drop has the step from which each client is
+// gone.
 type session struct {
 	t       testing.TB
 	terms   Params
@@ -54,7 +55,7 @@ func (s *session) here(id int, at step) bool {
 	return !ok || at < gone
 }
 
-// restart has a client go on from what it wrote down.
+// restart restores a client from its state.
 func (s *session) restart(id int) {
 	s.t.Helper()
 	text, err := json.Marshal(s.clients[id].State())
@@ -70,7 +71,7 @@ func (s *session) restart(id int) {
 	}
 }
 
-// resume has the server go on from what it wrote down.
+// resume restores the server from its progress.
 func (s *session) resume() {
 	s.t.Helper()
 	text, err := json.Marshal(s.server.Progress())
@@ -130,7 +131,7 @@ func (s *session) deal(r Roster) (map[int]EncryptedShares, error) {
 	return s.server.Inboxes()
 }
 
-// exclude has clients look at their encrypted shares.
+// exclude lets clients check their encrypted shares.
 func (s *session) exclude(inboxes map[int]EncryptedShares) (senders []int, err error) {
 	s.each(check, func(id int, c *Client) error {
 		in, err := DecodeEncryptedShares(inboxes[id].Encode())
@@ -232,7 +233,7 @@ func (s *session) run() ([]uint64, []int, error) {
 	return s.answer(signed)
 }
 
-// check compares with the plain sum of those that are to be in it.
+// check compares the result with the plain sum of the expected clients.
 func (s *session) check(sum []uint64, in []int, err error) {
 	s.t.Helper()
 	if err != nil {
@@ -261,7 +262,7 @@ func TestSumOfAll(t *testing.T) {
 	s.check(s.run())
 }
 
-// Of 6 clients any 2 may drop out, each at any step, with a threshold of 4.
+// Any 2 of 6 clients may drop out, each at any step, with a threshold of 4.
 func TestDropouts(t *testing.T) {
 	ids := []int{2, 3, 5, 7, 11, 13}
 	for i, a := range ids {
@@ -277,7 +278,7 @@ func TestDropouts(t *testing.T) {
 	}
 }
 
-// With more dropouts there is an error that says at which step, and no sum.
+// More dropouts cause an error that names the step, and no sum.
 func TestTooFew(t *testing.T) {
 	for at, words := range map[step]string{advertise: "advertised keys", share: "sent shares",
 		check: "have the shares of all others", mask: "uploaded",
@@ -292,7 +293,7 @@ func TestTooFew(t *testing.T) {
 	}
 }
 
-// Any random sessions with any dropouts that leave the threshold.
+// Random sessions with any dropouts above the threshold.
 func TestRandomSessions(t *testing.T) {
 	for seed := range uint64(30) {
 		r := mathrand.New(mathrand.NewPCG(seed, 1))

@@ -9,33 +9,32 @@ import (
 	"slices"
 )
 
-// Server is the server's side of one session. A message that it refuses changes nothing, as if the client had dropped
-// out. It is not safe for concurrent use.
+// Server is the server's side of one session. A refused message has no effect, as if the client had dropped out. A
+// Server is not safe for concurrent use.
 type Server struct {
-	// Strict has Deal test that a dealer's commitments are those of shares of its secrets, which takes two products of
-	// a group element for each pair of clients. Without it Sum finds a dealer whose commitments are not, and has no
-	// sum.
+	// Strict lets Deal test that a dealer's commitments belong to shares of its secrets, at the cost of two group
+	// multiplications for each pair of clients. Otherwise Sum finds such a dealer, and there is no sum.
 	Strict    bool
 	t         Params
 	who       Identity
 	peers     Peers
 	step      step
 	roster    Roster
-	known     map[int]map[int][]byte  // fingerprints that a client has
+	known     map[int]map[int][]byte  // fingerprints known to each client
 	encrypted map[int]EncryptedShares // by dealer
 	degree    *degreeTest             // of the roster; nil until it is needed
-	checked   map[int]bool            // clients that looked at what they were dealt
+	checked   map[int]bool            // clients that checked their shares
 	liars     map[int]error
-	senders   []int // dealers whose shares all hold, and who have those of all others
+	senders   []int // clients with valid shares of all others, whose own shares are all valid
 	model     [sha256.Size]byte
-	masked    map[int]bool // whose vectors are in sum
+	masked    map[int]bool // clients whose vectors are in sum
 	sum       []uint64
 	question  Question
 	signed    Signatures
 	answers   map[int]Shares
 }
 
-// NewServer starts a session. Of who it only verifies; proofs of clients are added to peers.
+// NewServer starts a session. It uses who only to verify, and adds the proofs of clients to peers.
 func NewServer(t Params, who Identity, peers Peers) (*Server, error) {
 	return &Server{t: t, who: who, peers: peers, roster: Roster{}, known: map[int]map[int][]byte{},
 			encrypted: map[int]EncryptedShares{}, checked: map[int]bool{}, liars: map[int]error{},
@@ -43,18 +42,18 @@ func NewServer(t Params, who Identity, peers Peers) (*Server, error) {
 		t.check()
 }
 
-// Progress is what a server must remember of a session to go on with it: the steps that are over. Clients answer again
-// what it asks again. There is no secret in it.
+// Progress is the state of a server's session after a finished step. It has no secrets. Clients answer repeated
+// requests again.
 type Progress struct {
 	Terms           Params
 	Roster          []byte         // with all proofs; nil while clients advertise
-	EncryptedShares map[int][]byte // by dealer, later the commitments alone; nil while clients share
-	Senders         []int          // nil while clients look at encrypted shares
+	EncryptedShares map[int][]byte // by dealer, later only the commitments; nil while clients share
+	Senders         []int          // nil while clients check encrypted shares
 	Survivors       []int          // nil while clients upload
 	Sum             []uint64       // of the survivors' masked vectors
 }
 
-// Progress is what Resume needs to go on from the step that is under way.
+// Progress returns the state for Resume.
 func (s *Server) Progress() Progress {
 	p := Progress{Terms: s.t}
 	if s.step > advertise {
@@ -75,7 +74,7 @@ func (s *Server) Progress() Progress {
 	return p
 }
 
-// Resume goes on with the session of a server that is no more.
+// Resume continues the session of an earlier process.
 func Resume(p Progress, model [sha256.Size]byte, who Identity, peers Peers) (*Server, error) {
 	s, err := NewServer(p.Terms, who, peers)
 	if err != nil || p.Roster == nil {
@@ -110,7 +109,7 @@ func Resume(p Progress, model [sha256.Size]byte, who Identity, peers Peers) (*Se
 	return s, err
 }
 
-// enough moves on to the next step, if so many clients are left.
+// enough ends a step if enough clients are left.
 func (s *Server) enough(from step, have int, what string) error {
 	if s.step != from {
 		return errOrder
@@ -123,16 +122,16 @@ func (s *Server) enough(from step, have int, what string) error {
 	return nil
 }
 
-// Joined is the clients whose keys were taken, once that step is over; nil before. Likewise the others.
+// Joined returns the clients with accepted keys after that step, and nil before. The next three are alike.
 func (s *Server) Joined() []int { return s.over(advertise, slices.Collect(maps.Keys(s.roster))) }
 
-// Dealt is the clients that sent shares.
+// Dealt returns the clients that sent shares.
 func (s *Server) Dealt() []int { return s.over(share, slices.Collect(maps.Keys(s.encrypted))) }
 
-// Senders is the clients that may upload.
+// Senders returns the clients that may upload.
 func (s *Server) Senders() []int { return s.over(check, s.senders) }
 
-// Added is the clients whose vectors are in the sum.
+// Added returns the clients whose vectors are in the sum.
 func (s *Server) Added() []int { return s.over(mask, slices.Collect(maps.Keys(s.masked))) }
 
 func (s *Server) over(step step, clients []int) []int {
@@ -143,7 +142,7 @@ func (s *Server) over(step step, clients []int) []int {
 	return clients
 }
 
-// Join takes a client's keys, unless other clients would refuse them.
+// Join accepts a client's keys, unless other clients would refuse them.
 func (s *Server) Join(id int, j Joining) error {
 	if s.step != advertise {
 		return errOrder
@@ -173,7 +172,7 @@ func (s *Server) Join(id int, j Joining) error {
 	return nil
 }
 
-// Roster ends the first step. Proofs that all clients of the roster have are left out.
+// Roster ends the first step. It leaves out proofs that all clients of the roster know.
 func (s *Server) Roster() (Roster, error) {
 	if s.step == advertise {
 		if err := s.enough(advertise, len(s.roster), "advertised keys"); err != nil {
@@ -195,7 +194,7 @@ func (s *Server) Roster() (Roster, error) {
 	return out, nil
 }
 
-// Deal takes the shares that a client sends the others.
+// Deal accepts the shares of a client for the others.
 func (s *Server) Deal(id int, l EncryptedShares) error {
 	own, ok := s.roster[id]
 	if s.step != share || !ok || s.encrypted[id] != nil {
@@ -219,7 +218,7 @@ func (s *Server) Deal(id int, l EncryptedShares) error {
 	return nil
 }
 
-// testDegree finds that a dealer's commitments are not those of shares of its secrets.
+// testDegree reports commitments of a dealer that do not belong to shares of its secrets.
 func (s *Server) testDegree(own Advert, l EncryptedShares) error {
 	if s.degree == nil {
 		test := newDegreeTest(s.t.Threshold, slices.Sorted(maps.Keys(s.roster)))
@@ -233,7 +232,7 @@ func (s *Server) testDegree(own Advert, l EncryptedShares) error {
 	return nil
 }
 
-// Inboxes ends the second step: what each client that is left got from the others.
+// Inboxes ends the second step and returns the shares for each remaining client.
 func (s *Server) Inboxes() (map[int]EncryptedShares, error) {
 	if s.step == share {
 		if err := s.enough(share, len(s.encrypted), "sent shares"); err != nil {
@@ -252,8 +251,7 @@ func (s *Server) Inboxes() (map[int]EncryptedShares, error) {
 	return out, nil
 }
 
-// Check takes a client's complaints about the encrypted shares to it. Whoever lies is left out: the dealer, or the
-// client.
+// Check judges a client's complaints about its encrypted shares. The liar, dealer or client, is left out.
 func (s *Server) Check(id int, c Complaints) error {
 	if s.step != check || s.encrypted[id] == nil || s.checked[id] {
 		return fmt.Errorf("client %d: %w", id, errOrder)
@@ -272,8 +270,8 @@ func (s *Server) Check(id int, c Complaints) error {
 	return nil
 }
 
-// Exclude ends the third step: the clients that are left, and who lied. model is the digest of what clients are to make
-// their vectors from.
+// Exclude ends the third step and returns the remaining clients, and who lied. model is the digest of the input of the
+// clients' vectors.
 func (s *Server) Exclude(model [sha256.Size]byte) (senders []int, liars map[int]error, err error) {
 	if s.step == check {
 		for _, id := range slices.Sorted(maps.Keys(s.checked)) {
@@ -295,7 +293,7 @@ func (s *Server) Exclude(model [sha256.Size]byte) (senders []int, liars map[int]
 	return s.senders, s.liars, nil
 }
 
-// Add takes a client's masked vector.
+// Add adds a client's masked vector.
 func (s *Server) Add(id int, masked []uint64) error {
 	if s.step != mask || !slices.Contains(s.senders, id) || s.masked[id] {
 		return fmt.Errorf("client %d: %w", id, errOrder)
@@ -311,7 +309,7 @@ func (s *Server) Add(id int, masked []uint64) error {
 	return nil
 }
 
-// Unmask ends the third step: the question to all clients whose vectors arrived.
+// Unmask ends the upload step and returns the question to all clients whose vectors arrived.
 func (s *Server) Unmask() (Question, error) {
 	if s.step > mask {
 		return s.question, nil
@@ -329,13 +327,13 @@ func (s *Server) Unmask() (Question, error) {
 	return s.question, nil
 }
 
-// Agree takes a client's signature under the question.
+// Agree accepts a client's signature of the question.
 func (s *Server) Agree(id int, signature []byte) error {
 	if s.step != agreement || !s.masked[id] || s.signed[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
 	}
 	if err := s.who.Verify(id, s.roster[id].Proof, agreed(s.view(), s.question), signature); err != nil {
-		return fmt.Errorf("client %d signed something else than the server sent: %w", id, err)
+		return fmt.Errorf("client %d did not sign the server's view of the session: %w", id, err)
 	}
 	s.signed[id] = signature
 	return nil
@@ -345,7 +343,7 @@ func (s *Server) view() view {
 	return viewOf(s.t, s.roster, s.senders, s.model)
 }
 
-// Signatures ends the fourth step: as many as clients need to give their shares.
+// Signatures ends the fifth step and returns as many signatures as clients need to reveal their shares.
 func (s *Server) Signatures() (Signatures, error) {
 	if err := s.enough(agreement, len(s.signed), "agreed on who stayed"); err != nil {
 		return nil, err
@@ -357,7 +355,7 @@ func (s *Server) Signatures() (Signatures, error) {
 	return out, nil
 }
 
-// Reveal takes a client's answer to the question.
+// Reveal accepts a client's answer to the question.
 func (s *Server) Reveal(id int, a Shares) error {
 	if s.step != reveal || !s.masked[id] || s.answers[id] != nil {
 		return fmt.Errorf("client %d: %w", id, errOrder)
@@ -377,7 +375,7 @@ func (s *Server) Reveal(id int, a Shares) error {
 	return nil
 }
 
-// Sum ends the session: the sum of the vectors of the survivors, who they are, and who gave false shares.
+// Sum ends the session. It returns the sum of the survivors' vectors, the survivors, and who revealed false shares.
 func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err error) {
 	if err := s.enough(reveal, len(s.answers), "answered the last question"); err != nil {
 		return nil, nil, nil, err
@@ -405,7 +403,7 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 			return nil, nil, liars, ErrDealers
 		}
 	}
-	sum = slices.Clone(s.sum) // what Progress gives stays masked
+	sum = slices.Clone(s.sum) // Progress keeps the masked sum
 	for _, id := range s.question.Survivors {
 		s.t.Ring.addMask(sum, ownMask(secrets[id], s.t.Session, id), true)
 	}
@@ -417,12 +415,11 @@ func (s *Server) Sum() (sum []uint64, survivors []int, liars map[int]error, err 
 	return sum, s.question.Survivors, liars, nil
 }
 
-// ErrDealers is why a session has no sum where Strict is off and a dealer lied. With Strict it would have been left
-// out.
-var ErrDealers = errors.New("secure aggregation: shares that clients are committed to are not those of their " +
-	"secrets; the round gives no sum")
+// ErrDealers reports a session without a sum because a dealer lied. A Strict session would have excluded the dealer.
+var ErrDealers = errors.New("secure aggregation: the committed shares of clients do not belong to their secrets; " +
+	"the round gives no sum")
 
-// asked is which of a client's secrets the question asks for, and its commitment.
+// asked returns which secret of a client the question asks for, and its commitment.
 func (s *Server) asked(id int) (of int, commitment [keySize]byte) {
 	if s.masked[id] {
 		return ofSeed, s.roster[id].Seed
@@ -430,8 +427,8 @@ func (s *Server) asked(id int) (of int, commitment [keySize]byte) {
 	return ofPair, s.roster[id].Pair
 }
 
-// secrets are those that the question asks for, from the shares of certain clients, of which as many are tried as are
-// needed, one after the other; failed are the clients whose secret is not the one that they are committed to.
+// secrets reconstructs the secrets of the question from the shares of certain clients. If there are more than
+// Threshold, it tries subsets one after the other. failed are the clients whose secret does not fit its commitment.
 func (s *Server) secrets(from []int) (out map[int]secret, failed []int) {
 	ring := slices.Concat(from, from)
 	out, failed = map[int]secret{}, s.senders
@@ -450,7 +447,7 @@ func (s *Server) secrets(from []int) (out map[int]secret, failed []int) {
 	return out, failed
 }
 
-// falseShare finds a share of a client's answer that its dealer is not committed to.
+// falseShare reports a share in a client's answer that does not fit the dealer's commitment.
 func (s *Server) falseShare(client int) error {
 	for _, id := range s.senders {
 		if of, _ := s.asked(id); !s.encrypted[id][client].fits(of, s.answers[client][id]) {
@@ -460,7 +457,7 @@ func (s *Server) falseShare(client int) error {
 	return nil
 }
 
-// without takes off a sum the masks that the survivors share with a client whose vector is not in it.
+// without subtracts from sum the masks between the survivors and a client whose vector is not in it.
 func (s *Server) without(sum []uint64, pair secret, id int) error {
 	v := s.view()
 	for _, other := range s.question.Survivors {

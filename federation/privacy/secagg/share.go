@@ -10,10 +10,10 @@ import (
 	"github.com/cloudflare/circl/secretsharing"
 )
 
-// place is where a client's shares are taken of a polynomial; 0 is the secret's.
+// place returns the point at which a client's share evaluates the polynomial; the secret is at 0.
 func place(id int) group.Scalar { return field.NewScalar().SetUint64(uint64(id) + 1) }
 
-// split gives one share for each client; any t of them give the secret back, fewer tell nothing.
+// split returns one share for each client. Any t shares determine the secret, fewer reveal nothing.
 func (x secret) split(random io.Reader, t int, clients []int) map[int][]byte {
 	s := secretsharing.New(random, uint(t-1), x.Scalar)
 	out := map[int][]byte{}
@@ -23,8 +23,8 @@ func (x secret) split(random io.Reader, t int, clients []int) map[int][]byte {
 	return out
 }
 
-// reconstruction gives secrets back from the shares of certain clients. The weights of shares depend on the clients
-// alone, so that they are computed once for all secrets.
+// reconstruction computes secrets from the shares of certain clients. The weights depend only on the clients, so they
+// are computed once for all secrets.
 type reconstruction struct {
 	clients []int
 	weights []group.Scalar
@@ -55,7 +55,7 @@ func (j reconstruction) secret(shares func(client int) []byte) (secret, error) {
 	return secret{sum}, nil
 }
 
-// scalar reads a share.
+// scalar decodes a share.
 func scalar(b []byte) (group.Scalar, error) {
 	v := field.NewScalar()
 	if len(b) != secretSize {

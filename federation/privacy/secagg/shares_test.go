@@ -20,7 +20,7 @@ func TestTakenKeys(t *testing.T) {
 	says(t, s.server.Join(1, k), "client 1 has a key of client 0")
 }
 
-// FuzzMessages: any bytes are refused or read as a message that is written as the same bytes.
+// FuzzMessages checks that any bytes are refused, or decoded to a message with the same encoding.
 func FuzzMessages(f *testing.F) {
 	s := newSession(f, 2, 1, 4, 0, 1, 2)
 	r, err := s.join()
@@ -76,7 +76,7 @@ func FuzzMessages(f *testing.F) {
 		if m, err := DecodeQuestion(b); err == nil {
 			back = append(back, m.Encode())
 		}
-		if len(b) >= keySize { // whatever a complaint says proves nothing
+		if len(b) >= keySize { // no complaint proves anything here
 			if err := (Complaint{b[:keySize], b[keySize:]}).check(s.terms, public[:], public[:]); err == nil {
 				t.Fatalf("%x is a proof", b)
 			}
@@ -94,7 +94,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// Shares give the secret back from any 3 of 5 clients, and from 2 never.
+// Any 3 of 5 shares determine the secret, and 2 never do.
 func TestShares(t *testing.T) {
 	x := newSecret(rand.Reader)
 	ids := []int{0, 1, 6, 40, 1 << 29}

@@ -1,28 +1,28 @@
 package secagg
 
-// Sizes of the largest messages of a client, in bytes, where clients are so many.
+// Sizes of the largest messages of a client, in bytes, with so many clients.
 
-// MostJoining is that of a Joining.
-func MostJoining(clients int) int {
+// MaxJoiningSize returns that of a Joining.
+func MaxJoiningSize(clients int) int {
 	return 4 + 3*keySize + 2 + maxSignature + maxProof + mostFixed(clients, fingerprintSize)
 }
 
-// MostEncryptedShares is that of EncryptedShares.
-func MostEncryptedShares(clients int) int {
+// MaxEncryptedSharesSize returns that of EncryptedShares.
+func MaxEncryptedSharesSize(clients int) int {
 	return mostList(clients, 2*keySize+sealedSize+maxSignature)
 }
 
-// MostComplaints is that of Complaints.
-func MostComplaints(clients int) int { return mostList(clients, keySize+proofSize) }
+// MaxComplaintsSize returns that of Complaints.
+func MaxComplaintsSize(clients int) int { return mostList(clients, keySize+proofSize) }
 
-// MostSignature is that of a signature under a view.
-const MostSignature = maxSignature
+// MaxSignatureSize is that of a signature of a view.
+const MaxSignatureSize = maxSignature
 
-// MostShares is that of Shares.
-func MostShares(clients int) int { return mostFixed(clients, secretSize) }
+// MaxSharesSize returns that of Shares.
+func MaxSharesSize(clients int) int { return mostFixed(clients, secretSize) }
 
-// mostList is that of what encodeList writes.
+// mostList returns that of encodeList's result.
 func mostList(clients, size int) int { return 4 + clients*(8+size) }
 
-// mostFixed is that of what encodeFixed writes.
+// mostFixed returns that of encodeFixed's result.
 func mostFixed(clients, size int) int { return 4 + clients*(4+size) }

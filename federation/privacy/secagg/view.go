@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// What a party signs begins with what it is for.
+// Prefixes of signed messages, by purpose.
 const (
 	keysPurpose = "promptfed secagg 3 keys\n"
 	viewPurpose = "promptfed secagg 3 view\n"
 	dealPurpose = "promptfed secagg 3 share\n"
 )
 
-// encode is for signatures and digests.
+// encode returns the parameters as bytes, for signatures and digests.
 func (t Params) encode() []byte {
 	b := slices.Concat(t.Context[:], t.Session[:])
 	for _, n := range []int{t.Round, t.Clients, t.Threshold, t.Length, t.Ring.Width} {
@@ -24,20 +24,20 @@ func (t Params) encode() []byte {
 	return b
 }
 
-// advertised is what a client signs of its keys.
+// advertised returns the message that a client signs about its keys.
 func advertised(t Params, id int, k Keys) []byte {
 	b := binary.LittleEndian.AppendUint64(append([]byte(keysPurpose), t.encode()...), uint64(id))
 	return append(b, k.Encode()...)
 }
 
-// dealt is what a dealer signs of an encrypted share.
+// dealt returns the message that a dealer signs about an encrypted share.
 func dealt(t Params, from, to int, l EncryptedShare) []byte {
 	b := binary.LittleEndian.AppendUint64(append([]byte(dealPurpose), t.encode()...), uint64(from))
 	return slices.Concat(binary.LittleEndian.AppendUint64(b, uint64(to)), l.Commitments[:], l.Sealed)
 }
 
-// view is a digest of what a party received in a session before it masks: the terms, the keys of all clients, the
-// dealers whose shares all hold, and the model.
+// view is a digest of what a party received in a session before masking: the terms, the keys of all clients, the
+// dealers whose shares are all valid, and the model.
 type view [sha256.Size]byte
 
 func viewOf(t Params, r Roster, senders []int, model [sha256.Size]byte) view {
@@ -50,7 +50,7 @@ func viewOf(t Params, r Roster, senders []int, model [sha256.Size]byte) view {
 	return view(h.Sum(nil))
 }
 
-// digest is of the clients of a roster and their keys.
+// digest returns a digest of the clients of a roster and their keys.
 func (r Roster) digest() [sha256.Size]byte {
 	h := sha256.New()
 	for _, id := range slices.Sorted(maps.Keys(r)) {
@@ -60,7 +60,8 @@ func (r Roster) digest() [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// agreed is what a client signs before it gives shares: its view, and the question that it will answer.
+// agreed returns the message that a client signs before it reveals shares: its view, and the question that it will
+// answer.
 func agreed(v view, q Question) []byte {
 	return slices.Concat([]byte(viewPurpose), v[:], q.Encode())
 }

@@ -12,9 +12,9 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// What the server gets of one client is spread evenly, whatever the client's vector is, and goes with it in no way:
-// each of its bytes passes a chi-square test, and so do the pairs of a byte of the vector and one of what is sent.
-// Bounds leave one run in a million to fail.
+// The masked vector of one client has a uniform distribution, independent of its vector: each of its bytes passes a
+// chi-square test, and so do the pairs of a byte of the vector and one of the masked vector. With these bounds one run
+// in a million fails.
 func TestOneVectorShowsNothing(t *testing.T) {
 	const length, rare = 1 << 15, 1e-7
 	for what, value := range map[string]func(i int) uint64{
@@ -37,7 +37,7 @@ func TestOneVectorShowsNothing(t *testing.T) {
 				t.Errorf("%s: byte %d has a chi-square of %v, above %v", what, b, got, most)
 			}
 		}
-		pairs := make([]float64, 256) // high nibble of the vector's low byte, high nibble of the sent number's
+		pairs := make([]float64, 256) // high nibbles of the low bytes of the vector and the masked vector
 		rows := make([]float64, 16)
 		for i, v := range s.masked[1] {
 			pairs[s.values[1][i]>>4&15<<4|v>>28]++
@@ -65,7 +65,7 @@ func chiSquare(counts []float64) float64 {
 	return stat.ChiSquare(counts, even)
 }
 
-// The same vector in two sessions is sent as two that have nothing in common.
+// The same vector in two sessions has two unrelated masked vectors.
 func TestSessionsDiffer(t *testing.T) {
 	var sent [2][]uint64
 	for i := range sent {
@@ -111,23 +111,23 @@ func TestMaskIsAES(t *testing.T) {
 
 func TestRing(t *testing.T) {
 	for most, width := range map[uint64]int{0: 1, 127: 1, 128: 2, 1<<31 - 1: 4, 1 << 31: 5, 1<<63 - 1: 8} {
-		if r, err := Smallest(most); err != nil || r.Width != width {
+		if r, err := SmallestRing(most); err != nil || r.Width != width {
 			t.Errorf("%d: %v, %v; want %d bytes", most, r, err, width)
 		}
 	}
-	if _, err := Smallest(1 << 63); err == nil {
+	if _, err := SmallestRing(1 << 63); err == nil {
 		t.Error("65 bits fit")
 	}
 	for width := 1; width <= 8; width++ {
 		r := Ring{width}
 		for _, v := range []int64{0, 1, -1, 127, -128, 100, -100} {
-			if got := r.Signed(r.Of(v)); got != v {
+			if got := r.Signed(r.Element(v)); got != v {
 				t.Errorf("%d bytes: %d comes back as %d", width, v, got)
 			}
 		}
 		sum := []uint64{0}
 		for _, v := range []int64{100, -50, -60} {
-			r.add(sum, []uint64{r.Of(v)}, false)
+			r.add(sum, []uint64{r.Element(v)}, false)
 		}
 		if got := r.Signed(sum[0]); got != -10 {
 			t.Errorf("%d bytes: 100 - 50 - 60 is %d", width, got)
@@ -135,8 +135,8 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// What a client deals others is different for each and opens for none but the one it is for; what is no encrypted share
-// of its dealer's opens nothing, and the complaint about it shows nothing.
+// A client's encrypted shares differ between receivers, and only the receiver can open its own. An invalid one opens
+// nothing, and the complaint about it reveals nothing.
 func TestEncryptedShares(t *testing.T) {
 	s := newSession(t, 2, 1, 4, 0, 1, 2)
 	r, err := s.join()

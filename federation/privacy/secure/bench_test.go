@@ -14,14 +14,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// untrained is a cohort whose clients answer at once: what their guards and messages cost is all there is.
+// untrained is a cohort whose clients answer at once, so that only guards and messages are measured.
 type untrained struct {
 	guard   message.Guard
-	took    time.Duration // of the clients, one after the other
+	took    time.Duration // total time of the clients
 	dropped int           // clients that never upload, the last ones
 }
 
-// processor is the time that this process took of the processor, which other processes do not change.
+// processor returns the processor time of this process, which does not depend on other processes.
 func processor() time.Duration {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
@@ -62,8 +62,8 @@ func (u *untrained) Run(_ context.Context, o message.Instruction) ([]message.Rep
 	return out, nil
 }
 
-// BenchmarkRound is one round of a prompt of 16 x 512 numbers without training. It tells, for one client, the bytes
-// both ways and the milliseconds of processor that the client and the server take, messages' encoding left out; dropped
+// BenchmarkRound measures one round of a prompt of 16 x 512 numbers without training: for one client the bytes in both
+// directions and the processor time of client and server in milliseconds, without the encoding of messages. Dropped
 // clients train and never upload.
 func BenchmarkRound(b *testing.B) {
 	for _, c := range []struct {

@@ -5,14 +5,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// answer is what a client sends in a step: in place of its upload one vector, of a known size, and otherwise at most as
-// many bytes as its message can have.
+// answer returns the forms of a client's answer in a step: one vector of known size instead of its upload, or at most
+// as many bytes as its message can have.
 func (r *round) answer(name string) tensor.Forms {
 	n, t := r.l.clients, r.sessions[0].terms // all sessions of a round have vectors of the same size
 	if name == maskedName {
 		return tensor.Forms{{Name: name, Int: true, Shape: []int{packed(t.Length * t.Ring.Width)}}}
 	}
-	most := map[string]int{keysName: secagg.MostJoining(n), sharesName: secagg.MostEncryptedShares(n),
-		complaintsName: secagg.MostComplaints(n), agreedName: secagg.MostSignature, revealName: secagg.MostShares(n)}
+	most := map[string]int{keysName: secagg.MaxJoiningSize(n), sharesName: secagg.MaxEncryptedSharesSize(n),
+		complaintsName: secagg.MaxComplaintsSize(n), agreedName: secagg.MaxSignatureSize,
+		revealName: secagg.MaxSharesSize(n)}
 	return tensor.Forms{{Name: name, Int: true, Shape: []int{-packed(most[name])}}}
 }

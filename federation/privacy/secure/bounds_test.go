@@ -8,7 +8,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// measured is a cohort whose replies are held against what their instructions say that they can have.
+// measured is a cohort that compares replies with the forms of their instructions.
 type measured struct {
 	message.Cohort
 	t    *testing.T
@@ -36,8 +36,7 @@ func (c measured) Run(ctx context.Context, o message.Instruction) ([]message.Rep
 	return replies, err
 }
 
-// What clients send in each step is what the server expects of it, and a vector has exactly the bytes that the server
-// knows before it comes.
+// The messages of clients in each step have the expected forms, and a vector has exactly the expected size.
 func TestSizesAreKnown(t *testing.T) {
 	for _, with := range [][]string{nil, {"scaffold"}} {
 		e, l := experiment(t, config, "promptfl", with, options{"tokens": 2})
@@ -48,7 +47,7 @@ func TestSizesAreKnown(t *testing.T) {
 			t.Errorf("few steps were seen: %v", seen)
 		}
 		for step, n := range seen {
-			if n != 15 { // of five clients in three rounds
+			if n != 15 { // five clients in three rounds
 				t.Errorf("%s: %d replies", step, n)
 			}
 		}

@@ -9,9 +9,8 @@ import (
 	"promptfed/federation/privacy/secure"
 )
 
-// Moves of the size that were seen at ordinary learning rates, of which the old defaults (24 bits, clip 1) cut a sixth
-// in round 0: the defaults cut none, and the mean is that of the plain uploads within half a step and the rounding of
-// float32.
+// Updates of a usual size at ordinary learning rates are not clipped by the defaults, while 24 bits and clip 1 would
+// clip a sixth in round 0. The mean equals that of plain uploads within half a step and the rounding of float32.
 func TestDefaultsDoNotCut(t *testing.T) {
 	loud := func(c secure.Config) (plain, sum *engine.Result, l *secure.Layer) {
 		c.Threshold = 0.6
@@ -21,7 +20,7 @@ func TestDefaultsDoNotCut(t *testing.T) {
 	}
 	plain, sum, l := loud(secure.Defaults())
 	n, large := 0, 0
-	for _, v := range plain.Prompts["shared/ctx"].Data { // of the mean, which moves less than the clients
+	for _, v := range plain.Prompts["shared/ctx"].Data { // of the mean, whose update is smaller than the clients'
 		if n++; math.Abs(float64(v)) > 1 {
 			large++
 		}

@@ -23,26 +23,26 @@ type cohort struct {
 	saved progress
 }
 
-// progress is what outlasts a restart of the server.
+// progress is the state of the server that survives a restart.
 type progress struct {
 	Version  int          `json:"version"`
 	Run      string       `json:"run"`
-	Sessions []saved      `json:"sessions,omitempty"` // of the newest round
+	Sessions []saved      `json:"sessions,omitempty"` // sessions of the newest round
 	Strict   bool         `json:"strict"`             // a dealer lied
 	Invalid  invalidSums  `json:"invalid,omitzero"`
 	Peers    secagg.Peers `json:"peers"`
 }
 
-// saved is one session.
+// saved is the state of one session.
 type saved struct {
-	Clients  []int           `json:"clients"` // that were asked
+	Clients  []int           `json:"clients"` // clients asked
 	Progress secagg.Progress `json:"progress"`
 }
 
-// version is that of the files of both sides.
+// version is the version of the files of both sides.
 const version = 2
 
-// checkVersion refuses a file of another version.
+// checkVersion refuses a file with another version.
 func checkVersion(dir string, there bool, of int) error {
 	if there && of != version {
 		return fmt.Errorf("%s/%s has version %d, this program reads version %d; finish the run with the release that "+
@@ -51,14 +51,13 @@ func checkVersion(dir string, there bool, of int) error {
 	return nil
 }
 
-// Wrap puts the server's side between the server and a cohort of the same process.
+// Wrap returns a cohort with the server's side of secure aggregation, for clients in the same process.
 func (l *Layer) Wrap(c message.Cohort) message.Cohort {
 	return &cohort{Cohort: c, l: l, p: inProcess(), saved: progress{Version: version, Peers: secagg.Peers{}}}
 }
 
-// WrapAt is Wrap for clients on other machines. A round that was under way when the server ended goes on in the same
-// sessions, since its clients take no others: with those of the steps that are over, and with the sums if they were
-// made.
+// WrapAt is Wrap for clients on other machines. A round that was interrupted continues in its sessions, since its
+// clients accept no others: with the results of finished steps, and with the sums if they exist.
 func (l *Layer) WrapAt(p Party) (func(message.Cohort) message.Cohort, error) {
 	old := progress{}
 	there, err := p.read(RecordFile, &old)
@@ -74,7 +73,7 @@ func (l *Layer) WrapAt(p Party) (func(message.Cohort) message.Cohort, error) {
 	return func(c message.Cohort) message.Cohort { return &cohort{Cohort: c, l: l, p: p, saved: old} }, nil
 }
 
-// round is the sessions of one round.
+// round holds the sessions of one round.
 type round struct {
 	*cohort
 	order    message.Instruction
@@ -83,19 +82,19 @@ type round struct {
 	out      message.Reply
 }
 
-// session is one of them.
+// session is one session of a round.
 type session struct {
 	clients []int
 	terms   secagg.Params
 	server  *secagg.Server
-	err     error                          // why it gives no sum
-	down    []byte                         // what all clients get in the next step
-	inboxes map[int]secagg.EncryptedShares // what each client gets in the step of complaints
-	took    []int                          // the clients of the next step, if they are those that answered
+	err     error                          // why there is no sum
+	down    []byte                         // message to all clients in the next step
+	inboxes map[int]secagg.EncryptedShares // message to each client in the step of complaints
+	took    []int                          // clients that answered the last step
 }
 
-// Run gives one reply for all clients to an instruction to train, and passes others on. A round whose sessions give no
-// sum is skipped: whatever its clients send, that is no error.
+// Run returns one reply for all clients to an instruction to train, and passes other instructions on. A round without a
+// valid sum is skipped; no message of a client makes Run fail.
 func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	if o.Kind != message.Train {
 		return c.Cohort.Run(ctx, o)
@@ -114,7 +113,7 @@ func (c *cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 	return []message.Reply{r.out}, nil
 }
 
-// open begins the round's sessions, or goes on with them.
+// open starts the round's sessions, or continues them.
 func (r *round) open() (err error) {
 	if r.model, err = modelDigest(r.order); err != nil {
 		return err
@@ -126,8 +125,8 @@ func (r *round) open() (err error) {
 				return err
 			}
 			if s.terms != o.Progress.Terms {
-				s.err = errors.New("secure aggregation: the round began with other settings, which its clients do " +
-					"not change")
+				s.err = errors.New("secure aggregation: the round began with other settings; its clients keep " +
+					"those")
 			} else if s.server, s.err = secagg.Resume(o.Progress, r.model, r.p.Who, r.saved.Peers); s.err != nil {
 				s.err = fmt.Errorf("secure aggregation: %s/%s: %w", r.p.Dir, RecordFile, s.err)
 			} else {
@@ -166,7 +165,7 @@ func (r *round) terms(threshold int, name secagg.Session) (t secagg.Params, err 
 	return t, err
 }
 
-// save writes down which steps are over; clients must not be asked anything else of this round any more.
+// save writes the finished steps. After that, clients must not be asked anything different in this round.
 func (r *round) save() error {
 	r.saved.Sessions = nil
 	if r.p.Dir == "" {
@@ -180,13 +179,13 @@ func (r *round) save() error {
 	return r.p.write(RecordFile, r.saved)
 }
 
-// step is one exchange with the clients of all sessions.
+// step is one exchange of messages with the clients of all sessions.
 type step struct {
 	name, down, up string
-	clients        func(s *session) []int                            // who is asked; nil where the step is over
-	send           func(s *session, client int) []byte               // what a client gets
-	take           func(s *session, client int, answer []byte) error // refuses an answer
-	end            func(s *session) error                            // tells why there is no sum
+	clients        func(s *session) []int                            // the clients asked; nil after the step
+	send           func(s *session, client int) []byte               // message to a client
+	take           func(s *session, client int, answer []byte) error // checks an answer
+	end            func(s *session) error                            // reports why there is no sum
 }
 
 func (r *round) steps() []step {
@@ -233,7 +232,7 @@ func (r *round) steps() []step {
 			func(s *session, _ int) []byte { return secagg.EncodeClients(s.server.Senders()) },
 			func(s *session, id int, b []byte) error {
 				y, err := s.terms.Ring.Decode(b)
-				if err != nil || s.server.Added() != nil { // the sum stays; this makes count what the client learned
+				if err != nil || s.server.Added() != nil { // keep the sum; the client's training still counts
 					return err
 				}
 				return s.server.Add(id, y)
@@ -258,7 +257,7 @@ func (r *round) steps() []step {
 	}
 }
 
-// decoded takes what a client's message says.
+// decoded returns a function that decodes a client's message and passes it to the server's session.
 func decoded[T any](decode func([]byte) (T, error), take func(*secagg.Server, int, T) error) func(*session, int,
 	[]byte) error {
 	return func(s *session, id int, b []byte) error {
@@ -281,7 +280,7 @@ func (r *round) run(ctx context.Context) error {
 			}
 		}
 		if x.name == agreeStep || x.name == revealStep {
-			continue // nothing of them is remembered
+			continue // these steps have no saved state
 		}
 		if err := r.save(); err != nil {
 			return err
@@ -290,8 +289,8 @@ func (r *round) run(ctx context.Context) error {
 	return nil
 }
 
-// exchange asks the clients of all sessions and takes their answers. What a client sends that is none counts as if it
-// had sent nothing.
+// exchange sends a step's messages to the clients of all sessions and checks their answers. An invalid answer counts as
+// none.
 func (r *round) exchange(ctx context.Context, x step) error {
 	o := message.Instruction{Kind: message.Compute, Round: r.order.Round, Statistic: x.name, Total: r.order.Total,
 		Shared: tensor.Map{}, Broadcast: tensor.Map{}}
@@ -335,7 +334,7 @@ func (r *round) exchange(ctx context.Context, x step) error {
 	return err
 }
 
-// refuse notes whose messages are refused, and why.
+// refuse records the clients whose messages are refused, and why.
 func (r *round) refuse(liars map[int]error) {
 	for _, id := range slices.Sorted(maps.Keys(liars)) {
 		r.out.Refused = append(r.out.Refused, message.Refusal{Client: id, Reason: "secure aggregation: " +
@@ -343,8 +342,8 @@ func (r *round) refuse(liars map[int]error) {
 	}
 }
 
-// finish makes the one reply of the sums that clients can have. A client can send any vector, which nobody sees but in
-// the sum of all: where no vectors within the bounds have that sum it is not used, and nobody is named.
+// finish builds the reply from the sums of the sessions. A client can send any vector, and only the sum is visible: a
+// sum that no valid vectors have is not used, and no client is named.
 func (r *round) finish() error {
 	var total []int64
 	var valid []int // clients of sessions with a valid sum
@@ -380,7 +379,7 @@ func (r *round) finish() error {
 		}
 		invalid = invalid || before > 0
 	}
-	if invalid || r.saved.Strict != strict { // what the next rounds need
+	if invalid || r.saved.Strict != strict { // state for the next rounds
 		if err := r.save(); err != nil {
 			return err
 		}
@@ -401,7 +400,7 @@ func (r *round) finish() error {
 	return nil
 }
 
-// sum is that of one session, with the clients whose vectors are in it.
+// sum returns the sum of one session and the clients in it.
 func (r *round) sum(s *session) (signed []int64, survivors []int, err error) {
 	if s.err != nil {
 		return nil, nil, s.err
@@ -414,5 +413,5 @@ func (r *round) sum(s *session) (signed []int64, survivors []int, err error) {
 	return signed, survivors, err
 }
 
-// warnClipped is the share of cut numbers above which a round has a warning.
+// warnClipped is the share of clipped numbers above which a round has a warning.
 const warnClipped = 1e-4

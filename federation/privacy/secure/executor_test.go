@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// unguarded does turns with a worker that has no guard, and looks at what it is given.
+// unguarded executes instructions with a worker without a guard, and checks its input.
 type unguarded struct {
 	t      *testing.T
 	of     *spec.Experiment
@@ -31,7 +31,7 @@ func (u unguarded) Execute(ctx context.Context, c *spec.Client, o message.Instru
 	return u.worker.Execute(ctx, u.of.Clients[c.ID], o, s)
 }
 
-// Where turns are done elsewhere, the guards stay with the run, and the sums are those of one process.
+// If other machines train the clients, the guards stay with the run, and the sums equal those of one process.
 func TestRemoteExecutor(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 	want := run(t, e, over(l, false))

@@ -10,25 +10,25 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// invalidSums remembers rounds whose sums no valid vectors have. An invalid sum does not tell which client spoiled it.
-// In the rounds after one, clients are split at random into groups with a sum each: the groups with an invalid sum are
-// left out and the others count. Rounds are counted from 1.
+// invalidSums records rounds with invalid sums: sums that no valid vectors have. An invalid sum does not show which
+// client caused it. In the following rounds, clients are split at random into groups with one sum each; groups with an
+// invalid sum are left out and the others count. Rounds are counted from 1.
 type invalidSums struct {
-	First    int   `json:"first"`    // round that began it; 0 for none
+	First    int   `json:"first"`    // first round with an invalid sum; 0 for none
 	Last     int   `json:"last"`     // newest round with an invalid sum
-	Suspects []int `json:"suspects"` // clients that have been in no valid sum since
+	Suspects []int `json:"suspects"` // clients without a valid sum since First
 }
 
-// quietRounds is how many rounds in groups must have valid sums only until there is one sum again.
+// quietRounds is how many rounds in groups must have only valid sums before a round has one sum again.
 const quietRounds = 5
 
-// grouped tells whether a round, counted from 0, has groups.
+// grouped reports whether a round, counted from 0, has groups.
 func (v invalidSums) grouped(round int) bool {
 	return v.First > 0 && round+1 > v.First && round+1 <= v.Last+quietRounds
 }
 
-// note takes a round into account, once or several times, where valid are the clients of groups with a valid sum. It
-// returns a warning where at most half of the clients are suspects.
+// note records a round, once or several times. valid are the clients of groups with a valid sum. It returns a warning
+// if at most half of the clients are suspects.
 func (v *invalidSums) note(o message.Instruction, valid []int, invalid bool) string {
 	switch grouped := v.grouped(o.Round); {
 	case !grouped && invalid:
@@ -46,8 +46,8 @@ func (v *invalidSums) note(o message.Instruction, valid []int, invalid bool) str
 	if n := len(v.Suspects); n == 0 || 2*n > len(o.Clients) {
 		return ""
 	}
-	return fmt.Sprintf("secure aggregation: clients %v were in no valid sum in %d rounds of groups; look at them, and "+
-		"revoke a certificate if its client lies", v.Suspects, v.Last-v.First)
+	return fmt.Sprintf("secure aggregation: clients %v were in no valid sum in %d rounds of groups; check them, and "+
+		"revoke the certificate of a client that lies", v.Suspects, v.Last-v.First)
 }
 
 // groups returns the clients of each session of a round, drawn anew in each round.
@@ -69,10 +69,10 @@ func (r *round) groups() [][]int {
 	return out
 }
 
-// groupSize is the least number of clients of a group. It leaves room for the same share of dropouts as a whole round.
+// groupSize returns the minimum number of clients of a group. It allows the same share of dropouts as a whole round.
 func (l *Layer) groupSize() int {
 	return max(l.c.Least, int(math.Ceil(float64(l.c.Least)/l.c.Threshold-1e-9)))
 }
 
-// groupThreshold is how many clients the sum of a group of so many must hold.
+// groupThreshold returns the minimum number of clients in the sum of a group of so many.
 func (l *Layer) groupThreshold(clients int) int { return max(l.c.Least, l.thresholdOf(clients)) }

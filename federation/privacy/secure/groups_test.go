@@ -17,29 +17,28 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// garbage has a client send random numbers instead of its vector in some rounds.
+// garbage lets a client send random numbers instead of its vector in some rounds.
 func garbage(client int, rounds func(round int) bool) flaky {
 	return flaky{change: func(o message.Instruction, r *message.Reply) {
 		if r.Client != client || o.Kind != message.Train || !rounds(o.Round) {
 			return
 		}
 		x := r.Upload.Extra["guard/masked"].Clone()
-		for i := 1; i < x.Len()-1; i++ { // the first is the size, and the last may hold filling
+		for i := 1; i < x.Len()-1; i++ { // the first is the size, and the last may be padded
 			x.Ints[i] = rand.Int64()
 		}
 		r.Upload.Extra["guard/masked"] = x
 	}}
 }
 
-// A round with a vector that nobody could have is skipped, and no other: shared parameters stay as they are, nobody is
-// named.
+// A round with an impossible vector is skipped, and no other: shared parameters do not change, and nobody is named.
 func TestGarbage(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 	r := run(t, e, garbage(2, func(round int) bool { return round == 1 }).around(l))
 	for _, rec := range r.Records {
 		if rec.Round == 1 {
 			skipped(t, rec, "round 2: secure aggregation: the sum over 5 clients is not used",
-				"uploaded an invalid one")
+				"uploaded an invalid vector")
 		} else if !slices.Equal(rec.Clients, []int{0, 1, 2, 3, 4}) || len(rec.Warnings) > 0 {
 			t.Errorf("round %d counts %v, %v", rec.Round+1, rec.Clients, rec.Warnings)
 		}
@@ -49,7 +48,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// ten is an experiment of ten toy clients whose sums hold three clients or more.
+// ten returns an experiment of ten toy clients with sums of three clients or more.
 func ten(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
 	t.Helper()
 	m, err := methods.Build("promptfl", nil, options{"tokens": 2})
@@ -72,10 +71,9 @@ func ten(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
 		Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}, l
 }
 
-// Of ten clients with sums of three and more a client sends garbage in rounds 1 to 7. The first round is skipped. The
-// next ones have two groups of five, and count those of the one without the liar, as if the others had not uploaded;
-// few are left that were in no valid sum, the liar among them. Five rounds after its last lie there is one sum of
-// all again.
+// One of ten clients, with sums of three or more, sends garbage in rounds 1 to 7. The first round is skipped. The next
+// ones have two groups of five and count the group without the liar, as if the others had not uploaded. Few clients
+// remain that were in no valid sum, the liar among them. Five rounds after its last lie there is one sum again.
 func TestGroups(t *testing.T) {
 	const liar, lies, rounds = 4, 7, 14
 	e, l := ten(t, rounds)
@@ -83,7 +81,7 @@ func TestGroups(t *testing.T) {
 		t.Errorf("sums of %d clients, want 3", f.Least)
 	}
 	f := garbage(liar, func(round int) bool { return round < lies })
-	var sums [][]int // whose shares each session asks for
+	var sums [][]int // clients whose shares each session asks for
 	f.seen = func(o message.Instruction, _ []message.Reply) {
 		if o.Statistic == "secagg-reveal" {
 			sums = append(sums, o.Clients)
@@ -118,7 +116,7 @@ func TestGroups(t *testing.T) {
 	want := run(t, plain, engine.Settings{
 		Lost: func(round, client int) bool { return round > 0 && !slices.Contains(counted[round], client) },
 		Wrap: func(c message.Cohort) message.Cohort { return skips{c} }})
-	if d := far(t, result, want); !(d < 1e-4) { // half a step of 1.2e-7 in each round, and what training makes of it
+	if d := far(t, result, want); !(d < 1e-4) { // half a step of 1.2e-7 in each round, amplified by training
 		t.Errorf("prompts are %g from those of the clients that count", d)
 	}
 }

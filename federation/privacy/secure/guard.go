@@ -16,7 +16,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Guard is the clients' side: of all clients of one process, or of the one client that a Party is for.
+// Guard is the clients' side: of all clients of one process, or of the one client of a Party.
 type Guard struct {
 	l       *Layer
 	p       Party
@@ -24,7 +24,7 @@ type Guard struct {
 	clients map[int]*client
 }
 
-// client is what one client remembers, and its part of the newest round.
+// client is the state of one client and its session of the newest round.
 type client struct {
 	mu sync.Mutex
 	l  *Layer
@@ -33,28 +33,28 @@ type client struct {
 	record
 	session *secagg.Client // nil before the first
 	peers   secagg.Peers
-	saved   secagg.Peers // as in the file
-	version string       // of the record's file
+	saved   secagg.Peers // as in KeysFile
+	version string       // version of RecordFile
 }
 
-// record is what a client does not forget.
+// record is the state of a client that survives a restart.
 type record struct {
 	Version int                 `json:"version"`
 	Run     string              `json:"run"`
 	Client  int                 `json:"client"`
-	Facts   Facts               `json:"facts"` // as the client joined first
-	Sums    int                 `json:"sums"`  // that it gave its shares for
+	Facts   Facts               `json:"facts"` // when the client first joined
+	Sums    int                 `json:"sums"`  // sums that the client revealed its shares for
 	Fewest  int                 `json:"fewest"`
-	Most    int                 `json:"most"` // clients in such a sum
+	Most    int                 `json:"most"` // fewest and most clients in such a sum
 	Refused int                 `json:"refused"`
 	Session *secagg.ClientState `json:"session,omitempty"` // the newest
 }
 
-// Guard is the clients' side in one process, which forgets with it.
+// Guard returns the clients' side in one process, which keeps nothing on disk.
 func (l *Layer) Guard() *Guard { return &Guard{l: l, p: inProcess(), clients: map[int]*client{}} }
 
-// GuardAt is the side of one client whose server is on another machine. A folder that joined under other terms is
-// refused.
+// GuardAt returns the side of one client whose server is on another machine. It refuses the folder of a client that
+// joined under other terms.
 func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 	c := &client{l: l, p: p, id: id, peers: secagg.Peers{}}
 	there, err := p.read(RecordFile, &c.record)
@@ -68,13 +68,13 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 		return nil, err
 	}
 	c.saved, c.version = maps.Clone(c.peers), p.version(RecordFile)
-	if now := l.Facts(); !there { // it is written with the first session
+	if now := l.Facts(); !there { // the first session writes it
 		c.record = record{Version: version, Run: p.Run, Client: id, Facts: now}
 	} else if c.Run != p.Run || c.Client != id {
 		err = fmt.Errorf("%s belongs to another client, or to client %d of another run, under secure aggregation; "+
 			"use another --state", p.Dir, c.Client)
 	} else if c.Facts != now {
-		err = fmt.Errorf("this client took part in %s; now the server has %s; if that is intended, give another "+
+		err = fmt.Errorf("this client took part in %s; the server now has %s; if that is intended, use another "+
 			"--state", c.Facts, now)
 	}
 	if err != nil {
@@ -88,7 +88,7 @@ func (l *Layer) GuardAt(id int, p Party) (*Guard, error) {
 	return &Guard{l: l, p: p, clients: map[int]*client{id: c}}, nil
 }
 
-// client is what a client remembers.
+// client returns the state of a client.
 func (g *Guard) client(id int) (*client, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,7 +103,7 @@ func (g *Guard) client(id int) (*client, error) {
 	return c, nil
 }
 
-// save writes down what the client must not forget; nothing that depends on it may leave before.
+// save writes the client's state. The caller must save before it sends anything that depends on the state.
 func (c *client) save() error {
 	if c.p.version(RecordFile) != c.version {
 		return fmt.Errorf("another process wrote %s in %s; run a client in one process only, or it could be in two "+
@@ -130,7 +130,7 @@ type Summary struct {
 	Keys                        map[int]string // of other clients: fingerprints
 }
 
-// Summary is that of one client.
+// Summary returns the summary of one client.
 func (g *Guard) Summary(id int) Summary {
 	c, err := g.client(id)
 	if err != nil {
@@ -145,7 +145,7 @@ func (g *Guard) Summary(id int) Summary {
 	return s
 }
 
-// Answer does the steps beside training.
+// Answer executes the steps other than training.
 func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok bool, err error) {
 	steps := map[string]func(*client, message.Instruction) (tensor.Map, error){keysStep: (*client).begin,
 		sharesStep: (*client).share, checkStep: (*client).check, agreeStep: (*client).agree,
@@ -175,10 +175,10 @@ func (g *Guard) Answer(id int, o message.Instruction) (answer tensor.Map, ok boo
 	return answer, true, nil
 }
 
-// checkSession finds that an order is not for the session that the client is in.
+// checkSession reports an instruction for another session than the client's.
 func (c *client) checkSession(o message.Instruction) error {
 	if c.session == nil {
-		return errors.New("this client has no session; it joined later, or lost it")
+		return errors.New("this client has no session of this round; it joined later, or lost its state")
 	}
 	if round := c.session.Terms().Round; round != o.Round {
 		return fmt.Errorf("the session belongs to round %d", round+1)
@@ -186,10 +186,10 @@ func (c *client) checkSession(o message.Instruction) error {
 	return nil
 }
 
-// maxListed bounds the refusals that are listed; more are counted.
+// maxListed is the largest number of refusals in the log; further ones are only counted.
 const maxListed = 1000
 
-// recordRefusal counts what the client does not do.
+// recordRefusal counts and logs a refused instruction.
 func (c *client) recordRefusal(o message.Instruction, why error) error {
 	if c.Refused++; c.Refused <= maxListed {
 		if err := c.p.appendLog(struct {
@@ -205,7 +205,7 @@ func (c *client) recordRefusal(o message.Instruction, why error) error {
 	return why
 }
 
-// begin starts the session that an order names, or answers again as before. Each round has one.
+// begin starts the session that an instruction names, or repeats its answer. Each round has one session.
 func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 	t, err := read(o.PerClient[c.id], sessionName, c.l.decodeParams)
 	if err != nil {
@@ -213,12 +213,12 @@ func (c *client) begin(o message.Instruction) (tensor.Map, error) {
 	}
 	t.Round, t.Context = o.Round, c.p.context()
 	if o.Total != c.l.clients {
-		return nil, fmt.Errorf("the server says there are %d clients; by this client's configuration there are %d",
+		return nil, fmt.Errorf("the server states %d clients; this client's configuration has %d",
 			o.Total, c.l.clients)
 	}
 	least, groups := c.l.threshold(), c.l.c.Least
 	if t.Threshold != least && (groups == 0 || t.Threshold < groups) {
-		return nil, fmt.Errorf("the server's threshold is %d; by this client's configuration a sum must hold %d of %d "+
+		return nil, fmt.Errorf("the server's threshold is %d; this client's configuration requires sums of %d of %d "+
 			"clients", t.Threshold, c.l.Facts().Least, c.l.round)
 	}
 	switch s := c.session; {
@@ -243,12 +243,12 @@ func (c *client) share(o message.Instruction) (tensor.Map, error) {
 		return nil, err
 	}
 	if len(r) > c.l.round {
-		return nil, fmt.Errorf("the roster has %d clients; by this client's configuration a round has %d", len(r),
+		return nil, fmt.Errorf("the roster has %d clients; in this client's configuration a round has %d", len(r),
 			c.l.round)
 	}
 	if t := c.session.Terms().Threshold; t < c.l.thresholdOf(len(r)) {
-		return nil, fmt.Errorf("the roster has %d clients, and the session's threshold is %d; by this client's "+
-			"configuration it must be %d", len(r), t, c.l.thresholdOf(len(r)))
+		return nil, fmt.Errorf("the roster has %d clients, and the session's threshold is %d; this client's "+
+			"configuration requires %d", len(r), t, c.l.thresholdOf(len(r)))
 	}
 	e, err := c.session.Share(r)
 	return pack(sharesName, e.Encode()), err
@@ -283,7 +283,7 @@ func (c *client) reveal(o message.Instruction) (tensor.Map, error) {
 		return nil, err
 	}
 	if !before {
-		seen := c.session.Seen()
+		seen := c.session.Transcript()
 		n := len(seen.Survivors)
 		if c.Sums++; c.Fewest == 0 || n < c.Fewest {
 			c.Fewest = n
@@ -326,8 +326,8 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	}
 	for name := range o.PerClient[c.id] {
 		if !strings.HasPrefix(name, message.GuardPart+"/") && c.l.c.Statistics != "clear" {
-			return nil, fmt.Errorf("the instruction has %s for this client only; what clients train from must be the "+
-				"same for all", name)
+			return nil, fmt.Errorf("the instruction has %s for this client only; all clients must train from the same "+
+				"parameters", name)
 		}
 	}
 	model, err := modelDigest(o)
@@ -341,19 +341,20 @@ func (c *client) mask(o message.Instruction, up method.Upload, loss float64) ([]
 	ring := c.session.Terms().Ring
 	values := make([]uint64, len(v))
 	for i, x := range v {
-		values[i] = ring.Of(x)
+		values[i] = ring.Element(x)
 	}
 	y, err := c.session.Mask(senders, model, values)
 	return ring.Encode(y), err
 }
 
-// encodeParams writes what a session's first order tells: its name, the threshold and the length of vectors.
+// encodeParams encodes the parameters in a session's first instruction: its name, the threshold and the vectors'
+// length.
 func encodeParams(t secagg.Params) []byte {
 	b := binary.LittleEndian.AppendUint32(t.Session[:], uint32(t.Threshold))
 	return binary.LittleEndian.AppendUint64(b, uint64(t.Length))
 }
 
-// decodeParams reads what encodeParams wrote; the rest follows from the configuration.
+// decodeParams decodes the result of encodeParams; the other parameters follow from the configuration.
 func (l *Layer) decodeParams(b []byte) (t secagg.Params, err error) {
 	if len(b) != secagg.SessionSize+12 {
 		return t, fmt.Errorf("the session's settings have the wrong size, %d bytes", len(b))

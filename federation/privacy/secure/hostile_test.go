@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A client that sends what is no message, at any step, is as if it were gone; and named.
+// A client with an invalid message at any step counts as gone, and is named.
 func TestHostileClient(t *testing.T) {
 	broken := []tensor.Map{{}, {"guard/keys": tensor.New(3)}, nil,
 		{"guard/masked": tensor.OfInts([]int64{5}, 1), "guard/shares": tensor.OfInts([]int64{-1, 0}, 2),
@@ -44,7 +44,7 @@ func TestHostileClient(t *testing.T) {
 	}
 }
 
-// A guard gives one vector in a session, whatever it is asked again, and the same one.
+// A guard returns one vector in a session, the same for every request.
 func TestGuardGivesOneVector(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 2})
 	e.Plan.Rounds = 1

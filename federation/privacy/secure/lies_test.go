@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// liar is a server of five clients that says what it likes, to guards as clients elsewhere have them.
+// liar is a server of five clients that sends arbitrary messages to guards with state in folders.
 type liar struct {
 	t      testing.TB
 	l      *Layer
@@ -27,7 +27,7 @@ type liar struct {
 
 func newLiar(t testing.TB) *liar { return newLiarOf(t, 0.6, 0) }
 
-// newLiarOf is newLiar with a threshold and the least number of clients of groups.
+// newLiarOf is newLiar with a threshold and a minimum number of clients in groups.
 func newLiarOf(t testing.TB, threshold float64, least int) *liar {
 	t.Helper()
 	l, err := New(Config{Threshold: threshold, Least: least, Bits: 24, Clip: 1, ExtraClip: 1, Examples: 1}, Uniform,
@@ -47,7 +47,7 @@ func (s *liar) place(k int) Party {
 	return Party{Run: "r", Agreed: "terms", Dir: s.dirs[k], Who: s.who}
 }
 
-// restart is the client's process started again.
+// restart restarts a client's process.
 func (s *liar) restart(k int) {
 	s.t.Helper()
 	var err error
@@ -67,7 +67,7 @@ func (s *liar) terms(round int) secagg.Params {
 	return t
 }
 
-// ask asks one client, and gives its words.
+// ask sends an instruction to one client and returns its answer.
 func (s *liar) ask(k, round int, step string, down tensor.Map, name string) ([]byte, error) {
 	m, _, err := s.guards[k].Answer(k, message.Instruction{Kind: message.Compute, Statistic: step, Round: round,
 		Total: 5, PerClient: map[int]tensor.Map{k: down}})
@@ -77,7 +77,7 @@ func (s *liar) ask(k, round int, step string, down tensor.Map, name string) ([]b
 	return unpack(m, name)
 }
 
-// must is what a client says that has no reason to refuse; started again it says the same.
+// must returns the answer of a client without a reason to refuse; after a restart it must be the same.
 func (s *liar) must(b []byte, err error) []byte {
 	s.t.Helper()
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *liar) must(b []byte, err error) []byte {
 	return b
 }
 
-// roster has clients advertise in a session.
+// roster lets clients advertise in a session.
 func (s *liar) roster(t secagg.Params, clients ...int) secagg.Roster {
 	s.t.Helper()
 	r := secagg.Roster{}
@@ -101,7 +101,7 @@ func (s *liar) roster(t secagg.Params, clients ...int) secagg.Roster {
 	return r
 }
 
-// inbox is what others dealt a client.
+// inbox returns the shares for a client.
 func inbox(k int, sent map[int]secagg.EncryptedShares) tensor.Map {
 	in := secagg.EncryptedShares{}
 	for from, e := range sent {
@@ -112,18 +112,18 @@ func inbox(k int, sent map[int]secagg.EncryptedShares) tensor.Map {
 	return pack(inboxName, in.Encode())
 }
 
-// check has a client look at what others dealt it.
+// check lets a client check its shares.
 func (s *liar) check(k, round int, sent map[int]secagg.EncryptedShares) ([]byte, error) {
 	return s.ask(k, round, checkStep, inbox(k, sent), complaintsName)
 }
 
-// train is an instruction to train with the clients that may upload.
+// train returns an instruction to train with the clients that may upload.
 func (s *liar) train(k, round int, senders ...int) message.Instruction {
 	return message.Instruction{Kind: message.Train, Round: round, Total: 5, Shared: s.shared,
 		PerClient: map[int]tensor.Map{k: pack(sendersName, secagg.EncodeClients(senders))}}
 }
 
-// upload has a client train; it moves by 0.1 each time that it does.
+// upload lets a client train; each time its parameters change by 0.1.
 func (s *liar) upload(k int, o message.Instruction) ([]byte, error) {
 	moved := o.Shared.Clone()
 	moved["a"].Data[0] += 0.1
@@ -141,9 +141,8 @@ func (s *liar) refuses(err error, words string) {
 	}
 }
 
-// A server that asks for anything but one session and one vector of a round, of enough clients, is refused at each
-// step, before and after the client was started again; what it asked once it may ask again. Each refusal is counted and
-// listed.
+// A request for anything but one session and one vector of a round, of enough clients, is refused at each step, before
+// and after a restart of the client; an answered request may be repeated. Each refusal is counted and listed.
 func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	s := newLiar(t)
 	all := []int{0, 1, 2, 3, 4}
@@ -152,16 +151,16 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	low, high := first, first
 	low.Threshold, high.Threshold = 2, 5
 	_, err := s.ask(0, 4, keysStep, session(low), keysName)
-	s.refuses(err, "the server's threshold is 2; by this client's configuration a sum must hold 3 of 5")
+	s.refuses(err, "the server's threshold is 2; this client's configuration requires sums of 3 of 5")
 	_, err = s.ask(0, 4, keysStep, session(high), keysName)
 	s.refuses(err, "the server's threshold is 5")
 	_, _, err = s.guards[0].Answer(0, message.Instruction{Kind: message.Compute, Statistic: keysStep, Round: 4,
 		Total: 2, PerClient: map[int]tensor.Map{0: session(first)}})
-	s.refuses(err, "the server says there are 2 clients; by this client's configuration there are 5")
+	s.refuses(err, "the server states 2 clients; this client's configuration has 5")
 
 	r := s.roster(first, all...)
 	refused := 3
-	twice := func(words string, ask func() error) { // now and in another process
+	twice := func(words string, ask func() error) { // now and after a restart
 		t.Helper()
 		for range 2 {
 			s.refuses(ask(), words)
@@ -203,7 +202,7 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 		return out
 	}
 	twice("the roster has 2 clients; 3 must stay", func() error { _, err := share(without(r, 2, 3, 4)); return err })
-	sybils := without(r, 2, 3, 4) // that the server counts, beyond those that there are
+	sybils := without(r, 2, 3, 4) // clients beyond the run's number
 	sybils[5], sybils[6] = secagg.Advert{Keys: secagg.Keys{Pair: [32]byte{1}, Envelope: [32]byte{2}}}, r[4]
 	twice("the roster has client 5, but there are only 5", func() error { _, err := share(sybils); return err })
 	sent := map[int]secagg.EncryptedShares{}
@@ -292,15 +291,17 @@ func TestGuardsHoldTheServerToItsWord(t *testing.T) {
 	}
 }
 
-// A client that took part keeps to its run, its number and the number of clients that there were.
+// A client keeps its run, its number and the number of clients at its first session.
 func TestFolderKeepsItsTerms(t *testing.T) {
 	s := newLiar(t)
 	s.roster(s.terms(0), 0)
 	for words, change := range map[string]func(l *Layer, p *Party, k *int){
-		"now the server has sums of 2 clients or more, of the 2 that a round has": func(l *Layer, _ *Party, _ *int) {
+		"the server now has sums of 2 clients or more, with 2 clients in a round": func(l *Layer, _ *Party, _ *int) {
 			l.clients, l.round = 2, 2
 		},
-		"now the server has sums of 2 clients or more, of the 3": func(l *Layer, _ *Party, _ *int) { l.round = 3 },
+		"the server now has sums of 2 clients or more, with 3 clients in a round": func(l *Layer, _ *Party, _ *int) {
+			l.round = 3
+		},
 		"of another run":              func(_ *Layer, p *Party, _ *int) { p.Run = "other" },
 		"belongs to another client, ": func(_ *Layer, _ *Party, k *int) { *k = 1 },
 	} {
@@ -311,7 +312,7 @@ func TestFolderKeepsItsTerms(t *testing.T) {
 	}
 }
 
-// A second process with the folder of a client does not give it a second session.
+// A second process with a client's folder gets no second session.
 func TestOneProcess(t *testing.T) {
 	s := newLiar(t)
 	s.roster(s.terms(0), 0)
@@ -328,8 +329,7 @@ func TestOneProcess(t *testing.T) {
 	s.roster(s.terms(2), 0)
 }
 
-// Two clients whose terms differ, as where a server tells one of them another learning rate, do not take each other's
-// keys.
+// Two clients with different terms, for example different learning rates from the server, refuse each other's keys.
 func TestOtherTerms(t *testing.T) {
 	s := newLiar(t)
 	p := s.place(1)
@@ -340,10 +340,10 @@ func TestOtherTerms(t *testing.T) {
 	}
 	r := s.roster(s.terms(0), 0, 1, 2)
 	_, err = s.ask(0, 0, sharesStep, pack(rosterName, r.Encode()), sharesName)
-	s.refuses(err, "the keys of client 1: the signature is not its own")
+	s.refuses(err, "the keys of client 1: the signature is not by its key")
 }
 
-// Files of another version are refused in one line that names the file, by a client and by a server.
+// Files of another version are refused in one line that names the file, by client and server.
 func TestOldFiles(t *testing.T) {
 	s := newLiar(t)
 	if err := os.WriteFile(filepath.Join(s.dirs[0], RecordFile), []byte(`{"run":"r","client":0}`), 0o600); err != nil {
@@ -356,7 +356,7 @@ func TestOldFiles(t *testing.T) {
 	s.refuses(err, words)
 }
 
-// A server that is started again tests what dealers are committed to in the round that goes on too, once one has lied.
+// Once a dealer has lied, a restarted server tests commitments also in the interrupted round.
 func TestStrictAfterRestart(t *testing.T) {
 	s := newLiar(t)
 	p := s.place(0)
@@ -376,8 +376,8 @@ func TestStrictAfterRestart(t *testing.T) {
 	}
 }
 
-// A round that is noted again, as after a restart, changes nothing: invalid sums in rounds 3 and 5 have groups in
-// rounds 4 to 10.
+// Recording a round again, as after a restart, changes nothing: invalid sums in rounds 3 and 5 cause groups in rounds 4
+// to 10.
 func TestInvalidSums(t *testing.T) {
 	var v invalidSums
 	for round := range 12 {
@@ -404,8 +404,8 @@ func TestInvalidSums(t *testing.T) {
 	}
 }
 
-// A client whose configuration has groups takes part in a sum that is as small as it says and no smaller, of a roster
-// of which that is the configured share; without groups it takes none of a part of the clients.
+// A client with groups in its configuration takes part in sums as small as that allows and no smaller, with the
+// configured share of their roster. Without groups it takes part in no sum over a part of the clients.
 func TestGroupsOfAServer(t *testing.T) {
 	begin := func(s *liar, threshold, round int, clients ...int) (secagg.Roster, error) {
 		terms, r := s.terms(round), secagg.Roster{}
@@ -425,17 +425,17 @@ func TestGroupsOfAServer(t *testing.T) {
 	}
 	s := newLiarOf(t, 1, 0)
 	_, err := begin(s, 2, 0, 0, 1)
-	s.refuses(err, "the server's threshold is 2; by this client's configuration a sum must hold 5 of 5")
+	s.refuses(err, "the server's threshold is 2; this client's configuration requires sums of 5 of 5")
 	s = newLiarOf(t, 1, 2)
 	_, err = begin(s, 1, 0, 0, 1)
-	s.refuses(err, "the server's threshold is 1; by this client's configuration a sum must hold 2 of 5")
+	s.refuses(err, "the server's threshold is 1; this client's configuration requires sums of 2 of 5")
 	for i, c := range []struct {
 		threshold int
 		clients   []int
 		refused   string
 	}{{2, []int{0, 1}, ""}, {3, []int{0, 1, 2}, ""}, {5, []int{0, 1, 2, 3, 4}, ""},
-		{2, []int{0, 1, 2}, "the roster has 3 clients, and the session's threshold is 2; by this client's " +
-			"configuration it must be 3"}} {
+		{2, []int{0, 1, 2}, "the roster has 3 clients, and the session's threshold is 2; this client's " +
+			"configuration requires 3"}} {
 		r, err := begin(s, c.threshold, i, c.clients...)
 		if err != nil {
 			t.Fatal(err)
@@ -458,8 +458,8 @@ func TestGroupsOfAServer(t *testing.T) {
 	}
 }
 
-// FuzzGuard: any bytes in any step are refused in one line, or are what the client answered before; it answers the
-// right words all the same.
+// FuzzGuard checks that any bytes in any step are refused in one line, or get the earlier answer, and that the client
+// still answers correct messages.
 func FuzzGuard(f *testing.F) {
 	s := newLiar(f)
 	for k := range s.guards {

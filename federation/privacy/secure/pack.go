@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Names of messages. Those to and from guards lie under message.GuardPart.
+// Names of steps and of their tensors, which lie under message.GuardPart.
 const (
 	keysStep   = "secagg-keys"
 	sharesStep = "secagg-shares"
@@ -31,7 +31,8 @@ const (
 	revealName     = message.GuardPart + "/reveal"
 )
 
-// pack puts bytes into a tensor, eight to a number, behind their count: only tensors travel.
+// pack encodes bytes as a tensor of int64, with eight bytes per number after the byte count: messages have only
+// tensors.
 func pack(name string, b []byte) tensor.Map {
 	out := make([]int64, packed(len(b)))
 	out[0] = int64(len(b))
@@ -43,10 +44,10 @@ func pack(name string, b []byte) tensor.Map {
 	return tensor.Map{name: tensor.OfInts(out, len(out))}
 }
 
-// packed is how many numbers pack makes of so many bytes.
+// packed returns the length of the tensor of so many bytes.
 func packed(bytes int) int { return 1 + (bytes+7)/8 }
 
-// unpack reads what pack wrote.
+// unpack returns the bytes that pack encoded.
 func unpack(m tensor.Map, name string) ([]byte, error) {
 	t := m[name]
 	if t == nil || !t.IsInt() || len(t.Ints) < 1 || len(t.Shape) != 1 {
@@ -68,7 +69,7 @@ func unpack(m tensor.Map, name string) ([]byte, error) {
 	return out[:n], nil
 }
 
-// read takes a message out of tensors and decodes it.
+// read unpacks and decodes one of several tensors.
 func read[T any](m tensor.Map, name string, decode func([]byte) (T, error)) (out T, err error) {
 	b, err := unpack(m, name)
 	if err != nil {

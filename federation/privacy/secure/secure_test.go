@@ -21,7 +21,7 @@ type options = map[string]any
 
 var config = secure.Config{Threshold: 0.6, Bits: 24, Clip: 1, ExtraClip: 16, Examples: 1 << 16}
 
-// experiment is a stack on five toy clients, and the layer for it.
+// experiment returns a stack on five toy clients and its layer.
 func experiment(t *testing.T, c secure.Config, base string, with []string, o options) (*spec.Experiment,
 	*secure.Layer) {
 	t.Helper()
@@ -55,7 +55,7 @@ func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	return r
 }
 
-// far is the largest difference of two results' prompts.
+// far returns the largest difference of two results' prompts.
 func far(t *testing.T, a, b *engine.Result) float64 {
 	t.Helper()
 	if len(a.Prompts) != len(b.Prompts) {
@@ -70,8 +70,9 @@ func far(t *testing.T, a, b *engine.Result) float64 {
 	return worst
 }
 
-// After one round the shared prompts differ by half a step at most, and by float32's rounding; everything that stays on
-// clients is the same. Two runs are the same to the last bit, though their masks are not, and so are encoded messages.
+// After one round the shared prompts differ by at most half a step and the rounding of float32, and everything on
+// clients is equal. Two runs are equal to the last bit, although their masks differ, and so are runs with encoded
+// messages.
 func TestSameAsPlain(t *testing.T) {
 	for _, c := range []struct {
 		base string
@@ -90,9 +91,9 @@ func TestSameAsPlain(t *testing.T) {
 			e, l := experiment(t, conf, c.base, c.with, c.o)
 			e.Plan.Rounds = 1
 			plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
-			most := l.Step()/2 + 1e-6 // values lie below 8, where float32 is finer than 1e-6
+			most := l.Step()/2 + 1e-6 // values are below 8, where float32 is finer than 1e-6
 			if slices.Contains(c.with, "feddyn") {
-				most += l.Step() / 2 // its server makes the mean's move again, from its state
+				most += l.Step() / 2 // its server repeats the mean's update from its state
 			}
 			if d := far(t, plain, sum); !(d <= most) || d == 0 && conf.Bits == 12 {
 				t.Errorf("%s%v, %d bits: prompts differ by %v; at most %v", c.base, c.with, conf.Bits, d, most)
@@ -116,13 +117,13 @@ func TestSameAsPlain(t *testing.T) {
 	}
 }
 
-// flaky loses some clients' answers to some steps, or changes them.
+// flaky loses or changes some clients' answers to some steps.
 type flaky struct {
 	message.Cohort
 	lose   map[string][]int
 	change func(o message.Instruction, r *message.Reply)
 	seen   func(o message.Instruction, r []message.Reply)
-	// inRound is the only round that loses answers, counted from 1; 0 for all.
+	// inRound is the only round with lost answers, counted from 1; 0 for all.
 	inRound int
 }
 
@@ -157,8 +158,8 @@ func (f flaky) around(l *secure.Layer) engine.Settings {
 	return set
 }
 
-// Of five clients two may drop out at any step: the round is that of the clients whose vectors arrived. With a third
-// the round is skipped, and the next one counts.
+// Two of five clients may drop out at any step: the round has the clients whose vectors arrived. With a third the round
+// is skipped, and the next one counts.
 func TestDropouts(t *testing.T) {
 	for _, step := range []string{"secagg-keys", "secagg-shares", "secagg-check", "train", "secagg-agree",
 		"secagg-reveal"} {
@@ -166,7 +167,7 @@ func TestDropouts(t *testing.T) {
 		e.Plan.Rounds = 1
 		sum := run(t, e, flaky{lose: map[string][]int{step: {1, 4}}}.around(l))
 		set, want := engine.Settings{}, []int{0, 1, 2, 3, 4}
-		if !late(step) { // by then their vectors are there
+		if !late(step) { // their vectors have arrived
 			set.Lost, want = func(_, client int) bool { return client == 1 || client == 4 }, []int{0, 2, 3}
 		}
 		if d := far(t, run(t, e, set), sum); !(d <= l.Step()/2+1e-6) || !slices.Equal(sum.Records[0].Clients, want) {
@@ -182,7 +183,7 @@ func TestDropouts(t *testing.T) {
 	}
 }
 
-// skipped fails unless a round counted nobody and says why.
+// skipped fails unless a round counted nobody and has a warning.
 func skipped(t *testing.T, r record.Record, words ...string) {
 	t.Helper()
 	text := strings.Join(r.Warnings, "; ")
@@ -193,10 +194,10 @@ func skipped(t *testing.T, r record.Record, words ...string) {
 	}
 }
 
-// late tells of steps that come when the vectors are there.
+// late reports whether a step comes after the vectors.
 func late(step string) bool { return step == "secagg-agree" || step == "secagg-reveal" }
 
-// Nothing that a client sends holds its parameters, its moves or its numbers of examples and losses.
+// No message of a client holds its parameters, updates, numbers of examples or losses.
 func TestServerSeesNoUpload(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", nil, options{"tokens": 3})
 	e.Plan.Rounds = 1
@@ -222,8 +223,8 @@ func TestServerSeesNoUpload(t *testing.T) {
 	}
 }
 
-// With privacy on clients the server sees noisy sums alone: the noise is as wide as it is without, and epsilon is the
-// same.
+// With differential privacy on clients the server sees only noisy sums: noise and epsilon are the same as without
+// secure aggregation.
 func TestWithPrivacy(t *testing.T) {
 	o := options{"tokens": 40, "clip": 1e-6, "noise": 1e5, "where": "client", "least": 0.8}
 	e, l := experiment(t, config, "promptfl", []string{"dp"}, o)

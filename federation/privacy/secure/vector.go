@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// What follows the moves in a vector.
+// Positions after the parameters in a vector.
 const (
 	atWeight = iota
 	atLoss
@@ -17,16 +17,16 @@ const (
 	trailers
 )
 
-// maxLoss is where losses are cut.
+// maxLoss is the bound at which losses are clipped.
 const maxLoss = 64
 
-// maxInteger is the largest rounded number.
+// maxInteger returns the largest rounded number.
 func (l *Layer) maxInteger() int64 { return 1<<(l.c.Bits-1) - 1 }
 
-// Step is the size of a rounded number's unit.
+// Step returns the size of one step of a rounded number.
 func (l *Layer) Step() float64 { return l.c.Clip / float64(l.maxInteger()) }
 
-// quantize gives x in whole units, cut at top.
+// quantize rounds x to steps of a unit and reports whether it was clipped.
 func (l *Layer) quantize(x, unit float64) (v int64, cut bool) {
 	v = int64(math.RoundToEven(math.Max(-2, math.Min(2, x/unit/float64(l.maxInteger()))) * float64(l.maxInteger())))
 	switch {
@@ -38,7 +38,7 @@ func (l *Layer) quantize(x, unit float64) (v int64, cut bool) {
 	return v, false
 }
 
-// length is that of a vector.
+// length returns the length of a vector.
 func (l *Layer) length(shared tensor.Map) int {
 	n := 0
 	for _, t := range shared {
@@ -47,10 +47,10 @@ func (l *Layer) length(shared tensor.Map) int {
 	return n*(1+len(l.extras)) + trailers
 }
 
-// extraStep is the unit of what is uploaded beside the shared parameters.
+// extraStep returns the step of extra tensors.
 func (l *Layer) extraStep() float64 { return l.c.ExtraClip / float64(l.maxInteger()) }
 
-// vector gives what a client adds to the sums, as signed whole numbers.
+// vector returns a client's contribution to the sums, as signed integers.
 func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]int64, error) {
 	weight := int64(1)
 	if l.weighting == Examples {
@@ -94,15 +94,15 @@ func (l *Layer) vector(received tensor.Map, up method.Upload, loss float64) ([]i
 	return append(out, weight, q, min(clipped, l.maxInteger())), nil
 }
 
-// checkBounds finds that no vectors of n clients have a sum, or that their mean moves the parameters farther than any
-// mean of uploads that are taken without secure aggregation; see Party.MaxNorm. What passes can be n times as large in
-// one number as what one client may give: a sum shows no more.
+// checkBounds reports a sum that no vectors of n clients have, and a mean that changes the parameters by more than
+// MaxNorm of the Party, which is the bound without secure aggregation. One element of a sum that passes can still be n
+// times what one client may contribute: the sum does not show it.
 func (l *Layer) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm float64) error {
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]
 	bad := func(what string, v int64) error {
 		return fmt.Errorf("secure aggregation: the sum over %d clients is not used, since %s is %d, which no valid "+
-			"vectors have; a client uploaded an invalid one", n, what, v)
+			"vectors have; a client uploaded an invalid vector", n, what, v)
 	}
 	weight, most := trailer[atWeight], l.maxInteger()*int64(n)
 	if weight < int64(n) || weight > int64(n)*int64(l.maxWeight()) {
@@ -133,7 +133,7 @@ func (l *Layer) checkBounds(sent tensor.Map, sum []int64, n int, maxNorm float64
 	return nil
 }
 
-// mean is what valid sums over n clients say.
+// mean returns the mean of valid sums over n clients.
 func (l *Layer) mean(sent tensor.Map, sum []int64, n int) (up method.Upload, loss, clipped float64) {
 	numbers := len(sum) - trailers
 	trailer := sum[numbers:]

@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// By hand, with 8 bits (-127..127) and clip 1.27, a step of 0.01: from (0, 1) to (0.5, -2) are 50 and -300, cut to
-// -127; with 3 examples 150 and -381. A loss of 32 is 63.5 of 127, to even 64.
+// By hand, with 8 bits (-127..127) and clip 1.27, a step of 0.01: (0.5, -2) from (0, 1) is 50 and -300, clipped to
+// -127; with 3 examples 150 and -381. A loss of 32 is 63.5 of 127, rounded to even 64.
 func TestVectorByHand(t *testing.T) {
 	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, ExtraClip: 1, Examples: 10}, Examples, nil, 2, 2)
 	if err != nil {
@@ -27,7 +27,7 @@ func TestVectorByHand(t *testing.T) {
 	if err != nil || !slices.Equal(first, []int64{150, -381, 3, 64, 1}) {
 		t.Errorf("%v, %v", first, err)
 	}
-	second, err := l.vector(sent, up(12, -0.104, 1), 0) // -10, and no more than 10 examples
+	second, err := l.vector(sent, up(12, -0.104, 1), 0) // -10, with at most 10 examples
 	if err != nil || !slices.Equal(second, []int64{-100, 0, 10, 0, 0}) {
 		t.Errorf("%v, %v", second, err)
 	}
@@ -54,7 +54,7 @@ func TestVectorByHand(t *testing.T) {
 	}
 	for _, bad := range [][]int64{{0, 0, 1, 0, 0}, {0, 0, 21, 0, 0}, {0, 0, -5, 0, 0}, {0, 13*127 + 1, 13, 0, 0},
 		{-13*127 - 1, 0, 13, 0, 0}, {0, 0, 2, 255, 0}, {0, 0, 2, -255, 0}, {0, 0, 2, 0, -1}, {0, 0, 2, 0, 5}} {
-		if err := l.checkBounds(sent, bad, 2, -1); err == nil || !strings.Contains(err.Error(), "an invalid one") {
+		if err := l.checkBounds(sent, bad, 2, -1); err == nil || !strings.Contains(err.Error(), "an invalid vector") {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
@@ -75,7 +75,7 @@ func TestVectorByHand(t *testing.T) {
 	}
 }
 
-// The largest vectors of all clients together do not run over, whatever the settings.
+// The largest vectors of all clients together do not overflow, with any settings.
 func TestSumsFit(t *testing.T) {
 	for _, bits := range []int{8, 24, 32} {
 		for _, examples := range []int{1, 1000, 1 << 20} {
@@ -100,7 +100,7 @@ func TestSumsFit(t *testing.T) {
 				for i, x := range v {
 					sum := uint64(0)
 					for range clients {
-						sum += r.Of(x)
+						sum += r.Element(x)
 					}
 					signed[i] = r.Signed(sum)
 				}
@@ -116,7 +116,7 @@ func TestSumsFit(t *testing.T) {
 	}
 }
 
-// FuzzPack: bytes come back; a tensor that was not packed is refused, or packs the same again.
+// FuzzPack checks that unpacking returns the packed bytes, and that a tensor is refused unless packing restores it.
 func FuzzPack(f *testing.F) {
 	f.Add([]byte{}, int64(0))
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9}, int64(1<<62))
@@ -157,8 +157,8 @@ func TestThreshold(t *testing.T) {
 	}
 }
 
-// What is uploaded beside the shared parameters has a unit of its own, 2/127 with 8 bits: by hand 0.5 and 5, cut to 2,
-// are 31.75, to even 32, and 127; their means over two clients of which the other has 0 are 32/127 and 1.
+// Extra tensors have their own step, 2/127 with 8 bits: by hand 0.5 and 5, clipped to 2, are 31.75, to even 32, and
+// 127. Their means over two clients, the other one with 0, are 32/127 and 1.
 func TestBesideByHand(t *testing.T) {
 	l, err := New(Config{Threshold: 0.6, Bits: 8, Clip: 1.27, ExtraClip: 2, Examples: 10}, Uniform, []string{"more"}, 2,
 		2)

@@ -1,6 +1,3 @@
-// Package authority keeps a small certificate authority in two folders: certificates and keys of a run's server,
-// clients, workers and status, and, apart from them, the key that signs them. It makes, renews and revokes them, and
-// gives the TLS that goes with them.
 package authority
 
 import (
@@ -23,14 +20,13 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// caName names the authority's own certificate. A folder holds a certificate NAME.pem and its key NAME-key.pem for each
-// name.
+// caName is the name of the authority's own certificate. A folder holds NAME.pem and NAME-key.pem for each name.
 const caName = "ca"
 
 func certFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
 func keyFile(dir, name string) string  { return filepath.Join(dir, name+"-key.pem") }
 
-// Make makes the certificates that are not there yet, and tells how many that were.
+// Make makes the missing certificates and returns their number.
 func Make(dir, authority string, clients int, hosts []string, now time.Time, life time.Duration) (int, error) {
 	for _, d := range []string{dir, authority} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -76,10 +72,10 @@ type maker struct {
 	made     int
 }
 
-// authority reads the folder's authority, or makes it.
+// authority reads the folder's authority, or makes one.
 func (m *maker) authority() error {
 	cert, old := certFile(m.dir, caName), keyFile(m.dir, caName)
-	if old != m.keyPath && there(old) && !there(m.keyPath) { // an older release left it beside what the server needs
+	if old != m.keyPath && there(old) && !there(m.keyPath) { // written there by an older release
 		if err := os.Rename(old, m.keyPath); err != nil {
 			return fmt.Errorf("cannot move the authority's key: %w; choose another --authority", err)
 		}
@@ -88,7 +84,7 @@ func (m *maker) authority() error {
 	case hasCert && !hasKey:
 		return fmt.Errorf("%s exists, but %s does not; give the folder of the authority's key with --authority", cert,
 			m.keyPath)
-	case hasKey && !hasCert: // a new key in its place could neither renew nor revoke what this one signed
+	case hasKey && !hasCert: // a new key could neither renew nor revoke certificates of this one
 		return fmt.Errorf("%s exists, but %s does not: the key belongs to another folder's authority; choose another "+
 			"--authority, or remove that key if nothing that it signed is used", m.keyPath, cert)
 	case !hasCert:
@@ -133,13 +129,13 @@ func (m *maker) create() error {
 
 func serial() *big.Int {
 	n, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil { // the reader of crypto/rand gives none
+	if err != nil { // crypto/rand's Reader never fails
 		panic(err)
 	}
 	return n
 }
 
-// sign makes a certificate, unless there is one.
+// sign makes a certificate unless it exists.
 func (m *maker) sign(name string, t x509.Certificate) error {
 	if there(certFile(m.dir, name)) {
 		return nil
@@ -156,7 +152,7 @@ func (m *maker) sign(name string, t x509.Certificate) error {
 	return m.write(keyFile(m.dir, name), name, der, key)
 }
 
-// write writes the key first, so that a certificate is never without one.
+// write writes the key before the certificate, so that no certificate is without a key.
 func (m *maker) write(keyPath, name string, der []byte, key *ecdsa.PrivateKey) error {
 	b, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Replace revokes certificates and makes new ones, in this order: after the theft of a key both are wanted. say gets
-// what was done, a line each.
+// Replace revokes certificates, then makes new ones; a stolen key needs both. say gets one line for each action.
 func Replace(dir, authority string, revoke, renew []string, now time.Time, life time.Duration,
 	say func(format string, a ...any)) error {
 	m := maker{dir: dir, keyPath: keyFile(authority, caName), from: now.Add(-time.Hour), to: now.Add(life)}
@@ -52,7 +51,7 @@ func Replace(dir, authority string, revoke, renew []string, now time.Time, life 
 	return nil
 }
 
-// replacedFile is where the authority keeps a certificate that has a successor; serial may be a pattern.
+// replacedFile returns the file of a replaced certificate; serial may be a pattern.
 func replacedFile(authority, name, serial string) string {
 	return filepath.Join(authority, name+"-"+serial+".pem")
 }
@@ -69,7 +68,7 @@ func readCert(path string) (*x509.Certificate, error) {
 	return x509.ParseCertificate(block.Bytes)
 }
 
-// revoke puts certificates on the folder's list: those of a name, or that of a file.
+// revoke adds the certificates of a name, or the certificate of a file, to the folder's list.
 func (m *maker) revoke(authority string, which []string, now time.Time,
 	say func(format string, a ...any)) error {
 	if m.ca.KeyUsage&x509.KeyUsageCRLSign == 0 {

@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// ServerTLS is TLS that lets nobody in without a certificate of the folder's authority.
+// ServerTLS returns a TLS configuration that requires client certificates of the folder's authority.
 func ServerTLS(dir string) (*tls.Config, error) {
 	conf, err := ClientTLS(dir, certs.ServerName)
 	if err != nil {
@@ -21,7 +21,7 @@ func ServerTLS(dir string) (*tls.Config, error) {
 	return conf, nil
 }
 
-// Revoked are the revoked certificates of a folder.
+// Revoked returns the revoked certificates of a folder.
 func Revoked(dir string) (*certs.RevocationList, error) {
 	text, err := os.ReadFile(certFile(dir, caName))
 	if err != nil {
@@ -30,7 +30,7 @@ func Revoked(dir string) (*certs.RevocationList, error) {
 	return certs.OpenRevocationList(filepath.Join(dir, certs.RevocationFile), text)
 }
 
-// ClientTLS is TLS with the certificate of a name.
+// ClientTLS returns a TLS configuration with the certificate of a name.
 func ClientTLS(dir, name string) (*tls.Config, error) {
 	text, err := os.ReadFile(certFile(dir, caName))
 	if err != nil {
@@ -47,7 +47,7 @@ func ClientTLS(dir, name string) (*tls.Config, error) {
 	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, Certificates: []tls.Certificate{pair}}, nil
 }
 
-// readPair reads a certificate and its key, which nobody but its owner may read.
+// readPair reads a certificate and its key, which must be readable by its owner only.
 func readPair(certPath, keyPath string) (tls.Certificate, error) {
 	cert, err := os.ReadFile(certPath)
 	if err != nil {

@@ -1,5 +1,3 @@
-// Package certs says by which keys the sides of a run sign, and whose they are: identities by certificates or by keys
-// that are remembered, and lists of revoked certificates.
 package certs
 
 import (
@@ -21,29 +19,27 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Identity is the key by which one side of a run signs what it sends, and how it knows the other's.
+// Identity is the signing key of one side of a run and its way to recognise the other side.
 //
-// With certificates the keys are those of the certificates: each side proves its name by one that the authority signed.
-// Without, each side makes a key at the first use and keeps it in its folder; the other side remembers the key that it
-// saw first.
+// With certificates each side proves its name by a certificate that the authority signed. Without, each side makes a
+// key at the first use and keeps it in its folder; the other side remembers the key that it saw first.
 type Identity struct {
 	Signer
-	chain   [][]byte // of the certificate, DER; none without
+	chain   [][]byte // certificates, DER; none without certificates
 	roots   *x509.CertPool
 	Revoked *RevocationList
 }
 
-// Certified tells that the keys come with certificates.
+// Certified reports whether the keys come with certificates.
 func (i Identity) Certified() bool { return i.roots != nil }
 
-// WithRevocations is the identity that does not take the certificates of a list.
+// WithRevocations returns the identity with a list of revoked certificates.
 func (i Identity) WithRevocations(list *RevocationList) Identity {
 	i.Revoked = list
 	return i
 }
 
-// FromTLS is the identity that goes with TLS by certificates; without it is one of keys that are made at the first
-// use.
+// FromTLS returns the identity of the certificates of a TLS configuration; without it, keys are made at the first use.
 func FromTLS(conf *tls.Config) (Identity, error) {
 	if conf == nil {
 		return Identity{}, nil
@@ -58,8 +54,8 @@ func FromTLS(conf *tls.Config) (Identity, error) {
 	return Identity{Signer: Signer{key}, chain: conf.Certificates[0].Certificate, roots: conf.RootCAs}, nil
 }
 
-// WithKey is the identity with a key: its own, or that of a folder, which is made there where there is none. Without a
-// folder it is a new one that nothing keeps.
+// WithKey returns the identity with a key: its own, or that of a folder, which is made if there is none. Without a
+// folder the key is new and not stored.
 func (i Identity) WithKey(dir string) (Identity, error) {
 	if i.Key != nil {
 		return i, nil
@@ -103,7 +99,7 @@ func (i Identity) WithKey(dir string) (Identity, error) {
 
 const keyFile = "key.pem"
 
-// Proof is what one side shows of its key.
+// Proof is the proof of one side's key.
 type Proof struct {
 	Key   []byte   `json:"key"`             // public, PKIX
 	Chain [][]byte `json:"chain,omitempty"` // of the certificate, DER
@@ -114,8 +110,8 @@ func (i Identity) Proof() (Proof, error) {
 	return Proof{der, i.chain}, err
 }
 
-// VerifierOf is the key of another side, which must have a name in its certificate, or the key that it had before where
-// that is known.
+// VerifierOf returns the key of the other side, whose certificate must have a name. Without certificates the key must
+// be the known one, if there is one.
 func (i Identity) VerifierOf(p Proof, name string, before []byte) (Verifier, error) {
 	if i.roots == nil {
 		if len(before) > 0 && !bytes.Equal(before, p.Key) {
@@ -163,17 +159,17 @@ func (i Identity) VerifierOf(p Proof, name string, before []byte) (Verifier, err
 // Signer signs digests.
 type Signer struct{ Key crypto.Signer }
 
-// Verifier tells whose signature one is; without a key it is nobody's.
+// Verifier verifies signatures by one key; without a key none is valid.
 type Verifier struct {
 	Key     crypto.PublicKey
-	chain   []*x509.Certificate // that the key was proved by; none without
+	chain   []*x509.Certificate // certificates of the key; none without
 	revoked *RevocationList
 }
 
-// Valid tells why the key does not count any longer that was proved by a certificate.
+// Valid returns why the certificate of the key is not valid any more.
 func (v Verifier) Valid() error { return v.revoked.Check(v.chain) }
 
-// MaxSignature bounds a signature, in bytes.
+// MaxSignature is the largest size of a signature, in bytes.
 const MaxSignature = 512
 
 var ErrForged = errors.New("the signature does not belong to the expected sender, or the message is damaged")
@@ -195,7 +191,7 @@ func (v Verifier) Verify(digest, signature []byte) bool {
 	return false
 }
 
-// keyOf reads a public key.
+// keyOf decodes a public key.
 func keyOf(der []byte) (Verifier, error) {
 	key, err := x509.ParsePKIXPublicKey(der)
 	if err != nil {
@@ -211,11 +207,11 @@ func keyOf(der []byte) (Verifier, error) {
 // ServerName is the common name in the server's certificate.
 const ServerName = "server"
 
-// UserOf is the user, and the common name in the certificate, of a client.
+// UserOf returns the user name of a client, which is also the common name of its certificate.
 func UserOf(client int) string { return "client-" + strconv.Itoa(client) }
 
-// StatusUser is the common name of a certificate that may only ask how the run goes.
+// StatusUser is the common name of a certificate that may only request the status of a run.
 const StatusUser = "status"
 
-// WorkerUser is the user, and the common name in the certificate, of workers.
+// WorkerUser is the user name of workers, which is also the common name of their certificate.
 const WorkerUser = "worker"

@@ -15,20 +15,20 @@ import (
 // RevocationFile is the name of the list of revoked certificates, beside the authority's certificate.
 const RevocationFile = "revoked.pem"
 
-// RevocationList are the certificates that count no longer although they have not expired: the revocation list (RFC
-// 5280, PEM "X509 CRL") of an authority, in a file that may be written anew while it is in use. A nil one holds none.
+// RevocationList holds revoked certificates: the revocation list (RFC 5280, PEM "X509 CRL") of an authority, in a file
+// that may change while it is in use. A nil list is empty.
 type RevocationList struct {
 	path      string
 	authority []*x509.Certificate
 
 	mu      sync.RWMutex
-	read    os.FileInfo // of the file when it was read
-	number  *big.Int    // of the list; a list never replaces a newer one
+	read    os.FileInfo // state of the file when it was read
+	number  *big.Int    // number of the list; an older list never replaces it
 	serials map[string]bool
 }
 
-// OpenRevocationList reads the list in a file, which may be absent. authority holds certificates, PEM, one of which
-// must have signed it.
+// OpenRevocationList reads the list in a file, which may be absent. authority holds the PEM certificates that may sign
+// it.
 func OpenRevocationList(path string, authority []byte) (*RevocationList, error) {
 	r := &RevocationList{path: path}
 	for block, rest := pem.Decode(authority); block != nil; block, rest = pem.Decode(rest) {
@@ -42,8 +42,8 @@ func OpenRevocationList(path string, authority []byte) (*RevocationList, error) 
 	return r, err
 }
 
-// Refresh reads the file again if it was changed, and tells whether other certificates are revoked now. A list that
-// cannot be read, is not the authority's or is older than the one before changes nothing and is an error, once.
+// Refresh reads a changed file again, and reports whether the revoked certificates changed. A list that is unreadable,
+// not signed by the authority or older than the last one has no effect and is reported once.
 func (r *RevocationList) Refresh() (changed bool, err error) {
 	if r == nil {
 		return false, nil
@@ -78,7 +78,7 @@ func (r *RevocationList) Refresh() (changed bool, err error) {
 	return changed, nil
 }
 
-// ReadRevocationList reads a list that one of the authority's certificates signed.
+// ReadRevocationList reads a list signed by one of the authority's certificates.
 func ReadRevocationList(path string, authority []*x509.Certificate) (*x509.RevocationList, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -103,7 +103,7 @@ func ReadRevocationList(path string, authority []*x509.Certificate) (*x509.Revoc
 	return nil, errors.New("the authority did not sign it")
 }
 
-// Check tells why one of these certificates does not count any longer.
+// Check returns why one of these certificates is not valid any more.
 func (r *RevocationList) Check(certificates []*x509.Certificate) error {
 	for _, c := range certificates {
 		if time.Now().After(c.NotAfter) {

@@ -8,16 +8,15 @@ import (
 	"sync"
 )
 
-// Signatures are signed messages between clients that go through the server, which nobody but the clients signs: as
-// secure aggregation has them.
+// Signatures sign and verify messages between clients that pass through the server, as in secure aggregation.
 type Signatures struct {
 	who   Identity
 	mu    sync.Mutex
 	known map[string]Verifier // by client and proof
 }
 
-// Signatures signs with the identity's key, which is made in a folder where there is no certificate; without a folder
-// it only verifies.
+// Signatures returns signatures with the identity's key. Without a certificate the key is made in a folder; without a
+// folder they only verify.
 func (i Identity) Signatures(dir string) (*Signatures, error) {
 	var err error
 	if dir != "" {
@@ -26,7 +25,7 @@ func (i Identity) Signatures(dir string) (*Signatures, error) {
 	return &Signatures{who: i, known: map[string]Verifier{}}, err
 }
 
-// Proof is the certificate with those that it follows from, or the public key where there is none.
+// Proof returns the certificate with its chain, or the public key without one.
 func (s *Signatures) Proof(int) ([]byte, error) {
 	if s.who.Certified() {
 		return slices.Concat(s.who.chain...), nil
@@ -34,7 +33,7 @@ func (s *Signatures) Proof(int) ([]byte, error) {
 	return x509.MarshalPKIXPublicKey(s.who.Key.Public())
 }
 
-// signedDigest sets these messages apart from all that transport itself signs.
+// signedDigest returns the digest to sign. It separates these messages from the transport's own.
 func signedDigest(message []byte) []byte {
 	sum := sha256.Sum256(append([]byte("promptfed between clients\n"), message...))
 	return sum[:]
@@ -45,7 +44,7 @@ func (s *Signatures) Sign(_ int, message []byte) ([]byte, error) {
 	return s.who.Sign(signedDigest(message))
 }
 
-// Verify finds why a proof is not a client's, or a signature not its own.
+// Verify reports a proof that does not belong to a client, or an invalid signature.
 func (s *Signatures) Verify(client int, proof, message, signature []byte) error {
 	at := fmt.Sprintf("%d %x", client, sha256.Sum256(proof))
 	s.mu.Lock()
@@ -89,5 +88,5 @@ func (s *Signatures) keyOf(client int, shown []byte) (Verifier, error) {
 	return s.who.VerifierOf(p, UserOf(client), nil)
 }
 
-// Certified tells that keys come with certificates.
+// Certified reports whether keys come with certificates.
 func (s *Signatures) Certified() bool { return s.who.Certified() }

@@ -9,29 +9,29 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// Budget limits the rate of messages of one user. Each message takes as much of it as it costs the server. A message
-// without budget is dropped and counted. The embedded NATS server disconnects a user that goes on all the same.
+// Budget limits the rate of messages of one user. Each message costs as much of it as it costs the server. A message
+// beyond the budget is dropped and counted. The embedded NATS server disconnects a user that continues nevertheless.
 type Budget struct {
 	*Host
 	rate *rate.Limiter
 }
 
-// Costs of messages, where a piece costs 1 and so do 64 KiB. An honest member needs a few hundred a second.
+// Costs of messages; a piece and 64 KiB cost 1 each. An honest member needs a few hundred a second.
 const (
 	budgetRate   = 4000 // a second
 	budgetBurst  = 10 * budgetRate
-	QuestionCost = budgetRate / 2  // hello, join, to leave and to come back: the server signs, logs and sends orders
+	QuestionCost = budgetRate / 2  // hello, join, leaving, returning: the server signs, logs and sends instructions
 	StatusCost   = budgetRate / 20 // the answer is made ten times a second at most
 	signedCost   = 10              // a signature is verified
 )
 
-// MaxQueued is how many messages of a user may wait until somebody looks at them; an honest one has few on their way.
+// MaxQueued is how many unread messages of a user are kept; an honest user has few.
 const MaxQueued = 64
 
-// NewBudget is that of one user.
+// NewBudget returns the budget of one user.
 func (h *Host) NewBudget() Budget { return Budget{h, rate.NewLimiter(budgetRate, budgetBurst)} }
 
-// Allow takes what a message costs from the budget, and tells whether there was as much.
+// Allow subtracts the cost of a message from the budget, and reports whether the budget was sufficient.
 func (b Budget) Allow(cost int) bool {
 	ok := b.rate.AllowN(time.Now(), cost)
 	if !ok {
@@ -40,7 +40,7 @@ func (b Budget) Allow(cost int) bool {
 	return ok
 }
 
-// costOf is what a member's message costs, whatever is in it.
+// costOf returns the cost of a member's message, independent of its content.
 func costOf(m *nats.Msg) int {
 	cost := len(m.Data) / pieceSize
 	switch subjects.VerbOf(m.Subject) {
@@ -52,8 +52,8 @@ func costOf(m *nats.Msg) int {
 	return cost + 1
 }
 
-// Hear is Subscribe for what one user sends.
-func (h *Host) Hear(subject string, do nats.MsgHandler) error {
+// SubscribeUser subscribes to the messages of one user, with a bounded queue.
+func (h *Host) SubscribeUser(subject string, do nats.MsgHandler) error {
 	s, err := h.Subscribe(subject, do)
 	if err != nil {
 		return err

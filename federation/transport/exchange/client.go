@@ -17,19 +17,19 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// Role is what a member of a run is for: to be one of its clients, or to do jobs of a worker.
+// Role is the task of a member: that of a client, or that of a worker's job.
 type Role interface {
-	// Joined hears that the server lets the member take part.
+	// Joined reports that the server admitted the member.
 	Joined(v protocol.JoinReply) error
-	// Accepts tells why an order is not one for this member.
-	Accepts(o protocol.Order) error
-	// Execute computes the reply to an order. There is none where the order's tensors are gone, as when the server
-	// starts anew: then the order comes again. An error ends the client; what goes wrong in the work itself is reported
-	// to the server.
-	Execute(ctx context.Context, a *Client, j *ActiveOrder) (*PreparedReply, error)
+	// Accepts returns why an instruction is not for this member.
+	Accepts(o protocol.Instruction) error
+	// Execute computes the reply to an instruction. The reply is nil if the tensors of the instruction are gone, for
+	// example after the server restarted; the instruction then comes again. An error ends the client; failures of the
+	// computation are reported to the server.
+	Execute(ctx context.Context, a *Client, j *ActiveInstruction) (*PreparedReply, error)
 }
 
-// Client is a member's side of a run: it joins, shows that it is there, and does one order after the other.
+// Client is a member's side of a run: it joins, sends heartbeats and executes one instruction after the other.
 type Client struct {
 	*Invitation
 	nc         *nats.Conn
@@ -39,17 +39,17 @@ type Client struct {
 	log        *slog.Logger
 	activity   atomic.Value // string
 	heartbeats int64
-	seq        int64                          // orders up to this one are old
-	try        string                         // of the newest order
-	dropped    int                            // orders that were none
-	server     atomic.Pointer[certs.Verifier] // whose orders these are; a certificate may be renewed
-	asked      atomic.Int64                   // when the server was asked for it, Unix seconds
+	seq        int64                          // number of the newest instruction
+	try        string                         // attempt of the newest instruction
+	dropped    int                            // invalid instructions
+	server     atomic.Pointer[certs.Verifier] // the server's key; its certificate may be renewed
+	asked      atomic.Int64                   // when the server was last asked for its key, Unix seconds
 
 	mu          sync.Mutex
-	reconnected chan struct{} // closed when the connection is back that was lost
+	reconnected chan struct{} // closed when the lost connection is back
 }
 
-// NewClient makes the client of a process, which signs with a key of its own.
+// NewClient returns the client of a process, which signs with its own key.
 func NewClient(nc *nats.Conn, inv *Invitation, who certs.Identity, instance string, request protocol.Joining,
 	role Role, log *slog.Logger) (*Client, error) {
 	p, err := who.Proof()
@@ -64,16 +64,16 @@ func NewClient(nc *nats.Conn, inv *Invitation, who certs.Identity, instance stri
 	return a, nil
 }
 
-// errRefused tells that the server lets a member not take part.
+// errRefused reports that the server refuses a member.
 var errRefused = errors.New("the server refuses this client or worker")
 
-// errAgain asks to join once more.
+// errAgain requests another join.
 var errAgain = errors.New("the server does not know this client")
 
-// Run takes part until the run is over, or ctx is; in the end it says that it leaves.
+// Run takes part until the run is over or ctx ends, and then reports that the member leaves.
 func (a *Client) Run(ctx context.Context) error {
 	orders, again := make(chan *nats.Msg, 16), make(chan *nats.Msg, 1)
-	for subject, to := range map[string]chan *nats.Msg{a.Orders(): orders, a.Rejoin(): again} {
+	for subject, to := range map[string]chan *nats.Msg{a.Instructions(): orders, a.Rejoin(): again} {
 		sub, err := a.nc.Subscribe(subject, func(m *nats.Msg) {
 			select {
 			case to <- m:
@@ -99,7 +99,7 @@ func (a *Client) Run(ctx context.Context) error {
 		if err := a.askToJoin(ctx); err != nil {
 			return err
 		}
-		err := a.handleOrders(ctx, orders, again)
+		err := a.handleInstructions(ctx, orders, again)
 		if !errors.Is(err, errAgain) {
 			a.heartbeat(true)
 			a.nc.FlushTimeout(time.Second)
@@ -153,8 +153,8 @@ func (a *Client) askToJoin(ctx context.Context) error {
 	}
 }
 
-// heartbeat says that the client is there and which order it has, or that it leaves. Nobody waits for it, so that a
-// lost one is no failure.
+// heartbeat sends the current instruction, or that the client leaves. There is no answer, so a lost heartbeat is no
+// failure.
 func (a *Client) heartbeat(leaves bool) {
 	a.heartbeats++
 	v := protocol.Heartbeat{Run: a.Invitation.Run, Client: a.Client, Instance: a.join.Header().Instance,
@@ -165,14 +165,13 @@ func (a *Client) heartbeat(leaves bool) {
 	}
 }
 
-// handleOrders does orders as they come.
-func (a *Client) handleOrders(ctx context.Context, orders, again <-chan *nats.Msg) error {
+func (a *Client) handleInstructions(ctx context.Context, orders, again <-chan *nats.Msg) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ticker := time.NewTicker(HeartbeatInterval)
 	defer ticker.Stop()
 	a.heartbeat(false)
-	var now *ActiveOrder
+	var now *ActiveInstruction
 	defer func() { now.stop() }()
 	for {
 		select {
@@ -210,39 +209,39 @@ func (a *Client) handleOrders(ctx context.Context, orders, again <-chan *nats.Ms
 	}
 }
 
-// Receive reads an order. What the server did not sign, or signed for another run or client, or long ago, is dropped.
-func (a *Client) Receive(m *nats.Msg) *ActiveOrder {
-	j := &ActiveOrder{}
+// Receive reads an instruction. It drops one that is not signed by the server, is for another run or client, or is old.
+func (a *Client) Receive(m *nats.Msg) *ActiveInstruction {
+	j := &ActiveInstruction{}
 	var err error
-	if j.Body, err = a.open(protocol.OrderMessage, m.Data, &j.Order); err == nil {
-		err = j.Order.Check()
+	if j.Body, err = a.open(protocol.InstructionMessage, m.Data, &j.Instruction); err == nil {
+		err = j.Instruction.Check()
 	}
 	switch {
 	case err != nil:
 	case j.Object == "" && (len(j.Body) != j.Size || protocol.Checksum(j.Body) != j.Sum):
 		err = protocol.ErrDamaged
-	case j.Order.Run != a.Invitation.Run:
-		err = fmt.Errorf("it belongs to run %.12s", j.Order.Run)
+	case j.Instruction.Run != a.Invitation.Run:
+		err = fmt.Errorf("it belongs to run %.12s", j.Instruction.Run)
 	case j.Seq <= a.seq:
 		err = errors.New("a newer one came before it")
 	case j.Try == a.try:
 		return nil
 	default:
-		if err = a.role.Accepts(j.Order); err == nil {
-			if a.try, j.try = j.Try, j.Try; j.Size <= a.Largest { // others are answered, and nothing else
+		if err = a.role.Accepts(j.Instruction); err == nil {
+			if a.try, j.try = j.Try, j.Try; j.Size <= a.Largest { // larger ones are answered, nothing else
 				a.seq = j.Seq - 1
 			}
 			return j
 		}
 	}
-	if a.dropped++; a.dropped <= 100 || a.dropped%1000 == 0 { // who sends nonsense does not fill the log
+	if a.dropped++; a.dropped <= 100 || a.dropped%1000 == 0 { // invalid messages must not fill the log
 		a.log.Warn("an instruction is dropped", "reason", protocol.Printable(err.Error()), "dropped", a.dropped)
 	}
 	return nil
 }
 
-// open reads a message that the server signed. One that it did not sign with the key that this member knows may be
-// signed with that of a new certificate: the server is asked for it, now and then, and sends what was not taken again.
+// open reads a message signed by the server. If it is not signed with the known key, the key may belong to a new
+// certificate: the client then asks the server for it, at limited intervals, and the server repeats the instruction.
 func (a *Client) open(what string, b []byte, header any) ([]byte, error) {
 	body, err := protocol.Unpack(*a.server.Load(), what, b, header)
 	if last, now := a.asked.Load(), time.Now().Unix(); errors.Is(err, certs.ErrForged) && a.Who.Certified() &&
@@ -256,7 +255,7 @@ func (a *Client) open(what string, b []byte, header any) ([]byte, error) {
 	return body, err
 }
 
-// renewPause is how long a member waits before it asks for the server's certificate again, in seconds.
+// renewPause is the time between two requests for the server's certificate, in seconds.
 const renewPause = 5
 
 // renewServer asks the server of this run for its certificate.
@@ -271,8 +270,7 @@ func (a *Client) renewServer(ctx context.Context) error {
 	return err
 }
 
-// request asks the server. It gives up when the connection was lost meanwhile: nothing that was on its way comes any
-// more.
+// request sends the server a request. It gives up if the connection was lost meanwhile, because the answer is lost too.
 func (a *Client) request(ctx context.Context, patience time.Duration, verb string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -293,10 +291,10 @@ func (a *Client) request(ctx context.Context, patience time.Duration, verb strin
 	return m.Data, nil
 }
 
-// encoded is for what is not worth a signature.
+// encoded returns an unsigned message as JSON.
 func encoded(v any) []byte {
 	b, err := json.Marshal(v)
-	if err != nil { // of plain structs of strings and numbers there is none
+	if err != nil { // plain structs of strings and numbers have no error
 		panic(err)
 	}
 	return b

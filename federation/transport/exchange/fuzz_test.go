@@ -41,7 +41,7 @@ func fuzzed(f *testing.F) (s *Session, r protocol.Reply, renew func() *Pending) 
 	}
 	p := &MemberState{Key: transporttest.Verifier, Instance: "i"}
 	session := h.NewSession(subjects.Names("toy").Client(0), p, 0, certs.UserOf(0), responder{}, h.Log)
-	o := protocol.Order{Run: h.RunID, Kind: "train", Total: 2}
+	o := protocol.Instruction{Run: h.RunID, Kind: "train", Total: 2}
 	o.SetBody([]byte("tensors"))
 	o.ID = o.Identity()
 	if err := h.Outbox.Put(o.Sum, []byte("tensors")); err != nil {
@@ -51,7 +51,7 @@ func fuzzed(f *testing.F) (s *Session, r protocol.Reply, renew func() *Pending) 
 		h.Mu.Lock()
 		session.End(p.Pending)
 		h.Mu.Unlock()
-		x := &Pending{Order: o, Most: 1 << 20, Fail: func(string, error) {},
+		x := &Pending{Instruction: o, Most: 1 << 20, Fail: func(string, error) {},
 			Read: func(protocol.Reply, []byte, int) (func(), error) { return func() {}, nil }}
 		if err := session.Deliver(x); err != nil {
 			panic(err)

@@ -16,30 +16,30 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// Host is what a run needs to talk to members: to clients (transport.Server), or to workers that
-// do the clients' part (workers.Dispatcher).
+// Host is the run's connection to its members: clients (transport.Server) or workers (workers.Dispatcher).
 type Host struct {
 	Conn        *nats.Conn
-	RunID       string // of the run
-	InlineLimit int    // bytes of tensors that travel in a message; more go in pieces
+	RunID       string // identity of the run
+	InlineLimit int    // largest size of tensors inside a message, in bytes; larger ones are sent in pieces
 	Largest     int
 	Identity    certs.Identity
 	signing     atomic.Pointer[signingKey]
 	Outbox      Outbox
 	Counters    counters
-	decoding    chan struct{} // bounds how many members' tensors are whole in memory at a time
+	decoding    chan struct{} // limits how many members' tensors are in memory at a time
 	Log         *slog.Logger
 	stops       []func()
 
 	Mu  sync.Mutex
-	Seq int64 // of the newest order
+	Seq int64 // number of the newest instruction
 }
 
-// maxDecoding is how many members' tensors may be whole in memory at a time.
+// maxDecoding is how many members' tensors may be in memory as a whole at a time.
 const maxDecoding = 4
 
-// NewHost makes the host of a run. limit is how many bytes of tensors travel in a message, 0 for the default, and
-// largest how many are taken from a member or given to one at most; more than limit lie in dir on their way.
+// NewHost returns the host of a run. limit is the largest size of tensors inside a message, in bytes, 0 for the
+// default; largest is the largest size of tensors to or from a member. Tensors larger than limit are kept in files of
+// dir.
 func NewHost(nc *nats.Conn, run string, limit, largest int, dir string, log *slog.Logger) *Host {
 	most := int(nc.MaxPayload()) - protocol.MaxFrame
 	if limit <= 0 || limit > most {
@@ -51,10 +51,10 @@ func NewHost(nc *nats.Conn, run string, limit, largest int, dir string, log *slo
 	return h
 }
 
-// OnStop has something done when the host stops.
+// OnStop registers a function that Stop calls.
 func (h *Host) OnStop(do func()) { h.stops = append(h.stops, do) }
 
-// EverySecond does something again and again until the host stops.
+// EverySecond calls a function every second until the host stops.
 func (h *Host) EverySecond(do func()) {
 	over, t := make(chan struct{}), time.NewTicker(time.Second)
 	h.OnStop(func() { close(over) })
@@ -71,14 +71,14 @@ func (h *Host) EverySecond(do func()) {
 	}()
 }
 
-// Decode does what needs a member's tensors whole in memory, for few members at a time.
+// Decode runs a function that holds a member's tensors in memory; few run at the same time.
 func (h *Host) Decode(do func()) {
 	h.decoding <- struct{}{}
 	defer func() { <-h.decoding }()
 	do()
 }
 
-// Stage puts the encoded tensors of an order into the outbox, and gives what its header says of them.
+// Stage puts the encoded tensors of an instruction into the outbox, and returns their description for the header.
 func (h *Host) Stage(body []byte) (out protocol.Content, err error) {
 	if out.SetBody(body); len(body) > h.InlineLimit {
 		out.Detach()
@@ -89,7 +89,7 @@ func (h *Host) Stage(body []byte) (out protocol.Content, err error) {
 	return out, h.Outbox.Put(out.Sum, body)
 }
 
-// UseKey makes the host sign with the key of an identity, or with one that is in a folder or made there.
+// UseKey makes the host sign with the key of an identity, or with the key in a folder, which it makes if necessary.
 func (h *Host) UseKey(who certs.Identity, dir string) (err error) {
 	if h.Identity, err = who.WithKey(dir); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (h *Host) UseKey(who certs.Identity, dir string) (err error) {
 	return h.speak(h.Identity)
 }
 
-// signingKey is the key that the host signs with, and its proof.
+// signingKey returns the host's signing key and its proof.
 type signingKey struct {
 	certs.Signer
 	Proof certs.Proof
@@ -111,8 +111,8 @@ func (h *Host) speak(who certs.Identity) error {
 	return err
 }
 
-// Renew makes the server sign with the key of another certificate from now on. Members ask for it when they see orders
-// that they cannot verify.
+// Renew makes the server sign with the key of another certificate. Members ask for it when they cannot verify an
+// instruction.
 func (h *Host) Renew(who certs.Identity) error {
 	if who.Key == nil || !h.Identity.Certified() {
 		return errors.New("only a certificate can be renewed")
@@ -127,7 +127,7 @@ func (h *Host) Renew(who certs.Identity) error {
 	return h.speak(who)
 }
 
-// Subscribe hears a subject until the host closes.
+// Subscribe subscribes to a subject until the host closes.
 func (h *Host) Subscribe(subject string, do nats.MsgHandler) (*nats.Subscription, error) {
 	s, err := h.Conn.Subscribe(subject, do)
 	if err == nil {
@@ -145,7 +145,7 @@ func (h *Host) Stop() {
 	h.stops = nil
 }
 
-// Responds tells whether somebody answers at a subject, to the inbox that the question is asked from.
+// Responds reports whether somebody answers on a subject, to the inbox of the question.
 func Responds(ctx context.Context, nc *nats.Conn, subject, inbox string) (bool, error) {
 	inbox += "." + subjects.NewID()
 	sub, err := nc.SubscribeSync(inbox)
@@ -157,10 +157,10 @@ func Responds(ctx context.Context, nc *nats.Conn, subject, inbox string) (bool, 
 		return false, err
 	}
 	m, err := sub.NextMsgWithContext(BriefContext(ctx))
-	return err == nil && m.Header.Get("Status") == "", nil // 503 says that nobody listens
+	return err == nil && m.Header.Get("Status") == "", nil // status 503: there is no subscriber
 }
 
-// Respond answers a request, at no other place than its sender's own.
+// Respond answers a request, only under the sender's own address.
 func (h *Host) Respond(m *nats.Msg, inbox string, b []byte) {
 	if m.Reply == "" {
 		return
@@ -175,7 +175,7 @@ func (h *Host) Respond(m *nats.Msg, inbox string, b []byte) {
 	}
 }
 
-// Sign makes a message that the host signs.
+// Sign returns a message signed by the host.
 func (h *Host) Sign(what string, header any, body []byte) ([]byte, error) {
 	return protocol.Pack(h.signing.Load().Signer, what, header, body)
 }
@@ -197,32 +197,32 @@ func (h *Host) RespondSigned(m *nats.Msg, inbox, what string, v any) {
 	h.Respond(m, inbox, b)
 }
 
-// NextSeq numbers an order. Host.Mu must be held.
+// NextSeq returns the next number of an instruction. Host.Mu must be held.
 func (h *Host) NextSeq() int64 {
 	h.Seq = max(h.Seq+1, time.Now().UnixNano())
 	return h.Seq
 }
 
-// MemberState is what a host knows of a member's process. Host.Mu guards it.
+// MemberState is the host's state of a member's process. Host.Mu guards it.
 type MemberState struct {
 	Key           certs.Verifier
 	Instance      string // of the process
 	Beats         int64  // count of the newest
-	try           string // of the order that it says to have
-	Seq           int64  // of the newest order that it was given
+	try           string // attempt in its last heartbeat
+	Seq           int64  // number of its newest instruction
 	Seen          time.Time
 	Activity      string
 	Left          bool
-	Lapsed        string // why its certificate does not count any longer
+	Lapsed        string // why its certificate is not valid any more
 	Replies       int
 	Up            int64
 	Down          int64
 	Refused       int
 	askedToRejoin time.Time
-	Pending       *Pending // the order that it is to answer; nil for none
+	Pending       *Pending // the instruction that it must answer; nil for none
 }
 
-// SetJoined notes that a process joined.
+// SetJoined records that a process joined.
 func (p *MemberState) SetJoined(instance string, key certs.Verifier) {
 	if p.Instance != instance {
 		p.Beats, p.try = 0, ""
@@ -230,27 +230,26 @@ func (p *MemberState) SetJoined(instance string, key certs.Verifier) {
 	p.Instance, p.Key, p.Seen, p.Left, p.Lapsed, p.Activity = instance, key, time.Now(), false, "", ""
 }
 
-// AliveAsAnother tells whether another process than this one was there a moment ago.
-func (p *MemberState) AliveAsAnother(instance string) bool {
+// HasOtherInstance reports whether another process of this member was heard a moment ago.
+func (p *MemberState) HasOtherInstance(instance string) bool {
 	return p.Instance != "" && p.Instance != instance && !p.Left && time.Since(p.Seen) < PresenceTimeout
 }
 
-// PresenceTimeout is how long a member that said nothing is taken to be there.
+// PresenceTimeout is how long a silent member counts as present.
 const PresenceTimeout = 3 * HeartbeatInterval
 
-// Pending is an order that a member has, and what came of its reply so far. Host.Mu guards it.
+// Pending is an instruction to a member and the state of its reply. Host.Mu guards it.
 type Pending struct {
-	protocol.Order        // as sent last
-	pushed         string // the attempt that was sent last
-	at             time.Time
-	pause          time.Duration // until it may be sent again: a slow link may have it still
-	upload         *incoming     // tensors of a reply that is coming in pieces
-	damaged        int           // damaged replies
-	Most           int64         // bytes that the tensors of its reply can have
-	// Read takes a reply apart; keep, called once the member has its receipt, lets it count. size is that of all of the
-	// message.
+	protocol.Instruction        // as last sent
+	pushed               string // the attempt that was sent last
+	at                   time.Time
+	pause                time.Duration // until it may be sent again; a slow link may still be carrying it
+	upload               *incoming     // tensors of a reply in pieces
+	damaged              int           // damaged replies
+	Most                 int64         // largest size of the reply's tensors, in bytes
+	// Read decodes a reply of size bytes. keep, called after the member has its receipt, makes it count.
 	Read func(r protocol.Reply, body []byte, size int) (keep func(), err error)
-	// Fail tells that there is no answer; refused is why the one that came is none, nil where the member has none.
+	// Fail reports that there is no answer. refused is why an answer was refused, or nil if the member has none.
 	Fail func(why string, refused error)
 }
 
@@ -259,7 +258,7 @@ const (
 	pushByte  = 20 * time.Microsecond
 )
 
-// Deliver gives the member an order, or the same one anew.
+// Deliver sends the member an instruction, or repeats it as a new attempt.
 func (d *Session) Deliver(x *Pending) error {
 	d.Mu.Lock()
 	if old := d.Pending; old != nil && old.ID == x.ID {
@@ -273,17 +272,16 @@ func (d *Session) Deliver(x *Pending) error {
 	return d.push(x)
 }
 
-// renewAttempt makes another attempt of an order. Host.Mu must be held.
+// renewAttempt starts another attempt of an instruction. Host.Mu must be held.
 func (d *Session) renewAttempt(x *Pending) {
 	x.Try, x.Seq = subjects.NewID(), d.NextSeq()
 	d.MemberState.Seq = x.Seq
 }
 
-// push sends an order. It may get lost; then the member's next sign of life says that it has not got it, and remind
-// sends it again.
+// push sends an instruction. If it is lost, the member's next heartbeat does not name it, and remind sends it again.
 func (d *Session) push(x *Pending) error {
 	d.Mu.Lock()
-	o := x.Order
+	o := x.Instruction
 	d.Mu.Unlock()
 	var body []byte
 	var err error
@@ -292,7 +290,7 @@ func (d *Session) push(x *Pending) error {
 			return err
 		}
 	}
-	message, err := d.Sign(protocol.OrderMessage, o, body)
+	message, err := d.Sign(protocol.InstructionMessage, o, body)
 	if err != nil {
 		return err
 	}
@@ -306,11 +304,11 @@ func (d *Session) push(x *Pending) error {
 	d.Down += int64(len(message))
 	d.Mu.Unlock()
 	d.Counters.Down.Add(int64(len(message)))
-	return d.Conn.Publish(d.Orders(), message)
+	return d.Conn.Publish(d.Instructions(), message)
 }
 
-// redeliver sends a member its order again that it has not got, and gives it anew where it was done and its reply is
-// not here.
+// redeliver sends an instruction again that the member does not have, and starts a new attempt if the member has
+// finished it but its reply is missing.
 func (d *Session) redeliver() {
 	d.Mu.Lock()
 	x := d.Pending
@@ -327,10 +325,10 @@ func (d *Session) redeliver() {
 	}
 }
 
-// Idle is what a member does that has no order to do.
+// Idle is the activity of a member without an instruction.
 const Idle = "waits"
 
-// End closes an exchange; what came of a reply goes. Host.Mu must be held.
+// End ends an exchange and discards an incomplete reply. Host.Mu must be held.
 func (d *Session) End(x *Pending) {
 	if x != nil && d.Pending == x {
 		x.upload.close()
@@ -338,7 +336,7 @@ func (d *Session) End(x *Pending) {
 	}
 }
 
-// uploadOf is what a member sends in pieces in answer to its order.
+// uploadOf returns the incoming tensors of a member's reply.
 func (d *Session) uploadOf(id string) *incoming {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
@@ -348,15 +346,15 @@ func (d *Session) uploadOf(id string) *incoming {
 	return nil
 }
 
-// HeartbeatInterval is how often a client says that it is there.
+// HeartbeatInterval is the time between two heartbeats of a member.
 const HeartbeatInterval = 2 * time.Second
 
-// counters of a host since it was opened.
+// counters since the host was opened.
 type counters struct {
 	Up, Down, Replies, Late, Refused, RefusedJoins, Repeats, Dropped atomic.Int64
 }
 
-// IsUnavailable tells whether an error is one of a NATS server that is away, and may come back.
+// IsUnavailable reports whether an error comes from a NATS server that is away and may come back.
 func IsUnavailable(err error) bool {
 	for _, e := range []error{nats.ErrTimeout, nats.ErrNoResponders, nats.ErrConnectionReconnecting,
 		nats.ErrReconnectBufExceeded, nats.ErrDisconnected, context.DeadlineExceeded} {
@@ -374,13 +372,14 @@ func Notify(c chan struct{}) {
 	}
 }
 
-// DefaultLimit is how many bytes of tensors travel in a message, and DefaultLargest how many are taken of a client.
+// DefaultLimit is the default size of tensors inside a message, DefaultLargest that of all tensors of a client, in
+// bytes.
 const (
 	DefaultLimit   = 256 << 10
 	DefaultLargest = 64 << 20
 )
 
-// BriefContext is a context for one quick question. It ends by itself.
+// BriefContext returns a context for one short request. It ends by itself.
 func BriefContext(ctx context.Context) context.Context {
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	context.AfterFunc(ctx, cancel)

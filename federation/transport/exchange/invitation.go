@@ -16,12 +16,12 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// Dial connects to a NATS server; it waits for one that is not there yet, but not where it is refused.
+// Dial connects to a NATS server. It waits for a server that is not there yet, but not for one that refuses.
 func Dial(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
 	return dial(ctx, url, name, log, true, options)
 }
 
-// DialNow is Dial for a server that must be there.
+// DialNow connects to a NATS server that must be running.
 func DialNow(ctx context.Context, url, name string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
 	return dial(ctx, url, name, log, false, options)
 }
@@ -56,8 +56,8 @@ func dial(ctx context.Context, url, name string, log *slog.Logger, wait bool, op
 	}
 }
 
-// waitable tells whether a connection may succeed later; one that ends in the middle of its beginning is that of a
-// server that died, or is a proxy's whose server is away.
+// waitable reports whether a connection may succeed later. A connection that ends during its handshake belongs to a
+// server that died, or to a proxy whose server is away.
 func waitable(err error) bool {
 	var network interface{ Timeout() bool }
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, io.EOF) ||
@@ -73,25 +73,25 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Invitation is what a client gets to know of a run before it joins.
+// Invitation is the server's description of a run for a member that wants to join.
 type Invitation struct {
 	Run     string // identity
 	Clients int
 	Config  []byte
 	Classes []string // of the experiment; none before the first client sent them
-	// InsecureDP has the noise of differential privacy come from the run's seed.
+	// InsecureDP means that the noise of differential privacy comes from the run's seed.
 	InsecureDP bool
 	Limit      int
-	Largest    int // bytes of an order's tensors that the member takes at most
+	Largest    int // largest size of an instruction's tensors that the member accepts, in bytes
 	subjects.Address
 	Client   int // number of the client, or of the job of a worker
 	Who      certs.Identity
-	server   certs.Verifier        // whose orders these are
-	question protocol.HelloRequest // that was asked for it
-	Key      []byte                // likewise
+	server   certs.Verifier        // key of the server
+	question protocol.HelloRequest // the request for this invitation
+	Key      []byte                // public key of the server
 }
 
-// Server says in words whose orders a client follows: the holder of a certificate, or of a key that is remembered.
+// Server describes whose instructions a client follows: those of the holder of a certificate, or of a remembered key.
 func (i *Invitation) Server() string {
 	if i.Who.Certified() {
 		return fmt.Sprintf("the holder of the certificate %q", certs.ServerName)
@@ -99,10 +99,9 @@ func (i *Invitation) Server() string {
 	return fmt.Sprintf("the holder of key %.16s, which no certificate confirms", protocol.Checksum(i.Key))
 }
 
-// ErrLarge is the error of what has more bytes than a member takes.
+// ErrLarge refuses tensors that are larger than a member accepts.
 var ErrLarge = errors.New("too large")
 
-// checkLarge refuses what has more bytes than a member takes.
 func checkLarge(size, largest int) error {
 	if size > largest {
 		return fmt.Errorf("%w: %d bytes; at most %d are taken", ErrLarge, size, largest)
@@ -110,8 +109,8 @@ func checkLarge(size, largest int) error {
 	return nil
 }
 
-// Invite asks for the invitation of whoever has an address, for a member that takes no invitation of more than largest
-// bytes, and no order whose tensors have more.
+// Invite requests the invitation for the member with an address, which accepts invitations, and tensors of an
+// instruction, of at most largest bytes.
 func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.HelloRequest, who certs.Identity,
 	largest int, log *slog.Logger) (*Invitation, error) {
 	q.Nonce = subjects.NewID()
@@ -143,10 +142,10 @@ func Invite(ctx context.Context, nc *nats.Conn, at subjects.Address, q protocol.
 	}
 }
 
-// errOther is the error of an answer to another request.
+// errOther refuses an answer to another request.
 var errOther = errors.New("the answer belongs to another request")
 
-// ParseInvitation reads the server's answer to a question, as protocol.Question tells.
+// ParseInvitation reads the server's answer to a question; see protocol.Question.
 func ParseInvitation(b []byte, question string, who certs.Identity) (*Invitation, error) {
 	f, err := protocol.Split(protocol.HelloMessage, b)
 	if err != nil {
@@ -180,7 +179,7 @@ func ParseInvitation(b []byte, question string, who certs.Identity) (*Invitation
 		Limit: h.Limit, server: server, Key: h.Proof.Key}, nil
 }
 
-// request asks until somebody is there to answer; wait is the time that one answer may take.
+// request repeats a request until there is an answer; each attempt waits for the time wait.
 func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wait time.Duration,
 	log *slog.Logger) ([]byte, error) {
 	for said := false; ; {
@@ -209,7 +208,7 @@ func request(ctx context.Context, nc *nats.Conn, subject string, body []byte, wa
 	}
 }
 
-// closed tells why a connection is closed.
+// closed returns why a connection is closed.
 func closed(nc *nats.Conn) error {
 	if err := nc.LastError(); err != nil {
 		return fmt.Errorf("%w: %w", nats.ErrConnectionClosed, err)
@@ -217,5 +216,5 @@ func closed(nc *nats.Conn) error {
 	return nats.ErrConnectionClosed
 }
 
-// Signatures are those of an invited client, which keeps what it must in a folder.
+// Signatures returns the signatures of an invited client, which keeps its key in a folder.
 func (i *Invitation) Signatures(dir string) (*certs.Signatures, error) { return i.Who.Signatures(dir) }

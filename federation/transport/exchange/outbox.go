@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/transport/protocol"
 )
 
-// piece is how many bytes of tensors travel at a time where they are too many for one message, and ahead how many
-// pieces are on their way: so much must pass a slow link before the connection is taken for dead.
+// piece is the size of a piece of tensors that are too large for one message, in bytes, and ahead the number of pieces
+// in flight: so much must pass a slow link before the connection counts as dead.
 const (
 	pieceSize   = 64 << 10
 	maxInFlight = 4
@@ -23,8 +23,7 @@ func bounds(size, n int) (from, to int) { return n * pieceSize, min(size, (n+1)*
 
 func crc(b []byte) uint32 { return crc32.ChecksumIEEE(b) }
 
-// Outbox holds the tensors of the orders that are out: each once, however many members get it, in a file where they are
-// many.
+// Outbox holds the tensors of current instructions, each once for all members; large ones are in files.
 type Outbox struct {
 	Dir      string
 	InMemory int // from here on in a file
@@ -32,12 +31,12 @@ type Outbox struct {
 	held     map[string]*stored // by digest
 }
 
-// stored is what an Outbox holds.
+// stored is an entry of an Outbox.
 type stored struct {
 	size int
 	uses int
-	body []byte   // nil where it is in a file
-	file *os.File // without a name, so that it goes with the process
+	body []byte   // nil if in a file
+	file *os.File // unnamed, so it disappears with the process
 }
 
 // Put stores encoded tensors until Release has been called once per Put, or until Clear.
@@ -70,7 +69,7 @@ func (s *Outbox) Put(sum string, body []byte) error {
 
 var ErrGone = errors.New("those tensors are not available any more")
 
-// Read gives some bytes of what is held.
+// Read returns some bytes of an entry.
 func (s *Outbox) Read(sum string, from, to int) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +85,7 @@ func (s *Outbox) Read(sum string, from, to int) ([]byte, error) {
 	return b, err
 }
 
-// size is that of what is held.
+// size returns the size of an entry.
 func (s *Outbox) size(sum string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +95,7 @@ func (s *Outbox) size(sum string) (int, error) {
 	return 0, ErrGone
 }
 
-// Release forgets what was put once.
+// Release undoes one Put.
 func (s *Outbox) Release(sum string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +107,7 @@ func (s *Outbox) Release(sum string) {
 	}
 }
 
-// Clear forgets all.
+// Clear removes all entries.
 func (s *Outbox) Clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +123,8 @@ func (p *stored) close() {
 	}
 }
 
-// UnnamedFile makes a file that goes when it is closed; where an open file cannot lose its name, the next start removes
-// it.
+// UnnamedFile creates a file that disappears when it is closed. On systems where an open file cannot lose its name, the
+// next start removes it.
 func UnnamedFile(dir, pattern string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, pattern)
 	if err == nil {
@@ -134,13 +133,13 @@ func UnnamedFile(dir, pattern string) (*os.File, error) {
 	return f, err
 }
 
-// incoming is tensors that come in pieces, in any order.
+// incoming holds tensors that arrive in pieces, in any order.
 type incoming struct {
-	id   string // of the order that they answer
+	id   string // identity of the instruction they answer
 	sum  string
 	size int
 	file *os.File
-	have []byte // one bit a piece
+	have []byte // one bit for each piece
 	left int    // pieces that are missing
 }
 
@@ -153,7 +152,7 @@ func newIncoming(dir, id string, c protocol.Content) (*incoming, error) {
 	return &incoming{id: id, sum: c.Sum, size: c.Size, file: f, have: make([]byte, (n+7)/8), left: n}, nil
 }
 
-// write keeps a piece. It tells whether that was one.
+// write stores a piece and reports whether it was valid.
 func (a *incoming) write(n int, b []byte) (bool, error) {
 	if n < 0 || n >= pieces(a.size) {
 		return false, nil
@@ -173,7 +172,7 @@ func (a *incoming) write(n int, b []byte) (bool, error) {
 	return true, nil
 }
 
-// body is all of it.
+// body returns the complete tensors.
 func (a *incoming) body() ([]byte, error) {
 	b := make([]byte, a.size)
 	_, err := a.file.ReadAt(b, 0)

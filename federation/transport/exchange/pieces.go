@@ -15,8 +15,8 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// fetch is the tensors of an order that come in pieces. They come into a file, whose length is how far they are
-// and which goes when all is there.
+// fetch receives the tensors of an instruction in pieces. They are written to a file, whose length is the progress and
+// which is emptied when they are complete.
 func (a *Client) fetch(ctx context.Context, f *os.File, c protocol.Content) ([]byte, error) {
 	for range 3 {
 		if err := a.receiveInto(ctx, f, c); err != nil {
@@ -37,14 +37,14 @@ func (a *Client) fetch(ctx context.Context, f *os.File, c protocol.Content) ([]b
 	return nil, protocol.ErrDamaged
 }
 
-// receiveInto asks for the pieces that a file lacks, some at a time, and writes them in their order.
+// receiveInto requests the missing pieces, several at a time, and writes them in order.
 func (a *Client) receiveInto(ctx context.Context, f *os.File, c protocol.Content) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	eg, ctx := errgroup.WithContext(ctx)
-	coming := make(chan chan []byte, maxInFlight-1) // those that are on their way, in order
+	coming := make(chan chan []byte, maxInFlight-1) // pieces in flight, in order
 	eg.Go(func() error {
 		defer close(coming)
 		for n := int(min(info.Size(), int64(c.Size))) / pieceSize; n < pieces(c.Size); n++ {
@@ -83,7 +83,7 @@ func (a *Client) receiveInto(ctx context.Context, f *os.File, c protocol.Content
 	return eg.Wait()
 }
 
-// piece asks for one piece until it is there.
+// piece requests one piece until it arrives.
 func (a *Client) piece(ctx context.Context, c protocol.Content, n int) ([]byte, error) {
 	from, to := bounds(c.Size, n)
 	question := encoded(protocol.PieceRequest{Sum: c.Sum, Piece: n})
@@ -106,10 +106,10 @@ func (a *Client) piece(ctx context.Context, c protocol.Content, n int) ([]byte, 
 	return nil, fmt.Errorf("%w: piece %d arrived damaged %d times", protocol.ErrDamaged, n, wrong)
 }
 
-// firstPatience is how long a piece may take: ahead of them must pass a slow link.
+// firstPatience is how long a piece may take: the pieces ahead of it must pass a slow link.
 const firstPatience = 10 * time.Second
 
-// tryRequest makes a request; without an answer it gives nil.
+// tryRequest makes a request; without an answer it returns nil.
 func (a *Client) tryRequest(ctx context.Context, patience time.Duration, verb string, body []byte) ([]byte, error) {
 	b, err := a.request(ctx, patience, verb, body)
 	if err == nil {
@@ -124,7 +124,7 @@ func (a *Client) tryRequest(ctx context.Context, patience time.Duration, verb st
 	return nil, ctx.Err()
 }
 
-// upload sends the pieces of a reply that the server lacks; have tells with one bit each which it has.
+// upload sends the missing pieces of a reply; have has one bit for each piece that the server has.
 func (a *Client) upload(ctx context.Context, ans PreparedReply, have []byte) error {
 	if len(have) != (pieces(len(ans.body))+7)/8 {
 		return errors.New("the server states other pieces than there are")

@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/transport/protocol"
 )
 
-// receiveReply looks at one reply: it counts, or it is dropped and that is logged; or its tensors are to come first.
+// receiveReply handles one reply: it counts, or is dropped and logged, or the server waits for its tensors.
 func (d *Session) receiveReply(m *nats.Msg) {
 	d.decoding <- struct{}{}
 	defer func() { <-d.decoding }()
@@ -41,7 +41,7 @@ func (d *Session) receiveReply(m *nats.Msg) {
 		return
 	}
 	if r.Error != "" {
-		if !newest { // sent again by somebody, or the member has yet to hear of the newest attempt
+		if !newest { // a replay, or the member does not know of the newest attempt yet
 			d.Counters.Late.Add(1)
 			d.Log.Debug("the failure of an earlier attempt is dropped")
 			receive(protocol.ReceiptRepeat, nil)
@@ -52,8 +52,8 @@ func (d *Session) receiveReply(m *nats.Msg) {
 		return
 	}
 	size := len(m.Data)
-	// what is signed and awaited and yet no reply is the client's failure: nobody waits for a better one
-	if err = r.Check(); err == nil && int64(r.Size) > x.Most { // before a piece of it is kept
+	// a signed and expected message that is no reply is the client's failure; the server does not wait for another
+	if err = r.Check(); err == nil && int64(r.Size) > x.Most { // before any piece is stored
 		err = fmt.Errorf("%d bytes of tensors; at most %d are accepted", r.Size, x.Most)
 	}
 	if err == nil && r.Object != "" {
@@ -80,8 +80,7 @@ func (d *Session) receiveReply(m *nats.Msg) {
 	keep()
 }
 
-// pendingFor gives the order that a reply answers, where that is what the member is to answer, and whether the reply is
-// to its newest attempt.
+// pendingFor returns the pending instruction that a reply answers, and whether the reply is to its newest attempt.
 func (d *Session) pendingFor(r protocol.Reply) (x *Pending, newest bool) {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
@@ -91,7 +90,7 @@ func (d *Session) pendingFor(r protocol.Reply) (x *Pending, newest bool) {
 	return nil, false
 }
 
-// gather is the tensors of a reply that come in pieces, or which pieces there are if some are missing.
+// gather returns the tensors of a reply that come in pieces, or which pieces have arrived if some are missing.
 func (d *Session) gather(x *Pending, r protocol.Reply) (body, have []byte, err error) {
 	a, err := d.arrival(x, r)
 	if err != nil {
@@ -105,7 +104,7 @@ func (d *Session) gather(x *Pending, r protocol.Reply) (body, have []byte, err e
 	return body, nil, err
 }
 
-// arrival is where the tensors of a reply gather. One that has all does not belong to the exchange any more.
+// arrival returns the incoming tensors of a reply. When they are complete, the exchange no longer owns them.
 func (d *Session) arrival(x *Pending, r protocol.Reply) (a *incoming, err error) {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
@@ -126,10 +125,11 @@ func (d *Session) arrival(x *Pending, r protocol.Reply) (a *incoming, err error)
 	return a, nil
 }
 
-// maxDamaged is how often the tensors of a reply may not be those that it was signed with.
+// maxDamaged is how often the tensors of a reply may differ from their signed digest.
 const maxDamaged = 10
 
-// damaged notes that the tensors of a reply are not those that it was signed with, and tells whether it may come again.
+// damaged records that the tensors of a reply differ from their signed digest, and reports whether it may be sent
+// again.
 func (d *Session) damaged(x *Pending, err error) bool {
 	d.dropMessage(protocol.ReplyMessage, err)
 	d.Mu.Lock()

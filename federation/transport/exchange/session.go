@@ -15,25 +15,25 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// Session is where the messages of one member are looked at, one after the other. It has a queue of its own: what a
-// member sends too much is dropped there, and the others do not notice.
+// Session handles the messages of one member in order. It has its own queue: messages beyond its size are dropped
+// without an effect on other members.
 type Session struct {
 	Budget
 	*MemberState
 	subjects.Address
-	Number  int    // of the client, or of the job that a worker's part of this address is for
-	user    string // whose certificate it must be
+	Number  int    // number of the client, or of the worker's job
+	user    string // common name of its certificate
 	handler Handler
 	Log     *slog.Logger // names the member
 }
 
-// Handler is the run that a session belongs to.
+// Handler is the run of a session.
 type Handler interface {
-	// Hello is what a member gets to know before it joins.
+	// Hello returns the invitation of a member.
 	Hello(d *Session, q protocol.HelloRequest) protocol.HelloReply
-	// Join lets a member take part, or says why not.
+	// Join admits a member, or answers why not.
 	Join(d *Session, m *nats.Msg)
-	// PresenceChanged hears that a member leaves, or that it is back.
+	// PresenceChanged reports that a member leaves or is back.
 	PresenceChanged(d *Session, back bool)
 }
 
@@ -43,10 +43,10 @@ func (h *Host) NewSession(at subjects.Address, p *MemberState, number int, user 
 		handler: run, Log: log}
 }
 
-// Subscribe hears the member.
-func (d *Session) Subscribe() error { return d.Hear(d.Verb("*"), d.Handle) }
+// Subscribe subscribes to the member's messages.
+func (d *Session) Subscribe() error { return d.SubscribeUser(d.Verb("*"), d.Handle) }
 
-// asked is what a question asks; without a nonce to repeat it is none.
+// asked is the content of a question, whose nonce the answer repeats; without a nonce it is refused.
 func asked(m *nats.Msg) (q protocol.HelloRequest, ok bool) {
 	if protocol.DecodeStrict(m.Data, &q) != nil || !subjects.ID.MatchString(q.Nonce) {
 		return protocol.HelloRequest{}, false
@@ -54,7 +54,7 @@ func asked(m *nats.Msg) (q protocol.HelloRequest, ok bool) {
 	return q, true
 }
 
-// Handle looks at one message.
+// Handle handles one message.
 func (d *Session) Handle(m *nats.Msg) {
 	if !d.Allow(costOf(m)) {
 		return
@@ -78,7 +78,7 @@ func (d *Session) Handle(m *nats.Msg) {
 	}
 }
 
-// open reads a message that the member signed.
+// open reads a message signed by the member.
 func (d *Session) open(what string, m *nats.Msg, header any) ([]byte, error) {
 	d.Mu.Lock()
 	key := d.Key
@@ -91,7 +91,7 @@ func (d *Session) open(what string, m *nats.Msg, header any) ([]byte, error) {
 
 var errUnknown = errors.New("the sender has not joined")
 
-// dropMessage counts a message that is not what it should be and drops it.
+// dropMessage counts and drops an invalid message.
 func (d *Session) dropMessage(what string, err error) {
 	d.Counters.Dropped.Add(1)
 	d.Mu.Lock()
@@ -99,13 +99,13 @@ func (d *Session) dropMessage(what string, err error) {
 	n := d.Refused
 	d.Mu.Unlock()
 	log := d.Log.Debug
-	if n <= 10 || n%1000 == 0 { // who sends nonsense does not fill the log
+	if n <= 10 || n%1000 == 0 { // invalid messages must not fill the log
 		log = d.Log.Warn
 	}
 	log("a message is dropped", "kind", what, "reason", protocol.Printable(err.Error()))
 }
 
-// askToRejoin asks the member to join again, once a second at most.
+// askToRejoin asks the member to join again, at most once a second.
 func (d *Session) askToRejoin() {
 	d.Mu.Lock()
 	early := time.Since(d.askedToRejoin) < time.Second
@@ -118,8 +118,8 @@ func (d *Session) askToRejoin() {
 	}
 }
 
-// heartbeat hears that the member is there. One that is not known is asked to join again, and one that has not got its
-// order gets it.
+// heartbeat handles a heartbeat. An unknown member is asked to join again, and a member without its instruction gets
+// it.
 func (d *Session) heartbeat(m *nats.Msg) {
 	var b protocol.Heartbeat
 	_, err := d.open(protocol.HeartbeatMessage, m, &b)
@@ -170,11 +170,11 @@ func (d *Session) heartbeat(m *nats.Msg) {
 const (
 	pieceHere  = 'p' // the piece follows, after its CRC-32
 	pieceTaken = 't'
-	pieceBent  = 'b' // it came damaged
-	pieceGone  = 'g' // nobody waits for it, or it is gone
+	pieceBent  = 'b' // the piece is damaged
+	pieceGone  = 'g' // the tensors are not expected, or are gone
 )
 
-// sendPiece gives a piece of the tensors of the member's own order.
+// sendPiece sends a piece of the tensors of the member's own instruction.
 func (d *Session) sendPiece(m *nats.Msg) {
 	var a protocol.PieceRequest
 	if err := protocol.DecodeStrict(m.Data, &a); err != nil || !protocol.SumText.MatchString(a.Sum) || a.Piece < 0 {
@@ -201,10 +201,10 @@ func (d *Session) sendPiece(m *nats.Msg) {
 	d.Respond(m, d.Inbox, out)
 }
 
-// putHead is what comes before a piece of a reply: the identity of the order, the piece's number and its CRC-32.
+// putHead is the header of a piece of a reply: identity of the instruction, number of the piece, CRC-32.
 const putHead = 32 + 4 + 4
 
-// receivePiece takes a piece of the tensors of a reply that the member announced.
+// receivePiece accepts a piece of the tensors of an announced reply.
 func (d *Session) receivePiece(m *nats.Msg) {
 	if len(m.Data) < putHead || len(m.Data) > putHead+pieceSize {
 		d.dropMessage(subjects.PutVerb, fmt.Errorf("it has %d bytes; a piece has %d to %d", len(m.Data), putHead,
@@ -230,8 +230,7 @@ func (d *Session) receivePiece(m *nats.Msg) {
 	d.Respond(m, d.Inbox, []byte{state})
 }
 
-// ReadJoin reads what a member says of itself, and the key that it is signed with; before is the one that it had
-// before.
+// ReadJoin reads a member's request to join and its verified key; before is the member's previous key.
 func (d *Session) ReadJoin(b []byte, request protocol.Joining, before []byte) (certs.Verifier, error) {
 	f, err := protocol.Split(protocol.JoinMessage, b)
 	if err == nil {

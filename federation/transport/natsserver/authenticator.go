@@ -22,37 +22,37 @@ const serverUser = "promptfed-server"
 type authenticator struct {
 	run          string
 	token        string
-	encrypted    bool   // nobody gets in without TLS
-	certificates bool   // every client has one
-	workers      bool   // workers may connect, and nobody else
-	secret       string // of the run's own connection
+	encrypted    bool   // TLS is required
+	certificates bool   // client certificates are required
+	workers      bool   // only workers may connect
+	secret       string // password of the run's own connection
 	log          *slog.Logger
 	clients      int // of the run
 	revoked      *certs.RevocationList
 	frontend     *frontend
 
 	mu      sync.Mutex
-	banned  map[string]time.Time // users that are cut off, until when
-	from    map[string]bool      // addresses of connections that were refused since the time below
+	banned  map[string]time.Time // disconnected users, until when
+	from    map[string]bool      // addresses of refused connections since the time below
 	since   time.Time
-	refused int // connections that nothing was said about yet
+	refused int // refused connections not logged yet
 }
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// What is tolerated.
+// Limits.
 const (
-	summaryTime        = 10 * time.Second       // after which one line sums up what was refused
-	guessPause         = 500 * time.Millisecond // before a wrong token is refused, and who was cut off is answered
-	maxConnections     = 8                      // of one user; who comes back from a cut is there twice for a moment
-	minConnections     = 2                      // likewise, where the process may open few files
-	minUnauthenticated = 32                     // connections of nobody yet
+	summaryTime        = 10 * time.Second       // between two summaries of refused connections
+	guessPause         = 500 * time.Millisecond // delay of the answer to a wrong token or a disconnected user
+	maxConnections     = 8                      // of one user; a reconnecting user has two for a moment
+	minConnections     = 2                      // likewise, if the process may open few files
+	minUnauthenticated = 32                     // unauthenticated connections
 	maxUnauthenticated = 256
 	banTime            = 10 * time.Second
 )
 
-// Check lets a connection in with the permissions of its user: the one of its certificate, or else the one that it
-// names.
+// Check admits a connection with the permissions of its user, who is named by the certificate, or else by the
+// connection.
 func (g *authenticator) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	if same(o.Username, serverUser) && same(o.Password, g.secret) {
@@ -90,7 +90,7 @@ func (g *authenticator) Check(c server.ClientAuthentication) bool {
 	who := g.group(user)
 	if g.isBanned(who) {
 		time.Sleep(guessPause)
-		if g.certificates { // otherwise another may have the name as well
+		if g.certificates { // otherwise the name proves nothing
 			return g.refuse(from, fmt.Sprintf("%s sent more than it may", who))
 		}
 	}
@@ -112,7 +112,7 @@ func address(a net.Addr) string {
 	return host
 }
 
-// refuse says why, once in a while, and sums up the rest.
+// refuse logs a refusal, at limited intervals, and sums up the others.
 func (g *authenticator) refuse(from, why string) bool {
 	g.mu.Lock()
 	g.roll()
@@ -128,7 +128,7 @@ func (g *authenticator) refuse(from, why string) bool {
 	return false
 }
 
-// roll begins a new count where the time of the last is over.
+// roll starts a new count if the time of the last one is over.
 func (g *authenticator) roll() {
 	if time.Since(g.since) < summaryTime {
 		return
@@ -139,7 +139,7 @@ func (g *authenticator) roll() {
 	g.since, g.refused, g.from = time.Now(), 0, map[string]bool{}
 }
 
-// group is the user that a user counts as.
+// group returns the user that a user counts as.
 func (g *authenticator) group(user string) string {
 	var client int
 	if n, err := fmt.Sscanf(user, "client-%d", &client); n == 1 && err == nil && g.clients > 0 && client >= g.clients {
@@ -148,7 +148,7 @@ func (g *authenticator) group(user string) string {
 	return user
 }
 
-// ban keeps a user out for a while.
+// ban refuses a user for a while.
 func (g *authenticator) ban(user string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -164,7 +164,7 @@ func (g *authenticator) isBanned(user string) bool {
 	return time.Now().Before(g.banned[user])
 }
 
-// permissions are a right as the embedded server knows it.
+// permissions returns a permission in the form of the embedded server.
 func permissions(r *subjects.Permission) *server.Permissions {
 	if r == nil {
 		return nil

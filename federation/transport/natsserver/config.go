@@ -10,20 +10,19 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// account is one user's account of a NATS server that serves a run, without JetStream. It has nothing in common with
-// others but streams: messages by these subjects go from one account to the other under the same name, with the subject
-// for the answer unchanged, and nothing else goes either way.
+// account is one user's account of a NATS server, without JetStream. It shares only streams with other accounts:
+// messages on these subjects go to the other account under the same name and with the same reply subject.
 type account struct {
 	user       string
-	permission *subjects.Permission // of the user in it; nil for all
+	permission *subjects.Permission // of its user; nil for all
 	exports    []stream
 	imports    []stream
 }
 
-// stream is a stream to or from the account of a user.
+// stream is a stream to or from a user's account.
 type stream struct{ user, subject string }
 
-// accounts are those of a run: the server's first, then those for the status and for workers, and one for each client.
+// accounts returns those of a run: the server's, then those of status and workers, then one for each client.
 func accounts(run string, clients int) ([]account, error) {
 	if err := subjects.CheckName(run); err != nil {
 		return nil, err
@@ -51,8 +50,7 @@ func accounts(run string, clients int) ([]account, error) {
 	return append([]account{own}, others...), nil
 }
 
-// limits are those of the account of a user: as many connections as the embedded server allows, and subscriptions over
-// all of them.
+// limits returns the limits of a user's account: the connections of the embedded server, and their subscriptions.
 func limits(user string) (connections, subscriptions int64) {
 	if user == certs.WorkerUser {
 		return -1, -1
@@ -60,15 +58,15 @@ func limits(user string) (connections, subscriptions int64) {
 	return maxConnections, 8 * maxConnections
 }
 
-// maxPayload is the largest message that a NATS server for a run must take, in bytes.
+// maxPayload returns the largest message of a NATS server for a run, in bytes.
 const maxPayload = 2 << 20
 
-// accountName is how the account of a user is called.
+// accountName returns the name of a user's account.
 func accountName(run, user string) string { return "promptfed-" + run + "-" + user }
 
-// WriteConfig writes a configuration for a nats-server: an account without JetStream for the server of a run, for every
-// client, for the workers of a queue of that name and for the holder of the certificate for the status. Users are those
-// of the certificates in a folder, which hold the authority's as ca.pem.
+// WriteConfig writes the configuration of a nats-server: an account without JetStream for the server of a run, each
+// client, the workers of a queue of that name, and the status user. Users are identified by the certificates of a
+// folder, which holds the authority's as ca.pem.
 func WriteConfig(w io.Writer, run, listen, folder string, clients int) error {
 	list, err := accounts(run, clients)
 	if err != nil {
@@ -102,7 +100,8 @@ func WriteConfig(w io.Writer, run, listen, folder string, clients int) error {
 	return err
 }
 
-// tlsBlock is TLS with the server's certificate of a folder, and client certificates as verify says.
+// tlsBlock returns the TLS settings with the server's certificate of a folder; verify is the mode for client
+// certificates.
 func tlsBlock(folder, verify string) string {
 	return fmt.Sprintf("tls {\n  cert_file: %q\n  key_file: %q\n  ca_file: %q\n  %s: true\n}\n",
 		filepath.Join(folder, certs.ServerName+".pem"), filepath.Join(folder, certs.ServerName+"-key.pem"),

@@ -2,5 +2,5 @@
 
 package natsserver
 
-// mostConnections is 0, for no limit: the system has none of files.
+// mostConnections returns 0, for no limit: the system has no limit of open files.
 func mostConnections() int { return 0 }

@@ -4,8 +4,8 @@ package natsserver
 
 import "syscall"
 
-// mostConnections is how many connections leave the process the files that its run needs; 0, for no limit, where the
-// system does not tell how many it may open.
+// mostConnections returns how many connections leave the process the files that its run needs; 0, for no limit, if the
+// system does not state its limit of open files.
 func mostConnections() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil || uint64(limit.Cur) > 1<<20 {

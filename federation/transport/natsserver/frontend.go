@@ -112,7 +112,7 @@ func (g *connection) relay(inner func() (net.Conn, error)) {
 	io.Copy(c, g)
 }
 
-// plain is an address as the key of frontend.connections.
+// plain returns an address as a key of frontend.connections.
 func plain(a net.Addr) netip.AddrPort {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -132,7 +132,7 @@ func (g *connection) Close() error {
 }
 
 // evict removes one of a user's connections if it has limit or more of them: the oldest one from the address with the
-// most. It gives the removed connection, or nil. frontend.mu must be held.
+// most. It returns the removed connection, or nil. frontend.mu must be held.
 func (d *frontend) evict(user string, limit int) (gone *connection) {
 	from, all := map[netip.Addr]int{}, 0
 	for _, g := range d.connections {
@@ -181,7 +181,7 @@ func (d *frontend) admit(a net.Addr, user string, cert *x509.Certificate, shared
 	return nil
 }
 
-// connectionAt gives the authenticated connection from an address, or nil.
+// connectionAt returns the authenticated connection from an address, or nil.
 func (d *frontend) connectionAt(ip string, port int) *connection {
 	at, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -195,7 +195,7 @@ func (d *frontend) connectionAt(ip string, port int) *connection {
 	return nil
 }
 
-// has gives the number of a user's connections. frontend.mu must be held.
+// has returns the number of a user's connections. frontend.mu must be held.
 func (d *frontend) has(user string) (n int) {
 	for _, g := range d.connections {
 		if g.user == user {

@@ -14,19 +14,19 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// Files of a folder that WriteOperator writes; credentials are USER.creds.
+// Files of WriteOperator's folder; credentials are in USER.creds.
 const (
 	operatorFile  = "operator.jwt"
 	operatorConf  = "nats.conf"
-	operatorKeys  = "keys"     // seeds of the operator and of the accounts: no NATS server and no client needs them
-	systemAccount = "system"   // user of none
-	operatorName  = "operator" // of the operator's seed
+	operatorKeys  = "keys"     // seeds of the operator and the accounts; no NATS server or client needs them
+	systemAccount = "system"   // without users
+	operatorName  = "operator" // name of the operator's seed
 )
 
-// WriteOperator writes what WriteConfig does in the form of an operator with signed accounts (JWT) into a folder: a
-// configuration for a nats-server with the accounts in it, the operator's JWT, and credentials for each user. Keys and
-// credentials that are there stay, so that clients can be added; without its key in operatorKeys a user gets an account
-// anew, and its old credentials are none any more. certs is a folder of certificates for TLS, or empty for none.
+// WriteOperator writes the configuration of WriteConfig with accounts signed by an operator (JWT) into a folder: a
+// configuration for nats-server with the accounts, the operator's JWT, and credentials for each user. Existing keys and
+// credentials stay, so that clients can be added. A user without its key in operatorKeys gets a new account, and its
+// old credentials become invalid. certs is a folder of certificates for TLS, or empty for none.
 func WriteOperator(dir, run, listen, folder string, clients int) error {
 	list, err := accounts(run, clients)
 	if err != nil {
@@ -82,8 +82,7 @@ func WriteOperator(dir, run, listen, folder string, clients int) error {
 	return secretFile(filepath.Join(dir, operatorConf), b.String())
 }
 
-// claims are those of an account. Its exports are for those that hold a token of the exporting account, and each of its
-// imports has the one for it.
+// claims returns those of an account. Its exports require a token of the account, which the imports of the other hold.
 func (a account) claims(run string, keys map[string]nkeys.KeyPair) *jwt.AccountClaims {
 	c := jwt.NewAccountClaims(public(keys[a.user]))
 	c.Name = accountName(run, a.user)
@@ -98,7 +97,7 @@ func (a account) claims(run string, keys map[string]nkeys.KeyPair) *jwt.AccountC
 		token := jwt.NewActivationClaims(public(keys[a.user]))
 		token.ImportSubject, token.ImportType = jwt.Subject(x.subject), jwt.Stream
 		text, err := token.Encode(keys[x.user])
-		if err != nil { // of a key that seed made or read there is none
+		if err != nil { // never for a key of seed
 			panic(err)
 		}
 		c.Imports.Add(&jwt.Import{Name: x.subject, Subject: jwt.Subject(x.subject), Account: public(keys[x.user]),
@@ -107,7 +106,7 @@ func (a account) claims(run string, keys map[string]nkeys.KeyPair) *jwt.AccountC
 	return c
 }
 
-// credentials writes those of the user of an account, unless there are some that the account signed.
+// credentials writes the credentials of an account's user, unless valid ones exist.
 func credentials(path string, a account, key nkeys.KeyPair) error {
 	if old, err := os.ReadFile(path); err == nil {
 		if text, err := jwt.ParseDecoratedJWT(old); err == nil {
@@ -141,7 +140,7 @@ func credentials(path string, a account, key nkeys.KeyPair) error {
 	return secretFile(path, string(decorated))
 }
 
-// seed is the key pair of a name in a folder, made the first time.
+// seed returns the key pair of a name in a folder, and makes it the first time.
 func seed(dir, name string, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, error) {
 	path := filepath.Join(dir, operatorKeys, name+".nk")
 	text, err := atomicfile.ReadPrivate(path)
@@ -165,7 +164,7 @@ func seed(dir, name string, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair
 	return key, nil
 }
 
-// public is the public key of a pair that was made or read whole.
+// public returns the public key of a complete pair.
 func public(key nkeys.KeyPair) string {
 	text, err := key.PublicKey()
 	if err != nil {

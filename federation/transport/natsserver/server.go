@@ -1,5 +1,3 @@
-// Package natsserver runs a NATS server inside the process that serves a run, where every user may do what
-// transport/subjects permits and no more, and writes the configuration of a nats-server that does the same.
 package natsserver
 
 import (
@@ -21,15 +19,15 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// Options says how to run a NATS server in this process.
+// Options configures the embedded NATS server.
 type Options struct {
-	Listen  string                // HOST:PORT; port 0 for any that is free
-	Run     string                // the run, or the queue, whose subjects may be used
-	Workers bool                  // it is for workers, not for clients
-	Clients int                   // of the run; 0 where nobody counts them
-	Token   string                // that clients must give; empty for none
+	Listen  string                // HOST:PORT; port 0 for any free port
+	Run     string                // the run, or the queue, whose subjects are permitted
+	Workers bool                  // serve workers, not clients
+	Clients int                   // number of clients; 0 if unknown
+	Token   string                // required of clients; empty for none
 	TLS     *tls.Config           // nil for none; with client certificates, each names its client
-	Revoked *certs.RevocationList // certificates that nobody gets in with, and whose connections are cut
+	Revoked *certs.RevocationList // refused certificates, whose connections are closed
 	Limit   int                   // largest message, in bytes
 	Log     *slog.Logger
 }
@@ -44,8 +42,8 @@ type Server struct {
 	tls      *tls.Config
 }
 
-// Start starts a NATS server and connects to it without a network. It has no JetStream: there is nothing on it that
-// could be asked to do something with other rights than the asker's.
+// Start starts a NATS server and connects to it within the process. It has no JetStream, and therefore no service that
+// acts with more permissions than its caller has.
 func Start(e Options) (*Server, error) {
 	host, port, err := net.SplitHostPort(e.Listen)
 	if err != nil {
@@ -91,10 +89,10 @@ func Start(e Options) (*Server, error) {
 	return out, nil
 }
 
-// Conn is the server's own connection.
+// Conn returns the run's own connection.
 func (e *Server) Conn() *nats.Conn { return e.conn }
 
-// URL is where clients connect to, also from other machines where the server listens on all addresses.
+// URL returns the address for clients, valid on other machines if the server listens on all addresses.
 func (e *Server) URL() string {
 	u, err := url.Parse(e.server.ClientURL())
 	if err != nil {
@@ -106,8 +104,8 @@ func (e *Server) URL() string {
 	return u.String()
 }
 
-// host is a name of this machine for others: one that the certificate is for, or the address that packets to other
-// networks leave from (none is sent), or what the machine calls itself.
+// host returns a name of this machine for others: one of the certificate's names, or the source address of packets to
+// other networks (none is sent), or the machine's own name.
 func (e *Server) host() string {
 	if c := e.certificate(); c != nil {
 		for _, name := range c.DNSNames {
@@ -132,7 +130,7 @@ func (e *Server) host() string {
 	return name
 }
 
-// certificate is the one that the server shows; nil without TLS.
+// certificate returns the server's certificate; nil without TLS.
 func (e *Server) certificate() *x509.Certificate {
 	if e.tls == nil || len(e.tls.Certificates) == 0 {
 		return nil
@@ -144,15 +142,15 @@ func (e *Server) certificate() *x509.Certificate {
 	return c
 }
 
-// Bounds of what a user sends, on any subject: in messages, with one more for every 32 KiB, so that a piece is three.
-// What is worth an answer has tighter ones (exchange.Budget).
+// Limits of a user's messages on all subjects. A message counts once more for every 32 KiB, so a piece counts as three.
+// Messages that need an answer have lower limits (exchange.Budget).
 const (
 	watchTime = 250 * time.Millisecond
-	perWatch  = 1000 // in each watchTime for as long as it likes
-	maxBurst  = 6000 // beyond that: 128 MB of pieces
+	perWatch  = 1000 // sustained, in each watchTime
+	maxBurst  = 6000 // in addition: 128 MB of pieces
 )
 
-// watch ends the connections of certificates that were revoked or expired meanwhile, and of users that send too much.
+// watch closes the connections of revoked or expired certificates, and of users that send too much.
 func (e *Server) watch() {
 	t := time.NewTicker(watchTime)
 	defer t.Stop()
@@ -175,9 +173,9 @@ func (e *Server) watch() {
 	}
 }
 
-// cutFloods cuts off users that sent too much since it counted what came before, by connection; beyond is what they
-// sent beyond perWatch so far. Where users have no certificates, somebody else may have the name of one: then the
-// connection alone is cut, and whoever connects with the name waits a moment.
+// cutFloods disconnects users that sent too much since the last call. before has counts by connection, beyond the
+// excess over perWatch so far. Without certificates another client may use the same name: then only the connection is
+// closed, and new connections with the name wait a moment.
 func (e *Server) cutFloods(before map[uint64]int64, beyond map[any]int64) (now map[uint64]int64,
 	next map[any]int64) {
 	list, err := e.server.Connz(&server.ConnzOptions{Limit: 1 << 20})

@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Bounds of what a message may say.
+// Limits of messages.
 const (
 	maxTensors = 4096
 	maxRound   = 1 << 30
@@ -26,7 +26,7 @@ var (
 	Label      = regexp.MustCompile(`^[A-Za-z0-9_ .,:/()-]{0,100}$`)
 )
 
-// checkNames refuses tensors whose names could be taken for anything else.
+// checkNames refuses names of tensors with characters that have another meaning elsewhere.
 func checkNames(m tensor.Map) error {
 	if len(m) > maxTensors {
 		return fmt.Errorf("%d tensors; at most %d are allowed", len(m), maxTensors)
@@ -48,7 +48,7 @@ func (c Content) check() error {
 	return nil
 }
 
-func (o Order) Check() error {
+func (o Instruction) Check() error {
 	switch k := message.Kind(o.Kind); {
 	case k != message.Train && k != message.Compute && !k.Tests() && o.Kind != EndKind:
 		return fmt.Errorf("unknown kind of instruction %.50q", o.Kind)
@@ -82,7 +82,7 @@ func (r Reply) Check() error {
 	return r.Content.check()
 }
 
-// Printable makes one line of a text that came from elsewhere, to be shown.
+// Printable returns foreign text as one printable line.
 func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

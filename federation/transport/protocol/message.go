@@ -1,5 +1,3 @@
-// Package protocol is what the sides of a run say to each other: headers in JSON, signed, with encoded tensors behind
-// them, and the bounds that every message is held to.
 package protocol
 
 import (
@@ -17,41 +15,41 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Version is of the protocol. Both sides must have the same.
+// Version is the version of the protocol. Both sides must have the same one.
 const Version = 6
 
 // magic starts every message; the last byte is Version.
 var magic = [4]byte{'P', 'F', 'L', Version}
 
-// maxHeader bounds the JSON of an order or a reply, maxControl that of all others.
+// maxHeader is the largest JSON header of an instruction or a reply, maxControl that of any other message.
 const (
 	maxHeader  = 16 << 10
 	maxControl = 4 << 20
 )
 
-// prefix is what comes before it: magic, the length of the header (uint32, little endian) and that of its signature
+// prefix is the size of the fixed fields: magic, length of the header (uint32, little endian), length of the signature
 // (uint16).
 const prefix = len(magic) + 4 + 2
 
-// MaxFrame bounds all of a message but its tensors.
+// MaxFrame is the largest size of a message without its tensors.
 const MaxFrame = prefix + maxHeader + certs.MaxSignature
 
-// What a message is. It is part of what is signed, so that none is taken for one of another kind.
+// Kinds of messages. The kind is signed too, so that no message is taken for another kind.
 const (
-	HelloMessage     = "hello"
-	JoinMessage      = "join"
-	JoinReplyMessage = "verdict"
-	HeartbeatMessage = "beat"
-	OrderMessage     = "order"
-	ReplyMessage     = "reply"
-	ReceiptMessage   = "receipt"
+	HelloMessage       = "hello"
+	JoinMessage        = "join"
+	JoinReplyMessage   = "verdict"
+	HeartbeatMessage   = "beat"
+	InstructionMessage = "order"
+	ReplyMessage       = "reply"
+	ReceiptMessage     = "receipt"
 )
 
-// Order is the header of an order. Kinds are those of message.Instruction, and end.
-type Order struct {
+// Instruction is the header of an instruction. Its kinds are those of message.Instruction, and end.
+type Instruction struct {
 	Run       string `json:"run"`
-	ID        string `json:"id"`  // of what it asks
-	Try       string `json:"try"` // of this time that it is given
+	ID        string `json:"id"`  // see Identity
+	Try       string `json:"try"` // this attempt
 	Seq       int64  `json:"seq,omitempty"`
 	Kind      string `json:"kind"`
 	Round     int    `json:"round"`
@@ -61,19 +59,19 @@ type Order struct {
 	Confusion bool   `json:"counts,omitempty"`
 	Client    int    `json:"client"`
 	Total     int    `json:"of"`
-	Accepted  string `json:"accepted,omitempty"` // the order whose upload of this client counts last
-	Safe      string `json:"safe,omitempty"`     // likewise, as the server's last checkpoint has it
-	To        string `json:"to,omitempty"`       // address of the worker's job that it is for
+	Accepted  string `json:"accepted,omitempty"` // the client's last accepted upload, by instruction
+	Safe      string `json:"safe,omitempty"`     // likewise, in the server's last checkpoint
+	To        string `json:"to,omitempty"`       // address of a worker's job
 	Content
 }
 
-// EndKind is the order that follows the last round.
+// EndKind is the instruction after the last round.
 const EndKind = "end"
 
 // Reply is the header of a reply.
 type Reply struct {
 	Run    string          `json:"run"`
-	ID     string          `json:"id"` // of the order that it answers
+	ID     string          `json:"id"` // of the instruction
 	Try    string          `json:"try"`
 	Client int             `json:"client"`
 	Error  string          `json:"error,omitempty"` // why there is no answer
@@ -84,7 +82,7 @@ type Reply struct {
 	Content
 }
 
-// Message is what a reply's header says, without its tensors.
+// Message returns the reply without its tensors.
 func (r Reply) Message() message.Reply {
 	out := message.Reply{Client: r.Client, Stats: message.Stats{Loss: r.Loss, Steps: r.Steps}}
 	out.Upload.Client, out.Upload.N = r.Client, r.N
@@ -96,9 +94,9 @@ func (r Reply) Message() message.Reply {
 
 // Content describes the tensors of a message.
 type Content struct {
-	Size   int    `json:"size"`             // of their encoded form, in bytes
-	Sum    string `json:"sum"`              // its SHA-256
-	Object string `json:"object,omitempty"` // under what they are found; they follow the header otherwise
+	Size   int    `json:"size"`             // encoded size in bytes
+	Sum    string `json:"sum"`              // SHA-256 of the encoded tensors
+	Object string `json:"object,omitempty"` // their name, if they come in pieces
 }
 
 func (c *Content) SetBody(body []byte) { c.Size, c.Sum = len(body), Checksum(body) }
@@ -108,40 +106,39 @@ func Checksum(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// Detach notes that the tensors do not follow the header.
+// Detach marks the tensors as sent in pieces.
 func (c *Content) Detach() { c.Object = c.Sum[:32] }
 
-// Identity is the hash of all that an order asks of a client, whoever does it.
-func (o Order) Identity() string {
+// Identity returns the hash of an instruction, independent of its attempt.
+func (o Instruction) Identity() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %d %q %q %d %v %d %d %d %q", o.Run, o.Kind, o.Round, o.Statistic, o.Set, o.Steps, o.Confusion,
 		o.Client, o.Total, o.Size, o.Sum)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// OrderFor is the header of an order to one client.
-func OrderFor(run string, o message.Instruction, client int) Order {
-	return Order{Run: run, Kind: string(o.Kind), Round: o.Round, Statistic: o.Statistic, Set: o.Set, Steps: o.Steps,
-		Confusion: o.Confusion, Client: client, Total: o.Total}
+// InstructionFor returns the header of an instruction to one client.
+func InstructionFor(run string, o message.Instruction, client int) Instruction {
+	return Instruction{Run: run, Kind: string(o.Kind), Round: o.Round, Statistic: o.Statistic, Set: o.Set,
+		Steps: o.Steps, Confusion: o.Confusion, Client: client, Total: o.Total}
 }
 
-// Instruction is the order that a header describes, without its tensors.
-func (o Order) Instruction() message.Instruction {
+// Message returns the instruction without its tensors.
+func (o Instruction) Message() message.Instruction {
 	return message.Instruction{Kind: message.Kind(o.Kind), Round: o.Round, Statistic: o.Statistic, Set: o.Set,
 		Steps: o.Steps, Confusion: o.Confusion, Clients: []int{o.Client}, Total: o.Total}
 }
 
-// HeaderLimit is how long the header of a message may be.
+// HeaderLimit returns the largest size of a message's header.
 func HeaderLimit(what string) int {
 	switch what {
-	case OrderMessage, ReplyMessage:
+	case InstructionMessage, ReplyMessage:
 		return maxHeader
 	}
 	return maxControl
 }
 
-// Pack puts a header, signed by whoever sends it, and what follows it together. The header names the digest of what
-// follows, so that the signature is one of all.
+// Pack joins a signed header and the bytes after it. The header holds their digest, so the signature covers both.
 func Pack(by certs.Signer, what string, header any, body []byte) ([]byte, error) {
 	text, err := json.Marshal(header)
 	if err != nil {
@@ -163,7 +160,7 @@ func Pack(by certs.Signer, what string, header any, body []byte) ([]byte, error)
 	return append(b, body...), nil
 }
 
-// SigningDigest is what is signed.
+// SigningDigest returns the digest to sign.
 func SigningDigest(what string, header []byte) []byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "promptfed %d %s\n", Version, what)
@@ -171,10 +168,10 @@ func SigningDigest(what string, header []byte) []byte {
 	return h.Sum(nil)
 }
 
-// Frame is a message taken apart; nobody looked at its signature yet.
+// Frame is a message in parts; its signature is not verified yet.
 type Frame struct{ Header, Signature, Body []byte }
 
-// Split takes a message apart.
+// Split splits a message into its parts.
 func Split(what string, b []byte) (Frame, error) {
 	if len(b) < prefix || !bytes.Equal(b[:3], magic[:3]) {
 		return Frame{}, errors.New("this is not a message of promptfed")
@@ -192,8 +189,8 @@ func Split(what string, b []byte) (Frame, error) {
 	return Frame{b[:n], b[n : int(n)+s], b[int(n)+s:]}, nil
 }
 
-// Unpack reads what Pack wrote into a header, once its signature is found to be that of whom it should come from, whose
-// certificate counts still; unknown fields are errors.
+// Unpack verifies the signature and the certificate of a message's sender and decodes its header. Unknown fields are
+// errors.
 func Unpack(from certs.Verifier, what string, b []byte, header any) (body []byte, err error) {
 	f, err := Split(what, b)
 	if err != nil {
@@ -224,7 +221,7 @@ func DecodeStrict(b []byte, into any) error {
 	return nil
 }
 
-// Tensors decodes the content of a message after comparing it with what its header says.
+// Tensors decodes the tensors of a message after comparing them with its header.
 func (c Content) Tensors(body []byte) (tensor.Map, error) {
 	if err := c.compare(body); err != nil {
 		return nil, err
@@ -236,7 +233,7 @@ func (c Content) Tensors(body []byte) (tensor.Map, error) {
 	return m, checkNames(m)
 }
 
-// TensorsAs is Tensors of a message that can have no other tensors than these.
+// TensorsAs decodes the tensors of a message, which must have these forms.
 func (c Content) TensorsAs(body []byte, forms tensor.Forms) (tensor.Map, error) {
 	if err := c.compare(body); err != nil {
 		return nil, err
@@ -244,7 +241,7 @@ func (c Content) TensorsAs(body []byte, forms tensor.Forms) (tensor.Map, error) 
 	return message.DecodeTensorsAs(body, forms)
 }
 
-// compare finds that the content of a message is not what its header says.
+// compare reports tensors that differ from the header's description.
 func (c Content) compare(body []byte) error {
 	if len(body) != c.Size || Checksum(body) != c.Sum {
 		return fmt.Errorf("%w: %d bytes, of %d", ErrDamaged, len(body), c.Size)
@@ -252,5 +249,5 @@ func (c Content) compare(body []byte) error {
 	return nil
 }
 
-// ErrDamaged is the error of tensors that are not those that their header was signed with.
+// ErrDamaged reports tensors that differ from their signed digest.
 var ErrDamaged = errors.New("the tensors are damaged")

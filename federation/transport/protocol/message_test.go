@@ -16,13 +16,14 @@ import (
 // prompts are tensors of the size that papers have: 16 tokens of width 512.
 func prompts() tensor.Map { return tensor.Map{"shared/ctx": tensor.New(16, 512)} }
 
-func anOrder(t testing.TB) (protocol.Order, []byte) {
+func anOrder(t testing.TB) (protocol.Instruction, []byte) {
 	t.Helper()
 	body, err := message.EncodeTensors(prompts())
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := protocol.Order{Run: subjects.NewID(), Try: subjects.NewID(), Kind: string(message.Train), Round: 49, Client: 9,
+	o := protocol.Instruction{Run: subjects.NewID(), Try: subjects.NewID(), Kind: string(message.Train),
+		Round: 49, Client: 9,
 		Total: 10, Accepted: subjects.NewID(),
 		Safe: subjects.NewID()}
 	o.SetBody(body)
@@ -41,8 +42,8 @@ func aReply(t testing.TB) (protocol.Reply, []byte) {
 // kindOf is what a header is one of.
 func kindOf(header any) string {
 	switch header.(type) {
-	case protocol.Order, *protocol.Order:
-		return protocol.OrderMessage
+	case protocol.Instruction, *protocol.Instruction:
+		return protocol.InstructionMessage
 	}
 	return protocol.ReplyMessage
 }
@@ -73,7 +74,7 @@ func TestOverhead(t *testing.T) {
 
 func TestMessagesComeBack(t *testing.T) {
 	o, body := anOrder(t)
-	var back protocol.Order
+	var back protocol.Instruction
 	got, err := reads(mustPack(t, o, body), &back)
 	if err != nil || back != o || !bytes.Equal(got, body) || back.Check() != nil {
 		t.Fatal(err, back)
@@ -88,7 +89,7 @@ func TestDamagedOrders(t *testing.T) {
 	o, body := anOrder(t)
 	whole := mustPack(t, o, body)
 	read := func(b []byte) error {
-		var h protocol.Order
+		var h protocol.Instruction
 		rest, err := reads(b, &h)
 		if err == nil {
 			err = h.Check()
@@ -111,13 +112,13 @@ func TestDamagedOrders(t *testing.T) {
 	if err := read(mustPack(t, o, body)); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Error(err)
 	}
-	for say, bend := range map[string]func(o *protocol.Order){
-		"unknown kind":    func(o *protocol.Order) { o.Kind = "run" },
-		"client 10":       func(o *protocol.Order) { o.Client = 10 },
-		"statistic":       func(o *protocol.Order) { o.Statistic = "a\nb" },
-		"identity":        func(o *protocol.Order) { o.Round++ },
-		"not an identity": func(o *protocol.Order) { o.Accepted = "../../etc" },
-		"checksum":        func(o *protocol.Order) { o.Object = "../x"; o.ID = o.Identity() },
+	for say, bend := range map[string]func(o *protocol.Instruction){
+		"unknown kind":    func(o *protocol.Instruction) { o.Kind = "run" },
+		"client 10":       func(o *protocol.Instruction) { o.Client = 10 },
+		"statistic":       func(o *protocol.Instruction) { o.Statistic = "a\nb" },
+		"identity":        func(o *protocol.Instruction) { o.Round++ },
+		"not an identity": func(o *protocol.Instruction) { o.Accepted = "../../etc" },
+		"checksum":        func(o *protocol.Instruction) { o.Object = "../x"; o.ID = o.Identity() },
 	} {
 		bad := o
 		bend(&bad)
@@ -201,8 +202,8 @@ func FuzzMessage(f *testing.F) {
 				}
 			}
 		}
-		b = transporttest.Signed(protocol.OrderMessage, b)
-		var g protocol.Order
+		b = transporttest.Signed(protocol.InstructionMessage, b)
+		var g protocol.Instruction
 		if rest, err := reads(b, &g); err == nil && g.Check() == nil {
 			if m, err := g.Tensors(rest); err == nil {
 				(message.Instruction{Clients: []int{0}}).With(m)

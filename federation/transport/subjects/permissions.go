@@ -7,15 +7,15 @@ import (
 	"promptfed/federation/transport/certs"
 )
 
-// Permission is what one user of a run, other than its server, may do on a NATS server. This is the only table of it:
-// the permissions of the embedded server and both forms of promptfed nats-config are made from it.
+// Permission holds the NATS permissions of one user of a run other than its server. The embedded server and both forms
+// of promptfed nats-config take them from here.
 type Permission struct {
-	Publish   []string // subjects that the server hears
-	Subscribe []string // subjects that the server sends by
+	Publish   []string // subjects that the server subscribes to
+	Subscribe []string // subjects that the server publishes
 }
 
-// PermissionOf is that of a user, or nil where a run has no such user. Workers, who trust each other, are one user; the
-// embedded server keeps them apart, see WorkerPermission.
+// PermissionOf returns the permission of a user, or nil for no user of the run. Workers trust each other and are one
+// user; the embedded server separates them, see WorkerPermission.
 func (n Names) PermissionOf(user string) *Permission {
 	switch user {
 	case certs.StatusUser:
@@ -32,7 +32,7 @@ func (n Names) PermissionOf(user string) *Permission {
 	return &Permission{[]string{at.Verb("*")}, []string{at.To + ".>"}}
 }
 
-// WorkerPermission is that of a worker that gave its connection the name of workers.ConnOptions; nil for others.
+// WorkerPermission returns the permission of a worker whose connection has the name of workers.ConnOptions, or nil.
 func (n Names) WorkerPermission(user, name string) *Permission {
 	id, ok := strings.CutPrefix(name, certs.WorkerUser+"-")
 	if !ok || user != certs.WorkerUser || !ID.MatchString(id) {

@@ -1,4 +1,3 @@
-// Package subjects names the NATS subjects of a run, and says which user may publish and hear what.
 package subjects
 
 import (
@@ -14,7 +13,7 @@ import (
 
 var runName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// CheckName refuses a run's name that cannot be part of subjects.
+// CheckName reports a name of a run that cannot be part of a subject.
 func CheckName(run string) error {
 	if !runName.MatchString(run) {
 		return fmt.Errorf("run %q: a name has at most 32 of the characters a-z, 0-9, - and _", run)
@@ -22,28 +21,28 @@ func CheckName(run string) error {
 	return nil
 }
 
-// Names are the subjects of one run, or of the queue that a run has.
+// Names returns the subjects of a run, or of its queue.
 type Names string
 
-// Address are what those of one member of a run begin with: it publishes under from, hears what is under to, and may
-// use no others. The answers to its requests go to where its inbox is.
+// Address holds the subjects of one member: it publishes under from and subscribes under to, and may use no others.
+// Answers to its requests go to its inbox.
 type Address struct{ From, To, Inbox string }
 
 func (a Address) Verb(verb string) string { return a.From + "." + verb }
-func (a Address) Orders() string          { return a.To + ".order" }
+func (a Address) Instructions() string    { return a.To + ".order" }
 func (a Address) Rejoin() string          { return a.To + ".again" }
 
-// Client are the subjects of a client.
+// Client returns the address of a client.
 func (n Names) Client(client int) Address {
 	k := strconv.Itoa(client)
 	to := "pf." + string(n) + ".to." + k
 	return Address{"pf." + string(n) + ".from." + k, to, to}
 }
 
-// FromAny is the subject by which any client speaks.
-func (n Names) FromAny(verb string) string { return "pf." + string(n) + ".from.*." + verb }
+// FromAnyClient returns the subject of all clients' messages.
+func (n Names) FromAnyClient(verb string) string { return "pf." + string(n) + ".from.*." + verb }
 
-// Slot are the subjects of one of the jobs that a worker does at a time.
+// Slot returns the address of one of a worker's concurrent jobs.
 func (n Names) Slot(worker string, slot int) Address {
 	inbox := n.ToWorker(worker)
 	k := "." + strconv.Itoa(slot)
@@ -53,7 +52,7 @@ func (n Names) Slot(worker string, slot int) Address {
 func (n Names) FromWorker(worker string) string { return "pf." + string(n) + ".work.from." + worker }
 func (n Names) ToWorker(worker string) string   { return "pf." + string(n) + ".work.to." + worker }
 
-// WorkerOf is the worker whose subject a message came by, and which of its slots.
+// WorkerOf returns the worker and slot of a subject.
 func WorkerOf(subject string) (worker string, slot int, ok bool) {
 	words := strings.Split(subject, ".")
 	if len(words) != 7 || !ID.MatchString(words[4]) {
@@ -63,13 +62,13 @@ func WorkerOf(subject string) (worker string, slot int, ok bool) {
 	return words[4], slot, err == nil && slot >= 0 && slot < MaxJobs && strconv.Itoa(slot) == words[5]
 }
 
-// VerbOf is the last word of a subject.
+// VerbOf returns the last word of a subject.
 func VerbOf(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
 func (n Names) StatusRequest() string { return "pf." + string(n) + ".status" }
 func (n Names) ToStatus() string      { return "pf." + string(n) + ".to." + certs.StatusUser }
 
-// ClientOf is the client whose subject a message came by.
+// ClientOf returns the client of a subject.
 func ClientOf(subject string) (client int, ok bool) {
 	words := strings.Split(subject, ".")
 	if len(words) != 5 {
@@ -79,9 +78,8 @@ func ClientOf(subject string) (client int, ok bool) {
 	return client, err == nil && client >= 0 && client <= MaxClient
 }
 
-// Within tells whether an answer may go to a subject: only under the prefix of the client that asked. What a client
-// names as the place for an answer is checked by nobody else, since NATS looks at the subject that it publishes to, not
-// at the reply's.
+// Within reports whether an answer may go to a subject: only under the prefix of the client that asked. NATS does not
+// check the reply subject of a message, only the subject of the message itself.
 func Within(reply, prefix string) bool {
 	rest, ok := strings.CutPrefix(reply, prefix+".")
 	return ok && len(rest) <= 100 && replyRest.MatchString(rest)
@@ -89,35 +87,35 @@ func Within(reply, prefix string) bool {
 
 var replyRest = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
-// InboxOf is what all subjects begin with that a client hears; no other client may listen there.
+// InboxOf returns the prefix of all subjects to a client; no other client may subscribe there.
 func InboxOf(run string, client int) string { return Names(run).Client(client).Inbox }
 
-// StatusInbox is likewise for whoever only asks how a run goes.
+// StatusInbox returns the same for the status user.
 func StatusInbox(run string) string { return Names(run).ToStatus() }
 
-// UnknownClients is the user that all clients count as whose number the run does not have.
+// UnknownClients is the user of all clients whose number the run does not have.
 const UnknownClients = "unknown clients"
 
-// Bounds of the numbers in subjects.
+// Limits of numbers in subjects.
 const (
 	MaxClient = 1 << 20
-	MaxJobs   = 1024 // that one worker does at a time, and that a run gives at a time
+	MaxJobs   = 1024 // concurrent jobs of one worker, and of a run
 )
 
-// Last words of the subjects by which clients speak.
+// Last words of the subjects of clients' messages.
 const (
 	HelloVerb     = "hello" // request: which run is this
 	JoinVerb      = "join"  // request: may I take part
-	HeartbeatVerb = "beat"  // the client is there, and which order it has
-	PieceVerb     = "part"  // request: a piece of the tensors of the own order
-	ReplyVerb     = "reply" // request: the reply to an order
+	HeartbeatVerb = "beat"  // the client is running, and its current instruction
+	PieceVerb     = "part"  // request: a piece of the tensors of the client's instruction
+	ReplyVerb     = "reply" // request: the reply to an instruction
 	PutVerb       = "put"   // request: a piece of the tensors of that reply
 )
 
-// ID is what identities look like: of runs, processes, orders and attempts.
+// ID matches identities of runs, processes, instructions and attempts.
 var ID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
-// NewID is the identity of a new run.
+// NewID returns a new identity.
 func NewID() string {
 	var b [16]byte
 	rand.Read(b[:])

@@ -63,7 +63,7 @@ func (a *Authority) make(c, parent *x509.Certificate) (*x509.Certificate, *ecdsa
 	return c, key
 }
 
-// TLS is a configuration with a certificate of a name.
+// TLS returns a configuration with the certificate of a name.
 func (a *Authority) TLS(name string, hosts ...string) *tls.Config {
 	a.t.Helper()
 	c, key := a.make(&x509.Certificate{Subject: pkix.Name{CommonName: name}, DNSNames: hosts,
@@ -82,8 +82,7 @@ func (a *Authority) Identity(name string) certs.Identity {
 	return who
 }
 
-// SlowLink carries so many bytes a second each way, and cuts all connections whenever another so many bytes have
-// passed.
+// SlowLink limits the bytes a second in each direction, and cuts all connections after every so many bytes.
 type SlowLink struct {
 	To    string
 	Rate  float64
@@ -145,7 +144,7 @@ func (s *SlowLink) carry(to, from net.Conn) {
 	}
 }
 
-// StartNATS starts a NATS server that knows nothing of promptfed.
+// StartNATS starts a NATS server without promptfed's permissions.
 func StartNATS(t testing.TB, port int) *server.Server {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true})
@@ -159,9 +158,9 @@ func StartNATS(t testing.TB, port int) *server.Server {
 	return s
 }
 
-// Operator is who runs the NATS server: it hears all and may send anything anywhere. It sends every order again, to the
-// same client and to the next one, or to the next slot of a worker, a while later and in between forged ones; and so
-// every other message of clients and workers.
+// Operator is a hostile operator of the NATS server, who reads all messages and may send any. It repeats every
+// instruction, to the same client and to the next one, or to a worker's next slot, later and with forged ones in
+// between, and likewise all other messages of clients and workers.
 type Operator struct {
 	Nc    *nats.Conn
 	Run   string
@@ -184,7 +183,7 @@ func (p *Operator) Hear(m *nats.Msg) {
 	defer p.Mu.Unlock()
 	list := append([]*nats.Msg{{Subject: next, Data: m.Data}, {Subject: m.Subject, Data: m.Data}}, p.Old[m.Subject]...)
 	if verb == "order" {
-		if forged, err := EndOrder(p.Run, client, p.Total); err == nil {
+		if forged, err := EndInstruction(p.Run, client, p.Total); err == nil {
 			list = append(list, &nats.Msg{Subject: m.Subject, Data: forged})
 		}
 		list = append(list, &nats.Msg{Subject: m.Subject, Data: bytes.Replace(m.Data, []byte(`"round":0`),

@@ -19,7 +19,7 @@ var Key = certs.Signer{Key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize
 // Verifier knows what Key signed.
 var Verifier = certs.Verifier{Key: Key.Key.Public()}
 
-// Proof is that of Key.
+// Proof is the proof of Key.
 func Proof(t testing.TB) certs.Proof {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(Key.Key.Public())
@@ -29,7 +29,7 @@ func Proof(t testing.TB) certs.Proof {
 	return certs.Proof{Key: der}
 }
 
-// Pack is a message that Key signed.
+// Pack returns a message signed by Key.
 func Pack(t testing.TB, what string, header any, body []byte) []byte {
 	t.Helper()
 	b, err := protocol.Pack(Key, what, header, body)
@@ -39,13 +39,12 @@ func Pack(t testing.TB, what string, header any, body []byte) []byte {
 	return b
 }
 
-// Read reads a message of Key.
+// Read decodes a message signed by Key.
 func Read(what string, b []byte, header any) ([]byte, error) {
 	return protocol.Unpack(Verifier, what, b, header)
 }
 
-// Signed is a message of any bytes as one would send it who has the key: without that fuzzing would not get past the
-// signature.
+// Signed returns a message of any bytes signed by Key. Otherwise fuzzing would not get past the signature.
 func Signed(what string, b []byte) []byte {
 	if f, err := protocol.Split(what, b); err == nil {
 		if out, err := protocol.Pack(Key, what, json.RawMessage(f.Header), f.Body); err == nil {
@@ -55,7 +54,7 @@ func Signed(what string, b []byte) []byte {
 	return b
 }
 
-// Forge is a message of any header and body, signed by Key.
+// Forge returns a message of any header and body, signed by Key.
 func Forge(t testing.TB, what string, header, body []byte) []byte {
 	t.Helper()
 	if len(header) > protocol.HeaderLimit(what) {
@@ -70,7 +69,7 @@ func Forge(t testing.TB, what string, header, body []byte) []byte {
 	return slices.Concat(b, header, s, body)
 }
 
-// Text is a header as it is sent.
+// Text returns an encoded header.
 func Text(t testing.TB, header any) []byte {
 	t.Helper()
 	b, err := json.Marshal(header)
@@ -80,11 +79,11 @@ func Text(t testing.TB, header any) []byte {
 	return b
 }
 
-// EndOrder is an order that says that the run is over, signed by Key.
-func EndOrder(run string, client, of int) ([]byte, error) {
-	o := protocol.Order{Run: run, Try: subjects.NewID(), Seq: 1 << 62, Kind: protocol.EndKind, Client: client,
+// EndInstruction returns the instruction that ends a run, signed by Key.
+func EndInstruction(run string, client, of int) ([]byte, error) {
+	o := protocol.Instruction{Run: run, Try: subjects.NewID(), Seq: 1 << 62, Kind: protocol.EndKind, Client: client,
 		Total: of}
 	o.SetBody(nil)
 	o.ID = o.Identity()
-	return protocol.Pack(Key, protocol.OrderMessage, o, nil)
+	return protocol.Pack(Key, protocol.InstructionMessage, o, nil)
 }

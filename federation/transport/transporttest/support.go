@@ -1,5 +1,3 @@
-// Package transporttest has what tests of the transport share: toy experiments, an authority of certificates, signed
-// and forged messages, links that are slow and operators that lie.
 package transporttest
 
 import (
@@ -56,7 +54,7 @@ func (s Stack) Experiment(t testing.TB) *spec.Experiment {
 		Plan:     spec.Plan{Rounds: 3, TestEvery: 1, Seed: 5, Participation: 0.75}}
 }
 
-// Logs collects what both sides say.
+// Logs collects the logs of both sides.
 type Logs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -109,7 +107,7 @@ func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Fatalf("%s did not happen", what)
 }
 
-// OneProcess is what the same experiment gives in one process.
+// OneProcess returns the result of the same experiment in one process.
 func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -124,15 +122,15 @@ func OneProcess(t testing.TB, e *spec.Experiment) (prompts, records string) {
 	return string(b), Timeless(t, r.Records)
 }
 
-// Within gives a context that ends with the test, or when the test hangs: the time for that is long, as machines that
-// test are busy.
+// Within returns a context that ends with the test, or after a long time if the test hangs, since test machines may be
+// busy.
 func Within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// Examined gives an experiment an evaluation set, on the examples of client 0.
+// Examined adds an evaluation set to an experiment, with the examples of client 0.
 func Examined(e *spec.Experiment) *spec.Experiment {
 	e.EvaluationSets = []spec.EvaluationSet{{Name: "again",
 		Test: map[string]method.Data{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}

@@ -19,57 +19,56 @@ import (
 	"promptfed/runtime/numerics"
 )
 
-// Settings say what a run tells its workers.
+// Settings configure a Dispatcher.
 type Settings struct {
-	Queue         string // its name, in subjects; one run at a time has it
-	Dir           string // of tensors on their way; empty for that of temporary files
-	Config        []byte // of the run, as workers open it
+	Queue         string // its name in subjects; one run at a time owns it
+	Dir           string // folder of tensors in transfer; empty for the folder of temporary files
+	Config        []byte // the run's configuration for workers
 	Compatibility spec.Compatibility
-	Identity      certs.Identity // by which orders are signed and workers known
-	Limit         int            // bytes of tensors that travel in a message; 0 for DefaultLimit
-	// bytes of tensors that are taken from a worker, or given to one, at most; 0 for LargestJob
+	Identity      certs.Identity // signs instructions and recognises workers
+	Limit         int            // largest size of tensors inside a message, in bytes; 0 for DefaultLimit
+	// Largest is the largest size of tensors to or from a worker, in bytes; 0 for LargestJob.
 	Largest int
 	Log     *slog.Logger
 }
 
-// LargestJob is the default of Settings.Largest: an order and what the client remembers, twice the size of
-// each on its own.
+// LargestJob is the default of Settings.Largest: an instruction and a client's state, each of the default size.
 const LargestJob = 4 * exchange.DefaultLargest
 
-// Dispatcher is a client.RemoteExecutor: it spreads the jobs of simulated clients over worker machines. A worker has as
-// many slots as it does jobs at a time, and every slot is a member of the run, which speaks and hears as a client does.
-// A job is an order with what the client remembers, so that any worker can do it, and whoever does gives the same
-// result, which counts once. One whose worker was missed goes to another.
+// Dispatcher is a client.RemoteExecutor that distributes the jobs of simulated clients over worker machines. A worker
+// has a slot for each concurrent job, and every slot is a member of the run with its own address. A job is an
+// instruction with the client's state, so every worker computes the same result, which counts once. The job of a lost
+// worker goes to another one.
 type Dispatcher struct {
 	*exchange.Host
 	subjects.Names
 	set  Settings
-	jobs chan *job // that no slot has yet
+	jobs chan *job // waiting for a slot
 
 	// guarded by Host.Mu
-	slots   map[string]*slot     // by what their subjects begin with
+	slots   map[string]*slot     // by prefix of their subjects
 	heard   map[string]time.Time // by worker
 	workers map[string]bool      // that took part
 	totals  Totals
 }
 
-// Totals are counted since the dispatcher was opened.
+// Totals are counts since the dispatcher was opened.
 type Totals struct {
-	Jobs    int   // that counted
-	Late    int   // results that came again, dropped
-	Failed  int   // tries
-	Lost    int   // jobs whose worker left or was missed
+	Jobs    int   // with an accepted result
+	Late    int   // repeated results, dropped
+	Failed  int   // failed attempts
+	Lost    int   // jobs whose worker left or was lost
 	Workers int   // that took part
 	Down    int64 // bytes to workers, with headers
 	Up      int64 // bytes from workers that counted, with headers
-	// of workers that took part, where they are not the run's; the run's bytes are promised only where there are none
+	// Other numerics of workers than the run's; with any, the run's bytes are not promised.
 	Numerics []numerics.Fingerprint
 }
 
-// maxSlots bounds how many slots workers may have together.
+// maxSlots is the largest number of slots of all workers together.
 const maxSlots = 1 << 14
 
-// Open takes a queue for a run.
+// Open claims a queue for a run.
 func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error) {
 	if err := subjects.CheckName(set.Queue); err != nil {
 		return nil, err
@@ -94,13 +93,13 @@ func Open(ctx context.Context, nc *nats.Conn, set Settings) (*Dispatcher, error)
 	return d, nc.Flush()
 }
 
-// another tells whether a run has the queue: it asks as a worker does.
+// another reports whether a run owns the queue, by asking like a worker.
 func (d *Dispatcher) another(ctx context.Context) (bool, error) {
 	at := d.Slot(subjects.NewID(), 0)
 	return exchange.Responds(ctx, d.Conn, at.Verb(subjects.HelloVerb), at.Inbox)
 }
 
-// Close ends the run for its workers: they give up what they are at and wait for the next one.
+// Close ends the run for its workers, which abort their jobs and wait for the next run.
 func (d *Dispatcher) Close() {
 	d.Mu.Lock()
 	for _, s := range d.slots {
@@ -112,7 +111,7 @@ func (d *Dispatcher) Close() {
 	d.Stop()
 }
 
-// Totals are the dispatcher's so far.
+// Totals returns the counts so far.
 func (d *Dispatcher) Totals() Totals {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
@@ -122,7 +121,7 @@ func (d *Dispatcher) Totals() Totals {
 	return t
 }
 
-// handle gives a message to the slot that it came from.
+// handle passes a message to its slot.
 func (d *Dispatcher) handle(m *nats.Msg) {
 	worker, n, ok := subjects.WorkerOf(m.Subject)
 	if !ok {
@@ -148,7 +147,7 @@ func (d *Dispatcher) handle(m *nats.Msg) {
 	}
 }
 
-// watch misses workers that say nothing any more. While there is no NATS server nobody can be heard.
+// watch removes silent workers, except while there is no NATS server.
 func (d *Dispatcher) watch() {
 	d.Mu.Lock()
 	defer d.Mu.Unlock()
@@ -169,17 +168,17 @@ func (d *Dispatcher) watch() {
 var _ client.RemoteExecutor = (*Dispatcher)(nil)
 
 const (
-	tries   = 3  // that a job may fail on workers before the run does
-	maxLost = 20 // workers that may be missed with one job before it counts as one that kills them
+	tries   = 3  // failures of a job before the run fails
+	maxLost = 20 // workers lost with one job before the job counts as the cause
 )
 
-// job is a job that is to be done.
+// job is a job to do.
 type job struct {
 	ctx    context.Context
 	order  message.Instruction
 	client int
 	state  func() (message.ClientState, error)
-	done   chan outcome // gets one for each time that a slot takes the job
+	done   chan outcome // one outcome for each slot that takes the job
 }
 
 // outcome is how a job ended.
@@ -187,11 +186,11 @@ type outcome struct {
 	reply message.Reply
 	next  *message.ClientState
 	err   error
-	fatal bool // another worker cannot do better
-	lost  bool // with the worker
+	fatal bool // it would fail on every worker
+	lost  bool // the worker was lost
 }
 
-// Execute has an order done by some worker.
+// Execute executes an instruction on a worker.
 func (d *Dispatcher) Execute(ctx context.Context, client *spec.Client, o message.Instruction,
 	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	a := &job{ctx: ctx, order: o, client: client.ID, state: state, done: make(chan outcome, 1)}

@@ -55,7 +55,7 @@ func TestDispatcherLargeStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	inv, err := w.Ask(ctx, nc)
+	inv, err := w.FetchInvitation(ctx, nc)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -162,7 +162,7 @@ func TestDispatcherRefuses(t *testing.T) {
 	}
 	as := f.as(id)
 	as.Program = "2"
-	if _, err := as.Ask(ctx, nc); err == nil ||
+	if _, err := as.FetchInvitation(ctx, nc); err == nil ||
 		!strings.Contains(err.Error(), "program: the run has version 1") {
 		t.Errorf("%v", err)
 	}
@@ -172,7 +172,7 @@ func TestDispatcherRefuses(t *testing.T) {
 	}
 	c.Close()
 	as.Idle = 50 * time.Millisecond
-	if _, err := as.Ask(ctx, nc); !errors.Is(err, workers.ErrIdle) {
+	if _, err := as.FetchInvitation(ctx, nc); !errors.Is(err, workers.ErrIdle) {
 		t.Errorf("%v", err)
 	}
 	if n := c.Totals(); n.Workers != 0 || f.jobs.Load() != 0 {

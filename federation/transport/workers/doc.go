@@ -1,5 +1,5 @@
-// Package workers spreads the training and evaluation of simulated clients over other machines: a Dispatcher gives jobs
-// to the Workers of a queue. A job carries its client's state, so that any worker can do it and keeps nothing. A worker
-// has the subjects pf.QUEUE.work.from.ID and pf.QUEUE.work.to.ID, with one more word for each of the jobs that it does
-// at a time. Workers are trusted as the run itself is.
+// Package workers runs the training and evaluation of simulated clients on other machines: a Dispatcher gives jobs to
+// the Workers of a queue. A job contains its client's state, so any worker can do it and keeps nothing. Each of a
+// worker's concurrent jobs has the subjects pf.QUEUE.work.from.ID.JOB and pf.QUEUE.work.to.ID.JOB. Workers are trusted
+// like the run's own process. It imports exchange and protocol.
 package workers

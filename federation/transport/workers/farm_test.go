@@ -88,7 +88,7 @@ func (f *farm) as(id string) workers.Worker {
 func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs int,
 	change ...func(*workers.Info)) error {
 	as := f.as(id)
-	inv, err := as.Ask(ctx, nc)
+	inv, err := as.FetchInvitation(ctx, nc)
 	if err != nil {
 		return err
 	}

@@ -9,30 +9,30 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Info is what a worker says of itself to take part.
+// Info is a worker's request to take part.
 type Info struct {
 	protocol.JoinHeader
-	Worker        string             `json:"worker"` // in subjects
+	Worker        string             `json:"worker"` // its name in subjects
 	Host          string             `json:"host"`
 	Jobs          int                `json:"jobs"` // at a time
 	Compatibility spec.Compatibility `json:"footing"`
 }
 
-// Parts of the tensors of a job and of its result. A job's header is that of an order, a result's that of a reply.
+// Parts of the tensors of a job and of its result. A job has the header of an instruction, a result that of a reply.
 const (
 	orderPart = "order"
 	statePart = "state"
 	replyPart = "reply"
 )
 
-// encodeJob is an order to one client with what that client remembers.
+// encodeJob encodes an instruction to one client with the client's state.
 func encodeJob(o message.Instruction, s message.ClientState) ([]byte, error) {
 	return message.EncodeTensors(tensor.Map{}.Put(orderPart, o.Tensors()).Put(statePart, s.Tensors()))
 }
 
-// decodeJob reads what encodeJob gave.
-func decodeJob(h protocol.Order, body []byte) (message.Instruction, message.ClientState, error) {
-	out := h.Instruction()
+// decodeJob decodes a job.
+func decodeJob(h protocol.Instruction, body []byte) (message.Instruction, message.ClientState, error) {
+	out := h.Message()
 	m, err := h.Content.Tensors(body)
 	if err == nil {
 		err = onlyParts(m, orderPart, statePart)
@@ -47,7 +47,7 @@ func decodeJob(h protocol.Order, body []byte) (message.Instruction, message.Clie
 	return out, s, err
 }
 
-// encodeResult is the tensors of what a job gave; next is nil where the client remembers what it did before.
+// encodeResult encodes the tensors of a result; next is nil if the client's state is unchanged.
 func encodeResult(r message.Reply, next *message.ClientState) tensor.Map {
 	m := tensor.Map{}.Put(replyPart, r.Tensors())
 	if next != nil {
@@ -56,7 +56,7 @@ func encodeResult(r message.Reply, next *message.ClientState) tensor.Map {
 	return m
 }
 
-// decodeResult reads what encodeResult gave in answer to an order, and refuses what no client of it could give.
+// decodeResult decodes the result of an instruction, and refuses results that no client could have.
 func decodeResult(r protocol.Reply, o message.Instruction, body []byte) (message.Reply, *message.ClientState, error) {
 	out := r.Message()
 	m, err := r.Content.Tensors(body)

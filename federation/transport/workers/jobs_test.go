@@ -21,7 +21,7 @@ func aJob(t testing.TB) (job, back []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := protocol.Order{Run: strings.Repeat("a", 32), Kind: string(in.Kind), Round: 2, Client: 1, Total: 3}
+	o := protocol.Instruction{Run: strings.Repeat("a", 32), Kind: string(in.Kind), Round: 2, Client: 1, Total: 3}
 	o.SetBody(body)
 	o.ID = o.Identity()
 	out := message.Reply{Upload: method.Upload{Shared: shared}}
@@ -31,13 +31,13 @@ func aJob(t testing.TB) (job, back []byte) {
 	}
 	r := protocol.Reply{Run: o.Run, ID: o.ID, Try: o.Run, Client: 1, N: 9}
 	r.SetBody(tensors)
-	return transporttest.Pack(t, protocol.OrderMessage, o, body), transporttest.Pack(t, protocol.ReplyMessage, r,
+	return transporttest.Pack(t, protocol.InstructionMessage, o, body), transporttest.Pack(t, protocol.ReplyMessage, r,
 		tensors)
 }
 
 func readJob(b []byte) (message.Instruction, message.ClientState, error) {
-	var o protocol.Order
-	body, err := transporttest.Read(protocol.OrderMessage, b, &o)
+	var o protocol.Instruction
+	body, err := transporttest.Read(protocol.InstructionMessage, b, &o)
 	if err == nil {
 		err = o.Check()
 	}
@@ -79,7 +79,7 @@ func FuzzJob(f *testing.F) {
 	f.Add(job)
 	f.Add(back)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if o, s, err := readJob(transporttest.Signed(protocol.OrderMessage, b)); err == nil {
+		if o, s, err := readJob(transporttest.Signed(protocol.InstructionMessage, b)); err == nil {
 			if n := o.Tensors().Bytes() + s.Tensors().Bytes(); n > 8*len(b) {
 				t.Fatalf("%d bytes became %d", len(b), n)
 			}

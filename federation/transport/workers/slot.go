@@ -15,26 +15,25 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// slot is one of the jobs that a worker does at a time, as the dispatcher sees it.
+// slot is the dispatcher's state of one concurrent job of a worker.
 type slot struct {
 	exchange.Session
 	of        *Dispatcher
 	member    exchange.MemberState
 	worker    string
-	queue     chan *nats.Msg // messages that nobody looked at yet
-	gone      chan struct{}  // closed when the worker left or is missed
-	working   bool           // it joined, and takes jobs
+	queue     chan *nats.Msg // unread messages
+	gone      chan struct{}  // closed when the worker left or is lost
+	working   bool           // has joined, and takes jobs
 	publicKey []byte         // the public key that it joined with
 }
 
-// newSlot makes a slot that has not joined.
 func (d *Dispatcher) newSlot(at subjects.Address, worker string, n int) *slot {
 	s := &slot{of: d, worker: worker, queue: make(chan *nats.Msg, exchange.MaxQueued), gone: make(chan struct{})}
 	s.Session = d.NewSession(at, &s.member, n, certs.WorkerUser, s, d.Log.With("worker", worker[:8], "slot", n))
 	return s
 }
 
-// listen looks at messages, one after the other.
+// listen handles messages in order.
 func (s *slot) listen() {
 	for {
 		select {
@@ -46,7 +45,7 @@ func (s *slot) listen() {
 	}
 }
 
-// Hello tells a worker about the run.
+// Hello returns the invitation of a worker.
 func (s *slot) Hello(_ *exchange.Session, q protocol.HelloRequest) protocol.HelloReply {
 	if mine := (spec.Compatibility{Program: s.of.set.Compatibility.Program}); q.Program != mine.Program {
 		reason := protocol.Printable(mine.Mismatch(spec.Compatibility{Program: q.Program}).Error())
@@ -56,7 +55,7 @@ func (s *slot) Hello(_ *exchange.Session, q protocol.HelloRequest) protocol.Hell
 	return protocol.HelloReply{Config: s.of.set.Config}
 }
 
-// Join lets a worker take part, or says why not.
+// Join admits a worker, or answers why not.
 func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	var w Info
 	key, err := s.ReadJoin(m.Data, &w, s.publicKey)
@@ -67,7 +66,7 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	if err != nil {
 		v.Reason = protocol.Printable(err.Error())
 		s.of.Counters.RefusedJoins.Add(1)
-		if s.Number == 0 { // the others have the same to say
+		if s.Number == 0 { // the other slots would log the same
 			s.Log.Warn("a worker is refused", "host", protocol.Printable(w.Host), "reason", v.Reason)
 		}
 		s.RespondSigned(m, s.Inbox, protocol.JoinReplyMessage, v)
@@ -86,7 +85,7 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	s.working = true
 	s.Mu.Unlock()
 	s.RespondSigned(m, s.Inbox, protocol.JoinReplyMessage, v)
-	if x != nil { // what it was at is lost
+	if x != nil { // its current job is lost
 		if err := s.Deliver(x); err != nil {
 			s.Log.Debug("a job could not be sent again", "error", err)
 		}
@@ -105,7 +104,7 @@ func (s *slot) Join(d *exchange.Session, m *nats.Msg) {
 	s.Log.Info("a worker joined", "host", w.Host, "jobs", w.Jobs)
 }
 
-// admit checks what a worker says of itself.
+// admit checks a worker's request.
 func (s *slot) admit(w Info) error {
 	if !subjects.ID.MatchString(w.Instance) || w.Worker != s.worker || !protocol.Label.MatchString(w.Host) ||
 		w.Jobs < 1 || w.Jobs > subjects.MaxJobs {
@@ -115,7 +114,7 @@ func (s *slot) admit(w Info) error {
 	return s.of.set.Compatibility.Mismatch(w.Compatibility)
 }
 
-// PresenceChanged hears that the worker leaves.
+// PresenceChanged reports that the worker leaves.
 func (s *slot) PresenceChanged(_ *exchange.Session, back bool) {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
@@ -124,7 +123,7 @@ func (s *slot) PresenceChanged(_ *exchange.Session, back bool) {
 	}
 }
 
-// release gives up the slot, once. Host.Mu must be held.
+// release removes the slot, once. Host.Mu must be held.
 func (s *slot) release(why string) {
 	if s.of.slots[s.From] != s {
 		return
@@ -136,22 +135,22 @@ func (s *slot) release(why string) {
 	close(s.gone)
 }
 
-// sendEnd tells the worker that the run is over. Host.Mu must be held.
+// sendEnd reports the end of the run to the worker. Host.Mu must be held.
 func (s *slot) sendEnd() {
-	o := protocol.Order{Run: s.RunID, Kind: protocol.EndKind, Total: 1, To: s.To, Try: subjects.NewID(),
+	o := protocol.Instruction{Run: s.RunID, Kind: protocol.EndKind, Total: 1, To: s.To, Try: subjects.NewID(),
 		Seq: s.NextSeq()}
 	o.SetBody(nil)
 	o.ID = o.Identity()
-	message, err := s.Sign(protocol.OrderMessage, o, nil)
+	message, err := s.Sign(protocol.InstructionMessage, o, nil)
 	if err == nil {
-		err = s.Conn.Publish(s.Orders(), message)
+		err = s.Conn.Publish(s.Instructions(), message)
 	}
 	if err != nil {
 		s.Log.Debug("a worker could not be notified that the run is over", "error", err)
 	}
 }
 
-// work does one job after the other.
+// work does jobs, one after the other.
 func (s *slot) work() {
 	for {
 		select {
@@ -163,7 +162,7 @@ func (s *slot) work() {
 	}
 }
 
-// run has the worker do a job.
+// run does one job on the worker.
 func (s *slot) run(a *job) outcome {
 	what, err := s.encode(a)
 	if err != nil {
@@ -171,7 +170,7 @@ func (s *slot) run(a *job) outcome {
 	}
 	defer s.Outbox.Release(what.Sum)
 	ended := make(chan outcome, 2)
-	x := &exchange.Pending{Order: protocol.OrderFor(s.RunID, a.order, a.client)}
+	x := &exchange.Pending{Instruction: protocol.InstructionFor(s.RunID, a.order, a.client)}
 	x.Content, x.To, x.Most = what, s.To, int64(s.Largest)
 	x.ID = x.Identity()
 	x.Read = func(r protocol.Reply, body []byte, size int) (func(), error) {
@@ -195,7 +194,7 @@ func (s *slot) run(a *job) outcome {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	select {
-	case out = <-ended: // it came at the last moment
+	case out = <-ended: // the result arrived in the meantime
 	default:
 	}
 	s.End(x)
@@ -205,7 +204,7 @@ func (s *slot) run(a *job) outcome {
 	return out
 }
 
-// encode puts the tensors of a job into the outbox. What the client remembers is in memory no longer than that.
+// encode puts the tensors of a job into the outbox. Only then is the client's state in memory.
 func (s *slot) encode(a *job) (out protocol.Content, err error) {
 	s.Decode(func() {
 		var state message.ClientState

@@ -18,28 +18,28 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// ConnOptions are those of a worker's connection, by which the NATS server knows it: its name, which it makes itself,
-// and where its answers go. The NATS server of promptfed run --cluster lets nobody else use its subjects.
+// ConnOptions returns the options of a worker's connection, with the name that it chose and its inbox. The NATS server
+// of promptfed run --cluster lets nobody else use its subjects.
 func ConnOptions(queue, worker string) []nats.Option {
 	return []nats.Option{nats.Name(certs.WorkerUser + "-" + worker),
 		nats.CustomInboxPrefix(subjects.Names(queue).ToWorker(worker))}
 }
 
-// ErrIdle tells that no run had the queue for the time that a worker waits.
+// ErrIdle reports that no run owned the queue for as long as the worker waits.
 var ErrIdle = errors.New("no run waits for workers")
 
-// Worker says which runs a worker is for.
+// Worker configures the runs that a worker serves.
 type Worker struct {
 	Queue    string
 	Worker   string         // its name, as NewID gives
 	Program  string         // this program's version
-	Identity certs.Identity // by which results are signed and runs known
+	Identity certs.Identity // signs results and recognises runs
 	Idle     time.Duration  // how long to wait for a run; 0 for ever
 	Log      *slog.Logger
 }
 
-// Ask waits for a run that has the queue, and asks it for its configuration.
-func (w Worker) Ask(ctx context.Context, nc *nats.Conn) (*exchange.Invitation, error) {
+// FetchInvitation waits for a run that owns the queue, and requests its configuration.
+func (w Worker) FetchInvitation(ctx context.Context, nc *nats.Conn) (*exchange.Invitation, error) {
 	if err := subjects.CheckName(w.Queue); err != nil {
 		return nil, err
 	}
@@ -57,14 +57,14 @@ func (w Worker) Ask(ctx context.Context, nc *nats.Conn) (*exchange.Invitation, e
 	return inv, err
 }
 
-// Executor does what an order asks of a client that remembers s, as local.Worker.Answer.
+// Executor executes an instruction for a client with state s, as client.Worker.Execute does.
 type Executor func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 	*message.ClientState, error)
 
-// ErrOver tells that the run is over, or that another one has the queue.
+// ErrOver reports that the run is over, or that another run owns the queue.
 var ErrOver = errors.New("the run is over")
 
-// Run does jobs of the run that invited until that is over, which gives ErrOver, or ctx is.
+// Run does jobs of the inviting run until the run is over, which returns ErrOver, or ctx ends.
 func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation, info Info, do Executor) error {
 	who, err := w.Identity.WithKey("")
 	if err != nil {
@@ -86,7 +86,7 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation
 			if err == nil || ctx.Err() != nil || nc.IsClosed() || errors.Is(err, ErrOver) {
 				return err
 			}
-			if other := w.still(ctx, nc, inv.Run); other != nil { // it is another run that refuses
+			if other := w.still(ctx, nc, inv.Run); other != nil { // refused by another run
 				return other
 			}
 			return err
@@ -97,7 +97,7 @@ func (w Worker) Run(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation
 	return eg.Wait()
 }
 
-// watch looks whether the run still has the queue: one that was killed does not say that it is over.
+// watch checks whether the run still owns the queue, since a killed run does not report its end.
 func (w Worker) watch(ctx context.Context, nc *nats.Conn, run string) error {
 	for {
 		if err := exchange.Sleep(ctx, 2*exchange.HeartbeatInterval); err != nil {
@@ -109,34 +109,34 @@ func (w Worker) watch(ctx context.Context, nc *nats.Conn, run string) error {
 	}
 }
 
-// still waits for whoever has the queue, and gives ErrOver where that is another run.
+// still waits for the owner of the queue, and returns ErrOver if that is another run.
 func (w Worker) still(ctx context.Context, nc *nats.Conn, run string) error {
-	inv, err := w.Ask(ctx, nc)
+	inv, err := w.FetchInvitation(ctx, nc)
 	if err == nil && inv.Run != run {
 		return ErrOver
 	}
 	return err
 }
 
-// workerRole is that of an agent that does jobs, one after the other: nothing of them stays.
+// workerRole is the Role of a worker's job slot, which keeps no state.
 type workerRole struct {
 	host string
-	to   string // what its subjects begin with
+	to   string // prefix of its subjects
 	do   Executor
 	log  *slog.Logger
 }
 
 func (*workerRole) Joined(protocol.JoinReply) error { return nil }
 
-func (w *workerRole) Accepts(o protocol.Order) error {
+func (w *workerRole) Accepts(o protocol.Instruction) error {
 	if o.To != w.to {
 		return errors.New("it is for another worker")
 	}
 	return nil
 }
 
-func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder) (*exchange.PreparedReply,
-	error) {
+func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchange.ActiveInstruction) (
+	*exchange.PreparedReply, error) {
 	if j.Kind == protocol.EndKind {
 		return nil, ErrOver
 	}
@@ -144,7 +144,7 @@ func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if errors.Is(err, exchange.ErrGone) { // somebody else did it
+	if errors.Is(err, exchange.ErrGone) { // another worker did it
 		return nil, nil
 	}
 	if err != nil {
@@ -154,7 +154,7 @@ func (w *workerRole) Execute(ctx context.Context, a *exchange.Client, j *exchang
 	return exchange.PrepareReply(j, out, encodeResult(out, next), err)
 }
 
-func (w *workerRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveOrder) (message.Reply,
+func (w *workerRole) compute(ctx context.Context, a *exchange.Client, j *exchange.ActiveInstruction) (message.Reply,
 	*message.ClientState, error) {
 	body, err := a.Tensors(ctx, j, func(string) (*os.File, error) {
 		return exchange.UnnamedFile("", "promptfed-job-*")
@@ -162,7 +162,7 @@ func (w *workerRole) compute(ctx context.Context, a *exchange.Client, j *exchang
 	if err != nil {
 		return message.Reply{}, nil, err
 	}
-	o, s, err := decodeJob(j.Order, body)
+	o, s, err := decodeJob(j.Instruction, body)
 	if err != nil {
 		return message.Reply{}, nil, err
 	}

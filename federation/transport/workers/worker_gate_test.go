@@ -31,20 +31,20 @@ func TestWorkerMayNotMore(t *testing.T) {
 		return func(nc *nats.Conn) error { return nc.Publish(subject, []byte("x")) }
 	}
 	for what, do := range map[string]func(nc *nats.Conn) error{
-		"hear everything":           hear(">"),
-		"hear other workers' jobs":  hear("pf.toy.work.to.>"),
-		"hear another worker's job": hear("pf.toy.work.to." + other + ".0.order"),
-		"hear results":              hear("pf.toy.work.from.*.*.reply"),
-		"hear a client's orders":    hear("pf.toy.to.1.order"),
-		"hear the usual inboxes":    hear("_INBOX.>"),
-		"give jobs":                 say("pf.toy.work.to." + mine + ".0.order"),
-		"answer for another worker": say("pf.toy.work.from." + other + ".0.reply"),
-		"answer for a client":       say("pf.toy.from.1.reply"),
-		"ask for the status":        say("pf.toy.status"),
-		"use another queue":         say("pf.other.work.from." + mine + ".0.hello"),
-		"ask JetStream":             say("$JS.API.INFO"),
-		"delete a stream":           say("$JS.API.STREAM.DELETE.pf-toy-turns"),
-		"store an object":           say("$O.pf-toy-work.C.x"),
+		"hear everything":              hear(">"),
+		"hear other workers' jobs":     hear("pf.toy.work.to.>"),
+		"hear another worker's job":    hear("pf.toy.work.to." + other + ".0.order"),
+		"hear results":                 hear("pf.toy.work.from.*.*.reply"),
+		"hear a client's instructions": hear("pf.toy.to.1.order"),
+		"hear the usual inboxes":       hear("_INBOX.>"),
+		"give jobs":                    say("pf.toy.work.to." + mine + ".0.order"),
+		"answer for another worker":    say("pf.toy.work.from." + other + ".0.reply"),
+		"answer for a client":          say("pf.toy.from.1.reply"),
+		"ask for the status":           say("pf.toy.status"),
+		"use another queue":            say("pf.other.work.from." + mine + ".0.hello"),
+		"ask JetStream":                say("$JS.API.INFO"),
+		"delete a stream":              say("$JS.API.STREAM.DELETE.pf-toy-turns"),
+		"store an object":              say("$O.pf-toy-work.C.x"),
 	} {
 		nc, err := f.dial(ctx, mine)
 		if err != nil {

@@ -66,10 +66,10 @@ func (f flood) send(s *server) {
 // unsteady is a member that fails at all that it is to do, or never answers.
 type unsteady struct{ silent bool }
 
-func (unsteady) Joined(protocol.JoinReply) error { return nil }
-func (unsteady) Accepts(protocol.Order) error    { return nil }
-func (u unsteady) Execute(ctx context.Context, _ *exchange.Client, j *exchange.ActiveOrder) (*exchange.PreparedReply,
-	error) {
+func (unsteady) Joined(protocol.JoinReply) error    { return nil }
+func (unsteady) Accepts(protocol.Instruction) error { return nil }
+func (u unsteady) Execute(ctx context.Context, _ *exchange.Client, j *exchange.ActiveInstruction) (
+	*exchange.PreparedReply, error) {
 	if u.silent {
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -258,7 +258,7 @@ func TestSecondSum(t *testing.T) {
 	if r, err := s.round(2, 2, false, 1, 0, 1); err == nil && fmt.Sprint(r[0].Sum) != "[]" {
 		t.Error("a sum of two of five clients")
 	}
-	s.refused("the server's threshold is 2; by this client's configuration a sum must hold 3 of 5 clients")
+	s.refused("the server's threshold is 2; this client's configuration requires sums of 3 of 5 clients")
 
 	other := &server{t: t, dir: t.TempDir()} // an authority of the server's own
 	call(t, "certs", other.at("certs"), "--clients", "5")

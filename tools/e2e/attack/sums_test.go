@@ -209,12 +209,12 @@ func TestNamedLiars(t *testing.T) {
 				packed(o.PerClient[0], "roster", func(b []byte) { copy(b[12+64:12+keysBytes], seed) })
 			}
 		}, signs: func(own secagg.Identity) secagg.Identity { return signsLies{own, false} },
-			say: "its commitments are not those of shares of its secrets", lost: 1},
+			say: "its commitments do not belong to shares of its secrets", lost: 1},
 		"a complaint": {lies: func(o message.Instruction, up tensor.Map) {
 			if o.Statistic == "secagg-check" { // one, about client 1, of no bytes
 				up["guard/complaints"] = tensor.OfInts([]int64{12, 1 | 1<<32, 0}, 3)
 			}
-		}, say: "it complains about the signature of client 1, which is right"},
+		}, say: "it complains about the signature of client 1, which is correct"},
 		"keys that are none": {lies: func(o message.Instruction, up tensor.Map) {
 			if o.Statistic == "secagg-keys" {
 				packed(up, "keys", func(b []byte) { copy(b[4:4+32], bytes.Repeat([]byte{255}, 32)) })

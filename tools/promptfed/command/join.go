@@ -318,7 +318,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	}
 	set := b.Settings()
 	if b.Private() && !f.insecureDP {
-		if set.Noise, err = noise.OpenNoise(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
+		if set.Noise, err = noise.Open(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
 			b.Close()
 			return nil, nil, err
 		}

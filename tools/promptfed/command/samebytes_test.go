@@ -134,7 +134,7 @@ func TestOtherNumerics(t *testing.T) {
 	for _, p := range clients {
 		p.ends(t)
 	}
-	if !strings.Contains(server.said(), "two clients compute otherwise in the last digits") {
+	if !strings.Contains(server.said(), "two clients round differently") {
 		t.Error("the server does not tell of clients that compute otherwise")
 	}
 }

@@ -255,7 +255,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 	set.Dir, set.Resume, set.Remote = dir, f.resume, h
 	set.OnRound, set.OnWarning = round, d.Warn
 	if b.Private() && !f.insecureDP {
-		if set.Noise, err = noise.OpenNoise(filepath.Join(dir, hubDir, noiseFile), h.Status().Run); err != nil {
+		if set.Noise, err = noise.Open(filepath.Join(dir, hubDir, noiseFile), h.Status().Run); err != nil {
 			return err
 		}
 	}

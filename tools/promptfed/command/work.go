@@ -95,7 +95,7 @@ func work(ctx context.Context, url string, f workFlags) error {
 	var now *task
 	defer func() { now.close() }()
 	for {
-		inv, err := w.Ask(ctx, nc)
+		inv, err := w.FetchInvitation(ctx, nc)
 		if err != nil {
 			return err
 		}

@@ -14,9 +14,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ActiveOrder is one order that a client is at work on. Its methods but start's goroutine belong to the client's loop.
-type ActiveOrder struct {
-	protocol.Order
+// ActiveInstruction is the instruction that a client is executing. Only the client's loop calls its methods, except for
+// the goroutine of start.
+type ActiveInstruction struct {
+	protocol.Instruction
 	Body     []byte
 	cancel   context.CancelFunc
 	done     chan error
@@ -32,36 +33,36 @@ type PreparedReply struct {
 	body []byte
 }
 
-// newest is the attempt that a reply answers.
-func (j *ActiveOrder) newest() string {
+// newest returns the attempt that the reply answers.
+func (j *ActiveInstruction) newest() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.try
 }
 
-func (j *ActiveOrder) start(ctx context.Context, a *Client) {
+func (j *ActiveInstruction) start(ctx context.Context, a *Client) {
 	ctx, j.cancel = context.WithCancel(ctx)
 	j.done = make(chan error, 1)
 	a.activity.Store(fmt.Sprintf("round %d, %s", j.Round+1, j.Kind))
 	go func(done chan<- error) { done <- a.do(ctx, j) }(j.done)
 }
 
-func (j *ActiveOrder) over() <-chan error {
+func (j *ActiveInstruction) over() <-chan error {
 	if j == nil {
 		return nil
 	}
 	return j.done
 }
 
-// retry notes that the order came once more.
-func (j *ActiveOrder) retry(again *ActiveOrder) {
+// retry records another attempt of the instruction.
+func (j *ActiveInstruction) retry(again *ActiveInstruction) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.try = again.try
 }
 
-// stop gives up.
-func (j *ActiveOrder) stop() {
+// stop cancels the instruction.
+func (j *ActiveInstruction) stop() {
 	if j == nil || j.finished {
 		return
 	}
@@ -70,20 +71,20 @@ func (j *ActiveOrder) stop() {
 	<-j.done
 }
 
-// close frees what a finished job holds.
-func (j *ActiveOrder) close() {
+// close frees the resources of a finished instruction.
+func (j *ActiveInstruction) close() {
 	j.finished = true
 	j.cancel()
 }
 
-// do does an order and sends the reply.
-func (a *Client) do(ctx context.Context, j *ActiveOrder) error {
+// do executes an instruction and sends the reply.
+func (a *Client) do(ctx context.Context, j *ActiveInstruction) error {
 	defer a.activity.Store(Idle)
 	ans, err := a.role.Execute(ctx, a, j)
 	if err != nil || ans == nil {
 		return err
 	}
-	if j.Kind == protocol.EndKind && ans.Error == "" { // this client has all; the server may be gone by now
+	if j.Kind == protocol.EndKind && ans.Error == "" { // this client is done; the server may be gone
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, lastWord)
 		defer cancel()
@@ -91,12 +92,12 @@ func (a *Client) do(ctx context.Context, j *ActiveOrder) error {
 	return a.deliver(ctx, j, *ans)
 }
 
-// lastWord is how long a client tries to tell the server that it has what it needs.
+// lastWord is how long a client tries to report that it has the final parameters.
 const lastWord = 30 * time.Second
 
-// PrepareReply is what an order gave, with tensors, or why it failed.
-func PrepareReply(j *ActiveOrder, out message.Reply, tensors tensor.Map, failed error) (*PreparedReply, error) {
-	ans := &PreparedReply{Reply: protocol.Reply{Run: j.Order.Run, ID: j.ID, Client: j.Client}}
+// PrepareReply returns the reply to an instruction: its result with tensors, or the reason of its failure.
+func PrepareReply(j *ActiveInstruction, out message.Reply, tensors tensor.Map, failed error) (*PreparedReply, error) {
+	ans := &PreparedReply{Reply: protocol.Reply{Run: j.Instruction.Run, ID: j.ID, Client: j.Client}}
 	if failed != nil {
 		ans.Error, tensors = protocol.Printable(failed.Error()), nil
 	} else {
@@ -111,10 +112,10 @@ func PrepareReply(j *ActiveOrder, out message.Reply, tensors tensor.Map, failed 
 	return ans, err
 }
 
-// Tensors is the tensors of an order; open gives the file into which they come in pieces. An order that announces more
-// than the member takes is refused before the first piece.
-func (a *Client) Tensors(ctx context.Context, j *ActiveOrder, open func(sum string) (*os.File, error)) (body []byte,
-	err error) {
+// Tensors returns the tensors of an instruction; open opens the file for their pieces. An instruction with more bytes
+// than the member accepts is refused before the first piece.
+func (a *Client) Tensors(ctx context.Context, j *ActiveInstruction, open func(sum string) (*os.File, error)) (
+	body []byte, err error) {
 	if err = checkLarge(j.Size, a.Largest); err == nil && j.Object == "" {
 		return j.Body, nil
 	}
@@ -124,7 +125,7 @@ func (a *Client) Tensors(ctx context.Context, j *ActiveOrder, open func(sum stri
 	}
 	if err == nil {
 		defer f.Close()
-		body, err = a.fetch(ctx, f, j.Order.Content)
+		body, err = a.fetch(ctx, f, j.Instruction.Content)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the instruction's tensors: %w", err)
@@ -132,9 +133,8 @@ func (a *Client) Tensors(ctx context.Context, j *ActiveOrder, open func(sum stri
 	return body, nil
 }
 
-// deliver sends a reply until the server says that it has it. A reply is the same however often it comes, and counts
-// once.
-func (a *Client) deliver(ctx context.Context, j *ActiveOrder, ans PreparedReply) error {
+// deliver sends a reply until the server acknowledges it. Repeated replies are equal and count once.
+func (a *Client) deliver(ctx context.Context, j *ActiveInstruction, ans PreparedReply) error {
 	for patience := 2 * time.Second; ctx.Err() == nil; {
 		ans.Try = j.newest()
 		body := ans.body
@@ -172,5 +172,5 @@ func (a *Client) deliver(ctx context.Context, j *ActiveOrder, ans PreparedReply)
 		}
 		Sleep(ctx, 250*time.Millisecond)
 	}
-	return nil // another order came, or the run is over
+	return nil // another instruction came, or the run is over
 }
