@@ -1,4 +1,4 @@
-"""Golden numbers for federation/data/pyrand and federation/data/partition: draws of Python's random and NumPy's legacy generator, and
+"""Golden numbers for federation/data/partition/pyrand and federation/data/partition: draws of Python's random and NumPy's legacy generator, and
 partitions by the algorithms of the public federated prompt learning code, written here from their description in plain
 Python and NumPy.
 
@@ -11,7 +11,7 @@ import random
 
 import numpy as np
 
-DRAWS = "federation/data/pyrand/testdata/draws.json"
+DRAWS = "federation/data/partition/pyrand/testdata/draws.json"
 
 
 def digest(words):

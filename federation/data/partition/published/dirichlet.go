@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data/partition/internal/allocation"
-	"promptfed/federation/data/pyrand"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // LabelDirichlet is "noniid-labeldir" of the public code.

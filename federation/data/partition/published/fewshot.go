@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data/partition/internal/allocation"
-	"promptfed/federation/data/pyrand"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // fewShotSeed seeds Python's generator in the few-shot split of the CoOp sets, whatever the experiment's seed.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data/partition/internal/allocation"
-	"promptfed/federation/data/pyrand"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // LabelUniform is "noniid-labeluni" of the public code. Parts are rounded down, so a few examples of a class stay

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"promptfed/federation/data/partition/internal/allocation"
-	"promptfed/federation/data/pyrand"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // LDS is the split of Office-Home-LDS: a matrix of shares, Dirichlet(beta) over the domains for each class. The only

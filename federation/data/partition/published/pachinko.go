@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"promptfed/federation/data/partition/internal/allocation"
-	"promptfed/federation/data/pyrand"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // pachinkoSeed seeds both generators of the Pachinko split, whatever the experiment's seed.

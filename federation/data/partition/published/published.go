@@ -5,7 +5,7 @@ import (
 
 	"promptfed/federation/data"
 	"promptfed/federation/data/partition/internal/allocation"
-	"promptfed/federation/data/pyrand"
+	"promptfed/federation/data/partition/pyrand"
 )
 
 // seedOr returns partition.seed, or the seed that the public code sets.
