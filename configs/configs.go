@@ -1,6 +1,3 @@
-// Package configs reads configuration files: flags beat the environment (PROMPTFED_TRAIN_LR=...), which beats the file,
-// which beats the defaults. Unknown keys are errors. A sweep file is a configuration with a grid of changes to it.
-// It is the only importer of viper.
 package configs
 
 import (

@@ -92,15 +92,6 @@ func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte
 	}
 }
 
-func TestWordsOfTheTree(t *testing.T) {
-	eachGoFile(t, nil, func(file string, source []byte) ([]string, error) {
-		if strings.HasSuffix(file, "_test.go") {
-			return nil, nil
-		}
-		return Words(file, source)
-	})
-}
-
 func TestTracked(t *testing.T) {
 	dir := datatest.Module(t)
 	files, ok := Tracked(dir)

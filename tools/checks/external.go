@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// externalFields are what an ONNX tensor says of a file that its elements lie in. Code that reads them itself is a
-// second reader of external data, which checks neither where the file lies nor how long it is as runtime/onnx does.
+// externalFields are the fields of an ONNX tensor that locate its elements in another file. Only runtime/onnx reads
+// them, because it checks the place and the length of the file.
 var externalFields = []string{"ExternalData", "GetExternalData", "DataLocation", "GetDataLocation",
 	"TensorProto_EXTERNAL"}
 
-// ExternalReaders finds places where a Go file reads external data by itself.
+// ExternalReaders finds places where a Go file reads external data without runtime/onnx.
 func ExternalReaders(file string, source []byte) ([]string, error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)

@@ -6,27 +6,43 @@ import (
 	"strings"
 )
 
-// layers from the lowest up. A package imports packages of its own layer and of layers before it; configs, the loader
-// of configuration files, stands between the federation and the commands.
+// layers lists the layers from the lowest to the highest. A package may import packages of its own layer and of lower
+// layers.
 var layers = []string{"runtime", "models", "federation", "configs", "tools"}
 
-// reserved are outside packages with one importer: a folder of ours, which may import them and those under them.
-var reserved = []struct{ outside, folder string }{
+// reserved lists packages that only one folder may import. Tests that start the program and checks of the repository
+// are among them: no other code may depend on these.
+var reserved = []struct{ path, folder string }{
 	{"github.com/yalue/onnxruntime_go", "runtime/ort"},
 	{"github.com/nats-io/nats-server", "federation/transport"},
 	{"github.com/spf13/viper", "configs"},
 	{"github.com/spf13/cobra", "tools"},
 	{"github.com/schollz/progressbar", "tools"},
-	{"gonum.org/v1/plot", "tools"},
+	{"gonum.org/v1/plot", "tools/lab"},
 	{"github.com/prometheus", "tools"},
+	{Module + "/tools/e2e", "tools/e2e"},
+	{Module + "/tools/checks", "tools/checks"},
 }
 
-// banned are packages that must not be reached from a folder of ours.
+// lab is the code that draws, compares, measures and converts, with its library for plots. Commands that train a
+// federation get reports and trackers from the program (cli.Outputs) and do not depend on this code.
+var lab = []string{Module + "/tools/lab", "gonum.org/v1/plot"}
+
+// banned lists packages that a folder must not import.
 var banned = []struct {
 	folder  string
-	through bool // also by way of other packages; otherwise only imported directly
+	through bool // also forbids indirect imports
 	paths   []string
 }{
+	{"tools/promptfed/run", true, lab},
+	{"tools/promptfed/distributed", true, lab},
+	{"tools/promptfed/cli", true, lab},
+	{"tools/promptfed/runfolder", true, lab},
+	{"tools/promptfed/progress", true, lab},
+	{"tools/promptfed/quickstart", true, lab},
+	{"tools/promptfed/signals", true, lab},
+	{"tools/promptfed/hostguard", true, lab},
+	{"tools/promptfed/serving", true, lab},
 	{"models", true, []string{Module + "/runtime/ort", "github.com/yalue/onnxruntime_go"}},
 	{"federation/method", true, []string{Module + "/runtime/ort", Module + "/federation/engine"}},
 	{"federation/methods", true, []string{Module + "/runtime/ort", Module + "/federation/engine"}},
@@ -51,7 +67,7 @@ var banned = []struct {
 	{"federation/transport/workers", true, []string{"github.com/nats-io/nats-server"}},
 }
 
-// engine are packages of the engine.
+// engine returns the paths of packages of the engine.
 func engine(names ...string) []string {
 	out := make([]string, len(names))
 	for i, n := range names {
@@ -60,7 +76,7 @@ func engine(names ...string) []string {
 	return out
 }
 
-// Imports gives the imports that the layers forbid.
+// Imports returns a line for each import that a rule forbids.
 func Imports(list []Package) []string {
 	var bad []string
 	for _, p := range list {
@@ -72,11 +88,11 @@ func Imports(list []Package) []string {
 	return bad
 }
 
-// upward finds imports of a higher layer, by tests too, and packages of no layer.
+// upward finds imports of a higher layer, including those of tests, and packages outside the layers.
 func upward(p Package) []string {
 	mine := layer(p.ImportPath)
 	if mine < 0 {
-		return []string{fmt.Sprintf("%s is of no layer: put it under %s", p.ImportPath, strings.Join(layers, ", "))}
+		return []string{fmt.Sprintf("%s is in no layer: put it under %s", p.ImportPath, strings.Join(layers, ", "))}
 	}
 	var bad []string
 	for _, path := range p.direct() {
@@ -86,9 +102,8 @@ func upward(p Package) []string {
 		}
 	}
 	if p.ImportPath == Module+"/runtime" && len(p.GoFiles) > 0 {
-		bad = append(bad, fmt.Sprintf("%s has Go files (%s): it would be taken for the standard library's runtime",
-			p.ImportPath,
-			strings.Join(p.GoFiles, ", ")))
+		bad = append(bad, fmt.Sprintf("%s has Go files (%s): readers would take it for the standard library's "+
+			"runtime", p.ImportPath, strings.Join(p.GoFiles, ", ")))
 	}
 	return bad
 }
@@ -97,12 +112,12 @@ func layer(path string) int {
 	return slices.IndexFunc(layers, func(f string) bool { return within(inModule(path), f) })
 }
 
-// owned finds outside packages imported by others than their one importer.
+// owned finds imports of reserved packages by other folders.
 func owned(p Package) []string {
 	var bad []string
 	for _, r := range reserved {
 		for _, path := range p.direct() {
-			if within(path, r.outside) && !within(p.inModule(), r.folder) {
+			if within(path, r.path) && !within(p.inModule(), r.folder) {
 				bad = append(bad, fmt.Sprintf("%s imports %s: only %s may", p.ImportPath, path, r.folder))
 			}
 		}
@@ -110,10 +125,11 @@ func owned(p Package) []string {
 	return bad
 }
 
+// unreachable finds imports of banned packages.
 func unreachable(p Package) []string {
 	var bad []string
 	for _, b := range banned {
-		// what tests share may need more
+		// helpers of tests may import more
 		if !within(p.inModule(), b.folder) || strings.HasSuffix(p.ImportPath, "test") {
 			continue
 		}
@@ -131,12 +147,12 @@ func unreachable(p Package) []string {
 	return bad
 }
 
-// undefined finds packages that build graphs where no operator is defined.
+// undefined finds packages that build graphs without the definitions of the operators.
 func undefined(p Package) []string {
 	const graph, ops = Module + "/runtime/graph", Module + "/runtime/ops"
 	if !slices.Contains(p.Imports, graph) || slices.Contains(p.Deps, ops) || p.ImportPath == ops {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s imports %s and does not reach %s, which defines the operators: import it too",
+	return []string{fmt.Sprintf("%s imports %s and not %s, which defines the operators: import it too",
 		p.ImportPath, graph, ops)}
 }

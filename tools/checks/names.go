@@ -9,9 +9,9 @@ import (
 	"strconv"
 )
 
-// NamesTested finds places where a Go file asks which method it has: a method's name as an operand of == or !=, in a
-// case, as a key or an index, as an argument of a function of strings or slices, or as a named constant or variable,
-// through which the same could be done. A name as a plain value, such as the default of a setting, is none.
+// NamesTested finds places where a Go file depends on the name of a method: a name as an operand of == or !=, in a
+// case, as a key or an index, as an argument of a function of strings or slices, or as a named constant or variable. A
+// name as a plain value, such as the default of a setting, is allowed.
 func NamesTested(file string, source []byte, names []string) ([]string, error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, source, parser.SkipObjectResolution)

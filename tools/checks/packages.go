@@ -1,5 +1,3 @@
-// Package checks keeps the dependency rules of the layers, how large files and folders may be, and what may lie in the
-// repository, as rules that a test runs. A rule gives one line for everything that breaks it.
 package checks
 
 import (
@@ -12,23 +10,23 @@ import (
 	"strings"
 )
 
-// Module is the path that every package of ours starts with.
+// Module is the path of the module.
 const Module = "promptfed"
 
-// Package is what `go list -json` says of a package, as far as rules read it.
+// Package holds the fields of `go list -json` that rules read.
 type Package struct {
 	ImportPath   string
 	GoFiles      []string
 	Imports      []string
 	TestImports  []string
 	XTestImports []string
-	Deps         []string // all packages that the package needs, tests apart
+	Deps         []string // direct and indirect imports, without those of tests
 }
 
-// direct are the imports of a package and of its tests.
+// direct returns the imports of a package and of its tests.
 func (p Package) direct() []string { return slices.Concat(p.Imports, p.TestImports, p.XTestImports) }
 
-// inModule is the path inside the module: runtime/ort; "." at its root.
+// inModule returns the path inside the module, such as runtime/ort; "." for its root.
 func (p Package) inModule() string { return inModule(p.ImportPath) }
 
 func inModule(path string) string {
@@ -42,10 +40,10 @@ func inModule(path string) string {
 	return inside
 }
 
-// within tells whether a path is the folder or lies under it.
+// within reports whether a path is the folder or below it.
 func within(path, folder string) bool { return path == folder || strings.HasPrefix(path, folder+"/") }
 
-// List asks the go command for all packages of the module that dir lies in.
+// List returns all packages of the module that contains dir.
 func List(dir string) ([]Package, error) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,GoFiles,Imports,TestImports,XTestImports,Deps", Module+"/...")
 	cmd.Dir = dir

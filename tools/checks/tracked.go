@@ -18,10 +18,10 @@ const (
 	MaxAll  = 60 << 20
 )
 
-// folders at the top of the repository, besides those that start with a dot.
+// folders are the top-level folders of the repository, besides those that start with a dot.
 var folders = []string{"models", "runtime", "federation", "tools", "configs", "docs"}
 
-// traces of the machine that a file was written on, or of the registry that packages came from.
+// traces are patterns of the machine on which a file was written, or of the registry that served a package.
 var traces = []struct {
 	what    string
 	pattern *regexp.Regexp
@@ -32,7 +32,7 @@ var traces = []struct {
 		`pypi\.org|[a-z0-9-]+\.pythonhosted\.org)\b`)},
 }
 
-// Tracked lists the files that git tracks under root; ok is false where root is no git checkout or git is missing.
+// Tracked lists the files that git tracks under root; ok is false if root is not a git checkout or git is missing.
 func Tracked(root string) (files []string, ok bool) {
 	cmd := exec.Command("git", "ls-files", "-z")
 	cmd.Dir = root
@@ -46,7 +46,7 @@ func Tracked(root string) (files []string, ok bool) {
 	return files, true
 }
 
-// Places finds files outside the folders that the repository has.
+// Places finds files outside the top-level folders.
 func Places(files []string) []string {
 	var bad []string
 	for _, f := range files {
@@ -75,7 +75,7 @@ func Sizes(bytes map[string]int64) []string {
 	return bad
 }
 
-// Traces finds lines of a text that name the machine or the registry. Binary files hold none.
+// Traces finds lines of a text that name the machine or the registry. It skips binary files.
 func Traces(file string, text []byte) []string {
 	if bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
 		return nil
@@ -93,8 +93,8 @@ func Traces(file string, text []byte) []string {
 	return bad
 }
 
-// Measure reads the tracked files: their sizes and the traces in them. A file that was deleted but is still tracked is
-// passed over.
+// Measure reads the tracked files and returns their sizes and the traces in them. It skips deleted files that are still
+// tracked.
 func Measure(root string, files []string) (sizes map[string]int64, bad []string, err error) {
 	sizes = map[string]int64{}
 	for _, f := range files {

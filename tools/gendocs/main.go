@@ -1,6 +1,3 @@
-// Command docs writes the tables of README.md and docs/ that come from the code: methods, options, configuration keys,
-// data sets, partitions and packages. Run it from the module root, or with `make docs`; its test fails when a table is
-// not what the code says.
 package main
 
 import (

@@ -1,6 +1,3 @@
-// Package page writes one self-contained HTML page about runs and sweeps: a table of all runs, tables that sort and
-// copy, curves, the drawings of figures, configurations side by side, and each run with its clients, classes, terms and
-// log. The page asks for nothing outside itself, unless a server keeps it current.
 package page
 
 // Report is what a page shows. Sections whose fields are empty are left out. Every text is plain text: the page escapes

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // experimentOf is equal for runs of one experiment, which differ in nothing but the seed. A run whose experiment is not
@@ -114,13 +114,10 @@ func nameByDifference(groups []*Group) {
 	}
 }
 
-// SeedFolder matches the names of folders that hold one seed of an experiment beside others.
-var SeedFolder = regexp.MustCompile(`^seed-\d+$`)
-
 // folderOf is the folder of a group: that of its run, or the one above its seeds.
 func folderOf(g *Group) string {
 	dir := g.Runs[0].Dir
-	if SeedFolder.MatchString(filepath.Base(dir)) && len(g.Runs) > 1 {
+	if runfolder.SeedFolder.MatchString(filepath.Base(dir)) && len(g.Runs) > 1 {
 		return filepath.Dir(dir)
 	}
 	return dir

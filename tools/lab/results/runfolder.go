@@ -16,16 +16,16 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // Files of a run folder that the engine does not name.
 const (
-	ConfigFile  = "config.yaml"
-	ClientsFile = "clients.json" // who the clients are and what they hold
-	DataFile    = "data.json"    // what the data was found to be
-	ErrorFile   = "error.txt"    // one line that says why a cell of a sweep failed
-
-	ProvenanceFile = "provenance.json" // how the run came about: programs, machines and settings of execution
+	ConfigFile     = runfolder.ConfigFile
+	ClientsFile    = runfolder.ClientsFile
+	DataFile       = runfolder.DataFile
+	ErrorFile      = runfolder.ErrorFile
+	ProvenanceFile = runfolder.ProvenanceFile
 )
 
 const (

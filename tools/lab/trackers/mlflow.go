@@ -23,10 +23,11 @@ import (
 	"promptfed/runtime/version"
 	"promptfed/tools/lab/trackers/mlflow"
 	"promptfed/tools/lab/trackers/numbers"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // MLflowFile says in a run folder which run of which MLflow store it is, and how many of its rounds that has.
-const MLflowFile = "mlflow.json"
+const MLflowFile = runfolder.MLflowFile
 
 // tracked is what MLflowFile says of a store, by its URI.
 type tracked struct {

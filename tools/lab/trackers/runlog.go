@@ -1,4 +1,3 @@
-// Package trackers sends the rounds of a run to other programs during the run: TensorBoard and MLflow.
 package trackers
 
 import (
@@ -9,12 +8,13 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/trackers/mlflow"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // What a run can be sent to.
 const (
-	TensorBoard = "tensorboard" // event files in the run folder
-	MLflow      = "mlflow:"     // with a folder or the address of a tracking server behind it
+	TensorBoard = runfolder.TensorBoardFolder // event files in the run folder
+	MLflow      = "mlflow:"                   // with a folder or the address of a tracking server behind it
 )
 
 // Help says what Check takes.

@@ -17,7 +17,7 @@ import (
 	"promptfed/federation/experiment"
 	"promptfed/federation/methods"
 	"promptfed/federation/pretrain"
-	"promptfed/tools/lab/results"
+	"promptfed/tools/promptfed/runfolder"
 )
 
 // complete teaches a shell what may stand where: configurations, runs, keys with their values, metrics. The command
@@ -52,7 +52,7 @@ func complete(root *cobra.Command) {
 
 // isRun tells whether a folder is that of a run or a sweep.
 func isRun(dir string) bool {
-	for _, name := range []string{results.ConfigFile, configs.PlanFile} {
+	for _, name := range []string{runfolder.ConfigFile, configs.PlanFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return true
 		}

@@ -1,4 +1,3 @@
-// Package progress shows long work: one live line on a terminal, plain lines with the time left elsewhere.
 package progress
 
 import (

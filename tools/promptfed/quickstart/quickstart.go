@@ -1,5 +1,3 @@
-// Package quickstart writes the configuration of a first comparison of methods on a folder of images: it finds out how
-// the images lie, and chooses clients that all have enough of them.
 package quickstart
 
 import (

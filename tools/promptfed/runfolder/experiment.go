@@ -7,7 +7,6 @@ import (
 
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
-	"promptfed/tools/lab/results"
 )
 
 // CheckExperiment refuses a run in a folder that holds another experiment, and names the keys that differ: in the
@@ -41,13 +40,13 @@ func CheckExperiment(dir string, id experiment.Identity, use Use) error {
 // folder above seed-N.
 func seedsBeside(dir string) []string {
 	above := dir
-	if results.SeedFolder.MatchString(filepath.Base(dir)) {
+	if SeedFolder.MatchString(filepath.Base(dir)) {
 		above = filepath.Dir(dir)
 	}
 	out := []string{above}
 	entries, _ := os.ReadDir(above) // a folder that is not there has none
 	for _, e := range entries {
-		if e.IsDir() && results.SeedFolder.MatchString(e.Name()) {
+		if e.IsDir() && SeedFolder.MatchString(e.Name()) {
 			out = append(out, filepath.Join(above, e.Name()))
 		}
 	}

@@ -19,12 +19,7 @@ import (
 	"promptfed/runtime/numerics"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/version"
-	"promptfed/tools/lab/results"
 )
-
-// ProvenanceFile says how a run came about. It alone of a run's files differs between two runs of one experiment and
-// seed.
-const ProvenanceFile = results.ProvenanceFile
 
 // Provenance is what ProvenanceFile says.
 type Provenance struct {

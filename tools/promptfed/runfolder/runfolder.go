@@ -1,4 +1,3 @@
-// Package runfolder claims the folder of a run for one program at a time, and keeps in it how the run came about.
 package runfolder
 
 import (
@@ -7,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"syscall"
 
@@ -14,8 +14,6 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/state"
 	"promptfed/federation/experiment"
-	"promptfed/tools/lab/results"
-	"promptfed/tools/lab/trackers"
 )
 
 // Use says what becomes of a folder that holds a run.
@@ -29,14 +27,26 @@ type Use struct {
 	Cell    bool // the run is a cell of a sweep, in the folder that the sweep gives it
 }
 
-// ServerFolder is where a server keeps what it knows of its clients.
-const ServerFolder = "hub"
+// Files and folders in the folder of a run that neither the engine nor the experiment names.
+const (
+	ConfigFile        = "config.yaml"
+	ClientsFile       = "clients.json"    // the clients and the number of their examples
+	DataFile          = "data.json"       // the description of the data
+	ErrorFile         = "error.txt"       // one line: why a cell of a sweep failed
+	ProvenanceFile    = "provenance.json" // see Provenance; only this file differs between runs of one seed
+	ServerFolder      = "hub"             // what a server records about its clients
+	TensorBoardFolder = "tensorboard"     // event files
+	MLflowFile        = "mlflow.json"     // the runs of MLflow stores that received this run
+)
 
-// files are what runs, servers and reports leave in a folder.
-var files = []string{results.ConfigFile, experiment.IdentityFile, results.ClientsFile, results.DataFile,
-	results.ErrorFile, record.RoundsFile, record.SummaryFile, record.PromptsFile, record.CheckFolder,
-	record.ConfusionFile, experiment.EmbeddingsFile, ProvenanceFile, ServerFolder, trackers.TensorBoard,
-	trackers.MLflowFile, "secagg.jsonl", "tables.md", "tables.tex", "tables.csv", "report.json", "report.html", "plots"}
+// files are the files and folders that runs, servers and reports write.
+var files = []string{ConfigFile, experiment.IdentityFile, ClientsFile, DataFile, ErrorFile, record.RoundsFile,
+	record.SummaryFile, record.PromptsFile, record.CheckFolder, record.ConfusionFile, experiment.EmbeddingsFile,
+	ProvenanceFile, ServerFolder, TensorBoardFolder, MLflowFile, "secagg.jsonl", "tables.md", "tables.tex",
+	"tables.csv", "report.json", "report.html", "plots"}
+
+// SeedFolder matches the names of folders that hold one seed of an experiment beside others.
+var SeedFolder = regexp.MustCompile(`^seed-\d+$`)
 
 // lockFile is locked while a program works in a folder; the system unlocks it when that program ends, however it ends.
 const lockFile = ".lock"

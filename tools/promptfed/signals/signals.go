@@ -1,4 +1,3 @@
-// Package signals ends the program's work by signals, at once or after the round that trains.
 package signals
 
 import (

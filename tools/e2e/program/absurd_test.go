@@ -1,0 +1,196 @@
+//go:build unix
+
+package program
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/onnx/onnxtest"
+	"promptfed/tools/promptfed/command"
+)
+
+// variant is a good model with one field replaced.
+type variant struct {
+	what  string
+	apply func() (undo func())
+}
+
+// variants are a model with every absurd value in every field.
+func variants(m *onnx.ModelProto) (out []variant) {
+	for _, f := range onnxtest.Fields(m) {
+		if f.Text {
+			for _, s := range onnxtest.Names {
+				out = append(out, variant{fmt.Sprintf("%s = %.20q", f.Path, s), func() func() { return f.Name(s) }})
+			}
+			continue
+		}
+		for _, n := range onnxtest.Numbers {
+			out = append(out, variant{fmt.Sprintf("%s = %d", f.Path, n), func() func() { return f.Number(n) }})
+		}
+	}
+	return out
+}
+
+// absurdMemory is the address space that a command may have, in bytes: ten times what the good model needs, and less
+// than half of what the absurd ones ask for.
+const absurdMemory = 4 << 30
+
+const absurdRun = `
+name: absurd
+method: promptfl
+options: {tokens: 4}
+backbones: [none]
+data: {set: synthetic, shots: 2,
+  generator: {classes: [circle, square, star], domains: [cartoon], train: 4, test: 4, size: 16}}
+partition: {kind: iid, clients: 2}
+train: {rounds: 1, lr: 0.01, epochs: 1, batch: 4}
+runtime: {cache: %s/cache}
+`
+
+// Of a good model with one absurd value no command makes more than one line: no trace of Go, no crash in ONNX Runtime,
+// no memory that the file asks for. The commands run in a process of their own whose address space is limited; it
+// reports each file before it reads it. PROMPTFED_ABSURD_STEP=1 takes all files, in an hour; by default it is
+// one in 197.
+func TestAbsurdModels(t *testing.T) {
+	t.Parallel()
+	if dir := os.Getenv("PROMPTFED_ABSURD"); dir != "" {
+		absurdProcess(t, dir)
+		return
+	}
+	for _, name := range []string{"openai-fixed-whole-29-dynamo", "hf-half"} {
+		for _, file := range []string{"image.onnx", "text.onnx"} {
+			t.Run(name+"/"+file, func(t *testing.T) {
+				dir := filepath.Join(t.TempDir(), "tower")
+				if err := os.CopyFS(dir, os.DirFS(filepath.Join("../../../models/bundle/exported/testdata",
+					name))); err != nil {
+					t.Fatal(err)
+				}
+				for from := "0"; from != ""; {
+					c := exec.Command(os.Args[0], "-test.run=^TestAbsurdModels$", "-test.timeout=2h")
+					c.Env = append(os.Environ(), "PROMPTFED_ABSURD="+dir, "PROMPTFED_ABSURD_FILE="+file,
+						"PROMPTFED_ABSURD_FROM="+from)
+					text, err := c.CombinedOutput()
+					from = ""
+					if err != nil {
+						last, _ := os.ReadFile(filepath.Join(dir, "last"))
+						number, what, _ := strings.Cut(string(last), " ")
+						t.Errorf("%s: %v\n%.3000s", what, err, text)
+						if n, err := strconv.Atoi(number); err == nil && os.Getenv("PROMPTFED_ABSURD_STEP") != "" {
+							from = strconv.Itoa(n + 1)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// absurdProcess runs the commands on the variants of one file of a folder.
+func absurdProcess(t *testing.T, dir string) {
+	limit := syscall.Rlimit{Cur: absurdMemory, Max: absurdMemory}
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &limit); err != nil {
+		t.Skip(err)
+	}
+	path := filepath.Join(dir, os.Getenv("PROMPTFED_ABSURD_FILE"))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &onnx.ModelProto{}
+	if err := proto.Unmarshal(b, m); err != nil {
+		t.Fatal(err)
+	}
+	from, _ := strconv.Atoi(os.Getenv("PROMPTFED_ABSURD_FROM"))
+	step, err := strconv.Atoi(os.Getenv("PROMPTFED_ABSURD_STEP"))
+	if err != nil {
+		step = 197
+	}
+	config := filepath.Join(dir, "run.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, absurdRun, dir), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	accepted, began := 0, time.Now()
+	list := variants(m)
+	for i := from; i < len(list); i += step {
+		undo := list[i].apply()
+		b, err := proto.Marshal(m)
+		undo()
+		if err != nil { // a name that is no UTF-8
+			t.Fatal(err)
+		}
+		for p, data := range map[string][]byte{path: b, filepath.Join(dir, "last"): fmt.Appendf(nil, "%d %s", i,
+			list[i].what)} {
+			if err := os.WriteFile(p, data, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, args := range [][]string{{"inspect", path}, {"inspect", dir}, {"check", path}, {"check", dir},
+			{"run", config, "--set", "backbones=" + dir, "--out", filepath.Join(dir, "out", strconv.Itoa(i))}} {
+			if args[0] == "run" && accepted%4 != 1 { // it takes longer than the others together
+				continue
+			}
+			began := time.Now()
+			code, text := quiet(t, dir, args)
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("%s: %v took %v", list[i].what, args, took)
+			}
+			last := strings.TrimSuffix(text, "\n")
+			if i := strings.LastIndexByte(last, '\n'); args[0] == "run" && i >= 0 { // warnings come before
+				last = last[i+1:]
+			}
+			if code != done && !strings.HasPrefix(last, "promptfed: ") || code == done && args[0] != "run" &&
+				last != "" ||
+				len(last) > 16<<10 || strings.ContainsFunc(last, unicode.IsControl) {
+				t.Errorf("%s: %v ends with %d and says %.300q", list[i].what, args, code, text)
+			}
+			if code == done && args[0] == "check" && args[1] == dir {
+				accepted++
+			}
+		}
+		if i%50 == 0 {
+			debug.FreeOSMemory()
+		}
+	}
+	t.Logf("%d of %d files, %d accepted, %v", (len(list)-from+step-1)/step, len(list), accepted,
+		time.Since(began))
+}
+
+// quiet runs a command in this process and gives what it wrote to its standard error.
+func quiet(t *testing.T, dir string, args []string) (code int, text string) {
+	t.Helper()
+	errs, err := os.Create(filepath.Join(dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	out, was := os.Stdout, os.Stderr
+	os.Stdout, os.Stderr = null, errs
+	defer func() { os.Stdout, os.Stderr = out, was }()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	code = command.Execute(ctx, args)
+	b, err := os.ReadFile(errs.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code, string(b)
+}

@@ -1,0 +1,100 @@
+package program
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/tools/e2e/proctest"
+)
+
+// Processes of a server and its clients are killed with -9 at random, as often as it takes to get through; the end is
+// that of a run nobody killed. PROMPTFED_TEST_CHAOS is the number of clients, 30 rounds and a minute of kills then, for
+// a longer test.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	clients, rounds, kills := 3, 6, 6
+	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CHAOS")); err == nil {
+		clients, rounds, kills = n, 30, 100
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	dir := setup(t)
+	at := func(name ...any) string { return filepath.Join(dir, fmt.Sprint(name...)) }
+	text := string(read(t, dir, "small.yaml"))
+	for old, is := range map[string]string{"clients: 4": fmt.Sprint("clients: ", clients),
+		"rounds: 6":         fmt.Sprint("rounds: ", rounds),
+		"train: 6, test: 4": "train: 24, test: 12"} {
+		text = strings.ReplaceAll(text, old, is)
+	}
+	if err := os.WriteFile(at("chaos.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "run", at("chaos.yaml"), "--out", at("run"))
+	addr := proctest.FreeAddress(t, "127.0.0.1")
+	serve := func(more ...string) *process {
+		return start(t, append([]string{"serve", at("chaos.yaml"), "--out", at("serve"), "--listen", addr, "--quorum",
+			"1", "--deadline", "3s"}, more...)...)
+	}
+	join := func(k int) *process {
+		return start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--config", at("chaos.yaml"), "--partition",
+			"--state", at("client", k))
+	}
+	server, list := serve(), make([]*process, clients)
+	for k := range list {
+		list[k] = join(k)
+	}
+	committed := func() int {
+		b, _ := os.ReadFile(filepath.Join(at("serve"), "rounds.jsonl"))
+		return bytes.Count(b, []byte("\n"))
+	}
+	ended := func(p *process) bool {
+		select {
+		case <-p.done:
+			return true
+		default:
+			return false
+		}
+	}
+	killed := 0
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end) && !(ended(server) && server.err == nil); {
+		time.Sleep(time.Duration(100+r.IntN(900)) * time.Millisecond)
+		if committed() < rounds && killed < kills {
+			k := r.IntN(clients + clients/2 + 1)
+			p := server
+			if k < clients {
+				p = list[k]
+			}
+			if !ended(p) {
+				p.Process.Kill()
+				<-p.done
+				killed++
+			}
+		}
+		if ended(server) && server.err != nil {
+			server = serve("--resume")
+		}
+		for k, p := range list {
+			if ended(p) && p.err != nil {
+				list[k] = join(k)
+			}
+		}
+	}
+	server.ends(t)
+	dirs := []string{at("serve")}
+	for k := range list {
+		list[k].ends(t)
+		dirs = append(dirs, at("client", k))
+	}
+	t.Logf("%d kills", killed)
+	if !t.Failed() && !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
+		t.Error("server and clients learned something else than one process")
+	}
+}

@@ -1,0 +1,339 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/runtime/safetensors"
+)
+
+// Exit codes.
+const (
+	done   = 0
+	failed = 1
+	usage  = 2
+)
+
+// program is the path of promptfed, built once for all tests.
+var program string
+
+func TestMain(m *testing.M) {
+	if os.Getenv("PROMPTFED_ABSURD") != "" { // in a process of TestAbsurdModels
+		os.Exit(m.Run())
+	}
+	dir, err := os.MkdirTemp("", "promptfed-test")
+	if err == nil {
+		program = filepath.Join(dir, "promptfed")
+		var out []byte
+		if out, err = exec.Command("go", "build", "-o", program,
+			"promptfed/tools/promptfed").CombinedOutput(); err != nil {
+			os.Stderr.Write(out)
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("ONNXRUNTIME_LIB", library())
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// library is the ONNX Runtime library beside the command that `make build` leaves; the tests' own copy lies elsewhere.
+func library() string {
+	if p := os.Getenv("ONNXRUNTIME_LIB"); p != "" {
+		return p
+	}
+	p, _ := filepath.Abs("../../../bin/libonnxruntime.so.1")
+	return p
+}
+
+// small is a configuration that runs in a second, with the small bundle in place of BUNDLE.
+const small = `
+name: small
+method: fedpha
+options: {global_tokens: 4, local_tokens: [4, 6], projector: exact-null}
+backbones: [BUNDLE]
+data: {set: synthetic, shots: 4,
+  generator: {classes: [circle, square, star, house], domains: [cartoon, sketch], train: 6, test: 4, size: 32}}
+partition: {kind: dirichlet, clients: 4, beta: 1}
+train: {rounds: 6, lr: 0.01, epochs: 2, batch: 4}
+participation: 0.75
+`
+
+// setup converts the small checkpoint and writes the configuration; it returns their folder.
+func setup(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	mustRun(t, "convert", "../../../models/bundle/converted/testdata/huggingface", "--out",
+		filepath.Join(dir, "bundle"))
+	text := strings.ReplaceAll(small, "BUNDLE", filepath.Join(dir, "bundle"))
+	text += "runtime: {cache: " + filepath.Join(dir, "cache") + "}\n"
+	if err := os.WriteFile(filepath.Join(dir, "small.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func call(args ...string) (stdout, stderr string, code int) {
+	c := exec.Command(program, args...)
+	var o, e bytes.Buffer
+	c.Stdout, c.Stderr = &o, &e
+	if err := c.Run(); err != nil {
+		code = -1
+		if x, ok := err.(*exec.ExitError); ok {
+			code = x.ExitCode()
+		}
+	}
+	return o.String(), e.String(), code
+}
+
+func mustRun(t *testing.T, args ...string) string {
+	t.Helper()
+	out, errText, code := call(args...)
+	if code != 0 {
+		t.Fatalf("promptfed %s: exit %d: %s", strings.Join(args, " "), code, errText)
+	}
+	return out
+}
+
+func read(t *testing.T, path ...string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestWorkersGiveTheSameBytes(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	var first []byte
+	for _, workers := range []string{"1", "2", "8"} {
+		out := filepath.Join(dir, "run"+workers)
+		mustRun(t, "run", filepath.Join(dir, "small.yaml"), "--out", out, "--set", "runtime.workers="+workers)
+		got := read(t, out, "prompts.safetensors")
+		if first == nil {
+			first = got
+		}
+		if !bytes.Equal(first, got) {
+			t.Errorf("%s workers give other prompts than one", workers)
+		}
+	}
+}
+
+// A run that is killed at any instant and resumed, as often as that takes, ends with the same prompts.
+func TestKillAndResume(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	config := filepath.Join(dir, "small.yaml")
+	whole, broken := filepath.Join(dir, "whole"), filepath.Join(dir, "broken")
+	began := time.Now()
+	mustRun(t, "run", config, "--out", whole, "--set", "train.rounds=12")
+	full := time.Since(began)
+	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
+	kills := 0
+	for range 40 {
+		c := exec.Command(program, "run", config, "--out", broken, "--set", "train.rounds=12", "--resume")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		wait := full/4 + time.Duration(r.Int64N(int64(full)))
+		timer := time.AfterFunc(wait, func() { c.Process.Kill() })
+		err := c.Wait()
+		timer.Stop()
+		if err == nil {
+			break
+		}
+		kills++
+	}
+	if !bytes.Equal(read(t, whole, "prompts.safetensors"), read(t, broken, "prompts.safetensors")) {
+		t.Errorf("after %d kills the prompts differ from those of the uninterrupted run", kills)
+	}
+	if a, b := read(t, whole, "rounds.jsonl"), read(t, broken, "rounds.jsonl"); bytes.Count(a,
+		[]byte("\n")) != bytes.Count(b, []byte("\n")) {
+		t.Errorf("rounds.jsonl has %d and %d lines", bytes.Count(a, []byte("\n")), bytes.Count(b, []byte("\n")))
+	}
+	t.Logf("killed %d times", kills)
+}
+
+// Going on with another configuration is refused, and leaves what the folder says of its run.
+func TestResumeWithOtherConfiguration(t *testing.T) {
+	dir := setup(t)
+	config, out := filepath.Join(dir, "small.yaml"), filepath.Join(dir, "run")
+	mustRun(t, "run", config, "--out", out, "--set", "train.rounds=1")
+	before := read(t, out, "config.yaml")
+	_, text, code := call("run", config, "--out", out, "--resume", "--set", "train.lr=0.5")
+	if code == 0 || !strings.Contains(text, "another experiment: train.lr is 0.01 there, 0.5 now;") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	if !bytes.Equal(before, read(t, out, "config.yaml")) {
+		t.Error("config.yaml is that of the refused run")
+	}
+}
+
+func TestErrorsAreOneLine(t *testing.T) {
+	dir := setup(t)
+	config := filepath.Join(dir, "small.yaml")
+	done := filepath.Join(dir, "done")
+	mustRun(t, "run", config, "--out", done, "--set", "train.rounds=1")
+	truncated := filepath.Join(dir, "half.safetensors")
+	whole := read(t, "../../../models/bundle/converted/testdata/huggingface/model.safetensors")
+	os.WriteFile(truncated, whole[:len(whole)/2], 0o644)
+	empty := filepath.Join(dir, "images")
+	os.MkdirAll(filepath.Join(empty, "cat"), 0o755)
+	os.MkdirAll(filepath.Join(empty, "dog"), 0o755)
+	for i := range 10 {
+		os.WriteFile(filepath.Join(empty, "dog", string(rune('a'+i))+".png"), []byte("no image"), 0o644)
+	}
+	full := filepath.Join(dir, "broken")
+	for _, class := range []string{"cat", "dog"} {
+		os.MkdirAll(filepath.Join(full, class), 0o755)
+		for i := range 10 {
+			os.WriteFile(filepath.Join(full, class, string(rune('a'+i))+".png"), []byte("no image"), 0o644)
+		}
+	}
+	out := func(n string) string { return filepath.Join(dir, n) }
+	for _, c := range []struct {
+		what string
+		args []string
+		code int
+		say  []string
+	}{
+		{"existing run", []string{"run", config, "--out", done}, 2, []string{"--resume"}},
+		{"unknown key", []string{"run", config, "--set", "train.speed=3"}, 2, []string{"train.speed", "known here",
+			"batch"}},
+		{"unknown option", []string{"run", config, "--out", out("1"), "--set", "options.beta=3"}, 2,
+			[]string{"options.beta", "ratio"}},
+		{"unknown method", []string{"run", config, "--out", out("2"), "--set", "method=fedfoo"}, 2, []string{"fedfoo",
+			"promptfl"}},
+		{"missing file", []string{"run", out("none.yaml")}, 2, []string{"none.yaml"}},
+		{"missing checkpoint", []string{"convert", out("nothing"), "--out", out("3")}, 1, []string{"nothing"}},
+		{"truncated checkpoint", []string{"convert", truncated, "--out", out("4")}, 1, []string{"half.safetensors"}},
+		{"no such backbone", []string{"run", config, "--out", out("5"), "--set", "backbones=[rn9000]"}, 2,
+			[]string{"rn9000"}},
+		{"prompt too long", []string{"run", config, "--out", out("6"), "--set", "options.local_tokens=40"}, 2,
+			[]string{"circle", "40"}},
+		{"too many clients", []string{"run", config, "--out", out("7"), "--set", "partition.clients=40", "--set",
+			"partition.kind=pathological"}, 2, []string{"partition.clients"}},
+		{"empty class folder", []string{"run", config, "--out", out("8"), "--set", "data.set=folder", "--set",
+			"data.root=" + empty}, 2, []string{"cat"}},
+		{"corrupt image", []string{"run", config, "--out", out("9"), "--set", "data.set=folder", "--set", "data.root=" +
+			full, "--set", "partition.kind=iid", "--set", "partition.clients=2"}, 1, []string{"a.png"}},
+		{"missing data", []string{"run", config, "--out", out("10"), "--set", "data.set=folder", "--set", "data.root=" +
+			out("gone")}, 2, []string{"gone", "data.root"}},
+		{"folder that cannot be written", []string{"run", config, "--out", "/proc/none/run"}, 1, []string{"--out"}},
+		{"absent provider", []string{"run", config, "--out", out("11"), "--set", "runtime.provider=cuda"}, 1,
+			[]string{"cuda"}},
+		{"no command", []string{"fly"}, 2, []string{"fly"}},
+		{"gradient of nothing", []string{"grad", filepath.Join(dir, "bundle", "text.onnx"), "--of", "text", "--wrt",
+			"image", "--out", filepath.Join(dir, "bundle", "g.onnx")}, 1, []string{"image", "embeddings"}},
+	} {
+		_, text, code := call(c.args...)
+		if code != c.code {
+			t.Errorf("%s: exit code %d, want %d (%s)", c.what, code, c.code, text)
+		}
+		lines := strings.Split(strings.TrimSpace(text), "\n")
+		last := lines[len(lines)-1]
+		if !strings.HasPrefix(last, "promptfed: ") || strings.Contains(text, "goroutine") {
+			t.Errorf("%s: not a one-line error: %s", c.what, text)
+		}
+		for _, s := range c.say {
+			if !strings.Contains(strings.ToLower(last), strings.ToLower(s)) {
+				t.Errorf("%s: the error does not say %q: %s", c.what, s, last)
+			}
+		}
+	}
+}
+
+func TestMissingLibrary(t *testing.T) {
+	dir := setup(t)
+	c := exec.Command(program, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"))
+	c.Env = append(os.Environ(), "ONNXRUNTIME_LIB="+filepath.Join(dir, "libnothing.so"))
+	out, err := c.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "libnothing.so") {
+		t.Errorf("error %v: %s", err, out)
+	}
+}
+
+// ONNX Runtime's telemetry, which would tell a collector about the run, leaves a file among the temporary ones as soon
+// as it starts.
+func TestNoTelemetry(t *testing.T) {
+	dir := setup(t)
+	tmp := t.TempDir()
+	c := exec.Command(program, "run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set",
+		"train.rounds=1")
+	c.Env = append(os.Environ(), "TMPDIR="+tmp)
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if list, err := os.ReadDir(tmp); err != nil || len(list) > 0 {
+		t.Errorf("left behind: %v %v", list, err)
+	}
+}
+
+func TestTracePredictPartition(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	config := filepath.Join(dir, "small.yaml")
+	mustRun(t, "trace", config, "--rounds", "2", "--out", filepath.Join(dir, "trace"))
+	tensors, _, err := safetensors.ReadFile(filepath.Join(dir, "trace", "trace.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"init/global", "r0/merged/global", "r1/merged/global"} {
+		if tensors[name] == nil {
+			t.Errorf("the trace lacks %s", name)
+		}
+	}
+	var info map[string]any
+	if err := json.Unmarshal(read(t, dir, "trace", "trace.json"), &info); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"config", "classes", "tokens", "hand_tokens", "clients", "steps"} {
+		if info[key] == nil {
+			t.Errorf("trace.json lacks %s", key)
+		}
+	}
+	run := filepath.Join(dir, "run")
+	mustRun(t, "run", config, "--out", run)
+	got := mustRun(t, "predict", run, "--client", "1", "--json", filepath.Join(run, "plots", "accuracy.png"))
+	var p struct{ Probabilities map[string]float64 }
+	if err := json.Unmarshal([]byte(got), &p); err != nil {
+		t.Fatal(err, got)
+	}
+	sum := 0.0
+	for _, v := range p.Probabilities {
+		sum += v
+	}
+	if len(p.Probabilities) != 4 || sum < 0.999 || sum > 1.001 {
+		t.Errorf("probabilities %v", p.Probabilities)
+	}
+	for _, f := range []string{"config.yaml", "rounds.jsonl", "summary.json", "data.json", "report.html",
+		"plots/accuracy.png", "plots/accuracy.svg"} {
+		if len(read(t, run, f)) == 0 {
+			t.Errorf("%s is empty", f)
+		}
+	}
+	var parts struct {
+		Clients []struct{ Train, Test []int }
+		Labels  struct{ Train, Test []int }
+	}
+	_, text, code := call("partition", config, "--json", filepath.Join(dir, "parts.json"))
+	if code != 0 || !strings.Contains(text, "data: synthetic, made on the fly: 4 classes") || !strings.Contains(text,
+		"data: train 48 images") {
+		t.Errorf("partition: exit %d, and says %q", code, text)
+	}
+	if err := json.Unmarshal(read(t, dir, "parts.json"), &parts); err != nil || len(parts.Clients) != 4 ||
+		len(parts.Labels.Train) != 48 {
+		t.Errorf("partition file: %v, %d clients, %d training labels", err, len(parts.Clients), len(parts.Labels.Train))
+	}
+}

@@ -1,0 +1,37 @@
+package program
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every flag that a file of docs/deploy gives the program is one of the commands that these files call.
+func TestDeployFlags(t *testing.T) {
+	help := ""
+	for _, name := range []string{"run", "work", "serve", "join", "certs", "sweep", "launch"} {
+		help += mustRun(t, name, "--help")
+	}
+	others := []string{"--no-install-recommends", "--from", "--build", "--now"} // of apt-get, docker, systemctl
+	flags, seen := regexp.MustCompile(`--[a-z][a-z-]*`), 0
+	err := filepath.WalkDir("../../../docs/deploy", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, flag := range flags.FindAllString(string(text), -1) {
+			seen++
+			if !strings.Contains(help, flag+" ") && !slices.Contains(others, flag) {
+				t.Errorf("%s: no command has %s", path, flag)
+			}
+		}
+		return err
+	})
+	if err != nil || seen < 20 {
+		t.Errorf("%d flags, %v", seen, err)
+	}
+}

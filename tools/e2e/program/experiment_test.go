@@ -1,0 +1,68 @@
+package program
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/tools/lab/results"
+)
+
+// Runs beside each other are averaged only where they are one experiment. Another one is refused in their folder, with
+// the keys that differ, also with --force, which starts over the seeds that it is given and no others; elsewhere it is
+// a row of its own, named by what differs.
+func TestSeedsOfOneExperiment(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	config, out, other := filepath.Join(dir, "small.yaml"), filepath.Join(dir, "run"), filepath.Join(dir, "other")
+	short := []string{"run", config, "--set", "train.rounds=1", "--set", "method=promptfl"}
+	with := func(args ...string) []string { return append(append([]string{}, short...), args...) }
+	mustRun(t, with("--out", out, "--seeds", "1,2")...)
+	for _, c := range []struct{ set, says string }{
+		{"method=fedpgp", "method is promptfl there, fedpgp now"},
+		{"train.lr=5", "train.lr is 0.01 there, 5 now"},
+		{"partition.clients=2", "partition.clients is 4 there, 2 now"},
+		{"data.generator.train=7", "data is digest "},
+	} {
+		for _, force := range [][]string{nil, {"--force"}} {
+			args := append(with("--out", out, "--seeds", "3", "--set", c.set), force...)
+			_, text, code := call(args...)
+			if code == 0 || !strings.Contains(text, c.says) || strings.Count(strings.TrimSpace(text), "\n") > 9 {
+				t.Errorf("%s %v: exit %d: %s", c.set, force, code, text)
+			}
+		}
+	}
+	mustRun(t, with("--out", out, "--seeds", "3")...)
+	mustRun(t, with("--out", other, "--seeds", "4", "--set", "method=fedpgp")...)
+	mustRun(t, with("--out", filepath.Join(dir, "same"), "--seeds", "5", "--set", "runtime.workers=2",
+		"--set", "name=x")...)
+
+	report := filepath.Join(dir, "report")
+	text := mustRun(t, "report", out, other, filepath.Join(dir, "same"), "--out", report)
+	if !strings.Contains(text, "small, method=promptfl") || !strings.Contains(text, "small, method=fedpgp") {
+		t.Errorf("rows are not named by what differs:\n%s", text)
+	}
+	var j results.JSON
+	if err := json.Unmarshal(read(t, report, "report.json"), &j); err != nil {
+		t.Fatal(err)
+	}
+	seeds := map[string][]uint64{}
+	for _, g := range j.Groups {
+		seeds[g.Method] = g.Metrics["last"].Seeds
+		if len(g.Experiment) != 32 {
+			t.Errorf("the experiment of %s is %q", g.Name, g.Experiment)
+		}
+	}
+	if len(j.Groups) != 2 || len(seeds["promptfl"]) != 4 || len(seeds["fedpgp"]) != 1 {
+		t.Errorf("groups of seeds %v", seeds)
+	}
+
+	// All seeds of a folder may be started over as another experiment together, and resumed with more rounds.
+	mustRun(t, with("--out", out, "--seeds", "1-3", "--force", "--set", "train.lr=5")...)
+	mustRun(t, with("--out", out, "--seeds", "1-3", "--resume", "--set", "train.lr=5", "--set", "train.rounds=2")...)
+	_, said, code := call(with("--out", out, "--seeds", "1-3", "--resume", "--set", "train.lr=5")...)
+	if code == 0 || !strings.Contains(said, "has 2 finished rounds, but train.rounds is 1") {
+		t.Errorf("fewer rounds than done: exit %d: %s", code, said)
+	}
+}

@@ -1,0 +1,49 @@
+package program
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// Methods whose prompts stand in the image tower train on vision transformers that another tool exported: one that is
+// recognised as CLIP's, and one whose blocks are found.
+func TestImagePromptsOnAnExport(t *testing.T) {
+	layouts, err := filepath.Abs("../../../models/bundle/exported/testdata/layouts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "visual.yaml")
+	if err := os.WriteFile(config, []byte(`
+name: visual
+method: fedvpt
+backbones: [`+layouts+`/vit]
+data: {set: synthetic, shots: 2,
+  generator: {classes: [circle, square], domains: [cartoon, sketch], train: 4, test: 2, size: 32}}
+partition: {kind: dirichlet, clients: 2, beta: 1}
+train: {rounds: 1, lr: 0.01, batch: 4}
+`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, tower := range []string{"vit", "mean"} {
+		for _, method := range []string{"fedvpt", "pfeddc"} {
+			out, err := exec.Command(program, "run", config, "--set", "method="+method, "--set", "backbones="+layouts+
+				"/"+tower, "--out", filepath.Join(t.TempDir(), method)).CombinedOutput()
+			if err != nil {
+				t.Errorf("%s on %s: %v\n%s", method, tower, err, out)
+			}
+		}
+	}
+}
+
+// check passes bundles as other tools export them: prompts in all blocks of a recognised vision transformer, and pixels
+// of a small tower that takes levels of 8 bits, of which finite differences in float32 tell little.
+func TestCheckOfExports(t *testing.T) {
+	for _, layout := range []string{"vit", "mean", "../siglip", "mobileclip", "winml"} {
+		dir := "../../../models/bundle/exported/testdata/layouts/" + layout
+		if out, err := exec.Command(program, "check", dir).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", layout, err, out)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// A run that is interrupted says what to type to go on. Pasted into a shell it does, whatever the names, the values and
+// the variables are, and ends with the bytes of a run that nobody interrupted; so do both by a sweep.
+func TestPastedLineGoesOn(t *testing.T) {
+	dir := setup(t)
+	more := []string{"--set", "options={global_tokens: 4, local_tokens: [4, 6]}", "--set", "train.rounds=40"}
+	t.Setenv("PROMPTFED_TRAIN_LR", "0.02")
+	whole, broken := filepath.Join(dir, "whole"), filepath.Join(dir, "it's $HOME")
+	mustRun(t, append([]string{"run", filepath.Join(dir, "small.yaml"), "--out", whole}, more...)...)
+	p := start(t, append([]string{"run", filepath.Join(dir, "small.yaml"), "--out", broken}, more...)...)
+	interrupt(t, p, filepath.Join(broken, "rounds.jsonl"))
+	line := regexp.MustCompile(`(?m)^promptfed: stopped; to continue: (.*)$`).FindStringSubmatch(p.said())
+	if line == nil {
+		t.Fatalf("no line to go on in\n%s", p.said())
+	}
+	shell := exec.Command("sh", "-c", line[1])
+	for _, e := range os.Environ() { // another shell
+		if !strings.HasPrefix(e, "PROMPTFED_") {
+			shell.Env = append(shell.Env, e)
+		}
+	}
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", line[1], err, out)
+	}
+	if !bytes.Equal(read(t, whole, "prompts.safetensors"), read(t, broken, "prompts.safetensors")) {
+		t.Error("the resumed run ends elsewhere")
+	}
+	var got runfolder.Provenance
+	if err := json.Unmarshal(read(t, broken, runfolder.ProvenanceFile), &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Calls) != 2 || got.Calls[0].Finished || !got.Calls[1].Finished || got.Data == nil ||
+		got.Data.Images["train"] != 48 || got.Data.Clients != 4 || len(got.Data.Digest) != 64 ||
+		got.Seeds["seed"] != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// interrupt interrupts a run once it has finished a round.
+func interrupt(t *testing.T, p *process, rounds string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
+		if info, err := os.Stat(rounds); err == nil && info.Size() > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no round:\n%s", p.said())
+		}
+	}
+	p.Process.Signal(os.Interrupt)
+	<-p.done
+	if p.err == nil {
+		t.Fatal("it was not interrupted")
+	}
+}
+
+// A folder in which nothing was finished is used again, one with a run only by --force, and two programs never work in
+// one.
+func TestFoldersAreUsedAgain(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	config, out := filepath.Join(dir, "small.yaml"), filepath.Join(dir, "run")
+	if _, _, code := call("run", config, "--out", out, "--set", "options.local_tokens=40"); code != 2 {
+		t.Errorf("exit code %d", code)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a run that cannot begin leaves a folder")
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(out, "rounds.jsonl"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	one := []string{"run", config, "--out", out, "--set", "train.rounds=1"}
+	mustRun(t, one...)
+	first := read(t, out, "prompts.safetensors")
+	if _, text, code := call(one...); code != 2 || !strings.Contains(text, "--force to replace it") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	mustRun(t, append(one, "--force")...)
+	if !bytes.Equal(first, read(t, out, "prompts.safetensors")) {
+		t.Error("begun anew, the run ends elsewhere")
+	}
+	p := start(t, "run", config, "--out", out, "--force", "--set", "train.rounds=400")
+	for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), "round 1/") && time.Now().Before(end); {
+		time.Sleep(2 * time.Millisecond)
+	}
+	if _, text, code := call("run", config, "--out", out, "--force"); code != 2 || !strings.Contains(text,
+		"another promptfed works in") {
+		t.Errorf("two in one folder: exit code %d: %s", code, text)
+	}
+	p.Process.Kill()
+	<-p.done
+}
+
+// A sweep is replaced with --force as a run is, the cells of an earlier form too.
+func TestForceOfASweep(t *testing.T) {
+	dir, file := setupSweep(t, 1)
+	out := filepath.Join(dir, "sweep")
+	mustRun(t, "sweep", file, "--out", out, "--keep", "batch=4", "--seeds", "1-2")
+	if _, text, code := call("sweep", file, "--out", out, "--keep", "batch=6"); code != 2 || !strings.Contains(text,
+		"--force") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+	mustRun(t, "sweep", file, "--out", out, "--keep", "batch=6", "--keep", "method=PromptFL", "--seeds", "3", "--force")
+	if left, err := filepath.Glob(filepath.Join(out, "*", "*", "seed-*")); err != nil || len(left) != 1 {
+		t.Errorf("%v %v", left, err)
+	}
+}
+
+// Where another method is asked for, the options that it does not have are left out, which is said.
+func TestOtherMethodOfAFile(t *testing.T) {
+	dir := setup(t)
+	_, text, code := call("run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set",
+		"method=coop", "--set", "train.rounds=1")
+	want := "promptfed: note: --set method=coop drops the options of fedpha: global_tokens, local_tokens, " +
+		"projector"
+	if code != 0 || !strings.Contains(text, want) {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}
+
+// The program says what it was built from, and help names what completes its commands.
+func TestVersionAndCompletion(t *testing.T) {
+	// a clean checkout has the commit in the version that Go notes
+	version := regexp.MustCompile(`^promptfed (\S+, commit \S+|\S+-[0-9a-f]{12}\S*)\n$`)
+	if out := mustRun(t, "--version"); !version.MatchString(out) || strings.Contains(out, "devel") {
+		t.Errorf("%q", out)
+	}
+	if out := mustRun(t, "--help"); !strings.Contains(out, "\n  completion ") {
+		t.Error("help does not name completion")
+	}
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "runs", "one", "seed-1"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "runs", "one", "seed-1", "config.yaml"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for want, args := range map[string][]string{
+		"\nmethod=fedpha\n":         {"run", "--set", "method="},
+		"\ntrain.lr=\n":             {"run", "--set", "train"},
+		"\noptions.fedprox.mu=\n":   {"sweep", "--set", "options"},
+		"\nwith=fedprox\n":          {"run", "--set", "with="},
+		"\ntrain.nesterov=true\n":   {"run", "--set", "train.nesterov="},
+		"\nworst10\n":               {"report", "--metric", ""},
+		"\npersonal\n":              {"report", "--view", ""},
+		"\nruns/one/seed-1\n":       {"report", "runs/"},
+		"\npartition.min_size=\n":   {"partition", "--set", ""},
+		"\ncareless.share=\n":       {"pretrain", "--set", ""},
+		"\ndomain-dirichlet\n":      {"list", "partitions", ""},
+		"\n:8\n":                    {"run", ""}, // files of some endings, which are
+		"\nyaml\n":                  {"run", ""},
+		"\nruntime.provider=auto\n": {"bench", "--set", "runtime.provider="},
+	} {
+		if out := "\n" + mustRun(t, append([]string{"__complete"}, args...)...); !strings.Contains(out, want) {
+			t.Errorf("%v: %q is not in\n%s", args, want, out)
+		}
+	}
+}
+
+// A list has a line for each thing, which fits the terminal; with a name it says all.
+func TestLists(t *testing.T) {
+	t.Setenv("COLUMNS", "60")
+	for _, what := range []string{"methods", "wrappers", "datasets", "partitions"} {
+		out := mustRun(t, "list", what)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		for _, line := range lines {
+			if n := len([]rune(line)); n > 60 {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+		name, _, _ := strings.Cut(lines[0], " ")
+		if whole := mustRun(t, "list", what, name); !strings.HasPrefix(whole, name+": ") || strings.Count(whole,
+			"\n") < 2 {
+			t.Errorf("%q", whole)
+		}
+	}
+}
+
+// A backbone is shown by its name, as a bundle by its path.
+func TestBackbonesByName(t *testing.T) {
+	if out := mustRun(t, "list", "backbones"); !strings.Contains(out, "\ntiny-rn50 ") {
+		t.Error(out)
+	}
+	t.Chdir(t.TempDir())
+	for _, args := range [][]string{{"list", "backbones", "tiny-rn50"}, {"inspect", "tiny-rn50"}} {
+		out := mustRun(t, args...)
+		for _, want := range []string{`^.*tiny-rn50: bundle \(openclip\)\n`, `\nname +tiny-rn50 *\n`,
+			`\nembedding dimension +128 *\n`} {
+			if !regexp.MustCompile(want).MatchString(out) {
+				t.Errorf("%v: no %s in\n%s", args, want, out)
+			}
+		}
+	}
+	if _, stderr, code := call("inspect", "nothere"); code != failed || strings.Count(stderr, "\n") != 1 ||
+		!strings.Contains(stderr, "no such file") || !strings.Contains(stderr, "tiny-rn50") {
+		t.Errorf("exit code %d, %q", code, stderr)
+	}
+}

@@ -1,0 +1,54 @@
+package program
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"promptfed/federation/data/datatest"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/ort/orttest"
+	"promptfed/runtime/safetensors"
+	"promptfed/runtime/tensor"
+)
+
+// Every command of docs/grad.md works in a checkout, and the file that its example leaves gives PyTorch's gradient.
+func TestGradPage(t *testing.T) {
+	root, home := datatest.Module(t), t.TempDir()
+	if err := os.Symlink(filepath.Join(root, "runtime"), filepath.Join(home, "runtime")); err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for line := range strings.Lines(string(read(t, root, "docs/grad.md"))) {
+		args, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/promptfed ")
+		if !ok || !strings.HasPrefix(line, "    ") {
+			continue
+		}
+		commands++
+		cmd := exec.Command(program, strings.Fields(args)...)
+		cmd.Dir = home
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", args, err, out)
+		}
+	}
+	if commands != 3 {
+		t.Fatalf("docs/grad.md shows %d commands", commands)
+	}
+	want, _, err := safetensors.ReadFile(filepath.Join(root, "runtime/grad/testdata/exported/convnext.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := ort.Open(filepath.Join(home, "convnext-gradient.onnx"), ort.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	got, err := s.Run(context.Background(), tensor.Map{"x": want["x"], "cotangent/y": want["c"]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	orttest.Near(t, "grad/x", got["grad/x"], want["grad"])
+}

@@ -1,0 +1,27 @@
+package program
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// inspect shows a checkpoint that cannot be converted, says why, and fails.
+func TestInspectRefuses(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "clip")
+	if err := os.CopyFS(dir, os.DirFS("../../../models/bundle/converted/testdata/huggingface")); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "config.json")
+	text := strings.Replace(string(read(t, path)), `"hidden_act"`, `"rope_theta":100,"hidden_act"`, 1)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, errText, code := call("inspect", dir)
+	if code == 0 || !strings.Contains(out, "text_config.rope_theta = 100 is unknown") ||
+		!strings.Contains(errText, dir+" cannot be converted") {
+		t.Errorf("exit %d: %s%s", code, out, errText)
+	}
+}

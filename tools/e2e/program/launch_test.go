@@ -1,0 +1,174 @@
+//go:build unix
+
+package program
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"promptfed/federation/engine/record"
+)
+
+// srun imitates what srun does: so many processes with the variables of a task each.
+func srun(t *testing.T, tasks, restarts int, env []string, args ...string) []*process {
+	t.Helper()
+	var out []*process
+	for rank := range tasks {
+		own := append([]string{"SLURM_JOB_ID=7", "SLURM_STEP_ID=0", fmt.Sprintf("SLURM_NTASKS=%d", tasks),
+			fmt.Sprintf("SLURM_PROCID=%d", rank), fmt.Sprintf("SLURM_RESTART_COUNT=%d", restarts),
+			"SLURM_CPUS_PER_TASK=1"}, env...)
+		out = append(out, startIn(t, own, append([]string{"launch"}, args...)...))
+	}
+	return out
+}
+
+// Four tasks of a Slurm job learn what one process learns, though one that trains is killed with kill -9. The folder
+// that they meet in is gone afterwards.
+func TestLaunch(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	mustRun(t, "run", at("small.yaml"), "--out", at("alone"))
+	tasks := srun(t, 4, 0, nil, at("small.yaml"), "--out", at("spread"), "--meet", at("meet"))
+	tasks[0].says(t, "a worker joined")
+	tasks[2].says(t, "joined a run")
+	tasks[2].Process.Kill()
+	<-tasks[2].done
+	for _, n := range []int{0, 1, 3} {
+		tasks[n].ends(t)
+	}
+	if t.Failed() {
+		return
+	}
+	if !bytes.Equal(together(t, at("spread")), together(t, at("alone"))) {
+		t.Error("the tasks learned something else than one process")
+	}
+	if _, err := os.Stat(at("meet")); !os.IsNotExist(err) {
+		t.Errorf("the folder that the tasks met in: %v", err)
+	}
+}
+
+// SIGUSR1 to all tasks, as Slurm sends it before the time is over, ends the run after a round and has the job queued
+// again; its next start goes on to what one process learns. scontrol is a script that writes down what it is asked.
+func TestLaunchIsQueuedAgain(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	long := strings.ReplaceAll(string(read(t, dir, "small.yaml")), "rounds: 6", "rounds: 40")
+	bin := at("bin")
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"long.yaml": long,
+		"bin/scontrol": "#!/bin/sh\necho \"$@\" >" + at("asked") + "\n"} {
+		if err := os.WriteFile(at(name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustRun(t, "run", at("long.yaml"), "--out", at("alone"))
+	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	args := []string{at("long.yaml"), "--out", at("spread"), "--meet", at("meet")}
+	first := srun(t, 2, 0, env, args...)
+	first[0].says(t, "a worker joined")
+	rounds := func() int { return bytes.Count(read(t, dir, "spread", record.RoundsFile), []byte("\n")) }
+	first[0].says(t, "round 2")
+	for _, p := range first {
+		if err := p.Process.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-first[0].done
+	<-first[1].done
+	if first[0].ProcessState.ExitCode() != failed || first[1].err != nil {
+		t.Errorf("%v, %v", first[0].err, first[1].err)
+	}
+	before := rounds()
+	if before < 2 || before >= 40 {
+		t.Fatalf("%d rounds when it was stopped", before)
+	}
+	if got := string(read(t, dir, "asked")); got != "requeue 7\n" {
+		t.Errorf("scontrol was asked %q", got)
+	}
+	again := srun(t, 2, 1, env, args...)
+	again[0].ends(t)
+	again[1].ends(t)
+	if !bytes.Equal(together(t, at("spread")), together(t, at("alone"))) || rounds() != 40 {
+		t.Errorf("after %d and %d rounds something else was learned than in one process", before, rounds())
+	}
+}
+
+// Three parts of a sweep in one folder, the first of which is killed and done again, are the sweep; a part that is
+// being done, and the folder while parts are, are refused.
+func TestSweepArray(t *testing.T) {
+	dir, file := setupSweep(t, 2)
+	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
+	mustRun(t, "sweep", file, "--out", whole)
+	part := func(i int) []string {
+		return []string{"sweep", file, "--out", parts, "--array", fmt.Sprintf("%d/3", i)}
+	}
+	first := start(t, part(0)...)
+	first.says(t, "3 cells")
+	for words, args := range map[string][]string{
+		"another promptfed does this part":    part(0),
+		"another promptfed works in":          {"sweep", file, "--out", parts, "--resume"},
+		"parts of 3 are numbered from 0 to 2": part(3),
+		"none of them may empty":              append(part(1), "--force"),
+		`"1": expected I/N`:                   {"sweep", file, "--array", "1"},
+	} {
+		if _, text, code := call(args...); code != usage || !strings.Contains(text, words) {
+			t.Errorf("%v: exit %d, %s", args, code, text)
+		}
+	}
+	first.Process.Kill()
+	<-first.done
+	var all []*process
+	for i := range 3 {
+		all = append(all, start(t, part(i)...))
+	}
+	for _, p := range all {
+		p.ends(t)
+	}
+	for _, c := range cells(t, whole) {
+		if result(t, filepath.Join(parts, c)) != result(t, filepath.Join(whole, c)) {
+			t.Errorf("cell %s differs", c)
+		}
+	}
+	if !bytes.Equal(read(t, parts, "sweep.json"), read(t, whole, "sweep.json")) ||
+		len(read(t, parts, "tables.csv")) == 0 {
+		t.Error("the parts have another plan, or no report")
+	}
+}
+
+// A server that is not there is said at once to a run, which is waited for by those that come to it.
+func TestClusterIsNotThere(t *testing.T) {
+	dir := setup(t)
+	for url, words := range map[string]string{"nats://127.0.0.1:1": "no servers", "nats://bogus.invalid": "bogus"} {
+		_, text, code := call("run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "x"),
+			"--cluster", url)
+		if code != failed || !strings.Contains(text, "cannot connect to "+url) || !strings.Contains(text, words) {
+			t.Errorf("%s: exit %d, %s", url, code, text)
+		}
+	}
+}
+
+// A folder to meet in that holds something else is refused, and left as it is.
+func TestLaunchLeavesOtherFolders(t *testing.T) {
+	dir := setup(t)
+	mine := filepath.Join(dir, "mine")
+	for _, name := range []string{"job-certs", "photos"} {
+		if err := os.MkdirAll(filepath.Join(mine, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, text, code := call("launch", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "x"), "--rank", "0",
+		"--tasks", "2", "--meet", mine)
+	list, err := os.ReadDir(mine)
+	if code != failed || !strings.Contains(text, "holds photos") || err != nil || len(list) != 2 {
+		t.Errorf("exit %d, %s; %v, %v", code, text, list, err)
+	}
+}

@@ -1,0 +1,61 @@
+//go:build unix
+
+package program
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"promptfed/runtime/onnx"
+	"promptfed/runtime/ort/orttest"
+)
+
+// A graph for which ONNX Runtime 1.30.0 reads outside of its memory, a loop whose body has a constant for an input, is
+// refused by every command that takes a graph from outside, before a session is made: one line, and no crash.
+func TestMalformedGraphsOnEveryWay(t *testing.T) {
+	dir := t.TempDir()
+	tower := filepath.Join(dir, "tower")
+	if err := os.CopyFS(tower, os.DirFS("../../../models/bundle/exported/testdata/hf-half")); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"image.onnx", "text.onnx"} {
+		path, m := filepath.Join(tower, file), &onnx.ModelProto{}
+		if err := proto.Unmarshal(orttest.Read(t, path), m); err != nil {
+			t.Fatal(err)
+		}
+		body := &onnx.GraphProto{Name: "body", Initializer: []*onnx.TensorProto{{Name: "go",
+			DataType: int32(onnx.TensorProto_BOOL), RawData: []byte{1}}}}
+		for _, name := range []string{"turn", "go"} {
+			body.Input = append(body.Input, &onnx.ValueInfoProto{Name: name})
+		}
+		m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Loop", Name: "odd", Input: []string{"", ""},
+			Output: []string{"nothing"}, Attribute: []*onnx.AttributeProto{{Name: "body",
+				Type: onnx.AttributeProto_GRAPH, G: body}}})
+		b, err := onnx.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		orttest.Write(t, path, string(b))
+	}
+	picture, config := filepath.Join(dir, "picture.png"), filepath.Join(dir, "run.yaml")
+	orttest.Write(t, picture, "")
+	orttest.Write(t, config, good)
+	image := filepath.Join(tower, "image.onnx")
+	for _, args := range [][]string{
+		{"inspect", image}, {"inspect", "--provider", "cpu", image}, {"check", image}, {"predict", image, picture},
+		{"grad", image, "--of", "y", "--wrt", "x", "--out", filepath.Join(dir, "out.onnx")},
+		{"inspect", tower}, {"check", tower},
+		{"run", config, "--set", "backbones=" + tower, "--out", filepath.Join(dir, "out")},
+	} {
+		code, text := quiet(t, dir, args)
+		last := strings.TrimSpace(text[strings.LastIndexByte(strings.TrimSpace(text), '\n')+1:])
+		if code == done || !strings.Contains(last, "Loop (node odd): 2 inputs for a body that takes 1 besides its "+
+			"constants") || !strings.HasPrefix(last, "promptfed: ") {
+			t.Errorf("%v ends with %d and says %.600q", args, code, text)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package program
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/configs"
+)
+
+// papers are the files of configs/papers, one for each table and figure: sweeps, and tables of data-set sizes.
+func papers(t *testing.T) (sweeps, counts []string) {
+	t.Helper()
+	files, err := filepath.Glob("../../../configs/papers/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files in configs/papers: %v", err)
+	}
+	for _, path := range files {
+		switch is, err := configs.IsCounts(path); {
+		case err != nil:
+			t.Fatal(err)
+		case is:
+			counts = append(counts, path)
+		default:
+			sweeps = append(sweeps, path)
+		}
+	}
+	return sweeps, counts
+}
+
+// forms are what bothForms loaded: several tests look at the same files.
+var forms = map[string][2]*configs.Sweep{}
+
+// bothForms loads a sweep and its small form, which nobody changes.
+func bothForms(t *testing.T, path string) (plain, small *configs.Sweep) {
+	t.Helper()
+	if both, ok := forms[path]; ok {
+		return both[0], both[1]
+	}
+	for _, form := range []struct {
+		to    **configs.Sweep
+		smoke bool
+	}{{&plain, false}, {&small, true}} {
+		s, err := configs.LoadSweep(path, configs.SweepOptions{Smoke: form.smoke})
+		if err != nil {
+			t.Fatal(err)
+		}
+		*form.to = s
+	}
+	forms[path] = [2]*configs.Sweep{plain, small}
+	return plain, small
+}
+
+// Every file of a paper is a sweep in both of its forms, and its card says what it reproduces. The small form needs no
+// data and no backbone that the program does not bring along.
+func TestPapers(t *testing.T) {
+	sweeps, _ := papers(t)
+	for _, path := range sweeps {
+		plain, small := bothForms(t, path)
+		c := plain.Card
+		switch {
+		case c == nil:
+			t.Errorf("%s has no card", path)
+			continue
+		case c.Paper == "" || c.Item == "" || c.Title == "":
+			t.Errorf("%s: card.paper %q, card.item %q, card.title %q; none may be empty", path, c.Paper, c.Item,
+				c.Title)
+		case c.Numbers.Values.Empty() == (c.NoNumbers == ""):
+			t.Errorf("%s: card.numbers, or card.no_numbers with the reason, is expected", path)
+		case (c.Views.Why == "") != (c.Metric == "seconds" || c.Metric == "bytes"):
+			t.Errorf("%s: card.views says which evaluation accuracies are, and is left out where there are none", path)
+		}
+		paper, item := filepath.Base(filepath.Dir(path)), strings.TrimSuffix(filepath.Base(path), ".yaml")
+		if want := paper + "-" + item; plain.Name != want {
+			t.Errorf("%s: name is %s, want %s, so that folders of sweeps stay apart", path, plain.Name, want)
+		}
+		if got := strings.ReplaceAll(strings.ToLower(c.Item), " ", "-"); got != item {
+			t.Errorf("%s: card.item is %s", path, c.Item)
+		}
+		if len(small.Cells) > 40 {
+			t.Errorf("%s: the small form has %d cells; a minute is enough for 40", path, len(small.Cells))
+		}
+		for _, cell := range small.Cells {
+			conf := cell.Config
+			for _, set := range []string{conf.Data.Set, conf.Synthetic.Set} {
+				if set != "synthetic" && set != "" {
+					t.Errorf("%s: cell %s of the small form reads set %s", path, cell.Folder, set)
+				}
+			}
+			for _, b := range conf.Backbones {
+				if !strings.HasPrefix(b, "tiny-") {
+					t.Errorf("%s: cell %s of the small form runs on %s", path, cell.Folder, b)
+				}
+			}
+		}
+	}
+}
+
+// Every run of FedPHA and SDFed in a paper's file names its projector, since the program's default is not the papers'.
+// Where they stand beside other methods both projectors run, under labels of their own, and printed numbers belong to
+// the paper's alone.
+func TestPapersRunBothProjectors(t *testing.T) {
+	sweeps, _ := papers(t)
+	for _, path := range sweeps {
+		s, _ := bothForms(t, path)
+		labels, others := map[any]map[string]string{}, false // a cell of each projector
+		for _, cell := range s.Cells {
+			if m := cell.Config.Method; m != "fedpha" && m != "sdfed" && m != "fedpr" {
+				others = true
+				continue
+			}
+			projector := cell.Config.Options["projector"]
+			if projector == nil {
+				t.Fatalf("%s: cell %s does not name its projector", path, cell.Folder)
+			}
+			labels[projector] = cell.Labels
+			if _, _, _, printed := s.Card.Number(cell.Labels); printed && projector == "exact-null" {
+				t.Errorf("%s: cell %s has a printed number, but not the paper's projector", path, cell.Folder)
+			}
+		}
+		if others && len(labels) > 0 && (len(labels) != 2 || labels["exact-null"] == nil) {
+			t.Errorf("%s: methods with projectors %v; want the paper's and exact-null", path, labels)
+		}
+	}
+}
+
+// Every table and figure that a paper shows results or sizes of data sets in has a file, and there are no others:
+// FedPHA's Table 5 and SDFed's Table 8 list symbols, SDFed's Table 9 is in its Table 4.
+func TestEveryTableAndFigureHasAFile(t *testing.T) {
+	sweeps, counts := papers(t)
+	all := slices.Sorted(slices.Values(append(sweeps, counts...)))
+	for paper, items := range map[string]string{
+		"fedpha": "figure-3 figure-4 figure-5 figure-6 figure-7 figure-8 figure-9 table-1 table-2 table-3 table-4 " +
+			"table-6 table-7 table-8",
+		"sdfed": "figure-3 figure-4 figure-5 figure-6 table-1 table-2 table-3 table-4 table-5 table-6 table-7",
+		"fedappr": "figure-1 figure-2 figure-4 figure-s1 figure-s2 table-1 table-2 table-s1 table-s2 table-s3 " +
+			"table-s4 table-s5 table-s6",
+		"pfeddc": "figure-3 table-1 table-2 table-3 table-4 table-5 table-6",
+		"ggtpc":  "figure-1 table-1 table-2 table-3 table-4 table-5 table-6",
+	} {
+		var got []string
+		for _, path := range all {
+			if filepath.Base(filepath.Dir(path)) == paper {
+				got = append(got, strings.TrimSuffix(filepath.Base(path), ".yaml"))
+			}
+		}
+		if is := strings.Join(got, " "); is != items {
+			t.Errorf("configs/papers/%s has %s\nwant %s", paper, is, items)
+		}
+	}
+}
+
+// The small form of one table of each paper runs to its end; `make smoke` runs them all.
+func TestSmokeOfPapers(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	last := ""
+	sweeps, _ := papers(t)
+	for _, path := range sweeps {
+		if paper := filepath.Dir(path); paper == last || !strings.HasPrefix(filepath.Base(path), "table") {
+			continue
+		} else {
+			last = paper
+		}
+		out := filepath.Join(t.TempDir(), "out")
+		mustRun(t, "sweep", path, "--smoke", "--out", out)
+		for _, f := range cells(t, out) {
+			if _, err := os.Stat(filepath.Join(out, f, "summary.json")); err != nil {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
+}

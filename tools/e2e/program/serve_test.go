@@ -1,0 +1,378 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/federation/engine/message"
+	"promptfed/runtime/safetensors"
+	"promptfed/tools/e2e/proctest"
+)
+
+// process is the command running; what it says is kept.
+type process struct {
+	*exec.Cmd
+	log  proctest.Output
+	done chan struct{}
+	err  error
+}
+
+func (p *process) said() string { return p.log.String() }
+
+func start(t *testing.T, args ...string) *process {
+	t.Helper()
+	return startIn(t, nil, args...)
+}
+
+// startIn is start with variables added to the environment.
+func startIn(t *testing.T, env []string, args ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	p := &process{Cmd: exec.CommandContext(ctx, program, args...), done: make(chan struct{})}
+	p.Stdout, p.Stderr, p.Env = &p.log, &p.log, append(os.Environ(), env...)
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.err = p.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-p.done
+		if t.Failed() {
+			t.Logf("promptfed %s:\n%s", strings.Join(args, " "), p.said())
+		}
+	})
+	return p
+}
+
+func (p *process) ends(t *testing.T) {
+	t.Helper()
+	<-p.done
+	if p.err != nil {
+		t.Errorf("%s: %v", strings.Join(p.Args[1:], " "), p.err)
+	}
+}
+
+// together is what a server and its clients learned, as one run folder would have it.
+func together(t *testing.T, dirs ...string) []byte {
+	t.Helper()
+	all, _, err := safetensors.ReadFile(filepath.Join(dirs[0], "prompts.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range dirs[1:] {
+		m, _, err := safetensors.ReadFile(filepath.Join(d, "prompts.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(all, m)
+	}
+	b, err := message.EncodeTensors(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A server and four clients as processes of their own, over TLS, learn what one process learns; the server is killed
+// with kill -9 on the way and goes on, and so is a client. Each client's folder then classifies.
+func TestServeAndJoin(t *testing.T) { serveAndJoin(t, "") }
+
+// So it is under secure aggregation, of which each client tells in the end.
+func TestServeAndJoinSecure(t *testing.T) { serveAndJoin(t, "secure_aggregation: {threshold: 0.6}\n") }
+
+func serveAndJoin(t *testing.T, more string) {
+	t.Parallel()
+	dir := setup(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	conf, addr := at("small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
+	if err := os.WriteFile(conf, append(read(t, dir, "small.yaml"), more...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "run", conf, "--out", at("run"))
+	mustRun(t, "certs", at("certs"), "--clients", "4")
+	serve := func(more ...string) *process {
+		return start(t, append([]string{"serve", conf, "--out", at("serve"), "--listen", addr, "--tls", at("certs"),
+			"--quorum", "1"}, more...)...)
+	}
+	join := func(k int) *process {
+		return start(t, "join", "tls://"+addr, "--client", fmt.Sprint(k), "--tls", at("certs"), "--config", conf,
+			"--partition", "--state", at(fmt.Sprint("client", k)))
+	}
+	lines := func() int {
+		b, _ := os.ReadFile(filepath.Join(at("serve"), "rounds.jsonl"))
+		return bytes.Count(b, []byte("\n"))
+	}
+	reached := func(rounds int) {
+		for end := time.Now().Add(time.Minute); lines() < rounds &&
+			time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		}
+	}
+	server := serve()
+	mustRun(t, "certs", at("stolen"), "--clients", "3")
+	// the certificate of client 1 for client 2
+	for _, file := range []string{"ca.pem", "client-1.pem", "client-1-key.pem"} {
+		b := read(t, at("certs"), file)
+		if err := os.WriteFile(filepath.Join(at("stolen"), strings.ReplaceAll(file, "client-1", "client-2")), b,
+			0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("stolen"), "--config", conf,
+		"--partition", "--state", at("thief")); code != failed || !strings.Contains(text,
+		"does not accept this connection as that client") {
+		t.Errorf("client 1 as client 2: exit %d, %s", code, text)
+	}
+	clients := map[int]*process{}
+	for k := range 4 {
+		clients[k] = join(k)
+	}
+	reached(2)
+	server.Process.Kill()
+	<-server.done
+	clients[1].Process.Kill()
+	<-clients[1].done
+	server = serve("--resume")
+	clients[1] = join(1)
+	server.ends(t)
+	dirs := []string{at("serve")}
+	for k := range 4 {
+		clients[k].ends(t)
+		dirs = append(dirs, at(fmt.Sprint("client", k)))
+	}
+	if t.Failed() {
+		return
+	}
+	if !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
+		t.Error("server and clients learned something else than one process")
+	}
+	for k := range 4 { // what sums hide is in no file of the server either
+		b := read(t, at("serve"), fmt.Sprintf("hub/members/client-%d.json", k))
+		if told := bytes.Contains(b, []byte(`"examples"`)); told == (more != "") {
+			t.Errorf("the server's folder holds the number of examples of client %d: %v", k, told)
+		}
+		if summed := strings.Contains(clients[k].said(), "instructions that it refused: 0"); summed != (more != "") {
+			t.Errorf("client %d tells of sums: %v", k, summed)
+		}
+	}
+	if text := mustRun(t, "join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
+		at("client2")); !strings.Contains(text, "the run is over") {
+		t.Errorf("a client whose run is over says %q", text)
+	}
+	another := start(t, "serve", conf, "--out", at("another"), "--listen", addr, "--tls", at("certs"))
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(another.said(), "waiting for clients") &&
+		time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if _, text, code := call("join", "tls://"+addr, "--client", "2", "--tls", at("certs"), "--state",
+		at("client2")); code != failed || !strings.Contains(text, "which is over") || !strings.Contains(text,
+		"use another --state") {
+		t.Errorf("the folder of a run that is over, and a server with another run: exit %d, %q", code, text)
+	}
+	another.Process.Kill()
+	image := at("image.png")
+	drawImage(t, image)
+	want := mustRun(t, "predict", at("run"), "--client", "2", "--json", image)
+	if got := mustRun(t, "predict", at("client2"), "--client", "2", "--json", image); got != want {
+		t.Errorf("client 2 alone classifies\n%sand in one process\n%s", got, want)
+	}
+}
+
+func drawImage(t *testing.T, path string, seed ...int) {
+	t.Helper()
+	picture := image.NewGray(image.Rect(0, 0, 32, 32))
+	for i := range picture.Pix {
+		picture.Pix[i] = byte(7 * i)
+		for _, n := range seed {
+			picture.Pix[i] ^= byte(i * n)
+		}
+	}
+	f, err := os.Create(path)
+	if err == nil {
+		err = errors.Join(png.Encode(f, picture), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A client that would train something else is refused with the reason on both sides; so is one without a certificate.
+func TestJoinIsRefused(t *testing.T) {
+	dir := setup(t)
+	conf, addr := filepath.Join(dir, "small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
+	metrics := proctest.FreeAddress(t, "127.0.0.1")
+	secret := filepath.Join(dir, "token")
+	if err := os.WriteFile(secret, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	classes := filepath.Join(dir, "classes.txt")
+	if err := os.WriteFile(classes, []byte("circle\nsquare\nstar\nhouse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := start(t, "serve", conf, "--out", filepath.Join(dir, "serve"), "--listen", addr, "--token-file", secret,
+		"--metrics", metrics, "--log", "json", "--classes", classes)
+	join := func(state string, more ...string) (string, int) {
+		_, text, code := call(append([]string{"join", "nats://" + addr, "--config", conf, "--partition", "--state",
+			filepath.Join(dir, state)}, more...)...)
+		return text, code
+	}
+	first := start(t, "join", "nats://"+addr, "--config", conf, "--partition", "--state", filepath.Join(dir, "0"),
+		"--client", "0", "--token-file", secret)
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(first.said(), "joined") && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, c := range []struct {
+		say  string
+		args []string
+	}{
+		{"options: the server has", []string{"--client", "1", "--token", "secret", "--set", "options.global_tokens=5"}},
+		{"classes: the server has", []string{"--client", "1", "--token", "secret", "--set",
+			"data.generator.classes=[circle, square, star, heart]"}},
+		{"--require secure_aggregation does not hold: the server's configuration has secure_aggregation: off",
+			[]string{"--client", "1", "--token", "secret", "--require", "rounds>=1,secure_aggregation,method=x"}},
+		{"the run has clients 0 to 3", []string{"--client", "4", "--token", "secret"}},
+		{"Authorization", []string{"--client", "1", "--token", "guessed"}},
+	} {
+		text, code := join("1"+c.say[:3], c.args...)
+		if code != failed || !strings.Contains(text, c.say) {
+			t.Errorf("%v: exit %d, %s", c.args, code, text)
+		}
+	}
+	if text, code := join("unknown", "--client", "1", "--require", "colour"); code != usage || !strings.Contains(text,
+		"--require colour: unknown key") {
+		t.Errorf("exit %d, %s", code, text)
+	}
+	for _, say := range []string{"refused to join", "options: the server has", "wrong token"} {
+		if !strings.Contains(server.said(), say) {
+			t.Errorf("the server does not log %q", say)
+		}
+	}
+	if _, text, code := call("status", "nats://"+addr, "--token", "secret", "--token-file", secret); code != usage ||
+		!strings.Contains(text, "give only one of them") {
+		t.Errorf("exit %d, %s", code, text)
+	}
+	t.Setenv("PROMPTFED_TOKEN", "secret")
+	text := mustRun(t, "status", "nats://"+addr)
+	if !strings.Contains(text, "not joined") || !strings.Contains(text, "waits") {
+		t.Errorf("status:\n%s", text)
+	}
+	for path, say := range map[string]string{"metrics": `promptfed_client_joined{client="0"} 1`,
+		"healthz": `"ok":true`} {
+		r, err := http.Get("http://" + metrics + "/" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r.Body)
+		r.Body.Close()
+		if err != nil || r.StatusCode != http.StatusOK || !strings.Contains(string(b), say) {
+			t.Errorf("%s: %v, %s\n%s", path, err, r.Status, b)
+		}
+		foreign, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+metrics+"/"+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		foreign.Host = "evil.example" // a name that was made to lead here
+		if r, err = http.DefaultClient.Do(foreign); err != nil {
+			t.Fatal(err)
+		}
+		if r.Body.Close(); r.StatusCode != http.StatusForbidden {
+			t.Errorf("%s for another host: %s", path, r.Status)
+		}
+	}
+	if !strings.Contains(server.said(), `"level":"INFO","msg":"joined","client":0`) {
+		t.Error("the log is not JSON")
+	}
+}
+
+// Each client brings a folder of its own, one of them without a class that the other has; the server gets the list of
+// classes from a file and never sees a folder. A server that is told to stop says how to go on.
+func TestOwnFolders(t *testing.T) {
+	dir := setup(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	n := 0
+	for client, classes := range [][]string{{"cat", "dog", "fox"}, {"dog", "fox"}} {
+		for _, class := range classes {
+			folder := at(fmt.Sprintf("site%d/%s", client, class))
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 10 {
+				n++
+				drawImage(t, filepath.Join(folder, fmt.Sprintf("%d.png", i)), n)
+			}
+		}
+	}
+	text := strings.ReplaceAll(small, "clients: 4", "clients: 2")
+	text = strings.ReplaceAll(text, "BUNDLE", at("bundle")) + "runtime: {cache: " + at("cache") + "}\n"
+	for name, text := range map[string]string{"own.yaml": text, "classes.txt": "cat\ndog\nfox\n"} {
+		if err := os.WriteFile(at(name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	addr := proctest.FreeAddress(t, "127.0.0.1")
+	serve := func(more ...string) *process {
+		return start(t, append([]string{"serve", at("own.yaml"), "--out", at("serve"), "--listen", addr, "--classes",
+			at("classes.txt"), "--quorum", "1"}, more...)...)
+	}
+	server := serve()
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(server.said(), "waiting for clients") &&
+		time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	server.Process.Signal(os.Interrupt)
+	<-server.done
+	if !strings.Contains(server.said(), "stopped; to continue: ") || !strings.Contains(server.said(), " --resume\n") {
+		t.Error("the server does not say how to go on")
+	}
+	server = serve("--resume")
+	var clients []*process
+	for k := range 2 {
+		clients = append(clients, start(t, "join", "nats://"+addr, "--client", fmt.Sprint(k), "--set",
+			"data.set=folder", "--set", "data.root="+at(fmt.Sprint("site", k)),
+			"--set", "data.split=pooled", "--set", "backbones=["+at("bundle")+"]", "--set", "runtime.cache="+
+				at("cache"), "--domain", fmt.Sprint("site", k), "--state", at(fmt.Sprint("client", k))))
+	}
+	for _, c := range append(clients, server) {
+		c.ends(t)
+	}
+	if t.Failed() {
+		return
+	}
+	summary := string(read(t, at("serve"), "summary.json"))
+	for _, domain := range []string{`"site0"`, `"site1"`} {
+		if !strings.Contains(summary, domain) {
+			t.Errorf("no accuracy of %s in\n%s", domain, summary)
+		}
+	}
+	out := mustRun(t, "predict", at("client1"), "--client", "1", "--json", filepath.Join(at("site1"), "fox", "0.png"))
+	if !strings.Contains(out, `"cat"`) {
+		t.Errorf("client 1 does not know the class that it has no images of: %s", out)
+	}
+	err := filepath.WalkDir(at("serve"), func(path string, e os.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if b := read(t, path); bytes.Contains(b, []byte(at("site0"))) {
+			t.Errorf("%s names a folder of a client", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

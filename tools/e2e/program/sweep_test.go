@@ -1,0 +1,352 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/results"
+)
+
+// grid makes the small configuration a sweep of two methods, two batch sizes and two seeds.
+const grid = `
+sweep:
+  seeds: [1, 2]
+  axes:
+    - name: method
+      points:
+        - {label: PromptFL, set: {method: promptfl, options: {tokens: 3}}}
+        - {label: FedPHA, set: {options.local_tokens: 5}}
+    - {name: batch, key: train.batch, values: [4, 6]}
+smoke:
+  set: {train.rounds: 1}
+  keep: {method: FedPHA, batch: 6}
+  seeds: [3]
+`
+
+// setupSweep is setup with a file grid.yaml of so many rounds.
+func setupSweep(t *testing.T, rounds int) (dir, file string) {
+	t.Helper()
+	dir = setup(t)
+	text := strings.ReplaceAll(string(read(t, dir, "small.yaml")), "rounds: 6", fmt.Sprintf("rounds: %d", rounds))
+	file = filepath.Join(dir, "grid.yaml")
+	if err := os.WriteFile(file, []byte(text+grid), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir, file
+}
+
+// result is what two runs of the same experiment have in common, byte for byte.
+func result(t *testing.T, dir string) string {
+	t.Helper()
+	var s map[string]any
+	if err := json.Unmarshal(read(t, dir, record.SummaryFile), &s); err != nil {
+		t.Fatal(err)
+	}
+	delete(s, "seconds")
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b) + string(read(t, dir, record.PromptsFile)) + string(read(t, dir, "clients.json"))
+}
+
+func cells(t *testing.T, dir string) []string {
+	t.Helper()
+	p, err := configs.ReadPlan(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, c := range p.Cells {
+		out = append(out, c.Folder)
+	}
+	return out
+}
+
+// Every cell of a sweep is what a run of its configuration gives, whatever the number of jobs.
+func TestSweepEqualsRuns(t *testing.T) {
+	t.Parallel()
+	dir, file := setupSweep(t, 2)
+	one, four := filepath.Join(dir, "one"), filepath.Join(dir, "four")
+	mustRun(t, "sweep", file, "--out", one, "--jobs", "1")
+	mustRun(t, "run", file, "--out", four)
+	want := []string{"promptfl/4/seed-1", "promptfl/4/seed-2", "promptfl/6/seed-1", "promptfl/6/seed-2",
+		"fedpha/4/seed-1", "fedpha/4/seed-2",
+		"fedpha/6/seed-1", "fedpha/6/seed-2"}
+	if got := cells(t, one); !slices.Equal(got, want) {
+		t.Fatalf("cells %v", got)
+	}
+	for _, f := range []string{"report.html", "tables.md", "tables.tex", "tables.csv"} {
+		read(t, one, f)
+	}
+	for _, f := range want {
+		if a, b := result(t, filepath.Join(one, f)), result(t, filepath.Join(four, f)); a != b {
+			at := 0
+			for at < min(len(a), len(b)) && a[at] == b[at] {
+				at++
+			}
+			t.Errorf("%s is not the same with one job and with several: %.200q, %.200q", f, a[max(0, at-80):],
+				b[max(0, at-80):])
+		}
+		if !bytes.Equal(read(t, one, f, results.ConfigFile), read(t, four, f, results.ConfigFile)) {
+			t.Errorf("%s: %s differs", f, results.ConfigFile)
+		}
+	}
+	for _, c := range []struct {
+		folder string
+		sets   []string
+	}{
+		{"promptfl/6/seed-2", []string{"method=promptfl", "options={tokens: 3}", "train.batch=6", "seed=2"}},
+		{"fedpha/4/seed-1", []string{"options.local_tokens=5", "train.batch=4", "seed=1"}},
+	} {
+		alone := filepath.Join(dir, "alone", c.folder)
+		args := []string{"run", filepath.Join(dir, "small.yaml"), "--out", alone, "--set", "train.rounds=2"}
+		for _, s := range c.sets {
+			args = append(args, "--set", s)
+		}
+		mustRun(t, args...)
+		if result(t, alone) != result(t, filepath.Join(one, c.folder)) {
+			t.Errorf("%s is not what a run of its configuration gives", c.folder)
+		}
+	}
+}
+
+// The small form is another plan; a folder takes one plan only, and a finished sweep has nothing left to do.
+func TestSweepFolders(t *testing.T) {
+	dir, file := setupSweep(t, 1)
+	out := filepath.Join(dir, "out")
+	mustRun(t, "sweep", file, "--smoke", "--out", out)
+	if got := cells(t, out); !slices.Equal(got, []string{"fedpha/6/seed-3"}) {
+		t.Fatalf("cells %v", got)
+	}
+	summary, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", record.SummaryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
+	if again, err := os.Stat(filepath.Join(out, "fedpha/6/seed-3", record.SummaryFile)); err != nil ||
+		!again.ModTime().Equal(summary.ModTime()) {
+		t.Error("a finished cell ran again")
+	}
+	run := filepath.Join(dir, "run")
+	mustRun(t, "run", filepath.Join(dir, "small.yaml"), "--out", run, "--set", "train.rounds=1")
+	for _, c := range []struct {
+		args []string
+		code int
+		say  []string
+	}{
+		{[]string{"sweep", file, "--smoke", "--out", out}, usage, []string{"holds a sweep", "--resume"}},
+		{[]string{"sweep", file, "--out", out, "--resume"}, usage, []string{"another sweep", "smoke"}},
+		{[]string{"sweep", file, "--smoke", "--out", out, "--resume", "--set", "train.lr=0.5"}, usage,
+			[]string{"fedpha/6/seed-3", "train.lr is 0.01 there, 0.5 now"}},
+		{[]string{"sweep", file, "--out", run}, usage, []string{"single run"}},
+		{[]string{"sweep", file, "--keep", "batch"}, usage, []string{"--keep", "axis=label"}},
+		{[]string{"sweep", file, "--keep", "batch=8"}, usage, []string{"grid.yaml", "batch", `"8"`, "4, 6"}},
+		{[]string{"sweep", file, "--jobs", "-1"}, usage, []string{"--jobs"}},
+		{[]string{"sweep", file, "--set", "train.batch=0"}, usage, []string{"promptfl/4/seed-1", "batch"}},
+		{[]string{"sweep", filepath.Join(dir, "none.yaml")}, usage, []string{"none.yaml"}},
+		{[]string{"sweep", file, "--out", "/proc/none/sweep"}, failed, []string{"--out"}},
+		{[]string{"run", filepath.Join(dir, "small.yaml"), "--smoke"}, usage, []string{"small.yaml",
+			"no section smoke"}},
+		{[]string{"run", filepath.Join(dir, "small.yaml"), file}, usage, []string{"grid.yaml", "one sweep"}},
+	} {
+		_, text, code := call(c.args...)
+		if code != c.code {
+			t.Errorf("%v: exit code %d, want %d: %s", c.args, code, c.code, text)
+		}
+		for _, s := range c.say {
+			if !strings.Contains(text, s) {
+				t.Errorf("%v: %q does not say %q", c.args, text, s)
+			}
+		}
+	}
+}
+
+// Cells that fail leave a line in their folders and do not stop the others; --resume tries them again.
+func TestSweepGoesOnAfterFailures(t *testing.T) {
+	dir, file := setupSweep(t, 1)
+	images := filepath.Join(dir, "images")
+	bad := strings.ReplaceAll(string(read(t, file)), "{name: batch, key: train.batch, values: [4, 6]}",
+		"{name: data, points: [{label: drawn}, {label: gone, set: {data: {set: folder, root: "+images+
+			"}, partition.kind: iid}}, {label: drawn too}]}")
+	file = filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(bad, "keep: {method: FedPHA, batch: 6}",
+		"keep: {method: FedPHA}")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out")
+	stdout, stderr, code := call("sweep", file, "--smoke", "--out", out)
+	if code != failed || !strings.Contains(stdout, "failed: fedpha/gone/seed-3: ") || !strings.Contains(stderr,
+		"1 of 3 cells failed") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for _, f := range []string{"fedpha/drawn/seed-3", "fedpha/drawn-too/seed-3"} {
+		read(t, out, f, record.SummaryFile)
+		if _, err := os.Stat(filepath.Join(out, f, results.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s has an error: %v", f, err)
+		}
+	}
+	read(t, out, "report.html")
+	if _, stderr, code := call("sweep", file, "--smoke", "--out", filepath.Join(dir, "none"), "--keep",
+		"data=gone"); code != failed || !strings.Contains(stderr, "1 of 1 cells failed") {
+		t.Errorf("nothing but failures: exit code %d, %s", code, stderr)
+	}
+	why := string(read(t, out, "fedpha/gone/seed-3", results.ErrorFile))
+	if strings.Count(why, "\n") != 1 || !strings.Contains(why, images) {
+		t.Errorf("%s: %q", results.ErrorFile, why)
+	}
+	var picture bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 32, 32))); err != nil {
+		t.Fatal(err)
+	}
+	for _, class := range []string{"cat", "dog"} {
+		if err := os.MkdirAll(filepath.Join(images, class), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 20 {
+			if err := os.WriteFile(filepath.Join(images, class, fmt.Sprintf("%d.png", i)), picture.Bytes(),
+				0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	mustRun(t, "sweep", file, "--smoke", "--out", out, "--resume")
+	read(t, out, "fedpha/gone/seed-3", record.SummaryFile)
+	if _, err := os.Stat(filepath.Join(out, "fedpha/gone/seed-3", results.ErrorFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the error stays: %v", err)
+	}
+}
+
+// A sweep that is killed at any instant and resumed, as often as that takes, runs no finished cell again and ends as
+// one that nobody killed.
+func TestSweepKillAndResume(t *testing.T) {
+	t.Parallel()
+	dir, file := setupSweep(t, 4)
+	whole, broken := filepath.Join(dir, "whole"), filepath.Join(dir, "broken")
+	mustRun(t, "sweep", file, "--out", whole)
+	folders := cells(t, whole)
+	ready := func() (list []string) {
+		for _, f := range folders {
+			if _, err := os.Stat(filepath.Join(broken, f, record.SummaryFile)); err == nil {
+				list = append(list, f)
+			}
+		}
+		return list
+	}
+	rounds := func() (n int) {
+		for _, f := range folders {
+			b, _ := os.ReadFile(filepath.Join(broken, f, record.RoundsFile))
+			n += bytes.Count(b, []byte("\n"))
+		}
+		return n
+	}
+	stamps := map[string]time.Time{}
+	kills := 0
+	for _, until := range []int{0, 1, 5, 11, 18, 25, 31} { // of 32 rounds
+		c := exec.Command(program, "sweep", file, "--out", broken, "--resume", "--jobs", "2")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- c.Wait() }()
+		limit := time.Now().Add(time.Minute)
+		for rounds() < until && len(ended) == 0 && time.Now().Before(limit) {
+			time.Sleep(time.Millisecond)
+		}
+		c.Process.Kill()
+		if err := <-ended; err != nil && err.Error() != "signal: killed" {
+			t.Fatalf("a resumed sweep failed: %v", err)
+		} else if err != nil {
+			kills++
+		}
+		for _, f := range ready() {
+			st, err := os.Stat(filepath.Join(broken, f, record.SummaryFile))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if before, ok := stamps[f]; ok && !before.Equal(st.ModTime()) {
+				t.Errorf("%s was done and ran again", f)
+			}
+			stamps[f] = st.ModTime()
+		}
+	}
+	mustRun(t, "sweep", file, "--out", broken, "--resume")
+	if kills < 4 || len(stamps) == 0 {
+		t.Errorf("%d kills hit the sweep, %d cells were done by then", kills, len(stamps))
+	}
+	for _, f := range folders {
+		if result(t, filepath.Join(broken, f)) != result(t, filepath.Join(whole, f)) {
+			t.Errorf("after %d kills %s differs", kills, f)
+		}
+	}
+	t.Logf("%d kills; %d cells done before the last call", kills, len(stamps))
+}
+
+// A limit on file sizes stands in for a full disk: the sweep stops with the file's name, leaves the other cells alone,
+// and goes on once there is room.
+func TestSweepOnFullDisk(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("no sh to set a limit with")
+	}
+	dir, file := setupSweep(t, 1)
+	out := filepath.Join(dir, "out")
+	mustRun(t, "features", file, "--set", "backbones=[tiny-vit-b16]")
+	args := []string{"sweep", file, "--out", out, "--keep", "method=FedPHA", "--set", "backbones=[tiny-vit-b16]"}
+	c := exec.Command("sh", append([]string{"-c", `ulimit -f 16; exec "$0" "$@" --jobs 1`, program}, args...)...)
+	text, err := c.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != failed {
+		t.Fatalf("%v: %s", err, text)
+	}
+	for _, s := range []string{"cell fedpha/4/seed-1: ", "cannot write", "free some space", "--resume"} {
+		if !strings.Contains(string(text), s) {
+			t.Errorf("%q does not say %q", text, s)
+		}
+	}
+	for _, f := range cells(t, out)[1:] {
+		if _, err := os.Stat(filepath.Join(out, f)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s was begun: %v", f, err)
+		}
+	}
+	mustRun(t, append(args, "--resume")...)
+}
+
+// An interrupt ends the sweep in one line that says how to go on.
+func TestSweepInterrupted(t *testing.T) {
+	dir, file := setupSweep(t, 40)
+	out := filepath.Join(dir, "out")
+	c := exec.Command(program, "sweep", file, "--out", out)
+	var text bytes.Buffer
+	c.Stderr = &text
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for limit := time.Now().Add(time.Minute); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
+		if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", record.RoundsFile)); len(list) > 0 {
+			break
+		}
+	}
+	c.Process.Signal(os.Interrupt)
+	err := c.Wait()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != failed || !strings.Contains(text.String(), "--resume") {
+		t.Errorf("%v: %s", err, text.String())
+	}
+	if list, _ := filepath.Glob(filepath.Join(out, "*", "*", "*", results.ErrorFile)); len(list) > 0 {
+		t.Errorf("stopped cells count as failed: %v", list)
+	}
+}

@@ -1,0 +1,30 @@
+package program
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The small forms of base-to-new and leave-one-domain-out run, and their main tables have all that docs/evaluation.md
+// defines.
+func TestDrawnEvaluations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains")
+	}
+	for name, heads := range map[string][]string{
+		"base-to-new":          {"last (%)", "own-classes (%)", "set:base (%)", "set:new (%)", "hm (%)", "hm3 (%)"},
+		"leave-one-domain-out": {"cartoon", "mosaic", "neon", "sketch", "Average"},
+	} {
+		out := filepath.Join(t.TempDir(), "out")
+		mustRun(t, "sweep", "../../../configs/synthetic/"+name+".yaml", "--smoke", "--out", out)
+		said, err := os.ReadFile(filepath.Join(out, "tables.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line := "| method | " + strings.Join(heads, " | ") + " |\n"; !strings.Contains(string(said), line) {
+			t.Errorf("%s: no table begins with %q:\n%s", name, line, said)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package program
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// step says how a line of a page is followed where not as it stands there: what is put behind it, or why it is left
+// out. It is found by how the line begins, apart from the name of the program.
+type step struct{ line, with, why string }
+
+// walk is a new user who goes through a page from top to bottom, in an empty folder.
+type walk struct {
+	*testing.T
+	steps  []step
+	words  *strings.Replacer // what stands for placeholders of the page
+	seen   map[string]bool
+	joined []*process // a server and its clients
+}
+
+// walker enters an empty folder in which the shell finds the program.
+func walker(t *testing.T, steps []step) *walk {
+	home := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(home, "cache"))
+	t.Setenv("PATH", filepath.Dir(program)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Chdir(home)
+	return &walk{T: t, steps: steps, words: strings.NewReplacer(), seen: map[string]bool{}}
+}
+
+// follow gives commands to a shell and returns what they say. A server and clients of it go on beside what follows
+// until the next command, a page or a classifier that is served until the end.
+func (w *walk) follow(commands string) string {
+	w.Helper()
+	for _, s := range w.steps {
+		if strings.HasPrefix(strings.TrimPrefix(commands, "promptfed "), s.line) {
+			w.seen[s.line] = true
+			if s.why != "" {
+				return ""
+			}
+			commands += s.with
+			break
+		}
+	}
+	commands = w.words.Replace(commands)
+	args := strings.Fields(commands)
+	switch {
+	case args[0] == "promptfed" && (args[1] == "serve" || args[1] == "join"):
+		w.joined = append(w.joined, start(w.T, args[1:]...))
+		return ""
+	case args[0] == "promptfed" && (args[1] == "ui" || strings.Contains(commands, " --listen ")):
+		p := start(w.T, args[1:]...)
+		for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), "http://127.0.0.1:"); {
+			if time.Now().After(end) {
+				w.Fatalf("%s says\n%s", commands, p.said())
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return p.said()
+	}
+	w.wait()
+	out, err := exec.Command("sh", "-e", "-c", commands).CombinedOutput()
+	if err != nil {
+		w.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
+}
+
+// wait waits for a server and its clients, and returns what they said.
+func (w *walk) wait() string {
+	w.Helper()
+	said := ""
+	for _, p := range w.joined {
+		p.ends(w.T)
+		said += p.said()
+	}
+	w.joined = nil
+	return said
+}
+
+// ends checks that the page still has every line that the steps are about.
+func (w *walk) ends() {
+	w.Helper()
+	w.wait()
+	for _, s := range w.steps {
+		if !w.seen[s.line] {
+			w.Errorf("the page has no %q any more", s.line)
+		}
+	}
+}
+
+// drawFolder makes a folder of images below it, one at each combination of the parts of a path.
+func drawFolder(t *testing.T, name string, parts ...[]string) string {
+	t.Helper()
+	paths := []string{name}
+	for _, part := range parts {
+		var next []string
+		for _, p := range paths {
+			for _, n := range part {
+				next = append(next, filepath.Join(p, n))
+			}
+		}
+		paths = next
+	}
+	for i, p := range paths {
+		if err := os.MkdirAll(filepath.Dir(p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		drawImage(t, p, i)
+	}
+	return name
+}

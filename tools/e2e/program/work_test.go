@@ -1,0 +1,73 @@
+package program
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"promptfed/tools/e2e/proctest"
+)
+
+// says waits until a process has said something.
+func (p *process) says(t *testing.T, text string) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), text); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-p.done:
+			t.Fatalf("it ended and never said %q", text)
+		default:
+		}
+		if time.Now().After(end) {
+			t.Fatalf("it never said %q", text)
+		}
+	}
+}
+
+// A run whose clients train in two other processes, one of which is killed with kill -9 and one of which comes late,
+// leaves the files of a run in one process. A worker that would train something else is refused.
+func TestRunOnACluster(t *testing.T) {
+	t.Parallel()
+	dir := setup(t)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	conf, addr := at("small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
+	mustRun(t, "run", conf, "--out", at("alone"))
+	run := start(t, "run", conf, "--out", at("spread"), "--cluster", "listen://"+addr, "--token", "secret")
+	work := func(more ...string) *process {
+		return start(t, append([]string{"work", "nats://" + addr, "--token", "secret", "--jobs", "1", "--set",
+			"runtime.models=" + dir, "--set", "runtime.cache=" + at("cache")}, more...)...)
+	}
+	run.says(t, "start workers with")
+	wrong := work("--set", "train.lr=0.5")
+	<-wrong.done
+	if !strings.Contains(wrong.said(), "training: the server has") || wrong.ProcessState.ExitCode() != failed ||
+		!strings.Contains(run.said(), "a worker is refused") {
+		t.Errorf("%s", wrong.said())
+	}
+	first := work()
+	first.says(t, "joined a run")
+	run.says(t, "a worker joined")
+	first.Process.Kill()
+	<-first.done
+	second := work("--idle", "1s")
+	run.ends(t)
+	second.ends(t)
+	if t.Failed() {
+		return
+	}
+	if !bytes.Equal(together(t, at("spread")), together(t, at("alone"))) {
+		t.Error("the workers learned something else than one process")
+	}
+	if !strings.Contains(run.said(), "workers=2") {
+		t.Error("the run does not tell of two workers")
+	}
+	if _, text, code := call("run", conf, "--cluster", "nats://"+addr, "--queue", "A b"); code != usage ||
+		!strings.Contains(text, "--queue") {
+		t.Errorf("exit %d, %s", code, text)
+	}
+	if _, text, code := call("work", "nats://"+addr, "--jobs", "-1"); code != usage || !strings.Contains(text,
+		"--jobs") {
+		t.Errorf("exit %d, %s", code, text)
+	}
+}

@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
+	"promptfed/tools/promptfed/progress"
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// RunsFolder is the default folder of run folders.
+const RunsFolder = "runs"
+
+// ComparisonFolder is the default folder of a report about several runs.
+const ComparisonFolder = "runs/comparison"
+
+// ForceHelp is the help text of --force.
+const ForceHelp = "start over in a folder that holds a run or a sweep, whose files are removed"
+
+// Load reads and checks a configuration. An error is a usage error.
+func Load(path string, sets []string) (configs.Loaded, error) {
+	return LoadChecked(path, sets, configs.Loaded.Check)
+}
+
+// LoadChecked reads a configuration and checks it with check. An error is a usage error.
+func LoadChecked(path string, sets []string, check func(configs.Loaded) error) (configs.Loaded, error) {
+	l, err := configs.Open(path, sets)
+	if err == nil {
+		err = check(l)
+	}
+	if err != nil {
+		return l, Usage(err)
+	}
+	for _, n := range l.Notes {
+		fmt.Fprintln(os.Stderr, "promptfed: note:", n)
+	}
+	return l, nil
+}
+
+// Configured returns a command whose one argument is a configuration, with the flag --set. The command calls do with
+// the configuration and a display, and closes the display.
+func Configured(use, short string, do func(cmd *cobra.Command, conf experiment.Config,
+	d *progress.Display) error) *cobra.Command {
+	var sets []string
+	c := &cobra.Command{Use: use + " CONFIG [--set key=value]", Args: Exactly(1), Short: short}
+	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		conf, err := Load(args[0], sets)
+		if err != nil {
+			return err
+		}
+		d := progress.New(conf.Config)
+		defer d.Close()
+		return conf.Blame(do(cmd, conf.Config, d))
+	}
+	return c
+}
+
+// Prepare opens an experiment and computes its features.
+func Prepare(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Built, error) {
+	b, err := Open(ctx, conf, m)
+	if err != nil {
+		return nil, err
+	}
+	return b, ComputeFeatures(ctx, b, m)
+}
+
+// Open opens an experiment: its data, backbones and provider.
+func Open(ctx context.Context, conf experiment.Config, m progress.Monitor) (*experiment.Built, error) {
+	b, err := experiment.Open(ctx, conf, m.Work)
+	if err != nil {
+		return nil, AsUsage(err)
+	}
+	if err := b.ChooseProvider(); err != nil {
+		return nil, err
+	}
+	m.Opened(b)
+	m.Fallback(b.Fallback)
+	return b, nil
+}
+
+// ComputeFeatures computes the features of an opened experiment.
+func ComputeFeatures(ctx context.Context, b *experiment.Built, m progress.Monitor) error {
+	defer m.Features(b)()
+	return b.Features(ctx, m.Work)
+}
+
+// OnlyRuntime refuses changes of keys that are not below runtime.
+func OnlyRuntime(sets []string) error {
+	for _, s := range sets {
+		if !strings.HasPrefix(s, "runtime.") {
+			return Usagef("--set %s: only keys under runtime can be changed here", s)
+		}
+	}
+	return nil
+}
+
+// RuntimeOnly returns the default configuration with changed runtime keys.
+func RuntimeOnly(sets []string) (experiment.Config, error) {
+	if err := OnlyRuntime(sets); err != nil {
+		return experiment.Config{}, err
+	}
+	l, err := configs.OpenText("", nil, sets)
+	if err == nil {
+		err = l.CheckWithoutData()
+	}
+	if err != nil {
+		return l.Config, Usage(err)
+	}
+	return l.Config, nil
+}
+
+// ChooseProvider chooses the provider of a command that opens no experiment, and stores the choice in conf.
+func ChooseProvider(conf *experiment.Config, d *progress.Display) error {
+	why, err := conf.Runtime.ChooseProvider()
+	d.Fallback(why)
+	return err
+}
+
+// WriteConfig writes the resolved configuration into the run folder.
+func WriteConfig(dir string, conf experiment.Config) error {
+	text, err := configs.YAML(conf)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, runfolder.ConfigFile), atomicfile.Bytes(text))
+}
+
+// WriteInfo writes a value as JSON into a file of the run folder.
+func WriteInfo(dir, name string, v any) error {
+	return atomicfile.Write(filepath.Join(dir, name), atomicfile.JSON(v, ""))
+}

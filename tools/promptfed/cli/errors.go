@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// usageError is a wrong command line or configuration.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usage marks an error as wrong usage, for which the program exits with code 2.
+func Usage(err error) error { return usageError{err} }
+
+// Usagef formats an error, as fmt.Errorf does, and marks it as wrong usage.
+func Usagef(format string, a ...any) error { return usageError{fmt.Errorf(format, a...)} }
+
+// IsUsage reports whether an error means wrong usage: of the command line, a configuration or a run folder.
+func IsUsage(err error) bool {
+	return errors.As(err, new(usageError)) || errors.As(err, new(runfolder.Occupied)) ||
+		strings.HasPrefix(err.Error(), "unknown command") // of cobra
+}
+
+// AsUsage marks an error of a configuration as wrong usage. Errors of files and cancelled contexts stay as they are.
+func AsUsage(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return Usage(err)
+}
+
+// Needed returns the usage error of a command without a flag or argument that it needs.
+func Needed(command, flags string) error { return Usagef("%s needs %s", command, flags) }
+
+// Stopped returns the error of interrupted work, with the command line that continues it.
+func Stopped(ctx context.Context) error {
+	return fmt.Errorf("stopped; to continue: %s", runfolder.Again(ctx, "--resume"))
+}
+
+// OneLine joins the lines of an error.
+func OneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// Exactly is cobra.ExactArgs with a usage error.
+func Exactly(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != n {
+			return Usagef("%s takes %s, not %d: %s", c.Name(), arguments(n), len(args), c.UseLine())
+		}
+		return nil
+	}
+}
+
+// AtLeast is cobra.MinimumNArgs with a usage error.
+func AtLeast(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) < n {
+			return Usagef("%s takes at least %s: %s", c.Name(), arguments(n), c.UseLine())
+		}
+		return nil
+	}
+}
+
+func arguments(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprint(n, " arguments")
+}

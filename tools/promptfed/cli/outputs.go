@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"cmp"
+	"os"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+)
+
+// Outputs makes reports of finished runs and sends running ones to experiment trackers. The program passes it to the
+// commands that train, so that they import no code that draws, compares or exports.
+type Outputs struct {
+	// Report writes tables, figures and a page about the runs and sweeps in dirs into the folder out, and returns the
+	// path of the page. It prints the main tables unless view is nil.
+	Report func(dirs []string, out string, view *View) (page string, err error)
+	// TrackerHelp is the help text of a flag with the names of trackers, and CheckTrackers reports unknown names.
+	TrackerHelp   string
+	CheckTrackers func(names []string) error
+	// OpenTrackers begins to send a run in the folder dir to the named trackers and to those of its configuration. If a
+	// tracker fails, the run continues without it, and warn gets a line about it.
+	OpenTrackers func(names []string, dir string, b *experiment.Built, warn func(string)) (Tracker, error)
+}
+
+// Tracker receives the rounds of a run. Close receives the error with which the run ended.
+type Tracker interface {
+	Round(record.Record)
+	Close(err error) error
+}
+
+// View says how much of a report is printed.
+type View struct{ All, Definitions bool }
+
+// AddFlags adds the flags --all-metrics and --definitions.
+func (v *View) AddFlags(c *cobra.Command) {
+	c.Flags().BoolVar(&v.All, "all-metrics", false, "print every metric")
+	c.Flags().BoolVar(&v.Definitions, "definitions", false, "explain each number")
+}
+
+// plainWidth is the width of tables without a terminal.
+const plainWidth = 120
+
+// Width returns the value of the variable COLUMNS, or the width of the terminal of standard output.
+func Width() int {
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	n, _, _ := term.GetSize(int(os.Stdout.Fd()))
+	return cmp.Or(n, plainWidth)
+}

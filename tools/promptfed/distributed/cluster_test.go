@@ -1,0 +1,25 @@
+package distributed
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"testing"
+)
+
+// The server of a process whose address cannot be told to its workers is closed again.
+func TestClusterIsClosed(t *testing.T) {
+	var address string
+	f := ClusterFlags{URL: ListenScheme + "127.0.0.1:0", Queue: "default", Opened: func(at string) error {
+		address = strings.TrimPrefix(at, "nats://")
+		return os.ErrPermission
+	}}
+	if _, err := f.Open(t.Context()); !errors.Is(err, os.ErrPermission) {
+		t.Fatal(err)
+	}
+	if c, err := net.Dial("tcp", address); err == nil {
+		c.Close()
+		t.Errorf("%s still answers", address)
+	}
+}

@@ -1,0 +1,320 @@
+package distributed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
+	"promptfed/federation/privacy/noise"
+	"promptfed/federation/transport"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/protocol"
+	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/atomicfile"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/progress"
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// joinFlags are the command line of join.
+type joinFlags struct {
+	sets        []string
+	config      string
+	run, state  string
+	domain, log string
+	client      int
+	largest     int
+	partition   bool
+	require     string
+	yes         bool
+	insecureDP  bool
+	link        LinkOptions
+
+	required []facts.Requirement
+}
+
+func joinCommand() *cobra.Command {
+	f := joinFlags{client: -1}
+	c := &cobra.Command{Use: "join URL --client K [--config CONFIG] [--set data.set=folder --set " +
+		"data.root=DIR] [--state DIR] [--tls DIR | --token SECRET | --creds FILE]", Args: cli.Exactly(1),
+		Short: "take part in an experiment of promptfed serve as one client; this machine only makes outgoing " +
+			"connections"}
+	l := c.Flags()
+	l.IntVar(&f.client, "client", -1, "number of this client, from 0")
+	l.StringVar(&f.run, "run", "default", "name of the run on the server")
+	l.StringVar(&f.config, "config", "", "configuration of this client: data, backbones, runtime; keys that the "+
+		"server decides must agree")
+	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR or runtime.provider=cuda")
+	l.StringVar(&f.state, "state", "", "folder of this client's state and results (default runs/join-RUN-K)")
+	l.BoolVar(&f.partition, "partition", false, "use this client's part of the partition of the data, as promptfed "+
+		"run does, instead of all of the data")
+	l.StringVar(&f.domain, "domain", "", "domain of this client's data, for reports")
+	l.StringVar(&f.require, "require", "", "conditions for joining, as in "+
+		"dp.epsilon<=8,secure_aggregation,method=fedpha (docs/distributed.md)")
+	l.BoolVar(&f.yes, "yes", false, "agree to the terms that are shown, without being asked on a terminal")
+	l.BoolVar(&f.insecureDP, "insecure-dp", false, "take part even if the noise of differential privacy comes from "+
+		"the run's seed (serve --insecure-dp) and protects nothing")
+	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "most bytes that are accepted from the server at a time: "+
+		"of the configuration, or of the tensors of an instruction")
+	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
+	f.link.addToken(c, "the server's secret")
+	l.StringVar(&f.link.creds, "creds", "", "NATS credentials file")
+	l.StringVar(&f.link.TLS, "tls", "", "folder with ca.pem, client-K.pem and client-K-key.pem, as promptfed certs "+
+		"makes it")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.client < 0 {
+			return cli.Needed("join", "--client K")
+		}
+		if f.largest < 1 {
+			return cli.Usagef("--largest %d: expected 1 or more", f.largest)
+		}
+		var err error
+		if f.required, err = requirements(f.require); err != nil {
+			return cli.Usage(err)
+		}
+		err = join(cmd.Context(), args[0], f)
+		if err != nil && cmd.Context().Err() != nil {
+			return errors.New("stopped; the same command continues")
+		}
+		return err
+	}
+	return c
+}
+
+// finishedWait is how long a client whose run is over looks for a server that has another.
+const finishedWait = 3 * time.Second
+
+func join(ctx context.Context, url string, f joinFlags) error {
+	log, err := logger(f.log)
+	if err != nil {
+		return err
+	}
+	if f.state == "" {
+		f.state = filepath.Join("runs", "join-"+f.run+"-"+strconv.Itoa(f.client))
+	}
+	over := fmt.Sprintf("the run is over; promptfed predict %s --client %d IMAGE... classifies with what this client "+
+		"learned", f.state, f.client)
+	finished, waits := transport.FinishedRun(f.state), ctx
+	if finished == "" {
+		if err := f.namesImages(); err != nil {
+			return err
+		}
+	} else { // the server of that run may be gone, but another run may be there
+		var cancel context.CancelFunc
+		waits, cancel = context.WithTimeout(ctx, finishedWait)
+		defer cancel()
+	}
+	if err := subjects.CheckName(f.run); err != nil {
+		return cli.Usagef("--run: %w", err)
+	}
+	f.link.user = certs.UserOf(f.client)
+	options, err := f.link.options()
+	if err != nil {
+		return err
+	}
+	who, err := f.link.identity()
+	if err != nil {
+		return err
+	}
+	nc, err := exchange.Dial(waits, url, "promptfed join "+strconv.Itoa(f.client), log, append(options,
+		nats.CustomInboxPrefix(subjects.InboxOf(f.run, f.client)))...)
+	var inv *exchange.Invitation
+	if err == nil {
+		defer nc.Close()
+		inv, err = transport.FetchInvitation(waits, nc, f.run, f.client, who, f.largest, log)
+	}
+	if finished != "" && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err == nil &&
+		inv.Run == finished) {
+		fmt.Println(over)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if finished != "" {
+		return fmt.Errorf("%s belongs to run %.12s, which is over; the server has run %.12s: use another --state, or "+
+			"remove that folder", f.state, finished, inv.Run)
+	}
+	a, done, err := f.prepare(ctx, nc, inv, log)
+	if err != nil {
+		return err
+	}
+	err = a.Run(ctx)
+	if err = errors.Join(err, done(err)); err != nil {
+		return err
+	}
+	fmt.Println(over)
+	return nil
+}
+
+// namesImages refuses a client that does not say which images are its own, before anything is sent: the server says
+// nothing of them.
+func (f joinFlags) namesImages() error {
+	conf := experiment.Defaults()
+	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
+		return cli.Usage(err)
+	}
+	if conf.Data.Set == "" {
+		return cli.Needed("join", "this client's images: --set data.set=folder --set data.root=DIR, or these keys in "+
+			"--config FILE (promptfed list datasets shows other sets; data.set=synthetic is images that the program "+
+			"draws)")
+	}
+	return nil
+}
+
+// prepare opens this client's data and backbone, and makes its client; done, which hears how its work ended, lets go of
+// them.
+func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation,
+	log *slog.Logger) (*exchange.Client, func(error) error, error) {
+	began := time.Now()
+	conf, err := f.configuration(inv)
+	if err != nil {
+		return nil, nil, err
+	}
+	facts, err := f.meets(conf, inv, "this client's configuration")
+	if err != nil {
+		return nil, nil, err
+	}
+	d := progress.New(conf)
+	defer d.Close()
+	place := experiment.Place{Client: f.client, Of: inv.Clients, Partition: f.partition, Domain: f.domain,
+		Classes: inv.Classes}
+	b, err := experiment.OpenClient(ctx, conf, place, d.Work)
+	if err != nil {
+		return nil, nil, cli.AsUsage(err)
+	}
+	if err := f.privately(b, inv, log); err != nil {
+		return nil, nil, err
+	}
+	terms, own := f.terms(b, place, facts, inv)
+	if err := f.consent().take(ctx, terms, own); err != nil {
+		return nil, nil, err
+	}
+	if err := b.ChooseProvider(); err != nil {
+		return nil, nil, err
+	}
+	d.Opened(b)
+	d.Fallback(b.Fallback)
+	if err := b.Features(ctx, d.Work); err != nil {
+		return nil, nil, err
+	}
+	p, err := b.Participant(place)
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
+	computed, err := b.Numerics()
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
+	request := protocol.JoinRequest{RunSpec: b.Engine.RunSpec(), Participant: message.Participant{Task: p.Task,
+		Domain: p.Client.Domain},
+		Backbone: p.Backbone, Tokens: p.Tokens, Numerics: computed.Digest()}
+	if b.SharesExamples() {
+		request.Examples = p.Client.Train.Len()
+	}
+	summed, err := f.joinSecure(b, conf, inv)
+	if err != nil {
+		b.Close()
+		return nil, nil, err
+	}
+	set := b.Settings()
+	if b.Private() && !f.insecureDP {
+		if set.Noise, err = noise.Open(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
+			b.Close()
+			return nil, nil, err
+		}
+	}
+	worker := client.NewWorker(b.Engine, set.Worker())
+	if conf.Eval.ZeroShot {
+		if found, err := worker.ZeroShot(ctx, []*spec.Client{p.Client}); err == nil {
+			for _, line := range record.ZeroShotWarnings(found) {
+				log.Warn(line)
+			}
+		}
+	}
+	executor := transport.LocalExecutor{Worker: worker, Experiment: b.Engine, Client: p.Client,
+		Path: filepath.Join(f.state, record.PromptsFile)}
+	a, err := transport.NewClient(nc, inv, request, f.state, executor, log)
+	if err == nil {
+		err = errors.Join(cli.WriteConfig(f.state, b.Config), cli.WriteInfo(f.state, runfolder.DataFile, b.Info))
+	}
+	end := func(error) error { return nil }
+	if err == nil {
+		end, err = runfolder.Begin(ctx, f.state, b, runfolder.DataOf(b), began)
+	}
+	done := func(failed error) error {
+		summed()
+		worker.Close()
+		b.Close()
+		return end(failed)
+	}
+	if err != nil {
+		end = func(error) error { return nil }
+		done(err)
+		return nil, nil, err
+	}
+	return a, done, nil
+}
+
+// privately takes the noise from where both sides agreed to.
+func (f joinFlags) privately(b *experiment.Built, inv *exchange.Invitation, log *slog.Logger) error {
+	switch {
+	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
+		return nil
+	case !f.insecureDP:
+		return errors.New("the server draws the noise of differential privacy from the seed, which everybody knows, " +
+			"so it protects nothing (serve --insecure-dp); add --insecure-dp to take part anyway")
+	case !inv.InsecureDP:
+		return errors.New("--insecure-dp: the server wants noise that nobody else knows; leave the flag out")
+	}
+	log.Warn(seededNoise)
+	return b.InsecureDP()
+}
+
+// configuration is the server's, changed by this client's own.
+func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, error) {
+	var conf experiment.Config
+	err := os.MkdirAll(f.state, 0o700)
+	if err == nil {
+		err = os.Chmod(f.state, 0o700)
+	}
+	if err != nil {
+		return conf, fmt.Errorf("cannot make the client's folder: %w; use another --state", err)
+	}
+	path := filepath.Join(f.state, "invitation.yaml")
+	if err := atomicfile.Write(path, atomicfile.Bytes(inv.Config)); err != nil {
+		return conf, err
+	}
+	conf, err = configs.Load(path, nil)
+	if err == nil {
+		conf, err = experiment.CheckInvitation(conf)
+	}
+	if err != nil {
+		return conf, fmt.Errorf("the server's configuration: %w", err)
+	}
+	if _, err := f.meets(conf, inv, "the server's configuration"); err != nil {
+		return conf, err
+	}
+	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
+		return conf, cli.Usage(err)
+	}
+	return conf, nil
+}

@@ -1,0 +1,243 @@
+package distributed
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	wrap "github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+
+	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/facts"
+	"promptfed/federation/transport/exchange"
+	"promptfed/runtime/atomicfile"
+)
+
+// joinTerm is one of the terms of taking part: what it is about, and what holds.
+type joinTerm struct {
+	What string `json:"what"`
+	Is   string `json:"is"`
+}
+
+// runTerms say what runs and what protects clients, as join and status tell it.
+func runTerms(f facts.Facts) []joinTerm {
+	text := func(name string) string {
+		x, _ := f.Find(name)
+		return x.Text()
+	}
+	on := func(name string) bool {
+		x, _ := f.Find(name)
+		return facts.Requirement{Key: name}.Holds(x.Value)
+	}
+	method := text("method")
+	if on("with") {
+		method += " with " + text("with")
+	}
+	who := fmt.Sprintf("%s of %s clients each, drawn for every round", text("clients_per_round"), text("clients"))
+	switch {
+	case text("sampling") != "fixed":
+		who = fmt.Sprintf("about %s of %s clients each, every client drawn independently", text("clients_per_round"),
+			text("clients"))
+	case text("clients_per_round") == text("clients"):
+		who = "all " + text("clients") + " clients"
+	}
+	often := "in every round"
+	if n := text("tests"); n != "1" {
+		often = "every " + n + " rounds"
+	}
+	tests := often + ": number of correct test and validation images, macro-F1, confidence bins"
+	if on("tests.confusion") {
+		tests += ", confusion matrix"
+	}
+	protection := []joinTerm{
+		{"method", method},
+		{"rounds", text("rounds") + ", with " + who},
+		{"statistics before training", text("statistics")},
+		{"sent beside parameters", text("extras")},
+		{"sent after tests", tests},
+		{"connection", map[bool]string{true: "TLS; both sides have certificates, and every message is signed",
+			false: "not encrypted; messages are signed, but no certificate says whose the keys are"}[on("tls")]},
+	}
+	sums := "none: the server sees each upload and its loss"
+	if on("shares_examples") {
+		sums = "none: the server sees each upload, its loss and its number of examples"
+	}
+	if on("secure_aggregation") {
+		sums = fmt.Sprintf("the server sees sums of %s clients or more (threshold %s), of uploads, losses and "+
+			"weights; a single client that lies can move each number of the mean by up to %s",
+			text("secure_aggregation.least"), text("secure_aggregation.threshold"), text("secure_aggregation.bound"))
+	}
+	noise := "none: parameters reveal something of the images that they were trained on"
+	if on("dp") {
+		noise = fmt.Sprintf("clip %s and noise %s by the %s, delta %s; tests and losses are not covered",
+			text("dp.clip"), text("dp.noise"), text("dp.where"), text("dp.delta"))
+		if !on("dp.secret") {
+			noise = "none that protects: " + strings.TrimPrefix(seededNoise, "--insecure-dp: ")
+		}
+	}
+	protection = append(protection, joinTerm{"secure aggregation", sums}, joinTerm{"differential privacy", noise})
+	if on("dp") {
+		protection = append(protection, joinTerm{"epsilon after all rounds", fmt.Sprintf("%s against those who see "+
+			"the shared parameters; %s against those who also know who trained; %s against the "+
+			"server", text("dp.epsilon"),
+			text("dp.epsilon_unsampled"), text("dp.epsilon_server"))})
+	}
+	if on("dp.epsilon_local") {
+		protection = append(protection, joinTerm{"epsilon of what stays here", text("dp.epsilon_local") +
+			" after all rounds"})
+	}
+	return protection
+}
+
+// terms are those under which this client takes part, and what it brings, which stays here and is no term.
+func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts facts.Facts,
+	inv *exchange.Invitation) (terms, own []joinTerm) {
+	shares, keeps := b.Shares(p)
+	var leaves, stays []string
+	bytes := 0
+	for _, x := range shares {
+		n := 4
+		for _, d := range x.Shape {
+			n *= d
+		}
+		bytes += n
+		leaves = append(leaves, fmt.Sprint(x.Name, " ", x.Shape))
+	}
+	for _, x := range keeps {
+		stays = append(stays, x.Name)
+	}
+	up := "nothing"
+	if len(leaves) > 0 {
+		up = fmt.Sprintf("%s: %d bytes a round, before secure aggregation", strings.Join(leaves, ", "), bytes)
+	}
+	once := "names of classes, backbone and domain, digests of the backbone"
+	if b.SharesExamples() {
+		once += ", number of training examples"
+	}
+	terms = append([]joinTerm{{"run", fmt.Sprintf("%q of %s", f.run, inv.Server())}}, runTerms(facts)...)
+	terms = append(terms, joinTerm{"parameters that leave", up}, joinTerm{"sent when joining", once},
+		joinTerm{"stays here", strings.Join(append([]string{"images, their labels"}, stays...), ", ")})
+	train, test := b.Counts(p)
+	return terms, []joinTerm{{"data here", fmt.Sprintf("%d training and %d test images of %d classes", train, test,
+		len(b.Engine.Classes))}}
+}
+
+// joinTable shows terms, one a line.
+func joinTable(title string, terms []joinTerm) string {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.SetTitle(title)
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, WidthMax: 90, WidthMaxEnforcer: wrap.WrapSoft}})
+	for _, x := range terms {
+		t.AppendRow(table.Row{x.What, x.Is})
+	}
+	return t.Render()
+}
+
+// consent decides whether this client takes part under terms: those that were agreed to before in the client's folder,
+// or all with Yes, or else those that somebody at a terminal agrees to. Where there is no terminal, as under a service
+// manager, the first terms are shown, recorded and taken; others need Yes from then on.
+type consent struct {
+	Path     string // of the file that remembers
+	Yes      bool
+	Terminal bool
+	In       io.Reader
+	Out      io.Writer
+}
+
+// agreedFile is what a client's folder remembers of the terms that were agreed to.
+const agreedFile = "agreed.json"
+
+func (f joinFlags) consent() consent {
+	terminal := term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd()))
+	return consent{Path: filepath.Join(f.state, agreedFile), Yes: f.yes, Terminal: terminal, In: os.Stdin,
+		Out: os.Stdout}
+}
+
+// take shows the terms, and gives an error unless they are agreed to.
+func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
+	var before []joinTerm
+	b, err := os.ReadFile(c.Path)
+	if err == nil {
+		err = json.Unmarshal(b, &before)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: %w; remove it to be asked again", c.Path, err)
+	}
+	fmt.Fprintln(c.Out, joinTable("what will run, what leaves this machine, and what protects it", slices.Concat(terms,
+		own)))
+	if slices.Equal(before, terms) {
+		return nil
+	}
+	if len(before) > 0 {
+		changed := changedTerms(before, terms)
+		if !c.Yes && !c.Terminal {
+			return fmt.Errorf("the terms have changed since they were agreed to: %s; read them and add --yes",
+				changed)
+		}
+		fmt.Fprintln(c.Out, "changed since they were agreed to:", changed)
+	}
+	switch {
+	case c.Yes:
+	case c.Terminal:
+		fmt.Fprint(c.Out, "take part? [y/N] ")
+		if err := said(ctx, c.In); err != nil {
+			return err
+		}
+	default:
+		fmt.Fprintf(c.Out, "there is no terminal to ask at: these terms are recorded in %s, and others will need "+
+			"--yes\n", c.Path)
+	}
+	return atomicfile.WritePrivate(c.Path, func(w io.Writer) error { return json.NewEncoder(w).Encode(terms) })
+}
+
+// changedTerms says what differs.
+func changedTerms(before, now []joinTerm) string {
+	var out []string
+	for _, x := range now {
+		i := slices.IndexFunc(before, func(y joinTerm) bool { return y.What == x.What })
+		switch {
+		case i < 0:
+			out = append(out, fmt.Sprintf("%s is %s", x.What, x.Is))
+		case before[i] != x:
+			out = append(out, fmt.Sprintf("%s was %s, is %s", x.What, before[i].Is, x.Is))
+		}
+	}
+	for _, x := range before {
+		if !slices.ContainsFunc(now, func(y joinTerm) bool { return y.What == x.What }) {
+			out = append(out, fmt.Sprintf("%s was %s", x.What, x.Is))
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// errDeclined ends a client whose owner does not agree.
+var errDeclined = errors.New("this client does not take part; the server was told only its number")
+
+// said waits for a yes.
+func said(ctx context.Context, in io.Reader) error {
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case a := <-answer:
+		if a != "y" && a != "yes" {
+			return errDeclined
+		}
+		return nil
+	}
+}

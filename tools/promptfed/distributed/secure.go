@@ -1,0 +1,65 @@
+package distributed
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"promptfed/federation/experiment"
+	"promptfed/federation/privacy/secure"
+	"promptfed/federation/transport"
+	"promptfed/federation/transport/exchange"
+)
+
+// serveSecure has the server's side of secure aggregation go on where it was, if there is any.
+func (f serveFlags) serveSecure(h *transport.Server, b *experiment.Built) error {
+	who, err := h.Signatures()
+	if err != nil {
+		return err
+	}
+	norm, err := bound("max-norm", f.maxNorm)
+	if err != nil {
+		return err
+	}
+	return b.ServeSecure(secure.Party{Run: h.ID(), Dir: h.Dir(), Who: who, MaxNorm: norm})
+}
+
+// joinSecure prepares this client's side of secure aggregation, if there is any; summed tells in the end what it took
+// part in.
+func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *exchange.Invitation) (summed func(),
+	err error) {
+	if n := conf.Partition.Clients; conf.SecureAggregation.On() && n != inv.Clients {
+		return nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
+			"%[2]d, which decides the threshold of secure aggregation; set partition.clients=%[1]d", inv.Clients, n)
+	}
+	who, err := inv.Signatures(f.state)
+	if err != nil {
+		return nil, err
+	}
+	guard, err := b.JoinSecure(f.client, secure.Party{Run: inv.Run, Dir: f.state, Who: who})
+	if err != nil || guard == nil {
+		return func() {}, err
+	}
+	return func() { fmt.Print(f.summary(guard.Summary(f.client), who.Certified())) }, nil
+}
+
+// summary is what a client says of the sums that it was in.
+func (f joinFlags) summary(s secure.Summary, certified bool) string {
+	if s.Sums+s.Refused == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("secure aggregation: sums that this client was in: %d, of %d to %d clients; instructions "+
+		"that it refused: %d; %s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused,
+		filepath.Join(f.state, secure.LogFile))
+	if certified || len(s.Keys) == 0 {
+		return text
+	}
+	var keys []string
+	for _, k := range slices.Sorted(maps.Keys(s.Keys)) {
+		keys = append(keys, fmt.Sprintf("%d %s", k, s.Keys[k]))
+	}
+	return text + "no certificate says whose these keys of the other clients are, and the first key of each was " +
+		"accepted; compare them with the clients: " + strings.Join(keys, ", ") + "\n"
+}

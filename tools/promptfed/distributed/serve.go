@@ -1,0 +1,281 @@
+package distributed
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/state"
+	"promptfed/federation/experiment"
+	"promptfed/federation/privacy/noise"
+	"promptfed/federation/transport"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/tensor"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/progress"
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// serveFlags are the command line of serve.
+type serveFlags struct {
+	sets           []string
+	out, run       string
+	listen, nats   string
+	link           LinkOptions
+	classes        string
+	clients, wait  int
+	deadline       time.Duration
+	quorum         float64
+	maxNorm        string
+	maxExamples    string
+	limit, largest int
+	resume, force  bool
+	insecureDP     bool
+	log, metrics   string
+	outputs        cli.Outputs
+}
+
+func serveCommand(o cli.Outputs) *cobra.Command {
+	f := serveFlags{outputs: o}
+	c := &cobra.Command{Use: "serve CONFIG --out DIR [--listen HOST:PORT | --nats URL] [--clients N] [--deadline 5m] " +
+		"[--quorum 0.8] [--resume] [--force]", Args: cli.Exactly(1),
+		Short: "run an experiment whose clients are on other machines (promptfed join); the server holds no data"}
+	l := c.Flags()
+	l.StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	l.StringVar(&f.out, "out", "", "run folder (default runs/NAME)")
+	l.StringVar(&f.run, "run", "default", "name of the run on the NATS server; clients must use the same")
+	l.StringVar(&f.listen, "listen", ":4222", "HOST:PORT of the embedded NATS server; port 0 for any free one")
+	l.StringVar(&f.nats, "nats", "", "URL of a NATS server to use instead of the embedded one")
+	f.link.addToken(c, "secret that clients must have (embedded server); with --nats, the password")
+	l.StringVar(&f.link.creds, "creds", "", "credentials file for --nats")
+	l.StringVar(&f.link.TLS, "tls", "", "folder made by promptfed certs: only clients with its certificates are "+
+		"accepted, each as itself")
+	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of most "+
+		"clients that join before the start)")
+	l.IntVar(&f.clients, "clients", 0, "number of clients (default partition.clients)")
+	l.IntVar(&f.wait, "wait", 0, "number of clients that must have joined before the start (default: all)")
+	l.DurationVar(&f.deadline, "deadline", 5*time.Minute, "time that clients have for every instruction; 0 for no "+
+		"limit")
+	l.Float64Var(&f.quorum, "quorum", 0.8, "share of the asked clients that must answer; with fewer, the instruction "+
+		"is sent again")
+	l.StringVar(&f.maxNorm, "max-norm", "auto", "refuse uploads that moved the shared parameters farther than this "+
+		"number, or than is usual among all clients (auto); off for no limit")
+	l.StringVar(&f.maxExamples, "max-examples", "auto", "largest weight of an upload, in examples: a number, or a "+
+		"multiple of what clients have (auto); off for no limit")
+	l.IntVar(&f.limit, "limit", exchange.DefaultLimit, "bytes of tensors in a message; larger ones are sent in pieces")
+	l.IntVar(&f.largest, "largest", exchange.DefaultLargest, "most bytes of tensors that are accepted from a client, "+
+		"or sent to one")
+	l.BoolVar(&f.insecureDP, "insecure-dp", false, "draw the noise of differential privacy from the run's seed, to "+
+		"repeat a run byte for byte; whoever knows the seed can subtract it, so it protects nothing")
+	l.BoolVar(&f.resume, "resume", false, "continue after the last finished round")
+	l.BoolVar(&f.force, "force", false, cli.ForceHelp)
+	l.StringVar(&f.log, "log", "text", "format of the log on standard error: text or json")
+	l.StringVar(&f.metrics, "metrics", "", "HOST:PORT that serves /metrics (Prometheus) and /healthz, which are not "+
+		"protected: use 127.0.0.1")
+	c.RunE = func(cmd *cobra.Command, args []string) error { return serve(cmd.Context(), args[0], f) }
+	return c
+}
+
+// check refuses numbers that the server could not work with.
+func (f serveFlags) check() error {
+	const mostLimit = 32 << 20 // half of what NATS allows in a message
+	switch {
+	case !(f.quorum > 0 && f.quorum <= 1):
+		return fmt.Errorf("--quorum %v: expected a number above 0, at most 1", f.quorum)
+	case f.deadline < 0:
+		return fmt.Errorf("--deadline %v: expected 0 or more", f.deadline)
+	case f.limit < 1 || f.limit > mostLimit:
+		return fmt.Errorf("--limit %d: expected 1 to %d", f.limit, mostLimit)
+	case f.largest < 1:
+		return fmt.Errorf("--largest %d: expected 1 or more", f.largest)
+	}
+	return nil
+}
+
+func serve(ctx context.Context, path string, f serveFlags) error {
+	log, err := logger(f.log)
+	if err != nil {
+		return err
+	}
+	if err := subjects.CheckName(f.run); err != nil {
+		return cli.Usagef("--run: %w", err)
+	}
+	if err := f.check(); err != nil {
+		return cli.Usage(err)
+	}
+	l, err := cli.LoadChecked(path, f.sets, configs.Loaded.CheckWithoutData)
+	if err != nil {
+		return err
+	}
+	if l.Empty() {
+		return cli.Usagef("%s says nothing; a server needs at least the method (promptfed list methods)",
+			path)
+	}
+	conf := l.Config
+	if f.clients < 0 || f.clients > subjects.MaxClient {
+		return cli.Usagef("--clients %d: give 1 to %d, or leave it out to use partition.clients", f.clients,
+			subjects.MaxClient)
+	}
+	if f.clients == 0 {
+		f.clients = conf.Partition.Clients
+	}
+	conf.Partition.Clients = f.clients
+	b, err := experiment.OpenServer(conf)
+	if err != nil {
+		return cli.AsUsage(err)
+	}
+	if f.insecureDP {
+		if err := b.InsecureDP(); err != nil {
+			return cli.Usage(err)
+		}
+		log.Warn(seededNoise)
+	}
+	if f.wait == 0 {
+		f.wait = f.clients
+	}
+	if f.clients < 1 || f.wait < 1 || f.wait > f.clients {
+		return cli.Usagef("--clients %d, --wait %d: both must be 1 or more, and --wait at most "+
+			"--clients", f.clients, f.wait)
+	}
+	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, conf.Name))
+	use := runfolder.Use{Resume: f.resume, Force: f.force}
+	release, err := runfolder.Claim(dir, use)
+	if err != nil {
+		return err
+	}
+	defer release()
+	set, err := f.settings(dir, b, log)
+	if err != nil {
+		return err
+	}
+	var own atomic.Pointer[tls.Certificate]
+	nc, stop, err := f.connect(ctx, &set, &own, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	d := progress.New(conf)
+	defer d.Close()
+	set.OnReply = d.Turn
+	h, err := transport.Open(ctx, nc, set)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	if f.link.TLS != "" {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go renewOnHangup(ctx, f.link.TLS, h, &own, log)
+	}
+	m := newMeter(h)
+	if f.metrics != "" {
+		stop, err := serveMetrics(f.metrics, m, nc.IsConnected, log)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	round := func(r record.Record) {
+		m.round(r)
+		d.Round(r)
+	}
+	if err := f.train(ctx, h, b, dir, d, round, log); err != nil {
+		if ctx.Err() != nil {
+			return cli.Stopped(ctx)
+		}
+		return err
+	}
+	if _, err := f.outputs.Report([]string{dir}, dir, &cli.View{}); err != nil {
+		return err
+	}
+	fmt.Println("written to", dir)
+	return nil
+}
+
+// train waits for clients and runs the rounds.
+func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experiment.Built, dir string,
+	d *progress.Display, round func(record.Record), log *slog.Logger) (err error) {
+	log.Info("waiting for clients", "needed", f.wait, "of", f.clients)
+	terms, err := h.Wait(ctx, f.wait)
+	if err != nil {
+		return err
+	}
+	b.Agree(terms)
+	if err := f.serveSecure(h, b); err != nil {
+		return err
+	}
+	id, err := b.ServerIdentity()
+	if err == nil {
+		err = runfolder.CheckExperiment(dir, id, runfolder.Use{Resume: f.resume})
+	}
+	if err == nil {
+		err = errors.Join(cli.WriteConfig(dir, b.Config), id.Write(dir))
+	}
+	if err != nil {
+		return err
+	}
+	end, err := runfolder.Begin(ctx, dir, b, nil, time.Now())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := end(err); err == nil {
+			err = e
+		}
+	}()
+	set := b.Settings()
+	set.Dir, set.Resume, set.Remote = dir, f.resume, h
+	set.OnRound, set.OnWarning = round, d.Warn
+	if b.Private() && !f.insecureDP {
+		path := filepath.Join(dir, runfolder.ServerFolder, noiseFile)
+		if set.Noise, err = noise.Open(path, h.Status().Run); err != nil {
+			return err
+		}
+	}
+	d.Start(b.Config.Train.Rounds, f.clients)
+	r, err := engine.Run(ctx, b.Engine, set)
+	if err != nil {
+		return err
+	}
+	if err := writeServerClients(dir, terms.Classes, h.Participants()); err != nil {
+		return err
+	}
+	err = h.Finish(ctx, len(r.Records), func(client int) (shared, down tensor.Map, err error) {
+		m, _, err := state.ReadPrompts(dir, client)
+		return m.Under("shared"), m.Under("down/" + strconv.Itoa(client)), err
+	})
+	t := h.Totals()
+	done := []any{"bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
+		t.Refused, "repeats", t.Repeats}
+	if far := h.LongestMove(); far > 0 { // moves are measured
+		done = append(done, "longest_move", math.Round(10*far)/10)
+	}
+	log.Info("done", done...)
+	return err
+}
+
+// writeServerClients writes clients.json with what a server knows, which is no counts.
+func writeServerClients(dir string, classes []string, members []message.Participant) error {
+	out := experiment.Clients{Classes: classes}
+	for _, m := range members {
+		none := make([]int, len(classes))
+		out.Clients = append(out.Clients, experiment.ClientInfo{Backbone: m.Task.Backbone, Domain: m.Domain,
+			Train: none, Val: []int{}, Test: none})
+	}
+	return cli.WriteInfo(dir, runfolder.ClientsFile, out)
+}

@@ -1,0 +1,52 @@
+package distributed
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+
+	"promptfed/federation/transport"
+	"promptfed/federation/transport/authority"
+	"promptfed/federation/transport/certs"
+)
+
+// replaceable takes the certificate out of a configuration into own, where another may take its place.
+func replaceable(conf *tls.Config, own *atomic.Pointer[tls.Certificate]) {
+	own.Store(&conf.Certificates[0])
+	conf.Certificates = nil
+	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.Load(), nil }
+}
+
+// renewOnHangup reads the server's certificate again on SIGHUP: new connections see it, and orders are signed by it.
+// Its list of revoked certificates needs no signal.
+func renewOnHangup(ctx context.Context, dir string, h *transport.Server, own *atomic.Pointer[tls.Certificate],
+	log *slog.Logger) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	defer signal.Stop(again)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		}
+		conf, err := authority.ClientTLS(dir, certs.ServerName)
+		var who certs.Identity
+		if err == nil {
+			who, err = certs.FromTLS(conf)
+		}
+		if err == nil {
+			err = h.Renew(who)
+		}
+		if err != nil {
+			log.Error("the server keeps its certificate", "error", err)
+			continue
+		}
+		own.Store(&conf.Certificates[0])
+		log.Info("the server uses the certificate in its folder now", "folder", dir)
+	}
+}

@@ -1,0 +1,208 @@
+package distributed
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
+	"promptfed/federation/transport"
+	"promptfed/federation/transport/authority"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/natsserver"
+	"promptfed/federation/transport/subjects"
+	"promptfed/runtime/atomicfile"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// settings are those of the hub.
+func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
+	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
+		Method:  b.Method,
+		RunSpec: b.Engine.RunSpec(), Limit: f.limit, Largest: f.largest, Masked: b.Engine.Secure != "",
+		Privacy: transport.Privacy{Clients: methods.HidesClients(b.Method)}, Log: log}
+	if !f.insecureDP {
+		set.Privacy.Sample, set.Privacy.Size = b.SampleCounts()
+	}
+	var err error
+	if set.MaxNorm, err = bound("max-norm", f.maxNorm); err != nil {
+		return set, err
+	}
+	examples, err := bound("max-examples", f.maxExamples)
+	if set.MaxExamples = int(examples); err == nil && examples != math.Trunc(examples) {
+		err = cli.Usagef("--max-examples %s: expected a whole number", f.maxExamples)
+	}
+	if err != nil {
+		return set, err
+	}
+	if set.Rate, err = b.Engine.Training.Schedule.New(b.Engine.Training.Optim.LR); err != nil {
+		return set, err
+	}
+	if set.Masked {
+		log.Warn("with secure aggregation, norms, examples and extras of single uploads cannot be checked; a sum that" +
+			" no valid uploads have is not used")
+		if q := b.SecureQuorum(); set.Quorum < q {
+			set.Quorum = q
+			log.Warn("the quorum is that of secure aggregation's threshold", "quorum", q, "given", f.quorum)
+		}
+	}
+	if set.Config, err = configs.YAML(b.Invitation()); err != nil {
+		return set, err
+	}
+	if f.classes != "" {
+		if set.RunSpec.Classes, err = readClasses(f.classes); err != nil {
+			return set, err
+		}
+	}
+	own, others := b.OwnBackbones()
+	set.Backbones = map[string]transport.Backbone{}
+	for _, o := range own {
+		set.Backbones[o.Task.Backbone] = transport.Backbone{Digest: o.Digest, Task: o.Task, Tokens: o.Tokens}
+		log.Info("clients must have the files of this server's bundle", "backbone", o.Task.Backbone, "folder", o.Dir)
+	}
+	if len(others) > 0 {
+		log.Info("this server has no files of these backbones; the majority of the clients that join before the start "+
+			"decides which are the right ones", "backbones", others)
+	}
+	if set.Identity, err = (LinkOptions{TLS: f.link.TLS, user: certs.ServerName}).identity(); err != nil {
+		return set, err
+	}
+	facts, err := b.Invitation().Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: f.insecureDP})
+	if err != nil {
+		return set, err
+	}
+	if set.Facts, err = json.Marshal(facts); err != nil {
+		return set, err
+	}
+	set.InsecureDP = f.insecureDP && b.Private()
+	set.Dir = filepath.Join(dir, runfolder.ServerFolder)
+	set.ID, set.Resume, err = runID(dir, f.resume, set.InsecureDP)
+	return set, err
+}
+
+// readClasses reads a file with a class name in each line. A name that stands there twice, or a file without names, is
+// an error: the second of two classes of one name would never have an example.
+func readClasses(path string) (classes []string, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		n++
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if slices.Contains(classes, line) {
+			return nil, cli.Usagef("--classes: %s: line %d: class %q is listed twice", path, n, line)
+		}
+		classes = append(classes, line)
+	}
+	if len(classes) == 0 {
+		return nil, cli.Usagef("--classes: %s has no class names; give one per line", path)
+	}
+	return classes, nil
+}
+
+// bound reads a flag that bounds what is uploaded: a number, 0 for auto and -1 for off.
+func bound(flag, text string) (float64, error) {
+	switch text {
+	case "auto":
+		return 0, nil
+	case "off":
+		return -1, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	switch {
+	case err != nil || !(v >= 0 && v <= 1<<53):
+		return 0, cli.Usagef("--%s %q: expected auto, off or a number above 0, at most 2^53", flag, text)
+	case v == 0:
+		return -1, nil
+	}
+	return v, nil
+}
+
+// noiseFile is the file of the secret of the noise, in runfolder.ServerFolder or in the folder of a client.
+const noiseFile = "noise.json"
+
+// seededNoise is said where noise hides nothing.
+const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody " +
+	"knows; it protects nothing, and no epsilon is recorded"
+
+// runID is the identity of the run in a folder, made anew unless the run goes on; where its noise comes from stays.
+func runID(dir string, resume, insecureDP bool) (id string, old bool, err error) {
+	path := filepath.Join(dir, "serve.json")
+	var saved struct {
+		Run        string `json:"run"`
+		InsecureDP bool   `json:"insecure_dp,omitempty"`
+	}
+	if resume {
+		there, err := atomicfile.ReadJSON(path, &saved)
+		if err == nil && there && saved.InsecureDP != insecureDP {
+			err = cli.Usagef("%s: the run began with insecure_dp %v; continue it the same way (flag "+
+				"--insecure-dp), or use another --out", path, saved.InsecureDP)
+		}
+		if err != nil || there {
+			return saved.Run, there, err
+		}
+	}
+	saved.Run, saved.InsecureDP = subjects.NewID(), insecureDP
+	return saved.Run, false, atomicfile.Write(path, atomicfile.JSON(saved, ""))
+}
+
+// connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
+func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *atomic.Pointer[tls.Certificate],
+	log *slog.Logger) (*nats.Conn, func(), error) {
+	f.link.user = certs.ServerName
+	if err := f.link.secret(); err != nil {
+		return nil, nil, err
+	}
+	if f.nats != "" {
+		options, err := f.link.options()
+		if err != nil {
+			return nil, nil, err
+		}
+		nc, err := exchange.Dial(ctx, f.nats, "promptfed serve", log, options...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return nc, nc.Close, nil
+	}
+	e := natsserver.Options{Listen: f.listen, Run: f.run, Token: f.link.token, Clients: set.Clients,
+		Limit: max(1<<20, set.Limit+64<<10), Log: log}
+	var err error
+	if f.link.TLS != "" {
+		if e.TLS, err = authority.ServerTLS(f.link.TLS); err != nil {
+			return nil, nil, err
+		}
+		replaceable(e.TLS, own)
+		if e.Revoked, err = authority.Revoked(f.link.TLS); err != nil {
+			return nil, nil, err
+		}
+	} else if f.link.token == "" {
+		log.Warn("anybody who can connect can be a client, and nothing is encrypted; use --tls (promptfed certs)",
+			"listen", f.listen)
+	} else {
+		log.Warn(plainToken, "listen", f.listen)
+	}
+	s, err := natsserver.Start(e)
+	if err != nil {
+		return nil, nil, err
+	}
+	log.Info("clients join with: promptfed join "+s.URL()+" --client K", "clients", f.clients)
+	return s.Conn(), s.Close, nil
+}

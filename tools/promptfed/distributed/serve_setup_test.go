@@ -1,0 +1,42 @@
+package distributed
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestBound(t *testing.T) {
+	for text, want := range map[string]float64{"auto": 0, "off": -1, "0": -1, "12.5": 12.5, "1e15": 1e15} {
+		if got, err := bound("max-norm", text); got != want || err != nil {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "-1", "NaN", "inf", "1e30", "many"} {
+		if got, err := bound("max-norm", text); err == nil {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// The classes of a server are those of its file, each once. A file without any would leave them to the clients.
+func TestReadClasses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "classes.txt")
+	for text, want := range map[string]string{"cat\n\ndog\ncat\n": `line 4: class "cat" is listed twice`,
+		"\n \n": "has no class names", "": "has no class names"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readClasses(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	if err := os.WriteFile(path, []byte(" red fox \r\ncat"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readClasses(path); err != nil || !slices.Equal(got, []string{"red fox", "cat"}) {
+		t.Errorf("%q %v", got, err)
+	}
+}

@@ -1,0 +1,203 @@
+package distributed
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/message"
+	"promptfed/federation/experiment"
+	"promptfed/federation/transport/certs"
+	"promptfed/federation/transport/exchange"
+	"promptfed/federation/transport/subjects"
+	"promptfed/federation/transport/workers"
+	"promptfed/models/bundle"
+	"promptfed/runtime/version"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/progress"
+)
+
+// WorkOptions are the flags of work.
+type WorkOptions struct {
+	sets   []string
+	config string
+	jobs   int
+
+	Queue string
+	Log   string        // format of the log: text or json
+	Idle  time.Duration // time without a run after which Work returns; 0 for no limit
+	Link  LinkOptions
+	Here  *experiment.Config // folders of data and runtime of this machine; nil if config and sets give them
+}
+
+func workCommand() *cobra.Command {
+	var f WorkOptions
+	c := &cobra.Command{Use: "work URL [--set data.root=DIR] [--set runtime.provider=cuda] [--jobs N] [--idle 10m] " +
+		"[--tls DIR | --token SECRET | --creds FILE]", Args: cli.Exactly(1),
+		Short: "train clients for runs on other machines (promptfed run --cluster), one run after the other, until " +
+			"stopped"}
+	l := c.Flags()
+	l.StringArrayVar(&f.sets, "set", nil, "change a key, as in data.root=DIR, eval.sets_root=DIR or "+
+		"runtime.provider=cuda; the other keys come from the run")
+	l.StringVar(&f.config, "config", "", "configuration of this machine: data.root and runtime")
+	l.IntVar(&f.jobs, "jobs", 0, "clients that train at a time (default: runtime.workers)")
+	l.DurationVar(&f.Idle, "idle", 0, "exit when no run has needed workers for this long; 0 for never")
+	l.StringVar(&f.Log, "log", "text", "format of the log on standard error: text or json")
+	addQueue(c, &f.Queue)
+	addLink(c, &f.Link)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		err := Work(cmd.Context(), args[0], f)
+		if cmd.Context().Err() != nil || errors.Is(err, workers.ErrIdle) { // both are how a worker ends
+			return nil
+		}
+		return err
+	}
+	return c
+}
+
+// Work trains clients of the runs on the NATS server at url, one run after the other.
+func Work(ctx context.Context, url string, f WorkOptions) error {
+	log, err := logger(f.Log)
+	if err != nil {
+		return err
+	}
+	if err := subjects.CheckName(f.Queue); err != nil {
+		return cli.Usagef("--queue: %w", err)
+	}
+	if f.jobs < 0 || f.jobs > subjects.MaxJobs {
+		return cli.Usagef("--jobs %d: expected 1 to %d, or 0 for runtime.workers", f.jobs, subjects.MaxJobs)
+	}
+	f.Link.user = certs.WorkerUser
+	options, err := f.Link.options()
+	if err != nil {
+		return err
+	}
+	w := workers.Worker{Queue: f.Queue, Worker: subjects.NewID(), Program: version.String(), Idle: f.Idle,
+		Log: log}
+	if w.Identity, err = f.Link.identity(); err != nil {
+		return err
+	}
+	if w.Identity, err = w.Identity.WithKey(""); err != nil { // one for all runs, while this program lives
+		return err
+	}
+	nc, err := exchange.Dial(ctx, url, "promptfed work", log, append(options,
+		workers.ConnOptions(w.Queue, w.Worker)...)...)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	var now *task
+	defer func() { now.close() }()
+	for {
+		inv, err := w.FetchInvitation(ctx, nc)
+		if err != nil {
+			return err
+		}
+		if now == nil || !bytes.Equal(now.config, inv.Config) {
+			now.close()
+			if now, err = f.prepare(ctx, inv.Config); err != nil {
+				return err
+			}
+		}
+		if err := w.Run(ctx, nc, inv, now.info, now.job); !errors.Is(err, workers.ErrOver) {
+			return err
+		}
+		log.Info("the run is over")
+	}
+}
+
+// task is an experiment that this machine works for.
+type task struct {
+	config []byte
+	built  *experiment.Built
+	worker *client.Worker
+	info   workers.Info
+}
+
+func (t *task) close() {
+	if t != nil {
+		t.worker.Close()
+		t.built.Close()
+	}
+}
+
+// job does what an order asks of a client.
+func (t *task) job(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
+	*message.ClientState,
+	error) {
+	c, err := t.built.Client(client)
+	if err != nil {
+		return message.Reply{}, nil, err
+	}
+	return t.worker.Execute(ctx, c, o, s)
+}
+
+// prepare opens what a run's configuration names, with this machine's folders and runtime.
+func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) {
+	conf, err := configs.Text("the run's configuration", config)
+	if err == nil {
+		conf, err = experiment.CheckShared(conf)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.Here != nil {
+		conf.Runtime, conf.Data.Root, conf.Eval.SetsRoot = f.Here.Runtime, f.Here.Data.Root, f.Here.Eval.SetsRoot
+		for i, name := range conf.Backbones {
+			for _, path := range f.Here.Backbones {
+				if bundle.ShortName(path) == name {
+					conf.Backbones[i] = path
+				}
+			}
+		}
+	}
+	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
+		return nil, cli.Usage(err)
+	}
+	d := progress.New(conf)
+	defer d.Close()
+	b, err := experiment.OpenWorker(ctx, conf, d.Work)
+	if err != nil {
+		return nil, cli.AsUsage(err)
+	}
+	if err := b.ChooseProvider(); err != nil {
+		return nil, err
+	}
+	d.Opened(b)
+	d.Fallback(b.Fallback)
+	if err := b.Features(ctx, d.Work); err != nil {
+		return nil, err
+	}
+	b.Config.Runtime.Workers = cmp.Or(f.jobs, b.Config.Runtime.Workers)
+	set := b.Settings()
+	t := &task{config: config, built: b, worker: client.NewWorker(b.Engine, set.Worker())}
+	t.info.Host, t.info.Jobs = hostName(), set.Workers
+	if t.info.Compatibility, err = b.Compatibility(ctx); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// hostName is this machine's, as far as it can be shown.
+func hostName() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.Map(func(r rune) rune {
+		if r < 128 && (r == '-' || r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' &&
+			r <= 'z') {
+			return r
+		}
+		return '_'
+	}, name[:min(len(name), 60)])
+}

@@ -1,0 +1,122 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+
+	"promptfed/models/bundle"
+	"promptfed/models/clip"
+	"promptfed/runtime/gradtest"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+const tokenPrompt = "prompt tokens"
+
+func deepPrompt(block int) string { return fmt.Sprintf("prompt tokens of block %d", block) }
+
+// imagePrompts are the inputs that an image tower can have prompts at, with values: pixels, of a transformer the tokens
+// of every block, of a ResNet those of attention pooling. Towers that were exported take pixels only.
+func imagePrompts(b *bundle.Bundle) (names []string, feeds tensor.Map) {
+	size := b.Preprocess.Size
+	names, feeds = []string{bundle.PixelsInput}, tensor.Map{bundle.PixelsInput: randomTensor(1, 3, size, size)}
+	if !b.TakesPromptTokens() {
+		return names, feeds
+	}
+	add := func(name string) {
+		names = append(names, name)
+		feeds[name] = randomTensor(2, b.Vision.Width)
+	}
+	add(tokenPrompt)
+	for i := 1; i < b.Vision.Layers && !b.Vision.ResNet(); i++ {
+		add(deepPrompt(i))
+	}
+	return names, feeds
+}
+
+// checkImageTower runs image.onnx, and compares the gradients of the tower by pixels and by prompt tokens along random
+// directions.
+func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]string, error) {
+	model, err := b.ImageModel()
+	if err != nil {
+		return nil, err
+	}
+	size := b.Preprocess.Size
+	norm, err := forward(ctx, model, o, tensor.Map{bundle.PixelsInput: randomTensor(cmp.Or(b.Batch(), 2), 3, size,
+		size)},
+		bundle.ImageOutput)
+	if err != nil {
+		return nil, fmt.Errorf("image tower: %w", err)
+	}
+	lines := [][]string{{fmt.Sprintf("image tower, features of norm %.3g", norm), "ok", ""}}
+	prompts, feeds := imagePrompts(b)
+	g := graph.New()
+	of := func(name string) graph.Node {
+		if t := feeds[name]; t != nil {
+			return g.Input(name, graph.Float, graph.Static(t.Shape...))
+		}
+		return graph.Node{}
+	}
+	pixels := of(bundle.PixelsInput)
+	p := clip.VisionPrompts{Tokens: of(tokenPrompt)}
+	for i := 1; of(deepPrompt(i)).OK(); i++ {
+		p.Deep = append(p.Deep, of(deepPrompt(i)))
+	}
+	if std := float64(b.Preprocess.Std[0]); std < 0.1 || std > 0.9 { // the tower takes levels, as 0 to 255
+		pixels = pixels.MulScalar(0.25 / std).AddScalar(0.5 / std)
+	}
+	image, _, err := b.Image(g, pixels, p)
+	if err != nil {
+		return lines, err
+	}
+	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.L2Normalize()}}
+	options := gradtest.Options{Session: o, Elements: -1}
+	if gradtest.NonSmooth(outputs...) {
+		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // a longer step crosses too many
+	}
+	results, err := gradtest.Check(ctx, outputs, prompts, feeds, options)
+	if err != nil {
+		return lines, fmt.Errorf("image tower: %w", err)
+	}
+	more, err := gradientLines(results, "the image tower")
+	return append(lines, more...), err
+}
+
+// checkLengths compares a text on its own with the same text beside a longer one: what stands behind the end token must
+// change nothing.
+func checkLengths(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]string, error) {
+	g := graph.New()
+	short, err := b.Sentences(g, []string{"a dog"})
+	if err != nil {
+		return nil, err
+	}
+	both, err := b.Sentences(g, []string{"a dog", "a dog on the red car"})
+	if err != nil {
+		return nil, err
+	}
+	one := g.Input("one", graph.Float, graph.Static(1)) // sessions have at least one input
+	model, err := graph.Model(graph.Output{Name: "short", Node: short.L2Normalize().Mul(one)}, graph.Output{
+		Name: "both", Node: both.L2Normalize().Mul(one)})
+	if err != nil {
+		return nil, err
+	}
+	out, err := ort.RunOnce(ctx, model, o, tensor.Map{"one": tensor.Of([]float32{1}, 1)})
+	if err != nil {
+		return nil, fmt.Errorf("text tower: %w", err)
+	}
+	worst := 0.0
+	for i, v := range out["short"].Data {
+		worst = math.Max(worst, math.Abs(float64(v-out["both"].Data[i])))
+	}
+	line := []string{"text beside a longer one", "ok", fmt.Sprintf("%.1e", worst)}
+	if !(worst <= 1e-3) {
+		line[1] = "WRONG"
+		err = fmt.Errorf("the features of a text change by %.2g when a longer one is in the batch: the tower reads "+
+			"what follows the end token; write \"text\": {\"causal\": false} in %s",
+			worst, bundle.ManifestFile)
+	}
+	return [][]string{line}, err
+}

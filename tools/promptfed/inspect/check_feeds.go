@@ -1,0 +1,164 @@
+package inspect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+	"promptfed/tools/promptfed/cli"
+)
+
+// inputsOf makes values for every input of a graph, and lists the floating-point ones. Dimensions that the graph leaves
+// open have the size that open gives their symbol, or that of "", and 3 for the channels of an image. Integers are
+// token ids where they look up a table: random rows, the last one at the end of each sequence, where CLIP's end token
+// stands; masks are ones, positions count up, and other integers are zero.
+func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []string, err error) {
+	feeds = tensor.Map{}
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, in := range f.Inputs() {
+		shape := shapeOf(in, open)
+		n := 1
+		for _, d := range shape {
+			if d > maxFeed/n {
+				return nil, nil, fmt.Errorf("input %s would have shape %v, more than the %d elements that check "+
+					"allows; choose smaller --size",
+					in.Name(), shape, maxFeed)
+			}
+			n *= max(1, d)
+		}
+		name := strings.ToLower(in.Name())
+		if graph.Differentiable(in.DType()) && !strings.Contains(name, "mask") {
+			feeds[in.Name()] = randomTensor(shape...)
+			floats = append(floats, in.Name())
+			continue
+		}
+		last := 1
+		if len(shape) > 0 {
+			last = shape[len(shape)-1]
+		}
+		rows, values := rowsBehind(f, in), make([]int64, tensor.Size(shape))
+		for i := range values {
+			switch {
+			case strings.Contains(name, "mask"), in.DType() == graph.Bool:
+				values[i] = 1
+			case strings.Contains(name, "position"):
+				values[i] = int64(i % last)
+			case rows > 0 && len(shape) > 1 && i%last == last-1:
+				values[i] = int64(rows - 1)
+			case rows > 0:
+				values[i] = random.Int64N(int64(rows))
+			}
+		}
+		feeds[in.Name()] = tensor.OfInts(values, shape...)
+		if graph.Differentiable(in.DType()) {
+			feeds[in.Name()] = ones(shape)
+		}
+	}
+	return feeds, floats, nil
+}
+
+// maxFeed bounds the numbers of one input: a gigabyte.
+const maxFeed = 1 << 28
+
+// fitImages sets the height and the width of images that a graph leaves open and --size does not give, to the first
+// usual size that the shapes inside the graph allow.
+func fitImages(f *graph.File, open map[string]int) {
+	var sides []string
+	for _, in := range f.Inputs() {
+		if s := in.Shape(); len(s) == 4 && graph.Differentiable(in.DType()) {
+			for _, d := range s[2:] {
+				if _, given := open[d.Sym]; !d.Static() && d.Sym != "" && !given {
+					sides = append(sides, d.Sym)
+				}
+			}
+		}
+	}
+	if len(sides) == 0 {
+		return
+	}
+	var roots []graph.Node
+	for _, o := range f.Outputs {
+		roots = append(roots, o.Node)
+	}
+	for _, size := range []int{open[""], 16, 32, 64, 96, 128, 224, 256, 288, 336, 384, 448, 512} {
+		for _, s := range sides {
+			open[s] = size
+		}
+		g, in := graph.New(), map[graph.Node]graph.Node{}
+		for _, n := range f.Inputs() {
+			in[n] = g.Input(n.Name(), n.DType(), graph.Static(shapeOf(n, open)...))
+		}
+		if _, err := graph.Inline(g, roots, in); err == nil {
+			return
+		}
+	}
+}
+
+// shapeOf is the shape of an input whose open dimensions have the sizes of their symbols.
+func shapeOf(in graph.Node, open map[string]int) []int {
+	shape := make([]int, len(in.Shape()))
+	for i, d := range in.Shape() {
+		n, named := open[d.Sym]
+		switch {
+		case d.Static():
+			n = d.N
+		case !named && i == 1 && len(shape) == 4:
+			n = 3
+		case !named:
+			n = open[""]
+		}
+		shape[i] = n
+	}
+	return shape
+}
+
+// openSizes reads the values of --size.
+func openSizes(list []string) (map[string]int, error) {
+	open := map[string]int{"": 2}
+	for _, s := range list {
+		name, number, named := strings.Cut(s, "=")
+		if !named {
+			name, number = "", s
+		}
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 1 || n > 1<<16 {
+			return nil, cli.Usagef("--size %s: expected a number, or NAME=NUMBER for one dimension", s)
+		}
+		open[name] = n
+	}
+	return open, nil
+}
+
+func ones(shape []int) *tensor.Tensor {
+	t := tensor.New(shape...)
+	for i := range t.Data {
+		t.Data[i] = 1
+	}
+	return t
+}
+
+// rowsBehind is the size of the smallest axis that an input indexes, directly or through a change of type or shape; 0
+// where it indexes none of known size.
+func rowsBehind(f *graph.File, in graph.Node) int {
+	same, rows := map[graph.Node]bool{in: true}, 0
+	for _, o := range f.Outputs {
+		for _, op := range graph.Reachable(o.Node) {
+			switch op.Kind {
+			case "Cast", "Reshape", "Identity", "Squeeze", "Unsqueeze", "Flatten":
+				if len(op.In) > 0 && same[op.In[0]] {
+					same[op.Out[0]] = true
+				}
+			case "Gather":
+				axis := op.Attrs.Int("axis", 0)
+				if s := op.In[0].Shape(); same[op.In[1]] && axis >= 0 && axis < len(s) && s[axis].Static() &&
+					(rows == 0 || s[axis].N < rows) {
+					rows = s[axis].N
+				}
+			}
+		}
+	}
+	return rows
+}

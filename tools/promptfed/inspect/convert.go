@@ -1,0 +1,101 @@
+package inspect
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"promptfed/models/bundle"
+	"promptfed/models/bundle/converted"
+	"promptfed/models/bundle/exported"
+	"promptfed/tools/promptfed/cli"
+)
+
+func convertCommand() *cobra.Command {
+	var o converted.Options
+	var out string
+	c := &cobra.Command{
+		Use: "convert SRC --out BUNDLE [--vocab FILE]", Args: cli.Exactly(1),
+		Short: "convert an OpenAI .pt file, a Hugging Face folder or an OpenCLIP folder to a bundle",
+	}
+	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
+	c.Flags().StringVar(&o.Vocab, "vocab", "", "vocabulary file, if the checkpoint has none "+
+		"(bpe_simple_vocab_16e6.txt.gz)")
+	c.Flags().StringVar(&o.Name, "name", "", "name of the bundle (default: its folder's)")
+	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu, gelu or gelu_tanh, if the "+
+		"checkpoint does not say")
+	c.Flags().IntVar(&o.Checkpoint.TextHeads, "text-heads", 0, "attention heads of the text tower, if the checkpoint "+
+		"does not say")
+	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, if the "+
+		"checkpoint does not say")
+	c.Flags().Float64Var(&o.Checkpoint.Epsilon, "epsilon", 0, "epsilon of the layer normalisations, if the checkpoint "+
+		"does not say")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if out == "" {
+			return cli.Needed("convert", "--out BUNDLE")
+		}
+		var bar *progressbar.ProgressBar
+		if term.IsTerminal(int(os.Stderr.Fd())) {
+			bar = progressbar.DefaultBytes(-1, "weights")
+			o.Progress = func(done, total int64) {
+				bar.ChangeMax64(total)
+				bar.Set64(done)
+			}
+		}
+		o.Context = cmd.Context()
+		b, err := converted.Convert(args[0], out, o)
+		if bar != nil {
+			bar.Finish()
+			fmt.Fprintln(os.Stderr)
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s, text width %d, embedding dimension %d, images of %d, prompts of up to %d tokens in "+
+			"all\n", out,
+			b.Architecture,
+			b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context)
+		for _, n := range b.Notes {
+			fmt.Println("note:", n)
+		}
+		return nil
+	}
+	return c
+}
+func bundleCommand() *cobra.Command {
+	var out, name string
+	c := &cobra.Command{
+		Use: "bundle FOLDER --out BUNDLE", Args: cli.Exactly(1),
+		Short: "write what inspect detects in exported models into a bundle.json",
+		Long: "FOLDER holds models that another tool exported. image=FOLDER,text=FOLDER names a folder for each " +
+			"tower;\nfolder=FOLDER,variant=fp16 selects the files of a variant.",
+	}
+	c.Flags().StringVar(&out, "out", "", "folder to write the bundle to")
+	c.Flags().StringVar(&name, "name", "", "name of the bundle (default: that of the exported folder)")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if out == "" {
+			return cli.Needed("bundle", "--out BUNDLE")
+		}
+		b, err := bundle.Find(args[0])
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			b.Name = name
+		}
+		if err := exported.WriteRecorded(b, out); err != nil {
+			return err
+		}
+		if b, err = bundle.Open(out); err != nil {
+			return err
+		}
+		fmt.Printf("%s: %s, text width %d, embedding dimension %d, images of %d, prompts of up to %d tokens in "+
+			"all\n", out,
+			b.Name, b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context)
+		return nil
+	}
+	return c
+}

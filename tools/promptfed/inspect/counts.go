@@ -1,0 +1,105 @@
+package inspect
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"promptfed/configs"
+	"promptfed/federation/data/sets"
+	"promptfed/federation/experiment"
+	"promptfed/tools/promptfed/cli"
+)
+
+// compareCounts opens every data set of a paper's table and prints what the paper says of its size beside what is
+// there. Sets of which data.root holds nothing are not there, which is no failure; a number that differs is one.
+func compareCounts(path string, changes []string) error {
+	table, conf, err := configs.LoadCounts(path, changes)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	if _, err := os.Stat(conf.Data.Root); err != nil {
+		return cli.Usagef("data.root: %w; give the folder that holds the sets, as in --set "+
+			"data.root=DATA", err)
+	}
+	if title := (configs.PaperTable{Paper: table.Paper, Item: table.Item, Title: table.Title}).Heading(); title != "" {
+		fmt.Println(title + "\n")
+	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "set\tnumber\tpaper\there\tdifference")
+	var same, absent int
+	var wrong []string
+	for _, row := range table.Sets {
+		diffs, err := compareSet(row, conf)
+		var missing sets.Missing
+		switch {
+		case errors.As(err, &missing):
+			absent++
+			fmt.Fprintf(w, "%s\tnot found\n", row.Label)
+			continue
+		case err != nil:
+			wrong = append(wrong, fmt.Sprintf("%s cannot be opened: %v", row.Label, err))
+			fmt.Fprintf(w, "%s\tcannot be opened\n", row.Label)
+			continue
+		}
+		label, off := row.Label, false
+		for _, d := range diffs {
+			differs := ""
+			if d.here != d.paper {
+				differs, off = fmt.Sprintf("%+d", d.here-d.paper), true
+			}
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", label, d.what, d.paper, d.here, differs)
+			label = ""
+		}
+		if off {
+			wrong = append(wrong, row.Label+" differs")
+		} else {
+			same++
+		}
+	}
+	w.Flush()
+	fmt.Printf("\n%d of %d sets as in the paper, %d not, %d not found\n", same, len(table.Sets), len(wrong),
+		absent)
+	for _, list := range []struct {
+		title string
+		notes []string
+	}{{"known errors of the table", table.Wrong}, {"how the table is read", table.Differs}} {
+		if len(list.notes) > 0 {
+			fmt.Printf("\n%s:\n- %s\n", list.title, strings.Join(list.notes, "\n- "))
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+// size is one number of a set, as printed and as found.
+type size struct {
+	what        string
+	paper, here int
+}
+
+// compareSet opens a set and gives the numbers that the paper prints of it.
+func compareSet(row configs.CountedSet, conf experiment.Config) ([]size, error) {
+	conf.Data.Set = row.Set
+	s, err := sets.Open(conf.Data.Config)
+	if err != nil {
+		return nil, err
+	}
+	images := 0
+	for _, split := range s.Splits() {
+		images += len(*split.Examples)
+	}
+	var out []size
+	for _, n := range []size{{"classes", row.Classes, len(s.Classes)}, {"train", row.Train, len(s.Train)},
+		{"val", row.Val, len(s.Val)}, {"test", row.Test, len(s.Test)}, {"images", row.Images, images},
+		{"domains", row.Domains, max(1, len(s.Domains))}} {
+		if n.paper > 0 {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,62 @@
+package inspect
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/onnx"
+	"promptfed/tools/promptfed/cli"
+)
+
+func gradCommand() *cobra.Command {
+	var of, wrt []string
+	var out string
+	c := &cobra.Command{
+		Use: "grad IN.onnx --of OUTPUT[,OUTPUT] --wrt INPUT[,INPUT] --out OUT.onnx", Args: cli.Exactly(1),
+		Short: "write the gradient graph of any supported ONNX file",
+		Long: "Writes the vector-Jacobian product of an ONNX file. Its inputs are those of the original and " +
+			grad.Cotangent + "OUTPUT for each chosen output; its outputs are " + grad.Gradient + "INPUT for each " +
+			"chosen input.",
+	}
+	c.Flags().StringSliceVar(&of, "of", nil, "outputs")
+	c.Flags().StringSliceVar(&wrt, "wrt", nil, "inputs")
+	c.Flags().StringVar(&out, "out", "", "file to write")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if out == "" || len(of) == 0 || len(wrt) == 0 {
+			return cli.Needed("grad", "--of, --wrt and --out")
+		}
+		f, err := graph.ReadFile(args[0])
+		if err != nil {
+			return err
+		}
+		if onnx.HasExternal(f.Proto) && !sameFolder(args[0], out) {
+			return cli.Usagef("%s has weights in separate files; --out must be in the same folder, %s",
+				args[0], filepath.Dir(args[0]))
+		}
+		m, err := grad.File(f, of, wrt)
+		if err != nil {
+			return fmt.Errorf("%s: %w", args[0], err)
+		}
+		b, err := onnx.Marshal(m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", out, err)
+		}
+		if err = atomicfile.Write(out, atomicfile.Bytes(b)); err == nil {
+			fmt.Printf("%s: gradients of %s with respect to %s\n", out, strings.Join(of, ", "), strings.Join(wrt, ", "))
+		}
+		return err
+	}
+	return c
+}
+
+func sameFolder(a, b string) bool {
+	x, err1 := filepath.Abs(filepath.Dir(a))
+	y, err2 := filepath.Abs(filepath.Dir(b))
+	return err1 == nil && err2 == nil && x == y
+}

@@ -1,0 +1,56 @@
+package inspect
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
+	"promptfed/tools/lab/dasslimport"
+	"promptfed/tools/promptfed/cli"
+)
+
+func importCommand() *cobra.Command {
+	var out string
+	var sets []string
+	var strict, force bool
+	c := &cobra.Command{Use: "import FILE... [--out FILE] [--set key=value] [--strict] [--force]", Args: cli.AtLeast(1),
+		Short: "make a configuration from settings of CoOp, FedPHA and related code: yacs files and a launch script"}
+	c.Flags().StringVar(&out, "out", "imported.yaml", "file to write")
+	c.Flags().StringArrayVar(&sets, "set", nil, "decide what the files leave open, as in train.optimizer_state=shared")
+	c.Flags().BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
+	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if _, err := os.Stat(out); err == nil && !force {
+			return cli.Usagef("%s exists already; use --force to overwrite it, or another --out", out)
+		}
+		var files []dasslimport.File
+		for _, name := range args {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return cli.Usage(err)
+			}
+			files = append(files, dasslimport.File{Name: name, Text: text})
+		}
+		got, err := dasslimport.Import(files, sets)
+		if err != nil {
+			return cli.Usage(err)
+		}
+		for _, l := range got.Left {
+			fmt.Println("differs:", l)
+		}
+		if strict && len(got.Left) > 0 {
+			return fmt.Errorf("%s without an exact equivalent, nothing was written; decide with --set, or leave out "+
+				"--strict", experiment.Counted(len(got.Left), "setting"))
+		}
+		if err := atomicfile.Write(out, atomicfile.Bytes(got.Text)); err != nil {
+			return err
+		}
+		fmt.Printf("written to %s; promptfed partition %s shows its partition, promptfed run %s trains\n", out,
+			out, out)
+		return nil
+	}
+	return c
+}

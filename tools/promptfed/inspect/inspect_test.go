@@ -1,0 +1,28 @@
+package inspect
+
+import (
+	"slices"
+	"testing"
+
+	"promptfed/models/bundle"
+	"promptfed/models/checkpoint"
+	"promptfed/models/tokenizer"
+)
+
+// inspect tells in one line what is done to texts, where anything is that is not the tokenizer's own.
+func TestInspectShowsTexts(t *testing.T) {
+	x := tokenizer.Treatment{Clean: tokenizer.Canonicalize, StripSep: true, Sep: "[SEP]"}
+	for want, r := range map[string][]bundle.Report{
+		"cleaned: canonicalize, token 0 for the separator [SEP]": {{Bundle: &bundle.Bundle{Texts: x}},
+			{Arch: &checkpoint.Arch{Texts: checkpoint.Texts{Treatment: x}}}},
+		"": {{Bundle: &bundle.Bundle{}}, {Arch: &checkpoint.Arch{}}},
+	} {
+		for _, r := range r {
+			rows := inspectRows(r, false)
+			i := slices.IndexFunc(rows, func(row []string) bool { return row[0] == "texts" })
+			if (i >= 0) != (want != "") || i >= 0 && rows[i][1] != want {
+				t.Errorf("%v, want %q", rows, want)
+			}
+		}
+	}
+}

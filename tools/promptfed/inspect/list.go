@@ -1,0 +1,186 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/federation/data/partition"
+	"promptfed/federation/data/sets"
+	"promptfed/federation/experiment"
+	"promptfed/federation/methods"
+	"promptfed/models/bundle"
+	"promptfed/tools/lab/tables"
+	"promptfed/tools/lab/traffic"
+	"promptfed/tools/promptfed/cli"
+)
+
+func listCommand() *cobra.Command {
+	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions [NAME]",
+		Short: "list methods, wrappers, backbones, data sets or partitions; with NAME, all about one: options, papers"}
+	var models string
+	c.PersistentFlags().StringVar(&models, "models", "", "folder in which bundles are found by name")
+	bytes := false
+	ofMethods := listOf("methods", "base methods, which learn prompts", func() []entry { return methodEntries(false) })
+	ofMethods.Flags().BoolVar(&bytes, "bytes", false, "measure what each method and wrapper sends, beside the "+
+		"papers' formulas")
+	list := ofMethods.RunE
+	ofMethods.RunE = func(c *cobra.Command, args []string) error {
+		if !bytes {
+			return list(c, args)
+		}
+		rows, err := traffic.Rows()
+		if err != nil {
+			return err
+		}
+		fmt.Print(align(rows) + traffic.Note)
+		return nil
+	}
+	backbones := listOf("backbones", "bundles that are found by name",
+		func() []entry { return backboneEntries(models) })
+	one := backbones.RunE
+	backbones.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return one(c, args)
+		}
+		fmt.Print(align(backboneRows(models)) + "Those in the program are toys for trying it; " +
+			experiment.UseInstead + ".\n" + more("backbones"))
+		return nil
+	}
+	c.AddCommand(ofMethods, backbones,
+		listOf("wrappers", "wrappers, which extend any base method", func() []entry { return methodEntries(true) }),
+		listOf("datasets", "image sets and the files that they expect", dataEntries),
+		listOf("partitions", "ways to distribute examples over clients", partitionEntries))
+	c.Args = func(_ *cobra.Command, args []string) error {
+		return cli.Usagef("list takes one of methods, wrappers, backbones, datasets, partitions, not %q",
+			strings.Join(args, " "))
+	}
+	c.RunE = func(*cobra.Command, []string) error { return nil }
+	return c
+}
+
+// entry is one thing of a list: a line, and all that there is to say.
+type entry struct {
+	name, line string
+	whole      func() string
+}
+
+// listOf makes a command that shows entries, one line each, or one of them whole.
+func listOf(what, short string, entries func() []entry) *cobra.Command {
+	c := &cobra.Command{Use: what + " [NAME]", Short: short}
+	c.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return cli.Usagef("list %s takes one name at most, not %q", what, strings.Join(args, " "))
+		}
+		return nil
+	}
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		all := entries()
+		if len(args) == 1 {
+			i := slices.IndexFunc(all, func(e entry) bool { return e.name == args[0] })
+			if i < 0 {
+				return cli.Usagef("list %s: %q is unknown; known: %s", what, args[0],
+					strings.Join(namesOf(all), ", "))
+			}
+			fmt.Print(all[i].whole())
+			return nil
+		}
+		wide := 0
+		for _, e := range all {
+			wide = max(wide, len(e.name))
+		}
+		for _, e := range all {
+			fmt.Println(tables.Truncate(fmt.Sprintf("%-*s  %s", wide, e.name, e.line), max(40, cli.Width())))
+		}
+		fmt.Print(more(what))
+		return nil
+	}
+	c.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return namesOf(entries()), cobra.ShellCompDirectiveNoFileComp
+	}
+	return c
+}
+
+func more(what string) string { return "promptfed list " + what + " NAME shows all about one.\n" }
+
+func namesOf(list []entry) []string {
+	var out []string
+	for _, e := range list {
+		out = append(out, e.name)
+	}
+	return out
+}
+
+// methodEntries lists methods with their papers and options.
+func methodEntries(wrappers bool) []entry {
+	var out []entry
+	for _, d := range methods.Table() {
+		if d.Wrapper() != wrappers {
+			continue
+		}
+		out = append(out, entry{d.Name, d.Title + "; " + d.Paper, func() string {
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s: %s\n  %s\n", d.Name, d.Title, d.Paper)
+			for _, o := range d.Options() {
+				fmt.Fprintf(&b, "    %-16s %-14s %s\n", o.Name, o.Default, o.Help)
+			}
+			return b.String()
+		}})
+	}
+	return out
+}
+
+func dataEntries() []entry {
+	var out []entry
+	for _, k := range sets.Kinds() {
+		out = append(out, entry{k.Name, k.About, func() string {
+			return fmt.Sprintf("%s: %s\n  expects: %s\n  from: %s\n", k.Name, k.About, k.Expects, k.Source)
+		}})
+	}
+	return out
+}
+
+func partitionEntries() []entry {
+	var out []entry
+	for _, k := range partition.Kinds() {
+		out = append(out, entry{k.Name, k.About, func() string {
+			return fmt.Sprintf("%s: %s\n  source: %s\n", k.Name, k.About, k.Source)
+		}})
+	}
+	return out
+}
+
+func backboneEntries(models string) []entry {
+	var out []entry
+	for _, e := range bundle.List(models) {
+		out = append(out, entry{name: e.Name, whole: func() string {
+			r, err := bundle.Inspect(cmp.Or(e.Dir, e.Name))
+			if err != nil {
+				return cli.OneLine(err) + "\n"
+			}
+			return inspected(r, inspectRows(r, false))
+		}})
+	}
+	return out
+}
+
+func backboneRows(models string) [][]string {
+	rows := [][]string{{"name", "architecture", "text width", "embedding dimension", "image size", "folder"}}
+	for _, e := range bundle.List(models) {
+		b, err := bundle.Find(e.Name, models)
+		if err != nil {
+			rows = append(rows, []string{e.Name, cli.OneLine(err), "", "", "", e.Dir})
+			continue
+		}
+		dir := e.Dir
+		if dir == "" {
+			dir = "(in the program, a toy)"
+		}
+		rows = append(rows, []string{b.Name, b.Architecture, fmt.Sprint(b.Text.Width), fmt.Sprint(b.Text.EmbedDim),
+			fmt.Sprint(b.Vision.Image), dir})
+	}
+	return slices.Clip(rows)
+}

@@ -1,0 +1,64 @@
+package inspect
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"promptfed/configs"
+	"promptfed/federation/pretrain"
+	"promptfed/tools/promptfed/cli"
+)
+
+func pretrainCommand() *cobra.Command {
+	var sets []string
+	c := &cobra.Command{Use: "pretrain CONFIG", Args: cli.Exactly(1), Short: "train a tiny backbone from scratch; " +
+		"continues where it stopped"}
+	c.Flags().StringArrayVar(&sets, "set", nil, "change a key of the configuration")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		conf := pretrain.Defaults()
+		if err := configs.Into(&conf, args[0], sets); err != nil {
+			return cli.Usage(err)
+		}
+		if err := conf.Validate(); err != nil {
+			return cli.Usagef("%s: %w", args[0], err)
+		}
+		var bar *progressbar.ProgressBar
+		if term.IsTerminal(int(os.Stderr.Fd())) {
+			bar = progressbar.NewOptions(conf.Train.Steps, progressbar.OptionSetWriter(os.Stderr),
+				progressbar.OptionSetPredictTime(true),
+				progressbar.OptionShowCount(), progressbar.OptionFullWidth(),
+				progressbar.OptionThrottle(100*time.Millisecond))
+		}
+		r, err := pretrain.Run(cmd.Context(), conf, func(p pretrain.Progress) {
+			if bar != nil {
+				bar.Describe(fmt.Sprintf("%s loss %.3f", conf.Name, p.Loss))
+				bar.Set(p.Step)
+				return
+			}
+			if p.Step%50 == 0 || p.Step == conf.Train.Steps {
+				fmt.Fprintf(os.Stderr, "%s: step %d/%d, loss %.4f, %s\n", conf.Name, p.Step, p.Steps, p.Loss,
+					p.Elapsed.Round(time.Second))
+			}
+		})
+		if bar != nil {
+			fmt.Fprintln(os.Stderr)
+		}
+		if err != nil {
+			return err
+		}
+		rows := [][]string{{"set", "domain", "classes", "images", "zero-shot %"}}
+		for _, s := range r.Accuracy {
+			rows = append(rows, []string{s.Set, s.Domain, fmt.Sprint(s.Classes), fmt.Sprint(s.Images),
+				fmt.Sprintf("%.2f", 100*s.Correct)})
+		}
+		fmt.Print(align(rows))
+		fmt.Println("written to", conf.Out)
+		return nil
+	}
+	return c
+}

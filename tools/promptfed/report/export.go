@@ -1,0 +1,83 @@
+package report
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/federation/experiment/trained"
+	"promptfed/tools/promptfed/cli"
+)
+
+func exportCommand() *cobra.Command {
+	var from chosen
+	all, out, pixels := false, "", trained.PixelsUint8
+	c := &cobra.Command{Use: "export RUN --client K|--global|--all --out FILE.onnx|FOLDER", Args: cli.Exactly(1),
+		Short: "write the classifier of a client, or the global one, as one ONNX file: pixels in, class " +
+			"probabilities out"}
+	from.flags(c)
+	c.Flags().BoolVar(&all, "all", false, "write every client's classifier and the global one, each to a file in a "+
+		"new folder")
+	c.Flags().StringVar(&out, "out", "", "file to write; with --all, the folder")
+	c.Flags().StringVar(&pixels, "pixels", pixels, "input of the file: uint8 [B,H,W,3], or float [B,3,H,W] in [0,1]")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if out == "" {
+			return cli.Needed("export", "--out FILE.onnx, or with --all --out FOLDER")
+		}
+		if forms := []string{trained.PixelsUint8, trained.PixelsFloat}; !slices.Contains(forms, pixels) {
+			return cli.Usagef("--pixels %q: use one of %s", pixels, strings.Join(forms, ", "))
+		}
+		write := func(f *trained.Classifier, path string) error {
+			size, err := f.Export(cmd.Context(), pixels, path)
+			if err == nil {
+				fmt.Printf("%s: %s, %.1f MB, %s pixels of any size in, class probabilities out\n", path, f.Choice,
+					float64(size)/1e6, pixels)
+			}
+			return err
+		}
+		if all {
+			if cmd.Flags().Changed("client") || from.global {
+				return cli.Usagef("--all writes every classifier: leave out --client and --global")
+			}
+			return exportAll(&from, args[0], out, write)
+		}
+		f, err := from.openRun(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return write(f, out)
+	}
+	return c
+}
+
+// exportAll writes every classifier of a run into a folder, which must be new or empty: a file of another run would not
+// be told from those of this one.
+func exportAll(from *chosen, dir, out string, write func(f *trained.Classifier, path string) error) error {
+	conf, err := openRun(dir, from.models, from.sets)
+	if err != nil {
+		return err
+	}
+	if list, _ := os.ReadDir(out); len(list) > 0 {
+		return cli.Usagef("--out %s already holds files; give a new folder", out)
+	}
+	set, err := dataOf(dir)
+	if err != nil {
+		return err
+	}
+	leftOut, err := trained.All(conf, dir, func(f *trained.Classifier) error {
+		f.Data = set
+		if err := os.MkdirAll(out, 0o755); err != nil {
+			return err
+		}
+		return write(f, filepath.Join(out, f.FileName()))
+	})
+	for _, why := range leftOut {
+		fmt.Println("left out:", why)
+	}
+	return err
+}

@@ -1,0 +1,36 @@
+package report
+
+import (
+	"slices"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/tools/lab/report"
+	"promptfed/tools/lab/trackers"
+	"promptfed/tools/promptfed/cli"
+)
+
+// Outputs returns the reports and the experiment trackers of tools/lab, for the commands that train.
+func Outputs() cli.Outputs {
+	return cli.Outputs{
+		Report: func(dirs []string, out string, view *cli.View) (string, error) {
+			return write(dirs, out, report.Standard(), view)
+		},
+		TrackerHelp:   trackers.Help,
+		CheckTrackers: trackers.Check,
+		OpenTrackers:  openTrackers,
+	}
+}
+
+func openTrackers(names []string, dir string, b *experiment.Built, warn func(string)) (cli.Tracker, error) {
+	conf := b.Config
+	if conf.Eval.TensorBoard {
+		names = append(slices.Clip(names), trackers.TensorBoard)
+	}
+	text, err := configs.YAML(conf)
+	if err != nil {
+		return nil, err
+	}
+	return trackers.Open(names, trackers.Run{Dir: dir, Name: conf.Name, Method: conf.Method, Seed: conf.Seed,
+		Config: text, Digest: b.DataDigest()}, warn)
+}

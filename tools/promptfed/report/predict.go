@@ -1,0 +1,267 @@
+package report
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/data"
+	"promptfed/federation/data/sets/source"
+	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/trained"
+	"promptfed/tools/lab/tables"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/progress"
+	"promptfed/tools/promptfed/runfolder"
+	"promptfed/tools/promptfed/serving"
+)
+
+func predictCommand() *cobra.Command {
+	var from chosen
+	top, about, listen, asJSON, asCSV := 3, false, "", false, false
+	c := &cobra.Command{Use: "predict RUN|FILE.onnx [--client K] [--global] IMAGE|FOLDER...", Args: cli.AtLeast(1),
+		Short: "classify images with the classifier of a client, the global one, or an exported one"}
+	from.flags(c)
+	c.Flags().IntVar(&top, "top", top, "number of classes to show for each image")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per image with every probability")
+	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV: a line for each image with its best class and every "+
+		"probability")
+	c.Flags().BoolVar(&about, "about", false, "print the metadata of an exported classifier, such as its accuracy; "+
+		"images are optional")
+	c.Flags().StringVar(&listen, "listen", "", "HOST:PORT: serve an exported classifier over HTTP, for images in "+
+		"POST requests; HOST is 127.0.0.1 if left out")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if asJSON && asCSV {
+			return cli.Usagef("--json and --csv: give only one of them")
+		}
+		if top < 1 {
+			return cli.Usagef("--top %d: expected 1 or more", top)
+		}
+		switch n := len(args) - 1; {
+		case listen != "" && n > 0:
+			return cli.Usagef("--listen takes no images: send them in POST requests")
+		case listen != "" && isFolder(args[0]):
+			return cli.Usagef("--listen needs an exported file, which promptfed export RUN writes")
+		case listen == "" && !about && n == 0:
+			return cli.Needed("predict", "IMAGE|FOLDER..., --about or --listen")
+		}
+		paths, err := imagesIn(args[1:])
+		if err != nil {
+			return cli.Usage(err)
+		}
+		images, err := data.Files(paths)
+		if err != nil {
+			return err
+		}
+		f, err := from.open(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if about {
+			facts, err := f.About()
+			if err != nil {
+				return err
+			}
+			if err := printFacts(facts, asJSON); err != nil {
+				return err
+			}
+		}
+		if file, ok := f.(*trained.File); ok && listen != "" {
+			return serving.Listen(cmd.Context(), listen, file)
+		}
+		list, err := f.Predict(cmd.Context(), images)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		classes := f.Classes()
+		if asCSV {
+			return writePredictions(os.Stdout, classes, list)
+		}
+		out := json.NewEncoder(os.Stdout)
+		for _, p := range list {
+			if asJSON {
+				if err := out.Encode(serving.Answer(p, classes)); err != nil {
+					return err
+				}
+				continue
+			}
+			fmt.Print(p.Image, ":")
+			for _, i := range p.Ranked()[:min(top, len(classes))] {
+				fmt.Printf("  %s %.1f %%", classes[i], 100*p.Probabilities[i])
+			}
+			fmt.Println()
+		}
+		return nil
+	}
+	return c
+}
+
+func isFolder(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.IsDir()
+}
+
+func printFacts(facts []trained.Fact, asJSON bool) error {
+	if !asJSON {
+		rows := [][]string{{"what", "value"}}
+		for _, f := range facts {
+			rows = append(rows, []string{f.Key, f.Value})
+		}
+		fmt.Print(tables.Plain(rows, 2))
+		return nil
+	}
+	return json.NewEncoder(os.Stdout).Encode(serving.Object(facts))
+}
+
+// writePredictions writes a line for each image: its name, the best class, and the probability of every class.
+func writePredictions(w io.Writer, classes []string, list []trained.Prediction) error {
+	out := csv.NewWriter(w)
+	out.Write(append([]string{"image", "class"}, classes...))
+	for _, p := range list {
+		row := []string{p.Image, classes[p.Ranked()[0]]}
+		for _, v := range p.Probabilities {
+			row = append(row, strconv.FormatFloat(float64(v), 'g', -1, 32))
+		}
+		out.Write(row)
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// imagesIn puts the images in and below each folder in its place, by name.
+func imagesIn(paths []string) ([]string, error) {
+	var out []string
+	for _, p := range paths {
+		if st, err := os.Stat(p); err != nil || !st.IsDir() {
+			out = append(out, p)
+			continue
+		}
+		n := len(out)
+		err := filepath.WalkDir(p, func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() && slices.Contains(source.Extensions, strings.ToLower(filepath.Ext(path))) {
+				out = append(out, path)
+			}
+			return err
+		})
+		if err == nil && len(out) == n {
+			err = fmt.Errorf("%s has no images in it", p)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// classifier is what predict takes: of a run folder, or an exported file.
+type classifier interface {
+	Classes() []string
+	Predict(context.Context, []data.Example) ([]trained.Prediction, error)
+	About() ([]trained.Fact, error)
+	Close() error
+}
+
+// chosen are the flags that say which classifier of a run.
+type chosen struct {
+	client int
+	global bool
+	models string
+	sets   []string
+}
+
+func (f *chosen) flags(c *cobra.Command) {
+	c.Flags().IntVar(&f.client, "client", 0, "use the classifier of client K, from 0, as tested by the run's "+
+		"personal evaluation")
+	c.Flags().BoolVar(&f.global, "global", false, "use the server's parameters, as tested by the run's global "+
+		"evaluation; with --client K, on that client's backbone and with its private parameters")
+	c.Flags().StringVar(&f.models, "models", "", "folder in which bundles are found by name")
+	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a runtime key of the run, as in runtime.provider=cpu")
+}
+
+// open opens a classifier of a run folder, or an exported file.
+func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
+	if st, err := os.Stat(from); err == nil && st.Mode().IsRegular() {
+		for _, flag := range []string{"client", "global", "models"} {
+			if cmd.Flags().Changed(flag) {
+				return nil, cli.Usagef("--%s needs a run folder, %s is a file", flag, from)
+			}
+		}
+		conf, err := cli.RuntimeOnly(f.sets)
+		if err == nil {
+			err = cli.ChooseProvider(&conf, progress.New(conf))
+		}
+		if err != nil {
+			return nil, err
+		}
+		file, err := trained.OpenFile(from, conf.Runtime.Session())
+		if err != nil {
+			return nil, err // no typed nil in the interface
+		}
+		return file, nil
+	}
+	of, err := f.openRun(cmd, from)
+	if err != nil {
+		return nil, err
+	}
+	return of, nil
+}
+
+// openRun opens a classifier of a run folder. None is the default: two of them may classify the same image differently.
+func (f *chosen) openRun(cmd *cobra.Command, dir string) (*trained.Classifier, error) {
+	conf, err := openRun(dir, f.models, f.sets)
+	if err != nil {
+		return nil, err
+	}
+	choice := trained.Choice{Client: f.client, Global: f.global}
+	if !cmd.Flags().Changed("client") {
+		if choice.Client = -1; !f.global {
+			return nil, cli.Needed(cmd.Name(), "--client K, as in --client 0, or --global: each client learned its "+
+				"own classifier")
+		}
+	}
+	of, err := trained.Open(conf, dir, choice)
+	if err == nil {
+		of.Data, err = dataOf(dir)
+	}
+	return of, err
+}
+
+// dataOf is the data set that a run folder names.
+func dataOf(dir string) (trained.DataSet, error) {
+	p, err := runfolder.ReadProvenance(dir)
+	if err != nil || p.Data == nil {
+		return trained.DataSet{}, err
+	}
+	return trained.DataSet{Name: p.Data.Set, Digest: p.Data.Digest}, nil
+}
+
+// openRun reads the configuration of a finished run, changed by sets, and takes the provider; models, unless empty, is
+// another folder with bundles.
+func openRun(dir, models string, sets []string) (experiment.Config, error) {
+	if err := cli.OnlyRuntime(sets); err != nil {
+		return experiment.Config{}, err
+	}
+	conf, err := configs.Load(filepath.Join(dir, runfolder.ConfigFile), sets)
+	if err != nil {
+		return conf, cli.Usagef("%w; %s must be a run folder", err, dir)
+	}
+	if err := conf.CheckWithoutData(); err != nil {
+		return conf, cli.Usage(err)
+	}
+	if models != "" {
+		conf.Runtime.Models = models
+	}
+	return conf, cli.ChooseProvider(&conf, progress.New(conf))
+}

@@ -1,0 +1,69 @@
+package report
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/federation/engine/record"
+	"promptfed/tools/lab/report"
+	"promptfed/tools/lab/tables"
+	"promptfed/tools/promptfed/cli"
+)
+
+func reportCommand() *cobra.Command {
+	var o report.Options
+	var out string
+	var view cli.View
+	c := &cobra.Command{
+		Use: "report DIR... [--out DIR] [--metric NAME] [--rows AXIS,...] [--columns AXIS,...] [--format " +
+			strings.Join(report.Formats, ",") + "]",
+		Args: cli.AtLeast(1), Short: "write tables, figures and significance tests of run folders and sweeps, and " +
+			"one page with all of it",
+	}
+	c.Flags().StringVar(&out, "out", "", "folder of the report (default DIR; for several, runs/comparison)")
+	c.Flags().StringVar(&o.Metric, "metric", "", "metric of the tables: "+strings.Join(metrics.Names(), ", "))
+	c.Flags().StringSliceVar(&o.Rows, "rows", nil, "axes in the rows; domain, set and metric are possible too")
+	c.Flags().StringSliceVar(&o.Columns, "columns", nil, "axes in the columns; other axes are averaged over")
+	c.Flags().StringVar(&o.Average, "average", "", "add means: row, column or both")
+	c.Flags().BoolVar(&o.Second, "second", false, "underline the second best")
+	c.Flags().StringVar(&o.View, "view", "", "evaluation to report, instead of the runs' eval.view: "+
+		strings.Join(record.Views(), ", "))
+	c.Flags().StringSliceVar(&o.Formats, "format", report.Formats, "formats to write")
+	view.AddFlags(c)
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		if err := o.Check(); err != nil {
+			return cli.Usage(err)
+		}
+		if out == "" && len(args) == 1 {
+			out = args[0]
+		} else if out == "" {
+			out = cli.ComparisonFolder
+		}
+		page, err := write(args, out, o, &view)
+		if err == nil {
+			fmt.Printf("report written to %s; %s shows it\n", out, page)
+		}
+		return err
+	}
+	return c
+}
+
+// write writes a report about the runs and sweeps in dirs into the folder out, and returns the path of its page. It
+// prints the main tables unless view is nil.
+func write(dirs []string, out string, o report.Options, view *cli.View) (page string, err error) {
+	r, err := report.Of(dirs, out, o)
+	if err != nil {
+		return "", cli.Usage(err)
+	}
+	if err := r.Write(); err != nil {
+		return "", err
+	}
+	if view != nil {
+		fmt.Print(r.Text(tables.View{Width: cli.Width(), All: view.All, Definitions: view.Definitions}))
+	}
+	return filepath.Join(out, report.Page), nil
+}

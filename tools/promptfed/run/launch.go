@@ -1,0 +1,247 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/federation/transport/authority"
+	"promptfed/federation/transport/workers"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/ort"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
+	"promptfed/tools/promptfed/signals"
+)
+
+// launchFlags are those of the command launch beside those of run.
+type launchFlags struct {
+	run    runFlags
+	member member
+	meet   string
+	idle   time.Duration
+}
+
+func launchCommand(o cli.Outputs) *cobra.Command {
+	f := launchFlags{run: runFlags{outputs: o}, member: fromSlurm(os.Getenv)}
+	c := &cobra.Command{Use: "launch CONFIG...|--images FOLDER [flags of run] [--rank I --tasks N] [--meet DIR]",
+		Short: "run as one of several tasks (srun promptfed launch): task 0 runs, the others train its clients",
+		Long: "Task 0 of a job does what run --cluster does, the others do what work does. Under Slurm the " +
+			"environment says which task this is, how many there are and how many processors it has; elsewhere give " +
+			"--rank and --tasks. Task 0 writes its address, and certificates for this job only, into a folder that " +
+			"all tasks share (--meet). On SIGUSR1, task 0 finishes its round, stops, and has Slurm queue the job " +
+			"again, which then continues; on SIGTERM it finishes its round and stops."}
+	f.run.add(c)
+	l := c.Flags()
+	l.IntVar(&f.member.rank, "rank", f.member.rank, "number of this task, from 0; under Slurm SLURM_PROCID")
+	l.IntVar(&f.member.tasks, "tasks", f.member.tasks, "number of tasks; under Slurm SLURM_NTASKS")
+	l.StringVar(&f.meet, "meet", "", "folder in which the tasks find each other, on a disk that all share (default "+
+		"promptfed-JOB in the current folder)")
+	l.DurationVar(&f.idle, "idle", 10*time.Minute, "how long a task waits for task 0, or for work from it")
+	c.RunE = func(cmd *cobra.Command, args []string) error { return f.launch(cmd.Context(), args) }
+	return c
+}
+
+// launch does what this task has to do.
+func (f launchFlags) launch(ctx context.Context, args []string) error {
+	m := f.member
+	if m.tasks < 1 || m.rank < 0 || m.rank >= m.tasks {
+		return cli.Usagef("launch: task %d of %d; start it with srun, or give --rank from 0 and --tasks",
+			m.rank, m.tasks)
+	}
+	if f.meet == "" {
+		f.meet = "promptfed-" + m.job
+	}
+	f.run.use.Resume = f.run.use.Resume || m.restarts > 0
+	finish := signals.Of(ctx)
+	finish.Gently()
+	if m.rank > 0 {
+		return f.work(ctx, args)
+	}
+	err := f.lead(ctx, args)
+	if ctx.Err() != nil && finish.StartAgain() {
+		return errors.Join(err, m.requeue())
+	}
+	return err
+}
+
+// meeting is what task 0 tells the others.
+type meeting struct {
+	URL      string
+	Job      string
+	Restarts int
+}
+
+func (f launchFlags) meetingFile() string { return filepath.Join(f.meet, "task-0.json") }
+func (f launchFlags) certs() string       { return filepath.Join(f.meet, "job-certs") }
+func (f launchFlags) signer() string      { return filepath.Join(f.meet, "job-authority") }
+
+// clear removes the folder that the tasks meet in, unless it holds anything that is not of a job.
+func (f launchFlags) clear() error {
+	own := []string{f.meetingFile(), f.certs(), f.signer()}
+	list, err := os.ReadDir(f.meet)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range list {
+		if !slices.Contains(own, filepath.Join(f.meet, e.Name())) {
+			return fmt.Errorf("%s holds %s, which launch did not write; use an empty folder or a new one", f.meet,
+				e.Name())
+		}
+	}
+	return os.RemoveAll(f.meet)
+}
+
+// lead runs, and has the other tasks train.
+func (f launchFlags) lead(ctx context.Context, args []string) error {
+	if f.member.tasks == 1 {
+		return f.run.start(ctx, args)
+	}
+	if err := f.clear(); err != nil { // of a job with this name that was killed
+		return fmt.Errorf("--meet: %w", err)
+	}
+	if err := os.MkdirAll(f.meet, 0o700); err != nil {
+		return fmt.Errorf("--meet: %w", err)
+	}
+	defer f.clear()
+	if _, err := authority.Make(f.certs(), f.signer(), 0, addresses(), time.Now(), 90*24*time.Hour); err != nil {
+		return fmt.Errorf("certificates of the job: %w", err)
+	}
+	if err := os.RemoveAll(f.signer()); err != nil {
+		return err
+	}
+	f.run.cluster = distributed.ClusterFlags{URL: distributed.ListenScheme + ":0", Queue: "default",
+		Link: distributed.LinkOptions{TLS: f.certs()}, Opened: func(url string) error {
+			return atomicfile.Write(f.meetingFile(), atomicfile.JSON(meeting{url, f.member.job, f.member.restarts}, ""))
+		}}
+	return f.run.start(ctx, args)
+}
+
+// addresses are what other machines may call this one.
+func addresses() []string {
+	out := []string{"localhost"}
+	if name, err := os.Hostname(); err == nil {
+		out = append(out, name)
+	}
+	list, err := net.InterfaceAddrs()
+	if err != nil {
+		return out
+	}
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok {
+			out = append(out, n.IP.String())
+		}
+	}
+	return out
+}
+
+// work trains clients of task 0 until that ends.
+func (f launchFlags) work(ctx context.Context, args []string) error {
+	here, err := f.here(args)
+	if err != nil {
+		return err
+	}
+	defer signals.Of(ctx).Begin()() // a signal to all tasks is for task 0: the clients of its round train here
+	at, err := f.find(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, over := context.WithCancel(ctx)
+	defer over()
+	go func() {
+		for tick := time.NewTicker(time.Second); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				if _, err := os.Stat(f.meetingFile()); errors.Is(err, fs.ErrNotExist) {
+					over()
+				}
+			}
+		}
+	}()
+	err = distributed.Work(ctx, at.URL, distributed.WorkOptions{Queue: "default", Log: "text", Idle: f.idle,
+		Here: &here, Link: distributed.LinkOptions{TLS: f.certs()}})
+	if ctx.Err() != nil || errors.Is(err, workers.ErrIdle) {
+		return nil
+	}
+	return err
+}
+
+// find waits until task 0 says where it is.
+func (f launchFlags) find(ctx context.Context) (at meeting, err error) {
+	ctx, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("task 0 of job %s did not write its address into "+
+		"%s within %v; --meet must be a folder that all tasks share", f.member.job, f.meet, f.idle))
+	defer stop()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, err := os.ReadFile(f.meetingFile())
+		if err == nil {
+			err = json.Unmarshal(text, &at)
+		}
+		if err == nil && at.Job == f.member.job && at.Restarts == f.member.restarts {
+			return at, nil
+		}
+		select {
+		case <-ctx.Done():
+			return at, context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+}
+
+// here is where this task finds data, by the first configuration, and what it may use of its machine.
+func (f launchFlags) here(args []string) (experiment.Config, error) {
+	l, err := configs.Loaded{}, error(nil)
+	if len(args) > 0 {
+		l, err = configs.Open(args[0], f.run.sets)
+	} else {
+		l, err = configs.OpenText("", nil, f.run.sets)
+	}
+	conf := l.Config
+	if err != nil {
+		return conf, cli.Usage(err)
+	}
+	if f.run.images != "" {
+		conf.Data.Root = f.run.images
+	}
+	if conf.Runtime.Workers == 0 {
+		conf.Runtime.Workers = f.member.processors
+	}
+	if conf.Runtime.Provider == ort.CPU && f.member.devices > 0 {
+		slog.Info("this task has GPUs but runs on the CPU; set runtime.provider=cuda to use them",
+			"gpus", f.member.devices)
+	}
+	if conf.Runtime.Provider != ort.CPU && conf.Runtime.Devices < 2 {
+		conf.Runtime.Devices = f.member.devices
+	}
+	return conf, nil
+}
+
+// requeue has Slurm start the job again.
+func (m member) requeue() error {
+	if m.slurm == "" {
+		return nil
+	}
+	out, err := exec.Command("scontrol", "requeue", m.slurm).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("scontrol requeue %s: %w: %s", m.slurm, err, out)
+	}
+	slog.Info("Slurm starts the job again; it continues after the last finished round", "job", m.slurm)
+	return nil
+}

@@ -1,0 +1,310 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
+	"promptfed/tools/promptfed/progress"
+	"promptfed/tools/promptfed/quickstart"
+	"promptfed/tools/promptfed/runfolder"
+	"promptfed/tools/promptfed/signals"
+)
+
+// runFlags are those of the command run.
+type runFlags struct {
+	sets        []string
+	out, images string
+	use         runfolder.Use
+	smoke       bool
+	seeds       seedList
+	log         []string
+	cluster     distributed.ClusterFlags
+	view        cli.View
+	outputs     cli.Outputs
+}
+
+func runCommand(o cli.Outputs) *cobra.Command {
+	f := runFlags{outputs: o}
+	c := &cobra.Command{
+		Use: "run CONFIG...|--images FOLDER [--set key=value] [--seeds 1-3] [--smoke] [--cluster URL] [--out DIR] " +
+			"[--resume] [--force]",
+		Short: "run federated experiments; several are compared in one table; a file with a section sweep runs as a " +
+			"sweep",
+	}
+	f.add(c)
+	f.cluster.Add(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error { return f.start(cmd.Context(), args) }
+	return c
+}
+
+// add adds the flags of a run, and what its arguments must be.
+func (f *runFlags) add(c *cobra.Command) {
+	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
+	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
+	c.Flags().StringVar(&f.images, "images", "", "images to run on: a folder, a list or Parquet files; without "+
+		"CONFIG, methods are compared on them, as in the file that promptfed init writes")
+	c.Flags().StringVar(&f.out, "out", "", "run folder (default runs/NAME); with several configurations, the folder "+
+		"above them")
+	c.Flags().Var(&f.seeds, "seeds", "run each configuration with every seed, as in 1,2,3 or 1-3; the table shows "+
+		"means and standard deviations over seeds")
+	c.Flags().BoolVar(&f.use.Resume, "resume", false, "continue after the last finished round")
+	c.Flags().BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
+	c.Flags().StringArrayVar(&f.log, "log", nil, f.outputs.TrackerHelp)
+	f.view.AddFlags(c)
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 && f.images == "" {
+			return cli.Usagef("%s needs a configuration, or --images FOLDER: %s", c.Name(), c.UseLine())
+		}
+		return nil
+	}
+}
+
+// start runs the configurations, or the sweep.
+func (f *runFlags) start(ctx context.Context, args []string) error {
+	if err := f.outputs.CheckTrackers(f.log); err != nil {
+		return cli.Usage(err)
+	}
+	sweep, err := f.sweep(args)
+	if err != nil {
+		return err
+	}
+	if sweep != nil {
+		return runSweep(ctx, sweep, f.ofSweep())
+	}
+	return f.run(ctx, args)
+}
+
+// ofSweep are the flags of a sweep.
+func (f runFlags) ofSweep() sweepFlags {
+	return sweepFlags{smoke: f.smoke, use: f.use, sets: f.sets, seeds: f.seeds, out: f.out, log: f.log,
+		cluster: f.cluster, view: f.view, outputs: f.outputs}
+}
+
+// sweep is what the command line asks for where that is a sweep; nil where it is single runs. Images are looked at
+// here, and become changes of the configurations, where there are any.
+func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
+	if f.images != "" && len(args) == 0 {
+		if f.smoke {
+			return nil, cli.Usagef("--smoke is for sweep files, not for --images")
+		}
+		p, err := plan(f.images, f.sets)
+		if err != nil {
+			return nil, err
+		}
+		of := f.ofSweep()
+		of.sets = p.Changes
+		return loadSweep("the configuration for "+f.images, p.Text, of)
+	}
+	if f.images != "" {
+		kind, err := quickstart.Kind(f.images)
+		if err != nil {
+			return nil, cli.Usage(err)
+		}
+		f.sets = append([]string{"data.set=" + kind, "data.root=" + strconv.Quote(f.images)}, f.sets...)
+	}
+	for _, path := range args {
+		sweep, err := configs.IsSweep(path)
+		if err != nil {
+			return nil, cli.Usage(err)
+		}
+		if (sweep || f.smoke) && len(args) > 1 {
+			return nil, cli.Usagef("%s is a sweep, or --smoke makes it one; run one sweep at a time", path)
+		}
+		if sweep || f.smoke {
+			return loadSweep(path, nil, f.ofSweep())
+		}
+	}
+	return nil, nil
+}
+
+// plan chooses an experiment for some images, and says what was found and chosen.
+func plan(images string, sets []string) (*quickstart.Plan, error) {
+	p, err := quickstart.For(images, sets)
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s\n%s: partition %s\n", p.Name, p.Found, p.Name, p.Parts)
+	return p, nil
+}
+
+// run trains single runs, one after the other, and compares them.
+func (f runFlags) run(ctx context.Context, args []string) error {
+	var dirs, folders []string
+	var confs []configs.Loaded
+	for _, path := range args { // all of them are read before the first trains
+		conf, err := cli.Load(path, f.sets)
+		if err != nil {
+			return err
+		}
+		dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, conf.Name))
+		if f.out != "" && len(args) > 1 {
+			dir = filepath.Join(f.out, conf.Name)
+		}
+		dirs = append(dirs, dir)
+		seeded, below := withSeeds(conf, dir, f.seeds)
+		confs, folders = append(confs, seeded...), append(folders, below...)
+	}
+	for i, folder := range folders {
+		if slices.Contains(folders[:i], folder) {
+			return cli.Usagef("two runs would use the folder %s; give the configurations different "+
+				"names", folder)
+		}
+		if err := runfolder.Check(folder, f.use); err != nil {
+			return err
+		}
+	}
+	others, err := f.cluster.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer others.Close()
+	if f.use.Force || f.use.Resume {
+		f.use.Changed = folders
+	}
+	series := progress.Series{Runs: len(confs)}
+	for _, conf := range confs {
+		series.Rounds += conf.Train.Rounds
+	}
+	for i, conf := range confs {
+		if err := f.one(ctx, conf.Config, folders[i], others, &series); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			return fmt.Errorf("%s, seed %d: %w", conf.Name, conf.Seed, conf.Blame(err))
+		}
+	}
+	folder := f.out
+	switch {
+	case len(dirs) == 1:
+		folder = dirs[0]
+	case f.out == "":
+		folder = cli.ComparisonFolder
+	}
+	page, err := f.outputs.Report(dirs, folder, &f.view)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("written to %s; %s shows it\n", folder, page)
+	return nil
+}
+
+// one trains in a run folder and reports what it gave.
+func (f runFlags) one(ctx context.Context, conf experiment.Config, dir string, others *distributed.Cluster,
+	series *progress.Series) error {
+	d := series.New(conf)
+	defer d.Close()
+	t := training{dir: dir, use: f.use, log: f.log, cluster: others, outputs: f.outputs}
+	if _, err := t.run(ctx, conf, d); err != nil {
+		if ctx.Err() != nil {
+			return cli.Stopped(ctx)
+		}
+		return err
+	}
+	_, err := f.outputs.Report([]string{dir}, dir, nil)
+	return err
+}
+
+// training says how an experiment is run, beside its configuration.
+type training struct {
+	dir     string
+	use     runfolder.Use
+	outputs cli.Outputs
+	log     []string             // the names of trackers
+	workers int                  // clients that train at a time; 0 for those of the configuration
+	beside  bool                 // other runs, with which it shares the processors
+	cluster *distributed.Cluster // of other machines that train the clients; may be nil
+}
+
+// run runs an experiment in its folder.
+func (t training) run(ctx context.Context, conf experiment.Config, m progress.Monitor) (r *engine.Result, err error) {
+	began, dir, use := time.Now(), t.dir, t.use
+	if err := runfolder.Check(dir, use); err != nil { // before long work
+		return nil, err
+	}
+	b, err := cli.Open(ctx, conf, m)
+	if err != nil {
+		return nil, err
+	}
+	id, err := b.Identity(ctx, m.Work)
+	if err == nil {
+		err = runfolder.CheckExperiment(dir, id, use)
+	}
+	if err == nil {
+		err = cli.ComputeFeatures(ctx, b, m)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	release, err := runfolder.Claim(dir, use)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	end, err := runfolder.Begin(ctx, dir, b, runfolder.DataOf(b), began)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := end(err); err == nil {
+			err = e
+		}
+	}()
+	if err := errors.Join(cli.WriteConfig(dir, b.Config), id.Write(dir),
+		cli.WriteInfo(dir, runfolder.ClientsFile, b.Clients()),
+		cli.WriteInfo(dir, runfolder.DataFile, b.Info)); err != nil {
+		return nil, err
+	}
+	log, err := t.outputs.OpenTrackers(t.log, dir, b, m.Warn)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := log.Close(err); err == nil {
+			err = e
+		}
+	}()
+	set, finish := b.Settings(), signals.Of(ctx)
+	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
+	set.OnRound = func(r record.Record) {
+		m.Round(r)
+		log.Round(r)
+		finish.Round()
+	}
+	if set.Workers = cmp.Or(t.workers, set.Workers); t.beside {
+		set.Session.Runs = 0
+	}
+	if t.cluster != nil {
+		done, err := t.cluster.Spread(ctx, b, &set)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+	}
+	m.Start(conf.Train.Rounds, len(b.Parts))
+	defer finish.Begin()()
+	if r, err = engine.Run(ctx, b.Engine, set); err != nil {
+		return nil, err
+	}
+	if conf.Eval.Embeddings > 0 {
+		if err := b.WriteEmbeddings(ctx, dir, m.Work); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}

@@ -1,0 +1,135 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine/record"
+	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// sweepFlags are what the command line changes of a sweep.
+type sweepFlags struct {
+	smoke      bool
+	use        runfolder.Use
+	sets, keep []string
+	seeds      seedList
+	jobs       int
+	array      configs.Part
+	out        string
+	log        []string
+	cluster    distributed.ClusterFlags
+	view       cli.View
+	outputs    cli.Outputs
+}
+
+func sweepCommand(o cli.Outputs) *cobra.Command {
+	f := sweepFlags{outputs: o}
+	c := &cobra.Command{
+		Use: "sweep FILE [--smoke] [--set key=value] [--keep axis=label,label] [--seeds 1,2] [--jobs N] " +
+			"[--array I/N] [--cluster URL] [--out DIR] [--resume] [--force]",
+		Args: cli.Exactly(1), Short: "run every cell of a grid, several at a time; --resume continues where it was " +
+			"stopped",
+	}
+	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
+	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of every cell, as in train.lr=0.01")
+	c.Flags().StringArrayVar(&f.keep, "keep", nil, "run only these labels of an axis, as in method=FedPHA,PromptFL")
+	c.Flags().Var(&f.seeds, "seeds", "seeds, instead of the file's, as in 1,2,3 or 1-3")
+	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as there are processors for)")
+	c.Flags().Var(&f.array, "array", "run only part I, from 0, of N parts of the cells, while other processes run "+
+		"the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
+	c.Flags().StringVar(&f.out, "out", "", "folder of the sweep (default runs/NAME)")
+	c.Flags().BoolVar(&f.use.Resume, "resume", false, "continue with the cells that are not done; failed ones are "+
+		"tried again")
+	c.Flags().BoolVar(&f.use.Force, "force", false, cli.ForceHelp)
+	c.Flags().StringArrayVar(&f.log, "log", nil, f.outputs.TrackerHelp)
+	f.cluster.Add(c)
+	f.view.AddFlags(c)
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.outputs.CheckTrackers(f.log); err != nil {
+			return cli.Usage(err)
+		}
+		if f.array.Of > 0 && f.use.Force {
+			return cli.Usagef("--array and --force: the parts share one folder, which none of them may " +
+				"empty; remove it first, or use another --out")
+		}
+		f.use.Part = f.array.Name()
+		s, err := loadSweep(args[0], nil, f)
+		if err != nil {
+			return err
+		}
+		return runSweep(cmd.Context(), s, f)
+	}
+	return c
+}
+
+const smokeHelp = "run the small form that the file's section smoke describes, which takes about a minute"
+
+// loadSweep reads a sweep file, or its text where it has one; anything wrong with it is wrong usage.
+func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
+	o := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Keep: map[string][]string{}}
+	for _, k := range f.keep {
+		axis, labels, ok := strings.Cut(k, "=")
+		if !ok || axis == "" || labels == "" {
+			return nil, cli.Usagef("--keep %q: expected axis=label,label", k)
+		}
+		o.Keep[axis] = append(o.Keep[axis], strings.Split(labels, ",")...)
+	}
+	o.Seeds = f.seeds
+	if f.jobs < 0 {
+		return nil, cli.Usagef("--jobs %d: expected 1 or more", f.jobs)
+	}
+	if f.jobs > 1 && f.cluster.URL != "" {
+		return nil, cli.Usagef("--jobs %d: with --cluster cells run one after the other, each on all "+
+			"machines", f.jobs)
+	}
+	s, err := (*configs.Sweep)(nil), error(nil)
+	if text == nil {
+		s, err = configs.LoadSweep(path, o)
+	} else {
+		s, err = configs.SweepText(path, text, o)
+	}
+	if err != nil {
+		return nil, cli.Usage(err)
+	}
+	return s, nil
+}
+
+// claimSweep makes the folder of a sweep and writes down what the sweep is, or refuses a folder that holds another one.
+// The folder is this program's alone until release is called.
+func claimSweep(s *configs.Sweep, dir string, use runfolder.Use) (release func(), err error) {
+	if release, err = runfolder.ClaimSweep(s, dir, use); err != nil {
+		return nil, err
+	}
+	text, err := s.YAML()
+	if err != nil {
+		return release, err
+	}
+	plan, err := s.Plan().JSON()
+	if err != nil {
+		return release, err
+	}
+	// The plan comes last: with it the folder is a sweep's.
+	if err := atomicfile.Write(filepath.Join(dir, configs.SweepYAML), atomicfile.Bytes(text)); err != nil {
+		return release, err
+	}
+	return release, atomicfile.Write(filepath.Join(dir, configs.PlanFile), atomicfile.Bytes(plan))
+}
+
+// finished tells whether the folder of a cell holds everything that its run gives.
+func finished(dir string, conf experiment.Config) bool {
+	there := func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	}
+	return there(record.SummaryFile) && !there(runfolder.ErrorFile) && (conf.Eval.Embeddings == 0 ||
+		there(experiment.EmbeddingsFile))
+}

@@ -1,0 +1,226 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"promptfed/configs"
+	"promptfed/federation/experiment"
+	"promptfed/runtime/atomicfile"
+	"promptfed/runtime/ort"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/distributed"
+	"promptfed/tools/promptfed/progress"
+	"promptfed/tools/promptfed/runfolder"
+)
+
+// runSweep runs the cells of a sweep that are not done yet.
+func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
+	others, err := f.cluster.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer others.Close()
+	dir := cmp.Or(f.out, filepath.Join(cli.RunsFolder, s.Name))
+	release, err := claimSweep(s, dir, f.use)
+	if release != nil {
+		defer release()
+	}
+	if err != nil {
+		return err
+	}
+	mine := f.array.Cells(s.Cells)
+	todo := unfinished(dir, mine)
+	if others != nil {
+		f.jobs = 1
+	}
+	jobs, workers := share(f.jobs, todo, runtime.NumCPU())
+	r := &sweepRun{dir: dir, log: f.log, workers: workers, cluster: others, outputs: f.outputs,
+		show: progress.NewSweep(s, len(mine)-len(todo), todo, jobs)}
+	err = r.run(ctx, todo, jobs)
+	r.show.Close()
+	if ctx.Err() != nil {
+		return cli.Stopped(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; the remaining cells were not run: free some space and add --resume to continue", err)
+	}
+	waiting, page := 0, "" // cells of other parts
+	if f.array.Of > 0 {
+		waiting = len(unfinished(dir, s.Cells)) - len(r.failed)
+	}
+	if waiting > 0 {
+		fmt.Printf("part %s: %s done in %s, %d of other parts are not; the last part writes the report, as does "+
+			"promptfed report %s\n", &f.array, experiment.Counted(len(mine)-len(r.failed), "cell"), dir, waiting, dir)
+	} else if len(r.failed) < len(mine) {
+		page, err = f.outputs.Report([]string{dir}, dir, &f.view)
+	}
+	for _, line := range r.failed {
+		fmt.Println("failed:", line)
+	}
+	if n := len(r.failed); n > 0 {
+		return errors.Join(fmt.Errorf("%d of %d cells failed; --resume tries them again", n, len(mine)), err)
+	}
+	if err != nil {
+		return err
+	}
+	if waiting > 0 {
+		return nil
+	}
+	fmt.Printf("%s in %s; %s shows them\n", experiment.Counted(len(s.Cells), "cell"), dir, page)
+	return nil
+}
+
+// unfinished are the cells that are not done yet.
+func unfinished(dir string, cells []configs.Cell) (out []configs.Cell) {
+	for _, c := range cells {
+		if !finished(cellDir(dir, c), c.Config) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func cellDir(dir string, c configs.Cell) string {
+	return filepath.Join(dir, filepath.FromSlash(c.Folder))
+}
+
+// share gives the cells that run at a time, and the clients that train at a time in those whose configuration does not
+// say it: the processors are dealt out to the cells; 0 is all of them. On a GPU cells take turns: what they would need
+// of its memory together is not known.
+func share(jobs int, cells []configs.Cell, processors int) (int, int) {
+	most, gpu := 1, false
+	for _, c := range cells {
+		most, gpu = max(most, c.Config.Runtime.Workers), gpu || c.Config.Runtime.Provider != ort.CPU
+	}
+	if jobs == 0 {
+		jobs = max(1, processors/most)
+		if gpu {
+			jobs = 1
+		}
+	}
+	jobs = max(1, min(jobs, len(cells)))
+	if jobs == 1 {
+		return jobs, 0
+	}
+	return jobs, max(1, processors/jobs)
+}
+
+// sweepRun runs cells side by side. What it keeps of a finished cell is nothing, of a failed one a line.
+type sweepRun struct {
+	dir      string
+	log      []string
+	workers  int
+	cluster  *distributed.Cluster
+	outputs  cli.Outputs
+	show     *progress.Sweep
+	features progress.Turns
+
+	mu     sync.Mutex
+	failed []string
+}
+
+// run runs cells, up to jobs at a time. A cell that fails does not stop the others; a full disk does.
+func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(jobs)
+	for _, c := range cells {
+		if ctx.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			if ctx.Err() != nil {
+				return nil
+			}
+			err := r.cell(ctx, c)
+			switch {
+			case err == nil:
+				return nil
+			case full(err):
+				return fmt.Errorf("cell %s: %w", c.Folder, err)
+			case ctx.Err() != nil: // it was stopped
+				return nil
+			}
+			line := cli.OneLine(err)
+			r.mu.Lock()
+			r.failed = append(r.failed, c.Folder+": "+line)
+			slices.Sort(r.failed)
+			r.mu.Unlock()
+			r.show.Failed(c, line)
+			return r.note(c, line)
+		})
+	}
+	return g.Wait()
+}
+
+// note leaves the error of a cell in its folder.
+func (r *sweepRun) note(c configs.Cell, line string) error {
+	dir := cellDir(r.dir, c)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(dir, runfolder.ErrorFile), atomicfile.Bytes([]byte(line+"\n")))
+	}
+	if full(err) {
+		return err
+	}
+	return nil // the command names the cell in any case
+}
+
+// full tells whether an error means that no other cell could write its files either: a disk or a quota is full, files
+// may not grow, or nothing may be written any more.
+func full(err error) bool {
+	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// cell runs one cell, or goes on with it. A panic is an error that says where it was.
+func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("internal error: %v at %s", p, panicked())
+		}
+	}()
+	dir := cellDir(r.dir, c)
+	if err := os.Remove(filepath.Join(dir, runfolder.ErrorFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	m := r.show.Cell(c, &r.features)
+	workers := r.workers
+	if c.Config.Runtime.Workers > 0 {
+		workers = 0
+	}
+	result, err := training{dir: dir, use: runfolder.Use{Resume: true, Cell: true}, log: r.log, workers: workers,
+		beside: r.workers > 0, cluster: r.cluster, outputs: r.outputs}.run(ctx, c.Config, m)
+	if err != nil {
+		return err
+	}
+	m.Done(result.Summary)
+	return nil
+}
+
+// panicked is the place of the panic that is being recovered from.
+func panicked() string {
+	pc := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pc[:runtime.Callers(3, pc)])
+	for {
+		f, more := frames.Next()
+		if !strings.HasPrefix(f.Function, "runtime.") || !more {
+			return fmt.Sprintf("%s:%d", filepath.Base(f.File), f.Line)
+		}
+	}
+}

@@ -1,0 +1,34 @@
+package run
+
+import (
+	"slices"
+	"testing"
+
+	"promptfed/configs"
+)
+
+// Processors are dealt out to cells that do not say what they use.
+func TestShare(t *testing.T) {
+	cell := func(workers int, provider string) configs.Cell {
+		var c configs.Cell
+		c.Config.Runtime.Workers, c.Config.Runtime.Provider = workers, provider
+		return c
+	}
+	plain := slices.Repeat([]configs.Cell{cell(0, "cpu")}, 10)
+	for _, c := range []struct {
+		jobs          int
+		cells         []configs.Cell
+		processors    int
+		want, workers int
+	}{
+		{0, plain, 8, 8, 1}, {0, plain[:3], 8, 3, 2}, {0, plain[:1], 8, 1, 0}, {4, plain, 2, 4, 1}, {0, nil, 8, 1, 0},
+		{0, append(plain, cell(4, "cpu")), 8, 2, 4}, {0, append(plain, cell(0, "cuda")), 8, 1, 0},
+		{3, append(plain, cell(0, "cuda")), 8, 3, 2},
+	} {
+		if jobs, workers := share(c.jobs, c.cells, c.processors); jobs != c.want || workers != c.workers {
+			t.Errorf("%d jobs asked, %d cells, %d processors: %d jobs with %d workers, want %d with %d", c.jobs,
+				len(c.cells), c.processors,
+				jobs, workers, c.want, c.workers)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"promptfed/configs"
+	"promptfed/federation/engine"
+	"promptfed/federation/engine/trace"
+	"promptfed/federation/experiment"
+	"promptfed/tools/promptfed/cli"
+	"promptfed/tools/promptfed/progress"
+)
+
+func traceCommand() *cobra.Command {
+	var out string
+	rounds := 2
+	c := cli.Configured("trace", "run a few rounds and write every number that another program needs to recompute them",
+		func(cmd *cobra.Command, conf experiment.Config, d *progress.Display) error {
+			if out == "" || rounds < 1 {
+				return cli.Needed("trace", "--out DIR and --rounds of 1 or more")
+			}
+			conf.Train.Rounds = rounds
+			b, err := cli.Prepare(cmd.Context(), conf, d)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			resolved, err := configs.Map(b.Config)
+			if err != nil {
+				return err
+			}
+			about, err := b.Trace(resolved)
+			if err != nil {
+				return err
+			}
+			rec := trace.NewRecorder()
+			set := b.Settings()
+			set.Tracer, set.OnTurn, set.OnRound, set.OnWarning = rec, d.Turn, d.Round, d.Warn
+			d.Start(rounds, len(b.Parts))
+			if _, err := engine.Run(cmd.Context(), b.Engine, set); err != nil {
+				return err
+			}
+			if err := rec.Write(out, about); err != nil {
+				return err
+			}
+			fmt.Printf("%d tensors of %d rounds in %s\n", len(rec.Tensors), rounds, out)
+			return nil
+		})
+	c.Flags().IntVar(&rounds, "rounds", rounds, "number of rounds")
+	c.Flags().StringVar(&out, "out", "", "folder to write trace.json and trace.safetensors to")
+	return c
+}
