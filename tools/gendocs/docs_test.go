@@ -1,11 +1,16 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"promptfed/configs"
 	"promptfed/federation/experiment"
@@ -70,6 +75,70 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	if checked < 10 {
 		t.Errorf("only %d links were found", checked)
 	}
+}
+
+// A link to a Go file in a page about the code names what the file holds: the file, its package or declarations of it.
+// Code words that follow such a link directly, as in "[worker.go](...), `train` and `step`", are declarations too.
+func TestLinksToCodeNameDeclarations(t *testing.T) {
+	link := regexp.MustCompile("\\[([^]]+)\\]\\(([^)\\s]+\\.go)\\)((?:,? (?:and )?`\\w+`)*)")
+	symbol := regexp.MustCompile(`^(?:(\w+)\.)?([A-Z]\w*)$`)
+	symbols := 0
+	for _, page := range []string{"first-hour.md", "architecture.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\n", " "), -1) {
+			file := filepath.Join(root, "docs", m[2])
+			tree, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+			if err != nil {
+				t.Errorf("%s: %v", page, err)
+				continue
+			}
+			if name := filepath.Base(m[1]); filepath.Ext(name) == ".go" && name != filepath.Base(file) {
+				t.Errorf("%s: the link to %s is called %s", page, m[2], m[1])
+			}
+			names := strings.FieldsFunc(m[3], func(r rune) bool { return !unicode.IsLetter(r) && r != '_' })
+			names = slices.DeleteFunc(names, func(s string) bool { return s == "and" })
+			for _, word := range strings.Fields(m[1]) {
+				if x := symbol.FindStringSubmatch(word); x != nil {
+					names = append(names, x[2])
+					if x[1] != "" && x[1] != tree.Name.Name {
+						t.Errorf("%s: %s names %s, which is of package %s", page, m[2], word, tree.Name.Name)
+					}
+				}
+			}
+			symbols += len(names)
+			for _, name := range names {
+				if !declares(tree, name) {
+					t.Errorf("%s: %s does not declare %s", page, m[2], name)
+				}
+			}
+		}
+	}
+	if symbols < 8 {
+		t.Errorf("only %d declarations are named", symbols)
+	}
+}
+
+// declares reports whether a file declares a function, method, type, constant or variable of a name.
+func declares(f *ast.File, name string) (found bool) {
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			found = found || d.Name.Name == name
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				switch s := s.(type) {
+				case *ast.TypeSpec:
+					found = found || s.Name.Name == name
+				case *ast.ValueSpec:
+					found = found || slices.ContainsFunc(s.Names, func(id *ast.Ident) bool { return id.Name == name })
+				}
+			}
+		}
+	}
+	return found
 }
 
 // anchor is a heading as the fragment of a link, by GitHub's rule.
