@@ -1,11 +1,10 @@
-# Needs Go, gcc, make and npm (which fetches the ONNX Runtime library once, and for the tests a Chromium where none is
-# installed), and bash for the scripts that fetch them.
-# `make help` lists the targets.
+# Requires Go, gcc, make, bash and npm. npm downloads the ONNX Runtime library once, and a Chromium for the tests if none is
+# installed. `make help` lists the targets.
 
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTTIME ?= 15m
 TESTED = ./...
-# Many tests wait for processes, deadlines and slow lines, while others compute.
+# Many tests wait for processes, deadlines and slow connections while others compute.
 ABREAST = $(shell n=$$(getconf _NPROCESSORS_ONLN || echo 2); echo -p $$((n + 1)) -parallel $$((2 * n)))
 FUZZTIME ?= 30s
 RUNS ?= 20
@@ -33,7 +32,7 @@ smoke: build ## run the small form of every sweep in configs/papers, pitfalls, s
 		echo "$$(tail -n 1 runs/smoke/log), $$(($$(date +%s) - began)) s"; \
 	done
 
-# Without the samples of real sets (docs/results.md) the synthetic tasks alone.
+# Without the samples of real sets (docs/results.md), only the synthetic tasks.
 methods: build ## train every method on six tasks with three seeds, print tables and ranks (docs/results.md), write runs/methods
 	bin/promptfed sweep configs/field/results.yaml --out runs/methods --force \
 		$(if $(wildcard ../shared/data/pacs),,--keep 'task=label skew,few shots,domain skew')
@@ -74,7 +73,7 @@ test-cuda: build ## run the method suite and parity tests on a GPU, or say that 
 browser:
 	@tools/fetch-chromium.sh
 
-# vet has looked at all packages and rules has tested tools/checks by then; once is enough.
+# The targets vet and rules run before test, so that test skips vet and tools/checks.
 check: TESTED = -vet=off $$(go list ./... | grep -vx promptfed/tools/checks)
 check: format vet platforms lint rules test ## run everything that CI runs
 	@echo "make check: all passed"
@@ -82,7 +81,7 @@ check: format vet platforms lint rules test ## run everything that CI runs
 vet: ## run go vet
 	go vet ./...
 
-# What needs cgo is type-checked by tools/checks: TestEveryPlatform.
+# TestEveryPlatform in tools/checks type-checks the packages that need cgo.
 platforms: ## build the packages that need no cgo, for every platform that the library is pinned for
 	@list=$$(go list -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | grep -v ' promptfed/runtime/ort ' | cut -d' ' -f1 | \
 		grep -v '^promptfed/runtime/ort'); \
@@ -131,7 +130,7 @@ fuzz: library ## run every fuzz target for FUZZTIME (30s) each
 chaos: library ## kill, disconnect and damage runs of several processes, RUNS (20) times
 	PROMPTFED_CHAOS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/e2e/chaos
 
-# Not by this target, since pip's tensorboard, scikit-learn, pyarrow and statsmodels are needed: events, figures, parquet, significance.
+# This target skips events, figures, parquet and significance, which need pip's tensorboard, scikit-learn, pyarrow and statsmodels.
 golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers, open_clip_torch
 	@for script in tools/golden/*.py; do \
 		case $$script in \

@@ -17,17 +17,18 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Loaded is a configuration that was read.
+// Loaded is a configuration with the origins of its values.
 type Loaded struct {
 	experiment.Config
-	Notes []string // what was left out of the file, and why
+	Notes []string // options of the file that do not apply, with the reason
 
 	settings settings
 }
 
-// Open reads a file into a configuration that starts from defaults. sets are "key=value" from the command line; a value
-// is YAML, so lists and maps may be given. The sections of a sweep file (see LoadSweep) are left out. Where the command
-// line or the environment takes another method than the file, the file's options that it does not have are left out.
+// Open reads the configuration in the file at path, over the defaults. sets are "key=value" from the command line; a
+// value is YAML, so it may be a list or a map. Open ignores the sections of a sweep file (see LoadSweep). If the
+// command line or the environment names another method than the file, Open ignores the options of the file that this
+// method does not have.
 func Open(path string, sets []string) (Loaded, error) {
 	f, err := read(path)
 	if err != nil {
@@ -36,19 +37,19 @@ func Open(path string, sets []string) (Loaded, error) {
 	return load(f, sets)
 }
 
-// Load is Open for those who need the configuration alone.
+// Load returns the configuration of Open without origins.
 func Load(path string, sets []string) (experiment.Config, error) {
 	l, err := Open(path, sets)
 	return l.Config, err
 }
 
-// Text is Load of a text that came from elsewhere; name stands for it in errors.
+// Text is Load for a text; name stands for the file in errors.
 func Text(name string, text []byte) (experiment.Config, error) {
 	l, err := OpenText(name, text, nil)
 	return l.Config, err
 }
 
-// OpenText is Open of a text that came from elsewhere; name stands for it in errors.
+// OpenText is Open for a text; name stands for the file in errors.
 func OpenText(name string, text []byte, sets []string) (Loaded, error) {
 	if len(text) > maxFile {
 		return Loaded{Config: experiment.Defaults()}, fmt.Errorf("%s: larger than %d bytes, too large for a "+
@@ -72,23 +73,23 @@ func load(f parsed, sets []string) (Loaded, error) {
 	return l, err
 }
 
-// Check finds what is wrong with the configuration without opening anything, and says of each value where it came from.
+// Check checks the configuration without opening any data. An error names the origin of the value.
 func (l Loaded) Check() error { return l.settings.blame(check(l.Config)) }
 
-// CheckWithoutData is Check for those who open no data set (experiment.Config.CheckWithoutData).
+// CheckWithoutData is Check for commands that open no data set (experiment.Config.CheckWithoutData).
 func (l Loaded) CheckWithoutData() error {
 	return l.settings.blame(withMethod(l.Config, l.Config.CheckWithoutData()))
 }
 
-// Empty tells whether neither the file nor the environment nor the command line says anything.
+// Empty reports whether the file, the environment and the command line set no key.
 func (l Loaded) Empty() bool { return len(l.settings.from) == 0 }
 
-// Changed tells whether the command line or the environment sets a key.
+// Changed reports whether the command line or the environment sets a key.
 func (l Loaded) Changed(key string) bool {
 	return strings.HasPrefix(l.settings.from[key], "--set ") || strings.HasPrefix(l.settings.from[key], prefix)
 }
 
-// Blame says of an error about a key where its value came from. Other errors are left as they are.
+// Blame adds the origin of a value to an error about its key. It returns other errors unchanged.
 func (l Loaded) Blame(err error) error {
 	if err == nil || l.settings.keyOf(err) == "" {
 		return err
@@ -96,7 +97,8 @@ func (l Loaded) Blame(err error) error {
 	return l.settings.blame(err)
 }
 
-// Into reads a file over the values that the struct out points to already has. Its tags "config" are the keys.
+// Into reads a file into the struct that out points to, over the values of the struct. The tags "config" of the struct
+// are the keys.
 func Into(out any, path string, sets []string) error {
 	f, err := read(path)
 	if err != nil {
@@ -106,7 +108,7 @@ func Into(out any, path string, sets []string) error {
 	return err
 }
 
-// IntoWith is Into for those who need no file: without a path, only the environment and sets change out.
+// IntoWith is Into with an optional file: for an empty path, only the environment and sets change out.
 func IntoWith(out any, path string, sets []string) error {
 	if path != "" {
 		return Into(out, path, sets)
@@ -134,14 +136,14 @@ func into(out any, f parsed, sets []string) (settings, []string, error) {
 // maxFile is the size of the largest configuration file, in bytes.
 const maxFile = 4 << 20
 
-// parsed is what a configuration file says.
+// parsed is the content of a configuration file.
 type parsed struct {
 	path  string
 	keys  map[string]any
-	lines map[string]int // of keys, dotted
+	lines map[string]int // by dotted key
 }
 
-// read gives the keys of a file.
+// read parses a file.
 func read(path string) (parsed, error) {
 	text, err := readText(path)
 	if err != nil {
@@ -186,7 +188,7 @@ func parse(path string, text []byte) (parsed, error) {
 	return f, f.unambiguous(text)
 }
 
-// unknown finds the first key that the struct has no field for.
+// unknown returns an error about the first key that the struct does not have.
 func unknown(at string, m map[string]any, t reflect.Type) error {
 	fields := fieldsOf(t)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -226,10 +228,10 @@ func unknownKey(key string, fields map[string]reflect.Type) error {
 	return fmt.Errorf("unknown key %s; known here: %s", key, strings.Join(slices.Sorted(maps.Keys(fields)), ", "))
 }
 
-// fieldMaps are the maps of fieldsOf by type: each cell of a sweep asks for those of all sections.
+// fieldMaps caches the results of fieldsOf by type: every cell of a sweep needs them.
 var fieldMaps sync.Map
 
-// fieldsOf maps keys to the types of a struct's fields; callers do not change it.
+// fieldsOf maps keys to the types of the fields of a struct. Callers must not change the map.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if m, ok := fieldMaps.Load(t); ok {
 		return m.(map[string]reflect.Type)

@@ -28,7 +28,7 @@ func file(t *testing.T, text string) string {
 	return path
 }
 
-// Flags beat the environment, which beats the file, which beats the defaults.
+// Flags override the environment, which overrides the file, which overrides the defaults.
 func TestOrder(t *testing.T) {
 	path := file(t, text)
 	t.Setenv("PROMPTFED_TRAIN_LR", "0.25")
@@ -53,7 +53,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A whole map on the command line replaces the file's.
+// A whole map on the command line replaces that of the file.
 func TestWholeMap(t *testing.T) {
 	c, err := Load(file(t, text), []string{"options={alpha: 2}"})
 	if err != nil {
@@ -99,7 +99,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// What YAML writes is read back as the same configuration.
+// The output of YAML reads as the same configuration.
 func TestRoundTrip(t *testing.T) {
 	c, err := Load(file(t, text), nil)
 	if err != nil {
@@ -119,7 +119,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A backbone that is written with keys is the text that bundle.ParseSpec reads.
+// A backbone with keys becomes the text that bundle.ParseSpec reads.
 func TestBackbonesWithKeys(t *testing.T) {
 	c, err := Load(file(t, "backbones: [tiny-rn50, {image: a/b, text: c}, {folder: x, variant: fp16}, {folder: s, "+
 		"logit_scale: 117.5, logit_bias: -12}]"), nil)
@@ -132,8 +132,8 @@ func TestBackbonesWithKeys(t *testing.T) {
 	}
 }
 
-// A configuration that does not name its images is refused: an empty file, a blank one, one without the key. Synthetic
-// images, too, are asked for, in the file, by a flag or by a variable; whoever opens no images needs none.
+// A configuration that does not name its images is an error: an empty file, a blank one, one without the key. The file,
+// a flag or a variable must name synthetic images too. A command that opens no images needs no name.
 func TestImagesAreNamed(t *testing.T) {
 	for _, text := range []string{"", "\n# nothing\n\n", "method: coop\n", "data: {shots: 2}\n"} {
 		path := file(t, text)

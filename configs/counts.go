@@ -10,23 +10,23 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// CountsFile is the section that makes a configuration a table of data-set sizes, which promptfed partition compares
-// with the data. The ordinary keys, data.root and data.split above all, are those that every set is opened with.
+// CountsFile is the section of a file that lists sizes of data sets, which promptfed partition compares with the data.
+// The file opens every set with its ordinary keys, such as data.root and data.split.
 type CountsFile struct {
 	Counts Counts `config:"counts" help:"the sizes of data sets that a paper prints"`
 }
 
-// Counts is a table of a paper that says how large its data sets are.
+// Counts is a table of a paper with the sizes of its data sets.
 type Counts struct {
 	Paper   string       `config:"paper" help:"name and venue"`
 	Item    string       `config:"item" help:"which table, as in Table 6"`
 	Title   string       `config:"title" help:"what it shows, in one line"`
 	Sets    []CountedSet `config:"sets" help:"its rows; leave out numbers that the paper does not print"`
-	Wrong   []string     `config:"wrong" help:"known errors and contradictions of the table, a sentence each"`
-	Differs []string     `config:"differs" help:"how the table is read here, a sentence each"`
+	Wrong   []string     `config:"wrong" help:"known errors and contradictions of the table, one sentence each"`
+	Differs []string     `config:"differs" help:"how the table is read here, one sentence each"`
 }
 
-// CountedSet is what is printed of one set.
+// CountedSet holds the printed sizes of one set.
 type CountedSet struct {
 	Label   string `config:"label" help:"its name in the paper"`
 	Set     string `config:"set" help:"one of promptfed list datasets"`
@@ -38,15 +38,15 @@ type CountedSet struct {
 	Domains int    `config:"domains" help:"visual domains; a set without domains has one"`
 }
 
-// IsCounts tells whether a configuration file has a section counts.
+// IsCounts reports whether a configuration file has a section counts.
 func IsCounts(path string) (bool, error) {
 	f, err := read(path)
 	_, ok := f.keys["counts"]
 	return ok, err
 }
 
-// LoadCounts reads a file with a section counts, and the configuration that its sets are opened with; sets are changes
-// of that, key=value. Everything that is wrong with the file is an error that says where.
+// LoadCounts reads a file with a section counts, and the configuration for opening its sets; sets are changes
+// "key=value" of the configuration. An error names its place in the file.
 func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
 	c := experiment.Defaults()
 	text, err := readText(path)
@@ -75,7 +75,7 @@ func LoadCounts(path string, sets []string) (Counts, experiment.Config, error) {
 	return f.Counts, c, nil
 }
 
-// check finds rows that cannot be compared with anything.
+// check checks that every row has a set and a size.
 func (t Counts) check(c experiment.Config) error {
 	if len(t.Sets) == 0 {
 		return fmt.Errorf("counts.sets: no data set; give at least one")

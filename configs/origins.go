@@ -19,16 +19,16 @@ import (
 	"promptfed/federation/pretrain"
 )
 
-// prefix starts the names of variables: PROMPTFED_TRAIN_LR is train.lr.
+// prefix is the prefix of environment variables: PROMPTFED_TRAIN_LR sets train.lr.
 const prefix = "PROMPTFED_"
 
-// variables are those that are no key of a configuration. What ends with _ is the beginning of several.
+// variables lists the names of other variables, without the prefix. A name that ends with _ is a prefix of names.
 var variables = []string{"MODELS", "TOKEN", "CHROMIUM", "BROWSER",
-	// of tests
+	// variables of tests
 	"ABSURD", "ABSURD_", "BUNDLES", "BUNDLES_", "CHAOS", "CHAOS_", "EXPORTS", "FOREIGN", "FULLSIZE", "GALLERY",
 	"ORT_PROBE", "PAGES", "TEST_", "TOWERS", "VOCAB"}
 
-// checkEnvironment refuses variables that nothing reads.
+// checkEnvironment returns an error about a variable with an unknown name.
 func checkEnvironment() error {
 	var known []string
 	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
@@ -56,10 +56,10 @@ func checkEnvironment() error {
 	return nil
 }
 
-// variable is the name of the variable of a key.
+// variable returns the name of the variable of a key.
 func variable(key string) string { return prefix + strings.ToUpper(strings.ReplaceAll(key, ".", "_")) }
 
-// nearest proposes the name that was probably meant, in brackets; nothing where none is near.
+// nearest suggests the known name that is most similar to name, in brackets. It returns "" if no name is similar.
 func nearest(name string, known []string) string {
 	best, least := "", max(1, len(name)/8)+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
@@ -73,7 +73,7 @@ func nearest(name string, known []string) string {
 	return " (" + best + " is known)"
 }
 
-// distance is that of Levenshtein: insertions, deletions and changes of a byte that make b of a.
+// distance is the Levenshtein distance: the number of insertions, deletions and changes of bytes that turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -94,7 +94,7 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// lines gives the line of every key of a YAML text, dotted; of an alias, only its own.
+// lines returns the line of every dotted key of a YAML text. For an alias it returns the line of the alias.
 func lines(text []byte) map[string]int {
 	out := map[string]int{}
 	var root yaml.Node
@@ -136,14 +136,14 @@ type keyError struct {
 func (e *keyError) Error() string { return e.err.Error() }
 func (e *keyError) Unwrap() error { return e.err }
 
-// leading is the key that a message begins with.
+// leading returns the key at the start of a message.
 var leading = regexp.MustCompile(`^([a-z][a-z0-9_]*(?:\.[a-z0-9_-]+|\[\d+\])*)(?:\.?:| is | of )`)
 
-// ofOption finds the method and the option that a message of methods.Build is about.
+// ofOption returns the method and the option in a message of methods.Build.
 var ofOption = regexp.MustCompile(`^([a-z0-9_-]+): option ([a-z0-9_]+) `)
 
-// blame says of every part of an error where the value that it is about came from: a flag, a variable, or a line of the
-// file. The result is one line.
+// blame adds the origin of the value to each part of an error: a flag, a variable, or a line of the file. The result is
+// one line.
 func (s settings) blame(err error) error {
 	if err == nil {
 		return nil
@@ -160,7 +160,7 @@ func (s settings) blame(err error) error {
 	return fmt.Errorf("%s%w", s.origin(s.keyOf(err), oneLine(err)), err)
 }
 
-// keyOf is the key that an error is about; empty where it says none.
+// keyOf returns the key of an error, or "".
 func (s settings) keyOf(err error) string {
 	text := oneLine(err)
 	if k := (*keyError)(nil); errors.As(err, &k) {
@@ -175,7 +175,7 @@ func (s settings) keyOf(err error) string {
 	return ""
 }
 
-// reaches tells whether a key is known, or one of the free ones below a known key.
+// reaches reports whether a key is known, or below a known key with free keys.
 func (s settings) reaches(key string) bool {
 	for k := key; k != ""; k = above(k) {
 		if _, ok := s.known[k]; ok {
@@ -185,11 +185,11 @@ func (s settings) reaches(key string) bool {
 	return false
 }
 
-// above is the key that a key lies below, or the list that it is a place of; empty at the top.
+// above returns the key above a key, or the list that contains it, or "" for a top-level key.
 func above(key string) string { return key[:max(0, strings.LastIndexAny(key, ".["))] }
 
-// origin says where the value of a key came from, with what separates it from a message; of a section, where the value
-// came from that the text names.
+// origin returns the origin of the value of a key, with a separator. For a section, it returns the origin of the value
+// that the text names.
 func (s settings) origin(key, text string) string {
 	if key != "" && s.section(key) {
 		for _, word := range regexp.MustCompile(`[a-z][a-z0-9_]+`).FindAllString(strings.TrimPrefix(text, key), -1) {
@@ -203,12 +203,12 @@ func (s settings) origin(key, text string) string {
 		}
 	}
 	if part := strings.Split(key, "."); len(part) == 3 && part[0] == "options" && s.from[key] == "" &&
-		s.from["options."+part[2]] != "" { // a wrapper's, by its short name
+		s.from["options."+part[2]] != "" { // option of a wrapper, with the short name of the wrapper
 		key = "options." + part[2]
 	}
 	for k := key; k != ""; k = above(k) {
 		if from, ok := s.from[k]; ok && from == "" {
-			break // a sweep's
+			break // set by a sweep
 		} else if ok {
 			return from + ": "
 		}
@@ -219,7 +219,7 @@ func (s settings) origin(key, text string) string {
 	return s.path + ": "
 }
 
-// changed is the one key of a section that a flag or a variable set; empty where there is none, or several.
+// changed returns the only key of a section that a flag or a variable set. It returns "" for none or several.
 func (s settings) changed(section string) string {
 	one := ""
 	for key, from := range s.from {
@@ -234,7 +234,7 @@ func (s settings) changed(section string) string {
 	return one
 }
 
-// place is where a line of the file is.
+// place returns the place of a line of the file.
 func (f parsed) place(line int) string {
 	if f.path == "" {
 		return "line " + strconv.Itoa(line)
@@ -242,7 +242,7 @@ func (f parsed) place(line int) string {
 	return f.path + ":" + strconv.Itoa(line)
 }
 
-// origins are the places of all keys of a file, and the variables that hide them.
+// origins returns the origins of all keys: places in the file, and the variables that override them.
 func (f parsed) origins(known map[string]any, env bool) map[string]string {
 	out := map[string]string{}
 	for key, line := range f.lines {
@@ -259,7 +259,7 @@ func (f parsed) origins(known map[string]any, env bool) map[string]string {
 	return out
 }
 
-// decodeErrors are what is wrong with single keys, in plain words.
+// decodeErrors returns errors about single keys in plain words.
 func decodeErrors(err error) error {
 	var all []error
 	var walk func(err error)
@@ -295,7 +295,7 @@ func decodeErrors(err error) error {
 	return errors.Join(all...)
 }
 
-// expected says that a value is not of a key's type.
+// expected returns the error of a value with the wrong type.
 func expected(t reflect.Type, value any) string {
 	kind := t.Kind()
 	is := fmt.Sprintf("%q", fmt.Sprint(value))

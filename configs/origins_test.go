@@ -19,13 +19,13 @@ train:
 data: {set: synthetic}
 `
 
-// What is wrong with a value is blamed on the flag, the variable or the line that it came from; the last of them that
-// sets a key is the one.
+// An error about a value names the flag, the variable or the line of the file that sets it; the last one that sets the
+// key counts.
 func TestBlame(t *testing.T) {
 	for _, c := range []struct {
 		old, now  string // in the file
 		env, sets []string
-		begins    string // behind the file's name where it begins with a colon
+		begins    string // after the name of the file if it begins with a colon
 	}{
 		{"rounds: 3", "rounds: none", nil, nil, ":6: train.rounds: "},
 		{"rounds: 3", "rounds: 0", nil, nil, ":6: train.rounds: 0; it must be 1 or more"},
@@ -68,7 +68,7 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// Variables that nothing knows are errors, in every configuration; those of the other commands are none.
+// Unknown variables are errors in every configuration. Variables of other commands are not.
 func TestVariables(t *testing.T) {
 	for name, say := range map[string]string{
 		"PROMPTFED_TRAIN_LRR":      "(PROMPTFED_TRAIN_LR is known)",
@@ -90,8 +90,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// Where another method is asked for than the file's, the file's options that it does not have are left out with a note;
-// those that the command line gives are not, and a slip in the file is still an error.
+// If the command line names another method than the file, the options of the file that this method does not have are
+// ignored with a note. Such options on the command line, and unknown options in the file, are errors.
 func TestOptionsOfAnotherMethod(t *testing.T) {
 	l, err := Open(file(t, three), []string{"method=promptfl", "options.tokens=8"})
 	if err == nil {
@@ -116,7 +116,7 @@ func TestOptionsOfAnotherMethod(t *testing.T) {
 		t.Errorf("by a variable: %v, %v, notes %q", err, l.Options, l.Notes)
 	}
 	for text, sets := range map[string][]string{
-		three: {"options.ratio=0.5"}, // given for a method that does not have it
+		three: {"options.ratio=0.5"}, // for a method that does not have it
 		strings.Replace(three, "svd_every", "svd_evry", 1): nil,
 	} {
 		l, err := Open(file(t, text), sets)
@@ -129,7 +129,7 @@ func TestOptionsOfAnotherMethod(t *testing.T) {
 	}
 }
 
-// So it is for every cell of a sweep.
+// The same holds for every cell of a sweep.
 func TestOptionsOfAnotherMethodInASweep(t *testing.T) {
 	path := file(t, three+"sweep: {axes: [{name: batch, key: train.batch, values: [2, 4]}]}\n")
 	s, err := LoadSweep(path, SweepOptions{Sets: []string{"method=promptfl", "options.tokens=8"}})
@@ -142,7 +142,7 @@ func TestOptionsOfAnotherMethodInASweep(t *testing.T) {
 	}
 }
 
-// Wrong cells of a sweep are blamed on the flag where it is the flag, and named.
+// An error about the cells of a sweep names the flag, if a flag causes it, and the cells.
 func TestBlameOfCells(t *testing.T) {
 	text := three + "sweep: {axes: [{name: batch, key: train.batch, values: [2, 0]}]}\n"
 	path := file(t, text)
@@ -157,7 +157,8 @@ func TestBlameOfCells(t *testing.T) {
 	}
 }
 
-// A variable sets one key: dots become underscores, which names have too, so that two keys could share one.
+// A variable sets one key: dots become underscores, which names contain too, so that two keys could have the same
+// variable.
 func TestVariablesAreDistinct(t *testing.T) {
 	for _, c := range []any{experiment.Defaults(), pretrain.Defaults()} {
 		of := map[string]string{}

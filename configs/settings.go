@@ -20,22 +20,22 @@ import (
 	"promptfed/federation/methods"
 )
 
-// settings are the values of a configuration as nested maps, with the places that they come from.
+// settings are the values of a configuration as nested maps, with their origins.
 type settings struct {
 	path  string
-	known map[string]any // by dotted key, as Flatten gives them
+	known map[string]any // by dotted key, as from Flatten
 	all   map[string]any
-	from  map[string]string // by dotted key: a flag, a variable or a line of the file; empty for what a sweep sets
+	from  map[string]string // by dotted key: a flag, a variable or a line of the file; empty for values of a sweep
 }
 
-// change gives one key another value.
+// change sets one key.
 type change struct {
 	key   string
 	value any
-	from  string // the flag; empty for a sweep's
+	from  string // flag; empty for a change of a sweep
 }
 
-// layered puts together the defaults that out holds, a file and, with env, the environment.
+// layered merges the defaults in out, a file and, if env is set, the environment.
 func layered(out any, f parsed, env bool) (settings, error) {
 	v := viper.NewWithOptions(viper.KeyDelimiter("."))
 	v.SetEnvPrefix("PROMPTFED")
@@ -48,7 +48,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 		}
 	}
 	fields := fieldsOf(reflect.TypeOf(out).Elem())
-	for _, key := range slices.Sorted(maps.Keys(f.keys)) { // viper would pass over those without a value
+	for _, key := range slices.Sorted(maps.Keys(f.keys)) { // viper ignores variables without a value
 		if first, _, _ := strings.Cut(strings.ToLower(key), "."); fields[first] == nil {
 			if first == "counts" {
 				return s, fmt.Errorf("%[1]s has sizes of data sets to compare (counts) and is not a run; use "+
@@ -62,7 +62,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	}
 	for key, value := range s.known {
 		if reflect.ValueOf(value).Kind() == reflect.Map {
-			continue // its keys are free; viper would let the whole map hide what the file says
+			continue // free keys: viper would replace the map of the file
 		}
 		v.SetDefault(key, value)
 		if !env {
@@ -79,7 +79,7 @@ func layered(out any, f parsed, env bool) (settings, error) {
 	return s, nil
 }
 
-// parse reads changes of the form "key=value" from the command line.
+// parse parses changes "key=value" of the command line.
 func (s settings) parse(sets []string) ([]change, error) {
 	var out []change
 	for _, set := range sets {
@@ -106,9 +106,8 @@ func (s settings) parse(sets []string) ([]change, error) {
 	return out, nil
 }
 
-// changes are those that a value makes at a key: one, or one for every key below it where key is a section. A value for
-// a key with free keys, such as options, replaces all of them. A key such as options.lengths[0,2] changes places of a
-// list.
+// changes returns the changes that a value at a key makes: one, or one for every key below a section. A value of a key
+// with free keys, such as options, replaces all of them. A key such as options.lengths[0,2] changes elements of a list.
 func (s settings) changes(key string, value any) []change {
 	key = strings.ToLower(key)
 	if list, places, ok := inList(key); ok {
@@ -129,7 +128,7 @@ func (s settings) changes(key string, value any) []change {
 	return out
 }
 
-// under are the changes of keys that are dotted or nested. The shorter of two keys comes first.
+// under returns changes of dotted or nested keys. Shorter keys come first.
 func (s settings) under(set map[string]any) []change {
 	var out []change
 	for _, key := range slices.Sorted(maps.Keys(set)) {
@@ -138,7 +137,7 @@ func (s settings) under(set map[string]any) []change {
 	return out
 }
 
-// inList takes the places in a list off a key that has some.
+// inList splits a key into the list and the indices in it.
 func inList(key string) (list string, places []string, ok bool) {
 	list, rest, _ := strings.Cut(key, "[")
 	rest, ok = strings.CutSuffix(rest, "]")
@@ -148,7 +147,7 @@ func inList(key string) (list string, places []string, ok bool) {
 	return list, strings.Split(rest, ","), true
 }
 
-// section tells whether key has known keys below it.
+// section reports whether known keys are below key.
 func (s settings) section(key string) bool {
 	for k := range s.known {
 		if strings.HasPrefix(k, key+".") {
@@ -158,7 +157,7 @@ func (s settings) section(key string) bool {
 	return false
 }
 
-// with gives the settings after some changes, one after the other.
+// with returns the settings after some changes, in order.
 func (s settings) with(changes []change) (settings, error) {
 	s.all, s.from = plain(s.all).(map[string]any), maps.Clone(s.from)
 	for _, c := range changes {
@@ -199,8 +198,8 @@ func (s settings) with(changes []change) (settings, error) {
 	return s, nil
 }
 
-// withoutOthersOptions leaves out what the file says of options that the method and wrappers do not have, where the
-// command line or the environment takes other ones than the file, and says which.
+// withoutOthersOptions removes the options of the file that the method and its wrappers do not have, if the command
+// line or the environment names other ones than the file. It also returns a note about each removed option.
 func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []string) {
 	options, ok := s.all["options"].(map[string]any)
 	if !ok || s.from["method"] == f.origins(nil, false)["method"] && s.from["with"] == f.origins(nil, false)["with"] {
@@ -212,7 +211,7 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 		there.all[key] = plain(f.keys[key])
 	}
 	if s.decode(&now) != nil || there.decode(&before) != nil {
-		return s, nil // that is said where it counts
+		return s, nil // the caller reports the error
 	}
 	own := func(key string) bool {
 		return slices.ContainsFunc(changes, func(c change) bool {
@@ -238,8 +237,7 @@ func (s settings) withoutOthersOptions(f parsed, changes []change) (settings, []
 		before.Method}, before.With...), " with "), strings.Join(left, ", "))}
 }
 
-// forMethod leaves out options of the base of a sweep as withoutOthersOptions does, for changes that come after those
-// of its points.
+// forMethod is withoutOthersOptions for the base of a sweep and changes that come after its points.
 func (s settings) forMethod(f parsed, sets []string) (settings, []string, error) {
 	changes, err := s.parse(sets)
 	if err != nil {
@@ -275,7 +273,7 @@ func (s settings) decode(out any) error {
 	return nil
 }
 
-// backboneText makes the text that bundle.ParseSpec reads of a backbone that is written with keys.
+// backboneText converts a backbone with keys to the text that bundle.ParseSpec reads.
 func backboneText(from, to reflect.Type, value any) (any, error) {
 	m, ok := value.(map[string]any)
 	if !ok || to.Kind() != reflect.String {
@@ -296,9 +294,8 @@ func backboneText(from, to reflect.Type, value any) (any, error) {
 	return strings.Join(list, ","), nil
 }
 
-// exact refuses what weak typing would bend: a fraction or a negative number where a whole one, or one of 0 or more,
-// is expected, true as 1, an empty text as 0 or false, and a fraction as a text that may be spelled otherwise than in
-// the file. The text of true is true.
+// exact refuses conversions that weak typing allows: a fraction or a negative number for a whole number, true for 1, an
+// empty text for 0 or false, and a fraction for a text. true may be a text.
 func exact(_, to reflect.Type, v any) (any, error) {
 	kind := to.Kind()
 	unsigned := kind >= reflect.Uint && kind <= reflect.Uint64
@@ -319,7 +316,7 @@ func exact(_, to reflect.Type, v any) (any, error) {
 	return v, nil
 }
 
-// plain copies maps and lists, with text for keys.
+// plain copies maps and lists, and converts keys to text.
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -12,28 +12,28 @@ import (
 	"promptfed/federation/methods"
 )
 
-// Sweep is a grid of runs, ready to go: every configuration in it has been checked.
+// Sweep is a grid of runs with checked configurations.
 type Sweep struct {
 	Name  string
-	Axes  []Axis // with the points that are kept
+	Axes  []Axis // with the kept points
 	Seeds []uint64
 	Cells []Cell      // the first axis varies slowest, the seed fastest
 	Card  *PaperTable // nil for none
 	Smoke bool
-	// Hidden says which keys of points the command line changed, so that labels no longer tell what ran.
+	// Hidden lists the keys of points that the command line overrides, so that labels do not describe the runs.
 	Hidden []string
-	Notes  []string // what was left out of the file, and why
+	Notes  []string // options of the file that do not apply, with the reason
 
 	resolved resolved
 }
 
-// Axis is what one dimension of the grid goes through.
+// Axis is one dimension of the grid.
 type Axis struct {
 	Name   string
 	Points []PointSection
 }
 
-// Labels are those of the points.
+// Labels returns the labels of the points.
 func (a Axis) Labels() []string {
 	out := make([]string, len(a.Points))
 	for i, p := range a.Points {
@@ -50,25 +50,24 @@ type Cell struct {
 	Config experiment.Config
 }
 
-// SweepOptions change a sweep from the command line.
+// SweepOptions are changes of a sweep from the command line.
 type SweepOptions struct {
 	Smoke bool
-	Sets  []string            // key=value, after everything in the file
-	Keep  map[string][]string // labels of an axis; of other axes what the file keeps
-	Seeds []uint64            // in place of the file's
+	Sets  []string            // "key=value", applied last
+	Keep  map[string][]string // labels of an axis; the file decides about other axes
+	Seeds []uint64            // instead of those of the file
 
-	most  int  // cells; 0 is maxCells
+	most  int  // largest number of cells; 0 for maxCells
 	still bool // without the environment
 }
 
-// maxCells is how many cells a sweep may have.
+// maxCells is the largest number of cells.
 const maxCells = 20000
 
-// LoadSweep reads a sweep file: an ordinary configuration, the base of every cell, with sections sweep, card and smoke.
-// Each of them may be missing; without axes there is one run for each seed. A cell's configuration is the base (which
-// the environment changes), then the points of its labels in the order of the axes (each with its sweep.points and
-// smoke.points), sweep.set, smoke.set, Sets and the seed; the smoke keys count with Smoke. Everything that is wrong
-// with the file is an error that says where.
+// LoadSweep reads a sweep file: an ordinary configuration, which is the base of every cell, with optional sections
+// sweep, card and smoke. Without axes there is one run for each seed. The configuration of a cell is the base, changed
+// by the environment; then the points of its labels in the order of the axes (each with sweep.points and smoke.points),
+// sweep.set, smoke.set, Sets and the seed. The smoke keys apply only with Smoke. An error names its place in the file.
 func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	text, err := readText(path)
 	if err != nil {
@@ -77,8 +76,7 @@ func LoadSweep(path string, o SweepOptions) (*Sweep, error) {
 	return SweepText(path, text, o)
 }
 
-// SweepText is LoadSweep of a text that came from elsewhere; name stands for it in errors. Keys of its own stand in
-// errors, which are one line all the same.
+// SweepText is LoadSweep for a text; name stands for the file in errors. Errors about its keys are one line.
 func SweepText(name string, text []byte, o SweepOptions) (*Sweep, error) {
 	s, err := loadSweep(name, text, o)
 	if err != nil {
@@ -125,9 +123,9 @@ func loadSweep(path string, text []byte, o SweepOptions) (*Sweep, error) {
 	return s, nil
 }
 
-// expand makes the cells out of the base and the sections.
+// expand makes the cells from the base and the sections.
 func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
-	base.path = "" // the caller names the file
+	base.path = "" // the caller adds the file
 	axes, err := file.Sweep.axes()
 	if err != nil {
 		return nil, err
@@ -191,7 +189,7 @@ func expand(base settings, file SweepFile, o SweepOptions) (*Sweep, error) {
 	return s, err
 }
 
-// common is what cells have in common: the base and what comes after the points, as far as it does not need them.
+// common returns the settings that cells share: the base and the later changes that do not depend on points.
 func (s settings) common(last []change) (experiment.Config, error) {
 	out := experiment.Defaults()
 	for _, c := range last {
@@ -242,16 +240,16 @@ func (s *Sweep) fill(base settings, grid [][]PointSection, last []change) error 
 	return nil
 }
 
-// check finds what is wrong with a configuration without opening anything.
+// check checks a configuration without opening any data.
 func check(c experiment.Config) error { return withMethod(c, c.Check()) }
 
-// withMethod adds what is wrong with the method to what is wrong with other keys.
+// withMethod joins an error about the method with errors about other keys.
 func withMethod(c experiment.Config, wrong error) error {
 	_, err := methods.Build(c.Method, c.With, c.Options)
 	return errors.Join(wrong, err)
 }
 
-// hidden tells which axes set a key that the command line sets too.
+// hidden lists the axes with keys that the command line sets too.
 func hidden(base settings, axes []Axis, sets []change) []string {
 	var out []string
 	for _, a := range axes {
@@ -269,12 +267,12 @@ func hidden(base settings, axes []Axis, sets []change) []string {
 	return out
 }
 
-// below tells whether a key is part of what another one sets.
+// below reports whether a key is equal to or below another key.
 func below(key, whole string) bool {
 	return strings.HasPrefix(key, whole+".") || strings.HasPrefix(key, whole+"[")
 }
 
-// folderOf is the folder of a cell: its labels in the order of the axes, as parts of a path, and its seed.
+// folderOf returns the folder of a cell: its labels in the order of the axes, as parts of a path, and its seed.
 func folderOf(points []PointSection, seed uint64) (string, error) {
 	var parts []string
 	for i, p := range points {

@@ -10,23 +10,23 @@ import (
 	"promptfed/federation/engine/metrics"
 )
 
-// Names with a meaning of their own in a card.
+// Reserved names of a card.
 const (
-	AverageLabel = "Average" // of the mean over a row or a column
-	DomainAxis   = "domain"  // the pseudo-axis whose labels are the domains of the data
-	SetAxis      = "set"     // the pseudo-axis whose labels are evaluation sets: other classes, sets or domains
-	MetricAxis   = "metric"  // the pseudo-axis whose labels are Card.Metrics
+	AverageLabel = "Average" // label of the mean of a row or a column
+	DomainAxis   = "domain"  // pseudo-axis whose labels are the domains of the data
+	SetAxis      = "set"     // pseudo-axis whose labels are evaluation sets: other classes, sets or domains
+	MetricAxis   = "metric"  // pseudo-axis whose labels are Card.Metrics
 )
 
-// The evaluations that a printed number may be of.
+// Evaluations of printed numbers.
 const (
-	ViewGlobal   = "global"   // the server's average of what is shared
-	ViewPersonal = "personal" // each client's own parameters after its local training
-	ViewUnsaid   = "unsaid"   // the paper does not say
+	ViewGlobal   = "global"   // the average of the shared parameters
+	ViewPersonal = "personal" // the own parameters of each client after its local training
+	ViewUnsaid   = "unsaid"   // not stated in the paper
 )
 
-// PaperTable says what a sweep reproduces: a table or a figure of a paper, the numbers printed there, how it is laid
-// out, and what is known about it.
+// PaperTable describes a table or a figure of a paper that a sweep reproduces: its printed numbers, its layout, and
+// known differences.
 type PaperTable struct {
 	Paper     string   `config:"paper" json:"paper" help:"name and venue"`
 	Item      string   `config:"item" json:"item" help:"which table or figure, as in Table 2 or Figure S1"`
@@ -54,13 +54,13 @@ func (PaperTable) LongHelp() map[string]string {
 		"control": "label to compare all others with, instead of pairwise comparisons: of the axis method, else of " +
 			"the first one in rows",
 		"no_numbers": "why there are no numbers, such as: the figure prints none",
-		"wrong":      "known errors and contradictions of the paper, a sentence each",
-		"differs":    "where this file differs from the paper and why, a sentence each",
+		"wrong":      "known errors and contradictions of the paper, one sentence each",
+		"differs":    "where this file differs from the paper and why, one sentence each",
 	}
 }
 
-// Views says which evaluation the numbers of a paper are, as far as its text does: global (the server's average) or
-// personal (each client's own parameters after local training). What the text leaves open is unsaid, never guessed.
+// Views names the evaluation of the numbers of a paper, as far as its text states it: global (the server's average) or
+// personal (each client's own parameters after local training). The value is unsaid if the text does not state it.
 type Views struct {
 	Default string            `config:"default" json:"default" help:"for labels not listed: global, personal or unsaid"`
 	By      string            `config:"by" json:"by,omitempty" yaml:",omitempty" help:"axis whose labels differ in it"`
@@ -113,23 +113,22 @@ var (
 	groups = []string{DomainAxis, "backbone"}
 )
 
-// CurvesFigure is the kind of figures with a line over rounds, over the bytes sent or over simulated time: Along, of
-// which rounds are the default.
+// CurvesFigure is the kind of figures with lines over Along: rounds (the default), sent bytes or simulated time.
 const CurvesFigure = "curves"
 
-// RanksFigure is the kind of figures with mean ranks over all axes but that of methods, beside which a report has their
-// table.
+// RanksFigure is the kind of figures with mean ranks of methods over all other axes. A report shows a table of the
+// ranks too.
 const RanksFigure = "ranks"
 
 var Along = []string{"round", AlongBytes, AlongTime}
 
-// Values of x of curves beside rounds.
+// Values of x of curves besides rounds.
 const (
 	AlongBytes = "bytes"
 	AlongTime  = "time"
 )
 
-// Heading names the item of the paper and what it shows.
+// Heading returns the item of the paper and its title.
 func (c PaperTable) Heading() string {
 	item := strings.Join(slices.DeleteFunc([]string{c.Paper, c.Item}, func(s string) bool { return s == "" }), ", ")
 	if c.Title == "" || item == "" {
@@ -138,7 +137,7 @@ func (c PaperTable) Heading() string {
 	return item + ": " + c.Title
 }
 
-// Number is the paper's number at labels, one for each axis that the numbers are nested by.
+// Number returns the paper's number at labels, one label for each axis of the numbers.
 func (c *PaperTable) Number(labels map[string]string) (mean, std float64, hasStd, ok bool) {
 	if c == nil {
 		return 0, 0, false, false
@@ -157,8 +156,8 @@ func (c *PaperTable) Number(labels map[string]string) (mean, std float64, hasStd
 	return at.mean, at.std, at.hasStd, true
 }
 
-// View is the evaluation that the paper's number at labels is: global, personal, unsaid, or nothing where the card has
-// no views, because its numbers are seconds or bytes or because nobody has looked.
+// View returns the evaluation of the paper's number at labels: global, personal or unsaid. It returns "" for a card
+// without views: its numbers are seconds or bytes, or nobody has looked.
 func (c *PaperTable) View(labels map[string]string) string {
 	if c == nil {
 		return ""
@@ -166,7 +165,7 @@ func (c *PaperTable) View(labels map[string]string) string {
 	return cmp.Or(c.Views.Labels[labels[c.Views.By]], c.Views.Default)
 }
 
-// check finds what cannot be meant: axes and labels that the sweep does not have, and words that are not known.
+// check returns an error about axes and labels that the sweep does not have, and about unknown words.
 func (c *PaperTable) check(axes []Axis) error {
 	names := []string{DomainAxis, SetAxis}
 	if len(c.Metrics) > 0 {
@@ -262,8 +261,8 @@ func (c *PaperTable) check(axes []Axis) error {
 	return c.checkNumbers(axes, axis)
 }
 
-// OneWithin refuses a layout with two of the pseudo-axes that say which number of a run a cell shows: there is one
-// number for a domain, a set or a metric, and none for two of them together.
+// OneWithin refuses a layout with two of the pseudo-axes. A run has one number for a domain, a set or a metric, but
+// none for two of them together.
 func OneWithin(axes []string) error {
 	first := ""
 	for _, name := range axes {
@@ -279,7 +278,7 @@ func OneWithin(axes []string) error {
 	return nil
 }
 
-// check finds views that are none, and labels that the axis does not have.
+// check returns an error about unknown views and labels.
 func (v Views) check(axes []Axis, axis func(key, name string, also ...string) error) error {
 	if v.Default == "" && v.By == "" && len(v.Labels) == 0 && v.Why == "" {
 		return nil

@@ -12,21 +12,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// SweepFile are the sections that a sweep file has beside the ordinary keys, which are the base of every cell. The keys
-// are the tags "config"; apart from no_numbers they are the names that the YAML package gives the fields by itself.
+// SweepFile holds the sections of a sweep file. The ordinary keys beside them are the base of every cell. The tags
+// "config" are the keys; except for no_numbers they equal the default names of the YAML package.
 type SweepFile struct {
 	Sweep SweepSection `config:"sweep" help:"the grid of runs"`
 	Card  PaperTable   `config:"card" help:"what the sweep reproduces"`
 	Smoke SmokeSection `config:"smoke" help:"what --smoke changes, so that the file runs anywhere in a minute"`
 }
 
-// SweepSection is the section sweep: the grid is the product of the axes, of which the first varies slowest.
+// SweepSection is the section sweep. The grid is the product of the axes; the first axis varies slowest.
 type SweepSection struct {
 	Seeds  []uint64          `config:"seeds" help:"seeds to run every point of the grid with; empty: the seed above"`
-	Axes   []AxisSection     `config:"axes" help:"what varies, slowest first"`
+	Axes   []AxisSection     `config:"axes" help:"dimensions of the grid, slowest first"`
 	Skip   []map[string]some `config:"skip"`
 	Keep   map[string]some   `config:"keep" help:"axis: [labels] to run; other axes run all labels"`
-	Points pointKeys         `config:"points" help:"axis: {label: {keys}}, keys of single points, also of a file's"`
+	Points pointKeys         `config:"points" help:"axis: {label: {keys}}, keys of single points, also from a file"`
 	Set    map[string]any    `config:"set" help:"keys of every cell, after those of its points"`
 	Smoked bool              `config:"smoked" help:"written by the program into the plan of a --smoke run"`
 }
@@ -38,7 +38,7 @@ func (SweepSection) LongHelp() map[string]string {
 	}
 }
 
-// AxisSection is one axis, with points, in the short form with key and values, or with points of another file.
+// AxisSection is one axis with points, with key and values as a short form, or with the points of another file.
 type AxisSection struct {
 	Name   string         `config:"name" help:"name of the axis"`
 	Points []PointSection `config:"points" help:"points of the axis"`
@@ -57,7 +57,7 @@ type PointSection struct {
 func (PointSection) LongHelp() map[string]string {
 	return map[string]string{
 		"set": "the keys it sets, nested or dotted; a whole map such as options replaces the base's, and " +
-			"options.KEY[0,2] sets places of a list",
+			"options.KEY[0,2] sets elements of a list",
 	}
 }
 
@@ -69,7 +69,7 @@ type SmokeSection struct {
 	Seeds  []uint64        `config:"seeds" help:"instead of those of the sweep"`
 }
 
-// read takes the points of the axis from its file in a folder, if it has one.
+// read reads the points of the axis from its file, if it names one.
 func (a *AxisSection) read(dir string) error {
 	if a.File == "" {
 		return nil
@@ -91,13 +91,13 @@ func (a *AxisSection) read(dir string) error {
 	return nil
 }
 
-// word is a single YAML value together with its text in the file.
+// word is a single YAML value with its text in the file.
 type word struct {
 	text  string
 	value any
 }
 
-// UnmarshalYAML refuses lists and maps, which make no label.
+// UnmarshalYAML refuses lists and maps, which cannot be labels.
 func (w *word) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind != yaml.ScalarNode {
 		return fmt.Errorf("line %d: values of the short form are single values; give lists and maps as points with "+
@@ -107,7 +107,7 @@ func (w *word) UnmarshalYAML(n *yaml.Node) error {
 	return n.Decode(&w.value)
 }
 
-// MarshalYAML writes the value as it stood in the file.
+// MarshalYAML writes the value as in the file.
 func (w word) MarshalYAML() (any, error) {
 	n := &yaml.Node{}
 	if err := n.Encode(w.value); err != nil {
@@ -117,7 +117,7 @@ func (w word) MarshalYAML() (any, error) {
 	return n, nil
 }
 
-// some is a list of labels, which may be written as one label.
+// some is a list of labels. A single label may stand for a list.
 type some []string
 
 func (s *some) UnmarshalYAML(n *yaml.Node) error {
@@ -135,7 +135,7 @@ func sectionNames() []string {
 	return slices.Sorted(maps.Keys(fieldsOf(reflect.TypeFor[SweepFile]())))
 }
 
-// readSections reads the sections of a sweep file, which has been parsed from text. It tells which there are.
+// readSections reads the sections of a parsed sweep file, and returns the names of those that the file has.
 func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 	var s SweepFile
 	there, only := map[string]bool{}, map[string]any{}
@@ -168,7 +168,7 @@ func readSections(f parsed, text []byte) (SweepFile, map[string]bool, error) {
 	return s, there, nil
 }
 
-// IsSweep tells whether a configuration file has a section sweep.
+// IsSweep reports whether a configuration file has a section sweep.
 func IsSweep(path string) (bool, error) {
 	f, err := read(path)
 	_, ok := f.keys["sweep"]

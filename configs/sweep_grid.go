@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// axes checks the axes of the section and writes their short forms out.
+// axes checks the axes of the section and expands their short forms.
 func (s SweepSection) axes() ([]Axis, error) {
 	var out []Axis
 	seen := map[string]bool{}
@@ -73,8 +73,8 @@ func (a AxisSection) points() ([]PointSection, error) {
 // pointKeys are keys by axis and label.
 type pointKeys map[string]map[string]map[string]any
 
-// added gives the axes whose points have set what the points of a section add to them. What the section's set, which
-// comes last, would hide is an error.
+// added returns the axes with the keys that a section adds to their points. It is an error if the section's set, which
+// comes last, overrides such a key.
 func added(section string, points pointKeys, last map[string]any, base settings, axes []Axis) ([]Axis, error) {
 	out := slices.Clone(axes)
 	for _, name := range slices.Sorted(maps.Keys(points)) {
@@ -100,7 +100,7 @@ func added(section string, points pointKeys, last map[string]any, base settings,
 	return out, nil
 }
 
-// merge makes one section of keys of changes: a later one hides earlier ones of the same key and below it.
+// merge merges changes into one section. A later change replaces earlier ones of the same key and of keys below it.
 func merge(changes []change) map[string]any {
 	out := map[string]any{}
 	for _, c := range changes {
@@ -110,7 +110,7 @@ func merge(changes []change) map[string]any {
 	return out
 }
 
-// kept are labels that one source keeps of axes.
+// kept are the labels of axes that one source keeps.
 type kept struct {
 	from   string
 	labels map[string]some
@@ -124,7 +124,7 @@ func lists(m map[string][]string) map[string]some {
 	return out
 }
 
-// keep leaves only some points of the axes. The last source that names an axis decides.
+// keep removes points from the axes. The last source that names an axis decides.
 func keep(axes []Axis, sources ...kept) ([]Axis, error) {
 	out := slices.Clone(axes)
 	for _, k := range sources {
@@ -147,7 +147,7 @@ func keep(axes []Axis, sources ...kept) ([]Axis, error) {
 	return out, nil
 }
 
-// find gives the place of an axis that has some labels.
+// find returns the index of an axis and checks some of its labels.
 func find(axes []Axis, name string, labels []string) (int, error) {
 	var names []string
 	for i, a := range axes {
@@ -168,8 +168,8 @@ func find(axes []Axis, name string, labels []string) (int, error) {
 	return 0, fmt.Errorf("unknown axis %q; known: %s", name, strings.Join(names, ", "))
 }
 
-// combine gives the points of every combination that runs: those of the kept axes without those that skip matches. Each
-// entry of skip must match something among all axes.
+// combine returns the points of every combination of the kept axes that no entry of skip matches. An entry of skip that
+// matches no combination of all axes is an error.
 func combine(all, axes []Axis, skip []map[string]some, seeds, most int) ([][]PointSection, error) {
 	for i, entry := range skip {
 		if len(entry) == 0 {
@@ -210,7 +210,7 @@ func combine(all, axes []Axis, skip []map[string]some, seeds, most int) ([][]Poi
 	return grid, nil
 }
 
-// matches tells whether every axis that the entry names has one of its labels.
+// matches reports whether every axis in the entry has one of its labels.
 func matches(entry map[string]some, axes []Axis, points []PointSection) bool {
 	for i, a := range axes {
 		if labels, ok := entry[a.Name]; ok && !slices.Contains(labels, points[i].Label) {
@@ -220,13 +220,14 @@ func matches(entry map[string]some, axes []Axis, points []PointSection) bool {
 	return true
 }
 
-// taken are names in the folder of a sweep that are no cells.
+// taken are the names in the folder of a sweep that are not cells.
 var taken = []string{PlanFile, SweepYAML, "report.html", "report.json", "report.md", "tables.md", "tables.tex",
 	"tables.csv", "plots"}
 
 var noSlug = regexp.MustCompile(`[^\pL\p{Nd}._+=]+`)
 
-// Slug is a label as part of a path: lower case, with a dash for what is not a letter, a digit or one of ._+=
+// Slug converts a label to a part of a path: lower case, with a dash for every character that is not a letter, a digit
+// or one of ._+=
 func Slug(label string) string {
 	return strings.Trim(noSlug.ReplaceAllString(strings.ToLower(label), "-"), ".-")
 }

@@ -2,8 +2,8 @@ package configs
 
 import "fmt"
 
-// Part is the part of a sweep's cells that one program of several does: each Of-th cell from a first one on. The zero
-// value is all of them.
+// Part is the part of the cells of a sweep that one of several processes runs: every Of-th cell from a first one. The
+// zero value stands for all cells.
 type Part struct{ part, Of int }
 
 func (p *Part) String() string {
@@ -15,7 +15,7 @@ func (p *Part) String() string {
 
 func (*Part) Type() string { return "I/N" }
 
-// Set reads I/N.
+// Set parses I/N.
 func (p *Part) Set(text string) error {
 	var q Part
 	if _, err := fmt.Sscanf(text, "%d/%d", &q.part, &q.Of); err != nil || q.Of < 1 || q.String() != text {
@@ -28,7 +28,7 @@ func (p *Part) Set(text string) error {
 	return nil
 }
 
-// Name is what the lock of the part is called.
+// Name returns the name of the lock of the part.
 func (p Part) Name() string {
 	if p.Of == 0 {
 		return ""
@@ -36,8 +36,8 @@ func (p Part) Name() string {
 	return fmt.Sprintf("%d-of-%d", p.part, p.Of)
 }
 
-// Cells are those of the part, in the order of the sweep. Neighbours, which are of one method mostly, go to different
-// parts.
+// Cells returns the cells of the part, in the order of the sweep. Neighbours, which mostly have the same method, are in
+// different parts.
 func (p Part) Cells(all []Cell) (out []Cell) {
 	for i, c := range all {
 		if p.Of == 0 || i%p.Of == p.part {

@@ -21,7 +21,7 @@ const (
 	SweepYAML = "sweep.yaml"
 )
 
-// Plan is what sweep.json says: what the cells are, and where.
+// Plan is the content of sweep.json: the cells and their folders.
 type Plan struct {
 	Name  string      `json:"name"`
 	Smoke bool        `json:"smoke"`
@@ -31,7 +31,7 @@ type Plan struct {
 	Card  *PaperTable `json:"card,omitempty"`
 }
 
-// PlanAxis is an axis with the labels that are kept.
+// PlanAxis is an axis with its kept labels.
 type PlanAxis struct {
 	Name   string   `json:"name"`
 	Labels []string `json:"labels"`
@@ -44,7 +44,7 @@ type PlanCell struct {
 	Seed   uint64            `json:"seed"`
 }
 
-// Plan is what sweep.json says of the sweep.
+// Plan returns the plan of the sweep.
 func (s *Sweep) Plan() Plan {
 	p := Plan{Name: s.Name, Smoke: s.Smoke, Axes: []PlanAxis{}, Seeds: s.Seeds, Card: s.Card}
 	for _, a := range s.Axes {
@@ -56,13 +56,13 @@ func (s *Sweep) Plan() Plan {
 	return p
 }
 
-// JSON writes the plan as sweep.json has it.
+// JSON returns the content of sweep.json.
 func (p Plan) JSON() ([]byte, error) {
 	b, err := json.MarshalIndent(p, "", "  ")
 	return append(b, '\n'), err
 }
 
-// ReadPlan reads sweep.json in the folder of a sweep. Folders of cells lie below it, or that is an error.
+// ReadPlan reads sweep.json in the folder of a sweep. The folder of a cell outside the folder of the sweep is an error.
 func ReadPlan(dir string) (*Plan, error) {
 	path := filepath.Join(dir, PlanFile)
 	text, err := os.ReadFile(path)
@@ -126,7 +126,7 @@ func resolve(base settings, axes []Axis, s *Sweep, skip []map[string]some, last 
 	return r, nil
 }
 
-// YAML writes the sweep as a file that LoadSweep reads as the same cells, without options.
+// YAML returns a sweep file that makes the same cells without options.
 func (s *Sweep) YAML() ([]byte, error) {
 	base, err := YAML(s.resolved.Base)
 	if err != nil {
@@ -140,8 +140,8 @@ func (s *Sweep) YAML() ([]byte, error) {
 	return append(base, text...), err
 }
 
-// Same compares the sweep with the one that a folder holds. What differs in what runs, and not only how or where it
-// runs, or in the card, is an error that names it.
+// Same compares the sweep with the sweep in a folder. A difference in the card or in what runs, not only in how or
+// where it runs, is an error that names it.
 func (s *Sweep) Same(dir string) error {
 	there, err := LoadSweep(filepath.Join(dir, SweepYAML), SweepOptions{still: true})
 	if err != nil {

@@ -64,7 +64,7 @@ func folders(s *Sweep) string {
 	return strings.Join(list, " ")
 }
 
-// The grid written down by hand: the first axis varies slowest, the seed fastest; what skip names is left out.
+// The grid is written down by hand: the first axis varies slowest, the seed fastest; entries of skip are left out.
 func TestGrid(t *testing.T) {
 	s := sweep(t, grid, SweepOptions{})
 	want := "promptfl/1/seed-1 promptfl/1/seed-2 fedpha-ours/1/seed-1 fedpha-ours/1/seed-2 fedpha-ours/2.0/seed-1 " +
@@ -91,7 +91,7 @@ func TestGrid(t *testing.T) {
 
 // Base, then points, then smoke.set, then --set, then the seed.
 func TestSweepPrecedence(t *testing.T) {
-	t.Setenv("PROMPTFED_TRAIN_BATCH", "16") // changes the base alone
+	t.Setenv("PROMPTFED_TRAIN_BATCH", "16") // changes only the base
 	s := sweep(t, grid, SweepOptions{Smoke: true, Sets: []string{"train.rounds=3", "train.lr=0.3"}})
 	if got := folders(s); got != "promptfl/1/seed-7" || !s.Smoke {
 		t.Fatalf("cells %s, smoke %v", got, s.Smoke)
@@ -130,7 +130,7 @@ func TestSweepOfOne(t *testing.T) {
 	}
 }
 
-// A key with places changes parts of a list: those of the base, or those that an earlier point gave.
+// A key with indices changes elements of a list of the base or of an earlier point.
 func TestPlacesOfLists(t *testing.T) {
 	text := `
 method: fedpha
@@ -186,7 +186,7 @@ func TestExampleOfTheDocument(t *testing.T) {
 	}
 }
 
-// The ordinary reader takes the base of a sweep file.
+// The reader of configurations reads the base of a sweep file.
 func TestLoadReadsTheBase(t *testing.T) {
 	c, err := Load(file(t, grid), []string{"train.lr=0.7"})
 	if err != nil || c.Name != "table" || c.Seed != 9 || c.Train.LR != 0.7 || c.Train.Batch != 32 {
@@ -194,8 +194,7 @@ func TestLoadReadsTheBase(t *testing.T) {
 	}
 }
 
-// A card says which evaluation its numbers are, by label, and says it still after a round through sweep.yaml and
-// sweep.json.
+// A card names the evaluation of its numbers, by label, also after a round trip through sweep.yaml and sweep.json.
 func TestCardViews(t *testing.T) {
 	s := sweep(t, strings.Replace(grid, "  numbers:", "  views: {default: unsaid, by: method, labels: {FedPHA "+
 		"(ours): personal}, why: section 3}\n  numbers:", 1),
@@ -230,7 +229,7 @@ func TestCardViews(t *testing.T) {
 	}
 }
 
-// A card may show several metrics side by side; those that nothing would show, or that nobody knows, are errors.
+// A card may show several metrics side by side. Metrics that no table shows, and unknown metrics, are errors.
 func TestCardMetrics(t *testing.T) {
 	with := func(columns, metrics string) string {
 		return strings.NewReplacer("  numbers:", "  metrics: "+metrics+"\n  numbers:", "  columns: [tokens]",
@@ -419,7 +418,7 @@ func TestSweepErrors(t *testing.T) {
 	datatest.WantError(t, err, "big.yaml", "bytes")
 }
 
-// TestAxisOfFile: an axis may have its points in a file beside the sweep, and what is resolved holds them.
+// The points of an axis may be in a file beside the sweep, and the resolved sweep contains them.
 func TestAxisOfFile(t *testing.T) {
 	path := file(t, "data: {set: synthetic}\nsweep: {axes: [{name: method, file: points.yaml}]}\n"+
 		"card: {rows: [method]}\n")
@@ -463,7 +462,7 @@ func TestAxisOfFile(t *testing.T) {
 	datatest.WantError(t, err, "axis a", "file, and points or values")
 }
 
-// What YAML writes gives the same cells again, and Same tells what else differs.
+// The output of YAML makes the same cells, and Same names other differences.
 func TestResolvedSweep(t *testing.T) {
 	o := SweepOptions{Smoke: true, Sets: []string{"options={tokens: 3}", "options.init_std=0.75", "runtime.workers=3"},
 		Keep:  map[string][]string{"method": {"PromptFL", "FedPHA (ours)"}},
@@ -523,7 +522,7 @@ func TestResolvedSweep(t *testing.T) {
 	}
 }
 
-// sweep.json is read back as it was written; a reader refuses cells outside the folder.
+// sweep.json reads as it was written. Cells outside the folder are an error.
 func TestPlan(t *testing.T) {
 	dir := t.TempDir()
 	s := sweep(t, grid, SweepOptions{})
@@ -560,8 +559,8 @@ func TestPlan(t *testing.T) {
 	datatest.WantError(t, err, "sweep.json")
 }
 
-// FuzzSweep: any file is a sweep whose folders are apart and below one folder, and which is the same again when written
-// and read, or it is an error in one line.
+// Any file is a sweep with distinct folders below one folder, which is the same after writing and reading, or an error
+// in one line.
 func FuzzSweep(f *testing.F) {
 	f.Add([]byte(grid))
 	f.Add([]byte(text))
@@ -609,7 +608,7 @@ func FuzzSweep(f *testing.F) {
 	})
 }
 
-// FuzzPlan: any sweep.json is a plan that is the same again when written and read, or an error in one line.
+// Any sweep.json is a plan that is the same after writing and reading, or an error in one line.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte(`{"name":"x","axes":[{"name":"a","labels":["b"]}],"seeds":[1],
 		"cells":[{"folder":"b/seed-1","labels":{"a":"b"},"seed":1}]}`))

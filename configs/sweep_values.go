@@ -19,7 +19,7 @@ type Values struct {
 	under     map[string]*Values
 }
 
-// Empty tells whether there are none.
+// Empty reports whether there are no numbers.
 func (v Values) Empty() bool { return !v.leaf && len(v.under) == 0 }
 
 // UnmarshalYAML reads a number, [mean, standard deviation] or a map of labels.
@@ -53,7 +53,7 @@ func (v *Values) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// plain gives the tree as maps, lists and numbers.
+// plain returns the tree as maps, lists and numbers.
 func (v Values) plain() any {
 	switch {
 	case v.hasStd:
@@ -70,16 +70,16 @@ func (v Values) plain() any {
 	return out
 }
 
-// MarshalYAML writes what UnmarshalYAML reads.
+// MarshalYAML writes the form that UnmarshalYAML reads.
 func (v Values) MarshalYAML() (any, error) { return v.plain(), nil }
 
-// MarshalJSON writes the same as JSON.
+// MarshalJSON writes the same form as JSON.
 func (v Values) MarshalJSON() ([]byte, error) { return json.Marshal(v.plain()) }
 
-// UnmarshalJSON reads it back; JSON is YAML.
+// UnmarshalJSON reads JSON, which is YAML.
 func (v *Values) UnmarshalJSON(b []byte) error { return yaml.Unmarshal(b, v) }
 
-// check walks down the axes that the values are nested by: labels must be theirs, and leaves must stand below the last.
+// check checks the labels against the axes of the values. Leaves must be below the last axis.
 func (v *Values) check(at string, by []string, axes []Axis) error {
 	if len(by) == 0 {
 		if v == nil || !v.leaf {

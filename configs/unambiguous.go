@@ -11,16 +11,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ambiguous are whole numbers that begin with 0: YAML reads 010 as 8, and a text such as 007 loses its zeros.
+// ambiguous are whole numbers with a leading 0: YAML reads 010 as 8, and a text such as 007 loses its zeros.
 var ambiguous = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 
-// unambiguous refuses what a YAML text says in two ways: a key that is written twice, in other capitals or once dotted
-// and once nested, since one of the values would hide the other; and a number that begins with 0. The sections of a
-// sweep file and of a table of sizes keep capitals, so that only numbers are looked at there.
+// unambiguous refuses a YAML text with two readings: a repeated key, also in other capitals, or once dotted and once
+// nested, because one value would hide the other; and a number with a leading 0. In sections of a sweep file and of a
+// table of sizes, keys are case-sensitive, so that the function checks only numbers there.
 func (f parsed) unambiguous(text []byte) error {
 	var root yaml.Node
 	if yaml.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
-		return nil // whoever reads it says so
+		return nil // the parser reports the error
 	}
 	exactKeys := append(sectionNames(), "counts")
 	first := map[string]*yaml.Node{}
@@ -57,14 +57,14 @@ func (f parsed) unambiguous(text []byte) error {
 	return walk("", root.Content[0], true)
 }
 
-// withValues refuses keys of a struct without a value, which would leave their defaults. A section, or a map with free
-// keys, of which all lines are comments is empty.
+// withValues refuses keys of a struct without a value, which would keep their defaults. A section or a map with free
+// keys may be empty, for example if all its lines are comments.
 func withValues(at string, m map[string]any, t reflect.Type) error {
 	fields := fieldsOf(t)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		field, ok := fields[strings.ToLower(key)]
 		if !ok {
-			continue // said elsewhere
+			continue // another check reports it
 		}
 		below, isMap := m[key].(map[string]any)
 		isSection := field.Kind() == reflect.Struct || field.Kind() == reflect.Map

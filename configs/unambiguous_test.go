@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/pretrain"
 )
 
-// A file that says a value in two ways, or none, is refused with the place: each of these lines trained with one value
-// of two, with the default, with 0, or with another number than the file shows.
+// A file with two readings of a value, or none, is an error that names the place: each of these lines trained with one
+// of two values, with the default, with 0, or with another number than the file shows.
 func TestUnambiguous(t *testing.T) {
 	for _, c := range []struct {
 		text string
@@ -52,8 +52,8 @@ func TestUnambiguous(t *testing.T) {
 	}
 }
 
-// What is said in one way is read as it stands: sections whose lines are all comments, and words that YAML takes for
-// truth values.
+// Unambiguous texts are read as they are: sections whose lines are all comments, and words that YAML takes for truth
+// values.
 func TestOneWay(t *testing.T) {
 	c, err := Load(file(t, "data:\n  class_names: {a: true, b: no, c: 7}\ntrain:\n  # lr: 1\noptions:\n"), nil)
 	want := map[string]string{"a": "true", "b": "no", "c": "7"}
@@ -66,7 +66,7 @@ func TestOneWay(t *testing.T) {
 	}
 }
 
-// The captions of a source for training backbones are keys of free names, which capitals do not tell apart either.
+// The captions of a source for training backbones are free keys, in which capitals do not count either.
 func TestUnambiguousInLists(t *testing.T) {
 	c := pretrain.Defaults()
 	err := Into(&c, file(t, "sources:\n- share: 1\n  captions:\n    Art: [a]\n    art: [b]\n"), nil)

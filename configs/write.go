@@ -8,7 +8,7 @@ import (
 	"promptfed/federation/configtags"
 )
 
-// YAML writes a configuration with every key, in the order of the struct's fields.
+// YAML returns a configuration with every key, in the order of the fields of the struct.
 func YAML(c any) ([]byte, error) {
 	n, err := node(reflect.Indirect(reflect.ValueOf(c)))
 	if err != nil {
@@ -17,7 +17,7 @@ func YAML(c any) ([]byte, error) {
 	return yaml.Marshal(n)
 }
 
-// Map gives a configuration as nested maps, as a reader of its YAML sees it.
+// Map returns a configuration as nested maps, as a reader of its YAML gets it.
 func Map(c any) (map[string]any, error) {
 	text, err := YAML(c)
 	if err != nil {

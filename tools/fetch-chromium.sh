@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Puts a headless Chromium for the browser tests of tools/lab/page into bin/chromium (or the folder given as first argument),
-# taken from the npm package @sparticuz/chromium with the reader's own npm settings and unpacked with Node's brotli. The
-# package is pinned by sha512. Does nothing when PROMPTFED_CHROMIUM names a browser, when one is installed (chromium,
-# chromium-browser, google-chrome), or when the pinned one is there. Without a browser the tests that need one are skipped,
-# so what cannot be fetched is a warning, unless PROMPTFED_BROWSER=required.
+# Downloads a headless Chromium for the browser tests of tools/lab/page into bin/chromium (or the folder in the first argument),
+# from the npm package @sparticuz/chromium with the user's npm settings, and unpacks it with Node's brotli. The package is
+# pinned by sha512. The script does nothing if PROMPTFED_CHROMIUM names a browser, if one is installed (chromium,
+# chromium-browser, google-chrome), or if the pinned one is present. Tests skip without a browser, so a failed download is
+# only a warning, unless PROMPTFED_BROWSER=required.
 set -euo pipefail
 
 version=153.0.0
@@ -49,7 +49,7 @@ archive=$work/sparticuz-chromium-$version.tgz
 	fail "@sparticuz/chromium $version has another sha512 than the pinned one: the package was altered or cut short; nothing was installed"
 tar -xzf "$archive" -C "$work"
 
-# al2023 holds the libraries that Chromium links to (NSS and others), fonts one sans-serif family.
+# al2023 contains the libraries that Chromium links to (NSS and others), fonts contains one sans-serif family.
 unpack() { node -e 'require("fs").createReadStream(process.argv[1]).pipe(require("zlib").createBrotliDecompress()).pipe(process.stdout)' "$work/package/bin/$1"; }
 new=$work/new
 mkdir "$new"
@@ -58,7 +58,7 @@ chmod 755 "$new/chromium"
 for part in al2023 fonts swiftshader; do
 	unpack $part.tar.br | tar -xf - -C "$new"
 done
-# The package's own fonts.conf looks for the font where a cloud function would have it.
+# The fonts.conf of the package names the folder of the font in a cloud function.
 cat >"$new/fonts.conf" <<'EOT'
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "fonts.dtd">

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Puts Microsoft's GPU build of ONNX Runtime (for CUDA 13) into bin/cuda/ (or the folder given as first argument), taken
-# from the Python package onnxruntime-gpu with the reader's own pip settings. The package is pinned by sha256. Does
-# nothing when the right files are there. CUDA, cuDNN and the driver are not fetched: `promptfed inspect --provider cuda`
-# says which of their libraries must be there.
+# Downloads Microsoft's GPU build of ONNX Runtime (for CUDA 13) into bin/cuda/ (or the folder in the first argument), from
+# the Python package onnxruntime-gpu with the user's pip settings. The package is pinned by sha256. The script does nothing
+# if the right files are present. It does not download CUDA, cuDNN and the driver: `promptfed inspect --provider cuda`
+# lists the libraries of these that are needed.
 set -euo pipefail
 
 version=1.31.0
@@ -20,7 +20,7 @@ fail() { echo "fetch-onnxruntime-cuda: $*" >&2; exit 1; }
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 place=${1:-$root/bin/cuda}
 
-# right tells whether a folder holds the pinned libraries.
+# right checks that a folder contains the pinned libraries.
 right() {
 	for name in $libraries; do
 		[ -f "$1/${name%%:*}" ] || return 1
@@ -40,7 +40,7 @@ work=$(mktemp -d "$(dirname "$place")/.fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 echo "fetching ONNX Runtime $version for CUDA 13 ($package_size MB)"
 echo "onnxruntime-gpu==$version --hash=sha256:$package_sum" >"$work/requirements.txt"
-# pip compares the sum before it keeps the file; which Python runs it does not matter, since nothing of Python is used.
+# pip checks the sum before it keeps the file. Any version of Python works, because only the libraries are used.
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \
 	--implementation cp --python-version 3.12 --abi cp312 --platform manylinux_2_28_x86_64 \
 	--dest "$work" --requirement "$work/requirements.txt" ||

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Writes the two tables of docs/terms.md into runs/terms: tiny.md from configs/methods with fewer clients and synthetic images, on
 # the tiny backbone; full.md with default options, on ViT-B/16's text tower with random weights and random unit rows for
-# images. Takes the name of one table to make that alone. A case that has a file already is not run again.
+# images. The argument is the name of one table; the default is both. A case with an existing file is not run again.
 set -euo pipefail
-# PROMPTFED names another program than bin/promptfed.
+# PROMPTFED is the path of the program; the default is bin/promptfed.
 out=runs/terms
 mkdir -p "$out"
 
-# measure TABLE LABEL CONFIG FLAGS...: the rows of one case
+# measure TABLE LABEL CONFIG FLAGS... writes the rows of one case.
 measure() {
 	local table=$1 label=$2 config=$3
 	shift 3
@@ -19,7 +19,7 @@ measure() {
 	sed -n 's/^note: /  /p' "$file.md" >>"$out/$table.notes"
 }
 
-# both TABLE: the methods whose losses have more than one term, and what used to be the defaults
+# both TABLE measures the methods whose losses have more than one term, also with earlier defaults.
 both() {
 	measure "$1" FedPHA fedpha
 	measure "$1" "FedPHA, eq9" fedpha --set options.projector=eq9

@@ -59,7 +59,7 @@ func TestOneReaderOfExternalData(t *testing.T) {
 	eachGoFile(t, []string{"runtime/onnx"}, ExternalReaders)
 }
 
-// eachGoFile reports what a rule finds in the Go files of all layers and of the examples, but for some folders.
+// eachGoFile applies a rule to the Go files of all layers and of the examples, except those in some folders.
 func eachGoFile(t *testing.T, but []string, rule func(file string, source []byte) ([]string, error)) {
 	t.Helper()
 	dir := datatest.Module(t)
@@ -107,7 +107,7 @@ func TestTracked(t *testing.T) {
 	report(t, bad)
 }
 
-// A checkout may hold Go folders that git does not track yet.
+// A checkout may contain Go folders that git does not track yet.
 func TestNoGoFileAtRuntimesRoot(t *testing.T) {
 	p, err := build.ImportDir(filepath.Join(datatest.Module(t), "runtime"), 0)
 	if err == nil {

@@ -17,9 +17,8 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// The program is type-checked for every platform that its ONNX Runtime library is pinned for, with the files that each
-// takes. What cgo would make of C is not looked at, so that no cross compiler is needed; `make platforms` builds what
-// needs no cgo.
+// The program passes type checking for every platform with a pinned ONNX Runtime library. The test does not run cgo, so
+// that it needs no cross compiler; `make platforms` builds the packages without cgo.
 func TestEveryPlatform(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads the source of all dependencies")
@@ -65,7 +64,7 @@ func typeCheck(t *testing.T, platform string) {
 		ours := strings.HasPrefix(p.ImportPath, Module+"/")
 		c := types.Config{FakeImportC: true, IgnoreFuncBodies: !ours, Sizes: types.SizesFor("gc", arch),
 			Importer: mapped{done, p.ImportMap}, Error: func(err error) {
-				if ours && !strings.Contains(err.Error(), "invalid type") { // of a constant that C has
+				if ours && !strings.Contains(err.Error(), "invalid type") { // of a constant of C
 					t.Error(err)
 				}
 			}}
@@ -79,10 +78,10 @@ func typeCheck(t *testing.T, platform string) {
 	}
 }
 
-// importer gives packages that were checked before.
+// importer returns packages that were checked before.
 type importer map[string]*types.Package
 
-// mapped is an importer for a package whose imports stand for others, as vendored ones of the standard library do.
+// mapped is an importer for a package with mapped imports, such as vendored ones of the standard library.
 type mapped struct {
 	importer
 	names map[string]string

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every rule must be able to fail: each case breaks one rule in a made-up module, or stays just within it.
+// Every rule can fail: each case breaks one rule in a made-up module, or just complies.
 func TestImportRules(t *testing.T) {
 	ours := func(path string) string { return Module + "/" + path }
 	cases := []struct {
@@ -115,7 +115,7 @@ func TestImportRules(t *testing.T) {
 	}
 }
 
-// expect wants one finding that holds a text, or none.
+// expect fails unless there is one finding that contains a text, or none.
 func expect(t *testing.T, got []string, want string) {
 	t.Helper()
 	switch {
@@ -188,7 +188,7 @@ func TestSizesRule(t *testing.T) {
 }
 
 func TestTracesRule(t *testing.T) {
-	// Written in pieces: the rule reads this file too.
+	// in pieces, because the rule reads this file too
 	bad := []string{"/wor" + "k/main", "read /ho" + "me/ada/x", `"/tm` + `p/x"`, "=/ro" + "ot/x", "https://registry" +
 		".npmjs.org/x",
 		"GOPROXY=https://proxy" + ".golang.org", "files.python" + "hosted.org", "Registry" + ".example.com"}

@@ -54,7 +54,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				continue
 			}
 			checked++
-			file := d.path // of a link to a heading of the same page
+			file := d.path // for a link to a heading of the same page
 			if path != "" {
 				file = filepath.Join(filepath.Dir(d.path), path)
 			}
@@ -77,8 +77,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// A link to a Go file in a page about the code names what the file holds: the file, its package or declarations of it.
-// Code words that follow such a link directly, as in "[worker.go](...), `train` and `step`", are declarations too.
+// A link to a Go file in a page about the code names the file, its package or declarations in it. Code words directly
+// after such a link, as in "[worker.go](...), `train` and `step`", are declarations too.
 func TestLinksToCodeNameDeclarations(t *testing.T) {
 	link := regexp.MustCompile("\\[([^]]+)\\]\\(([^)\\s]+\\.go)\\)((?:,? (?:and )?`\\w+`)*)")
 	symbol := regexp.MustCompile(`^(?:(\w+)\.)?([A-Z]\w*)$`)
@@ -141,7 +141,7 @@ func declares(f *ast.File, name string) (found bool) {
 	return found
 }
 
-// anchor is a heading as the fragment of a link, by GitHub's rule.
+// anchor returns the fragment of a link to a heading, by GitHub's rule.
 func anchor(heading string) string {
 	kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading), "")
 	return strings.ReplaceAll(kept, " ", "-")

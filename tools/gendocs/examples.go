@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// requirements stands in the go.mod of an example before what is copied from the module's own.
+// requirements is the line in the go.mod of an example before the requirements that are copied from the module.
 const requirements = "// What promptfed requires itself, as make docs copies it.\n"
 
-// examples are go.mod and go.sum of the modules under docs/examples, which require what the module itself does, so that
+// examples returns go.mod and go.sum of the modules under docs/examples. They require what the module requires, so that
 // they build without a network.
 func examples(root string) ([]document, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*", "go.mod"))

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The modules under docs/examples pass their own vet and tests, without a network and without changing their go.mod.
+// The modules under docs/examples pass vet and their tests, without a network and without changes of their go.mod.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*", "go.mod"))
 	if err != nil || len(files) == 0 {

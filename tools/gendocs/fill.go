@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// A place for a table is a pair of lines: "<!-- from the code: NAME -->" and "<!-- end -->".
+// The place of a table is a pair of lines: "<!-- from the code: NAME -->" and "<!-- end -->".
 var (
 	opening = regexp.MustCompile(`(?m)^<!-- from the code: ([a-z-]+) -->$`)
 	closing = "\n<!-- end -->"
 )
 
-// fill puts tables into the places for them.
+// fill replaces the tables of a text.
 func fill(text string, tables map[string]string) (string, error) {
 	var b strings.Builder
 	for {
@@ -38,7 +38,7 @@ func fill(text string, tables map[string]string) (string, error) {
 	}
 }
 
-// markdown sets rows as a table; the first row is the header.
+// markdown returns rows as a table; the first row is the header.
 func markdown(rows [][]string) string {
 	var b strings.Builder
 	for i, r := range rows {
@@ -53,7 +53,7 @@ func markdown(rows [][]string) string {
 	return b.String()
 }
 
-// code sets a word in code type; nothing stays nothing.
+// code formats text as code. It returns "" for an empty text.
 func code(text string) string {
 	if text == "" {
 		return ""

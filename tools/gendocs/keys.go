@@ -11,8 +11,8 @@ import (
 // key is one key of a configuration, with its dotted name.
 type key struct{ name, kind, value, help string }
 
-// allKeys lists the keys of a configuration's struct with the values it holds, also those below other keys. The keys of
-// a list's elements stand under NAME[].
+// allKeys returns the keys of a configuration's struct with their values, including nested keys. The keys of the
+// elements of a list are below NAME[].
 func allKeys(config any) []key { return keysOf("", reflect.Indirect(reflect.ValueOf(config))) }
 
 func keysOf(at string, v reflect.Value) []key {
@@ -32,7 +32,7 @@ func keysOf(at string, v reflect.Value) []key {
 	return out
 }
 
-// kind is a type in the words of a configuration file.
+// kind returns the name of a type for users of configuration files.
 func kind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
@@ -45,13 +45,13 @@ func kind(t reflect.Type) string {
 		return "text"
 	case reflect.Slice, reflect.Array:
 		return "list"
-	case reflect.Map, reflect.Interface, reflect.Struct: // a struct without keys of its own reads free ones
+	case reflect.Map, reflect.Interface, reflect.Struct: // a struct without tagged fields reads free keys
 		return "keys"
 	}
 	return t.String()
 }
 
-// value writes a default as YAML on one line, which JSON is; what is empty is left out.
+// value returns a default as YAML on one line, in the form of JSON, or "" if it is empty.
 func value(v reflect.Value) string {
 	if (v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.String) && v.Len() == 0 ||
 		v.Kind() == reflect.Struct && v.IsZero() {

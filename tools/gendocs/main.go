@@ -30,10 +30,10 @@ func write(root string) error {
 	return nil
 }
 
-// document is a Markdown file as it is, and as it is with its tables filled anew.
+// document is a Markdown file: its current text, and its text with current tables.
 type document struct{ path, is, want string }
 
-// documents are README.md, the Markdown files of docs/ and the module files of its examples.
+// documents returns README.md, the Markdown files of docs/ and the module files of its examples.
 func documents(root string) ([]document, error) {
 	paths, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	if err != nil {

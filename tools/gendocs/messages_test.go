@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestMessagesAreThoseOfTheProgram looks for every message that docs/troubleshooting.md explains in the sources.
+// Every message that docs/troubleshooting.md explains is in the sources.
 func TestMessagesAreThoseOfTheProgram(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "docs", "troubleshooting.md"))
 	if err != nil {
@@ -31,7 +31,7 @@ func TestMessagesAreThoseOfTheProgram(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// A message that is too long for its line goes on in the next.
+	// join the lines of a long message
 	said := regexp.MustCompile(`" ?\+\n\s*"`).ReplaceAllString(sources.String(), "")
 	first := regexp.MustCompile("(?m)^\\| (`.*?) \\|")
 	rows := first.FindAllStringSubmatch(string(text), -1)

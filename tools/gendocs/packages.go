@@ -13,13 +13,13 @@ import (
 	"strings"
 )
 
-// layers from the highest down, as documents list them.
+// layers from the highest to the lowest, in the order of the documents.
 var layers = []string{"tools", "configs", "federation", "models", "runtime"}
 
 // pack is a package and the first sentence of its comment.
 type pack struct{ path, says string }
 
-// packages reads the packages of all layers; one without a comment is an error.
+// packages returns the packages of all layers. A package without a comment is an error.
 func packages(root string) ([]pack, error) {
 	var out []pack
 	for _, layer := range layers {
@@ -48,7 +48,7 @@ func packages(root string) ([]pack, error) {
 	return out, nil
 }
 
-// comment is the first sentence of the comment of the package in dir.
+// comment returns the first sentence of the comment of the package in dir.
 func comment(dir string) (says string, isPackage bool, err error) {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -71,17 +71,17 @@ func comment(dir string) (says string, isPackage bool, err error) {
 	return strings.TrimSuffix(says, ":"), isPackage, nil
 }
 
-// abbreviation is one whose full stop ends no sentence; go/doc takes it for an end before a capital or a number.
+// abbreviation matches abbreviations whose full stop does not end a sentence, but does for go/doc.
 var abbreviation = regexp.MustCompile(`\b(et al|Eq|Eqs|Fig)\.\s`)
 
-// sentence is the first sentence of a comment.
+// sentence returns the first sentence of a comment.
 func sentence(text string) string {
 	const stop = "\x00 "
 	text = abbreviation.ReplaceAllString(text, "$1"+stop)
 	return strings.ReplaceAll(new(doc.Package).Synopsis(text), strings.TrimSpace(stop), ".")
 }
 
-// packageTable says what every package is, without the words that every package comment starts with.
+// packageTable returns a table of packages, without the first two words of their comments.
 func packageTable(list []pack) string {
 	rows := [][]string{{"package", "what it is"}}
 	for _, p := range list {

@@ -17,11 +17,11 @@ import (
 	"promptfed/tools/lab/page/browser"
 )
 
-// unreachable is what npm says of a registry that it cannot reach, as opposed to one that answers something wrong.
+// unreachable matches the errors of npm about a registry that does not answer.
 var unreachable = regexp.MustCompile(`ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|TIMEDOUT|ENETUNREACH|ERR_SOCKET`)
 
-// `make site` makes a page of README.md and of every file of docs/, its check finds links that lead nowhere, and the
-// search of a page finds a word of another, from a server that knows nothing but files.
+// `make site` makes a page of README.md and of every file of docs/, its check finds broken links, and the search of a
+// page finds a word of another page, on a server of static files.
 func TestSite(t *testing.T) {
 	for _, name := range []string{"make", "npm", "node"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -69,7 +69,7 @@ func TestSite(t *testing.T) {
 	t.Run("search", func(t *testing.T) { searchFinds(t, site) })
 }
 
-// checkFindsLinks gives the check of the built site two pages of which each kind of link leads nowhere once.
+// checkFindsLinks passes two pages with a broken link of each kind to the check of the built site.
 func checkFindsLinks(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{

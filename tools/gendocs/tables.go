@@ -13,7 +13,7 @@ import (
 	"promptfed/tools/lab/dasslimport"
 )
 
-// tables gives all tables by name.
+// tables returns all tables by name.
 func tables(root string) (map[string]string, error) {
 	all, err := packages(root)
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// certs runs promptfed certs on the server's folder.
+// certs runs promptfed certs on the folder of the server.
 func (s *server) certs(flags ...string) {
 	s.t.Helper()
 	call(s.t, append([]string{"certs", s.at("certs")}, flags...)...)
 }
 
-// background starts a client whose end is its own affair; stop ends it.
+// background starts a client that may end in any way; stop ends it.
 func (s *server) background(p part) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -41,7 +41,7 @@ func (s *server) background(p part) (stop func()) {
 	return stop
 }
 
-// recorded waits until a round that began later has these clients.
+// recorded waits until a later round has these clients.
 func (s *server) recorded(clients ...int) {
 	s.t.Helper()
 	first := len(s.records())
@@ -64,8 +64,8 @@ func closed(nc *nats.Conn) bool {
 	return false
 }
 
-// A client whose certificate is revoked in the middle of a round is cut off and left out at once, and nobody waits for
-// it although its order has no deadline; with a new certificate and its old folder it takes part again.
+// The server disconnects a client whose certificate is revoked in the middle of a round, and does not wait for it,
+// although its instruction has no deadline. With a new certificate and its old folder, the client takes part again.
 func TestRevoked(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 60, "--deadline", "0")
@@ -75,7 +75,7 @@ func TestRevoked(t *testing.T) {
 	stolen := s.tls(s.at("certs"), "client-0")
 	nc, _ := s.intruder("client-0")
 	first()
-	stuck := s.background(part{client: 0, pause: time.Hour}) // has its order and never answers
+	stuck := s.background(part{client: 0, pause: time.Hour}) // gets its instruction and never answers
 	time.Sleep(3 * time.Second)
 	s.certs("--revoke", "client-0")
 	began := time.Now()
@@ -102,8 +102,8 @@ func TestRevoked(t *testing.T) {
 	s.ends()
 }
 
-// The server takes a new certificate while the run goes on; what is signed with the old key, once that is revoked, is
-// taken by nobody.
+// The server takes a new certificate during the run. After the old certificate is revoked, nobody accepts messages that
+// its key signed.
 func TestRenewedServer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 40)
@@ -128,7 +128,7 @@ func TestRenewedServer(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// issue makes a certificate of the authority's, good until a time.
+// issue makes a certificate of the authority that is valid until a given time.
 func (s *server) issue(name string, until time.Time) {
 	s.t.Helper()
 	pair, err := tls.LoadX509KeyPair(s.at("certs", "ca.pem"), s.at("certs-authority", "ca-key.pem"))
@@ -153,7 +153,7 @@ func (s *server) issue(name string, until time.Time) {
 	}
 }
 
-// A certificate that has expired lets nobody in, and one that expires while its holder is there no longer.
+// The server refuses an expired certificate, and disconnects a client whose certificate expires.
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 25)
@@ -177,7 +177,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// A list of revoked certificates that the authority did not sign, or an older one, changes nothing.
+// The server ignores a list of revoked certificates that the authority did not sign, and an older list.
 func TestRevokedList(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 25)
@@ -210,7 +210,7 @@ func TestRevokedList(t *testing.T) {
 	}
 }
 
-// foreignList is one of another authority, that revokes client 0.
+// foreignList is a list of another authority that revokes client 0.
 func (s *server) foreignList() []byte {
 	s.t.Helper()
 	call(s.t, "certs", s.at("other"), "--revoke", "client-0")

@@ -18,7 +18,7 @@ func (s *server) serveTrial(more ...string) {
 	s.says("waiting for clients")
 }
 
-// refuses runs promptfed, which must end at once with one line on standard error, and gives that line.
+// refuses runs promptfed, which must end at once with one line on standard error, and returns that line.
 func refuses(t *testing.T, args ...string) string {
 	t.Helper()
 	c := exec.Command(programs.Promptfed, args...)
@@ -44,8 +44,8 @@ func refuses(t *testing.T, args ...string) string {
 	return strings.Join(lines, "")
 }
 
-// A client without a terminal, as under a service manager, records the terms of its first start. A server that comes
-// back with others, which would tell it more, gets nothing from it but its number, until its owner gives --yes once.
+// A client without a terminal, as under a service manager, records the terms of its first start. If the server comes
+// back with terms that reveal more, it gets only the number of the client, until the user gives --yes once.
 func TestChangedTerms(t *testing.T) {
 	t.Parallel()
 	s := openTrial(t)

@@ -26,10 +26,10 @@ func (f flood) cutOff(t *testing.T, nc *nats.Conn) (sent int) {
 	return sent
 }
 
-// Whoever floods the server is cut off, of whatever it may send and of what it may not; it hears few answers, and the
-// run goes on to its end with the other clients. The budget of a user (exchange.Budget) has 20 questions at once, or
-// 200 for the status, and a tenth of that in each second more; the server looks for floods four times a second. It asks
-// an unknown client to join again once a second.
+// The server disconnects clients that flood it, with permitted or forbidden messages. They get few answers, and the run
+// completes with the other clients. The budget of a user (exchange.Budget) has 20 requests at once, or 200 for the
+// status, and refills by a tenth of that per second; the server looks for floods four times a second. It asks an
+// unknown client to join again once a second.
 func TestFloods(t *testing.T) {
 	folder := t.TempDir() + "/certs"
 	call(t, "certs", folder, "--clients", "4")
@@ -60,8 +60,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// A client that says again and again that it leaves and that it is back, and never answers, gets no order more often
-// than one that stays, and few lines of the log.
+// A client that repeatedly says that it leaves and that it is back, and never answers, gets no instruction more often
+// than a client that stays, and causes few lines of the log.
 func TestFlickering(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 20, "--wait", "3", "--deadline", "2s")
@@ -83,22 +83,22 @@ func TestFlickering(t *testing.T) {
 	go s.join(ctx, part{client: 0})
 	go s.join(ctx, part{client: 1})
 	if err := s.flicker(ctx, 2, 3001, unsteady{silent: true}); err != nil {
-		t.Log(err) // it was cut off
+		t.Log(err) // the server disconnected it
 	}
 	counted(t, s.ends(), 0, 1)
-	// of 20 changes at once, two more a second, and that its process ends
+	// of 20 changes at once and two more per second; and that its process ends
 	if n := strings.Count(s.log.String(), "leaves"); n == 0 || n > 60 {
 		t.Errorf("the log says %d times that it leaves", n)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(orders) == 0 || most > 5 { // in 2 s once more, after 1.5 s
+	if len(orders) == 0 || most > 5 { // once more in 2 s, after 1.5 s
 		t.Errorf("an order was sent %d times", most)
 	}
 }
 
-// Where a token is all that clients have, anybody can be client 1. Who floods the server with its name loses the
-// connection alone: others with the name stay, and may connect.
+// If clients have only a token, anybody can be client 1. A client that floods the server under this name loses only its
+// own connection: others with the name stay, and may connect.
 func TestTokenFlood(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 40, "--token", "secret")
@@ -125,8 +125,8 @@ func TestTokenFlood(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// Who opens connections that say nothing, and others as soon as they are closed, keeps no client out, from its own
-// address neither, and the server has the files that it needs.
+// Silent connections, reopened as soon as they are closed, keep no client out, not even one with the same address, and
+// the server can open the files that it needs.
 func TestRefilledConnections(t *testing.T) {
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
 		t.Run(from, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestRefilledConnections(t *testing.T) {
 	}
 }
 
-// A limit of open files that is too small for the clients is said at the start.
+// The server reports at the start a limit of open files that is too small for its clients.
 func TestFewFiles(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
@@ -154,14 +154,14 @@ func TestFewFiles(t *testing.T) {
 	out, err := exec.CommandContext(ctx, "sh", "-c", `ulimit -n 120; exec "$0" "$@"`, programs.Promptfed, "serve",
 		s.at("attack.yaml"), "--clients", "20", "--out", s.at("second"), "--listen", "127.0.0.1:0", "--tls",
 		s.at("certs")).CombinedOutput()
-	// two connections of each of 20 clients, unknown clients and the status, and 32 of nobody yet; half of 120
+	// two connections for each of 20 clients, unknown clients and the status, and 32 without a user; half of 120
 	if err == nil || !strings.Contains(string(out), "20 clients need 76 connections, and the limit of open files "+
 		"leaves 60; raise it to 156") {
 		t.Errorf("%v, %s", err, out)
 	}
 }
 
-// connections opens connections that say nothing as fast as they are closed.
+// connections opens silent connections as fast as they are closed.
 func (s *server) connections(ctx context.Context, count int, from string) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	for range count {

@@ -22,7 +22,7 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// flood is what an attacker sends as fast as it can, of what it may send.
+// flood is a permitted message that an attacker sends as fast as it can.
 type flood struct {
 	user    string // of its certificate
 	subject string
@@ -32,8 +32,8 @@ type flood struct {
 
 var question = []byte(`{"nonce":"00000000000000000000000000000000"}`)
 
-// floods are those of a run with N clients, the last of which is the attacker's. The holder of client N's certificate
-// has the same authority's, as of a run with more clients.
+// floods are those of a run with N clients, of which the last one is the attacker. Client N has a certificate of the
+// same authority, as in a run with more clients.
 func floods(n int) map[string]flood {
 	user, from, to := certs.UserOf(n-1), fmt.Sprintf("pf.default.from.%d.", n-1), fmt.Sprintf("pf.default.to.%d.x", n-1)
 	return map[string]flood{
@@ -49,7 +49,7 @@ func floods(n int) map[string]flood {
 	}
 }
 
-// send sends it, and connects again, until it is killed.
+// send sends the flood, and reconnects, until the process is killed.
 func (f flood) send(s *server) {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), f.user)), nats.NoReconnect(),
@@ -63,7 +63,7 @@ func (f flood) send(s *server) {
 	}
 }
 
-// unsteady is a member that fails at all that it is to do, or never answers.
+// unsteady is a member that fails at everything, or never answers.
 type unsteady struct{ silent bool }
 
 func (unsteady) Joined(protocol.JoinReply) error    { return nil }
@@ -77,7 +77,7 @@ func (u unsteady) Execute(ctx context.Context, _ *exchange.Client, j *exchange.A
 	return exchange.PrepareReply(j, message.Reply{}, nil, errors.New("not now"))
 }
 
-// flicker joins as a client, and says so often that it leaves and that it is back; 0 for ever.
+// flicker joins as a client, and says n times that it leaves and that it is back; 0 for no end.
 func (s *server) flicker(ctx context.Context, client, times int, role exchange.Role) error {
 	nc, inv, request, err := s.invited(ctx, part{client: client})
 	if err != nil {
@@ -104,15 +104,15 @@ func (s *server) flicker(ctx context.Context, client, times int, role exchange.R
 	return nc.FlushTimeout(time.Second)
 }
 
-// flooder is the variable with which this program is an attacker, as a process of its own: a flood's name.
+// flooder is the variable that makes this program an attacker in a process of its own: the name of a flood.
 const flooder = "PROMPTFED_TEST_FLOODER"
 
-// runFlooder does what the variables say.
+// runFlooder sends the flood that the variables name.
 func runFlooder() {
 	s := &server{t: new(testing.T), dir: os.Getenv(flooder + "_DIR"), address: os.Getenv(flooder + "_ADDRESS")}
 	json.Unmarshal([]byte(os.Getenv(flooder+"_TERMS")), &s.terms)
 	switch kind := os.Getenv(flooder); kind {
-	case "none": // as much work, for itself
+	case "none": // as much work of its own
 		for n := uint64(0); ; n++ {
 			runtime.KeepAlive(n)
 		}
@@ -129,12 +129,12 @@ func runFlooder() {
 	}
 }
 
-// floodClients are the honest clients of TestFloodRates.
+// floodClients is the number of honest clients of TestFloodRates.
 var floodClients = [20]struct{}{}
 
-// TestFloodRates measures what is left of the rounds of 20 clients while one attacker floods the server; the attacker
-// is a process of its own that has the processor only where nobody else wants it, and starts and stops in alternation.
-// PROMPTFED_TEST_FLOODS=1 go test -v -run TestFloodRates -timeout 30m ./tools/e2e/attack
+// TestFloodRates measures how much one attacker slows the rounds of 20 clients. The attacker is a process with the
+// lowest priority, which starts and stops in alternation. PROMPTFED_TEST_FLOODS=1 go test -v -run TestFloodRates
+// -timeout 30m ./tools/e2e/attack
 func TestFloodRates(t *testing.T) {
 	which := os.Getenv("PROMPTFED_TEST_FLOODS")
 	if which == "" {

@@ -15,9 +15,10 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// A stock nats-server with what promptfed nats-config writes, as a file with the certificates' users and as accounts
-// that an operator signed, carries a whole run. Its JetStream is on, and no client has any of it; a client is heard by
-// the server alone and hears what is meant for it alone, also where a message names another's subject for its answer.
+// A stock nats-server carries a whole run with the output of promptfed nats-config, both with the users of the
+// certificates and with accounts that an operator signed. Its JetStream is on, and no client can use it. Only the
+// server hears a client, and a client hears only its own messages, even if a message names the subject of another
+// client for its answer.
 func TestForeignServer(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"file", "operator"} {
@@ -51,7 +52,7 @@ func TestForeignServer(t *testing.T) {
 				nc.Close()
 			}
 			if nc, err := nats.Connect("tls://"+s.address, nats.Secure(s.tls(s.at("certs"), "client-2")),
-				nats.NoReconnect()); err == nil { // a certificate, and no account
+				nats.NoReconnect()); err == nil { // a certificate without an account
 				nc.Close()
 				t.Error("client 2 is let in")
 			}
@@ -93,8 +94,8 @@ func deaf(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
 	}
 }
 
-// isolated asks as client 0, and as the holder of the certificate for the status, for answers at the subjects of client
-// 1: the server counts that, and client 1 hears nothing of it. Its own answers come.
+// isolated asks, as client 0 and with the certificate for the status, for answers at subjects of client 1. The server
+// counts these requests, client 1 hears nothing, and answers to the own subjects arrive.
 func (s *server) isolated(as func(string, ...nats.Option) (*nats.Conn, chan error)) {
 	s.t.Helper()
 	victim, _ := as("client-1", nats.CustomInboxPrefix(subjects.InboxOf("default", 1)))
@@ -127,8 +128,8 @@ func (s *server) isolated(as func(string, ...nats.Option) (*nats.Conn, chan erro
 	victim.Close()
 }
 
-// Accounts alone, without the permissions of their users, keep clients apart: what client 0 publishes in anybody's name
-// reaches nobody but the server, and that only by the subjects of client 0; JetStream is there, and for no account.
+// Accounts alone separate clients, without the permissions of their users: only the server hears what client 0
+// publishes in any name, and only at the subjects of client 0. JetStream exists for no account.
 func TestAccounts(t *testing.T) {
 	t.Parallel()
 	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1")}
@@ -153,7 +154,7 @@ func TestAccounts(t *testing.T) {
 	}
 	nc, _ := s.intruder("client-0")
 	for _, subject := range append(append([]string{"pf.default.from.0.hello"}, jetStream...), others...) {
-		if strings.HasPrefix(subject, "$SYS") { // each account is told of itself
+		if strings.HasPrefix(subject, "$SYS") { // each account gets information about itself
 			continue
 		}
 		if m, err := nc.Request(subject, nil, 50*time.Millisecond); err == nil &&

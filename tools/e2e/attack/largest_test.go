@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A client takes what its own limit allows, whatever the server's is: an instruction beyond it is refused before a
-// piece of its tensors comes, and server and client say by which flag more is taken; the server does not wait for its
-// answer. A configuration beyond it ends the client.
+// A client accepts what its own limit allows, whatever the limit of the server is. It refuses a larger instruction
+// before any piece of its tensors arrives; both sides name the flag that raises the limit, and the server does not wait
+// for an answer. A larger configuration ends the client.
 func TestLargest(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 3, "--limit", "4096")
@@ -21,7 +21,7 @@ func TestLargest(t *testing.T) {
 		t.Errorf("%v: %s", err, text)
 	}
 	s.joins(0, 1, 2)
-	s.background(part{largest: 8000}) // 4*512 numbers have 8192 bytes, behind a header of 80
+	s.background(part{largest: 8000}) // 4*512 numbers have 8192 bytes, after a header of 80
 	counted(t, s.ends(), 1, 2)
 	s.learned(3)
 	if log := s.log.String(); !strings.Contains(log, "the instruction's tensors: too large: 8272 bytes; at most 8000 "+

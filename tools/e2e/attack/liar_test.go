@@ -35,7 +35,7 @@ func empty(t *testing.T, dir string) {
 	}
 }
 
-// learned fails unless every shared parameter moved by so much from where it began, which is near 0.
+// learned fails unless every shared parameter moved by a given amount from its initial value, which is near 0.
 func (s *server) learned(move float64) {
 	s.t.Helper()
 	m, _, err := safetensors.ReadFile(s.at("out", record.PromptsFile))
@@ -45,16 +45,15 @@ func (s *server) learned(move float64) {
 	shared := m.Under("shared")
 	for _, name := range shared.Names() {
 		for i, v := range shared[name].Data {
-			if !(math.Abs(float64(v)-move) < 0.2) { // first values have a standard deviation of 0.02
+			if !(math.Abs(float64(v)-move) < 0.2) { // initial values have a standard deviation of 0.02
 				s.t.Fatalf("%s: element %d is %v, not about %v", name, i, v, move)
 			}
 		}
 	}
 }
 
-// A client that uploads what none should fails alone: of three clients the two others go on, with the limits that there
-// are by default, and their rounds have the average of two, which moves by one a round. Record, report and log say
-// whose upload was refused and why.
+// Invalid uploads of one client affect only that client: the two others continue under the default limits, and the
+// rounds average the two, which move by one per round. Record, report and log name the client and the reason.
 func TestLies(t *testing.T) {
 	shared := func(value float32) func(r *message.Reply) {
 		return func(r *message.Reply) { r.Upload.Shared["ctx"].Data[0] = value }
@@ -77,7 +76,7 @@ func TestLies(t *testing.T) {
 			func(r *message.Reply) { r.Upload.Extra = tensor.Map{"more": tensor.Scalar(1)} }, nil},
 		{"the tensor \\\"shared/more\\\"", func(r *message.Reply) { r.Upload.Shared["more"] = tensor.Scalar(1) }, nil},
 		{"at most 8500 are accepted", more, []string{"--largest", "8500"}},
-		// 4*512*4 bytes of ctx, 64 of eight numbers that tell of the loss's terms, and a header of 8 and 520
+		// 4*512*4 bytes of ctx, 64 of eight numbers about the terms of the loss, and a header of 8 and 520
 		{"at most 8784 are accepted", more, nil},
 	} {
 		t.Run(c.say, func(t *testing.T) {
@@ -102,8 +101,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// Two of three clients upload huge values from the first round on, when no earlier round tells what is usual: the round
-// counts the third alone.
+// Two of three clients upload huge values from the first round on, before earlier rounds show what is usual: the round
+// counts only the third.
 func TestLiesOfTwo(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 3, "--quorum", "0.3")
@@ -119,9 +118,9 @@ func TestLiesOfTwo(t *testing.T) {
 	s.learned(3)
 }
 
-// What the holder of a client's certificate sends beside that client, signed with its key, with that of another or with
-// none, is dropped and counted: replies of other runs, orders, clients and forms, cards of others, signs of life that
-// were there before or come from the future, pieces of what nobody announced. The rounds count all three clients.
+// The server drops and counts invalid messages in the name of a client, signed with its key, with another key or not at
+// all: replies of other runs, instructions, clients and formats, join requests of others, heartbeats that are repeated
+// or from the future, and pieces without an announcement. The rounds count all three clients.
 func TestLyingClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 30)
@@ -161,7 +160,7 @@ func TestLyingClient(t *testing.T) {
 			say("beat", x.signed(t, "beat", key))
 		}
 		say("beat", b.signed(t, "beat", stranger))
-		say("beat", b.signed(t, "beat", key)) // of no process that joined: not counted
+		say("beat", b.signed(t, "beat", key)) // not counted: of a process that did not join
 		say("part", []byte(`{"sum":"../../x","piece":-1}`))
 		say("put", make([]byte, 39))
 		say("put", make([]byte, 100<<10))
@@ -194,8 +193,8 @@ func TestLyingClient(t *testing.T) {
 	empty(t, s.at("out", "hub", "pieces"))
 }
 
-// Cards that a client's key signed and that are not its own to give, or whose numbers are none, are refused; the client
-// itself joins all the same.
+// The server refuses a join request that the key of a client signed for another client or with invalid numbers. The
+// client itself can still join.
 func TestLyingJoinRequests(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 2)
@@ -251,9 +250,9 @@ func TestLyingJoinRequests(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// A client that moves the other way and says to have a thousand million examples is not believed, one with more than
-// any data set does not join, and one with 15 times as many as the others weighs as much as twice the two together: the
-// average moves by (10 + 10 - 40)/60 a round.
+// The server does not believe a client that moves in the other direction and claims a thousand million examples. A
+// client that claims more than any data set has cannot join. One with 15 times the examples of the others counts as
+// twice the two together: the average moves by (10 + 10 - 40)/60 per round.
 func TestClaims(t *testing.T) {
 	back := func(r *message.Reply) {
 		for _, t := range r.Upload.Shared {
@@ -296,7 +295,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// The status tells what a client says to have, what that counts as, and why its reply was refused last.
+// The status shows how many examples a client claims, how many count, and why its last reply was refused.
 func TestStatusOfLiar(t *testing.T) {
 	s := serve(t, 40)
 	s.joins(100*time.Millisecond, 1, 2)

@@ -30,8 +30,8 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// parsed is a message of the protocol, taken apart: PFL and the version, the lengths of header and signature, the
-// header as JSON, its signature, tensors. It is read and written here without the code under test.
+// parsed is a decoded message of the protocol: PFL and the version, the lengths of header and signature, the header as
+// JSON, its signature, and tensors. This code reads and writes messages independently of the code under test.
 type parsed struct {
 	version byte
 	header  map[string]any
@@ -49,7 +49,7 @@ func parse(b []byte) (parsed, error) {
 	return m, d.Decode(&m.header)
 }
 
-// but is the message with some keys of its header changed; nil removes one.
+// but returns the message with changed keys of its header; nil removes a key.
 func (m parsed) but(pairs ...any) parsed {
 	m.header = maps.Clone(m.header)
 	for i := 0; i < len(pairs); i += 2 {
@@ -60,7 +60,7 @@ func (m parsed) but(pairs ...any) parsed {
 	return m
 }
 
-// with is an order with other tensors.
+// with returns an instruction with other tensors.
 func (m parsed) with(body []byte) parsed {
 	sum := sha256.Sum256(body)
 	m = m.but("size", len(body), "sum", hex.EncodeToString(sum[:]))
@@ -68,7 +68,7 @@ func (m parsed) with(body []byte) parsed {
 	return m
 }
 
-// identified is an order with the identity that it should have: the hash of what it asks.
+// identified returns an instruction with its correct identity: the hash of its content.
 func (m parsed) identified() parsed {
 	get := func(key string, none any) any {
 		if v, ok := m.header[key]; ok {
@@ -84,7 +84,7 @@ func (m parsed) identified() parsed {
 	return m.but("id", hex.EncodeToString(h.Sum(nil)[:16]))
 }
 
-// signed is the message as it is sent; key is nil for a signature of zeros.
+// signed returns the encoded message; a nil key makes a signature of zeros.
 func (m parsed) signed(t *testing.T, what string, key crypto.Signer) []byte {
 	header, err := json.Marshal(m.header)
 	if err != nil {
@@ -104,31 +104,32 @@ func (m parsed) signed(t *testing.T, what string, key crypto.Signer) []byte {
 	return append(append(append(b, header...), signature...), m.body...)
 }
 
-// random is an identity that nobody has.
+// random returns an identity that nobody has.
 func random() string {
 	var b [16]byte
 	rand.Read(b[:])
 	return hex.EncodeToString(b[:])
 }
 
-// impostor is a server that lies: it has all rights on the NATS server, hears all, and has the real server's key.
+// impostor is a server that lies. It has all permissions on the NATS server, hears everything, and has the key of the
+// real server.
 type impostor struct {
 	*server
 	nc          *nats.Conn
 	key, client crypto.Signer // of the server, and of client 1
 
 	mu   sync.Mutex
-	last parsed // newest order to client 0 that was the real server's
+	last parsed // newest instruction of the real server to client 0
 	raw  [][]byte
 }
 
-// openImpostor starts an experiment over a NATS server that lets everybody with a certificate do anything.
+// openImpostor starts an experiment over a NATS server that permits everything to everybody with a certificate.
 func openImpostor(t *testing.T) *impostor {
 	t.Helper()
 	return impostorOf(openReal(t))
 }
 
-// impostorOf is likewise for what is there already.
+// impostorOf is openImpostor for an experiment that runs already.
 func impostorOf(s *server) *impostor {
 	s.t.Helper()
 	s.ownNATS(fmt.Sprintf("listen: %q\nmax_payload: 2MB\ntls {cert_file: %q, key_file: %q, ca_file: %q, verify: "+
@@ -143,12 +144,12 @@ func impostorOf(s *server) *impostor {
 	return p
 }
 
-// lie sends something to client 0 as an order.
+// lie sends a message to client 0 as an instruction.
 func (p *impostor) lie(b []byte) {
 	p.nc.PublishMsg(&nats.Msg{Subject: "pf.default.to.0.order", Data: b, Header: nats.Header{"Lie": {"1"}}})
 }
 
-// overhears calls heard with every order that is the real server's.
+// overhears calls heard with every instruction of the real server.
 func (p *impostor) overhears(heard func(m parsed, raw []byte)) {
 	p.t.Helper()
 	_, err := p.nc.Subscribe("pf.default.to.0.order", func(m *nats.Msg) {
@@ -176,8 +177,8 @@ func (p *impostor) overhears(heard func(m parsed, raw []byte)) {
 	}
 }
 
-// lies are what a client must not take for an order although it comes in the server's name, by what it says of it. o is
-// a real order; those not signed by somebody else are signed with the server's key.
+// lies are messages in the name of the server that a client must not accept as an instruction, by the text that the
+// client logs about them. o is a real instruction. The key of the server signs those that nobody else signs.
 func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 	o = o.but("try", random()).later(p.t)
 	sign := func(m parsed) []byte { return m.signed(p.t, "order", p.key) }
@@ -221,13 +222,13 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 	return out
 }
 
-// large is an order with more tensors than a client takes.
+// large is an instruction with more tensors than a client accepts.
 func (p *impostor) large(o parsed) []byte {
 	return o.but("size", 1<<30, "object", o.header["sum"].(string)[:32], "try", random()).later(p.t).
 		identified().signed(p.t, "order", p.key)
 }
 
-// later is an order after all that come while others are sent.
+// later is an instruction after all others of the test.
 func (m parsed) later(t *testing.T) parsed {
 	t.Helper()
 	seq, err := m.header["seq"].(json.Number).Int64()
@@ -237,9 +238,9 @@ func (m parsed) later(t *testing.T) parsed {
 	return m.but("seq", seq+int64(1e12))
 }
 
-// A server's lies beside its orders, signed with its own key or with a client's or with none, are dropped and counted
-// by a client, with the reason; what the client learns is what it learns without. The lies are told one after the
-// other, each once the one before is in the log, while the other client is stopped, so that the round waits.
+// A client drops and counts, with the reason, false instructions beside the real ones, signed with the key of the
+// server, the key of a client or none. They do not change what the client learns. The test sends each one after the log
+// has the one before, while the other client is stopped, so that the round waits.
 func TestLyingServer(t *testing.T) {
 	t.Parallel()
 	p := openImpostor(t)
@@ -255,7 +256,7 @@ func TestLyingServer(t *testing.T) {
 		}
 		clients[1].cmd.Process.Signal(syscall.SIGSTOP)
 		defer clients[1].cmd.Process.Signal(syscall.SIGCONT)
-		p.lie(p.large(m)) // which is answered, with the flag that the client would need
+		p.lie(p.large(m)) // the client answers with the flag that it would need
 		clients[0].says("too large: 1073741824 bytes; at most 67108864 are taken (join --largest)")
 		for say, b := range p.lies(m, raw) {
 			told++
@@ -287,9 +288,9 @@ func TestLyingServer(t *testing.T) {
 	}
 }
 
-// Alone with a client whose server died, the holder of the server's key can occupy it, and no more: with tensors whose
-// pieces never fit or never come, with names that are paths, with numbers that are none, with storms of orders. Once
-// the real server is back, the client goes on with what it remembered.
+// While the server of a client is dead, the holder of its key can keep the client busy and do nothing else: with
+// tensors whose pieces do not fit or do not come, names that are paths, invalid numbers, and storms of instructions.
+// When the real server is back, the client continues from its state.
 func TestLyingServerAlone(t *testing.T) {
 	t.Parallel()
 	p := openImpostor(t)
@@ -378,7 +379,7 @@ func TestLyingServerAlone(t *testing.T) {
 	give(order.with(encode(tensor.Map{"shared/global": nan})))
 	says("NaN", "NaN")
 	const size = 1 << 20
-	large := func() parsed { // each time another, or the answer to the first is given again
+	large := func() parsed { // each one differs, because a client repeats its answer to the same one
 		sum := random() + random()
 		m := order.but("size", size, "sum", sum, "object", sum[:32])
 		m.body = nil
@@ -415,7 +416,7 @@ func TestLyingServerAlone(t *testing.T) {
 		give(large())
 		says(what, c.say)
 		mu.Lock()
-		if asked > 200 { // three times all pieces, or ten times each that is on its way
+		if asked > 200 { // three times all pieces, or ten times each piece in transit
 			t.Errorf("%s: client 0 asks %d times", what, asked)
 		}
 		mu.Unlock()
@@ -434,7 +435,7 @@ func TestLyingServerAlone(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && !strings.Contains(
 		clients[0].log.String(), "it lacks uploads of this client"); time.Sleep(50 * time.Millisecond) {
-		give(order.but("safe", nil, "accepted", nil)) // some are lost in the storm
+		give(order.but("safe", nil, "accepted", nil)) // the storm loses some
 	}
 	p.nc.Close()
 	p.serveReal("--resume")
@@ -448,8 +449,8 @@ func TestLyingServerAlone(t *testing.T) {
 	}
 }
 
-// Invitations whose configuration is a bomb, no YAML, of other keys or with paths of this machine end a client in one
-// line, before it opens anything.
+// A client that gets an invitation with a YAML bomb, no YAML, unknown keys or local paths ends with one line, before it
+// opens anything.
 func TestHostileInvitation(t *testing.T) {
 	t.Parallel()
 	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1")}

@@ -12,7 +12,7 @@ import (
 	"promptfed/federation/transport/subjects"
 )
 
-// jetStream is what the attacks of version 1 asked of JetStream, and what they would ask of it now.
+// jetStream lists what the attacks on protocol version 1 requested from JetStream, and what they would request today.
 var jetStream = []string{
 	"$JS.API.INFO", "$JS.API.STREAM.LIST", "$JS.API.STREAM.CREATE.x", "$JS.API.STREAM.UPDATE.pf-default-replies",
 	"$JS.API.STREAM.DELETE.pf-default-orders",
@@ -36,7 +36,7 @@ var others = []string{
 // verbs are the subjects that client 0 may use.
 var verbs = []string{"hello", "join", "beat", "part", "reply", "put"}
 
-// denies fails unless NATS refuses that this is published.
+// denies fails unless NATS refuses to publish to a subject.
 func denies(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
 	t.Helper()
 	if err := nc.Publish(subject, []byte("{}")); err != nil {
@@ -53,8 +53,8 @@ func denies(t *testing.T, nc *nats.Conn, denied chan error, subject string) {
 	}
 }
 
-// A client has no right to JetStream, to other clients' subjects or to those of the server; nor has the holder of the
-// certificate for the status.
+// Neither a client nor the holder of the certificate for the status has permissions on JetStream, on subjects of other
+// clients or on those of the server.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
@@ -74,7 +74,7 @@ func TestPublish(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// A client hears nothing that is meant for others.
+// A client hears no message to others.
 func TestListen(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
@@ -90,9 +90,8 @@ func TestListen(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// NATS does not look at the subject that an answer is to go to. The server does: what a client, or the holder of the
-// certificate for the status, wants answered at a subject of another client, of the server or of JetStream is answered
-// nowhere.
+// NATS does not check the subject of an answer, so the server does. It does not answer requests of a client, or with
+// the certificate for the status, that name a subject of another client, of the server or of JetStream for the answer.
 func TestReplySubject(t *testing.T) {
 	s := serve(t, 40)
 	s.joins(100*time.Millisecond, 0, 1, 2)
@@ -146,7 +145,7 @@ func TestReplySubject(t *testing.T) {
 		if err != nil {
 			break
 		}
-		// a status, or anything where nobody asked
+		// a status, or anything without a request
 		if strings.HasPrefix(string(m.Data), "{") || strings.HasSuffix(m.Subject, "bounced") {
 			t.Errorf("%s carried %.80q to client 1", m.Subject, m.Data)
 		}
@@ -154,7 +153,7 @@ func TestReplySubject(t *testing.T) {
 	counted(t, records, 0, 1, 2)
 }
 
-// status is how the run goes.
+// status returns the status of the run.
 func (s *server) status() (*transport.Status, error) {
 	nc, _ := s.intruder("status", nats.CustomInboxPrefix(subjects.StatusInbox("default")))
 	defer nc.Close()
@@ -163,8 +162,8 @@ func (s *server) status() (*transport.Status, error) {
 	return transport.AskStatus(ctx, nc, "default")
 }
 
-// A client that sends as much as it can, of everything that it may send, is cut off. The run goes on at the pace of the
-// others, and nothing of it stays on the disk.
+// The server disconnects a client that sends everything that it may as fast as it can. The run continues at the pace of
+// the others, and none of these messages stays on disk.
 func TestFlood(t *testing.T) {
 	s := serve(t, 8)
 	s.joins(200*time.Millisecond, 1, 2)

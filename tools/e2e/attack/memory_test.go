@@ -26,12 +26,12 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// encodedAs is a message of tensors with a header that is made by hand.
+// encodedAs is a message of tensors with a header made by hand.
 func encodedAs(header string, data int) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...), make([]byte, data)...)
 }
 
-// bombs are the tensors of replies that no instruction asks for, of about n bytes each, and what the server says.
+// bombs are tensors of about n bytes that no instruction requests, by the error of the server.
 func bombs(n int) map[string][]byte {
 	one := func(dtype string, count, size int) []byte {
 		return encodedAs(fmt.Sprintf(`{"shared/ctx":{"dtype":%q,"shape":[%d],"data_offsets":[0,%d]}}`, dtype, count,
@@ -48,8 +48,8 @@ func bombs(n int) map[string][]byte {
 			`],"data_offsets":[0,4]}}`, 4)}
 }
 
-// bomber is the holder of a client's certificate, and of its key, who answers each instruction in the client's place
-// with the same tensors: in the message, or announced and then in pieces where the server asks for them.
+// bomber has the certificate and the key of a client, and answers each instruction in its place with the same tensors:
+// in the message, or announced and then in pieces at the request of the server.
 type bomber struct {
 	*server
 	client int
@@ -120,7 +120,7 @@ func (b *bomber) answer(instruction parsed) {
 	b.told.Add(1)
 }
 
-// peak follows the most memory that the server took so far, in bytes, until it ends; it is what Linux counts.
+// peak returns the peak memory of the server so far, in bytes, as Linux counts it.
 func (s *server) peak() func() int {
 	var most atomic.Int64
 	line := regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
@@ -147,7 +147,7 @@ func (s *server) peak() func() int {
 	return func() int { return int(most.Load()) }
 }
 
-// compressed has a client upload what Compress does.
+// compressed makes a client upload as Compress does.
 func compressed(t *testing.T) func(part) part {
 	m, err := methods.Build("promptfl", []string{"compress"}, map[string]any{"tokens": 4})
 	if err != nil {
@@ -165,9 +165,10 @@ func compressed(t *testing.T) func(part) part {
 	}
 }
 
-// Whoever answers each instruction with 60 MB in pieces, or with 2 MB in a message, of which nothing was asked for, is
-// refused before anything of it is kept or decoded: the server takes no more memory than without it, but for what
-// messages take on their way, and the rounds count the others. 1.5 kB were asked for; with compression less.
+// The server refuses a client that answers each instruction with 60 MB in pieces, or with 2 MB in a message, that no
+// instruction requests, before it stores or decodes any of it. The server needs no more memory than without this
+// client, except for messages in transit, and the rounds count the others. An instruction requests 1.5 kB, and less
+// with compression.
 func TestMemory(t *testing.T) {
 	type setting struct {
 		name      string
@@ -240,8 +241,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Under secure aggregation the server knows the size of each step's messages too. Clients are promptfed join; the first
-// is stopped, and somebody with its certificate answers.
+// Under secure aggregation the server knows the sizes of messages of each step too. Clients are promptfed join; the
+// first is stopped, and another program with its certificate answers.
 func TestMemoryMasked(t *testing.T) {
 	most := func(body []byte) int {
 		s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 3}

@@ -18,7 +18,7 @@ type operator struct {
 	server, clients *nats.Conn
 	mu              sync.Mutex
 	seen            map[string]int // requests by their subject
-	// instead answers the n-th request at a subject, from 1, in the operator's way, and tells whether it did.
+	// instead answers the n-th request at a subject, from 1, in place of the server, and reports whether it did.
 	instead func(m *nats.Msg, n int) bool
 }
 
@@ -63,7 +63,7 @@ func operate(t *testing.T) (o *operator, server, clients string) {
 	return o, server, clients
 }
 
-// ask has the server of the run answer a request, and gives its answer, which is a refusal.
+// ask lets the server of the run answer a request, and returns its answer, which is a refusal.
 func (o *operator) ask(client int, verb string, request []byte) []byte {
 	inbox := fmt.Sprintf("pf.default.to.%d.op", client)
 	sub, err := o.server.SubscribeSync(inbox)
@@ -85,9 +85,8 @@ func (o *operator) ask(client int, verb string, request []byte) []byte {
 	return m.Data
 }
 
-// Whoever runs the NATS server that others use gets refusals that the server signed as often as it wants. None of them
-// ends a client that did not ask for it: not one of yesterday, not one of a request that was altered on the way, and
-// not one that was meant for another client.
+// The operator of a NATS server can collect refusals that the server signed. None of them ends a client that did not
+// request it: not an old one, not one of a request that was altered in transit, and not one for another client.
 func TestReplayedRefusal(t *testing.T) {
 	t.Parallel()
 	s := openTrial(t)

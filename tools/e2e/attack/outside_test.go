@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Who has no certificate, one of another authority, or one that is no client's gets nowhere; who has client 0's is
-// client 0.
+// A client without a certificate, with one of another authority or with one that is not a client's, cannot do anything.
+// The holder of the certificate of client 0 is client 0.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
@@ -36,8 +36,8 @@ func TestCertificates(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// Whoever guesses tokens is slow at it, and the log has few lines of it; a client with the right one gets in at once,
-// also from the same address.
+// Guessing tokens is slow and causes few lines of the log. A client with the right token connects at once, also from
+// the same address.
 func TestGuesses(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1, "--token", "secret")
@@ -65,7 +65,7 @@ func TestGuesses(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// Many connections of one client, and such that never say a word, keep nobody else out.
+// Many connections of one client, and silent ones, keep nobody else out.
 func TestConnections(t *testing.T) {
 	s := serve(t, 1)
 	open := 0
@@ -96,8 +96,8 @@ func TestConnections(t *testing.T) {
 	s.says("msg=joined client=2")
 }
 
-// Connections that say nothing leave a server that may open few files what its run needs, and are closed: the run goes
-// on to its end with checkpoints.
+// Silent connections leave a server with few open files what its run needs, and are closed: the run completes with
+// checkpoints.
 func TestIdleConnections(t *testing.T) {
 	t.Setenv(filesLimit, "160")
 	s := serve(t, 60)
@@ -117,7 +117,7 @@ func TestIdleConnections(t *testing.T) {
 	}
 }
 
-// A port that is taken is said at once.
+// The server reports a port in use at once.
 func TestTakenPort(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
@@ -130,7 +130,7 @@ func TestTakenPort(t *testing.T) {
 	}
 }
 
-// What is secret in the folders of server and certificates is nobody's but the owner's, and the authority's key is in
+// Only the owner can read secrets in the folders of server and certificates, and the key of the authority is in
 // neither.
 func TestFiles(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,8 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// A client that keeps its heartbeat and never answers makes three rounds last until the deadline, and the end of the
-// run; 12 rounds, the test of the last and the end would take 14 deadlines. Log and records say once that rounds do not
+// A client with a heartbeat that never answers delays three rounds until the deadline, and the end of the run; 12
+// rounds, the test of the last round and the end would take 14 deadlines. Log and records state once that rounds do not
 // wait for it.
 func TestSilent(t *testing.T) {
 	t.Parallel()
@@ -33,7 +33,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// A client that was too slow for three deadlines is waited for again once it answered.
+// The server waits again for a client that was too slow for three deadlines, once it answers.
 func TestSilentAnswers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 30, "--deadline", "2s")

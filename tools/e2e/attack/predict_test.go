@@ -29,7 +29,7 @@ func picture(t *testing.T, width, height int) []byte {
 	return b.Bytes()
 }
 
-// mostMemory is the most memory that a process had so far, in bytes, as Linux counts it.
+// mostMemory returns the peak memory of a process so far, in bytes, as Linux counts it.
 func (p *process) mostMemory() int {
 	p.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
@@ -43,9 +43,9 @@ func (p *process) mostMemory() int {
 	return kB << 10
 }
 
-// A classifier that is served on this machine is nobody's who has a page open in a browser here: a name that leads to
-// 127.0.0.1 reads nothing of it, and no page of another origin has it classify anything. Many large images at a time,
-// from programs that may ask, cost no more than one budget.
+// Web pages in a browser on this machine cannot use a classifier that this machine serves: a name that resolves to
+// 127.0.0.1 reads nothing, and a page of another origin cannot send images. Many large images of permitted programs at
+// the same time need no more than one budget of memory.
 func TestServedClassifier(t *testing.T) {
 	s := openTrial(t)
 	call(t, "run", s.at("attack.yaml"), "--out", s.at("run"), "--set", "train.rounds=1", "--set", "eval.every=1")
@@ -101,7 +101,7 @@ func TestServedClassifier(t *testing.T) {
 	if grown := p.mostMemory() - before; grown > 300<<20 {
 		t.Errorf("images that are refused took %d MiB", grown>>20)
 	}
-	largest := picture(t, 4096, 6144) // all of the budget of pixels
+	largest := picture(t, 4096, 6144) // the whole budget of pixels
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -17,9 +17,9 @@ import (
 
 var dpFlags = []string{"--set", "with=[dp]", "--set", "options={tokens: 4, dp: {noise: 1, clip: 1, delta: 0.01}}"}
 
-// A client knows the seed of its run, as every client does, and takes off the noise that the seed gives: what is left
-// of the parameters that it is sent must be noise all the same. With --insecure-dp on both sides nothing is left but
-// the sum of the clipped updates, and no epsilon is recorded.
+// A client knows the seed of its run, as every client does, and subtracts the noise of that seed. The rest of the
+// parameters must still be noise. With --insecure-dp on both sides the rest is the sum of the clipped updates, and no
+// epsilon is recorded.
 func TestNoiseIsSecret(t *testing.T) {
 	for _, insecure := range []bool{false, true} {
 		flags := dpFlags
@@ -63,9 +63,9 @@ func TestNoiseIsSecret(t *testing.T) {
 	}
 }
 
-// Under dp an upload that is two thousand times as long as those of others counts as theirs do: its length is clipped,
-// and whether it counts is no matter of what others upload (without dp it is refused, TestLies). No record tells a
-// length, and the server's folder does not hold how many examples clients have.
+// Under dp an upload that is two thousand times as long as others counts like the others: its length is clipped, and
+// whether it counts does not depend on other uploads (without dp the server refuses it, TestLies). No record contains a
+// length, and the folder of the server does not contain the numbers of examples of clients.
 func TestLongUploadCountsUnderDP(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 3, dpFlags...)
@@ -89,8 +89,8 @@ func TestLongUploadCountsUnderDP(t *testing.T) {
 	}
 }
 
-// A client that brings nothing but its images takes what the server decides: with --require not without what it asks
-// for. It computes epsilon itself, and tells the server nothing but its number before.
+// A client that configures only its images accepts the decisions of the server; with --require it accepts only what the
+// flag allows. It computes epsilon itself, and until then tells the server only its number.
 func TestRequire(t *testing.T) {
 	s := serve(t, 1, dpFlags...)
 	for require, say := range map[string]string{

@@ -15,7 +15,7 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// realConfig is an experiment that trains: two clients with private prompts, in six rounds of a second.
+// realConfig is an experiment that trains: two clients with private prompts, in six rounds of one second.
 const realConfig = `
 name: attack
 method: fedpha
@@ -29,8 +29,8 @@ eval: {every: 3}
 runtime: {cache: DIR/cache, workers: 1}
 `
 
-// openReal makes what a run of real processes needs, serve and two times join over a NATS server of one's own with TLS,
-// and what promptfed run learns.
+// openReal prepares a run of real processes, serve and two joins over a separate NATS server with TLS, and computes
+// what promptfed run learns.
 func openReal(t *testing.T) *server {
 	t.Helper()
 	s := openTrial(t)
@@ -38,7 +38,7 @@ func openReal(t *testing.T) *server {
 	return s
 }
 
-// openTrial makes what serve and join as processes need: configuration, bundle and certificates.
+// openTrial prepares configuration, bundle and certificates for serve and join as processes.
 func openTrial(t *testing.T) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: proctest.FreeAddress(t, "127.0.0.1"), rounds: 6}
@@ -51,7 +51,7 @@ func openTrial(t *testing.T) *server {
 	return s
 }
 
-// link are the flags by which a user reaches the NATS server.
+// link are the flags for connecting to the NATS server as a user.
 func (s *server) link(user string) []string {
 	flags := []string{"--tls", s.at("certs")}
 	if creds := s.at("operator", user+".creds"); exists(creds) {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// Keys, credentials and tokens that the group or others may read are refused before anything is sent or opened, in one
-// line with the chmod to run; a renewed key is its owner's alone, whatever the mode of the one before it was.
+// The program refuses keys, credentials and tokens that the group or others may read, before it sends or opens
+// anything, with one line that contains the chmod to run. Only the owner can read a renewed key, whatever the mode of
+// the old one was.
 func TestReadableSecrets(t *testing.T) {
 	t.Parallel()
 	s := openTrial(t)

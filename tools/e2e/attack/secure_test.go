@@ -39,17 +39,17 @@ secure_aggregation: {threshold: 0.6}
 runtime: {cache: DIR/cache, workers: 1}
 `
 
-// lyingServer is a server under secure aggregation with certificates of its own authority's, that asks client 0, which
-// is promptfed join, and its other clients, which are here, whatever it likes.
+// lyingServer is a server under secure aggregation with certificates of its own authority. It sends arbitrary requests
+// to client 0, which is promptfed join, and to its other clients, which are in this process.
 type lyingServer struct {
 	*server
 	hub    *transport.Server
 	built  *experiment.Built
 	guards map[int]message.Guard
 	victim *process
-	heard  proctest.Output // what the hub logs
+	heard  proctest.Output // the log of the server
 	order  message.Instruction
-	asked  []message.Reply // of client 0 to the newest order
+	asked  []message.Reply // of client 0 to the newest instruction
 }
 
 func newLyingServer(t *testing.T) *lyingServer {
@@ -126,7 +126,7 @@ func (s *lyingServer) join() {
 	s.victim.says("joined")
 }
 
-// honest is a client that is here, and moves by 0.25 in all numbers.
+// honest is a client in this process that moves by 0.25 in all numbers.
 func (s *lyingServer) honest(k int, with *tls.Config) {
 	s.t.Helper()
 	who, err := certs.FromTLS(with)
@@ -175,7 +175,7 @@ func (s *lyingServer) Run(ctx context.Context, o message.Instruction) (replies [
 
 func (s *lyingServer) Accept(int, []int) error { return nil }
 
-// round has clients train in a session of its own, as a server does that forgot all sessions before.
+// round lets clients train in a new session, as a server does that forgot all earlier sessions.
 func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients ...int) ([]message.Reply, error) {
 	s.t.Helper()
 	conf := s.built.Config.SecureAggregation
@@ -206,13 +206,13 @@ func (s *lyingServer) round(of, threshold int, lenient bool, number int, clients
 	return around(s).Run(ctx, o)
 }
 
-// anybody takes all signatures, as a server may that counts clients of its own.
+// anybody accepts all signatures, as a server may that counts invented clients.
 type anybody struct{ secagg.Local }
 
 func (*anybody) Certified() bool                          { return true }
 func (*anybody) Verify(int, []byte, []byte, []byte) error { return nil }
 
-// refused fails unless client 0 said why it does not answer, in one line, and gave nothing.
+// refused fails unless client 0 logged in one line why it does not answer, and sent nothing.
 func (s *lyingServer) refused(words string) {
 	s.t.Helper()
 	if len(s.asked) > 0 {
@@ -225,10 +225,9 @@ func (s *lyingServer) refused(words string) {
 	}
 }
 
-// A server whose authority is another's makes sums of five clients with promptfed join as one of them, and gets no more
-// of it: no second session of a round, in which a client less takes part, whose difference is that client's move; not
-// when the client was killed and started again; and no sum of two of five, with or without clients that the server
-// invents.
+// A server with another authority computes sums of five clients, one of which is promptfed join, and gets nothing else
+// from it: no second session of a round without one client, whose difference would be the move of that client, not even
+// after the client was killed and restarted; and no sum of two of five, with or without invented clients.
 func TestSecondSum(t *testing.T) {
 	s := newLyingServer(t)
 	all, err := s.round(5, 3, false, 0, 0, 1, 2, 3, 4)
@@ -260,7 +259,7 @@ func TestSecondSum(t *testing.T) {
 	}
 	s.refused("the server's threshold is 2; this client's configuration requires sums of 3 of 5 clients")
 
-	other := &server{t: t, dir: t.TempDir()} // an authority of the server's own
+	other := &server{t: t, dir: t.TempDir()} // an authority of the server
 	call(t, "certs", other.at("certs"), "--clients", "5")
 	for k := 2; k < 5; k++ {
 		s.honest(k, other.tls(other.at("certs"), certs.UserOf(k)))

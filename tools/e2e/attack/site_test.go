@@ -40,7 +40,7 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// programs are what the tests start, built once.
+// programs are the paths of the programs, built once.
 var programs proctest.Programs
 
 func TestMain(m *testing.M) {
@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	proctest.Main(m, &programs)
 }
 
-// process is a program that runs; what it says is kept.
+// process is a running program with its output.
 type process struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -86,7 +86,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// says waits until the process has said something.
+// says waits until the process prints something.
 func (p *process) says(text string) {
 	p.t.Helper()
 	for end := time.Now().Add(30 * time.Second); !strings.Contains(p.log.String(),
@@ -102,7 +102,7 @@ func (p *process) says(text string) {
 	}
 }
 
-// ended waits until the process has come to a good end.
+// ended waits until the process ends successfully.
 func (p *process) ended() {
 	p.t.Helper()
 	select {
@@ -115,7 +115,7 @@ func (p *process) ended() {
 	}
 }
 
-// call runs promptfed to its end, which must be good, and gives what it says.
+// call runs promptfed until it ends successfully, and returns its output.
 func call(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(programs.Promptfed, args...).CombinedOutput()
@@ -155,18 +155,18 @@ func serve(t *testing.T, rounds int, flags ...string) *server {
 	return serveWith(t, "", rounds, flags...)
 }
 
-// serveWith is serve with a folder of certificates that are there.
+// serveWith is serve with an existing folder of certificates.
 func serveWith(t *testing.T, certs string, rounds int, flags ...string) *server {
 	t.Helper()
 	address := proctest.FreeAddress(t, "127.0.0.1")
 	return serveAt(t, address, certs, rounds, append([]string{"--listen", address}, flags...)...)
 }
 
-// filesLimit is how many files a server may open, where a test sets it.
+// filesLimit is the limit of open files of a server, if a test sets it.
 const filesLimit = "PROMPTFED_TEST_FILES"
 
-// serveAt is serve with the address of the NATS server, and with certificates that are there if there is a folder of
-// them.
+// serveAt is serve with the address of the NATS server, and with an existing folder of certificates unless that is
+// empty.
 func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *server {
 	t.Helper()
 	s := &server{t: t, dir: t.TempDir(), address: address, rounds: rounds, plain: slices.Contains(flags, "--token")}
@@ -174,7 +174,7 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(config, "ROUNDS", fmt.Sprint(rounds))), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var sets []string // what --set changes, and where noise comes from, is among the terms of both sides
+	var sets []string // the changes of --set and the source of noise are among the terms of both sides
 	for i, flag := range flags {
 		if flag == "--set" {
 			sets = append(sets, flags[i+1])
@@ -216,7 +216,7 @@ func serveAt(t *testing.T, address, certs string, rounds int, flags ...string) *
 	return s
 }
 
-// start starts the process, also anew with more flags.
+// start starts the process, also again with more flags.
 func (s *server) start(more ...string) {
 	s.t.Helper()
 	command := []string{programs.Promptfed}
@@ -229,7 +229,7 @@ func (s *server) start(more ...string) {
 
 func (s *server) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
 
-// ends waits until the run is over, which must have been well, and gives its rounds.
+// ends waits until the run completes successfully, and returns its rounds.
 func (s *server) ends() []record.Record {
 	s.t.Helper()
 	s.ended()
@@ -240,7 +240,7 @@ func (s *server) ends() []record.Record {
 	return out
 }
 
-// records are those of the rounds so far.
+// records returns the rounds so far.
 func (s *server) records() (out []record.Record) {
 	s.t.Helper()
 	b, err := os.ReadFile(s.at("out", record.RoundsFile))
@@ -271,7 +271,7 @@ func (s *server) runs() {
 	s.t.Fatal("no round came to its end")
 }
 
-// tls is what the holder of a certificate connects with.
+// tls returns the TLS configuration of the holder of a certificate.
 func (s *server) tls(folder, name string) *tls.Config {
 	s.t.Helper()
 	ca, err := os.ReadFile(s.at("certs", "ca.pem"))
@@ -291,7 +291,7 @@ func (s *server) tls(folder, name string) *tls.Config {
 	return conf
 }
 
-// intruder connects with a certificate, and hears what it is denied.
+// intruder connects with a certificate, and receives the errors about denied permissions.
 func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan error) {
 	s.t.Helper()
 	denied := make(chan error, 1024)
@@ -310,20 +310,22 @@ func (s *server) intruder(name string, options ...nats.Option) (*nats.Conn, chan
 	return nc, denied
 }
 
-// part is a client that uploads what it got, moved by one; so the average does, unless somebody else's upload is in it.
+// part is a client that uploads the parameters that it got, moved by one. The average moves by one too, unless it
+// contains another upload.
 type part struct {
 	client int
 	pause  time.Duration
-	claims int // examples; 0 for the 10 of an honest one
-	// largest is how many bytes it takes at a time; 0 for what promptfed join does
+	claims int // examples; 0 for the 10 of an honest client
+	// largest is the number of bytes that it accepts at a time; 0 for that of promptfed join
 	largest int
-	lie     func(r *message.Reply) // nil for an honest one
+	lie     func(r *message.Reply) // nil for an honest client
 	says    func(c *protocol.JoinRequest)
-	sees    func(o message.Instruction) // what it is sent; nil for nobody who looks
+	sees    func(o message.Instruction) // receives the instructions; may be nil
 	guard   message.Guard               // of secure aggregation; nil for none
-	// lies changes what the guard gives in a step of secure aggregation, "train" for its vector; nil for an honest one.
+	// lies changes the result of the guard in a step of secure aggregation; "train" stands for its vector. nil for an
+	// honest client.
 	lies func(o message.Instruction, up tensor.Map)
-	// signs is the identity of the guard of a liar; nil for the client's own.
+	// signs is the identity of the guard of a liar; nil for that of the client.
 	signs func(own secagg.Identity) secagg.Identity
 }
 
@@ -375,7 +377,7 @@ func (p part) Execute(ctx context.Context, o message.Instruction, _ message.Clie
 
 func (part) Finish(message.Instruction, message.ClientState) error { return nil }
 
-// invited connects as a client, and gives its invitation and its request to join.
+// invited connects as a client, and returns its invitation and its request to join.
 func (s *server) invited(ctx context.Context, p part) (nc *nats.Conn, inv *exchange.Invitation,
 	request *protocol.JoinRequest, err error) {
 	log, user := slog.New(slog.DiscardHandler), certs.UserOf(p.client)
@@ -405,7 +407,7 @@ func (s *server) invited(ctx context.Context, p part) (nc *nats.Conn, inv *excha
 		Tokens: "t", Examples: p.examples()}, nil
 }
 
-// join is one client, until its run is over.
+// join runs one client until its run is over.
 func (s *server) join(ctx context.Context, p part) error {
 	nc, inv, request, err := s.invited(ctx, p)
 	if err != nil {
@@ -437,14 +439,14 @@ func (s *server) join(ctx context.Context, p part) error {
 	return a.Run(ctx)
 }
 
-// guardOf is the guard of a client under secure aggregation.
+// guardOf returns the guard of a client under secure aggregation.
 func (s *server) guardOf(client int, p secure.Party) (message.Guard, error) {
 	s.guards.Lock()
 	defer s.guards.Unlock()
 	return s.secure.JoinSecure(client, p)
 }
 
-// joins starts clients; they must come to a good end. pause is what a turn takes them.
+// joins starts clients, which must end successfully. pause is the duration of a turn.
 func (s *server) joins(pause time.Duration, which ...int) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	var all sync.WaitGroup
@@ -464,7 +466,7 @@ func (s *server) joins(pause time.Duration, which ...int) {
 	})
 }
 
-// counted fails unless every round counts all of these clients, and no others.
+// counted fails unless every round counts exactly these clients.
 func counted(t *testing.T, records []record.Record, which ...int) {
 	t.Helper()
 	for _, r := range records {

@@ -18,10 +18,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// underSums is what a server of three clients is started with whose sums hold two.
+// underSums are the flags of a server of three clients whose sums hold two.
 var underSums = []string{"--set", "secure_aggregation.threshold=0.6"}
 
-// packed changes the bytes of a message of secure aggregation, eight of which travel as one number behind their count.
+// packed changes the bytes of a message of secure aggregation. Eight bytes are packed into one number, after their
+// count.
 func packed(up tensor.Map, name string, change func(b []byte)) {
 	x := up["guard/"+name].Clone()
 	b := make([]byte, 0, 8*x.Len())
@@ -42,14 +43,14 @@ func noise(b []byte) {
 }
 
 // A vector has 4 x 512 numbers of 32 bits times up to 65536 examples, so that sums of three need seven bytes each.
-// Behind them are weight, loss and the number of clipped ones.
+// After them come weight, loss and the number of clipped numbers.
 const (
 	vectorNumbers = 4 * 512
 	ringBytes     = 7
-	largestNumber = 10 * (1<<31 - 1) // that a client of 10 examples may give, for a move by 64
+	largestNumber = 10 * (1<<31 - 1) // which a client of 10 examples may send for a move by 64
 )
 
-// addTo adds to a number of a masked vector, and so to that of the sum.
+// addTo adds to a number of a masked vector, and therefore to that of the sum.
 func addTo(b []byte, element int, v uint64) {
 	var x [8]byte
 	at := b[element*ringBytes : (element+1)*ringBytes]
@@ -67,21 +68,21 @@ func vector(change func(b []byte)) func(o message.Instruction, up tensor.Map) {
 	}
 }
 
-// spoilt are lies about a vector, each of which shows in the sum alone.
+// spoilt are lies about a vector that only the sum reveals.
 var spoilt = map[string]func(o message.Instruction, up tensor.Map){
 	"a garbage vector":          vector(noise),
 	"the weight 2^30":           vector(func(b []byte) { addTo(b, vectorNumbers, 1<<30) }),
 	"a loss beyond all":         vector(func(b []byte) { addTo(b, vectorNumbers+1, 1<<40) }),
 	"a number beyond all three": vector(func(b []byte) { addTo(b, 7, 3*largestNumber) }),
 	"numbers that move the mean too far": vector(func(b []byte) {
-		for i := range vectorNumbers { // by 60 sqrt(2048), where 50 sqrt(2048) is accepted
+		for i := range vectorNumbers { // by 60 sqrt(2048); 50 sqrt(2048) is accepted
 			addTo(b, i, 28*largestNumber/10)
 		}
 	}),
 }
 
-// A client whose vector no honest one could have spoils the rounds that it is in: each is skipped, the parameters stay,
-// nobody is named, and the run goes on to its end. Rounds in which it does not lie count all.
+// A client with an impossible vector spoils its rounds: each is skipped, the parameters stay, no client is named, and
+// the run completes. Rounds in which it does not lie count all clients.
 func TestSpoiltSums(t *testing.T) {
 	for name, lie := range spoilt {
 		t.Run(name, func(t *testing.T) {
@@ -106,9 +107,9 @@ func TestSpoiltSums(t *testing.T) {
 	}
 }
 
-// What join says of a single client that lies is what it can do: of three with equal weights one that gives twice what
-// it may moves the mean by two thirds of twice the clip of 64, which is above what it could move alone, a third, and
-// below the clip.
+// The terms of join state what a single lying client can do: of three clients with equal weights, one that sends twice
+// the permitted value moves the mean by two thirds of twice the clip of 64. That is above what it could move alone, a
+// third, and below the clip.
 func TestBoundOfSums(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1, underSums...)
@@ -120,12 +121,12 @@ func TestBoundOfSums(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := m["shared/ctx"].Data
-	if d := float64(ctx[0]) - 1 - 2./3*64; !(math.Abs(d) < 0.2) { // first values have a standard deviation of 0.02
+	if d := float64(ctx[0]) - 1 - 2./3*64; !(math.Abs(d) < 0.2) { // initial values have a standard deviation of 0.02
 		t.Errorf("the first number is %v", ctx[0])
 	}
 }
 
-// signsLies signs encrypted shares as if what they seal were zeros, or keys with another seed.
+// signsLies signs encrypted shares as if their content were zeros, or keys with another seed.
 type signsLies struct {
 	secagg.Identity
 	shares bool
@@ -142,23 +143,23 @@ func (x signsLies) Sign(client int, text []byte) ([]byte, error) {
 	return x.Identity.Sign(client, text)
 }
 
-// otherSeed has the commitment to a client's seed be one to another number, that of its pairwise key. It gives the true
-// one.
+// otherSeed replaces the commitment to a client's seed by one to another number, that of its pairwise key. It returns
+// the original.
 func otherSeed(keys []byte) []byte {
 	seed := bytes.Clone(keys[64:])
 	copy(keys[64:], keys[32:64])
 	return seed
 }
 
-// Sizes of keys: two public keys and a commitment; and of an encrypted share: two commitments, and two shares with
-// their seal.
+// Sizes of keys (two public keys and a commitment) and of an encrypted share (two commitments, and two shares with
+// their authentication tag).
 const (
 	keysBytes   = 3 * 32
 	pointBytes  = 2 * 32
 	sealedBytes = 2*32 + 16
 )
 
-// encrypted shares changes what encrypted shares seal.
+// encrypted shares changes the content of encrypted shares.
 func encryptedShares(change func(sealed []byte)) func(o message.Instruction, up tensor.Map) {
 	return func(o message.Instruction, up tensor.Map) {
 		if o.Statistic != "secagg-shares" {
@@ -177,10 +178,10 @@ func encryptedShares(change func(sealed []byte)) func(o message.Instruction, up 
 }
 
 // A client that lies before vectors are in the sum is named and left out of the round, and the others count: with
-// encrypted shares that nobody can open, signed and not; with commitments to no shares; with a complaint about a good
-// encrypted share; with keys that are none; with a vector that is too short. Shares of another secret than it is
-// committed to show in the end of the first such round, which is skipped. One that gives false shares at the end is
-// named too, and its vector counts.
+// encrypted shares that nobody can open, signed or not; with commitments to no shares; with a complaint about a good
+// encrypted share; with invalid keys; with a vector that is too short. Shares of a secret other than the committed one
+// are found at the end of the first such round, which is skipped. A client that sends false shares at the end is named
+// too, and its vector counts.
 func TestNamedLiars(t *testing.T) {
 	var seed []byte
 	for name, c := range map[string]struct {
@@ -205,7 +206,7 @@ func TestNamedLiars(t *testing.T) {
 				packed(up, "keys", func(b []byte) { seed = otherSeed(b[4 : 4+keysBytes]) })
 			}
 		}, sees: func(o message.Instruction) {
-			if o.Statistic == "secagg-shares" { // its own guard would not take the roster
+			if o.Statistic == "secagg-shares" { // its own guard would not accept the roster
 				packed(o.PerClient[0], "roster", func(b []byte) { copy(b[12+64:12+keysBytes], seed) })
 			}
 		}, signs: func(own secagg.Identity) secagg.Identity { return signsLies{own, false} },
@@ -257,8 +258,8 @@ func TestNamedLiars(t *testing.T) {
 	}
 }
 
-// A server that is killed in a round whose sum is spoilt, or whose shares are false, goes on with --resume: with the
-// liar and, once that is honest, without.
+// A server that is killed in a round with a spoilt sum or false shares continues with --resume: with the liar and,
+// after it becomes honest, without.
 func TestResumedSums(t *testing.T) {
 	for name, lie := range map[string]func(o message.Instruction, up tensor.Map){
 		"a garbage vector": spoilt["a garbage vector"], "shares": encryptedShares(noise),
@@ -291,8 +292,8 @@ func TestResumedSums(t *testing.T) {
 	}
 }
 
-// The clients of sums that are impossible are split into groups where the configuration says so: of eight with sums of
-// two and more the four in the group of the liar are left out, and the others count.
+// If the configuration says so, the clients of impossible sums are split into groups: of eight with sums of two and
+// more, the four in the group of the liar are left out, and the others count.
 func TestSpoiltGroups(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 6, append([]string{"--set", "partition.clients=8", "--set", "secure_aggregation.least=2"},

@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/transport/protocol"
 )
 
-// words are what a client may say of its data and its backbone that no other client has.
+// words are statements of a client about its data and its backbone that no other client makes.
 var words = map[string]func(c *protocol.JoinRequest){
 	"classes":  func(c *protocol.JoinRequest) { c.RunSpec.Classes = []string{"square", "circle"} },
 	"template": func(c *protocol.JoinRequest) { c.RunSpec.Template = "{}" },
@@ -18,7 +18,7 @@ var words = map[string]func(c *protocol.JoinRequest){
 	"width":    func(c *protocol.JoinRequest) { c.Participant.Task.Width = 511 },
 }
 
-// lies joins first, with what no other client has; ended gets how that ends.
+// lies joins first, with such a statement; ended receives how that ends.
 func (s *server) lies(client int, word string) (ended chan error) {
 	s.t.Helper()
 	ended = make(chan error, 1)
@@ -28,8 +28,8 @@ func (s *server) lies(client int, word string) (ended chan error) {
 	return ended
 }
 
-// Whatever the client says that joins first, the two others decide: they train alone, and it is refused with what
-// differs. Its word is not kept for a client that joins in its place.
+// Whatever the first client says, the two others decide: they train without it, and the server refuses it with the
+// difference. The server does not keep its statements for a client that joins in its place.
 func TestFirstWord(t *testing.T) {
 	for word := range words {
 		t.Run(word, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestFirstWord(t *testing.T) {
 	}
 }
 
-// Where two clients disagree nobody decides, also when the server is started again. The word of one whose certificate
-// is revoked is forgotten, and the other begins.
+// If two clients disagree, neither decides, also after a restart of the server. The server forgets the statements of a
+// client whose certificate is revoked, and the other client begins.
 func TestWordOfRevoked(t *testing.T) {
 	for word := range words {
 		t.Run(word, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestWordOfRevoked(t *testing.T) {
 	}
 }
 
-// A server that is told its classes holds clients to these, also to what they said when it was not.
+// A server with a list of classes holds clients to this list, also those that joined before it had the list.
 func TestWordAgainstClasses(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 3)

@@ -12,10 +12,9 @@ import (
 	"promptfed/federation/transport/workers"
 )
 
-// The holder of the certificate worker does jobs of its own, and nothing else: it hears and answers for no other
-// worker, though that has the same certificate, for no client and for no run, and has nothing of JetStream. Others'
-// certificates are no worker's. A run whose only honest worker has a dishonest one beside it learns what one process
-// does.
+// The holder of the certificate worker does its own jobs and nothing else: it hears and answers for no other worker,
+// although that has the same certificate, for no client and for no run, and cannot use JetStream. Other certificates
+// cannot be a worker. A run with one honest and one dishonest worker learns what one process learns.
 func TestWorker(t *testing.T) {
 	t.Parallel()
 	s := openReal(t)
@@ -51,7 +50,7 @@ func TestWorker(t *testing.T) {
 	s.workedAsRun()
 }
 
-// workerMayNot fails unless NATS refuses a worker what is not a worker's, and these subjects.
+// workerMayNot fails unless NATS denies these subjects to a worker.
 func (s *server) workerMayNot(nc *nats.Conn, denied chan error, publish ...string) {
 	s.t.Helper()
 	id := subjects.NewID()
@@ -66,7 +65,7 @@ func (s *server) workerMayNot(nc *nats.Conn, denied chan error, publish ...strin
 	}
 }
 
-// workedAsRun starts an honest worker, and fails unless the run that is under way learns what promptfed run did.
+// workedAsRun starts an honest worker, and fails unless the current run learns what promptfed run did.
 func (s *server) workedAsRun() {
 	s.t.Helper()
 	worker := launch(s.t, append([]string{programs.Promptfed, "work", "tls://" + s.address, "--jobs", "2", "--idle",
@@ -83,7 +82,7 @@ func (s *server) workedAsRun() {
 	}
 }
 
-// Where clients join, the certificate worker gets nobody in.
+// With the certificate worker nobody can join a run with clients.
 func TestWorkerIsNoClient(t *testing.T) {
 	t.Parallel()
 	s := serve(t, 1)
@@ -99,8 +98,8 @@ func TestWorkerIsNoClient(t *testing.T) {
 	counted(t, s.ends(), 0, 1, 2)
 }
 
-// So it is with a stock nats-server and the account for workers that promptfed nats-config writes, in both of its
-// forms, but that workers hear each other's jobs.
+// The same holds for a stock nats-server with the account for workers that promptfed nats-config writes, in both of its
+// forms; but workers hear each other's jobs.
 func TestWorkerForeignServer(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"file", "operator"} {

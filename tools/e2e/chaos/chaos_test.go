@@ -20,7 +20,7 @@ import (
 // fault is one thing that goes wrong.
 type fault struct {
 	name string
-	do   func(s *site) string // tells to what
+	do   func(s *site) string // describes its target
 }
 
 const killNATS = "kill NATS"
@@ -53,7 +53,7 @@ var faults = []fault{
 	}},
 }
 
-// faults are those that this trial can have; a NATS server inside the server dies with it.
+// faults are those that this trial can have. A NATS server inside the server dies with it.
 func (s *site) faults() []fault {
 	return slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return f.name == killNATS && !s.external })
 }
@@ -62,7 +62,7 @@ func (s *site) upTo(d time.Duration) time.Duration { return time.Duration(s.rand
 
 func (s *site) soon() { time.Sleep(s.upTo(500 * time.Millisecond)) }
 
-// survive runs the trial; plan gives the next fault and when it comes, until it or the run is over.
+// survive runs the trial. plan returns the next fault and its time, until plan or the run ends.
 func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
 	began := time.Now()
 	if s.external {
@@ -87,11 +87,11 @@ func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
 	for !s.server.ended() && !s.failed() && time.Now().Before(s.before) {
 		time.Sleep(100 * time.Millisecond)
 	}
-	if s.failed() { // the others would wait for ever
+	if s.failed() { // the others would wait forever
 		s.before = time.Now()
 	}
 	s.server.ends(s.t, s.before)
-	if left := time.Now().Add(45 * time.Second); s.before.After(left) { // each has its last order
+	if left := time.Now().Add(45 * time.Second); s.before.After(left) { // each has its last instruction
 		s.before = left
 	}
 	for k, j := range s.joins {
@@ -105,7 +105,7 @@ func (s *site) survive(plan func(n int) (time.Duration, *fault)) {
 		time.Since(began).Seconds())
 }
 
-// finished waits for a client to have what it learned, a little.
+// finished waits a short time for a client to have its result.
 func (s *site) finished(k int) bool {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(s.client(k), record.PromptsFile)); err == nil {
@@ -115,7 +115,7 @@ func (s *site) finished(k int) bool {
 	return false
 }
 
-// failed tells whether a process ended by itself and not well.
+// failed reports whether a process ended by itself with an error.
 func (s *site) failed() bool {
 	for _, p := range append(slices.Clone(s.joins), s.server) {
 		if p.ended() && p.err != nil {
@@ -125,7 +125,7 @@ func (s *site) failed() bool {
 	return false
 }
 
-// check compares what came out with a run that nothing happened to.
+// check compares the result with that of an undisturbed run.
 func (s *site) check() {
 	s.t.Helper()
 	if s.t.Failed() {
@@ -133,7 +133,7 @@ func (s *site) check() {
 		return
 	}
 	got, want := s.records("serve"), s.records("run")
-	if strings.Contains(s.trial.config, "secure_aggregation") { // other keys, and steps that are not done again
+	if strings.Contains(s.trial.config, "secure_aggregation") { // other keys, and steps that are not repeated
 		for i := range got {
 			got[i].BytesUp, got[i].BytesDown = want[i].BytesUp, want[i].BytesDown
 		}
@@ -180,14 +180,14 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// parallel lets a test run beside others, unless they share the one network namespace.
+// parallel lets a test run beside others, unless they share the network namespace.
 func parallel(t *testing.T) {
 	if os.Getenv("PROMPTFED_CHAOS_NETNS") == "" {
 		t.Parallel()
 	}
 }
 
-// A run survives whatever happens to its processes and between them, and learns what it would have learned without.
+// A run survives all faults of its processes and of the network, and learns what it would have learned without them.
 func TestChaos(t *testing.T) {
 	first := seed(t)
 	runs, long := os.LookupEnv("PROMPTFED_CHAOS")

@@ -1,7 +1,6 @@
-// Package chaos holds tests that run promptfed serve and join as processes, break them and what is between them as
-// often as they can, and compare what came out with a run that nothing happened to.
-//
-// TestChaos has a short form, which is what `go test` runs. PROMPTFED_CHAOS=20 runs the long form twenty times
-// (`make chaos`), PROMPTFED_CHAOS_SEED=7 makes 7 the first seed, PROMPTFED_CHAOS_NETNS=1, as root, puts the clients
-// into a network namespace of their own whose link is cut and, where the kernel has netem, slowed and made lossy.
+// Package chaos holds tests that run promptfed serve and join as processes, disturb them and the network between them
+// as often as possible, and compare the result with that of an undisturbed run.
+// `go test` runs the short form of TestChaos. PROMPTFED_CHAOS=20 runs the long form twenty times (`make chaos`), and
+// PROMPTFED_CHAOS_SEED=7 makes 7 the first seed. PROMPTFED_CHAOS_NETNS=1, as root, puts the clients into a network
+// namespace whose link is cut and, if the kernel has netem, slow and lossy.
 package chaos

@@ -10,16 +10,16 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// network is what lies between clients and the NATS server.
+// network connects clients with the NATS server.
 type network interface {
-	address() string                   // that clients connect to
-	inside(command ...string) []string // a command as it is started on the clients' side
+	address() string                   // address for clients
+	inside(command ...string) []string // a command as it is started on the side of the clients
 	cut(share float64)
 	stall(share float64, d time.Duration)
 	slow(share float64, d time.Duration)
 }
 
-// newNetwork is a proxy, or where PROMPTFED_CHAOS_NETNS asks for it a network namespace; with the address for the NATS
+// newNetwork returns a proxy, or a network namespace if PROMPTFED_CHAOS_NETNS is set, and the address for the NATS
 // server.
 func newNetwork(t *testing.T, s *site, seed uint64) (network, string) {
 	if os.Getenv("PROMPTFED_CHAOS_NETNS") != "" {
@@ -85,7 +85,7 @@ func (n *namespace) inside(command ...string) []string {
 	return append([]string{"ip", "netns", "exec", space}, command...)
 }
 
-// cut takes the link down for a moment: what was on it is gone, connections do not know.
+// cut takes the link down for a moment: packets in transit are lost, and connections do not notice.
 func (n *namespace) cut(float64) { n.stall(1, time.Second) }
 
 func (n *namespace) stall(_ float64, d time.Duration) {

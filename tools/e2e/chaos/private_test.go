@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// Differential privacy survives servers and clients that are killed: with noise of the seed a run learns, byte for
-// byte, what one process learns; with noise that nobody else knows each side releases one number a round, whatever is
-// sent again, and epsilon is that of as many rounds. So it is with noise of the server, and with that of clients behind
-// secure aggregation, where a client that comes back goes on with its session.
+// Differential privacy survives servers and clients that are killed. With noise of the seed a run learns, byte for
+// byte, what one process learns. With secret noise each side releases one noisy number per round, even if messages are
+// sent again, and epsilon is that of as many rounds. This holds for noise of the server, and for noise of clients
+// behind secure aggregation, where a client that comes back continues its session.
 func TestChaosPrivacy(t *testing.T) {
 	parallel(t)
 	first := seed(t)
 	for name, c := range map[string]struct {
 		where, config string
-		noise         func(s *site) []string // files of those that add noise
+		noise         func(s *site) []string // files of the sides that add noise
 	}{
 		"server": {"server", "", func(s *site) []string { return []string{s.at("serve", "hub", "noise.json")} }},
 		"clients": {"client", "secure_aggregation: {threshold: 0.6}\n", func(s *site) (files []string) {
@@ -46,7 +46,7 @@ func TestChaosPrivacy(t *testing.T) {
 					if n == len(kills) {
 						return 0, nil
 					}
-					for s.rounds() < n && !s.failed() && time.Now().Before(s.before) { // one kill a round
+					for s.rounds() < n && !s.failed() && time.Now().Before(s.before) { // one kill per round
 						time.Sleep(time.Millisecond)
 					}
 					return s.upTo(200 * time.Millisecond), &kills[n]

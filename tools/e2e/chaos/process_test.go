@@ -9,12 +9,12 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// programs are what the tests start, built once.
+// programs are the paths of the programs, built once.
 var programs proctest.Programs
 
 func TestMain(m *testing.M) { proctest.Main(m, &programs) }
 
-// process is a program that runs; what it says goes to the end of a file.
+// process is a running program whose output is appended to a file.
 type process struct {
 	*exec.Cmd
 	log  string
@@ -57,7 +57,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// ends waits until the process ends by itself, and complains unless that was well.
+// ends waits until the process ends by itself, and fails unless it ended successfully.
 func (p *process) ends(t testing.TB, before time.Time) {
 	t.Helper()
 	select {

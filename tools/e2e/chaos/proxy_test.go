@@ -15,27 +15,27 @@ import (
 	"time"
 )
 
-// proxy is what lies between clients and the NATS server. It reads what clients send message by message, so that it can
-// send a reply twice, damaged, or after the message that follows it.
+// proxy is between clients and the NATS server. It reads the messages of clients one by one, so that it can repeat a
+// reply, damage it, or send it after the next message.
 type proxy struct {
 	listener net.Listener
 	to       string
 	delay    atomic.Int64               // of every piece of a stream, up to twice this; nanoseconds
-	tamper   float64                    // share of replies that something is done to
-	seen     func(subject, body string) // every reply; may be nil
+	tamper   float64                    // share of replies that the proxy tampers with
+	seen     func(subject, body string) // receives every reply; may be nil
 	up, down atomic.Int64               // bytes of all streams
 
 	mu    sync.Mutex
 	rand  *rand.Rand
 	links map[*link]bool
-	does  map[string]int // how often what was done to replies
+	does  map[string]int // how often the proxy tampered with replies, by kind
 }
 
 // link is one connection through a proxy.
 type link struct {
 	client, server net.Conn
-	still          atomic.Int64 // until when nothing passes, Unix nanoseconds
-	slow           atomic.Int64 // until when all is late
+	still          atomic.Int64 // nothing passes until then, Unix nanoseconds
+	slow           atomic.Int64 // everything is late until then
 }
 
 func newProxy(t testing.TB, to string, seed uint64) *proxy {
@@ -90,7 +90,7 @@ func (k *link) close() {
 	k.server.Close()
 }
 
-// wait makes what passes as late as it is to be.
+// wait delays what passes.
 func (p *proxy) wait(k *link) {
 	d := time.Duration(p.delay.Load())
 	if time.Now().UnixNano() < k.slow.Load() {
@@ -174,7 +174,7 @@ func next(r *bufio.Reader) (message []byte, head int, err error) {
 	return message, head, err
 }
 
-// replySubject is the subject of a reply of a client; empty for all else.
+// replySubject returns the subject of a reply of a client, or "" for other messages.
 func replySubject(message []byte) string {
 	words := bytes.Fields(message[:min(len(message), 200)])
 	if len(words) > 1 && bytes.Equal(words[0], []byte("PUB")) && replies.Match(words[1]) {
@@ -185,7 +185,7 @@ func replySubject(message []byte) string {
 
 var replies = regexp.MustCompile(`^pf\.default\.from\.\d+\.reply$`)
 
-// tampered is what is sent in place of a reply; nothing is to send it later.
+// tampered returns what the proxy sends in place of a reply; nothing if it sends the reply later.
 func (p *proxy) tampered(message []byte, head int) [][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -210,7 +210,7 @@ func (p *proxy) tampered(message []byte, head int) [][]byte {
 	return out
 }
 
-// each does something to a share of the connections.
+// each applies a fault to a share of the connections.
 func (p *proxy) each(share float64, do func(*link)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// rogue sends again what clients sent before, and what nobody should send. To a NATS server of its own it has every
-// right, as the hub has; to an embedded one it comes in the name of the client whose replies it sends.
+// rogue repeats messages of clients, and sends messages that nobody should send. On a separate NATS server it has every
+// permission, as the server has; on an embedded one it uses the name of the client whose replies it sends.
 type rogue struct {
 	mu  sync.Mutex
 	old []nats.Msg
@@ -27,7 +27,7 @@ func (g *rogue) hear(subject, body string) {
 	}
 }
 
-// strike sends some of what it heard, whole and damaged. It gives how many messages there were.
+// strike sends some of the kept replies, whole and damaged, and returns the number of messages.
 func (g *rogue) strike(t testing.TB, r *rand.Rand, address string, clients int) int {
 	g.mu.Lock()
 	old := g.old
@@ -38,7 +38,7 @@ func (g *rogue) strike(t testing.TB, r *rand.Rand, address string, clients int) 
 			Data: []byte("PFL\x02\xff\xff\xff\xff{}")}}
 		if len(old) > 0 {
 			m := old[r.IntN(len(old))]
-			last := old[len(old)-1-r.IntN(min(4, len(old)))] // it may be what the server waits for
+			last := old[len(old)-1-r.IntN(min(4, len(old)))] // the server may wait for it
 			for _, m := range []nats.Msg{m, last} {
 				bent := append([]byte(nil), m.Data...)
 				if len(bent) > 0 {

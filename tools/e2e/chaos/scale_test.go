@@ -30,7 +30,7 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// Prompts of CLIP's ViT-B text tower, as the papers have them: 16 tokens of width 512.
+// Prompts of CLIP's ViT-B text tower, as in the papers: 16 tokens of width 512.
 const tokens, width = 16, 512
 
 const scaleConfig = `
@@ -62,8 +62,8 @@ func (e echo) Execute(_ context.Context, o message.Instruction, _ message.Client
 
 func (e echo) Finish(message.Instruction, message.ClientState) error { return nil }
 
-// scale is a server as a process, with many clients in this one, each with a connection through the proxy and a folder
-// of its own.
+// scale is a server as a process, with many clients in this process. Each client has a connection through the proxy and
+// its own folder.
 type scale struct {
 	t               *testing.T
 	dir             string
@@ -119,8 +119,8 @@ func (s *scale) join(ctx context.Context, k int) error {
 	return a.Run(ctx)
 }
 
-// A server and many clients, PROMPTFED_CHAOS_CLIENTS of them, finish their rounds, and what passes between them by TCP
-// is little more than the tensors; with -v it tells what it cost the server.
+// A server and PROMPTFED_CHAOS_CLIENTS clients finish their rounds, and TCP carries little more than the tensors. With
+// -v the test prints the cost for the server.
 func TestScale(t *testing.T) {
 	s := &scale{t: t, dir: t.TempDir(), clients: 20, rounds: 20}
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_CHAOS_CLIENTS")); err == nil {
@@ -156,7 +156,7 @@ func TestScale(t *testing.T) {
 	}
 	uploads := s.clients * s.rounds
 	up, down := int(s.proxy.up.Load()), int(s.proxy.down.Load())
-	// In the end every client gets the prompts twice more, to be tested with and to keep.
+	// In the end every client gets the prompts twice more: for the test, and to keep.
 	tensors := uploads*2*size + s.clients*2*size
 	cpu := server.ProcessState.UserTime() + server.ProcessState.SystemTime()
 	t.Logf("%d clients, %d rounds in %.1f s", s.clients, s.rounds, time.Since(began).Seconds())

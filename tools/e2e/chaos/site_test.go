@@ -23,20 +23,20 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// trial is one run that is to survive.
+// trial is one run that must survive.
 type trial struct {
 	method          string
 	clients, rounds int
-	external        bool // a NATS server of its own, not the one in promptfed serve
+	external        bool // a separate NATS server, not that of promptfed serve
 	quorum          float64
 	deadline        time.Duration
-	share           float64       // of the clients that train in a round
+	share           float64       // share of the clients that train in a round
 	delay           time.Duration // of every piece of a connection
 	limit           time.Duration // of the whole trial
 	tamper          float64       // share of replies that are sent twice, damaged or late
 	options         string        // of the method; empty for those of options
 	config          string        // more lines of the configuration
-	flags           []string      // more of promptfed serve and join
+	flags           []string      // more flags of promptfed serve and join
 }
 
 var options = map[string]string{
@@ -58,7 +58,7 @@ eval: {every: 5}
 runtime: {cache: DIR/cache, workers: 1}
 `
 
-// site is a server, its clients, and what is between them.
+// site is a server, its clients, and the network between them.
 type site struct {
 	trial
 	t       *testing.T
@@ -68,7 +68,7 @@ type site struct {
 	link    network
 	rogue   *rogue
 	server  *process
-	nats    *process // nil without one of its own
+	nats    *process // nil without a separate one
 	joins   []*process
 	before  time.Time
 }
@@ -98,7 +98,7 @@ func open(t *testing.T, tr trial, seed uint64) *site {
 	return s
 }
 
-// fill puts values in place of words.
+// fill replaces words by values.
 func fill(text string, pairs ...string) string { return strings.NewReplacer(pairs...).Replace(text) }
 
 func (s *site) at(name ...string) string { return filepath.Join(append([]string{s.dir}, name...)...) }
@@ -127,7 +127,7 @@ func (s *site) startJoin(k int) {
 	s.joins[k] = launch(s.t, s.at(fmt.Sprintf("join-%d.log", k)), append(command, s.flags...)...)
 }
 
-// rounds is how many rounds the server has written.
+// rounds returns the number of rounds that the server has written.
 func (s *site) rounds() int {
 	b, _ := os.ReadFile(s.at("serve", record.RoundsFile))
 	return bytes.Count(b, []byte("\n"))
@@ -164,8 +164,8 @@ func (s *site) prompts(dir string) tensor.Map {
 	return m
 }
 
-// learned is what the server and its clients have in the end, as one run folder would have it; missing are the clients
-// that nobody had to wait for and that have nothing.
+// learned returns what the server and its clients have in the end, as one run folder would have it. missing are the
+// clients without a result that nobody had to wait for.
 func (s *site) learned() (all tensor.Map, missing []int) {
 	s.t.Helper()
 	all = s.prompts(s.at("serve"))
@@ -179,8 +179,8 @@ func (s *site) learned() (all tensor.Map, missing []int) {
 	return all, missing
 }
 
-// expected is what the experiment gives in this process when, in every round, the uploads of others than those that the
-// records name are lost.
+// expected returns the result of the experiment in this process if, in every round, only the uploads of the clients in
+// the records arrive.
 func (s *site) expected(records []record.Record) tensor.Map {
 	s.t.Helper()
 	conf, err := configs.Load(s.at("chaos.yaml"), nil)

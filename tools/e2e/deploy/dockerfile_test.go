@@ -14,7 +14,7 @@ import (
 	ocispecs "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// someImage takes every base image for an empty Linux, so that nothing is fetched.
+// someImage replaces every base image by an empty Linux, so that nothing is downloaded.
 type someImage struct{}
 
 func (someImage) ResolveImageConfig(_ context.Context, ref string, _ sourceresolver.Opt) (string, digest.Digest, []byte,
@@ -26,7 +26,7 @@ func (someImage) ResolveImageConfig(_ context.Context, ref string, _ sourceresol
 	return ref, digest.FromString(ref), []byte(config), nil
 }
 
-// lint is what BuildKit says of a Dockerfile: all its rules, and what would keep it from being built.
+// lint returns the findings of BuildKit about a Dockerfile: all its rules, and errors of the build.
 func lint(text string) []string {
 	var said []string
 	_, err := dockerfile2llb.Dockerfile2LLB(context.Background(), []byte(text), dockerfile2llb.ConvertOpt{
@@ -39,7 +39,7 @@ func lint(text string) []string {
 	return said
 }
 
-// BuildKit has nothing to say of the Dockerfile, and something of each that is broken.
+// BuildKit has no findings about the Dockerfile, and at least one about each broken variant.
 func TestDockerfile(t *testing.T) {
 	b, err := os.ReadFile(folder + "Dockerfile")
 	if err != nil {

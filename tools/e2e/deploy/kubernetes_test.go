@@ -27,7 +27,7 @@ import (
 
 const folder = "../../../docs/deploy/"
 
-// objects decodes manifests strictly: unknown fields, fields given twice, wrong types and unknown kinds are errors.
+// objects decodes manifests strictly: unknown fields, repeated fields, wrong types and unknown kinds are errors.
 func objects(manifests string) ([]runtime.Object, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, batchv1.AddToScheme, corev1.AddToScheme} {
@@ -61,8 +61,8 @@ func objects(manifests string) ([]runtime.Object, error) {
 	}
 }
 
-// check finds what the types of single objects do not say: selectors that select nothing, ports, volumes, configuration
-// and secrets that are not there. given are secrets that are made by others.
+// check finds errors across objects: selectors that select nothing, and missing ports, volumes, configurations and
+// secrets. given are secrets that exist already.
 func check(list []runtime.Object, given ...string) error {
 	var bad []error
 	fail := func(format string, a ...any) { bad = append(bad, fmt.Errorf(format, a...)) }
@@ -166,7 +166,7 @@ func check(list []runtime.Object, given ...string) error {
 	return errors.Join(bad...)
 }
 
-// rendered is what helm template makes of the chart.
+// rendered returns the output of helm template for the chart.
 func rendered(t *testing.T, values map[string]any) string {
 	t.Helper()
 	chart, err := loader.Load(folder + "chart")
@@ -200,7 +200,7 @@ func kinds(list []runtime.Object) string {
 	return strings.Join(out, " ")
 }
 
-// The chart, with every value that changes which objects it has, is what Kubernetes takes.
+// Kubernetes accepts the chart, with every value that changes which objects it has.
 func TestChart(t *testing.T) {
 	type values = map[string]any
 	const run, serve = "ConfigMap Deployment Job PersistentVolumeClaim Service",
@@ -234,7 +234,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// So is the Kustomize base, built as kubectl apply -k does.
+// Kubernetes accepts the Kustomize base, built as kubectl apply -k does.
 func TestKustomize(t *testing.T) {
 	list, err := objects(kustomized(t))
 	if err == nil {
@@ -261,7 +261,7 @@ func kustomized(t *testing.T) string {
 	return string(text)
 }
 
-// Each of these changes breaks the base, and is found.
+// Each of these changes breaks the base, and the test finds it.
 func TestBrokenManifests(t *testing.T) {
 	whole := kustomized(t)
 	for _, c := range []struct{ from, to, says string }{

@@ -1,5 +1,5 @@
-// Package proctest has what tests of promptfed as a process share: programs that are built once, what a process says,
-// and free addresses.
+// Package proctest holds helpers for tests that start promptfed: building of programs, output of processes, and free
+// addresses. Only tests in tools/e2e import it.
 package proctest
 
 import (
@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// Programs are the paths of what tests start.
+// Programs are the paths of the programs that tests start.
 type Programs struct{ Promptfed, NATS string }
 
-// Main builds the programs into *p, runs the tests of a package of tools/ and exits as its TestMain must.
+// Main builds the programs into *p, runs the tests of a package below tools/e2e and exits. A TestMain calls it.
 func Main(m *testing.M, p *Programs) {
 	dir, err := os.MkdirTemp("", "promptfed-test")
 	if err != nil {
@@ -42,7 +42,7 @@ func Main(m *testing.M, p *Programs) {
 	os.Exit(code)
 }
 
-// Output collects what a process says while others read it.
+// Output collects the output of a process while others read it.
 type Output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -60,7 +60,8 @@ func (o *Output) String() string {
 	return o.text.String()
 }
 
-// FreeAddress is an address of host that nobody listens on now, of a port that the system gives no outgoing connection.
+// FreeAddress returns an address of host on which nobody listens now. The system uses its port for no outgoing
+// connection.
 func FreeAddress(t testing.TB, host string) string {
 	t.Helper()
 	for {

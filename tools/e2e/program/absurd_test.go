@@ -23,13 +23,13 @@ import (
 	"promptfed/tools/promptfed/command"
 )
 
-// variant is a good model with one field replaced.
+// variant is a good model with one changed field.
 type variant struct {
 	what  string
 	apply func() (undo func())
 }
 
-// variants are a model with every absurd value in every field.
+// variants returns a model with every extreme value in every field.
 func variants(m *onnx.ModelProto) (out []variant) {
 	for _, f := range onnxtest.Fields(m) {
 		if f.Text {
@@ -45,8 +45,8 @@ func variants(m *onnx.ModelProto) (out []variant) {
 	return out
 }
 
-// absurdMemory is the address space that a command may have, in bytes: ten times what the good model needs, and less
-// than half of what the absurd ones ask for.
+// absurdMemory is the address space of a command, in bytes: ten times the need of the good model, and less than half of
+// what the extreme values request.
 const absurdMemory = 4 << 30
 
 const absurdRun = `
@@ -61,10 +61,10 @@ train: {rounds: 1, lr: 0.01, epochs: 1, batch: 4}
 runtime: {cache: %s/cache}
 `
 
-// Of a good model with one absurd value no command makes more than one line: no trace of Go, no crash in ONNX Runtime,
-// no memory that the file asks for. The commands run in a process of their own whose address space is limited; it
-// reports each file before it reads it. PROMPTFED_ABSURD_STEP=1 takes all files, in an hour; by default it is
-// one in 197.
+// For a good model with one extreme value, each command prints at most one line: no stack trace, no crash in ONNX
+// Runtime, no memory of the size in the file. The commands run in a separate process with a limited address space,
+// which records each file before it reads the file. PROMPTFED_ABSURD_STEP=1 tests all files, in an hour; the default is
+// every 197th.
 func TestAbsurdModels(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv("PROMPTFED_ABSURD"); dir != "" {
@@ -129,7 +129,7 @@ func absurdProcess(t *testing.T, dir string) {
 		undo := list[i].apply()
 		b, err := proto.Marshal(m)
 		undo()
-		if err != nil { // a name that is no UTF-8
+		if err != nil { // a name that is not UTF-8
 			t.Fatal(err)
 		}
 		for p, data := range map[string][]byte{path: b, filepath.Join(dir, "last"): fmt.Appendf(nil, "%d %s", i,
@@ -169,7 +169,7 @@ func absurdProcess(t *testing.T, dir string) {
 		time.Since(began))
 }
 
-// quiet runs a command in this process and gives what it wrote to its standard error.
+// quiet runs a command in this process and returns its standard error.
 func quiet(t *testing.T, dir string, args []string) (code int, text string) {
 	t.Helper()
 	errs, err := os.Create(filepath.Join(dir, "stderr"))

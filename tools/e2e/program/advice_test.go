@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestAdvice: a run says that its backbone is a toy, that a warm-up covers all of its rounds, and that it ends below
-// the hand-written prompts, which it does at a learning rate that scatters the prompt. The summary keeps the warnings,
-// for reports. What does not apply is not said.
+// A run warns that its backbone is a toy, that a warm-up covers all of its rounds, and that it ends below the
+// hand-written prompts, because its learning rate destroys the prompt. The summary keeps the warnings for reports.
+// Warnings that do not apply are absent.
 func TestAdvice(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "c.yaml")

@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/methods"
 )
 
-// good is a configuration with nothing wrong, of a backbone in the program and few synthetic images.
+// good is a correct configuration with a backbone in the program and few synthetic images.
 const good = `name: good
 method: fedpha
 options: {global_tokens: 4, local_tokens: [4]}
@@ -51,7 +51,7 @@ var badFiles = map[string]string{
 	"plan/sweep.json":   "{}\n",
 }
 
-// badFolders are folders of images, with nothing in the files.
+// badFolders are folders of images whose files are empty.
 var badFolders = map[string][]string{
 	"images/none":  nil,
 	"images/flat":  {"1.png", "2.png"},
@@ -64,10 +64,9 @@ var badFolders = map[string][]string{
 	"images/few":   {"cat/1.png", "dog/1.png"},
 }
 
-// Every wrong input ends with the line that testdata/bad-inputs.txt has for it, before any work, and leaves nothing
-// behind. A line with $ is what is typed, variables of the environment before it; the next one is the exit code and
-// what the program says; "" is an empty word. DIR stands for a folder with badFiles and badFolders, METHODS and
-// WRAPPERS for their names.
+// Every wrong input ends with its line in testdata/bad-inputs.txt, before any work, and leaves no files. A line with $
+// is the command, after variables of the environment; the next line is the exit code and the message; "" is an empty
+// word. DIR stands for a folder with badFiles and badFolders, METHODS and WRAPPERS for the lists of their names.
 func TestBadInputs(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range badFiles {
@@ -90,7 +89,7 @@ func TestBadInputs(t *testing.T) {
 	text := read(t, "testdata", "bad-inputs.txt")
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-	var names [2][]string // base methods and wrappers: a new one changes no line
+	var names [2][]string // so that a new method or wrapper changes no line
 	for _, d := range methods.Table() {
 		kind := 0
 		if d.Wrapper() {

@@ -14,9 +14,9 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// Processes of a server and its clients are killed with -9 at random, as often as it takes to get through; the end is
-// that of a run nobody killed. PROMPTFED_TEST_CHAOS is the number of clients, 30 rounds and a minute of kills then, for
-// a longer test.
+// Processes of a server and its clients are killed with -9 at random until the run completes; the result is that of an
+// undisturbed run. PROMPTFED_TEST_CHAOS is the number of clients of a longer test, with 30 rounds and a minute of
+// kills.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	clients, rounds, kills := 3, 6, 6

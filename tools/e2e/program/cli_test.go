@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// library is the ONNX Runtime library beside the command that `make build` leaves; the tests' own copy lies elsewhere.
+// library returns the path of the ONNX Runtime library of `make build`.
 func library() string {
 	if p := os.Getenv("ONNXRUNTIME_LIB"); p != "" {
 		return p
@@ -55,7 +55,7 @@ func library() string {
 	return p
 }
 
-// small is a configuration that runs in a second, with the small bundle in place of BUNDLE.
+// small is a configuration that runs in a second. BUNDLE stands for the small bundle.
 const small = `
 name: small
 method: fedpha
@@ -68,7 +68,7 @@ train: {rounds: 6, lr: 0.01, epochs: 2, batch: 4}
 participation: 0.75
 `
 
-// setup converts the small checkpoint and writes the configuration; it returns their folder.
+// setup converts the small checkpoint, writes the configuration and returns their folder.
 func setup(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,7 +130,7 @@ func TestWorkersGiveTheSameBytes(t *testing.T) {
 	}
 }
 
-// A run that is killed at any instant and resumed, as often as that takes, ends with the same prompts.
+// A run that is killed at random moments and resumed until it completes ends with the same prompts.
 func TestKillAndResume(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
@@ -165,7 +165,7 @@ func TestKillAndResume(t *testing.T) {
 	t.Logf("killed %d times", kills)
 }
 
-// Going on with another configuration is refused, and leaves what the folder says of its run.
+// Resuming with another configuration is an error, and does not change the folder.
 func TestResumeWithOtherConfiguration(t *testing.T) {
 	dir := setup(t)
 	config, out := filepath.Join(dir, "small.yaml"), filepath.Join(dir, "run")
@@ -264,8 +264,7 @@ func TestMissingLibrary(t *testing.T) {
 	}
 }
 
-// ONNX Runtime's telemetry, which would tell a collector about the run, leaves a file among the temporary ones as soon
-// as it starts.
+// The telemetry of ONNX Runtime, which would report the run to a collector, leaves a temporary file when it starts.
 func TestNoTelemetry(t *testing.T) {
 	dir := setup(t)
 	tmp := t.TempDir()

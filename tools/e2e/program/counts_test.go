@@ -13,9 +13,9 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// miniature writes two sets as they are published, in small: Office-31 with ten images of each of two classes in each
-// domain, of which every ninth and tenth of a domain are for testing (eight of ten train), and ten textures of each of
-// two classes without any list, split 50/20/30 %.
+// miniature writes two small sets as they are published: Office-31 with ten images of each of two classes in each
+// domain, of which every ninth and tenth of a domain is for testing, and ten textures of each of two classes without
+// any list, split 50/20/30 %.
 func miniature(t *testing.T) string {
 	t.Helper()
 	var names []string
@@ -39,8 +39,8 @@ func countsFile(t *testing.T, text string) string {
 	return path
 }
 
-// Printed sizes are compared with the data: sets that are not found are no failure, other numbers and a folder without
-// its images are.
+// partition compares printed sizes with the data. A missing set is no failure; another number or a folder without
+// images is one.
 func TestPartitionComparesPrintedSizes(t *testing.T) {
 	const head = "data: {root: %s, split: %s}\ncounts:\n  paper: P (V)\n  item: Table 6\n  title: sizes\n  sets:\n"
 	root := miniature(t)
@@ -111,8 +111,8 @@ func TestPartitionComparesPrintedSizes(t *testing.T) {
 	}
 }
 
-// The samples of real sets beside the module have the sizes that their README gives: 10 x (200 + 50) of CIFAR-10,
-// 4 x 7 x 40 of PACS.
+// The samples of real sets beside the module have the sizes in their README: 10 x (200 + 50) of CIFAR-10, 4 x 7 x 40 of
+// PACS.
 func TestPrintedSizesOfRealImages(t *testing.T) {
 	for _, c := range []struct{ folder, row string }{
 		{"cifar10", "{label: CIFAR-10, set: cifar10, classes: 10, train: 2000, test: 500, images: 2500, domains: 1}"},
@@ -126,8 +126,8 @@ func TestPrintedSizesOfRealImages(t *testing.T) {
 	}
 }
 
-// FedPHA's Table 6 counts training and test images apart, FedAPPR's Table S1 together: of the sets in both the sums
-// agree, which two tables copied by hand would not do by chance.
+// FedPHA's Table 6 counts training and test images separately, FedAPPR's Table S1 together. The sums agree for the sets
+// in both tables, which errors of copying would hardly allow.
 func TestPrintedSizesAgree(t *testing.T) {
 	sizes := map[string]int{}
 	for path, images := range map[string]func(configs.CountedSet) int{

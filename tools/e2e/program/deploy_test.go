@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// Every flag that a file of docs/deploy gives the program is one of the commands that these files call.
+// Every flag in a file of docs/deploy is a flag of a command that these files call.
 func TestDeployFlags(t *testing.T) {
 	help := ""
 	for _, name := range []string{"run", "work", "serve", "join", "certs", "sweep", "launch"} {

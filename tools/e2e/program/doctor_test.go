@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// doctor names what is there: the library that it loads, a bundle of a folder, a data set, an empty cache.
+// doctor names the library that it loads, a bundle in a folder, a data set, and an empty cache.
 func TestDoctor(t *testing.T) {
 	home, sets := t.TempDir(), t.TempDir()
 	for i, name := range []string{"train/cat/0.png", "train/dog/1.png", "test/cat/2.png"} {

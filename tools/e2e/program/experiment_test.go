@@ -9,9 +9,9 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Runs beside each other are averaged only where they are one experiment. Another one is refused in their folder, with
-// the keys that differ, also with --force, which starts over the seeds that it is given and no others; elsewhere it is
-// a row of its own, named by what differs.
+// Reports average runs in neighbouring folders only if they are one experiment. Another experiment in their folder is
+// an error that names the different keys, also with --force, which starts over the given seeds and no others. In
+// another folder it becomes a row of its own, named by the differences.
 func TestSeedsOfOneExperiment(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
@@ -58,7 +58,7 @@ func TestSeedsOfOneExperiment(t *testing.T) {
 		t.Errorf("groups of seeds %v", seeds)
 	}
 
-	// All seeds of a folder may be started over as another experiment together, and resumed with more rounds.
+	// All seeds of a folder together may be started over as another experiment, and resumed with more rounds.
 	mustRun(t, with("--out", out, "--seeds", "1-3", "--force", "--set", "train.lr=5")...)
 	mustRun(t, with("--out", out, "--seeds", "1-3", "--resume", "--set", "train.lr=5", "--set", "train.rounds=2")...)
 	_, said, code := call(with("--out", out, "--seeds", "1-3", "--resume", "--set", "train.lr=5")...)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What is exported says what predict says of the run; wrong usage is exit 2 and leaves no file.
+// An exported classifier gives the predictions of the run. Wrong usage is exit code 2 and leaves no file.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)

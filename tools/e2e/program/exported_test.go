@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Methods whose prompts stand in the image tower train on vision transformers that another tool exported: one that is
+// Methods with prompts in the image tower train on vision transformers that another tool exported: one that is
 // recognised as CLIP's, and one whose blocks are found.
 func TestImagePromptsOnAnExport(t *testing.T) {
 	layouts, err := filepath.Abs("../../../models/bundle/exported/testdata/layouts")
@@ -37,8 +37,8 @@ train: {rounds: 1, lr: 0.01, batch: 4}
 	}
 }
 
-// check passes bundles as other tools export them: prompts in all blocks of a recognised vision transformer, and pixels
-// of a small tower that takes levels of 8 bits, of which finite differences in float32 tell little.
+// check passes bundles of other tools: with prompts in all blocks of a recognised vision transformer, and with pixels
+// of a small tower that takes values of 8 bits, for which finite differences in float32 are imprecise.
 func TestCheckOfExports(t *testing.T) {
 	for _, layout := range []string{"vit", "mean", "../siglip", "mobileclip", "winml"} {
 		dir := "../../../models/bundle/exported/testdata/layouts/" + layout

@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/methods"
 )
 
-// fieldSweeps are the files of configs/field but for the points of their axis of methods.
+// fieldSweeps are the files of configs/field, without the file with the points of their axis of methods.
 func fieldSweeps(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("../../../configs/field/*.yaml")
@@ -20,7 +20,7 @@ func fieldSweeps(t *testing.T) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return filepath.Base(f) == "methods.yaml" })
 }
 
-// noField are methods and wrappers that the protocols of configs/field do not compare, and why.
+// noField are methods and wrappers that the protocols of configs/field do not compare, with the reason.
 var noField = map[string]string{
 	"gptfl":    "needs images of the server's own",
 	"dp":       "privacy is another comparison",
@@ -30,8 +30,8 @@ var noField = map[string]string{
 	"compress": "smaller uploads, compared by bytes",
 }
 
-// TestFieldSweeps: every protocol is a sweep in both forms, with every method, and its small form needs no data and no
-// backbone that the program does not bring along.
+// Every protocol is a sweep in both forms, with every method. Its small form needs no data, and only backbones in the
+// program.
 func TestFieldSweeps(t *testing.T) {
 	for _, path := range fieldSweeps(t) {
 		plain, small := bothForms(t, path)
@@ -66,7 +66,7 @@ func TestFieldSweeps(t *testing.T) {
 	}
 }
 
-// TestSmokeOfField: the small form of every protocol runs, and its main table has what the protocol is about.
+// The small form of every protocol runs, and its main table shows the quantity of the protocol.
 func TestSmokeOfField(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

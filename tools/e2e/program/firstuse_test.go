@@ -14,8 +14,8 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// A run that is interrupted says what to type to go on. Pasted into a shell it does, whatever the names, the values and
-// the variables are, and ends with the bytes of a run that nobody interrupted; so do both by a sweep.
+// An interrupted run prints the command that continues it. Pasted into a shell, the command works with any names,
+// values and variables, and the run ends with the bytes of an uninterrupted run. The same holds for a sweep.
 func TestPastedLineGoesOn(t *testing.T) {
 	dir := setup(t)
 	more := []string{"--set", "options={global_tokens: 4, local_tokens: [4, 6]}", "--set", "train.rounds=40"}
@@ -51,7 +51,7 @@ func TestPastedLineGoesOn(t *testing.T) {
 	}
 }
 
-// interrupt interrupts a run once it has finished a round.
+// interrupt interrupts a run after a round.
 func interrupt(t *testing.T, p *process, rounds string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(2 * time.Millisecond) {
@@ -69,8 +69,8 @@ func interrupt(t *testing.T, p *process, rounds string) {
 	}
 }
 
-// A folder in which nothing was finished is used again, one with a run only by --force, and two programs never work in
-// one.
+// A run may use a folder without a finished round again, and a folder with a run only with --force. Two processes never
+// work in the same folder.
 func TestFoldersAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
@@ -109,7 +109,7 @@ func TestFoldersAreUsedAgain(t *testing.T) {
 	<-p.done
 }
 
-// A sweep is replaced with --force as a run is, the cells of an earlier form too.
+// --force replaces a sweep as it replaces a run, with the cells of an earlier form.
 func TestForceOfASweep(t *testing.T) {
 	dir, file := setupSweep(t, 1)
 	out := filepath.Join(dir, "sweep")
@@ -124,7 +124,8 @@ func TestForceOfASweep(t *testing.T) {
 	}
 }
 
-// Where another method is asked for, the options that it does not have are left out, which is said.
+// If the command line names another method, the run ignores the options that this method does not have, and prints
+// them.
 func TestOtherMethodOfAFile(t *testing.T) {
 	dir := setup(t)
 	_, text, code := call("run", filepath.Join(dir, "small.yaml"), "--out", filepath.Join(dir, "run"), "--set",
@@ -136,9 +137,9 @@ func TestOtherMethodOfAFile(t *testing.T) {
 	}
 }
 
-// The program says what it was built from, and help names what completes its commands.
+// The program prints its version and commit, and help names the command for completion.
 func TestVersionAndCompletion(t *testing.T) {
-	// a clean checkout has the commit in the version that Go notes
+	// in a clean checkout, the version that Go records contains the commit
 	version := regexp.MustCompile(`^promptfed (\S+, commit \S+|\S+-[0-9a-f]{12}\S*)\n$`)
 	if out := mustRun(t, "--version"); !version.MatchString(out) || strings.Contains(out, "devel") {
 		t.Errorf("%q", out)
@@ -166,7 +167,7 @@ func TestVersionAndCompletion(t *testing.T) {
 		"\npartition.min_size=\n":   {"partition", "--set", ""},
 		"\ncareless.share=\n":       {"pretrain", "--set", ""},
 		"\ndomain-dirichlet\n":      {"list", "partitions", ""},
-		"\n:8\n":                    {"run", ""}, // files of some endings, which are
+		"\n:8\n":                    {"run", ""}, // files with some endings
 		"\nyaml\n":                  {"run", ""},
 		"\nruntime.provider=auto\n": {"bench", "--set", "runtime.provider="},
 	} {
@@ -176,7 +177,7 @@ func TestVersionAndCompletion(t *testing.T) {
 	}
 }
 
-// A list has a line for each thing, which fits the terminal; with a name it says all.
+// A list has one line per element, which fits the terminal. With a name it shows the details.
 func TestLists(t *testing.T) {
 	t.Setenv("COLUMNS", "60")
 	for _, what := range []string{"methods", "wrappers", "datasets", "partitions"} {
@@ -195,7 +196,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// A backbone is shown by its name, as a bundle by its path.
+// inspect finds a backbone by its name, as it finds a bundle by its path.
 func TestBackbonesByName(t *testing.T) {
 	if out := mustRun(t, "list", "backbones"); !strings.Contains(out, "\ntiny-rn50 ") {
 		t.Error(out)

@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Every command of docs/grad.md works in a checkout, and the file that its example leaves gives PyTorch's gradient.
+// Every command of docs/grad.md works in a checkout, and the file of its example computes PyTorch's gradient.
 func TestGradPage(t *testing.T) {
 	root, home := datatest.Module(t), t.TempDir()
 	if err := os.Symlink(filepath.Join(root, "runtime"), filepath.Join(home, "runtime")); err != nil {

@@ -9,7 +9,7 @@ import (
 	"promptfed/tools/promptfed/command"
 )
 
-// Import writes a configuration; with --strict it writes nothing while something is left.
+// import writes a configuration. With --strict it writes nothing if a setting has no equivalent.
 func TestImport(t *testing.T) {
 	data := filepath.Join("..", "..", "lab", "dasslimport", "testdata")
 	coop := []string{filepath.Join(data, "coop.sh"), filepath.Join(data, "coop.yaml")}
@@ -19,11 +19,11 @@ func TestImport(t *testing.T) {
 		code int
 		file bool
 	}{
-		{append([]string{"import", "--strict", "--out", out}, coop...), failed, false}, // its crops are left
+		{append([]string{"import", "--strict", "--out", out}, coop...), failed, false}, // its crops have no equivalent
 		{append([]string{"import", "--out", out, "--set", "no"}, coop...), usage, false},
 		{[]string{"import", "--out", out, filepath.Join(data, "none.yaml")}, usage, false},
 		{append([]string{"import", "--strict", "--set", "data.views=8", "--out", out}, coop...), done, true},
-		{append([]string{"import", "--out", out}, coop...), usage, true}, // there already
+		{append([]string{"import", "--out", out}, coop...), usage, true}, // exists already
 		{append([]string{"import", "--force", "--out", out}, coop...), done, true},
 	} {
 		if code := command.Execute(context.Background(), c.args); code != c.code {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// inspect shows a checkpoint that cannot be converted, says why, and fails.
+// inspect shows a checkpoint that cannot be converted, with the reason, and fails.
 func TestInspectRefuses(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "clip")

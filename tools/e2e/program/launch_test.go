@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// srun imitates what srun does: so many processes with the variables of a task each.
+// srun starts processes with the variables of a task each, as srun does.
 func srun(t *testing.T, tasks, restarts int, env []string, args ...string) []*process {
 	t.Helper()
 	var out []*process
@@ -27,8 +27,8 @@ func srun(t *testing.T, tasks, restarts int, env []string, args ...string) []*pr
 	return out
 }
 
-// Four tasks of a Slurm job learn what one process learns, though one that trains is killed with kill -9. The folder
-// that they meet in is gone afterwards.
+// Four tasks of a Slurm job learn what one process learns, although one that trains is killed with kill -9. The folder
+// of their meeting is removed afterwards.
 func TestLaunch(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
@@ -53,8 +53,8 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// SIGUSR1 to all tasks, as Slurm sends it before the time is over, ends the run after a round and has the job queued
-// again; its next start goes on to what one process learns. scontrol is a script that writes down what it is asked.
+// SIGUSR1 to all tasks, which Slurm sends before the time limit, ends the run after a round and requeues the job. The
+// next start continues to the result of one process. scontrol is a script that records its arguments.
 func TestLaunchIsQueuedAgain(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
@@ -102,8 +102,8 @@ func TestLaunchIsQueuedAgain(t *testing.T) {
 	}
 }
 
-// Three parts of a sweep in one folder, the first of which is killed and done again, are the sweep; a part that is
-// being done, and the folder while parts are, are refused.
+// Three parts of a sweep in one folder, the first of which is killed and repeated, give the result of the sweep. A part
+// that is running, and the folder while parts are running, are refused.
 func TestSweepArray(t *testing.T) {
 	dir, file := setupSweep(t, 2)
 	whole, parts := filepath.Join(dir, "whole"), filepath.Join(dir, "parts")
@@ -144,7 +144,7 @@ func TestSweepArray(t *testing.T) {
 	}
 }
 
-// A server that is not there is said at once to a run, which is waited for by those that come to it.
+// A run reports a missing server at once. Clients and workers wait for their server.
 func TestClusterIsNotThere(t *testing.T) {
 	dir := setup(t)
 	for url, words := range map[string]string{"nats://127.0.0.1:1": "no servers", "nats://bogus.invalid": "bogus"} {
@@ -156,7 +156,7 @@ func TestClusterIsNotThere(t *testing.T) {
 	}
 }
 
-// A folder to meet in that holds something else is refused, and left as it is.
+// A folder of the meeting with other files is an error and stays unchanged.
 func TestLaunchLeavesOtherFolders(t *testing.T) {
 	dir := setup(t)
 	mine := filepath.Join(dir, "mine")

@@ -14,8 +14,8 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// A graph for which ONNX Runtime 1.30.0 reads outside of its memory, a loop whose body has a constant for an input, is
-// refused by every command that takes a graph from outside, before a session is made: one line, and no crash.
+// ONNX Runtime 1.30.0 reads outside of its memory for a loop whose body has a constant as an input. Every command that
+// reads graphs refuses such a graph before it makes a session, with one line and no crash.
 func TestMalformedGraphsOnEveryWay(t *testing.T) {
 	dir := t.TempDir()
 	tower := filepath.Join(dir, "tower")

@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/methods"
 )
 
-// TestMethodConfigs: configs/methods has a configuration for every method and wrapper, and all of them are sound.
+// configs/methods has a configuration for every method and wrapper, and all of them are correct.
 func TestMethodConfigs(t *testing.T) {
 	files, err := filepath.Glob("../../../configs/methods/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -47,7 +47,7 @@ func TestMethodConfigs(t *testing.T) {
 	}
 }
 
-// TestSeeds: the means over seeds are those of the single runs.
+// The means over seeds are those of the single runs.
 func TestSeeds(t *testing.T) {
 	dir := setup(t)
 	conf := filepath.Join(dir, "small.yaml")

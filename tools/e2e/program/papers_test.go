@@ -30,10 +30,10 @@ func papers(t *testing.T) (sweeps, counts []string) {
 	return sweeps, counts
 }
 
-// forms are what bothForms loaded: several tests look at the same files.
+// forms caches the results of bothForms for several tests.
 var forms = map[string][2]*configs.Sweep{}
 
-// bothForms loads a sweep and its small form, which nobody changes.
+// bothForms loads a sweep and its small form. Tests must not change them.
 func bothForms(t *testing.T, path string) (plain, small *configs.Sweep) {
 	t.Helper()
 	if both, ok := forms[path]; ok {
@@ -53,8 +53,8 @@ func bothForms(t *testing.T, path string) (plain, small *configs.Sweep) {
 	return plain, small
 }
 
-// Every file of a paper is a sweep in both of its forms, and its card says what it reproduces. The small form needs no
-// data and no backbone that the program does not bring along.
+// Every file of a paper is a sweep in both of its forms, and its card names what it reproduces. The small form needs no
+// data, and only backbones in the program.
 func TestPapers(t *testing.T) {
 	sweeps, _ := papers(t)
 	for _, path := range sweeps {
@@ -98,9 +98,9 @@ func TestPapers(t *testing.T) {
 	}
 }
 
-// Every run of FedPHA and SDFed in a paper's file names its projector, since the program's default is not the papers'.
-// Where they stand beside other methods both projectors run, under labels of their own, and printed numbers belong to
-// the paper's alone.
+// Every run of FedPHA and SDFed in the file of a paper names its projector, because the default of the program differs
+// from the papers'. Beside other methods both projectors run, with their own labels, and printed numbers belong to the
+// paper's projector.
 func TestPapersRunBothProjectors(t *testing.T) {
 	sweeps, _ := papers(t)
 	for _, path := range sweeps {
@@ -126,8 +126,8 @@ func TestPapersRunBothProjectors(t *testing.T) {
 	}
 }
 
-// Every table and figure that a paper shows results or sizes of data sets in has a file, and there are no others:
-// FedPHA's Table 5 and SDFed's Table 8 list symbols, SDFed's Table 9 is in its Table 4.
+// Every table and figure with results or sizes of data sets has a file, and there are no other files: FedPHA's Table 5
+// and SDFed's Table 8 list symbols, SDFed's Table 9 is in its Table 4.
 func TestEveryTableAndFigureHasAFile(t *testing.T) {
 	sweeps, counts := papers(t)
 	all := slices.Sorted(slices.Values(append(sweeps, counts...)))
@@ -152,7 +152,7 @@ func TestEveryTableAndFigureHasAFile(t *testing.T) {
 	}
 }
 
-// The small form of one table of each paper runs to its end; `make smoke` runs them all.
+// The small form of one table of each paper runs to its end; `make smoke` runs all of them.
 func TestSmokeOfPapers(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

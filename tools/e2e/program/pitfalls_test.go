@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Every file of configs/pitfalls is a sweep over three seeds or more that says what it shows, has a small form that
-// needs nothing, and stands in docs/pitfalls.md with its command; its small form runs to the end.
+// Every file of configs/pitfalls is a sweep over three seeds or more with a description, has a small form without
+// requirements, and is in docs/pitfalls.md with its command. Its small form runs to the end.
 func TestPitfalls(t *testing.T) {
 	files, err := filepath.Glob("../../../configs/pitfalls/*.yaml")
 	if err != nil || len(files) < 8 {
@@ -47,7 +47,7 @@ func TestPitfalls(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := false // the small form makes a defect again, and the table says so
+		again := false // the small form reproduces a defect, and the table names it
 		for _, cell := range small.Cells {
 			again = again || len(cell.Config.Reproduces()) > 0
 		}

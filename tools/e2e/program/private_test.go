@@ -11,9 +11,9 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// Under differential privacy server and clients tell before they train what protects them; the noise is nobody's to
-// repeat, and epsilon is recorded. With --insecure-dp on both sides it is the seed's: the bytes are those of one
-// process, and no epsilon is recorded; one side alone is refused.
+// Under differential privacy server and clients print the protection before they train; nobody can repeat the noise,
+// and epsilon is recorded. With --insecure-dp on both sides the noise comes from the seed: the bytes are those of one
+// process, and no epsilon is recorded. --insecure-dp on one side alone is refused.
 func TestPrivateNoise(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"server", "client"} {

@@ -11,8 +11,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// A provider that is not available is one line and exit code 1 in every command that computes, and costs nothing: a run
-// that was going on stays as it is. Auto takes the CPU and says so, on the way and in the summary.
+// An unavailable provider is one line and exit code 1 in every command that computes, and changes nothing: a run to
+// resume stays as it is. Auto chooses the CPU and prints that, during the run and in the summary.
 func TestAbsentProvider(t *testing.T) {
 	if _, _, err := ort.ChooseProvider(ort.Options{Provider: ort.CUDA}); err == nil {
 		t.Skip("this library has a CUDA provider")
@@ -82,8 +82,8 @@ func TestAbsentProvider(t *testing.T) {
 	}
 }
 
-// Every operator of a bundle's graphs runs on the CPU there, the operators of ours among them; with a provider that is
-// not available inspect says which library is in use, and fails with one line.
+// Every operator of the graphs of a bundle runs on the CPU, including our own. For an unavailable provider inspect
+// prints the library in use and fails with one line.
 func TestInspectProvider(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "bundle")
 	mustRun(t, "convert", filepath.Join("..", "..", "..", "models", "tiny", "tiny-vit-b16"), "--out", dir)

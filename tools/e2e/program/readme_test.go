@@ -14,11 +14,11 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// short is put behind what trains, so that the walk takes seconds.
+// short is appended to commands that train, so that the walk takes seconds.
 const short = " --set train.rounds=1"
 
-// readmeSteps are followed otherwise than they stand in the README. No line is left out but those that need what
-// nobody has at hand.
+// readmeSteps are the lines of the README that the test changes. It skips only lines that need data or programs that
+// nobody has by default.
 var readmeSteps = []step{
 	{"sweep configs/papers/fedpha/table-2.yaml --set data.root=DATA", "", "the sets of the papers"},
 	{"sweep configs/papers/fedpha/table-2.yaml --smoke", short + " --keep method=PromptFL --seeds 1", ""},
@@ -33,8 +33,7 @@ var readmeSteps = []step{
 	{"ui", " --port 0", ""},
 }
 
-// A new user goes through the README from top to bottom, in a folder of his own, and every command that it shows works
-// as it stands there.
+// A new user follows the README from top to bottom in an empty folder, and every command works as printed.
 func TestREADME(t *testing.T) {
 	root := datatest.Module(t)
 	w := walker(t, readmeSteps)
@@ -61,11 +60,11 @@ func TestREADME(t *testing.T) {
 	}
 	command := regexp.MustCompile(`(?m)^    (?:bin/)?(promptfed .*?)(?:\s+#.*)?$`)
 	for _, m := range command.FindAllStringSubmatch(string(read(t, root, "README.md")), -1) {
-		if strings.HasPrefix(m[1], "promptfed convert") { // the README has three that leave the same folder
+		if strings.HasPrefix(m[1], "promptfed convert") { // the README has three commands with the same folder
 			os.RemoveAll("bundles")
 		}
 		w.follow(m[1])
-		if strings.HasPrefix(m[1], "promptfed join") { // the README says it of each client
+		if strings.HasPrefix(m[1], "promptfed join") { // the README says it about each client
 			w.follow(strings.Replace(m[1], "--client 0", "--client 1", 1))
 		}
 	}
@@ -79,8 +78,8 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-// The tutorial is followed as it stands, on the photographs and sketches of PACS where they are. What the page shows
-// of a command's output is there then, but for the digits of numbers; elsewhere the images are noise.
+// A user follows the tutorial as printed, on the photographs and sketches of PACS if they are available, and on noise
+// otherwise. With PACS the output contains the printed lines, up to the digits of numbers.
 func TestTutorial(t *testing.T) {
 	root := datatest.Module(t)
 	page := string(read(t, root, "docs", "tutorial.md"))
@@ -134,7 +133,7 @@ func TestTutorial(t *testing.T) {
 			if real && said != "" {
 				shown(t, text, said)
 			}
-		default: // a file, whose name stands in its first line
+		default: // a file, whose name is in its first line
 			first, _, _ := strings.Cut(text, "\n")
 			if err := os.WriteFile(strings.TrimPrefix(first, "# "), []byte(text), 0o644); err != nil {
 				t.Fatal(err)
@@ -144,8 +143,8 @@ func TestTutorial(t *testing.T) {
 	w.ends()
 }
 
-// shown checks that lines of a page are in what a command said, in their order, numbers and the width of tables aside.
-// A line that ends with three points is the beginning of one.
+// shown checks that a page's lines are in the output of a command, in their order, ignoring numbers and the width of
+// tables. A line that ends with three points is a prefix.
 func shown(t *testing.T, page, said string) {
 	t.Helper()
 	plain := func(text string) []string {

@@ -77,8 +77,8 @@ func save(t *testing.T, dir, name string, text []byte) {
 	}
 }
 
-// madeRun writes a run folder of three rounds: client k has accuracy base + 0.01 k after the last, 0.1 and 0.2 less
-// before.
+// madeRun writes a run folder of three rounds: client k has accuracy base + 0.01 k after the last round, and 0.1 and
+// 0.2 less in the rounds before.
 func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 	t.Helper()
 	var records []record.Record
@@ -146,9 +146,9 @@ const everyKind = `{"paper":"P","item":"Table 9","title":"all","rows":["method"]
 {"kind":"scatter3","x":"x","y":"y","z":"z"},{"kind":"box","group":"x"},{"kind":"box","group":"domain"},
 {"kind":"box"},{"kind":"strips"},{"kind":"tsne"},{"kind":"pca"},{"kind":"bubbles"},{"kind":"cost"}]}`
 
-// Every kind of figure of a card is drawn; the table's numbers are worked out by hand: of method A, x 4 are the cells 0
-// to 3 with bases 0.50 to 0.56, so 0.53, and 0.01 or 0.02 for the seed and 0.025 for the mean client: 56.50 and 57.50,
-// which deviate by 0.71 with n-1.
+// The report draws every kind of figure of a card. The numbers of the table are worked out by hand: of method A, x 4
+// are the cells 0 to 3 with bases 0.50 to 0.56, so 0.53, and 0.01 or 0.02 for the seed and 0.025 for the mean client:
+// 56.50 and 57.50, which deviate by 0.71 with n-1.
 func TestReportOfEveryKind(t *testing.T) {
 	dir := t.TempDir()
 	madeSweep(t, dir, everyKind)
@@ -200,7 +200,7 @@ func TestReportOfEveryKind(t *testing.T) {
 	}
 }
 
-// Runs that belong to no sweep, beside a sweep: each stands in a table of its own, and figures have the parts' names.
+// Runs outside of a sweep, beside a sweep, have a table of their own, and figures have the names of the parts.
 func TestReportOfSeveral(t *testing.T) {
 	dir, out := t.TempDir(), filepath.Join(t.TempDir(), "out")
 	madeSweep(t, filepath.Join(dir, "grid"), "")
@@ -228,7 +228,7 @@ func TestReportOfSeveral(t *testing.T) {
 	}
 }
 
-// A round whose test one client did not answer has no curves of clients, and the report is written.
+// If one client did not answer the test of a round, the round has no curves of clients, and the report is written.
 func TestReportOfAnAbsentClient(t *testing.T) {
 	dir := t.TempDir()
 	madeRun(t, dir, 1, .5)
@@ -253,7 +253,7 @@ func TestReportOfAnAbsentClient(t *testing.T) {
 	}
 }
 
-// The command on a sweep that ran: its CSV has the mean and deviation of what the runs' summaries say.
+// The CSV of report for a finished sweep has the means and deviations of the summaries of the runs.
 func TestReportCommand(t *testing.T) {
 	dir, file := setupSweep(t, 2)
 	out := filepath.Join(dir, "grid")

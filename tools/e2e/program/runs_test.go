@@ -17,7 +17,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// Accuracies of the made runs: base, 0.025 for the mean of six clients, nothing taken away in the last round.
+// Accuracies of the made runs: base, and 0.025 for the mean of six clients; nothing is subtracted in the last round.
 func TestRuns(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -67,7 +67,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// The page of a folder without runs waits for them; a run that begins is told, and Ctrl-C ends the server.
+// The page of a folder without runs waits for runs. It shows a run that begins, and Ctrl-C ends the server.
 func TestUI(t *testing.T) {
 	dir := t.TempDir()
 	c := exec.Command(program, "ui", dir, "--port", "0")

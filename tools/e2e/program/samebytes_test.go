@@ -35,8 +35,8 @@ func photos(t *testing.T, more string) (dir, conf string) {
 	return dir, conf
 }
 
-// TestSameBytesWithFreshCaches: whatever number of workers computes the features, and on however many processes, whose
-// caches are empty at first, what is learned has the same bytes.
+// Whatever the number of workers that compute the features, and the number of processes, whose caches are empty at
+// first, the result has the same bytes.
 func TestSameBytesWithFreshCaches(t *testing.T) {
 	t.Parallel()
 	dir, conf := photos(t, "")
@@ -99,7 +99,7 @@ func TestSameBytesWithFreshCaches(t *testing.T) {
 	}
 }
 
-// TestOtherNumerics: a worker and a client that compute otherwise in the last digits are told apart and take part.
+// A worker and a client with other last digits take part, and the program reports the difference.
 func TestOtherNumerics(t *testing.T) {
 	t.Parallel()
 	dir, conf := photos(t, "")
@@ -139,8 +139,8 @@ func TestOtherNumerics(t *testing.T) {
 	}
 }
 
-// TestPredictAlone: an image has the same probabilities alone and among others, by a method that reads features, by one
-// whose prompt depends on the image, and by one whose prompt lies in the image tower.
+// An image has the same probabilities alone and among others, for a method that reads features, for one whose prompt
+// depends on the image, and for one with a prompt in the image tower.
 func TestPredictAlone(t *testing.T) {
 	t.Parallel()
 	for _, method := range []string{"promptfl", "cocoop", "fedvpt"} {

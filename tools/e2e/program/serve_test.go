@@ -22,7 +22,7 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// process is the command running; what it says is kept.
+// process is a running promptfed with its output.
 type process struct {
 	*exec.Cmd
 	log  proctest.Output
@@ -37,7 +37,7 @@ func start(t *testing.T, args ...string) *process {
 	return startIn(t, nil, args...)
 }
 
-// startIn is start with variables added to the environment.
+// startIn is start with additional variables of the environment.
 func startIn(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
@@ -68,7 +68,7 @@ func (p *process) ends(t *testing.T) {
 	}
 }
 
-// together is what a server and its clients learned, as one run folder would have it.
+// together returns what a server and its clients learned, as one run folder would have it.
 func together(t *testing.T, dirs ...string) []byte {
 	t.Helper()
 	all, _, err := safetensors.ReadFile(filepath.Join(dirs[0], "prompts.safetensors"))
@@ -89,11 +89,11 @@ func together(t *testing.T, dirs ...string) []byte {
 	return b
 }
 
-// A server and four clients as processes of their own, over TLS, learn what one process learns; the server is killed
-// with kill -9 on the way and goes on, and so is a client. Each client's folder then classifies.
+// A server and four clients as separate processes, over TLS, learn what one process learns. The server and a client are
+// killed with kill -9 and continue. The folder of each client then classifies.
 func TestServeAndJoin(t *testing.T) { serveAndJoin(t, "") }
 
-// So it is under secure aggregation, of which each client tells in the end.
+// The same holds under secure aggregation, and each client prints a summary of it.
 func TestServeAndJoinSecure(t *testing.T) { serveAndJoin(t, "secure_aggregation: {threshold: 0.6}\n") }
 
 func serveAndJoin(t *testing.T, more string) {
@@ -161,12 +161,12 @@ func serveAndJoin(t *testing.T, more string) {
 	if !bytes.Equal(together(t, dirs...), together(t, at("run"))) {
 		t.Error("server and clients learned something else than one process")
 	}
-	for k := range 4 { // what sums hide is in no file of the server either
+	for k := range 4 { // no file of the server contains what sums hide
 		b := read(t, at("serve"), fmt.Sprintf("hub/members/client-%d.json", k))
 		if told := bytes.Contains(b, []byte(`"examples"`)); told == (more != "") {
 			t.Errorf("the server's folder holds the number of examples of client %d: %v", k, told)
 		}
-		if summed := strings.Contains(clients[k].said(), "instructions that it refused: 0"); summed != (more != "") {
+		if summed := strings.Contains(clients[k].said(), "refused 0 instructions"); summed != (more != "") {
 			t.Errorf("client %d tells of sums: %v", k, summed)
 		}
 	}
@@ -211,7 +211,8 @@ func drawImage(t *testing.T, path string, seed ...int) {
 	}
 }
 
-// A client that would train something else is refused with the reason on both sides; so is one without a certificate.
+// A client that would train something else is refused, with the reason on both sides. A client without a certificate is
+// refused too.
 func TestJoinIsRefused(t *testing.T) {
 	dir := setup(t)
 	conf, addr := filepath.Join(dir, "small.yaml"), proctest.FreeAddress(t, "127.0.0.1")
@@ -286,7 +287,7 @@ func TestJoinIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		foreign.Host = "evil.example" // a name that was made to lead here
+		foreign.Host = "evil.example" // a name that resolves to this machine
 		if r, err = http.DefaultClient.Do(foreign); err != nil {
 			t.Fatal(err)
 		}
@@ -299,8 +300,8 @@ func TestJoinIsRefused(t *testing.T) {
 	}
 }
 
-// Each client brings a folder of its own, one of them without a class that the other has; the server gets the list of
-// classes from a file and never sees a folder. A server that is told to stop says how to go on.
+// Each client has its own folder of images, one of them without a class of the other. The server reads the list of
+// classes from a file and never sees the images. A server that is stopped prints how to continue.
 func TestOwnFolders(t *testing.T) {
 	dir := setup(t)
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -21,7 +21,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// grid makes the small configuration a sweep of two methods, two batch sizes and two seeds.
+// grid turns the small configuration into a sweep of two methods, two batch sizes and two seeds.
 const grid = `
 sweep:
   seeds: [1, 2]
@@ -37,7 +37,7 @@ smoke:
   seeds: [3]
 `
 
-// setupSweep is setup with a file grid.yaml of so many rounds.
+// setupSweep is setup with a file grid.yaml with a number of rounds.
 func setupSweep(t *testing.T, rounds int) (dir, file string) {
 	t.Helper()
 	dir = setup(t)
@@ -49,7 +49,7 @@ func setupSweep(t *testing.T, rounds int) (dir, file string) {
 	return dir, file
 }
 
-// result is what two runs of the same experiment have in common, byte for byte.
+// result returns what two runs of the same experiment have in common, byte for byte.
 func result(t *testing.T, dir string) string {
 	t.Helper()
 	var s map[string]any
@@ -77,7 +77,7 @@ func cells(t *testing.T, dir string) []string {
 	return out
 }
 
-// Every cell of a sweep is what a run of its configuration gives, whatever the number of jobs.
+// Every cell of a sweep has the result of a run of its configuration, whatever the number of jobs.
 func TestSweepEqualsRuns(t *testing.T) {
 	t.Parallel()
 	dir, file := setupSweep(t, 2)
@@ -125,7 +125,7 @@ func TestSweepEqualsRuns(t *testing.T) {
 	}
 }
 
-// The small form is another plan; a folder takes one plan only, and a finished sweep has nothing left to do.
+// The small form is another plan. A folder accepts one plan only, and a finished sweep has nothing left to do.
 func TestSweepFolders(t *testing.T) {
 	dir, file := setupSweep(t, 1)
 	out := filepath.Join(dir, "out")
@@ -176,7 +176,7 @@ func TestSweepFolders(t *testing.T) {
 	}
 }
 
-// Cells that fail leave a line in their folders and do not stop the others; --resume tries them again.
+// A failed cell writes a line into its folder and does not stop the others; --resume tries it again.
 func TestSweepGoesOnAfterFailures(t *testing.T) {
 	dir, file := setupSweep(t, 1)
 	images := filepath.Join(dir, "images")
@@ -231,8 +231,8 @@ func TestSweepGoesOnAfterFailures(t *testing.T) {
 	}
 }
 
-// A sweep that is killed at any instant and resumed, as often as that takes, runs no finished cell again and ends as
-// one that nobody killed.
+// A sweep that is killed at random moments and resumed until it completes repeats no finished cell and has the result
+// of an undisturbed sweep.
 func TestSweepKillAndResume(t *testing.T) {
 	t.Parallel()
 	dir, file := setupSweep(t, 4)
@@ -296,8 +296,8 @@ func TestSweepKillAndResume(t *testing.T) {
 	t.Logf("%d kills; %d cells done before the last call", kills, len(stamps))
 }
 
-// A limit on file sizes stands in for a full disk: the sweep stops with the file's name, leaves the other cells alone,
-// and goes on once there is room.
+// A limit on file sizes stands in for a full disk: the sweep stops with the name of the file, does not run the other
+// cells, and continues when there is room.
 func TestSweepOnFullDisk(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("no sh to set a limit with")
@@ -325,7 +325,7 @@ func TestSweepOnFullDisk(t *testing.T) {
 	mustRun(t, append(args, "--resume")...)
 }
 
-// An interrupt ends the sweep in one line that says how to go on.
+// An interrupt ends the sweep with one line that contains the command to continue.
 func TestSweepInterrupted(t *testing.T) {
 	dir, file := setupSweep(t, 40)
 	out := filepath.Join(dir, "out")

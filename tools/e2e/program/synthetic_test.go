@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The small forms of base-to-new and leave-one-domain-out run, and their main tables have all that docs/evaluation.md
-// defines.
+// The small forms of base-to-new and leave-one-domain-out run, and their main tables have all quantities that
+// docs/evaluation.md defines.
 func TestDrawnEvaluations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains")

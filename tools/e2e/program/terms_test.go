@@ -11,8 +11,7 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// promptfed terms prints what a run with eval.terms records, leaves no folder, and notes a term that does next to
-// nothing.
+// promptfed terms prints what a run with eval.terms records, leaves no folder, and notes a term with nearly no effect.
 func TestTermsCommand(t *testing.T) {
 	t.Parallel()
 	dir := setup(t)
@@ -67,7 +66,7 @@ func TestTermsCommand(t *testing.T) {
 	}
 }
 
-// What would tell of single clients is refused where these are hidden, in one line and before any work.
+// Terms that would reveal single clients are refused if clients are hidden, with one line and before any work.
 func TestTermsAreRefused(t *testing.T) {
 	dir := setup(t)
 	conf := filepath.Join(dir, "small.yaml")
@@ -83,8 +82,8 @@ func TestTermsAreRefused(t *testing.T) {
 	}
 }
 
-// In place of the configuration's backbones a text tower of ViT-B/16's size takes every method that needs no image
-// tower.
+// A text tower of the size of ViT-B/16 works, in place of the backbones of the configuration, with every method that
+// needs no image tower.
 func TestTermsFullSize(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it draws 38 million weights")

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// step says how a line of a page is followed where not as it stands there: what is put behind it, or why it is left
-// out. It is found by how the line begins, apart from the name of the program.
+// step changes a line of a page before the test runs it: with is appended, and why is the reason for skipping the line.
+// line is the prefix of the line without the name of the program.
 type step struct{ line, with, why string }
 
-// walk is a new user who goes through a page from top to bottom, in an empty folder.
+// walk is a new user who follows a page from top to bottom, in an empty folder.
 type walk struct {
 	*testing.T
 	steps  []step
-	words  *strings.Replacer // what stands for placeholders of the page
+	words  *strings.Replacer // values of placeholders of the page
 	seen   map[string]bool
 	joined []*process // a server and its clients
 }
@@ -31,8 +31,8 @@ func walker(t *testing.T, steps []step) *walk {
 	return &walk{T: t, steps: steps, words: strings.NewReplacer(), seen: map[string]bool{}}
 }
 
-// follow gives commands to a shell and returns what they say. A server and clients of it go on beside what follows
-// until the next command, a page or a classifier that is served until the end.
+// follow runs commands in a shell and returns their output. A server and its clients run until the next command, and a
+// page or a served classifier until the end of the test.
 func (w *walk) follow(commands string) string {
 	w.Helper()
 	for _, s := range w.steps {
@@ -69,7 +69,7 @@ func (w *walk) follow(commands string) string {
 	return string(out)
 }
 
-// wait waits for a server and its clients, and returns what they said.
+// wait waits for a server and its clients, and returns their output.
 func (w *walk) wait() string {
 	w.Helper()
 	said := ""
@@ -81,7 +81,7 @@ func (w *walk) wait() string {
 	return said
 }
 
-// ends checks that the page still has every line that the steps are about.
+// ends checks that the page still has every line of the steps.
 func (w *walk) ends() {
 	w.Helper()
 	w.wait()
@@ -92,7 +92,7 @@ func (w *walk) ends() {
 	}
 }
 
-// drawFolder makes a folder of images below it, one at each combination of the parts of a path.
+// drawFolder makes a folder of images, one at each combination of the parts of a path.
 func drawFolder(t *testing.T, name string, parts ...[]string) string {
 	t.Helper()
 	paths := []string{name}

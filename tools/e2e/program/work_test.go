@@ -10,7 +10,7 @@ import (
 	"promptfed/tools/e2e/proctest"
 )
 
-// says waits until a process has said something.
+// says waits until a process prints something.
 func (p *process) says(t *testing.T, text string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !strings.Contains(p.said(), text); time.Sleep(5 * time.Millisecond) {
@@ -25,7 +25,7 @@ func (p *process) says(t *testing.T, text string) {
 	}
 }
 
-// A run whose clients train in two other processes, one of which is killed with kill -9 and one of which comes late,
+// A run whose clients train in two other processes, one of which is killed with kill -9 and one of which starts late,
 // leaves the files of a run in one process. A worker that would train something else is refused.
 func TestRunOnACluster(t *testing.T) {
 	t.Parallel()

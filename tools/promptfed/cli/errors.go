@@ -43,7 +43,7 @@ func Needed(command, flags string) error { return Usagef("%s needs %s", command,
 
 // Stopped returns the error of interrupted work, with the command line that continues it.
 func Stopped(ctx context.Context) error {
-	return fmt.Errorf("stopped; to continue: %s", runfolder.Again(ctx, "--resume"))
+	return fmt.Errorf("stopped; to continue: %s", runfolder.CommandWith(ctx, "--resume"))
 }
 
 // OneLine joins the lines of an error.

@@ -20,8 +20,8 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// complete teaches a shell what may stand where: configurations, runs, keys with their values, metrics. The command
-// completion, which cobra adds, writes the script that asks.
+// complete adds completion of configurations, runs, keys with their values, and metrics. cobra adds the command
+// completion, which prints the script for the shell.
 func complete(root *cobra.Command) {
 	of := map[string]func(dir string) bool{"report": isRun, "predict": isRun, "export": isRun}
 	for _, c := range root.Commands() {
@@ -42,15 +42,14 @@ func complete(root *cobra.Command) {
 		if is := of[c.Name()]; is != nil {
 			c.ValidArgsFunction = folders(is)
 		} else if strings.Contains(c.Use, "CONFIG") || strings.Contains(c.Use, "FILE") && c.Name() == "sweep" {
-			c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"},
-				cobra.ShellCompDirectiveFilterFileExt)
+			c.ValidArgsFunction = cobra.FixedCompletions([]string{"yaml", "yml"}, cobra.ShellCompDirectiveFilterFileExt)
 		} else if c.Name() == "init" {
 			c.ValidArgsFunction = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
 		}
 	}
 }
 
-// isRun tells whether a folder is that of a run or a sweep.
+// isRun reports whether a folder holds a run or a sweep.
 func isRun(dir string) bool {
 	for _, name := range []string{runfolder.ConfigFile, configs.PlanFile} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
@@ -60,10 +59,10 @@ func isRun(dir string) bool {
 	return false
 }
 
-// deepest is how far below the present folder runs are looked for: runs/NAME/seed-1.
+// deepest is the depth below the current folder down to which completion looks for runs: runs/NAME/seed-1.
 const deepest = 3
 
-// folders proposes folders below runs/, and below what was typed, that are what is wanted.
+// folders completes folders below runs/ and below the typed folder that satisfy wanted.
 func folders(wanted func(dir string) bool) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		var out []string
@@ -91,7 +90,7 @@ func folders(wanted func(dir string) bool) cobra.CompletionFunc {
 	}
 }
 
-// keysFor proposes KEY= for --set, with what the key is, and its values once the key stands there.
+// keysFor completes the keys of --set, and the values of a typed key.
 func keysFor(command string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		const silent = cobra.ShellCompDirectiveNoFileComp
@@ -129,7 +128,7 @@ func keysFor(command string) cobra.CompletionFunc {
 	}
 }
 
-// valuesOf are the values of a key that has a list of them; nil of others.
+// valuesOf returns the values of a key that has a list of values, and nil for other keys.
 func valuesOf(key string) []string {
 	var out []string
 	switch key {

@@ -28,7 +28,7 @@ type ClusterFlags struct {
 	Opened func(url string) error
 }
 
-// ListenScheme starts the URL of a NATS server that is to run in this process.
+// ListenScheme is the scheme of the URL of a NATS server that Open starts in this process.
 const ListenScheme = "listen://"
 
 // Add adds the flags to a command.
@@ -80,7 +80,7 @@ func (f ClusterFlags) Open(ctx context.Context) (*Cluster, error) {
 	return c, nil
 }
 
-// embed runs a NATS server in this process.
+// embed starts a NATS server in this process.
 func (f ClusterFlags) embed(c *Cluster, address string) error {
 	if err := f.Link.secret(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (c *Cluster) Spread(ctx context.Context, b *experiment.Built, set *engine.S
 		c.log.Info("done", "jobs", t.Jobs, "workers", t.Workers, "bytes_down", t.Down, "bytes_up", t.Up, "late", t.Late,
 			"failed", t.Failed, "lost", t.Lost)
 		for _, n := range t.Numerics {
-			c.log.Warn("workers computed otherwise in the last digits, so the bytes of this run are not promised",
+			c.log.Warn("workers compute other last digits, so this run may differ from others in its bytes",
 				"differences", strings.Join(footing.Numerics.Differences(n), "; "))
 		}
 	}, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The server of a process whose address cannot be told to its workers is closed again.
+// Open stops the server of this process if its address cannot be passed to the workers.
 func TestClusterIsClosed(t *testing.T) {
 	var address string
 	f := ClusterFlags{URL: ListenScheme + "127.0.0.1:0", Queue: "default", Opened: func(at string) error {

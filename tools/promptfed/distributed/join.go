@@ -32,7 +32,7 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// joinFlags are the command line of join.
+// joinFlags are the flags of join.
 type joinFlags struct {
 	sets        []string
 	config      string
@@ -97,7 +97,7 @@ func joinCommand() *cobra.Command {
 	return c
 }
 
-// finishedWait is how long a client whose run is over looks for a server that has another.
+// finishedWait is the time for which a client whose run is over looks for a server with another run.
 const finishedWait = 3 * time.Second
 
 func join(ctx context.Context, url string, f joinFlags) error {
@@ -112,10 +112,10 @@ func join(ctx context.Context, url string, f joinFlags) error {
 		"learned", f.state, f.client)
 	finished, waits := transport.FinishedRun(f.state), ctx
 	if finished == "" {
-		if err := f.namesImages(); err != nil {
+		if err := f.checkImages(); err != nil {
 			return err
 		}
-	} else { // the server of that run may be gone, but another run may be there
+	} else { // the server of the run may have stopped, or may have another run now
 		var cancel context.CancelFunc
 		waits, cancel = context.WithTimeout(ctx, finishedWait)
 		defer cancel()
@@ -163,9 +163,9 @@ func join(ctx context.Context, url string, f joinFlags) error {
 	return nil
 }
 
-// namesImages refuses a client that does not say which images are its own, before anything is sent: the server says
-// nothing of them.
-func (f joinFlags) namesImages() error {
+// checkImages checks, before the client sends anything, that the flags name the images of this client. The
+// configuration of the server does not name them.
+func (f joinFlags) checkImages() error {
 	conf := experiment.Defaults()
 	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {
 		return cli.Usage(err)
@@ -178,8 +178,8 @@ func (f joinFlags) namesImages() error {
 	return nil
 }
 
-// prepare opens this client's data and backbone, and makes its client; done, which hears how its work ended, lets go of
-// them.
+// prepare opens the data and the backbone of this client and returns the client. done releases them; its argument is
+// the error with which the work ended.
 func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Invitation,
 	log *slog.Logger) (*exchange.Client, func(error) error, error) {
 	began := time.Now()
@@ -187,7 +187,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if err != nil {
 		return nil, nil, err
 	}
-	facts, err := f.meets(conf, inv, "this client's configuration")
+	facts, err := f.checkRequirements(conf, inv, "this client's configuration")
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,7 +199,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if err != nil {
 		return nil, nil, cli.AsUsage(err)
 	}
-	if err := f.privately(b, inv, log); err != nil {
+	if err := f.checkNoise(b, inv, log); err != nil {
 		return nil, nil, err
 	}
 	terms, own := f.terms(b, place, facts, inv)
@@ -230,7 +230,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	if b.SharesExamples() {
 		request.Examples = p.Client.Train.Len()
 	}
-	summed, err := f.joinSecure(b, conf, inv)
+	printSummary, err := f.joinSecure(b, conf, inv)
 	if err != nil {
 		b.Close()
 		return nil, nil, err
@@ -261,7 +261,7 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 		end, err = runfolder.Begin(ctx, f.state, b, runfolder.DataOf(b), began)
 	}
 	done := func(failed error) error {
-		summed()
+		printSummary()
 		worker.Close()
 		b.Close()
 		return end(failed)
@@ -274,8 +274,9 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	return a, done, nil
 }
 
-// privately takes the noise from where both sides agreed to.
-func (f joinFlags) privately(b *experiment.Built, inv *exchange.Invitation, log *slog.Logger) error {
+// checkNoise checks that both sides agree on the source of the noise of differential privacy. With --insecure-dp on
+// both sides, the noise comes from the seed.
+func (f joinFlags) checkNoise(b *experiment.Built, inv *exchange.Invitation, log *slog.Logger) error {
 	switch {
 	case !b.Private() || !inv.InsecureDP && !f.insecureDP:
 		return nil
@@ -289,7 +290,7 @@ func (f joinFlags) privately(b *experiment.Built, inv *exchange.Invitation, log 
 	return b.InsecureDP()
 }
 
-// configuration is the server's, changed by this client's own.
+// configuration returns the configuration of the server, changed by that of this client.
 func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, error) {
 	var conf experiment.Config
 	err := os.MkdirAll(f.state, 0o700)
@@ -310,7 +311,7 @@ func (f joinFlags) configuration(inv *exchange.Invitation) (experiment.Config, e
 	if err != nil {
 		return conf, fmt.Errorf("the server's configuration: %w", err)
 	}
-	if _, err := f.meets(conf, inv, "the server's configuration"); err != nil {
+	if _, err := f.checkRequirements(conf, inv, "the server's configuration"); err != nil {
 		return conf, err
 	}
 	if err := configs.IntoWith(&conf, f.config, f.sets); err != nil {

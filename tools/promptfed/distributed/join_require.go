@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/transport/exchange"
 )
 
-// requirements reads --require; keys that nothing has are errors.
+// requirements parses --require. An unknown key is an error.
 func requirements(text string) ([]facts.Requirement, error) {
 	list, err := facts.ParseRequirements(text)
 	if err != nil {
@@ -25,11 +25,13 @@ func requirements(text string) ([]facts.Requirement, error) {
 	return list, nil
 }
 
-// optionKeys is what the keys of options of methods begin with.
+// optionKeys is the prefix of the keys of method options.
 const optionKeys = "options."
 
-// meets checks --require against a configuration, as it came from the server or as it is with this client's own keys.
-func (f joinFlags) meets(conf experiment.Config, inv *exchange.Invitation, whose string) (facts.Facts, error) {
+// checkRequirements checks --require against a configuration and returns the facts about the configuration. whose names
+// the configuration in errors: that of the server, or the one with the keys of this client.
+func (f joinFlags) checkRequirements(conf experiment.Config, inv *exchange.Invitation,
+	whose string) (facts.Facts, error) {
 	conf.Partition.Clients = inv.Clients
 	facts, err := conf.Facts(experiment.Link{TLS: f.link.TLS != "", Insecure: inv.InsecureDP})
 	if err != nil {
@@ -40,7 +42,7 @@ func (f joinFlags) meets(conf experiment.Config, inv *exchange.Invitation, whose
 	return facts, facts.Meets(f.required, keys, whose)
 }
 
-// options puts the options of methods among other keys.
+// options adds the options of methods to keys.
 func options(keys map[string]any, at string, m map[string]any) {
 	for name, v := range m {
 		if inner, ok := v.(map[string]any); ok {

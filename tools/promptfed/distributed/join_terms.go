@@ -23,13 +23,13 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// joinTerm is one of the terms of taking part: what it is about, and what holds.
+// joinTerm is one term of taking part in a run: a subject and its value.
 type joinTerm struct {
 	What string `json:"what"`
 	Is   string `json:"is"`
 }
 
-// runTerms say what runs and what protects clients, as join and status tell it.
+// runTerms returns the terms that join and status show about the run and the protection of its clients.
 func runTerms(f facts.Facts) []joinTerm {
 	text := func(name string) string {
 		x, _ := f.Find(name)
@@ -99,7 +99,7 @@ func runTerms(f facts.Facts) []joinTerm {
 	return protection
 }
 
-// terms are those under which this client takes part, and what it brings, which stays here and is no term.
+// terms returns the terms of this client, and descriptions of its data, which stay on this machine and are not terms.
 func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts facts.Facts,
 	inv *exchange.Invitation) (terms, own []joinTerm) {
 	shares, keeps := b.Shares(p)
@@ -132,7 +132,7 @@ func (f joinFlags) terms(b *experiment.Built, p experiment.Place, facts facts.Fa
 		len(b.Engine.Classes))}}
 }
 
-// joinTable shows terms, one a line.
+// joinTable returns a table of terms, one per row.
 func joinTable(title string, terms []joinTerm) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
@@ -144,18 +144,18 @@ func joinTable(title string, terms []joinTerm) string {
 	return t.Render()
 }
 
-// consent decides whether this client takes part under terms: those that were agreed to before in the client's folder,
-// or all with Yes, or else those that somebody at a terminal agrees to. Where there is no terminal, as under a service
-// manager, the first terms are shown, recorded and taken; others need Yes from then on.
+// consent decides whether this client takes part under terms. It accepts terms that the folder of the client records,
+// all terms if Yes is set, and terms to which a user agrees at a terminal. Without a terminal, as under a service
+// manager, it records and accepts the first terms, and needs Yes for changed terms.
 type consent struct {
-	Path     string // of the file that remembers
+	Path     string // file with the recorded terms
 	Yes      bool
 	Terminal bool
 	In       io.Reader
 	Out      io.Writer
 }
 
-// agreedFile is what a client's folder remembers of the terms that were agreed to.
+// agreedFile is the file in the folder of a client that records the accepted terms.
 const agreedFile = "agreed.json"
 
 func (f joinFlags) consent() consent {
@@ -164,7 +164,7 @@ func (f joinFlags) consent() consent {
 		Out: os.Stdout}
 }
 
-// take shows the terms, and gives an error unless they are agreed to.
+// take prints the terms and returns an error unless they are accepted.
 func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 	var before []joinTerm
 	b, err := os.ReadFile(c.Path)
@@ -182,8 +182,7 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 	if len(before) > 0 {
 		changed := changedTerms(before, terms)
 		if !c.Yes && !c.Terminal {
-			return fmt.Errorf("the terms have changed since they were agreed to: %s; read them and add --yes",
-				changed)
+			return fmt.Errorf("the terms have changed since they were agreed to: %s; read them and add --yes", changed)
 		}
 		fmt.Fprintln(c.Out, "changed since they were agreed to:", changed)
 	}
@@ -191,7 +190,7 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 	case c.Yes:
 	case c.Terminal:
 		fmt.Fprint(c.Out, "take part? [y/N] ")
-		if err := said(ctx, c.In); err != nil {
+		if err := readYes(ctx, c.In); err != nil {
 			return err
 		}
 	default:
@@ -201,7 +200,7 @@ func (c consent) take(ctx context.Context, terms, own []joinTerm) error {
 	return atomicfile.WritePrivate(c.Path, func(w io.Writer) error { return json.NewEncoder(w).Encode(terms) })
 }
 
-// changedTerms says what differs.
+// changedTerms describes the differences between two lists of terms.
 func changedTerms(before, now []joinTerm) string {
 	var out []string
 	for _, x := range now {
@@ -221,11 +220,11 @@ func changedTerms(before, now []joinTerm) string {
 	return strings.Join(out, "; ")
 }
 
-// errDeclined ends a client whose owner does not agree.
-var errDeclined = errors.New("this client does not take part; the server was told only its number")
+// errDeclined is the error of a client whose user declines the terms.
+var errDeclined = errors.New("this client does not take part; the server knows only its number")
 
-// said waits for a yes.
-func said(ctx context.Context, in io.Reader) error {
+// readYes reads an answer and returns an error unless it is yes.
+func readYes(ctx context.Context, in io.Reader) error {
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(in).ReadString('\n')

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// On a terminal a client takes part when somebody says yes, or with --yes; after a restart nobody is asked again,
-// unless the terms changed. Where there is no terminal the first terms are shown, recorded and taken, and others only
-// with --yes.
+// On a terminal a client takes part after the user says yes, or with --yes. After a restart it asks only about changed
+// terms. Without a terminal the first terms are printed, recorded and accepted, and changed terms need --yes.
 func TestConsent(t *testing.T) {
 	first := []joinTerm{{"method", "fedpha"}, {"rounds", "5"}}
 	other := []joinTerm{{"method", "fedpha"}, {"rounds", "6"}, {"statistics", "none"}}

@@ -15,17 +15,17 @@ import (
 	"promptfed/tools/promptfed/cli"
 )
 
-// LinkOptions say how to connect to a NATS server elsewhere.
+// LinkOptions are the options of a connection to a NATS server.
 type LinkOptions struct {
 	token, tokenFile, creds string
 	TLS                     string
-	user                    string // common name of the certificate, and user
+	user                    string // common name of the certificate, and NATS user
 }
 
-// tokenVariable is the environment's variable of the token.
+// tokenVariable is the environment variable of the token.
 const tokenVariable = "PROMPTFED_TOKEN"
 
-// addToken adds the flags of a secret that both sides give.
+// addToken adds the flags of a shared secret.
 func (o *LinkOptions) addToken(c *cobra.Command, what string) {
 	l := c.Flags()
 	l.StringVar(&o.token, "token", "", what+"; other users of this machine can see it; they cannot with "+
@@ -33,7 +33,7 @@ func (o *LinkOptions) addToken(c *cobra.Command, what string) {
 	l.StringVar(&o.tokenFile, "token-file", "", "file with the token")
 }
 
-// secret finds the token: the flag, or the file, or the environment.
+// secret reads the token from the flag, the file or the environment.
 func (o *LinkOptions) secret() error {
 	switch {
 	case o.token != "" && o.tokenFile != "":
@@ -78,7 +78,7 @@ func (o LinkOptions) options() ([]nats.Option, error) {
 	return out, nil
 }
 
-// identity is by which messages are signed: that of the certificate.
+// identity returns the identity of the certificate, which signs messages.
 func (o LinkOptions) identity() (certs.Identity, error) {
 	if o.TLS == "" {
 		return certs.Identity{}, nil
@@ -107,11 +107,11 @@ func addLink(c *cobra.Command, o *LinkOptions) {
 	l.StringVar(&o.TLS, "tls", "", "folder that promptfed certs made")
 }
 
-// plainToken is said where a token is all that protects.
+// plainToken is the warning of a server that only a token protects.
 const plainToken = "nothing is encrypted, the token included, and whoever has the token can be any client; use --tls " +
 	"(promptfed certs)"
 
-// logger writes to standard error.
+// logger returns a log to standard error.
 func logger(form string) (*slog.Logger, error) {
 	switch form {
 	case "text":

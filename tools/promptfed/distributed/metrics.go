@@ -21,27 +21,27 @@ import (
 	"promptfed/tools/promptfed/hostguard"
 )
 
-// gauge is one number of a server's status.
+// gauge is one number of the status of a server.
 type gauge struct {
 	desc *prometheus.Desc
 	kind prometheus.ValueType
 	of   func(m *meter, s *transport.Status) float64
-	size bool // it tells how many clients trained
+	size bool // the number reveals how many clients trained
 }
 
-// meter shows a hub to Prometheus. What it tells of clients is what status tells, and no more: what status leaves out
-// has no series.
+// meter exports the status of a server to Prometheus. It exports only numbers about clients that the command status
+// shows.
 type meter struct {
-	hub      *transport.Server
+	server   *transport.Server
 	rounds   atomic.Int64 // committed
-	accuracy atomic.Value // float64, of the last tested round
+	accuracy atomic.Value // float64, of the last evaluated round
 	loss     atomic.Value // float64
 	gauges   []gauge
 	client   map[string]*prometheus.Desc
 }
 
-func newMeter(hub *transport.Server) *meter {
-	m := &meter{hub: hub, client: map[string]*prometheus.Desc{}}
+func newMeter(server *transport.Server) *meter {
+	m := &meter{server: server, client: map[string]*prometheus.Desc{}}
 	m.accuracy.Store(math.NaN())
 	m.loss.Store(0.0)
 	add := func(kind prometheus.ValueType, name, help string, of func(m *meter, s *transport.Status) float64) *gauge {
@@ -82,7 +82,7 @@ func newMeter(hub *transport.Server) *meter {
 	return m
 }
 
-// round hears what a round gave.
+// round stores the numbers of a finished round.
 func (m *meter) round(r record.Record) {
 	m.rounds.Store(int64(r.Round) + 1)
 	m.loss.Store(r.Loss)
@@ -94,7 +94,7 @@ func (m *meter) round(r record.Record) {
 	}
 }
 
-// Describe and Collect make a meter a prometheus.Collector.
+// Describe and Collect implement prometheus.Collector.
 func (m *meter) Describe(out chan<- *prometheus.Desc) {
 	for _, g := range m.gauges {
 		out <- g.desc
@@ -105,11 +105,11 @@ func (m *meter) Describe(out chan<- *prometheus.Desc) {
 }
 
 func (m *meter) Collect(out chan<- prometheus.Metric) {
-	s := m.hub.Status()
+	s := m.server.Status()
 	m.collect(&s, out)
 }
 
-// collect is Collect of a status.
+// collect is Collect for a given status.
 func (m *meter) collect(s *transport.Status, out chan<- prometheus.Metric) {
 	for _, g := range m.gauges {
 		if !g.size || !s.SecretSize {
@@ -128,7 +128,7 @@ func (m *meter) collect(s *transport.Status, out chan<- prometheus.Metric) {
 	}
 }
 
-// serveMetrics answers /metrics and /healthz at an address until it is stopped.
+// serveMetrics answers /metrics and /healthz at an address until stop is called.
 func serveMetrics(address string, m *meter, connected func() bool, log *slog.Logger) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

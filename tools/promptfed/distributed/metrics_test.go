@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/transport"
 )
 
-// Where the sample of clients is a secret, no series tells who has an instruction, and where its size is one, none
+// If the sample of clients is secret, no series shows which client has an instruction. If its size is secret, no series
 // grows with it.
 func TestMetricsHideTheSample(t *testing.T) {
 	names := func(s transport.Status) string {

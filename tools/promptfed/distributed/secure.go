@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/transport/exchange"
 )
 
-// serveSecure has the server's side of secure aggregation go on where it was, if there is any.
+// serveSecure starts or resumes the server side of secure aggregation, if the run uses it.
 func (f serveFlags) serveSecure(h *transport.Server, b *experiment.Built) error {
 	who, err := h.Signatures()
 	if err != nil {
@@ -26,10 +26,10 @@ func (f serveFlags) serveSecure(h *transport.Server, b *experiment.Built) error 
 	return b.ServeSecure(secure.Party{Run: h.ID(), Dir: h.Dir(), Who: who, MaxNorm: norm})
 }
 
-// joinSecure prepares this client's side of secure aggregation, if there is any; summed tells in the end what it took
-// part in.
-func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *exchange.Invitation) (summed func(),
-	err error) {
+// joinSecure prepares the client side of secure aggregation, if the run uses it. printSummary prints a summary of the
+// sums that this client took part in.
+func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config,
+	inv *exchange.Invitation) (printSummary func(), err error) {
 	if n := conf.Partition.Clients; conf.SecureAggregation.On() && n != inv.Clients {
 		return nil, fmt.Errorf("the server has %[1]d clients, this client's configuration has partition.clients "+
 			"%[2]d, which decides the threshold of secure aggregation; set partition.clients=%[1]d", inv.Clients, n)
@@ -45,13 +45,13 @@ func (f joinFlags) joinSecure(b *experiment.Built, conf experiment.Config, inv *
 	return func() { fmt.Print(f.summary(guard.Summary(f.client), who.Certified())) }, nil
 }
 
-// summary is what a client says of the sums that it was in.
+// summary describes the sums that this client took part in.
 func (f joinFlags) summary(s secure.Summary, certified bool) string {
 	if s.Sums+s.Refused == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("secure aggregation: sums that this client was in: %d, of %d to %d clients; instructions "+
-		"that it refused: %d; %s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused,
+	text := fmt.Sprintf("secure aggregation: this client took part in %d sums, of %d to %d clients, and refused %d "+
+		"instructions; %s lists them\n", s.Sums, s.Fewest, s.Most, s.Refused,
 		filepath.Join(f.state, secure.LogFile))
 	if certified || len(s.Keys) == 0 {
 		return text

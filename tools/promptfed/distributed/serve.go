@@ -31,7 +31,7 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// serveFlags are the command line of serve.
+// serveFlags are the flags of serve.
 type serveFlags struct {
 	sets           []string
 	out, run       string
@@ -64,7 +64,7 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	f.link.addToken(c, "secret that clients must have (embedded server); with --nats, the password")
 	l.StringVar(&f.link.creds, "creds", "", "credentials file for --nats")
 	l.StringVar(&f.link.TLS, "tls", "", "folder made by promptfed certs: only clients with its certificates are "+
-		"accepted, each as itself")
+		"accepted, and each certificate names one client")
 	l.StringVar(&f.classes, "classes", "", "file with the class names, one per line, in order (default: those of most "+
 		"clients that join before the start)")
 	l.IntVar(&f.clients, "clients", 0, "number of clients (default partition.clients)")
@@ -91,9 +91,9 @@ func serveCommand(o cli.Outputs) *cobra.Command {
 	return c
 }
 
-// check refuses numbers that the server could not work with.
+// check checks the ranges of flags.
 func (f serveFlags) check() error {
-	const mostLimit = 32 << 20 // half of what NATS allows in a message
+	const mostLimit = 32 << 20 // half of the largest NATS message
 	switch {
 	case !(f.quorum > 0 && f.quorum <= 1):
 		return fmt.Errorf("--quorum %v: expected a number above 0, at most 1", f.quorum)
@@ -123,8 +123,7 @@ func serve(ctx context.Context, path string, f serveFlags) error {
 		return err
 	}
 	if l.Empty() {
-		return cli.Usagef("%s says nothing; a server needs at least the method (promptfed list methods)",
-			path)
+		return cli.Usagef("%s is empty; a server needs at least the method (promptfed list methods)", path)
 	}
 	conf := l.Config
 	if f.clients < 0 || f.clients > subjects.MaxClient {
@@ -262,14 +261,14 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 	t := h.Totals()
 	done := []any{"bytes_up", t.BytesUp, "bytes_down", t.BytesDown, "replies", t.Replies, "late", t.Late, "refused",
 		t.Refused, "repeats", t.Repeats}
-	if far := h.LongestMove(); far > 0 { // moves are measured
+	if far := h.LongestMove(); far > 0 { // the server measures moves
 		done = append(done, "longest_move", math.Round(10*far)/10)
 	}
 	log.Info("done", done...)
 	return err
 }
 
-// writeServerClients writes clients.json with what a server knows, which is no counts.
+// writeServerClients writes clients.json without counts of examples, which a server does not know.
 func writeServerClients(dir string, classes []string, members []message.Participant) error {
 	out := experiment.Clients{Classes: classes}
 	for _, m := range members {

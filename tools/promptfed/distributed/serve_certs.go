@@ -14,15 +14,15 @@ import (
 	"promptfed/federation/transport/certs"
 )
 
-// replaceable takes the certificate out of a configuration into own, where another may take its place.
+// replaceable moves the certificate of a configuration to own. The configuration then uses the current value of own.
 func replaceable(conf *tls.Config, own *atomic.Pointer[tls.Certificate]) {
 	own.Store(&conf.Certificates[0])
 	conf.Certificates = nil
 	conf.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return own.Load(), nil }
 }
 
-// renewOnHangup reads the server's certificate again on SIGHUP: new connections see it, and orders are signed by it.
-// Its list of revoked certificates needs no signal.
+// renewOnHangup reads the certificate of the server again on SIGHUP. The server uses it for new connections and
+// signatures. The list of revoked certificates needs no signal.
 func renewOnHangup(ctx context.Context, dir string, h *transport.Server, own *atomic.Pointer[tls.Certificate],
 	log *slog.Logger) {
 	again := make(chan os.Signal, 1)

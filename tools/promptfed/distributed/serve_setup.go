@@ -29,7 +29,7 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// settings are those of the hub.
+// settings returns the settings of the transport server.
 func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) (transport.Settings, error) {
 	set := transport.Settings{Name: f.run, Resume: f.resume, Clients: f.clients, Deadline: f.deadline, Quorum: f.quorum,
 		Method:  b.Method,
@@ -53,8 +53,8 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 		return set, err
 	}
 	if set.Masked {
-		log.Warn("with secure aggregation, norms, examples and extras of single uploads cannot be checked; a sum that" +
-			" no valid uploads have is not used")
+		log.Warn("with secure aggregation, norms, examples and extras of single uploads cannot be checked; the " +
+			"server drops sums that valid uploads cannot have")
 		if q := b.SecureQuorum(); set.Quorum < q {
 			set.Quorum = q
 			log.Warn("the quorum is that of secure aggregation's threshold", "quorum", q, "given", f.quorum)
@@ -94,8 +94,8 @@ func (f serveFlags) settings(dir string, b *experiment.Built, log *slog.Logger) 
 	return set, err
 }
 
-// readClasses reads a file with a class name in each line. A name that stands there twice, or a file without names, is
-// an error: the second of two classes of one name would never have an example.
+// readClasses reads a file with one class name per line. A repeated name or a file without names is an error: no
+// example could have the second of two classes with the same name.
 func readClasses(path string) (classes []string, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -118,7 +118,7 @@ func readClasses(path string) (classes []string, err error) {
 	return classes, nil
 }
 
-// bound reads a flag that bounds what is uploaded: a number, 0 for auto and -1 for off.
+// bound parses a flag that limits uploads. It returns a number, 0 for auto or -1 for off.
 func bound(flag, text string) (float64, error) {
 	switch text {
 	case "auto":
@@ -136,14 +136,14 @@ func bound(flag, text string) (float64, error) {
 	return v, nil
 }
 
-// noiseFile is the file of the secret of the noise, in runfolder.ServerFolder or in the folder of a client.
+// noiseFile is the file with the secret of the noise, in runfolder.ServerFolder or in the folder of a client.
 const noiseFile = "noise.json"
 
-// seededNoise is said where noise hides nothing.
+// seededNoise is the warning about noise that protects nothing.
 const seededNoise = "--insecure-dp: the noise of differential privacy comes from the run's seed, which everybody " +
 	"knows; it protects nothing, and no epsilon is recorded"
 
-// runID is the identity of the run in a folder, made anew unless the run goes on; where its noise comes from stays.
+// runID returns the identity of the run in a folder. A resumed run keeps its identity and the source of its noise.
 func runID(dir string, resume, insecureDP bool) (id string, old bool, err error) {
 	path := filepath.Join(dir, "serve.json")
 	var saved struct {
@@ -164,7 +164,7 @@ func runID(dir string, resume, insecureDP bool) (id string, old bool, err error)
 	return saved.Run, false, atomicfile.Write(path, atomicfile.JSON(saved, ""))
 }
 
-// connect gives the hub's connection: to a NATS server in this process, or to one elsewhere.
+// connect returns a connection to a NATS server in this process, or to that of --nats.
 func (f serveFlags) connect(ctx context.Context, set *transport.Settings, own *atomic.Pointer[tls.Certificate],
 	log *slog.Logger) (*nats.Conn, func(), error) {
 	f.link.user = certs.ServerName

@@ -21,7 +21,7 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// The classes of a server are those of its file, each once. A file without any would leave them to the clients.
+// The classes of a server are those of its file, each once. A file without classes is an error.
 func TestReadClasses(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "classes.txt")
 	for text, want := range map[string]string{"cat\n\ndog\ncat\n": `line 4: class "cat" is listed twice`,

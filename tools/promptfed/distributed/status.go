@@ -82,7 +82,7 @@ func askStatus(ctx context.Context, nc *nats.Conn, run string) (*transport.Statu
 	return transport.AskStatus(ctx, nc, run)
 }
 
-// statusTable shows a run: one line a client.
+// statusTable returns a table of a run, with a row for each client.
 func statusTable(s *transport.Status) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)

@@ -35,7 +35,7 @@ type WorkOptions struct {
 	Log   string        // format of the log: text or json
 	Idle  time.Duration // time without a run after which Work returns; 0 for no limit
 	Link  LinkOptions
-	Here  *experiment.Config // folders of data and runtime of this machine; nil if config and sets give them
+	Here  *experiment.Config // folders of data and runtime of this machine; nil to use config and sets
 }
 
 func workCommand() *cobra.Command {
@@ -55,7 +55,7 @@ func workCommand() *cobra.Command {
 	addLink(c, &f.Link)
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		err := Work(cmd.Context(), args[0], f)
-		if cmd.Context().Err() != nil || errors.Is(err, workers.ErrIdle) { // both are how a worker ends
+		if cmd.Context().Err() != nil || errors.Is(err, workers.ErrIdle) { // a worker ends in these two ways
 			return nil
 		}
 		return err
@@ -80,12 +80,11 @@ func Work(ctx context.Context, url string, f WorkOptions) error {
 	if err != nil {
 		return err
 	}
-	w := workers.Worker{Queue: f.Queue, Worker: subjects.NewID(), Program: version.String(), Idle: f.Idle,
-		Log: log}
+	w := workers.Worker{Queue: f.Queue, Worker: subjects.NewID(), Program: version.String(), Idle: f.Idle, Log: log}
 	if w.Identity, err = f.Link.identity(); err != nil {
 		return err
 	}
-	if w.Identity, err = w.Identity.WithKey(""); err != nil { // one for all runs, while this program lives
+	if w.Identity, err = w.Identity.WithKey(""); err != nil { // one key for all runs of this process
 		return err
 	}
 	nc, err := exchange.Dial(ctx, url, "promptfed work", log, append(options,
@@ -129,7 +128,7 @@ func (t *task) close() {
 	}
 }
 
-// job does what an order asks of a client.
+// job executes an instruction for a client.
 func (t *task) job(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 	*message.ClientState,
 	error) {
@@ -140,7 +139,7 @@ func (t *task) job(ctx context.Context, client int, o message.Instruction, s mes
 	return t.worker.Execute(ctx, c, o, s)
 }
 
-// prepare opens what a run's configuration names, with this machine's folders and runtime.
+// prepare opens the experiment of a configuration from the run, with the folders and the runtime of this machine.
 func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) {
 	conf, err := configs.Text("the run's configuration", config)
 	if err == nil {
@@ -187,7 +186,7 @@ func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	return t, nil
 }
 
-// hostName is this machine's, as far as it can be shown.
+// hostName returns the name of this machine in printable characters.
 func hostName() string {
 	name, err := os.Hostname()
 	if err != nil {

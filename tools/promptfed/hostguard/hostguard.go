@@ -1,5 +1,6 @@
-// Package hostguard keeps web pages of others away from what the program serves over HTTP: pages whose name was made to
-// lead to this machine (DNS rebinding), and pages that have a browser here send requests for them.
+// Package hostguard protects HTTP servers of the program against web pages of other origins: pages whose host name
+// resolves to this machine (DNS rebinding), and pages that let a browser on this machine send requests. It imports only
+// the standard library.
 package hostguard
 
 import (
@@ -12,15 +13,15 @@ import (
 	"strings"
 )
 
-// Loopback is Listening for a server that listens on a loopback address.
+// Loopback is Listening for a server on a loopback address.
 func Loopback(next http.Handler) http.Handler { return guard{next: next} }
 
-// Listening answers a request with next if its Host header names what the server listens on, and if it changes nothing
-// or no page of another origin had it sent; others get status 403 and one line. listen is HOST:PORT as a user gave it,
-// at the address that the server has.
-//
-// On a loopback address a host may be localhost, a loopback address or HOST; elsewhere any address, HOST, localhost or
-// the machine's own name. No page can have an address as its name and another machine behind it, so addresses are safe.
+// Listening returns a handler that passes a request to next if the Host header names this server, and if the request
+// changes nothing or comes from no page of another origin. Other requests get status 403 and one line. listen is
+// HOST:PORT from the user, and at is the address of the server.
+// On a loopback address, the host may be localhost, a loopback address or HOST. On other addresses, the host may be any
+// IP address, HOST, localhost or the name of the machine. IP addresses are safe, because a page whose host is an IP
+// address comes from that address.
 func Listening(listen string, at net.Addr, next http.Handler) http.Handler {
 	name, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -41,7 +42,7 @@ func Listening(listen string, at net.Addr, next http.Handler) http.Handler {
 
 type guard struct {
 	names     []string
-	addresses bool // any address is a host, and not loopback addresses alone
+	addresses bool // allows every IP address, not only loopback addresses
 	next      http.Handler
 }
 
@@ -58,7 +59,7 @@ func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.next.ServeHTTP(w, r)
 }
 
-// named tells whether a Host header names this server.
+// named reports whether a Host header names this server.
 func (g guard) named(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

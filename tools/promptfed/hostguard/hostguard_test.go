@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// ask gives the status of a request, and fails unless a refusal is one line and never reaches the server behind.
+// ask returns the status of a request, and fails unless a refusal is one line and does not reach the next handler.
 func ask(t *testing.T, guard func(http.Handler) http.Handler, method, host string, headers ...string) int {
 	t.Helper()
 	reached := false
@@ -27,7 +27,7 @@ func ask(t *testing.T, guard func(http.Handler) http.Handler, method, host strin
 	return w.Code
 }
 
-// A server answers for names that lead nowhere but to where it listens.
+// A server answers only requests whose host names its address.
 func TestHosts(t *testing.T) {
 	machine, err := os.Hostname()
 	if err != nil {
@@ -68,7 +68,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// What a page of another origin has a browser send is refused, unless it only reads; programs send no Origin.
+// A request of a page of another origin is refused, unless it only reads. Programs send no Origin.
 func TestOrigins(t *testing.T) {
 	for _, c := range []struct {
 		method  string
@@ -85,7 +85,7 @@ func TestOrigins(t *testing.T) {
 		{"POST", []string{"Sec-Fetch-Site", "same-site", "Origin", "http://127.0.0.1:80"}, 403},
 		{"POST", []string{"Sec-Fetch-Site", "same-origin"}, 200},
 		{"PUT", []string{"Origin", "http://evil.example"}, 403},
-		{"GET", []string{"Origin", "http://evil.example"}, 200}, // the browser keeps the answer from that page
+		{"GET", []string{"Origin", "http://evil.example"}, 200}, // the browser does not show the answer to that page
 	} {
 		if got := ask(t, Loopback, c.method, "127.0.0.1:80", c.headers...); got != c.want {
 			t.Errorf("%s %v: %d, want %d", c.method, c.headers, got, c.want)

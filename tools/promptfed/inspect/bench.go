@@ -14,7 +14,7 @@ import (
 	"promptfed/tools/promptfed/progress"
 )
 
-// benchFlags are what promptfed bench is asked for.
+// benchFlags are the flags of bench.
 type benchFlags struct {
 	bench.Options
 	backbone, file string
@@ -30,7 +30,7 @@ type benchFlags struct {
 	set            []string
 }
 
-// measurement is what bench gives.
+// measurement is the result of bench.
 type measurement interface {
 	Table() string
 	Missed() []bench.Target
@@ -106,7 +106,7 @@ func (f benchFlags) run(cmd *cobra.Command) error {
 	return atomicfile.Write(f.file, atomicfile.JSON(r, "  "))
 }
 
-// threads is the first of --threads, 0 where none are given.
+// threads returns the first value of --threads, or 0.
 func (f benchFlags) threads() int {
 	if len(f.Threads) == 0 {
 		return 0

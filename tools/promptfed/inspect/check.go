@@ -22,7 +22,7 @@ import (
 	"promptfed/tools/promptfed/cli"
 )
 
-// allowed is the largest relative error of a float32 gradient against finite differences that check accepts.
+// allowed is the largest relative difference between a float32 gradient and finite differences.
 const allowed = 1e-2
 
 func checkCommand() *cobra.Command {
@@ -56,7 +56,7 @@ func gradientLines(results []gradtest.Result, what string) ([][]string, error) {
 	var err error
 	for _, r := range results {
 		verdict, limit := "ok", allowed
-		if r.Rounding < 10*allowed { // finite differences tell no more than that
+		if r.Rounding < 10*allowed { // the precision of finite differences
 			limit = max(allowed, r.Rounding)
 		}
 		if !(r.RelErr <= limit) {
@@ -139,7 +139,7 @@ func randomTensor(shape ...int) *tensor.Tensor {
 	return t
 }
 
-// checkGraph compares the gradients of any ONNX file with finite differences at a random point.
+// checkGraph compares the gradients of an ONNX file with finite differences at a random point.
 func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]string, error) {
 	f, err := graph.ReadFile(path)
 	if err != nil {
@@ -187,8 +187,8 @@ func checkGraph(ctx context.Context, path string, of, wrt, sizes []string) ([][]
 	return gradientLines(results, strings.Join(of, "+"))
 }
 
-// checkFile is gradtest.CheckFile, in float32 where the graph has inputs of half precision, whose steps finite
-// differences cannot see.
+// checkFile is gradtest.CheckFile. It computes inputs of half precision in float32, because finite differences need
+// smaller steps than half precision can represent.
 func checkFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map,
 	o gradtest.Options) ([]gradtest.Result, error) {
 	outputs, err := grad.Choose(f, of, wrt)

@@ -18,8 +18,8 @@ const tokenPrompt = "prompt tokens"
 
 func deepPrompt(block int) string { return fmt.Sprintf("prompt tokens of block %d", block) }
 
-// imagePrompts are the inputs that an image tower can have prompts at, with values: pixels, of a transformer the tokens
-// of every block, of a ResNet those of attention pooling. Towers that were exported take pixels only.
+// imagePrompts returns the inputs of an image tower that gradients can be taken of, with values: pixels, and the prompt
+// tokens of all blocks of a transformer or of the attention pooling of a ResNet. Exported towers have pixels only.
 func imagePrompts(b *bundle.Bundle) (names []string, feeds tensor.Map) {
 	size := b.Preprocess.Size
 	names, feeds = []string{bundle.PixelsInput}, tensor.Map{bundle.PixelsInput: randomTensor(1, 3, size, size)}
@@ -37,8 +37,8 @@ func imagePrompts(b *bundle.Bundle) (names []string, feeds tensor.Map) {
 	return names, feeds
 }
 
-// checkImageTower runs image.onnx, and compares the gradients of the tower by pixels and by prompt tokens along random
-// directions.
+// checkImageTower runs image.onnx, and compares the gradients of the tower with respect to pixels and prompt tokens
+// with finite differences along random directions.
 func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]string, error) {
 	model, err := b.ImageModel()
 	if err != nil {
@@ -65,7 +65,7 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 	for i := 1; of(deepPrompt(i)).OK(); i++ {
 		p.Deep = append(p.Deep, of(deepPrompt(i)))
 	}
-	if std := float64(b.Preprocess.Std[0]); std < 0.1 || std > 0.9 { // the tower takes levels, as 0 to 255
+	if std := float64(b.Preprocess.Std[0]); std < 0.1 || std > 0.9 { // the tower takes values of 0 to 255
 		pixels = pixels.MulScalar(0.25 / std).AddScalar(0.5 / std)
 	}
 	image, _, err := b.Image(g, pixels, p)
@@ -75,7 +75,7 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 	outputs := []graph.Output{{Name: bundle.ImageOutput, Node: image.L2Normalize()}}
 	options := gradtest.Options{Session: o, Elements: -1}
 	if gradtest.NonSmooth(outputs...) {
-		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // a longer step crosses too many
+		options.NonSmooth, options.Directions, options.Step = true, 7, 5e-4 // longer steps cross many bends
 	}
 	results, err := gradtest.Check(ctx, outputs, prompts, feeds, options)
 	if err != nil {
@@ -85,8 +85,8 @@ func checkImageTower(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]
 	return append(lines, more...), err
 }
 
-// checkLengths compares a text on its own with the same text beside a longer one: what stands behind the end token must
-// change nothing.
+// checkLengths compares the features of a text alone with those beside a longer text. Tokens after the end token must
+// have no effect.
 func checkLengths(ctx context.Context, b *bundle.Bundle, o ort.Options) ([][]string, error) {
 	g := graph.New()
 	short, err := b.Sentences(g, []string{"a dog"})

@@ -11,10 +11,10 @@ import (
 	"promptfed/tools/promptfed/cli"
 )
 
-// inputsOf makes values for every input of a graph, and lists the floating-point ones. Dimensions that the graph leaves
-// open have the size that open gives their symbol, or that of "", and 3 for the channels of an image. Integers are
-// token ids where they look up a table: random rows, the last one at the end of each sequence, where CLIP's end token
-// stands; masks are ones, positions count up, and other integers are zero.
+// inputsOf returns values for every input of a graph, and the names of the floating-point inputs. An open dimension has
+// the size of its symbol in open, or the size of "" there, and 3 for the channels of an image. Integer inputs that
+// index a table are random token ids, with the last row of the table at the end of each sequence, where CLIP has its
+// end token. Masks are ones, positions count up, and other integers are zero.
 func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []string, err error) {
 	feeds = tensor.Map{}
 	random := rand.New(rand.NewPCG(3, 4))
@@ -60,11 +60,11 @@ func inputsOf(f *graph.File, open map[string]int) (feeds tensor.Map, floats []st
 	return feeds, floats, nil
 }
 
-// maxFeed bounds the numbers of one input: a gigabyte.
+// maxFeed is the largest number of elements of an input: one gigabyte.
 const maxFeed = 1 << 28
 
-// fitImages sets the height and the width of images that a graph leaves open and --size does not give, to the first
-// usual size that the shapes inside the graph allow.
+// fitImages sets the open heights and widths of images that --size does not set. It takes the first usual size that
+// fits the shapes inside the graph.
 func fitImages(f *graph.File, open map[string]int) {
 	var sides []string
 	for _, in := range f.Inputs() {
@@ -97,7 +97,7 @@ func fitImages(f *graph.File, open map[string]int) {
 	}
 }
 
-// shapeOf is the shape of an input whose open dimensions have the sizes of their symbols.
+// shapeOf returns the shape of an input, with the size in open for each open dimension.
 func shapeOf(in graph.Node, open map[string]int) []int {
 	shape := make([]int, len(in.Shape()))
 	for i, d := range in.Shape() {
@@ -115,7 +115,7 @@ func shapeOf(in graph.Node, open map[string]int) []int {
 	return shape
 }
 
-// openSizes reads the values of --size.
+// openSizes parses the values of --size.
 func openSizes(list []string) (map[string]int, error) {
 	open := map[string]int{"": 2}
 	for _, s := range list {
@@ -140,8 +140,8 @@ func ones(shape []int) *tensor.Tensor {
 	return t
 }
 
-// rowsBehind is the size of the smallest axis that an input indexes, directly or through a change of type or shape; 0
-// where it indexes none of known size.
+// rowsBehind returns the size of the smallest axis that an input indexes, directly or through a change of type or
+// shape. It returns 0 if no such axis has a known size.
 func rowsBehind(f *graph.File, in graph.Node) int {
 	same, rows := map[graph.Node]bool{in: true}, 0
 	for _, o := range f.Outputs {

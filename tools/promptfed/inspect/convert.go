@@ -26,13 +26,13 @@ func convertCommand() *cobra.Command {
 		"(bpe_simple_vocab_16e6.txt.gz)")
 	c.Flags().StringVar(&o.Name, "name", "", "name of the bundle (default: its folder's)")
 	c.Flags().StringVar(&o.Checkpoint.Activation, "activation", "", "quick_gelu, gelu or gelu_tanh, if the "+
-		"checkpoint does not say")
+		"checkpoint does not have it")
 	c.Flags().IntVar(&o.Checkpoint.TextHeads, "text-heads", 0, "attention heads of the text tower, if the checkpoint "+
-		"does not say")
+		"does not have it")
 	c.Flags().IntVar(&o.Checkpoint.VisionHeads, "vision-heads", 0, "attention heads of the image tower, if the "+
-		"checkpoint does not say")
+		"checkpoint does not have it")
 	c.Flags().Float64Var(&o.Checkpoint.Epsilon, "epsilon", 0, "epsilon of the layer normalisations, if the checkpoint "+
-		"does not say")
+		"does not have it")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if out == "" {
 			return cli.Needed("convert", "--out BUNDLE")
@@ -54,10 +54,7 @@ func convertCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("%s: %s, text width %d, embedding dimension %d, images of %d, prompts of up to %d tokens in "+
-			"all\n", out,
-			b.Architecture,
-			b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context)
+		printWritten(out, b.Architecture, b)
 		for _, n := range b.Notes {
 			fmt.Println("note:", n)
 		}
@@ -65,6 +62,12 @@ func convertCommand() *cobra.Command {
 	}
 	return c
 }
+
+func printWritten(out, name string, b *bundle.Bundle) {
+	fmt.Printf("%s: %s, text width %d, embedding dimension %d, images of %d, prompts of up to %d tokens in all\n", out,
+		name, b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context)
+}
+
 func bundleCommand() *cobra.Command {
 	var out, name string
 	c := &cobra.Command{
@@ -92,9 +95,7 @@ func bundleCommand() *cobra.Command {
 		if b, err = bundle.Open(out); err != nil {
 			return err
 		}
-		fmt.Printf("%s: %s, text width %d, embedding dimension %d, images of %d, prompts of up to %d tokens in "+
-			"all\n", out,
-			b.Name, b.Text.Width, b.Text.EmbedDim, b.Vision.Image, b.Text.Context)
+		printWritten(out, b.Name, b)
 		return nil
 	}
 	return c

@@ -13,16 +13,15 @@ import (
 	"promptfed/tools/promptfed/cli"
 )
 
-// compareCounts opens every data set of a paper's table and prints what the paper says of its size beside what is
-// there. Sets of which data.root holds nothing are not there, which is no failure; a number that differs is one.
+// compareCounts opens every data set of a paper's table and prints the sizes in the paper beside those of the data. A
+// set that is not in data.root is no failure; a difference is one.
 func compareCounts(path string, changes []string) error {
 	table, conf, err := configs.LoadCounts(path, changes)
 	if err != nil {
 		return cli.Usage(err)
 	}
 	if _, err := os.Stat(conf.Data.Root); err != nil {
-		return cli.Usagef("data.root: %w; give the folder that holds the sets, as in --set "+
-			"data.root=DATA", err)
+		return cli.Usagef("data.root: %w; give the folder that holds the sets, as in --set data.root=DATA", err)
 	}
 	if title := (configs.PaperTable{Paper: table.Paper, Item: table.Item, Title: table.Title}).Heading(); title != "" {
 		fmt.Println(title + "\n")
@@ -60,8 +59,7 @@ func compareCounts(path string, changes []string) error {
 		}
 	}
 	w.Flush()
-	fmt.Printf("\n%d of %d sets as in the paper, %d not, %d not found\n", same, len(table.Sets), len(wrong),
-		absent)
+	fmt.Printf("\n%d of %d sets as in the paper, %d not, %d not found\n", same, len(table.Sets), len(wrong), absent)
 	for _, list := range []struct {
 		title string
 		notes []string
@@ -76,13 +74,13 @@ func compareCounts(path string, changes []string) error {
 	return nil
 }
 
-// size is one number of a set, as printed and as found.
+// size is one number of a set in the paper and in the data.
 type size struct {
 	what        string
 	paper, here int
 }
 
-// compareSet opens a set and gives the numbers that the paper prints of it.
+// compareSet opens a set and returns the numbers that the paper prints.
 func compareSet(row configs.CountedSet, conf experiment.Config) ([]size, error) {
 	conf.Data.Set = row.Set
 	s, err := sets.Open(conf.Data.Config)

@@ -47,7 +47,7 @@ func doctorCommand() *cobra.Command {
 	return c
 }
 
-// numericsRows say what decides the last bits of results here, by default.
+// numericsRows describes what determines the last bits of results in the default configuration.
 func numericsRows() [][]string {
 	c := experiment.Defaults()
 	f, err := c.Runtime.Session().Fingerprint()
@@ -72,7 +72,7 @@ func machineRows() [][]string {
 
 func gigabytes(n int64) string { return fmt.Sprintf("%.1f GB", float64(n)/1e9) }
 
-// diskOf is how much may be written below a folder, where the system tells.
+// diskOf returns the free space of a folder, if the system reports it.
 func diskOf(dir string) string {
 	if free, ok := data.Free(dir); ok {
 		return ", " + gigabytes(free) + " free"
@@ -80,7 +80,7 @@ func diskOf(dir string) string {
 	return ""
 }
 
-// bundleRows are the folders that backbones are looked for in, and those in each.
+// bundleRows lists the search path of backbones and the backbones in each folder.
 func bundleRows(models string) (rows [][]string) {
 	in := map[string][]string{}
 	for _, e := range bundle.List(models) {
@@ -121,7 +121,7 @@ func cacheRows(dir string) [][]string {
 	return [][]string{{"feature cache", value + diskOf(dir)}}
 }
 
-// dataRows are the sets that a folder holds.
+// dataRows lists the image sets in a folder.
 func dataRows(root string) (rows [][]string) {
 	if root == "" {
 		return [][]string{{"image sets", "no folder given: use --data, or set " + dataRoot}}

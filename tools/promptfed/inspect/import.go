@@ -19,7 +19,8 @@ func importCommand() *cobra.Command {
 	c := &cobra.Command{Use: "import FILE... [--out FILE] [--set key=value] [--strict] [--force]", Args: cli.AtLeast(1),
 		Short: "make a configuration from settings of CoOp, FedPHA and related code: yacs files and a launch script"}
 	c.Flags().StringVar(&out, "out", "imported.yaml", "file to write")
-	c.Flags().StringArrayVar(&sets, "set", nil, "decide what the files leave open, as in train.optimizer_state=shared")
+	c.Flags().StringArrayVar(&sets, "set", nil, "set a key that the files leave open, as in "+
+		"train.optimizer_state=shared")
 	c.Flags().BoolVar(&strict, "strict", false, "write nothing if a setting has no exact equivalent")
 	c.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	c.RunE = func(_ *cobra.Command, args []string) error {

@@ -51,7 +51,7 @@ func inspectCommand() *cobra.Command {
 			return err
 		}
 		fmt.Print(inspected(r, append(inspectRows(r, all), rows...)))
-		if r.Problem != "" && r.Format != string(checkpoint.StateDict) { // a bare file may be anything
+		if r.Problem != "" && r.Format != string(checkpoint.StateDict) { // any model may have this format
 			return fmt.Errorf("%s cannot be converted: the row \"not convertible\" says why", args[0])
 		}
 		return nil
@@ -144,7 +144,8 @@ func imageTower(v clip.VisionArch) string {
 		v.Patch, v.Image, v.Activation)
 }
 
-// libraryRows tell which ONNX Runtime is in use, and of the provider cuda which libraries it needs and where it runs.
+// libraryRows describes the ONNX Runtime in use. For the provider cuda it lists the libraries that the provider needs,
+// and whether the provider runs.
 func libraryRows(o ort.Options) (rows [][]string, err error) {
 	_, why, err := ort.ChooseProvider(o)
 	path, version, failed := ort.Library()
@@ -170,8 +171,8 @@ func libraryRows(o ort.Options) (rows [][]string, err error) {
 	return append(rows, []string{"provider " + o.Provider, "runs"}), nil
 }
 
-// placementRows tell which provider runs how many operators of the graphs of a bundle or an ONNX file: those that a
-// provider other than the CPU leaves to the CPU are named.
+// placementRows counts the operators of a bundle or an ONNX file that each provider runs. It names operators that
+// another provider leaves to the CPU.
 func placementRows(r bundle.Report, o ort.Options) (rows [][]string, err error) {
 	o.Placement = true
 	add := func(what string, s *ort.Session, err error) error {
@@ -229,7 +230,7 @@ func placementRows(r bundle.Report, o ort.Options) (rows [][]string, err error) 
 	return rows, add("training step", s, err)
 }
 
-// stepModel is the text tower over two classes, with the gradient of a prompt of 16 tokens, as training builds it.
+// stepModel returns the text tower over two classes with the gradient of a prompt of 16 tokens, as training builds it.
 func stepModel(b *bundle.Bundle, provider string) (*onnx.ModelProto, error) {
 	g := graph.New()
 	if provider == ort.CPU {

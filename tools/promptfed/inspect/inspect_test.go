@@ -9,7 +9,7 @@ import (
 	"promptfed/models/tokenizer"
 )
 
-// inspect tells in one line what is done to texts, where anything is that is not the tokenizer's own.
+// inspect describes in one line how a model treats texts, if the treatment is not that of the tokenizer.
 func TestInspectShowsTexts(t *testing.T) {
 	x := tokenizer.Treatment{Clean: tokenizer.Canonicalize, StripSep: true, Sep: "[SEP]"}
 	for want, r := range map[string][]bundle.Report{

@@ -20,7 +20,8 @@ import (
 
 func listCommand() *cobra.Command {
 	c := &cobra.Command{Use: "list methods|wrappers|backbones|datasets|partitions [NAME]",
-		Short: "list methods, wrappers, backbones, data sets or partitions; with NAME, all about one: options, papers"}
+		Short: "list methods, wrappers, backbones, data sets or partitions; with NAME, the details of one: options, " +
+			"papers"}
 	var models string
 	c.PersistentFlags().StringVar(&models, "models", "", "folder in which bundles are found by name")
 	bytes := false
@@ -62,13 +63,13 @@ func listCommand() *cobra.Command {
 	return c
 }
 
-// entry is one thing of a list: a line, and all that there is to say.
+// entry is one element of a list: its name, its line and its full description.
 type entry struct {
 	name, line string
 	whole      func() string
 }
 
-// listOf makes a command that shows entries, one line each, or one of them whole.
+// listOf returns a command that prints all entries, one per line, or the full description of one.
 func listOf(what, short string, entries func() []entry) *cobra.Command {
 	c := &cobra.Command{Use: what + " [NAME]", Short: short}
 	c.Args = func(_ *cobra.Command, args []string) error {
@@ -82,8 +83,7 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 		if len(args) == 1 {
 			i := slices.IndexFunc(all, func(e entry) bool { return e.name == args[0] })
 			if i < 0 {
-				return cli.Usagef("list %s: %q is unknown; known: %s", what, args[0],
-					strings.Join(namesOf(all), ", "))
+				return cli.Usagef("list %s: %q is unknown; known: %s", what, args[0], strings.Join(namesOf(all), ", "))
 			}
 			fmt.Print(all[i].whole())
 			return nil
@@ -104,7 +104,7 @@ func listOf(what, short string, entries func() []entry) *cobra.Command {
 	return c
 }
 
-func more(what string) string { return "promptfed list " + what + " NAME shows all about one.\n" }
+func more(what string) string { return "promptfed list " + what + " NAME shows the details of one.\n" }
 
 func namesOf(list []entry) []string {
 	var out []string

@@ -47,8 +47,7 @@ func partitionCommand() *cobra.Command {
 			return show(cmd, args)
 		}
 		if file != "" {
-			return cli.Usagef("--json: %s compares sizes of data sets (counts) and has no partition to "+
-				"write", args[0])
+			return cli.Usagef("--json: %s compares sizes of data sets (counts) and has no partition to write", args[0])
 		}
 		sets, err := cmd.Flags().GetStringArray("set")
 		if err != nil {

@@ -15,50 +15,51 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Monitor hears how a run goes, from any goroutine.
+// Monitor receives the progress of a run. Its methods may be called from any goroutine.
 type Monitor interface {
 	Work(what string, done, total int)
 	Opened(b *experiment.Built)
 	Fallback(why error)
 	Warn(line string)
-	Features(b *experiment.Built) (done func()) // before features are computed, which may have to wait, and afterwards
+	Features(b *experiment.Built) (done func()) // may wait before the features are computed
 	Start(rounds, clients int)
 	Turn(o message.Instruction, client int)
 	Round(r record.Record)
 }
 
-// Display shows long work: one live line on a terminal, plain lines elsewhere. It is safe for concurrent use.
+// Display prints the progress of long work: one live line on a terminal, plain lines elsewhere. It is safe for
+// concurrent use.
 type Display struct {
 	name   string
 	live   bool
-	series *Series // that the run is one of; nil for none
+	series *Series // the series of this run; nil for none
 
 	mu       sync.Mutex
 	bar      *progressbar.ProgressBar
 	what     string
 	rounds   int
-	heard    int // rounds that there was word of
+	heard    int // rounds reported so far
 	clients  int
-	earlier  int // rounds of earlier calls
+	earlier  int // rounds of earlier calls of the program
 	finished int
-	turned   bool // a client has worked: rounds are no longer those of an earlier call
+	turned   bool // a client has worked in this call; earlier rounds are of earlier calls
 	last     string
 	began    time.Time
 	spoke    time.Time
 }
 
-// quiet is how long work goes on without a line where there is no terminal.
+// quiet is the time between two lines without a terminal.
 const quiet = 20 * time.Second
 
-// New is the display of a run.
+// New returns the display of a run.
 func New(conf experiment.Config) *Display {
 	return &Display{name: fmt.Sprintf("%s, seed %d", conf.Name, conf.Seed), live: term.IsTerminal(int(os.Stderr.Fd()))}
 }
 
-// Work shows preparation, such as the features of a bundle.
+// Work prints the progress of preparation in images, such as the features of a bundle.
 func (d *Display) Work(what string, done, total int) { d.progress(what, done, total, "images") }
 
-// Steps shows work that is counted in steps.
+// Steps prints the progress of work in steps.
 func (d *Display) Steps(what string, done, total int) { d.progress(what, done, total, "steps") }
 
 func (d *Display) progress(what string, done, total int, unit string) {
@@ -125,7 +126,7 @@ func (d *Display) Start(rounds, clients int) {
 	d.describe(d.name)
 }
 
-// Turn counts one client's training.
+// Turn counts the training of one client.
 func (d *Display) Turn(o message.Instruction, client int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +148,7 @@ func (d *Display) Turn(o message.Instruction, client int) {
 	}
 }
 
-// Round shows what a round gave.
+// Round prints the result of a round.
 func (d *Display) Round(r record.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -179,7 +180,7 @@ func (d *Display) Round(r record.Record) {
 		left(d.began, r.Round+1-d.earlier, d.rounds-d.earlier), d.series.left())
 }
 
-// left is how long the rest will take at the pace since work began; empty where there is none, or nothing to go by.
+// left returns the remaining time at the pace since began. It returns "" if nothing is left or no pace is known.
 func left(began time.Time, done, total int) string {
 	if done <= 0 || done >= total {
 		return ""
@@ -188,7 +189,8 @@ func left(began time.Time, done, total int) string {
 	return fmt.Sprintf(", about %s left", t.Round(time.Second))
 }
 
-// accuracyOf is the headline of a round, with the evaluation that it is of; empty where it was not tested.
+// accuracyOf returns the main accuracy of a round with the name of its evaluation, or "" for a round without
+// evaluation.
 func accuracyOf(r record.Record) string {
 	switch {
 	case r.Evaluation != nil:
@@ -199,8 +201,7 @@ func accuracyOf(r record.Record) string {
 	return ""
 }
 
-// Opened tells what the data was found to be, what there is to note about it, and which images were left out because
-// they cannot be read.
+// Opened prints the description of the data, notes about it, and the unreadable images that it leaves out.
 func (d *Display) Opened(b *experiment.Built) {
 	needs, err := b.Storage(context.Background())
 	d.mu.Lock()
@@ -212,7 +213,7 @@ func (d *Display) Opened(b *experiment.Built) {
 	for _, note := range b.Info.Notes {
 		fmt.Fprintf(os.Stderr, "%s: note: %s\n", d.name, note)
 	}
-	if err == nil && needs.Large() { // an error comes with the features
+	if err == nil && needs.Large() { // the computation of features reports an error
 		fmt.Fprintf(os.Stderr, "%s: %s\n", d.name, needs)
 	}
 	list := b.Set.Skipped
@@ -228,7 +229,7 @@ func (d *Display) Opened(b *experiment.Built) {
 	}
 }
 
-// Warn shows what is probably wrong.
+// Warn prints a warning.
 func (d *Display) Warn(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,7 +237,7 @@ func (d *Display) Warn(line string) {
 	fmt.Fprintf(os.Stderr, "%s: warning: %s\n", d.name, line)
 }
 
-// Fallback tells why provider auto took the CPU.
+// Fallback prints why provider auto chose the CPU.
 func (d *Display) Fallback(why error) {
 	if why != nil {
 		fmt.Fprintf(os.Stderr, "%s: runs on the CPU (runtime.provider: auto): %v\n", d.name, why)

@@ -12,7 +12,7 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// said is what is written to standard error, which is no terminal then.
+// said returns what is written to standard error, which is not a terminal.
 func said(t *testing.T, do func()) string {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -31,8 +31,8 @@ func said(t *testing.T, do func()) string {
 	return string(text)
 }
 
-// Lines name the seed and the time left, which goes by the rounds of this call alone: after 8 rounds of an earlier call
-// and one of this one, which took a second, one is left and takes as long.
+// Lines name the seed and the remaining time, which depends only on the rounds of this call: after 8 rounds of an
+// earlier call and one of this one, which took a second, one is left and takes as long.
 func TestLines(t *testing.T) {
 	conf := experiment.Defaults()
 	conf.Name, conf.Seed = "small", 7
@@ -56,8 +56,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Of two runs of five rounds each has one of an earlier call, takes two seconds for a second one, and stops then: after
-// that of the first run 3 + 5 rounds are left, after that of the second 3, at two seconds each.
+// Each of two runs of five rounds has one round of an earlier call, takes two seconds for a second one, and stops then.
+// After that of the first run 3 + 5 rounds are left, after that of the second 3, at two seconds each.
 func TestSeries(t *testing.T) {
 	text := said(t, func() {
 		s := Series{Runs: 2, Rounds: 10}
@@ -79,7 +79,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// Long preparation tells how far it is where nobody sees a bar.
+// Long preparation prints its progress if there is no bar.
 func TestSlowWork(t *testing.T) {
 	text := said(t, func() {
 		d := New(experiment.Defaults())

@@ -7,17 +7,17 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Series is several runs, one after the other, whose displays say how long all of them will take.
+// Series is a sequence of runs. The display of each run shows the remaining time of all.
 type Series struct {
 	Runs   int
-	Rounds int // of all runs together, those of earlier calls too
+	Rounds int // of all runs, including rounds of earlier calls of the program
 
 	begun int // runs
 	done  int // rounds of this call
 	began time.Time
 }
 
-// New is the display of the next run of a series.
+// New returns the display of the next run.
 func (s *Series) New(conf experiment.Config) *Display {
 	d := New(conf)
 	if s.begun++; s.Runs > 1 {
@@ -26,7 +26,7 @@ func (s *Series) New(conf experiment.Config) *Display {
 	return d
 }
 
-// round counts a round, of an earlier call or of this one.
+// round counts a round. earlier says that an earlier call of the program computed it.
 func (s *Series) round(earlier bool) {
 	if s == nil {
 		return
@@ -36,7 +36,7 @@ func (s *Series) round(earlier bool) {
 	}
 }
 
-// left is how long all runs will take at the pace of their rounds so far; empty where there is nothing to go by.
+// left returns the remaining time of all runs at the pace of their rounds so far, or "" if no pace is known.
 func (s *Series) left() string {
 	if s == nil {
 		return ""

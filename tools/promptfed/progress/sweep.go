@@ -17,8 +17,8 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Sweep shows all cells of a sweep as one: one live line on a terminal, plain lines elsewhere. It is safe for
-// concurrent use. The bar counts hundredths of rounds.
+// Sweep prints the progress of all cells of a sweep together: one live line on a terminal, plain lines elsewhere. It is
+// safe for concurrent use. The bar counts hundredths of rounds.
 type Sweep struct {
 	name string
 	live bool
@@ -26,9 +26,9 @@ type Sweep struct {
 	mu      sync.Mutex
 	bar     *progressbar.ProgressBar
 	cells   int // of the sweep
-	over    int // done or failed, those of earlier calls too
+	over    int // finished or failed cells, including those of earlier calls
 	total   int // units of the cells to run
-	units   int // of these, behind us
+	units   int // finished units
 	running []*Cell
 	said    map[string]bool
 	began   time.Time
@@ -37,7 +37,7 @@ type Sweep struct {
 
 const roundUnits = 100
 
-// NewSweep shows cells that are to run, beside so many that are done.
+// NewSweep returns the display of the cells in todo, beside done finished cells.
 func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep {
 	d := &Sweep{name: s.Name, live: term.IsTerminal(int(os.Stderr.Fd())), cells: done + len(todo), over: done,
 		said: map[string]bool{}, began: time.Now(), spoke: time.Now()}
@@ -64,7 +64,7 @@ func NewSweep(s *configs.Sweep, done int, todo []configs.Cell, jobs int) *Sweep 
 	return d
 }
 
-// say writes a line above the bar.
+// say prints a line above the bar.
 func (d *Sweep) say(format string, a ...any) {
 	if d.bar != nil {
 		d.bar.Clear()
@@ -73,7 +73,7 @@ func (d *Sweep) say(format string, a ...any) {
 	d.spoke = time.Now()
 }
 
-// once writes what many cells would say once.
+// once prints a line unless another cell has printed it.
 func (d *Sweep) once(format string, a ...any) {
 	line := fmt.Sprintf(format, a...)
 	if !d.said[line] {
@@ -82,7 +82,7 @@ func (d *Sweep) once(format string, a ...any) {
 	}
 }
 
-// draw brings the bar up to date; elsewhere, a line a minute says what is going on.
+// draw updates the bar. Without a terminal it prints a line each minute.
 func (d *Sweep) draw() {
 	var parts []string
 	for _, c := range d.running {
@@ -103,8 +103,8 @@ func (d *Sweep) draw() {
 	d.bar.Set(d.units)
 }
 
-// Cell begins a cell, which waits its turn among those that compute the same features.
-func (d *Sweep) Cell(c configs.Cell, features *Turns) *Cell {
+// Cell begins a cell. Cells with the same features use the locks in features.
+func (d *Sweep) Cell(c configs.Cell, features *FeatureLocks) *Cell {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := &Cell{all: d, wait: features, folder: c.Folder, rounds: c.Config.Train.Rounds, at: "opening",
@@ -114,7 +114,7 @@ func (d *Sweep) Cell(c configs.Cell, features *Turns) *Cell {
 	return out
 }
 
-// end takes a cell off the running ones; what it did not do is no longer expected.
+// end removes a cell from the running cells, and its unfinished units from the total.
 func (d *Sweep) end(folder string) {
 	i := slices.IndexFunc(d.running, func(c *Cell) bool { return c.folder == folder })
 	if i < 0 {
@@ -125,7 +125,7 @@ func (d *Sweep) end(folder string) {
 	d.over++
 }
 
-// less takes units off what is to do.
+// less removes units from the total.
 func (d *Sweep) less(units int) {
 	d.total -= units
 	if d.bar != nil && d.total > 0 {
@@ -150,19 +150,19 @@ func (d *Sweep) Close() {
 	}
 }
 
-// Cell shows one cell as part of a sweep.
+// Cell prints the progress of one cell of a sweep.
 type Cell struct {
 	all    *Sweep
-	wait   *Turns
+	wait   *FeatureLocks
 	folder string
 	began  time.Time
 
 	rounds, clients int
-	at              string // what it is doing
-	units           int    // of its rounds, shown in this call
-	round0          int    // rounds before the present one
-	turned          int    // clients that have trained in it
-	fresh           bool   // a client has worked: rounds are no longer those of an earlier call
+	at              string // current work
+	units           int    // units of this cell in this call
+	round0          int    // rounds before the current one
+	turned          int    // clients that have trained in the current round
+	fresh           bool   // a client has worked in this call; earlier rounds are of earlier calls
 }
 
 func (c *Cell) locked(do func()) {
@@ -209,7 +209,7 @@ func (c *Cell) Warn(line string) {
 
 func (c *Cell) Features(b *experiment.Built) func() {
 	c.locked(func() { c.at = "waiting for features" })
-	return c.wait.Take(b)
+	return c.wait.Lock(b)
 }
 
 func (c *Cell) Start(rounds, clients int) {
@@ -226,7 +226,7 @@ func (c *Cell) Turn(o message.Instruction, _ int) {
 	})
 }
 
-// move counts units up to a place in the cell.
+// move counts units up to a position in the cell.
 func (c *Cell) move(to int) {
 	if to > c.units {
 		c.all.units += to - c.units
@@ -251,7 +251,7 @@ func (c *Cell) Round(r record.Record) {
 	})
 }
 
-// Done tells that the cell has finished.
+// Done ends a finished cell.
 func (c *Cell) Done(s record.Summary) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()

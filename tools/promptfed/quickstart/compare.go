@@ -13,28 +13,28 @@ import (
 // contender is a method of a comparison.
 type contender struct {
 	label, method string
-	set           string // its keys, as YAML in one line
+	set           string // keys of the method as YAML in one line
 }
 
-// byHand are hand-written prompts, beside which every trained method is shown.
+// byHand is the zero-shot classifier with hand-written prompts. Every comparison includes it.
 var byHand = contender{"zero-shot", "zeroshot", "{method: zeroshot}"}
 
-// usual is a first comparison.
+// usual lists the methods of a first comparison.
 var usual = []contender{byHand,
 	{"CoOp", "coop", "{method: coop, options: {tokens: 4}}"},
 	{"PromptFL", "promptfl", "{method: promptfl, options: {tokens: 4}}"},
 	{"FedPHA", "fedpha", "{method: fedpha, options: {global_tokens: 4, local_tokens: [4]}}"},
 	{"FedAPPR", "fedappr", "{method: fedappr, options: {tokens: 4, warmup: 5}}"}}
 
-// common are the keys that hand-written prompts take too: which images, who has them, how they are tested, and where.
+// common lists the keys that apply to hand-written prompts too: images, clients, evaluation and runtime.
 var common = []string{"name", "seed", "backbones", "assign", "data", "partition", "eval", "reproduce", "runtime",
 	"train.rounds"}
 
-// notByHand is the one key below these that hand-written prompts refuse.
+// notByHand is the key below these that does not apply to hand-written prompts.
 const notByHand = "eval.embeddings"
 
-// against compares the method that is asked for with hand-written prompts. Changes of common keys are given back; the
-// others, such as options, are the method's.
+// against compares the requested method with hand-written prompts. It returns the changes of common keys in all; other
+// changes, such as options, become keys of the method.
 func against(asked configs.Loaded, changes []string) (out []contender, all []string, err error) {
 	if asked.Method == byHand.method {
 		return []contender{byHand}, slices.DeleteFunc(slices.Clone(changes), func(c string) bool {
@@ -43,7 +43,7 @@ func against(asked configs.Loaded, changes []string) (out []contender, all []str
 	}
 	own := &yaml.Node{Kind: yaml.MappingNode, Style: yaml.FlowStyle}
 	put := func(key string, value *yaml.Node) {
-		for i := 0; i < len(own.Content); { // what it replaces
+		for i := 0; i < len(own.Content); { // remove the key and keys below it
 			if k := own.Content[i].Value; k == key || strings.HasPrefix(k, key+".") {
 				own.Content = slices.Delete(own.Content, i, i+2)
 			} else {
@@ -80,7 +80,7 @@ func against(asked configs.Loaded, changes []string) (out []contender, all []str
 	return []contender{byHand, {label, asked.Method, strings.TrimSpace(string(text))}}, all, nil
 }
 
-// flow has a value written in one line.
+// flow sets a value in one line.
 func flow(n *yaml.Node) {
 	if n.Kind != yaml.ScalarNode {
 		n.Style = yaml.FlowStyle

@@ -17,30 +17,31 @@ import (
 
 // Plan is a configuration for some images.
 type Plan struct {
-	Name  string // of the run, after the folder
+	Name  string // of the run: the name of the folder
 	Text  []byte // of the configuration file
-	Found string // what the images are, in a line
-	Parts string // how they are handed out, in a line
-	// Changes are those of the command line that all methods of the file take: the others stand in it, with the method.
+	Found string // description of the images in one line
+	Parts string // description of the partition in one line
+	// Changes are the changes of the command line that apply to all methods. The text contains the other changes as
+	// keys of a method.
 	Changes []string
 }
 
-// Limits on what is chosen.
+// Limits of the chosen partition.
 const (
-	perClient   = 40 // training images that a client has on average, where there are that many
+	perClient   = 40 // mean number of training images of a client, if the set is large enough
 	mostClients = 10
-	inDomain    = 2 // clients of a domain, where it has images enough
+	inDomain    = 2 // clients per domain, if the set is large enough
 )
 
-// choice is a partition to try.
+// choice is a candidate partition.
 type choice struct {
 	kind    string
 	clients int
 }
 
-// For opens the images and chooses. sets are changes "key=value" from the command line, which count for the choice too;
-// among them method, which makes it a comparison of that method with hand-written prompts. What cannot be read in one
-// way only is an error that says both.
+// For opens the images and chooses a configuration. changes are "key=value" from the command line, and affect the
+// choice. A change of method makes the plan a comparison of that method with hand-written prompts. An ambiguous layout
+// is an error that names both readings.
 func For(images string, changes []string) (*Plan, error) {
 	kind, err := Kind(images)
 	if err != nil {
@@ -83,16 +84,16 @@ func For(images string, changes []string) (*Plan, error) {
 			return nil, err
 		}
 		if _, err = partition.Split(l.Partition, set, l.Data.Shots, l.Seed); err == nil {
-			_, err = read(choice{l.Partition.Kind, l.Partition.Clients}) // which may be the command line's
+			_, err = read(choice{l.Partition.Kind, l.Partition.Clients}) // the command line may have changed both
 			p.Parts = handed(l, set)
 			return p, err
 		}
 	}
-	return nil, fmt.Errorf("%s: too few images: two clients need training and test images each: %s",
-		images, p.Found)
+	return nil, fmt.Errorf("%s: too few images: two clients need training and test images each: %s", images, p.Found)
 }
 
-// choices are partitions from the most telling one to the one that any set allows.
+// choices returns candidate partitions. The first one has the strongest heterogeneity; the last one works for every
+// set.
 func choices(s *data.Set) []choice {
 	train := 0
 	for _, split := range s.Splits() {
@@ -114,7 +115,7 @@ func choices(s *data.Set) []choice {
 	return append(out, choice{"dirichlet", 2}, choice{"iid", 2})
 }
 
-// Kind tells which kind of set some images are, as data.set names it.
+// Kind returns the value of data.set for images.
 func Kind(images string) (string, error) {
 	info, err := os.Stat(images)
 	if err != nil {
@@ -156,7 +157,7 @@ func Kind(images string) (string, error) {
 	return out, err
 }
 
-// nameOf makes the name of a run of that of a folder.
+// nameOf returns a name for a run on a folder.
 func nameOf(images string) string {
 	full, err := filepath.Abs(images)
 	if err != nil {
@@ -186,7 +187,7 @@ func found(s *data.Set) string {
 	return text
 }
 
-// abouts say what the partitions that are chosen here do.
+// abouts describes the partitions that this package chooses.
 var abouts = map[string]string{
 	"domain-dirichlet": "each client has images of one domain, and its own class proportions",
 	"domain":           "each client has images of one domain, and the same class proportions",

@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// images are n files in each folder.
+// images writes n files into each folder.
 func images(n int, folders ...string) []string {
 	var out []string
 	for _, f := range folders {
@@ -25,9 +25,9 @@ func images(n int, folders ...string) []string {
 	return out
 }
 
-// Each of the four layouts of the README, and a list, gives a configuration that can be opened and handed out; the
-// partition goes by domains where there are some and by the number of images: of 100 images in a class folder 80 are to
-// train on, and a client shall have 40.
+// Each of the four layouts of the README, and a list, gives a configuration that can be opened and partitioned. The
+// partition depends on the domains, if there are any, and on the number of images: of 100 images in a class folder 80
+// are for training, and a client gets 40.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -62,7 +62,7 @@ func TestLayouts(t *testing.T) {
 			if err := os.WriteFile(path, p.Text, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			conf, err := configs.Load(path, nil) // what the file says by itself
+			conf, err := configs.Load(path, nil) // the values of the file
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +87,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// A name that is odd in YAML, for a folder name or in a comment is no problem.
+// A name may contain characters that are special in YAML, in folder names or in comments.
 func TestOddNames(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "my \"photos\": #1\nüber.d")
 	if err := os.Rename(datatest.Tree(t, images(20, "cat", "dog")...), root); err != nil {
@@ -103,9 +103,9 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// One method that is asked for is compared with hand-written prompts on the same images. What the command line says of
-// images, clients and tests holds for both; what it says of the method, of its training and of what is around it, for
-// the method alone, which hand-written prompts would refuse.
+// A requested method is compared with hand-written prompts on the same images. Changes of images, clients and tests on
+// the command line apply to both. Changes of the method and its training apply to the method alone, because
+// hand-written prompts would refuse them.
 func TestMethodBesideZeroShot(t *testing.T) {
 	root := datatest.Tree(t, images(20, "cat", "dog")...)
 	changes := []string{"method=promptfl", "with=[fedprox, dp]", "options={tokens: 3}", "options.mu=0.5",

@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/data/sets"
 )
 
-// write is the configuration of a comparison; without methods to compare, of those that a first look is at.
+// write returns the text of a configuration that compares methods. The default is the list usual.
 func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []contender) []byte {
 	var b strings.Builder
 	line := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
@@ -58,11 +58,11 @@ func (p *Plan) write(kind, images string, d sets.Config, c choice, compared []co
 	return []byte(b.String())
 }
 
-// kinds say what the sets are that are found here.
+// kinds describes the kinds of sets that Kind returns.
 var kinds = map[string]string{"folder": "folders of images", "list": "a list of paths and labels",
 	"parquet": "Parquet files with images and labels"}
 
-// printable keeps a comment to one line.
+// printable replaces characters that would end a comment.
 func printable(r rune) rune {
 	if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 {
 		return '?'

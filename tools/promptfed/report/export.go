@@ -55,8 +55,8 @@ func exportCommand() *cobra.Command {
 	return c
 }
 
-// exportAll writes every classifier of a run into a folder, which must be new or empty: a file of another run would not
-// be told from those of this one.
+// exportAll writes every classifier of a run into a folder. The folder must be new or empty, so that it holds no files
+// of another run.
 func exportAll(from *chosen, dir, out string, write func(f *trained.Classifier, path string) error) error {
 	conf, err := openRun(dir, from.models, from.sets)
 	if err != nil {

@@ -92,7 +92,7 @@ func predictCommand() *cobra.Command {
 		out := json.NewEncoder(os.Stdout)
 		for _, p := range list {
 			if asJSON {
-				if err := out.Encode(serving.Answer(p, classes)); err != nil {
+				if err := out.Encode(serving.NewPrediction(p, classes)); err != nil {
 					return err
 				}
 				continue
@@ -122,10 +122,10 @@ func printFacts(facts []trained.Fact, asJSON bool) error {
 		fmt.Print(tables.Plain(rows, 2))
 		return nil
 	}
-	return json.NewEncoder(os.Stdout).Encode(serving.Object(facts))
+	return json.NewEncoder(os.Stdout).Encode(serving.Metadata(facts))
 }
 
-// writePredictions writes a line for each image: its name, the best class, and the probability of every class.
+// writePredictions writes a line for each image: its name, its most probable class, and all probabilities.
 func writePredictions(w io.Writer, classes []string, list []trained.Prediction) error {
 	out := csv.NewWriter(w)
 	out.Write(append([]string{"image", "class"}, classes...))
@@ -140,7 +140,7 @@ func writePredictions(w io.Writer, classes []string, list []trained.Prediction) 
 	return out.Error()
 }
 
-// imagesIn puts the images in and below each folder in its place, by name.
+// imagesIn replaces each folder by the images in and below it, sorted by name.
 func imagesIn(paths []string) ([]string, error) {
 	var out []string
 	for _, p := range paths {
@@ -165,7 +165,7 @@ func imagesIn(paths []string) ([]string, error) {
 	return out, nil
 }
 
-// classifier is what predict takes: of a run folder, or an exported file.
+// classifier is a classifier of a run folder or an exported file.
 type classifier interface {
 	Classes() []string
 	Predict(context.Context, []data.Example) ([]trained.Prediction, error)
@@ -173,7 +173,7 @@ type classifier interface {
 	Close() error
 }
 
-// chosen are the flags that say which classifier of a run.
+// chosen holds the flags that choose a classifier of a run.
 type chosen struct {
 	client int
 	global bool
@@ -207,7 +207,7 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 		}
 		file, err := trained.OpenFile(from, conf.Runtime.Session())
 		if err != nil {
-			return nil, err // no typed nil in the interface
+			return nil, err // not a nil pointer in a non-nil interface
 		}
 		return file, nil
 	}
@@ -218,7 +218,8 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 	return of, nil
 }
 
-// openRun opens a classifier of a run folder. None is the default: two of them may classify the same image differently.
+// openRun opens a classifier of a run folder. There is no default: two classifiers of a run may classify the same image
+// differently.
 func (f *chosen) openRun(cmd *cobra.Command, dir string) (*trained.Classifier, error) {
 	conf, err := openRun(dir, f.models, f.sets)
 	if err != nil {
@@ -238,7 +239,7 @@ func (f *chosen) openRun(cmd *cobra.Command, dir string) (*trained.Classifier, e
 	return of, err
 }
 
-// dataOf is the data set that a run folder names.
+// dataOf returns the data set that a run folder names.
 func dataOf(dir string) (trained.DataSet, error) {
 	p, err := runfolder.ReadProvenance(dir)
 	if err != nil || p.Data == nil {
@@ -247,8 +248,8 @@ func dataOf(dir string) (trained.DataSet, error) {
 	return trained.DataSet{Name: p.Data.Set, Digest: p.Data.Digest}, nil
 }
 
-// openRun reads the configuration of a finished run, changed by sets, and takes the provider; models, unless empty, is
-// another folder with bundles.
+// openRun reads the configuration of a finished run, applies the changes in sets, and chooses the provider. models,
+// unless empty, is a folder with bundles.
 func openRun(dir, models string, sets []string) (experiment.Config, error) {
 	if err := cli.OnlyRuntime(sets); err != nil {
 		return experiment.Config{}, err

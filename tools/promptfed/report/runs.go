@@ -31,13 +31,13 @@ func runsCommand() *cobra.Command {
 	return c
 }
 
-// foundRun is a run with the group that it stands in.
+// foundRun is a run and its group.
 type foundRun struct {
 	*results.Run
 	group *results.Group
 }
 
-// loadRuns reads what lies in or below some folders, or in runs/ where none is named.
+// loadRuns reads the runs in and below some folders. The default is the folder runs.
 func loadRuns(dirs []string) (*results.Results, error) {
 	if len(dirs) == 0 {
 		dirs = []string{cli.RunsFolder}
@@ -49,7 +49,7 @@ func loadRuns(dirs []string) (*results.Results, error) {
 	return all, nil
 }
 
-// findRuns lists the runs that loadRuns finds.
+// findRuns lists the runs that loadRuns reads.
 func findRuns(dirs []string) ([]foundRun, error) {
 	all, err := loadRuns(dirs)
 	if err != nil {
@@ -66,7 +66,7 @@ func findRuns(dirs []string) ([]foundRun, error) {
 	return out, nil
 }
 
-// folderSeen is a run's folder as it is seen from here.
+// folderSeen returns the folder of a run relative to the current folder.
 func folderSeen(dir string) string {
 	if here, err := os.Getwd(); err == nil {
 		if rel, err := filepath.Rel(here, dir); err == nil && len(rel) < len(dir) {
@@ -109,7 +109,7 @@ func runsList() *cobra.Command {
 	return c
 }
 
-// runTable has a line for each run.
+// runTable returns a table with a row for each run.
 func runTable(runs []foundRun, metric string) (string, error) {
 	if metric == "" {
 		metric = "last"
@@ -133,7 +133,8 @@ func runTable(runs []foundRun, metric string) (string, error) {
 // missing stands for a value that a run does not have.
 const missing = "–"
 
-// headOf names a metric with its unit, and with its window where that is not another metric's.
+// headOf returns the name of a metric with its unit. The name includes the window of rounds if other has a different
+// one.
 func headOf(m, other results.Metric) string {
 	name := m.Under(other)
 	if unit := string(m.Unit()); unit != "" && unit != m.Name {
@@ -254,8 +255,8 @@ func runsTag() *cobra.Command {
 func runsRemove() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{Use: "rm DIR... [--yes]", Args: cli.AtLeast(1),
-		Short: "remove run folders; without --yes, only say which"}
-	c.Flags().BoolVar(&yes, "yes", false, "do it")
+		Short: "remove run folders; without --yes, only list them"}
+	c.Flags().BoolVar(&yes, "yes", false, "remove them")
 	c.RunE = func(_ *cobra.Command, dirs []string) error {
 		runs, err := findRuns(dirs)
 		if err != nil {

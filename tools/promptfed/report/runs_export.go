@@ -59,8 +59,7 @@ func runsLog() *cobra.Command {
 	c.RunE = func(cmd *cobra.Command, dirs []string) error {
 		uri, ok := strings.CutPrefix(to, trackers.MLflow)
 		if !ok {
-			return cli.Usagef("runs log needs --to mlflow:FOLDER or --to mlflow:http://HOST:PORT, not %q",
-				to)
+			return cli.Usagef("runs log needs --to mlflow:FOLDER or --to mlflow:http://HOST:PORT, not %q", to)
 		}
 		if err := trackers.Check([]string{to}); err != nil {
 			return cli.Usage(err)

@@ -19,7 +19,7 @@ import (
 	"promptfed/tools/promptfed/progress"
 )
 
-// termsFlags are those of the command terms.
+// termsFlags are the flags of terms.
 type termsFlags struct {
 	rounds          int
 	full, short, md bool
@@ -62,7 +62,7 @@ func termsCommand() *cobra.Command {
 	return c
 }
 
-// measure runs a configuration with its terms measured, in memory.
+// measure runs a configuration in memory and measures its terms.
 func (f termsFlags) measure(ctx context.Context, conf experiment.Config) ([]results.Round, error) {
 	conf.Eval.Terms, conf.Eval.Every, conf.Train.Rounds = true, f.rounds, f.rounds
 	d := progress.New(conf)
@@ -96,7 +96,7 @@ func (f termsFlags) measure(ctx context.Context, conf experiment.Config) ([]resu
 	return out, nil
 }
 
-// termsTable is what the command prints.
+// termsTable is the table that terms prints.
 type termsTable struct {
 	termsFlags
 	several bool
@@ -130,7 +130,7 @@ func (t *termsTable) add(name string, rounds []results.Round) {
 	}
 }
 
-// number has three digits; "-" is none.
+// number returns three digits, or "-" for NaN.
 func number(v float64) string {
 	if math.IsNaN(v) {
 		return "-"

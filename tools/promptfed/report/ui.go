@@ -19,7 +19,7 @@ import (
 
 const (
 	uiPort  = 7007
-	uiEvery = time.Second // between looks at the folders
+	uiEvery = time.Second // time between two reads of the folders
 )
 
 func uiCommand() *cobra.Command {
@@ -51,5 +51,5 @@ func uiCommand() *cobra.Command {
 func serveUI(ctx context.Context, l net.Listener, dirs []string) error {
 	handler := ui.New(report.Live(dirs))
 	go handler.Watch(ctx, uiEvery)
-	return serving.Until(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, l)
+	return serving.Serve(ctx, &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}, l)
 }

@@ -27,7 +27,7 @@ import (
 	"promptfed/tools/promptfed/signals"
 )
 
-// launchFlags are those of the command launch beside those of run.
+// launchFlags are the flags of launch: those of run and its own.
 type launchFlags struct {
 	run    runFlags
 	member member
@@ -55,7 +55,7 @@ func launchCommand(o cli.Outputs) *cobra.Command {
 	return c
 }
 
-// launch does what this task has to do.
+// launch runs this task of the job.
 func (f launchFlags) launch(ctx context.Context, args []string) error {
 	m := f.member
 	if m.tasks < 1 || m.rank < 0 || m.rank >= m.tasks {
@@ -66,19 +66,19 @@ func (f launchFlags) launch(ctx context.Context, args []string) error {
 		f.meet = "promptfed-" + m.job
 	}
 	f.run.use.Resume = f.run.use.Resume || m.restarts > 0
-	finish := signals.Of(ctx)
-	finish.Gently()
+	finish := signals.FromContext(ctx)
+	finish.FinishOnTerm()
 	if m.rank > 0 {
 		return f.work(ctx, args)
 	}
 	err := f.lead(ctx, args)
-	if ctx.Err() != nil && finish.StartAgain() {
+	if ctx.Err() != nil && finish.Restart() {
 		return errors.Join(err, m.requeue())
 	}
 	return err
 }
 
-// meeting is what task 0 tells the others.
+// meeting is the file in which task 0 publishes its address.
 type meeting struct {
 	URL      string
 	Job      string
@@ -89,7 +89,7 @@ func (f launchFlags) meetingFile() string { return filepath.Join(f.meet, "task-0
 func (f launchFlags) certs() string       { return filepath.Join(f.meet, "job-certs") }
 func (f launchFlags) signer() string      { return filepath.Join(f.meet, "job-authority") }
 
-// clear removes the folder that the tasks meet in, unless it holds anything that is not of a job.
+// clear removes the folder of the meeting. A folder with other files is an error.
 func (f launchFlags) clear() error {
 	own := []string{f.meetingFile(), f.certs(), f.signer()}
 	list, err := os.ReadDir(f.meet)
@@ -105,12 +105,12 @@ func (f launchFlags) clear() error {
 	return os.RemoveAll(f.meet)
 }
 
-// lead runs, and has the other tasks train.
+// lead runs the experiment on task 0, with the other tasks as workers.
 func (f launchFlags) lead(ctx context.Context, args []string) error {
 	if f.member.tasks == 1 {
 		return f.run.start(ctx, args)
 	}
-	if err := f.clear(); err != nil { // of a job with this name that was killed
+	if err := f.clear(); err != nil { // left by a job of the same name that was killed
 		return fmt.Errorf("--meet: %w", err)
 	}
 	if err := os.MkdirAll(f.meet, 0o700); err != nil {
@@ -130,7 +130,7 @@ func (f launchFlags) lead(ctx context.Context, args []string) error {
 	return f.run.start(ctx, args)
 }
 
-// addresses are what other machines may call this one.
+// addresses returns the names and addresses of this machine.
 func addresses() []string {
 	out := []string{"localhost"}
 	if name, err := os.Hostname(); err == nil {
@@ -148,13 +148,13 @@ func addresses() []string {
 	return out
 }
 
-// work trains clients of task 0 until that ends.
+// work trains clients of task 0 until task 0 ends.
 func (f launchFlags) work(ctx context.Context, args []string) error {
 	here, err := f.here(args)
 	if err != nil {
 		return err
 	}
-	defer signals.Of(ctx).Begin()() // a signal to all tasks is for task 0: the clients of its round train here
+	defer signals.FromContext(ctx).Begin()() // Slurm signals all tasks; clients of the current round still train here
 	at, err := f.find(ctx)
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func (f launchFlags) work(ctx context.Context, args []string) error {
 	return err
 }
 
-// find waits until task 0 says where it is.
+// find waits for the address of task 0.
 func (f launchFlags) find(ctx context.Context) (at meeting, err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, f.idle, fmt.Errorf("task 0 of job %s did not write its address into "+
 		"%s within %v; --meet must be a folder that all tasks share", f.member.job, f.meet, f.idle))
@@ -205,7 +205,7 @@ func (f launchFlags) find(ctx context.Context) (at meeting, err error) {
 	}
 }
 
-// here is where this task finds data, by the first configuration, and what it may use of its machine.
+// here returns the folders of data and the runtime of this task. They come from the first configuration and from Slurm.
 func (f launchFlags) here(args []string) (experiment.Config, error) {
 	l, err := configs.Loaded{}, error(nil)
 	if len(args) > 0 {
@@ -233,7 +233,7 @@ func (f launchFlags) here(args []string) (experiment.Config, error) {
 	return conf, nil
 }
 
-// requeue has Slurm start the job again.
+// requeue asks Slurm to start the job again.
 func (m member) requeue() error {
 	if m.slurm == "" {
 		return nil

@@ -25,7 +25,7 @@ import (
 	"promptfed/tools/promptfed/signals"
 )
 
-// runFlags are those of the command run.
+// runFlags are the flags of run.
 type runFlags struct {
 	sets        []string
 	out, images string
@@ -52,7 +52,7 @@ func runCommand(o cli.Outputs) *cobra.Command {
 	return c
 }
 
-// add adds the flags of a run, and what its arguments must be.
+// add adds the flags and the check of the arguments to a command.
 func (f *runFlags) add(c *cobra.Command) {
 	c.Flags().BoolVar(&f.smoke, "smoke", false, smokeHelp)
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of the configuration, as in train.lr=0.01")
@@ -74,7 +74,7 @@ func (f *runFlags) add(c *cobra.Command) {
 	}
 }
 
-// start runs the configurations, or the sweep.
+// start runs the sweep or the single runs of the command line.
 func (f *runFlags) start(ctx context.Context, args []string) error {
 	if err := f.outputs.CheckTrackers(f.log); err != nil {
 		return cli.Usage(err)
@@ -89,14 +89,14 @@ func (f *runFlags) start(ctx context.Context, args []string) error {
 	return f.run(ctx, args)
 }
 
-// ofSweep are the flags of a sweep.
+// ofSweep returns the flags of a sweep.
 func (f runFlags) ofSweep() sweepFlags {
 	return sweepFlags{smoke: f.smoke, use: f.use, sets: f.sets, seeds: f.seeds, out: f.out, log: f.log,
 		cluster: f.cluster, view: f.view, outputs: f.outputs}
 }
 
-// sweep is what the command line asks for where that is a sweep; nil where it is single runs. Images are looked at
-// here, and become changes of the configurations, where there are any.
+// sweep returns the sweep of the command line, or nil for single runs. For --images with configurations, it turns the
+// images into changes of the configurations.
 func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
 	if f.images != "" && len(args) == 0 {
 		if f.smoke {
@@ -132,7 +132,7 @@ func (f *runFlags) sweep(args []string) (*configs.Sweep, error) {
 	return nil, nil
 }
 
-// plan chooses an experiment for some images, and says what was found and chosen.
+// plan chooses an experiment for images, and prints the detected layout and the partition.
 func plan(images string, sets []string) (*quickstart.Plan, error) {
 	p, err := quickstart.For(images, sets)
 	if err != nil {
@@ -146,7 +146,7 @@ func plan(images string, sets []string) (*quickstart.Plan, error) {
 func (f runFlags) run(ctx context.Context, args []string) error {
 	var dirs, folders []string
 	var confs []configs.Loaded
-	for _, path := range args { // all of them are read before the first trains
+	for _, path := range args { // all are read before the first one trains
 		conf, err := cli.Load(path, f.sets)
 		if err != nil {
 			return err
@@ -161,8 +161,7 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 	}
 	for i, folder := range folders {
 		if slices.Contains(folders[:i], folder) {
-			return cli.Usagef("two runs would use the folder %s; give the configurations different "+
-				"names", folder)
+			return cli.Usagef("two runs would use the folder %s; give the configurations different names", folder)
 		}
 		if err := runfolder.Check(folder, f.use); err != nil {
 			return err
@@ -203,7 +202,7 @@ func (f runFlags) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// one trains in a run folder and reports what it gave.
+// one trains in a run folder and writes the report.
 func (f runFlags) one(ctx context.Context, conf experiment.Config, dir string, others *distributed.Cluster,
 	series *progress.Series) error {
 	d := series.New(conf)
@@ -219,15 +218,15 @@ func (f runFlags) one(ctx context.Context, conf experiment.Config, dir string, o
 	return err
 }
 
-// training says how an experiment is run, beside its configuration.
+// training holds the settings of a run besides its configuration.
 type training struct {
 	dir     string
 	use     runfolder.Use
 	outputs cli.Outputs
-	log     []string             // the names of trackers
-	workers int                  // clients that train at a time; 0 for those of the configuration
-	beside  bool                 // other runs, with which it shares the processors
-	cluster *distributed.Cluster // of other machines that train the clients; may be nil
+	log     []string             // names of trackers
+	workers int                  // number of clients that train at a time; 0 for that of the configuration
+	beside  bool                 // whether other runs share the processors
+	cluster *distributed.Cluster // machines that train the clients; nil for this process
 }
 
 // run runs an experiment in its folder.
@@ -279,7 +278,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 			err = e
 		}
 	}()
-	set, finish := b.Settings(), signals.Of(ctx)
+	set, finish := b.Settings(), signals.FromContext(ctx)
 	set.Dir, set.Resume, set.OnTurn, set.OnWarning = dir, use.Resume, m.Turn, m.Warn
 	set.OnRound = func(r record.Record) {
 		m.Round(r)

@@ -10,10 +10,10 @@ import (
 	"promptfed/configs"
 )
 
-// mostSeeds bounds a list of seeds.
+// mostSeeds is the largest number of seeds.
 const mostSeeds = 1000
 
-// seedList is the flag --seeds: numbers and ranges of numbers.
+// seedList is the value of --seeds: numbers and ranges of numbers.
 type seedList []uint64
 
 func (l *seedList) Type() string { return "seeds" }
@@ -58,7 +58,8 @@ func (l *seedList) Set(text string) error {
 	return nil
 }
 
-// withSeeds gives a configuration once for every seed, with run folders below dir; without seeds it is left alone.
+// withSeeds returns a copy of a configuration for every seed, with run folders below dir. Without seeds it returns the
+// configuration and dir.
 func withSeeds(conf configs.Loaded, dir string, seeds []uint64) (confs []configs.Loaded, dirs []string) {
 	if len(seeds) == 0 {
 		return []configs.Loaded{conf}, []string{dir}

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// member is a task of a job of several.
+// member describes a task of a job.
 type member struct {
 	rank, tasks int
-	job         string // a name that all tasks of the job have
-	slurm       string // the job's number in Slurm; empty elsewhere
-	restarts    int    // how often the job was queued again
-	processors  int    // that the task may use; 0 for all
-	devices     int    // GPUs that the task may use
+	job         string // name of the job, equal in all tasks
+	slurm       string // number of the job in Slurm; empty without Slurm
+	restarts    int    // number of times that the job was requeued
+	processors  int    // processors of the task; 0 for all
+	devices     int    // GPUs of the task
 }
 
-// fromSlurm reads what srun tells a task in its environment: SLURM_PROCID, SLURM_NTASKS (SLURM_STEP_NUM_TASKS of a step
-// with fewer), SLURM_CPUS_PER_TASK, SLURM_RESTART_COUNT, SLURM_JOB_ID with SLURM_STEP_ID, and CUDA_VISIBLE_DEVICES. A
-// program that srun did not start is the only task.
+// fromSlurm reads the variables that srun sets for a task: SLURM_PROCID, SLURM_NTASKS (SLURM_STEP_NUM_TASKS for a step
+// with fewer tasks), SLURM_CPUS_PER_TASK, SLURM_RESTART_COUNT, SLURM_JOB_ID with SLURM_STEP_ID, and
+// CUDA_VISIBLE_DEVICES. Without srun the job has one task.
 func fromSlurm(get func(string) string) member {
 	number := func(name string, otherwise int) int {
 		n, err := strconv.Atoi(get(name))

@@ -2,7 +2,7 @@ package run
 
 import "testing"
 
-// What a task of a job knows of it. The values are those that srun sets in a job of 3 tasks of 4 processors and 2 GPUs.
+// fromSlurm reads the variables that srun sets in a job of 3 tasks of 4 processors and 2 GPUs.
 func TestFromSlurm(t *testing.T) {
 	env := map[string]string{"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "3", "SLURM_PROCID": "2", "SLURM_NTASKS": "8",
 		"SLURM_STEP_NUM_TASKS": "3", "SLURM_CPUS_PER_TASK": "4", "CUDA_VISIBLE_DEVICES": "0,1",

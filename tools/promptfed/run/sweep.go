@@ -16,7 +16,7 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// sweepFlags are what the command line changes of a sweep.
+// sweepFlags are the flags of sweep.
 type sweepFlags struct {
 	smoke      bool
 	use        runfolder.Use
@@ -43,7 +43,7 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 	c.Flags().StringArrayVar(&f.sets, "set", nil, "change a key of every cell, as in train.lr=0.01")
 	c.Flags().StringArrayVar(&f.keep, "keep", nil, "run only these labels of an axis, as in method=FedPHA,PromptFL")
 	c.Flags().Var(&f.seeds, "seeds", "seeds, instead of the file's, as in 1,2,3 or 1-3")
-	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as there are processors for)")
+	c.Flags().IntVar(&f.jobs, "jobs", 0, "cells to run at a time (default: as many as the processors allow)")
 	c.Flags().Var(&f.array, "array", "run only part I, from 0, of N parts of the cells, while other processes run "+
 		"the others in the same folder, as in $SLURM_ARRAY_TASK_ID/8 or $JOB_COMPLETION_INDEX/8")
 	c.Flags().StringVar(&f.out, "out", "", "folder of the sweep (default runs/NAME)")
@@ -73,7 +73,7 @@ func sweepCommand(o cli.Outputs) *cobra.Command {
 
 const smokeHelp = "run the small form that the file's section smoke describes, which takes about a minute"
 
-// loadSweep reads a sweep file, or its text where it has one; anything wrong with it is wrong usage.
+// loadSweep reads a sweep from text, or from the file at path if text is nil. An error is a usage error.
 func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
 	o := configs.SweepOptions{Smoke: f.smoke, Sets: f.sets, Keep: map[string][]string{}}
 	for _, k := range f.keep {
@@ -88,8 +88,7 @@ func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
 		return nil, cli.Usagef("--jobs %d: expected 1 or more", f.jobs)
 	}
 	if f.jobs > 1 && f.cluster.URL != "" {
-		return nil, cli.Usagef("--jobs %d: with --cluster cells run one after the other, each on all "+
-			"machines", f.jobs)
+		return nil, cli.Usagef("--jobs %d: with --cluster cells run one after the other, each on all machines", f.jobs)
 	}
 	s, err := (*configs.Sweep)(nil), error(nil)
 	if text == nil {
@@ -103,8 +102,8 @@ func loadSweep(path string, text []byte, f sweepFlags) (*configs.Sweep, error) {
 	return s, nil
 }
 
-// claimSweep makes the folder of a sweep and writes down what the sweep is, or refuses a folder that holds another one.
-// The folder is this program's alone until release is called.
+// claimSweep claims the folder of a sweep until release is called, and writes the sweep and its plan. A folder with
+// another sweep is an error.
 func claimSweep(s *configs.Sweep, dir string, use runfolder.Use) (release func(), err error) {
 	if release, err = runfolder.ClaimSweep(s, dir, use); err != nil {
 		return nil, err
@@ -117,14 +116,14 @@ func claimSweep(s *configs.Sweep, dir string, use runfolder.Use) (release func()
 	if err != nil {
 		return release, err
 	}
-	// The plan comes last: with it the folder is a sweep's.
+	// The plan is written last: it marks the folder as that of a sweep.
 	if err := atomicfile.Write(filepath.Join(dir, configs.SweepYAML), atomicfile.Bytes(text)); err != nil {
 		return release, err
 	}
 	return release, atomicfile.Write(filepath.Join(dir, configs.PlanFile), atomicfile.Bytes(plan))
 }
 
-// finished tells whether the folder of a cell holds everything that its run gives.
+// finished reports whether the folder of a cell holds all files of a finished run.
 func finished(dir string, conf experiment.Config) bool {
 	there := func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))

@@ -25,7 +25,7 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// runSweep runs the cells of a sweep that are not done yet.
+// runSweep runs the unfinished cells of a sweep.
 func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	others, err := f.cluster.Open(ctx)
 	if err != nil {
@@ -82,7 +82,7 @@ func runSweep(ctx context.Context, s *configs.Sweep, f sweepFlags) error {
 	return nil
 }
 
-// unfinished are the cells that are not done yet.
+// unfinished returns the cells that are not finished.
 func unfinished(dir string, cells []configs.Cell) (out []configs.Cell) {
 	for _, c := range cells {
 		if !finished(cellDir(dir, c), c.Config) {
@@ -96,9 +96,9 @@ func cellDir(dir string, c configs.Cell) string {
 	return filepath.Join(dir, filepath.FromSlash(c.Folder))
 }
 
-// share gives the cells that run at a time, and the clients that train at a time in those whose configuration does not
-// say it: the processors are dealt out to the cells; 0 is all of them. On a GPU cells take turns: what they would need
-// of its memory together is not known.
+// share returns the number of cells that run at a time, and the number of clients that train at a time in a cell whose
+// configuration does not set it; 0 stands for all processors. The cells share the processors. On a GPU one cell runs at
+// a time, because the memory that cells need together is unknown.
 func share(jobs int, cells []configs.Cell, processors int) (int, int) {
 	most, gpu := 1, false
 	for _, c := range cells {
@@ -117,7 +117,7 @@ func share(jobs int, cells []configs.Cell, processors int) (int, int) {
 	return jobs, max(1, processors/jobs)
 }
 
-// sweepRun runs cells side by side. What it keeps of a finished cell is nothing, of a failed one a line.
+// sweepRun runs cells concurrently. It keeps one line for each failed cell and nothing for the others.
 type sweepRun struct {
 	dir      string
 	log      []string
@@ -125,13 +125,13 @@ type sweepRun struct {
 	cluster  *distributed.Cluster
 	outputs  cli.Outputs
 	show     *progress.Sweep
-	features progress.Turns
+	features progress.FeatureLocks
 
 	mu     sync.Mutex
 	failed []string
 }
 
-// run runs cells, up to jobs at a time. A cell that fails does not stop the others; a full disk does.
+// run runs cells, up to jobs at a time. After a failed cell it continues; after a full disk it stops.
 func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(jobs)
@@ -149,7 +149,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 				return nil
 			case full(err):
 				return fmt.Errorf("cell %s: %w", c.Folder, err)
-			case ctx.Err() != nil: // it was stopped
+			case ctx.Err() != nil: // interrupted
 				return nil
 			}
 			line := cli.OneLine(err)
@@ -164,7 +164,7 @@ func (r *sweepRun) run(ctx context.Context, cells []configs.Cell, jobs int) erro
 	return g.Wait()
 }
 
-// note leaves the error of a cell in its folder.
+// note writes the error of a cell into the folder of the cell.
 func (r *sweepRun) note(c configs.Cell, line string) error {
 	dir := cellDir(r.dir, c)
 	err := os.MkdirAll(dir, 0o755)
@@ -174,11 +174,11 @@ func (r *sweepRun) note(c configs.Cell, line string) error {
 	if full(err) {
 		return err
 	}
-	return nil // the command names the cell in any case
+	return nil // the command prints the error of the cell in any case
 }
 
-// full tells whether an error means that no other cell could write its files either: a disk or a quota is full, files
-// may not grow, or nothing may be written any more.
+// full reports whether an error would also stop other cells from writing files: a full disk or quota, a limit on file
+// sizes, or a read-only file system.
 func full(err error) bool {
 	for _, e := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EROFS} {
 		if errors.Is(err, e) {
@@ -188,7 +188,7 @@ func full(err error) bool {
 	return false
 }
 
-// cell runs one cell, or goes on with it. A panic is an error that says where it was.
+// cell runs a cell, or continues it. It returns a panic as an error with its place in the code.
 func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -213,7 +213,7 @@ func (r *sweepRun) cell(ctx context.Context, c configs.Cell) (err error) {
 	return nil
 }
 
-// panicked is the place of the panic that is being recovered from.
+// panicked returns the place of the recovered panic.
 func panicked() string {
 	pc := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pc[:runtime.Callers(3, pc)])

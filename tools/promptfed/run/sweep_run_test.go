@@ -7,7 +7,7 @@ import (
 	"promptfed/configs"
 )
 
-// Processors are dealt out to cells that do not say what they use.
+// Cells that do not set their number of processors share them equally.
 func TestShare(t *testing.T) {
 	cell := func(workers int, provider string) configs.Cell {
 		var c configs.Cell

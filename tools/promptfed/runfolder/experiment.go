@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// CheckExperiment refuses a run in a folder that holds another experiment, and names the keys that differ: in the
-// folder itself where the run goes on, and in folders of other seeds, which are shown together with it.
+// CheckExperiment checks that a folder holds no other experiment if the run resumes it, and that the folders of other
+// seeds, which reports group with it, hold no other experiment. An error names the keys that differ.
 func CheckExperiment(dir string, id experiment.Identity, use Use) error {
 	there, err := begun(dir)
 	if err != nil {
@@ -36,15 +36,15 @@ func CheckExperiment(dir string, id experiment.Identity, use Use) error {
 	return nil
 }
 
-// seedsBeside are the folders whose runs are put together with that of a folder: seed-N beside it or below it, and the
-// folder above seed-N.
+// seedsBeside returns the folders that reports group with dir: seed-N beside it or below it, and the folder above
+// seed-N.
 func seedsBeside(dir string) []string {
 	above := dir
 	if SeedFolder.MatchString(filepath.Base(dir)) {
 		above = filepath.Dir(dir)
 	}
 	out := []string{above}
-	entries, _ := os.ReadDir(above) // a folder that is not there has none
+	entries, _ := os.ReadDir(above) // a missing folder has no entries
 	for _, e := range entries {
 		if e.IsDir() && SeedFolder.MatchString(e.Name()) {
 			out = append(out, filepath.Join(above, e.Name()))

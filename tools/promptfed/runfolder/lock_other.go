@@ -2,8 +2,8 @@
 
 package runfolder
 
-// lock does nothing where files have no such locks.
+// lock does nothing on systems without file locks.
 func lock(string) (release func(), err error) { return func() {}, nil }
 
-// share does nothing either.
+// share does nothing on systems without file locks.
 func share(string, string) (release func(), err error) { return func() {}, nil }

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// lock locks a folder for this program.
+// lock locks a folder for this process.
 func lock(dir string) (release func(), err error) {
 	return lockFor(dir, lockFile, syscall.LOCK_EX, "another promptfed works in "+dir)
 }
 
-// share locks a folder for programs that each do a part of the work in it, and the part for this program.
+// share locks a folder for processes that run different parts of the same sweep, and one part for this process.
 func share(dir, part string) (release func(), err error) {
 	all, err := lockFor(dir, lockFile, syscall.LOCK_SH, "a promptfed without --array works in "+dir)
 	if err != nil {
@@ -29,7 +29,7 @@ func share(dir, part string) (release func(), err error) {
 	return func() { own(); all() }, nil
 }
 
-// lockFor takes a lock on a file of a folder, which others may hold.
+// lockFor locks a file of a folder.
 func lockFor(dir, name string, how int, held string) (release func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -21,14 +21,14 @@ import (
 	"promptfed/runtime/version"
 )
 
-// Provenance is what ProvenanceFile says.
+// Provenance is the content of ProvenanceFile.
 type Provenance struct {
 	Seeds map[string]uint64 `json:"seeds"`
-	Data  *Data             `json:"data,omitempty"` // nil where the clients, and their data, are elsewhere
-	Calls []Call            `json:"calls"`          // of the program; more than one where it was resumed
+	Data  *Data             `json:"data,omitempty"` // nil if other machines hold the data
+	Calls []Call            `json:"calls"`          // calls of the program; more than one for a resumed run
 }
 
-// Data says what a run was made of.
+// Data describes the data of a run.
 type Data struct {
 	Set     string         `json:"set"`
 	Root    string         `json:"root,omitempty"` // absolute
@@ -39,10 +39,10 @@ type Data struct {
 	Clients int            `json:"clients"`
 }
 
-// Call is one run of the program.
+// Call is one execution of the program.
 type Call struct {
 	Command []string `json:"command"` // without secrets
-	Folder  string   `json:"folder"`  // in which it was called
+	Folder  string   `json:"folder"`  // working directory
 	Version string   `json:"version"`
 	Commit  string   `json:"commit"`
 	Go      string   `json:"go"`
@@ -50,14 +50,14 @@ type Call struct {
 	Host    string   `json:"host"`
 	System  string   `json:"system"`
 	CPUs    int      `json:"cpus"`
-	// Numerics is what may have changed a bit of the numbers; absent where no tensor is computed.
+	// Numerics is what may change a bit of the results; absent if this process computes no tensors.
 	Numerics *numerics.Fingerprint `json:"numerics,omitempty"`
 	Start    time.Time             `json:"start"`
-	Seconds  *float64              `json:"seconds,omitempty"` // absent where it was killed
-	Finished bool                  `json:"finished"`          // it came to the end of the run
+	Seconds  *float64              `json:"seconds,omitempty"` // absent if the process was killed
+	Finished bool                  `json:"finished"`          // whether the run ended without an error
 }
 
-// DataOf is what a run on opened data is made of.
+// DataOf returns the description of the data of an experiment.
 func DataOf(b *experiment.Built) *Data {
 	d := &Data{Set: b.Info.Set, Digest: b.DataDigest(), Classes: b.Info.Classes, Domains: len(b.Info.Domains),
 		Images: map[string]int{}, Clients: len(b.Parts)}
@@ -70,7 +70,7 @@ func DataOf(b *experiment.Built) *Data {
 	return d
 }
 
-// ReadProvenance reads ProvenanceFile; a folder without it has nothing to say.
+// ReadProvenance reads ProvenanceFile. Without the file it returns an empty Provenance.
 func ReadProvenance(dir string) (p Provenance, err error) {
 	path := filepath.Join(dir, ProvenanceFile)
 	b, err := os.ReadFile(path)
@@ -86,7 +86,7 @@ func ReadProvenance(dir string) (p Provenance, err error) {
 	return p, nil
 }
 
-// Begin adds the present call, which began its work then, to what the folder says; end writes how it ended.
+// Begin adds the current call to ProvenanceFile. end records the duration of the call and whether it failed.
 func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began time.Time) (end func(error) error,
 	err error) {
 	c := b.Config
@@ -117,7 +117,7 @@ func Begin(ctx context.Context, dir string, b *experiment.Built, d *Data, began 
 	}, write()
 }
 
-// secrets are flags whose values are written nowhere.
+// secrets are flags whose values are not recorded.
 var secrets = []string{"--token"}
 
 func withoutSecrets(args []string) []string {
@@ -136,20 +136,20 @@ func withoutSecrets(args []string) []string {
 
 type commandLine struct{}
 
-// WithCommandLine has a context carry the words that the program was called with, its own name first.
+// WithCommandLine returns a context with the command line of the process.
 func WithCommandLine(ctx context.Context, args []string) context.Context {
 	return context.WithValue(ctx, commandLine{}, args)
 }
 
-// CommandLine is what WithCommandLine was given.
+// CommandLine returns the command line in a context.
 func CommandLine(ctx context.Context) []string {
 	args, _ := ctx.Value(commandLine{}).([]string)
 	return args
 }
 
-// Again is a line for a shell that calls the program as it was called, with one more flag and the variables that
-// changed its configuration.
-func Again(ctx context.Context, flag string) string {
+// CommandWith returns a shell command that repeats the command line of the process with one more flag, and with the
+// environment variables that changed its configuration.
+func CommandWith(ctx context.Context, flag string) string {
 	var words []string
 	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -169,7 +169,7 @@ func Again(ctx context.Context, flag string) string {
 	return strings.Join(words, " ")
 }
 
-// quoted is a word as a POSIX shell reads it back.
+// quoted quotes a word for a POSIX shell.
 func quoted(word string) string {
 	plain := func(r rune) bool {
 		return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' ||

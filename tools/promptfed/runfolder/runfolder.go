@@ -16,27 +16,28 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Use says what becomes of a folder that holds a run.
+// Use says how a run uses a folder that already holds a run.
 type Use struct {
-	Resume bool // goes on with it
-	Force  bool // is begun anew, and what it holds of a run is removed
-	// Part names the part of a sweep that this program does, beside others in the folder; empty for all of it.
+	Resume bool // continue it
+	Force  bool // remove its files and start over
+	// Part is the part of a sweep that this process runs while other processes run the other parts; empty for all
+	// cells.
 	Part string
-	// Changed are folders that the same program starts over or goes on with: what they hold now is no hindrance.
+	// Changed lists folders that this process resumes or starts over. CheckExperiment ignores their current content.
 	Changed []string
-	Cell    bool // the run is a cell of a sweep, in the folder that the sweep gives it
+	Cell    bool // the run is a cell of a sweep, in its folder
 }
 
-// Files and folders in the folder of a run that neither the engine nor the experiment names.
+// Names of files and folders of a run folder that neither the engine nor the experiment defines.
 const (
 	ConfigFile        = "config.yaml"
-	ClientsFile       = "clients.json"    // the clients and the number of their examples
-	DataFile          = "data.json"       // the description of the data
-	ErrorFile         = "error.txt"       // one line: why a cell of a sweep failed
-	ProvenanceFile    = "provenance.json" // see Provenance; only this file differs between runs of one seed
-	ServerFolder      = "hub"             // what a server records about its clients
+	ClientsFile       = "clients.json"    // clients and the counts of their examples
+	DataFile          = "data.json"       // description of the data
+	ErrorFile         = "error.txt"       // one line: the error of a cell of a sweep
+	ProvenanceFile    = "provenance.json" // Provenance, which alone differs between runs of one seed
+	ServerFolder      = "hub"             // state of a server about its clients
 	TensorBoardFolder = "tensorboard"     // event files
-	MLflowFile        = "mlflow.json"     // the runs of MLflow stores that received this run
+	MLflowFile        = "mlflow.json"     // runs of MLflow stores that received this run
 )
 
 // files are the files and folders that runs, servers and reports write.
@@ -45,17 +46,17 @@ var files = []string{ConfigFile, experiment.IdentityFile, ClientsFile, DataFile,
 	ProvenanceFile, ServerFolder, TensorBoardFolder, MLflowFile, "secagg.jsonl", "tables.md", "tables.tex",
 	"tables.csv", "report.json", "report.html", "plots"}
 
-// SeedFolder matches the names of folders that hold one seed of an experiment beside others.
+// SeedFolder matches the folders of a run with several seeds.
 var SeedFolder = regexp.MustCompile(`^seed-\d+$`)
 
-// lockFile is locked while a program works in a folder; the system unlocks it when that program ends, however it ends.
+// lockFile is locked while a process works in a folder. The system unlocks it when the process ends.
 const lockFile = ".lock"
 
-// Occupied is a folder that may not be used. It is wrong usage.
+// Occupied is the error of a folder that the run may not use. It is wrong usage.
 type Occupied struct{ error }
 
-// Check refuses a folder that holds a run with a finished round, unless it is to be used; nothing is written. It finds
-// early where no folder can be made.
+// Check checks, without writing, that a run may use a folder: the folder holds no finished round unless use says so,
+// and it can be created and written.
 func Check(dir string, use Use) error {
 	if use.Resume && use.Force {
 		return Occupied{errors.New("--resume continues a run, --force starts it over: give only one of them")}
@@ -76,7 +77,7 @@ func Check(dir string, use Use) error {
 	return writable(dir)
 }
 
-// sweepOf is the folder of the sweep that a folder is a cell of; empty for none.
+// sweepOf returns the folder of the sweep that has dir as a cell, or "".
 func sweepOf(dir string) string {
 	at, err := filepath.Abs(dir)
 	if err != nil {
@@ -95,7 +96,7 @@ func sweepOf(dir string) string {
 	}
 }
 
-// begun tells whether a folder holds a finished round.
+// begun reports whether a folder holds a finished round.
 func begun(dir string) (bool, error) {
 	info, err := os.Stat(filepath.Join(dir, record.RoundsFile))
 	switch {
@@ -117,12 +118,12 @@ func hasCheckpoint(dir string) bool {
 	return err == nil
 }
 
-// writable finds the folder, or the nearest one above it that is there, and tries to write into it.
+// writable checks that the folder, or its nearest existing parent, can be written.
 func writable(dir string) error {
 	at := filepath.Clean(dir)
 	for {
 		info, err := os.Stat(at)
-		if errors.Is(err, syscall.ENOTDIR) { // the file is further up
+		if errors.Is(err, syscall.ENOTDIR) { // a parent is a file
 			at = filepath.Dir(at)
 			continue
 		}
@@ -145,8 +146,8 @@ func writable(dir string) error {
 	return os.Remove(f.Name())
 }
 
-// Claim makes the folder, for this program alone until release is called. What is there of a run is removed, unless the
-// run is to go on.
+// Claim creates the folder and locks it for this process until release is called. It removes an earlier run unless use
+// resumes it.
 func Claim(dir string, use Use) (release func(), err error) {
 	if err := Check(dir, use); err != nil {
 		return nil, err
@@ -167,7 +168,7 @@ func Claim(dir string, use Use) (release func(), err error) {
 	return release, nil
 }
 
-// Clear removes what runs leave in a folder, and nothing else.
+// Clear removes the files that runs write into a folder, and no others.
 func Clear(dir string) error {
 	for _, name := range files {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
@@ -177,8 +178,8 @@ func Clear(dir string) error {
 	return nil
 }
 
-// Remove removes run folders with all in them, or none of them where a program works in one, or in the sweep that one
-// belongs to.
+// Remove removes run folders with all their files. If a process works in one of them or in its sweep, Remove removes
+// nothing.
 func Remove(dirs []string) error {
 	var held []string
 	for _, dir := range dirs {

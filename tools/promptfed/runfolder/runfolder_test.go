@@ -32,15 +32,15 @@ func there(path ...string) bool {
 	return err == nil
 }
 
-// A folder with a finished round is refused, but for --resume and --force; one without is used again, and what was
-// begun in it is gone. Files that are no run's stay in any case.
+// A folder with a finished round is refused without --resume or --force. A folder without one is used again, and its
+// unfinished run is removed. Other files stay in any case.
 func TestClaim(t *testing.T) {
 	for _, c := range []struct {
 		what   string
-		rounds string // what rounds.jsonl holds
+		rounds string // content of rounds.jsonl
 		use    Use
 		refuse string
-		kept   bool // the run's files
+		kept   bool // files of the run
 	}{
 		{"begun only", "", Use{}, "", false},
 		{"a finished round", "{}\n", Use{}, "--force", true},
@@ -69,7 +69,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// The folder of a sweep's cell is for that cell alone: a table would show any other run by the cell's labels.
+// Only the cell may use the folder of a cell of a sweep: a table would show any other run with the labels of the cell.
 func TestCellsFolder(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, configs.PlanFile), `{"name":"s","cells":[{"folder":"p/seed-1"}]}`)
@@ -88,7 +88,7 @@ func TestCellsFolder(t *testing.T) {
 	}
 }
 
-// Two programs do not work in one folder; once the first has left it, the second may.
+// Two processes do not work in one folder. When the first has ended, the second may.
 func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "run")
 	release, err := Claim(dir, Use{})
@@ -105,7 +105,7 @@ func TestLock(t *testing.T) {
 	release()
 }
 
-// A run that a program works on is not removed, nor is one of a sweep that goes on, nor what is named beside it.
+// Remove removes nothing if a process works on one of the runs or on a sweep that contains one.
 func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	single, cell := filepath.Join(dir, "run"), filepath.Join(dir, "sweep", "a", "seed-1")
@@ -135,7 +135,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// Check leaves nothing behind, and finds that a file is in the way.
+// Check writes nothing, and finds a file in place of a folder.
 func TestCheckWritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	if err := Check(filepath.Join(dir, "a", "b"), Use{}); err != nil {
@@ -152,7 +152,7 @@ func TestCheckWritesNothing(t *testing.T) {
 	}
 }
 
-// Each call of the program on a run has an entry, one that was killed no duration; secrets are left out.
+// Each call of the program has an entry; a killed call has no duration. Secrets are left out.
 func TestProvenance(t *testing.T) {
 	dir := t.TempDir()
 	ctx := WithCommandLine(context.Background(), []string{"promptfed", "run", "x.yaml", "--token", "abc",
@@ -189,12 +189,12 @@ func TestProvenance(t *testing.T) {
 	}
 }
 
-// A shell reads the line back as the words that the program was called with, --resume in place of --force.
-func TestAgain(t *testing.T) {
+// A shell reads the line as the command line of the program, with --resume in place of --force.
+func TestCommandWith(t *testing.T) {
 	t.Setenv("PROMPTFED_TRAIN_LR", "0.5 # it's")
 	t.Setenv("PROMPTFED_TOKEN", "secret")
 	words := []string{"echo", "run", "a b.yaml", "--set", "options={tokens: [1, 2]}", "it's", "$HOME", "", "--force"}
-	line := Again(WithCommandLine(context.Background(), words), "--resume")
+	line := CommandWith(WithCommandLine(context.Background(), words), "--resume")
 	if strings.Contains(line, "secret") || strings.Contains(line, "--force") {
 		t.Errorf("%s", line)
 	}
@@ -207,7 +207,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestPrints is the program that TestAgain's shell starts.
+// TestPrints is the program that the shell of TestCommandWith starts.
 func TestPrints(t *testing.T) {
 	if os.Getenv("PROMPTFED_TEST_PRINT") == "" {
 		return

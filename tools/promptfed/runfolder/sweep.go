@@ -10,9 +10,9 @@ import (
 	"promptfed/configs"
 )
 
-// ClaimSweep makes the folder of a sweep, for this program alone until release is called, or for it and others that do
-// other parts of the same sweep. A folder that holds another sweep, a single run, or a sweep that is neither to go on
-// nor to be replaced is refused.
+// ClaimSweep creates the folder of a sweep and locks it until release is called: for this process, or for processes
+// that run different parts. A folder with another sweep or a single run is an error, and so is an existing sweep that
+// use neither resumes nor replaces.
 func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err error) {
 	planned := func() error {
 		_, err := os.Stat(filepath.Join(dir, configs.PlanFile))
@@ -62,11 +62,11 @@ func ClaimSweep(s *configs.Sweep, dir string, use Use) (release func(), err erro
 	return release, nil
 }
 
-// worked tells whether a cell of the sweep in a folder has a finished round.
+// worked reports whether a cell of the sweep in a folder has a finished round.
 func worked(dir string) (bool, error) {
 	p, err := configs.ReadPlan(dir)
 	if err != nil {
-		return true, nil // what is there cannot be read: it is not ours to replace
+		return true, nil // an unreadable plan is not replaced
 	}
 	for _, c := range p.Cells {
 		if there, err := begun(filepath.Join(dir, filepath.FromSlash(c.Folder))); err != nil || there {
@@ -76,7 +76,7 @@ func worked(dir string) (bool, error) {
 	return false, nil
 }
 
-// clearSweep removes what a sweep, or a run, left in a folder, and folders that are empty then.
+// clearSweep removes the files of a sweep or a run from a folder, and the empty folders below it.
 func clearSweep(dir string) error {
 	if p, err := configs.ReadPlan(dir); err == nil {
 		for _, c := range p.Cells {

@@ -1,4 +1,5 @@
-// Package serving classifies images that are posted over HTTP, with a file that promptfed export wrote.
+// Package serving classifies images in HTTP requests with a classifier that promptfed export wrote. It may import
+// federation/experiment/trained and models.
 package serving
 
 import (
@@ -19,25 +20,25 @@ import (
 	"promptfed/tools/promptfed/hostguard"
 )
 
-// Bounds of what others may cost.
+// Limits of requests.
 const (
 	maxBody   = 32 << 20 // bytes of an image file
 	maxBodies = 8 * maxBody
-	maxPixels = 24 << 20         // of an image, and of all images that are worked on at a time
+	maxPixels = 24 << 20         // of one image, and of all images in work together
 	maxWait   = 10 * time.Second // for each part of the budget
-	maxRead   = 30 * time.Second // for a whole request
-	maxRun    = 60 * time.Second // from a request's first byte to its answer
+	maxRead   = 30 * time.Second // for reading a request
+	maxRun    = 60 * time.Second // from the first byte of a request to the response
 )
 
-// Prediction is what is said of one image.
+// Prediction is the response about one image.
 type Prediction struct {
 	Image         string             `json:"image,omitempty"`
-	Class         string             `json:"class"` // the most probable
+	Class         string             `json:"class"` // most probable class
 	Probabilities map[string]float32 `json:"probabilities"`
 }
 
-// Answer is what a classifier with these classes said of an image.
-func Answer(p trained.Prediction, classes []string) Prediction {
+// NewPrediction returns the response of a classifier with the given classes.
+func NewPrediction(p trained.Prediction, classes []string) Prediction {
 	out := Prediction{Image: p.Image, Class: classes[p.Ranked()[0]], Probabilities: map[string]float32{}}
 	for i, c := range classes {
 		out.Probabilities[c] = p.Probabilities[i]
@@ -45,8 +46,8 @@ func Answer(p trained.Prediction, classes []string) Prediction {
 	return out
 }
 
-// Object is a classifier's metadata as a JSON object: what is JSON in it stays JSON.
-func Object(facts []trained.Fact) map[string]any {
+// Metadata returns the metadata of a classifier as a JSON object. Values that are JSON stay JSON.
+func Metadata(facts []trained.Fact) map[string]any {
 	out := map[string]any{}
 	for _, f := range facts {
 		if out[f.Key] = f.Value; json.Valid([]byte(f.Value)) {
@@ -57,14 +58,14 @@ func Object(facts []trained.Fact) map[string]any {
 }
 
 // Handler answers GET / with the metadata of a file, and POST / of an image file with a Prediction. All requests share
-// one budget: maxBodies bytes of files, maxPixels pixels, and as many images at a time as the machine has cores. An
-// image that alone is larger gets 413; who waits longer than maxWait for its part of the budget gets 503.
+// one budget: maxBodies bytes of files, maxPixels pixels, and one image per core at a time. An image above the limits
+// gets status 413. A request that waits longer than maxWait for its part of the budget gets status 503.
 func Handler(f *trained.File) http.Handler {
 	mux, bodies, pixels := http.NewServeMux(), semaphore.NewWeighted(maxBodies), semaphore.NewWeighted(maxPixels)
 	turns := semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		facts, _ := f.About()
-		write(w, http.StatusOK, Object(facts))
+		write(w, http.StatusOK, Metadata(facts))
 	})
 	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
 		var held parts
@@ -98,22 +99,22 @@ func Handler(f *trained.File) http.Handler {
 			write(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
 			return
 		}
-		write(w, http.StatusOK, Answer(trained.Prediction{Probabilities: p}, f.Classes()))
+		write(w, http.StatusOK, NewPrediction(trained.Prediction{Probabilities: p}, f.Classes()))
 	})
 	return mux
 }
 
-// Errors of requests that cost too much.
+// Errors of requests above the limits.
 var (
 	errLong  = fmt.Errorf("an image file may have %d MiB", maxBody>>20)
 	errLarge = fmt.Errorf("an image may have %d pixels", maxPixels)
 	errBusy  = errors.New("too many requests at a time; try again later")
 )
 
-// parts are those of the budget that a request holds.
+// parts releases the parts of the budget that a request holds.
 type parts []func()
 
-// take waits for a part.
+// take waits for a part of the budget.
 func (p *parts) take(ctx context.Context, of *semaphore.Weighted, n int64) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxWait, errBusy)
 	defer cancel()
@@ -130,7 +131,7 @@ func (p *parts) release() {
 	}
 }
 
-// fail says why an image was not classified.
+// fail responds with the reason why an image was not classified.
 func fail(w http.ResponseWriter, err error) {
 	status := http.StatusUnprocessableEntity
 	switch {
@@ -151,7 +152,7 @@ func write(w http.ResponseWriter, status int, what any) {
 	json.NewEncoder(w).Encode(what)
 }
 
-// Listen serves Handler at HOST:PORT until the context ends, of this machine only where HOST is empty.
+// Listen serves Handler at HOST:PORT until the context ends. Without HOST it listens on 127.0.0.1.
 func Listen(ctx context.Context, address string, f *trained.File) error {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && host == "" {
@@ -165,11 +166,11 @@ func Listen(ctx context.Context, address string, f *trained.File) error {
 	server := &http.Server{Handler: hostguard.Listening(address, l.Addr(), Handler(f)),
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: maxRead,
 		WriteTimeout: maxRun, IdleTimeout: maxRun, MaxHeaderBytes: 16 << 10}
-	return Until(ctx, server, l)
+	return Serve(ctx, server, l)
 }
 
-// Until lets a server answer on l until the context ends, which its requests see too.
-func Until(ctx context.Context, server *http.Server, l net.Listener) error {
+// Serve lets a server answer on l until the context ends. The context is that of its requests too.
+func Serve(ctx context.Context, server *http.Server, l net.Listener) error {
 	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()

@@ -28,8 +28,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// brightness is a classifier whose scores are the mean of red and that of blue, over 32: softmax of them is worked out
-// by hand.
+// brightness is a classifier whose scores are the means of red and of blue, over 32. Their softmax is worked out by
+// hand.
 func brightness(t *testing.T) *trained.File {
 	t.Helper()
 	g := graph.New()
@@ -69,7 +69,7 @@ func filled(c color.RGBA) []byte {
 	return b.Bytes()
 }
 
-// sized is the beginning of a PNG that claims a size and has no data.
+// sized is the start of a PNG with a given size and no data.
 func sized(w, h uint32) []byte {
 	header := append([]byte("IHDR"), binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, w), h)...)
 	header = append(header, 8, 2, 0, 0, 0) // 8 bits of red, green and blue
@@ -77,7 +77,8 @@ func sized(w, h uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(out, header...), crc32.ChecksumIEEE(header))
 }
 
-// Images posted at once get their own answers; what is no image, too large or no POST is refused with its reason.
+// Images in concurrent requests get their own answers. A file that is no image, an image that is too large and a
+// request that is not POST are refused with the reason.
 func TestHandler(t *testing.T) {
 	server := httptest.NewServer(Handler(brightness(t)))
 	defer server.Close()
@@ -128,7 +129,7 @@ func TestHandler(t *testing.T) {
 		{"POST", "/", filled(color.RGBA{})[:60], 422, "damaged"},
 		{"POST", "/", make([]byte, maxBody+1), 413, "32 MiB"},
 		{"POST", "/", sized(4096, 6145), 413, "25165824 pixels"}, // one line above 24 Mi
-		{"POST", "/", sized(4096, 6144), 422, "damaged"},         // it is let in, and has no data
+		{"POST", "/", sized(4096, 6144), 422, "damaged"},         // accepted, but it has no data
 		{"PUT", "/", nil, 405, ""},
 		{"GET", "/metrics", nil, 404, ""},
 	} {
@@ -139,7 +140,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// Who gets no part of the budget in time is told so, and what was given back is there for others.
+// A request that gets no part of the budget in time gets an error, and released parts are available to others.
 func TestParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		budget := semaphore.NewWeighted(10)
@@ -162,7 +163,7 @@ func TestParts(t *testing.T) {
 	})
 }
 
-// A port in use is an error at once, and serving ends when it is asked to.
+// A port in use is an error at once, and serving ends with its context.
 func TestListen(t *testing.T) {
 	f := brightness(t)
 	for _, address := range []string{"127.0.0.1:99999", "nowhere", "192.0.2.1:0"} {

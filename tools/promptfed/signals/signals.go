@@ -9,21 +9,21 @@ import (
 	"syscall"
 )
 
-// Finisher ends the program's work by signals: an interrupt or SIGTERM at once, SIGUSR1 after the round that trains, so
-// that nothing of it is lost; a second one of either at once.
+// Finisher stops the work of the program on signals. An interrupt or SIGTERM stops it at once. SIGUSR1 stops it after
+// the current round, so that no work is lost. A second signal stops it at once.
 type Finisher struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
-	rounds int  // runs, and other work that has an end of its own, that go on
-	asked  bool // to end after the round
-	again  bool // and to be started again
-	gentle bool // SIGTERM is as SIGUSR1
+	rounds int  // number of runs, and of other work with an end of its own, in progress
+	asked  bool // a signal asked to stop after the round
+	again  bool // a signal asked to restart the work
+	gentle bool // SIGTERM stops after the round
 }
 
 type key struct{}
 
-// Context is a context that signals end; stop gives the signals back.
+// Context returns a context that ends on signals. stop restores the default handling of signals.
 func Context(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &Finisher{cancel: cancel}
@@ -45,15 +45,15 @@ func Context(ctx context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// Of is the finisher of a context, or one that nothing asks.
-func Of(ctx context.Context) *Finisher {
+// FromContext returns the Finisher of a context, or one without signals.
+func FromContext(ctx context.Context) *Finisher {
 	if f, ok := ctx.Value(key{}).(*Finisher); ok {
 		return f
 	}
 	return &Finisher{cancel: func() {}}
 }
 
-// hear does what a signal asks for.
+// hear handles a signal.
 func (f *Finisher) hear(s os.Signal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,7 +67,7 @@ func (f *Finisher) hear(s os.Signal) {
 	slog.Info("stopping after this round; a second signal stops at once", "signal", s)
 }
 
-// Begin says that rounds begin; end that they ended.
+// Begin marks the begin of rounds, and end marks their end.
 func (f *Finisher) Begin() (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,7 +81,7 @@ func (f *Finisher) Begin() (end func()) {
 	}
 }
 
-// Round says that a round is over and kept.
+// Round marks the end of a round whose result is stored.
 func (f *Finisher) Round() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,15 +90,15 @@ func (f *Finisher) Round() {
 	}
 }
 
-// Gently makes SIGTERM the same as SIGUSR1, but for starting again.
-func (f *Finisher) Gently() {
+// FinishOnTerm makes SIGTERM stop the work after the current round, as SIGUSR1 does, but without a restart.
+func (f *Finisher) FinishOnTerm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gentle = true
 }
 
-// StartAgain tells whether a signal asked for the work to be started again.
-func (f *Finisher) StartAgain() bool {
+// Restart reports whether a signal asked for a restart of the work.
+func (f *Finisher) Restart() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.again

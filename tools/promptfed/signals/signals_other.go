@@ -4,5 +4,5 @@ package signals
 
 import "os"
 
-// finishSignals end a run after its round; there is none here.
+// finishSignals stop a run after its round. This system has none.
 var finishSignals []os.Signal

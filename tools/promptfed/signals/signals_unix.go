@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// finishSignals end a run after its round.
+// finishSignals stop a run after its round.
 var finishSignals = []os.Signal{syscall.SIGUSR1}

@@ -10,9 +10,9 @@ import (
 	"promptfed/models/bundle"
 )
 
-// Runs that need features of the same set and backbone take turns, whatever the order they name backbones in; others do
-// not wait.
-func TestTurns(t *testing.T) {
+// Runs that need features of the same set and backbone run one after the other, whatever the order of their backbones.
+// Other runs do not wait.
+func TestFeatureLocks(t *testing.T) {
 	built := func(set string, shots int, backbones ...string) *experiment.Built {
 		b := &experiment.Built{Config: experiment.Defaults()}
 		b.Config.Data.Set, b.Config.Data.Shots = set, shots
@@ -21,14 +21,14 @@ func TestTurns(t *testing.T) {
 		}
 		return b
 	}
-	var all Turns
+	var all FeatureLocks
 	var inside atomic.Int32
 	var group sync.WaitGroup
 	for _, b := range []*experiment.Built{built("pacs", 0, "a", "b"), built("pacs", 4, "b", "a"), built("pacs", 0,
 		"b")} {
 		group.Go(func() {
 			for range 200 {
-				done := all.Take(b)
+				done := all.Lock(b)
 				if inside.Add(1) != 1 {
 					t.Error("two compute the same features")
 				}
@@ -39,8 +39,8 @@ func TestTurns(t *testing.T) {
 		})
 	}
 	group.Wait()
-	done := all.Take(built("pacs", 0, "a"))
-	all.Take(built("pacs", 0, "b"))()
-	all.Take(built("digits", 0, "a"))()
+	done := all.Lock(built("pacs", 0, "a"))
+	all.Lock(built("pacs", 0, "b"))()
+	all.Lock(built("digits", 0, "a"))()
 	done()
 }

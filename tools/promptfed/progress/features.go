@@ -8,14 +8,16 @@ import (
 	"promptfed/federation/experiment"
 )
 
-// Turns has cells that need the same features wait for the one that computes them; they find them in the cache.
-type Turns struct {
+// FeatureLocks lets one cell compute features while other cells that need the same features wait. The others then read
+// the features from the cache.
+type FeatureLocks struct {
 	mu    sync.Mutex
 	locks map[string]*sync.Mutex
 }
 
-// Take waits for the turn of an experiment. Locks are taken in one order, so that no two wait for each other.
-func (t *Turns) Take(b *experiment.Built) (done func()) {
+// Lock locks the features of an experiment until unlock is called. It takes locks in a fixed order, which excludes
+// deadlocks.
+func (t *FeatureLocks) Lock(b *experiment.Built) (unlock func()) {
 	set := b.Config.Data.Config
 	set.Shots = 0
 	var keys []string
