@@ -13,6 +13,8 @@ import (
 	"promptfed/federation/engine/state"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	textprompts "promptfed/federation/methods/parts/prompts"
+	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
@@ -165,14 +167,15 @@ func (patchy) Logits(s *method.Scope) graph.Node {
 }
 
 // own tests clients with what they themselves ended their training with.
-type own struct{ methods.PromptFL }
+type own struct{ averaged.PromptFL }
 
 func (own) View() method.View { return method.PersonalView }
 
 // A client is tested with the prompt that its method's view names. Expected scores are the toy's formula, written down
 // once more: 4 x · u/|u| with u_c = tanh(tanh(ctx A)/2 + E_c) W.
 func TestClassifierOfAView(t *testing.T) {
-	plain := methods.PromptFL{ClassContext: methods.ClassContext{Context: methods.Context{Tokens: 1, Position: "end"}}}
+	plain := averaged.PromptFL{ClassContext: textprompts.ClassContext{
+		Context: textprompts.Context{Tokens: 1, Position: "end"}}}
 	merged, mine := methodtest.Values(60, 1, 1, methodtest.Width), methodtest.Values(61, 1, 1, methodtest.Width)
 	prompts := tensor.Map{"shared/ctx": merged, "client/1/own/ctx": mine}
 	for name, c := range map[string]struct {
@@ -225,14 +228,15 @@ func toyText(ctx []float32, k, dim, salt int) []float64 {
 
 // scored is a method with other class scores.
 type scored struct {
-	methods.PromptFL
+	averaged.PromptFL
 	logits func(*method.Scope) graph.Node
 }
 
 func (m scored) Logits(s *method.Scope) graph.Node { return m.logits(s) }
 
 func TestClassifierRefuses(t *testing.T) {
-	base := methods.PromptFL{ClassContext: methods.ClassContext{Context: methods.Context{Tokens: 1, Position: "end"}}}
+	base := averaged.PromptFL{ClassContext: textprompts.ClassContext{
+		Context: textprompts.Context{Tokens: 1, Position: "end"}}}
 	prompts := tensor.Map{"shared/ctx": tensor.New(1, methodtest.Width)}
 	for _, c := range []struct {
 		logits  func(*method.Scope) graph.Node

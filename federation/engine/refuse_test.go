@@ -15,6 +15,8 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	textprompts "promptfed/federation/methods/parts/prompts"
+	"promptfed/federation/methods/text/averaged"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/tensor"
@@ -65,7 +67,7 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 
 // bent is a method with one thing wrong.
 type bent struct {
-	methods.PromptFL
+	averaged.PromptFL
 	params func([]method.Param) []method.Param
 	loss   func(*method.Scope, graph.Node) graph.Node
 }
@@ -86,8 +88,9 @@ func (b bent) Loss(s *method.Scope, logits graph.Node) graph.Node {
 }
 
 func TestRefusesMethodsThatAreWrong(t *testing.T) {
-	base := methods.PromptFL{ClassContext: methods.ClassContext{Context: methods.Context{Tokens: 2, Position: "end",
-		Std: .1}}}
+	base := averaged.PromptFL{ClassContext: textprompts.ClassContext{Context: textprompts.Context{Tokens: 2,
+		Position: "end",
+		Std:      .1}}}
 	for name, c := range map[string]struct {
 		m     bent
 		words []string

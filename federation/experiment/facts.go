@@ -8,6 +8,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/wrappers/uploads"
 )
 
 // Link is what facts depend on beside the configuration.
@@ -20,7 +21,7 @@ type Link struct {
 type factSource struct {
 	*Built
 	Link
-	dp      methods.DP
+	dp      uploads.DP
 	private bool
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"promptfed/federation/configtags"
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
 )
 
 // Build makes a base method, wraps it, inner wrapper first, and hands every option to the layer that knows it.
@@ -31,31 +33,49 @@ func Build(name string, with []string, options map[string]any) (method.Method, e
 }
 
 // build makes one layer around inner.
-func build(d Def, l Layer, inner method.Method) (method.Method, error) {
+func build(d layer.Def, l layer.Builder, inner method.Method) (method.Method, error) {
 	m, err := l.Build(inner)
 	if err != nil {
 		return nil, err
 	}
-	if d.Wrapper() && reflect.TypeOf(inside(m)) != reflect.TypeOf(inner) {
+	if d.Wrapper() && reflect.TypeOf(layer.Inside(m)) != reflect.TypeOf(inner) {
 		return nil, fmt.Errorf("its Build must store the method that it wraps, %T, in its field Method, which holds %T",
-			inner, inside(m))
+			inner, layer.Inside(m))
 	}
-	return m, checkRoles(m)
+	return m, check.Join(checkRoles(m), checkCovered(m, inner))
 }
 
 // checkRoles refuses an outermost layer with a role that a layer inside has.
 func checkRoles(m method.Method) error {
 	mine := method.PropertiesOf(m).Roles
 	for _, role := range slices.Sorted(maps.Keys(mine)) {
-		for other := inside(m); other != nil; other = inside(other) {
+		for other := layer.Inside(m); other != nil; other = layer.Inside(other) {
 			if giveUp, has := method.PropertiesOf(other).Roles[role]; has {
 				ways := slices.DeleteFunc([]string{mine[role], giveUp}, func(s string) bool { return s == "" })
 				if len(ways) == 0 {
 					ways = []string{"keep one of the two"}
 				}
-				return fmt.Errorf("this wrapper and %s both %s; %s", nameOf(other), role, strings.Join(ways, ", or "))
+				return fmt.Errorf("this wrapper and %s both %s; %s", layer.NameOf(other), role,
+					strings.Join(ways, ", or "))
 			}
 		}
+	}
+	return nil
+}
+
+// checkCovered refuses a layer that hides clients by noise on the mean over layers that upload more than the mean.
+func checkCovered(m, inner method.Method) error {
+	if !method.PropertiesOf(m).HidesClients {
+		return nil
+	}
+	_, beside, err := Averages(inner)
+	if err == nil && len(beside) > 0 {
+		err = fmt.Errorf("a method inside also uploads %s", strings.Join(beside, ", "))
+	} else if asked := StatisticNames(inner); err == nil && len(asked) > 0 {
+		err = fmt.Errorf("clients also answer the statistics of %s", strings.Join(asked, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("%w; that would leave the clients without clipping and noise", err)
 	}
 	return nil
 }
@@ -82,7 +102,7 @@ func Resolve(name string, with []string, options map[string]any) (map[string]any
 			continue
 		}
 		for k, v := range values {
-			if slices.ContainsFunc(stack[1:], func(d Def) bool { return slices.Contains(d.optionNames(), k) }) {
+			if slices.ContainsFunc(stack[1:], func(d layer.Def) bool { return slices.Contains(d.OptionNames(), k) }) {
 				if out[stack[0].Name] == nil {
 					out[stack[0].Name] = map[string]any{}
 				}
@@ -106,7 +126,8 @@ func valuesOf(v reflect.Value, out map[string]any) {
 }
 
 // decoded finds the layers of a stack and gives them their options.
-func decoded(name string, with []string, options map[string]any) (stack []Def, layers []Layer, err error) {
+func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []layer.Builder,
+	err error) {
 	yes, no := true, false
 	for i, n := range append([]string{name}, with...) {
 		d, err := Find(n)
@@ -121,7 +142,7 @@ func decoded(name string, with []string, options map[string]any) (stack []Def, l
 		case i > 0 && !d.Wrapper():
 			return nil, nil, fmt.Errorf("with: %s is not a wrapper; wrappers are %s", n,
 				strings.Join(names(&yes), ", "))
-		case slices.ContainsFunc(stack, func(s Def) bool { return s.Name == n }):
+		case slices.ContainsFunc(stack, func(s layer.Def) bool { return s.Name == n }):
 			return nil, nil, fmt.Errorf("with: %s is listed twice", n)
 		}
 		stack, layers = append(stack, d), append(layers, d.New())

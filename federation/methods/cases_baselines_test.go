@@ -66,7 +66,7 @@ func init() {
 		methodtest.Case{Name: "promptfl", With: []string{"qffl"}, Options: with(short, options{"q": 1.0}),
 			Zero: noQFFL, Names: reporting(context, "qffl/loss")},
 		methodtest.Case{Name: "fedotp", With: []string{"qffl"}, Options: with(short, options{"weighting": "uniform",
-			"lipschitz": 5.0}), Zero: noQFFL, Names: reporting(transport, "qffl/loss"), NoDerivative: true},
+			"lipschitz": 5.0}), Zero: noQFFL, Names: reporting(Entropic, "qffl/loss"), NoDerivative: true},
 		methodtest.Case{Name: "ivlp", With: []string{"fedper"}, Options: options{"tokens": 2, "private": "image"},
 			Zero: noOwn, Alike: true, Names: keeping(everyone, "image/")},
 		methodtest.Case{Name: "fedclip", With: []string{"fedper"}, Options: options{"private": "adapter/2"},
@@ -91,7 +91,7 @@ func init() {
 			options{"fedamp": options{"mu": 0.5, "sigma": 2.0, "alpha": 0.5}}), Names: attentive(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedamp", "moon"}, Options: short,
 			Zero:  options{"moon": noMOON},
-			Names: attentive(transport), NoDerivative: true},
+			Names: attentive(Entropic), NoDerivative: true},
 		methodtest.Case{Name: "pfedmoap", Options: options{"tokens": 2, "experts": 3, "heads": 1, "init_std": 0.4,
 			"gating_dim": 2, "gating_lr": 0.2}, Names: gated},
 	)

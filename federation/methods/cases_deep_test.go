@@ -22,8 +22,8 @@ var (
 	distributed = methodtest.Names{Shared: []string{"prompts"}}
 )
 
-// averaged adds what PromptSRC's server keeps.
-func averaged(n methodtest.Names) methodtest.Names {
+// gaussianMean adds what PromptSRC's server keeps.
+func gaussianMean(n methodtest.Names) methodtest.Names {
 	n.ServerState = func(int) []string { return of(n, "gpa") }
 	return n
 }
@@ -120,14 +120,15 @@ var deepCases = []methodtest.Case{
 		Names: conditional},
 
 	{Name: "promptsrc", Options: deepOptions(options{"text_weight": 2.0, "image_weight": 2.0}), Alike: true,
-		Names: averaged(everyone)},
+		Names: gaussianMean(everyone)},
 	{Name: "promptsrc", Options: deepOptions(options{"depth": 1, "vision_depth": 1, "kl": "student-first",
 		"gpa": "none", "image_weight": 0.0,
-		"ensemble": []string{"imagenet-7", "{} texture."}}),
-		Names: methodtest.Names{Shared: []string{"text/prompt", "image/prompt"}, Reads: []string{"pixels"}}},
-	{Name: "promptsrc", Options: deepOptions(options{"depth": 2, "vision_depth": 0, "kl_weight": 0.0}),
-		Names: averaged(methodtest.Names{Shared: []string{"text/prompt", "text/deep"}})},
-	{Name: "promptsrc", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Alike: true, Names: averaged(everyone)},
+		"ensemble": []string{"imagenet-7", "{} texture."}}), Names: methodtest.Names{Shared: []string{"text/prompt",
+		"image/prompt"}, Reads: []string{"pixels"}}}, {Name: "promptsrc",
+		Options: deepOptions(options{"depth": 2, "vision_depth": 0, "kl_weight": 0.0}),
+		Names:   gaussianMean(methodtest.Names{Shared: []string{"text/prompt", "text/deep"}})},
+	{Name: "promptsrc", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Alike: true,
+		Names: gaussianMean(everyone)},
 
 	// The plan is a constant for gradients, so that they are not the loss's derivatives.
 	{Name: "plot", Options: options{"n": 3, "tokens": 2, "init_std": 0.4}, Names: transported, NoDerivative: true},

@@ -17,10 +17,10 @@ var (
 	alone   = methodtest.Names{Private: []string{"ctx"}}
 	two     = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}, Draw: []string{"projector"}}
 
-	memory    = methodtest.Names{Shared: []string{"ctx"}, Memory: true}
-	adapter   = methodtest.Names{Shared: []string{"adapter/1/w", "adapter/1/b", "adapter/2/w", "adapter/2/b"}}
-	experts   = methodtest.Names{Shared: []string{"general"}, Private: []string{"expert"}}
-	transport = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}, Reads: []string{"patches"}}
+	memory   = methodtest.Names{Shared: []string{"ctx"}, Memory: true}
+	adapter  = methodtest.Names{Shared: []string{"adapter/1/w", "adapter/1/b", "adapter/2/w", "adapter/2/b"}}
+	experts  = methodtest.Names{Shared: []string{"general"}, Private: []string{"expert"}}
+	Entropic = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}, Reads: []string{"patches"}}
 )
 
 // appr names what FedAPPR traces: with start=own a client keeps its prompt from its first round on, and the server
@@ -145,7 +145,7 @@ var cases = []methodtest.Case{
 		Names: apprOver(two, 0)},
 	{Name: "fedotp", With: []string{"appr"}, Options: options{"tokens": 2, "warmup": 0, "disc_lr": 0.5, "iters": 5},
 		Zero: apprOff, NoDerivative: true,
-		Names: apprOver(transport, 0)},
+		Names: apprOver(Entropic, 0)},
 	{Name: "pfeddc", With: []string{"appr"}, Options: dc(options{"warmup": 0, "disc_lr": 0.5, "disc_input": "mean"}),
 		Zero: apprOff, Names: apprOver(dual, 0)},
 	{Name: "sdfed", With: []string{"appr", "fedprox"}, Options: options{"warmup": 0, "disc_input": "mean",
@@ -172,13 +172,13 @@ var cases = []methodtest.Case{
 	{Name: "uopp", Options: options{"tokens": 2, "mixture": "mean", "position": "middle"}, Names: experts},
 	{Name: "uopp", With: []string{"fedprox"}, Options: options{"tokens": 2}, Zero: options{"mu": 0.0}, Names: experts},
 	// The plan is a constant for gradients, so that they are not the loss's derivatives.
-	{Name: "fedotp", Options: options{"tokens": 3, "init_std": 0.4}, Names: transport, NoDerivative: true},
-	{Name: "fedotp", Options: options{"tokens": 2, "stop": "pair", "eps": 0.01, "position": "front"}, Names: transport,
+	{Name: "fedotp", Options: options{"tokens": 3, "init_std": 0.4}, Names: Entropic, NoDerivative: true},
+	{Name: "fedotp", Options: options{"tokens": 2, "stop": "pair", "eps": 0.01, "position": "front"}, Names: Entropic,
 		NoDerivative: true},
 	{Name: "fedotp", Options: options{"tokens": 2, "transport": "balanced", "iters": 3, "threshold": 0.0},
-		Names: transport, NoDerivative: true},
+		Names: Entropic, NoDerivative: true},
 	{Name: "fedotp", With: []string{"fedprox"}, Options: options{"tokens": 2}, Zero: options{"mu": 0.0},
-		Names: transport, NoDerivative: true},
+		Names: Entropic, NoDerivative: true},
 
 	{Name: "promptfl", With: []string{"fedprox"}, Options: options{"mu": 2.0}, Zero: options{"mu": 0.0},
 		Names: context},
@@ -202,7 +202,7 @@ var cases = []methodtest.Case{
 		"sampling":  "none"}), Zero: still, Names: ggtpc(two, "cov", false, slices.Concat(shapes, places)...)},
 	{Name: "fedotp", With: []string{"ggtpc"}, Options: options{"tokens": 3, "min_count": 1, "prototypes": true,
 		"iters": 10}, Zero: still, NoDerivative: true,
-		Names: ggtpc(transport, "cov", false, slices.Concat(shapes, places)...)},
+		Names: ggtpc(Entropic, "cov", false, slices.Concat(shapes, places)...)},
 	{Name: "promptfl", With: []string{"ggtpc", "fedprox"}, Options: options{"tokens": 2, "min_count": 1},
 		Zero:  options{"mu": 0.0},
 		Names: ggtpc(context, "cov", false, shapes...)},

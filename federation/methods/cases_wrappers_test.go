@@ -102,7 +102,7 @@ func init() {
 		methodtest.Case{Name: "fedpha", With: []string{"scaffold"}, Options: with(exactNull, options{"strength": 0.5}),
 			Zero: noControl, Names: scaffolded(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"scaffold"}, Options: short, Zero: noControl,
-			Names: scaffolded(transport), NoDerivative: true},
+			Names: scaffolded(Entropic), NoDerivative: true},
 
 		methodtest.Case{Name: "promptfl", With: []string{"feddyn"}, Options: with(short, options{"alpha": 0.5}),
 			Zero: noDyn, Names: dynamic(context)},
@@ -112,7 +112,7 @@ func init() {
 		methodtest.Case{Name: "fedpha", With: []string{"feddyn"}, Options: exactNull, Zero: options{"feddyn": noDyn},
 			Names: dynamic(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"feddyn"}, Options: short, Zero: noDyn,
-			Names: dynamic(transport), NoDerivative: true},
+			Names: dynamic(Entropic), NoDerivative: true},
 
 		methodtest.Case{Name: "promptfl", With: []string{"fedopt"}, Options: short, Zero: noOpt,
 			Names: adaptive(context, true)},
@@ -124,18 +124,18 @@ func init() {
 			Names: adaptive(two, true)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedopt"}, Options: with(short, options{"kind": "adagrad"}),
 			Zero:  noOpt,
-			Names: adaptive(transport, true), NoDerivative: true},
+			Names: adaptive(Entropic, true), NoDerivative: true},
 
 		methodtest.Case{Name: "promptfl", With: []string{"fedntd"}, Options: with(short, options{"beta": 0.7,
 			"tau": 2.0}), Zero: noNTD, Names: context},
-		methodtest.Case{Name: "fedotp", With: []string{"fedntd"}, Options: short, Zero: noNTD, Names: transport,
+		methodtest.Case{Name: "fedotp", With: []string{"fedntd"}, Options: short, Zero: noNTD, Names: Entropic,
 			NoDerivative: true},
 
 		methodtest.Case{Name: "promptfl", With: []string{"moon"}, Options: short, Zero: noMOON, Names: context},
 		methodtest.Case{Name: "promptfl", With: []string{"moon"}, Options: with(short, options{"of": "text", "mu": 5.0,
 			"tau": 0.2}), Zero: noMOON, Names: context},
 		methodtest.Case{Name: "fedpha", With: []string{"moon"}, Options: exactNull, Zero: noMOON, Names: two},
-		methodtest.Case{Name: "fedotp", With: []string{"moon"}, Options: short, Zero: noMOON, Names: transport,
+		methodtest.Case{Name: "fedotp", With: []string{"moon"}, Options: short, Zero: noMOON, Names: Entropic,
 			NoDerivative: true},
 		methodtest.Case{Name: "fedclip", With: []string{"moon"}, Options: options{"of": "image"}, Zero: noMOON,
 			Names: adapter, Alike: true},
@@ -151,7 +151,7 @@ func init() {
 		methodtest.Case{Name: "fedpha", With: []string{"fedproto"}, Options: with(exactNull,
 			options{"group": "dimension"}), Zero: noProto, Names: tied(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedproto"}, Options: short, Zero: noProto,
-			Names: tied(transport), NoDerivative: true},
+			Names: tied(Entropic), NoDerivative: true},
 		methodtest.Case{Name: "fedclip", With: []string{"fedproto"}, Options: options{"of": "image",
 			"test": "prototypes"}, Zero: noProto, Alike: true,
 			Names: plus(adapter, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
@@ -183,6 +183,6 @@ func init() {
 			Zero:  noMOON,
 			Names: scaffolded(appr(0, false))},
 		methodtest.Case{Name: "fedotp", With: []string{"fedproto", "fedntd"}, Options: short, Zero: noNTD,
-			Names: tied(transport), NoDerivative: true},
+			Names: tied(Entropic), NoDerivative: true},
 	)
 }

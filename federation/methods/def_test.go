@@ -2,37 +2,51 @@ package methods
 
 import (
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/text/averaged"
+	"promptfed/federation/methods/text/personalized"
+	"promptfed/federation/methods/wrappers/optimization"
 )
 
-func TestTableIsInOrder(t *testing.T) {
-	if !slices.IsSortedFunc(table, order) {
-		t.Errorf("base methods come first, then wrappers, each sorted by name: %q", names(nil))
+// A layer of a stack is named by its type, so that a method is called as its type is in lower case. SDFed is FedPHA
+// with other defaults.
+func TestNamesOfTheTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, d := range table {
+		if seen[d.Name] {
+			t.Errorf("there are two methods %q", d.Name)
+		}
+		seen[d.Name] = true
+		if name := reflect.TypeOf(d.New()).Elem().Name(); strings.ToLower(name) != d.Name && d.Name != "sdfed" {
+			t.Errorf("the type of method %s is %s", d.Name, name)
+		}
 	}
 }
 
 // bare is a layer without a pointer.
 type bare struct{}
 
-func (bare) Build(method.Method) (method.Method, error) { return PromptFL{}, nil }
+func (bare) Build(method.Method) (method.Method, error) { return averaged.PromptFL{}, nil }
 
 // Each mistake of a definition is told before anything is registered.
 func TestRegisterRefuses(t *testing.T) {
-	sound := func() Layer { return &PromptFL{} }
+	sound := func() layer.Builder { return &averaged.PromptFL{} }
 	before := len(table)
-	for want, d := range map[string]Def{
+	for want, d := range map[string]layer.Def{
 		`"" cannot name a method`:          {Title: "T", Paper: "P", New: sound},
 		`"My Method" cannot name a method`: {Name: "My Method", Title: "T", Paper: "P", New: sound},
 		`two methods "promptfl"`:           {Name: "promptfl", Title: "T", Paper: "P", New: sound},
 		"no Title":                         {Name: "mine", Paper: "P", New: sound},
 		"no Paper":                         {Name: "mine", Title: "T", New: sound},
 		"no New":                           {Name: "mine", Title: "T", Paper: "P"},
-		"pointer to a struct":              {Name: "mine", Title: "T", Paper: "P", New: func() Layer { return bare{} }},
-		"New of mine gives <nil>":          {Name: "mine", Title: "T", Paper: "P", New: func() Layer { return nil }},
+		"pointer to a struct": {Name: "mine", Title: "T", Paper: "P",
+			New: func() layer.Builder { return bare{} }}, "New of mine gives <nil>": {Name: "mine", Title: "T",
+			Paper: "P", New: func() layer.Builder { return nil }},
 	} {
 		func() {
 			defer func() {
@@ -52,14 +66,19 @@ func TestRegisterRefuses(t *testing.T) {
 // need, as differential privacy does, would ask another method.
 type astray struct{ method.Method }
 
-func (astray) Build(method.Method) (method.Method, error) { return FedProx{Method: CoOp{}}, nil }
+func (astray) Build(method.Method) (method.Method, error) {
+	return optimization.FedProx{Method: personalized.CoOp{}}, nil
+}
 
 func TestWrapperMustShowWhatItWraps(t *testing.T) {
-	d := Def{Name: "astray", New: func() Layer { return &astray{} }}
-	if !d.Wrapper() || promptFLDef.Wrapper() || fedAPPRDef.Wrapper() {
+	d := layer.Def{Name: "astray", New: func() layer.Builder { return &astray{} }}
+	promptFL, _ := Find("promptfl")
+	fedAPPR, _ := Find("fedappr")
+	if !d.Wrapper() || promptFL.Wrapper() || fedAPPR.Wrapper() {
 		t.Error("a wrapper is what embeds method.Method")
 	}
-	if _, err := build(d, d.New(), PromptFL{}); err == nil || !strings.Contains(err.Error(), "its field Method") {
+	if _, err := build(d, d.New(), averaged.PromptFL{}); err == nil ||
+		!strings.Contains(err.Error(), "its field Method") {
 		t.Errorf("%v", err)
 	}
 }

@@ -12,43 +12,21 @@ import (
 
 	"github.com/go-viper/mapstructure/v2"
 
-	"promptfed/federation/configtags"
+	"promptfed/federation/methods/parts/layer"
 )
-
-// Option is one setting of a method, for listings.
-type Option struct {
-	Name, Type, Default, Help string
-}
-
-// Options lists the settings of a definition with their defaults.
-func (d Def) Options() []Option {
-	var out []Option
-	for _, k := range configtags.Keys(reflect.ValueOf(d.New()).Elem()) {
-		out = append(out, Option{k.Name, k.Field.Type.String(), fmt.Sprint(k.Value.Interface()), k.Help})
-	}
-	return out
-}
-
-func (d Def) optionNames() []string {
-	var out []string
-	for _, o := range d.Options() {
-		out = append(out, o.Name)
-	}
-	return out
-}
 
 // Takes tells whether a method or one of its wrappers has an option, or is itself what options lie below. Names that
 // are not known have none.
 func Takes(name string, with []string, option string) bool {
 	return slices.ContainsFunc(append([]string{name}, with...), func(n string) bool {
 		d, err := Find(n)
-		return err == nil && (n == option || slices.Contains(d.optionNames(), option))
+		return err == nil && (n == option || slices.Contains(d.OptionNames(), option))
 	})
 }
 
 // decode gives each option to the layer that knows it: a plain key to the one layer that has it, a key that is a
 // layer's name with a map under it to that layer. One option in both forms is an error.
-func decode(stack []Def, layers []Layer, options map[string]any) error {
+func decode(stack []layer.Def, layers []layer.Builder, options map[string]any) error {
 	own := make([]map[string]any, len(stack))
 	for i := range own {
 		own[i] = map[string]any{}
@@ -57,19 +35,19 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 		if err := readable(key); err != nil {
 			return err
 		}
-		if i := slices.IndexFunc(stack, func(d Def) bool { return d.Name == key }); i >= 0 {
+		if i := slices.IndexFunc(stack, func(d layer.Def) bool { return d.Name == key }); i >= 0 {
 			nested, ok := options[key].(map[string]any)
 			if !ok {
 				return fmt.Errorf("options.%s: expected options of %s below it, such as %s", key, key,
-					strings.Join(stack[i].optionNames(), ", "))
+					strings.Join(stack[i].OptionNames(), ", "))
 			}
 			for k, v := range nested {
 				if err := readable(k); err != nil {
 					return err
 				}
-				if !slices.Contains(stack[i].optionNames(), k) {
+				if !slices.Contains(stack[i].OptionNames(), k) {
 					return fmt.Errorf("options.%s.%s: unknown; the options of %s are %s", key, k, key,
-						list(stack[i].optionNames()))
+						list(stack[i].OptionNames()))
 				}
 				if v == nil {
 					return fmt.Errorf("options.%s.%s has no value; give one or remove the line", key, k)
@@ -83,7 +61,7 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 		}
 		var takers []int
 		for i, e := range stack {
-			if slices.Contains(e.optionNames(), key) {
+			if slices.Contains(e.OptionNames(), key) {
 				takers = append(takers, i)
 			}
 		}
@@ -101,7 +79,7 @@ func decode(stack []Def, layers []Layer, options map[string]any) error {
 			}
 			var known []string
 			for _, e := range stack {
-				known = append(known, e.Name+": "+list(e.optionNames()))
+				known = append(known, e.Name+": "+list(e.OptionNames()))
 			}
 			return fmt.Errorf("options.%s: unknown; known options are %s", key, strings.Join(known, "; "))
 		default:
@@ -180,47 +158,9 @@ func exactNumbers(from, to reflect.Type, v any) (any, error) {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// Join puts errors into one line, or gives nil when there is none.
-func Join(errs ...error) error {
-	var texts []string
-	for _, err := range errs {
-		if err != nil {
-			texts = append(texts, err.Error())
-		}
-	}
-	if texts == nil {
-		return nil
-	}
-	return errors.New(strings.Join(texts, "; "))
-}
-
 func list(names []string) string {
 	if len(names) == 0 {
 		return "no options"
 	}
 	return strings.Join(names, ", ")
 }
-
-// OneOf checks a word among the allowed ones.
-func OneOf(option, value string, allowed ...string) error {
-	if !slices.Contains(allowed, value) {
-		return fmt.Errorf("option %s is %q; it must be one of %s", option, value, strings.Join(allowed, ", "))
-	}
-	return nil
-}
-
-// Within checks a number: lo <= value <= hi.
-func Within[T int | float64](option string, value, lo, hi T) error {
-	if !(value >= lo && value <= hi) {
-		return fmt.Errorf("option %s is %v; it must lie between %v and %v", option, value, lo, hi)
-	}
-	return nil
-}
-
-// Bounds that keep a slip of the pen from filling the memory.
-const (
-	maxTokens = 1024 // of a prompt; no text tower has so long a context
-	maxHidden = 1 << 16
-	maxSteps  = 1 << 20
-	maxWeight = 1e9 // of a term of a loss
-)

@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/text/averaged"
+	"promptfed/federation/methods/text/personalized"
+	"promptfed/federation/methods/wrappers/optimization"
 )
 
 func TestRefusesOptions(t *testing.T) {
@@ -147,7 +150,7 @@ func TestTakesOptions(t *testing.T) {
 			t.Errorf("%v: %v", o, err)
 			continue
 		}
-		pha := m.(methods.FedProx).Method.(methods.FedPHA)
+		pha := m.(optimization.FedProx).Method.(personalized.FedPHA)
 		if !reflect.DeepEqual(pha.Local, []int{5}) || pha.Ratio != 0.8 {
 			t.Errorf("%v gave %v and ratio %v", o, pha.Local, pha.Ratio)
 		}
@@ -156,7 +159,7 @@ func TestTakesOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := m.(methods.FedProx); p.Mu != 0.25 || p.Method.(methods.PromptFL).Tokens != 7 {
+	if p := m.(optimization.FedProx); p.Mu != 0.25 || p.Method.(averaged.PromptFL).Tokens != 7 {
 		t.Errorf("%+v", p)
 	}
 }

@@ -1,17 +1,18 @@
-package methods
+package methods_test
 
 import (
 	"slices"
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods"
 	"promptfed/runtime/tensor"
 )
 
 // A client gets the prompts nearest to its own of those that others ever uploaded, never its own; one that never
 // uploaded gets none.
 func TestPFedMoAPChoosesTheNearest(t *testing.T) {
-	built, err := Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 3})
+	built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func TestPFedMoAPChoosesTheNearest(t *testing.T) {
 		}
 	}
 	for client, want := range map[int][]float32{0: {1, 5}, 1: {6, 5}, 2: {0, 5}, 3: {6, 9}, 4: {5, 9}, 5: {0, 0}} {
-		got, known := g.PerClient[client][moapTurn.prompts], g.PerClient[client][moapTurn.known]
+		got, known := g.PerClient[client]["moap/experts"], g.PerClient[client]["moap/known"]
 		if !slices.Equal(got.Data, want) || (known.Data[0] == 0) != (client == 5) {
 			t.Errorf("client %d mixes %v, %v; want %v", client, got.Data, known.Data, want)
 		}
@@ -40,8 +41,9 @@ func TestPFedMoAPChoosesTheNearest(t *testing.T) {
 // after it; with latest all are tested with these. In round 0 nobody had any. In round 1 clients 0 and 1 train with
 // each other's prompts of round 0; client 2 did not.
 func TestPFedMoAPTestsWithTheTurn(t *testing.T) {
-	for _, tested := range []string{"turn", "latest"} {
-		built, err := Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 2, "test_experts": tested})
+	for tested, read := range map[string][2]string{"turn": {"moap/tested", "moap/tested_known"},
+		"latest": {"moap/experts", "moap/known"}} {
+		built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 2, "test_experts": tested})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,9 +69,8 @@ func TestPFedMoAPTestsWithTheTurn(t *testing.T) {
 				c.tested = c.next
 			}
 			for k := range 3 {
-				read := built.(PFedMoAP).tested()
-				next, mixed := g.PerClient[k][moapTurn.prompts].Data[0], g.PerClient[k][read.prompts].Data[0]
-				if known := g.PerClient[k][read.known].Data[0]; next != c.next[k] || mixed != c.tested[k] ||
+				next, mixed := g.PerClient[k]["moap/experts"].Data[0], g.PerClient[k][read[0]].Data[0]
+				if known := g.PerClient[k][read[1]].Data[0]; next != c.next[k] || mixed != c.tested[k] ||
 					(known == 1) != (mixed != 0) {
 					t.Errorf("%s, round %d, client %d: trains next with %v and is tested with %v (known %v), want %v "+
 						"and %v", tested, round, k, next, mixed, known, c.next[k], c.tested[k])

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/layer"
 )
 
 // Averages tells how clients count in the mean that a stack's server makes, where that mean is all it needs of a
@@ -15,16 +17,16 @@ import (
 // is uploaded under PREFIX/NAME for each shared parameter, and averaged with them. The error says which layer needs
 // what else.
 func Averages(m method.Method) (weighting string, beside []string, err error) {
-	if len(SharedNames(m)) == 0 {
+	if len(layer.SharedNames(m)) == 0 {
 		return "", nil, errors.New("the base method shares nothing, so there is nothing to average")
 	}
 	mean := method.ByExamples
-	for l := m; l != nil; l = inside(l) {
+	for l := m; l != nil; l = layer.Inside(l) {
 		switch t := method.PropertiesOf(l); {
 		case t.Needs != "":
-			return "", nil, fmt.Errorf("%s needs %s", nameOf(l), t.Needs)
+			return "", nil, fmt.Errorf("%s needs %s", layer.NameOf(l), t.Needs)
 		case t.Mean == "":
-			return "", nil, fmt.Errorf("%s needs each client's upload, not only the mean", nameOf(l))
+			return "", nil, fmt.Errorf("%s needs each client's upload, not only the mean", layer.NameOf(l))
 		case t.Mean == method.Uniform:
 			mean = t.Mean
 		}
@@ -49,10 +51,10 @@ func Buffers(m method.Method) error {
 	case HidesClients(m):
 		return errors.New("the epsilon of differential privacy assumes clients drawn for each round; set buffer: 0")
 	}
-	for l := m; l != nil; l = inside(l) {
+	for l := m; l != nil; l = layer.Inside(l) {
 		for _, role := range []method.Role{method.DriftCorrection, method.RoundStart} {
 			if _, has := method.PropertiesOf(l).Roles[role]; has {
-				return fmt.Errorf("%s has to %s, and FedBuff has no rounds; set buffer: 0", nameOf(l), role)
+				return fmt.Errorf("%s has to %s, and FedBuff has no rounds; set buffer: 0", layer.NameOf(l), role)
 			}
 		}
 	}
@@ -62,9 +64,9 @@ func Buffers(m method.Method) error {
 // prefixes gives those of what a stack's clients upload under PREFIX/NAME for each shared parameter; anything else is
 // no part of a mean.
 func prefixes(m method.Method) ([]string, error) {
-	shared := SharedNames(m)
+	shared := layer.SharedNames(m)
 	count := map[string]int{}
-	for _, e := range m.Extras(anywhere) {
+	for _, e := range m.Extras(layer.AnyClient) {
 		prefix, longest := "", 0
 		for _, name := range shared {
 			if p, ok := strings.CutSuffix(e.Name, "/"+name); ok && len(name) > longest {
@@ -104,7 +106,7 @@ func StatisticNames(m method.Method) []string {
 // covers all of them.
 func NeverActing(m method.Method, rounds int) []string {
 	var out []string
-	for l := m; l != nil; l = inside(l) {
+	for l := m; l != nil; l = layer.Inside(l) {
 		for _, d := range method.PropertiesOf(l).Delays {
 			if d.Rounds >= rounds {
 				out = append(out, fmt.Sprintf("%s never acts: option %s, %d, covers all %d rounds; lower it, or raise "+
@@ -118,15 +120,33 @@ func NeverActing(m method.Method, rounds int) []string {
 // HidesClients tells whether a stack hides single clients: nothing measured on one of them may be published, and its
 // server can make a round of no uploads, as Poisson sampling draws them.
 func HidesClients(m method.Method) bool {
-	return anyLayer(m, func(l method.Method) bool { return method.PropertiesOf(l).HidesClients })
+	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).HidesClients })
 }
 
 // AddsNoise tells whether a layer of a stack adds noise of differential privacy.
 func AddsNoise(m method.Method) bool {
-	return anyLayer(m, func(l method.Method) bool { return method.PropertiesOf(l).Noise })
+	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).Noise })
 }
 
 // NeedsSynthetic tells whether a stack makes no sense without images of the server's own.
 func NeedsSynthetic(m method.Method) bool {
-	return anyLayer(m, func(l method.Method) bool { return method.PropertiesOf(l).Synthetic })
+	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).Synthetic })
+}
+
+// Reproduces lists the options of a method and its wrappers that make a known defect of published code again on
+// purpose, as "options.KEY: VALUE", outer to inner: those whose field has a tag "defect" with that value.
+func Reproduces(m method.Method) []string {
+	var out []string
+	for v := reflect.ValueOf(m); v.IsValid() && v.Kind() == reflect.Struct; {
+		for i := range v.NumField() {
+			tag := v.Type().Field(i).Tag
+			if defect, ok := tag.Lookup("defect"); ok && fmt.Sprint(v.Field(i)) == defect {
+				out = append(out, "options."+tag.Get("config")+": "+defect)
+			}
+		}
+		if v = v.FieldByName("Method"); v.IsValid() && v.Kind() == reflect.Interface {
+			v = v.Elem()
+		}
+	}
+	return out
 }

@@ -5,11 +5,13 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/federation/methods/text/averaged"
 )
 
 // telling states that the mean is enough, and uploads more.
 type telling struct {
-	PromptFL
+	averaged.PromptFL
 	extras []method.Extra
 }
 
@@ -44,7 +46,7 @@ func TestBuffers(t *testing.T) {
 // A statement that a mean is enough does not cover what clients upload beside it, but for a tensor for each shared
 // parameter.
 func TestMeanCoversNoOtherUploads(t *testing.T) {
-	base := promptFLOf(defaultContext)
+	base := averaged.PromptFLOf(prompts.DefaultContext)
 	for _, c := range []struct {
 		extras       []string
 		beside, fail string

@@ -1,4 +1,4 @@
-package methods
+package methods_test
 
 import (
 	"math"
@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods"
 	"promptfed/runtime/tensor"
 )
 
-// merged is the prompt, 0 before, that uploads leave: each moves it by 1 and reports a number.
-func merged(t *testing.T, wrapper, name string, o map[string]any, reported ...float32) (float64, error) {
-	m, err := Build("promptfl", []string{wrapper}, o)
+// mergedReports is the prompt, 0 before, that uploads leave: each moves it by 1 and reports a number.
+func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reported ...float32) (float64, error) {
+	m, err := methods.Build("promptfl", []string{wrapper}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,16 +35,17 @@ func TestReportedNumbersAreBounded(t *testing.T) {
 		reported      []float32
 		want          float64 // from the formulas: Σ a/3; Σ F over Σ (2 + F), with L = 2 and moves of 1
 	}{
-		{"fednova", novaA, nil, []float32{2, 2, 5}, 3}, {"fednova", novaA, nil, []float32{2, 2, 1e9}, 8},
-		{"qffl", qfflLoss, q1, []float32{1, 1, 4}, 6. / 12}, {"qffl", qfflLoss, q1, []float32{1, 1, 1e9}, 12. / 18},
+		{"fednova", "nova/a", nil, []float32{2, 2, 5}, 3}, {"fednova", "nova/a", nil, []float32{2, 2, 1e9}, 8},
+		{"qffl", "qffl/loss", q1, []float32{1, 1, 4}, 6. / 12}, {"qffl", "qffl/loss", q1, []float32{1, 1, 1e9},
+			12. / 18},
 	} {
-		got, err := merged(t, c.wrapper, c.name, c.options, c.reported...)
+		got, err := mergedReports(t, c.wrapper, c.name, c.options, c.reported...)
 		if err != nil || math.Abs(got-c.want) > 1e-6 {
 			t.Errorf("%s of %v: %v, %v; want %v", c.wrapper, c.reported, got, err, c.want)
 		}
 		for _, bad := range []float32{-1, float32(math.NaN()), float32(math.Inf(1))} {
-			if _, err := merged(t, c.wrapper, c.name, c.options, 1, bad); err == nil || !strings.Contains(err.Error(),
-				"client 1 uploaded") {
+			if _, err := mergedReports(t, c.wrapper, c.name, c.options, 1, bad); err == nil ||
+				!strings.Contains(err.Error(), "client 1 uploaded") {
 				t.Errorf("%s takes %v: %v", c.wrapper, bad, err)
 			}
 		}

@@ -1,13 +1,84 @@
 // Package methods holds the published methods and wrappers, one small file each, and the one table that lists them.
 package methods
 
-// table lists base methods first, then wrappers, each sorted by name. Register adds to it.
-var table = []Def{
-	coCoOpDef, coopDef, dpfplDef, fedAPPRDef, fedAPTDef, fedCLIPDef, fedHPLDef, fedLoRADef, fedMGPDef, fedMVPDef,
-	fedOTPDef, fedPGPDef, fedPHADef, fedPRDef, fedTPGDef, fedVPTDef, gptflDef, ivlpDef, kgCoOpDef, mapleDef,
-	pfeddcDef, pFedMMADef, pFedMoAPDef, pfedpromptDef, plotDef, powderDef, prodaDef, proGradDef, promptFLDef,
-	promptFolioDef, promptSRCDef, sdfedDef, tripDef, uoppDef, zeroShotDef,
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
 
-	apflDef, apprDef, compressDef, dittoDef, dpDef, fedAMPDef, fedDynDef, fedNovaDef, fedNTDDef, fedOptDef, fedPerDef,
-	fedProtoDef, fedProxDef, fedRepDef, gceDef, ggtpcDef, moonDef, nlPromptDef, qfflDef, robustDef, scaffoldDef,
+	"promptfed/federation/methods/adapters"
+	"promptfed/federation/methods/image"
+	"promptfed/federation/methods/multimodal"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/text/averaged"
+	"promptfed/federation/methods/text/personalized"
+	"promptfed/federation/methods/wrappers/calibration"
+	"promptfed/federation/methods/wrappers/loss"
+	"promptfed/federation/methods/wrappers/optimization"
+	"promptfed/federation/methods/wrappers/personal"
+	"promptfed/federation/methods/wrappers/robust"
+	"promptfed/federation/methods/wrappers/uploads"
+)
+
+// table lists base methods first, then wrappers, each sorted by name. Register adds to it.
+var table = slices.SortedFunc(slices.Values(slices.Concat(averaged.Methods, personalized.Methods, multimodal.Methods,
+	image.Methods, adapters.Methods, personal.Methods, optimization.Methods, uploads.Methods, robust.Methods,
+	loss.Methods, calibration.Methods)), order)
+
+// Table lists base methods first, then wrappers, each sorted by name.
+func Table() []layer.Def { return slices.Clone(table) }
+
+var defName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+// Register adds a method or a wrapper of another package to the table, in an init function of that package. It panics
+// where that is a mistake of the program: a name that is taken or none, no title, no paper, or a New that gives no
+// pointer to a struct.
+func Register(d layer.Def) {
+	if !defName.MatchString(d.Name) {
+		panic(fmt.Sprintf("methods: %q cannot name a method; use lower-case letters, digits, _ and -", d.Name))
+	}
+	if _, err := Find(d.Name); err == nil {
+		panic(fmt.Sprintf("methods: there are two methods %q", d.Name))
+	}
+	if d.Title == "" || d.Paper == "" || d.New == nil {
+		panic(fmt.Sprintf("methods: %s has no Title, no Paper or no New", d.Name))
+	}
+	if t := reflect.TypeOf(d.New()); t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
+		panic(fmt.Sprintf("methods: New of %s gives %v; it must be a pointer to a struct of options", d.Name, t))
+	}
+	at, _ := slices.BinarySearchFunc(table, d, order)
+	table = slices.Insert(table, at, d)
+}
+
+// order is that of the table.
+func order(a, b layer.Def) int {
+	if a.Wrapper() != b.Wrapper() {
+		if a.Wrapper() {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+// Find returns the row of a name.
+func Find(name string) (layer.Def, error) {
+	i := slices.IndexFunc(table, func(d layer.Def) bool { return d.Name == name })
+	if i < 0 {
+		return layer.Def{}, fmt.Errorf("there is no method %q; there are %s", name, strings.Join(names(nil), ", "))
+	}
+	return table[i], nil
+}
+
+func names(wrapper *bool) []string {
+	var out []string
+	for _, d := range table {
+		if wrapper == nil || d.Wrapper() == *wrapper {
+			out = append(out, d.Name)
+		}
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package methods
+package methods_test
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods"
 	"promptfed/runtime/ort/orttest"
 	"promptfed/runtime/tensor"
 )
@@ -20,7 +21,7 @@ func TestTRIPStart(t *testing.T) {
 			"experts": tensor.Of([]float32{1, 2, 3}, 3, 1, 1)}, Broadcast: tensor.Map{}, State: tensor.Map{}}
 	}
 	for _, keys := range []string{"orthogonal", "normal", "uniform"} {
-		m, err := Build("trip", nil, map[string]any{"experts": 3, "tokens": 1, "keys": keys, "average": "beta",
+		m, err := methods.Build("trip", nil, map[string]any{"experts": 3, "tokens": 1, "keys": keys, "average": "beta",
 			"beta": 0.5})
 		if err != nil {
 			t.Fatal(err)
@@ -54,7 +55,7 @@ func TestTRIPStart(t *testing.T) {
 
 // Keys of another width are refused in one line, and an image tower without a width before they are drawn.
 func TestTRIPKeysFit(t *testing.T) {
-	m, err := Build("trip", nil, nil)
+	m, err := methods.Build("trip", nil, nil)
 	if err == nil {
 		orttest.OneLine(t, "no width", m.Start(&method.Global{Task: method.ClientSpec{Backbone: "like-clip"},
 			Broadcast: tensor.Map{}}), "backbone like-clip", "last block")
@@ -76,7 +77,7 @@ func TestTRIPRefuses(t *testing.T) {
 		"experts is 11; it must lie ":    {map[string]any{"experts": 11}, method.ClientSpec{}},
 		"capacity is 0.5":                {map[string]any{"capacity": 0.5}, method.ClientSpec{}},
 	} {
-		m, err := Build("trip", nil, c.options)
+		m, err := methods.Build("trip", nil, c.options)
 		if err == nil {
 			c.task.Classes, c.task.Width, c.task.Dim, c.task.TextLayers = 2, 4, 4, 1
 			s := method.NewScope(c.task, m.Params(c.task))

@@ -84,6 +84,24 @@ func Imports(list []Package) []string {
 		bad = append(bad, owned(p)...)
 		bad = append(bad, unreachable(p)...)
 		bad = append(bad, undefined(p)...)
+		bad = append(bad, groups(p)...)
+	}
+	return bad
+}
+
+// groups finds groups of methods, and packages that they share (parts), that import the table or another group.
+func groups(p Package) []string {
+	const methods = "federation/methods"
+	own := p.inModule()
+	if own == methods || !within(own, methods) {
+		return nil
+	}
+	var bad []string
+	for _, path := range p.Imports {
+		if in := inModule(path); within(in, methods) && !within(in, methods+"/parts") && !within(in, own) {
+			bad = append(bad, fmt.Sprintf("%s imports %s: of %s it may import %[3]s/parts only", p.ImportPath, path,
+				methods))
+		}
 	}
 	return bad
 }

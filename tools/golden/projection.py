@@ -1,4 +1,4 @@
-"""Golden numbers for federation/methods/projection: projectors and their gradients by NumPy and PyTorch autograd, in float64.
+"""Golden numbers for federation/methods/parts/projection: projectors and their gradients by NumPy and PyTorch autograd, in float64.
 
 Run from the module root: /usr/bin/python3 tools/golden/linalg.py
 Kept columns of FedPHA's public code are counted with Python's own int(T * (1 - rho)).
@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-OUT = "federation/methods/projection/testdata/projectors.json"
+OUT = "federation/methods/parts/projection/testdata/projectors.json"
 
 
 def lcg(n, seed):

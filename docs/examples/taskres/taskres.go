@@ -4,6 +4,8 @@ package taskres
 import (
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 )
 
@@ -20,15 +22,15 @@ type TaskRes struct {
 }
 
 func init() {
-	methods.Register(methods.Def{Name: "taskres", Title: "TaskRes", New: newTaskRes,
+	methods.Register(layer.Def{Name: "taskres", Title: "TaskRes", New: newTaskRes,
 		Paper: "FedAvg of Yu et al., Task Residual for Tuning Vision-Language Models, CVPR 2023"})
 }
 
-func newTaskRes() methods.Layer { return &TaskRes{Alpha: 0.5} }
+func newTaskRes() layer.Builder { return &TaskRes{Alpha: 0.5} }
 
 // Build checks the options.
 func (m *TaskRes) Build(method.Method) (method.Method, error) {
-	return *m, methods.Within("alpha", m.Alpha, 0, 1e3)
+	return *m, check.Within("alpha", m.Alpha, 0, 1e3)
 }
 
 // Properties states that the server needs nothing of clients but their mean, weighted by examples: the method runs with

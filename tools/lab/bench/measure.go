@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"promptfed/federation/engine/trace"
-	"promptfed/federation/methods/projection"
+	"promptfed/federation/methods/parts/projection"
 	"promptfed/runtime/tensor"
 )
 

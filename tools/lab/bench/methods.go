@@ -18,6 +18,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/models/bundle"
 	"promptfed/models/clip"
 	"promptfed/runtime/ort"
@@ -127,11 +128,11 @@ func Methods(ctx context.Context, o MethodsOptions) (r MethodsReport, err error)
 }
 
 // methodNames are the rows of the table of methods to measure.
-func methodNames(only []string) ([]methods.Def, error) {
+func methodNames(only []string) ([]layer.Def, error) {
 	if len(only) == 0 {
 		return methods.Table(), nil
 	}
-	var out []methods.Def
+	var out []layer.Def
 	for _, name := range only {
 		d, err := methods.Find(name)
 		if err != nil {
@@ -143,7 +144,7 @@ func methodNames(only []string) ([]methods.Def, error) {
 }
 
 // method measures one.
-func (o MethodsOptions) method(ctx context.Context, b fullSize, d methods.Def, profile string) (s MethodStep,
+func (o MethodsOptions) method(ctx context.Context, b fullSize, d layer.Def, profile string) (s MethodStep,
 	err error) {
 	s.Method = d.Name
 	base, with := d.Name, []string(nil)

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -150,7 +151,7 @@ func Rows() ([][]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", title, err)
 		}
-		formula, numbers := e.Numbers(methods.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
+		formula, numbers := e.Numbers(layer.Sizes{Tokens: sizedTokens, Width: sizedWidth, Classes: sizedClasses,
 			Dim: sizedWidth, Hidden: 8})
 		row := []string{title, fmt.Sprint(t.up), fmt.Sprint(t.down), fmt.Sprint(t.first),
 			fmt.Sprint((t.up + t.down) / 4), formula, ""}

@@ -1,0 +1,122 @@
+package adapters
+
+import (
+	"math"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/models/clip"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// PFedMMA learns no prompt but an adapter beside each of the last blocks of both towers,
+//
+//	x + block(x) + alpha up(relu(mid(relu(down(LN1 x))))),
+//
+// x + block(x) being what the block gives without: "TOWER/down/w" [blocks,rank,width] and "TOWER/up/w"
+// [blocks,width,rank] with biases "/b" stay on their client, "mid/w" [blocks,rank,rank] and "mid/b" are of both
+// towers together, block by block from the top, and the server averages them. The texts are those of a hand-written
+// template.
+//
+// Islam et al., pFedMMA: Personalized Federated Fine-Tuning with Multi-Modal Adapter for Vision-Language Models,
+// arXiv 2507.05394. Notes:
+//   - 8 blocks, 5 to 12 of ViT-B, rank 32, alpha 0.001, ReLU and the branch beside the whole block are the public
+//     code's;
+//   - grad_rescale: true is the code's too and not in the paper: train adapters with the gradients that alpha 1 would
+//     give, while the gradient that goes on down the tower is exact; what the optimizer sees is then no derivative;
+//   - weights begin at normal numbers of the variance 2/out (Kaiming, fan out), biases at 0, as in the code;
+//   - the code's tests take the class features that the first client tested had, for every client and round; here each
+//     client is tested with its own.
+type PFedMMA struct {
+	method.FedAvg
+	prompts.Template `config:",squash"`
+
+	Towers  string  `config:"towers" help:"towers that get adapters: text, image or both"`
+	Blocks  int     `config:"blocks" help:"how many of each tower's last blocks get an adapter, at most all"`
+	Rank    int     `config:"rank" help:"hidden units of an adapter"`
+	Alpha   float64 `config:"alpha" help:"weight of an adapter's output"`
+	Rescale bool    `config:"grad_rescale" help:"train adapters with the gradients that alpha 1 would give"`
+}
+
+var pFedMMADef = layer.Def{Name: "pfedmma", Title: "pFedMMA", New: newPFedMMA,
+	Paper: "Islam et al., pFedMMA: Personalized Federated Fine-Tuning with Multi-Modal Adapter, arXiv 2507.05394"}
+
+func newPFedMMA() layer.Builder {
+	return &PFedMMA{Template: prompts.AutoTemplate, Towers: "both", Blocks: 8, Rank: 32, Alpha: 1e-3, Rescale: true}
+}
+
+func (m *PFedMMA) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.OneOf("towers", m.Towers, prompts.TextTower, prompts.ImageTower, "both"),
+		check.Within("blocks", m.Blocks, 1, check.MaxTokens), check.Within("rank", m.Rank, 1, check.MaxHidden),
+		check.Within("alpha", m.Alpha, 0, check.MaxWeight))
+}
+
+// adapted are the towers with adapters, their widths and blocks, and how many of these have one.
+func (m PFedMMA) adapted(t method.ClientSpec) (towers []string, widths, layers []int, blocks int) {
+	blocks = m.Blocks
+	for _, tower := range []struct {
+		name          string
+		width, layers int
+	}{{prompts.TextTower, t.Width, t.TextLayers}, {prompts.ImageTower, t.VisionWidth, t.VisionLayers}} {
+		if m.Towers == tower.name || m.Towers == "both" {
+			towers, widths = append(towers, tower.name), append(widths, tower.width)
+			layers, blocks = append(layers, tower.layers), min(blocks, tower.layers)
+		}
+	}
+	return towers, widths, layers, blocks
+}
+
+func (m PFedMMA) Params(t method.ClientSpec) (out []method.Param) {
+	towers, widths, _, n := m.adapted(t)
+	layer := func(name string, to, from int, o method.Owner) {
+		out = append(out, method.Param{Name: name + "/w", Shape: []int{n, to, from}, Std: math.Sqrt(2 / float64(to)),
+			Owner: o}, method.Param{Name: name + "/b", Shape: []int{n, to}, Owner: o})
+	}
+	layer("mid", m.Rank, m.Rank, method.Shared)
+	for i, tower := range towers {
+		layer(tower+"/down", m.Rank, widths[i], method.Private)
+		layer(tower+"/up", widths[i], m.Rank, method.Private)
+	}
+	return out
+}
+
+// changes are the adapters of a tower of so many blocks.
+func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out method.Changes) {
+	var parts [][]method.Layer
+	for _, name := range []string{tower + "/down", "mid", tower + "/up"} {
+		w, b := nn.Unbind(s.Param(name+"/w")), nn.Unbind(s.Param(name+"/b"))
+		part := make([]method.Layer, n)
+		for i := range part {
+			part[i] = method.Layer{W: w[i], B: b[i]}
+		}
+		parts = append(parts, part)
+	}
+	for i := range n {
+		out.Adapters = append(out.Adapters, method.Adapter{Block: layers - n + i, Place: clip.Parallel, Scale: m.Alpha,
+			Rescale: m.Rescale, Layers: []method.Layer{parts[0][i], parts[1][i], parts[2][i]}})
+	}
+	return out
+}
+
+func (m PFedMMA) Logits(s *method.Scope) graph.Node {
+	towers, _, layers, n := m.adapted(s.Task())
+	if n == 0 {
+		return s.Graph().Fail("backbone %s has a tower without support for adapters, a ResNet or an exported model; "+
+			"set options.towers, or convert a checkpoint", s.Task().Backbone)
+	}
+	image, text := s.Image(), graph.Node{}
+	for i, tower := range towers {
+		if c := m.changes(s, tower, layers[i], n); tower == prompts.TextTower {
+			text = s.TextOf(method.Prompt{Template: m.Text(), Changes: c})
+		} else {
+			image = s.Vision(method.VisionPrompts{Changes: c})
+		}
+	}
+	if !text.OK() {
+		text = m.Texts(s)
+	}
+	return s.Cosine(image, text)
+}

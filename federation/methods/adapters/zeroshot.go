@@ -1,0 +1,67 @@
+package adapters
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+)
+
+// ZeroShot scores images against hand-written prompts and learns nothing.
+//
+// Radford et al., Learning Transferable Visual Models From Natural Language Supervision, ICML 2021, section 3.1. The
+// templates by data set and the seven of the ensemble are those of CoOp's public code; several templates give the mean
+// of their unit class features, made unit again. CoOp adds the data set's own template to the ensemble: `template:
+// pets, ensemble: imagenet-7` scores with all eight.
+type ZeroShot struct {
+	method.FedAvg
+	Template string   `config:"template"`
+	Ensemble []string `config:"ensemble" help:"additional templates: imagenet-7, none, or texts with {}"`
+
+	texts []string // none for data.template
+}
+
+// LongHelp implements configtags.LongHelp.
+func (ZeroShot) LongHelp() map[string]string {
+	return map[string]string{
+		"template": "auto (data.template, or only the ensemble), aircraft, dtd, eurosat, flowers, food, pets, plain, " +
+			"ucf, or a text with {} for the class",
+	}
+}
+
+var zeroShotDef = layer.Def{Name: "zeroshot", Title: "zero-shot CLIP", New: newZeroShot,
+	Paper: "Radford et al., Learning Transferable Visual Models, ICML 2021"}
+
+func newZeroShot() layer.Builder { return &ZeroShot{Template: "auto"} }
+
+func (m *ZeroShot) Build(method.Method) (method.Method, error) {
+	m.texts = prompts.Ensemble(m.Ensemble)
+	if named, ok := prompts.Templates[m.Template]; ok {
+		m.texts = append(m.texts, named)
+	} else if m.Template != "auto" {
+		m.texts = append(m.texts, m.Template)
+	}
+	var err error
+	for i, t := range m.texts {
+		if !strings.Contains(t, "{}") {
+			err = check.Join(err, fmt.Errorf("template %q has no {} for the class name; named templates are auto, %s",
+				t, strings.Join(slices.Sorted(maps.Keys(prompts.Templates)), ", ")))
+		}
+		if slices.Contains(m.texts[:i], t) {
+			err = check.Join(err, fmt.Errorf("template %q is listed twice", t))
+		}
+	}
+	return *m, err
+}
+
+func (ZeroShot) Params(method.ClientSpec) []method.Param { return nil }
+
+func (m ZeroShot) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), s.Texts(m.texts...))
+}

@@ -1,0 +1,137 @@
+package image
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// FedHPL learns a prompt of the image tower on each client alone, "prompt", and lets clients teach one another by class
+// scores, whatever their backbones: after its steps a client uploads, class by class, the mean of the scores [C,C] of
+// its training examples and their number; the server averages them into the scores that a class has anywhere, and sends
+// these to all. The loss is, with z the scores of an example of class y and g_y those from the server,
+//
+//	CE(z, y) + gamma T² KL(softmax(g_y/T) ‖ softmax(z/T))
+//
+// where the second term is left out for classes of which the server has no scores yet, all of them in round 0. Both are
+// means over the batch. Prompts stay on their clients; only scores and counts travel.
+//
+// Ma et al., FedHPL: Efficient Heterogeneous Federated Learning with Prompt Tuning and Logit Distillation, arXiv
+// 2405.17267; T and gamma as FedAPPR's comparison has them. There is no public code; known are its abstract
+// and that l·l numbers travel each way. Ours are:
+//   - only rightly classified examples count: of; all takes every example;
+//   - a client's scores weigh by how many examples they are the mean of: weighting; uniform lets each client that has
+//     some count the same;
+//   - every client gets the same scores, its own share among them; a class that nobody scored in a round keeps what it
+//     had;
+//   - the factor T² of Hinton et al. (2015): kd; plain leaves it out;
+//   - a linear head is learned there; here CLIP's features of the hand-written prompts (data.template) take its place.
+type FedHPL struct {
+	method.Base
+	prompts.Visual      `config:",squash"`
+	aggregate.Weighting `config:",squash"`
+
+	Gamma float64 `config:"gamma" help:"weight of the distillation"`
+	T     float64 `config:"temperature" help:"T, temperature of the distillation"`
+	KD    string  `config:"kd" help:"distillation loss: hinton (with the factor T²) or plain"`
+	Of    string  `config:"of" help:"examples that a client averages: correct (classified correctly) or all"`
+}
+
+var fedHPLDef = layer.Def{Name: "fedhpl", Title: "FedHPL", New: newFedHPL,
+	Paper: "Ma et al., FedHPL: Efficient Heterogeneous Federated Learning with Prompt Tuning and Logit " +
+		"Distillation, arXiv 2405.17267",
+	Traffic: layer.Traffic{Formula: "l l 2", // FedAPPR's table S6
+		Numbers: func(s layer.Sizes) int { return 2 * s.Classes * s.Classes }}}
+
+func newFedHPL() layer.Builder {
+	return &FedHPL{Visual: prompts.DefaultVisual, Weighting: aggregate.Examples, Gamma: 1, T: 4.5, KD: "hinton",
+		Of: "correct"}
+}
+
+func (m *FedHPL) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Visual.Check(), m.Weighting.Check(), check.Within("gamma", m.Gamma, 0, check.MaxWeight),
+		check.Within("temperature", m.T, 1e-3, check.MaxWeight), check.OneOf("kd", m.KD, "hinton", "plain"),
+		check.OneOf("of", m.Of, "correct", "all"))
+}
+
+// Tensors that travel: scores [C,C] by class of the examples, and of how many they are the mean [C,1].
+const hplLogits, hplN = "hpl/logits", "hpl/n"
+
+func (m FedHPL) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "prompt", method.Private)
+}
+
+func (m FedHPL) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Base.Loss(s, logits)
+	if m.Gamma == 0 {
+		return loss
+	}
+	c := s.Task().Classes
+	own := graph.OneHot(s.Label(), c) // [B,C]
+	teacher := own.MatMul(s.Broadcast(hplLogits, c, c)).MulScalar(1 / m.T).LogSoftmax(-1)
+	student := logits.MulScalar(1 / m.T).LogSoftmax(-1)
+	n := s.Broadcast(hplN, c, 1)
+	known := own.MatMul(n.Greater(n.ScalarLike(0)).Cast(graph.Float)).Reshape(-1) // [B]
+	weight := m.Gamma
+	if m.KD == "hinton" {
+		weight *= m.T * m.T
+	}
+	kl := teacher.Exp().Mul(teacher.Sub(student)).Sum(-1)
+	return loss.Add(s.Term("distillation", kl.Mul(known).Mean().MulScalar(weight)))
+}
+
+// Finish uploads the client's mean scores.
+func (m FedHPL) Finish(l *method.Local, up *method.Upload) error {
+	z, err := l.Eval(m.Logits)
+	if err != nil {
+		return err
+	}
+	c := l.Task.Classes
+	mean, n, sums := tensor.New(c, c), tensor.New(c, 1), make([]float64, c*c)
+	for i, y := range l.Data.Labels() {
+		if row := z.Row(i); m.Of == "all" || argmax(row.Data) == int(y) {
+			n.Data[y]++
+			linalg.AddRow(sums[int(y)*c:], row, 1)
+		}
+	}
+	linalg.DivideRows(mean, sums, n.Data)
+	up.Extra[hplLogits], up.Extra[hplN] = mean, n
+	return nil
+}
+
+func (m FedHPL) Extras(t method.ClientSpec) []method.Extra {
+	return []method.Extra{{Name: hplLogits, Shape: []int{t.Classes, t.Classes}},
+		{Name: hplN, Shape: []int{t.Classes, 1}, Counts: true}}
+}
+
+// Start: nothing is known of any class.
+func (m FedHPL) Start(g *method.Global) error {
+	g.Broadcast[hplLogits], g.Broadcast[hplN] = tensor.New(g.Classes, g.Classes), tensor.New(g.Classes, 1)
+	return nil
+}
+
+// Merge averages the scores of each class.
+func (m FedHPL) Merge(g *method.Global, ups []method.Upload) error {
+	if err := m.Base.Merge(g, ups); err != nil {
+		return err
+	}
+	logits, n := g.Broadcast[hplLogits].Clone(), g.Broadcast[hplN].Clone()
+	g.Broadcast[hplLogits], g.Broadcast[hplN] = logits, n
+	return aggregate.RenewClassMeans(logits, n, ups, hplLogits, hplN, m.Weighting.Weighting == "uniform")
+}
+
+// argmax is the place of the largest value, the first among equals.
+func argmax(row []float32) int {
+	best := 0
+	for i, v := range row {
+		if v > row[best] {
+			best = i
+		}
+	}
+	return best
+}

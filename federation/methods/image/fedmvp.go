@@ -1,0 +1,289 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/modules"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// FedMVP makes prompt tokens of the image tower from the image's own patches and from texts of all classes, by a
+// network that the server averages. With the embeddings E [M,v] of the patches and the unit text features a_ci [e] of
+// n attributes of each of C classes, K = C n,
+//
+//	A = Linear(a) [K,v], H = Attention(LN E, LN A, A) [M,v], H' = FF(H) + H, P = means of H' over tokens runs of rows,
+//
+// the attention without residual, FF being layer norm, Linear(v, 2 mult v), GEGLU and Linear(mult v, v). The image
+// tower reads [class, E, P] and gives the unit feature f; class c scores mean_i s f·a_ci. The loss is
+//
+//	CE(z, y) + alpha (1 - mean cos(f, f0)),
+//
+// f0 the plain tower's feature of the image flipped from left to right. No text prompt is learned; the text features
+// are constants.
+//
+// Singha et al., FedMVP: Federated Multi-modal Visual Prompt Tuning for Vision-Language Models, ICCV 2025. Notes:
+//   - attributes are a language model's sentences, by class, as many for each; public code has ten and cuts them after
+//     77 letters, which is not done here. Without any, templates are used;
+//   - classes that an evaluation set has beside those of training need attributes too; prompts depend on the classes;
+//   - flip: the code flips all of a batch or nothing (coin); never uses the features of the unflipped images, which
+//     costs no second pass;
+//   - public code trains one step a round, on its last batch; here a turn is as the experiment says;
+//   - in the paper a client whose loss is below 0.5 freezes the attention and learns low-rank changes of its
+//     inputs, E + E B_q C_q and likewise keys and values. The public code's server never has them in its tests, and
+//     averages clients with and without. Here all have them from round lora_round on, tests with the round before;
+//   - attention and layers begin as torch.nn's, as in the code; clients count once in the mean.
+//
+// The image tower's and the features' width enter the shared weights, so clients must agree in both.
+// Names: mvp/lora [1], 1 while low-rank changes are learned, to everyone.
+type FedMVP struct {
+	aggregate.WeightedMean `config:",squash"`
+
+	Tokens     int                 `config:"tokens" help:"prompt tokens for each image"`
+	Heads      int                 `config:"heads" help:"attention heads; they must divide the image tower's width"`
+	Mult       int                 `config:"mult" help:"hidden width of feed-forward layers over the tower's width"`
+	Alpha      float64             `config:"alpha" help:"weight of the consistency with the unprompted tower"`
+	Flip       string              `config:"flip" help:"flip the unprompted tower's images: always, never or coin"`
+	Attributes map[string][]string `config:"attributes" help:"sentences by class; empty: templates are used instead"`
+	Sentence   string              `config:"sentence" help:"text made of a class {} and its attribute {of}"`
+	Templates  []string            `config:"templates" help:"used without attributes: imagenet-7, or texts with {}"`
+	LoRARound  int                 `config:"lora_round" help:"first round that trains only low-rank changes; 0: none"`
+	Rank       int                 `config:"rank" help:"rank of the low-rank changes"`
+	LoRAStd    float64             `config:"lora_std" help:"standard deviation of initial low-rank changes"`
+}
+
+var fedMVPDef = layer.Def{Name: "fedmvp", Title: "FedMVP", New: newFedMVP,
+	Paper: "Singha et al., FedMVP: Federated Multi-modal Visual Prompt Tuning for Vision-Language Models, ICCV 2025"}
+
+func newFedMVP() layer.Builder {
+	return &FedMVP{WeightedMean: aggregate.UniformMean, Tokens: 4, Heads: 4, Mult: 4, Alpha: 10, Flip: "always",
+		Sentence: "a photo of a {} which has {of}.", Templates: []string{"imagenet-7"}, Rank: 8, LoRAStd: 0.02}
+}
+
+func (m *FedMVP) Build(method.Method) (method.Method, error) {
+	err := check.Join(m.Weighting.Check(), check.Within("tokens", m.Tokens, 1, check.MaxTokens),
+		check.Within("heads", m.Heads, 1, check.MaxTokens), check.Within("mult", m.Mult, 1, 64),
+		check.Within("alpha", m.Alpha, 0, check.MaxWeight), check.OneOf("flip", m.Flip, "always", "never", "coin"),
+		check.Within("lora_round", m.LoRARound, 0, check.MaxSteps), check.Within("rank", m.Rank, 1, check.MaxTokens),
+		check.Within("lora_std", m.LoRAStd, 0, check.MaxWeight))
+	n := -1
+	for class, list := range m.Attributes {
+		if n >= 0 && len(list) != n || len(list) == 0 {
+			err = check.Join(err, fmt.Errorf("option attributes has %d for class %q and %d for another; give all "+
+				"classes the same number, 1 or more", len(list), class, max(n, 0)))
+			break
+		}
+		n = len(list)
+	}
+	switch texts := prompts.Ensemble(m.Templates); {
+	case n > 0 && (!strings.Contains(m.Sentence, "{}") || !strings.Contains(m.Sentence, "{of}")):
+		err = check.Join(err,
+			fmt.Errorf("option sentence is %q; it must contain {} for the class and {of} for the attribute",
+				m.Sentence))
+	case n < 0 && len(texts) == 0:
+		err = check.Join(err, errors.New("options attributes and templates are empty; give one of the two"))
+	}
+	return *m, err
+}
+
+func (m FedMVP) Properties() method.Properties {
+	t := m.WeightedMean.Properties()
+	t.Delays = []method.Delay{{Part: "FedMVP's training of low-rank changes", Option: "lora_round",
+		Rounds: m.LoRARound}}
+	return t
+}
+
+// Names of the network's parts.
+const (
+	mvpFormer = "former"
+	mvpLoRA   = "lora"
+	mvpOn     = "mvp/lora"
+	mvpCoin   = "mvp/flip"
+)
+
+func (m FedMVP) Params(t method.ClientSpec) []method.Param {
+	v := t.VisionWidth
+	out := append(modules.Linear(mvpFormer+"/proj", v, t.Dim), modules.LayerNorm(mvpFormer+"/norm_kv", v)...)
+	out = append(out, modules.AttentionBlock(mvpFormer, v, v, m.Mult)...)
+	if m.LoRARound > 0 {
+		for _, part := range []string{"q", "k", "v"} {
+			at := mvpLoRA + "/" + part
+			out = append(out, method.Param{Name: at + "/a", Shape: []int{v, m.Rank}, Std: m.LoRAStd},
+				method.Param{Name: at + "/b", Shape: []int{m.Rank, v}, Std: m.LoRAStd})
+		}
+	}
+	return out
+}
+
+// Start draws the network.
+func (m FedMVP) Start(g *method.Global) error {
+	modules.DrawLayers(g.Seed, g.Shared, mvpFormer)
+	modules.DrawAttention(g.Seed, g.Shared, mvpFormer)
+	m.switched(g, 1)
+	return nil
+}
+
+// switched tells clients whether they learn low-rank changes in a round, counted from 1.
+func (m FedMVP) switched(g *method.Global, round int) {
+	if m.LoRARound > 0 {
+		on := tensor.New(1)
+		if round >= m.LoRARound {
+			on.Data[0] = 1
+		}
+		g.Broadcast[mvpOn] = on
+	}
+}
+
+func (m FedMVP) Merge(g *method.Global, ups []method.Upload) error {
+	m.switched(g, g.Round+2)
+	return m.WeightedMean.Merge(g, ups)
+}
+
+// texts gives the unit features of attributes, n of [C,e].
+func (m FedMVP) texts(s *method.Scope) (out []graph.Node) {
+	for _, list := range m.Attributes {
+		for i := range list {
+			table := map[string]string{}
+			for class, own := range m.Attributes {
+				table[class] = own[i]
+			}
+			out = append(out, s.TextsOf(m.Sentence, table))
+		}
+		return out
+	}
+	for _, template := range prompts.Ensemble(m.Templates) {
+		out = append(out, s.Texts(template))
+	}
+	return out
+}
+
+// changed is x + on x A B.
+func (m FedMVP) changed(s *method.Scope, x graph.Node, part string) graph.Node {
+	if m.LoRARound == 0 {
+		return x
+	}
+	at := mvpLoRA + "/" + part
+	return x.Add(x.MatMul(s.Param(at + "/a")).MatMul(s.Param(at + "/b")).Mul(s.Broadcast(mvpOn, 1)))
+}
+
+// prompt gives the tokens [B,tokens,v] of images from the texts' features. All products are of rows of images with
+// matrices, so that a batch may be computed in parts.
+func (m FedMVP) prompt(s *method.Scope, texts []graph.Node) graph.Node {
+	v, e := s.Task().VisionWidth, s.Vision(method.VisionPrompts{Embeddings: true})
+	of := func(name string, lo, hi int, x graph.Node) graph.Node { // some outputs of a layer
+		name = mvpFormer + "/" + name
+		return nn.Linear(x, s.Param(name+"/w").Slice(0, lo, hi), s.Param(name+"/b").Slice(0, lo, hi), 1, 1)
+	}
+	context := of("proj", 0, v, graph.Concat(0, texts...)) // [K,v]
+	query := modules.ApplyLayerNorm(s, mvpFormer+"/norm", m.changed(s, e, "q"))
+	keys := modules.ApplyLayerNorm(s, mvpFormer+"/norm_kv", m.changed(s, context, "k"))
+	values, d := m.changed(s, context, "v"), v/m.Heads
+	h, out := s.Param(mvpFormer+"/o/b"), s.Param(mvpFormer+"/o/w")
+	for lo := 0; lo < v; lo += d { // a head each
+		a := of("q", lo, lo+d, query).MatMul(of("k", lo, lo+d, keys).T()).MulScalar(1 / math.Sqrt(float64(d)))
+		h = a.Softmax(-1).MatMul(of("v", lo, lo+d, values)).MatMul(out.Slice(1, lo, lo+d).T()).Add(h) // [B,M,v]
+	}
+	x, wide := modules.ApplyLayerNorm(s, mvpFormer+"/ff/norm", h), m.Mult*v
+	gate := of("ff/in", wide, 2*wide, x)
+	gelu := gate.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1).Mul(gate).MulScalar(0.5)
+	h = of("ff/out", 0, v, of("ff/in", 0, wide, x).Mul(gelu)).Add(h)
+	return s.Graph().Const(runs(m.Tokens, s.Task().Patches)).MatMul(h)
+}
+
+// runs [n,of] takes the means of n runs of rows, as torch.nn.AdaptiveAvgPool1d cuts them.
+func runs(n, of int) *tensor.Tensor {
+	out := tensor.New(n, of)
+	for i := range n {
+		lo, hi := i*of/n, ((i+1)*of+n-1)/n
+		for j := lo; j < hi; j++ {
+			out.Row(i).Data[j] = 1 / float32(hi-lo)
+		}
+	}
+	return out
+}
+
+func (m FedMVP) Logits(s *method.Scope) graph.Node {
+	x, t := m.pair(s)
+	return s.Cosine(x, t)
+}
+
+// pair gives the unit features of images, and of classes the means of their attributes'.
+func (m FedMVP) pair(s *method.Scope) (image, text graph.Node) {
+	t := s.Task()
+	why := prompts.WhyNoTokens(t, true)
+	switch {
+	case why != "":
+		why += "; fedmvp needs a vision transformer"
+	case t.VisionWidth%m.Heads != 0:
+		why = fmt.Sprintf("option heads is %d; it must divide the image tower's width %d", m.Heads, t.VisionWidth)
+	case t.Patches == 0:
+		why = "fedmvp reads patch features, which backbone " + t.Backbone + " does not provide"
+	}
+	if why != "" {
+		n := s.Graph().Fail("%s", why)
+		return n, n
+	}
+	texts := m.texts(s)
+	return s.Vision(method.VisionPrompts{Tokens: m.prompt(s, texts)}), graph.Stack(texts...).Mean(0)
+}
+
+func (m FedMVP) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.WeightedMean.Loss(s, logits)
+	if m.Alpha == 0 {
+		return loss
+	}
+	x, _ := m.pair(s)
+	apart := x.Mul(m.plain(s)).Sum(-1).Mean().Neg().AddScalar(1).MulScalar(m.Alpha)
+	return loss.Add(s.Term("consistency", apart))
+}
+
+// plain gives the plain tower's features of flipped images.
+func (m FedMVP) plain(s *method.Scope) graph.Node {
+	if m.Flip == "never" {
+		return s.Image()
+	}
+	last := make([]int, s.Task().ImageSize)
+	for i := range last {
+		last[i] = len(last) - 1 - i
+	}
+	turn := s.Pixels().Gather(3, s.Graph().Ints(last...)).Sub(s.Pixels())
+	if m.Flip == "coin" {
+		turn = turn.Mul(s.Scalar(mvpCoin))
+	}
+	return s.Vision(method.VisionPrompts{Pixels: turn})
+}
+
+func (m FedMVP) Begin(l *method.Local) error {
+	m.toss(l)
+	return nil
+}
+
+// toss decides for all images of the next step.
+func (m FedMVP) toss(l *method.Local) {
+	if m.Flip == "coin" {
+		if l.Scalars[mvpCoin] = 0; l.Draws.Uniform(l.Rand, mvpCoin, 1)[0] < 0.5 {
+			l.Scalars[mvpCoin] = 1
+		}
+	}
+}
+
+func (m FedMVP) AdjustGradients(l *method.Local, g tensor.Map) error {
+	m.toss(l)
+	l.Frozen = nil
+	on := l.Broadcast[mvpOn]
+	for _, name := range g.Names() {
+		if strings.HasPrefix(name, mvpLoRA+"/") != (on != nil && on.Data[0] == 1) {
+			l.Frozen = append(l.Frozen, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package image
+
+import (
+	"errors"
+	"math"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/federation/methods/parts/projection"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/tensor"
+)
+
+// FedPR is FedVPT with deep prompts whose updates stay in the approximate null space of the averaged prompt: block by
+// block each row of the gradient is multiplied by
+//
+//	B Bᵀ / ‖B Bᵀ‖_F, B = V[:, r:], r = int(v(1-ratio))
+//
+// with V [v,v] the right singular vectors, by falling singular value, of the block's prompt [P,v] as the server sent
+// it. With ratio 0.8 these are the weakest 80 % of the directions, and the norm, √(v-r), makes every step as much
+// smaller.
+//
+// Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023; the transform is the
+// one of its public code. Notes:
+//   - the code projects the update that Adam made of the gradient; here the gradient is projected, after all wrappers'
+//     terms and before the optimizer. With plain gradient descent, with or without momentum, that is the same update;
+//     with an adaptive optimizer, or weight decay, it is not;
+//   - the code reconstructs images with a Swin transformer; here the task is classification against the hand-written
+//     prompts;
+//   - a prompt of P < v rows does not determine the directions behind its P-th, of which the code (projector: code)
+//     cuts v(1-ratio)-P as LAPACK happens to complete the basis, close to the coordinate axes whatever the prompt is;
+//     that basis is the one of projection.Projection.Completion. Ours, exact-null, cuts no direction that the prompt
+//     does not have: r = min(rank, int(v(1-ratio))). A trace records the transforms under draw/projector, [L,v,v], or
+//     [v,v] where prompts are shallow;
+//   - the code's rate of 0.1 and its 10 local epochs are the experiment's.
+type FedPR struct {
+	method.FedAvg
+	prompts.Visual `config:",squash"`
+
+	Ratio     float64 `config:"ratio" help:"share of directions, the weakest ones, in which the prompt may move"`
+	Projector string  `config:"projector" help:"fixed directions: the prompt's own (exact-null) or also others (code)"`
+}
+
+var fedPRDef = layer.Def{Name: "fedpr", Title: "FedPR", New: newFedPR,
+	Paper: "Feng et al., Learning Federated Visual Prompt in Null Space for MRI Reconstruction, CVPR 2023"}
+
+func newFedPR() layer.Builder {
+	v := prompts.DefaultVisual
+	v.Kind, v.Tokens = "deep", 20
+	return &FedPR{Visual: v, Ratio: 0.8, Projector: projection.ExactNull}
+}
+
+func (m *FedPR) Build(method.Method) (method.Method, error) {
+	err := check.Join(m.Check(), m.OnlyTokens(), check.Within("ratio", m.Ratio, 0, 1),
+		check.OneOf("projector", m.Projector, projection.ExactNull, projection.Code))
+	if m.Ratio == 0 {
+		err = check.Join(err, errors.New("option ratio is 0, so that the prompt could not change; it must be above 0"))
+	}
+	return *m, err
+}
+
+func (m FedPR) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "prompt", method.Shared)
+}
+
+// AdjustGradients projects the gradient.
+func (m FedPR) AdjustGradients(l *method.Local, grads tensor.Map) error {
+	blocks, err := m.transforms(l)
+	if err != nil {
+		return err
+	}
+	g := grads["prompt"]
+	if l.Draws != nil {
+		width := g.Shape[len(g.Shape)-1]
+		all := &tensor.Tensor{Shape: append(slices.Clone(g.Shape[:len(g.Shape)-2]), width, width)}
+		for _, b := range blocks {
+			all.Data = append(all.Data, linalg.Scale(b.q.Dense(), 1/b.norm).Data...)
+		}
+		l.Draws.Record("projector", all)
+	}
+	part := len(g.Data) / len(blocks)
+	for i, b := range blocks {
+		rows := tensor.Of(g.Data[i*part:(i+1)*part], m.Tokens, g.Shape[len(g.Shape)-1])
+		moved, err := b.q.Apply(rows)
+		if err != nil {
+			return err
+		}
+		copy(rows.Data, linalg.Scale(moved, 1/b.norm).Data)
+	}
+	return nil
+}
+
+// transform is B Bᵀ and its Frobenius norm.
+type transform struct {
+	q    *projection.Projection
+	norm float64
+}
+
+// transforms gives those of every block, decomposed once a round.
+func (m FedPR) transforms(l *method.Local) ([]transform, error) {
+	const name = "fedpr/transforms"
+	if known, ok := l.Cache[name].([]transform); ok {
+		return known, nil
+	}
+	p := l.Received["prompt"]
+	width := p.Shape[len(p.Shape)-1]
+	first := int(float64(width) * (1 - m.Ratio)) // the rounding is Python's, as in the code
+	out := make([]transform, p.Len()/(m.Tokens*width))
+	for i := range out {
+		rows := tensor.Of(p.Data[i*m.Tokens*width:(i+1)*m.Tokens*width], m.Tokens, width)
+		keep := projection.ProjectBehind
+		if m.Projector == projection.Code {
+			keep = func(p *tensor.Tensor, lo int) (*projection.Projection, error) {
+				return projection.ProjectColumns(p, lo, width)
+			}
+		}
+		q, err := keep(rows, first)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = transform{q, math.Sqrt(float64(q.Kept()))}
+	}
+	l.Cache[name] = out
+	return out, nil
+}

@@ -1,0 +1,264 @@
+package multimodal
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// FedMGP gives each client G groups of its own, each a text prompt and a prompt of the image tower, "text/groups"
+// [G,tokens,w] and "image/groups" [G,P,v], and exchanges some of them. With t^j and f^j(x) the unit features of group
+// j, and s = exp(logit_scale), a client learns
+//
+//	1/G Σ_j CE(s f^j·t^j, y) + lambda (D_text + D_image),  D = mean over j<k of cos(t^j_c, t^k_c), and of f^j, f^k
+//
+// (eq. 3-5) and scores with the mean over groups. After its steps it draws n groups of texts and n of images without
+// replacement, with the probabilities softmax(sim/tau) among those that are left; sim_j is the largest cosine of its
+// prompt, flat and with its words, with last round's global ones (eq. 7-8; in round 0 all are alike). It uploads them
+// in the order of drawing as the slots "text/global" [n,tokens,w] and "image/global", the server averages slot by slot
+// (eq. 9), and the average takes the place of what was drawn: "text/drawn" [n,G], private too, has 1 where slot i came
+// from group j.
+//
+// Bo et al., FedMGP: Personalized Federated Learning with Multi-Group Text-Visual Prompts, NeurIPS 2025, eq. 3-9,
+// algorithm 1. Notes:
+//   - a client is tested with the average in place of the groups that it drew (global), or with the groups that it
+//     trained (personal). It reads the average that it was sent last; where it sat rounds out, paper and code give it
+//     that of the round it took part in;
+//   - with 2 tokens "a photo" is learned and "of a" stays behind it, as in the code; what is learned, and sent, is
+//     what is added to the words;
+//   - prompt tokens of images pass the image tower's first layer norm, without positions;
+//   - div: code-l1 is the code's: the mean absolute difference of two groups' features, which it adds and so shrinks;
+//   - the server weighs clients by examples (paper) or alike (weighting: uniform, the code). The code draws with a
+//     seed that does not know the run's, in round 0 the same groups of texts and of images;
+//   - vision_tokens: 0 leaves the image tower unchanged.
+type FedMGP struct {
+	aggregate.WeightedMean `config:",squash"`
+	prompts.WordContext    `config:",squash"`
+
+	Groups    int     `config:"groups" help:"G, groups of prompts of each client"`
+	Vision    int     `config:"vision_tokens" help:"prompt tokens of the image tower in each group; 0 for none"`
+	VisionStd float64 `config:"vision_std" help:"standard deviation of the image tower's initial prompts"`
+	Exchanged int     `config:"exchanged" help:"groups of prompts that a client sends in a round"`
+	Lambda    float64 `config:"lambda" help:"weight of the similarity of groups in the loss; 0 removes it"`
+	Div       string  `config:"div" help:"similarity of groups: cos (paper) or code-l1 (public code)"`
+	Tau       float64 `config:"tau" help:"temperature of the draw of groups"`
+	Score     string  `config:"score" help:"what a test averages over groups: scores or features"`
+}
+
+var fedMGPDef = layer.Def{Name: "fedmgp", Title: "FedMGP", New: newFedMGP,
+	Paper: "Bo et al., FedMGP: Personalized Federated Learning with Multi-Group Text-Visual Prompts, NeurIPS 2025",
+	Traffic: layer.Traffic{Formula: "2 n (m d + P v); n = m = P = 2, v = 3/2 d", // its table 3, of ViT-B
+		Numbers: func(s layer.Sizes) int { return 20 * s.Width }}}
+
+func newFedMGP() layer.Builder {
+	return &FedMGP{WeightedMean: aggregate.ExamplesMean,
+		WordContext: prompts.WordContext{Tokens: 2, Words: prompts.APhoto, Std: 0.01}, Groups: 5, Vision: 2,
+		VisionStd: 0.02, Exchanged: 2, Lambda: 1, Div: "cos", Tau: 1, Score: "scores"}
+}
+
+func (m *FedMGP) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Weighting.Check(), m.WordContext.Check(),
+		check.Within("groups", m.Groups, 1, check.MaxTokens),
+		check.Within("vision_tokens", m.Vision, 0, check.MaxTokens),
+		check.Within("vision_std", m.VisionStd, 0, check.MaxWeight),
+		check.Within("exchanged", m.Exchanged, 1, m.Groups), check.Within("lambda", m.Lambda, 0, check.MaxWeight),
+		check.OneOf("div", m.Div, "cos", "code-l1"), check.Within("tau", m.Tau, 1e-3, check.MaxWeight),
+		check.OneOf("score", m.Score, "scores", "features"))
+}
+
+// Names behind a tower: its groups, the slots, and what these were drawn from.
+const (
+	mgpGroups = "/groups"
+	mgpSlots  = "/global"
+	mgpDrawn  = "/drawn"
+)
+
+func (m FedMGP) towers() []string {
+	if m.Vision == 0 {
+		return []string{prompts.TextTower}
+	}
+	return []string{prompts.TextTower, prompts.ImageTower}
+}
+
+func (m FedMGP) Params(t method.ClientSpec) (out []method.Param) {
+	for _, tower := range m.towers() {
+		prompt, std, words := []int{m.Tokens, t.Width}, m.Std, m.Words
+		if tower == prompts.ImageTower {
+			prompt, std, words = []int{m.Vision, t.VisionWidth}, m.VisionStd, ""
+		}
+		out = append(out,
+			method.Param{Name: tower + mgpSlots, Shape: append([]int{m.Exchanged}, prompt...), Words: words},
+			method.Param{Name: tower + mgpGroups, Shape: append([]int{m.Groups}, prompt...), Std: std,
+				Owner: method.Private, Words: words}.Alike(),
+			method.Param{Name: tower + mgpDrawn, Shape: []int{m.Exchanged, m.Groups}, Owner: method.Private})
+	}
+	return out
+}
+
+// returned gives the groups of a tower with the average in place of those that were drawn.
+func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
+	own, slots, drawn := s.Param(tower+mgpGroups), s.Param(tower+mgpSlots).Detach(), s.Param(tower+mgpDrawn).Detach()
+	shape, _ := own.Shape().Ints()
+	flat := func(n graph.Node) graph.Node { return n.Reshape(-1, shape[1]*shape[2]) }
+	kept := drawn.Sum(0).Neg().AddScalar(1).Reshape(-1, 1) // [G,1]
+	return flat(own).Mul(kept).Add(drawn.Transpose(1, 0).MatMul(flat(slots))).Reshape(shape...)
+}
+
+// features gives those of texts [C,D] and of images [B,D] of each group.
+func (m FedMGP) features(s *method.Scope) (texts, images []graph.Node) {
+	for _, ctx := range nn.Unbind(m.returned(s, prompts.TextTower)) {
+		texts = append(texts, s.Text(m.Prompt(s, ctx)))
+	}
+	if m.Vision == 0 {
+		return texts, slices.Repeat([]graph.Node{s.Image()}, m.Groups)
+	}
+	if err := prompts.WhyNoTokens(s.Task(), false); err != "" {
+		return texts, slices.Repeat([]graph.Node{s.Graph().Fail("%s; set options.vision_tokens to 0", err)}, m.Groups)
+	}
+	for _, tokens := range nn.Unbind(m.returned(s, prompts.ImageTower)) {
+		images = append(images, s.Vision(method.VisionPrompts{Tokens: tokens}))
+	}
+	return texts, images
+}
+
+func (m FedMGP) Logits(s *method.Scope) graph.Node {
+	texts, images := m.features(s)
+	if m.Score == "features" {
+		return s.Cosine(graph.Stack(images...).Mean(0).L2Normalize(), graph.Stack(texts...).Mean(0).L2Normalize())
+	}
+	scores := make([]graph.Node, m.Groups)
+	for j := range scores {
+		scores[j] = s.Cosine(images[j], texts[j])
+	}
+	return graph.Stack(scores...).Mean(0)
+}
+
+func (m FedMGP) Loss(s *method.Scope, _ graph.Node) graph.Node {
+	texts, images := m.features(s)
+	part, sum := s.Unnamed(), s.Graph().Scalar(0)
+	for j := range texts {
+		sum = sum.Add(part.CrossEntropy(s.Cosine(images[j], texts[j])))
+	}
+	loss := s.Term(method.CrossEntropy, sum.MulScalar(1/float64(m.Groups)))
+	if m.Lambda == 0 || m.Groups == 1 {
+		return loss
+	}
+	loss = loss.Add(s.Term("likeness of texts", m.likeness(texts).MulScalar(m.Lambda)))
+	if m.Vision > 0 {
+		loss = loss.Add(s.Term("likeness of images", m.likeness(images).MulScalar(m.Lambda)))
+	}
+	return loss
+}
+
+// likeness is the mean over pairs of groups, and over rows, of their cosine, or of their absolute difference.
+func (m FedMGP) likeness(groups []graph.Node) graph.Node {
+	sum, pairs := groups[0].Graph().Scalar(0), 0.0
+	for j, a := range groups {
+		for _, b := range groups[:j] {
+			d := a.Mul(b).Sum(-1)
+			if m.Div == "code-l1" {
+				d = a.Sub(b).Abs().Mean(-1)
+			}
+			sum, pairs = sum.Add(d.Mean()), pairs+1
+		}
+	}
+	return sum.MulScalar(1 / pairs)
+}
+
+// Begin puts the average into the groups that were drawn, so that steps train them as others.
+func (m FedMGP) Begin(l *method.Local) error {
+	for _, tower := range m.towers() {
+		drawn := l.Private[tower+mgpDrawn]
+		for i := range m.Exchanged {
+			if j := slices.Index(drawn.Row(i).Data, 1); j >= 0 {
+				copy(l.Private[tower+mgpGroups].Row(j).Data, l.Received[tower+mgpSlots].Row(i).Data)
+			}
+		}
+		l.Private[tower+mgpDrawn] = tensor.New(drawn.Shape...)
+	}
+	return nil
+}
+
+// AdjustGradients freezes what the server sent, and what was drawn.
+func (m FedMGP) AdjustGradients(l *method.Local, _ tensor.Map) error {
+	l.Frozen = nil
+	for _, tower := range m.towers() {
+		l.Frozen = append(l.Frozen, tower+mgpSlots, tower+mgpDrawn)
+	}
+	return nil
+}
+
+// Finish draws what to upload.
+func (m FedMGP) Finish(l *method.Local, up *method.Upload) error {
+	for _, tower := range m.towers() {
+		own, last := l.Private[tower+mgpGroups], l.Received[tower+mgpSlots]
+		sims := make([]float64, m.Groups)
+		if l.Round > 0 {
+			all := tensor.Of(append(slices.Clone(own.Data), last.Data...), append([]int{m.Groups + m.Exchanged},
+				own.Shape[1:]...)...)
+			if tower == prompts.TextTower {
+				var err error
+				if all, err = l.Eval(m.worded); err != nil {
+					return err
+				}
+			}
+			for j := range sims {
+				sims[j] = -1
+				for i := range m.Exchanged {
+					sims[j] = max(sims[j], cosine(all.Row(j).Data, all.Row(m.Groups+i).Data))
+				}
+			}
+		}
+		slots, drawn := tensor.New(last.Shape...), tensor.New(m.Exchanged, m.Groups)
+		for i, j := range m.draw(l.Draws.Uniform(l.Rand, tower+mgpDrawn, m.Groups), sims) {
+			copy(slots.Row(i).Data, own.Row(j).Data)
+			drawn.Row(i).Data[j] = 1
+		}
+		up.Shared[tower+mgpSlots], l.Private[tower+mgpDrawn] = slots, drawn
+	}
+	return nil
+}
+
+// worded gives the text prompts with their words, [G+n,tokens,w]: the client's own, then last round's global ones.
+func (m FedMGP) worded(s *method.Scope) graph.Node {
+	all := append(nn.Unbind(s.Param(prompts.TextTower+mgpGroups)),
+		nn.Unbind(s.Received().Param(prompts.TextTower+mgpSlots))...)
+	for i, ctx := range all {
+		all[i] = m.Prompt(s, ctx).Slice(0, 0, m.Tokens)
+	}
+	return graph.Stack(all...)
+}
+
+// draw gives groups in the order of drawing: those with the largest sim/tau plus noise of Gumbel's distribution, which
+// is the draw without replacement (Kool et al., Stochastic Beams and Where to Find Them, ICML 2019, section 2.3). u are
+// random numbers from [0,1).
+func (m FedMGP) draw(u, sims []float64) []int {
+	key, order := make([]float64, m.Groups), make([]int, m.Groups)
+	for j, s := range sims {
+		key[j], order[j] = s/m.Tau-math.Log(-math.Log(u[j])), j
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key[b], key[a]) })
+	return order[:m.Exchanged]
+}
+
+// cosine of two vectors; 0 where one of them is 0.
+func cosine(a, b []float32) float64 {
+	var ab, aa, bb float64
+	for i, x := range a {
+		y := float64(b[i])
+		ab, aa, bb = ab+float64(x)*y, aa+float64(x)*float64(x), bb+y*y
+	}
+	if aa == 0 || bb == 0 {
+		return 0
+	}
+	return ab / math.Sqrt(aa*bb)
+}

@@ -1,0 +1,42 @@
+package multimodal
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"promptfed/federation/method"
+)
+
+// Two of three groups whose weights exp(sim/tau) are 4, 2 and 1: the first is i with w_i/7, the second j with w_j over
+// what is left. Of 20,000 draws the frequencies of the six orders lie within five standard deviations. A small
+// temperature leaves one order, however far apart the others are.
+func TestFedMGPDraws(t *testing.T) {
+	const n, tau = 20000, 0.5
+	w := []float64{4, 2, 1}
+	sims := []float64{tau * math.Log(4), tau * math.Log(2), 0}
+	m := FedMGP{Groups: 3, Exchanged: 2, Tau: tau}
+	var draws *method.Draws // of no trace
+	r, count := rand.New(rand.NewPCG(1, 2)), map[[2]int]float64{}
+	for range n {
+		d := m.draw(draws.Uniform(r, "", 3), sims)
+		count[[2]int{d[0], d[1]}]++
+	}
+	for i := range 3 {
+		for j := range 3 {
+			if i == j {
+				continue
+			}
+			p := w[i] / 7 * w[j] / (7 - w[i])
+			if got := count[[2]int{i, j}] / n; math.Abs(got-p) > 5*math.Sqrt(p*(1-p)/n) {
+				t.Errorf("%d then %d came with frequency %.4f, want %.4f", i, j, got, p)
+			}
+		}
+	}
+	m.Tau = 1e-3
+	for range 100 {
+		if d := m.draw(draws.Uniform(r, "", 3), []float64{-1, 1, 0}); d[0] != 1 || d[1] != 2 {
+			t.Fatalf("a temperature of 0.001 drew %v, want 1 and 2", d)
+		}
+	}
+}

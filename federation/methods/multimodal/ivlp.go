@@ -1,0 +1,45 @@
+package multimodal
+
+import (
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+)
+
+// IVLP learns deep prompts of the text tower and of the image tower, each by itself, on cross entropy, and averages
+// them (FedAvg of Khattak et al., MaPLe, CVPR 2023, table 1, independent V-L prompting). vision_depth: 0 with depth: 1
+// is PromptFL. Other names for it are VLP, and FedVLP in FedTPG's tables: that is depth: 1, vision_depth: 1, words: "",
+// init_std: 0.02, insert: fedtpg.
+//
+// 4 tokens in 9 blocks of each tower are the defaults of PromptSRC's public code; MaPLe's ablation has 2. keep_local
+// leaves a part on each client, as FedPer does: text or image, or deep, the prompts of all blocks behind the first.
+type IVLP struct {
+	method.FedAvg
+	prompts.Deep `config:",squash"`
+
+	KeepLocal string `config:"keep_local" help:"prompts that stay on their client: none, text, image or deep"`
+}
+
+var ivlpDef = layer.Def{Name: "ivlp", Title: "IVLP", New: newIVLP,
+	Paper: "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, independent prompts"}
+
+func newIVLP() layer.Builder { return &IVLP{Deep: prompts.DefaultDeep, KeepLocal: "none"} }
+
+func (m *IVLP) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.OneOf("keep_local", m.KeepLocal, "none", "text", "image", "deep"))
+}
+
+func (m IVLP) Params(t method.ClientSpec) []method.Param { return m.Declare(t, m.owner) }
+
+func (m IVLP) owner(name string) method.Owner {
+	if tower, _, _ := strings.Cut(name, "/"); tower == m.KeepLocal || "/"+m.KeepLocal == name[len(tower):] {
+		return method.Private
+	}
+	return method.Shared
+}
+
+func (m IVLP) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }

@@ -1,0 +1,102 @@
+package multimodal
+
+import (
+	"math"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/modules"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// MaPLe learns deep text prompts P_i [tokens,w] of the first blocks, "text/prompt" and "text/deep", and for each
+// block a linear layer that makes the image tower's prompt of that block from it, V_i = P_i W_iᵀ + b_i: "couple/w"
+// [v,w] and "couple/b" [v] of the first block, "couple/deep/w" [depth-1,v,w] and "couple/deep/b" of the others.
+// Gradients of the image side reach the text prompts through them. All of it is averaged (FedAvg).
+//
+// Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, eq. 1-7. Notes:
+//   - the first prompt has 2 tokens that begin at "a photo", and "of a" stays behind them, as in the public code;
+//   - the layers begin as torch.nn.Linear does, those behind the first block as copies of one draw, as in the code;
+//   - what couples the image tower's first prompt is what was learned and the words together, the prompt itself;
+//   - 9 blocks are for base-to-new, 3 for other data sets and domains.
+type MaPLe struct {
+	method.FedAvg
+	prompts.WordContext `config:",squash"`
+
+	Depth   int     `config:"depth" help:"how many of both towers' first blocks get prompts, at most all"`
+	DeepStd float64 `config:"deep_std" help:"standard deviation of the initial prompts of later blocks"`
+}
+
+var mapleDef = layer.Def{Name: "maple", Title: "MaPLe", New: newMaPLe,
+	Paper: "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023"}
+
+func newMaPLe() layer.Builder {
+	return &MaPLe{WordContext: prompts.WordContext{Tokens: 2, Words: prompts.APhoto}, Depth: 9, DeepStd: 0.02}
+}
+
+func (m *MaPLe) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.Within("depth", m.Depth, 1, check.MaxTokens),
+		check.Within("deep_std", m.DeepStd, 0, check.MaxWeight))
+}
+
+const couple = "couple"
+
+// later is how many blocks behind the first have prompts.
+func (m MaPLe) later(t method.ClientSpec) int {
+	return max(0, min(m.Depth, t.TextLayers, t.VisionLayers)-1)
+}
+
+func (m MaPLe) Params(t method.ClientSpec) []method.Param {
+	out := append(m.Declare(t, prompts.TextTower+prompts.FirstBlock, method.Shared),
+		modules.Linear(couple, t.VisionWidth, t.Width)...)
+	if n := m.later(t); n > 0 {
+		out = append(out, method.Param{Name: prompts.TextTower + prompts.LaterBlocks,
+			Shape: []int{n, m.Tokens, t.Width}, Std: m.DeepStd}, method.Param{Name: couple + prompts.LaterBlocks + "/w",
+			Shape: []int{n, t.VisionWidth, t.Width}}, method.Param{Name: couple + prompts.LaterBlocks + "/b",
+			Shape: []int{n, t.VisionWidth}})
+	}
+	return out
+}
+
+// Start draws the layers.
+func (m MaPLe) Start(g *method.Global) error {
+	for _, name := range []string{couple, couple + prompts.LaterBlocks} {
+		w, b := g.Shared[name+"/w"], g.Shared[name+"/b"]
+		if w == nil {
+			continue
+		}
+		bound := 1 / math.Sqrt(float64(w.Shape[len(w.Shape)-1]))
+		for part, t := range map[string]*tensor.Tensor{"/w": w, "/b": b} {
+			if name == couple {
+				modules.Uniform(g.Seed, name+part, t, bound)
+				continue
+			}
+			modules.Uniform(g.Seed, name+part, t.Row(0), bound)
+			for i := 1; i < t.Shape[0]; i++ {
+				copy(t.Row(i).Data, t.Row(0).Data)
+			}
+		}
+	}
+	return nil
+}
+
+func (m MaPLe) Logits(s *method.Scope) graph.Node {
+	t := s.Task()
+	if err := prompts.WhyNoTokens(t, true); err != "" {
+		return s.Graph().Fail("%s; maple needs a vision transformer", err)
+	}
+	text := method.Prompt{Ctx: m.Prompt(s, s.Param(prompts.TextTower+prompts.FirstBlock))}
+	image := method.VisionPrompts{Tokens: modules.ApplyLinear(s, couple, text.Ctx.Slice(0, 0, m.Tokens))}
+	if m.later(t) > 0 {
+		text.Deep = nn.Unbind(s.Param(prompts.TextTower + prompts.LaterBlocks))
+		w, b := nn.Unbind(s.Param(couple+prompts.LaterBlocks+"/w")), nn.Unbind(s.Param(couple+prompts.LaterBlocks+"/b"))
+		for i, p := range text.Deep {
+			image.Deep = append(image.Deep, nn.Linear(p, w[i], b[i], 1, 1))
+		}
+	}
+	return s.Cosine(s.Vision(image), s.TextOf(text))
+}

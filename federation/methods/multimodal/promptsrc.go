@@ -1,0 +1,145 @@
+package multimodal
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// PromptSRC learns deep prompts of both towers, as IVLP does, and holds them by three terms beside cross entropy:
+// with t_c and f the class and image features [D] under the prompts, h_c and f0 those of hand-written prompts and of
+// the tower without prompts, and q = softmax of scores,
+//
+//	text_weight mean|t_c - h_c| + image_weight mean|f - f0| + kl_weight (1/C) KL(q0 ‖ q),
+//
+// means over all numbers, and leaves at the end a mean of the prompts of all rounds t = 1..T, weighted by
+// exp(-(t-mu)²/(2 sigma²)), mu = gpa_mean T and sigma = gpa_std T. Rounds go on from FedAvg's prompts; the mean is
+// what the last round leaves.
+//
+// Khattak et al., Self-regulating Prompts: Foundational Model Adaptation without Forgetting, ICCV 2023, eq. 3-8. Notes:
+//   - weights 25, 10 and 1, the division of the divergence by C too, and the teacher's probabilities first in it (kl:
+//     teacher-first) are the public code's; student-first is the paper's text;
+//   - the paper takes the Gaussian mean over epochs of one training, with (mu, sigma) of (15, 1) for 20 epochs, which
+//     gpa_mean 0.75 and gpa_std 0.05 are; here it is over rounds, on the server (gpa: rounds), or absent (none);
+//   - h_c is the unit mean of the unit features of all templates, the code's of 60 without making them unit; here the
+//     templates are those of option ensemble and data.template.
+type PromptSRC struct {
+	method.FedAvg
+	prompts.Deep `config:",squash"`
+
+	Ensemble    []string `config:"ensemble" help:"templates: imagenet-7, or texts with {}; empty: data.template only"`
+	TextWeight  float64  `config:"text_weight" help:"weight of the distance of class features"`
+	ImageWeight float64  `config:"image_weight" help:"weight of the distance of image features"`
+	KLWeight    float64  `config:"kl_weight" help:"weight of the divergence of class probabilities"`
+	KL          string   `config:"kl" help:"order of the divergence's arguments: teacher-first or student-first"`
+	GPA         string   `config:"gpa" help:"Gaussian-weighted mean of prompts: over rounds or none"`
+	GPAMean     float64  `config:"gpa_mean" help:"round with the largest weight, as a share of all rounds"`
+	GPAStd      float64  `config:"gpa_std" help:"standard deviation of the weights, as a share of all rounds"`
+
+	texts []string
+}
+
+var promptSRCDef = layer.Def{Name: "promptsrc", Title: "PromptSRC", New: newPromptSRC,
+	Paper: "FedAvg of Khattak et al., Self-regulating Prompts, ICCV 2023"}
+
+func newPromptSRC() layer.Builder {
+	return &PromptSRC{Deep: prompts.DefaultDeep, Ensemble: []string{"imagenet-7"}, TextWeight: 25, ImageWeight: 10,
+		KLWeight: 1, KL: "teacher-first", GPA: "rounds", GPAMean: 0.75, GPAStd: 0.05}
+}
+
+func (m *PromptSRC) Build(method.Method) (method.Method, error) {
+	err := check.Join(m.Check(), check.Within("text_weight", m.TextWeight, 0, check.MaxWeight),
+		check.Within("image_weight", m.ImageWeight, 0, check.MaxWeight),
+		check.Within("kl_weight", m.KLWeight, 0, check.MaxWeight),
+		check.OneOf("kl", m.KL, "teacher-first", "student-first"), check.OneOf("gpa", m.GPA, "rounds", "none"),
+		check.Within("gpa_mean", m.GPAMean, 0, 1), check.Within("gpa_std", m.GPAStd, 1e-3, check.MaxWeight))
+	m.texts = prompts.Ensemble(m.Ensemble)
+	for _, t := range m.texts {
+		if !strings.Contains(t, "{}") {
+			err = check.Join(err, fmt.Errorf("option ensemble: %q must contain {} for the class", t))
+		}
+	}
+	return *m, err
+}
+
+func (m PromptSRC) Params(t method.ClientSpec) []method.Param { return m.Declare(t, shared) }
+
+func (m PromptSRC) Logits(s *method.Scope) graph.Node { return s.Cosine(m.Image(s), m.Text(s)) }
+
+func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.FedAvg.Loss(s, logits)
+	hand := s.Texts(m.texts...)
+	add := func(name string, weight float64, of func() graph.Node) {
+		if weight > 0 {
+			loss = loss.Add(s.Term(name, of().MulScalar(weight)))
+		}
+	}
+	add("text features", m.TextWeight, func() graph.Node { return m.Text(s).Sub(hand).Abs().Mean() })
+	if m.VisionDepth > 0 { // else they are the same
+		add("image features", m.ImageWeight, func() graph.Node { return m.Image(s).Sub(s.Image()).Abs().Mean() })
+	}
+	add("class probabilities", m.KLWeight, func() graph.Node {
+		teacher := s.Image().MatMulT(hand).MulScalar(s.Task().Scale).LogSoftmax(-1)
+		student := logits.LogSoftmax(-1)
+		if m.KL == "student-first" {
+			teacher, student = student, teacher
+		}
+		return teacher.Exp().Mul(teacher.Sub(student)).Mean()
+	})
+	return loss
+}
+
+// meanOfRounds is where the server keeps the weighted sum of the rounds so far.
+const meanOfRounds = "gpa/"
+
+// Merge averages the prompts; the last round leaves the mean of all rounds.
+func (m PromptSRC) Merge(g *method.Global, ups []method.Upload) error {
+	if err := m.FedAvg.Merge(g, ups); err != nil || m.GPA == "none" {
+		return err
+	}
+	rounds := g.Rounds.Total()
+	weights := gaussian(rounds, m.GPAMean*float64(rounds), m.GPAStd*float64(rounds))
+	for _, name := range g.Shared.Names() {
+		sum := g.State[meanOfRounds+name]
+		if sum == nil {
+			sum = tensor.New(g.Shared[name].Shape...)
+			g.State[meanOfRounds+name] = sum
+		}
+		if g.Round < len(weights) {
+			sum.Axpy(weights[g.Round], g.Shared[name])
+		}
+		if g.Round == rounds-1 {
+			g.Shared[name] = sum.Clone()
+		}
+	}
+	return nil
+}
+
+// gaussian are weights of rounds 1..n that sum up to 1.
+func gaussian(n int, mean, std float64) []float64 {
+	out := make([]float64, n)
+	least := math.Inf(1) // so that the largest is 1 before they are divided by their sum
+	for i := range out {
+		out[i] = (float64(i+1) - mean) * (float64(i+1) - mean) / (2 * std * std)
+		least = min(least, out[i])
+	}
+	sum := 0.0
+	for i := range out {
+		out[i] = math.Exp(least - out[i])
+		sum += out[i]
+	}
+	for i := range out {
+		out[i] /= sum
+	}
+	return out
+}
+
+// shared says of every parameter that the server averages it.
+func shared(string) method.Owner { return method.Shared }

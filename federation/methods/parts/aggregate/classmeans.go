@@ -1,0 +1,43 @@
+package aggregate
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/runtime/tensor"
+)
+
+// renewMeans sets the rows of mean [C,D], and their counts n [C,1], of the classes that some upload has examples of: to
+// the mean of the uploads' rows, by examples or, uniform, one client as much as another. Other classes stay as they
+// are.
+func RenewClassMeans(mean, n *tensor.Tensor, ups []method.Upload, meanName, nName string, uniform bool) error {
+	dim := mean.Shape[1]
+	sums, weights, counts := make([]float64, mean.Len()), make([]float32, n.Len()), make([]float32, n.Len())
+	for _, u := range ups {
+		rows, err := Extra(u, meanName, mean.Shape...)
+		if err != nil {
+			return err
+		}
+		examples, err := Extra(u, nName, n.Shape...)
+		if err != nil {
+			return err
+		}
+		for c, weight := range examples.Data {
+			if weight <= 0 {
+				continue
+			}
+			counts[c] += weight
+			if uniform {
+				weight = 1
+			}
+			weights[c] += weight
+			linalg.AddRow(sums[c*dim:], rows.Row(c), float64(weight))
+		}
+	}
+	linalg.DivideRows(mean, sums, weights)
+	for c, v := range counts {
+		if v > 0 {
+			n.Data[c] = v
+		}
+	}
+	return nil
+}

@@ -1,0 +1,19 @@
+package aggregate
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// Extra gives what a client uploaded beside the shared parameters, in the shape that it must have.
+func Extra(u method.Upload, name string, shape ...int) (*tensor.Tensor, error) {
+	t := u.Extra[name]
+	if t == nil || t.IsInt() || !slices.Equal(t.Shape, shape) {
+		return nil, fmt.Errorf("client %d uploaded %v for %s, which must be float32%v; the client runs another "+
+			"experiment", u.Client, t, name, shape)
+	}
+	return t, nil
+}

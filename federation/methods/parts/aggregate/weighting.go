@@ -1,0 +1,60 @@
+package aggregate
+
+import (
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/runtime/tensor"
+)
+
+// Weighting says how clients count in the mean from which a wrapper of the server's step starts.
+type Weighting struct {
+	Weighting string `config:"weighting" help:"weights of clients in the server's mean: uniform or examples"`
+}
+
+// Examples and Uniform are the two ways to count.
+var (
+	Examples = Weighting{"examples"} // a client counts as often as it has examples
+	Uniform  = Weighting{"uniform"}  // a client counts once
+)
+
+// Check refuses any other.
+func (w Weighting) Check() error { return check.OneOf("weighting", w.Weighting, "uniform", "examples") }
+
+// Average lets the layer inside make the mean and gives the shared parameters from before it.
+func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {
+	old = g.Shared.Clone()
+	return old, inner.Merge(g, w.Counted(ups))
+}
+
+// Counted gives uploads as they count: uniform, each has the weight of one example.
+func (w Weighting) Counted(ups []method.Upload) []method.Upload {
+	if w.Weighting == "uniform" {
+		ups = slices.Clone(ups)
+		for i := range ups {
+			ups[i].N = 1
+		}
+	}
+	return ups
+}
+
+// WeightedMean is FedAvg in which clients count as an option says.
+type WeightedMean struct {
+	method.Base
+	Weighting `config:",squash"`
+}
+
+// ExamplesMean and UniformMean are its two forms.
+var (
+	ExamplesMean = WeightedMean{Weighting: Examples}
+	UniformMean  = WeightedMean{Weighting: Uniform}
+)
+
+func (m WeightedMean) Properties() method.Properties {
+	return method.Properties{Mean: method.Weights(m.Weighting.Weighting)}
+}
+
+func (m WeightedMean) Merge(g *method.Global, ups []method.Upload) error {
+	return m.Base.Merge(g, m.Counted(ups))
+}

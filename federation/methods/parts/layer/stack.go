@@ -1,0 +1,115 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"promptfed/federation/method"
+)
+
+// Inside gives what a wrapper wraps, its field Method; nil for a base method.
+func Inside(m method.Method) method.Method {
+	v := reflect.Indirect(reflect.ValueOf(m))
+	if v.Kind() != reflect.Struct {
+		return nil
+	}
+	inner := v.FieldByName("Method")
+	if !inner.IsValid() || !inner.CanInterface() {
+		return nil
+	}
+	out, _ := inner.Interface().(method.Method)
+	return out
+}
+
+// Holds tells whether a stack has a layer of type T.
+func Holds[T method.Method](m method.Method) bool {
+	return Any(m, func(l method.Method) bool {
+		_, ok := l.(T)
+		return ok
+	})
+}
+
+// anyLayer tells whether a layer of a stack is one that ok accepts.
+func Any(m method.Method, ok func(method.Method) bool) bool {
+	for ; m != nil; m = Inside(m) {
+		if ok(m) {
+			return true
+		}
+	}
+	return false
+}
+
+// NameOf returns the name of a layer in the table, which is the name of its type in lower case.
+func NameOf(m method.Method) string {
+	return strings.ToLower(reflect.Indirect(reflect.ValueOf(m)).Type().Name())
+}
+
+// MustLearn refuses a wrapper, which does something, over a base method that learns nothing.
+func MustLearn(inner method.Method, does string) error {
+	if len(inner.Params(AnyClient)) == 0 {
+		return fmt.Errorf("it %s, but the base method learns nothing; remove it", does)
+	}
+	return nil
+}
+
+// SharedNames lists the parameters of a method that the server averages.
+func SharedNames(m method.Method) []string {
+	var out []string
+	for _, p := range m.Params(AnyClient) {
+		if p.Owner == method.Shared {
+			out = append(out, p.Name)
+		}
+	}
+	return out
+}
+
+// anywhere is a task to ask a method what it declares before the real one is known. Its towers take every parameter
+// that a method may have.
+var AnyClient = method.ClientSpec{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
+	VisionWidth: 8, VisionLayers: 2, VisionUnits: 8, TextLayers: 2, TextUnits: 8, Tokens: 16}
+
+// fits refuses a wrapper whose loss cannot be built over a base method whose own can, unless err does already. Where
+// that cannot be built here either, sizes of the real task may be what it lacks.
+func CheckLoss(m, inner method.Method, err error) error {
+	graphs := func(m method.Method) error {
+		s := method.NewScope(AnyClient, m.Params(AnyClient))
+		m.Loss(s, m.Logits(s))
+		return s.Graph().Err()
+	}
+	if err != nil || graphs(inner) != nil {
+		return err
+	}
+	return graphs(m)
+}
+
+// sharing says what a base method shares, for errors.
+func Enumerate(names []string) string {
+	if len(names) == 0 {
+		return "nothing"
+	}
+	if more := len(names) - 6; more > 0 {
+		return strings.Join(names[:6], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// learnsScores refuses a stack whose class scores are not what it learns by.
+func MustLearnScores(m method.Method) error {
+	for ; m != nil; m = Inside(m) {
+		if method.PropertiesOf(m).Scores {
+			return fmt.Errorf("%s replaces the class scores that this wrapper trains; list it before %[1]s", NameOf(m))
+		}
+	}
+	return nil
+}
+
+// MustShare refuses a stack that leaves the server nothing to average.
+func MustShare(m method.Method) error {
+	if len(SharedNames(m)) == 0 {
+		return errors.New("it changes the server's average, but the base method shares nothing; choose another base " +
+			"method, or remove it")
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package modules
+
+import (
+	"math"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// Learned layers that the server averages, as PyTorch lays them out: a linear layer NAME is NAME/w [out,in] and NAME/b
+// [out], a layer norm NAME is NAME/gain and NAME/bias.
+
+func Linear(name string, out, in int) []method.Param {
+	return []method.Param{{Name: name + "/w", Shape: []int{out, in}}, {Name: name + "/b", Shape: []int{out}}}
+}
+
+func LayerNorm(name string, w int) []method.Param {
+	return []method.Param{{Name: name + "/gain", Shape: []int{w}}, {Name: name + "/bias", Shape: []int{w}}}
+}
+
+// through is a linear layer on rows [n,in].
+func ApplyLinear(s *method.Scope, name string, x graph.Node) graph.Node {
+	return nn.Linear(x, s.Param(name+"/w"), s.Param(name+"/b"), 1, 1)
+}
+
+func ApplyLayerNorm(s *method.Scope, name string, x graph.Node) graph.Node {
+	return nn.LayerNorm(x, s.Param(name+"/gain"), s.Param(name+"/bias"), 1e-5)
+}
+
+// DrawLayers gives the layers under a name their first values as torch.nn.Linear and LayerNorm have them: weights and
+// biases uniform within 1/sqrt(in), gains 1.
+func DrawLayers(seed uint64, shared tensor.Map, under string) {
+	for name, t := range shared {
+		layer, ok := strings.CutSuffix(name, "/b")
+		switch {
+		case !strings.HasPrefix(name, under+"/"):
+		case ok:
+			Uniform(seed, name, t, 1/math.Sqrt(float64(shared[layer+"/w"].Shape[1])))
+		case strings.HasSuffix(name, "/w"):
+			Uniform(seed, name, t, 1/math.Sqrt(float64(t.Shape[1])))
+		case strings.HasSuffix(name, "/gain"):
+			for i := range t.Data {
+				t.Data[i] = 1
+			}
+		}
+	}
+}
+
+// Uniform fills a tensor with draws from within a bound.
+func Uniform(seed uint64, name string, t *tensor.Tensor, bound float64) {
+	copy(t.Data, method.DrawUniform(seed, name, []int{1, t.Len()}).Data)
+	for i, v := range t.Data {
+		t.Data[i] = float32(float64(v) * bound)
+	}
+}

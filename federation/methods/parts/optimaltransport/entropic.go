@@ -1,0 +1,88 @@
+package optimaltransport
+
+import (
+	"math"
+
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// transport is entropic optimal transport between an image's patches and several prompts of each class, for the cost
+// 1-S of similarities S, found by the iterations that FedOTP's comment states.
+type Entropic struct {
+	Mass      float64 // that each prompt receives; patches send 1 in all
+	Bounded   bool    // a patch sends at most 1/M; otherwise exactly that
+	Eps       float64
+	Iters     int
+	Threshold float64
+	Stop      string // image, pair, batch or code, as in FedOTP
+	OnRows    bool   // the move of u ends the iterations, not that of v
+}
+
+// inLogs tells whether K, u and v are held as logarithms: where K = e^-(1-S)/eps may leave the range of float32.
+func (m Entropic) inLogs() bool { return m.Eps < 0.05 }
+
+// Plan gives T [N,B,C,M] of similarities [N,B,C,M] of N prompts and M patches, a constant for gradients.
+func (m Entropic) Plan(sim graph.Node) graph.Node {
+	kernel, one := sim.AddScalar(-1).MulScalar(1/m.Eps), 0.0
+	if !m.inLogs() {
+		kernel, one = kernel.Exp(), 1
+	}
+	// [1,B,C,M], [N,B,C,1]
+	u, v := kernel.Slice(0, 0, 1).MulScalar(0).AddScalar(one), kernel.Slice(-1, 0, 1).MulScalar(0).AddScalar(one)
+	// [1,B,C,1], 1 for pairs that go on
+	on := kernel.Slice(0, 0, 1).Slice(-1, 0, 1).MulScalar(0).AddScalar(1)
+	out := graph.While(m.Iters, func(st []graph.Node) ([]graph.Node, graph.Node) {
+		kernel, u, v, on := st[0], st[1], st[2], st[3]
+		nextU, nextV, change := m.iterate(kernel, u, v)
+		limit := change.ScalarLike(m.Threshold)
+		if m.Stop == "batch" || m.Stop == "code" {
+			return []graph.Node{kernel, nextU, nextV, on}, change.Mean().Greater(limit)
+		}
+		over := []int{0} // prompts
+		if m.Stop == "image" {
+			over = []int{0, 2} // and classes
+		}
+		if m.OnRows {
+			over = append(over, 3) // and patches
+		}
+		active := on.Greater(on.ScalarLike(0.5))
+		goes := change.MeanKeep(over...).Greater(limit).Cast(graph.Float).Mul(on)
+		return []graph.Node{kernel, active.Where(nextU, u), active.Where(nextV, v), goes},
+			goes.Sum().Greater(on.ScalarLike(0.5))
+	}, kernel, u, v, on)
+	if m.inLogs() {
+		return kernel.Add(out[1]).Add(out[2]).Exp().Detach()
+	}
+	return kernel.Mul(out[1]).Mul(out[2]).Detach()
+}
+
+// iterate is one iteration from u and v: the next ones, and by how much the one that ends the iterations moved.
+func (m Entropic) iterate(kernel, u, v graph.Node) (nextU, nextV, change graph.Node) {
+	patches, mass := float64(kernel.Dim(-1)), m.Mass
+	if m.inLogs() {
+		nextU = nn.LogSumExp(kernel.Add(v), 0).AddScalar(math.Log(patches)).Neg()
+		if m.Bounded {
+			nextU = nextU.Min(nextU.ScalarLike(0))
+		}
+		nextV = nn.LogSumExp(kernel.Add(nextU), -1).Neg().AddScalar(math.Log(mass))
+		now, was := m.ends(nextU, u, nextV, v)
+		largest := now.Max(was).Min(was.ScalarLike(80)) // e^80 is a float, and far above any threshold
+		return nextU, nextV, now.Sub(was).Abs().Neg().Exp().Neg().AddScalar(1).Mul(largest.Exp())
+	}
+	nextU = kernel.Mul(v).SumKeep(0).MulScalar(patches).Reciprocal()
+	if m.Bounded {
+		nextU = nextU.Min(nextU.ScalarLike(1))
+	}
+	nextV = kernel.Mul(nextU).SumKeep(-1).Reciprocal().MulScalar(mass)
+	now, was := m.ends(nextU, u, nextV, v)
+	return nextU, nextV, now.Sub(was).Abs()
+}
+
+// ends gives the scaling whose move ends the iterations, now and before.
+func (m Entropic) ends(nextU, u, nextV, v graph.Node) (now, was graph.Node) {
+	if m.OnRows {
+		return nextU, u
+	}
+	return nextV, v
+}

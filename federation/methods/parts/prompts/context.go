@@ -1,0 +1,63 @@
+package prompts
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/runtime/graph"
+)
+
+// Context are the options of learnable text prompts [tokens,w] as CoOp has them, "ctx" where there is one.
+type Context struct {
+	Tokens   int     `config:"tokens" help:"prompt tokens"`
+	Position string  `config:"position" help:"position of the class name: end, middle or front"`
+	Std      float64 `config:"init_std" help:"standard deviation of the initial prompt"`
+}
+
+var DefaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
+
+// Check refuses options that make no sense.
+func (c Context) Check() error {
+	return check.Join(check.Within("tokens", c.Tokens, 1, check.MaxTokens),
+		check.OneOf("position", c.Position, "end", "middle", "front"),
+		check.Within("init_std", c.Std, 0, check.MaxWeight))
+}
+
+// Declare gives a prompt as a parameter.
+func (c Context) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {
+	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
+}
+
+// Features gives the class features [C,D] of a prompt.
+func (c Context) Features(s *method.Scope, ctx graph.Node) graph.Node {
+	return s.TextRead(ctx, method.Reading{Position: c.Position})
+}
+
+// Logits compares images with the class features of the prompt "ctx".
+func (c Context) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), c.Features(s, s.Param("ctx")))
+}
+
+// ClassContext is Context with CoOp's class-specific form: "ctx" is [C,tokens,w], one prompt for each class in place of
+// one for all (Zhou et al., CoOp, IJCV 2022, section 3.2). A client's loss reaches the prompts of all classes, those
+// that it has no examples of as negatives. A class that nobody trained has no prompt, so evaluation sets of other
+// classes are refused. Nothing of a text is shared between classes: memory grows with C (1 + tokens + name).
+type ClassContext struct {
+	Context `config:",squash"`
+
+	ClassSpecific bool `config:"class_specific" help:"a prompt for each class; evaluation sets need the same classes"`
+}
+
+// Declare gives the prompt or the prompts as a parameter.
+func (c ClassContext) Declare(t method.ClientSpec, o method.Owner) []method.Param {
+	out := c.Context.Declare(t, "ctx", o)
+	if c.ClassSpecific {
+		out[0].Shape = []int{t.Classes, c.Tokens, t.Width}
+	}
+	return out
+}
+
+// Logits compares images with the class features of "ctx".
+func (c ClassContext) Logits(s *method.Scope) graph.Node {
+	p := method.Prompt{Ctx: s.Param("ctx"), PerClass: c.ClassSpecific, Reading: method.Reading{Position: c.Position}}
+	return s.Cosine(s.Image(), s.TextOf(p))
+}

@@ -1,0 +1,117 @@
+package prompts
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// DeepPrompts are the options of prompts of both towers: "text/prompt" [tokens,w] and "image/prompt" [P,v] at the first
+// block, "text/deep" [D-1,tokens,w] and "image/deep" [D-1,P,v], tokens of their own for each of the next D-1 blocks,
+// where they take the place of what the block before left (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
+type Deep struct {
+	WordContext `config:",squash"`
+
+	Depth       int     `config:"depth" help:"how many of the text tower's first blocks get prompts, at most all"`
+	Vision      int     `config:"vision_tokens" help:"prompt tokens of the image tower"`
+	VisionDepth int     `config:"vision_depth" help:"how many blocks of the image tower get prompts; 0: none"`
+	DeepStd     float64 `config:"deep_std" help:"standard deviation of initial prompts of images and later blocks"`
+	Insert      string  `config:"insert"`
+}
+
+// LongHelp implements configtags.LongHelp.
+func (Deep) LongHelp() map[string]string {
+	return map[string]string{
+		"insert": "promptsrc: initial prompts get positions and pass the image tower's first layer norm; fedtpg: " +
+			"neither",
+	}
+}
+
+var DefaultDeep = Deep{WordContext: WordContext{Tokens: 4, Words: APhoto}, Depth: 9, Vision: 4, VisionDepth: 9,
+	DeepStd: 0.02, Insert: "promptsrc"}
+
+// Names of the parameters.
+const (
+	TextTower   = "text"
+	ImageTower  = "image"
+	FirstBlock  = "/prompt"
+	LaterBlocks = "/deep"
+)
+
+// Check refuses options that make no sense.
+func (d Deep) Check() error {
+	return check.Join(d.WordContext.Check(), check.Within("depth", d.Depth, 1, check.MaxTokens),
+		check.Within("vision_tokens", d.Vision, 1, check.MaxTokens),
+		check.Within("vision_depth", d.VisionDepth, 0, check.MaxTokens),
+		check.Within("deep_std", d.DeepStd, 0, check.MaxWeight), check.OneOf("insert", d.Insert, "promptsrc", "fedtpg"))
+}
+
+// Declare gives the prompts as parameters.
+func (d Deep) Declare(t method.ClientSpec, owner func(name string) method.Owner) []method.Param {
+	return append(d.declareText(t, owner), d.declareImage(t, owner)...)
+}
+
+func (d Deep) declareText(t method.ClientSpec, owner func(string) method.Owner) []method.Param {
+	out := d.WordContext.Declare(t, TextTower+FirstBlock, owner(TextTower+FirstBlock))
+	name := TextTower + LaterBlocks
+	if n := min(d.Depth, t.TextLayers) - 1; n > 0 {
+		out = append(out, method.Param{Name: name, Shape: []int{n, d.Tokens, t.Width}, Std: d.DeepStd,
+			Owner: owner(name)})
+	}
+	return out
+}
+
+func (d Deep) declareImage(t method.ClientSpec, owner func(string) method.Owner) (out []method.Param) {
+	if d.VisionDepth > 0 {
+		name := ImageTower + FirstBlock
+		out = append(out, method.Param{Name: name, Shape: []int{d.Vision, t.VisionWidth}, Std: d.DeepStd,
+			Owner: owner(name)})
+	}
+	name := ImageTower + LaterBlocks
+	if n := min(d.VisionDepth, t.VisionLayers) - 1; n > 0 {
+		out = append(out, method.Param{Name: name, Shape: []int{n, d.Vision, t.VisionWidth}, Std: d.DeepStd,
+			Owner: owner(name)})
+	}
+	return out
+}
+
+// Text gives the class features [C,D].
+func (d Deep) Text(s *method.Scope) graph.Node {
+	if d.Depth > 1 && s.Task().TextLayers == 0 {
+		return s.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; set "+
+			"options.depth to 1", s.Task().Backbone)
+	}
+	p := method.Prompt{Ctx: d.Prompt(s, s.Param(TextTower+FirstBlock)), Bare: d.Insert == "fedtpg"}
+	if n := min(d.Depth, s.Task().TextLayers) - 1; n > 0 {
+		p.Deep = nn.Unbind(s.Param(TextTower + LaterBlocks))
+	}
+	return s.TextOf(p)
+}
+
+// Image gives the image features [B,D]: those that are there where the image tower has no prompts.
+func (d Deep) Image(s *method.Scope) graph.Node {
+	if d.VisionDepth == 0 {
+		return s.Image()
+	}
+	p := method.VisionPrompts{Normed: d.Insert == "fedtpg"}
+	if err := WhyNoTokens(s.Task(), d.VisionDepth > 1); err != "" {
+		return s.Graph().Fail("%s; lower options.vision_depth", err)
+	}
+	p.Tokens = s.Param(ImageTower + FirstBlock)
+	if n := min(d.VisionDepth, s.Task().VisionLayers) - 1; n > 0 {
+		p.Deep = nn.Unbind(s.Param(ImageTower + LaterBlocks))
+	}
+	return s.Vision(p)
+}
+
+// takesTokens tells why an image tower does not support prompt tokens, or no deep ones; empty where it does.
+func WhyNoTokens(t method.ClientSpec, deep bool) string {
+	switch {
+	case t.VisionWidth == 0:
+		return "the image tower of backbone " + t.Backbone + ", an exported model, does not support prompt tokens"
+	case deep && t.VisionLayers == 0:
+		return "deep prompts need a vision transformer, but backbone " + t.Backbone + " is a ResNet"
+	}
+	return ""
+}

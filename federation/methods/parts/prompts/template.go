@@ -1,0 +1,82 @@
+package prompts
+
+import (
+	"fmt"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// Template is the option of a hand-written prompt that a learner compares its own with.
+type Template struct {
+	Template string `config:"template"`
+}
+
+// AutoTemplate is the template of the experiment, data.template.
+var AutoTemplate = Template{"auto"}
+
+// LongHelp implements configtags.LongHelp.
+func (Template) LongHelp() map[string]string {
+	return map[string]string{
+		"template": "hand-written prompt: auto (data.template), plain, aircraft, dtd, eurosat, flowers, food, pets, " +
+			"ucf, or a text with {} for the class",
+	}
+}
+
+// Check refuses a text without a place for the class.
+func (t Template) Check() error {
+	if t.Template != "auto" && Templates[t.Template] == "" && !strings.Contains(t.Template, "{}") {
+		return fmt.Errorf("option template is %q; it must contain {} for the class", t.Template)
+	}
+	return nil
+}
+
+// Text is the template as a text; empty for data.template.
+func (t Template) Text() string {
+	switch named := Templates[t.Template]; {
+	case t.Template == "auto":
+		return ""
+	case named != "":
+		return named
+	}
+	return t.Template
+}
+
+// Texts are the class features [C,D] of the hand-written prompt.
+func (t Template) Texts(s *method.Scope) graph.Node {
+	if text := t.Text(); text != "" {
+		return s.Texts(text)
+	}
+	return s.HandText()
+}
+
+// Templates are hand-written prompts by data set, as CoOp writes them.
+var Templates = map[string]string{
+	"plain":    "a photo of a {}.",
+	"aircraft": "a photo of a {}, a type of aircraft.",
+	"dtd":      "{} texture.",
+	"eurosat":  "a centered satellite photo of {}.",
+	"flowers":  "a photo of a {}, a type of flower.",
+	"food":     "a photo of {}, a type of food.",
+	"pets":     "a photo of a {}, a type of pet.",
+	"ucf":      "a photo of a person doing {}.",
+}
+
+// imagenet7 are the templates that CLIP's authors selected for ImageNet.
+var imagenet7 = []string{"itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
+	"a {} in a video game.", "art of the {}.", "a photo of the small {}."}
+
+// Ensemble are the templates that a list names.
+func Ensemble(list []string) (texts []string) {
+	for _, t := range list {
+		switch t {
+		case "none":
+		case "imagenet-7":
+			texts = append(texts, imagenet7...)
+		default:
+			texts = append(texts, t)
+		}
+	}
+	return texts
+}

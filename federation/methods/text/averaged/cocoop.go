@@ -1,0 +1,60 @@
+package averaged
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/modules"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+)
+
+// CoCoOp shifts every token of one text prompt "ctx" [tokens,w] by what a small network makes of the image's unit
+// feature f,
+//
+//	h(f) = W2 relu(W1 f + b1) + b2,  P(f) = ctx + 1 h(f)ᵀ,
+//
+// W1 [D/reduce,D] and W2 [w,D/reduce] being "meta/1/w" and "meta/2/w", and scores the image with the class features of
+// its own prompt: the text tower runs over all classes for every image. Prompt and network are averaged (FedAvg of Zhou
+// et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022, eq. 3). Notes:
+//   - images go through the text tower in parts of a step that fit train.memory_gb; the run says before it starts how
+//     many that are. The gradients are those of the whole batch;
+//   - the public code takes batches of 1, which is train.batch here; paper and code agree otherwise;
+//   - the network begins as torch.nn.Linear does; the joint dimension D enters it, so clients must agree in it.
+type CoCoOp struct {
+	method.FedAvg
+	prompts.WordContext `config:",squash"`
+
+	Reduce int `config:"reduce" help:"divisor of the embedding dimension that gives the network's hidden width"`
+}
+
+var coCoOpDef = layer.Def{Name: "cocoop", Title: "CoCoOp", New: newCoCoOp,
+	Paper: "FedAvg of Zhou et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022"}
+
+func newCoCoOp() layer.Builder {
+	return &CoCoOp{WordContext: prompts.WordContext{Tokens: 4, Words: prompts.APhoto}, Reduce: 16}
+}
+
+func (m *CoCoOp) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.Within("reduce", m.Reduce, 1, check.MaxHidden))
+}
+
+func (m CoCoOp) Params(t method.ClientSpec) []method.Param {
+	hidden := max(1, t.Dim/m.Reduce)
+	out := append(m.Declare(t, "ctx", method.Shared), modules.Linear("meta/1", hidden, t.Dim)...)
+	return append(out, modules.Linear("meta/2", t.Width, hidden)...)
+}
+
+// Start draws the network.
+func (m CoCoOp) Start(g *method.Global) error {
+	modules.DrawLayers(g.Seed, g.Shared, "meta")
+	return nil
+}
+
+func (m CoCoOp) Logits(s *method.Scope) graph.Node {
+	f := s.Image()
+	shift := modules.ApplyLinear(s, "meta/2", modules.ApplyLinear(s, "meta/1", f).ReLU()) // [B,w]
+	ctx := m.Prompt(s, shift.Unsqueeze(1).Add(s.Param("ctx")))                            // [B,T,w]
+	text := s.TextOf(method.Prompt{Ctx: ctx})                                             // [B,C,D]
+	return text.MatMul(f.Unsqueeze(2)).Squeeze(2).MulScalar(s.Task().Scale)               // [B,C]
+}

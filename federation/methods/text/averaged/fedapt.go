@@ -1,0 +1,216 @@
+package averaged
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/modules"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// FedAPT averages a meta prompt "ctx" M [tokens,w] and a layer "query" Q [D,e] that tells D domains apart. Each domain
+// has a fixed random key K_d [tokens,w], drawn by the server from U[0,1). A client of domain d trains with the prompt
+// M ⊙ (1 + K_d) and lets Q learn its domain,
+//
+//	loss = CE(s f·t_c(M ⊙ (1 + K_d)), y) + weight CE(Q v, d), v = query_scale f,
+//
+// so that Q gets a gradient from the second term alone and M from the first. An image of any domain is classified with
+// a prompt of its own, M ⊙ (1 + Σ_d a_d K_d), where with q = Q v, over its D entries,
+//
+//	a = softmax((q - mean q)/(std q · temp)), std with D-1.
+//
+// Su, Yang, Li, Xue, Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024. Notes:
+//   - public code takes v before it is made unit; features here are unit rows, and query_scale replaces their norm,
+//     which is about 10 with CLIP. It is the size of Q's steps; tests do not depend on it;
+//   - assign: prompts encodes all classes for every test image, as the paper; scores takes the scores of each domain's
+//     prompt, D texts a class in all, and mixes these with a, which is the same where a is one-hot, as it nearly always
+//     is at temp 0.01; hard takes the domain with the largest q;
+//   - the supervised code has a prompt for each class, [C,tokens,w] under one key, the unsupervised one for all. It can
+//     have no prompt for each image here, so that class_specific: true goes with scores or hard;
+//   - domains: 0 has each client be a domain, as the paper's first setting; else domains are those of the clients' data
+//     in the order of their names, and clients without any take turns;
+//   - the server averages uniformly; in the code a client knows the key of its own domain only. Here all get all keys,
+//     which are noise of the seed, for their tests;
+//   - the unsupervised variant's pseudo-labels are not here.
+//
+// Names: apt/keys [D,tokens,w] and apt/domains [clients], the domain of each or -1, to everyone.
+type FedAPT struct {
+	aggregate.WeightedMean `config:",squash"`
+	prompts.ClassContext   `config:",squash"`
+
+	Domains    int     `config:"domains" help:"D, number of domains; 0: each client is a domain"`
+	Weight     float64 `config:"weight" help:"weight of the domain loss"`
+	QueryScale float64 `config:"query_scale" help:"norm that image features are scaled to for the query"`
+	Temp       float64 `config:"temp" help:"temperature of the mixture of keys; near 0 one domain counts"`
+	Assign     string  `config:"assign" help:"what tests mix: prompts, scores of domains' prompts, or hard: none"`
+}
+
+var fedAPTDef = layer.Def{Name: "fedapt", Title: "FedAPT", New: newFedAPT,
+	Paper: "Su et al., Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024"}
+
+func newFedAPT() layer.Builder {
+	return &FedAPT{WeightedMean: aggregate.UniformMean,
+		ClassContext: prompts.ClassContext{Context: prompts.DefaultContext}, Weight: 1, QueryScale: 10, Temp: 0.01,
+		Assign: "prompts"}
+}
+
+func (m *FedAPT) Build(method.Method) (method.Method, error) {
+	err := check.Join(m.Weighting.Check(), m.Context.Check(), check.Within("domains", m.Domains, 0, check.MaxHidden),
+		check.Within("weight", m.Weight, 0, check.MaxWeight),
+		check.Within("query_scale", m.QueryScale, 0, check.MaxWeight),
+		check.Within("temp", m.Temp, 1e-6, check.MaxWeight),
+		check.OneOf("assign", m.Assign, "prompts", "scores", "hard"))
+	if m.ClassSpecific && m.Assign == "prompts" {
+		err = check.Join(err, errors.New("class_specific: true cannot mix a prompt for each image; set assign: scores"))
+	}
+	return *m, err
+}
+
+// Names of the learned layer and of what the server sends; aptDomain is a client's own, [D].
+const (
+	aptQuery   = "query"
+	aptKeys    = "apt/keys"
+	aptDomains = "apt/domains"
+	aptDomain  = "apt/domain"
+)
+
+// count is D.
+func (m FedAPT) count(t method.ClientSpec) int {
+	if m.Domains > 0 {
+		return m.Domains
+	}
+	return t.Clients
+}
+
+func (m FedAPT) Params(t method.ClientSpec) []method.Param {
+	return append(m.Declare(t, method.Shared), method.Param{Name: aptQuery, Shape: []int{m.count(t), t.Dim}})
+}
+
+// query scores domains, [B,D].
+func (m FedAPT) query(s *method.Scope) graph.Node {
+	return s.Image().MulScalar(m.QueryScale).MatMulT(s.Param(aptQuery))
+}
+
+// keys gives Σ_d a_d K_d [n,tokens,w] for rows of weights [n,D].
+func (m FedAPT) keys(s *method.Scope, a graph.Node) graph.Node {
+	d, w := m.count(s.Task()), s.Task().Width
+	return a.MatMul(s.Broadcast(aptKeys, d, m.Tokens, w).Reshape(d, m.Tokens*w)).Reshape(-1, m.Tokens, w)
+}
+
+// text gives the class features of M ⊙ (1 + key), [C,e], or [B,C,e] of a key for each image.
+func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
+	return s.TextOf(method.Prompt{Ctx: s.Param("ctx").Mul(key.AddScalar(1)), PerClass: m.ClassSpecific,
+		Reading: method.Reading{Position: m.Position}})
+}
+
+func (m FedAPT) Logits(s *method.Scope) graph.Node {
+	t, x, q, temp := s.Task(), s.Image(), m.query(s), m.Temp
+	n := m.count(t)
+	if m.Assign == "hard" {
+		temp = 1e-6
+	}
+	off := q.Sub(q.MeanKeep(-1))
+	std := off.Square().SumKeep(-1).MulScalar(1 / float64(max(1, n-1))).AddScalar(1e-12).Sqrt()
+	a := off.Div(std).MulScalar(1 / temp).Softmax(-1) // [B,D]
+	if m.Assign == "prompts" {
+		return m.text(s, m.keys(s, a)).MatMul(x.Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
+	}
+	var scores []graph.Node
+	for _, key := range nn.Unbind(s.Broadcast(aptKeys, n, m.Tokens, t.Width)) {
+		scores = append(scores, s.Cosine(x, m.text(s, key)))
+	}
+	return graph.Stack(scores...).Mul(a.T().Unsqueeze(2)).Sum(0)
+}
+
+func (m FedAPT) Loss(s *method.Scope, _ graph.Node) graph.Node {
+	own := s.State(aptDomain, m.count(s.Task())).Reshape(1, -1)
+	loss := s.CrossEntropy(s.Cosine(s.Image(), m.text(s, m.keys(s, own).Squeeze(0))))
+	domain := m.query(s).LogSoftmax(-1).Mul(own).Sum(-1).Mean().MulScalar(-m.Weight)
+	return loss.Add(s.Term("domain", domain))
+}
+
+// Begin says which domain is the client's own: none where it joined in the middle of a round.
+func (m FedAPT) Begin(l *method.Local) error {
+	own := tensor.New(m.count(l.Task))
+	if t := l.Broadcast[aptDomains]; t != nil && l.Task.Client < t.Len() {
+		if d := int(t.Data[l.Task.Client]); d >= 0 && d < own.Len() {
+			own.Data[d] = 1
+		}
+	}
+	l.State[aptDomain] = own
+	return nil
+}
+
+func (m FedAPT) Finish(l *method.Local, _ *method.Upload) error {
+	delete(l.State, aptDomain)
+	return nil
+}
+
+// Start draws the query, the first values being torch.nn.Linear's, and the keys, and finds the clients' domains.
+func (m FedAPT) Start(g *method.Global) error {
+	if q := g.Shared[aptQuery]; q != nil {
+		modules.Uniform(g.Seed, aptQuery, q, 1/math.Sqrt(float64(q.Shape[1])))
+	}
+	keys, r := tensor.New(m.count(g.Task), m.Tokens, g.Width), g.Rand("init", aptKeys)
+	for i := range keys.Data {
+		keys.Data[i] = float32(r.Float64())
+	}
+	g.Broadcast[aptKeys] = keys
+	return m.place(g)
+}
+
+// Join finds the domains of those that joined.
+func (m FedAPT) Join(g *method.Global, _ []int) error { return m.place(g) }
+
+// place numbers the domains of clients that have none yet, after those that were numbered before.
+func (m FedAPT) place(g *method.Global) error {
+	out, most := tensor.New(g.Clients), m.count(g.Task)
+	for i := range out.Data {
+		out.Data[i] = -1
+	}
+	number, fresh := map[string]int{}, []string{}
+	if before := g.Broadcast[aptDomains]; before != nil {
+		for k, d := range before.Data {
+			if out.Data[k] = d; d >= 0 {
+				number[g.Info(k).Domain] = int(d)
+			}
+		}
+	}
+	delete(number, "")
+	for k := range g.Clients {
+		name := g.Info(k).Domain
+		if _, known := number[name]; !known && name != "" && !slices.Contains(fresh, name) {
+			fresh = append(fresh, name)
+		}
+	}
+	slices.Sort(fresh)
+	old := len(number)
+	for i, name := range fresh {
+		number[name] = old + i
+	}
+	if n := len(number); m.Domains > 0 && (n > most || n > 0 && n < most && g.AllKnown()) {
+		return fmt.Errorf("fedapt: the clients belong to %d domains but options.domains is %d; set it to %[1]d", n,
+			most)
+	}
+	for k := range g.Clients {
+		if !g.Known(k) || out.Data[k] >= 0 {
+			continue
+		}
+		d, named := number[g.Info(k).Domain]
+		if !named || m.Domains == 0 {
+			d = k % most
+		}
+		out.Data[k] = float32(d)
+	}
+	g.Broadcast[aptDomains] = out
+	return nil
+}

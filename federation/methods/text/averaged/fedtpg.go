@@ -1,0 +1,151 @@
+package averaged
+
+import (
+	"fmt"
+	"math"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/modules"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// FedTPG learns a generator that makes the prompt [tokens,w] from class names: soft queries look at the unit CLIP
+// features of the bare names of the client's own classes through a cross-attention without residual, then x + FF(x), FF
+// being layer norm, Linear(w, 8w), GEGLU and Linear(4w, w). Training scores a batch against the client's own classes
+// only, and the server averages the generator's weights. Queries are normalised before the attention, and so are the
+// class features.
+//
+// Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024, section 4; sizes, norms,
+// biases and first values are those of the public code: torch.nn.MultiheadAttention's for the attention (weights of q,
+// k and v uniform by Xavier's rule, its biases 0), torch.nn.Linear's for the rest. Options and decisions:
+//   - classes: own is the paper; all looks at the names of all classes and scores against them in training too;
+//   - test: all scores all classes with the prompt made from the client's own names, as all methods here are tested;
+//     own is the public code, which scores only those that it makes the prompt from;
+//   - weighting: uniform is the public code, whose clients have as many examples each; examples is FedAvg;
+//   - depth blocks of self-attention, x + SA(LN x), x + FF(x), may follow; the public script has none;
+//   - the generator works in single precision, the public code's in half.
+//
+// The width of the class features enters the shared weights, so clients must agree in it.
+type FedTPG struct {
+	aggregate.WeightedMean `config:",squash"`
+
+	Tokens  int     `config:"tokens" help:"prompt tokens that the generator produces"`
+	Heads   int     `config:"heads" help:"heads of each attention; they must divide the prompt width"`
+	Depth   int     `config:"depth" help:"blocks of self-attention after the cross-attention"`
+	Mult    int     `config:"mult" help:"hidden width of the feed-forward layers over the prompt width"`
+	Classes string  `config:"classes" help:"classes that a client trains with: own (those it has) or all"`
+	Test    string  `config:"test" help:"classes that test images are compared with: all or own"`
+	Std     float64 `config:"init_std" help:"standard deviation of the initial queries"`
+}
+
+var fedTPGDef = layer.Def{Name: "fedtpg", Title: "FedTPG", New: newFedTPG,
+	Paper: "Qiu et al., Federated Text-driven Prompt Generation for Vision-Language Models, ICLR 2024"}
+
+func newFedTPG() layer.Builder {
+	return &FedTPG{Tokens: 4, Heads: 4, Mult: 4, Classes: "own", Test: "all", WeightedMean: aggregate.UniformMean,
+		Std: 0.02}
+}
+
+func (m *FedTPG) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.Within("tokens", m.Tokens, 1, check.MaxTokens),
+		check.Within("heads", m.Heads, 1, check.MaxTokens), check.Within("depth", m.Depth, 0, 64),
+		check.Within("mult", m.Mult, 1, 64), check.Within("init_std", m.Std, 0, check.MaxWeight),
+		check.OneOf("classes", m.Classes, "own", "all"), check.OneOf("test", m.Test, "all", "own"))
+}
+
+// Names of the generator's parts.
+const (
+	tpg        = "generator"
+	tpgQueries = tpg + "/queries"
+	tpgCross   = tpg + "/cross"
+)
+
+// tpgBlock names the attentions in their order.
+func tpgBlock(i int) string {
+	if i == 0 {
+		return tpgCross
+	}
+	return fmt.Sprintf("%s/self%d", tpg, i)
+}
+
+func (m FedTPG) Params(t method.ClientSpec) []method.Param {
+	out := []method.Param{{Name: tpgQueries, Shape: []int{m.Tokens, t.Width}, Std: m.Std}}
+	out = append(append(out, modules.LayerNorm(tpgCross+"/norm_kv", t.Dim)...),
+		modules.AttentionBlock(tpgCross, t.Width, t.Dim, m.Mult)...)
+	for i := range m.Depth {
+		out = append(out, modules.AttentionBlock(tpgBlock(i+1), t.Width, t.Width, m.Mult)...)
+	}
+	return out
+}
+
+// Start draws the generator.
+func (m FedTPG) Start(g *method.Global) error {
+	modules.DrawLayers(g.Seed, g.Shared, tpg)
+	for i := range m.Depth + 1 {
+		modules.DrawAttention(g.Seed, g.Shared, tpgBlock(i))
+	}
+	return nil
+}
+
+// prompt generates the prompt [tokens,w].
+func (m FedTPG) prompt(s *method.Scope) graph.Node {
+	x := s.Param(tpgQueries)
+	if w := x.Dim(1); w%m.Heads != 0 {
+		return s.Graph().Fail("option heads is %d; it must divide the prompt width %d", m.Heads, w)
+	}
+	var mask graph.Node
+	if m.Classes == "own" {
+		mask = others(s)
+	}
+	names := modules.ApplyLayerNorm(s, tpgCross+"/norm_kv", s.Texts("{}"))
+	x = m.feed(s, tpgCross, m.attend(s, tpgCross, modules.ApplyLayerNorm(s, tpgCross+"/norm", x), names, mask))
+	for i := range m.Depth {
+		at := tpgBlock(i + 1)
+		y := modules.ApplyLayerNorm(s, at+"/norm", x)
+		x = m.feed(s, at, x.Add(m.attend(s, at, y, y, graph.Node{})))
+	}
+	return x
+}
+
+// others [C] is 0 for the client's own classes and far below any score for the others.
+func others(s *method.Scope) graph.Node { return s.LocalClasses().AddScalar(-1).MulScalar(-nn.Masked) }
+
+// attend is multi-head attention of rows q [n,w] on rows kv [k,.].
+func (m FedTPG) attend(s *method.Scope, name string, q, kv, mask graph.Node) graph.Node {
+	heads := func(part string, x graph.Node) graph.Node {
+		return nn.Heads(modules.ApplyLinear(s, name+"/"+part, x), 1, 1, x.Dim(0), m.Heads)[0]
+	}
+	return modules.ApplyLinear(s, name+"/o", nn.Rows(nn.Attend(heads("q", q), heads("k", kv), heads("v", kv), mask)))
+}
+
+// feed is x + FF(x), FF(x) being Linear(h GELU(gate)) with (h, gate) = Linear(LN x).
+func (m FedTPG) feed(s *method.Scope, name string, x graph.Node) graph.Node {
+	half := m.Mult * x.Dim(1)
+	h := modules.ApplyLinear(s, name+"/ff/in", modules.ApplyLayerNorm(s, name+"/ff/norm", x)).Split(-1, half, half)
+	gelu := h[1].Mul(h[1].MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1)).MulScalar(0.5)
+	return x.Add(modules.ApplyLinear(s, name+"/ff/out", h[0].Mul(gelu)))
+}
+
+func (m FedTPG) Logits(s *method.Scope) graph.Node {
+	scores := s.Cosine(s.Image(), s.Text(m.prompt(s)))
+	if m.Test == "own" {
+		scores = scores.Add(others(s))
+	}
+	return scores
+}
+
+func (m FedTPG) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	if m.Classes == "own" && m.Test == "all" { // else they are out of the scores already
+		logits = logits.Add(others(s))
+	}
+	if m.Classes == "all" && m.Test == "all" {
+		return m.WeightedMean.Loss(s, logits)
+	}
+	// Examples of classes that are out of the scores, such as GGTPC's prototypes of other clients' classes, count 0.
+	each := logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), s.Task().Classes)).Sum(-1) // [B]
+	return s.Term(method.CrossEntropy, each.Mul(s.LocalClasses().Rows(s.Label())).Mean().Neg())
+}

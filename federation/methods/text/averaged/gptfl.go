@@ -1,0 +1,32 @@
+package averaged
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+)
+
+// GPTFL is PromptFL whose prompt the server has trained on images of its own before round 0. OUR ADAPTATION of GPT-FL:
+// the published system generates those images from text and trains a whole model on them, which the federation then
+// fine-tunes with FedAvg; here the images are given as a data set (section synthetic of a configuration: a folder, or
+// synthetic ones), and the model is a prompt. Their classes must be among those of the experiment.
+//
+// Zhang et al., GPT-FL: Generative Pre-trained Model-Assisted Federated Learning, arXiv 2306.02210, sections 3.1-3.3.
+// Any other method starts in the same way where a configuration has the section.
+type GPTFL struct {
+	PromptFL `config:",squash"`
+}
+
+var gptflDef = layer.Def{Name: "gptfl", Title: "GPT-FL (adapted)", New: newGPTFL,
+	Paper:   "after Zhang et al., GPT-FL: Generative Pre-trained Model-Assisted Federated Learning, arXiv 2306.02210",
+	Traffic: layer.PromptTraffic}
+
+func newGPTFL() layer.Builder { return &GPTFL{PromptFLOf(prompts.DefaultContext)} }
+
+func (m *GPTFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
+
+func (m GPTFL) Properties() method.Properties {
+	t := m.PromptFL.Properties()
+	t.Synthetic = true
+	return t
+}

@@ -1,0 +1,74 @@
+package averaged
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/optimaltransport"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// PLOT learns several text prompts, "prompts" [n,tokens,w], and scores an image by balanced transport between its M
+// patches and the n class features: with the similarities S [M,n] the score is exp(logit_scale) <T,S>, where the plan
+// T of the cost 1-S has the row sums 1/M and the column sums 1/n, with entropy of strength eps, and is a constant for
+// gradients. Prompt i is averaged with prompt i (FedAvg of Chen et al., PLOT: Prompt Learning with Optimal Transport
+// for Vision-Language Models, ICLR 2023, eq. 5-8, algorithm 1). Notes:
+//   - 4 prompts of 16 tokens, eps 0.1, at most 100 iterations and a threshold of 0.01 on the mean move of the patches'
+//     scaling are the public code's. Its mean is over all images and classes of a batch (stop: batch); ours ends for
+//     each image and class by itself (pair), so that scores do not depend on what they are computed with;
+//   - pooled: true adds exp(logit_scale) f·t, t the unit mean of the class features of all prompts, as the code does
+//     for ImageNet; the code takes the mean before it makes the features unit rows;
+//   - patches are those of the backbone: a ResNet's cells through the attention pooling, a transformer's tokens through
+//     the last norm and the projection. PLOT++ is not here.
+type PLOT struct {
+	method.FedAvg
+	prompts.Context `config:",squash"`
+
+	N         int     `config:"n" help:"prompts for each class"`
+	Eps       float64 `config:"eps" help:"weight of the entropy"`
+	Iters     int     `config:"iters" help:"largest number of iterations"`
+	Threshold float64 `config:"threshold" help:"iterations end when the mean change is below this"`
+	Stop      string  `config:"stop" help:"what the mean change is over: pair (of image and class), image or batch"`
+	Pooled    bool    `config:"pooled" help:"add the score of the whole image's feature"`
+}
+
+var plotDef = layer.Def{Name: "plot", Title: "PLOT", New: newPLOT,
+	Paper: "FedAvg of Chen et al., PLOT: Prompt Learning with Optimal Transport for Vision-Language Models, ICLR 2023"}
+
+func newPLOT() layer.Builder {
+	return &PLOT{Context: prompts.DefaultContext, N: 4, Eps: 0.1, Iters: 100, Threshold: 0.01, Stop: "pair"}
+}
+
+func (m *PLOT) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.Within("n", m.N, 1, check.MaxTokens),
+		check.Within("eps", m.Eps, 1e-4, check.MaxWeight), check.Within("iters", m.Iters, 1, check.MaxSteps),
+		check.Within("threshold", m.Threshold, 0, check.MaxWeight),
+		check.OneOf("stop", m.Stop, "pair", "image", "batch"))
+}
+
+func (m PLOT) Params(t method.ClientSpec) []method.Param {
+	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
+}
+
+func (m PLOT) Logits(s *method.Scope) graph.Node {
+	t := s.Task()
+	if t.Patches == 0 {
+		return s.Graph().Fail("plot compares patch features, which backbone %s does not provide", t.Backbone)
+	}
+	var texts []graph.Node
+	for _, ctx := range nn.Unbind(s.Param("prompts")) {
+		texts = append(texts, m.Features(s, ctx))
+	}
+	text := graph.Concat(0, texts...)                                      // [nC,D]
+	sim := s.Patches().Reshape(-1, t.Dim).MatMulT(text)                    // [BM,nC]
+	sim = sim.Reshape(-1, t.Patches, m.N, t.Classes).Transpose(2, 0, 3, 1) // [n,B,C,M]
+	plan := optimaltransport.Entropic{Mass: 1 / float64(m.N), Eps: m.Eps, Iters: m.Iters, Threshold: m.Threshold,
+		Stop: m.Stop, OnRows: true}.Plan(sim.Detach())
+	score := plan.Mul(sim).Sum(0, -1).MulScalar(t.Scale)
+	if m.Pooled {
+		score = score.Add(s.Cosine(s.Image(), graph.Stack(texts...).Mean(0).L2Normalize()))
+	}
+	return score
+}

@@ -1,0 +1,153 @@
+package averaged
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// ProDA learns a distribution of class features from many text prompts, "prompts" [n,tokens,w], a quarter of them with
+// the class name in front, a quarter with it in the middle, half with it at the end. With the features G_kc of some
+// prompts, their mean m_c (no unit row) and deviations d_kc = G_kc - m_c, an image of class y is trained on the upper
+// bound of the cross entropy of normally distributed class features,
+//
+//	z_c = s f·m_c + (s²/2) (1/n) Σ_k Σ_j f_j² (d_ky - d_kc)_j²,  s = exp(logit_scale),
+//
+// the covariance of each class feature and between classes, dimension by dimension; and the prompts are kept apart by
+// lambda Σ_{k≠l} |u_k·u_l| / (n(n-1)), u_k the unit feature of prompt k without a class. Images are tested against
+// the means m_c of all prompts. Prompt i is averaged with prompt i (FedAvg of Lu et al., Prompt Distribution Learning,
+// CVPR 2022, eq. 5-11). Notes:
+//   - a step takes `together` of the prompts, of each position its share; the paper draws them, here they come in
+//     turn, in step t of round r from where t + r shares before ended, so that a trace tells them; the distance
+//     between prompts is over all;
+//   - the covariance divides by the number of prompts, by one more with divisor: n+1, as FLiP does.
+type ProDA struct {
+	method.FedAvg
+	N        int     `config:"n" help:"number of prompts; a multiple of 4 with position: mixed"`
+	Tokens   int     `config:"tokens" help:"tokens of each prompt"`
+	Std      float64 `config:"init_std" help:"standard deviation of the initial prompts"`
+	Position string  `config:"position" help:"class name's position: mixed (1/4 front, 1/4 middle, 1/2 end) or end"`
+	Together int     `config:"together" help:"prompts per step; a multiple of 4 with position: mixed"`
+	Lambda   float64 `config:"lambda" help:"weight of the prompts' similarity in the loss"`
+	Divisor  string  `config:"divisor" help:"divisor of the covariance: n or n+1"`
+}
+
+var prodaDef = layer.Def{Name: "proda", Title: "ProDA", New: newProDA,
+	Paper: "FedAvg of Lu et al., Prompt Distribution Learning, CVPR 2022"}
+
+func newProDA() layer.Builder {
+	return &ProDA{N: 32, Tokens: 16, Std: 0.02, Position: "mixed", Together: 4, Lambda: 0.1, Divisor: "n"}
+}
+
+func (m *ProDA) Build(method.Method) (method.Method, error) {
+	err := check.Join(check.Within("n", m.N, 2, check.MaxTokens), check.Within("tokens", m.Tokens, 1, check.MaxTokens),
+		check.Within("init_std", m.Std, 0, check.MaxWeight), check.OneOf("position", m.Position, "mixed", "end"),
+		check.Within("together", m.Together, 1, m.N), check.Within("lambda", m.Lambda, 0, check.MaxWeight),
+		check.OneOf("divisor", m.Divisor, "n", "n+1"))
+	if m.Position == "mixed" && (m.N%4 != 0 || m.Together%4 != 0) {
+		err = check.Join(err,
+			fmt.Errorf("options n and together are %d and %d; both must be multiples of 4 with position: "+"mixed",
+				m.N, m.Together))
+	}
+	return *m, err
+}
+
+func (m ProDA) Params(t method.ClientSpec) []method.Param {
+	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
+}
+
+// position is that of the class name in prompt k.
+func (m ProDA) position(k int) string {
+	switch {
+	case m.Position == "mixed" && k < m.N/4:
+		return "front"
+	case m.Position == "mixed" && k < m.N/2:
+		return "middle"
+	}
+	return "end"
+}
+
+// Logits are those of the means of all prompts.
+func (m ProDA) Logits(s *method.Scope) graph.Node {
+	var texts []graph.Node
+	for k, ctx := range nn.Unbind(s.Param("prompts")) {
+		texts = append(texts, s.TextRead(ctx, method.Reading{Position: m.position(k)}))
+	}
+	return s.Cosine(s.Image(), graph.Stack(texts...).Mean(0))
+}
+
+// turns lists the prompts of a step: of each run of equal positions its share, in turn.
+func (m ProDA) turns(turn int) []int {
+	var out []int
+	for from := 0; from < m.N; {
+		to := from
+		for to < m.N && m.position(to) == m.position(from) {
+			to++
+		}
+		share := m.Together * (to - from) / m.N
+		for i := range share {
+			out = append(out, from+(turn*share+i)%(to-from))
+		}
+		from = to
+	}
+	return out
+}
+
+// scalar names the number that says which prompt comes at a place of a step.
+func scalar(place int) string { return fmt.Sprintf("proda/%d", place) }
+
+func (m ProDA) setTurn(l *method.Local, turn int) {
+	for i, k := range m.turns(turn) {
+		l.Scalars[scalar(i)] = float64(k)
+	}
+}
+
+func (m ProDA) Begin(l *method.Local) error {
+	m.setTurn(l, l.Round)
+	return nil
+}
+
+func (m ProDA) AdjustGradients(l *method.Local, _ tensor.Map) error {
+	m.setTurn(l, l.Round+l.Steps+1)
+	return nil
+}
+
+func (m ProDA) Loss(s *method.Scope, _ graph.Node) graph.Node {
+	prompts, f, t := s.Param("prompts"), s.Image(), s.Task()
+	var texts []graph.Node
+	for i, k := range m.turns(0) { // whichever it is, it has the position of the place
+		ctx := prompts.Gather(0, s.Scalar(scalar(i)).Cast(graph.Int64))
+		texts = append(texts, s.TextRead(ctx, method.Reading{Position: m.position(k)}))
+	}
+	mean := graph.Stack(texts...).Mean(0) // [C,D]
+	divisor := float64(len(texts))
+	if m.Divisor == "n+1" {
+		divisor++
+	}
+	square := f.Square() // [B,D]
+	spread := s.Graph().Scalar(0)
+	for _, text := range texts {
+		d := text.Sub(mean)       // [C,D]
+		own := d.Rows(s.Label())  // [B,D]
+		cross := square.Mul(own)  // f² d_y
+		ownTerm := cross.Mul(own) // f² d_y²
+		spread = spread.Add(ownTerm.SumKeep(-1)).Sub(cross.MatMulT(d).MulScalar(2)).Add(square.MatMulT(d.Square()))
+	}
+	bound := f.MatMulT(mean).MulScalar(t.Scale).Add(spread.MulScalar(t.Scale * t.Scale / 2 / divisor))
+	loss := s.CrossEntropy(bound)
+	if m.Lambda == 0 {
+		return loss
+	}
+	var alone []graph.Node
+	for _, ctx := range nn.Unbind(prompts) {
+		alone = append(alone, s.TextOf(method.Prompt{Ctx: ctx, Alone: true}))
+	}
+	u := graph.Concat(0, alone...) // [n,D]
+	like := u.MatMulT(u).Abs().Sum().AddScalar(-float64(m.N)).MulScalar(m.Lambda / float64(m.N*(m.N-1)))
+	return loss.Add(s.Term("likeness of prompts", like))
+}

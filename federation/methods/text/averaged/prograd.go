@@ -1,0 +1,82 @@
+package averaged
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// ProGrad learns one text prompt "ctx" by the part of the cross entropy's gradient a that does not conflict with b, the
+// gradient of the cross entropy with the class probabilities of a hand-written prompt, softened by tau:
+//
+//	a if a·b ≥ 0, else a - lambda (a·b / ‖b‖²) b,
+//
+// and averages the prompt (FedAvg of Zhu et al., Prompt-aligned Gradient for Prompt Tuning, ICCV 2023, eq. 3-5).
+// Where b is 0, as at a prompt that is the hand-written one, there is no conflict. a is the gradient of the whole
+// loss where wrappers add to it. variant: add is what FLiP calls ProGrad: the second loss is added to the first, and
+// nothing is projected.
+//
+// The prompt has 16 tokens, of which the last begin at "a photo of a" and the others at zeros, as in the public code.
+type ProGrad struct {
+	method.FedAvg
+	prompts.WordContext `config:",squash"`
+	prompts.Template    `config:",squash"`
+
+	Lambda  float64 `config:"lambda" help:"project: removed share of the conflict; add: weight of the second loss"`
+	Tau     float64 `config:"tau" help:"temperature of the probabilities that are compared"`
+	Variant string  `config:"variant" help:"project, or add (the second loss, as in FLiP's code)"`
+}
+
+var proGradDef = layer.Def{Name: "prograd", Title: "ProGrad", New: newProGrad,
+	Paper:   "FedAvg of Zhu et al., Prompt-aligned Gradient for Prompt Tuning, ICCV 2023",
+	Traffic: layer.PromptTraffic}
+
+func newProGrad() layer.Builder {
+	return &ProGrad{WordContext: prompts.WordContext{Tokens: 16, Words: prompts.APhoto}, Template: prompts.AutoTemplate,
+		Lambda: 1, Tau: 1, Variant: "project"}
+}
+
+func (m *ProGrad) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.WordContext.Check(), m.Template.Check(),
+		check.Within("lambda", m.Lambda, 0, check.MaxWeight), check.Within("tau", m.Tau, 1e-3, check.MaxWeight),
+		check.OneOf("variant", m.Variant, "project", "add"))
+}
+
+func (m ProGrad) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "ctx", method.Shared)
+}
+
+func (m ProGrad) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), s.Text(m.Prompt(s, s.Param("ctx"))))
+}
+
+const general = "general knowledge"
+
+func (m ProGrad) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.FedAvg.Loss(s, logits)
+	hand := s.Image().MatMulT(m.Texts(s)).MulScalar(s.Task().Scale / m.Tau).Softmax(-1)
+	second := hand.Mul(logits.MulScalar(1 / m.Tau).LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Tau * m.Tau)
+	if m.Variant == "add" {
+		return loss.Add(s.Term(general, second.MulScalar(m.Lambda)))
+	}
+	s.AuxLoss(general, second)
+	return loss
+}
+
+// AdjustGradients projects each gradient.
+func (m ProGrad) AdjustGradients(l *method.Local, grads tensor.Map) error {
+	for name, b := range l.AuxGradients[general] {
+		a, ab, bb := grads[name], 0.0, 0.0
+		for i, v := range b.Data {
+			ab += float64(a.Data[i]) * float64(v)
+			bb += float64(v) * float64(v)
+		}
+		if ab < 0 && bb > 0 {
+			a.Axpy(-m.Lambda*ab/bb, b)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package averaged
+
+import (
+	"errors"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/tensor"
+)
+
+// PromptFL averages one text prompt, or with class_specific one for each class; every client is tested with the
+// average.
+//
+// Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm
+// 1. Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3). No paper averages class-specific prompts: ours are
+// class_average all, FedAvg of each, and owners, in which the prompt of class c is the mean over the clients that have
+// n_kc > 0 examples of it, weighted by n_kc, and is unchanged where none has. Other clients only push it away from
+// their images. For owners clients upload "class/n" [C,1], which is n_kc.
+type PromptFL struct {
+	method.FedAvg
+	prompts.ClassContext `config:",squash"`
+
+	ClassAverage string `config:"class_average" help:"clients over which a class's prompt is averaged: all, or owners"`
+}
+
+var promptFLDef = layer.Def{Name: "promptfl", Title: "PromptFL", New: newPromptFL,
+	Paper:   "Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts, TMC 2023",
+	Traffic: layer.PromptTraffic}
+
+func newPromptFL() layer.Builder { m := PromptFLOf(prompts.DefaultContext); return &m }
+
+// PromptFLOf is PromptFL with one prompt for all classes.
+func PromptFLOf(c prompts.Context) PromptFL {
+	return PromptFL{ClassContext: prompts.ClassContext{Context: c}, ClassAverage: "all"}
+}
+
+func (m *PromptFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
+
+// Check refuses options that make no sense.
+func (m PromptFL) Check() error {
+	err := check.Join(m.ClassContext.Check(), check.OneOf("class_average", m.ClassAverage, "all", "owners"))
+	if m.ClassAverage == "owners" && !m.ClassSpecific {
+		err = check.Join(err, errors.New("option class_average: owners needs class_specific: true"))
+	}
+	return err
+}
+
+func (m PromptFL) Properties() method.Properties {
+	if m.ClassAverage == "owners" {
+		return method.Properties{Needs: "every client's class counts; set class_average: all"}
+	}
+	return m.FedAvg.Properties()
+}
+
+func (m PromptFL) Params(t method.ClientSpec) []method.Param { return m.Declare(t, method.Shared) }
+
+// classN is a client's number of examples of each class.
+const classN = "class/n"
+
+func (m PromptFL) Extras(t method.ClientSpec) []method.Extra {
+	if m.ClassAverage != "owners" {
+		return nil
+	}
+	return []method.Extra{{Name: classN, Shape: []int{t.Classes, 1}, Counts: true}}
+}
+
+func (m PromptFL) Finish(l *method.Local, up *method.Upload) error {
+	if m.ClassAverage == "owners" {
+		n := tensor.New(l.Task.Classes, 1)
+		for _, y := range l.Data.Labels() {
+			n.Data[y]++
+		}
+		up.Extra[classN] = n
+	}
+	return nil
+}
+
+func (m PromptFL) Merge(g *method.Global, ups []method.Upload) error {
+	if m.ClassAverage != "owners" {
+		return m.FedAvg.Merge(g, ups)
+	}
+	rows := func(ctx *tensor.Tensor) *tensor.Tensor { return tensor.Of(ctx.Data, g.Classes, ctx.Len()/g.Classes) }
+	prompts := make([]method.Upload, len(ups))
+	for i, u := range ups {
+		prompts[i] = method.Upload{Client: u.Client, Extra: tensor.Map{"ctx": rows(u.Shared["ctx"]),
+			classN: u.Extra[classN]}}
+	}
+	mean := g.Shared["ctx"].Clone()
+	g.Shared = tensor.Map{"ctx": mean}
+	return aggregate.RenewClassMeans(rows(mean), tensor.New(g.Classes, 1), prompts, "ctx", classN, false)
+}

@@ -1,0 +1,223 @@
+package averaged
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/mat"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/federation/methods/parts/routing"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// TRIP averages E prompts, "experts" [E,tokens,w], and classifies an image x with a mix of them, whose weights are read
+// from its tokens X [N,v] behind the image tower's last block and learned by nobody:
+//
+//	P(x) = Σ_e π_e(x) P_e, z_c = s f(x)·t_c(P(x)), π(x) = routing(X, K, capacity), K [E,v] fixed random keys,
+//
+// (package routing), so that the text tower runs over all classes for every image, in training too. With
+// q = softmax(s f(x)·t'_c), t' the mean of the templates' class features, the loss is
+//
+//	CE(z, y) - alpha mean_x Σ_c q_c log softmax(z)_c.
+//
+// Gong et al., Token-level Prompt Mixture with Parameter-free Routing for Federated Domain Generalization, IEEE TIP,
+// arXiv 2504.21063. Notes:
+//   - training routes with a capacity of 1 and tests with 2 (capacity, capacity_test). With 1 hardly a token is
+//     dropped, and all weights are about 1/E;
+//   - 4 experts of 32 tokens are the 65,536 numbers that the public code's README prints; its script has 8 of them. The
+//     paper's abstract speaks of 1,000 numbers, which 2 experts of one token would be;
+//   - average: the code also tests a running mean of the server's prompts over rounds r, weighted by the density of
+//     Beta(beta, beta) at (r+1/2)/(R+1), R rounds, in which the first prompts count as round 0's do; ema has a moving
+//     average of a given decay in its place. Clients train from the prompts themselves; they are tested with the mean,
+//     which they are sent beside them, that of class scores then being the same for all;
+//   - the code takes the mean of features of the teacher before they are made unit; here each is a unit row;
+//   - keys are drawn by the server and sent in every round. The code can have all of them 0 or 1, which tells no key
+//     from another; that is not here.
+//
+// A step takes memory for the text of each image; see train.memory_gb. Clients must agree in the image tower's width.
+// Traces have the tokens that k-means begins at as constant/trip/starts [E].
+// Names: trip/keys [E,v] and, unless average is none, trip/average [E,tokens,w] to everyone; trip/weight [1], the sum
+// of the running mean's weights, stays on the server.
+type TRIP struct {
+	aggregate.WeightedMean `config:",squash"`
+	prompts.Context        `config:",squash"`
+
+	Experts      int      `config:"experts" help:"E, number of prompts (experts) that are mixed"`
+	Alpha        float64  `config:"alpha" help:"weight of the distillation from hand-written prompts"`
+	Templates    []string `config:"templates"`
+	Capacity     float64  `config:"capacity"`
+	CapacityTest float64  `config:"capacity_test"`
+	Iters        int      `config:"iters" help:"largest number of iterations of the routing"`
+	Keys         string   `config:"keys" help:"how the experts' keys are drawn: orthogonal, normal or uniform"`
+	Average      string   `config:"average"`
+	Beta         float64  `config:"beta" help:"for average beta: both parameters of the Beta distribution"`
+	Decay        float64  `config:"decay" help:"for average ema: decay of the moving average"`
+}
+
+// LongHelp implements configtags.LongHelp.
+func (TRIP) LongHelp() map[string]string {
+	return map[string]string{
+		"templates": "hand-written prompts that are distilled: imagenet-7, or texts with {} for the class; empty: " +
+			"data.template",
+		"capacity": "most tokens of an image that an expert gets in training, as a multiple of an equal share of all " +
+			"tokens",
+		"capacity_test": "most tokens of an image that an expert gets in tests, as a multiple of an equal share of " +
+			"all tokens",
+		"average": "prompts that are tested: none (the server's of the last round), beta (their mean over rounds, " +
+			"weighted by the density of a Beta distribution) or ema (their exponential moving average)",
+	}
+}
+
+var tripDef = layer.Def{Name: "trip", Title: "TRIP", New: newTRIP,
+	Paper: "Gong et al., Token-level Prompt Mixture with Parameter-free Routing for Federated Domain " +
+		"Generalization, IEEE TIP, arXiv 2504.21063",
+	Traffic: layer.Traffic{Formula: "E T d 2, E = 4, T = 32",
+		Numbers: func(s layer.Sizes) int { return 2 * 4 * 32 * s.Width }}}
+
+func newTRIP() layer.Builder {
+	return &TRIP{WeightedMean: aggregate.ExamplesMean,
+		Context: prompts.Context{Tokens: 32, Position: "end", Std: 0.02}, Experts: 4, Alpha: 1,
+		Templates: []string{"imagenet-7"}, Capacity: 1, CapacityTest: 2, Iters: 100, Keys: "orthogonal",
+		Average: "none", Beta: 0.2, Decay: 0.99}
+}
+
+func (m *TRIP) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Weighting.Check(), m.Context.Check(),
+		check.Within("experts", m.Experts, 1, routing.MaxExperts), check.Within("alpha", m.Alpha, 0, check.MaxWeight),
+		check.Within("capacity", m.Capacity, 1, check.MaxWeight),
+		check.Within("capacity_test", m.CapacityTest, 1, check.MaxWeight),
+		check.Within("iters", m.Iters, 1, check.MaxSteps),
+		check.OneOf("keys", m.Keys, "orthogonal", "normal", "uniform"),
+		check.OneOf("average", m.Average, "none", "beta", "ema"), check.Within("beta", m.Beta, 1e-3, check.MaxWeight),
+		check.Within("decay", m.Decay, 0, 1))
+}
+
+// Names of what is learned and of what the server sends and keeps.
+const (
+	tripExperts = "experts"
+	tripKeys    = "trip/keys"
+	tripAverage = "trip/average"
+	tripStarts  = "trip/starts"
+	tripWeight  = "trip/weight"
+)
+
+func (m TRIP) shape(w int) []int { return []int{m.Experts, m.Tokens, w} }
+
+func (m TRIP) Params(t method.ClientSpec) []method.Param {
+	return []method.Param{{Name: tripExperts, Shape: m.shape(t.Width), Std: m.Std}}
+}
+
+// scores are the class scores [B,C] of the mixes of experts [E,tokens,w] that a capacity gives.
+func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) graph.Node {
+	t := s.Task()
+	switch {
+	case t.Tokens == 0:
+		return s.Tokens() // says why
+	case t.Tokens < m.Experts:
+		return s.Graph().Fail("option experts is %d, but an image has %d tokens on backbone %s; set it to these at "+
+			"most", m.Experts, t.Tokens, t.Backbone)
+	case t.VisionWidth < m.Experts && m.Keys == "orthogonal":
+		return s.Graph().Fail("option keys: orthogonal has %d experts, but the image tower of backbone %s has only "+
+			"the width %d; lower experts, or set keys: normal", m.Experts, t.Backbone, t.VisionWidth)
+	}
+	route := routing.Routing{Experts: m.Experts, Iters: m.Iters, Capacity: capacity}
+	s.Note(tripStarts, route.Starts(t.Tokens))
+	weights := s.PerExample(route.Weights(s.Tokens(), s.Broadcast(tripKeys, m.Experts, t.VisionWidth)))
+	ctx := weights.MatMul(experts.Reshape(m.Experts, m.Tokens*t.Width)).Reshape(-1, m.Tokens, t.Width)
+	text := s.TextOf(method.Prompt{Ctx: ctx, Reading: method.Reading{Position: m.Position}}) // [B,C,D]
+	return text.MatMul(s.Image().Unsqueeze(2)).Squeeze(2).MulScalar(t.Scale)
+}
+
+func (m TRIP) Logits(s *method.Scope) graph.Node {
+	if m.Average != "none" {
+		return m.scores(s, s.Broadcast(tripAverage, m.shape(s.Task().Width)...), m.CapacityTest)
+	}
+	return m.scores(s, s.Param(tripExperts), m.CapacityTest)
+}
+
+func (m TRIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	if m.Average != "none" || m.Capacity != m.CapacityTest {
+		logits = m.scores(s, s.Param(tripExperts), m.Capacity)
+	}
+	loss := m.WeightedMean.Loss(s, logits)
+	if m.Alpha == 0 {
+		return loss
+	}
+	q := s.Image().MatMulT(s.Texts(prompts.Ensemble(m.Templates)...)).MulScalar(s.Task().Scale).Softmax(-1)
+	return loss.Add(s.Term("distillation", q.Mul(logits.LogSoftmax(-1)).Sum(-1).Mean().MulScalar(-m.Alpha)))
+}
+
+// Start draws the keys, and begins the running mean.
+func (m TRIP) Start(g *method.Global) error {
+	v := g.Task.VisionWidth
+	if v == 0 {
+		return fmt.Errorf("trip: backbone %s, an exported model, does not provide the tokens of the image tower's "+
+			"last block; convert a checkpoint", g.Task.Backbone)
+	}
+	keys, r := mat.NewDense(v, m.Experts, nil), g.Rand("init", tripKeys)
+	for i := range keys.RawMatrix().Data {
+		if keys.RawMatrix().Data[i] = r.NormFloat64(); m.Keys == "uniform" {
+			keys.RawMatrix().Data[i] = r.Float64()
+		}
+	}
+	if m.Keys == "orthogonal" {
+		linalg.Orthonormalize(keys)
+	}
+	rows := tensor.New(m.Experts, v)
+	linalg.Store(rows, mat.DenseCopyOf(keys.T()))
+	if g.Broadcast[tripKeys] = rows; m.Average == "none" {
+		return nil
+	}
+	if first := g.Shared[tripExperts]; first != nil {
+		g.Broadcast[tripAverage] = first.Clone()
+	}
+	if m.Average == "beta" {
+		g.State[tripWeight] = tensor.Of([]float32{float32(m.density(0, g.Rounds.Total()))}, 1)
+	}
+	return nil
+}
+
+// Begin refuses an image tower that the keys do not fit.
+func (m TRIP) Begin(l *method.Local) error {
+	if keys := l.Broadcast[tripKeys]; keys != nil && keys.Shape[1] != l.Task.VisionWidth {
+		return fmt.Errorf("trip: the keys are %d wide, as another client's image tower, and that of backbone %s is "+
+			"%d; give all clients backbones of one width", keys.Shape[1], l.Task.Backbone, l.Task.VisionWidth)
+	}
+	return nil
+}
+
+// density is that of Beta(beta, beta) at the place of a round, up to a factor.
+func (m TRIP) density(round, rounds int) float64 {
+	x := (float64(round) + 0.5) / float64(rounds+1)
+	return math.Pow(x*(1-x), m.Beta-1)
+}
+
+func (m TRIP) Merge(g *method.Global, ups []method.Upload) error {
+	err, now := m.WeightedMean.Merge(g, ups), g.Shared[tripExperts]
+	if err != nil || m.Average == "none" || now == nil {
+		return err
+	}
+	share := 1 - m.Decay
+	if m.Average == "beta" {
+		sum := g.State[tripWeight]
+		if sum == nil {
+			return fmt.Errorf("trip: the server lost %s, which a run begins with", tripWeight)
+		}
+		w := m.density(g.Round, g.Rounds.Total())
+		total := float64(sum.Data[0]) + w
+		g.State[tripWeight], share = tensor.Of([]float32{float32(total)}, 1), w/total
+	}
+	average := g.Broadcast[tripAverage].Clone()
+	for i, x := range now.Data {
+		average.Data[i] += float32(share) * (x - average.Data[i])
+	}
+	g.Broadcast[tripAverage] = average
+	return nil
+}

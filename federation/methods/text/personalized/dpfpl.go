@@ -1,0 +1,232 @@
+package personalized
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"gonum.org/v1/gonum/mat"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/federation/privacy"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// DPFPL adds up a shared prompt "global" and a private one "local", both [tokens,w], and puts noise on the gradients
+// of every batch. In each step it factorises local = U v + R by a power iteration from a random V0 [w,rank],
+//
+//	U = orth(local V0), V = orth(localᵀ U), v = Vᵀ,
+//
+// takes the gradients of the two factors, g_U = G vᵀ and g_v = Uᵀ G of the gradient G of local, shortens each to
+// the norm C, adds Gaussian noise of standard deviation z C to every number, and puts together the gradient of local
+//
+//	factor (g_U v + U g_v - U Uᵀ g_U v).
+//
+// The gradient of global is shortened to C too. Its noise is the server's, on the mean: with: [dp]. With rank = tokens,
+// no clip, no noise and factor 1 this is G.
+//
+// Tran, Sun, Patterson, Milanova, Privacy-Preserving Personalized Federated Prompt Learning for Multimodal Large
+// Language Models, ICLR 2025. Where there is a choice:
+//   - sign: minus is the projection of G on what the factors span, of the low-rank reparametrisation that the paper
+//     builds on (Yu et al., ICML 2021); public code adds the last term (plus) and has a factor of 0.1;
+//   - the code makes V unit columns as well as U (orth_v), so that U v has singular values of 1 whatever local is;
+//     false leaves V = localᵀ U, for which U v is local's approximation of that rank;
+//   - the code's server averages gradients after every batch. Here clients average what their steps made, which is the
+//     same where a turn has one step (train.epochs: 1 and a batch of all examples, plain SGD): a dp with
+//     clip lr C and noise z then adds the code's noise on the mean;
+//   - noise is over C; the code's sigma is that of one example in a batch of B, z = sigma/B;
+//   - noisy: all has clients put noise on the gradient of global too, so that nothing leaves them without.
+//
+// The code assumes that sqrt(R ln(1/delta))/epsilon is the noise of one example in R batches, but it clips the gradient
+// of the batch, which one example can turn round, and makes more releases than one a round. Here each record notes
+// epsilon_local, for delta and all rounds so far: what local, or with noisy: all everything that leaves a client,
+// reveals of all of its examples together. Each of the steps releases the clipped gradients, of which other examples
+// change each by 2C at most. A client takes no more steps in a round than epsilon assumes, and has trained in every
+// round at worst. Without noise: all, local is made beside the global prompts, whose own epsilon (dp) adds to this one
+// for whoever sees both. The noise comes from a secret of the client across machines (Local.Noise); in one process it
+// comes from the run's seed, and the number is called epsilon_local_nominal.
+//
+// Traces have V0 as dpfpl/v0, and the noise in units of z C as dpfpl/u [tokens,rank], dpfpl/v [rank,w] and
+// dpfpl/global.
+type DPFPL struct {
+	aggregate.WeightedMean `config:",squash"`
+	prompts.Context        `config:",squash"`
+
+	Rank   int     `config:"rank" help:"rank of the factors of the local prompt"`
+	Clip   float64 `config:"clip" help:"C, largest norm of each factor's and of global's gradient; 0: any"`
+	Noise  float64 `config:"noise" help:"z, standard deviation of the noise on a gradient over clip"`
+	Noisy  string  `config:"noisy" help:"gradients that get noise: factors, or all (global's too)"`
+	Steps  int     `config:"steps"`
+	Delta  float64 `config:"delta" help:"delta of the recorded epsilon_local"`
+	Sign   string  `config:"sign" help:"sign of the last term of local's gradient: minus, or plus (public code)"`
+	Factor float64 `config:"factor" help:"factor of the gradient of local; public code has 0.1"`
+	OrthV  bool    `config:"orth_v" help:"orthonormalise the second factor too"`
+}
+
+// LongHelp implements configtags.LongHelp.
+func (DPFPL) LongHelp() map[string]string {
+	return map[string]string{
+		"steps": "most steps that a client takes in a round under noise, which epsilon_local assumes; 0: no limit, " +
+			"and no epsilon_local is recorded",
+	}
+}
+
+var dpfplDef = layer.Def{Name: "dpfpl", Title: "DP-FPL", New: newDPFPL, Traffic: layer.PromptTraffic,
+	Paper: "Tran et al., Privacy-Preserving Personalized Federated Prompt Learning for Multimodal Large Language " +
+		"Models, ICLR 2025"}
+
+func newDPFPL() layer.Builder {
+	return &DPFPL{WeightedMean: aggregate.UniformMean, Context: prompts.DefaultContext, Rank: 8, Clip: 10,
+		Noisy: "factors", Delta: 1e-5, Sign: "minus", Factor: 1, OrthV: true}
+}
+
+func (m *DPFPL) Build(method.Method) (method.Method, error) {
+	err := check.Join(m.Weighting.Check(), m.Context.Check(), check.Within("rank", m.Rank, 1, check.MaxTokens),
+		check.Noise(m.Clip, m.Noise, m.Delta), check.OneOf("noisy", m.Noisy, "factors", "all"),
+		check.Within("steps", m.Steps, 0, check.MaxSteps), check.OneOf("sign", m.Sign, "minus", "plus"),
+		check.Within("factor", m.Factor, 0, check.MaxWeight))
+	if m.Std == 0 {
+		err = check.Join(err,
+			errors.New("option init_std is 0; a local prompt of zeros has no factors: set it above 0"))
+	}
+	return *m, err
+}
+
+func (m DPFPL) Properties() method.Properties {
+	t := m.WeightedMean.Properties()
+	t.Noise = m.Noise > 0
+	return t
+}
+
+func (m DPFPL) Params(t method.ClientSpec) []method.Param {
+	return append(m.Declare(t, "global", method.Shared), m.Declare(t, "local", method.Private)...)
+}
+
+func (m DPFPL) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), m.Features(s, s.Param("global").Add(s.Param("local"))))
+}
+
+// AdjustGradients puts what was clipped and has noise in place of the gradients.
+func (m DPFPL) AdjustGradients(l *method.Local, g tensor.Map) error {
+	r, err := m.rand(l, g)
+	if err != nil {
+		return err
+	}
+	p, full := linalg.Matrix(l.Private["local"]), linalg.Matrix(g["local"])
+	rows, wide := p.Dims()
+	rank := min(m.Rank, rows, wide)
+	start := mat.NewDense(wide, rank, l.Draws.Normal(l.Rand, "dpfpl/v0", wide, rank))
+	u, v := mat.Dense{}, mat.Dense{} // [T,r], [w,r]
+	u.Mul(p, start)
+	linalg.Orthonormalize(&u)
+	if v.Mul(p.T(), &u); m.OrthV {
+		linalg.Orthonormalize(&v)
+	}
+	byU, byV := mat.Dense{}, mat.Dense{} // [T,r], [r,w]
+	byU.Mul(full, &v)
+	byV.Mul(u.T(), full)
+	m.release(l.Draws, r, &byU, "dpfpl/u")
+	m.release(l.Draws, r, &byV, "dpfpl/v")
+	first, second, both := mat.Dense{}, mat.Dense{}, mat.Dense{}
+	first.Mul(&byU, v.T())
+	second.Mul(&u, &byV)
+	both.Product(&u, u.T(), &first)
+	if m.Sign == "minus" {
+		both.Scale(-1, &both)
+	}
+	first.Add(&first, &second)
+	first.Add(&first, &both)
+	first.Scale(m.Factor, &first)
+	linalg.Store(g["local"], &first)
+	global, noise := linalg.Matrix(g["global"]), ""
+	if m.Noisy == "all" {
+		noise = "dpfpl/global"
+	}
+	m.release(l.Draws, r, global, noise)
+	linalg.Store(g["global"], global)
+	return nil
+}
+
+// release shortens a gradient to the clip and adds noise, which draws records under a name; an empty name adds none.
+func (m DPFPL) release(draws *method.Draws, r *rand.Rand, g *mat.Dense, noise string) {
+	if far := mat.Norm(g, 2); m.Clip > 0 && far > m.Clip {
+		g.Scale(m.Clip/far, g)
+	}
+	if rows, wide := g.Dims(); noise != "" && m.Noise > 0 {
+		e := mat.NewDense(rows, wide, draws.Normal(r, noise, rows, wide))
+		e.Scale(m.Noise*m.Clip, e)
+		g.Add(g, e)
+	}
+}
+
+// dpfplNoise names the source of a turn's noise.
+const dpfplNoise = "dpfpl/noise"
+
+// rand is the source of a turn's noise. Where that is a secret it is made from all that the turn begins with, so that
+// the same turn has the same noise and any other turn of the round is refused.
+func (m DPFPL) rand(l *method.Local, g tensor.Map) (*rand.Rand, error) {
+	switch r, _ := l.Cache[dpfplNoise].(*rand.Rand); {
+	case m.Noise == 0:
+		return nil, nil
+	case m.Steps > 0 && l.Steps >= m.Steps:
+		return nil, fmt.Errorf("dpfpl: step %d of a round; epsilon_local assumes %d at most: raise options.steps, or "+
+			"lower train.epochs", l.Steps+1, m.Steps)
+	case r != nil:
+		return r, nil
+	case l.Noise == nil:
+		return l.Rand, nil
+	}
+	rows, err := l.Memory()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string][]float64{}
+	for under, part := range map[string]tensor.Map{"rows/": rows, "gradient/": g, "shared/": l.Shared,
+		"private/": l.Private} {
+		for name, t := range part {
+			for _, x := range t.Data {
+				all[under+name] = append(all[under+name], float64(x))
+			}
+			for _, x := range t.Ints {
+				all[under+name] = append(all[under+name], float64(x))
+			}
+		}
+	}
+	r, _, err := l.Noise("dpfpl", linalg.Bytes(all))
+	if err == nil {
+		l.Cache[dpfplNoise] = r
+	}
+	return r, err
+}
+
+// Merge notes what all rounds so far cost.
+func (m DPFPL) Merge(g *method.Global, ups []method.Upload) error {
+	name := "epsilon_local_nominal"
+	if g.Noise != nil {
+		name = "epsilon_local"
+	}
+	if e := m.Epsilon(g.Round + 1); !math.IsInf(e, 1) {
+		g.Notes[name], g.Notes["delta_local"] = e, m.Delta
+	}
+	return m.WeightedMean.Merge(g, ups)
+}
+
+// Epsilon is what so many rounds cost a client that trains in all of them; infinite where nothing bounds it.
+func (m DPFPL) Epsilon(rounds int) float64 {
+	if m.Noise == 0 || m.Steps == 0 {
+		return math.Inf(1)
+	}
+	parts := 2.0
+	if m.Noisy == "all" {
+		parts = 3
+	}
+	// Each part has the norm C at most, all of them together √parts C.
+	return privacy.Spent{{Noise: m.Noise / math.Sqrt(parts), Rate: 1}: rounds * m.Steps}.Epsilon(m.Delta)
+}

@@ -1,0 +1,154 @@
+package personalized
+
+import (
+	"fmt"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/projection"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// FedPHA learns a shared prompt "global" and a private one "local", whose length may differ from client to client. It
+// pulls the private text features towards those of the private prompt projected off the shared one (eq. 8-11), pushes
+// them away from the shared ones (eq. 12), and trains both prompts on cross entropy (eq. 13). The private prompt alone
+// is tested.
+//
+// Fang et al., FedPHA: Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025, eq. 5-13, algorithm 1.
+// SDFed (arXiv 2602.08590) is the same computation with other constants.
+//
+// Where paper and public code part ways, both are options, the paper first:
+//   - projector: eq9 keeps the last floor((1-ratio)w) right singular vectors, alg1 (algorithm 1) the columns from
+//     (1-ratio)w on, def1 (SDFed's definition 1) those from ratio w on, code keeps columns int(T(1-ratio)).. of the
+//     reduced SVD, exact-null is the basis-free I - V_r V_rᵀ. A prompt of T < w tokens determines no more than T of
+//     the w directions: the last w-T are an arbitrary basis of its null space, as LAPACK completes it close to the
+//     coordinate axes, so that eq9 is nearly the same mask of channels for every prompt (with T 16, w 512 and ratio 0.8
+//     the subspaces kept for two unrelated prompts overlap by 0.90, by chance it were 0.20). Ours is therefore
+//     exact-null, which removes the prompt's own directions and nothing else, and is what eq. 8-10 say the projection
+//     is for;
+//   - projector_grad: detach, or through as in the code (the paper is silent);
+//   - svd_every: step (the paper's update e), or epoch, or round as its table 3 has it; between two decompositions the
+//     projector is a constant, also with projector_grad: through;
+//   - pull: sum-per-class is eq. 11 for each class, averaged over classes; mean is the code's mean over all elements;
+//   - push: class is eq. 12 for each class, averaged over classes (the code); scalar takes one norm over all of them;
+//   - eot: own reads every sequence at its own end, longest reads all at the end of the longest prompt's text, as the
+//     code does.
+type FedPHA struct {
+	method.FedAvg
+	Global        int     `config:"global_tokens" help:"length of the shared prompt in tokens"`
+	Local         []int   `config:"local_tokens" help:"length of the private prompt: one number, or one a client"`
+	Ratio         float64 `config:"ratio" help:"rho of eq. 9, share of directions that are removed"`
+	Alpha         float64 `config:"alpha" help:"alpha of eq. 12, margin of the push term"`
+	Projector     string  `config:"projector" help:"what the projection keeps: exact-null, eq9, alg1, def1, code"`
+	ProjectorGrad string  `config:"projector_grad" help:"gradient of the projector: detach (none) or through"`
+
+	SVDEvery method.Frequency `config:"svd_every" help:"how often the projector is computed: step, epoch or round"`
+
+	Pull string  `config:"pull" help:"reduction of the pull term: sum-per-class or mean"`
+	Push string  `config:"push" help:"reduction of the push term: class or scalar"`
+	EOT  string  `config:"eot" help:"position of the end of text: own (of each prompt) or longest"`
+	Std  float64 `config:"init_std" help:"standard deviation of the initial prompts"`
+}
+
+var fedPHADef = layer.Def{Name: "fedpha", Title: "FedPHA", New: newFedPHA,
+	Paper: "Fang et al., Federated Prompt Learning for Heterogeneous Client Adaptation, ICML 2025"}
+
+func newFedPHA() layer.Builder {
+	return &FedPHA{Global: 16, Local: []int{16}, Ratio: 0.8, Alpha: 1, Projector: projection.ExactNull,
+		ProjectorGrad: "detach",
+		SVDEvery:      method.EveryStep, Pull: "sum-per-class", Push: "class", EOT: "own", Std: 0.02}
+}
+
+func (m *FedPHA) Build(method.Method) (method.Method, error) {
+	err := check.Join(check.Within("global_tokens", m.Global, 1, check.MaxTokens),
+		check.Within("init_std", m.Std, 0, check.MaxWeight),
+		check.Within("alpha", m.Alpha, -check.MaxWeight, check.MaxWeight),
+		check.OneOf("projector", m.Projector, projection.Kinds()...),
+		check.OneOf("projector_grad", m.ProjectorGrad, "detach", "through"),
+		check.OneOf("svd_every", string(m.SVDEvery), "step", "epoch", "round"),
+		check.OneOf("pull", m.Pull, "sum-per-class", "mean"), check.OneOf("push", m.Push, "class", "scalar"),
+		check.OneOf("eot", m.EOT, "own", "longest"))
+	if len(m.Local) == 0 {
+		err = check.Join(err, fmt.Errorf("option local_tokens is empty; give one length, or one per client"))
+	}
+	for _, n := range m.Local {
+		err = check.Join(err, check.Within("local_tokens", n, 1, check.MaxTokens))
+	}
+	if !(m.Ratio > 0 && m.Ratio <= 1) {
+		err = check.Join(err, fmt.Errorf("option ratio is %v; it must be above 0 and at most 1", m.Ratio))
+	}
+	return *m, err
+}
+
+func (m FedPHA) local(client int) int { return m.Local[client%len(m.Local)] }
+
+func (m FedPHA) Params(t method.ClientSpec) []method.Param {
+	return []method.Param{
+		{Name: "global", Shape: []int{m.Global, t.Width}, Std: m.Std, Owner: method.Shared},
+		{Name: "local", Shape: []int{m.local(t.Client), t.Width}, Std: m.Std, Owner: method.Private},
+	}
+}
+
+// text reads a prompt's features [C,D] where option eot says.
+func (m FedPHA) text(s *method.Scope, ctx graph.Node) graph.Node {
+	if m.EOT == "own" {
+		return s.Text(ctx)
+	}
+	longest := max(m.Global, slices.Max(m.Local))
+	return s.TextRead(ctx, method.Reading{After: longest - ctx.Dim(0)})
+}
+
+func (m FedPHA) Logits(s *method.Scope) graph.Node {
+	return s.Cosine(s.Image(), m.text(s, s.Param("local")))
+}
+
+func (m FedPHA) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	global, local := s.Param("global"), s.Param("local")
+	tg, tl, tp := m.text(s, global), m.text(s, local), m.text(s, m.project(s, local, global)) // [C,D] each
+
+	loss := s.CrossEntropy(logits, "local").Add(s.CrossEntropy(s.Cosine(s.Image(), tg), "global"))
+	return loss.Add(s.Term("pull", m.pull(tl, tp))).Add(s.Term("push", m.push(tl, tg)))
+}
+
+func (m FedPHA) pull(tl, tp graph.Node) graph.Node {
+	if m.Pull == "mean" {
+		return graph.MSE(tl, tp)
+	}
+	return tl.Sub(tp).Square().Sum(-1).Mean()
+}
+
+func (m FedPHA) push(tl, tg graph.Node) graph.Node {
+	d := tl.Sub(tg)
+	if m.Push == "scalar" {
+		return d.Reshape(-1).Norm(0).Neg().AddScalar(m.Alpha).ReLU()
+	}
+	return d.Norm(-1).Neg().AddScalar(m.Alpha).ReLU().Mean()
+}
+
+// project is local Q for the projector Q [w,w] of the shared prompt, eq. 8-10. Without a gradient through Q its factors
+// do.
+func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
+	w, f := s.Task().Width, method.HostFunc{Every: m.SVDEvery}
+	if m.ProjectorGrad == "detach" {
+		f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
+			return projection.PackedFactors(in[0], m.Projector, m.Ratio)
+		}
+		f.Trace = projection.UnpackDense
+		q := s.Host("projector", f, []int{w + 1, -1}, global)
+		b, rest := q.Slice(0, 0, w), q.Slice(0, w, w+1).Slice(1, 0, 1)
+		inside := local.MatMul(b).MatMulT(b)
+		return inside.Add(rest.Mul(local.Sub(inside).Sub(inside)))
+	}
+	f.Trace = func(q *tensor.Tensor) *tensor.Tensor { return q }
+	f.Forward = func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
+		return projection.Projector(in[0], m.Projector, m.Ratio)
+	}
+	f.VJP = func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error) {
+		d, err := projection.ProjectorVJP(in[0], m.Projector, m.Ratio, dy)
+		return []*tensor.Tensor{d}, err
+	}
+	return local.MatMul(s.Host("projector", f, []int{w, w}, global))
+}

@@ -1,0 +1,282 @@
+package personalized
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/federation/methods/parts/modules"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// PFedMoAP averages one text prompt "ctx" and lets each client mix it, by a gate of its own, with prompts of other
+// clients, which the server sends unchanged. With r = D div dim, pool(v) every r-th channel of v, and K_c the pooled
+// features of class c of the client's own prompt and of the others', the scores of an image x are
+//
+//	z_c = s pool(x)·A_c(x) + lambda s x·t_c, A_c(x) = Wo concat_h Σ_e a_ceh (Wv K_ce)_h,
+//	a_ceh = softmax_e(kappa (Wq pool(x))_h·(Wk K_ce)_h),
+//
+// h being a head of the attention. The gate's four linear layers, "gate/q", k, v and o, are private. A client that the
+// server has no prompt of yet has no others either and scores with s x·t_c; its gate is not trained.
+//
+// Luo, Chen, Wu, Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, ICLR 2025,
+// eq. 6-10. Notes:
+//   - the others are those of the round before that are nearest to the client's own prompt in the pool of all last
+//     uploads, as the paper says; public code draws them once for all, takes prompts of the running round, and passes
+//     gates from client to client;
+//   - the others' features are computed once a turn and are constants;
+//   - a client that trained in a round is tested with the others of that turn, any other client with the newest ones.
+//     test_experts: latest has the newest ones for all, which no gate was trained with;
+//   - gating_lr is the paper's rate for the gate, of its steps and of their weight decay; 0 trains the gate at the
+//     round's rate;
+//   - the code's layers start uniform within 1/√d, here normal with the same standard deviation;
+//   - a client is tested with the prompt that it trained, its gate and its others.
+//
+// Clients see prompts of single other clients, so that neither secure aggregation nor differential privacy covers this
+// method. Names: moap/experts [E-1,T,w] and moap/known [E-1], 1 where there is one, to single clients, and likewise
+// moap/tested and moap/tested_known of tests, unless these have the newest; moap/K, the last prompt of client K, on the
+// server.
+type PFedMoAP struct {
+	method.FedAvg
+	prompts.Context `config:",squash"`
+
+	Experts  int     `config:"experts" help:"E, prompts that a client mixes, including its own"`
+	Dim      int     `config:"gating_dim" help:"d, approximate number of feature channels that the gate reads"`
+	Heads    int     `config:"heads" help:"heads of the gate's attention; fewer where they do not divide its channels"`
+	Kappa    float64 `config:"kappa" help:"sharpness of the gate's attention"`
+	Lambda   float64 `config:"lambda" help:"weight of the client's own prompt next to the mixture"`
+	GatingLR float64 `config:"gating_lr" help:"learning rate of the gate; 0: that of the prompt"`
+	Tested   string  `config:"test_experts"`
+}
+
+// LongHelp implements configtags.LongHelp.
+func (PFedMoAP) LongHelp() map[string]string {
+	return map[string]string{
+		"test_experts": "other clients' prompts that a test mixes: turn (those that the client trained with in the " +
+			"round, paper) or latest (those that the server chose after it)",
+	}
+}
+
+var pFedMoAPDef = layer.Def{Name: "pfedmoap", Title: "pFedMoAP", New: newPFedMoAP,
+	Paper: "Luo et al., Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, " +
+		"ICLR 2025"}
+
+func newPFedMoAP() layer.Builder {
+	return &PFedMoAP{Context: prompts.DefaultContext, Experts: 10, Dim: 128, Heads: 8, Kappa: 10, Lambda: 0.5,
+		GatingLR: 0.01, Tested: "turn"}
+}
+
+func (m *PFedMoAP) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.Within("experts", m.Experts, 2, 256),
+		check.Within("gating_dim", m.Dim, 1, check.MaxHidden), check.Within("heads", m.Heads, 1, 1024),
+		check.Within("kappa", m.Kappa, 0, check.MaxWeight), check.Within("lambda", m.Lambda, 0, check.MaxWeight),
+		check.Within("gating_lr", m.GatingLR, 0, check.MaxWeight),
+		check.OneOf("test_experts", m.Tested, "turn", "latest"))
+}
+
+func (PFedMoAP) Properties() method.Properties {
+	return method.Properties{Needs: "every client's own prompt"}
+}
+
+func (PFedMoAP) View() method.View { return method.PersonalView }
+
+// Names of the gate's layers and of what the server sends and has; moapFeatures are a turn's constants.
+const (
+	moapGate     = "gate/"
+	moapFeatures = "moap/features"
+	moapPool     = "moap/"
+)
+
+// experts are the names under which the server sends other clients' prompts, and which of them there are.
+type experts struct{ prompts, known string }
+
+var (
+	moapTurn = experts{"moap/experts", "moap/known"}
+	moapTest = experts{"moap/tested", "moap/tested_known"}
+)
+
+// tested are those of tests.
+func (m PFedMoAP) tested() experts {
+	if m.Tested == "latest" {
+		return moapTurn
+	}
+	return moapTest
+}
+
+// channels are those of D that reach the gate.
+func (m PFedMoAP) channels(t method.ClientSpec) (out []int) {
+	for i := 0; i < t.Dim; i += max(1, t.Dim/m.Dim) {
+		out = append(out, i)
+	}
+	return out
+}
+
+func (m PFedMoAP) Params(t method.ClientSpec) []method.Param {
+	out := m.Declare(t, "ctx", method.Shared)
+	d := len(m.channels(t))
+	std := 1 / math.Sqrt(3*float64(max(1, d)))
+	for _, layer := range []string{"q", "k", "v", "o"} {
+		for _, p := range modules.Linear(moapGate+layer, d, d) {
+			p.Std, p.Owner = std, method.Private
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// others gives the class features [E-1,C,D] of the other clients' prompts.
+func (m PFedMoAP) others(s *method.Scope, of experts) graph.Node {
+	var out []graph.Node
+	for _, p := range nn.Unbind(s.Broadcast(of.prompts, m.Experts-1, m.Tokens, s.Task().Width)) {
+		out = append(out, m.Features(s, p))
+	}
+	return graph.Stack(out...)
+}
+
+func (m PFedMoAP) Logits(s *method.Scope) graph.Node {
+	return m.mixed(s, m.others(s, m.tested()), m.tested().known)
+}
+
+func (m PFedMoAP) Loss(s *method.Scope, _ graph.Node) graph.Node {
+	t := s.Task()
+	return s.CrossEntropy(m.mixed(s, s.State(moapFeatures, m.Experts-1, t.Classes, t.Dim), moapTurn.known))
+}
+
+// mixed gives the scores [B,C] with other clients' features, of which the server names those that are there.
+func (m PFedMoAP) mixed(s *method.Scope, others graph.Node, there string) graph.Node {
+	g, t := s.Graph(), s.Task()
+	x, own := s.Image(), m.Features(s, s.Param("ctx"))
+	alone := s.Cosine(x, own)
+	channels := m.channels(t)
+	e, c, h, wide := m.Experts, t.Classes, m.Heads, len(channels)
+	for wide%h != 0 {
+		h--
+	}
+	pool := func(n graph.Node) graph.Node { return n.Gather(n.Rank()-1, g.Ints(channels...)) }
+	layer := func(n graph.Node, name string) graph.Node {
+		return modules.ApplyLinear(s, moapGate+name, n.Reshape(-1, wide))
+	}
+	image := pool(x)                                                     // [B,d]
+	keys := pool(graph.Concat(0, own.Unsqueeze(0), others))              // [E,C,d]
+	q := layer(image, "q").Reshape(-1, h, wide/h).Transpose(1, 0, 2)     // [h,B,d/h]
+	k := layer(keys, "k").Reshape(e, c, h, wide/h).Transpose(2, 3, 1, 0) // [h,d/h,C,E]
+	scores := q.MatMul(k.Reshape(h, wide/h, c*e)).Reshape(h, -1, c, e)   // [h,B,C,E]
+	known := graph.Concat(0, g.Const(tensor.Of([]float32{1}, 1)), s.Broadcast(there, e-1))
+	a := scores.MulScalar(m.Kappa).Add(known.AddScalar(-1).MulScalar(-nn.Masked)).Softmax(-1) // of nobody's prompt 0
+	v := layer(keys, "v").Reshape(e, c, h, wide/h).Transpose(2, 1, 0, 3)                      // [h,C,E,d/h]
+	mix := a.Transpose(0, 2, 1, 3).MatMul(v).Transpose(2, 1, 0, 3)                            // [B,C,h,d/h]
+	mixture := layer(mix.Reshape(-1, wide), "o").Reshape(-1, c, wide)                         // [B,C,d]
+	z := mixture.Mul(image.Unsqueeze(1)).Sum(-1).MulScalar(t.Scale).ReshapeLike(alone)        // [B,C]
+	count := s.Broadcast(there, e-1).Sum()
+	return count.Greater(count.MulScalar(0)).Where(z.Add(alone.MulScalar(m.Lambda)), alone)
+}
+
+// Begin computes the others' features for all steps of the turn, and gives the gate its rate.
+func (m PFedMoAP) Begin(l *method.Local) error {
+	if m.GatingLR > 0 {
+		l.Rates = map[string]float64{}
+		for _, p := range m.Params(l.Task) {
+			if strings.HasPrefix(p.Name, moapGate) {
+				l.Rates[p.Name] = m.GatingLR
+			}
+		}
+	}
+	if l.Broadcast[moapTurn.known] == nil { // it joined in the middle of a round
+		m.nobody(l.Broadcast, l.Task.Width)
+	}
+	features, err := l.Eval(func(s *method.Scope) graph.Node { return m.others(s, moapTurn) })
+	if err == nil {
+		l.State[moapFeatures] = features
+	}
+	return err
+}
+
+// nobody puts in place that there are no others.
+func (m PFedMoAP) nobody(sent tensor.Map, width int) {
+	for _, of := range []experts{moapTurn, m.tested()} {
+		sent[of.prompts], sent[of.known] = tensor.New(m.Experts-1, m.Tokens, width), tensor.New(m.Experts-1)
+	}
+}
+
+// AdjustGradients freezes a gate that has nothing to mix.
+func (m PFedMoAP) AdjustGradients(l *method.Local, grads tensor.Map) error {
+	l.Frozen = nil
+	for name := range grads {
+		if name != "ctx" && l.Broadcast[moapTurn.known].MaxAbs() == 0 {
+			l.Frozen = append(l.Frozen, name)
+		}
+	}
+	return nil
+}
+
+func (m PFedMoAP) Finish(l *method.Local, _ *method.Upload) error {
+	delete(l.State, moapFeatures)
+	return nil
+}
+
+// Start tells all clients that there is nobody yet.
+func (m PFedMoAP) Start(g *method.Global) error {
+	for k := range g.Clients {
+		if sent := g.For(k); sent[moapTurn.known] == nil {
+			m.nobody(sent, g.Width)
+		}
+	}
+	return nil
+}
+
+func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
+	turn := map[int]tensor.Map{} // what clients trained with
+	for _, u := range ups {
+		g.State[moapPool+strconv.Itoa(u.Client)] = u.Shared["ctx"]
+		turn[u.Client] = maps.Clone(g.For(u.Client))
+	}
+	if err := m.Start(g); err != nil { // for those that joined
+		return err
+	}
+	m.send(g)
+	for k := range g.Clients {
+		from := turn[k]
+		if from[moapTurn.known] == nil || m.Tested == "latest" { // it did not train, or joined in the middle of it
+			from = g.For(k)
+		}
+		g.For(k)[m.tested().prompts], g.For(k)[m.tested().known] = from[moapTurn.prompts], from[moapTurn.known]
+	}
+	return m.FedAvg.Merge(g, ups)
+}
+
+// send chooses for every client that has uploaded the prompts that are nearest to its own, in their order.
+func (m PFedMoAP) send(g *method.Global) {
+	var clients []int
+	var prompts []tensor.Map
+	for k := range g.Clients {
+		if p := g.State[moapPool+strconv.Itoa(k)]; p != nil {
+			clients, prompts = append(clients, k), append(prompts, tensor.Map{"ctx": p})
+		}
+	}
+	far := linalg.SquaredDistances(prompts)
+	for i, k := range clients {
+		var others []int
+		for j := range clients {
+			if j != i {
+				others = append(others, j)
+			}
+		}
+		slices.SortStableFunc(others, func(a, b int) int { return cmp.Compare(far[i][a], far[i][b]) })
+		sent := g.For(k)
+		m.nobody(sent, g.Width)
+		for to, j := range others[:min(len(others), m.Experts-1)] {
+			copy(sent[moapTurn.prompts].Row(to).Data, prompts[j]["ctx"].Data)
+			sent[moapTurn.known].Data[to] = 1
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package personalized
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+)
+
+// PFedPrompt averages one text prompt "ctx", as PromptFL does, and scores an image with it and with what the client
+// itself remembers: attention without parameters over the features k_i of the client's own training images, of classes
+// y_i,
+//
+//	a = softmax_i(beta <f,k_i>), logits = exp(logit_scale) (<f,t_c> + alpha Σ_i a_i [y_i = c]).
+//
+// The memory stays on its client; nothing but the prompt travels.
+//
+// Guo, Guo, Wang, pFedPrompt: Learning Personalized Prompt for Vision-Language Models in Federated Learning, WWW 2023;
+// alpha as FedAPPR's appendix sets it. There is no public code and the papers that compare with it say no more than
+// that non-parametric attention personalises visual features locally, so that the formula above is OUR READING of it:
+//   - value: label mixes the labels of what is attended to; value: feature mixes its features to f' = Σ_i a_i k_i,
+//     unit, and scores <f',t_c> in the sum's place;
+//   - beta is exp(logit_scale) unless it is given;
+//   - the prompt is trained on the text's scores (train: text), since each training image finds itself in the memory,
+//     which leaves little to learn; train: both uses the same scores as the test;
+//   - features are those of whole images, not spatial ones; of several views of an image one is remembered.
+type PFedPrompt struct {
+	method.FedAvg
+	prompts.Context `config:",squash"`
+
+	Alpha float64 `config:"alpha" help:"weight of the scores from the client's memory"`
+	Beta  float64 `config:"beta" help:"sharpness of the attention; 0: the backbone's exp(logit_scale)"`
+	Value string  `config:"value" help:"values that the attention mixes: label or feature"`
+	Train string  `config:"train" help:"scores that the prompt is trained with: text or both"`
+}
+
+var pfedpromptDef = layer.Def{Name: "pfedprompt", Title: "pFedPrompt", New: newPFedPrompt,
+	Paper:   "Guo et al., pFedPrompt: Learning Personalized Prompt for Vision-Language Models, WWW 2023",
+	Traffic: layer.PromptTraffic}
+
+func newPFedPrompt() layer.Builder {
+	return &PFedPrompt{Context: prompts.DefaultContext, Alpha: 0.5, Value: "label", Train: "text"}
+}
+
+func (m *PFedPrompt) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.Within("alpha", m.Alpha, 0, check.MaxWeight),
+		check.Within("beta", m.Beta, 0, check.MaxWeight), check.OneOf("value", m.Value, "label", "feature"),
+		check.OneOf("train", m.Train, "text", "both"))
+}
+
+func (m PFedPrompt) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "ctx", method.Shared)
+}
+
+func (m PFedPrompt) Logits(s *method.Scope) graph.Node {
+	logits := m.Context.Logits(s)
+	if m.Alpha == 0 {
+		return logits
+	}
+	return logits.Add(m.remembered(s).MulScalar(m.Alpha * s.Task().Scale))
+}
+
+// remembered gives the memory's scores [B,C], before their scale.
+func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
+	keys, labels := s.Memory()
+	beta := m.Beta
+	if beta == 0 {
+		beta = s.Task().Scale
+	}
+	attention := s.Image().MatMulT(keys).MulScalar(beta).Softmax(-1) // [B,N]
+	if m.Value == "label" {
+		return attention.MatMul(graph.OneHot(labels, s.Task().Classes))
+	}
+	_, text := s.ScoredPair()
+	return attention.MatMul(keys).L2Normalize().MatMulT(text)
+}
+
+func (m PFedPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	if m.Train == "text" {
+		logits = m.Context.Logits(s)
+	}
+	return m.FedAvg.Loss(s, logits)
+}

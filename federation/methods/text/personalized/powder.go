@@ -1,0 +1,139 @@
+package personalized
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// Powder averages a pool of text prompts "pool/0", "pool/1", ... of which each image takes what suits it: attention of
+// its features x to private keys k_p, "keys" [P,D], mixes the scores that the prompts give it,
+//
+//	a_p(x) = softmax_p(sharpness <x, k_p/|k_p|>), logits = Σ_p a_p(x) exp(logit_scale) <x, t_p>,
+//
+// and the server averages each prompt with the weights n_k u_kp, where u_kp is the mean of a_p over client k's images,
+// so that a prompt is made by the clients that use it.
+//
+// OUR ADAPTATION of Piao et al., Federated Continual Learning via Prompt-based Dual Knowledge Transfer, ICML 2024: its
+// prompts join a vision transformer and are chosen and passed on by the correlation of a stream's tasks. Of that the
+// pool, the attention and the weighting by use remain; there is no stream, and what is mixed are scores, since a text
+// pass for each image would cost a batch of them.
+type Powder struct {
+	method.FedAvg
+	prompts.Context `config:",squash"`
+
+	Prompts   int     `config:"prompts" help:"number of prompts in the pool"`
+	Sharpness float64 `config:"sharpness" help:"sharpness of the attention to keys; 0: equal weights"`
+	Weighting string  `config:"weighting" help:"weights of clients in the average of a prompt: use or examples"`
+}
+
+var powderDef = layer.Def{Name: "powder", Title: "Powder (adapted)", New: newPowder,
+	Paper: "after Piao et al., Federated Continual Learning via Prompt-based Dual Knowledge Transfer, ICML 2024"}
+
+func newPowder() layer.Builder {
+	return &Powder{Context: prompts.Context{Tokens: 4, Position: "end", Std: 0.02}, Prompts: 4, Sharpness: 5,
+		Weighting: "use"}
+}
+
+func (m *Powder) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.Within("prompts", m.Prompts, 1, 256),
+		check.Within("sharpness", m.Sharpness, 0, check.MaxWeight),
+		check.OneOf("weighting", m.Weighting, "use", "examples"))
+}
+
+func (m Powder) Properties() method.Properties {
+	if m.attends() && m.Weighting == "use" {
+		return method.Properties{Needs: "how much each client uses each prompt; set weighting: examples"}
+	}
+	return m.FedAvg.Properties()
+}
+
+// powderUse names the mean attention [P] that a client uploads.
+const powderUse = "powder/use"
+
+func poolName(i int) string { return fmt.Sprint("pool/", i) }
+
+func (m Powder) Params(t method.ClientSpec) []method.Param {
+	var out []method.Param
+	for i := range m.Prompts {
+		out = append(out, m.Declare(t, poolName(i), method.Shared)...)
+	}
+	if m.attends() {
+		out = append(out, method.Param{Name: "keys", Shape: []int{m.Prompts, t.Dim}, Std: 1, Owner: method.Private})
+	}
+	return out
+}
+
+// attends tells whether prompts differ in weight, so that keys are learned.
+func (m Powder) attends() bool { return m.Prompts > 1 && m.Sharpness > 0 }
+
+// attention gives the weights [B,P] of the prompts for each image.
+func (m Powder) attention(s *method.Scope) graph.Node {
+	return s.Image().MatMulT(s.Param("keys").L2Normalize()).MulScalar(m.Sharpness).Softmax(-1)
+}
+
+func (m Powder) Logits(s *method.Scope) graph.Node {
+	var scores []graph.Node
+	for i := range m.Prompts {
+		scores = append(scores, s.Cosine(s.Image(), m.Features(s, s.Param(poolName(i)))))
+	}
+	all := graph.Stack(scores...) // [P,B,C]
+	if !m.attends() {
+		return all.Mean(0)
+	}
+	return all.Mul(m.attention(s).T().Unsqueeze(-1)).Sum(0)
+}
+
+func (m Powder) Finish(l *method.Local, up *method.Upload) error {
+	if !m.attends() || m.Weighting == "examples" {
+		return nil
+	}
+	use, err := l.Eval(func(s *method.Scope) graph.Node { return m.attention(s).Mean(0) })
+	if err == nil {
+		up.Extra[powderUse] = use
+	}
+	return err
+}
+
+func (m Powder) Extras(method.ClientSpec) []method.Extra {
+	if !m.attends() || m.Weighting == "examples" {
+		return nil
+	}
+	return []method.Extra{{Name: powderUse, Shape: []int{m.Prompts}}}
+}
+
+func (m Powder) Merge(g *method.Global, ups []method.Upload) error {
+	if !m.attends() || m.Weighting == "examples" {
+		return m.FedAvg.Merge(g, ups)
+	}
+	shared := tensor.Map{}
+	for i := range m.Prompts {
+		name := poolName(i)
+		sum, total := make([]float64, g.Shared[name].Len()), 0.0
+		for _, u := range ups {
+			use := u.Extra[powderUse]
+			if use == nil || use.Len() != m.Prompts || !(use.Data[i] >= 0) {
+				return fmt.Errorf("client %d sent %v as %s; it must hold %d numbers of at least 0", u.Client, use,
+					powderUse, m.Prompts)
+			}
+			w := float64(u.N) * float64(use.Data[i])
+			total += w
+			for j, v := range u.Shared[name].Data {
+				sum[j] += w * float64(v)
+			}
+		}
+		shared[name] = g.Shared[name].Clone()
+		for j := range sum {
+			if total > 0 { // else no client used it, and it is unchanged
+				shared[name].Data[j] = float32(sum[j] / total)
+			}
+		}
+	}
+	g.Shared = shared
+	return nil
+}

@@ -1,0 +1,61 @@
+package personalized
+
+import (
+	"math"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+	"promptfed/runtime/graph"
+)
+
+// UOPP averages one text prompt, "general", and keeps one on every client, "expert", and lets the expert speak as far
+// as it is sure: with h(x) the entropy of the expert's class probabilities over its greatest value, log C,
+//
+//	logits = h(x) general logits + (1 - h(x)) expert logits.
+//
+// The loss is the sum of the cross entropies of the mixed, the general and the expert logits.
+//
+// OUR ADAPTATION of Ma'sum et al., UOPP, ICLR 2025, for federated few-shot class-incremental learning: its general and
+// expert prompts, in the manner of DualPrompt, join a vision transformer and a stream of classes, and uncertainty
+// decides what is trusted. Of that the two kinds of prompts and their weighting by uncertainty remain, on the text side
+// and without a stream.
+type UOPP struct {
+	method.FedAvg
+	prompts.Context `config:",squash"`
+
+	Mixture string `config:"mixture" help:"weights of the experts: entropy, or mean (equal weights)"`
+}
+
+var uoppDef = layer.Def{Name: "uopp", Title: "UOPP (adapted)", New: newUOPP,
+	Paper: "after Ma'sum et al., UOPP, ICLR 2025"}
+
+func newUOPP() layer.Builder { return &UOPP{Context: prompts.DefaultContext, Mixture: "entropy"} }
+
+func (m *UOPP) Build(method.Method) (method.Method, error) {
+	return *m, check.Join(m.Check(), check.OneOf("mixture", m.Mixture, "entropy", "mean"))
+}
+
+func (m UOPP) Params(t method.ClientSpec) []method.Param {
+	return append(m.Declare(t, "general", method.Shared), m.Declare(t, "expert", method.Private)...)
+}
+
+func (m UOPP) of(s *method.Scope, name string) graph.Node {
+	return s.Cosine(s.Image(), m.Features(s, s.Param(name)))
+}
+
+func (m UOPP) Logits(s *method.Scope) graph.Node {
+	general, expert := m.of(s, "general"), m.of(s, "expert")
+	if m.Mixture == "mean" {
+		return general.Add(expert).MulScalar(0.5)
+	}
+	doubt := expert.Softmax(-1).Mul(expert.LogSoftmax(-1)).SumKeep(-1).MulScalar(-1 / math.Log(max(2,
+		float64(s.Task().Classes))))
+	return expert.Add(doubt.Mul(general.Sub(expert)))
+}
+
+func (m UOPP) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	return s.CrossEntropy(logits, "mixture").Add(s.CrossEntropy(m.of(s, "general"),
+		"general")).Add(s.CrossEntropy(m.of(s, "expert"), "expert"))
+}

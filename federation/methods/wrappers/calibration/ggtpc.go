@@ -1,0 +1,181 @@
+package calibration
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// GGTPC asks every client for the number, mean and covariance of its image features of each class (its statistic
+// "ggtpc"), rebuilds each class's global covariance on the server, and trains any base method on features that are
+// spread along its main axes and sampled by inverse frequency.
+//
+// Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208, eq. 3-7. There is no public code.
+// The server sorts clients by their examples of a class, most first and of equals the lower number, takes the smallest
+// number of them that has 80 % of all (share), and combines their moments by the law of total covariance (eq. 5); only
+// clients of one backbone are combined. It sends the eigenvectors "axes" [C,K,D] and eigenvalues "sizes" [C,K], the
+// largest first, negative ones as 0, to all, or to each client where backbones differ. A client keeps them; with full
+// participation they travel once. Every feature x that is trained on becomes x + Σ_m eps_m √λ_m u_m (eq. 6).
+//
+// Where the paper is silent or the text admits two readings:
+//   - features are unit rows, in statistics and in training; other ones are not kept. renormalise: true makes the
+//     spread feature a unit row again, as CLIP's scores do; false leaves it as eq. 6 has it. A trace's image is the
+//     spread one, draw/clean [B,D] what it was and draw/eps [B,K] the numbers drawn;
+//   - stats: packed sends "cov" [C,D(D+1)/2], upper triangles row by row; lowrank sends "factors", for each class in
+//     turn the min(rank, n-1, D) rows √λ u of its own largest axes, whose outer products add up to the covariance:
+//     nothing is lost while rank >= n-1. A covariance is biased, 1/n, as eq. 3;
+//   - axes sends only so many of a class's axes: all 512 of ViT-B/16 would be 105 MB for CIFAR-100;
+//   - min_count withholds a class of fewer examples altogether: n, mean and covariance are zeros. The mean of one image
+//     is the image, and mean and covariance of two are those two; 3 is the least count that linear algebra alone does
+//     not undo. Three or four unit rows are still among finitely many candidates; from 5 on there is a continuum. Rows
+//     of a class that nobody answers about are not spread;
+//   - sampling: sample gives every row its class's weight w_c, so that classes are drawn equally often, which is what
+//     the paper says the strategy is for and what prototypes as "single samples" with a weight need; class is eq. 7 as
+//     written, a class with P_c = w_c / Σ w, then one of its rows, which turns an imbalance round; none keeps the
+//     base method's order. An epoch is as many rows as there are real ones;
+//   - prototypes (section 3.4) are the means of other domains' classes, weighted by examples, and a client without a
+//     domain is one of its own. Each is one more row, of weight n_max (as w_c of a class with one sample), and spread
+//     likewise;
+//   - estimate: once estimates the statistics before round 0, since encoders are frozen; round in every round, as
+//     section 3.5 does;
+//   - base methods that read patch features get each of them moved by their image's noise, keeping its length (patches:
+//     noise), or unchanged (patches: keep); a prototype's patches are all the prototype. Where the image tower runs in
+//     the step, with prompts, its features get the noise (draw/noise [B,D] in a trace); there are no prototypes then,
+//     and layers around this one see the tower's own features.
+type GGTPC struct {
+	method.Method
+	Stats       string  `config:"stats" help:"form in which covariances are sent: packed or lowrank"`
+	Rank        int     `config:"rank" help:"with stats: lowrank, most factors per class"`
+	MinCount    int     `config:"min_count" help:"a client reports only classes with at least this many examples"`
+	Share       float64 `config:"share" help:"smallest share of a class's examples that the selected clients must have"`
+	Axes        int     `config:"axes" help:"most axes per class that the server sends"`
+	Estimate    string  `config:"estimate" help:"statistics are estimated: once (before round 0) or round (each)"`
+	Strength    float64 `config:"strength" help:"factor of the added noise; 1 is eq. 6, 0 for none"`
+	Renormalise bool    `config:"renormalise" help:"scale features to norm 1 again after noise was added"`
+	Patches     string  `config:"patches" help:"patch features: noise (added to them too) or keep (unchanged)"`
+	Sampling    string  `config:"sampling" help:"how rows are drawn: sample (classes equally), class (eq. 7) or none"`
+	Prototypes  bool    `config:"prototypes" help:"add other domains' class means to a client's data"`
+}
+
+var ggtpcDef = layer.Def{Name: "ggtpc", Title: "GGTPC", New: newGGTPC,
+	Paper: "Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208"}
+
+func newGGTPC() layer.Builder {
+	return &GGTPC{Stats: "packed", Rank: 128, MinCount: 3, Share: 0.8, Axes: 128, Estimate: "once", Strength: 1,
+		Renormalise: true,
+		Patches:     "noise", Sampling: "sample"}
+}
+
+func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	err := check.Join(check.OneOf("stats", m.Stats, "packed", "lowrank"),
+		check.Within("rank", m.Rank, 1, check.MaxHidden), check.Within("min_count", m.MinCount, 1, check.MaxSteps),
+		check.Within("share", m.Share, 0, 1), check.Within("axes", m.Axes, 1, check.MaxHidden),
+		check.OneOf("estimate", m.Estimate, "once", "round"), check.Within("strength", m.Strength, 0, check.MaxWeight),
+		check.OneOf("patches", m.Patches, "noise", "keep"),
+		check.OneOf("sampling", m.Sampling, "class", "sample", "none"),
+		layer.MustLearn(inner, "changes the training examples"))
+	return *m, err
+}
+
+// Properties leaves the mean to the layers inside; its statistic is no part of it.
+func (GGTPC) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+
+// Names of what the server sends and a client keeps.
+const (
+	ggtpcAxes   = "axes"             // [C,K,D], rows of unit length, and zeros behind a class's last
+	ggtpcSizes  = "sizes"            // [C,K]
+	ggtpcPlaces = "prototypes/mean"  // [P,D]
+	ggtpcLabels = "prototypes/label" // [P]
+)
+
+// needs lists what a client needs from the server.
+func (m GGTPC) needs() []string {
+	var out []string
+	if m.Strength > 0 {
+		out = append(out, ggtpcAxes, ggtpcSizes)
+	}
+	if m.Prototypes {
+		out = append(out, ggtpcPlaces, ggtpcLabels)
+	}
+	return out
+}
+
+// Loss of a base method that makes image features in the step is built anew with noise on them.
+func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	if m.Strength == 0 {
+		return m.Method.Loss(s, logits)
+	}
+	noisy := s.WithFeatureNoise(m.Renormalise)
+	if spread := m.Method.Logits(noisy); noisy.FeatureNoiseUsed() {
+		return m.Method.Loss(noisy, spread)
+	}
+	return m.Method.Loss(s, logits)
+}
+
+func (m GGTPC) Statistics(round int) []method.Statistic {
+	rest := m.Method.Statistics(round)
+	if len(m.needs()) == 0 || m.Estimate == "once" && round > 0 {
+		return rest
+	}
+	own := method.Statistic{Name: "ggtpc", Compute: m.compute, Answer: m.answer, Aggregate: m.aggregate}
+	return append([]method.Statistic{own}, rest...)
+}
+
+func (m GGTPC) compute(l *method.Local) (tensor.Map, error) {
+	rows := make([]int, l.Data.Len())
+	for i := range rows {
+		rows[i] = i
+	}
+	b, err := l.Data.Batch(rows, l.Rand)
+	if err != nil {
+		return nil, err
+	}
+	return m.measure(b[method.ImageInput], b[method.LabelInput].Ints, l.Task.Classes)
+}
+
+// Begin lets the base method see the client's own data first, then wraps them.
+func (m GGTPC) Begin(l *method.Local) error {
+	if err := m.Method.Begin(l); err != nil || l.Pretrains {
+		return err
+	}
+	prior := tensor.Map{}
+	for _, name := range m.needs() {
+		t := l.Broadcast[name]
+		switch {
+		case t != nil && m.Estimate == "once":
+			l.State[name] = t
+		case t == nil:
+			t = l.State[name]
+		}
+		if t == nil {
+			return fmt.Errorf("ggtpc: the server sent no %s: this client joined after the statistics round and takes "+
+				"part after the next one", name)
+		}
+		prior[name] = t
+	}
+	if len(m.needs()) > 0 || m.Sampling != "none" {
+		l.Data = m.calibrate(l.Data, prior)
+	}
+	return nil
+}
+
+// Merge sends nobody again what all clients, or one of them, have kept.
+func (m GGTPC) Merge(g *method.Global, ups []method.Upload) error {
+	if err := m.Method.Merge(g, ups); err != nil || m.Estimate == "round" {
+		return err
+	}
+	for _, name := range m.needs() {
+		for _, u := range ups {
+			delete(g.PerClient[u.Client], name)
+		}
+		if len(ups) == g.Clients {
+			delete(g.Broadcast, name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package calibration
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"gonum.org/v1/gonum/mat"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// aggregate turns answers into what clients need, those of each backbone by themselves.
+func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
+	groups := map[string][]moments{}
+	for k := range g.Clients {
+		if g.Known(k) {
+			groups[g.Info(k).Backbone] = nil
+		}
+	}
+	for _, u := range ups {
+		if !g.Known(u.Client) {
+			continue
+		}
+		a, err := m.read(u)
+		if err != nil {
+			return err
+		}
+		name := g.Info(u.Client).Backbone
+		groups[name] = append(groups[name], a)
+	}
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		if err := m.tell(g, name, len(groups) == 1 && g.AllKnown(), groups[name]); err != nil {
+			return fmt.Errorf("backbone %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// tell sends what was made of one backbone's answers to its clients: no axis of any class where nobody answered.
+func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []moments) error {
+	if len(answers) == 0 {
+		i := slices.IndexFunc(g.Infos, func(p method.ClientInfo) bool { return p.Backbone == backbone })
+		if i < 0 {
+			return nil
+		}
+		answers = []moments{{client: i, n: make([]int, g.Classes), mean: tensor.New(g.Classes, g.Infos[i].Dim)}}
+	}
+	for _, a := range answers[1:] {
+		if !a.mean.SameShape(answers[0].mean) {
+			return fmt.Errorf("client %d answered mean %v, client %d %v", a.client, a.mean, answers[0].client,
+				answers[0].mean)
+		}
+	}
+	prior := tensor.Map{}
+	if m.Strength > 0 {
+		var err error
+		if prior[ggtpcAxes], prior[ggtpcSizes], err = m.shape(answers); err != nil {
+			return err
+		}
+	}
+	for name := range prior {
+		delete(g.Broadcast, name)
+	}
+	if only {
+		maps.Copy(g.Broadcast, prior)
+	}
+	for k := range g.Clients {
+		if g.Info(k).Backbone != backbone {
+			continue
+		}
+		sent := g.For(k)
+		for name := range prior {
+			delete(sent, name)
+		}
+		if !only {
+			maps.Copy(sent, prior)
+		}
+		if m.Prototypes {
+			sent[ggtpcPlaces], sent[ggtpcLabels] = prototypes(g, k, answers)
+		}
+	}
+	return nil
+}
+
+// selected gives the clients with the most examples of a class whose sum reaches the share of all, and that sum.
+func (m GGTPC) selected(answers []moments, c int) ([]moments, int) {
+	total := 0
+	for _, a := range answers {
+		total += a.n[c]
+	}
+	byCount := slices.Clone(answers)
+	slices.SortFunc(byCount, func(a, b moments) int { return cmp.Or(b.n[c]-a.n[c], a.client-b.client) })
+	sum, last := 0, 0
+	for last < len(byCount) && byCount[last].n[c] > 0 &&
+		(last == 0 || float64(sum) < m.Share*float64(total)*(1-1e-12)) {
+		sum += byCount[last].n[c]
+		last++
+	}
+	return byCount[:last], sum
+}
+
+// average is the mean of a class over answers, weighted by examples.
+func average(answers []moments, c int) []float64 {
+	total := 0
+	mu := make([]float64, answers[0].mean.Shape[1])
+	for _, a := range answers {
+		total += a.n[c]
+		for i, v := range a.mean.Row(c).Data {
+			mu[i] += float64(a.n[c]) * float64(v)
+		}
+	}
+	for i := range mu {
+		mu[i] /= float64(total)
+	}
+	return mu
+}
+
+// axesOf are the axes of a class's covariance by eq. 5, the law of total covariance.
+func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
+	chosen, total := m.selected(answers, c)
+	if len(chosen) == 0 {
+		return principal{}, nil
+	}
+	mu := average(chosen, c)
+	d := len(mu)
+	within := mat.NewSymDense(d, nil)
+	var rows []float64
+	for _, a := range chosen {
+		w := float64(a.n[c]) / float64(total)
+		between := make([]float64, d)
+		for i, v := range a.mean.Row(c).Data {
+			between[i] = float64(v) - mu[i]
+		}
+		if m.Stats == "packed" {
+			a.addCov(within, c, w)
+			within.SymRankOne(within, w, mat.NewVecDense(d, between))
+			continue
+		}
+		rows = a.addFactors(rows, c, w)
+		for _, v := range between {
+			rows = append(rows, v*math.Sqrt(w))
+		}
+	}
+	if m.Stats == "packed" {
+		return principalAxes(within, m.Axes)
+	}
+	return rowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
+}
+
+// shape gives axes [C,K,D] and sizes [C,K]; K is the largest number that a class has, and at least 1.
+func (m GGTPC) shape(answers []moments) (axes, sizes *tensor.Tensor, err error) {
+	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
+	all := make([]principal, classes)
+	var eg errgroup.Group
+	eg.SetLimit(runtime.GOMAXPROCS(0))
+	for c := range all {
+		eg.Go(func() (err error) {
+			all[c], err = m.axesOf(answers, c)
+			return err
+		})
+	}
+	if err := eg.Wait(); err != nil {
+		return nil, nil, err
+	}
+	k := 1
+	for _, a := range all {
+		k = max(k, len(a.Sizes))
+	}
+	axes, sizes = tensor.New(classes, k, d), tensor.New(classes, k)
+	for c, a := range all {
+		for j, u := range a.Vectors {
+			sizes.Data[c*k+j] = float32(a.Sizes[j])
+			for i, v := range u {
+				axes.Data[(c*k+j)*d+i] = float32(v)
+			}
+		}
+	}
+	return axes, sizes, nil
+}
+
+// prototypes are the class means of domains other than a client's, by class and then by domain.
+func prototypes(g *method.Global, client int, answers []moments) (mean, label *tensor.Tensor) {
+	domains := map[string][]moments{}
+	for _, a := range answers {
+		if name := domainOf(g, a.client); name != domainOf(g, client) {
+			domains[name] = append(domains[name], a)
+		}
+	}
+	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
+	mean, label = tensor.New(0, d), tensor.OfInts([]int64{}, 0)
+	for c := range classes {
+		for _, name := range slices.Sorted(maps.Keys(domains)) {
+			has := slices.DeleteFunc(slices.Clone(domains[name]), func(a moments) bool { return a.n[c] == 0 })
+			if len(has) == 0 {
+				continue
+			}
+			for _, v := range average(has, c) {
+				mean.Data = append(mean.Data, float32(v))
+			}
+			label.Ints = append(label.Ints, int64(c))
+		}
+	}
+	mean.Shape[0], label.Shape[0] = len(label.Ints), len(label.Ints)
+	return mean, label
+}
+
+// domainOf names a client's domain; one without is a domain of its own.
+func domainOf(g *method.Global, client int) string {
+	if name := g.Info(client).Domain; name != "" {
+		return "domain " + name
+	}
+	return fmt.Sprintf("client %06d", client)
+}

@@ -1,0 +1,269 @@
+package loss
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// Appr adds FedAPPR's two terms to the loss of a base method with a shared text prompt, which stays near the average
+// (eq. 8) and, after a warm-up, learns to pass for an average before the server's discriminator (eq. 7), which tells
+// past averages from this round's uploads (eq. 6). Over PromptFL this is FedAPPR.
+//
+// "Model-Heterogeneous Federated Prompt Learning", under review, eq. 6-9, algorithm S1. The variants of its ablation
+// are lambda_a: 0 (nA), warmup: 0 (nW) and lambda_r: 0 (nR). There is no public code; where the paper is silent:
+//   - the discriminator is Linear(w,8) - ReLU - Linear(8,1) - sigmoid without biases, as its 4,104 parameters tell, on
+//     every token of a prompt, log-probabilities averaged over tokens (disc_input: tokens), or on the mean
+//     token (disc_input: mean);
+//   - it is trained after each merge by disc_steps full steps of a new Adam with its usual rate (disc_optim, disc_lr),
+//     on tokens divided by the root mean square of the average's entries (disc_norm: unit), on clients that of the
+//     average that they received. Ours are chosen so that it learns to distinguish what can be distinguished: entries
+//     of a prompt are near 0.02, and plain gradient descent on undivided entries (sgd, none) with a step of 0.001 a
+//     round leaves the loss of eq. 6 at 2 ln 2 and the weights at their initial values, so that eq. 7 pulls along a
+//     fixed random direction. A round's record has the loss after the last step, under the note discriminator_loss;
+//   - a client starts every round from the average (start: global) or from its own last prompt (start: own);
+//   - clients are tested with the prompt that they ended their own training with (view: own, as algorithm S1 returns
+//     personalised prompts), or as the base method's are (view: base);
+//   - "t > T0" counts rounds from 1: the first T0 rounds are without discriminator;
+//   - the pool of past averages keeps the last `pool` ones, 0 for all.
+//
+// Several shared prompts count as one, token after token. The pool takes the average as the layers inside make it, so a
+// server optimizer belongs inside: with: [fedopt, appr].
+type Appr struct {
+	method.Method
+	Alignment `config:",squash"`
+
+	Prompts []string `config:"prompts" help:"shared prompts of the terms; empty: ctx, global, sigma or text/shared"`
+
+	names []string // of the prompts, in the base method's order
+}
+
+// apprTraffic is FedAPPR's row of its table S6.
+var apprTraffic = layer.Traffic{Formula: "m d 2 + d1 d2 + d2",
+	Numbers: func(s layer.Sizes) int { return 2*s.Tokens*s.Width + (s.Width+1)*s.Hidden }}
+
+var apprDef = layer.Def{Name: "appr", Title: "FedAPPR's terms", New: newAppr,
+	Paper:   "Model-Heterogeneous Federated Prompt Learning, under review",
+	Traffic: apprTraffic}
+
+func newAppr() layer.Builder { return &Appr{Alignment: defaultAlignment} }
+
+// sharedPromptNames are the names that base methods give to a shared text prompt.
+var sharedPromptNames = []string{"ctx", "global", "sigma", "text/shared"}
+
+func (m *Appr) Build(inner method.Method) (method.Method, error) {
+	if layer.Holds[Appr](inner) {
+		return nil, fmt.Errorf("the base method has these terms already; remove the wrapper")
+	}
+	shared, wanted := layer.SharedNames(inner), m.Prompts
+	if len(wanted) == 0 {
+		wanted = sharedPromptNames
+	}
+	for _, name := range shared {
+		if slices.Contains(wanted, name) {
+			m.names = append(m.names, name)
+		}
+	}
+	err := m.Check()
+	if len(m.names) == 0 || len(m.Prompts) > 0 && len(m.names) < len(m.Prompts) {
+		err = check.Join(err, fmt.Errorf("it needs a shared text prompt called %s; the base method shares %s",
+			strings.Join(wanted, ", "), layer.Enumerate(shared)))
+	}
+	m.Method = inner
+	return *m, err
+}
+
+func (m Appr) Properties() method.Properties {
+	t := method.Properties{Mean: method.AsInside}
+	if m.Adversary > 0 {
+		t.Mean, t.Needs = "", "every client's prompt for its discriminator; set lambda_a: 0"
+		t.Delays = []method.Delay{{Part: "FedAPPR's adversarial term", Option: "warmup", Rounds: m.Warmup}}
+	}
+	if m.From == "own" {
+		t.Roles = map[method.Role]string{method.RoundStart: "set start to global"}
+	}
+	return t
+}
+
+// Alignment are the options of FedAPPR's terms.
+type Alignment struct {
+	Adversary float64 `config:"lambda_a" help:"weight of the adversarial term, eq. 7; 0 removes it"`
+	Proximity float64 `config:"lambda_r" help:"weight of the proximity term, eq. 8; 0 removes it"`
+	Warmup    int     `config:"warmup" help:"T0, rounds before the discriminator is used"`
+	Hidden    int     `config:"hidden" help:"hidden units of the discriminator"`
+	Input     string  `config:"disc_input" help:"input of the discriminator: tokens or mean"`
+	Norm      string  `config:"disc_norm" help:"divisor of its input: unit (root mean square of the average) or none"`
+	Optim     string  `config:"disc_optim" help:"discriminator optimizer, a new one each round: adam or sgd"`
+	Steps     int     `config:"disc_steps" help:"discriminator updates per round"`
+	LR        float64 `config:"disc_lr" help:"discriminator learning rate"`
+	Pool      int     `config:"pool" help:"how many past averages are kept; 0 for all"`
+	From      string  `config:"start" help:"where a client starts a round: global or own"`
+	Tested    string  `config:"view" help:"parameters that are tested: own (the client's) or base (no terms)"`
+}
+
+var defaultAlignment = Alignment{Adversary: 0.1, Proximity: 0.01, Warmup: 20, Hidden: 8, Input: "tokens", Norm: "unit",
+	Optim: "adam", Steps: 50, LR: 0.001, From: "global", Tested: "own"}
+
+func (a Alignment) Check() error {
+	return check.Join(check.Within("lambda_a", a.Adversary, 0, check.MaxWeight),
+		check.Within("lambda_r", a.Proximity, 0, check.MaxWeight), check.Within("warmup", a.Warmup, 0, math.MaxInt32),
+		check.Within("hidden", a.Hidden, 1, check.MaxHidden), check.OneOf("disc_input", a.Input, "tokens", "mean"),
+		check.OneOf("disc_norm", a.Norm, "unit", "none"), check.OneOf("disc_optim", a.Optim, "adam", "sgd"),
+		check.Within("disc_steps", a.Steps, 0, check.MaxSteps), check.Within("disc_lr", a.LR, 0, check.MaxWeight),
+		check.Within("pool", a.Pool, 0, math.MaxInt32), check.OneOf("start", a.From, "global", "own"),
+		check.OneOf("view", a.Tested, "own", "base"))
+}
+
+// Names of the discriminator's weights [w,hidden] and [hidden,1], and of what the server keeps.
+const (
+	apprW1, apprW2 = "fedappr/w1", "fedappr/w2"
+	apprPool       = "fedappr/pool" // followed by the round
+	apprOn         = "fedappr/on"   // 1 once the warm-up is over
+)
+
+func (m Appr) View() method.View {
+	if m.Tested == "own" {
+		return method.PersonalView
+	}
+	return m.Method.View()
+}
+
+// prompt is all tokens [T,w] that the terms act on.
+func (m Appr) prompt(s *method.Scope) graph.Node {
+	parts := make([]graph.Node, len(m.names))
+	for i, name := range m.names {
+		parts[i] = s.Param(name)
+		if w := s.Task().Width; parts[i].Rank() != 2 || parts[i].Dim(1) != w {
+			return s.Graph().Fail("option prompts: %s is %v; the discriminator reads prompts of width %d", name,
+				parts[i].Shape(), w)
+		}
+	}
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	return graph.Concat(0, parts...)
+}
+
+// logOdds is the discriminator before its sigmoid on prompts [..,T,w]: [..,T,1], or [..,1,1] on the mean token. average
+// is the newest one, [T,w]; entries of 1e-3 at least are what prompts have.
+func (m Appr) logOdds(ctx, average, w1, w2 graph.Node) graph.Node {
+	if m.Norm == "unit" {
+		rms := average.Square().Mean().Sqrt()
+		ctx = ctx.Div(rms.Max(rms.ScalarLike(1e-3)))
+	}
+	if m.Input == "mean" {
+		ctx = ctx.MeanKeep(-2)
+	}
+	return ctx.MatMul(w1).ReLU().MatMul(w2)
+}
+
+func (m Appr) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	ctx, w := m.prompt(s), s.Task().Width
+	if m.Adversary > 0 {
+		odds := m.logOdds(ctx, m.prompt(s.Received()), s.Broadcast(apprW1, w, m.Hidden),
+			s.Broadcast(apprW2, m.Hidden, 1))
+		fool := odds.Neg().Softplus().Mean() // -log D, eq. 7
+		loss = loss.Add(s.Term("adversarial", fool.Mul(s.Scalar(apprOn)).MulScalar(m.Adversary)))
+	}
+	if m.Proximity > 0 {
+		near := ctx.Sub(m.prompt(s.Received())).Square().Sum() // eq. 8
+		loss = loss.Add(s.Term("proximity", near.MulScalar(m.Proximity)))
+	}
+	return loss
+}
+
+func (m Appr) on(round int) bool { return round+1 > m.Warmup }
+
+func (m Appr) Begin(l *method.Local) error {
+	l.Scalars[apprOn] = 0
+	if m.on(l.Round) {
+		l.Scalars[apprOn] = 1
+	}
+	if err := m.Method.Begin(l); err != nil || m.From != "own" {
+		return err
+	}
+	for _, name := range m.names {
+		if own, ok := l.State[name]; ok {
+			l.Shared[name] = own.Clone()
+		}
+	}
+	return nil
+}
+
+func (m Appr) Finish(l *method.Local, up *method.Upload) error {
+	if m.From == "own" {
+		for _, name := range m.names {
+			l.State[name] = l.Shared[name].Clone()
+		}
+	}
+	return m.Method.Finish(l, up)
+}
+
+// Start draws the discriminator as torch.nn.Linear would be scaled: uniform within 1/sqrt(inputs).
+func (m Appr) Start(g *method.Global) error {
+	if m.Adversary > 0 {
+		g.Broadcast[apprW1] = method.DrawUniform(g.Seed, apprW1, []int{g.Width, m.Hidden})
+		g.Broadcast[apprW2] = method.DrawUniform(g.Seed, apprW2, []int{m.Hidden, 1})
+	}
+	return m.Method.Start(g)
+}
+
+func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
+	if err := m.Method.Merge(g, ups); err != nil {
+		return err
+	}
+	if m.Adversary == 0 || !m.on(g.Round) {
+		return nil
+	}
+	g.State[apprPool+"/"+fmt.Sprintf("%06d", g.Round)] = m.join(g.Shared)
+	pool := g.State.Under(apprPool)
+	for names := pool.Names(); m.Pool > 0 && len(names) > m.Pool; names = names[1:] {
+		delete(g.State, apprPool+"/"+names[0])
+		delete(pool, names[0])
+	}
+	past := make([]*tensor.Tensor, 0, len(pool))
+	for _, name := range pool.Names() {
+		past = append(past, pool[name])
+	}
+	now := make([]*tensor.Tensor, len(ups))
+	for i, u := range ups {
+		now[i] = m.join(u.Shared)
+	}
+	disc := tensor.Map{apprW1: g.Broadcast[apprW1].Clone(), apprW2: g.Broadcast[apprW2].Clone()}
+	rows := tensor.Map{"pool": tensor.Stack(past), "local": tensor.Stack(now), "average": m.join(g.Shared)}
+	loss, err := g.Optimize(disc, rows, m.discriminate, m.Steps, optim.Config{Name: m.Optim, LR: m.LR})
+	if err != nil {
+		return fmt.Errorf("discriminator: %w", err)
+	}
+	g.Broadcast[apprW1], g.Broadcast[apprW2] = disc[apprW1], disc[apprW2]
+	g.Notes["discriminator_loss"] = loss
+	return nil
+}
+
+// join copies all tokens [T,w] that the terms act on.
+func (m Appr) join(shared tensor.Map) *tensor.Tensor {
+	out := tensor.New(0, shared[m.names[0]].Shape[1])
+	for _, name := range m.names {
+		out.Data = append(out.Data, shared[name].Data...)
+		out.Shape[0] += shared[name].Shape[0]
+	}
+	return out
+}
+
+// discriminate is eq. 6: -E log D(past averages) - E log(1 - D(uploads)), means over prompts and their tokens.
+func (m Appr) discriminate(s *method.Scope) graph.Node {
+	w := s.Task().Width
+	odds := func(rows string) graph.Node {
+		return m.logOdds(s.Broadcast(rows, -1, -1, w), s.Broadcast("average", -1, w), s.Param(apprW1), s.Param(apprW2))
+	}
+	return odds("pool").Neg().Softplus().Mean().Add(odds("local").Softplus().Mean())
+}

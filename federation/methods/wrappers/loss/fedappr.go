@@ -1,0 +1,39 @@
+package loss
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/prompts"
+)
+
+// FedAPPR averages one prompt over clients with different backbones: PromptFL (eq. 1-5) with the terms of Appr (eq.
+// 6-9), so that `method: promptfl, with: [appr]` is the same computation.
+//
+// "Model-Heterogeneous Federated Prompt Learning", under review, eq. 1-9, algorithm S1; see Appr for what the paper
+// leaves open.
+type FedAPPR struct {
+	prompts.Context `config:",squash"`
+	Alignment       `config:",squash"`
+}
+
+var fedAPPRDef = layer.Def{Name: "fedappr", Title: "FedAPPR", New: newFedAPPR,
+	Paper:   "Model-Heterogeneous Federated Prompt Learning, under review",
+	Traffic: apprTraffic}
+
+func newFedAPPR() layer.Builder { return &FedAPPR{prompts.DefaultContext, defaultAlignment} }
+
+func (m *FedAPPR) Build(method.Method) (method.Method, error) {
+	return Appr{Method: sharedPrompt{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}},
+		check.Join(m.Context.Check(), m.Alignment.Check())
+}
+
+// sharedPrompt is PromptFL with one prompt for all classes.
+type sharedPrompt struct {
+	method.FedAvg
+	prompts.Context
+}
+
+func (m sharedPrompt) Params(t method.ClientSpec) []method.Param {
+	return m.Declare(t, "ctx", method.Shared)
+}

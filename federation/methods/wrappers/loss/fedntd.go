@@ -1,0 +1,58 @@
+package loss
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+)
+
+// FedNTD keeps what the received model knows of the classes that an example is not of: loss + beta tau^2 KL(q, p),
+// where q and p are the softmax of the received and of the present class scores divided by tau, both without the true
+// class.
+//
+// Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated Learning, NeurIPS 2022, eq.
+// 3-5. The factor tau^2 is the public code's; it is 1 at the paper's tau.
+//
+// The paper has a whole model that the server sends. Of a base method that scores by shared and private parameters
+// (FedOTP, FedPGP) the received model is what the server sent with the private part as this client had it at the start
+// of the round. Base methods whose scores read nothing shared (CoOp, FedPHA) are refused: the teacher would be the
+// client itself.
+type FedNTD struct {
+	method.Method
+	Beta float64 `config:"beta" help:"weight of the distillation; 0 removes it"`
+	Tau  float64 `config:"tau" help:"temperature of both distributions that are compared"`
+}
+
+var fedNTDDef = layer.Def{Name: "fedntd", Title: "FedNTD", New: newFedNTD,
+	Paper: "Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated " +
+		"Learning, NeurIPS 2022"}
+
+func newFedNTD() layer.Builder { return &FedNTD{Beta: 1, Tau: 1} }
+
+func (m *FedNTD) Build(inner method.Method) (method.Method, error) {
+	err := check.Join(check.Within("beta", m.Beta, 0, check.MaxWeight),
+		check.Within("tau", m.Tau, 1e-6, check.MaxWeight), layer.MustLearnScores(inner),
+		layer.MustLearn(inner, "distils the received model into the learned one"))
+	m.Method = inner
+	return *m, layer.CheckLoss(*m, inner, err)
+}
+
+func (FedNTD) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+
+func (m FedNTD) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	if m.Beta == 0 {
+		return loss
+	}
+	away := graph.OneHot(s.Label(), s.Task().Classes).MulScalar(nn.Masked) // [B,C]
+	rest := func(s *method.Scope) graph.Node { return m.Method.Logits(s).MulScalar(1 / m.Tau).Add(away) }
+	teacher, student := rest(s.Received()), rest(s)
+	if !usesShared(s.Received(), teacher) {
+		return s.Graph().Fail("its teacher would be the client's own private parameters, since the base method's " +
+			"class scores use nothing that the server averages; remove it")
+	}
+	kl := teacher.Softmax(-1).Mul(teacher.LogSoftmax(-1).Sub(student.LogSoftmax(-1))).Sum(-1).Mean()
+	return loss.Add(s.Term("not-true distillation", kl.MulScalar(m.Beta*m.Tau*m.Tau)))
+}

@@ -1,0 +1,174 @@
+package loss
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/nn"
+	"promptfed/runtime/tensor"
+)
+
+// FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda ‖r -
+// C_y‖², in the mean over the batch's examples, where those count 0 whose class y has no prototype. After training
+// each client uploads the mean representation of each of its classes, and the server averages them class by class. Over
+// CoOp only prototypes travel, which is FedProto proper; over other base methods they travel beside what the base
+// method shares.
+//
+// Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022, eq. 3-7, algorithm 1;
+// lambda is the public code's, FedAPPR's tables have 0.1. The paper's regulariser is the L2 distance of
+// representations, here squared and summed over dimensions (distance: sum). Its public code takes the mean over
+// dimensions instead (distance: mean), of features that are not normalised; of unit rows that is 1/D as much, with
+// which the term does nothing beside cross entropy at CLIP's logit scale. A frozen encoder's image features do not
+// move, so that with CLIP the representation is something else (our reading, option of):
+//   - text: the base method's class features, of the example's class;
+//   - image: image features, for base methods that move them.
+//
+// Where there is a choice:
+//   - weighting: examples is eq. 6, a client counts by its examples of a class; uniform is the public code's plain
+//     mean;
+//   - prototypes of a client are made with what it ends its training with (eq. 3 in algorithm 1); a class that no
+//     client of a round has keeps its prototype;
+//   - group: features of different encoders do not compare, so that prototypes are averaged among clients of one
+//     backbone; dimension averages all of one embedding dimension, as the tables with p = 512 do. Where there is one
+//     group, the server sends its prototypes to all, else each client those of its own;
+//   - test: scores is the base method's; prototypes takes the nearest prototype, the scores being minus the mean
+//     squares of image feature less prototype (the public code's other test).
+//
+// Names, in uploads and in what the server sends: proto/mean [C,D] and proto/n [C,1], the examples behind each row, 0
+// where there is none.
+type FedProto struct {
+	method.Method
+	aggregate.Weighting `config:",squash"`
+
+	Lambda   float64 `config:"lambda" help:"weight of the distance to prototypes; 0 removes it"`
+	Distance string  `config:"distance" help:"reduction of the squared differences: sum, or mean as in public code"`
+	Of       string  `config:"of" help:"features that represent a class: text or image"`
+	Group    string  `config:"group" help:"prototypes are averaged over clients of one: backbone or dimension"`
+	Test     string  `config:"test" help:"tests classify by: scores (the base method's) or prototypes"`
+}
+
+var fedProtoDef = layer.Def{Name: "fedproto", Title: "FedProto", New: newFedProto,
+	Paper: "Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022",
+	Traffic: layer.Traffic{Formula: "p l 2", Over: "coop", // FedAPPR's table S6
+		Numbers: func(s layer.Sizes) int { return 2 * s.Dim * s.Classes }}}
+
+func newFedProto() layer.Builder {
+	return &FedProto{Weighting: aggregate.Examples, Lambda: 1, Distance: "sum", Of: "text", Group: "backbone",
+		Test: "scores"}
+}
+
+func (m *FedProto) Build(inner method.Method) (method.Method, error) {
+	err := check.Join(m.Check(), check.Within("lambda", m.Lambda, 0, check.MaxWeight),
+		check.OneOf("distance", m.Distance, "sum", "mean"), check.OneOf("of", m.Of, "text", "image"),
+		check.OneOf("group", m.Group, "backbone", "dimension"), check.OneOf("test", m.Test, "scores", "prototypes"),
+		layer.MustLearn(inner, "pulls features towards prototypes"))
+	m.Method = inner
+	return *m, layer.CheckLoss(*m, inner, err)
+}
+
+func (m FedProto) Properties() method.Properties {
+	t := method.Properties{Mean: method.AsInside, Scores: m.Test == "prototypes"}
+	if m.active() {
+		t.Mean, t.Needs = "", "every client's prototypes"
+	}
+	return t
+}
+
+// Names of prototypes and of the examples behind them.
+const (
+	protoMean = "proto/mean"
+	protoN    = "proto/n"
+)
+
+func (m FedProto) active() bool { return m.Lambda > 0 || m.Test == "prototypes" }
+
+// represent gives the representations of classes [C,D], or with of: image of examples [B,D].
+func (m FedProto) represent(s *method.Scope) graph.Node {
+	r := represent(m.Method, s, m.Of)
+	if s.Graph().Err() == nil && !uses(s, r, func(method.Param) bool { return true }) {
+		other := map[string]string{"text": "image", "image": "text"}[m.Of]
+		return s.Graph().Fail("of: %s needs a base method that changes %s features; this one does not: use %s", m.Of,
+			m.Of, other)
+	}
+	return r
+}
+
+// rows gives the representation of each example [B,D].
+func (m FedProto) rows(s *method.Scope) graph.Node {
+	if m.Of == "text" {
+		return m.represent(s).Rows(s.Label())
+	}
+	return m.represent(s)
+}
+
+func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, m.Method.Logits(s))
+	if m.Lambda == 0 {
+		return loss
+	}
+	mean, there := m.prototypes(s)
+	far := m.rows(s).Sub(mean.Rows(s.Label())).Square().Sum(-1) // [B]
+	if m.Distance == "mean" {
+		far = far.MulScalar(1 / float64(s.Task().Dim))
+	}
+	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().MulScalar(m.Lambda)))
+}
+
+// prototypes gives the server's [C,D], and [C] with 1 where there is one.
+func (m FedProto) prototypes(s *method.Scope) (mean, there graph.Node) {
+	classes := s.Task().Classes
+	n := s.Broadcast(protoN, classes, 1).Reshape(-1)
+	return s.Broadcast(protoMean, classes, s.Task().Dim), n.Greater(n.MulScalar(0)).Cast(graph.Float)
+}
+
+func (m FedProto) Logits(s *method.Scope) graph.Node {
+	scores := m.Method.Logits(s)
+	if m.Test == "scores" {
+		return scores
+	}
+	x, _ := s.ScoredPair()
+	if !x.OK() {
+		x = s.Image()
+	}
+	mean, there := m.prototypes(s)
+	d := x.Square().SumKeep(-1).Sub(x.MatMulT(mean).MulScalar(2)).Add(mean.Square().Sum(-1)) // [B,C]
+	return d.MulScalar(-1 / float64(s.Task().Dim)).Add(there.AddScalar(-1).MulScalar(-nn.Masked))
+}
+
+func (m FedProto) Finish(l *method.Local, up *method.Upload) error {
+	if !m.active() {
+		return m.Method.Finish(l, up)
+	}
+	r, err := l.Eval(m.represent)
+	if err != nil {
+		return fmt.Errorf("fedproto: %w", err)
+	}
+	classes, dim := l.Task.Classes, l.Task.Dim
+	mean, n := tensor.New(classes, dim), tensor.New(classes, 1)
+	sums := make([]float64, classes*dim)
+	for i, y := range l.Data.Labels() {
+		row := r.Row(i % r.Shape[0])
+		if m.Of == "text" {
+			row = r.Row(int(y))
+		}
+		n.Data[y]++
+		linalg.AddRow(sums[int(y)*dim:], row, 1)
+	}
+	linalg.DivideRows(mean, sums, n.Data)
+	up.Extra[protoMean], up.Extra[protoN] = mean, n
+	return m.Method.Finish(l, up)
+}
+
+func (m FedProto) Extras(t method.ClientSpec) []method.Extra {
+	inner := m.Method.Extras(t)
+	if !m.active() {
+		return inner
+	}
+	return append(inner, method.Extra{Name: protoMean, Shape: []int{t.Classes, t.Dim}},
+		method.Extra{Name: protoN, Shape: []int{t.Classes, 1}, Counts: true})
+}

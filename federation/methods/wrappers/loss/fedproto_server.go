@@ -1,0 +1,118 @@
+package loss
+
+import (
+	"slices"
+	"strconv"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/runtime/tensor"
+)
+
+// groups gives the clients whose prototypes are averaged together, of those that the server knows.
+func (m FedProto) groups(g *method.Global) map[string][]int {
+	out := map[string][]int{}
+	for k, p := range g.Infos {
+		key := p.Backbone
+		if m.Group == "dimension" {
+			key = strconv.Itoa(p.Dim)
+		}
+		if g.Known(k) {
+			out[key] = append(out[key], k)
+		}
+	}
+	return out
+}
+
+// send lets every client of a group have its prototypes: through what all get where it is the only group and nobody may
+// join another.
+func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor.Tensor) {
+	if only = only && g.AllKnown(); only {
+		g.Broadcast[protoMean], g.Broadcast[protoN] = mean, n
+	} else {
+		delete(g.Broadcast, protoMean)
+		delete(g.Broadcast, protoN)
+	}
+	for _, k := range clients {
+		if sent := g.For(k); only {
+			delete(sent, protoMean)
+			delete(sent, protoN)
+		} else {
+			sent[protoMean], sent[protoN] = mean, n
+		}
+	}
+}
+
+// sent gives copies of what the clients of a group, or some of them, were sent last; no prototype of any class where
+// none was.
+func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
+	from := g.Broadcast
+	for _, k := range clients {
+		if g.PerClient[k][protoMean] != nil {
+			from = g.PerClient[k]
+			break
+		}
+	}
+	if from[protoMean] == nil {
+		return tensor.New(g.Classes, g.Info(clients[0]).Dim), tensor.New(g.Classes, 1)
+	}
+	return from[protoMean].Clone(), from[protoN].Clone()
+}
+
+// resend sends every group what of makes of its prototypes.
+func (m FedProto) resend(g *method.Global, of func(clients []int, mean, n *tensor.Tensor) error) error {
+	if !m.active() {
+		return nil
+	}
+	groups := m.groups(g)
+	type proto struct{ mean, n *tensor.Tensor }
+	next := map[string]proto{}
+	for key, clients := range groups { // all before any is sent, which may take others' away
+		mean, n := m.sent(g, clients)
+		if err := of(clients, mean, n); err != nil {
+			return err
+		}
+		next[key] = proto{mean, n}
+	}
+	for key, p := range next {
+		m.send(g, len(groups) == 1, groups[key], p.mean, p.n)
+	}
+	return nil
+}
+
+// asBefore changes no prototype.
+func asBefore([]int, *tensor.Tensor, *tensor.Tensor) error { return nil }
+
+// Start sends no prototype of any class.
+func (m FedProto) Start(g *method.Global) error {
+	return check.Join(m.resend(g, asBefore), m.Method.Start(g))
+}
+
+// Join sends newcomers the prototypes of their group.
+func (m FedProto) Join(g *method.Global, clients []int) error {
+	return check.Join(m.resend(g, asBefore), m.Method.Join(g, clients))
+}
+
+// Begin lets a client that joined in the middle of a round, too late to be sent any, train without prototypes.
+func (m FedProto) Begin(l *method.Local) error {
+	if m.active() && l.Broadcast[protoMean] == nil {
+		l.Broadcast[protoMean] = tensor.New(l.Task.Classes, l.Task.Dim)
+		l.Broadcast[protoN] = tensor.New(l.Task.Classes, 1)
+	}
+	return m.Method.Begin(l)
+}
+
+func (m FedProto) Merge(g *method.Global, ups []method.Upload) error {
+	err := m.resend(g, func(clients []int, mean, n *tensor.Tensor) error {
+		theirs := slices.DeleteFunc(slices.Clone(ups), func(u method.Upload) bool {
+			return !slices.Contains(clients,
+				u.Client)
+		})
+		return aggregate.RenewClassMeans(mean, n, theirs, protoMean, protoN, m.Weighting.Weighting == "uniform")
+	})
+	if err != nil {
+		return err
+	}
+	return m.Method.Merge(g, ups)
+}

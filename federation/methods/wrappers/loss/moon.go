@@ -1,0 +1,89 @@
+package loss
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+)
+
+// MOON draws what is learned towards the received model and away from what this client last made of it:
+// loss - mu log(e^(z·z_g/tau) / (e^(z·z_g/tau) + e^(z·z_p/tau))), z, z_g and z_p being unit representations by the
+// present, the received and the client's last parameters, averaged over the batch.
+//
+// Li et al., Model-Contrastive Federated Learning, CVPR 2021, eq. 3. A frozen encoder's image features are the same for
+// all three, so that with CLIP z is something else (our reading, option of):
+//   - logits: an image's class scores;
+//   - text: the class features that the base method compares with images, averaged over classes in place of the batch;
+//   - prompt: the class features of the shared prompts ctx, global, sigma and text/shared, whatever is tested;
+//   - image: image features, for base methods that move them;
+//   - auto: logits where they use what the server averages, else prompt, as over FedPHA, which scores by its private
+//     prompt alone.
+//
+// CLIP's cosines of an image with the class texts lie close together and so do the class features, so that their
+// representations by two models have a cosine of nearly 1 whatever was learned, and the term no gradient to speak of.
+// Ours takes off what classes have in common first (centre: true): class scores less their mean over classes, as the
+// softmax does not see it, and class features less theirs. Image features are not centred, nor are the scores of two
+// classes, which one number makes.
+//
+// Before a client's first round z_p is z_g, and the term is mu log 2.
+type MOON struct {
+	method.Method
+	Mu  float64 `config:"mu" help:"weight of the contrastive term; 0 removes it"`
+	Tau float64 `config:"tau" help:"temperature of the contrastive term"`
+	Of  string  `config:"of" help:"representation that is contrasted: auto, logits, text, prompt or image"`
+
+	Centre bool `config:"centre" help:"subtract the mean over classes from class scores and class features"`
+}
+
+var moonDef = layer.Def{Name: "moon", Title: "MOON", New: newMOON,
+	Paper: "Li et al., Model-Contrastive Federated Learning, CVPR 2021"}
+
+func newMOON() layer.Builder { return &MOON{Mu: 1, Tau: 0.5, Of: "auto", Centre: true} }
+
+func (m *MOON) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	err := check.Join(check.Within("mu", m.Mu, 0, check.MaxWeight), check.Within("tau", m.Tau, 1e-6, check.MaxWeight),
+		check.OneOf("of", m.Of, "auto", "logits", "text", "prompt", "image"), layer.MustShare(inner),
+		layer.MustLearnScores(inner))
+	return *m, layer.CheckLoss(*m, inner, err)
+}
+
+func (MOON) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+
+func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	if m.Mu == 0 {
+		return loss
+	}
+	received, of := s.Received(), m.Of
+	if of == "auto" {
+		if of = "logits"; !usesShared(received, m.Method.Logits(received)) {
+			of = "prompt"
+		}
+	}
+	z, global, last := m.represent(s, of), m.represent(received, of), m.represent(s.Before(), of)
+	if !usesShared(received, global) {
+		return s.Graph().Fail("of: %s uses nothing that the server averages, so that the received and the previous "+
+			"model are equal; use another", of)
+	}
+	near, far := z.Mul(global).Sum(-1), z.Mul(last).Sum(-1)
+	return loss.Add(s.Term("model-contrastive", far.Sub(near).MulScalar(1/m.Tau).Softplus().Mean().MulScalar(m.Mu)))
+}
+
+// represent gives the unit rows z of a scope.
+func (m MOON) represent(s *method.Scope, of string) graph.Node {
+	z := represent(m.Method, s, of)
+	classes := s.Task().Classes
+	switch {
+	case !m.Centre || of == "image" || s.Graph().Err() != nil:
+		return z
+	case of == "logits":
+		if classes > 2 {
+			z = z.Sub(z.MeanKeep(-1)).L2Normalize()
+		}
+		return z
+	}
+	sets := z.Reshape(-1, classes, s.Task().Dim) // of each prompt
+	return sets.Sub(sets.MeanKeep(1)).L2Normalize().Reshape(-1, s.Task().Dim)
+}

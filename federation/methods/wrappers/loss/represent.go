@@ -1,0 +1,61 @@
+package loss
+
+import (
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+)
+
+// represent gives unit rows by which models are compared, in one scope: a batch's class scores [B,C] (of: logits), the
+// class features that the base method compares (text) or those of its shared prompts (prompt) [C,D], or the image
+// features that it compares (image) [B,D]. A base method that compares in another way than by Scope.Cosine has text of
+// its shared prompts.
+func represent(m method.Method, s *method.Scope, of string) graph.Node {
+	logits := m.Logits(s)
+	x, t := s.ScoredPair()
+	switch {
+	case of == "logits":
+		return logits.L2Normalize()
+	case of == "image" && x.OK():
+		return x
+	case of == "text" && t.OK():
+		return t
+	}
+	var prompts []graph.Node
+	for _, p := range s.Params() {
+		if p.Owner == method.Shared && slices.Contains(sharedPromptNames, p.Name) {
+			prompts = append(prompts, s.Text(s.Param(p.Name)))
+		}
+	}
+	if of == "image" || prompts == nil {
+		return s.Graph().Fail("of: %s does not exist in this base method; use another", of)
+	}
+	if len(prompts) == 1 {
+		return prompts[0]
+	}
+	return graph.Concat(0, prompts...)
+}
+
+// uses tells whether a node depends on a parameter of the scope that ok accepts.
+func uses(s *method.Scope, n graph.Node, ok func(method.Param) bool) bool {
+	var names []string
+	for _, p := range s.Params() {
+		if ok(p) {
+			names = append(names, s.Param(p.Name).Name())
+		}
+	}
+	in := func(name string) bool { return slices.Contains(names, name) }
+	return slices.ContainsFunc(graph.Inputs(n), func(n graph.Node) bool {
+		call, host := strings.CutPrefix(n.Name(), method.HostInput+"/")
+		return in(n.Name()) || host && slices.ContainsFunc(s.Hosts(), func(h method.HostCall) bool {
+			return h.Name == call && slices.ContainsFunc(h.Of, in)
+		})
+	})
+}
+
+// usesShared tells whether a node depends on what the server averages.
+func usesShared(s *method.Scope, n graph.Node) bool {
+	return uses(s, n, func(p method.Param) bool { return p.Owner == method.Shared })
+}

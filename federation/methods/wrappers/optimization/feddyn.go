@@ -1,0 +1,111 @@
+package optimization
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+)
+
+// FedDyn regularises each client's loss so that its optima line up with the federation's: loss - <h_i, w> +
+// alpha/2 |w - w_t|^2, with h_i <- h_i - alpha (w_i - w_t) after the round. The server keeps
+// h <- h - alpha/N Σ_i (w_i - w_t) over a round's clients, N being all of them, and sends mean_i w_i - h/alpha.
+//
+// Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021, algorithm 1, eq. 1-2. h_i and h start at
+// zero; h_i stands for the gradient ∇L_i(w_i). Where there is a choice:
+//   - norm: squared is the paper's term; code is PFLlib's, alpha/2 |w - w_t| of all shared parameters together;
+//   - weighting: uniform is the paper's mean; examples is FedAvg's, which the base method has.
+//
+// Names: dyn/h/NAME, of a client in what it keeps and of the server in what stays there.
+type FedDyn struct {
+	method.Method
+	aggregate.Weighting `config:",squash"`
+
+	Alpha float64 `config:"alpha" help:"strength of the regulariser; 0 removes it"`
+	Norm  string  `config:"norm" help:"norm in the quadratic term: squared, or code (not squared, as in PFLlib)"`
+}
+
+var fedDynDef = layer.Def{Name: "feddyn", Title: "FedDyn", New: newFedDyn,
+	Paper: "Acar et al., Federated Learning Based on Dynamic Regularization, ICLR 2021"}
+
+func newFedDyn() layer.Builder {
+	return &FedDyn{Weighting: aggregate.Uniform, Alpha: 0.1, Norm: "squared"}
+}
+
+func (m *FedDyn) Build(inner method.Method) (method.Method, error) {
+	err := check.Join(m.Check(), check.Within("alpha", m.Alpha, 0, check.MaxWeight),
+		check.OneOf("norm", m.Norm, "squared", "code"), layer.MustShare(inner))
+	if m.Alpha > 0 && m.Alpha < 1e-9 {
+		err = check.Join(err,
+			fmt.Errorf("option alpha is %v; it must be 0 or at least 1e-9, since the server divides by it", m.Alpha))
+	}
+	m.Method = inner
+	return *m, err
+}
+
+func (m FedDyn) Properties() method.Properties {
+	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
+		method.DriftCorrection: "", method.ServerStep: ""}}
+	if m.Alpha > 0 && t.Mean != method.Uniform {
+		t.Mean, t.Needs = "", "the unweighted mean of the clients' moves for its state; set weighting: uniform"
+	}
+	return t
+}
+
+// dynH names the states of clients and of the server.
+const dynH = "dyn/h"
+
+func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	if m.Alpha == 0 {
+		return loss
+	}
+	var moves []graph.Node
+	for _, name := range s.SharedNames() {
+		w := s.Param(name)
+		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
+		moves = append(moves, w.Sub(s.Received().Param(name)).Reshape(-1))
+	}
+	far := graph.Concat(0, moves...)
+	if m.Norm == "code" {
+		return loss.Add(s.Term("dynamic norm", far.Norm(0).MulScalar(m.Alpha/2)))
+	}
+	return loss.Add(s.Term("dynamic quadratic", far.Square().Sum().MulScalar(m.Alpha/2)))
+}
+
+func sizes(n graph.Node) []int {
+	s, _ := n.Shape().Ints()
+	return s
+}
+
+func (m FedDyn) Begin(l *method.Local) error {
+	if m.Alpha > 0 {
+		zerosLike(l.Shared, l.State, dynH)
+	}
+	return m.Method.Begin(l)
+}
+
+func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
+	if m.Alpha > 0 {
+		l.State.Put(dynH, l.State.Under(dynH).Axpy(-m.Alpha, moved(l.Shared, l.Received)))
+	}
+	return m.Method.Finish(l, up)
+}
+
+func (m FedDyn) Merge(g *method.Global, ups []method.Upload) error {
+	old, err := m.Average(m.Method, g, ups)
+	if err != nil || m.Alpha == 0 {
+		return err
+	}
+	zerosLike(g.Shared, g.State, dynH)
+	h := g.State.Under(dynH).Clone()
+	for _, u := range ups {
+		h.Axpy(-m.Alpha*behind(u)/float64(g.Clients), moved(u.Shared, old))
+	}
+	g.State.Put(dynH, h)
+	g.Shared = g.Shared.Clone().Axpy(-1/m.Alpha, h)
+	return nil
+}

@@ -1,0 +1,133 @@
+package optimization
+
+import (
+	"fmt"
+	"math"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/optim"
+	"promptfed/runtime/tensor"
+)
+
+// FedNova takes the bias out of the mean of clients that did unequal work: a client uploads its direction, the move of
+// its shared parameters over a_k, and a_k itself; the server goes a = Σ p_k a_k along the mean direction,
+//
+//	w <- w + (Σ p_k a_k) Σ p_k (w_k - w)/a_k.
+//
+// a_k is how far the steps of a turn go along a gradient that is always 1, in units of the learning rate η: the number
+// of steps τ with plain SGD; (τ - ρ(1-ρ^τ)/(1-ρ))/(1-ρ) with momentum ρ; (1-(1-ημ)^τ)/(ημ) with the
+// proximal term of a FedProx inside. It is made with the experiment's own optimizer, so that it is right for dampening,
+// Nesterov's form and all of these together. With Adam, whose steps have one length, it is τ.
+//
+// Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, NeurIPS 2020, eq.
+// 5-6, sections 4 and 5. Notes:
+//   - τ counts the steps that were made, those that data.drop_last or a bound on steps leaves out not;
+//   - weight decay pulls to 0 and clipping shortens single steps: neither is in a_k; nor is what one optimizer for all
+//     clients remembers from others;
+//   - with steps of one number for all it is FedAvg up to rounding;
+//   - p_k: weighting. strength is the power of a_k that counts;
+//   - a client that lies about a_k lengthens the step of all, so that it counts at most `most` times the round's
+//     median.
+//
+// Names: nova/a [1], in uploads.
+type FedNova struct {
+	method.Method
+	Reported `config:",squash"`
+
+	Strength float64 `config:"strength" help:"exponent of a_k; 1 is the paper's, 0 is FedAvg"`
+}
+
+var fedNovaDef = layer.Def{Name: "fednova", Title: "FedNova", New: newFedNova,
+	Paper: "Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated " +
+		"Optimization, NeurIPS 2020"}
+
+func newFedNova() layer.Builder {
+	return &FedNova{Reported: Reported{Weighting: aggregate.Examples, Most: 10}, Strength: 1}
+}
+
+func (m *FedNova) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, check.Join(m.Reported.Check(), check.Within("strength", m.Strength, 0, 1), layer.MustShare(inner))
+}
+
+func (m FedNova) Properties() method.Properties {
+	return m.properties(m.Strength > 0, "every client's amount of work; set options.fednova.strength: 0")
+}
+
+// novaA names what a client uploads.
+const novaA = "nova/a"
+
+func (m FedNova) Extras(t method.ClientSpec) []method.Extra {
+	return m.extras(m.Strength > 0, m.Method.Extras(t), novaA)
+}
+
+// pull is the strength of the proximal term in the loss.
+func (m FedNova) pull() float64 {
+	for l := m.Method; l != nil; l = layer.Inside(l) {
+		if p, ok := l.(FedProx); ok && !p.Detached {
+			return p.Mu
+		}
+	}
+	return 0
+}
+
+// work is a of a turn of some steps at a rate.
+func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) {
+	c.WeightDecay, c.ClipNorm, c.ClipValue = 0, 0, 0
+	o, err := optim.New(c)
+	if err != nil {
+		return 0, err
+	}
+	x, g, pull := tensor.New(1), tensor.New(1), m.pull()
+	for range steps { // in units of the rate
+		g.Data[0] = float32(1 + rate*pull*float64(x.Data[0]))
+		if err := o.Step(tensor.Map{"x": x}, tensor.Map{"x": g}, 1); err != nil {
+			return 0, err
+		}
+	}
+	a := -float64(x.Data[0])
+	if !(a > 0) || math.IsInf(a, 1) {
+		return 0, fmt.Errorf("fednova: %d steps at the rate %v with mu %v make no progress (%.4g); lower the rate or "+
+			"mu", steps, rate, pull, a)
+	}
+	return math.Pow(a, m.Strength), nil
+}
+
+func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
+	if err := m.Method.Finish(l, up); err != nil || m.Strength == 0 {
+		return err
+	}
+	a, err := m.work(l.Optim, l.Steps, l.LR)
+	if err != nil {
+		return err
+	}
+	up.Shared = l.Received.Clone().Axpy(1/a, moved(up.Shared, l.Received))
+	up.Extra[novaA] = tensor.Of([]float32{float32(a)}, 1)
+	return nil
+}
+
+func (m FedNova) Merge(g *method.Global, ups []method.Upload) error {
+	var work []float64
+	var err error
+	if m.Strength > 0 {
+		if work, err = m.numbers(ups, novaA); err != nil {
+			return err
+		}
+	}
+	old, err := m.Average(m.Method, g, ups)
+	if err != nil || m.Strength == 0 {
+		return err
+	}
+	sum, total := 0.0, 0.0
+	for i, u := range m.Counted(ups) {
+		p := float64(u.N)
+		sum, total = sum+p*work[i], total+p
+	}
+	if total > 0 {
+		g.Shared = old.Axpy(sum/total, moved(g.Shared, old))
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package optimization
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+)
+
+// FedProx keeps the shared parameters near what the server sent: loss + mu/2 sum |w - w_t|^2.
+//
+// Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, eq. 2. The public federated prompt code
+// (HongxiaLee/FedOTP and ljaiverson/pFedMoAP, trainers/promptfl.py) computes the penalty on tensors of state_dict,
+// which PyTorch detaches, so that it is in the loss and has no gradient; here it has, unless detached says otherwise.
+type FedProx struct {
+	method.Method
+	Mu       float64 `config:"mu" help:"strength of the proximal term"`
+	Detached bool    `config:"detached" defect:"true" help:"reproduce a known defect: the term has no gradient"`
+}
+
+var fedProxDef = layer.Def{Name: "fedprox", Title: "FedProx", New: newFedProx,
+	Paper: "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020"}
+
+func newFedProx() layer.Builder { return &FedProx{Mu: 0.5} }
+
+func (m *FedProx) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, check.Within("mu", m.Mu, 0, check.MaxWeight)
+}
+
+func (FedProx) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+
+func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	if m.Mu == 0 {
+		return loss
+	}
+	for _, name := range s.SharedNames() {
+		w := s.Param(name)
+		if m.Detached {
+			w = w.Detach()
+		}
+		d := w.Sub(s.Received().Param(name))
+		loss = loss.Add(s.Term("proximal", d.Square().Sum().MulScalar(m.Mu/2)))
+	}
+	return loss
+}

@@ -1,0 +1,120 @@
+package optimization
+
+import (
+	"fmt"
+	"math"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// QFFL makes accuracies of clients more alike: the server minimises Σ p_k F_k^(q+1)/(q+1), in which clients count the
+// more the higher their loss F_k is. With L the inverse of the learning rate and Δ_k = L (w - w_k) it makes the step
+//
+//	w <- w - Σ p_k F_k^q Δ_k / Σ p_k (q F_k^(q-1) |Δ_k|² + L F_k^q)   (q-FedAvg).
+//
+// F_k is the mean cross entropy of the class scores over all of a client's training examples with what the server sent,
+// before it trains.
+//
+// Li, Sanjabi, Beirami, Smith, Fair Resource Allocation in Federated Learning, ICLR 2020, algorithm 2. Where there is a
+// choice:
+//   - weighting: the paper draws clients with probability p_k and then counts them alike (uniform); here every client
+//     is drawn as likely as any other, and counts by examples;
+//   - lipschitz: L; 0 is 1 over this round's learning rate, as the paper takes it;
+//   - F_k is a client's own word, and tells its loss. A high one draws the step to its move, so that it counts at most
+//     `most` times the round's median.
+//
+// q: 0 is the mean of the layers inside. Otherwise the step takes that mean's place. Names: qffl/loss [1], in uploads.
+type QFFL struct {
+	method.Method
+	Reported `config:",squash"`
+
+	Q         float64 `config:"q" help:"exponent that makes clients with higher loss count more; 0: plain mean"`
+	Lipschitz float64 `config:"lipschitz" help:"L, Lipschitz constant of the gradients; 0: 1 over the learning rate"`
+}
+
+var qfflDef = layer.Def{Name: "qffl", Title: "q-FedAvg", New: newQFFL,
+	Paper: "Li et al., Fair Resource Allocation in Federated Learning, ICLR 2020"}
+
+func newQFFL() layer.Builder {
+	return &QFFL{Reported: Reported{Weighting: aggregate.Examples, Most: 10}, Q: 0.2}
+}
+
+func (m *QFFL) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, check.Join(m.Reported.Check(), check.Within("q", m.Q, 0, 10),
+		check.Within("lipschitz", m.Lipschitz, 0, check.MaxWeight), layer.MustShare(inner))
+}
+
+func (m QFFL) Properties() method.Properties {
+	return m.properties(m.Q > 0, "every client's loss and update; set q: 0")
+}
+
+// qfflLoss names what a client uploads.
+const qfflLoss = "qffl/loss"
+
+func (m QFFL) Extras(t method.ClientSpec) []method.Extra {
+	return m.extras(m.Q > 0, m.Method.Extras(t), qfflLoss)
+}
+
+// losses gives the cross entropy [B] of each example.
+func (m QFFL) losses(s *method.Scope) graph.Node {
+	own := graph.OneHot(s.Label(), s.Task().Classes)
+	return m.Logits(s).LogSoftmax(-1).Mul(own).Sum(-1).Neg()
+}
+
+func (m QFFL) Begin(l *method.Local) error {
+	if m.Q > 0 {
+		rows, err := l.Eval(m.losses)
+		if err != nil {
+			return fmt.Errorf("qffl: %w", err)
+		}
+		sum := 0.0
+		for _, v := range rows.Data {
+			sum += float64(v)
+		}
+		l.Scalars[qfflLoss] = sum / float64(rows.Len())
+	}
+	return m.Method.Begin(l)
+}
+
+func (m QFFL) Finish(l *method.Local, up *method.Upload) error {
+	if m.Q > 0 {
+		up.Extra[qfflLoss] = tensor.Of([]float32{float32(l.Scalars[qfflLoss])}, 1)
+	}
+	return m.Method.Finish(l, up)
+}
+
+func (m QFFL) Merge(g *method.Global, ups []method.Upload) error {
+	l := m.Lipschitz
+	if l == 0 && g.LR > 0 {
+		l = 1 / g.LR
+	}
+	var losses []float64
+	var err error
+	if m.Q > 0 {
+		if losses, err = m.numbers(ups, qfflLoss); err != nil {
+			return err
+		}
+	}
+	old, err := m.Average(m.Method, g, ups)
+	if err != nil || m.Q == 0 || len(ups) == 0 {
+		return err
+	}
+	counts, below := make([]float64, len(ups)), 0.0 // over L, so that Δ_k are moves
+	for i, u := range m.Counted(ups) {
+		f, far := losses[i]+1e-10, linalg.Distance(u.Shared, old) // the 1e-10 keeps powers of 0 finite
+		counts[i] = float64(u.N) * math.Pow(f, m.Q)
+		below += counts[i] * (1 + m.Q*l*far*far/f)
+	}
+	g.Shared = old.Clone()
+	for i, u := range ups {
+		g.Shared.Axpy(counts[i]/below, moved(u.Shared, old))
+	}
+	return nil
+}

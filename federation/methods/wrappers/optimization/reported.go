@@ -1,0 +1,66 @@
+package optimization
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/linalg"
+)
+
+// Reported is a step of the server that takes one number of each client, which a client says of itself, and bounds what
+// that number can do.
+type Reported struct {
+	aggregate.Weighting `config:",squash"`
+
+	Most float64 `config:"most" help:"cap on a client's number, in multiples of the median; 0: no cap"`
+}
+
+// Check refuses bounds that make no sense.
+func (r Reported) Check() error {
+	if r.Most > 0 && r.Most < 1 {
+		return fmt.Errorf("option most is %v; it must be 0 or at least 1", r.Most)
+	}
+	return check.Join(r.Weighting.Check(), check.Within("most", r.Most, 0, check.MaxWeight))
+}
+
+// properties are those of such a step, which needs more than the mean of uploads; where it is off it is that mean.
+func (r Reported) properties(on bool, needs string) method.Properties {
+	t := method.Properties{Needs: needs, Roles: map[method.Role]string{method.ServerStep: ""}}
+	if !on {
+		t.Mean, t.Needs = method.Weights(r.Weighting.Weighting), ""
+	}
+	return t
+}
+
+// extras are those of the layers inside and, where the step is on, the number.
+func (Reported) extras(on bool, inside []method.Extra, name string) []method.Extra {
+	if !on {
+		return inside
+	}
+	return append(inside, method.Extra{Name: name, Shape: []int{1}})
+}
+
+// numbers gives one number that each upload reports, bounded. It must be at least 0.
+func (r Reported) numbers(ups []method.Upload, name string) ([]float64, error) {
+	out := make([]float64, len(ups))
+	for i, u := range ups {
+		t, err := aggregate.Extra(u, name, 1)
+		if err != nil {
+			return nil, err
+		}
+		if out[i] = float64(t.Data[0]); !(out[i] >= 0) || math.IsInf(out[i], 1) {
+			return nil, fmt.Errorf("client %d uploaded %v for %s, which must be at least 0", u.Client, out[i], name)
+		}
+	}
+	if r.Most > 0 && len(out) > 0 {
+		sorted := slices.Sorted(slices.Values(out))
+		for i, v := range out {
+			out[i] = min(v, r.Most*linalg.Median(sorted))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,163 @@
+package optimization
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/aggregate"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/tensor"
+)
+
+// SCAFFOLD corrects each local gradient of the shared parameters by the gap between the server's control variate c and
+// the client's own c_i: y <- y - lr (g - c_i + c). After K steps from x the client sets c_i+ = c_i - c + (x - y)/(K lr)
+// (option II) and uploads c_i+ - c_i; the server adds server_lr times the mean move to x, and 1/N of the sum of the
+// differences to c, N being all clients.
+//
+// Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, algorithm 1, eq.
+// 3-5. K counts all local steps and lr is the rate of this round's schedule. Where there is a choice:
+//   - weighting: uniform is the paper's mean over the clients of a round; examples is FedAvg's, which the base method
+//     has;
+//   - control: gradients (ours) makes c_i+ the mean of the K gradients g themselves. path is option II as written,
+//     which takes (x - y)/(K lr) for the mean of g - c_i + c, as plain SGD makes it: there the two are one. With a
+//     momentum of 0.9 the path is up to ten times as long, and training diverges, while the mean of the gradients stays
+//     what it is, also with weight decay or Adam;
+//   - strength s corrects by s (c - c_i), so that path's mean gradient is (x - y)/(K lr) + s (c_i - c);
+//   - with a learning rate of 0 option II says nothing, and c_i stays.
+//
+// c_i and c start at zero. Names: scaffold/c/NAME, of the server in what it sends and of a client in what it keeps, and
+// scaffold/dc/NAME in uploads.
+type SCAFFOLD struct {
+	method.Method
+	aggregate.Weighting `config:",squash"`
+
+	Strength float64 `config:"strength" help:"factor of the correction; 1 is the paper's, 0 for none"`
+	ServerLR float64 `config:"server_lr" help:"step size of the server towards the mean"`
+	Control  string  `config:"control" help:"control variates from: gradients, or path (option II, plain SGD)"`
+}
+
+var scaffoldDef = layer.Def{Name: "scaffold", Title: "SCAFFOLD", New: newSCAFFOLD,
+	Paper: "Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020"}
+
+func newSCAFFOLD() layer.Builder {
+	return &SCAFFOLD{Weighting: aggregate.Uniform, Strength: 1, ServerLR: 1, Control: "gradients"}
+}
+
+func (m *SCAFFOLD) Build(inner method.Method) (method.Method, error) {
+	err := check.Join(m.Check(), check.Within("strength", m.Strength, 0, check.MaxWeight),
+		check.Within("server_lr", m.ServerLR, 0, check.MaxWeight),
+		check.OneOf("control", m.Control, "gradients", "path"), layer.MustShare(inner))
+	m.Method = inner
+	return *m, err
+}
+
+func (m SCAFFOLD) Properties() method.Properties {
+	t := method.Properties{Mean: method.Weights(m.Weighting.Weighting), Roles: map[method.Role]string{
+		method.DriftCorrection: "", method.RoundStart: ""}}
+	if m.ServerLR != 1 {
+		t.Roles[method.ServerStep] = "set options.scaffold.server_lr: 1"
+	}
+	if m.Strength > 0 {
+		if t.Mean != method.Uniform {
+			t.Mean, t.Needs = "", "the unweighted mean of control variates; set weighting: uniform"
+		}
+	}
+	return t
+}
+
+// Names of control variates, of their changes, and of a round's sum of gradients while it runs.
+const (
+	scaffoldC   = "scaffold/c"
+	scaffoldDC  = "scaffold/dc"
+	scaffoldSum = "scaffold/sum"
+)
+
+func (m SCAFFOLD) Start(g *method.Global) error {
+	if m.Strength > 0 {
+		zerosLike(g.Shared, g.Broadcast, scaffoldC)
+	}
+	return m.Method.Start(g)
+}
+
+func (m SCAFFOLD) Begin(l *method.Local) error {
+	if m.Strength > 0 {
+		zerosLike(l.Shared, l.State, scaffoldC)
+	}
+	return m.Method.Begin(l)
+}
+
+func (m SCAFFOLD) AdjustGradients(l *method.Local, g tensor.Map) error {
+	if err := m.Method.AdjustGradients(l, g); err != nil || m.Strength == 0 {
+		return err
+	}
+	if m.Control == "gradients" {
+		sum := l.State.Under(scaffoldSum)
+		for name := range l.Shared {
+			sum.Axpy(1, tensor.Map{name: g[name]})
+		}
+		l.State.Put(scaffoldSum, sum)
+	}
+	g.Axpy(m.Strength, l.Broadcast.Under(scaffoldC)).Axpy(-m.Strength, l.State.Under(scaffoldC))
+	return nil
+}
+
+func (m SCAFFOLD) Finish(l *method.Local, up *method.Upload) error {
+	if m.Strength > 0 {
+		up.Extra.Put(scaffoldDC, m.renew(l))
+	}
+	return m.Method.Finish(l, up)
+}
+
+func (m SCAFFOLD) Extras(t method.ClientSpec) []method.Extra {
+	out := m.Method.Extras(t)
+	if m.Strength == 0 {
+		return out
+	}
+	for _, p := range m.Params(t) {
+		if p.Owner == method.Shared {
+			out = append(out, method.Extra{Name: scaffoldDC + "/" + p.Name, Shape: p.Shape})
+		}
+	}
+	return out
+}
+
+// renew sets the client's control variates and gives their changes.
+func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
+	own, steps := l.State.Under(scaffoldC), float64(l.Steps)
+	dc := l.Shared.Clone().Scale(0)
+	switch sum := l.State.Under(scaffoldSum); {
+	case m.Control == "gradients" && l.Steps > 0:
+		for name := range sum {
+			delete(l.State, scaffoldSum+"/"+name)
+		}
+		dc.Axpy(1/steps, sum).Axpy(-1, own)
+	case m.Control == "path" && steps*l.LR > 0:
+		dc.Axpy(1, l.Received).Axpy(-1, l.Shared).Scale(1/(steps*l.LR)).Axpy(-m.Strength, l.Broadcast.Under(scaffoldC)).
+			Axpy(m.Strength-1, own)
+	}
+	l.State.Put(scaffoldC, own.Axpy(1, dc))
+	return dc
+}
+
+func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
+	old, err := m.Average(m.Method, g, ups)
+	if err != nil {
+		return err
+	}
+	if m.ServerLR != 1 {
+		g.Shared = g.Shared.Clone().Scale(m.ServerLR).Axpy(1-m.ServerLR, old)
+	}
+	if m.Strength > 0 {
+		c := g.Broadcast.Under(scaffoldC).Clone()
+		for _, u := range ups {
+			for _, name := range c.Names() {
+				dc, err := aggregate.Extra(u, scaffoldDC+"/"+name, c[name].Shape...)
+				if err != nil {
+					return err
+				}
+				c[name].Axpy(behind(u)/float64(g.Clients), dc)
+			}
+		}
+		g.Broadcast.Put(scaffoldC, c)
+	}
+	return nil
+}

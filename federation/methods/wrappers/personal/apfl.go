@@ -1,0 +1,96 @@
+package personal
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// APFL mixes a client's own model v with its copy w of the averaged one: m = a v + (1-a) w. Each step trains w on its
+// own loss, v on that of the mix, and if alpha_lr is set a as well,
+//
+//	w <- w - η ∇F(w), v <- v - η a ∇F(m), a <- a - alpha_lr <v - w, ∇F(m)>, within [0,1],
+//
+// all of them from what the step before left. The server averages w and sees nothing else; a client is tested with m.
+//
+// Deng, Kamani, Mahdavi, Adaptive Personalized Federated Learning, arXiv 2003.13461, algorithm 1, eq. 9-10. Notes:
+//   - a starts at alpha on every client; the paper tries 0.25, 0.5 and 0.75 and adapts it once a round;
+//   - public code (PFLlib) trains v on its own loss, starts with a = 1 and replaces v by the mix after every round;
+//   - a text or image tower runs once for w and once for m;
+//   - weight decay pulls v to 0 at the rate η, not at a η; a has none;
+//   - alpha: 0 tests w; with alpha: 1 v is trained on the client alone.
+//
+// Names: apfl/NAME, private parameters; apfl/a [1], which a client keeps where it changes.
+type APFL struct {
+	method.Method
+	Alpha   float64 `config:"alpha" help:"a, weight of the client's own model in the mix"`
+	AlphaLR float64 `config:"alpha_lr" help:"learning rate of a; 0 keeps it constant"`
+}
+
+var apflDef = layer.Def{Name: "apfl", Title: "APFL", New: func() layer.Builder { return &APFL{Alpha: 0.5} },
+	Paper: "Deng et al., Adaptive Personalized Federated Learning, arXiv 2003.13461"}
+
+func (m *APFL) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, check.Join(check.Within("alpha", m.Alpha, 0, 1), check.Within("alpha_lr", m.AlphaLR, 0, check.MaxWeight),
+		allShared(inner))
+}
+
+func (APFL) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+
+func (APFL) View() method.View { return method.PersonalView }
+
+// Names of the client's own model and of its weight.
+const (
+	apflCopy = "apfl"
+	apflA    = "apfl/a"
+)
+
+func (m APFL) Params(t method.ClientSpec) []method.Param { return withCopies(m.Method, t, apflCopy) }
+
+func (m APFL) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	mix := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
+		v, w := s.Param(apflCopy+"/"+name), s.Param(name)
+		// a v + (1-a) w, of which v gets the whole gradient; AdjustGradients weighs it.
+		return v.Add(w.Sub(v).Mul(s.Graph().Scalar(1).Sub(s.Scalar(apflA))).Detach())
+	})
+	return loss.Add(m.Method.Loss(mix, m.Method.Logits(mix)))
+}
+
+func (m APFL) Begin(l *method.Local) error {
+	l.Scalars[apflA] = m.Alpha
+	if t := l.State[apflA]; t != nil {
+		l.Scalars[apflA] = float64(t.Data[0])
+	}
+	return check.Join(twoModels(l), m.Method.Begin(l))
+}
+
+func (m APFL) AdjustGradients(l *method.Local, g tensor.Map) error {
+	if err := check.Join(m.Method.AdjustGradients(l, g), adjustCopies(m.Method, l, g, apflCopy)); err != nil {
+		return err
+	}
+	a, slope := l.Scalars[apflA], 0.0
+	for _, name := range l.Shared.Names() {
+		d := g[apflCopy+"/"+name]
+		for i, x := range d.Data {
+			slope += float64(x) * (float64(l.Private[apflCopy+"/"+name].Data[i]) - float64(l.Shared[name].Data[i]))
+		}
+		linalg.Scale(d, a)
+	}
+	l.Scalars[apflA] = min(1, max(0, a-m.AlphaLR*slope))
+	return nil
+}
+
+func (m APFL) Finish(l *method.Local, up *method.Upload) error {
+	err := m.Method.Finish(l, up)
+	a := l.Scalars[apflA]
+	l.Own = l.Private.Under(apflCopy).Clone().Scale(a).Axpy(1-a, l.Shared)
+	if m.AlphaLR > 0 {
+		l.State[apflA] = tensor.Of([]float32{float32(a)}, 1)
+	}
+	return err
+}

@@ -1,0 +1,56 @@
+package personal
+
+import (
+	"errors"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/tensor"
+)
+
+// personal is the word for a client's own model beside the averaged one.
+const personal = "personal"
+
+// allShared refuses base methods that learn anything private, and anything but base methods.
+func allShared(base method.Method) error {
+	if err := besideBase(base); err != nil {
+		return err
+	}
+	if len(layer.SharedNames(base)) < len(base.Params(layer.AnyClient)) {
+		return errors.New("it keeps a personal model on each client beside the averaged one, but the base method has " +
+			"private parameters already; choose another base method")
+	}
+	return layer.MustShare(base)
+}
+
+// withCopies gives a base method's parameters, and under a prefix a private copy of each, which starts alike.
+func withCopies(base method.Method, t method.ClientSpec, prefix string) []method.Param {
+	out := base.Params(t)
+	for _, p := range base.Params(t) {
+		out = append(out, method.Param{Name: prefix + "/" + p.Name, Shape: p.Shape, Owner: method.Private,
+			Words: p.Words, Init: firstOf(base, t, p.Name)})
+	}
+	return out
+}
+
+// twoModels refuses what would let one model change the other.
+func twoModels(l *method.Local) error {
+	if l.Optim.ClipNorm > 0 {
+		return errors.New("train.clip_norm bounds the gradients of the averaged and the personal model together; set " +
+			"it to 0, or use clip_value")
+	}
+	return nil
+}
+
+// adjustCopies lets a base method adjust the gradients of copies as it adjusts those of its parameters.
+func adjustCopies(base method.Method, l *method.Local, g tensor.Map, prefix string) error {
+	own := *l
+	own.Shared, own.Private, own.AuxGradients = l.Private.Under(prefix), tensor.Map{}, map[string]tensor.Map{}
+	for name, grads := range l.AuxGradients {
+		if of, ok := strings.CutSuffix(name, " "+personal); ok {
+			own.AuxGradients[of] = grads.Under(prefix)
+		}
+	}
+	return base.AdjustGradients(&own, g.Under(prefix))
+}

@@ -1,0 +1,165 @@
+package personal
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// FedAMP has no model for all: the server keeps the last parameters w_i of every client and sends each a mixture u_i of
+// its own and those of clients that are like it, and a client goes on from its own w_i with the loss and
+// mu/2 |w - u_i|²,
+//
+//	u_i = Σ_j x_ij w_j, x_ij = alpha A'(|w_i - w_j|²) for j ≠ i, x_ii = 1 - Σ_(j≠i) x_ij,
+//	A(y) = 1 - exp(-y/sigma).
+//
+// Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021, algorithm 1. Where there is a
+// choice:
+//   - sigma: 0 takes the median squared distance of two clients of the round, since prompts lie close to each other;
+//   - alpha: 0 takes sigma over the number of clients, with which x_ii is above 0. Another alpha may be too large for
+//     that; then self: scale shrinks the others until they sum up to 1, and refuse stops the run;
+//   - mu is the paper's lambda over alpha;
+//   - public code (PFLlib) takes the norm in place of its square.
+//
+// The server sends the base method's mean beside u_i, which newcomers start from and the global evaluation tests: a
+// client gets twice what it uploads. A client that uploads far from all others changes nothing of theirs. The kinds of
+// robust that make all uploads alike leave nothing to tell clients apart.
+//
+// Names: amp/u/NAME, to single clients; amp/K/NAME, what client K uploaded last, on the server; amp/w/NAME, what a
+// client keeps.
+type FedAMP struct {
+	method.Method
+	Mu    float64 `config:"mu" help:"strength of the pull towards the server's mixture"`
+	Sigma float64 `config:"sigma" help:"squared distance within which clients count as similar; 0: the median"`
+	Alpha float64 `config:"alpha" help:"step of the mixture; 0: sigma over the number of clients"`
+	Self  string  `config:"self" help:"where a client's own weight would be negative: scale the others, or refuse"`
+}
+
+var fedAMPDef = layer.Def{Name: "fedamp", Title: "FedAMP", New: func() layer.Builder {
+	return &FedAMP{Mu: 1,
+		Self: "scale"}
+}, Paper: "Huang et al., Personalized Cross-Silo Federated Learning on Non-IID Data, AAAI 2021"}
+
+func (m *FedAMP) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, check.Join(check.Within("mu", m.Mu, 0, check.MaxWeight),
+		check.Within("sigma", m.Sigma, 0, check.MaxWeight), check.Within("alpha", m.Alpha, 0, check.MaxWeight),
+		check.OneOf("self", m.Self, "scale", "refuse"), layer.MustShare(inner))
+}
+
+func (FedAMP) Properties() method.Properties {
+	return method.Properties{Needs: "every client's own parameters",
+		Roles: map[method.Role]string{method.ServerStep: "", method.RoundStart: ""}}
+}
+
+func (FedAMP) View() method.View { return method.PersonalView }
+
+// Names of mixtures and of what a client goes on from; the server has the latter under amp and a client's number.
+const (
+	ampU = "amp/u"
+	ampW = "amp/w"
+	amp  = "amp"
+)
+
+func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	loss := m.Method.Loss(s, logits)
+	for _, name := range s.SharedNames() {
+		w := s.Param(name)
+		shape, _ := w.Shape().Ints()
+		far := w.Sub(s.Broadcast(ampU+"/"+name, shape...))
+		loss = loss.Add(s.Term("attentive proximal", far.Square().Sum().MulScalar(m.Mu/2)))
+	}
+	return loss
+}
+
+// Begin goes on from the client's own parameters; one that nothing was mixed for yet is pulled to the mean.
+func (m FedAMP) Begin(l *method.Local) error {
+	for name := range l.Shared {
+		if t := l.State[ampW+"/"+name]; t != nil {
+			l.Shared[name] = t.Clone()
+		}
+		if at := ampU + "/" + name; l.Broadcast[at] == nil {
+			l.Broadcast[at] = l.Received[name]
+		}
+	}
+	return m.Method.Begin(l)
+}
+
+func (m FedAMP) Finish(l *method.Local, up *method.Upload) error {
+	l.State.Put(ampW, l.Shared.Clone())
+	return m.Method.Finish(l, up)
+}
+
+func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
+	for _, u := range ups {
+		g.State.Put(ampOf(u.Client), u.Shared)
+	}
+	var clients []int
+	var last []tensor.Map
+	for k := range g.Clients {
+		if w := g.State.Under(ampOf(k)); len(w) > 0 {
+			clients, last = append(clients, k), append(last, w)
+		}
+	}
+	weights, err := m.weights(last)
+	if err != nil {
+		return err
+	}
+	for i, k := range clients {
+		u := last[i].Clone().Scale(weights[i][i])
+		for j := range last {
+			if j != i {
+				u.Axpy(weights[i][j], last[j])
+			}
+		}
+		g.For(k).Put(ampU, u)
+	}
+	return m.Method.Merge(g, ups)
+}
+
+func ampOf(client int) string { return amp + "/" + strconv.Itoa(client) }
+
+// weights gives x, whose rows sum up to 1.
+func (m FedAMP) weights(w []tensor.Map) ([][]float64, error) {
+	x, all := linalg.SquaredDistances(w), []float64{}
+	for i := range x {
+		all = append(all, x[i][:i]...)
+	}
+	sigma := m.Sigma
+	if slices.Sort(all); sigma == 0 && len(w) > 1 {
+		sigma = max(linalg.Median(all), math.SmallestNonzeroFloat32)
+	}
+	most := 1 / float64(len(w)) // alpha/sigma
+	if m.Alpha > 0 {
+		most = m.Alpha / sigma
+	}
+	for i := range x {
+		others := 0.0
+		for j := range x {
+			if j != i {
+				x[i][j] = most * math.Exp(-x[i][j]/sigma)
+				others += x[i][j]
+			}
+		}
+		if others > 1 {
+			if m.Self == "refuse" {
+				return nil, fmt.Errorf("fedamp: the weights of the other clients add up to %.4g; lower alpha or set "+
+					"self: scale", others)
+			}
+			for j := range x {
+				x[i][j] /= others
+			}
+			others = 1
+		}
+		x[i][i] = 1 - others
+	}
+	return x, nil
+}

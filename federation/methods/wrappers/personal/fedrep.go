@@ -1,0 +1,61 @@
+package personal
+
+import (
+	"fmt"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/tensor"
+)
+
+// FedRep splits a base method's shared parameters as FedPer does and trains the two parts one after the other: in the
+// first head_epochs passes over the data the private ones alone, in the others of train.epochs the shared ones alone.
+// What a pass does not train gets no gradient, no weight decay and no momentum, so that each part has, in effect, an
+// optimizer of its own.
+//
+// Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, algorithm 1. The
+// paper counts clients alike in the mean, the base method here by examples as a rule; public code (PFLlib) has one pass
+// for each part.
+type FedRep struct {
+	method.Method
+	Split `config:",squash"`
+
+	Head int `config:"head_epochs" help:"first passes over the data, which train the private parameters only"`
+}
+
+var fedRepDef = layer.Def{Name: "fedrep", Title: "FedRep", New: func() layer.Builder {
+	return &FedRep{Split: allAveraged,
+		Head: 1}
+},
+	Paper: "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021"}
+
+func (m *FedRep) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, check.Join(check.Within("head_epochs", m.Head, 1, check.MaxSteps), m.check(inner))
+}
+
+func (FedRep) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+
+func (m FedRep) Params(t method.ClientSpec) []method.Param { return m.params(m.Method, t) }
+
+func (m FedRep) Start(g *method.Global) error { return m.start(m.Method, g) }
+
+func (m FedRep) AdjustGradients(l *method.Local, g tensor.Map) error {
+	if l.Frozen = nil; !m.none() {
+		frozen := l.Private
+		if l.Epoch < m.Head {
+			frozen = l.Shared
+		}
+		l.Frozen = frozen.Names()
+	}
+	return m.Method.AdjustGradients(l, g)
+}
+
+func (m FedRep) Finish(l *method.Local, up *method.Upload) error {
+	if !m.none() && l.Epoch < m.Head {
+		return fmt.Errorf("fedrep: all %d passes over the data trained private parameters only; set train.epochs "+
+			"above head_epochs, which is %d", l.Epoch+1, m.Head)
+	}
+	return m.Method.Finish(l, up)
+}

@@ -1,0 +1,129 @@
+package personal
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/tensor"
+)
+
+// Split says which shared parameters of a base method become private.
+type Split struct {
+	Private []string `config:"private"`
+}
+
+// LongHelp implements configtags.LongHelp.
+func (Split) LongHelp() map[string]string {
+	return map[string]string{"private": "shared parameters that stay on their clients, by name or by the part of the " +
+		"name before a slash; none: all are shared, which is FedAvg"}
+}
+
+// check finds what is wrong with the names over a base method.
+func (s Split) check(base method.Method) error {
+	err := besideBase(base)
+	if t := method.PropertiesOf(base); err == nil && t.Mean == "" {
+		err = errors.New("the base method's server needs more than the mean of uploads; choose another base method")
+	}
+	if err != nil {
+		return err
+	}
+	return s.matches(base.Params(layer.AnyClient))
+}
+
+// besideBase refuses to wrap anything but a base method.
+func besideBase(inner method.Method) error {
+	if layer.Inside(inner) != nil {
+		return fmt.Errorf("it changes the owners of the base method's parameters; list it before %s",
+			layer.NameOf(inner))
+	}
+	return nil
+}
+
+// matches finds names that a method has not, and what leaves nothing to share.
+func (s Split) matches(params []method.Param) error {
+	if s.none() {
+		return nil
+	}
+	var shared []string
+	for _, p := range params {
+		if p.Owner == method.Shared {
+			shared = append(shared, p.Name)
+		}
+	}
+	for _, at := range s.Private {
+		if !slices.ContainsFunc(shared, func(name string) bool { return under(name, at) }) {
+			return fmt.Errorf("option private names %.60q; the base method shares %s", at, layer.Enumerate(shared))
+		}
+	}
+	switch left := slices.DeleteFunc(slices.Clone(shared), s.keeps); {
+	case len(shared) == 0:
+		return errors.New("the base method shares nothing; remove it")
+	case len(s.Private) == 0:
+		return fmt.Errorf("option private is empty; name what stays on clients, some of %s", layer.Enumerate(shared))
+	case len(left) == 0:
+		return fmt.Errorf("option private leaves nothing of %s to share; keep a part shared, or use a base method "+
+			"that trains each client alone", layer.Enumerate(shared))
+	}
+	return nil
+}
+
+func (s Split) none() bool { return len(s.Private) == 1 && s.Private[0] == "none" }
+
+// keeps tells whether a shared parameter becomes private.
+func (s Split) keeps(name string) bool {
+	return slices.ContainsFunc(s.Private, func(at string) bool { return under(name, at) })
+}
+
+func under(name, at string) bool { return name == at || strings.HasPrefix(name, at+"/") }
+
+// params gives a base method's parameters with their new owners.
+func (s Split) params(base method.Method, t method.ClientSpec) []method.Param {
+	out := slices.Clone(base.Params(t))
+	for i, p := range out {
+		if p.Owner == method.Shared && s.keeps(p.Name) {
+			out[i].Owner = method.Private
+			out[i].Init = firstOf(base, t, p.Name)
+		}
+	}
+	return out
+}
+
+// firstOf gives the first value that a base method's server gives a parameter that it shares by itself.
+func firstOf(base method.Method, t method.ClientSpec, name string) func(uint64) *tensor.Tensor {
+	return func(seed uint64) *tensor.Tensor {
+		g := method.Global{Seed: seed, Task: t, Width: t.Width, Classes: t.Classes, Clients: t.Clients,
+			Broadcast: tensor.Map{}, PerClient: map[int]tensor.Map{}, State: tensor.Map{}}
+		startAll(base, &g) // the server met its error, if there is one, before round 0
+		return g.Shared[name]
+	}
+}
+
+// startAll lets a base method start with all that it shares by itself.
+func startAll(base method.Method, g *method.Global) error {
+	shared := maps.Clone(g.Shared)
+	if shared == nil {
+		shared = tensor.Map{}
+	}
+	for _, p := range base.Params(g.Task) {
+		if p.Owner == method.Shared && shared[p.Name] == nil {
+			shared[p.Name] = p.Initial(g.Seed, -1)
+		}
+	}
+	g.Shared = shared
+	return base.Start(g)
+}
+
+// start takes from the server what stays on clients.
+func (s Split) start(base method.Method, g *method.Global) error {
+	if err := s.matches(base.Params(g.Task)); err != nil {
+		return err
+	}
+	err := startAll(base, g)
+	maps.DeleteFunc(g.Shared, func(name string, _ *tensor.Tensor) bool { return s.keeps(name) })
+	return err
+}

@@ -1,0 +1,65 @@
+package robust
+
+import (
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/runtime/graph"
+)
+
+// GCE replaces cross entropy by the generalised cross entropy (1 - p^q)/q, p being the softmax of the label's class,
+// averaged over the batch: a wrong label, whose p is small, pulls less. At q = 1 it is 1-p, half of the mean absolute
+// error of the softmax, which is symmetric over classes and bounded; as q goes to 0 it becomes -log p, cross entropy,
+// which q: 0 leaves in place.
+//
+// Zhang and Sabuncu, Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, NeurIPS 2018,
+// eq. 6, with q 0.7 as there. It replaces every cross entropy of the layers inside that they take from method.Scope,
+// and keeps its name in the list of terms.
+type GCE struct {
+	method.Method
+	Q float64 `config:"q" help:"q of the loss (1 - p^q)/q: 1 is 1-p, 0 keeps cross entropy"`
+}
+
+var gceDef = layer.Def{Name: "gce", Title: "generalised cross entropy", New: newGCE,
+	Paper: "Zhang and Sabuncu, Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, " +
+		"NeurIPS 2018"}
+
+func newGCE() layer.Builder { return &GCE{Q: 0.7} }
+
+func (m *GCE) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, layer.CheckLoss(*m, inner, check.Join(check.Within("q", m.Q, 0, 1),
+		layer.MustLearn(inner, "changes the loss")))
+}
+
+func (GCE) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+
+func (m GCE) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	if m.Q == 0 {
+		return m.Method.Loss(s, logits)
+	}
+	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node { return generalised(logp, m.Q) })
+}
+
+// generalised is (1 - p^q)/q of log p [B], for each example.
+func generalised(logp graph.Node, q float64) graph.Node {
+	return logp.MulScalar(q).Exp().Neg().AddScalar(1).MulScalar(1 / q)
+}
+
+// fitted is the loss of a method in which the mean of a function of log p [B], p being the softmax of the label's
+// class, takes the place of cross entropy.
+func fitted(inner method.Method, s *method.Scope, logits graph.Node,
+	of func(logp graph.Node) graph.Node) graph.Node {
+	if s.Task().Sigmoid {
+		return s.Graph().Fail("it replaces the cross entropy of a softmax; set train.loss: softmax")
+	}
+	fit := s.WithLabelLoss(func(logits graph.Node) graph.Node {
+		return of(logits.LogSoftmax(-1).Mul(graph.OneHot(s.Label(), logits.Dim(-1))).Sum(-1)).Mean()
+	})
+	loss := inner.Loss(fit, logits)
+	if !fit.LabelLossUsed() {
+		return s.Graph().Fail("the methods inside fit labels by a loss of their own, which cannot be replaced; " +
+			"remove this wrapper, or choose another base method")
+	}
+	return loss
+}

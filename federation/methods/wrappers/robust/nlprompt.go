@@ -1,0 +1,193 @@
+package robust
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/optimaltransport"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/tensor"
+)
+
+// NLPrompt tells clean labels from wrong ones by optimal transport, and fits the wrong ones by a loss that they pull
+// little at. Before each pass over a client's data its N images are sent to the C classes at the cost -log p, p being
+// the softmax of their class scores, each with mass 1/N and each class with its own mass, under entropic regularisation
+// eps. An image is clean whose label is the class that gets most of its mass. Clean images come first in the pass and
+// have cross entropy; the others, with their labels, the mean absolute error 1-p.
+//
+// Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025, eq. 5-8. Where paper and
+// code (qunovo/NLPrompt) differ:
+//   - score: the paper's similarity is log p; the code takes the logarithm of a softmax of p, whose costs lie within 1
+//     of each other;
+//   - the code leaves an incomplete last batch out of the transport; here no image is left out;
+//   - the code's batches are all clean or all not; here one batch in between may hold both, each with its own loss.
+//
+// Classes have the same mass in the paper, which a client with few of them cannot have: masses (ours) may also be those
+// of its labels, or the same for the classes that it has. The budget, the share of images that may be clean, is the
+// default of the code: all.
+type NLPrompt struct {
+	method.Method
+	Eps    float64 `config:"eps" help:"weight of the entropy in the optimal transport"`
+	Iters  int     `config:"iters" help:"largest number of Sinkhorn iterations"`
+	Score  string  `config:"score" help:"scores of the transport: paper (log p) or code (log softmax p)"`
+	Masses string  `config:"masses" help:"class masses: uniform, labels (by frequency) or owned (client's classes)"`
+}
+
+var nlPromptDef = layer.Def{Name: "nlprompt", Title: "NLPrompt", New: newNLPrompt,
+	Paper: "Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025"}
+
+func newNLPrompt() layer.Builder {
+	return &NLPrompt{Eps: 0.01, Iters: 1000, Score: "paper", Masses: "uniform"}
+}
+
+func (m *NLPrompt) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	err := check.Join(check.Within("eps", m.Eps, 1e-6, check.MaxWeight),
+		check.Within("iters", m.Iters, 1, check.MaxSteps), check.OneOf("score", m.Score, "paper", "code"),
+		check.OneOf("masses", m.Masses, "uniform", "labels", "owned"), layer.MustLearn(inner, "changes the loss"),
+		layer.MustLearnScores(inner))
+	return *m, layer.CheckLoss(*m, inner, err)
+}
+
+func (NLPrompt) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
+
+// cleanInput [B] is 1 for clean images; draw/clean is an input of GGTPC.
+const cleanInput = "draw/trusted"
+
+func (m NLPrompt) Loss(s *method.Scope, logits graph.Node) graph.Node {
+	clean := s.Graph().Input(cleanInput, graph.Float, graph.Shape{graph.Sym("B")})
+	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node {
+		wrong := generalised(logp, 1)
+		return wrong.Add(clean.Mul(logp.Neg().Sub(wrong)))
+	})
+}
+
+func (m NLPrompt) Begin(l *method.Local) error {
+	if err := m.Method.Begin(l); err != nil {
+		return err
+	}
+	l.Data = &divided{Data: l.Data, m: m, l: l}
+	return nil
+}
+
+// divided is a client's data with what is clean of it.
+type divided struct {
+	method.Data
+	m     NLPrompt
+	l     *method.Local
+	clean []bool
+	pass  int   // that clean is of
+	busy  bool  // dividing, for which batches get no clean input
+	err   error // for Batch
+}
+
+// divide finds what is clean in the pass that runs, once: a layer outside may have an order of its own and ask for
+// batches alone.
+func (d *divided) divide() {
+	if d.clean != nil && d.pass == d.l.Epoch {
+		return
+	}
+	d.busy = true
+	defer func() { d.busy = false }()
+	if d.clean, d.err = d.m.divide(d.l, d.Labels()); d.err != nil {
+		d.clean = make([]bool, d.Len())
+	}
+	d.pass = d.l.Epoch
+}
+
+// Order is that of the layers inside, clean images first.
+func (d *divided) Order(r *rand.Rand) []int {
+	d.divide()
+	order := d.Data.Order(r)
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch {
+		case d.clean[a] == d.clean[b]:
+			return 0
+		case d.clean[a]:
+			return -1
+		}
+		return 1
+	})
+	return order
+}
+
+func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
+	if d.busy {
+		return d.Data.Batch(rows, r, also...)
+	}
+	if d.divide(); d.err != nil {
+		return nil, d.err
+	}
+	batch, err := d.Data.Batch(rows, r, also...)
+	if err != nil {
+		return nil, err
+	}
+	clean := tensor.New(len(rows))
+	for i, row := range rows {
+		if d.clean[row] {
+			clean.Data[i] = 1
+		}
+	}
+	batch[cleanInput] = clean
+	return batch, nil
+}
+
+// divide tells which images of a client are clean, with the current parameters.
+func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
+	scores, err := l.Eval(func(s *method.Scope) graph.Node {
+		logits := m.Method.Logits(s)
+		if m.Score == "code" {
+			return logits.Softmax(-1).LogSoftmax(-1)
+		}
+		return logits.LogSoftmax(-1)
+	})
+	if err == nil && scores.Shape[0] != len(labels) {
+		err = fmt.Errorf("nlprompt: a wrapper outside it changes the client's %d examples; list nlprompt after that "+
+			"wrapper", len(labels))
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan := optimaltransport.Sinkhorn(scores, m.masses(labels, scores.Shape[1]), m.Eps, m.Iters)
+	out := make([]bool, len(labels))
+	for i, row := range plan {
+		best := 0
+		for c, v := range row {
+			if v > row[best] {
+				best = c
+			}
+		}
+		out[i] = int64(best) == labels[i]
+	}
+	return out, nil
+}
+
+// masses are those of the classes; their sum is 1.
+func (m NLPrompt) masses(labels []int64, classes int) []float64 {
+	out := make([]float64, classes)
+	for c := range out {
+		if m.Masses == "uniform" {
+			out[c] = 1
+		}
+	}
+	for _, y := range labels {
+		switch m.Masses {
+		case "labels":
+			out[y]++
+		case "owned":
+			out[y] = 1
+		}
+	}
+	sum := 0.0
+	for _, v := range out {
+		sum += v
+	}
+	for c := range out {
+		out[c] /= sum
+	}
+	return out
+}

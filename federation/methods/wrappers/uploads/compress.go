@@ -1,0 +1,71 @@
+package uploads
+
+import (
+	"promptfed/federation/compression"
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+)
+
+// Compress makes uploads smaller. Of a client's update, the shared parameters less what was received, there travel
+//   - top-k: the share of its numbers that are largest, and where they are (Stich et al., Sparsified SGD with Memory,
+//     NeurIPS 2018);
+//   - sign: a bit for each number, and for each bucket of them the mean of their absolute values (Karimireddy et al.,
+//     Error Feedback Fixes SignSGD and other Gradient Compression Schemes, ICML 2019, algorithm 1; buckets as in Zheng
+//     et al., NeurIPS 2019);
+//   - quantise: for each bucket its norm, and for each number a sign and one of the levels 0 to s, rounded up or down
+//     at random so that it is right on average (Alistarh et al., QSGD, NeurIPS 2017, section 3.1; a fixed number of
+//     bits in place of Elias codes).
+//
+// With feedback what was left out stays on the client and is added to its next update (ef/e below), whenever that is;
+// auto has it with top-k and sign. With quantise, whose values are right on average without it, it is divided by 1 +
+// min(n/s², √n/s), n being the bucket, as its error would grow otherwise (Horváth and Richtárik, ICLR 2021,
+// section 2.3).
+//
+// Bytes in records are those of the messages, which really hold nothing else, also across machines. Only the shared
+// parameters are compressed: extras that layers upload beside them, and what the server sends, are not. Layers outside,
+// such as robust, see uploads as the server reads them. share: 1 compresses nothing.
+//
+// Names: ef/e/NAME, like NAME, in the client's state.
+type Compress struct {
+	method.Method
+	Kind     string  `config:"kind" help:"top-k, sign or quantise"`
+	Share    float64 `config:"share" help:"share of the numbers that top-k uploads, rounded up; 1 compresses nothing"`
+	Levels   int     `config:"levels" help:"s, levels of quantise: 1, 7 and 127 take 2, 4 and 8 bits with the sign"`
+	Bucket   int     `config:"bucket" help:"numbers that share one scale in sign and quantise; 0: all of them"`
+	Feedback string  `config:"feedback" help:"add what was left out to the next update: on, off or auto"`
+}
+
+var compressDef = layer.Def{Name: "compress", Title: "compressed uploads", New: newCompress,
+	Paper: "Stich et al., NeurIPS 2018; Karimireddy et al., ICML 2019; Alistarh et al., QSGD, NeurIPS 2017"}
+
+func newCompress() layer.Builder {
+	return &Compress{Kind: compression.TopK, Share: 0.1, Levels: 7, Bucket: 512, Feedback: "auto"}
+}
+
+func (m *Compress) Build(inner method.Method) (method.Method, error) {
+	m.Method = inner
+	return *m, check.Join(check.OneOf("kind", m.Kind, compression.TopK, compression.Sign, compression.Quantise),
+		check.OneOf("feedback", m.Feedback, "on", "off", "auto"), check.Within("share", m.Share, 1e-6, 1),
+		check.Within("levels", m.Levels, 1, 1<<16-1), check.Within("bucket", m.Bucket, 0, 1<<30),
+		layer.MustShare(inner))
+}
+
+func (m Compress) on() bool { return m.Kind != compression.TopK || m.Share < 1 }
+
+func (m Compress) Properties() method.Properties {
+	if !m.on() {
+		return method.Properties{Mean: method.AsInside}
+	}
+	return method.Properties{Needs: "each client's compressed upload, and compressed uploads cannot be added up; " +
+		"remove it"}
+}
+
+// Codec implements method.Client.
+func (m Compress) Codec() method.Codec {
+	if !m.on() {
+		return m.Method.Codec()
+	}
+	return compression.Codec{Kind: m.Kind, Share: m.Share, Levels: m.Levels, Bucket: m.Bucket,
+		Feedback: m.Feedback == "on" || m.Feedback == "auto" && m.Kind != compression.Quantise}
+}

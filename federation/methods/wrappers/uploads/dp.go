@@ -1,0 +1,296 @@
+package uploads
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/check"
+	"promptfed/federation/methods/parts/layer"
+	"promptfed/federation/methods/parts/linalg"
+	"promptfed/federation/privacy"
+	"promptfed/runtime/tensor"
+)
+
+// DP makes the shared parameters differentially private for clients: whoever sees them all, round by round, learns
+// little of whether any one client took part, or of what data it has. A client's update, what it uploads less what it
+// received, is shortened to the norm C over all shared parameters together. To the sum of a round's updates Gaussian
+// noise of standard deviation z C is added in every number, and both are divided by the number of clients that a round
+// has, or has on average.
+//
+// McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018, algorithm 1 (DP-FedAvg) with
+// the fixed denominator. Every client counts once: a weight by examples would reveal something of the data. Where there
+// is a choice:
+//   - where: server clips and adds the noise there; the server sees every single update. client clips and adds a share
+//     of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server which gets
+//     sums only (secure aggregation) never sees less noise than epsilon assumes, as long as least m uploads arrive; a
+//     round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
+//   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
+//   - Noise comes from a secret of whoever adds it, across machines (Local.Noise, Global.Noise). In one process, which
+//     is a simulation, it comes from the run's seed, so that a run can be repeated; whoever knows the seed can take it
+//     off again. There secure: true makes the run draw a key from the system's random source, for its noise and for the
+//     clients of each round, and no two runs are alike.
+//
+// Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record
+// notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It assumes that the sample of
+// clients stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns
+// all of it off.
+//
+// Names: dp/clients [1] with where: client, m, which the server sends and clients compare with their configuration; on
+// the server alone dp/released [R], the uploads in each release so far, and dp/clip [1] with adapt.
+type DP struct {
+	method.Method
+	Clip     float64 `config:"clip" help:"C, largest norm of a client's update; 0 turns the wrapper off"`
+	Noise    float64 `config:"noise" help:"z, standard deviation of the noise on the sum, divided by clip"`
+	Adapt    float64 `config:"adapt"`
+	Quantile float64 `config:"quantile" help:"quantile of the updates' norms that adapt moves clip to"`
+	Delta    float64 `config:"delta" help:"delta of the recorded epsilon; below 1 over the number of clients"`
+	Where    string  `config:"where" help:"where updates are clipped and noise is added: server or client"`
+	Least    float64 `config:"least" help:"with where: client, share of a round's clients that must upload"`
+	Secure   bool    `config:"secure"`
+}
+
+// LongHelp implements configtags.LongHelp.
+func (DP) LongHelp() map[string]string {
+	return map[string]string{
+		"adapt": "rate at which clip moves to a quantile of the updates' norms, with where: server; 0 keeps clip " +
+			"constant, the paper uses 0.2",
+		"secure": "draw noise and the clients of a round from a secret key instead of the seed, also in one process; " +
+			"across machines both are always secret",
+	}
+}
+
+var dpDef = layer.Def{Name: "dp", Title: "DP-FedAvg", New: newDP,
+	Paper: "McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018"}
+
+func newDP() layer.Builder {
+	return &DP{Clip: 1, Noise: 1, Quantile: 0.5, Delta: 1e-5, Where: "server", Least: 0.6}
+}
+
+func (m *DP) Build(inner method.Method) (method.Method, error) {
+	err := check.Join(check.Noise(m.Clip, m.Noise, m.Delta), check.Within("adapt", m.Adapt, 0, 10),
+		check.Within("quantile", m.Quantile, 0, 1), check.OneOf("where", m.Where, "server", "client"),
+		check.Within("least", m.Least, 0.01, 1), layer.MustShare(inner))
+	if m.Adapt > 0 && (m.Where == "client" || m.Clip == 0) {
+		err = check.Join(err, errors.New("option adapt moves a clip that the server applies; set where: server and a "+
+			"clip to start from"))
+	}
+	m.Method = inner
+	return *m, err
+}
+
+func (m DP) Properties() method.Properties {
+	t := method.Properties{Mean: method.AsInside, Outermost: true, HidesClients: m.On(), Noise: m.On(),
+		SecretNoise: m.On() && m.Secure}
+	switch {
+	case m.On() && m.Where == "server":
+		t.Mean, t.Needs = "", "every client's own update, to clip it; set where: client"
+	case m.On():
+		t.Mean = method.Uniform
+	}
+	return t
+}
+
+func (m DP) On() bool { return m.Clip > 0 }
+
+func (m DP) distributed() bool { return m.On() && m.Where == "client" }
+
+const dpClients = "dp/clients"
+
+func (m DP) Start(g *method.Global) error {
+	if m.On() && m.Delta*float64(g.Sampling.Of) >= 1 {
+		return fmt.Errorf("dp: delta is %v with %d clients; it must be below 1/%[2]d", m.Delta, g.Sampling.Of)
+	}
+	if m.distributed() {
+		if g.Sampling.Poisson {
+			return errors.New("dp: where: client needs a fixed number of clients in a round; set sampling: fixed, or " +
+				"where: server")
+		}
+		g.Broadcast[dpClients] = tensor.Of([]float32{float32(g.Sampling.Size)}, 1)
+	}
+	if err := m.adapts(g); err != nil {
+		return err
+	}
+	return m.Method.Start(g)
+}
+
+func (m DP) Finish(l *method.Local, up *method.Upload) error {
+	if err := m.Method.Finish(l, up); err != nil || !m.On() {
+		return err
+	}
+	if up.N = 1; !m.distributed() { // every client counts once, and nobody needs to know its number of examples
+		return nil
+	}
+	n := l.Broadcast[dpClients]
+	if n == nil || n.IsInt() || n.Len() != 1 || float64(n.Data[0]) != l.Sampling.Size {
+		return fmt.Errorf("dp: the server's number of clients per round (%s) is not the %v of this client's "+
+			"configuration; it runs another experiment", dpClients, l.Sampling.Size)
+	}
+	sum := updates{}
+	sum.add(l.Received, up.Shared, m.Clip, 1)
+	std := m.Noise * m.Clip / math.Sqrt(m.share(l.Sampling))
+	r, _, err := m.rand(l.Noise, l.Rand, sum, std)
+	if err != nil {
+		return err
+	}
+	sum.noise(l.Draws, r, std)
+	up.Shared = sum.from(l.Received, 1)
+	return nil
+}
+
+func (m DP) Merge(g *method.Global, ups []method.Upload) error {
+	if !m.On() {
+		return m.Method.Merge(g, ups)
+	}
+	sum, arrived := zeros(g.Shared), 0
+	clip, noise := m.now(g)
+	for _, u := range ups {
+		n, longest := 1, clip
+		if m.distributed() {
+			longest = math.Inf(1) // it was clipped before its noise
+			if u.Client == method.Summed {
+				n = u.N
+			}
+		}
+		sum.add(g.Shared, u.Shared, longest, float64(n))
+		arrived += n
+	}
+	if least := m.Least * g.Sampling.Size; m.distributed() && float64(arrived) < least {
+		return fmt.Errorf("dp: %d clients uploaded; enough noise needs the uploads of %v of %v", arrived,
+			math.Ceil(least), g.Sampling.Size)
+	}
+	short := m.unclipped(g, ups, clip)
+	std := noise * clip
+	if m.distributed() {
+		std = 0 // clients added it
+	}
+	r, releases, err := m.rand(g.Noise, g.Rand("dp", strconv.Itoa(g.Round)), sum, std, short)
+	if err != nil {
+		return err
+	}
+	sum.noise(g.Draws, r, std)
+	m.adapt(g, short, clip, r)
+	m.note(g, arrived, releases)
+	return m.Method.Merge(g, []method.Upload{{Client: method.Summed, N: max(1, int(g.Sampling.Size)),
+		Shared: sum.from(g.Shared, g.Sampling.Size), Extra: tensor.Map{}}})
+}
+
+// dpReleased names how many clients uploaded to each release so far, of all rounds; below 0 where a round had several.
+const dpReleased = "dp/released"
+
+// note records what all rounds so far cost, by the noise that was in each sum: epsilon for those who do not know who
+// trained when, and epsilon_unsampled for those who do, a client that trained every time being the worst case. Where
+// the noise came from the seed the numbers are called epsilon_nominal and epsilon_nominal_unsampled: they are what the
+// same rounds would cost with noise that nobody knows.
+//
+// A round that a server began again after a crash, with other uploads, is two releases, of one sample: what sampling
+// adds for releases of samples of their own does not hold for them. Where clients add the noise, the two sums may
+// differ in one upload, so that the second costs as much as one upload by itself.
+func (m DP) note(g *method.Global, arrived, releases int) {
+	if m.Noise == 0 { // there is no epsilon
+		return
+	}
+	var list []float32
+	if t := g.State[dpReleased]; t != nil {
+		list = slices.Clone(t.Data)
+	}
+	if releases == 1 {
+		list = append(list, float32(arrived))
+	} else {
+		list = append(list, -float32(max(1, arrived)))
+	}
+	for range releases - 1 {
+		list = append(list, -1)
+	}
+	if g.State == nil {
+		g.State = tensor.Map{}
+	}
+	g.State[dpReleased] = tensor.Of(list, len(list))
+	sampled, unsampled := privacy.Spent{}, privacy.Spent{}
+	for _, n := range list {
+		r := m.released(g.Sampling, math.Abs(float64(n)))
+		if n < 0 {
+			r = known(r)
+		}
+		sampled[r]++
+		unsampled[known(r)]++
+	}
+	name := "epsilon_nominal"
+	if g.Noise != nil {
+		name = "epsilon"
+	}
+	if e := sampled.Epsilon(m.Delta); !math.IsInf(e, 1) {
+		g.Notes[name], g.Notes["delta"] = e, m.Delta
+	}
+	if e := unsampled.Epsilon(m.Delta); g.Sampling.Draws() && !math.IsInf(e, 1) {
+		g.Notes[name+"_unsampled"], g.Notes["delta"] = e, m.Delta
+	}
+}
+
+// rand is the source of the noise on a sum: a secret one where there is one, else one that the run's seed gives.
+// releases is how often something was released in the round.
+func (m DP) rand(secret method.Noise, seeded *rand.Rand, sum updates, also ...float64) (r *rand.Rand, releases int,
+	err error) {
+	switch {
+	case secret != nil:
+		return secret(dpDef.Name, linalg.Bytes(sum, also...))
+	case m.Secure:
+		return nil, 0, errors.New("dp: option secure needs noise from a secret, which this run does not have")
+	}
+	return seeded, 1, nil
+}
+
+// updates are sums of moves of named tensors.
+type updates map[string][]float64
+
+func zeros(like tensor.Map) updates {
+	u := updates{}
+	for name, t := range like {
+		u[name] = make([]float64, t.Len())
+	}
+	return u
+}
+
+// add adds n times the move from old to now, shortened to a norm.
+func (u updates) add(old, now tensor.Map, norm, n float64) {
+	if far := linalg.Distance(now, old); far > norm {
+		n *= norm / far
+	}
+	for name, t := range now {
+		if u[name] == nil {
+			u[name] = make([]float64, t.Len())
+		}
+		for i, v := range t.Data {
+			u[name][i] += n * (float64(v) - float64(old[name].Data[i]))
+		}
+	}
+}
+
+// noise adds Gaussian noise to every number. draws records it as dp/NAME, in units of std and without a shape.
+func (u updates) noise(draws *method.Draws, r *rand.Rand, std float64) {
+	if std == 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(u)) {
+		for i, e := range draws.Normal(r, "dp/"+name, len(u[name])) {
+			u[name][i] += std * e
+		}
+	}
+}
+
+// from gives old plus the sums over n.
+func (u updates) from(old tensor.Map, n float64) tensor.Map {
+	out := tensor.Map{}
+	for name, t := range old {
+		out[name] = tensor.New(t.Shape...)
+		for i, v := range t.Data {
+			out[name].Data[i] = float32(float64(v) + u[name][i]/n)
+		}
+	}
+	return out
+}
