@@ -133,11 +133,12 @@ func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
 func (b *Built) define() error {
 	r := &b.Config.Runtime
 	r.Prepack, r.Spinning = named(r.Prepack), named(r.Spinning)
-	var err error
 	c := b.Config
-	if b.Method, err = methods.Build(c.Method, c.With, c.Options); err != nil {
+	stack, err := methods.Resolve(c.Method, c.With, c.Options)
+	if err != nil {
 		return err
 	}
+	b.Method, b.Config.Options = stack.Method, stack.Options
 	if c.Sampling == poisson && !methods.HidesClients(b.Method) {
 		return errors.New("sampling: poisson may draw no client, and the mean of no upload is undefined; set " +
 			"sampling: fixed, or add dp to with")
@@ -145,9 +146,6 @@ func (b *Built) define() error {
 	if c.Train.State == sharedState && methods.HidesClients(b.Method) {
 		return errors.New("train.optimizer_state: shared carries gradients of one client into the upload of another, " +
 			"which differential privacy does not account for; set it to fresh")
-	}
-	if b.Config.Options, err = methods.Resolve(c.Method, c.With, c.Options); err != nil {
-		return err
 	}
 	if b.options, err = json.Marshal(b.Config.Options); err != nil {
 		return fmt.Errorf("options: %w", err)

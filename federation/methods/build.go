@@ -13,23 +13,37 @@ import (
 	"promptfed/federation/methods/parts/layer"
 )
 
-// Build makes a base method, wraps it, inner wrapper first, and hands every option to the layer that knows it.
+// Stack is a base method inside its wrappers.
+type Stack struct {
+	Method method.Method
+	// Options has the value of every option, in the form that Resolve reads: options of the base method as plain keys,
+	// those of a wrapper below its name, and so those of the base method whose key a wrapper has too.
+	Options map[string]any
+}
+
+// Build returns the method of the Stack that Resolve returns.
 func Build(name string, with []string, options map[string]any) (method.Method, error) {
-	stack, layers, err := decoded(name, with, options)
+	s, err := Resolve(name, with, options)
+	return s.Method, err
+}
+
+// Resolve builds a base method and wraps it, inner wrapper first. Each option goes to the layer that defines it.
+func Resolve(name string, with []string, options map[string]any) (Stack, error) {
+	defs, layers, err := decoded(name, with, options)
 	if err != nil {
-		return nil, err
+		return Stack{}, err
 	}
-	var m method.Method
+	out := Stack{Options: resolved(defs, layers)}
 	for i, l := range layers {
-		if m, err = build(stack[i], l, m); err != nil {
-			return nil, fmt.Errorf("%s: %w", stack[i].Name, err)
+		if out.Method, err = build(defs[i], l, out.Method); err != nil {
+			return Stack{}, fmt.Errorf("%s: %w", defs[i].Name, err)
 		}
-		if i < len(layers)-1 && method.PropertiesOf(m).Outermost {
-			return nil, fmt.Errorf("with: %s must be the last wrapper; %s outside it would see the unprotected uploads",
-				stack[i].Name, stack[i+1].Name)
+		if i < len(layers)-1 && method.PropertiesOf(out.Method).Outermost {
+			return Stack{}, fmt.Errorf("with: %s must be the last wrapper; %s outside it would see the unprotected uploads",
+				defs[i].Name, defs[i+1].Name)
 		}
 	}
-	return m, nil
+	return out, nil
 }
 
 // build makes one layer around inner.
@@ -80,39 +94,30 @@ func checkCovered(m, inner method.Method) error {
 	return nil
 }
 
-// Resolve gives every option of a stack with the value it has, in the form that Build reads: the base method's as plain
-// keys, a wrapper's below its name, and so for a base method's key that a wrapper has too.
-func Resolve(name string, with []string, options map[string]any) (map[string]any, error) {
-	if _, err := Build(name, with, options); err != nil {
-		return nil, err
-	}
-	stack, layers, err := decoded(name, with, options)
-	if err != nil {
-		return nil, err
-	}
+// resolved returns Stack.Options.
+func resolved(defs []layer.Def, layers []layer.Builder) map[string]any {
 	out := map[string]any{}
 	for i, l := range layers {
 		values := map[string]any{}
 		valuesOf(reflect.ValueOf(l).Elem(), values)
-		if len(values) == 0 {
-			continue
+		if i > 0 && len(values) > 0 {
+			out[defs[i].Name] = values
 		}
 		if i > 0 {
-			out[stack[i].Name] = values
 			continue
 		}
 		for k, v := range values {
-			if slices.ContainsFunc(stack[1:], func(d layer.Def) bool { return slices.Contains(d.OptionNames(), k) }) {
-				if out[stack[0].Name] == nil {
-					out[stack[0].Name] = map[string]any{}
-				}
-				out[stack[0].Name].(map[string]any)[k] = v
-			} else {
+			if !slices.ContainsFunc(defs[1:], func(d layer.Def) bool { return slices.Contains(d.OptionNames(), k) }) {
 				out[k] = v
+				continue
 			}
+			if out[defs[0].Name] == nil {
+				out[defs[0].Name] = map[string]any{}
+			}
+			out[defs[0].Name].(map[string]any)[k] = v
 		}
 	}
-	return out, nil
+	return out
 }
 
 func valuesOf(v reflect.Value, out map[string]any) {

@@ -204,20 +204,16 @@ func FuzzOptions(f *testing.F) {
 		if e.Wrapper() {
 			name = "promptfl"
 		}
-		m, err := methods.Build(name, with, o)
+		stack, err := methods.Resolve(name, with, o)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Fatalf("more than one line: %q", err)
 			}
 			return
 		}
-		full, err := methods.Resolve(name, with, o)
-		if err != nil {
-			t.Fatalf("built, but not resolved: %v", err)
-		}
-		again, err := methods.Build(name, with, full)
-		if err != nil || !reflect.DeepEqual(m, again) {
-			t.Fatalf("%v resolved to %v: %+v, %v", o, full, again, err)
+		again, err := methods.Build(name, with, stack.Options)
+		if err != nil || !reflect.DeepEqual(stack.Method, again) {
+			t.Fatalf("%v resolved to %v: %+v, %v", o, stack.Options, again, err)
 		}
 	})
 }

@@ -8,7 +8,6 @@ import (
 
 	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/record"
-	"promptfed/federation/methods"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/version"
 )
@@ -64,11 +63,8 @@ func (f *Classifier) About() ([]Fact, error) {
 // metadata says where an exported classifier is from.
 func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, error) {
 	c := f.config
-	options, err := methods.Resolve(c.Method, c.With, c.Options)
-	if err != nil {
-		return nil, err
-	}
 	var list []*onnx.StringStringEntryProto
+	var err error
 	put := func(key string, value any) {
 		text, isText := value.(string)
 		if !isText {
@@ -92,7 +88,7 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	put(MetaDigest, f.bundle.Digest())
 	put(MetaMethod, c.Method)
 	put(MetaWith, with)
-	put(MetaOptions, options)
+	put(MetaOptions, c.Options)
 	put(MetaRun, c.Name)
 	put(MetaEvaluation, f.Choice.view().String())
 	if f.Client >= 0 {

@@ -73,10 +73,12 @@ func Open(c experiment.Config, dir string, choice Choice) (*Classifier, error) {
 
 // open reads one classifier of the run.
 func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, error) {
-	m, err := methods.Build(c.Method, c.With, c.Options)
+	stack, err := methods.Resolve(c.Method, c.With, c.Options)
 	if err != nil {
 		return nil, err
 	}
+	m := stack.Method
+	c.Options = stack.Options
 	k, err := r.clientOf(choice)
 	if err != nil {
 		return nil, err
