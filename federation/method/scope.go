@@ -57,17 +57,28 @@ func (s *Scope) Task() ClientSpec { return s.task }
 // Hosts lists the host functions asked for so far.
 func (s *Scope) Hosts() []HostCall { return *s.hosts }
 
-// Param is a learnable tensor, in Received and Before scopes as a constant.
+// Param returns the node of a learnable tensor, in Received and Before scopes as a constant. It refuses an offset from
+// words (Param.Words), which is no prompt by itself.
 func (s *Scope) Param(name string) graph.Node {
+	if i := s.index(name); i >= 0 && s.params[i].Words != "" {
+		return s.g.Fail("parameter %q is an offset from the words %q; add these with prompts.OffsetContext, or read "+
+			"the offset itself with Scope.Raw", name, s.params[i].Words)
+	}
+	return s.Raw(name)
+}
+
+// Raw is Param for code that treats all parameters alike: it returns the values that are trained, averaged and sent,
+// also those of an offset from words.
+func (s *Scope) Raw(name string) graph.Node {
 	if s.with != nil {
 		outer := *s
 		outer.with = s.with.outer
 		if n := s.with.of(&outer, name); n.OK() {
 			return n
 		}
-		return outer.Param(name)
+		return outer.Raw(name)
 	}
-	i := slices.IndexFunc(s.params, func(p Param) bool { return p.Name == name })
+	i := s.index(name)
 	if i < 0 {
 		return s.g.Fail("parameter %q is used but not declared by Params", name)
 	}
@@ -76,6 +87,10 @@ func (s *Scope) Param(name string) graph.Node {
 		prefix = ParamInput + "/"
 	}
 	return s.g.Input(prefix+name, graph.Float, graph.Static(s.params[i].Shape...))
+}
+
+func (s *Scope) index(name string) int {
+	return slices.IndexFunc(s.params, func(p Param) bool { return p.Name == name })
 }
 
 // SharedNames lists the parameters that the server averages.

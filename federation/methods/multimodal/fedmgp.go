@@ -42,7 +42,7 @@ import (
 //   - vision_tokens: 0 leaves the image tower unchanged.
 type FedMGP struct {
 	aggregate.WeightedMean `config:",squash"`
-	prompts.WordContext    `config:",squash"`
+	prompts.OffsetContext  `config:",squash"`
 
 	Groups    int     `config:"groups" help:"G, groups of prompts of each client"`
 	Vision    int     `config:"vision_tokens" help:"prompt tokens of the image tower in each group; 0 for none"`
@@ -61,12 +61,12 @@ var fedMGPDef = layer.Def{Name: "fedmgp", Title: "FedMGP", New: newFedMGP,
 
 func newFedMGP() layer.Builder {
 	return &FedMGP{WeightedMean: aggregate.ExamplesMean,
-		WordContext: prompts.WordContext{Tokens: 2, Words: prompts.APhoto, Std: 0.01}, Groups: 5, Vision: 2,
+		OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.APhoto, Std: 0.01}, Groups: 5, Vision: 2,
 		VisionStd: 0.02, Exchanged: 2, Lambda: 1, Div: "cos", Tau: 1, Score: "scores"}
 }
 
 func (m *FedMGP) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.Weighting.Check(), m.WordContext.Check(),
+	return *m, check.Join(m.Weighting.Check(), m.OffsetContext.Check(),
 		check.Within("groups", m.Groups, 1, check.MaxTokens),
 		check.Within("vision_tokens", m.Vision, 0, check.MaxTokens),
 		check.Within("vision_std", m.VisionStd, 0, check.MaxWeight),
@@ -106,7 +106,7 @@ func (m FedMGP) Params(t method.ClientSpec) (out []method.Param) {
 
 // returned gives the groups of a tower with the average in place of those that were drawn.
 func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
-	own, slots, drawn := s.Param(tower+mgpGroups), s.Param(tower+mgpSlots).Detach(), s.Param(tower+mgpDrawn).Detach()
+	own, slots, drawn := s.Raw(tower+mgpGroups), s.Raw(tower+mgpSlots).Detach(), s.Param(tower+mgpDrawn).Detach()
 	shape, _ := own.Shape().Ints()
 	flat := func(n graph.Node) graph.Node { return n.Reshape(-1, shape[1]*shape[2]) }
 	kept := drawn.Sum(0).Neg().AddScalar(1).Reshape(-1, 1) // [G,1]
@@ -116,7 +116,7 @@ func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
 // features gives those of texts [C,D] and of images [B,D] of each group.
 func (m FedMGP) features(s *method.Scope) (texts, images []graph.Node) {
 	for _, ctx := range nn.Unbind(m.returned(s, prompts.TextTower)) {
-		texts = append(texts, s.Text(m.Prompt(s, ctx)))
+		texts = append(texts, s.Text(m.AddWords(s, ctx)))
 	}
 	if m.Vision == 0 {
 		return texts, slices.Repeat([]graph.Node{s.Image()}, m.Groups)
@@ -230,10 +230,10 @@ func (m FedMGP) Finish(l *method.Local, up *method.Upload) error {
 
 // worded gives the text prompts with their words, [G+n,tokens,w]: the client's own, then last round's global ones.
 func (m FedMGP) worded(s *method.Scope) graph.Node {
-	all := append(nn.Unbind(s.Param(prompts.TextTower+mgpGroups)),
-		nn.Unbind(s.Received().Param(prompts.TextTower+mgpSlots))...)
+	all := append(nn.Unbind(s.Raw(prompts.TextTower+mgpGroups)),
+		nn.Unbind(s.Received().Raw(prompts.TextTower+mgpSlots))...)
 	for i, ctx := range all {
-		all[i] = m.Prompt(s, ctx).Slice(0, 0, m.Tokens)
+		all[i] = m.AddWords(s, ctx).Slice(0, 0, m.Tokens)
 	}
 	return graph.Stack(all...)
 }

@@ -25,7 +25,7 @@ import (
 //   - 9 blocks are for base-to-new, 3 for other data sets and domains.
 type MaPLe struct {
 	method.FedAvg
-	prompts.WordContext `config:",squash"`
+	prompts.OffsetContext `config:",squash"`
 
 	Depth   int     `config:"depth" help:"how many of both towers' first blocks get prompts, at most all"`
 	DeepStd float64 `config:"deep_std" help:"standard deviation of the initial prompts of later blocks"`
@@ -35,7 +35,7 @@ var mapleDef = layer.Def{Name: "maple", Title: "MaPLe", New: newMaPLe,
 	Paper: "FedAvg of Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023"}
 
 func newMaPLe() layer.Builder {
-	return &MaPLe{WordContext: prompts.WordContext{Tokens: 2, Words: prompts.APhoto}, Depth: 9, DeepStd: 0.02}
+	return &MaPLe{OffsetContext: prompts.OffsetContext{Tokens: 2, Words: prompts.APhoto}, Depth: 9, DeepStd: 0.02}
 }
 
 func (m *MaPLe) Build(method.Method) (method.Method, error) {
@@ -89,7 +89,7 @@ func (m MaPLe) Logits(s *method.Scope) graph.Node {
 	if err := prompts.WhyNoTokens(t, true); err != "" {
 		return s.Graph().Fail("%s; maple needs a vision transformer", err)
 	}
-	text := method.Prompt{Ctx: m.Prompt(s, s.Param(prompts.TextTower+prompts.FirstBlock))}
+	text := method.Prompt{Ctx: m.Full(s, prompts.TextTower+prompts.FirstBlock)}
 	image := method.VisionPrompts{Tokens: modules.ApplyLinear(s, couple, text.Ctx.Slice(0, 0, m.Tokens))}
 	if m.later(t) > 0 {
 		text.Deep = nn.Unbind(s.Param(prompts.TextTower + prompts.LaterBlocks))

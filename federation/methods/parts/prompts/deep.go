@@ -11,7 +11,7 @@ import (
 // block, "text/deep" [D-1,tokens,w] and "image/deep" [D-1,P,v], tokens of their own for each of the next D-1 blocks,
 // where they take the place of what the block before left (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
 type Deep struct {
-	WordContext `config:",squash"`
+	OffsetContext `config:",squash"`
 
 	Depth       int     `config:"depth" help:"how many of the text tower's first blocks get prompts, at most all"`
 	Vision      int     `config:"vision_tokens" help:"prompt tokens of the image tower"`
@@ -28,7 +28,7 @@ func (Deep) LongHelp() map[string]string {
 	}
 }
 
-var DefaultDeep = Deep{WordContext: WordContext{Tokens: 4, Words: APhoto}, Depth: 9, Vision: 4, VisionDepth: 9,
+var DefaultDeep = Deep{OffsetContext: OffsetContext{Tokens: 4, Words: APhoto}, Depth: 9, Vision: 4, VisionDepth: 9,
 	DeepStd: 0.02, Insert: "promptsrc"}
 
 // Names of the parameters.
@@ -41,7 +41,7 @@ const (
 
 // Check refuses options that make no sense.
 func (d Deep) Check() error {
-	return check.Join(d.WordContext.Check(), check.Within("depth", d.Depth, 1, check.MaxTokens),
+	return check.Join(d.OffsetContext.Check(), check.Within("depth", d.Depth, 1, check.MaxTokens),
 		check.Within("vision_tokens", d.Vision, 1, check.MaxTokens),
 		check.Within("vision_depth", d.VisionDepth, 0, check.MaxTokens),
 		check.Within("deep_std", d.DeepStd, 0, check.MaxWeight), check.OneOf("insert", d.Insert, "promptsrc", "fedtpg"))
@@ -53,7 +53,7 @@ func (d Deep) Declare(t method.ClientSpec, owner func(name string) method.Owner)
 }
 
 func (d Deep) declareText(t method.ClientSpec, owner func(string) method.Owner) []method.Param {
-	out := d.WordContext.Declare(t, TextTower+FirstBlock, owner(TextTower+FirstBlock))
+	out := d.OffsetContext.Declare(t, TextTower+FirstBlock, owner(TextTower+FirstBlock))
 	name := TextTower + LaterBlocks
 	if n := min(d.Depth, t.TextLayers) - 1; n > 0 {
 		out = append(out, method.Param{Name: name, Shape: []int{n, d.Tokens, t.Width}, Std: d.DeepStd,
@@ -82,7 +82,7 @@ func (d Deep) Text(s *method.Scope) graph.Node {
 		return s.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; set "+
 			"options.depth to 1", s.Task().Backbone)
 	}
-	p := method.Prompt{Ctx: d.Prompt(s, s.Param(TextTower+FirstBlock)), Bare: d.Insert == "fedtpg"}
+	p := method.Prompt{Ctx: d.Full(s, TextTower+FirstBlock), Bare: d.Insert == "fedtpg"}
 	if n := min(d.Depth, s.Task().TextLayers) - 1; n > 0 {
 		p.Deep = nn.Unbind(s.Param(TextTower + LaterBlocks))
 	}

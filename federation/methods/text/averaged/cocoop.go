@@ -23,7 +23,7 @@ import (
 //   - the network begins as torch.nn.Linear does; the joint dimension D enters it, so clients must agree in it.
 type CoCoOp struct {
 	method.FedAvg
-	prompts.WordContext `config:",squash"`
+	prompts.OffsetContext `config:",squash"`
 
 	Reduce int `config:"reduce" help:"divisor of the embedding dimension that gives the network's hidden width"`
 }
@@ -32,7 +32,7 @@ var coCoOpDef = layer.Def{Name: "cocoop", Title: "CoCoOp", New: newCoCoOp,
 	Paper: "FedAvg of Zhou et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022"}
 
 func newCoCoOp() layer.Builder {
-	return &CoCoOp{WordContext: prompts.WordContext{Tokens: 4, Words: prompts.APhoto}, Reduce: 16}
+	return &CoCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.APhoto}, Reduce: 16}
 }
 
 func (m *CoCoOp) Build(method.Method) (method.Method, error) {
@@ -54,7 +54,7 @@ func (m CoCoOp) Start(g *method.Global) error {
 func (m CoCoOp) Logits(s *method.Scope) graph.Node {
 	f := s.Image()
 	shift := modules.ApplyLinear(s, "meta/2", modules.ApplyLinear(s, "meta/1", f).ReLU()) // [B,w]
-	ctx := m.Prompt(s, shift.Unsqueeze(1).Add(s.Param("ctx")))                            // [B,T,w]
+	ctx := m.AddWords(s, shift.Unsqueeze(1).Add(s.Raw("ctx")))                            // [B,T,w]
 	text := s.TextOf(method.Prompt{Ctx: ctx})                                             // [B,C,D]
 	return text.MatMul(f.Unsqueeze(2)).Squeeze(2).MulScalar(s.Task().Scale)               // [B,C]
 }

@@ -18,8 +18,8 @@ import (
 // examples of (classes: all), or over its own (own).
 type KgCoOp struct {
 	method.FedAvg
-	prompts.WordContext `config:",squash"`
-	prompts.Template    `config:",squash"`
+	prompts.OffsetContext `config:",squash"`
+	prompts.Template      `config:",squash"`
 
 	Lambda   float64 `config:"lambda" help:"weight of the distance to the hand-written prompt; 0 removes it"`
 	Distance string  `config:"distance" help:"cosine (public code) or squared (paper)"`
@@ -32,19 +32,19 @@ var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp", New: newKgCoOp,
 	Traffic: layer.PromptTraffic}
 
 func newKgCoOp() layer.Builder {
-	return &KgCoOp{WordContext: prompts.WordContext{Tokens: 4, Words: prompts.APhoto}, Template: prompts.AutoTemplate,
+	return &KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.APhoto}, Template: prompts.AutoTemplate,
 		Lambda: 8, Distance: "cosine", Classes: "all"}
 }
 
 func (m *KgCoOp) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.WordContext.Check(), m.Template.Check(),
+	return *m, check.Join(m.OffsetContext.Check(), m.Template.Check(),
 		check.Within("lambda", m.Lambda, 0, check.MaxWeight), check.OneOf("distance", m.Distance, "cosine", "squared"),
 		check.OneOf("classes", m.Classes, "all", "own"))
 }
 
 func (m KgCoOp) Params(t method.ClientSpec) []method.Param { return m.Declare(t, "ctx", method.Shared) }
 
-func (m KgCoOp) texts(s *method.Scope) graph.Node { return s.Text(m.Prompt(s, s.Param("ctx"))) }
+func (m KgCoOp) texts(s *method.Scope) graph.Node { return s.Text(m.Full(s, "ctx")) }
 
 func (m KgCoOp) Logits(s *method.Scope) graph.Node { return s.Cosine(s.Image(), m.texts(s)) }
 

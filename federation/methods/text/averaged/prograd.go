@@ -22,8 +22,8 @@ import (
 // The prompt has 16 tokens, of which the last begin at "a photo of a" and the others at zeros, as in the public code.
 type ProGrad struct {
 	method.FedAvg
-	prompts.WordContext `config:",squash"`
-	prompts.Template    `config:",squash"`
+	prompts.OffsetContext `config:",squash"`
+	prompts.Template      `config:",squash"`
 
 	Lambda  float64 `config:"lambda" help:"project: removed share of the conflict; add: weight of the second loss"`
 	Tau     float64 `config:"tau" help:"temperature of the probabilities that are compared"`
@@ -35,12 +35,12 @@ var proGradDef = layer.Def{Name: "prograd", Title: "ProGrad", New: newProGrad,
 	Traffic: layer.PromptTraffic}
 
 func newProGrad() layer.Builder {
-	return &ProGrad{WordContext: prompts.WordContext{Tokens: 16, Words: prompts.APhoto}, Template: prompts.AutoTemplate,
+	return &ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.APhoto}, Template: prompts.AutoTemplate,
 		Lambda: 1, Tau: 1, Variant: "project"}
 }
 
 func (m *ProGrad) Build(method.Method) (method.Method, error) {
-	return *m, check.Join(m.WordContext.Check(), m.Template.Check(),
+	return *m, check.Join(m.OffsetContext.Check(), m.Template.Check(),
 		check.Within("lambda", m.Lambda, 0, check.MaxWeight), check.Within("tau", m.Tau, 1e-3, check.MaxWeight),
 		check.OneOf("variant", m.Variant, "project", "add"))
 }
@@ -50,7 +50,7 @@ func (m ProGrad) Params(t method.ClientSpec) []method.Param {
 }
 
 func (m ProGrad) Logits(s *method.Scope) graph.Node {
-	return s.Cosine(s.Image(), s.Text(m.Prompt(s, s.Param("ctx"))))
+	return s.Cosine(s.Image(), s.Text(m.Full(s, "ctx")))
 }
 
 const general = "general knowledge"

@@ -140,7 +140,7 @@ func (m Appr) View() method.View {
 func (m Appr) prompt(s *method.Scope) graph.Node {
 	parts := make([]graph.Node, len(m.names))
 	for i, name := range m.names {
-		parts[i] = s.Param(name)
+		parts[i] = s.Raw(name)
 		if w := s.Task().Width; parts[i].Rank() != 2 || parts[i].Dim(1) != w {
 			return s.Graph().Fail("option prompts: %s is %v; the discriminator reads prompts of width %d", name,
 				parts[i].Shape(), w)

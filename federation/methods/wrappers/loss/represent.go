@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"promptfed/federation/method"
+	"promptfed/federation/methods/parts/prompts"
 	"promptfed/runtime/graph"
 )
 
@@ -23,19 +24,19 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	case of == "text" && t.OK():
 		return t
 	}
-	var prompts []graph.Node
+	var texts []graph.Node
 	for _, p := range s.Params() {
 		if p.Owner == method.Shared && slices.Contains(sharedPromptNames, p.Name) {
-			prompts = append(prompts, s.Text(s.Param(p.Name)))
+			texts = append(texts, s.Text(prompts.Full(s, p)))
 		}
 	}
-	if of == "image" || prompts == nil {
+	if of == "image" || texts == nil {
 		return s.Graph().Fail("of: %s does not exist in this base method; use another", of)
 	}
-	if len(prompts) == 1 {
-		return prompts[0]
+	if len(texts) == 1 {
+		return texts[0]
 	}
-	return graph.Concat(0, prompts...)
+	return graph.Concat(0, texts...)
 }
 
 // uses tells whether a node depends on a parameter of the scope that ok accepts.
@@ -43,7 +44,7 @@ func uses(s *method.Scope, n graph.Node, ok func(method.Param) bool) bool {
 	var names []string
 	for _, p := range s.Params() {
 		if ok(p) {
-			names = append(names, s.Param(p.Name).Name())
+			names = append(names, s.Raw(p.Name).Name())
 		}
 	}
 	in := func(name string) bool { return slices.Contains(names, name) }

@@ -65,9 +65,9 @@ func (m FedDyn) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	}
 	var moves []graph.Node
 	for _, name := range s.SharedNames() {
-		w := s.Param(name)
+		w := s.Raw(name)
 		loss = loss.Add(s.Term("dynamic linear", w.Mul(s.State(dynH+"/"+name, sizes(w)...)).Sum().Neg()))
-		moves = append(moves, w.Sub(s.Received().Param(name)).Reshape(-1))
+		moves = append(moves, w.Sub(s.Received().Raw(name)).Reshape(-1))
 	}
 	far := graph.Concat(0, moves...)
 	if m.Norm == "code" {

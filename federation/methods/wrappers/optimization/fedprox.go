@@ -36,11 +36,11 @@ func (m FedProx) Loss(s *method.Scope, logits graph.Node) graph.Node {
 		return loss
 	}
 	for _, name := range s.SharedNames() {
-		w := s.Param(name)
+		w := s.Raw(name)
 		if m.Detached {
 			w = w.Detach()
 		}
-		d := w.Sub(s.Received().Param(name))
+		d := w.Sub(s.Received().Raw(name))
 		loss = loss.Add(s.Term("proximal", d.Square().Sum().MulScalar(m.Mu/2)))
 	}
 	return loss

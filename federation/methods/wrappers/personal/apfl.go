@@ -54,7 +54,7 @@ func (m APFL) Params(t method.ClientSpec) []method.Param { return withCopies(m.M
 func (m APFL) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	mix := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
-		v, w := s.Param(apflCopy+"/"+name), s.Param(name)
+		v, w := s.Raw(apflCopy+"/"+name), s.Raw(name)
 		// a v + (1-a) w, of which v gets the whole gradient; AdjustGradients weighs it.
 		return v.Add(w.Sub(v).Mul(s.Graph().Scalar(1).Sub(s.Scalar(apflA))).Detach())
 	})

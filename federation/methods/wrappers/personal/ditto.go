@@ -48,14 +48,14 @@ func (m Ditto) Params(t method.ClientSpec) []method.Param { return withCopies(m.
 func (m Ditto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	own := s.Substitute(personal, func(s *method.Scope, name string) graph.Node {
-		return s.Param(dittoCopy + "/" + name)
+		return s.Raw(dittoCopy + "/" + name)
 	})
 	loss = loss.Add(m.Method.Loss(own, m.Method.Logits(own)))
 	if m.Lambda == 0 {
 		return loss
 	}
 	for _, name := range s.SharedNames() {
-		far := own.Param(name).Sub(s.Received().Param(name))
+		far := own.Raw(name).Sub(s.Received().Raw(name))
 		loss = loss.Add(own.Term("proximal", far.Square().Sum().MulScalar(m.Lambda/2)))
 	}
 	return loss

@@ -72,7 +72,7 @@ const (
 func (m FedAMP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	loss := m.Method.Loss(s, logits)
 	for _, name := range s.SharedNames() {
-		w := s.Param(name)
+		w := s.Raw(name)
 		shape, _ := w.Shape().Ints()
 		far := w.Sub(s.Broadcast(ampU+"/"+name, shape...))
 		loss = loss.Add(s.Term("attentive proximal", far.Square().Sum().MulScalar(m.Mu/2)))
