@@ -15,5 +15,5 @@ go test -count=1 ./runtime/ort -run 'TestValuesStayOnTheDevice|TestWrongValues'
 go test -count=1 ./runtime/ops -run 'TestGradients|TestWitnesses'
 go test -count=1 ./models/clip -run 'EqualPyTorch|EqualsPyTorch|TestPromptsEqualPlain|TestHandWrittenTexts|GiveTheSame|AsInputs'
 go test -count=1 ./models/bundle/converted -run 'TestSameAsPyTorchFromEveryFormat'
-go test -count=1 ./federation/methods -run 'TestMethods/.*/^(gradients|messages|lost|trace|terms|aggregation)$|TestTwoRoundsByHand'
+go test -count=1 ./federation/methods/... -run 'TestMethods/.*/^(gradients|messages|lost|trace|terms|aggregation)$|TestTwoRoundsByHand'
 echo "make test-cuda: all passed"

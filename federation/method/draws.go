@@ -6,17 +6,17 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Draws hands what a method draws at random to a trace, and counts what it did not hand over. A nil one hands over and
-// counts nothing; the numbers drawn are the same.
+// Draws records the random numbers of a method in a trace, and counts those that it did not record. A nil Draws records
+// and counts nothing; the numbers drawn are the same.
 type Draws struct {
 	record          func(name string, t *tensor.Tensor)
 	taken, recorded int // numbers of 64 bits
 }
 
-// NewDraws returns Draws that give every value to record.
+// NewDraws returns Draws that pass every value to record.
 func NewDraws(record func(name string, t *tensor.Tensor)) *Draws { return &Draws{record: record} }
 
-// RecordTo gives later values to another function.
+// RecordTo passes later values to another function.
 func (d *Draws) RecordTo(record func(name string, t *tensor.Tensor)) { d.record = record }
 
 // counted is a source whose numbers are counted.
@@ -30,7 +30,7 @@ func (c counted) Uint64() uint64 {
 	return c.Source.Uint64()
 }
 
-// Counted is r with its numbers counted; they are the same.
+// Counted returns r with its numbers counted; they are the same.
 func (d *Draws) Counted(r *rand.Rand) *rand.Rand {
 	if d == nil {
 		return r
@@ -65,14 +65,14 @@ func (d *Draws) draw(next func() float64, name string, shape []int) []float64 {
 	return out
 }
 
-// Record gives the trace a value that it has nowhere else.
+// Record passes a value to the trace that it would not have otherwise.
 func (d *Draws) Record(name string, t *tensor.Tensor) {
 	if d != nil && d.record != nil {
 		d.record(name, t)
 	}
 }
 
-// Covered does what draws numbers that the trace has in another form, such as the rows of a batch.
+// Covered calls do, whose random numbers the trace has in another form, such as the rows of a batch.
 func (d *Draws) Covered(do func()) {
 	if d == nil {
 		do()
@@ -83,7 +83,7 @@ func (d *Draws) Covered(do func()) {
 	d.recorded = d.taken - unrecorded
 }
 
-// Taken is how many random numbers were drawn so far.
+// Taken returns how many random numbers were drawn so far.
 func (d *Draws) Taken() int {
 	if d == nil {
 		return 0
@@ -91,7 +91,7 @@ func (d *Draws) Taken() int {
 	return d.taken
 }
 
-// Unrecorded is how many of them the trace lacks.
+// Unrecorded returns how many of them the trace lacks.
 func (d *Draws) Unrecorded() int {
 	if d == nil {
 		return 0

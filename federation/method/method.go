@@ -35,15 +35,16 @@ type Client interface {
 	Codec() Codec                                 // how uploads are compressed; nil for not at all
 }
 
-// Codec makes what clients upload smaller. It acts on the shared parameters of an upload, after everything else that a
-// client does to them.
+// Codec compresses uploads. It acts on the shared parameters of an upload after everything else that a client does to
+// them.
 type Codec interface {
-	// Pack fills in Upload.Packed from its shared parameters, and makes these what Unpack reads in it. l.State may hold
-	// what was left out, for the next round.
+	// Pack sets Upload.Packed from the upload's shared parameters, and replaces these by what Unpack makes of it.
+	// l.State may hold the difference for the next round.
 	Pack(l *Local, up *Upload) error
-	// Packed is what Pack gives of shared parameters, which its client was sent.
+	// Packed declares the tensors of Upload.Packed for shared parameters that the client received.
 	Packed(received tensor.Map) tensor.Forms
-	// Unpack gives the shared parameters of a message, in which anything may be. received is what its client was sent.
+	// Unpack returns the shared parameters of a message, which may hold anything. received are the shared parameters
+	// that its client was sent.
 	Unpack(received, packed tensor.Map) (tensor.Map, error)
 }
 
@@ -73,12 +74,11 @@ type Statistic struct {
 type Extra struct {
 	Name  string
 	Shape []int // float32; -n is a size of at most n
-	// Counts tells that it holds numbers of the client's training examples: whole, not negative, and together no more
-	// than it trains on.
+	// Counts marks numbers of the client's training examples: whole, not negative, and together no more than all.
 	Counts bool
 }
 
-// Owner says where a parameter lives.
+// Owner is where a parameter lives.
 type Owner int
 
 const (
@@ -88,13 +88,13 @@ const (
 
 func (o Owner) String() string { return [...]string{"shared", "private"}[o] }
 
-// View says with which values of the shared parameters a client is tested: it names one of the two evaluations. Private
+// View is the evaluation by which a client is tested, with one of two values of the shared parameters. Private
 // parameters are the client's own in both.
 type View int
 
 const (
-	GlobalView   View = iota // those that the server made of all uploads
-	PersonalView             // those that the client itself ended its last training with
+	GlobalView   View = iota // the values of the server
+	PersonalView             // the client's own values after its last training
 )
 
 func (v View) String() string { return [...]string{"global", "personal"}[v] }
@@ -105,13 +105,13 @@ type Param struct {
 	Shape []int
 	Std   float64 // of the normal distribution it starts from; 0 starts at zero
 	Owner Owner
-	// Words are what the parameter is added to: it is the difference of a prompt from their embeddings. Empty for none.
+	// Words are not empty where the parameter is the offset of a prompt from the embeddings of these words.
 	Words string
-	// Init gives what a private parameter starts from on every client, in place of a draw on each; nil for that draw.
+	// Init returns the initial value of a private parameter on every client; nil draws one on each client.
 	Init func(seed uint64) *tensor.Tensor
 }
 
-// Initial gives the first value of a parameter on a client, or with -1 on the server.
+// Initial returns the initial value of a parameter on a client, or with -1 on the server.
 func (p Param) Initial(seed uint64, client int) *tensor.Tensor {
 	if p.Init != nil {
 		return p.Init(seed)
@@ -119,13 +119,13 @@ func (p Param) Initial(seed uint64, client int) *tensor.Tensor {
 	return Draw(seed, client, p.Name, p.Shape, p.Std)
 }
 
-// Alike is a private parameter that starts from one draw on all clients.
+// Alike returns p with the same initial draw on all clients.
 func (p Param) Alike() Param {
 	p.Init = func(seed uint64) *tensor.Tensor { return Draw(seed, -1, p.Name, p.Shape, p.Std) }
 	return p
 }
 
-// ClientSpec is what a method is to be built for, on one client.
+// ClientSpec describes the client for which a method is built.
 type ClientSpec struct {
 	Client  int     // counted from 0
 	Clients int     // how many there are
@@ -164,7 +164,7 @@ func (Base) Start(*Global) error                      { return nil }
 func (Base) Statistics(int) []Statistic               { return nil }
 func (Base) Join(*Global, []int) error                { return nil }
 
-// FedAvg is Base that says so: what a base method embeds whose server needs no more than the mean.
+// FedAvg is Base with Properties: a base method embeds it whose server needs nothing but the mean.
 type FedAvg struct{ Base }
 
 func (FedAvg) Properties() Properties { return Properties{Mean: ByExamples} }

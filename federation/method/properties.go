@@ -1,35 +1,35 @@
 package method
 
-// Properties are what a layer of a stack, a method or a wrapper, states of itself with the options that it has, beyond
-// what it computes: what differential privacy, secure aggregation and the layers around it go by. The zero value, which
-// a layer that states nothing has, is the careful one: its server needs every client's own upload.
+// Properties are what a layer of a stack, a method or a wrapper, declares for its options. Differential privacy, secure
+// aggregation and the layers around it rely on them. The zero value is the careful one: the server needs every client's
+// own upload.
 type Properties struct {
-	// Mean says how clients count in the mean of a round's shared parameters, and of Extras with a tensor PREFIX/NAME
-	// for each of them, where that mean is all that the layer's server needs of uploads. One upload may then stand for
-	// all of a round (secure aggregation), and noise on it covers all that clients give away (differential privacy).
-	// Empty where the server needs more.
+	// Mean is not empty where the layer's server needs nothing of uploads but the mean of the shared parameters, and of
+	// Extras with a tensor PREFIX/NAME for each of them. It says how clients count in that mean. One upload may then
+	// stand for a round (secure aggregation), and noise on it covers everything that clients reveal (differential
+	// privacy).
 	Mean Weights
-	// Needs says what it needs more, where Mean is empty, and how to do without, for the error that refuses the stack:
-	// "every client's prototypes; set lambda: 0".
+	// Needs names what the server needs beside the mean, where Mean is empty, and the option that avoids it, for the
+	// error that refuses the stack: "every client's prototypes; set lambda: 0".
 	Needs string
-	// Roles are those that one layer of a stack alone can have, each with the way to give it up ("leave server_lr at
-	// 1"), or "" where the layer has to go.
+	// Roles are roles that only one layer of a stack can have, each with the option that gives it up ("leave server_lr
+	// at 1"), or "" where the layer has to be removed.
 	Roles map[Role]string
-	// Outermost tells that no wrapper may be outside this one: it would see the unprotected uploads.
+	// Outermost forbids wrappers outside this one: they would see the unprotected uploads.
 	Outermost bool
-	// Scores tells that a wrapper replaces the class scores that the layers inside learn by, so that no layer outside
-	// may learn by them.
+	// Scores marks a wrapper that replaces the class scores by which the layers inside are trained: no layer outside
+	// may be trained by them.
 	Scores bool
-	// HidesClients tells that the stack hides single clients, so that nothing measured on one of them may be published;
-	// its server can make a round of no uploads, as Poisson sampling draws them.
+	// HidesClients marks a stack that hides single clients: nothing measured on one client may be published, and the
+	// server accepts a round without uploads, as Poisson sampling may draw nobody.
 	HidesClients bool
-	// Noise tells that the layer adds noise of differential privacy, which across machines comes from a secret of
-	// whoever adds it.
+	// Noise marks a layer that adds noise of differential privacy. Across machines the noise comes from a secret of the
+	// side that adds it.
 	Noise bool
-	// SecretNoise tells that noise of differential privacy, and the draw of a round's clients, must come from a secret
-	// in one process too.
+	// SecretNoise requires that noise of differential privacy, and the draw of a round's clients, come from a secret in
+	// one process too.
 	SecretNoise bool
-	// Synthetic tells that the method makes no sense without images of the server's own.
+	// Synthetic marks a method that needs training images on the server.
 	Synthetic bool
 	// Delays are the parts of the layer that act only after some rounds, as after a warm-up.
 	Delays []Delay
@@ -39,14 +39,13 @@ type Properties struct {
 type Delay struct {
 	Part   string // in words: "FedAPPR's adversarial term"
 	Option string // of the layer, which sets Rounds
-	Rounds int    // without the part; 0 for a part that acts from the start
+	Rounds int    // in which the part does not act
 }
 
-// Describer is a layer that states something of itself. It speaks for itself alone: a wrapper says nothing of what is
-// inside it.
+// Describer is a layer that declares properties, its own without those of the layers inside it.
 type Describer interface{ Properties() Properties }
 
-// PropertiesOf gives what a layer, without those inside it, states of itself.
+// PropertiesOf returns the properties of a layer, without those of the layers inside it.
 func PropertiesOf(m Method) Properties {
 	if s, ok := m.(Describer); ok {
 		return s.Properties()
@@ -58,12 +57,12 @@ func PropertiesOf(m Method) Properties {
 type Weights string
 
 const (
-	ByExamples Weights = "examples" // each as often as it has examples (FedAvg)
-	Uniform    Weights = "uniform"  // each once
-	AsInside   Weights = "inside"   // of a wrapper that leaves the mean to the layers inside
+	ByExamples Weights = "examples" // a client counts as often as it has examples (FedAvg)
+	Uniform    Weights = "uniform"  // a client counts once
+	AsInside   Weights = "inside"   // a wrapper leaves the mean to the layers inside
 )
 
-// Role is what only one layer of a stack can do.
+// Role is a task that only one layer of a stack can have.
 type Role string
 
 const (

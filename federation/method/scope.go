@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Scope is what a loss may refer to. Asking for a thing is what makes it an input of the compiled step, and what makes
-// it cost. All features are unit rows.
+// Scope has the inputs of a loss. A node becomes an input of the compiled step, and costs time, when a method asks for
+// it. All features are unit rows.
 type Scope struct {
 	g      *graph.Graph
 	task   ClientSpec
@@ -48,10 +48,10 @@ const (
 	HostInput      = "host"     // values of host functions
 )
 
-// Graph is the graph being built.
+// Graph returns the graph that is built.
 func (s *Scope) Graph() *graph.Graph { return s.g }
 
-// Task is what the graph is built for.
+// Task returns the client that the graph is built for.
 func (s *Scope) Task() ClientSpec { return s.task }
 
 // Hosts lists the host functions asked for so far.
@@ -104,10 +104,10 @@ func (s *Scope) SharedNames() []string {
 	return out
 }
 
-// Note gives a trace a constant of the graph that is no option and does not follow from any, under a name.
+// Note records a constant of the graph in the trace, which no option determines.
 func (s *Scope) Note(name string, t *tensor.Tensor) { s.constants[name] = t }
 
-// Constants are those of Note.
+// Constants returns the constants of Note.
 func (s *Scope) Constants() tensor.Map { return s.constants }
 
 // Broadcast is an extra tensor that the server sends to everyone; a size of -1 is not known before.
@@ -178,7 +178,7 @@ func (s *Scope) Label() graph.Node {
 	return s.g.Input(LabelInput, graph.Int64, graph.Shape{graph.Sym("B")})
 }
 
-// LocalClasses [C] is 1 for classes that this client has examples of to train on, 0 for others.
+// LocalClasses returns [C]: 1 for classes of which this client has training examples, 0 for others.
 func (s *Scope) LocalClasses() graph.Node {
 	return s.g.Input(LocalClassesInput, graph.Float, graph.Static(s.task.Classes))
 }
@@ -186,8 +186,8 @@ func (s *Scope) LocalClasses() graph.Node {
 // LocalClassesInput is LocalClasses in a graph.
 const LocalClassesInput = "client/owned"
 
-// Memory is all examples that this client has to train on, before any method wraps its data: image features [N,D] and
-// class numbers [N]. They are there to test with, too.
+// Memory returns all training examples of this client, before any method wraps its data: image features [N,D] and class
+// numbers [N]. Tests can read them, too.
 func (s *Scope) Memory() (image, label graph.Node) {
 	n := graph.Sym("N")
 	return s.g.Input(MemoryImage, graph.Float, graph.Shape{n, graph.D(s.task.Dim)}), s.g.Input(MemoryLabel, graph.Int64,
@@ -213,13 +213,13 @@ const (
 // TemplateBreak separates templates.
 const TemplateBreak = "\x00"
 
-// Reading says how the text around a prompt is laid out and where its feature is read.
+// Reading is the layout of the text around a prompt, and the position at which its feature is read.
 type Reading struct {
 	Position string // of the class name: "end" (also when empty), "middle" or "front" of the prompt
 	After    int    // positions after the end of the text, on padding, as FedPHA's public code reads short prompts
 }
 
-// Text gives the class features [C,D] of a prompt ctx [T,w]. All prompts of a step go through the text tower in one
+// Text returns the class features [C,D] of a prompt ctx [T,w]. All prompts of a step go through the text tower in one
 // pass.
 func (s *Scope) Text(ctx graph.Node) graph.Node { return s.TextOf(Prompt{Ctx: ctx}) }
 
@@ -228,18 +228,18 @@ func (s *Scope) TextRead(ctx graph.Node, r Reading) graph.Node {
 	return s.TextOf(Prompt{Ctx: ctx, Reading: r})
 }
 
-// HandText gives the class features [C,D] of the hand-written prompt.
+// HandText returns the class features [C,D] of the hand-written prompt.
 func (s *Scope) HandText() graph.Node { return s.Texts() }
 
-// Texts gives the class features [C,D] of hand-written templates, in which {} stands for the class: the mean of the
+// Texts returns the class features [C,D] of hand-written templates, in which {} stands for the class: the mean of the
 // unit features of all, made unit again. Without any it is the experiment's own template.
 func (s *Scope) Texts(templates ...string) graph.Node {
 	return s.g.Placeholder(PlaceholderHand, graph.Float, []int{s.task.Classes, s.task.Dim},
 		graph.Attrs{"templates": graph.Attr(strings.Join(templates, TemplateBreak))})
 }
 
-// TextsOf gives the class features [C,D] of a hand-written template, in which {} stands for the class and {of} for what
-// a table has for it.
+// TextsOf returns the class features [C,D] of a hand-written template, in which {} stands for the class and {of} for
+// the entry of the class in a table.
 func (s *Scope) TextsOf(template string, of map[string]string) graph.Node {
 	table, err := json.Marshal(of)
 	if err != nil {
@@ -249,8 +249,8 @@ func (s *Scope) TextsOf(template string, of map[string]string) graph.Node {
 		graph.Attrs{"templates": graph.Attr(template), "of": graph.Attr(string(table))})
 }
 
-// Vision gives the image features [B,D] of the batch with prompts, or the embeddings [B,M,v] of its patches: the image
-// tower runs in every step.
+// Vision returns the image features [B,D] of the batch with prompts, or the embeddings [B,M,v] of its patches: the
+// image tower runs in every step.
 func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	in := []graph.Node{s.Pixels()}
 	var roles []int
@@ -290,8 +290,8 @@ func (s *Scope) Vision(p VisionPrompts) graph.Node {
 	return x
 }
 
-// PerExample is x [B,...], said to depend in its entry i on image i alone where a loop hides that: a batch may then be
-// computed in parts.
+// PerExample returns x [B,...] and declares that entry i depends on image i alone, which a loop hides. A batch may then
+// be computed in parts.
 func (s *Scope) PerExample(x graph.Node) graph.Node {
 	shape := []int{-1}
 	for i := range x.Rank() - 1 {
@@ -305,15 +305,15 @@ const NoiseInput = "draw/noise"
 
 type spread struct{ unit, used bool }
 
-// WithFeatureNoise is this scope with the batch's noise added to image features that are made in the step, and these
-// made unit again if that is asked for. Features that are part of a batch are not changed.
+// WithFeatureNoise returns a copy of this scope in which Vision adds the batch's noise to image features and, if unit
+// is true, normalises them again. Features that are part of a batch are not changed.
 func (s *Scope) WithFeatureNoise(unit bool) *Scope {
 	c := *s
 	c.spread, c.pair = &spread{unit: unit}, &[2]graph.Node{}
 	return &c
 }
 
-// FeatureNoiseUsed tells whether noise was added to anything in a scope of WithFeatureNoise.
+// FeatureNoiseUsed reports whether Vision added noise in a scope of WithFeatureNoise.
 func (s *Scope) FeatureNoiseUsed() bool { return s.spread != nil && s.spread.used }
 
 // VisionOf reads the pixels and the prompts of a PlaceholderVision placeholder.
@@ -345,14 +345,15 @@ func (s *Scope) Cosine(x, t graph.Node) graph.Node {
 	return x.MatMulT(t).MulScalar(s.task.Scale)
 }
 
-// ScoredPair gives the image features [B,D] and class features [C,D] that Cosine compared first in this scope, which
-// are those of Logits; absent where it was not used.
+// ScoredPair returns the image features [B,D] and class features [C,D] of the first call of Cosine in this scope, those
+// of Logits; zero nodes without a call.
 func (s *Scope) ScoredPair() (x, t graph.Node) { return s.pair[0], s.pair[1] }
 
-// Received is this scope with every parameter as the server sent it, a constant.
+// Received returns a copy of this scope in which every parameter has the value that the server sent, a constant.
 func (s *Scope) Received() *Scope { return s.frozen(ReceivedInput) }
 
-// Before is this scope with every parameter as this client last left it, a constant.
+// Before returns a copy of this scope in which every parameter has the value after this client's last training, a
+// constant.
 func (s *Scope) Before() *Scope { return s.frozen(BeforeInput) }
 
 func (s *Scope) frozen(at string) *Scope {
@@ -361,7 +362,7 @@ func (s *Scope) frozen(at string) *Scope {
 	return &c
 }
 
-// with is what a scope of With reads in place of parameters.
+// with holds the nodes of Substitute.
 type with struct {
 	word  string
 	of    func(*Scope, string) graph.Node
@@ -388,12 +389,12 @@ func (s *Scope) named(name string) string {
 // HostFunc is a function of parameters that is computed on the host, outside the graph.
 type HostFunc struct {
 	Forward func(in ...*tensor.Tensor) (*tensor.Tensor, error)
-	// VJP gives the gradient of <dy, Forward(in)> for each of in; nil makes the result a constant for gradients.
+	// VJP returns the gradient of <dy, Forward(in)> for each of in; nil makes the result a constant for gradients.
 	VJP func(dy *tensor.Tensor, in ...*tensor.Tensor) ([]*tensor.Tensor, error)
-	// Every says when it is computed anew.
+	// Every is how often it is computed.
 	Every Frequency
-	// Trace makes an outside recomputation possible: what it makes of the value is written to the trace as something
-	// drawn. Nil writes nothing.
+	// Trace returns the form of the value that is written to the trace, so that others can recompute the step; nil
+	// writes nothing.
 	Trace func(*tensor.Tensor) *tensor.Tensor
 }
 
@@ -413,8 +414,8 @@ type HostCall struct {
 	Of   []string // names of graph inputs
 }
 
-// Host gives f of some parameters as a node of the given shape; a size of -1 is not known before. The arguments must be
-// parameters of this scope.
+// Host returns f of some parameters as a node of the given shape; a size of -1 is not known before. The arguments must
+// be parameters of this scope.
 func (s *Scope) Host(name string, f HostFunc, shape []int, of ...graph.Node) graph.Node {
 	if name = s.at + name; s.with != nil {
 		name = "with/" + s.named(name) // a trace has no place for a second value

@@ -17,8 +17,8 @@ type Data interface {
 	Labels() []int64
 	// Order is the order of rows for one pass over the data; it may repeat and leave out rows.
 	Order(r *rand.Rand) []int
-	// Batch gives the inputs image [B,D] and label [B] of some rows, and those of patches [B,M,D] and pixels [B,3,S,S]
-	// that also names. What it draws at random and is not in those it puts under draw/.
+	// Batch returns the inputs image [B,D] and label [B] of some rows, and patches [B,M,D] and pixels [B,3,S,S] if also
+	// names them. Random numbers that these do not contain are under draw/.
 	Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error)
 }
 
@@ -30,7 +30,7 @@ type Local struct {
 	LR              float64
 	Optim           optim.Config // of the steps, which take the rate LR
 	Shared, Private tensor.Map   // parameters being trained
-	// Own are the values of the shared parameters that the client is left and tested with by itself, where Finish sets
+	// Own are the client's own values of the shared parameters after the round, for its personal test, if Finish sets
 	// them; nil for Shared.
 	Own                 tensor.Map
 	Received, Broadcast tensor.Map // what the server sent: Shared before training, and extras; read only
@@ -41,7 +41,7 @@ type Local struct {
 	Rand                *rand.Rand
 	Noise               Noise    // of differential privacy
 	Sampling            Sampling // who trains in a round, as this client knows it from the experiment
-	// the server trains on images of its own before round 0; nothing was asked of clients yet
+	// The server trains on images of its own before round 0; no client has been asked for anything yet.
 	Pretrains bool
 	Draws     *Draws // where Rand is drawn from, by its methods; nil where nothing is traced
 	// AuxGradients are the gradients of the losses of Scope.AuxLoss in this step, by name and parameter, as
@@ -54,7 +54,7 @@ type Local struct {
 	Rates map[string]float64
 	// Cache holds what a method made of what it received, by a name of its own, for the other steps of this round.
 	Cache map[string]any
-	// Memory gives image [N,D] and label [N] of all training rows, before any method wraps Data.
+	// Memory returns image [N,D] and label [N] of all training rows, before any method wraps Data.
 	Memory func() (tensor.Map, error)
 	// Eval computes a node over all of the client's training rows, with the current parameters.
 	Eval func(of func(*Scope) graph.Node) (*tensor.Tensor, error)
@@ -79,24 +79,24 @@ type Global struct {
 	Notes     map[string]float64 // numbers of this round for its record, such as epsilon; Merge sets them
 	Noise     Noise              // of differential privacy
 	Draws     *Draws             // where Rand is drawn from, by its methods; nil where nothing is traced
-	// Optimize minimises a loss over server-side parameters by some steps of a new optimizer, in place, and gives the
-	// loss after them. The loss sees them as parameters and rows as Broadcast tensors.
+	// Optimize minimises a loss over server-side parameters in place, by some steps of a new optimizer, and returns the
+	// loss after them. The loss reads params with Scope.Param and rows with Scope.Broadcast.
 	Optimize func(params tensor.Map, rows tensor.Map, loss func(*Scope) graph.Node, steps int, o optim.Config) (float64,
 		error)
 }
 
-// Sampling says who trains in a round: Size of the Of clients that may, drawn anew each time without replacement. With
-// Poisson each of them is drawn by itself, so that Size is a mean and a round may have nobody.
+// Sampling is the draw of a round's clients: Size of Of clients, without replacement. With Poisson each client is drawn
+// independently, so that Size is a mean and a round may have no client.
 type Sampling struct {
 	Of      int
 	Size    float64
 	Poisson bool
 }
 
-// Draws tells whether some of the clients do not train in a round.
+// Draws reports whether some clients do not train in a round.
 func (s Sampling) Draws() bool { return s.Size < float64(s.Of) }
 
-// ClientInfo is what the server knows of one client without asking it.
+// ClientInfo is what the server knows about a client.
 type ClientInfo struct {
 	Backbone string // features of different backbones do not compare
 	Dim      int    // D, of its features
@@ -106,7 +106,7 @@ type ClientInfo struct {
 // Rand is method.Rand of the run's seed, whose numbers a trace counts.
 func (g *Global) Rand(path ...string) *rand.Rand { return g.Draws.Counted(Rand(g.Seed, path...)) }
 
-// For gives the extra tensors that are sent to one client, to add to.
+// For returns the extra tensors that are sent to one client, which the caller may change.
 func (g *Global) For(client int) tensor.Map {
 	if g.PerClient[client] == nil {
 		g.PerClient[client] = tensor.Map{}
@@ -114,7 +114,7 @@ func (g *Global) For(client int) tensor.Map {
 	return g.PerClient[client]
 }
 
-// Info gives what the server knows of a client; nothing where it knows of none.
+// Info returns what the server knows about a client; the zero value for an unknown client.
 func (g *Global) Info(client int) ClientInfo {
 	if client < 0 || client >= len(g.Infos) {
 		return ClientInfo{}
@@ -122,16 +122,16 @@ func (g *Global) Info(client int) ClientInfo {
 	return g.Infos[client]
 }
 
-// Known tells whether a client is there, or was: of one that did not join yet the server knows nothing.
+// Known reports whether a client has joined.
 func (g *Global) Known(client int) bool { return len(g.Infos) == 0 || g.Info(client).Backbone != "" }
 
-// AllKnown tells whether every client is there, or was.
+// AllKnown reports whether every client has joined.
 func (g *Global) AllKnown() bool {
 	return !slices.ContainsFunc(g.Infos, func(p ClientInfo) bool { return p.Backbone == "" })
 }
 
-// Summed is the Client of an upload that is the weighted mean of several, as secure aggregation gives it. Its N is the
-// sum of their weights.
+// Summed is the Client of an upload that is the weighted mean of several uploads, as from secure aggregation. Its N is
+// the sum of their weights.
 const Summed = -1
 
 // Upload is what one client returns.
@@ -139,7 +139,7 @@ type Upload struct {
 	Client int
 	N      int // examples it trained on
 	Shared tensor.Map
-	Packed tensor.Map // what travels in place of Shared, of a method with a Codec; nil elsewhere
+	Packed tensor.Map // sent in place of Shared by a method with a Codec; nil elsewhere
 	Extra  tensor.Map
 }
 
@@ -170,8 +170,7 @@ func Mean(ups []Upload, part func(Upload) tensor.Map) tensor.Map {
 	return out
 }
 
-// Draw gives n values of a normal distribution for one named tensor: the same for the same seed, name and client,
-// whatever else is drawn.
+// Draw returns a tensor of normal draws, which depend on seed, name and client alone.
 func Draw(seed uint64, client int, name string, shape []int, std float64) *tensor.Tensor {
 	t := tensor.New(shape...)
 	if std == 0 {
@@ -184,7 +183,7 @@ func Draw(seed uint64, client int, name string, shape []int, std float64) *tenso
 	return t
 }
 
-// DrawUniform gives a weight [in,out] uniform within 1/sqrt(in), as torch.nn.Linear starts.
+// DrawUniform returns a weight [in,out] of uniform draws within 1/sqrt(in), as torch.nn.Linear does.
 func DrawUniform(seed uint64, name string, shape []int) *tensor.Tensor {
 	t := tensor.New(shape...)
 	r := Rand(seed, "init", name)

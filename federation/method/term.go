@@ -8,16 +8,16 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// CrossEntropy is the term by which a method fits its labels, and how the names of several begin, as in "cross entropy
-// local". Other terms are measured against it.
+// CrossEntropy is the name of the term that fits labels, and the beginning of the names of several, as in "cross
+// entropy local". Other terms are measured against it.
 const CrossEntropy = "cross entropy"
 
-// IsCrossEntropy tells whether a term of that name fits labels.
+// IsCrossEntropy reports whether a term is a cross entropy, by its name.
 func IsCrossEntropy(name string) bool {
 	return name == CrossEntropy || strings.HasPrefix(name, CrossEntropy+" ")
 }
 
-// termName is what terms may be called.
+// termName matches valid names of terms.
 var termName = regexp.MustCompile(`^[a-z0-9][a-z0-9 -]{0,59}$`)
 
 // Term is a named part of a loss.
@@ -26,8 +26,8 @@ type Term struct {
 	Node graph.Node // a scalar, weighted as it enters the loss
 }
 
-// Term names a scalar that is added to the loss, with its weight, and returns it. Parts of one name are one term, their
-// sum. It adds nothing to the graph.
+// Term names a scalar that is added to the loss, with its weight, and returns it. Scalars of the same name are one
+// term, their sum. It adds nothing to the graph.
 func (s *Scope) Term(name string, n graph.Node) graph.Node {
 	if name = s.named(name); !termName.MatchString(name) {
 		return s.g.Fail("a term of the loss is called %q; use lower-case words, at most 60 letters, digits, spaces "+
@@ -37,9 +37,8 @@ func (s *Scope) Term(name string, n graph.Node) graph.Node {
 	return n
 }
 
-// CrossEntropy is the mean cross entropy of class scores [B,C] with the batch's labels, as a term: over a softmax, or
-// over a sigmoid for each class behind the backbone's bias, as the task says. What tells it from other cross entropies
-// of the loss may be absent.
+// CrossEntropy returns the mean cross entropy of class scores [B,C] with the batch's labels, as a term: over a softmax,
+// or, for a task with Sigmoid, over a sigmoid for each class after the backbone's bias. of names it among several.
 func (s *Scope) CrossEntropy(logits graph.Node, of ...string) graph.Node {
 	name := strings.Join(append([]string{CrossEntropy}, of...), " ")
 	if s.fitting != nil {
@@ -57,19 +56,19 @@ type fitting struct {
 	used bool
 }
 
-// WithLabelLoss is this scope with another loss in place of cross entropy, under its name: what of gives for class
-// scores [B,C], a mean over the batch. LabelLossUsed tells whether anything asked for it.
+// WithLabelLoss returns a copy of this scope in which CrossEntropy returns another loss under the same name: of returns
+// its mean over the batch for class scores [B,C].
 func (s *Scope) WithLabelLoss(of func(logits graph.Node) graph.Node) *Scope {
 	c := *s
 	c.fitting = &fitting{of: of}
 	return &c
 }
 
-// LabelLossUsed tells whether a cross entropy was replaced in a scope of WithLabelLoss.
+// LabelLossUsed reports whether a cross entropy was replaced in a scope of WithLabelLoss.
 func (s *Scope) LabelLossUsed() bool { return s.fitting != nil && s.fitting.used }
 
-// Terms gives the terms of a loss that was built in this scope, in the order in which they were named. A loss that is
-// not the sum of its terms is an error: a part of it has no name, or a term is not in it.
+// Terms returns the terms of a loss that was built in this scope, in the order in which they were named. A part of the
+// loss without a name is an error, and so is a term that is not in the loss.
 func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 	left := map[graph.Node]int{}
 	for _, t := range *s.terms {
@@ -112,8 +111,8 @@ func (s *Scope) Terms(loss graph.Node) ([]Term, error) {
 	return out, nil
 }
 
-// TermNames are the names of the terms of a method's loss, in its order. They depend on no task: the loss is built for
-// the smallest sizes that it takes, whatever sizes clients state. There are none where it takes none of those tried.
+// TermNames returns the names of the terms of a method's loss, in their order. They depend on no client: the loss is
+// built for the smallest of some sizes that it accepts. It returns none where the loss accepts none of these sizes.
 func TermNames(of Method) []string {
 	for _, n := range []int{8, 12, 64, 512, 768} {
 		task := ClientSpec{Clients: 3, Classes: 3, Width: n, Dim: n, Patches: 49, Scale: 1, ImageSize: 224,
@@ -132,17 +131,17 @@ func TermNames(of Method) []string {
 	return nil
 }
 
-// Unnamed is this scope whose terms are none of a loss: for parts of one term.
+// Unnamed returns a copy of this scope whose terms do not count, for parts of one term.
 func (s *Scope) Unnamed() *Scope {
 	c := *s
 	c.terms = &[]Term{}
 	return &c
 }
 
-// AuxLoss names a scalar that is no part of the loss, whose gradients AdjustGradients is to see: Local.AuxGradients.
+// AuxLoss names a scalar that is no part of the loss. AdjustGradients finds its gradients in Local.AuxGradients.
 func (s *Scope) AuxLoss(name string, n graph.Node) {
 	*s.beside = append(*s.beside, graph.Output{Name: s.named(name), Node: n})
 }
 
-// AuxLosses are the scalars of AuxLoss.
+// AuxLosses returns the scalars of AuxLoss.
 func (s *Scope) AuxLosses() []graph.Output { return *s.beside }

@@ -39,8 +39,9 @@ func Resolve(name string, with []string, options map[string]any) (Stack, error) 
 			return Stack{}, fmt.Errorf("%s: %w", defs[i].Name, err)
 		}
 		if i < len(layers)-1 && method.PropertiesOf(out.Method).Outermost {
-			return Stack{}, fmt.Errorf("with: %s must be the last wrapper; %s outside it would see the unprotected uploads",
-				defs[i].Name, defs[i+1].Name)
+			return Stack{},
+				fmt.Errorf("with: %s must be the last wrapper; %s outside it would see the unprotected uploads",
+					defs[i].Name, defs[i+1].Name)
 		}
 	}
 	return out, nil
@@ -59,7 +60,7 @@ func build(d layer.Def, l layer.Builder, inner method.Method) (method.Method, er
 	return m, check.Join(checkRoles(m), checkCovered(m, inner))
 }
 
-// checkRoles refuses an outermost layer with a role that a layer inside has.
+// checkRoles returns an error where a layer inside has a role of the outermost layer.
 func checkRoles(m method.Method) error {
 	mine := method.PropertiesOf(m).Roles
 	for _, role := range slices.Sorted(maps.Keys(mine)) {
@@ -77,7 +78,8 @@ func checkRoles(m method.Method) error {
 	return nil
 }
 
-// checkCovered refuses a layer that hides clients by noise on the mean over layers that upload more than the mean.
+// checkCovered returns an error where layers inside upload more than the mean, which is all that noise of a layer that
+// hides clients covers.
 func checkCovered(m, inner method.Method) error {
 	if !method.PropertiesOf(m).HidesClients {
 		return nil
@@ -130,7 +132,7 @@ func valuesOf(v reflect.Value, out map[string]any) {
 	}
 }
 
-// decoded finds the layers of a stack and gives them their options.
+// decoded returns the layers of a stack with their options.
 func decoded(name string, with []string, options map[string]any) (stack []layer.Def, layers []layer.Builder,
 	err error) {
 	yes, no := true, false

@@ -34,18 +34,6 @@ func init() {
 		options{"robust": options{"kind": "median"}, "compress": options{"kind": "sign"}}),
 		Zero: options{"robust": noRobust}, Names: fedBack(context), Noised: true}
 	cases = append(cases, robust)
-	// From 0 client 0 ends at 0.75 and client 1 at -0.5625: one number is its own largest, and its sign times its
-	// absolute value. In levels of its norm it is the highest.
-	for _, o := range []options{{"share": 0.5}, {"kind": "sign"}, {"kind": "quantise"}} {
-		hands = append(hands, methodtest.Hand{Method: "promptfl", With: []string{"compress"},
-			Options: with(options{"tokens": 1, "init_std": 0}, o), LR: lr,
-			Want: map[string]float64{"r0/c0/upload/ctx": end0, "r0/merged/ctx": average}})
-	}
-	// A bucket of one number with one level is divided by 1 + min(1,1) = 2.
-	hands = append(hands, methodtest.Hand{Method: "promptfl", With: []string{"compress"}, Options: options{"tokens": 1,
-		"init_std": 0, "kind": "quantise", "feedback": "on", "levels": 1}, LR: lr,
-		Want: map[string]float64{"r0/c0/upload/ctx": end0 / 2, "r1/c0/kept/ef/e/ctx": end0 / 2,
-			"r0/merged/ctx": average / 2}})
 }
 
 // What is compressed is no sum, which secure aggregation and noise on a sum need.

@@ -1,7 +1,6 @@
 package methods_test
 
 import (
-	"math"
 	"slices"
 
 	"promptfed/federation/methodtest"
@@ -41,7 +40,6 @@ func former(lora bool) (n methodtest.Names) {
 }
 
 func init() {
-	hands = append(append(append(hands, fplHands...), aptHands...), mvpHands...)
 	noisy := []string{"dpfpl/u", "dpfpl/v"}
 	flipping := drawing(former(true), []string{"mvp/flip"}, []string{"mvp/flip"}, nil)
 	fpl := func(more options) options { return with(options{"tokens": 3, "rank": 2, "init_std": 0.4}, more) }
@@ -76,77 +74,4 @@ func init() {
 		methodtest.Case{Name: "fedmvp", With: []string{"fedprox"}, Options: options{"flip": "never", "mult": 1,
 			"weighting": "examples"}, Zero: options{"mu": 0.0}, Alike: true, Names: former(false)},
 	)
-}
-
-// DP-FPL from local prompts of 1/2 and -1/2 and a shared one of 0. In width 1 each factor is 1 or -1, so that the three
-// terms of the rebuilt gradient are G or, clipped, ±C each: G + G - G, or (G + G + G)/10. Where v is local's own size,
-// 1/2 of either sign, they are G/4, G and G/4.
-var fplHands = []methodtest.Hand{
-	{Method: "dpfpl", Options: options{"tokens": 1}, LR: lr, First: fplFirst, Want: map[string]float64{
-		"r0/c0/s0/loss": loss0(0.5), "r0/c0/s0/grad/local": slope0(0.5), "r0/c1/s0/grad/local": slope1(-0.5),
-		"r0/c0/upload/global": -lr * slope0(0.5), "r0/merged/global": fplMean,
-		"r1/c0/begin/local": 0.5 - lr*slope0(0.5), "r1/c0/s0/loss": loss0(0.5 - lr*slope0(0.5) + fplMean)}},
-	{Method: "dpfpl", Options: options{"tokens": 1, "clip": 0.01, "sign": "plus", "factor": 0.1}, LR: lr,
-		First: fplFirst, Want: map[string]float64{"r0/c0/s0/grad/local": -0.003, "r0/c0/s0/grad/global": -0.01,
-			"r0/c1/s0/grad/local": 0.003, "r0/merged/global": 0}},
-	{Method: "dpfpl", Options: options{"tokens": 1, "sign": "plus", "orth_v": false, "weighting": "examples"}, LR: lr,
-		First: fplFirst, Want: map[string]float64{"r0/c0/s0/grad/local": 1.5 * slope0(0.5),
-			"r0/merged/global": -lr * (slope0(0.5) + 2*slope1(-0.5)) / 3}},
-	// A step of length lr C for every client, and a mean of 0 that no noise was put on: the layer of the server's noise
-	// with a clip of lr C cuts nothing.
-	{Method: "dpfpl", With: []string{"dp"}, Options: options{"tokens": 1, "dpfpl": options{"clip": 0.01},
-		"dp": options{"clip": 0.01 * lr, "noise": 0.0, "delta": 0.1}}, LR: lr, First: fplFirst,
-		Want: map[string]float64{"r0/c0/upload/global": 0.01 * lr, "r0/merged/global": 0}},
-}
-
-var (
-	fplFirst = map[string]float64{"global": 0, "c0/local": 0.5, "c1/local": -0.5}
-	fplMean  = -lr * (slope0(0.5) + slope1(-0.5)) / 2
-)
-
-// FedAPT from a prompt of 1/2 under keys of 1, which is PromptFL's 1 with twice its slope, and a query of zeros, which
-// takes either domain for as likely: the loss of domains is ln 2, and the slopes of the row of a client's own domain
-// are half of its images, of the other's minus that, all times the features' length, 2. Whatever the mix of equal keys
-// is, a test is one with twice the mean prompt.
-var aptHands = []methodtest.Hand{{Method: "fedapt", Options: options{"tokens": 1, "query_scale": 2.0, "weight": 3.0},
-	LR: lr, First: map[string]float64{"ctx": 0.5, "query": 0, "apt/keys": 1}, Want: map[string]float64{
-		"r0/c0/s0/loss": loss0(1) + 3*math.Ln2, "r0/c0/s0/grad/ctx": 2 * slope0(1), "r0/c1/s0/grad/ctx": 2 * slope1(1),
-		"r0/c0/s0/grad/query#0": -3 * 0.6, "r0/c0/s0/grad/query#1": -3 * 0.8, "r0/c0/s0/grad/query#3": 3 * 0.8,
-		"r0/c1/s0/grad/query#0": 3 * 0.8, "r0/merged/query#0": lr * 3 * (0.6 - 0.8) / 2, "r0/merged/ctx": aptMean,
-		"r0/c0/eval/logits#0": (0.6 + 1.6*aptMean) / math.Hypot(1, 2*aptMean),
-		"r1/c0/s0/grad/ctx":   2 * slope0(2*aptMean)}}}
-
-var aptMean = 0.5 - lr*(slope0(1)+slope1(1))
-
-// FedMVP from a network of zeros: norms of one number are 0, and so is what stands behind them, so that an image's
-// token p is the sum of two biases, the attention's last and the last of all, which have one gradient. The features
-// are (x, y+p), at the angle a with tan a = (y+p)/x, against the hand-written (1,±1)/√2 of both templates:
-// two logits that differ by √2 sin a, and 1 - cos(a - a0) apart from the plain tower's, whose one pixel has no other
-// side. da/dp is x/(x²+(y+p)²).
-func mvpSlope(x, y, p, sign, alpha float64) (slope, loss float64) {
-	a, turn := math.Atan2(y+p, x), x/(x*x+(y+p)*(y+p))
-	off, z := a-math.Atan2(y, x), sign*math.Sqrt2*math.Sin(a)
-	return (-sign*math.Sqrt2*math.Cos(a)/(1+math.Exp(z)) + alpha*math.Sin(off)) * turn,
-		math.Log(1+math.Exp(-z)) + alpha*(1-math.Cos(off))
-}
-
-var (
-	mvp0, mvpLoss0 = mvpSlope(0.6, 0.8, 0, 1, 3)
-	mvp1, _        = mvpSlope(0.8, 0.6, 0, -1, 3)
-	mvpMean        = -lr * (mvp0 + mvp1) / 2
-	mvp2, mvpLoss2 = mvpSlope(0.6, 0.8, 2*mvpMean, 1, 3) // both biases moved
-	mvpHands       = []methodtest.Hand{{Method: "fedmvp", Options: options{"heads": 1, "mult": 1, "tokens": 1,
-		"alpha": 3.0, "templates": []string{"a {}", "the {}"}}, LR: lr, First: mvpFirst(), Want: map[string]float64{
-		"r0/c0/s0/loss": mvpLoss0, "r0/c0/s0/grad/former/o/b": mvp0, "r0/c1/s0/grad/former/ff/out/b": mvp1,
-		"r0/c0/s0/grad/former/q/w": 0, "r0/merged/former/o/b": mvpMean, "r1/c0/s0/loss": mvpLoss2,
-		"r1/c0/s0/grad/former/o/b": mvp2}}}
-)
-
-// mvpFirst are zeros for all of the network.
-func mvpFirst() map[string]float64 {
-	out := map[string]float64{}
-	for _, name := range former(false).Shared {
-		out[name] = 0
-	}
-	return out
 }

@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-type options = map[string]any
+type options = methodtest.Options
 
 var (
 	context = methodtest.Names{Shared: []string{"ctx"}}

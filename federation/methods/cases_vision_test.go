@@ -38,7 +38,6 @@ func dc(more options) options {
 
 func init() {
 	cases = append(cases, visionCases...)
-	hands = append(hands, visionHands...)
 }
 
 var visionCases = []methodtest.Case{

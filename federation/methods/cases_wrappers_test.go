@@ -80,15 +80,7 @@ var (
 	exactNull = pha(options{"projector": "exact-null"})
 )
 
-func with(base, more options) options {
-	o := options{}
-	for _, m := range []options{base, more} {
-		for k, v := range m {
-			o[k] = v
-		}
-	}
-	return o
-}
+var with = methodtest.Merge
 
 var short = options{"tokens": 3, "init_std": 0.4}
 

@@ -15,8 +15,7 @@ import (
 	"promptfed/federation/methods/parts/layer"
 )
 
-// Takes tells whether a method or one of its wrappers has an option, or is itself what options lie below. Names that
-// are not known have none.
+// Takes reports whether a method or one of its wrappers has an option or the name option. Unknown methods have none.
 func Takes(name string, with []string, option string) bool {
 	return slices.ContainsFunc(append([]string{name}, with...), func(n string) bool {
 		d, err := Find(n)
@@ -24,8 +23,8 @@ func Takes(name string, with []string, option string) bool {
 	})
 }
 
-// decode gives each option to the layer that knows it: a plain key to the one layer that has it, a key that is a
-// layer's name with a map under it to that layer. One option in both forms is an error.
+// decode sets the options of each layer. A plain key belongs to the one layer that defines it; a map below a layer's
+// name has options of that layer. The same option in both forms is an error.
 func decode(stack []layer.Def, layers []layer.Builder, options map[string]any) error {
 	own := make([]map[string]any, len(stack))
 	for i := range own {
@@ -108,10 +107,10 @@ func decode(stack []layer.Def, layers []layer.Builder, options map[string]any) e
 	return nil
 }
 
-// renamedOptions are options that were called otherwise before.
+// renamedOptions maps former names of options to their names.
 var renamedOptions = map[string]string{"survey": "estimate"}
 
-// readable refuses a key that would break a one-line message.
+// readable returns an error for a key that would break a one-line message.
 func readable(key string) error {
 	if strconv.Quote(key) != `"`+key+`"` {
 		return fmt.Errorf("options: %.60q is not an option's name", key)
@@ -119,7 +118,7 @@ func readable(key string) error {
 	return nil
 }
 
-// exactNumbers refuses what weak typing would bend: 1.5 tokens, a rate that is not a number, true as 1.
+// exactNumbers returns an error for values that weak typing would change: 1.5 tokens, a rate that is no number, true.
 func exactNumbers(from, to reflect.Type, v any) (any, error) {
 	k := to.Kind()
 	if k != reflect.Int && k != reflect.Float64 {

@@ -12,10 +12,10 @@ import (
 	"promptfed/federation/methods/parts/layer"
 )
 
-// Averages tells how clients count in the mean that a stack's server makes, where that mean is all it needs of a
-// round's uploads: it may then get one upload that holds it, of the client method.Summed. beside are prefixes of what
-// is uploaded under PREFIX/NAME for each shared parameter, and averaged with them. The error says which layer needs
-// what else.
+// Averages returns how clients count in the server's mean, for a stack whose server needs nothing but that mean of a
+// round's uploads. Its server may get the mean as one upload of the client method.Summed. beside are the prefixes of
+// tensors PREFIX/NAME that are uploaded for each shared parameter and averaged with it. For other stacks the error
+// names the layer and what it needs.
 func Averages(m method.Method) (weighting string, beside []string, err error) {
 	if len(layer.SharedNames(m)) == 0 {
 		return "", nil, errors.New("the base method shares nothing, so there is nothing to average")
@@ -35,8 +35,8 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 	return string(mean), beside, err
 }
 
-// Buffers tells whether a stack can run under FedBuff, whose server has updates of clients that started from older
-// parameters than others: all that it needs of them is a mean of what they share. The error says why not.
+// Buffers returns an error that says why a stack cannot run under FedBuff. FedBuff's server averages updates of clients
+// that started from different rounds, and needs nothing else of them.
 func Buffers(m method.Method) error {
 	_, beside, err := Averages(m)
 	switch {
@@ -61,8 +61,8 @@ func Buffers(m method.Method) error {
 	return nil
 }
 
-// prefixes gives those of what a stack's clients upload under PREFIX/NAME for each shared parameter; anything else is
-// no part of a mean.
+// prefixes returns the prefixes of tensors PREFIX/NAME that clients upload for each shared parameter. Any other tensor
+// beside the shared parameters is an error: it cannot be averaged.
 func prefixes(m method.Method) ([]string, error) {
 	shared := layer.SharedNames(m)
 	count := map[string]int{}
@@ -88,8 +88,8 @@ func prefixes(m method.Method) ([]string, error) {
 	return out, nil
 }
 
-// StatisticNames names the statistics that a stack's clients compute, in the first rounds or later. They are no part of
-// the mean.
+// StatisticNames returns the names of the statistics that a stack's clients compute in some round. The server's mean
+// does not contain them.
 func StatisticNames(m method.Method) []string {
 	var out []string
 	for round := range 2 {
@@ -102,8 +102,7 @@ func StatisticNames(m method.Method) []string {
 	return out
 }
 
-// NeverActing says, a line for each, which parts of a stack never act in a run of so many rounds, for their delay
-// covers all of them.
+// NeverActing returns a line for each part of a stack whose delay is at least the number of rounds.
 func NeverActing(m method.Method, rounds int) []string {
 	var out []string
 	for l := m; l != nil; l = layer.Inside(l) {
@@ -117,18 +116,18 @@ func NeverActing(m method.Method, rounds int) []string {
 	return out
 }
 
-// HidesClients tells whether a stack hides single clients: nothing measured on one of them may be published, and its
-// server can make a round of no uploads, as Poisson sampling draws them.
+// HidesClients reports whether a stack hides single clients: nothing measured on one client may be published, and a
+// round may have no uploads, as Poisson sampling may draw nobody.
 func HidesClients(m method.Method) bool {
 	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).HidesClients })
 }
 
-// AddsNoise tells whether a layer of a stack adds noise of differential privacy.
+// AddsNoise reports whether a layer of a stack adds noise of differential privacy.
 func AddsNoise(m method.Method) bool {
 	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).Noise })
 }
 
-// NeedsSynthetic tells whether a stack makes no sense without images of the server's own.
+// NeedsSynthetic reports whether a stack needs training images on the server.
 func NeedsSynthetic(m method.Method) bool {
 	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).Synthetic })
 }

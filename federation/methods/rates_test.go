@@ -9,6 +9,7 @@ import (
 
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 )
 
@@ -52,7 +53,7 @@ func TestGateDecaysAtItsOwnRate(t *testing.T) {
 	const rate, own, momentum, decay = 0.05, 0.2, 0.9, 0.3
 	train := spec.Training{Epochs: 2,
 		Optim: optim.Config{Name: "sgd", LR: rate, Momentum: momentum, WeightDecay: decay}}
-	got := runTraced(t, "pfedmoap", nil, options{"tokens": 2, "experts": 3, "gating_dim": 2, "heads": 1,
+	got := methodtest.Traced(t, "pfedmoap", nil, options{"tokens": 2, "experts": 3, "gating_dim": 2, "heads": 1,
 		"gating_lr": own}, 2, train)
 	for _, name := range slices.Concat(gate, []string{"ctx"}) {
 		lr := own

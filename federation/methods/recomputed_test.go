@@ -56,7 +56,7 @@ func gramSchmidt(cols [][]float64) [][]float64 {
 // together (DP-FPL's file has the formulas).
 func TestDPFPLFromItsTrace(t *testing.T) {
 	const clip, noise, rank = 0.02, 0.3, 2
-	got := runTraced(t, "dpfpl", nil, options{"tokens": 3, "rank": rank, "clip": clip, "noise": noise}, 1,
+	got := methodtest.Traced(t, "dpfpl", nil, options{"tokens": 3, "rank": rank, "clip": clip, "noise": noise}, 1,
 		spec.Training{Epochs: 1, Optim: optim.Config{Name: "sgd", LR: 0.1}})
 	for _, step := range []string{"r0/c0/s0/", "r0/c1/s0/"} {
 		p := columns(got[step[:6]+"begin/local"]) // [w] columns of [T]

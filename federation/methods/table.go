@@ -1,4 +1,5 @@
-// Package methods holds the published methods and wrappers, one small file each, and the one table that lists them.
+// Package methods lists the published methods and wrappers in one table, builds stacks of them from options, and says
+// what a whole stack needs. Methods are in packages below it, by subject; it imports all of these.
 package methods
 
 import (
@@ -34,7 +35,7 @@ func Table() []layer.Def { return slices.Clone(table) }
 var defName = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
 
 // Register adds a method or a wrapper of another package to the table, in an init function of that package. It panics
-// where that is a mistake of the program: a name that is taken or none, no title, no paper, or a New that gives no
+// for a definition without a title or a paper, for a name that is taken or not valid, and for a New that returns no
 // pointer to a struct.
 func Register(d layer.Def) {
 	if !defName.MatchString(d.Name) {
@@ -53,7 +54,7 @@ func Register(d layer.Def) {
 	table = slices.Insert(table, at, d)
 }
 
-// order is that of the table.
+// order compares definitions: base methods first, then wrappers, each by name.
 func order(a, b layer.Def) int {
 	if a.Wrapper() != b.Wrapper() {
 		if a.Wrapper() {

@@ -16,9 +16,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Aggregation compares what the layers of a stack state of their server with what it does: where they state that a mean
-// is all it needs of a round's uploads, as secure aggregation gives it, that mean alone leaves the same, and clients
-// upload nothing else; a stack that needs more says so in one line.
+// Aggregation compares the Properties of a stack with its server. Where they state a mean, the mean of a round's
+// uploads alone, as from secure aggregation, has the same result, and clients upload nothing else. A stack that needs
+// more has a one-line reason.
 func (c Case) Aggregation(t *testing.T) {
 	c.keep(t)
 	e := c.all(t)
@@ -46,7 +46,7 @@ func (c Case) Aggregation(t *testing.T) {
 	}
 }
 
-// sums gives the server one upload for all, their mean.
+// sums passes the server one upload, the mean of all.
 type sums struct {
 	message.Cohort
 	weighting string

@@ -27,30 +27,30 @@ type Case struct {
 	Name    string   // of the base method in methods.Table()
 	With    []string // wrappers, inner first
 	Options map[string]any
-	// Zero are the options that leave nothing of the outermost wrapper; nil for a case without wrappers, or of a
-	// wrapper that always keeps something.
+	// Zero are the options with which the outermost wrapper does nothing; nil for a case without wrappers, or for a
+	// wrapper without such options.
 	Zero map[string]any
-	// NoDerivative tells that the stated gradient is not the derivative of the loss, by intention.
+	// NoDerivative is set where the gradient is not the derivative of the loss, by intention.
 	NoDerivative bool
-	// Alike tells that the method can only be averaged over backbones of one embedding dimension.
+	// Alike is set where parameters can only be averaged over backbones of one embedding dimension.
 	Alike bool
-	// Noised tells that what a client uploads is not what its last step left, by intention.
+	// Noised is set where an upload is not the result of the client's last step, by intention.
 	Noised bool
-	// Loose tells that image features of a step need not be unit rows.
+	// Loose is set where image features of a step need not be unit rows.
 	Loose bool
 	Names Names
 
 	kept *kept
 }
 
-// kept is what runs of one case share.
+// kept holds results that the tests of one case share.
 type kept struct {
 	sessions ort.Pool
 	plain    *outcome
 	all      *engine.Result
 }
 
-// keep gives the case what its runs share, until the test ends.
+// keep sets kept until the test ends.
 func (c *Case) keep(t *testing.T) {
 	if c.kept != nil {
 		return
@@ -63,7 +63,7 @@ func (c *Case) keep(t *testing.T) {
 	})
 }
 
-// Names are the tensors of a method in a trace, by the contract of the trace folder.
+// Names are the names of a method's tensors in a trace.
 type Names struct {
 	Shared, Private []string
 	Broadcast       []string                        // extras that the server sends to all
@@ -83,15 +83,15 @@ type Names struct {
 	Statistic       *Statistic
 }
 
-// Statistic is what a statistic leaves in a trace.
+// Statistic names the tensors of a statistic in a trace.
 type Statistic struct {
 	Name                 string
-	Every                bool // asked in every round, not only before round 0 with what came of it being sent once
+	Every                bool // computed in every round, not only before round 0
 	Answer               []string
 	Broadcast, PerClient []string // sent to everyone, and to single clients
 }
 
-// idle lists the parameters that the first pass over the data leaves as they are in later rounds.
+// idle lists the parameters that the first pass over the data does not change in later rounds.
 func (n Names) idle() []string {
 	if n.Frozen == nil {
 		return nil
@@ -99,7 +99,7 @@ func (n Names) idle() []string {
 	return n.Frozen(1, 0)
 }
 
-// Label tells the case from others of the same method.
+// Label names the case among others of the same method.
 func (c Case) Label() string {
 	b, _ := json.Marshal(c.Options)
 	return strings.Join(append([]string{c.Name}, c.With...), "+") + strings.ReplaceAll(string(b), `"`, "")
@@ -114,7 +114,7 @@ func build(t *testing.T, name string, with []string, options map[string]any) met
 	return m
 }
 
-// experiment is four toy clients, half of them in each round, and a training that uses most of what there is.
+// experiment returns an experiment with four toy clients, half of them in each round, and most settings of training.
 func (c Case) experiment(t *testing.T) *spec.Experiment {
 	t.Helper()
 	clients := Clients
@@ -138,14 +138,14 @@ func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	return r
 }
 
-// run is run, with sessions that the runs of the case share: a graph that many of them have is compiled once.
+// run runs an experiment with sessions that the runs of the case share, so that each graph is compiled once.
 func (c Case) run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	t.Helper()
 	set.Sessions = &c.kept.sessions
 	return run(t, e, set)
 }
 
-// plain is the outcome of the case's experiment as it stands: one run, with which several tests compare others.
+// plain returns the outcome of the case's experiment, which several tests compare with others. It runs once.
 func (c Case) plain(t *testing.T) outcome {
 	t.Helper()
 	if c.kept.plain == nil {
@@ -155,7 +155,7 @@ func (c Case) plain(t *testing.T) outcome {
 	return *c.kept.plain
 }
 
-// all is the experiment with two rounds of all clients.
+// all returns the experiment with two rounds of all clients.
 func (c Case) all(t *testing.T) *spec.Experiment {
 	t.Helper()
 	e := c.experiment(t)
@@ -163,7 +163,7 @@ func (c Case) all(t *testing.T) *spec.Experiment {
 	return e
 }
 
-// plainAll is the result of all as it stands: one run, with which several tests compare others.
+// plainAll returns the result of all, which several tests compare with others. It runs once.
 func (c Case) plainAll(t *testing.T) *engine.Result {
 	t.Helper()
 	if c.kept.all == nil {
@@ -172,8 +172,8 @@ func (c Case) plainAll(t *testing.T) *engine.Result {
 	return c.kept.all
 }
 
-// outcome is what two runs of one experiment must agree on to the last bit: the bytes of all prompts, and the records
-// without their times.
+// outcome is the part of a run's result that must be equal to the last bit in two runs of one experiment: the bytes of
+// all prompts, and the records without their times.
 type outcome struct{ prompts, rounds string }
 
 func outcomeOf(t *testing.T, r *engine.Result) outcome {
@@ -193,7 +193,7 @@ func outcomeOf(t *testing.T, r *engine.Result) outcome {
 	return outcome{string(p), string(b)}
 }
 
-// outcomeIn is the outcome that a run left in its folder.
+// outcomeIn reads the outcome of a run from its folder.
 func outcomeIn(t *testing.T, dir string) outcome {
 	t.Helper()
 	prompts, _, err := safetensors.ReadFile(filepath.Join(dir, record.PromptsFile))
@@ -225,7 +225,7 @@ func (o outcome) same(t *testing.T, other outcome, what string) {
 	}
 }
 
-// Run is the suite.
+// Run runs the suite.
 func Run(t *testing.T, c Case) {
 	c.keep(t)
 	t.Run("gradients", c.gradients)
@@ -241,8 +241,8 @@ func Run(t *testing.T, c Case) {
 	t.Run("aggregation", c.Aggregation)
 }
 
-// workers: 8 workers give the bytes of one, and so they do where values stay on a device, which the CPU stands in for,
-// and in sessions that were compiled apart.
+// workers: runs with 8 workers and with 1 have the same bytes, also where values stay on a device (here the CPU) and
+// with sessions that were compiled separately.
 func (c Case) workers(t *testing.T) {
 	one, eight := c.plain(t), engine.Settings{Workers: 8}
 	one.same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "1 and 8 workers")
@@ -250,10 +250,10 @@ func (c Case) workers(t *testing.T) {
 	one.same(t, outcomeOf(t, c.run(t, c.experiment(t), eight)), "runs and bound runs")
 }
 
-// bases are the outcomes of base methods with their own options, each of which many cases wrap.
+// bases are the outcomes of base methods with options, which many cases wrap.
 var bases sync.Map
 
-// zero: a wrapper of no strength leaves its base method as it is.
+// zero: a wrapper with strength 0 does not change its base method.
 func (c Case) zero(t *testing.T) {
 	if c.Zero == nil {
 		t.Skip("there is nothing to leave out")

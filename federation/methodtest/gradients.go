@@ -18,9 +18,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// gradients: what the optimizer sees is the derivative of the loss, by a four-point difference of step 0.02 in each
-// element of each parameter (of more than 40 in 20 to 40, evenly spread) and with a learning rate of 0, while what the
-// server sent and what the client last left have values of their own. Each loss is one run of the engine's own step.
+// gradients: the optimizer gets the derivative of the loss, by a four-point difference of step 0.02 in each element of
+// each parameter (of more than 40 elements in 20 to 40, evenly spread). The learning rate is 0, and parameters as the
+// server sent them and as the client last left them have other values. Each loss is one run of the engine's own step.
 func (c Case) gradients(t *testing.T) {
 	if c.NoDerivative {
 		t.Skip("its gradient is not the derivative, by intention")
@@ -47,7 +47,7 @@ func (c Case) gradients(t *testing.T) {
 	for _, c := range e.Clients {
 		g.Infos = append(g.Infos, method.ClientInfo{Backbone: c.Backbone.Name(), Dim: c.Backbone.Task().Dim})
 	}
-	for _, q := range at.Method.Statistics(0) { // which nobody answered
+	for _, q := range at.Method.Statistics(0) { // without answers
 		if err := q.Aggregate(g, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -106,8 +106,7 @@ func (c Case) gradients(t *testing.T) {
 	}
 }
 
-// fill gives values to what the loss reads of the server's extras and of a client's kept state, and nobody has set or
-// only to zeros.
+// fill sets extras of the server and state of a client that the loss reads, where they are absent or zeros.
 func fill(m method.Method, task method.ClientSpec, down, kept tensor.Map) {
 	s := method.NewScope(task, m.Params(task))
 	for i, n := range graph.Inputs(m.Loss(s, m.Logits(s))) {

@@ -75,7 +75,7 @@ func (*pencil) Text(g *graph.Graph, _ []string, prompts []method.Prompt) ([]grap
 	return out, g.Err()
 }
 
-// adapted is what adapters make of 1.
+// adapted returns the output of adapters for 1.
 func adapted(g *graph.Graph, c method.Changes) graph.Node {
 	sum := g.Scalar(0)
 	for _, a := range c.Adapters {

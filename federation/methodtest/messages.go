@@ -16,8 +16,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// messages: encoded messages change nothing, hold what the method declares, and no private or kept tensor, by name or
-// by content.
+// messages: encoding messages changes nothing; messages hold the tensors that the method declares, and no private or
+// kept tensor, by name or by content.
 func (c Case) messages(t *testing.T) {
 	type upload struct {
 		client int
@@ -82,7 +82,7 @@ func (c Case) messages(t *testing.T) {
 	}
 }
 
-// declared finds extras that are neither all that the method declares for an upload nor those for an answer.
+// declared reports extras that differ from those that the method declares for an upload or an answer.
 func declared(e *spec.Experiment, c *spec.Client, extra tensor.Map) error {
 	task := c.Backbone.Task()
 	task.Client, task.Clients, task.Classes = c.ID, len(e.Clients), len(e.Classes)

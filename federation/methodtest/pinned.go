@@ -11,8 +11,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Pinned is a method whose first values are given instead of drawn: shared parameters and what the server sends by
-// name, private parameters as cK/NAME. What a client draws at random in its steps comes from PinnedRand.
+// Pinned is a method with given initial values instead of drawn ones: shared parameters and broadcast tensors by name,
+// private parameters as cK/NAME. A client's random numbers in its steps come from PinnedRand.
 type Pinned struct {
 	method.Method
 	First tensor.Map
@@ -32,7 +32,7 @@ func (p Pinned) Start(g *method.Global) error {
 	return nil
 }
 
-// Params draws zeros for the private parameters that Begin gives, which are then what a client received in round 0.
+// Params draws zeros for the private parameters that Begin sets.
 func (p Pinned) Params(t method.ClientSpec) []method.Param {
 	out := slices.Clone(p.Method.Params(t))
 	for i := range out {
@@ -55,7 +55,7 @@ func (p Pinned) Begin(l *method.Local) error {
 	return p.Method.Begin(l)
 }
 
-// filled is t, or a tensor full of t's one element where the shape has more.
+// filled returns t, or a tensor of that shape full of t's only element.
 func filled(t *tensor.Tensor, shape []int) *tensor.Tensor {
 	if t.Len() != 1 {
 		return t.Clone()
@@ -67,7 +67,7 @@ func filled(t *tensor.Tensor, shape []int) *tensor.Tensor {
 	return out
 }
 
-// InOrder is data that is visited in the order it is in.
+// InOrder is data whose passes follow the order of the rows.
 type InOrder struct{ *spec.Features }
 
 func (d InOrder) Order(*rand.Rand) []int {
@@ -78,9 +78,9 @@ func (d InOrder) Order(*rand.Rand) []int {
 	return out
 }
 
-// probe is a method whose clients take their first step at given values, whatever the server sent, and their second at
-// others. Values that are constants for gradients stay at the second what they were at the first, and what is drawn at
-// random is drawn again.
+// probe is a method whose clients take their first step at given values, whatever the server sent, and their second
+// step at other values. Constants for gradients keep their values from the first step, and random numbers are drawn
+// again.
 type probe struct {
 	method.Method
 	first, second tensor.Map

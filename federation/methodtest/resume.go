@@ -32,7 +32,7 @@ func (a *after) Step(trace.StepRecord) {
 	}
 }
 
-// interruptions break a run off at one point each; repair undoes what keeps a resumed run from writing.
+// interruptions stop a run at one point each; repair undoes what keeps a resumed run from writing.
 var interruptions = []struct {
 	name string
 	set  func(s *engine.Settings, stop func(), dir string) (repair func() error)
@@ -112,7 +112,7 @@ var interruptions = []struct {
 	}},
 }
 
-// resume: a run that is broken off at some of the interruptions and resumed gives the bytes of one that is not.
+// resume: a run that is stopped at some of the interruptions and resumed has the bytes of an uninterrupted run.
 func (c Case) resume(t *testing.T) {
 	want := c.plain(t)
 	pick := fnv.New32()
@@ -141,8 +141,8 @@ func (c Case) resume(t *testing.T) {
 	}
 }
 
-// longer: a run that ended and goes on with more rounds gives the bytes of one that had them from the start, or is
-// refused because the method goes by the number of rounds.
+// longer: a finished run that continues with more rounds has the bytes of a run with these rounds from the start, or is
+// refused because the method depends on the number of rounds.
 func (c Case) longer(t *testing.T) {
 	dir := t.TempDir()
 	short := c.experiment(t)
@@ -161,7 +161,7 @@ func (c Case) longer(t *testing.T) {
 
 func (c Case) learnsNothing() bool { return len(c.Names.Shared)+len(c.Names.Private) == 0 }
 
-// lost: a round goes on without a client whose answer never came, and that client remembers what it did before.
+// lost: a round ends without a client whose answer is lost, and that client keeps its earlier state.
 func (c Case) lost(t *testing.T) {
 	e := c.experiment(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 1

@@ -2,8 +2,8 @@ package methodtest
 
 import "math/rand/v2"
 
-// Source is a source of random bits made of Value(salt, 0), Value(salt, 1) and so on, with which another language can
-// repeat what math/rand/v2 draws. Each number of either kind takes one of them; with x the 32 bits (Value+1)·2^31 and
+// Source is a source of random bits from Value(salt, 0), Value(salt, 1) and so on, so that another language can repeat
+// the draws of math/rand/v2. Each number of either kind takes one of them; with x the 32 bits (Value+1)·2^31 and
 // j = (x as a signed number) >> 1:
 //
 //	NormFloat64 is j times normalWidth,
@@ -22,7 +22,7 @@ func (s *Source) Uint64() uint64 {
 	return uint64(x>>18)<<39 | 127<<32 | uint64(uint32(int32(x)>>1))
 }
 
-// PinnedRand is the random source of a client in a round of a Pinned method.
+// PinnedRand returns the random source of a client in a round of a Pinned method.
 func PinnedRand(round, client int) *rand.Rand {
 	return rand.New(&Source{Salt: 8000 + 100*round + client})
 }

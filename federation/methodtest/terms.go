@@ -14,9 +14,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// terms: the terms of the loss add up to it in every step, in value and in gradient with what AdjustGradients adds, so
-// that there is no remainder without a name; records have their means; and measuring them changes nothing else,
-// whatever the number of workers and the form of messages.
+// terms: the terms add up to the loss in every step, in value and, with what AdjustGradients adds, in gradient. Records
+// have their means. Measuring terms changes nothing else, for any number of workers and any form of messages.
 func (c Case) terms(t *testing.T) {
 	rec := trace.NewRecorder()
 	r := c.run(t, c.all(t), engine.Settings{Workers: 8, Encode: true, Terms: true, Tracer: rec})

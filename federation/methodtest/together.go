@@ -7,8 +7,8 @@ import (
 	"promptfed/federation/engine"
 )
 
-// together: steps of up to three clients in one run give what a run for each gives, but for rounding: prompts, losses
-// and bytes. Clients of the toy take 4, 2, 2 and 2 steps, so that a run loses clients on the way.
+// together: steps of up to three clients in one run equal a run for each client up to rounding: prompts, losses and
+// bytes. Clients of the toy take 4, 2, 2 and 2 steps, so that clients leave the run on the way.
 func (c Case) together(t *testing.T) {
 	e := c.all(t)
 	e.BatchClients = 3

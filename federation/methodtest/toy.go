@@ -14,7 +14,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Value is a number in [-1,1) made from two integers, by integer arithmetic that any language repeats exactly.
+// Value returns a number in [-1,1) from two integers, by integer arithmetic that any language repeats exactly.
 func Value(salt, i int) float64 {
 	x := uint32(i)*2654435761 + uint32(salt)*40503
 	x ^= x >> 16
@@ -23,7 +23,7 @@ func Value(salt, i int) float64 {
 	return float64(x)/(1<<31) - 1
 }
 
-// Values is a tensor with element i being scale times Value(salt, i).
+// Values returns a tensor whose element i is scale times Value(salt, i).
 func Values(salt int, scale float64, shape ...int) *tensor.Tensor {
 	t := tensor.New(shape...)
 	for i := range t.Data {
@@ -56,7 +56,7 @@ const (
 	ToyTokens = 7 // of an image behind the last block
 )
 
-// Vision gives the image features
+// Vision returns the image features
 //
 //	tanh(vec(pixels + prompt) P + Σ_i (1 + n/2)/(i+1) Σ_t tanh(tokens_i,t Q)/(t+2)) R
 //
@@ -95,7 +95,7 @@ func (b *Toy) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) 
 	return changed(x.Tanh(), p.Changes, g.Const(Values(33+b.Salt, 1, ToyVision, b.Dim))), g.Err()
 }
 
-// changed is x W with low-rank changes; those of the head come last, before adapters, x + A(x)/(block+2).
+// changed returns x W with low-rank changes; those of the head come last, before adapters, x + A(x)/(block+2).
 func changed(x graph.Node, c method.Changes, w graph.Node) graph.Node {
 	more := x.Graph().Scalar(0)
 	for _, l := range c.LowRank {
@@ -161,12 +161,12 @@ func (b *Toy) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([
 	return out, g.Err()
 }
 
-// StepBytesForImage is a number for each number of a prompt and each class.
+// StepBytesForImage returns four bytes for each number of a prompt and each class.
 func (b *Toy) StepBytesForImage(classes []string, tokens int) (int, error) {
 	return 4 * len(classes) * tokens * b.Width, nil
 }
 
-// Words gives Values with salt 9 plus the sum of the bytes of a text, a row for each word.
+// Words returns Values with salt 9 plus the sum of the bytes of a text, a row for each word.
 func (b *Toy) Words(text string) (*tensor.Tensor, error) {
 	return Values(9+sumOf(text), 0.5, len(strings.Fields(text)), b.Width), nil
 }
@@ -178,12 +178,12 @@ func sumOf(text string) (sum int) {
 	return sum
 }
 
-// Sentences gives tanh(S) W with row i of S [N,w] from Values with salt 5 plus the sum of the bytes of text i.
+// Sentences returns tanh(S) W with row i of S [N,w] from Values with salt 5 plus the sum of the bytes of text i.
 func (b *Toy) Sentences(g *graph.Graph, texts []string) (graph.Node, error) {
 	return b.sentences(g, "{}", texts).Tanh().MatMul(b.out(g)), g.Err()
 }
 
-// sentences is S of texts from a template.
+// sentences returns S of texts from a template.
 func (b *Toy) sentences(g *graph.Graph, template string, names []string) graph.Node {
 	rows := make([]*tensor.Tensor, len(names))
 	for i, name := range names {
@@ -192,7 +192,7 @@ func (b *Toy) sentences(g *graph.Graph, template string, names []string) graph.N
 	return g.Const(tensor.Stack(rows))
 }
 
-// Rows are n examples as unit rows [n,D]: row i is Values with the salt, normalised, and its label (i+salt) mod
+// Rows returns n examples as unit rows [n,D]: row i is Values with the salt, normalised, and its label (i+salt) mod
 // classes.
 func Rows(salt, n, dim, classes int) *spec.Features {
 	x := Values(salt, 1, n, dim)

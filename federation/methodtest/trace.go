@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// trace: a trace holds the tensors that the contract of the trace folder names, no others, in the stated shapes; images
-// are unit rows; and a client's upload and the next round's start follow from it.
+// trace: a trace holds the tensors that docs/formats.md names, no others, in the stated shapes. Images are unit rows. A
+// client's upload is its last step's result, and the next round starts from the merged parameters.
 func (c Case) trace(t *testing.T) {
 	e := c.all(t)
 	e.Plan.TestEvery = 1
@@ -169,7 +169,7 @@ func unitRows(t *testing.T, name string, x *tensor.Tensor) {
 	}
 }
 
-// inputs are the names of what the loss and the class scores of a client read.
+// inputs returns the names of the inputs of a client's loss and class scores.
 func (c Case) inputs(t *testing.T, e *spec.Experiment, client *spec.Client) (loss, scores []string) {
 	t.Helper()
 	task := e.Task(client)
@@ -194,7 +194,7 @@ func (c Case) inputs(t *testing.T, e *spec.Experiment, client *spec.Client) (los
 	return loss, scores
 }
 
-// under are the names of inputs of a kind.
+// under returns the names of inputs of a kind.
 func under(inputs []string, kind string) (out []string) {
 	for _, in := range inputs {
 		if name, ok := strings.CutPrefix(in, kind+"/"); ok {
@@ -204,7 +204,7 @@ func under(inputs []string, kind string) (out []string) {
 	return out
 }
 
-// withoutRows are inputs that are neither rows of data nor computed on the host.
+// withoutRows returns the inputs that are neither rows of data nor computed on the host.
 func withoutRows(inputs []string) []string {
 	return slices.DeleteFunc(slices.Clone(inputs), func(in string) bool {
 		return spec.OfImage(in) || strings.HasPrefix(in, method.HostInput+"/") || in == method.MemoryImage ||
@@ -212,7 +212,7 @@ func withoutRows(inputs []string) []string {
 	})
 }
 
-// complete: everything that a step's loss read is in the trace.
+// complete: every input of a step's loss is in the trace.
 func (c Case) complete(t *testing.T, rec *trace.Recorder, turn, step string, inputs []string) {
 	t.Helper()
 	for _, in := range inputs {
@@ -244,7 +244,7 @@ func (c Case) complete(t *testing.T, rec *trace.Recorder, turn, step string, inp
 	}
 }
 
-// phase: a step says which pass over the data it is of, and what it leaves unchanged.
+// phase: a step records its pass over the data and the parameters that it does not change.
 func (c Case) phase(t *testing.T, of trace.StepRecord, step string, epoch int, learned []string) {
 	t.Helper()
 	var want []string
@@ -259,7 +259,7 @@ func (c Case) phase(t *testing.T, of trace.StepRecord, step string, epoch int, l
 	}
 }
 
-// rawGradients: a gradient of the loss is there by itself where the optimizer gets another one, or none.
+// rawGradients: the trace has the gradient of the loss separately where the optimizer gets another gradient or none.
 func (c Case) rawGradients(t *testing.T, rec *trace.Recorder, step string, of trace.StepRecord, learned []string) {
 	t.Helper()
 	for _, name := range learned {

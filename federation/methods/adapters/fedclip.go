@@ -67,7 +67,7 @@ func (m FedCLIP) Start(g *method.Global) error {
 	return nil
 }
 
-// adapted gives the image features [B,D] behind the adapter, unit rows.
+// adapted returns the image features [B,D] behind the adapter, unit rows.
 func (m FedCLIP) adapted(s *method.Scope) graph.Node {
 	f := s.Image()
 	hidden := modules.ApplyLinear(s, "adapter/1", f.MulScalar(m.InputNorm)).Tanh()
@@ -90,8 +90,8 @@ func (m FedCLIP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return contrastive(s, m.adapted(s), m.texts(s))
 }
 
-// contrastive is CLIP's loss in a batch of images [B,D], each with the text of its own class of [C,D]: the mean of the
-// cross entropies of images over texts and of texts over images.
+// contrastive returns CLIP's loss in a batch of images [B,D], each with the text of its own class of [C,D]: the mean of
+// the cross entropies of images over texts and of texts over images.
 func contrastive(s *method.Scope, image, text graph.Node) graph.Node {
 	pairs := image.MatMulT(text.Rows(s.Label())).MulScalar(s.Task().Scale) // [B,B]
 	own := pairs.Mul(s.Graph().Apply(graph.Standard, "EyeLike", nil, pairs.Detach())).Sum(-1)

@@ -99,7 +99,7 @@ type site struct {
 
 func (s site) name() string { return s.tower + "/" + string(s.of) }
 
-// sites are those that are changed.
+// sites returns the maps that are changed.
 func (m FedLoRA) sites(t method.ClientSpec) (out []site) {
 	for _, tower := range []struct {
 		name                 string
@@ -141,7 +141,7 @@ func (m FedLoRA) Params(t method.ClientSpec) (out []method.Param) {
 	return out
 }
 
-// changes are those of one tower.
+// changes returns the low-rank changes of one tower.
 func (m FedLoRA) changes(s *method.Scope, tower string) (out method.Changes) {
 	for _, at := range m.sites(s.Task()) {
 		if at.tower != tower {
@@ -156,7 +156,7 @@ func (m FedLoRA) changes(s *method.Scope, tower string) (out method.Changes) {
 	return out
 }
 
-// features are those of the batch [B,D] and of the classes [C,D].
+// features returns the features of the batch [B,D] and of the classes [C,D].
 func (m FedLoRA) features(s *method.Scope) (image, text graph.Node) {
 	t := s.Task()
 	if m.Towers != prompts.ImageTower && t.TextLayers == 0 || m.Towers != prompts.TextTower && t.VisionLayers == 0 {
@@ -268,7 +268,7 @@ func (m FedLoRA) refactor(a, b *tensor.Tensor, ups []method.Upload,
 	return nil
 }
 
-// sign is that of a vector's largest entry, with which a singular vector is one and not its negative.
+// sign returns the sign of a vector's entry with the largest absolute value; it makes a singular vector unique.
 func sign(v mat.Vector) float64 {
 	largest := 0.0
 	for i := range v.Len() {

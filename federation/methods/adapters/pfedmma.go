@@ -16,10 +16,9 @@ import (
 //
 //	x + block(x) + alpha up(relu(mid(relu(down(LN1 x))))),
 //
-// x + block(x) being what the block gives without: "TOWER/down/w" [blocks,rank,width] and "TOWER/up/w"
-// [blocks,width,rank] with biases "/b" stay on their client, "mid/w" [blocks,rank,rank] and "mid/b" are of both
-// towers together, block by block from the top, and the server averages them. The texts are those of a hand-written
-// template.
+// x + block(x) being the output of the block without adapter: "TOWER/down/w" [blocks,rank,width] and "TOWER/up/w"
+// [blocks,width,rank] with biases "/b" stay on their client, "mid/w" [blocks,rank,rank] and "mid/b" are of both towers
+// together, block by block from the top, and the server averages them. The texts are those of a hand-written template.
 //
 // Islam et al., pFedMMA: Personalized Federated Fine-Tuning with Multi-Modal Adapter for Vision-Language Models,
 // arXiv 2507.05394. Notes:
@@ -54,7 +53,7 @@ func (m *PFedMMA) Build(method.Method) (method.Method, error) {
 		check.Within("alpha", m.Alpha, 0, check.MaxWeight))
 }
 
-// adapted are the towers with adapters, their widths and blocks, and how many of these have one.
+// adapted returns the towers with adapters, their widths and blocks, and the number of blocks with an adapter.
 func (m PFedMMA) adapted(t method.ClientSpec) (towers []string, widths, layers []int, blocks int) {
 	blocks = m.Blocks
 	for _, tower := range []struct {
@@ -83,7 +82,7 @@ func (m PFedMMA) Params(t method.ClientSpec) (out []method.Param) {
 	return out
 }
 
-// changes are the adapters of a tower of so many blocks.
+// changes returns n adapters of a tower with that many blocks.
 func (m PFedMMA) changes(s *method.Scope, tower string, layers, n int) (out method.Changes) {
 	var parts [][]method.Layer
 	for _, name := range []string{tower + "/down", "mid", tower + "/up"} {

@@ -12,18 +12,18 @@ import (
 )
 
 // FedHPL learns a prompt of the image tower on each client alone, "prompt", and lets clients teach one another by class
-// scores, whatever their backbones: after its steps a client uploads, class by class, the mean of the scores [C,C] of
-// its training examples and their number; the server averages them into the scores that a class has anywhere, and sends
-// these to all. The loss is, with z the scores of an example of class y and g_y those from the server,
+// scores, whatever their backbones. After its steps a client uploads the mean scores [C,C] of its training examples of
+// each class and their numbers. The server averages them over clients and sends the averages to all. The loss is, with
+// z the scores of an example of class y and g_y those from the server,
 //
 //	CE(z, y) + gamma T² KL(softmax(g_y/T) ‖ softmax(z/T))
 //
 // where the second term is left out for classes of which the server has no scores yet, all of them in round 0. Both are
-// means over the batch. Prompts stay on their clients; only scores and counts travel.
+// means over the batch. Prompts stay on their clients; only scores and counts are sent.
 //
 // Ma et al., FedHPL: Efficient Heterogeneous Federated Learning with Prompt Tuning and Logit Distillation, arXiv
-// 2405.17267; T and gamma as FedAPPR's comparison has them. There is no public code; known are its abstract
-// and that l·l numbers travel each way. Ours are:
+// 2405.17267; T and gamma as FedAPPR's comparison has them. There is no public code; known are its abstract and that
+// l·l numbers are sent each way. Ours are:
 //   - only rightly classified examples count: of; all takes every example;
 //   - a client's scores weigh by how many examples they are the mean of: weighting; uniform lets each client that has
 //     some count the same;
@@ -59,7 +59,7 @@ func (m *FedHPL) Build(method.Method) (method.Method, error) {
 		check.OneOf("of", m.Of, "correct", "all"))
 }
 
-// Tensors that travel: scores [C,C] by class of the examples, and of how many they are the mean [C,1].
+// Tensors that are sent: scores [C,C] by class of the examples, and the number of examples behind each mean [C,1].
 const hplLogits, hplN = "hpl/logits", "hpl/n"
 
 func (m FedHPL) Params(t method.ClientSpec) []method.Param {
@@ -109,7 +109,7 @@ func (m FedHPL) Extras(t method.ClientSpec) []method.Extra {
 		{Name: hplN, Shape: []int{t.Classes, 1}, Counts: true}}
 }
 
-// Start: nothing is known of any class.
+// Start sends scores of no class.
 func (m FedHPL) Start(g *method.Global) error {
 	g.Broadcast[hplLogits], g.Broadcast[hplN] = tensor.New(g.Classes, g.Classes), tensor.New(g.Classes, 1)
 	return nil
@@ -125,7 +125,7 @@ func (m FedHPL) Merge(g *method.Global, ups []method.Upload) error {
 	return aggregate.RenewClassMeans(logits, n, ups, hplLogits, hplN, m.Weighting.Weighting == "uniform")
 }
 
-// argmax is the place of the largest value, the first among equals.
+// argmax returns the index of the largest value, the first among equals.
 func argmax(row []float32) int {
 	best := 0
 	for i, v := range row {

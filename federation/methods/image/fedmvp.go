@@ -132,7 +132,7 @@ func (m FedMVP) Start(g *method.Global) error {
 	return nil
 }
 
-// switched tells clients whether they learn low-rank changes in a round, counted from 1.
+// switched sends whether clients learn low-rank changes in a round, counted from 1.
 func (m FedMVP) switched(g *method.Global, round int) {
 	if m.LoRARound > 0 {
 		on := tensor.New(1)
@@ -148,7 +148,7 @@ func (m FedMVP) Merge(g *method.Global, ups []method.Upload) error {
 	return m.WeightedMean.Merge(g, ups)
 }
 
-// texts gives the unit features of attributes, n of [C,e].
+// texts returns the unit features of attributes, n of [C,e].
 func (m FedMVP) texts(s *method.Scope) (out []graph.Node) {
 	for _, list := range m.Attributes {
 		for i := range list {
@@ -166,7 +166,7 @@ func (m FedMVP) texts(s *method.Scope) (out []graph.Node) {
 	return out
 }
 
-// changed is x + on x A B.
+// changed returns x + on x A B.
 func (m FedMVP) changed(s *method.Scope, x graph.Node, part string) graph.Node {
 	if m.LoRARound == 0 {
 		return x
@@ -175,7 +175,7 @@ func (m FedMVP) changed(s *method.Scope, x graph.Node, part string) graph.Node {
 	return x.Add(x.MatMul(s.Param(at + "/a")).MatMul(s.Param(at + "/b")).Mul(s.Broadcast(mvpOn, 1)))
 }
 
-// prompt gives the tokens [B,tokens,v] of images from the texts' features. All products are of rows of images with
+// prompt returns the tokens [B,tokens,v] of images from the texts' features. All products are of rows of images with
 // matrices, so that a batch may be computed in parts.
 func (m FedMVP) prompt(s *method.Scope, texts []graph.Node) graph.Node {
 	v, e := s.Task().VisionWidth, s.Vision(method.VisionPrompts{Embeddings: true})
@@ -199,7 +199,7 @@ func (m FedMVP) prompt(s *method.Scope, texts []graph.Node) graph.Node {
 	return s.Graph().Const(runs(m.Tokens, s.Task().Patches)).MatMul(h)
 }
 
-// runs [n,of] takes the means of n runs of rows, as torch.nn.AdaptiveAvgPool1d cuts them.
+// runs returns a matrix [n,of] that takes the means of n runs of rows, as torch.nn.AdaptiveAvgPool1d cuts them.
 func runs(n, of int) *tensor.Tensor {
 	out := tensor.New(n, of)
 	for i := range n {
@@ -216,7 +216,7 @@ func (m FedMVP) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(x, t)
 }
 
-// pair gives the unit features of images, and of classes the means of their attributes'.
+// pair returns the unit features of images, and the mean features of the attributes of each class.
 func (m FedMVP) pair(s *method.Scope) (image, text graph.Node) {
 	t := s.Task()
 	why := prompts.WhyNoTokens(t, true)
@@ -246,7 +246,7 @@ func (m FedMVP) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return loss.Add(s.Term("consistency", apart))
 }
 
-// plain gives the plain tower's features of flipped images.
+// plain returns the plain tower's features of flipped images.
 func (m FedMVP) plain(s *method.Scope) graph.Node {
 	if m.Flip == "never" {
 		return s.Image()
@@ -267,7 +267,7 @@ func (m FedMVP) Begin(l *method.Local) error {
 	return nil
 }
 
-// toss decides for all images of the next step.
+// toss decides whether the images of the next step are flipped.
 func (m FedMVP) toss(l *method.Local) {
 	if m.Flip == "coin" {
 		if l.Scalars[mvpCoin] = 0; l.Draws.Uniform(l.Rand, mvpCoin, 1)[0] < 0.5 {

@@ -99,7 +99,7 @@ type transform struct {
 	norm float64
 }
 
-// transforms gives those of every block, decomposed once a round.
+// transforms returns the transform of every block, decomposed once a round.
 func (m FedPR) transforms(l *method.Local) ([]transform, error) {
 	const name = "fedpr/transforms"
 	if known, ok := l.Cache[name].([]transform); ok {

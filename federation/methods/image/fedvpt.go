@@ -11,7 +11,7 @@ import (
 //
 // There is no paper of its own and no code: it is the name under which federated prompt learning is compared with
 // FedAvg of Jia et al., Visual Prompt Tuning, ECCV 2022, eq. 4-7, such as in GGTPC's tables. VPT learns a linear head
-// as well; here CLIP's text features take its place, so that nothing but prompts travels.
+// as well; here CLIP's text features take its place, so that only prompts are sent.
 type FedVPT struct {
 	method.FedAvg
 	prompts.Visual `config:",squash"`

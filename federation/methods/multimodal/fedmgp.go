@@ -104,7 +104,7 @@ func (m FedMGP) Params(t method.ClientSpec) (out []method.Param) {
 	return out
 }
 
-// returned gives the groups of a tower with the average in place of those that were drawn.
+// returned returns the groups of a tower with the average in place of the groups that were drawn.
 func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
 	own, slots, drawn := s.Raw(tower+mgpGroups), s.Raw(tower+mgpSlots).Detach(), s.Param(tower+mgpDrawn).Detach()
 	shape, _ := own.Shape().Ints()
@@ -113,7 +113,7 @@ func (m FedMGP) returned(s *method.Scope, tower string) graph.Node {
 	return flat(own).Mul(kept).Add(drawn.Transpose(1, 0).MatMul(flat(slots))).Reshape(shape...)
 }
 
-// features gives those of texts [C,D] and of images [B,D] of each group.
+// features returns the features of texts [C,D] and of images [B,D] of each group.
 func (m FedMGP) features(s *method.Scope) (texts, images []graph.Node) {
 	for _, ctx := range nn.Unbind(m.returned(s, prompts.TextTower)) {
 		texts = append(texts, s.Text(m.AddWords(s, ctx)))
@@ -159,7 +159,7 @@ func (m FedMGP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	return loss
 }
 
-// likeness is the mean over pairs of groups, and over rows, of their cosine, or of their absolute difference.
+// likeness returns the mean over pairs of groups, and over rows, of their cosine or of their absolute difference.
 func (m FedMGP) likeness(groups []graph.Node) graph.Node {
 	sum, pairs := groups[0].Graph().Scalar(0), 0.0
 	for j, a := range groups {
@@ -174,7 +174,7 @@ func (m FedMGP) likeness(groups []graph.Node) graph.Node {
 	return sum.MulScalar(1 / pairs)
 }
 
-// Begin puts the average into the groups that were drawn, so that steps train them as others.
+// Begin copies the average into the groups that were drawn, so that steps train them like the other groups.
 func (m FedMGP) Begin(l *method.Local) error {
 	for _, tower := range m.towers() {
 		drawn := l.Private[tower+mgpDrawn]
@@ -188,7 +188,7 @@ func (m FedMGP) Begin(l *method.Local) error {
 	return nil
 }
 
-// AdjustGradients freezes what the server sent, and what was drawn.
+// AdjustGradients freezes the tensors that the server sent and the drawn ones.
 func (m FedMGP) AdjustGradients(l *method.Local, _ tensor.Map) error {
 	l.Frozen = nil
 	for _, tower := range m.towers() {
@@ -197,7 +197,7 @@ func (m FedMGP) AdjustGradients(l *method.Local, _ tensor.Map) error {
 	return nil
 }
 
-// Finish draws what to upload.
+// Finish draws the groups to upload.
 func (m FedMGP) Finish(l *method.Local, up *method.Upload) error {
 	for _, tower := range m.towers() {
 		own, last := l.Private[tower+mgpGroups], l.Received[tower+mgpSlots]
@@ -228,7 +228,7 @@ func (m FedMGP) Finish(l *method.Local, up *method.Upload) error {
 	return nil
 }
 
-// worded gives the text prompts with their words, [G+n,tokens,w]: the client's own, then last round's global ones.
+// worded returns the text prompts with their words, [G+n,tokens,w]: the client's own, then last round's global ones.
 func (m FedMGP) worded(s *method.Scope) graph.Node {
 	all := append(nn.Unbind(s.Raw(prompts.TextTower+mgpGroups)),
 		nn.Unbind(s.Received().Raw(prompts.TextTower+mgpSlots))...)
@@ -238,9 +238,9 @@ func (m FedMGP) worded(s *method.Scope) graph.Node {
 	return graph.Stack(all...)
 }
 
-// draw gives groups in the order of drawing: those with the largest sim/tau plus noise of Gumbel's distribution, which
-// is the draw without replacement (Kool et al., Stochastic Beams and Where to Find Them, ICML 2019, section 2.3). u are
-// random numbers from [0,1).
+// draw returns groups in the order of drawing: those with the largest sim/tau plus noise of Gumbel's distribution,
+// which is the draw without replacement (Kool et al., Stochastic Beams and Where to Find Them, ICML 2019, section 2.3).
+// u are random numbers from [0,1).
 func (m FedMGP) draw(u, sims []float64) []int {
 	key, order := make([]float64, m.Groups), make([]int, m.Groups)
 	for j, s := range sims {
@@ -250,7 +250,7 @@ func (m FedMGP) draw(u, sims []float64) []int {
 	return order[:m.Exchanged]
 }
 
-// cosine of two vectors; 0 where one of them is 0.
+// cosine returns the cosine of two vectors; 0 where one of them is 0.
 func cosine(a, b []float32) float64 {
 	var ab, aa, bb float64
 	for i, x := range a {

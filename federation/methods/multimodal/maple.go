@@ -21,7 +21,7 @@ import (
 // Khattak et al., MaPLe: Multi-modal Prompt Learning, CVPR 2023, eq. 1-7. Notes:
 //   - the first prompt has 2 tokens that begin at "a photo", and "of a" stays behind them, as in the public code;
 //   - the layers begin as torch.nn.Linear does, those behind the first block as copies of one draw, as in the code;
-//   - what couples the image tower's first prompt is what was learned and the words together, the prompt itself;
+//   - the layer of the first block reads the whole prompt, words and offset;
 //   - 9 blocks are for base-to-new, 3 for other data sets and domains.
 type MaPLe struct {
 	method.FedAvg
@@ -45,7 +45,7 @@ func (m *MaPLe) Build(method.Method) (method.Method, error) {
 
 const couple = "couple"
 
-// later is how many blocks behind the first have prompts.
+// later returns the number of blocks after the first that have prompts.
 func (m MaPLe) later(t method.ClientSpec) int {
 	return max(0, min(m.Depth, t.TextLayers, t.VisionLayers)-1)
 }

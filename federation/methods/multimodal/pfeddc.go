@@ -14,7 +14,7 @@ import (
 // PFedDC learns a shared and a private prompt of each tower, "text/shared" and "text/own" [tokens,w], "image/shared"
 // and "image/own" (see Visual for their shape), and mixes each pair by a cross-attention module that stays on its
 // client, "att/text" and "att/image" (eq. 4-5, see Attention). The frozen towers get the mixed prompts; the loss is
-// cross entropy (eq. 6). Only the shared prompts travel and are averaged by examples (eq. 2-3); a client is tested with
+// cross entropy (eq. 6). Only the shared prompts are sent, and averaged by examples (eq. 2-3); a client is tested with
 // the averages and with its own prompts and modules.
 //
 // Zhang et al., Personalized Federated Learning via Dual-Prompt Optimization and Cross Fusion, arXiv 2506.21144, eq.
@@ -58,7 +58,7 @@ func (m *PFedDC) Build(method.Method) (method.Method, error) {
 		check.OneOf("without", m.Without, "shared", "own", "mean"))
 }
 
-// mixed tells whether a tower's prompts pass an attention module.
+// mixed reports whether an attention module mixes a tower's prompts.
 func (m PFedDC) mixed(tower string) bool { return m.Modules == "both" || m.Modules == tower }
 
 func (m PFedDC) Params(t method.ClientSpec) []method.Param {
@@ -69,7 +69,7 @@ func (m PFedDC) Params(t method.ClientSpec) []method.Param {
 	return slices.Concat(m.pair("text", text), m.pair("image", image))
 }
 
-// pair declares what a tower needs of its two prompts and its module.
+// pair declares the parameters of a tower: its prompts and its module.
 func (m PFedDC) pair(tower string, prompt func(string, method.Owner) []method.Param) []method.Param {
 	shared, own := prompt(tower+"/shared", method.Shared), prompt(tower+"/own", method.Private)
 	switch {
@@ -84,7 +84,7 @@ func (m PFedDC) pair(tower string, prompt func(string, method.Owner) []method.Pa
 	return slices.Concat(shared, own)
 }
 
-// prompt is what a tower gets.
+// prompt returns the prompt of a tower.
 func (m PFedDC) prompt(s *method.Scope, tower string) graph.Node {
 	shared, own := tower+"/shared", tower+"/own"
 	switch {

@@ -19,9 +19,9 @@ import (
 //
 //	text_weight mean|t_c - h_c| + image_weight mean|f - f0| + kl_weight (1/C) KL(q0 ‖ q),
 //
-// means over all numbers, and leaves at the end a mean of the prompts of all rounds t = 1..T, weighted by
-// exp(-(t-mu)²/(2 sigma²)), mu = gpa_mean T and sigma = gpa_std T. Rounds go on from FedAvg's prompts; the mean is
-// what the last round leaves.
+// means over all numbers, and ends with a mean of the prompts of all rounds t = 1..T, weighted by
+// exp(-(t-mu)²/(2 sigma²)), mu = gpa_mean T and sigma = gpa_std T. Rounds continue from FedAvg's prompts; the last
+// round ends with the mean.
 //
 // Khattak et al., Self-regulating Prompts: Foundational Model Adaptation without Forgetting, ICCV 2023, eq. 3-8. Notes:
 //   - weights 25, 10 and 1, the division of the divergence by C too, and the teacher's probabilities first in it (kl:
@@ -96,7 +96,7 @@ func (m PromptSRC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return loss
 }
 
-// meanOfRounds is where the server keeps the weighted sum of the rounds so far.
+// meanOfRounds prefixes the weighted sums of the rounds so far in the server's state.
 const meanOfRounds = "gpa/"
 
 // Merge averages the prompts; the last round leaves the mean of all rounds.
@@ -122,7 +122,7 @@ func (m PromptSRC) Merge(g *method.Global, ups []method.Upload) error {
 	return nil
 }
 
-// gaussian are weights of rounds 1..n that sum up to 1.
+// gaussian returns weights of rounds 1..n that sum up to 1.
 func gaussian(n int, mean, std float64) []float64 {
 	out := make([]float64, n)
 	least := math.Inf(1) // so that the largest is 1 before they are divided by their sum
@@ -141,5 +141,5 @@ func gaussian(n int, mean, std float64) []float64 {
 	return out
 }
 
-// shared says of every parameter that the server averages it.
+// shared makes every parameter shared.
 func shared(string) method.Owner { return method.Shared }

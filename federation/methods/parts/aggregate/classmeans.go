@@ -6,9 +6,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// renewMeans sets the rows of mean [C,D], and their counts n [C,1], of the classes that some upload has examples of: to
-// the mean of the uploads' rows, by examples or, uniform, one client as much as another. Other classes stay as they
-// are.
+// RenewClassMeans sets the rows of mean [C,D], and their counts n [C,1], of the classes that some upload has examples
+// of: to the mean of the uploads' rows, by examples or, uniform, one client as much as another. Other classes stay as
+// they are.
 func RenewClassMeans(mean, n *tensor.Tensor, ups []method.Upload, meanName, nName string, uniform bool) error {
 	dim := mean.Shape[1]
 	sums, weights, counts := make([]float64, mean.Len()), make([]float32, n.Len()), make([]float32, n.Len())

@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Extra gives what a client uploaded beside the shared parameters, in the shape that it must have.
+// Extra returns a tensor that a client uploaded beside the shared parameters, of the given shape.
 func Extra(u method.Upload, name string, shape ...int) (*tensor.Tensor, error) {
 	t := u.Extra[name]
 	if t == nil || t.IsInt() || !slices.Equal(t.Shape, shape) {

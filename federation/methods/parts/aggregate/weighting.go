@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Weighting says how clients count in the mean from which a wrapper of the server's step starts.
+// Weighting is the option of how clients count in the server's mean.
 type Weighting struct {
 	Weighting string `config:"weighting" help:"weights of clients in the server's mean: uniform or examples"`
 }
@@ -19,16 +19,16 @@ var (
 	Uniform  = Weighting{"uniform"}  // a client counts once
 )
 
-// Check refuses any other.
+// Check reports any other word.
 func (w Weighting) Check() error { return check.OneOf("weighting", w.Weighting, "uniform", "examples") }
 
-// Average lets the layer inside make the mean and gives the shared parameters from before it.
+// Average lets the layer inside average the uploads, and returns the shared parameters from before that.
 func (w Weighting) Average(inner method.Method, g *method.Global, ups []method.Upload) (old tensor.Map, err error) {
 	old = g.Shared.Clone()
 	return old, inner.Merge(g, w.Counted(ups))
 }
 
-// Counted gives uploads as they count: uniform, each has the weight of one example.
+// Counted returns uploads with their weights: with uniform each has the weight of one example.
 func (w Weighting) Counted(ups []method.Upload) []method.Upload {
 	if w.Weighting == "uniform" {
 		ups = slices.Clone(ups)
@@ -39,7 +39,7 @@ func (w Weighting) Counted(ups []method.Upload) []method.Upload {
 	return ups
 }
 
-// WeightedMean is FedAvg in which clients count as an option says.
+// WeightedMean is FedAvg with the option Weighting.
 type WeightedMean struct {
 	method.Base
 	Weighting `config:",squash"`

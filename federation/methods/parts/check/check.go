@@ -1,3 +1,4 @@
+// Package check checks options of methods: numbers within bounds, words of a list. It imports nothing of this module.
 package check
 
 import (
@@ -23,7 +24,7 @@ func Within[T int | float64](option string, value, lo, hi T) error {
 	return nil
 }
 
-// Bounds that keep a slip of the pen from filling the memory.
+// Bounds that keep a mistyped number from filling the memory.
 const (
 	MaxTokens = 1024 // of a prompt; no text tower has so long a context
 	MaxHidden = 1 << 16
@@ -31,7 +32,7 @@ const (
 	MaxWeight = 1e9 // of a term of a loss
 )
 
-// Join puts errors into one line, or gives nil when there is none.
+// Join puts errors into one line; nil when there is none.
 func Join(errs ...error) error {
 	var texts []string
 	for _, err := range errs {
@@ -43,4 +44,13 @@ func Join(errs ...error) error {
 		return nil
 	}
 	return errors.New(strings.Join(texts, "; "))
+}
+
+// Noise checks options of clipping and noise.
+func Noise(clip, noise, delta float64) error {
+	err := Join(Within("clip", clip, 0, MaxWeight), Within("noise", noise, 0, 1e6), Within("delta", delta, 1e-15, 0.5))
+	if noise > 0 && clip == 0 {
+		err = Join(err, errors.New("option clip is 0; noise hides only what is clipped: set a clip, or set noise: 0"))
+	}
+	return err
 }

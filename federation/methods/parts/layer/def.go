@@ -18,11 +18,10 @@ type Def struct {
 	Traffic Traffic // zero where no paper gives a formula
 }
 
-// Sizes are those that formulas of communication are in: m, d, l, p and the discriminator's d2 of FedAPPR's table S6,
-// whose d1 is d.
+// Sizes are the variables of the formulas of communication: m, d, l, p and d2 of FedAPPR's table S6, whose d1 is d.
 type Sizes struct{ Tokens, Width, Classes, Dim, Hidden int }
 
-// Traffic is what papers say a client sends and gets in a round, both ways together, in numbers.
+// Traffic is the number of values that a client sends and receives in a round, by a paper's formula.
 type Traffic struct {
 	Formula string
 	Numbers func(Sizes) int
@@ -32,23 +31,22 @@ type Traffic struct {
 // PromptTraffic is one prompt each way (FedAPPR's table S6).
 var PromptTraffic = Traffic{Formula: "m d 2", Numbers: func(s Sizes) int { return 2 * s.Tokens * s.Width }}
 
-// Layer is a pointer to a struct of options: each an exported field with the tags config:"KEY" and help:"TEXT", and
+// Builder is a pointer to a struct of options: each an exported field with the tags config:"KEY" and help:"TEXT", and
 // with defect:"VALUE" where that value reproduces a known defect of published code on purpose. Embedded structs of
 // options have the tag config:",squash".
 type Builder interface {
-	// Build checks the options and gives the method; inner is the method to wrap, which a wrapper puts into its field
-	// Method, and nil for a base method.
+	// Build checks the options and returns the method. A wrapper stores inner, the method that it wraps, in its field
+	// Method; inner is nil for a base method.
 	Build(inner method.Method) (method.Method, error)
 }
 
-// Wrapper tells whether it works over another method.
+// Wrapper reports whether d wraps another method.
 func (d Def) Wrapper() bool {
 	f, ok := reflect.TypeOf(d.New()).Elem().FieldByName("Method")
 	return ok && f.Anonymous && f.Type == reflect.TypeFor[method.Method]()
 }
 
-// Numbers gives the formula of a method's communication in one round of one client, both ways, and its value; "" and 0
-// where the papers give none.
+// Numbers returns the formula of Traffic and its value; "" and 0 where the papers have none.
 func (d Def) Numbers(s Sizes) (formula string, numbers int) {
 	if d.Traffic.Numbers == nil {
 		return "", 0
@@ -56,7 +54,7 @@ func (d Def) Numbers(s Sizes) (formula string, numbers int) {
 	return d.Traffic.Formula, d.Traffic.Numbers(s)
 }
 
-// Over is the base method that a wrapper is listed with.
+// Over returns the base method that a wrapper's formula is for.
 func (d Def) Over() string {
 	if d.Traffic.Over != "" {
 		return d.Traffic.Over
@@ -78,6 +76,7 @@ func (d Def) Options() []Option {
 	return out
 }
 
+// OptionNames lists their names.
 func (d Def) OptionNames() []string {
 	var out []string
 	for _, o := range d.Options() {

@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// Inside gives what a wrapper wraps, its field Method; nil for a base method.
+// Inside returns the method that a wrapper wraps, its field Method; nil for a base method.
 func Inside(m method.Method) method.Method {
 	v := reflect.Indirect(reflect.ValueOf(m))
 	if v.Kind() != reflect.Struct {
@@ -23,7 +23,7 @@ func Inside(m method.Method) method.Method {
 	return out
 }
 
-// Holds tells whether a stack has a layer of type T.
+// Holds reports whether a stack has a layer of type T.
 func Holds[T method.Method](m method.Method) bool {
 	return Any(m, func(l method.Method) bool {
 		_, ok := l.(T)
@@ -31,7 +31,7 @@ func Holds[T method.Method](m method.Method) bool {
 	})
 }
 
-// anyLayer tells whether a layer of a stack is one that ok accepts.
+// Any reports whether ok accepts a layer of a stack.
 func Any(m method.Method, ok func(method.Method) bool) bool {
 	for ; m != nil; m = Inside(m) {
 		if ok(m) {
@@ -46,7 +46,7 @@ func NameOf(m method.Method) string {
 	return strings.ToLower(reflect.Indirect(reflect.ValueOf(m)).Type().Name())
 }
 
-// MustLearn refuses a wrapper, which does something, over a base method that learns nothing.
+// MustLearn returns an error where the base method learns nothing. does is what the wrapper does.
 func MustLearn(inner method.Method, does string) error {
 	if len(inner.Params(AnyClient)) == 0 {
 		return fmt.Errorf("it %s, but the base method learns nothing; remove it", does)
@@ -65,13 +65,13 @@ func SharedNames(m method.Method) []string {
 	return out
 }
 
-// anywhere is a task to ask a method what it declares before the real one is known. Its towers take every parameter
-// that a method may have.
+// AnyClient is a client by which a stack is checked before the real clients are known. Its towers support every
+// parameter.
 var AnyClient = method.ClientSpec{Clients: 1, Classes: 2, Width: 8, Dim: 8, Patches: 4, Scale: 1, ImageSize: 32,
 	VisionWidth: 8, VisionLayers: 2, VisionUnits: 8, TextLayers: 2, TextUnits: 8, Tokens: 16}
 
-// fits refuses a wrapper whose loss cannot be built over a base method whose own can, unless err does already. Where
-// that cannot be built here either, sizes of the real task may be what it lacks.
+// CheckLoss returns err, or else the error of building the loss of wrapper m. It returns nil where the loss of inner
+// cannot be built either: it may need sizes of the real clients.
 func CheckLoss(m, inner method.Method, err error) error {
 	graphs := func(m method.Method) error {
 		s := method.NewScope(AnyClient, m.Params(AnyClient))
@@ -84,7 +84,7 @@ func CheckLoss(m, inner method.Method, err error) error {
 	return graphs(m)
 }
 
-// sharing says what a base method shares, for errors.
+// Enumerate lists names for errors, at most six.
 func Enumerate(names []string) string {
 	if len(names) == 0 {
 		return "nothing"
@@ -95,7 +95,7 @@ func Enumerate(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// learnsScores refuses a stack whose class scores are not what it learns by.
+// MustLearnScores returns an error where a wrapper inside replaces the class scores that the stack is trained by.
 func MustLearnScores(m method.Method) error {
 	for ; m != nil; m = Inside(m) {
 		if method.PropertiesOf(m).Scores {
@@ -105,7 +105,7 @@ func MustLearnScores(m method.Method) error {
 	return nil
 }
 
-// MustShare refuses a stack that leaves the server nothing to average.
+// MustShare returns an error where a method shares no parameter.
 func MustShare(m method.Method) error {
 	if len(SharedNames(m)) == 0 {
 		return errors.New("it changes the server's average, but the base method shares nothing; choose another base " +

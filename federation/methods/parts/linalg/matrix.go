@@ -6,6 +6,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
+// Matrix returns a tensor of two dimensions as a matrix.
 func Matrix(t *tensor.Tensor) *mat.Dense {
 	m := mat.NewDense(t.Shape[0], t.Shape[1], nil)
 	for i, x := range t.Data {
@@ -14,14 +15,15 @@ func Matrix(t *tensor.Tensor) *mat.Dense {
 	return m
 }
 
+// Store copies a matrix into a tensor.
 func Store(t *tensor.Tensor, m *mat.Dense) {
 	for i, x := range m.RawMatrix().Data {
 		t.Data[i] = float32(x)
 	}
 }
 
-// orthonormal makes columns orthonormal, one after the other (modified Gram-Schmidt); those that the ones before them
-// span become 0.
+// Orthonormalize makes columns orthonormal by modified Gram-Schmidt. A column in the span of the columns before it
+// becomes 0.
 func Orthonormalize(m *mat.Dense) {
 	_, n := m.Dims()
 	for j := range n {

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// sumBytes returns bytes that tell sums, by name, and numbers apart from any others.
+// Bytes encodes named sums and further numbers; other sums or numbers have other bytes.
 func Bytes(sums map[string][]float64, also ...float64) []byte {
 	var b []byte
 	put := func(values []float64) {
@@ -26,14 +26,14 @@ func Bytes(sums map[string][]float64, also ...float64) []byte {
 	return b
 }
 
-// addTo adds a row, times a weight, to a sum.
+// AddRow adds a row, times a weight, to a sum.
 func AddRow(sum []float64, row *tensor.Tensor, weight float64) {
 	for j, v := range row.Data {
 		sum[j] += weight * float64(v)
 	}
 }
 
-// divide sets the rows of mean [C,D] to sums over counts, where these are not 0.
+// DivideRows sets the rows of mean [C,D] to sums over counts, where these are not 0.
 func DivideRows(mean *tensor.Tensor, sums []float64, counts []float32) {
 	dim := mean.Shape[1]
 	for c, n := range counts {
@@ -45,8 +45,10 @@ func DivideRows(mean *tensor.Tensor, sums []float64, counts []float32) {
 	}
 }
 
+// Median returns the median of sorted values.
 func Median(v []float64) float64 { return Mean(v[(len(v)-1)/2 : len(v)/2+1]) }
 
+// Mean returns the mean of values.
 func Mean(v []float64) float64 {
 	sum := 0.0
 	for _, x := range v {
@@ -55,7 +57,7 @@ func Mean(v []float64) float64 {
 	return sum / float64(len(v))
 }
 
-// distances are the squared distances of every two of a list, over all tensors together.
+// SquaredDistances returns the squared distances of every two of a list, over all tensors together.
 func SquaredDistances(list []tensor.Map) [][]float64 {
 	far := make([][]float64, len(list))
 	for i := range far {
@@ -68,7 +70,7 @@ func SquaredDistances(list []tensor.Map) [][]float64 {
 	return far
 }
 
-// normOf is the norm of a - b, over all tensors together.
+// Distance returns the norm of a - b, over all tensors together.
 func Distance(a, b tensor.Map) float64 {
 	sum := 0.0
 	for _, name := range a.Names() {
@@ -80,7 +82,7 @@ func Distance(a, b tensor.Map) float64 {
 	return math.Sqrt(sum)
 }
 
-// Elementwise gives f of the elements of two tensors of one shape.
+// Elementwise returns f of the elements of two tensors of one shape.
 func Elementwise(a, b *tensor.Tensor, f func(a, b float64) float64) *tensor.Tensor {
 	out := tensor.New(a.Shape...)
 	for i := range out.Data {
@@ -89,7 +91,7 @@ func Elementwise(a, b *tensor.Tensor, f func(a, b float64) float64) *tensor.Tens
 	return out
 }
 
-// scaled multiplies in place.
+// Scale multiplies in place.
 func Scale(t *tensor.Tensor, a float64) *tensor.Tensor {
 	for i, v := range t.Data {
 		t.Data[i] = float32(float64(v) * a)

@@ -109,8 +109,8 @@ func AttentionBlock(name string, w, kv, mult int) []method.Param {
 	return out
 }
 
-// DrawAttention gives the layers q, k, v and o under a name, drawn by drawLayers, what torch.nn.MultiheadAttention has
-// otherwise: no first biases, and weights of q, k and v by Xavier's rule.
+// DrawAttention changes the layers q, k, v and o under a name, which DrawLayers drew, to the initial values of
+// torch.nn.MultiheadAttention: biases are 0, and weights of q, k and v follow Xavier's rule.
 func DrawAttention(seed uint64, shared tensor.Map, at string) {
 	for _, part := range []string{"q", "k", "v", "o"} {
 		w, b := shared[at+"/"+part+"/w"], shared[at+"/"+part+"/b"]

@@ -13,24 +13,27 @@ import (
 // Learned layers that the server averages, as PyTorch lays them out: a linear layer NAME is NAME/w [out,in] and NAME/b
 // [out], a layer norm NAME is NAME/gain and NAME/bias.
 
+// Linear declares the linear layer NAME.
 func Linear(name string, out, in int) []method.Param {
 	return []method.Param{{Name: name + "/w", Shape: []int{out, in}}, {Name: name + "/b", Shape: []int{out}}}
 }
 
+// LayerNorm declares the layer norm NAME of width w.
 func LayerNorm(name string, w int) []method.Param {
 	return []method.Param{{Name: name + "/gain", Shape: []int{w}}, {Name: name + "/bias", Shape: []int{w}}}
 }
 
-// through is a linear layer on rows [n,in].
+// ApplyLinear applies the linear layer NAME to rows [n,in].
 func ApplyLinear(s *method.Scope, name string, x graph.Node) graph.Node {
 	return nn.Linear(x, s.Param(name+"/w"), s.Param(name+"/b"), 1, 1)
 }
 
+// ApplyLayerNorm applies the layer norm NAME to rows.
 func ApplyLayerNorm(s *method.Scope, name string, x graph.Node) graph.Node {
 	return nn.LayerNorm(x, s.Param(name+"/gain"), s.Param(name+"/bias"), 1e-5)
 }
 
-// DrawLayers gives the layers under a name their first values as torch.nn.Linear and LayerNorm have them: weights and
+// DrawLayers draws the initial values of the layers under a name as torch.nn.Linear and LayerNorm do: weights and
 // biases uniform within 1/sqrt(in), gains 1.
 func DrawLayers(seed uint64, shared tensor.Map, under string) {
 	for name, t := range shared {
@@ -49,7 +52,7 @@ func DrawLayers(seed uint64, shared tensor.Map, under string) {
 	}
 }
 
-// Uniform fills a tensor with draws from within a bound.
+// Uniform fills a tensor with uniform draws from within a bound.
 func Uniform(seed uint64, name string, t *tensor.Tensor, bound float64) {
 	copy(t.Data, method.DrawUniform(seed, name, []int{1, t.Len()}).Data)
 	for i, v := range t.Data {

@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// transport is entropic optimal transport between an image's patches and several prompts of each class, for the cost
+// Entropic is entropic optimal transport between an image's patches and several prompts of each class, for the cost
 // 1-S of similarities S, found by the iterations that FedOTP's comment states.
 type Entropic struct {
 	Mass      float64 // that each prompt receives; patches send 1 in all
@@ -19,10 +19,10 @@ type Entropic struct {
 	OnRows    bool   // the move of u ends the iterations, not that of v
 }
 
-// inLogs tells whether K, u and v are held as logarithms: where K = e^-(1-S)/eps may leave the range of float32.
+// inLogs reports whether K, u and v are held as logarithms: where K = e^-(1-S)/eps may leave the range of float32.
 func (m Entropic) inLogs() bool { return m.Eps < 0.05 }
 
-// Plan gives T [N,B,C,M] of similarities [N,B,C,M] of N prompts and M patches, a constant for gradients.
+// Plan returns T [N,B,C,M] for similarities [N,B,C,M] of N prompts and M patches, a constant for gradients.
 func (m Entropic) Plan(sim graph.Node) graph.Node {
 	kernel, one := sim.AddScalar(-1).MulScalar(1/m.Eps), 0.0
 	if !m.inLogs() {
@@ -57,7 +57,7 @@ func (m Entropic) Plan(sim graph.Node) graph.Node {
 	return kernel.Mul(out[1]).Mul(out[2]).Detach()
 }
 
-// iterate is one iteration from u and v: the next ones, and by how much the one that ends the iterations moved.
+// iterate returns the next u and v, and the change of the one that ends the iterations.
 func (m Entropic) iterate(kernel, u, v graph.Node) (nextU, nextV, change graph.Node) {
 	patches, mass := float64(kernel.Dim(-1)), m.Mass
 	if m.inLogs() {
@@ -79,7 +79,7 @@ func (m Entropic) iterate(kernel, u, v graph.Node) (nextU, nextV, change graph.N
 	return nextU, nextV, now.Sub(was).Abs()
 }
 
-// ends gives the scaling whose move ends the iterations, now and before.
+// ends returns the scaling whose change ends the iterations, now and before.
 func (m Entropic) ends(nextU, u, nextV, v graph.Node) (now, was graph.Node) {
 	if m.OnRows {
 		return nextU, u

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Sinkhorn gives the plan [N][C] between N rows of mass 1/N and columns of the given masses that maximises
+// Sinkhorn returns the plan [N][C] between N rows of mass 1/N and columns of the given masses that maximises
 // Σ plan · (score - eps log plan), by iterations until no row's mass was off by more than a millionth of it. Columns
 // have their masses exactly.
 //
@@ -56,7 +56,7 @@ func (k kernel) plan() [][]float64 {
 	return out
 }
 
-// logarithms is one iteration, and gives how far a row was off.
+// logarithms makes one iteration and returns the largest relative error of a row's mass.
 func (k kernel) logarithms() (off float64) {
 	column := make([]float64, len(k.u))
 	for i, row := range k.scores {
@@ -77,8 +77,8 @@ func (k kernel) logarithms() (off float64) {
 	return off
 }
 
-// multiply does at most so many iterations, as far as numbers go or until a row is off by less than a millionth, and
-// gives how many it did and how far a row was off.
+// multiply makes at most that many iterations, until numbers leave the range of float64 or every row's mass is right to
+// a millionth. It returns the number of iterations and the largest relative error of a row's mass.
 func (k kernel) multiply(most int) (steps int, off float64) {
 	plan := k.plan()
 	a, b := slices.Repeat([]float64{1}, len(k.u)), slices.Repeat([]float64{1}, len(k.v))
@@ -118,7 +118,7 @@ func (k kernel) multiply(most int) (steps int, off float64) {
 	return steps, off
 }
 
-// ordinary tells whether numbers have products with those of a plan.
+// ordinary reports whether products with the numbers of a plan stay within the range of float64.
 func ordinary(x []float64) bool {
 	return !slices.ContainsFunc(x, func(v float64) bool { return v != 0 && !(v > 1e-130 && v < 1e130) })
 }

@@ -15,19 +15,19 @@ type Context struct {
 
 var DefaultContext = Context{Tokens: 16, Position: "end", Std: 0.02}
 
-// Check refuses options that make no sense.
+// Check reports options that are out of bounds.
 func (c Context) Check() error {
 	return check.Join(check.Within("tokens", c.Tokens, 1, check.MaxTokens),
 		check.OneOf("position", c.Position, "end", "middle", "front"),
 		check.Within("init_std", c.Std, 0, check.MaxWeight))
 }
 
-// Declare gives a prompt as a parameter.
+// Declare returns a prompt as a parameter.
 func (c Context) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {
 	return []method.Param{{Name: name, Shape: []int{c.Tokens, t.Width}, Std: c.Std, Owner: o}}
 }
 
-// Features gives the class features [C,D] of a prompt.
+// Features returns the class features [C,D] of a prompt.
 func (c Context) Features(s *method.Scope, ctx graph.Node) graph.Node {
 	return s.TextRead(ctx, method.Reading{Position: c.Position})
 }
@@ -47,7 +47,7 @@ type ClassContext struct {
 	ClassSpecific bool `config:"class_specific" help:"a prompt for each class; evaluation sets need the same classes"`
 }
 
-// Declare gives the prompt or the prompts as a parameter.
+// Declare returns the parameter "ctx".
 func (c ClassContext) Declare(t method.ClientSpec, o method.Owner) []method.Param {
 	out := c.Context.Declare(t, "ctx", o)
 	if c.ClassSpecific {

@@ -9,7 +9,7 @@ import (
 
 // DeepPrompts are the options of prompts of both towers: "text/prompt" [tokens,w] and "image/prompt" [P,v] at the first
 // block, "text/deep" [D-1,tokens,w] and "image/deep" [D-1,P,v], tokens of their own for each of the next D-1 blocks,
-// where they take the place of what the block before left (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
+// where they replace the outputs of the previous block (Khattak et al., MaPLe, CVPR 2023, eq. 1-6).
 type Deep struct {
 	OffsetContext `config:",squash"`
 
@@ -39,7 +39,7 @@ const (
 	LaterBlocks = "/deep"
 )
 
-// Check refuses options that make no sense.
+// Check reports options that are out of bounds.
 func (d Deep) Check() error {
 	return check.Join(d.OffsetContext.Check(), check.Within("depth", d.Depth, 1, check.MaxTokens),
 		check.Within("vision_tokens", d.Vision, 1, check.MaxTokens),
@@ -47,7 +47,7 @@ func (d Deep) Check() error {
 		check.Within("deep_std", d.DeepStd, 0, check.MaxWeight), check.OneOf("insert", d.Insert, "promptsrc", "fedtpg"))
 }
 
-// Declare gives the prompts as parameters.
+// Declare returns the prompts as parameters.
 func (d Deep) Declare(t method.ClientSpec, owner func(name string) method.Owner) []method.Param {
 	return append(d.declareText(t, owner), d.declareImage(t, owner)...)
 }
@@ -76,7 +76,7 @@ func (d Deep) declareImage(t method.ClientSpec, owner func(string) method.Owner)
 	return out
 }
 
-// Text gives the class features [C,D].
+// Text returns the class features [C,D].
 func (d Deep) Text(s *method.Scope) graph.Node {
 	if d.Depth > 1 && s.Task().TextLayers == 0 {
 		return s.Graph().Fail("the text tower of backbone %s, an exported model, does not support deep prompts; set "+
@@ -89,7 +89,7 @@ func (d Deep) Text(s *method.Scope) graph.Node {
 	return s.TextOf(p)
 }
 
-// Image gives the image features [B,D]: those that are there where the image tower has no prompts.
+// Image returns the image features [B,D]; those of the data where the image tower has no prompts.
 func (d Deep) Image(s *method.Scope) graph.Node {
 	if d.VisionDepth == 0 {
 		return s.Image()
@@ -105,7 +105,7 @@ func (d Deep) Image(s *method.Scope) graph.Node {
 	return s.Vision(p)
 }
 
-// takesTokens tells why an image tower does not support prompt tokens, or no deep ones; empty where it does.
+// WhyNoTokens returns the reason why an image tower does not support prompt tokens, or deep ones; "" where it does.
 func WhyNoTokens(t method.ClientSpec, deep bool) string {
 	switch {
 	case t.VisionWidth == 0:

@@ -22,10 +22,10 @@ type OffsetContext struct {
 	Std    float64 `config:"init_std" help:"standard deviation of the initial prompt, or of what is added to its words"`
 }
 
-// APhoto is the prompt that most learners begin at.
+// APhoto is the initial prompt of most methods.
 const APhoto = "a photo of a"
 
-// Check refuses options that make no sense.
+// Check reports options that are out of bounds.
 func (c OffsetContext) Check() error {
 	return check.Join(check.Within("tokens", c.Tokens, 1, check.MaxTokens),
 		check.Within("init_std", c.Std, 0, check.MaxWeight))

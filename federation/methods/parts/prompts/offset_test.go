@@ -19,7 +19,8 @@ func TestOffsetNeedsItsWords(t *testing.T) {
 		t.Errorf("the prompt is not the words and the offset: %v", s.Graph().Err())
 	}
 	s.Param("ctx")
-	orttest.OneLine(t, "an offset", s.Graph().Err(), "\"ctx\" is an offset from the words", "OffsetContext", "Scope.Raw")
+	orttest.OneLine(t, "an offset", s.Graph().Err(), "\"ctx\" is an offset from the words", "OffsetContext",
+		"Scope.Raw")
 	c.Words = ""
 	s = method.NewScope(task, c.Declare(task, "ctx", method.Shared))
 	if c.Full(s, "ctx") != s.Param("ctx") || s.Graph().Err() != nil {

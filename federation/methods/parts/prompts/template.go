@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Template is the option of a hand-written prompt that a learner compares its own with.
+// Template is the option of a hand-written prompt, to which a method compares the learned prompt.
 type Template struct {
 	Template string `config:"template"`
 }
@@ -24,7 +24,7 @@ func (Template) LongHelp() map[string]string {
 	}
 }
 
-// Check refuses a text without a place for the class.
+// Check reports a text without a place for the class.
 func (t Template) Check() error {
 	if t.Template != "auto" && Templates[t.Template] == "" && !strings.Contains(t.Template, "{}") {
 		return fmt.Errorf("option template is %q; it must contain {} for the class", t.Template)
@@ -32,7 +32,7 @@ func (t Template) Check() error {
 	return nil
 }
 
-// Text is the template as a text; empty for data.template.
+// Text returns the template as a text; "" for data.template.
 func (t Template) Text() string {
 	switch named := Templates[t.Template]; {
 	case t.Template == "auto":
@@ -43,7 +43,7 @@ func (t Template) Text() string {
 	return t.Template
 }
 
-// Texts are the class features [C,D] of the hand-written prompt.
+// Texts returns the class features [C,D] of the hand-written prompt.
 func (t Template) Texts(s *method.Scope) graph.Node {
 	if text := t.Text(); text != "" {
 		return s.Texts(text)
@@ -67,7 +67,7 @@ var Templates = map[string]string{
 var imagenet7 = []string{"itap of a {}.", "a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
 	"a {} in a video game.", "art of the {}.", "a photo of the small {}."}
 
-// Ensemble are the templates that a list names.
+// Ensemble returns the templates that a list names.
 func Ensemble(list []string) (texts []string) {
 	for _, t := range list {
 		switch t {

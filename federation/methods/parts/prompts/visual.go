@@ -30,14 +30,14 @@ type Visual struct {
 
 var DefaultVisual = Visual{Kind: "shallow", Tokens: 16, Normed: true, Std: 0.02}
 
-// Check refuses options that make no sense.
+// Check reports options that are out of bounds.
 func (v Visual) Check() error {
 	return check.Join(check.OneOf("vision", v.Kind, "shallow", "deep", "pixels"),
 		check.Within("vision_tokens", v.Tokens, 1, check.MaxTokens),
 		check.Within("border", v.Border, 0, check.MaxHidden), check.Within("vision_std", v.Std, 0, check.MaxWeight))
 }
 
-// Declare gives the prompt as a parameter.
+// Declare returns the prompt as a parameter.
 func (v Visual) Declare(t method.ClientSpec, name string, o method.Owner) []method.Param {
 	p := method.Param{Name: name, Shape: []int{v.Tokens, t.VisionWidth}, Std: v.Std, Owner: o}
 	switch v.Kind {
@@ -49,7 +49,7 @@ func (v Visual) Declare(t method.ClientSpec, name string, o method.Owner) []meth
 	return []method.Param{p}
 }
 
-// Features gives the image features [B,D] of the batch with a prompt.
+// Features returns the image features [B,D] of the batch with a prompt.
 func (v Visual) Features(s *method.Scope, prompt graph.Node) graph.Node {
 	t := s.Task()
 	switch {
@@ -76,7 +76,7 @@ func (v Visual) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(v.Features(s, s.Param("prompt")), s.HandText())
 }
 
-// framed leaves of a prompt [3,S,S] what lies within the frame.
+// framed sets a prompt [3,S,S] to 0 outside the frame.
 func (v Visual) framed(prompt graph.Node, size int) graph.Node {
 	if v.Border == 0 || 2*v.Border >= size {
 		return prompt
@@ -91,7 +91,7 @@ func (v Visual) framed(prompt graph.Node, size int) graph.Node {
 	return prompt.Mul(prompt.Graph().Const(frame))
 }
 
-// OnlyTokens refuses prompts of pixels.
+// OnlyTokens returns an error for prompts of pixels.
 func (v Visual) OnlyTokens() error {
 	if v.Kind == "pixels" {
 		return fmt.Errorf("option vision is pixels; this method needs prompt tokens: set it to shallow or deep")

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// CoCoOp shifts every token of one text prompt "ctx" [tokens,w] by what a small network makes of the image's unit
+// CoCoOp shifts every token of one text prompt "ctx" [tokens,w] by the output of a small network for the image's unit
 // feature f,
 //
 //	h(f) = W2 relu(W1 f + b1) + b2,  P(f) = ctx + 1 h(f)ᵀ,
@@ -17,8 +17,8 @@ import (
 // W1 [D/reduce,D] and W2 [w,D/reduce] being "meta/1/w" and "meta/2/w", and scores the image with the class features of
 // its own prompt: the text tower runs over all classes for every image. Prompt and network are averaged (FedAvg of Zhou
 // et al., Conditional Prompt Learning for Vision-Language Models, CVPR 2022, eq. 3). Notes:
-//   - images go through the text tower in parts of a step that fit train.memory_gb; the run says before it starts how
-//     many that are. The gradients are those of the whole batch;
+//   - images go through the text tower in parts that fit into train.memory_gb; the run prints their number before it
+//     starts. The gradients are those of the whole batch;
 //   - the public code takes batches of 1, which is train.batch here; paper and code agree otherwise;
 //   - the network begins as torch.nn.Linear does; the joint dimension D enters it, so clients must agree in it.
 type CoCoOp struct {

@@ -29,8 +29,8 @@ import (
 //	a = softmax((q - mean q)/(std q · temp)), std with D-1.
 //
 // Su, Yang, Li, Xue, Federated Adaptive Prompt Tuning for Multi-Domain Collaborative Learning, AAAI 2024. Notes:
-//   - public code takes v before it is made unit; features here are unit rows, and query_scale replaces their norm,
-//     which is about 10 with CLIP. It is the size of Q's steps; tests do not depend on it;
+//   - public code uses v before normalisation. Here features are unit rows, and query_scale replaces their norm, which
+//     is about 10 with CLIP. It scales the steps of Q; tests do not depend on it;
 //   - assign: prompts encodes all classes for every test image, as the paper; scores takes the scores of each domain's
 //     prompt, D texts a class in all, and mixes these with a, which is the same where a is one-hot, as it nearly always
 //     is at temp 0.01; hard takes the domain with the largest q;
@@ -100,13 +100,13 @@ func (m FedAPT) query(s *method.Scope) graph.Node {
 	return s.Image().MulScalar(m.QueryScale).MatMulT(s.Param(aptQuery))
 }
 
-// keys gives Σ_d a_d K_d [n,tokens,w] for rows of weights [n,D].
+// keys returns Σ_d a_d K_d [n,tokens,w] for rows of weights [n,D].
 func (m FedAPT) keys(s *method.Scope, a graph.Node) graph.Node {
 	d, w := m.count(s.Task()), s.Task().Width
 	return a.MatMul(s.Broadcast(aptKeys, d, m.Tokens, w).Reshape(d, m.Tokens*w)).Reshape(-1, m.Tokens, w)
 }
 
-// text gives the class features of M ⊙ (1 + key), [C,e], or [B,C,e] of a key for each image.
+// text returns the class features of M ⊙ (1 + key), [C,e], or [B,C,e] of a key for each image.
 func (m FedAPT) text(s *method.Scope, key graph.Node) graph.Node {
 	return s.TextOf(method.Prompt{Ctx: s.Param("ctx").Mul(key.AddScalar(1)), PerClass: m.ClassSpecific,
 		Reading: method.Reading{Position: m.Position}})
@@ -138,7 +138,7 @@ func (m FedAPT) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	return loss.Add(s.Term("domain", domain))
 }
 
-// Begin says which domain is the client's own: none where it joined in the middle of a round.
+// Begin sets the client's own domain: none where the client joined in the middle of a round.
 func (m FedAPT) Begin(l *method.Local) error {
 	own := tensor.New(m.count(l.Task))
 	if t := l.Broadcast[aptDomains]; t != nil && l.Task.Client < t.Len() {
@@ -155,7 +155,7 @@ func (m FedAPT) Finish(l *method.Local, _ *method.Upload) error {
 	return nil
 }
 
-// Start draws the query, the first values being torch.nn.Linear's, and the keys, and finds the clients' domains.
+// Start draws the query, as torch.nn.Linear does, and the keys, and numbers the clients' domains.
 func (m FedAPT) Start(g *method.Global) error {
 	if q := g.Shared[aptQuery]; q != nil {
 		modules.Uniform(g.Seed, aptQuery, q, 1/math.Sqrt(float64(q.Shape[1])))
@@ -168,10 +168,10 @@ func (m FedAPT) Start(g *method.Global) error {
 	return m.place(g)
 }
 
-// Join finds the domains of those that joined.
+// Join numbers the domains of clients that joined.
 func (m FedAPT) Join(g *method.Global, _ []int) error { return m.place(g) }
 
-// place numbers the domains of clients that have none yet, after those that were numbered before.
+// place numbers the domains of clients without a number, after the domains that have numbers.
 func (m FedAPT) place(g *method.Global) error {
 	out, most := tensor.New(g.Clients), m.count(g.Task)
 	for i := range out.Data {

@@ -64,7 +64,7 @@ const (
 	tpgCross   = tpg + "/cross"
 )
 
-// tpgBlock names the attentions in their order.
+// tpgBlock returns the name of the i-th attention.
 func tpgBlock(i int) string {
 	if i == 0 {
 		return tpgCross
@@ -111,10 +111,10 @@ func (m FedTPG) prompt(s *method.Scope) graph.Node {
 	return x
 }
 
-// others [C] is 0 for the client's own classes and far below any score for the others.
+// others returns [C]: 0 for the client's own classes, and a number far below any score for the others.
 func others(s *method.Scope) graph.Node { return s.LocalClasses().AddScalar(-1).MulScalar(-nn.Masked) }
 
-// attend is multi-head attention of rows q [n,w] on rows kv [k,.].
+// attend returns multi-head attention of rows q [n,w] on rows kv [k,.].
 func (m FedTPG) attend(s *method.Scope, name string, q, kv, mask graph.Node) graph.Node {
 	heads := func(part string, x graph.Node) graph.Node {
 		return nn.Heads(modules.ApplyLinear(s, name+"/"+part, x), 1, 1, x.Dim(0), m.Heads)[0]
@@ -122,7 +122,7 @@ func (m FedTPG) attend(s *method.Scope, name string, q, kv, mask graph.Node) gra
 	return modules.ApplyLinear(s, name+"/o", nn.Rows(nn.Attend(heads("q", q), heads("k", kv), heads("v", kv), mask)))
 }
 
-// feed is x + FF(x), FF(x) being Linear(h GELU(gate)) with (h, gate) = Linear(LN x).
+// feed returns x + FF(x), FF(x) being Linear(h GELU(gate)) with (h, gate) = Linear(LN x).
 func (m FedTPG) feed(s *method.Scope, name string, x graph.Node) graph.Node {
 	half := m.Mult * x.Dim(1)
 	h := modules.ApplyLinear(s, name+"/ff/in", modules.ApplyLayerNorm(s, name+"/ff/norm", x)).Split(-1, half, half)

@@ -32,8 +32,8 @@ var kgCoOpDef = layer.Def{Name: "kgcoop", Title: "KgCoOp", New: newKgCoOp,
 	Traffic: layer.PromptTraffic}
 
 func newKgCoOp() layer.Builder {
-	return &KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.APhoto}, Template: prompts.AutoTemplate,
-		Lambda: 8, Distance: "cosine", Classes: "all"}
+	return &KgCoOp{OffsetContext: prompts.OffsetContext{Tokens: 4, Words: prompts.APhoto},
+		Template: prompts.AutoTemplate, Lambda: 8, Distance: "cosine", Classes: "all"}
 }
 
 func (m *KgCoOp) Build(method.Method) (method.Method, error) {

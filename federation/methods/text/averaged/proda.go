@@ -61,7 +61,7 @@ func (m ProDA) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompts", Shape: []int{m.N, m.Tokens, t.Width}, Std: m.Std}}
 }
 
-// position is that of the class name in prompt k.
+// position returns the position of the class name in prompt k.
 func (m ProDA) position(k int) string {
 	switch {
 	case m.Position == "mixed" && k < m.N/4:
@@ -72,7 +72,7 @@ func (m ProDA) position(k int) string {
 	return "end"
 }
 
-// Logits are those of the means of all prompts.
+// Logits compares images with the mean class features of all prompts.
 func (m ProDA) Logits(s *method.Scope) graph.Node {
 	var texts []graph.Node
 	for k, ctx := range nn.Unbind(s.Param("prompts")) {
@@ -81,7 +81,7 @@ func (m ProDA) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), graph.Stack(texts...).Mean(0))
 }
 
-// turns lists the prompts of a step: of each run of equal positions its share, in turn.
+// turns lists the prompts of a step: of each position its share, in turn.
 func (m ProDA) turns(turn int) []int {
 	var out []int
 	for from := 0; from < m.N; {
@@ -98,7 +98,7 @@ func (m ProDA) turns(turn int) []int {
 	return out
 }
 
-// scalar names the number that says which prompt comes at a place of a step.
+// scalar returns the name of the number of the prompt at a place of a step.
 func scalar(place int) string { return fmt.Sprintf("proda/%d", place) }
 
 func (m ProDA) setTurn(l *method.Local, turn int) {

@@ -35,8 +35,8 @@ var proGradDef = layer.Def{Name: "prograd", Title: "ProGrad", New: newProGrad,
 	Traffic: layer.PromptTraffic}
 
 func newProGrad() layer.Builder {
-	return &ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.APhoto}, Template: prompts.AutoTemplate,
-		Lambda: 1, Tau: 1, Variant: "project"}
+	return &ProGrad{OffsetContext: prompts.OffsetContext{Tokens: 16, Words: prompts.APhoto},
+		Template: prompts.AutoTemplate, Lambda: 1, Tau: 1, Variant: "project"}
 }
 
 func (m *ProGrad) Build(method.Method) (method.Method, error) {

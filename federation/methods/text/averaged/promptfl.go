@@ -15,10 +15,10 @@ import (
 // average.
 //
 // Guo et al., PromptFL: Let Federated Participants Cooperatively Learn Prompts Instead of Models, TMC 2023, algorithm
-// 1. Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3). No paper averages class-specific prompts: ours are
-// class_average all, FedAvg of each, and owners, in which the prompt of class c is the mean over the clients that have
-// n_kc > 0 examples of it, weighted by n_kc, and is unchanged where none has. Other clients only push it away from
-// their images. For owners clients upload "class/n" [C,1], which is n_kc.
+// 1. Loss and layout are CoOp's (Zhou et al., IJCV 2022, eq. 2-3). No paper averages class-specific prompts.
+// class_average: all is FedAvg of each prompt. owners averages the prompt of class c over the clients with n_kc > 0
+// examples of it, weighted by n_kc, and leaves it unchanged where no client has any: other clients only push it away
+// from their images. With owners, clients upload "class/n" [C,1], which is n_kc.
 type PromptFL struct {
 	method.FedAvg
 	prompts.ClassContext `config:",squash"`
@@ -39,7 +39,7 @@ func PromptFLOf(c prompts.Context) PromptFL {
 
 func (m *PromptFL) Build(method.Method) (method.Method, error) { return *m, m.Check() }
 
-// Check refuses options that make no sense.
+// Check reports options that are out of bounds.
 func (m PromptFL) Check() error {
 	err := check.Join(m.ClassContext.Check(), check.OneOf("class_average", m.ClassAverage, "all", "owners"))
 	if m.ClassAverage == "owners" && !m.ClassSpecific {
@@ -57,7 +57,7 @@ func (m PromptFL) Properties() method.Properties {
 
 func (m PromptFL) Params(t method.ClientSpec) []method.Param { return m.Declare(t, method.Shared) }
 
-// classN is a client's number of examples of each class.
+// classN names a client's number of examples of each class.
 const classN = "class/n"
 
 func (m PromptFL) Extras(t method.ClientSpec) []method.Extra {

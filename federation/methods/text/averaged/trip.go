@@ -35,11 +35,11 @@ import (
 //     paper's abstract speaks of 1,000 numbers, which 2 experts of one token would be;
 //   - average: the code also tests a running mean of the server's prompts over rounds r, weighted by the density of
 //     Beta(beta, beta) at (r+1/2)/(R+1), R rounds, in which the first prompts count as round 0's do; ema has a moving
-//     average of a given decay in its place. Clients train from the prompts themselves; they are tested with the mean,
-//     which they are sent beside them, that of class scores then being the same for all;
+//     average of a given decay in its place. Clients train from the prompts themselves. All clients are tested with the
+//     same mean, which the server also sends;
 //   - the code takes the mean of features of the teacher before they are made unit; here each is a unit row;
-//   - keys are drawn by the server and sent in every round. The code can have all of them 0 or 1, which tells no key
-//     from another; that is not here.
+//   - keys are drawn by the server and sent in every round. In the code all keys may be 0 or 1, so that they are equal;
+//     this is not implemented here.
 //
 // A step takes memory for the text of each image; see train.memory_gb. Clients must agree in the image tower's width.
 // Traces have the tokens that k-means begins at as constant/trip/starts [E].
@@ -114,7 +114,7 @@ func (m TRIP) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: tripExperts, Shape: m.shape(t.Width), Std: m.Std}}
 }
 
-// scores are the class scores [B,C] of the mixes of experts [E,tokens,w] that a capacity gives.
+// scores returns the class scores [B,C] of experts [E,tokens,w] that are mixed by routing with a capacity.
 func (m TRIP) scores(s *method.Scope, experts graph.Node, capacity float64) graph.Node {
 	t := s.Task()
 	switch {
@@ -184,7 +184,7 @@ func (m TRIP) Start(g *method.Global) error {
 	return nil
 }
 
-// Begin refuses an image tower that the keys do not fit.
+// Begin returns an error for an image tower of another width than the keys.
 func (m TRIP) Begin(l *method.Local) error {
 	if keys := l.Broadcast[tripKeys]; keys != nil && keys.Shape[1] != l.Task.VisionWidth {
 		return fmt.Errorf("trip: the keys are %d wide, as another client's image tower, and that of backbone %s is "+
@@ -193,7 +193,7 @@ func (m TRIP) Begin(l *method.Local) error {
 	return nil
 }
 
-// density is that of Beta(beta, beta) at the place of a round, up to a factor.
+// density returns the density of Beta(beta, beta) at the place of a round, up to a factor.
 func (m TRIP) density(round, rounds int) float64 {
 	x := (float64(round) + 0.5) / float64(rounds+1)
 	return math.Pow(x*(1-x), m.Beta-1)

@@ -113,7 +113,7 @@ func (m DPFPL) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), m.Features(s, s.Param("global").Add(s.Param("local"))))
 }
 
-// AdjustGradients puts what was clipped and has noise in place of the gradients.
+// AdjustGradients replaces the gradients by clipped and noisy ones.
 func (m DPFPL) AdjustGradients(l *method.Local, g tensor.Map) error {
 	r, err := m.rand(l, g)
 	if err != nil {
@@ -154,7 +154,7 @@ func (m DPFPL) AdjustGradients(l *method.Local, g tensor.Map) error {
 	return nil
 }
 
-// release shortens a gradient to the clip and adds noise, which draws records under a name; an empty name adds none.
+// release shortens a gradient to the clip and adds noise, which draws records under a name; "" adds no noise.
 func (m DPFPL) release(draws *method.Draws, r *rand.Rand, g *mat.Dense, noise string) {
 	if far := mat.Norm(g, 2); m.Clip > 0 && far > m.Clip {
 		g.Scale(m.Clip/far, g)
@@ -169,8 +169,8 @@ func (m DPFPL) release(draws *method.Draws, r *rand.Rand, g *mat.Dense, noise st
 // dpfplNoise names the source of a turn's noise.
 const dpfplNoise = "dpfpl/noise"
 
-// rand is the source of a turn's noise. Where that is a secret it is made from all that the turn begins with, so that
-// the same turn has the same noise and any other turn of the round is refused.
+// rand returns the source of a turn's noise. A secret source depends on all that the turn begins with: the same turn
+// has the same noise, and any other turn of the round is refused.
 func (m DPFPL) rand(l *method.Local, g tensor.Map) (*rand.Rand, error) {
 	switch r, _ := l.Cache[dpfplNoise].(*rand.Rand); {
 	case m.Noise == 0:
@@ -206,7 +206,7 @@ func (m DPFPL) rand(l *method.Local, g tensor.Map) (*rand.Rand, error) {
 	return r, err
 }
 
-// Merge notes what all rounds so far cost.
+// Merge records epsilon of all rounds so far.
 func (m DPFPL) Merge(g *method.Global, ups []method.Upload) error {
 	name := "epsilon_local_nominal"
 	if g.Noise != nil {
@@ -218,7 +218,7 @@ func (m DPFPL) Merge(g *method.Global, ups []method.Upload) error {
 	return m.WeightedMean.Merge(g, ups)
 }
 
-// Epsilon is what so many rounds cost a client that trains in all of them; infinite where nothing bounds it.
+// Epsilon returns the epsilon of a client that trains in that many rounds; infinite where nothing bounds it.
 func (m DPFPL) Epsilon(rounds int) float64 {
 	if m.Noise == 0 || m.Steps == 0 {
 		return math.Inf(1)

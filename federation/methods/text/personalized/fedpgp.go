@@ -55,7 +55,7 @@ func (m FedPGP) Params(t method.ClientSpec) []method.Param {
 	}
 }
 
-// full gives the class features [C,D] of the sum.
+// full returns the class features [C,D] of the sum.
 func (m FedPGP) full(s *method.Scope) graph.Node {
 	return s.Text(s.Param("sigma").Add(s.Param("u").MatMul(s.Param("v"))))
 }

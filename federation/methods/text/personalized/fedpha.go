@@ -92,7 +92,7 @@ func (m FedPHA) Params(t method.ClientSpec) []method.Param {
 	}
 }
 
-// text reads a prompt's features [C,D] where option eot says.
+// text returns a prompt's features [C,D], read at the position of option eot.
 func (m FedPHA) text(s *method.Scope, ctx graph.Node) graph.Node {
 	if m.EOT == "own" {
 		return s.Text(ctx)
@@ -128,8 +128,8 @@ func (m FedPHA) push(tl, tg graph.Node) graph.Node {
 	return d.Norm(-1).Neg().AddScalar(m.Alpha).ReLU().Mean()
 }
 
-// project is local Q for the projector Q [w,w] of the shared prompt, eq. 8-10. Without a gradient through Q its factors
-// do.
+// project returns local Q for the projector Q [w,w] of the shared prompt, eq. 8-10. Where Q has no gradient, factors of
+// Q are enough.
 func (m FedPHA) project(s *method.Scope, local, global graph.Node) graph.Node {
 	w, f := s.Task().Width, method.HostFunc{Every: m.SVDEvery}
 	if m.ProjectorGrad == "detach" {

@@ -26,8 +26,8 @@ import (
 //	z_c = s pool(x)·A_c(x) + lambda s x·t_c, A_c(x) = Wo concat_h Σ_e a_ceh (Wv K_ce)_h,
 //	a_ceh = softmax_e(kappa (Wq pool(x))_h·(Wk K_ce)_h),
 //
-// h being a head of the attention. The gate's four linear layers, "gate/q", k, v and o, are private. A client that the
-// server has no prompt of yet has no others either and scores with s x·t_c; its gate is not trained.
+// h being a head of the attention. The gate's four linear layers, "gate/q", k, v and o, are private. A client whose
+// prompt the server does not have yet gets no others. It scores with s x·t_c, and its gate is not trained.
 //
 // Luo, Chen, Wu, Mixture of Experts Made Personalized: Federated Prompt Learning for Vision-Language Models, ICLR 2025,
 // eq. 6-10. Notes:
@@ -97,7 +97,7 @@ const (
 	moapPool     = "moap/"
 )
 
-// experts are the names under which the server sends other clients' prompts, and which of them there are.
+// experts are the names of other clients' prompts in messages, and of the tensor that is 1 for those that exist.
 type experts struct{ prompts, known string }
 
 var (
@@ -105,7 +105,7 @@ var (
 	moapTest = experts{"moap/tested", "moap/tested_known"}
 )
 
-// tested are those of tests.
+// tested returns the names for tests.
 func (m PFedMoAP) tested() experts {
 	if m.Tested == "latest" {
 		return moapTurn
@@ -113,7 +113,7 @@ func (m PFedMoAP) tested() experts {
 	return moapTest
 }
 
-// channels are those of D that reach the gate.
+// channels returns the feature channels that the gate reads.
 func (m PFedMoAP) channels(t method.ClientSpec) (out []int) {
 	for i := 0; i < t.Dim; i += max(1, t.Dim/m.Dim) {
 		out = append(out, i)
@@ -134,7 +134,7 @@ func (m PFedMoAP) Params(t method.ClientSpec) []method.Param {
 	return out
 }
 
-// others gives the class features [E-1,C,D] of the other clients' prompts.
+// others returns the class features [E-1,C,D] of the other clients' prompts.
 func (m PFedMoAP) others(s *method.Scope, of experts) graph.Node {
 	var out []graph.Node
 	for _, p := range nn.Unbind(s.Broadcast(of.prompts, m.Experts-1, m.Tokens, s.Task().Width)) {
@@ -152,7 +152,7 @@ func (m PFedMoAP) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	return s.CrossEntropy(m.mixed(s, s.State(moapFeatures, m.Experts-1, t.Classes, t.Dim), moapTurn.known))
 }
 
-// mixed gives the scores [B,C] with other clients' features, of which the server names those that are there.
+// mixed returns the scores [B,C] with other clients' features; there names the input that is 1 for those that exist.
 func (m PFedMoAP) mixed(s *method.Scope, others graph.Node, there string) graph.Node {
 	g, t := s.Graph(), s.Task()
 	x, own := s.Image(), m.Features(s, s.Param("ctx"))
@@ -201,14 +201,14 @@ func (m PFedMoAP) Begin(l *method.Local) error {
 	return err
 }
 
-// nobody puts in place that there are no others.
+// nobody sets that there are no prompts of other clients.
 func (m PFedMoAP) nobody(sent tensor.Map, width int) {
 	for _, of := range []experts{moapTurn, m.tested()} {
 		sent[of.prompts], sent[of.known] = tensor.New(m.Experts-1, m.Tokens, width), tensor.New(m.Experts-1)
 	}
 }
 
-// AdjustGradients freezes a gate that has nothing to mix.
+// AdjustGradients freezes the gate of a client without prompts of others.
 func (m PFedMoAP) AdjustGradients(l *method.Local, grads tensor.Map) error {
 	l.Frozen = nil
 	for name := range grads {
@@ -224,7 +224,7 @@ func (m PFedMoAP) Finish(l *method.Local, _ *method.Upload) error {
 	return nil
 }
 
-// Start tells all clients that there is nobody yet.
+// Start sends all clients that there are no prompts of others yet.
 func (m PFedMoAP) Start(g *method.Global) error {
 	for k := range g.Clients {
 		if sent := g.For(k); sent[moapTurn.known] == nil {
@@ -254,7 +254,7 @@ func (m PFedMoAP) Merge(g *method.Global, ups []method.Upload) error {
 	return m.FedAvg.Merge(g, ups)
 }
 
-// send chooses for every client that has uploaded the prompts that are nearest to its own, in their order.
+// send sends every client that has uploaded the prompts nearest to its own, the nearest first.
 func (m PFedMoAP) send(g *method.Global) {
 	var clients []int
 	var prompts []tensor.Map

@@ -8,13 +8,12 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// PFedPrompt averages one text prompt "ctx", as PromptFL does, and scores an image with it and with what the client
-// itself remembers: attention without parameters over the features k_i of the client's own training images, of classes
-// y_i,
+// PFedPrompt averages one text prompt "ctx", as PromptFL does, and scores an image with the prompt and with a memory of
+// the client: attention without parameters over the features k_i of the client's own training images, of classes y_i,
 //
 //	a = softmax_i(beta <f,k_i>), logits = exp(logit_scale) (<f,t_c> + alpha Σ_i a_i [y_i = c]).
 //
-// The memory stays on its client; nothing but the prompt travels.
+// The memory stays on its client; only the prompt is sent.
 //
 // Guo, Guo, Wang, pFedPrompt: Learning Personalized Prompt for Vision-Language Models in Federated Learning, WWW 2023;
 // alpha as FedAPPR's appendix sets it. There is no public code and the papers that compare with it say no more than
@@ -61,7 +60,7 @@ func (m PFedPrompt) Logits(s *method.Scope) graph.Node {
 	return logits.Add(m.remembered(s).MulScalar(m.Alpha * s.Task().Scale))
 }
 
-// remembered gives the memory's scores [B,C], before their scale.
+// remembered returns the memory's scores [B,C], before their scale.
 func (m PFedPrompt) remembered(s *method.Scope) graph.Node {
 	keys, labels := s.Memory()
 	beta := m.Beta

@@ -11,8 +11,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Powder averages a pool of text prompts "pool/0", "pool/1", ... of which each image takes what suits it: attention of
-// its features x to private keys k_p, "keys" [P,D], mixes the scores that the prompts give it,
+// Powder averages a pool of text prompts "pool/0", "pool/1", ... and weighs them for each image: attention of its
+// features x to private keys k_p, "keys" [P,D], mixes the scores of the prompts,
 //
 //	a_p(x) = softmax_p(sharpness <x, k_p/|k_p|>), logits = Σ_p a_p(x) exp(logit_scale) <x, t_p>,
 //
@@ -69,10 +69,10 @@ func (m Powder) Params(t method.ClientSpec) []method.Param {
 	return out
 }
 
-// attends tells whether prompts differ in weight, so that keys are learned.
+// attends reports whether prompts have weights of their own, so that keys are learned.
 func (m Powder) attends() bool { return m.Prompts > 1 && m.Sharpness > 0 }
 
-// attention gives the weights [B,P] of the prompts for each image.
+// attention returns the weights [B,P] of the prompts for each image.
 func (m Powder) attention(s *method.Scope) graph.Node {
 	return s.Image().MatMulT(s.Param("keys").L2Normalize()).MulScalar(m.Sharpness).Softmax(-1)
 }

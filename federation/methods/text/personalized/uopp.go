@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// UOPP averages one text prompt, "general", and keeps one on every client, "expert", and lets the expert speak as far
-// as it is sure: with h(x) the entropy of the expert's class probabilities over its greatest value, log C,
+// UOPP averages one text prompt, "general", and keeps one on every client, "expert", and weighs the expert by its
+// certainty: with h(x) the entropy of the expert's class probabilities divided by its largest value, log C,
 //
 //	logits = h(x) general logits + (1 - h(x)) expert logits.
 //

@@ -15,11 +15,12 @@ import (
 // spread along its main axes and sampled by inverse frequency.
 //
 // Luo et al., Geometric Prior-Guided Federated Prompt Calibration, arXiv 2512.07208, eq. 3-7. There is no public code.
-// The server sorts clients by their examples of a class, most first and of equals the lower number, takes the smallest
-// number of them that has 80 % of all (share), and combines their moments by the law of total covariance (eq. 5); only
-// clients of one backbone are combined. It sends the eigenvectors "axes" [C,K,D] and eigenvalues "sizes" [C,K], the
-// largest first, negative ones as 0, to all, or to each client where backbones differ. A client keeps them; with full
-// participation they travel once. Every feature x that is trained on becomes x + Σ_m eps_m √λ_m u_m (eq. 6).
+// The server sorts clients by their number of examples of a class, the largest first and the lower client number first
+// among equals. It takes the fewest clients that have 80 % of all (share), and combines their moments by the law of
+// total covariance (eq. 5); only clients of one backbone are combined. It sends the eigenvectors "axes" [C,K,D] and
+// eigenvalues "sizes" [C,K], the largest first, negative ones as 0, to all, or to each client where backbones differ. A
+// client keeps them; with full participation they are sent once. Every feature x that is trained on becomes x + Σ_m
+// eps_m √λ_m u_m (eq. 6).
 //
 // Where the paper is silent or the text admits two readings:
 //   - features are unit rows, in statistics and in training; other ones are not kept. renormalise: true makes the
@@ -82,7 +83,7 @@ func (m *GGTPC) Build(inner method.Method) (method.Method, error) {
 	return *m, err
 }
 
-// Properties leaves the mean to the layers inside; its statistic is no part of it.
+// Properties leaves the mean to the layers inside; the statistic is no part of the mean.
 func (GGTPC) Properties() method.Properties { return method.Properties{Mean: method.AsInside} }
 
 // Names of what the server sends and a client keeps.
@@ -93,7 +94,7 @@ const (
 	ggtpcLabels = "prototypes/label" // [P]
 )
 
-// needs lists what a client needs from the server.
+// needs lists the tensors that a client needs from the server.
 func (m GGTPC) needs() []string {
 	var out []string
 	if m.Strength > 0 {
@@ -105,7 +106,7 @@ func (m GGTPC) needs() []string {
 	return out
 }
 
-// Loss of a base method that makes image features in the step is built anew with noise on them.
+// Loss adds noise to image features of a base method that computes them in the step.
 func (m GGTPC) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if m.Strength == 0 {
 		return m.Method.Loss(s, logits)
@@ -138,7 +139,7 @@ func (m GGTPC) compute(l *method.Local) (tensor.Map, error) {
 	return m.measure(b[method.ImageInput], b[method.LabelInput].Ints, l.Task.Classes)
 }
 
-// Begin lets the base method see the client's own data first, then wraps them.
+// Begin wraps the client's data after the Begin of the base method.
 func (m GGTPC) Begin(l *method.Local) error {
 	if err := m.Method.Begin(l); err != nil || l.Pretrains {
 		return err
@@ -164,7 +165,7 @@ func (m GGTPC) Begin(l *method.Local) error {
 	return nil
 }
 
-// Merge sends nobody again what all clients, or one of them, have kept.
+// Merge removes tensors from messages that all clients, or one client, have kept.
 func (m GGTPC) Merge(g *method.Global, ups []method.Upload) error {
 	if err := m.Method.Merge(g, ups); err != nil || m.Estimate == "round" {
 		return err

@@ -18,8 +18,8 @@ type principal struct {
 // the matrix to float32 adds stays below it.
 const axisEps = 1.0 / (1 << 23)
 
-// principalAxes gives the first axes of a covariance [d,d], at most that many. Eigenvalues that count as zero, and
-// negative ones, have none. The largest entry of every vector by absolute value, the first among equals, is positive.
+// principalAxes returns the first axes of a covariance [d,d], at most that many, of eigenvalues above zero. The largest
+// entry of every vector by absolute value, the first among equals, is positive.
 func principalAxes(cov *mat.SymDense, most int) (principal, error) {
 	var e mat.EigenSym
 	d := cov.SymmetricDim()
@@ -31,7 +31,7 @@ func principalAxes(cov *mat.SymDense, most int) (principal, error) {
 	return axes(e.Values(nil), d, most, func(j int) []float64 { return mat.Col(nil, j, &v) }), nil
 }
 
-// rowAxes is principalAxes of rowsᵀ rows for rows [r,d]. It takes the time of the smaller of the two.
+// rowAxes returns principalAxes of rowsᵀ rows for rows [r,d], from the smaller of the two Gram matrices.
 func rowAxes(rows *mat.Dense, most int) (principal, error) {
 	r, d := rows.Dims()
 	var m mat.SymDense

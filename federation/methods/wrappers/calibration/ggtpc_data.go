@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// calibrated is a client's data as GGTPC trains on them: its own rows, behind them the prototypes of other domains.
+// calibrated is a client's training data under GGTPC: its own rows and, after them, prototypes of other domains.
 type calibrated struct {
 	method.Data
 	m           GGTPC
@@ -54,7 +54,7 @@ func (c *calibrated) Len() int { return len(c.class) }
 
 func (c *calibrated) Labels() []int64 { return c.class }
 
-// Order gives as many rows as the client has: sampled, or in the base method's order with prototypes among them.
+// Order returns as many rows as the client has: sampled, or in the base method's order with prototypes among them.
 func (c *calibrated) Order(r *rand.Rand) []int {
 	if c.upTo == nil {
 		return c.mixed(r)
@@ -89,7 +89,7 @@ func (c *calibrated) mixed(r *rand.Rand) []int {
 	return out[:c.Data.Len()]
 }
 
-// Batch gives rows spread along their class's axes.
+// Batch returns rows with noise along the axes of their class.
 func (c *calibrated) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
 	own := slices.Clone(rows)
 	for i, row := range rows {
@@ -154,7 +154,7 @@ func (c *calibrated) spread(rows []int, b tensor.Map, r *rand.Rand) {
 	}
 }
 
-// noise is Σ_m eps_m √λ_m u_m of a class, times strength.
+// noise returns Σ_m eps_m √λ_m u_m of a class, times strength.
 func (c *calibrated) noise(class int64, eps []float32) []float64 {
 	axes, sizes := c.axes.Row(int(class)), c.sizes.Row(int(class)).Data
 	d := make([]float64, axes.Shape[1])
@@ -170,7 +170,7 @@ func (c *calibrated) noise(class int64, eps []float32) []float64 {
 	return d
 }
 
-// move adds d to x and, if asked, gives the sum a length.
+// move adds d to x and, if asked, scales the sum to a length.
 func move(x []float32, d []float64, length float64, keep bool) {
 	for j := range x {
 		x[j] = float32(float64(x[j]) + d[j])
@@ -180,7 +180,7 @@ func move(x []float32, d []float64, length float64, keep bool) {
 	}
 }
 
-// lengthen gives x a length; zeros stay zeros.
+// lengthen scales x to a length; zeros stay zeros.
 func lengthen(x []float32, length float64) {
 	norm := tensor.Of(x, len(x)).Norm()
 	if norm == 0 {

@@ -136,7 +136,7 @@ func (m Appr) View() method.View {
 	return m.Method.View()
 }
 
-// prompt is all tokens [T,w] that the terms act on.
+// prompt returns all tokens [T,w] that the terms act on.
 func (m Appr) prompt(s *method.Scope) graph.Node {
 	parts := make([]graph.Node, len(m.names))
 	for i, name := range m.names {
@@ -152,8 +152,8 @@ func (m Appr) prompt(s *method.Scope) graph.Node {
 	return graph.Concat(0, parts...)
 }
 
-// logOdds is the discriminator before its sigmoid on prompts [..,T,w]: [..,T,1], or [..,1,1] on the mean token. average
-// is the newest one, [T,w]; entries of 1e-3 at least are what prompts have.
+// logOdds returns the discriminator's output before the sigmoid for prompts [..,T,w]: [..,T,1], or [..,1,1] for the
+// mean token. average is the newest average [T,w]; its root mean square counts as 1e-3 at least.
 func (m Appr) logOdds(ctx, average, w1, w2 graph.Node) graph.Node {
 	if m.Norm == "unit" {
 		rms := average.Square().Mean().Sqrt()
@@ -249,7 +249,7 @@ func (m Appr) Merge(g *method.Global, ups []method.Upload) error {
 	return nil
 }
 
-// join copies all tokens [T,w] that the terms act on.
+// join returns a copy of all tokens [T,w] that the terms act on.
 func (m Appr) join(shared tensor.Map) *tensor.Tensor {
 	out := tensor.New(0, shared[m.names[0]].Shape[1])
 	for _, name := range m.names {
@@ -259,7 +259,8 @@ func (m Appr) join(shared tensor.Map) *tensor.Tensor {
 	return out
 }
 
-// discriminate is eq. 6: -E log D(past averages) - E log(1 - D(uploads)), means over prompts and their tokens.
+// discriminate returns the loss of eq. 6: -E log D(past averages) - E log(1 - D(uploads)), means over prompts and their
+// tokens.
 func (m Appr) discriminate(s *method.Scope) graph.Node {
 	w := s.Task().Width
 	odds := func(rows string) graph.Node {

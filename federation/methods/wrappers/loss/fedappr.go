@@ -24,16 +24,16 @@ var fedAPPRDef = layer.Def{Name: "fedappr", Title: "FedAPPR", New: newFedAPPR,
 func newFedAPPR() layer.Builder { return &FedAPPR{prompts.DefaultContext, defaultAlignment} }
 
 func (m *FedAPPR) Build(method.Method) (method.Method, error) {
-	return Appr{Method: sharedPrompt{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}},
+	return Appr{Method: promptFL{Context: m.Context}, Alignment: m.Alignment, names: []string{"ctx"}},
 		check.Join(m.Context.Check(), m.Alignment.Check())
 }
 
-// sharedPrompt is PromptFL with one prompt for all classes.
-type sharedPrompt struct {
+// promptFL is PromptFL with one prompt for all classes.
+type promptFL struct {
 	method.FedAvg
 	prompts.Context
 }
 
-func (m sharedPrompt) Params(t method.ClientSpec) []method.Param {
+func (m promptFL) Params(t method.ClientSpec) []method.Param {
 	return m.Declare(t, "ctx", method.Shared)
 }

@@ -8,9 +8,8 @@ import (
 	"promptfed/runtime/nn"
 )
 
-// FedNTD keeps what the received model knows of the classes that an example is not of: loss + beta tau^2 KL(q, p),
-// where q and p are the softmax of the received and of the present class scores divided by tau, both without the true
-// class.
+// FedNTD keeps the received model's knowledge of all classes but an example's own: loss + beta tau^2 KL(q, p), where q
+// and p are the softmax of the received and of the present class scores divided by tau, both without the true class.
 //
 // Lee et al., Preservation of the Global Knowledge by Not-True Distillation in Federated Learning, NeurIPS 2022, eq.
 // 3-5. The factor tau^2 is the public code's; it is 1 at the paper's tau.

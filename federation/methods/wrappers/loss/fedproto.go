@@ -14,10 +14,10 @@ import (
 )
 
 // FedProto ties a client's representation of a class to the class's prototype on the server: loss + lambda ‖r -
-// C_y‖², in the mean over the batch's examples, where those count 0 whose class y has no prototype. After training
-// each client uploads the mean representation of each of its classes, and the server averages them class by class. Over
-// CoOp only prototypes travel, which is FedProto proper; over other base methods they travel beside what the base
-// method shares.
+// C_y‖², in the mean over the batch's examples; examples of a class y without prototype count 0. After training each
+// client uploads the mean representation of each of its classes, and the server averages them class by class. Over CoOp
+// only prototypes are sent, which is the published FedProto; over other base methods they are sent with the shared
+// parameters.
 //
 // Tan et al., FedProto: Federated Prototype Learning across Heterogeneous Clients, AAAI 2022, eq. 3-7, algorithm 1;
 // lambda is the public code's, FedAPPR's tables have 0.1. The paper's regulariser is the L2 distance of
@@ -87,7 +87,7 @@ const (
 
 func (m FedProto) active() bool { return m.Lambda > 0 || m.Test == "prototypes" }
 
-// represent gives the representations of classes [C,D], or with of: image of examples [B,D].
+// represent returns the representations of classes [C,D], or with of: image of examples [B,D].
 func (m FedProto) represent(s *method.Scope) graph.Node {
 	r := represent(m.Method, s, m.Of)
 	if s.Graph().Err() == nil && !uses(s, r, func(method.Param) bool { return true }) {
@@ -98,7 +98,7 @@ func (m FedProto) represent(s *method.Scope) graph.Node {
 	return r
 }
 
-// rows gives the representation of each example [B,D].
+// rows returns the representation of each example [B,D].
 func (m FedProto) rows(s *method.Scope) graph.Node {
 	if m.Of == "text" {
 		return m.represent(s).Rows(s.Label())
@@ -119,7 +119,7 @@ func (m FedProto) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return loss.Add(s.Term("prototype distance", far.Mul(there.Rows(s.Label())).Mean().MulScalar(m.Lambda)))
 }
 
-// prototypes gives the server's [C,D], and [C] with 1 where there is one.
+// prototypes returns the server's prototypes [C,D], and [C] with 1 for classes that have one.
 func (m FedProto) prototypes(s *method.Scope) (mean, there graph.Node) {
 	classes := s.Task().Classes
 	n := s.Broadcast(protoN, classes, 1).Reshape(-1)

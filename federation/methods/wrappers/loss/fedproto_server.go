@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// groups gives the clients whose prototypes are averaged together, of those that the server knows.
+// groups returns the clients, of those that the server knows, whose prototypes are averaged together.
 func (m FedProto) groups(g *method.Global) map[string][]int {
 	out := map[string][]int{}
 	for k, p := range g.Infos {
@@ -25,8 +25,8 @@ func (m FedProto) groups(g *method.Global) map[string][]int {
 	return out
 }
 
-// send lets every client of a group have its prototypes: through what all get where it is the only group and nobody may
-// join another.
+// send sends a group its prototypes: to everyone where there is only one group and all clients are known, else to each
+// client.
 func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor.Tensor) {
 	if only = only && g.AllKnown(); only {
 		g.Broadcast[protoMean], g.Broadcast[protoN] = mean, n
@@ -44,8 +44,7 @@ func (FedProto) send(g *method.Global, only bool, clients []int, mean, n *tensor
 	}
 }
 
-// sent gives copies of what the clients of a group, or some of them, were sent last; no prototype of any class where
-// none was.
+// sent returns copies of the prototypes that a group was sent last, without any prototype where it was sent none.
 func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
 	from := g.Broadcast
 	for _, k := range clients {
@@ -60,7 +59,7 @@ func (FedProto) sent(g *method.Global, clients []int) (mean, n *tensor.Tensor) {
 	return from[protoMean].Clone(), from[protoN].Clone()
 }
 
-// resend sends every group what of makes of its prototypes.
+// resend lets of change the prototypes of every group, and sends them.
 func (m FedProto) resend(g *method.Global, of func(clients []int, mean, n *tensor.Tensor) error) error {
 	if !m.active() {
 		return nil
@@ -81,10 +80,10 @@ func (m FedProto) resend(g *method.Global, of func(clients []int, mean, n *tenso
 	return nil
 }
 
-// asBefore changes no prototype.
+// asBefore changes nothing.
 func asBefore([]int, *tensor.Tensor, *tensor.Tensor) error { return nil }
 
-// Start sends no prototype of any class.
+// Start sends prototypes of no class.
 func (m FedProto) Start(g *method.Global) error {
 	return check.Join(m.resend(g, asBefore), m.Method.Start(g))
 }
@@ -94,7 +93,7 @@ func (m FedProto) Join(g *method.Global, clients []int) error {
 	return check.Join(m.resend(g, asBefore), m.Method.Join(g, clients))
 }
 
-// Begin lets a client that joined in the middle of a round, too late to be sent any, train without prototypes.
+// Begin lets a client that joined in the middle of a round train without prototypes.
 func (m FedProto) Begin(l *method.Local) error {
 	if m.active() && l.Broadcast[protoMean] == nil {
 		l.Broadcast[protoMean] = tensor.New(l.Task.Classes, l.Task.Dim)

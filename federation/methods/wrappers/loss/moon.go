@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// MOON draws what is learned towards the received model and away from what this client last made of it:
+// MOON pulls the learned model towards the received model and away from the client's last model:
 // loss - mu log(e^(z·z_g/tau) / (e^(z·z_g/tau) + e^(z·z_p/tau))), z, z_g and z_p being unit representations by the
 // present, the received and the client's last parameters, averaged over the batch.
 //
@@ -71,7 +71,7 @@ func (m MOON) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return loss.Add(s.Term("model-contrastive", far.Sub(near).MulScalar(1/m.Tau).Softplus().Mean().MulScalar(m.Mu)))
 }
 
-// represent gives the unit rows z of a scope.
+// represent returns the unit rows z of a scope.
 func (m MOON) represent(s *method.Scope, of string) graph.Node {
 	z := represent(m.Method, s, of)
 	classes := s.Task().Classes

@@ -90,7 +90,7 @@ func (m FedDyn) Begin(l *method.Local) error {
 
 func (m FedDyn) Finish(l *method.Local, up *method.Upload) error {
 	if m.Alpha > 0 {
-		l.State.Put(dynH, l.State.Under(dynH).Axpy(-m.Alpha, moved(l.Shared, l.Received)))
+		l.State.Put(dynH, l.State.Under(dynH).Axpy(-m.Alpha, difference(l.Shared, l.Received)))
 	}
 	return m.Method.Finish(l, up)
 }
@@ -103,7 +103,7 @@ func (m FedDyn) Merge(g *method.Global, ups []method.Upload) error {
 	zerosLike(g.Shared, g.State, dynH)
 	h := g.State.Under(dynH).Clone()
 	for _, u := range ups {
-		h.Axpy(-m.Alpha*behind(u)/float64(g.Clients), moved(u.Shared, old))
+		h.Axpy(-m.Alpha*clientsOf(u)/float64(g.Clients), difference(u.Shared, old))
 	}
 	g.State.Put(dynH, h)
 	g.Shared = g.Shared.Clone().Axpy(-1/m.Alpha, h)

@@ -25,10 +25,9 @@ import (
 // Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, NeurIPS 2020, eq.
 // 5-6, sections 4 and 5. Notes:
 //   - τ counts the steps that were made, those that data.drop_last or a bound on steps leaves out not;
-//   - weight decay pulls to 0 and clipping shortens single steps: neither is in a_k; nor is what one optimizer for all
-//     clients remembers from others;
+//   - a_k ignores weight decay and clipping, and the state that a shared optimizer has from other clients;
 //   - with steps of one number for all it is FedAvg up to rounding;
-//   - p_k: weighting. strength is the power of a_k that counts;
+//   - p_k: weighting. strength is the exponent of a_k;
 //   - a client that lies about a_k lengthens the step of all, so that it counts at most `most` times the round's
 //     median.
 //
@@ -64,7 +63,7 @@ func (m FedNova) Extras(t method.ClientSpec) []method.Extra {
 	return m.extras(m.Strength > 0, m.Method.Extras(t), novaA)
 }
 
-// pull is the strength of the proximal term in the loss.
+// pull returns mu of a FedProx inside, whose proximal term has a gradient; 0 without one.
 func (m FedNova) pull() float64 {
 	for l := m.Method; l != nil; l = layer.Inside(l) {
 		if p, ok := l.(FedProx); ok && !p.Detached {
@@ -74,7 +73,7 @@ func (m FedNova) pull() float64 {
 	return 0
 }
 
-// work is a of a turn of some steps at a rate.
+// work returns a_k of a turn of that many steps at a rate.
 func (m FedNova) work(c optim.Config, steps int, rate float64) (float64, error) {
 	c.WeightDecay, c.ClipNorm, c.ClipValue = 0, 0, 0
 	o, err := optim.New(c)
@@ -104,7 +103,7 @@ func (m FedNova) Finish(l *method.Local, up *method.Upload) error {
 	if err != nil {
 		return err
 	}
-	up.Shared = l.Received.Clone().Axpy(1/a, moved(up.Shared, l.Received))
+	up.Shared = l.Received.Clone().Axpy(1/a, difference(up.Shared, l.Received))
 	up.Extra[novaA] = tensor.Of([]float32{float32(a)}, 1)
 	return nil
 }
@@ -127,7 +126,7 @@ func (m FedNova) Merge(g *method.Global, ups []method.Upload) error {
 		sum, total = sum+p*work[i], total+p
 	}
 	if total > 0 {
-		g.Shared = old.Axpy(sum/total, moved(g.Shared, old))
+		g.Shared = old.Axpy(sum/total, difference(g.Shared, old))
 	}
 	return nil
 }

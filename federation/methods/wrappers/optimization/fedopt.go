@@ -85,7 +85,7 @@ func (m FedOpt) Merge(g *method.Global, ups []method.Upload) error {
 	if err != nil || m.Kind == "momentum" && m.Beta1 == 0 && m.rate() == 1 { // the mean itself
 		return err
 	}
-	d := moved(g.Shared, old)
+	d := difference(g.Shared, old)
 	zerosLike(old, g.State, optM)
 	first, step := g.State.Under(optM).Clone().Scale(m.Beta1), tensor.Map{}
 	if m.Kind == "momentum" {
@@ -106,7 +106,7 @@ func (m FedOpt) Merge(g *method.Global, ups []method.Upload) error {
 	return nil
 }
 
-// second gives the next second moments.
+// second returns the next second moments.
 func (m FedOpt) second(old, d tensor.Map) tensor.Map {
 	out := tensor.Map{}
 	for name, t := range d {

@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// QFFL makes accuracies of clients more alike: the server minimises Σ p_k F_k^(q+1)/(q+1), in which clients count the
-// more the higher their loss F_k is. With L the inverse of the learning rate and Δ_k = L (w - w_k) it makes the step
+// QFFL makes accuracies of clients more equal: the server minimises Σ p_k F_k^(q+1)/(q+1), in which clients with a
+// higher loss F_k count more. With L the inverse of the learning rate and Δ_k = L (w - w_k) it makes the step
 //
 //	w <- w - Σ p_k F_k^q Δ_k / Σ p_k (q F_k^(q-1) |Δ_k|² + L F_k^q)   (q-FedAvg).
 //
@@ -26,8 +26,8 @@ import (
 //   - weighting: the paper draws clients with probability p_k and then counts them alike (uniform); here every client
 //     is drawn as likely as any other, and counts by examples;
 //   - lipschitz: L; 0 is 1 over this round's learning rate, as the paper takes it;
-//   - F_k is a client's own word, and tells its loss. A high one draws the step to its move, so that it counts at most
-//     `most` times the round's median.
+//   - F_k is reported by the client and reveals its loss. A high value pulls the step to the client's update, so that
+//     it counts at most `most` times the round's median.
 //
 // q: 0 is the mean of the layers inside. Otherwise the step takes that mean's place. Names: qffl/loss [1], in uploads.
 type QFFL struct {
@@ -62,7 +62,7 @@ func (m QFFL) Extras(t method.ClientSpec) []method.Extra {
 	return m.extras(m.Q > 0, m.Method.Extras(t), qfflLoss)
 }
 
-// losses gives the cross entropy [B] of each example.
+// losses returns the cross entropy [B] of each example.
 func (m QFFL) losses(s *method.Scope) graph.Node {
 	own := graph.OneHot(s.Label(), s.Task().Classes)
 	return m.Logits(s).LogSoftmax(-1).Mul(own).Sum(-1).Neg()
@@ -114,7 +114,7 @@ func (m QFFL) Merge(g *method.Global, ups []method.Upload) error {
 	}
 	g.Shared = old.Clone()
 	for i, u := range ups {
-		g.Shared.Axpy(counts[i]/below, moved(u.Shared, old))
+		g.Shared.Axpy(counts[i]/below, difference(u.Shared, old))
 	}
 	return nil
 }

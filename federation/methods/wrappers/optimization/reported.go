@@ -11,15 +11,15 @@ import (
 	"promptfed/federation/methods/parts/linalg"
 )
 
-// Reported is a step of the server that takes one number of each client, which a client says of itself, and bounds what
-// that number can do.
+// Reported are the options of a step of the server that uses a number which each client reports. A cap bounds the
+// influence of a client that lies.
 type Reported struct {
 	aggregate.Weighting `config:",squash"`
 
 	Most float64 `config:"most" help:"cap on a client's number, in multiples of the median; 0: no cap"`
 }
 
-// Check refuses bounds that make no sense.
+// Check reports options that are out of bounds.
 func (r Reported) Check() error {
 	if r.Most > 0 && r.Most < 1 {
 		return fmt.Errorf("option most is %v; it must be 0 or at least 1", r.Most)
@@ -27,7 +27,7 @@ func (r Reported) Check() error {
 	return check.Join(r.Weighting.Check(), check.Within("most", r.Most, 0, check.MaxWeight))
 }
 
-// properties are those of such a step, which needs more than the mean of uploads; where it is off it is that mean.
+// properties returns the properties of the step, which needs more than the mean of uploads unless it is off.
 func (r Reported) properties(on bool, needs string) method.Properties {
 	t := method.Properties{Needs: needs, Roles: map[method.Role]string{method.ServerStep: ""}}
 	if !on {
@@ -36,7 +36,7 @@ func (r Reported) properties(on bool, needs string) method.Properties {
 	return t
 }
 
-// extras are those of the layers inside and, where the step is on, the number.
+// extras returns the extras of the layers inside and, where the step is on, the number.
 func (Reported) extras(on bool, inside []method.Extra, name string) []method.Extra {
 	if !on {
 		return inside
@@ -44,7 +44,7 @@ func (Reported) extras(on bool, inside []method.Extra, name string) []method.Ext
 	return append(inside, method.Extra{Name: name, Shape: []int{1}})
 }
 
-// numbers gives one number that each upload reports, bounded. It must be at least 0.
+// numbers returns a number of each upload, which must be at least 0, capped.
 func (r Reported) numbers(ups []method.Upload, name string) ([]float64, error) {
 	out := make([]float64, len(ups))
 	for i, u := range ups {

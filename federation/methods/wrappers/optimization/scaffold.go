@@ -120,7 +120,7 @@ func (m SCAFFOLD) Extras(t method.ClientSpec) []method.Extra {
 	return out
 }
 
-// renew sets the client's control variates and gives their changes.
+// renew sets the client's control variates and returns their changes.
 func (m SCAFFOLD) renew(l *method.Local) tensor.Map {
 	own, steps := l.State.Under(scaffoldC), float64(l.Steps)
 	dc := l.Shared.Clone().Scale(0)
@@ -154,7 +154,7 @@ func (m SCAFFOLD) Merge(g *method.Global, ups []method.Upload) error {
 				if err != nil {
 					return err
 				}
-				c[name].Axpy(behind(u)/float64(g.Clients), dc)
+				c[name].Axpy(clientsOf(u)/float64(g.Clients), dc)
 			}
 		}
 		g.Broadcast.Put(scaffoldC, c)

@@ -14,7 +14,7 @@ import (
 //
 //	w <- w - η ∇F(w), v <- v - η a ∇F(m), a <- a - alpha_lr <v - w, ∇F(m)>, within [0,1],
 //
-// all of them from what the step before left. The server averages w and sees nothing else; a client is tested with m.
+// all from the values of the previous step. The server averages w and sees nothing else; a client is tested with m.
 //
 // Deng, Kamani, Mahdavi, Adaptive Personalized Federated Learning, arXiv 2003.13461, algorithm 1, eq. 9-10. Notes:
 //   - a starts at alpha on every client; the paper tries 0.25, 0.5 and 0.75 and adapts it once a round;

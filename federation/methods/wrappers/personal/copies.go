@@ -9,10 +9,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// personal is the word for a client's own model beside the averaged one.
+// personal is the word for a client's own model in names of terms.
 const personal = "personal"
 
-// allShared refuses base methods that learn anything private, and anything but base methods.
+// allShared returns an error unless base is a base method that shares all of its parameters.
 func allShared(base method.Method) error {
 	if err := besideBase(base); err != nil {
 		return err
@@ -24,7 +24,7 @@ func allShared(base method.Method) error {
 	return layer.MustShare(base)
 }
 
-// withCopies gives a base method's parameters, and under a prefix a private copy of each, which starts alike.
+// withCopies returns a base method's parameters and a private copy of each, prefix/NAME, with the same initial value.
 func withCopies(base method.Method, t method.ClientSpec, prefix string) []method.Param {
 	out := base.Params(t)
 	for _, p := range base.Params(t) {
@@ -34,7 +34,7 @@ func withCopies(base method.Method, t method.ClientSpec, prefix string) []method
 	return out
 }
 
-// twoModels refuses what would let one model change the other.
+// twoModels returns an error for settings by which one model would change the other.
 func twoModels(l *method.Local) error {
 	if l.Optim.ClipNorm > 0 {
 		return errors.New("train.clip_norm bounds the gradients of the averaged and the personal model together; set " +

@@ -17,7 +17,7 @@ import (
 //   - both models make the steps of train, with the same optimizer settings; the paper has a number of steps and a rate
 //     for each. A text or image tower runs once for each of the two;
 //   - F is the base method's whole loss, with v in place of the shared parameters;
-//   - v starts from what the server starts with, and is unchanged in rounds that a client does not train in;
+//   - v starts from the server's initial values, and does not change in rounds without training of its client;
 //   - lambda: 0 trains v on the client alone. Public code (PFLlib) has that for a default;
 //   - the global evaluation is of w, the personal one of v;
 //   - MOON around it takes v for the model that the client last had.

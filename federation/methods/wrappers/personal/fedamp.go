@@ -14,9 +14,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FedAMP has no model for all: the server keeps the last parameters w_i of every client and sends each a mixture u_i of
-// its own and those of clients that are like it, and a client goes on from its own w_i with the loss and
-// mu/2 |w - u_i|²,
+// FedAMP has no common model. The server keeps the last parameters w_i of every client, and sends each client a mixture
+// u_i of its own parameters and those of similar clients. A client continues from its own w_i with the loss and mu/2 |w
+// - u_i|²,
 //
 //	u_i = Σ_j x_ij w_j, x_ij = alpha A'(|w_i - w_j|²) for j ≠ i, x_ii = 1 - Σ_(j≠i) x_ij,
 //	A(y) = 1 - exp(-y/sigma).
@@ -29,9 +29,9 @@ import (
 //   - mu is the paper's lambda over alpha;
 //   - public code (PFLlib) takes the norm in place of its square.
 //
-// The server sends the base method's mean beside u_i, which newcomers start from and the global evaluation tests: a
-// client gets twice what it uploads. A client that uploads far from all others changes nothing of theirs. The kinds of
-// robust that make all uploads alike leave nothing to tell clients apart.
+// The server also sends the base method's mean, from which newcomers start and which the global evaluation tests: a
+// client receives twice as much as it uploads. A client far from all others does not influence them. Kinds of robust
+// that make all uploads equal remove the differences between clients.
 //
 // Names: amp/u/NAME, to single clients; amp/K/NAME, what client K uploaded last, on the server; amp/w/NAME, what a
 // client keeps.
@@ -127,7 +127,7 @@ func (m FedAMP) Merge(g *method.Global, ups []method.Upload) error {
 
 func ampOf(client int) string { return amp + "/" + strconv.Itoa(client) }
 
-// weights gives x, whose rows sum up to 1.
+// weights returns x, whose rows sum up to 1.
 func (m FedAMP) weights(w []tensor.Map) ([][]float64, error) {
 	x, all := linalg.SquaredDistances(w), []float64{}
 	for i := range x {

@@ -18,7 +18,7 @@ type FedPer struct {
 	Split `config:",squash"`
 }
 
-// allAveraged is FedAvg: what stays on clients has to be named for each base method.
+// allAveraged is FedAvg: private parameters have to be named for each base method.
 var allAveraged = Split{Private: []string{"none"}}
 
 var fedPerDef = layer.Def{Name: "fedper", Title: "FedPer",

@@ -11,8 +11,8 @@ import (
 
 // FedRep splits a base method's shared parameters as FedPer does and trains the two parts one after the other: in the
 // first head_epochs passes over the data the private ones alone, in the others of train.epochs the shared ones alone.
-// What a pass does not train gets no gradient, no weight decay and no momentum, so that each part has, in effect, an
-// optimizer of its own.
+// Parameters that a pass does not train get no gradient, no weight decay and no momentum, so that each part has, in
+// effect, an optimizer of its own.
 //
 // Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, algorithm 1. The
 // paper counts clients alike in the mean, the base method here by examples as a rule; public code (PFLlib) has one pass

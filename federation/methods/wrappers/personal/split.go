@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Split says which shared parameters of a base method become private.
+// Split is the option of which shared parameters of a base method become private.
 type Split struct {
 	Private []string `config:"private"`
 }
@@ -23,7 +23,7 @@ func (Split) LongHelp() map[string]string {
 		"name before a slash; none: all are shared, which is FedAvg"}
 }
 
-// check finds what is wrong with the names over a base method.
+// check reports names that do not suit a base method.
 func (s Split) check(base method.Method) error {
 	err := besideBase(base)
 	if t := method.PropertiesOf(base); err == nil && t.Mean == "" {
@@ -35,7 +35,7 @@ func (s Split) check(base method.Method) error {
 	return s.matches(base.Params(layer.AnyClient))
 }
 
-// besideBase refuses to wrap anything but a base method.
+// besideBase returns an error unless inner is a base method.
 func besideBase(inner method.Method) error {
 	if layer.Inside(inner) != nil {
 		return fmt.Errorf("it changes the owners of the base method's parameters; list it before %s",
@@ -44,7 +44,7 @@ func besideBase(inner method.Method) error {
 	return nil
 }
 
-// matches finds names that a method has not, and what leaves nothing to share.
+// matches reports names of parameters that do not exist, and a split that leaves nothing to share.
 func (s Split) matches(params []method.Param) error {
 	if s.none() {
 		return nil
@@ -74,14 +74,14 @@ func (s Split) matches(params []method.Param) error {
 
 func (s Split) none() bool { return len(s.Private) == 1 && s.Private[0] == "none" }
 
-// keeps tells whether a shared parameter becomes private.
+// keeps reports whether a shared parameter becomes private.
 func (s Split) keeps(name string) bool {
 	return slices.ContainsFunc(s.Private, func(at string) bool { return under(name, at) })
 }
 
 func under(name, at string) bool { return name == at || strings.HasPrefix(name, at+"/") }
 
-// params gives a base method's parameters with their new owners.
+// params returns a base method's parameters with their new owners.
 func (s Split) params(base method.Method, t method.ClientSpec) []method.Param {
 	out := slices.Clone(base.Params(t))
 	for i, p := range out {
@@ -93,7 +93,7 @@ func (s Split) params(base method.Method, t method.ClientSpec) []method.Param {
 	return out
 }
 
-// firstOf gives the first value that a base method's server gives a parameter that it shares by itself.
+// firstOf returns the initial value that the server of a base method without wrappers gives a shared parameter.
 func firstOf(base method.Method, t method.ClientSpec, name string) func(uint64) *tensor.Tensor {
 	return func(seed uint64) *tensor.Tensor {
 		g := method.Global{Seed: seed, Task: t, Width: t.Width, Classes: t.Classes, Clients: t.Clients,
@@ -103,7 +103,7 @@ func firstOf(base method.Method, t method.ClientSpec, name string) func(uint64) 
 	}
 }
 
-// startAll lets a base method start with all that it shares by itself.
+// startAll starts a base method with all parameters that it shares without wrappers.
 func startAll(base method.Method, g *method.Global) error {
 	shared := maps.Clone(g.Shared)
 	if shared == nil {
@@ -118,7 +118,7 @@ func startAll(base method.Method, g *method.Global) error {
 	return base.Start(g)
 }
 
-// start takes from the server what stays on clients.
+// start starts a base method and removes the private parameters from the server.
 func (s Split) start(base method.Method, g *method.Global) error {
 	if err := s.matches(base.Params(g.Task)); err != nil {
 		return err

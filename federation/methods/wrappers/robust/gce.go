@@ -41,13 +41,13 @@ func (m GCE) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return fitted(m.Method, s, logits, func(logp graph.Node) graph.Node { return generalised(logp, m.Q) })
 }
 
-// generalised is (1 - p^q)/q of log p [B], for each example.
+// generalised returns (1 - p^q)/q of log p [B].
 func generalised(logp graph.Node, q float64) graph.Node {
 	return logp.MulScalar(q).Exp().Neg().AddScalar(1).MulScalar(1 / q)
 }
 
-// fitted is the loss of a method in which the mean of a function of log p [B], p being the softmax of the label's
-// class, takes the place of cross entropy.
+// fitted returns the loss of a method with another loss in place of cross entropy: the mean of a function of log p [B],
+// p being the softmax of the label's class.
 func fitted(inner method.Method, s *method.Scope, logits graph.Node,
 	of func(logp graph.Node) graph.Node) graph.Node {
 	if s.Task().Sigmoid {

@@ -13,11 +13,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// NLPrompt tells clean labels from wrong ones by optimal transport, and fits the wrong ones by a loss that they pull
-// little at. Before each pass over a client's data its N images are sent to the C classes at the cost -log p, p being
-// the softmax of their class scores, each with mass 1/N and each class with its own mass, under entropic regularisation
-// eps. An image is clean whose label is the class that gets most of its mass. Clean images come first in the pass and
-// have cross entropy; the others, with their labels, the mean absolute error 1-p.
+// NLPrompt tells clean labels from wrong ones by optimal transport, and trains wrong ones with a loss on which they
+// have little influence. Before each pass over a client's data its N images are sent to the C classes at the cost -log
+// p, p being the softmax of their class scores, each with mass 1/N and each class with its own mass, under entropic
+// regularisation eps. An image is clean whose label is the class that gets most of its mass. Clean images come first in
+// the pass and have cross entropy; the others, with their labels, the mean absolute error 1-p.
 //
 // Pan et al., NLPrompt: Noise-Label Prompt Learning for Vision-Language Models, CVPR 2025, eq. 5-8. Where paper and
 // code (qunovo/NLPrompt) differ:
@@ -74,7 +74,7 @@ func (m NLPrompt) Begin(l *method.Local) error {
 	return nil
 }
 
-// divided is a client's data with what is clean of it.
+// divided is a client's data, divided into clean and other images.
 type divided struct {
 	method.Data
 	m     NLPrompt
@@ -85,8 +85,7 @@ type divided struct {
 	err   error // for Batch
 }
 
-// divide finds what is clean in the pass that runs, once: a layer outside may have an order of its own and ask for
-// batches alone.
+// divide finds the clean images once in each pass. Batch calls it too: a layer outside may use an order of its own.
 func (d *divided) divide() {
 	if d.clean != nil && d.pass == d.l.Epoch {
 		return
@@ -99,7 +98,7 @@ func (d *divided) divide() {
 	d.pass = d.l.Epoch
 }
 
-// Order is that of the layers inside, clean images first.
+// Order returns the order of the layers inside with clean images first.
 func (d *divided) Order(r *rand.Rand) []int {
 	d.divide()
 	order := d.Data.Order(r)
@@ -136,7 +135,7 @@ func (d *divided) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, e
 	return batch, nil
 }
 
-// divide tells which images of a client are clean, with the current parameters.
+// divide returns which images of a client are clean by the current parameters.
 func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 	scores, err := l.Eval(func(s *method.Scope) graph.Node {
 		logits := m.Method.Logits(s)
@@ -166,7 +165,7 @@ func (m NLPrompt) divide(l *method.Local, labels []int64) ([]bool, error) {
 	return out, nil
 }
 
-// masses are those of the classes; their sum is 1.
+// masses returns the mass of each class; their sum is 1.
 func (m NLPrompt) masses(labels []int64, classes int) []float64 {
 	out := make([]float64, classes)
 	for c := range out {

@@ -32,10 +32,9 @@ import (
 // average with the other kinds.
 //
 // What stays undefended: tensors that layers inside upload beside the shared parameters (control variates, prototypes)
-// and statistics. Krum leaves out those of the uploads it leaves out, the other kinds pass all of
-// them on. A client's number of examples counts with weighting: examples, and it is the client's own word. Private
-// prompts need no defence: they never travel. Every kind also slows honest clients down whose data differ from those of
-// most.
+// and statistics. Krum drops them with the uploads that it drops; the other kinds keep all of them. With weighting:
+// examples a client counts by the number of examples that it reports. Private prompts need no defence: they are never
+// sent. Every kind also slows down honest clients whose data differ from most others.
 type Robust struct {
 	method.Method
 	aggregate.Weighting `config:",squash"`
@@ -75,7 +74,7 @@ func (m Robust) enough(uploads int) error {
 	return nil
 }
 
-// Start finds a round that is too small before the first one.
+// Start reports rounds of too few clients before round 0.
 func (m Robust) Start(g *method.Global) error {
 	if err := m.enough(int(g.Sampling.Size)); err != nil {
 		return fmt.Errorf("%w: raise participation or lower attackers", err)
@@ -108,7 +107,7 @@ func (m Robust) Merge(g *method.Global, ups []method.Upload) error {
 	return err
 }
 
-// alike gives uploads that all have the same shared parameters.
+// alike returns uploads that all have the same shared parameters.
 func alike(ups []method.Upload, shared tensor.Map) []method.Upload {
 	out := slices.Clone(ups)
 	for i := range out {
@@ -117,7 +116,7 @@ func alike(ups []method.Upload, shared tensor.Map) []method.Upload {
 	return out
 }
 
-// coordinates gives a statistic of each number of the shared parameters over uploads; it gets the values sorted.
+// coordinates returns a statistic of each number of the shared parameters over uploads. of gets sorted values.
 func coordinates(ups []method.Upload, of func([]float64) float64) tensor.Map {
 	out, v := tensor.Map{}, make([]float64, len(ups))
 	for name, first := range ups[0].Shared {
@@ -133,7 +132,7 @@ func coordinates(ups []method.Upload, of func([]float64) float64) tensor.Map {
 	return out
 }
 
-// nearest gives the uploads with the least sums of squared distances to their n-f-2 nearest ones, in the order they
+// nearest returns the uploads with the least sums of squared distances to their n-f-2 nearest ones, in the order they
 // came.
 func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 	n := len(ups)
@@ -169,10 +168,10 @@ func nearest(ups []method.Upload, attackers, keep int) []method.Upload {
 	return out
 }
 
-// weiszfeld gives the geometric median of uploads: from their coordinate-wise median the iterations z = T = Σ w_i u_i
-// / Σ w_i with w_i = 1/|z - u_i|, until z moves by a millionth of the harmonic mean of the distances. At η uploads
-// themselves, which have no weight, it is T less min(1, η/|Σ w_i (u_i - z)|) of the way there (Vardi and Zhang, PNAS
-// 2000, eq. 2.6).
+// weiszfeld returns the geometric median of uploads: from their coordinate-wise median the iterations z = T = Σ w_i
+// u_i / Σ w_i with w_i = 1/|z - u_i|, until z moves by a millionth of the harmonic mean of the distances. At η
+// uploads themselves, which have no weight, it is T less min(1, η/|Σ w_i (u_i - z)|) of the way there (Vardi and
+// Zhang, PNAS 2000, eq. 2.6).
 func weiszfeld(ups []method.Upload) tensor.Map {
 	z := coordinates(ups, linalg.Median)
 	for range mostWeiszfeld {
@@ -219,7 +218,7 @@ func weiszfeld(ups []method.Upload) tensor.Map {
 // mostWeiszfeld bounds the iterations of the geometric median, which converge linearly.
 const mostWeiszfeld = 1000
 
-// clipped gives uploads whose moves away from old are no longer than a norm; 0 leaves them unchanged.
+// clipped returns uploads whose updates from old have at most that norm; 0 leaves them unchanged.
 func clipped(old tensor.Map, ups []method.Upload, norm float64) []method.Upload {
 	out := slices.Clone(ups)
 	for i, u := range ups {
@@ -228,7 +227,7 @@ func clipped(old tensor.Map, ups []method.Upload, norm float64) []method.Upload 
 	return out
 }
 
-// shortened is a move from old to now, no longer than a norm; 0 is no bound.
+// shortened returns now, moved towards old until the update has at most that norm; 0 is no bound.
 func shortened(old, now tensor.Map, norm float64) tensor.Map {
 	far := linalg.Distance(now, old)
 	if norm == 0 || far <= norm {

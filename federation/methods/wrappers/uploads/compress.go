@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/methods/parts/layer"
 )
 
-// Compress makes uploads smaller. Of a client's update, the shared parameters less what was received, there travel
+// Compress makes uploads smaller. Of a client's update, the shared parameters minus the received ones, it sends
 //   - top-k: the share of its numbers that are largest, and where they are (Stich et al., Sparsified SGD with Memory,
 //     NeurIPS 2018);
 //   - sign: a bit for each number, and for each bucket of them the mean of their absolute values (Karimireddy et al.,
@@ -17,14 +17,13 @@ import (
 //     at random so that it is right on average (Alistarh et al., QSGD, NeurIPS 2017, section 3.1; a fixed number of
 //     bits in place of Elias codes).
 //
-// With feedback what was left out stays on the client and is added to its next update (ef/e below), whenever that is;
-// auto has it with top-k and sign. With quantise, whose values are right on average without it, it is divided by 1 +
-// min(n/s², √n/s), n being the bucket, as its error would grow otherwise (Horváth and Richtárik, ICLR 2021,
-// section 2.3).
+// With feedback the client keeps the difference and adds it to its next update (ef/e below); auto is on with top-k and
+// sign. Quantised values are right on average without feedback. With feedback they are divided by 1 + min(n/s²,
+// √n/s), n being the bucket, as the error would grow otherwise (Horváth and Richtárik, ICLR 2021, section 2.3).
 //
-// Bytes in records are those of the messages, which really hold nothing else, also across machines. Only the shared
-// parameters are compressed: extras that layers upload beside them, and what the server sends, are not. Layers outside,
-// such as robust, see uploads as the server reads them. share: 1 compresses nothing.
+// Bytes in records are those of the messages, also across machines. Only the shared parameters of uploads are
+// compressed: extras and messages of the server are not. Layers outside, such as robust, see uploads as the server
+// reads them. share: 1 compresses nothing.
 //
 // Names: ef/e/NAME, like NAME, in the client's state.
 type Compress struct {

@@ -17,29 +17,28 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// DP makes the shared parameters differentially private for clients: whoever sees them all, round by round, learns
-// little of whether any one client took part, or of what data it has. A client's update, what it uploads less what it
-// received, is shortened to the norm C over all shared parameters together. To the sum of a round's updates Gaussian
-// noise of standard deviation z C is added in every number, and both are divided by the number of clients that a round
-// has, or has on average.
+// DP makes the shared parameters differentially private for clients: those who see them in every round learn little
+// about whether a client took part, and about its data. A client's update, uploaded minus received parameters, is
+// shortened to the norm C over all shared parameters together. To the sum of a round's updates Gaussian noise of
+// standard deviation z C is added in every number, and both are divided by the number of clients that a round has, or
+// has on average.
 //
 // McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018, algorithm 1 (DP-FedAvg) with
-// the fixed denominator. Every client counts once: a weight by examples would reveal something of the data. Where there
-// is a choice:
+// the fixed denominator. Every client counts once: a weight by examples would reveal something about the data. Where
+// there is a choice:
 //   - where: server clips and adds the noise there; the server sees every single update. client clips and adds a share
 //     of the noise on each client, of variance z² C²/(least m) with m clients in a round, so that a server which gets
 //     sums only (secure aggregation) never sees less noise than epsilon assumes, as long as least m uploads arrive; a
 //     round of fewer is refused. Without secure aggregation each upload has only its own share of the noise.
-//   - adapt: moves C to a quantile of the updates' lengths, see dp_adapt.go;
-//   - Noise comes from a secret of whoever adds it, across machines (Local.Noise, Global.Noise). In one process, which
-//     is a simulation, it comes from the run's seed, so that a run can be repeated; whoever knows the seed can take it
-//     off again. There secure: true makes the run draw a key from the system's random source, for its noise and for the
-//     clients of each round, and no two runs are alike.
+//   - adapt: moves C to a quantile of the updates' lengths, see dp_clipping.go;
+//   - Across machines, noise comes from a secret of the side that adds it (Local.Noise, Global.Noise). In one process,
+//     which is a simulation, it comes from the run's seed, so that a run can be repeated; those who know the seed can
+//     remove the noise. There secure: true makes the run draw a key from the system's random source, for its noise and
+//     for the clients of each round, and no two runs are alike.
 //
-// Layers inside get one upload, the noisy mean. Those that need more of the clients are refused. Each round's record
-// notes epsilon, for delta and all rounds so far, by package privacy; noise: 0 has none. It assumes that the sample of
-// clients stays secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns
-// all of it off.
+// Layers inside get one upload, the noisy mean. Layers that need more are refused. Each round's record notes epsilon,
+// for delta and all rounds so far, by package privacy; noise: 0 has none. It assumes that the sample of clients stays
+// secret; epsilon_unsampled holds for those who know who trained too, as the server does. clip: 0 turns all of it off.
 //
 // Names: dp/clients [1] with where: client, m, which the server sends and clients compare with their configuration; on
 // the server alone dp/released [R], the uploads in each release so far, and dp/clip [1] with adapt.
@@ -245,7 +244,7 @@ func (m DP) rand(secret method.Noise, seeded *rand.Rand, sum updates, also ...fl
 	return seeded, 1, nil
 }
 
-// updates are sums of moves of named tensors.
+// updates are sums of updates of named tensors.
 type updates map[string][]float64
 
 func zeros(like tensor.Map) updates {
@@ -256,7 +255,7 @@ func zeros(like tensor.Map) updates {
 	return u
 }
 
-// add adds n times the move from old to now, shortened to a norm.
+// add adds n times the update from old to now, shortened to a norm.
 func (u updates) add(old, now tensor.Map, norm, n float64) {
 	if far := linalg.Distance(now, old); far > norm {
 		n *= norm / far
@@ -283,7 +282,7 @@ func (u updates) noise(draws *method.Draws, r *rand.Rand, std float64) {
 	}
 }
 
-// from gives old plus the sums over n.
+// from returns old plus the sums over n.
 func (u updates) from(old tensor.Map, n float64) tensor.Map {
 	out := tensor.Map{}
 	for name, t := range old {

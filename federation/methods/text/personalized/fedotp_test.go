@@ -1,4 +1,4 @@
-package methods_test
+package personalized_test
 
 import (
 	stdcontext "context"
@@ -21,7 +21,7 @@ import (
 func TestFedOTPGrouping(t *testing.T) {
 	const n, dim = 70, 5
 	scores := func(stop string, order []int) *tensor.Tensor {
-		o := options{"tokens": 2, "init_std": 2.0, "eps": 0.3, "threshold": 0.02}
+		o := methodtest.Options{"tokens": 2, "init_std": 2.0, "eps": 0.3, "threshold": 0.02}
 		if stop != "" {
 			o["stop"] = stop
 		}

@@ -1,10 +1,52 @@
-package methods_test
+package image_test
 
 import (
 	"math"
+	"testing"
 
+	"promptfed/federation/methods"
+	"promptfed/federation/methods/image"
+	"promptfed/federation/methods/parts/layer"
 	"promptfed/federation/methodtest"
 )
+
+type options = methodtest.Options
+
+const lr = methodtest.HandLR
+
+var with = methodtest.Merge
+
+// FedMVP from a network of zeros: norms of one number are 0, and so is what stands behind them, so that an image's
+// token p is the sum of two biases, the attention's last and the last of all, which have one gradient. The features
+// are (x, y+p), at the angle a with tan a = (y+p)/x, against the hand-written (1,±1)/√2 of both templates:
+// two logits that differ by √2 sin a, and 1 - cos(a - a0) apart from the plain tower's, whose one pixel has no other
+// side. da/dp is x/(x²+(y+p)²).
+func mvpSlope(x, y, p, sign, alpha float64) (slope, loss float64) {
+	a, turn := math.Atan2(y+p, x), x/(x*x+(y+p)*(y+p))
+	off, z := a-math.Atan2(y, x), sign*math.Sqrt2*math.Sin(a)
+	return (-sign*math.Sqrt2*math.Cos(a)/(1+math.Exp(z)) + alpha*math.Sin(off)) * turn,
+		math.Log(1+math.Exp(-z)) + alpha*(1-math.Cos(off))
+}
+
+var (
+	mvp0, mvpLoss0 = mvpSlope(0.6, 0.8, 0, 1, 3)
+	mvp1, _        = mvpSlope(0.8, 0.6, 0, -1, 3)
+	mvpMean        = -lr * (mvp0 + mvp1) / 2
+	mvp2, mvpLoss2 = mvpSlope(0.6, 0.8, 2*mvpMean, 1, 3) // both biases moved
+)
+
+// mvpFirst returns zeros for all of the network.
+func mvpFirst() map[string]float64 {
+	out := map[string]float64{}
+	m, err := methods.Build("fedmvp", nil, options{"heads": 1, "mult": 1})
+	if err != nil {
+		panic(err)
+	}
+	for _, p := range m.Params(layer.AnyClient) {
+		out[p.Name] = 0
+	}
+	return out
+}
 
 // A prompt p of the pencil's image tower turns an image (x,y) into (x,y+p)/r, r = √(x²+(y+p)²). The hand-written
 // prompts have the features (1,±1)/√2, so that the scores of the two classes differ by z = √2 (y+p)/r, and dz/dp =
@@ -36,12 +78,12 @@ func after(p float64, steps int, look func(float64) (loss, slope float64)) float
 
 func lossOf(loss, _ float64) float64 { return loss }
 
-var (
-	vptM = (after(0, 1, look0) + 2*after(0, 1, look1)) / 3
+var vptM = (after(0, 1, look0) + 2*after(0, 1, look1)) / 3
 
-	// FedHPL, two steps a round. After them both clients are right on all they have. A class of only one client is
-	// taught by that client's own scores, so that the first step of round 1 has no second term; the second has T² times
-	// the divergence of two-class probabilities, which depend on z/T alone.
+// FedHPL, two steps a round. After them both clients are right on all they have. A class of only one client is
+// taught by that client's own scores, so that the first step of round 1 has no second term; the second has T² times
+// the divergence of two-class probabilities, which depend on z/T alone.
+var (
 	hpl0, hpl1 = after(0, 2, look0), after(0, 2, look1)
 	hplThird   = after(hpl0, 1, look0)
 	hplZ, _    = look(0.6, 0.8, hpl0)
@@ -49,21 +91,14 @@ var (
 	hplP       = 1 / (1 + math.Exp(-hplZ/2))
 	hplQ       = 1 / (1 + math.Exp(-hplNow/2))
 	hplKL      = hplP*math.Log(hplP/hplQ) + (1-hplP)*math.Log((1-hplP)/(1-hplQ))
-
-	// pFedDC with one token each: softmax over one key is 1, so that the tower gets own + v o shared. With v o = 1/2,
-	// text prompts t and image prompts p, both 0 at first, z = 2 t (y+p) / (r s), s = √(1+t²): in round 0 only t has a
-	// slope, -y and y for the two clients, half of it in the shared prompt, and none in the weights, the shared prompts
-	// being 0.
-	dcM = lr * (0.4 - 2*0.3) / 3        // text/shared
-	dcT = lr*0.8 + dcM/2                // what client 0's text tower gets in round 1
-	dcS = math.Hypot(1, dcT)            // p is still 0 and r is 1
-	dcZ = 2 * dcT * 0.8 / dcS           // of client 0
-	dcG = -1 / (1 + math.Exp(dcZ))      // dL/dz
-	dcP = dcG * 2 * dcT / dcS * 0.36    // dL/dp: d((y+p)/r)/dp = x²/r³
-	dcD = dcG * 1.6 / (dcS * dcS * dcS) // dL/dt
 )
 
-var visionHands = []methodtest.Hand{
+var hands = []methodtest.Hand{
+	{Method: "fedmvp", Options: options{"heads": 1, "mult": 1, "tokens": 1,
+		"alpha": 3.0, "templates": []string{"a {}", "the {}"}}, LR: lr, First: mvpFirst(), Want: map[string]float64{
+		"r0/c0/s0/loss": mvpLoss0, "r0/c0/s0/grad/former/o/b": mvp0, "r0/c1/s0/grad/former/ff/out/b": mvp1,
+		"r0/c0/s0/grad/former/q/w": 0, "r0/merged/former/o/b": mvpMean, "r1/c0/s0/loss": mvpLoss2,
+		"r1/c0/s0/grad/former/o/b": mvp2}},
 	{Method: "fedvpt", Options: options{"vision_tokens": 1, "vision_std": 0}, LR: lr, Want: map[string]float64{
 		"r0/c0/s0/loss": lossOf(look0(0)), "r0/c0/upload/prompt": after(0, 1, look0), "r0/c1/upload/prompt": after(0, 1,
 			look1),
@@ -85,19 +120,6 @@ var visionHands = []methodtest.Hand{
 	{Method: "fedhpl", Options: options{"vision_tokens": 1, "vision_std": 0}, LR: lr, Want: map[string]float64{
 		"r0/c1/upload/hpl/n#1": 0, "r0/down/hpl/n#1": 0, "r0/down/hpl/logits#2": 0, "r0/down/hpl/n#0": 1,
 		"r1/c1/s0/loss": lossOf(look1(after(0, 1, look1)))}},
-	{Method: "pfeddc", Options: options{"text_tokens": 1, "vision_tokens": 1}, LR: lr,
-		First: map[string]float64{"text/shared": 0, "image/shared": 0, "c0/text/own": 0, "c0/image/own": 0,
-			"c1/text/own": 0, "c1/image/own": 0,
-			"c0/att/text/v": 1, "c0/att/text/o": 0.5, "c1/att/text/v": 1, "c1/att/text/o": 0.5,
-			"c0/att/image/v": 1, "c0/att/image/o": 0.5, "c1/att/image/v": 1, "c1/att/image/o": 0.5},
-		Want: map[string]float64{
-			"r0/c0/s0/loss": math.Ln2, "r0/c0/s0/grad/text/own": -0.8, "r0/c0/s0/grad/text/shared": -0.4,
-			"r0/c1/s0/grad/text/own":  0.6,
-			"r0/c0/s0/grad/image/own": 0, "r0/c0/s0/grad/att/text/v": 0, "r0/merged/text/shared": dcM,
-			"r1/c1/begin/text/own": -0.6 * lr,
-			"r1/c0/s0/loss":        math.Log(1 + math.Exp(-dcZ)), "r1/c0/s0/grad/image/own": dcP,
-			"r1/c0/s0/grad/image/shared": dcP / 2,
-			"r1/c0/s0/grad/text/own":     dcD, "r1/c0/s0/grad/att/text/v": dcD * 0.5 * dcM,
-			"r1/c0/s0/grad/att/text/o": dcD * dcM,
-			"r1/c0/s0/grad/att/text/q": 0}},
 }
+
+func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, image.Methods, hands) }

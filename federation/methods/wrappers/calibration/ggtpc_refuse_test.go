@@ -1,4 +1,4 @@
-package methods_test
+package calibration_test
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package methods_test
+package optimization_test
 
 import (
 	"math"

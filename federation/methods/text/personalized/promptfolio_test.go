@@ -1,4 +1,4 @@
-package methods_test
+package personalized_test
 
 import (
 	stdcontext "context"
@@ -15,8 +15,8 @@ import (
 // PromptFolio with theta 0 is PromptFL, with theta 1 CoOp, from the same first prompt to the last bit.
 func TestPromptFolioBetweenPromptFLAndCoOp(t *testing.T) {
 	prompt := methodtest.Values(60, 0.5, 3, methodtest.Width)
-	end := func(name, learned string, o options) *tensor.Tensor {
-		m, err := methods.Build(name, nil, with(options{"tokens": 3}, o))
+	end := func(name, learned string, o methodtest.Options) *tensor.Tensor {
+		m, err := methods.Build(name, nil, methodtest.Merge(methodtest.Options{"tokens": 3}, o))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestPromptFolioBetweenPromptFLAndCoOp(t *testing.T) {
 		return nil
 	}
 	for theta, c := range map[float64][2]string{0: {"promptfl", "global"}, 1: {"coop", "local"}} {
-		got, want := end("promptfolio", c[1], options{"theta": theta}), end(c[0], "ctx", nil)
+		got, want := end("promptfolio", c[1], methodtest.Options{"theta": theta}), end(c[0], "ctx", nil)
 		for i, v := range want.Data {
 			if got.Data[i] != v || v == prompt.Data[i] {
 				t.Fatalf("theta %v: element %d is %v, of %s %v, at first %v", theta, i, got.Data[i], c[0], v,

@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// measure is a client's answer: n [C,1], mean [C,D], and cov or factors of its rows x [N,D] of each class.
+// measure returns a client's answer: n [C,1], mean [C,D], and cov or factors of its rows x [N,D] of each class.
 func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map, error) {
 	d := x.Shape[1]
 	n, mean := tensor.New(classes, 1), tensor.New(classes, d)
@@ -37,7 +37,7 @@ func (m GGTPC) measure(x *tensor.Tensor, class []int64, classes int) (tensor.Map
 	return out, nil
 }
 
-// answer declares what measure gives.
+// answer declares the tensors of measure.
 func (m GGTPC) answer(t method.ClientSpec) []method.Extra {
 	c, d := t.Classes, t.Dim
 	out := []method.Extra{{Name: "n", Shape: []int{c, 1}, Counts: true}, {Name: "mean", Shape: []int{c, d}}}
@@ -47,7 +47,7 @@ func (m GGTPC) answer(t method.ClientSpec) []method.Extra {
 	return append(out, method.Extra{Name: "factors", Shape: []int{-c * min(m.Rank, d), d}})
 }
 
-// centred gives the rows of a class less their mean, which it writes down; nil where there are fewer than least.
+// centred returns the rows of a class minus their mean, which it stores in mean; nil for fewer rows than least.
 func centred(x *tensor.Tensor, class []int64, c int64, least int, mean []float32) *mat.Dense {
 	var at []int
 	for i, y := range class {
@@ -87,7 +87,7 @@ func pack(rows *mat.Dense, out []float32) {
 	}
 }
 
-// held is how many factors travel of a class with n examples.
+// held returns how many factors are sent of a class with n examples.
 func (m GGTPC) held(n, d int) int { return min(m.Rank, n-1, d) }
 
 // factor appends the rows √λ u of a class to the factors of all; what has no extent is zeros.
@@ -112,7 +112,7 @@ func (m GGTPC) factor(rows *mat.Dense, out *tensor.Tensor) error {
 	return nil
 }
 
-// moments is one client's answer as the server reads it.
+// moments is one client's decoded answer.
 type moments struct {
 	client  int
 	n       []int

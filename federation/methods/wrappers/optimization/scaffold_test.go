@@ -1,4 +1,4 @@
-package methods_test
+package optimization_test
 
 import (
 	stdcontext "context"
@@ -19,7 +19,7 @@ import (
 // s. With momentum the two part.
 func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
 	run := func(control string, strength, momentum float64) *trace.Recorder {
-		m, err := methods.Build("promptfl", []string{"scaffold"}, options{"tokens": 2, "init_std": 0.4,
+		m, err := methods.Build("promptfl", []string{"scaffold"}, methodtest.Options{"tokens": 2, "init_std": 0.4,
 			"control": control, "strength": strength})
 		if err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// aggregate turns answers into what clients need, those of each backbone by themselves.
+// aggregate computes axes and prototypes from the answers of the clients of each backbone.
 func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
 	groups := map[string][]moments{}
 	for k := range g.Clients {
@@ -42,7 +42,7 @@ func (m GGTPC) aggregate(g *method.Global, ups []method.Upload) error {
 	return nil
 }
 
-// tell sends what was made of one backbone's answers to its clients: no axis of any class where nobody answered.
+// tell sends the axes and prototypes of one backbone to its clients; without axes where nobody answered.
 func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []moments) error {
 	if len(answers) == 0 {
 		i := slices.IndexFunc(g.Infos, func(p method.ClientInfo) bool { return p.Backbone == backbone })
@@ -88,7 +88,7 @@ func (m GGTPC) tell(g *method.Global, backbone string, only bool, answers []mome
 	return nil
 }
 
-// selected gives the clients with the most examples of a class whose sum reaches the share of all, and that sum.
+// selected returns the fewest clients that together have the share of a class's examples, and their examples' number.
 func (m GGTPC) selected(answers []moments, c int) ([]moments, int) {
 	total := 0
 	for _, a := range answers {
@@ -105,7 +105,7 @@ func (m GGTPC) selected(answers []moments, c int) ([]moments, int) {
 	return byCount[:last], sum
 }
 
-// average is the mean of a class over answers, weighted by examples.
+// average returns the mean of a class over answers, weighted by examples.
 func average(answers []moments, c int) []float64 {
 	total := 0
 	mu := make([]float64, answers[0].mean.Shape[1])
@@ -121,7 +121,7 @@ func average(answers []moments, c int) []float64 {
 	return mu
 }
 
-// axesOf are the axes of a class's covariance by eq. 5, the law of total covariance.
+// axesOf returns the axes of a class's covariance by eq. 5, the law of total covariance.
 func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 	chosen, total := m.selected(answers, c)
 	if len(chosen) == 0 {
@@ -153,7 +153,7 @@ func (m GGTPC) axesOf(answers []moments, c int) (principal, error) {
 	return rowAxes(mat.NewDense(len(rows)/d, d, rows), m.Axes)
 }
 
-// shape gives axes [C,K,D] and sizes [C,K]; K is the largest number that a class has, and at least 1.
+// shape returns axes [C,K,D] and sizes [C,K]; K is the largest number of axes of a class, and at least 1.
 func (m GGTPC) shape(answers []moments) (axes, sizes *tensor.Tensor, err error) {
 	classes, d := answers[0].mean.Shape[0], answers[0].mean.Shape[1]
 	all := make([]principal, classes)
@@ -184,7 +184,7 @@ func (m GGTPC) shape(answers []moments) (axes, sizes *tensor.Tensor, err error) 
 	return axes, sizes, nil
 }
 
-// prototypes are the class means of domains other than a client's, by class and then by domain.
+// prototypes returns the class means of domains other than a client's, by class and then by domain.
 func prototypes(g *method.Global, client int, answers []moments) (mean, label *tensor.Tensor) {
 	domains := map[string][]moments{}
 	for _, a := range answers {
@@ -210,7 +210,7 @@ func prototypes(g *method.Global, client int, answers []moments) (mean, label *t
 	return mean, label
 }
 
-// domainOf names a client's domain; one without is a domain of its own.
+// domainOf returns the name of a client's domain; a client without one is a domain of its own.
 func domainOf(g *method.Global, client int) string {
 	if name := g.Info(client).Domain; name != "" {
 		return "domain " + name

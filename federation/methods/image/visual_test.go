@@ -1,4 +1,4 @@
-package methods_test
+package image_test
 
 import (
 	stdcontext "context"
@@ -16,20 +16,22 @@ import (
 // ones no place in a ResNet, heads must divide the attention's width, FedPR needs tokens and room to move.
 func TestImagePromptsAreRefusedClearly(t *testing.T) {
 	for _, c := range []struct {
-		method string
-		options
+		method  string
+		options methodtest.Options
 		clients []*spec.Client
 		words   []string
 	}{
-		{"pfeddc", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"parameter image/shared", "client 1",
-			"toy-b", "[1 16 4]", "[3 16 4]", "the same image tower"}},
-		{"fedhpl", options{"vision": "deep"}, methodtest.Clients(4, 4), []string{"client 1", "vision: deep",
-			"toy-b is a ResNet", "shallow or pixels"}},
-		{"pfeddc", options{"heads": 4}, methodtest.Alike(4), []string{"4 heads", "width of 6", "options.heads"}},
-		{"fedpr", options{"vision": "pixels"}, nil, []string{"vision is pixels", "shallow or deep"}},
-		{"fedpr", options{"ratio": 0.0}, nil, []string{"ratio is 0", "above 0"}},
-		{"fedvpt", options{"vision": "wide"}, nil, []string{"option vision", "shallow, deep, pixels"}},
-		{"pfeddc", options{"attention": "some", "without": "it"}, nil, []string{"option attention", "option without"}},
+		{"pfeddc", methodtest.Options{"vision": "deep"}, methodtest.Clients(4, 4),
+			[]string{"parameter image/shared", "client 1", "toy-b", "[1 16 4]", "[3 16 4]", "the same image tower"}},
+		{"fedhpl", methodtest.Options{"vision": "deep"}, methodtest.Clients(4, 4),
+			[]string{"client 1", "vision: deep", "toy-b is a ResNet", "shallow or pixels"}},
+		{"pfeddc", methodtest.Options{"heads": 4}, methodtest.Alike(4),
+			[]string{"4 heads", "width of 6", "options.heads"}},
+		{"fedpr", methodtest.Options{"vision": "pixels"}, nil, []string{"vision is pixels", "shallow or deep"}},
+		{"fedpr", methodtest.Options{"ratio": 0.0}, nil, []string{"ratio is 0", "above 0"}},
+		{"fedvpt", methodtest.Options{"vision": "wide"}, nil, []string{"option vision", "shallow, deep, pixels"}},
+		{"pfeddc", methodtest.Options{"attention": "some", "without": "it"}, nil,
+			[]string{"option attention", "option without"}},
 	} {
 		m, err := methods.Build(c.method, nil, c.options)
 		if err == nil && c.clients != nil {

@@ -1,4 +1,4 @@
-package methods_test
+package averaged_test
 
 import (
 	"math"

@@ -1,4 +1,4 @@
-package methods_test
+package robust_test
 
 import (
 	"math"
@@ -12,7 +12,7 @@ import (
 )
 
 // merged lets a stack over PromptFL merge uploads of one number each, from clients with 1, 2, 3, ... examples, into 0.
-func merged(t *testing.T, with []string, o options, values ...float32) (float64, error) {
+func merged(t *testing.T, with []string, o methodtest.Options, values ...float32) (float64, error) {
 	t.Helper()
 	m, err := methods.Build("promptfl", with, o)
 	if err != nil {
@@ -40,30 +40,31 @@ func merged(t *testing.T, with []string, o options, values ...float32) (float64,
 // 1+4 and 96²+97².
 func TestRobustByHand(t *testing.T) {
 	for _, c := range []struct {
-		o    options
+		o    methodtest.Options
 		want float64
 	}{
-		{options{"kind": "median"}, 3},
-		{options{"kind": "trimmed-mean", "trim": 0.2}, 3},  // of 2, 3, 4
-		{options{"kind": "trimmed-mean", "trim": 0.3}, 3},  // two at each end
-		{options{"kind": "trimmed-mean", "trim": 0.0}, 22}, // all, 110/5
+		{methodtest.Options{"kind": "median"}, 3},
+		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.2}, 3},  // of 2, 3, 4
+		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.3}, 3},  // two at each end
+		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.0}, 22}, // all, 110/5
 		// the first of two that are as near
-		{options{"kind": "krum"}, 2},
-		{options{"kind": "multi-krum"}, 2.5},                                           // 1, 2, 3, 4
-		{options{"kind": "multi-krum", "weighting": "examples"}, 3},                    // (1+4+9+16)/10
-		{options{"kind": "geometric-median"}, 3},                                       // on a line it is the median
-		{options{"kind": "norm-clip", "clip": 2.0}, 1.8},                               // 1, 2, 2, 2, 2
-		{options{"kind": "norm-clip", "clip": 2.0, "weighting": "examples"}, 29. / 15}, // (1+2·14)/15
+		{methodtest.Options{"kind": "krum"}, 2},
+		{methodtest.Options{"kind": "multi-krum"}, 2.5},                        // 1, 2, 3, 4
+		{methodtest.Options{"kind": "multi-krum", "weighting": "examples"}, 3}, // (1+4+9+16)/10
+		// On a line the geometric median is the median.
+		{methodtest.Options{"kind": "geometric-median"}, 3},
+		{methodtest.Options{"kind": "norm-clip", "clip": 2.0}, 1.8},                               // 1, 2, 2, 2, 2
+		{methodtest.Options{"kind": "norm-clip", "clip": 2.0, "weighting": "examples"}, 29. / 15}, // (1+2·14)/15
 	} {
 		got, err := merged(t, []string{"robust"}, c.o, 1, 2, 3, 4, 100)
 		if err != nil || math.Abs(got-c.want) > 1e-6 {
 			t.Errorf("%v gives %v, %v; by hand %v", c.o, got, err, c.want)
 		}
 	}
-	if got, _ := merged(t, []string{"robust"}, options{"kind": "median"}, 4, -1, 2, 100); got != 3 {
+	if got, _ := merged(t, []string{"robust"}, methodtest.Options{"kind": "median"}, 4, -1, 2, 100); got != 3 {
 		t.Errorf("the median of an even number is %v, by hand (2+4)/2", got)
 	}
-	_, err := merged(t, []string{"robust"}, options{"kind": "krum"}, 1, 2, 3, 4)
+	_, err := merged(t, []string{"robust"}, methodtest.Options{"kind": "krum"}, 1, 2, 3, 4)
 	if err == nil || !strings.Contains(err.Error(), "1 attackers needs 5 uploads in a round; there are 4") {
 		t.Errorf("%v", err)
 	}
@@ -73,24 +74,24 @@ func TestRobustByHand(t *testing.T) {
 func TestRobustRounds(t *testing.T) {
 	zero := map[string]float64{"ctx": 0}
 	for _, c := range []struct {
-		o    options
+		o    methodtest.Options
 		want float64
 	}{
-		{options{"kind": "median"}, plain},
-		{options{"kind": "krum", "attackers": 0}, end0},
-		{options{"kind": "norm-clip", "clip": 0.6}, (0.6 + end1) / 2},
+		{methodtest.Options{"kind": "median"}, (methodtest.End0 + methodtest.End1) / 2},
+		{methodtest.Options{"kind": "krum", "attackers": 0}, methodtest.End0},
+		{methodtest.Options{"kind": "norm-clip", "clip": 0.6}, (0.6 + methodtest.End1) / 2},
 	} {
-		methodtest.Hand{Method: "promptfl", With: []string{"robust"}, Options: with(options{"tokens": 1}, c.o), LR: lr,
-			First: zero,
-			Want:  map[string]float64{"r0/merged/ctx": c.want, "r1/c0/s0/grad/ctx": slope0(c.want)}}.Check(t)
+		methodtest.Hand{Method: "promptfl", With: []string{"robust"},
+			Options: methodtest.Merge(methodtest.Options{"tokens": 1}, c.o), LR: methodtest.HandLR, First: zero,
+			Want: map[string]float64{"r0/merged/ctx": c.want, "r1/c0/s0/grad/ctx": methodtest.Slope0(c.want)}}.Check(t)
 	}
 }
 
 // One client that uploads anything at all cannot move a robust mean far from those of the others, which lie in [-1,1].
 func TestRobustAgainstOne(t *testing.T) {
 	honest := []float32{-1, -0.5, 0, 0.25, 0.5, 1}
-	for _, o := range []options{{"kind": "median"}, {"kind": "trimmed-mean"}, {"kind": "krum"}, {"kind": "multi-krum"},
-		{"kind": "geometric-median"}, {"kind": "norm-clip"}} {
+	for _, o := range []methodtest.Options{{"kind": "median"}, {"kind": "trimmed-mean"}, {"kind": "krum"},
+		{"kind": "multi-krum"}, {"kind": "geometric-median"}, {"kind": "norm-clip"}} {
 		for _, v := range []float32{-3e38, -1e10, -1.5, 0, 7, 1e10, 3e38} {
 			got, err := merged(t, []string{"robust"}, o, append(honest, v)...)
 			if err != nil || !(got >= -1 && got <= 1) {
@@ -109,7 +110,7 @@ func TestGeometricMedian(t *testing.T) {
 		{[]float32{0, 0, 4, 0, 0, 3}, []float32{0.695790, 0.751178}},
 		{[]float32{2, 2, 2, 2, 2, 2}, []float32{2, 2}},
 	} {
-		m, err := methods.Build("promptfl", []string{"robust"}, options{"kind": "geometric-median"})
+		m, err := methods.Build("promptfl", []string{"robust"}, methodtest.Options{"kind": "geometric-median"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package methods_test
+package personal_test
 
 import (
 	"math"
@@ -7,14 +7,16 @@ import (
 	"testing"
 
 	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 )
 
 // The averaged model is the same to the last bit with a client's own model beside it and without.
 func TestOwnModelsLeaveTheAveragedOne(t *testing.T) {
-	for base, o := range map[string]options{"promptfl": {"tokens": 2}, "prograd": {"tokens": 2}, "fedclip": {}} {
-		bare := runTraced(t, base, nil, o, 3, twoEpochs)
+	for base, o := range map[string]methodtest.Options{"promptfl": {"tokens": 2}, "prograd": {"tokens": 2},
+		"fedclip": {}} {
+		bare := methodtest.Traced(t, base, nil, o, 3, methodtest.TwoEpochs)
 		for _, wrapper := range []string{"ditto", "apfl"} {
-			both := runTraced(t, base, []string{wrapper}, o, 3, twoEpochs)
+			both := methodtest.Traced(t, base, []string{wrapper}, o, 3, methodtest.TwoEpochs)
 			seen := 0
 			for name, want := range bare {
 				if !strings.Contains(name, "/upload/") && !strings.Contains(name, "/merged/") {
@@ -34,10 +36,10 @@ func TestOwnModelsLeaveTheAveragedOne(t *testing.T) {
 // With lambda 0 or with a = 1 the own model is that of local training alone, with all its rounds: the same as CoOp's,
 // from the same start.
 func TestOwnModelsByThemselves(t *testing.T) {
-	o := options{"tokens": 2, "init_std": 0.0}
-	alone := runTraced(t, "coop", nil, o, 3, twoEpochs)
-	for wrapper, more := range map[string]options{"ditto": {"lambda": 0.0}, "apfl": {"alpha": 1.0}} {
-		got := runTraced(t, "promptfl", []string{wrapper}, with(o, more), 3, twoEpochs)
+	o := methodtest.Options{"tokens": 2, "init_std": 0.0}
+	alone := methodtest.Traced(t, "coop", nil, o, 3, methodtest.TwoEpochs)
+	for wrapper, more := range map[string]methodtest.Options{"ditto": {"lambda": 0.0}, "apfl": {"alpha": 1.0}} {
+		got := methodtest.Traced(t, "promptfl", []string{wrapper}, methodtest.Merge(o, more), 3, methodtest.TwoEpochs)
 		want := alone["r2/c0/s5/after/ctx"]
 		for i, v := range got["r2/c0/s5/after/"+wrapper+"/ctx"].Data {
 			if math.Abs(float64(v-want.Data[i])) > 1e-6 {
@@ -50,9 +52,10 @@ func TestOwnModelsByThemselves(t *testing.T) {
 // A pull that is strong against the rate keeps Ditto's own model at what the server sent.
 func TestDittoIsKeptNear(t *testing.T) {
 	far := func(lambda float64) float64 {
-		train := twoEpochs
+		train := methodtest.TwoEpochs
 		train.Optim.LR, train.Optim.Momentum = 1e-3, 0
-		got := runTraced(t, "promptfl", []string{"ditto"}, options{"tokens": 2, "lambda": lambda}, 2, train)
+		got := methodtest.Traced(t, "promptfl", []string{"ditto"}, methodtest.Options{"tokens": 2, "lambda": lambda}, 2,
+			train)
 		v := got["r1/c0/s5/after/ditto/ctx"].Clone()
 		v.Axpy(-1, got["r0/merged/ctx"])
 		return v.Norm()

@@ -1,12 +1,14 @@
-package methods_test
+package personalized_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
 
@@ -21,7 +23,7 @@ func TestEpsilonLocal(t *testing.T) {
 		steps int
 		parts float64
 	}{{20, "factors", 1, 2}, {60, "factors", 7, 2}, {40, "all", 3, 3}, {5, "all", 1, 3}} {
-		m, err := methods.Build("dpfpl", nil, options{"noise": c.z, "noisy": c.noisy, "steps": c.steps})
+		m, err := methods.Build("dpfpl", nil, methodtest.Options{"noise": c.z, "noisy": c.noisy, "steps": c.steps})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +32,7 @@ func TestEpsilonLocal(t *testing.T) {
 		if !on || !(promised >= want && promised < 1.1*want) {
 			t.Errorf("%+v: epsilon %v, %v; the exact one is %v", c, promised, on, want)
 		}
-		for _, noise := range []method.Noise{nil, noNoise} {
+		for _, noise := range []method.Noise{nil, unread} {
 			name, other := "epsilon_local", "epsilon_local_nominal"
 			if noise == nil {
 				name, other = other, name
@@ -46,7 +48,8 @@ func TestEpsilonLocal(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []options{{"noise": 1.0}, {"steps": 3}} { // nothing bounds the steps, or there is no noise
+	// Nothing bounds the steps, or there is no noise.
+	for _, o := range []methodtest.Options{{"noise": 1.0}, {"steps": 3}} {
 		m, err := methods.Build("dpfpl", nil, o)
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +61,7 @@ func TestEpsilonLocal(t *testing.T) {
 }
 
 func TestDPFPLRefuses(t *testing.T) {
-	for want, o := range map[string]options{"option clip is 0": {"clip": 0.0, "noise": 1.0},
+	for want, o := range map[string]methodtest.Options{"option clip is 0": {"clip": 0.0, "noise": 1.0},
 		"option init_std is 0": {"init_std": 0.0}} {
 		if _, err := methods.Build("dpfpl", nil, o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -81,3 +84,6 @@ func epsilonGaussian(mu, delta float64) float64 {
 	}
 	return hi
 }
+
+// unread is a secret source that is not drawn from.
+func unread(string, []byte) (*rand.Rand, int, error) { return nil, 1, nil }

@@ -9,10 +9,9 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// represent gives unit rows by which models are compared, in one scope: a batch's class scores [B,C] (of: logits), the
-// class features that the base method compares (text) or those of its shared prompts (prompt) [C,D], or the image
-// features that it compares (image) [B,D]. A base method that compares in another way than by Scope.Cosine has text of
-// its shared prompts.
+// represent returns unit rows by which models are compared, in one scope: a batch's class scores [B,C] (of: logits),
+// the class features that the base method scores (text) or those of its shared prompts (prompt) [C,D], or the image
+// features that it scores (image) [B,D]. For a base method that does not score by Scope.Cosine, text is prompt.
 func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	logits := m.Logits(s)
 	x, t := s.ScoredPair()
@@ -39,7 +38,7 @@ func represent(m method.Method, s *method.Scope, of string) graph.Node {
 	return graph.Concat(0, texts...)
 }
 
-// uses tells whether a node depends on a parameter of the scope that ok accepts.
+// uses reports whether a node depends on a parameter of the scope that ok accepts.
 func uses(s *method.Scope, n graph.Node, ok func(method.Param) bool) bool {
 	var names []string
 	for _, p := range s.Params() {
@@ -56,7 +55,7 @@ func uses(s *method.Scope, n graph.Node, ok func(method.Param) bool) bool {
 	})
 }
 
-// usesShared tells whether a node depends on what the server averages.
+// usesShared reports whether a node depends on shared parameters.
 func usesShared(s *method.Scope, n graph.Node) bool {
 	return uses(s, n, func(p method.Param) bool { return p.Owner == method.Shared })
 }

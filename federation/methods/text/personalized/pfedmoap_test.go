@@ -1,4 +1,4 @@
-package methods_test
+package personalized_test
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package methods_test
+package averaged_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )
 
@@ -40,7 +41,7 @@ func TestFedAPTDomains(t *testing.T) {
 		{4, []string{"a", "b", "c"}, nil, nil, "set it to 3"},
 		{2, []string{"a", "b", "?"}, []string{"a", "b", "c"}, nil, "set it to 3"},
 	} {
-		m, err := methods.Build("fedapt", nil, options{"domains": c.domains, "tokens": 1})
+		m, err := methods.Build("fedapt", nil, methodtest.Options{"domains": c.domains, "tokens": 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +58,7 @@ func TestFedAPTDomains(t *testing.T) {
 			t.Errorf("%+v: %v, %v", c, fmt.Sprint(g.Broadcast["apt/domains"].Data), err)
 		}
 	}
-	if _, err := methods.Build("fedapt", nil, options{"class_specific": true}); err == nil ||
+	if _, err := methods.Build("fedapt", nil, methodtest.Options{"class_specific": true}); err == nil ||
 		!strings.Contains(err.Error(), "set assign: scores") {
 		t.Error(err)
 	}

@@ -1,4 +1,4 @@
-package methods_test
+package uploads_test
 
 import (
 	stdcontext "context"
@@ -23,15 +23,15 @@ import (
 func TestDPByHand(t *testing.T) {
 	const want = (0.6 - 0.5625) / 2
 	for _, where := range []string{"server", "client"} {
-		methodtest.Hand{Method: "promptfl", With: []string{"dp"}, Options: options{"tokens": 1, "clip": 0.6,
-			"noise": 0.0, "where": where}, LR: lr,
+		methodtest.Hand{Method: "promptfl", With: []string{"dp"}, Options: methodtest.Options{"tokens": 1, "clip": 0.6,
+			"noise": 0.0, "where": where}, LR: methodtest.HandLR,
 			First: map[string]float64{"ctx": 0}, Want: map[string]float64{"r0/merged/ctx": want,
-				"r1/c0/s0/grad/ctx": slope0(want)}}.Check(t)
+				"r1/c0/s0/grad/ctx": methodtest.Slope0(want)}}.Check(t)
 	}
 }
 
 // private runs DP over PromptFL with the given options and rounds on toy clients.
-func private(t *testing.T, e spec.Plan, o options) *engine.Result {
+func private(t *testing.T, e spec.Plan, o methodtest.Options) *engine.Result {
 	t.Helper()
 	m, err := methods.Build("promptfl", []string{"dp"}, o)
 	if err != nil {
@@ -49,10 +49,12 @@ func private(t *testing.T, e spec.Plan, o options) *engine.Result {
 
 // noiseOf is what noise did to the prompt of 40 tokens in one round that moves nothing: all that the server adds is
 // noise.
-func noiseOf(t *testing.T, plan spec.Plan, o options) (first, std float64) {
+func noiseOf(t *testing.T, plan spec.Plan, o methodtest.Options) (first, std float64) {
 	t.Helper()
-	o = with(o, options{"tokens": 40, "clip": 1e-6}) // so small that only noise, of 1e6 clips, is left
-	start := private(t, spec.Plan{Rounds: 1, Seed: plan.Seed}, with(o, options{"noise": 0.0})).Prompts["shared/ctx"]
+	// The clip is so small that only noise, of 1e6 clips, is left.
+	o = methodtest.Merge(o, methodtest.Options{"tokens": 40, "clip": 1e-6})
+	start := private(t, spec.Plan{Rounds: 1, Seed: plan.Seed},
+		methodtest.Merge(o, methodtest.Options{"noise": 0.0})).Prompts["shared/ctx"]
 	got := private(t, plan, o).Prompts["shared/ctx"]
 	sum := 0.0
 	for i, v := range got.Data {
@@ -68,14 +70,14 @@ func noiseOf(t *testing.T, plan spec.Plan, o options) (first, std float64) {
 func TestDPNoise(t *testing.T) {
 	for _, c := range []struct {
 		plan spec.Plan
-		o    options
+		o    methodtest.Options
 		want float64
 	}{
-		{spec.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6}, 0.25},
-		{spec.Plan{Rounds: 1, Seed: 3, Participation: 0.5}, options{"noise": 1e6}, 0.5},
-		{spec.Plan{Rounds: 1, Seed: 3, Participation: 0.5, Poisson: true}, options{"noise": 1e6}, 0.5},
-		{spec.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6, "where": "client", "least": 0.25}, 0.5},
-		{spec.Plan{Rounds: 1, Seed: 3}, options{"noise": 1e6, "secure": true}, 0.25},
+		{spec.Plan{Rounds: 1, Seed: 3}, methodtest.Options{"noise": 1e6}, 0.25},
+		{spec.Plan{Rounds: 1, Seed: 3, Participation: 0.5}, methodtest.Options{"noise": 1e6}, 0.5},
+		{spec.Plan{Rounds: 1, Seed: 3, Participation: 0.5, Poisson: true}, methodtest.Options{"noise": 1e6}, 0.5},
+		{spec.Plan{Rounds: 1, Seed: 3}, methodtest.Options{"noise": 1e6, "where": "client", "least": 0.25}, 0.5},
+		{spec.Plan{Rounds: 1, Seed: 3}, methodtest.Options{"noise": 1e6, "secure": true}, 0.25},
 	} {
 		first, std := noiseOf(t, c.plan, c.o)
 		if math.Abs(std/c.want-1) > 4/math.Sqrt(480) {
@@ -90,7 +92,7 @@ func TestDPNoise(t *testing.T) {
 
 // What the record notes is what Google's accountant gives for the same rounds.
 func TestDPEpsilon(t *testing.T) {
-	b, err := os.ReadFile("../privacy/testdata/epsilon.json")
+	b, err := os.ReadFile("../../../privacy/testdata/epsilon.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +105,7 @@ func TestDPEpsilon(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range cases {
-		m, err := methods.Build("promptfl", []string{"dp"}, options{"noise": c.Noise, "delta": c.Delta})
+		m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"noise": c.Noise, "delta": c.Delta})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +125,7 @@ func TestDPEpsilon(t *testing.T) {
 			t.Errorf("%+v: %v", c, g.Notes)
 		}
 	}
-	r := private(t, spec.Plan{Rounds: 3, Participation: 0.5, TestEvery: 3}, options{"noise": 5.0})
+	r := private(t, spec.Plan{Rounds: 3, Participation: 0.5, TestEvery: 3}, methodtest.Options{"noise": 5.0})
 	const nominal = "epsilon_nominal" // the seed's noise protects nobody
 	eps := []float64{r.Records[0].Notes[nominal], r.Records[1].Notes[nominal], r.Records[2].Notes[nominal]}
 	if !(eps[0] > 0 && eps[1] > eps[0] && eps[2] > eps[1]) || r.Summary.Notes[nominal] != eps[2] {
@@ -134,7 +136,7 @@ func TestDPEpsilon(t *testing.T) {
 // A client that uploads anything at all, and says it has any number of examples, moves the server by C/n at most.
 func TestDPBoundsAClient(t *testing.T) {
 	for _, v := range []float32{-3e38, -1, 0, 0.5, 3e38} {
-		m, err := methods.Build("promptfl", []string{"dp"}, options{"clip": 0.5, "noise": 0.0})
+		m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"clip": 0.5, "noise": 0.0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +154,7 @@ func TestDPBoundsAClient(t *testing.T) {
 }
 
 func TestDPRefusesRounds(t *testing.T) {
-	build := func(o options) method.Method {
+	build := func(o methodtest.Options) method.Method {
 		m, err := methods.Build("promptfl", []string{"dp"}, o)
 		if err != nil {
 			t.Fatal(err)
@@ -172,8 +174,8 @@ func TestDPRefusesRounds(t *testing.T) {
 			t.Errorf("%v; want %q", err, words)
 		}
 	}
-	says(build(options{"delta": 0.01}).Start(state(100, false)), "must be below 1/100")
-	client := build(options{"where": "client"})
+	says(build(methodtest.Options{"delta": 0.01}).Start(state(100, false)), "must be below 1/100")
+	client := build(methodtest.Options{"where": "client"})
 	says(client.Start(state(100, true)), "a fixed number of clients")
 	says(client.Merge(state(100, false), []method.Upload{up(0, 1), up(1, 1)}),
 		"2 clients uploaded; enough noise needs the uploads of 6 of 10")
@@ -188,9 +190,10 @@ func TestDPRefusesRounds(t *testing.T) {
 // have 1/√(1/0.3² - 1/0.4²) = 0.45356, over 4 clients; the estimate from 6000 numbers is within 4 standard errors.
 // Epsilon stays.
 func TestDPAdapts(t *testing.T) {
-	round := func(o options, moves ...float32) *method.Global {
+	round := func(o methodtest.Options, moves ...float32) *method.Global {
 		t.Helper()
-		m, err := methods.Build("promptfl", []string{"dp"}, with(o, options{"adapt": 0.2, "clip": 1.0}))
+		m, err := methods.Build("promptfl", []string{"dp"},
+			methodtest.Merge(o, methodtest.Options{"adapt": 0.2, "clip": 1.0}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,19 +213,19 @@ func TestDPAdapts(t *testing.T) {
 		}
 		return g
 	}
-	g := round(options{"noise": 0.0}, 0.5, -0.5, 0.5, 2)
+	g := round(methodtest.Options{"noise": 0.0}, 0.5, -0.5, 0.5, 2)
 	if got := float64(g.State["dp/clip"].Data[0]); math.Abs(got-math.Exp(-0.05)) > 1e-6 || g.Notes["clip"] != 1 {
 		t.Errorf("clip %v, want %v; notes %v", got, math.Exp(-0.05), g.Notes)
 	}
 	if got := float64(g.Shared["ctx"].Data[0]); math.Abs(got-1.5/4) > 1e-6 {
 		t.Errorf("mean %v, want (0.5-0.5+0.5+1)/4", got)
 	}
-	g = round(options{"noise": 0.3}, 0, 0, 0, 0)
+	g = round(methodtest.Options{"noise": 0.3}, 0, 0, 0, 0)
 	if std, want := g.Shared["ctx"].Norm()/math.Sqrt(6000),
 		0.4535573676110727/4; math.Abs(std/want-1) > 4/math.Sqrt(12000) {
 		t.Errorf("noise of %v, want %v", std, want)
 	}
-	plain, err := methods.Build("promptfl", []string{"dp"}, options{"noise": 0.3})
+	plain, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"noise": 0.3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +234,7 @@ func TestDPAdapts(t *testing.T) {
 	if err := plain.Merge(same, nil); err != nil || same.Notes["epsilon_nominal"] != g.Notes["epsilon_nominal"] {
 		t.Errorf("epsilon %v and %v, %v", same.Notes, g.Notes, err)
 	}
-	m, err := methods.Build("promptfl", []string{"dp"}, options{"adapt": 0.2, "noise": 0.4})
+	m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"adapt": 0.2, "noise": 0.4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +249,7 @@ func TestDPAdapts(t *testing.T) {
 // above by less than an eighth; with the noise that least stands for, as if six had uploaded each time, it would be
 // more than a quarter above.
 func TestDPDropOuts(t *testing.T) {
-	b, err := os.ReadFile("../privacy/testdata/exact.json")
+	b, err := os.ReadFile("../../../privacy/testdata/exact.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +257,7 @@ func TestDPDropOuts(t *testing.T) {
 	if err := json.Unmarshal(b, &cases); err != nil {
 		t.Fatal(err)
 	}
-	m, err := methods.Build("promptfl", []string{"dp"}, options{"noise": 4.0, "where": "client",
+	m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"noise": 4.0, "where": "client",
 		"delta": cases[0].Delta})
 	if err != nil {
 		t.Fatal(err)

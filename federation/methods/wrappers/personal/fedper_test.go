@@ -1,46 +1,21 @@
-package methods_test
+package personal_test
 
 import (
-	stdcontext "context"
 	"slices"
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine"
-	"promptfed/federation/engine/spec"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
-	"promptfed/runtime/optim"
-	"promptfed/runtime/tensor"
 )
-
-// runTraced runs rounds of a stack on three clients and gives its trace.
-func runTraced(t *testing.T, name string, with []string, o options, rounds int, train spec.Training) tensor.Map {
-	t.Helper()
-	m, err := methods.Build(name, with, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	train.Batch = 4
-	rec := trace.NewRecorder()
-	_, err = engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
-		Template: "a photo of a {}.", Clients: methodtest.Alike(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5},
-		Training: train}, engine.Settings{Tracer: rec})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rec.Tensors
-}
-
-var twoEpochs = spec.Training{Epochs: 2, Optim: optim.Config{Name: "sgd", LR: 0.2, Momentum: 0.9, WeightDecay: 0.01}}
 
 // What becomes private starts on every client as the server would have sent it, drawn or set by the method's Start.
 func TestPrivateParametersStartAsShared(t *testing.T) {
 	for base, private := range map[string]string{"ivlp": "image/prompt", "fedclip": "adapter/2/w"} {
-		before := runTraced(t, base, nil, nil, 1, twoEpochs)
+		before := methodtest.Traced(t, base, nil, nil, 1, methodtest.TwoEpochs)
 		for _, wrapper := range []string{"fedper", "fedrep"} {
-			after := runTraced(t, base, []string{wrapper}, options{"private": private}, 1, twoEpochs)
+			after := methodtest.Traced(t, base, []string{wrapper}, methodtest.Options{"private": private}, 1,
+				methodtest.TwoEpochs)
 			for _, client := range []string{"r0/c0", "r0/c2"} {
 				want, got := before["init/"+private], after[client+"/begin/"+private]
 				if want.MaxAbs() == 0 || !slices.Equal(got.Data, want.Data) {
@@ -58,7 +33,8 @@ func TestPrivateParametersStartAsShared(t *testing.T) {
 // FedRep's first pass leaves shared parameters as they were to the last bit, also with momentum and weight decay, and
 // its second the private ones; one over batches of 4 of 9 examples has three steps.
 func TestFedRepTrainsOnePartAtATime(t *testing.T) {
-	got := runTraced(t, "ivlp", []string{"fedrep"}, options{"private": "text"}, 1, twoEpochs)
+	got := methodtest.Traced(t, "ivlp", []string{"fedrep"}, methodtest.Options{"private": "text"}, 1,
+		methodtest.TwoEpochs)
 	for _, c := range []struct {
 		name, from, to string
 		same           bool
@@ -77,16 +53,18 @@ func TestSplitsThatAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		base    string
 		with    []string
-		options options
+		options methodtest.Options
 		want    string
 	}{
-		{"promptfl", []string{"fedper"}, options{"private": []string{}},
+		{"promptfl", []string{"fedper"}, methodtest.Options{"private": []string{}},
 			"option private is empty; name what stays on clients, some of ctx"},
-		{"promptfl", []string{"fedper"}, options{"private": "ctx"}, "leaves nothing of ctx to share"},
-		{"cocoop", []string{"fedper"}, options{"private": "met"}, `names "met"; the base method shares ctx, meta/1/w`},
-		{"coop", []string{"fedrep"}, options{"private": "ctx"}, `names "ctx"; the base method shares nothing`},
-		{"ivlp", []string{"fedprox", "fedper"}, options{"private": "text"}, "list it before fedprox"},
-		{"powder", []string{"fedper"}, options{"private": "pool/0"}, "needs more than the mean of uploads"},
+		{"promptfl", []string{"fedper"}, methodtest.Options{"private": "ctx"}, "leaves nothing of ctx to share"},
+		{"cocoop", []string{"fedper"}, methodtest.Options{"private": "met"},
+			`names "met"; the base method shares ctx, meta/1/w`},
+		{"coop", []string{"fedrep"}, methodtest.Options{"private": "ctx"},
+			`names "ctx"; the base method shares nothing`},
+		{"ivlp", []string{"fedprox", "fedper"}, methodtest.Options{"private": "text"}, "list it before fedprox"},
+		{"powder", []string{"fedper"}, methodtest.Options{"private": "pool/0"}, "needs more than the mean of uploads"},
 	} {
 		if _, err := methods.Build(c.base, c.with, c.options); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s%v%v: %v; want %q", c.base, c.with, c.options, err, c.want)

@@ -1,4 +1,4 @@
-package methods_test
+package loss_test
 
 import (
 	stdcontext "context"
@@ -17,7 +17,7 @@ import (
 )
 
 // traced runs three rounds on the toy and gives every traced number.
-func traced(t *testing.T, name string, with []string, o options) *trace.Recorder {
+func traced(t *testing.T, name string, with []string, o methodtest.Options) *trace.Recorder {
 	t.Helper()
 	m, err := methods.Build(name, with, o)
 	if err != nil {
@@ -37,10 +37,10 @@ func traced(t *testing.T, name string, with []string, o options) *trace.Recorder
 
 // The base method FedAPPR and PromptFL with its terms are one computation, bit for bit.
 func TestPromptFLWithApprIsFedAPPR(t *testing.T) {
-	for _, more := range []options{nil, {"disc_input": "mean", "start": "own", "pool": 1}, {"lambda_a": 0.0},
+	for _, more := range []methodtest.Options{nil, {"disc_input": "mean", "start": "own", "pool": 1}, {"lambda_a": 0.0},
 		{"lambda_r": 0.0, "view": "base"}} {
-		o := options{"tokens": 3, "init_std": 0.4, "warmup": 1, "disc_lr": 0.5, "lambda_a": 0.5, "lambda_r": 0.2,
-			"disc_steps": 2}
+		o := methodtest.Options{"tokens": 3, "init_std": 0.4, "warmup": 1, "disc_lr": 0.5, "lambda_a": 0.5,
+			"lambda_r": 0.2, "disc_steps": 2}
 		for k, v := range more {
 			o[k] = v
 		}
@@ -60,13 +60,13 @@ func TestApprRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		with    []string
-		options options
+		options methodtest.Options
 		words   string
 	}{
 		{"coop", []string{"appr"}, nil, "appr: it needs a shared text prompt called ctx, global, sigma, text/shared; " +
 			"the base method shares nothing"},
 		{"zeroshot", []string{"appr"}, nil, "shares nothing"},
-		{"promptfl", []string{"appr"}, options{"prompts": []string{"global"}},
+		{"promptfl", []string{"appr"}, methodtest.Options{"prompts": []string{"global"}},
 			"called global; the base method shares ctx"},
 		{"fedappr", []string{"fedprox", "appr"}, nil, "has these terms already"},
 	} {
@@ -100,8 +100,8 @@ func (m moving) Finish(l *method.Local, up *method.Upload) error {
 // One step of plain gradient descent with rate 0.001 a round on prompts as they are, the default before, leaves loss
 // and weights where they were.
 func TestDiscriminatorLearns(t *testing.T) {
-	run := func(more options) (loss, moved float64) {
-		o := options{"warmup": 0}
+	run := func(more methodtest.Options) (loss, moved float64) {
+		o := methodtest.Options{"warmup": 0}
 		for k, v := range more {
 			o[k] = v
 		}
@@ -131,7 +131,7 @@ func TestDiscriminatorLearns(t *testing.T) {
 	if loss, moved := run(nil); loss > 1 || moved < 0.3 {
 		t.Errorf("the loss is %.4f after five rounds, the weights moved by %.2f of their length", loss, moved)
 	}
-	before := options{"disc_optim": "sgd", "disc_norm": "none", "disc_steps": 1}
+	before := methodtest.Options{"disc_optim": "sgd", "disc_norm": "none", "disc_steps": 1}
 	if loss, moved := run(before); loss < 1.38 || moved > 1e-3 {
 		t.Errorf("by the old default the loss is %.4f, the weights moved by %.2g of their length", loss, moved)
 	}

@@ -21,10 +21,10 @@ import (
 // dpClip names the clip norm between rounds.
 const dpClip = "dp/clip"
 
-// counting is the noise on the count of updates that are not clipped.
+// counting returns the noise on the count of updates that are not clipped.
 func counting(g *method.Global) float64 { return g.Sampling.Size / 20 }
 
-// adapts checks that a round has noise to split, before the first one.
+// adapts checks before round 0 that a round has noise to split.
 func (m DP) adapts(g *method.Global) error {
 	if m.Adapt == 0 {
 		return nil
@@ -37,7 +37,7 @@ func (m DP) adapts(g *method.Global) error {
 	return nil
 }
 
-// now gives the clip norm of a round and the noise on its updates.
+// now returns the clip norm of a round and the noise on its updates.
 func (m DP) now(g *method.Global) (clip, noise float64) {
 	t := g.State[dpClip]
 	if m.Adapt == 0 || t == nil || t.Len() != 1 {
@@ -51,7 +51,7 @@ func (m DP) now(g *method.Global) (clip, noise float64) {
 	return float64(t.Data[0]), noise
 }
 
-// unclipped is the sum over clients of what one moves by half at most: a half where its update is no longer than clip.
+// unclipped returns the sum over clients of 1/2 where the update's norm is at most clip, and of -1/2 elsewhere.
 func (m DP) unclipped(g *method.Global, ups []method.Upload, clip float64) float64 {
 	sum := 0.0
 	if m.Adapt == 0 {

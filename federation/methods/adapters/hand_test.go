@@ -1,0 +1,94 @@
+package adapters_test
+
+import (
+	"math"
+	"testing"
+
+	"promptfed/federation/methods/adapters"
+	"promptfed/federation/methodtest"
+)
+
+type options = methodtest.Options
+
+const lr = methodtest.HandLR
+
+var slope0, slope1, loss0, with, bothTowers = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Merge,
+	methodtest.BothTowers
+
+// FLoRA: the text is the prompt 1 + A B, at A = 1/2 and B = 0 with the slopes of p = 1: of B half of it, of A none.
+var (
+	loraB0, loraB1 = -0.5 * lr * slope0(1), -0.5 * lr * slope1(1)
+	loraM          = (loraB0 + 2*loraB1) / 3
+)
+
+// pFedMMA: both adapters see 1, down and mid make 1 and 2 of it, up 0.4·2 for texts and -0.3·2 for images; half of
+// that is added to the prompts 1 and 0.
+var (
+	mmaLoss, mmaP, mmaQ = bothTowers(1+0.4, -0.3)
+	mmaFirst            = mmaPinned()
+)
+
+func mmaPinned() map[string]float64 {
+	out := map[string]float64{"mid/w": 2, "mid/b": 0}
+	for _, client := range []string{"c0/", "c1/"} {
+		for tower, up := range map[string]float64{"text": 0.4, "image": -0.3} {
+			out[client+tower+"/down/w"], out[client+tower+"/up/w"] = 1, up
+		}
+	}
+	return out
+}
+
+// FedCLIP by cross entropy, from an adapter of zeros. The class features are (1,1)/√2 and (1,-1)/√2. With d the
+// difference of the second layer's two biases, f' is (x, y e^d) made unit: at the angle θ with tan θ = y e^d / x, so
+// that z = √2 sin θ and dz/dd = √2 sin θ cos²θ, d moving twice as fast as each bias. All weights keep the slope
+// 0, since the hidden layer is 0.
+func clipSlope(x, y, d, sign float64) (slope, loss float64) {
+	angle := math.Atan2(y*math.Exp(d), x)
+	z, dz := math.Sqrt2*math.Sin(angle), math.Sqrt2*math.Sin(angle)*math.Cos(angle)*math.Cos(angle)
+	return -sign * dz / (1 + math.Exp(sign*z)), math.Log(1 + math.Exp(-sign*z))
+}
+
+var (
+	clip0, _   = clipSlope(0.6, 0.8, 0, 1)
+	clip1, _   = clipSlope(0.8, 0.6, 0, -1)
+	clipM      = -lr * (clip0 + clip1) / 2 // of the second bias, with equal weights; the first is its opposite
+	_, clipTwo = clipSlope(0.6, 0.8, 2*clipM, 1)
+)
+
+var hands = []methodtest.Hand{
+	{Method: "fedclip", Options: options{"loss": "ce"}, LR: lr,
+		First: map[string]float64{"adapter/1/w": 0, "adapter/1/b": 0, "adapter/2/w": 0, "adapter/2/b": 0},
+		Want: map[string]float64{
+			"r0/c0/s0/loss": math.Log(1 + math.Exp(-math.Sqrt2*0.8)), "r0/c0/s0/grad/adapter/2/b#1": clip0,
+			"r0/c0/s0/grad/adapter/2/b#0": -clip0,
+			"r0/c1/s0/grad/adapter/2/b#1": clip1, "r0/c0/s0/grad/adapter/1/w#3": 0, "r0/merged/adapter/2/b#1": clipM,
+			"r1/c0/s0/loss": clipTwo}},
+	// One image in a batch has one text: there is nothing to tell apart.
+	{Method: "fedclip", LR: lr, First: map[string]float64{"adapter/1/w": 0.5, "adapter/1/b": 1, "adapter/2/w": -2,
+		"adapter/2/b": 0},
+		Want: map[string]float64{"r0/c0/s0/loss": 0, "r1/c0/s0/loss": 0, "r0/c1/s0/loss": math.Log(2)}},
+	// The hand-written prompts are (1,1) and (1,-1): client 0 scores (0.6+0.8)/√2 and (0.6-0.8)/√2.
+	{Method: "zeroshot", LR: lr, Want: map[string]float64{
+		"r0/c0/eval/logits#0": 1.4 / math.Sqrt2, "r0/c0/eval/logits#1": -0.2 / math.Sqrt2,
+		"r1/c1/eval/logits#1": 0.2 / math.Sqrt2}},
+	{Method: "pfedmma", Options: options{"rank": 1, "alpha": 0.5, "grad_rescale": false}, LR: lr, First: mmaFirst,
+		Want: map[string]float64{
+			"r0/c0/s0/loss": mmaLoss, "r0/c0/s0/grad/text/up/b": mmaP / 2, "r0/c0/s0/grad/image/up/b": mmaQ / 2,
+			"r0/c0/s0/grad/text/up/w": mmaP, "r0/c0/s0/grad/text/down/w": mmaP * 0.5 * 0.4 * 2,
+			"r0/c0/s0/grad/mid/w": 0.5*mmaP*0.4 + 0.5*mmaQ*-0.3, "r1/c0/begin/text/up/b": -lr * mmaP / 2}},
+	// The same, with the layers' gradients as if alpha were 1.
+	{Method: "pfedmma", Options: options{"rank": 1, "alpha": 0.5}, LR: lr, First: mmaFirst,
+		Want: map[string]float64{
+			"r0/c0/s0/loss": mmaLoss, "r0/c0/s0/grad/text/up/b": mmaP, "r0/c0/s0/grad/image/up/b": mmaQ,
+			"r0/c0/s0/grad/mid/w": mmaP*0.4 + mmaQ*-0.3}},
+	{Method: "fedlora", Options: options{"maps": []string{"q"}, "rank": 1, "alpha": 1.0, "loss": "ce"}, LR: lr,
+		First: map[string]float64{"text/q/a": 0.5, "text/q/b": 0}, Want: map[string]float64{
+			"r0/c0/s0/loss": loss0(1), "r0/c0/s0/grad/text/q/a": 0, "r0/c0/upload/text/q/b": loraB0,
+			"r0/c1/upload/text/q/b": loraB1, "r0/merged/text/q/b": loraM, "r1/c0/s0/loss": loss0(1 + loraM/2)}},
+	// The mean of the products is 1/2 times that of B, and its factors are alike but for their signs.
+	{Method: "fedlora", Options: options{"maps": []string{"q"}, "rank": 1, "alpha": 1.0, "loss": "ce",
+		"aggregate": "product"}, LR: lr, First: map[string]float64{"text/q/a": 0.5, "text/q/b": 0},
+		Want: map[string]float64{"r0/c0/upload/text/q/b": loraB0, "r1/c0/s0/loss": loss0(1 + loraM/2)}},
+}
+
+func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, adapters.Methods, hands) }

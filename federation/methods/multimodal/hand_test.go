@@ -1,0 +1,93 @@
+package multimodal_test
+
+import (
+	"math"
+	"testing"
+
+	"promptfed/federation/methods/multimodal"
+	"promptfed/federation/methodtest"
+)
+
+type options = methodtest.Options
+
+const lr = methodtest.HandLR
+
+var loss0, with, over, bothTowers = methodtest.Loss0, methodtest.Merge, methodtest.OverPromptFL, methodtest.BothTowers
+
+// IVLP's first round is PromptFL's: at p = 0 the image prompt has no slope. MaPLe's image prompt is p/2 there.
+var (
+	ivlpLoss, ivlpP, ivlpQ    = bothTowers(-0.125, 0)
+	mapleLoss, mapleP, mapleQ = bothTowers(-0.125, -0.0625)
+)
+
+// PromptSRC: of the class features (1,±p)/s those of the hand-written prompt, (1,±1)/√2, differ at p = 0 by
+// 1-1/√2 and 1/√2, 1/2 in the mean of the four numbers, with the slope -1 on either class: -1/2 in that mean.
+var srcM = lr * (0.8 + 1 + 2*(-0.6+1)) / 3
+
+// FedMGP with two groups, both from 0: each has half of PromptFL's slope, and groups that are alike have the cosine 1,
+// whose slope is 0. Whichever of its two groups of texts client 0 draws, it uploads 0.375, and client 1 -0.28125; then
+// client 0 has 0.375 and their mean by examples. A prompt of the image tower moves nothing while both
+// classes are alike.
+var (
+	mgpMean = (0.375 - 2*0.28125) / 3
+	mgpLike = (1 + 0.375*mgpMean) / math.Hypot(1, 0.375) / math.Hypot(1, mgpMean)
+)
+
+// pFedDC with one token each: softmax over one key is 1, so that the tower gets own + v o shared. With v o = 1/2,
+// text prompts t and image prompts p, both 0 at first, z = 2 t (y+p) / (r s), s = √(1+t²): in round 0 only t has a
+// slope, -y and y for the two clients, half of it in the shared prompt, and none in the weights, the shared prompts
+// being 0.
+var (
+	dcM = lr * (0.4 - 2*0.3) / 3        // text/shared
+	dcT = lr*0.8 + dcM/2                // what client 0's text tower gets in round 1
+	dcS = math.Hypot(1, dcT)            // p is still 0 and r is 1
+	dcZ = 2 * dcT * 0.8 / dcS           // of client 0
+	dcG = -1 / (1 + math.Exp(dcZ))      // dL/dz
+	dcP = dcG * 2 * dcT / dcS * 0.36    // dL/dp: d((y+p)/r)/dp = x²/r³
+	dcD = dcG * 1.6 / (dcS * dcS * dcS) // dL/dt
+)
+
+var hands = []methodtest.Hand{
+	{Method: "ivlp", Options: options{"tokens": 1, "words": "", "vision_tokens": 1, "deep_std": 0}, LR: lr,
+		Want: map[string]float64{
+			"r0/c0/s0/loss": math.Ln2, "r0/c0/upload/text/prompt": 0.75, "r0/c0/upload/image/prompt": 0,
+			"r0/merged/text/prompt": -0.125, "r1/c0/s0/loss": ivlpLoss, "r1/c0/s0/grad/text/prompt": ivlpP,
+			"r1/c0/s0/grad/image/prompt": ivlpQ}},
+	{Method: "maple", Options: options{"tokens": 1, "words": ""}, LR: lr,
+		First: map[string]float64{"text/prompt": 0, "couple/w": 0.5, "couple/b": 0},
+		Want: map[string]float64{
+			"r0/c0/s0/grad/text/prompt": -0.8, "r0/c0/s0/grad/couple/b": 0, "r0/merged/text/prompt": -0.125,
+			"r1/c0/s0/loss": mapleLoss, "r1/c0/s0/grad/couple/b": mapleQ, "r1/c0/s0/grad/couple/w": -0.125 * mapleQ,
+			"r1/c0/s0/grad/text/prompt": mapleP + mapleQ/2}},
+	// Both rounds count half where the mean lies between them; the first leaves half of its prompt with the server.
+	{Method: "promptsrc", Options: options{"tokens": 1, "words": "", "vision_depth": 0, "text_weight": 2.0,
+		"kl_weight": 0.0, "ensemble": []string{}}, LR: lr, First: map[string]float64{"text/prompt": 0},
+		Want: map[string]float64{
+			"r0/c0/s0/loss": math.Ln2 + 1, "r0/c0/s0/grad/text/prompt": -1.8, "r0/c1/s0/grad/text/prompt": -0.4,
+			"r0/merged/text/prompt": srcM, "r0/kept/gpa/text/prompt": srcM / 2}},
+	{Method: "fedmgp", Options: options{"tokens": 1, "words": "", "init_std": 0, "groups": 2,
+		"exchanged": 1, "vision_tokens": 1, "vision_std": 0, "lambda": 0.5}, LR: lr, Want: map[string]float64{
+		"r0/c0/s0/loss": math.Ln2 + 0.5*2, "r0/c0/s0/grad/text/groups#0": -0.4,
+		"r0/c0/s0/grad/text/groups#1": -0.4, "r0/c0/upload/text/global": 0.375,
+		"r0/c1/upload/text/global": -0.28125, "r0/merged/text/global": mgpMean, "r0/merged/image/global": 0,
+		"r0/c0/eval/logits#0": ((0.6+0.8*0.375)/math.Hypot(1, 0.375) +
+			(0.6+0.8*mgpMean)/math.Hypot(1, mgpMean)) / 2,
+		"r1/c0/s0/loss": (loss0(0.375)+loss0(mgpMean))/2 + 0.5*(mgpLike+1)}},
+	{Method: "pfeddc", Options: options{"text_tokens": 1, "vision_tokens": 1}, LR: lr,
+		First: map[string]float64{"text/shared": 0, "image/shared": 0, "c0/text/own": 0, "c0/image/own": 0,
+			"c1/text/own": 0, "c1/image/own": 0,
+			"c0/att/text/v": 1, "c0/att/text/o": 0.5, "c1/att/text/v": 1, "c1/att/text/o": 0.5,
+			"c0/att/image/v": 1, "c0/att/image/o": 0.5, "c1/att/image/v": 1, "c1/att/image/o": 0.5},
+		Want: map[string]float64{
+			"r0/c0/s0/loss": math.Ln2, "r0/c0/s0/grad/text/own": -0.8, "r0/c0/s0/grad/text/shared": -0.4,
+			"r0/c1/s0/grad/text/own":  0.6,
+			"r0/c0/s0/grad/image/own": 0, "r0/c0/s0/grad/att/text/v": 0, "r0/merged/text/shared": dcM,
+			"r1/c1/begin/text/own": -0.6 * lr,
+			"r1/c0/s0/loss":        math.Log(1 + math.Exp(-dcZ)), "r1/c0/s0/grad/image/own": dcP,
+			"r1/c0/s0/grad/image/shared": dcP / 2,
+			"r1/c0/s0/grad/text/own":     dcD, "r1/c0/s0/grad/att/text/v": dcD * 0.5 * dcM,
+			"r1/c0/s0/grad/att/text/o": dcD * dcM,
+			"r1/c0/s0/grad/att/text/q": 0}},
+}
+
+func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, multimodal.Methods, hands) }

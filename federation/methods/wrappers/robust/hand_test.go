@@ -1,0 +1,51 @@
+package robust_test
+
+import (
+	"math"
+	"testing"
+
+	"promptfed/federation/methods/wrappers/robust"
+	"promptfed/federation/methodtest"
+)
+
+type options = methodtest.Options
+
+var zero = options{"tokens": 1, "init_std": 0}
+
+const lr = methodtest.HandLR
+
+var slope0, slope1, with = methodtest.Slope0, methodtest.Slope1, methodtest.Merge
+
+// Both clients have p = 1/2 for their label at the prompt 0, where the slopes of cross entropy are -0.8 and 0.6.
+// The slope of (1-p^q)/q is p^q times that.
+func gce(q float64) methodtest.Hand {
+	return methodtest.Hand{Method: "promptfl", With: []string{"gce"}, Options: with(zero, options{"q": q}), LR: lr,
+		Want: map[string]float64{"r0/c0/s0/loss": (1 - math.Pow(0.5, q)) / q,
+			"r0/c0/s0/grad/ctx": -0.8 * math.Pow(0.5, q), "r0/c1/s0/grad/ctx": 0.6 * math.Pow(0.5, q)}}
+}
+
+// Both classes score alike. Client 0 has one image of class 0, half of whose mass goes to each class; the first of
+// the two counts, so that it is clean. So it is of client 1, whose two images are of class 1 and are not.
+func divided(masses string, slope1 float64) methodtest.Hand {
+	return methodtest.Hand{Method: "promptfl", With: []string{"nlprompt"}, Options: with(zero,
+		options{"masses": masses}), LR: lr, Want: map[string]float64{"r0/c0/s0/draw/trusted": 1,
+		"r0/c0/s0/loss": math.Log(2), "r0/c0/s0/grad/ctx": -0.8, "r0/c1/s0/grad/ctx": slope1}}
+}
+
+var hands = []methodtest.Hand{
+	// The uploads are 0.75 and -0.5625. The median of two is their mean, 0.09375, from which client 0 goes on; moves of
+	// at most 0.5 are 0.5 and -0.5, which by 1 and 2 examples give -1/6.
+	{Method: "promptfl", With: []string{"robust"}, Options: options{"tokens": 1, "init_std": 0, "kind": "median"},
+		LR: lr, Want: map[string]float64{
+			"r0/c0/upload/ctx": 0.75, "r0/merged/ctx": 0.09375, "r1/c0/upload/ctx": 0.09375 - lr*slope0(0.09375)}},
+	{Method: "promptfl", With: []string{"robust"}, Options: options{"tokens": 1, "init_std": 0, "kind": "norm-clip",
+		"clip": 0.5, "weighting": "examples"},
+		LR: lr, Want: map[string]float64{"r0/merged/ctx": -1.0 / 6}},
+	gce(0.5),
+	gce(1),
+	divided("uniform", 0.3),
+	divided("labels", 0.6),
+	divided("owned", 0.6),
+}
+
+func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, robust.Methods, hands) }
