@@ -2,8 +2,6 @@ package method
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 
 	"promptfed/models/clip"
 	"promptfed/runtime/graph"
@@ -36,45 +34,35 @@ type Prompt struct {
 // PerImage tells whether each image of the batch has a prompt of its own.
 func (p Prompt) PerImage() bool { return p.Ctx.OK() && p.Ctx.Rank() == 3 && !p.PerClass }
 
-// Flags of a prompt among the roles of its placeholder.
-const bare, alone, perClass = "bare", "alone", "per class"
-
-// TextOf gives the class features [C,D] of a prompt, of one for each image [B,C,D]. All prompts of a step with the same
-// changes go through the text tower in one pass.
+// TextOf returns the class features [C,D] of a prompt, or [B,C,D] of a prompt for each image. All prompts of a step
+// with the same changes go through the text tower in one pass.
 func (s *Scope) TextOf(p Prompt) graph.Node {
 	if p.Position == "" {
 		p.Position = "end"
 	}
-	roles, in := p.Changes.Roles()
-	for i := len(p.Deep) - 1; i >= 0; i-- {
-		if p.Deep[i].OK() {
-			roles, in = append([]string{"deep " + strconv.Itoa(i)}, roles...), append([]graph.Node{p.Deep[i]}, in...)
-		}
-	}
-	if p.Bare {
-		roles = append([]string{bare}, roles...)
-	}
-	if p.PerClass {
-		roles = append([]string{perClass}, roles...)
-	}
 	shape := []int{s.task.Classes, s.task.Dim}
 	if p.Alone {
-		shape[0], roles = 1, append([]string{alone}, roles...)
+		shape[0] = 1
 	}
-	at := graph.Attrs{"after": graph.Attr(p.After), "position": graph.Attr(p.Position)}
 	if p.Ctx.OK() {
-		roles, in = append([]string{"ctx"}, roles...), append([]graph.Node{p.Ctx}, in...)
-		if p.PerImage() {
-			shape = append([]int{-1}, shape...)
-		}
-	} else {
-		at["template"] = graph.Attr(p.Template)
+		p.Template = ""
+	}
+	if p.PerImage() {
+		shape = append([]int{-1}, shape...)
 	}
 	if what := s.lacks(p); what != "" {
 		return s.g.Fail("the text tower of backbone %s, an exported model, does not support %s", s.task.Backbone, what)
 	}
-	at["roles"] = graph.Attr(strings.Join(roles, ";"))
-	return s.g.Placeholder(PlaceholderText, graph.Float, shape, at, in...).L2Normalize()
+	p.Deep = withoutAbsentTail(p.Deep)
+	return s.g.Placeholder(p, graph.Float, shape).L2Normalize()
+}
+
+// withoutAbsentTail drops absent nodes at the end of a list, which say nothing.
+func withoutAbsentTail(deep []graph.Node) []graph.Node {
+	for len(deep) > 0 && !deep[len(deep)-1].OK() {
+		deep = deep[:len(deep)-1]
+	}
+	return slices.Clip(deep)
 }
 
 // lacks names what a prompt asks of a text tower whose blocks cannot be reached.
@@ -93,35 +81,8 @@ func (s *Scope) lacks(p Prompt) string {
 	return ""
 }
 
-// PromptOf reads a PlaceholderText placeholder.
-func PromptOf(op *graph.Op) Prompt {
-	p := Prompt{Template: op.Attrs.Str("template", ""),
-		Reading: Reading{After: op.Attrs.Int("after", 0), Position: op.Attrs.Str("position", "end")}}
-	roles, in := strings.Split(op.Attrs.Str("roles", ""), ";"), op.In
-	for word, flag := range map[string]*bool{alone: &p.Alone, bare: &p.Bare, perClass: &p.PerClass} {
-		*flag = slices.Contains(roles, word)
-		roles = slices.DeleteFunc(roles, func(r string) bool { return r == word })
-	}
-	if len(roles) > 0 && roles[0] == "ctx" {
-		p.Ctx, roles, in = in[0], roles[1:], in[1:]
-	}
-	for len(roles) > 0 && strings.HasPrefix(roles[0], "deep ") {
-		i, _ := strconv.Atoi(roles[0][len("deep "):])
-		p.Deep = append(append(p.Deep, make([]graph.Node, i-len(p.Deep))...), in[0])
-		roles, in = roles[1:], in[1:]
-	}
-	p.Changes = clip.ChangesOf(roles, in)
-	return p
-}
-
-// Words gives the embeddings [n,w] of n words, each a token of its own; they are constants.
+// Words returns the embeddings [n,w] of n words, each a token of its own; they are constants.
 func (s *Scope) Words(text string) graph.Node {
-	return s.g.Placeholder(PlaceholderWords, graph.Float, []int{len(strings.Fields(text)), s.task.Width},
-		graph.Attrs{"text": graph.Attr(text)})
-}
-
-// WordsOf reads a PlaceholderWords placeholder: its text, and how many tokens that must have.
-func WordsOf(op *graph.Op) (text string, tokens int) {
-	text = op.Attrs.Str("text", "")
-	return text, len(strings.Fields(text))
+	w := Words{text}
+	return s.g.Placeholder(w, graph.Float, []int{w.Tokens(), s.task.Width})
 }

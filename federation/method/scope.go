@@ -1,12 +1,10 @@
 package method
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"promptfed/models/clip"
 	"promptfed/runtime/graph"
 	_ "promptfed/runtime/ops" // defines the operators
 	"promptfed/runtime/tensor"
@@ -200,18 +198,27 @@ const (
 	MemoryLabel = "client/label"
 )
 
-// Names of the parts that are built once the whole step is known.
-const (
-	PlaceholderText  = "text"  // one prompt through the text tower; see PromptOf
-	PlaceholderWords = "words" // embeddings of words; see WordsOf
-	// features of hand-written prompts; attributes "templates", joined by TemplateBreak, and "of", a table of TextsOf
-	PlaceholderHand       = "hand"
-	PlaceholderVision     = "vision" // the image tower over pixels with prompts; see Vision
-	PlaceholderPerExample = "by row" // what it is made of; see PerExample
+// Values of placeholders beside Prompt: the parts of a graph that are built once the whole step is known.
+type (
+	// Words are the embeddings of the words of a text.
+	Words struct{ Text string }
+	// HandTexts are features of hand-written templates; none are that of the experiment. Of is the table of
+	// Scope.TextsOf, nil for none.
+	HandTexts struct {
+		Templates []string
+		Of        map[string]string
+	}
+	// PromptedImages are images that go through the image tower with prompts.
+	PromptedImages struct {
+		Pixels  graph.Node
+		Prompts VisionPrompts
+	}
+	// PerExample is a node of Scope.PerExample.
+	PerExample struct{ X graph.Node }
 )
 
-// TemplateBreak separates templates.
-const TemplateBreak = "\x00"
+// Tokens returns how many tokens the words must have.
+func (w Words) Tokens() int { return len(strings.Fields(w.Text)) }
 
 // Reading is the layout of the text around a prompt, and the position at which its feature is read.
 type Reading struct {
@@ -234,48 +241,35 @@ func (s *Scope) HandText() graph.Node { return s.Texts() }
 // Texts returns the class features [C,D] of hand-written templates, in which {} stands for the class: the mean of the
 // unit features of all, made unit again. Without any it is the experiment's own template.
 func (s *Scope) Texts(templates ...string) graph.Node {
-	return s.g.Placeholder(PlaceholderHand, graph.Float, []int{s.task.Classes, s.task.Dim},
-		graph.Attrs{"templates": graph.Attr(strings.Join(templates, TemplateBreak))})
+	return s.handTexts(HandTexts{Templates: templates})
+}
+
+func (s *Scope) handTexts(of HandTexts) graph.Node {
+	return s.g.Placeholder(of, graph.Float, []int{s.task.Classes, s.task.Dim})
 }
 
 // TextsOf returns the class features [C,D] of a hand-written template, in which {} stands for the class and {of} for
-// the entry of the class in a table.
+// the text that a table has for the class.
 func (s *Scope) TextsOf(template string, of map[string]string) graph.Node {
-	table, err := json.Marshal(of)
-	if err != nil {
-		return s.g.Fail("%w", err)
+	if of == nil {
+		of = map[string]string{}
 	}
-	return s.g.Placeholder(PlaceholderHand, graph.Float, []int{s.task.Classes, s.task.Dim},
-		graph.Attrs{"templates": graph.Attr(template), "of": graph.Attr(string(table))})
+	return s.handTexts(HandTexts{[]string{template}, of})
 }
 
 // Vision returns the image features [B,D] of the batch with prompts, or the embeddings [B,M,v] of its patches: the
 // image tower runs in every step.
 func (s *Scope) Vision(p VisionPrompts) graph.Node {
-	in := []graph.Node{s.Pixels()}
-	var roles []int
-	for i, prompt := range append([]graph.Node{p.Pixels, p.Tokens}, p.Deep...) {
-		if prompt.OK() {
-			in, roles = append(in, prompt), append(roles, i)
-		}
-	}
-	normed := 0
-	if p.Normed {
-		normed = 1
-	}
-	changes, nodes := p.Changes.Roles()
-	if len(changes) > 0 && s.task.VisionLayers == 0 {
+	if !p.Changes.None() && s.task.VisionLayers == 0 {
 		return s.g.Fail("the image tower of backbone %s, a ResNet or an exported model, does not support low-rank "+
 			"changes or adapters", s.task.Backbone)
 	}
-	shape, embeddings := []int{-1, s.task.Dim}, 0
+	shape := []int{-1, s.task.Dim}
 	if p.Embeddings {
-		shape, embeddings = []int{-1, s.task.Patches, s.task.VisionWidth}, 1
+		shape = []int{-1, s.task.Patches, s.task.VisionWidth}
 	}
-	at := graph.Attrs{"roles": graph.Attr(roles), "normed": graph.Attr(normed), "embeddings": graph.Attr(embeddings),
-		"changes": graph.Attr(strings.Join(changes, ";"))}
-	in = append(in, nodes...)
-	x := s.g.Placeholder(PlaceholderVision, graph.Float, shape, at, in...)
+	p.Deep = withoutAbsentTail(p.Deep)
+	x := s.g.Placeholder(PromptedImages{s.Pixels(), p}, graph.Float, shape)
 	if p.Embeddings {
 		return x
 	}
@@ -297,7 +291,7 @@ func (s *Scope) PerExample(x graph.Node) graph.Node {
 	for i := range x.Rank() - 1 {
 		shape = append(shape, x.Dim(i+1))
 	}
-	return s.g.Placeholder(PlaceholderPerExample, x.DType(), shape, nil, x)
+	return s.g.Placeholder(PerExample{x}, x.DType(), shape)
 }
 
 // NoiseInput [B,D] is what a batch adds to the image features of Vision in a scope of WithFeatureNoise.
@@ -315,27 +309,6 @@ func (s *Scope) WithFeatureNoise(unit bool) *Scope {
 
 // FeatureNoiseUsed reports whether Vision added noise in a scope of WithFeatureNoise.
 func (s *Scope) FeatureNoiseUsed() bool { return s.spread != nil && s.spread.used }
-
-// VisionOf reads the pixels and the prompts of a PlaceholderVision placeholder.
-func VisionOf(op *graph.Op) (pixels graph.Node, p VisionPrompts) {
-	roles, _ := op.Attrs.Ints("roles")
-	for i, role := range roles {
-		switch n := op.In[i+1]; role {
-		case 0:
-			p.Pixels = n
-		case 1:
-			p.Tokens = n
-		default:
-			for len(p.Deep) < role-1 {
-				p.Deep = append(p.Deep, graph.Node{})
-			}
-			p.Deep[role-2] = n
-		}
-	}
-	p.Normed, p.Embeddings = op.Attrs.Int("normed", 0) == 1, op.Attrs.Int("embeddings", 0) == 1
-	p.Changes = clip.ChangesOf(strings.Split(op.Attrs.Str("changes", ""), ";"), op.In[1+len(roles):])
-	return op.In[0], p
-}
 
 // Cosine scores features x [B,D] against class features t [C,D]: exp(logit_scale) x tᵀ, [B,C].
 func (s *Scope) Cosine(x, t graph.Node) graph.Node {

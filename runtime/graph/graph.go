@@ -98,6 +98,7 @@ type Op struct {
 	Name   string          // from an imported file; may be empty
 	proto  *onnx.NodeProto // as imported, nil otherwise
 	data   *Literal        // of a constant
+	value  any             // of a placeholder
 }
 
 // Graph is the graph that o belongs to.
@@ -248,7 +249,11 @@ func (g *Graph) internal(d *Def, attrs Attrs, in ...Node) Node {
 
 // again applies an operator, of this graph or another one, to other inputs.
 func (g *Graph) again(op *Op, n int, in []Node) []Node {
-	return g.apply(op.def, op.Domain, op.Kind, op.Attrs, n, in)
+	out := g.apply(op.def, op.Domain, op.Kind, op.Attrs, n, in)
+	if op.value != nil && !out[0].failed() {
+		out[0].v.op.value = withNodes(op.value, in)
+	}
+	return out
 }
 
 // apply is ApplyN, but may give the operator's own list of outputs.

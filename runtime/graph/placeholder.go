@@ -2,24 +2,70 @@ package graph
 
 import (
 	"fmt"
+	"reflect"
 
 	"promptfed/runtime/onnx"
 )
 
 // Placeholder stands for a part of the computation that is built later, when everything that asks for it is known:
-// whoever compiles the graph finds it by what, looks at its inputs and attributes, and replaces it with Transform. A
-// size of -1 is the batch, Sym("B").
-func (g *Graph) Placeholder(what string, dtype DType, shape []int, attrs Attrs, in ...Node) Node {
-	a := Attrs{"what": Attr(what), "shape": Attr(shape), "dtype": Attr(int(dtype))}
-	for k, v := range attrs {
-		a[k] = v
+// whoever compiles the graph reads its value (Op.Placeholder), and replaces it with Transform. A size of -1 in shape is
+// the batch, Sym("B").
+//
+// value is a struct that describes the part. Its exported fields are nodes, numbers, strings and booleans, and structs,
+// slices and maps of these; it has no other fields. Nodes in it are the inputs of the operator, in the order of fields.
+func (g *Graph) Placeholder(value any, dtype DType, shape []int) Node {
+	in := NodesOf(value)
+	n := g.internal(placeholderDef, Attrs{"value": Attr(fmt.Sprintf("%#v", value)), "shape": Attr(shape),
+		"dtype": Attr(int(dtype))}, in...)
+	if !n.failed() {
+		n.v.op.value = withNodes(value, in)
 	}
-	return g.internal(placeholderDef, a, in...)
+	return n
 }
 
-// Placeholder tells what a placeholder stands for; ok is false for any other operator.
-func (o *Op) Placeholder() (what string, ok bool) {
-	return o.Attrs.Str("what", ""), o.def == placeholderDef
+// Placeholder returns what a placeholder stands for, with its present inputs; nil for any other operator.
+func (o *Op) Placeholder() any { return o.value }
+
+// GoString returns the part of a placeholder's signature, which is its value in the syntax of Go, that belongs to a
+// node: whether there is one. Which node it is follows from the inputs of the operator.
+func (n Node) GoString() string { return fmt.Sprintf("graph.Node(%t)", n.OK()) }
+
+// NodesOf lists the nodes in the fields of a value of Graph.Placeholder, without absent ones.
+func NodesOf(value any) (out []Node) {
+	mapNodes(reflect.ValueOf(value), func(n Node) Node {
+		out = append(out, n)
+		return n
+	})
+	return out
+}
+
+// withNodes returns a copy of a value that holds other nodes; NodesOf has their order.
+func withNodes(value any, nodes []Node) any {
+	return mapNodes(reflect.ValueOf(value), func(Node) (n Node) {
+		n, nodes = nodes[0], nodes[1:]
+		return n
+	}).Interface()
+}
+
+// mapNodes copies a value and the slices in it, and replaces every node that is present.
+func mapNodes(v reflect.Value, replace func(Node) Node) reflect.Value {
+	out := reflect.New(v.Type()).Elem()
+	out.Set(v)
+	switch n, isNode := v.Interface().(Node); {
+	case isNode && n.OK():
+		out.Set(reflect.ValueOf(replace(n)))
+	case isNode:
+	case v.Kind() == reflect.Struct:
+		for i := range v.NumField() {
+			out.Field(i).Set(mapNodes(v.Field(i), replace))
+		}
+	case v.Kind() == reflect.Slice && !v.IsNil():
+		out.Set(reflect.MakeSlice(v.Type(), v.Len(), v.Len()))
+		for i := range v.Len() {
+			out.Index(i).Set(mapNodes(v.Index(i), replace))
+		}
+	}
+	return out
 }
 
 func inferPlaceholder(o *Inference) error {
@@ -35,5 +81,5 @@ func inferPlaceholder(o *Inference) error {
 }
 
 func (w *writer) placeholder(_ *onnx.GraphProto, op *Op) error {
-	return fmt.Errorf("nothing has replaced the placeholder for %s", op.Attrs.Str("what", ""))
+	return fmt.Errorf("nothing has replaced the placeholder for %T", op.value)
 }

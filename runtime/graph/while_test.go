@@ -59,13 +59,13 @@ func TestWhileStops(t *testing.T) {
 func TestWhileIsInternedAndRewritten(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(1))
-	later := g.Placeholder("later", graph.Float, []int{}, nil)
+	later := g.Placeholder(part{}, graph.Float, []int{})
 	a, b := graph.While(9, halve, x, g.Scalar(2))[0], graph.While(9, halve, x, later)[0]
 	if graph.While(9, halve, x, g.Scalar(2))[0] != a {
 		t.Error("the same loop is there twice")
 	}
 	both := graph.Transform([]graph.Node{graph.Concat(0, a, b)}, func(op *graph.Op, _ []graph.Node) []graph.Node {
-		if _, ok := op.Placeholder(); ok {
+		if op.Placeholder() != nil {
 			return []graph.Node{g.Scalar(4)}
 		}
 		return nil

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -258,7 +257,7 @@ func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
 }
 
 func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node, passes passOf) ([]graph.Node, error) {
-	hand := func(templates, of string) (*tensor.Tensor, error) { return c.handText(b, templates, of) }
+	hand := func(of method.HandTexts) (*tensor.Tensor, error) { return c.handText(b, of) }
 	out, err := lower(b, c.classes, c.template, hand, passes, roots)
 	if err != nil {
 		return nil, err
@@ -439,27 +438,20 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 }
 
 // handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of
-// its texts, of several the means of theirs, made unit. of is a table of Scope.TextsOf, or empty.
-func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tensor, error) {
-	if templates == "" {
-		templates = c.template
+// its texts, of several the means of theirs, made unit.
+func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tensor, error) {
+	if len(of.Templates) == 0 {
+		of.Templates = []string{c.template}
 	}
 	c.handMu.Lock()
 	defer c.handMu.Unlock()
-	key := fmt.Sprintf("%q %q %q", b.Name(), templates, of)
+	key := fmt.Sprintf("%q %#v", b.Name(), of)
 	if t, ok := c.hands[key]; ok {
 		return t, nil
 	}
-	table := map[string]string{}
-	if of != "" {
-		if err := json.Unmarshal([]byte(of), &table); err != nil {
-			return nil, err
-		}
-	}
 	g := graph.New()
 	var n graph.Node
-	list := strings.Split(templates, method.TemplateBreak)
-	for k, template := range list {
+	for k, template := range of.Templates {
 		if !strings.Contains(template, "{}") {
 			return nil, fmt.Errorf("template %q of the hand-written prompts must contain {} for the class name",
 				template)
@@ -467,14 +459,14 @@ func (c *compiler) handText(b spec.Backbone, templates, of string) (*tensor.Tens
 		texts := make([]string, len(c.classes))
 		for i, name := range c.classes {
 			texts[i] = spec.Sentence(template, name)
-			if of == "" {
+			if of.Of == nil {
 				continue
 			}
-			if table[name] == "" {
+			if of.Of[name] == "" {
 				return nil, fmt.Errorf("the texts by class %q have none for class %q; add it to the options",
 					template, name)
 			}
-			texts[i] = strings.ReplaceAll(texts[i], "{of}", table[name])
+			texts[i] = strings.ReplaceAll(texts[i], "{of}", of.Of[name])
 		}
 		one, err := b.Sentences(g, texts)
 		if err != nil {

@@ -16,7 +16,7 @@ type passOf func(prompt *graph.Op) int
 
 // lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
 // text tower in one pass, or in those that passes tells.
-func lower(b spec.Backbone, classes []string, template string, hand func(templates, of string) (*tensor.Tensor, error),
+func lower(b spec.Backbone, classes []string, template string, hand func(method.HandTexts) (*tensor.Tensor, error),
 	passes passOf, roots []graph.Node) ([]graph.Node, error) {
 	for {
 		waiting := firstWave(roots)
@@ -27,47 +27,45 @@ func lower(b spec.Backbone, classes []string, template string, hand func(templat
 		built := map[*graph.Op]graph.Node{}
 		texts := map[int][]*graph.Op{}
 		for _, op := range waiting {
-			switch what, _ := op.Placeholder(); what {
-			case method.PlaceholderHand:
-				t, err := hand(op.Attrs.Str("templates", ""), op.Attrs.Str("of", ""))
+			switch p := op.Placeholder().(type) {
+			case method.HandTexts:
+				t, err := hand(p)
 				if err != nil {
 					return nil, err
 				}
 				built[op] = g.Const(t)
-			case method.PlaceholderPerExample:
-				built[op] = op.In[0]
-			case method.PlaceholderVision:
-				pixels, p := method.VisionOf(op)
-				n, err := b.Vision(g, pixels, p)
+			case method.PerExample:
+				built[op] = p.X
+			case method.PromptedImages:
+				n, err := b.Vision(g, p.Pixels, p.Prompts)
 				if err != nil {
 					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
 				}
 				built[op] = n
-			case method.PlaceholderText:
+			case method.Prompt:
 				pass := 0
 				if passes != nil {
 					pass = passes(op)
 				}
 				texts[pass] = append(texts[pass], op)
-			case method.PlaceholderWords:
-				text, tokens := method.WordsOf(op)
-				t, err := b.Words(text)
-				if err == nil && t.Shape[0] != tokens {
+			case method.Words:
+				t, err := b.Words(p.Text)
+				if err == nil && t.Shape[0] != p.Tokens() {
 					err = fmt.Errorf("the words %q of an initial prompt are %d tokens; use words of one token each",
-						text, t.Shape[0])
+						p.Text, t.Shape[0])
 				}
 				if err != nil {
 					return nil, fmt.Errorf("backbone %s: %w", b.Name(), err)
 				}
 				built[op] = g.Const(t)
 			default:
-				return nil, fmt.Errorf("%s: unknown placeholder %q", op.Label(), what)
+				return nil, fmt.Errorf("%s: unknown placeholder %T", op.Label(), p)
 			}
 		}
 		for _, pass := range slices.Sorted(maps.Keys(texts)) {
 			var prompts []method.Prompt
 			for _, op := range texts[pass] {
-				p := method.PromptOf(op)
+				p := op.Placeholder().(method.Prompt)
 				if !p.Ctx.OK() && p.Template == "" {
 					p.Template = template
 				}
@@ -98,7 +96,7 @@ func firstWave(roots []graph.Node) []*graph.Op {
 	behind := map[*graph.Op]bool{}
 	var out []*graph.Op
 	for _, op := range graph.Reachable(roots...) {
-		_, placeholder := op.Placeholder()
+		placeholder := op.Placeholder() != nil
 		blocked := slices.ContainsFunc(op.In, func(n graph.Node) bool { return n.OK() && behind[n.Op()] })
 		behind[op] = blocked || placeholder
 		if placeholder && !blocked {
@@ -118,7 +116,7 @@ func CheckGraphs(e *spec.Experiment, b spec.Backbone, client, clients int) error
 	loss := e.Method.Loss(s, scores)
 	err := s.Graph().Err()
 	if err == nil {
-		hand := func(_, _ string) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
+		hand := func(method.HandTexts) (*tensor.Tensor, error) { return tensor.New(len(e.Classes), t.Dim), nil }
 		_, err = lower(b, e.Classes, e.Template, hand, nil, []graph.Node{scores, loss})
 	}
 	if err != nil {

@@ -34,10 +34,10 @@ func (c *compiler) received(b spec.Backbone, s *method.Scope, losses []graph.Out
 		return 0 // nothing goes back through it
 	}
 	for _, op := range graph.Reachable(nodesOf(losses)...) {
-		switch what, _ := op.Placeholder(); what {
-		case method.PlaceholderVision:
+		switch op.Placeholder().(type) {
+		case method.PromptedImages:
 			return nil, nil // beside which the text tower is little
-		case method.PlaceholderText:
+		case method.Prompt:
 			found = found || pass(op) == 1
 		}
 	}

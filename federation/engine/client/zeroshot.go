@@ -13,6 +13,7 @@ import (
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
 
@@ -38,7 +39,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 		if s.failed != "" {
 			continue
 		}
-		texts, err := w.c.handText(client.Backbone, "", "")
+		texts, err := w.c.handText(client.Backbone, method.HandTexts{})
 		if err != nil {
 			s.failed = err.Error()
 			continue

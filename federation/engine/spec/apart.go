@@ -12,14 +12,16 @@ import (
 func NotBatchable(roots ...graph.Node) (why string) {
 	why = "no learned prompt goes through the text tower"
 	for _, op := range graph.Reachable(roots...) {
-		switch what, _ := op.Placeholder(); {
-		case what == method.PlaceholderVision:
+		switch op.Placeholder().(type) {
+		case method.PromptedImages:
 			return "the image tower runs in every step"
-		case what != method.PlaceholderText:
-		case slices.ContainsFunc(graph.Inputs(op.In...), func(n graph.Node) bool { return OfImage(n.Name()) }):
-			return "the text tower runs for each image"
-		case len(op.In) > 0:
-			why = ""
+		case method.Prompt:
+			if slices.ContainsFunc(graph.Inputs(op.In...), func(n graph.Node) bool { return OfImage(n.Name()) }) {
+				return "the text tower runs for each image"
+			}
+			if len(op.In) > 0 {
+				why = ""
+			}
 		}
 	}
 	return why

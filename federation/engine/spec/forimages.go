@@ -30,9 +30,9 @@ func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f 
 		f.bound = defaultMemory
 	}
 	for _, op := range graph.Reachable(roots...) {
-		switch what, _ := op.Placeholder(); what {
-		case method.PlaceholderText:
-			switch p := method.PromptOf(op); {
+		switch p := op.Placeholder().(type) {
+		case method.Prompt:
+			switch {
 			case p.PerImage():
 				n, err := b.StepBytesForImage(classes, p.Ctx.Dim(1))
 				if err != nil {
@@ -48,8 +48,8 @@ func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f 
 					f.fixed += n
 				}
 			}
-		case method.PlaceholderVision:
-			if f.bytes += visionBytes(b.Task(), op); f.what == "" {
+		case method.PromptedImages:
+			if f.bytes += visionBytes(b.Task(), p); f.what == "" {
 				f.what = "the image tower in every step"
 			}
 		}
@@ -58,15 +58,14 @@ func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f 
 }
 
 // visionBytes is what the image tower takes for one image of a step: less where nothing in it is learned.
-func visionBytes(t method.ClientSpec, op *graph.Op) int {
-	_, p := method.VisionOf(op)
-	rows := 1 + t.Patches
+func visionBytes(t method.ClientSpec, of method.PromptedImages) int {
+	rows, p := 1+t.Patches, of.Prompts
 	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
 		if tokens.OK() {
 			rows = max(rows, 1+t.Patches+tokens.Dim(-2))
 		}
 	}
-	learned := slices.ContainsFunc(graph.Inputs(op.In...), func(n graph.Node) bool {
+	learned := slices.ContainsFunc(graph.Inputs(graph.NodesOf(of)...), func(n graph.Node) bool {
 		return strings.HasPrefix(n.Name(), method.ParamInput+"/")
 	})
 	layers := t.VisionLayers

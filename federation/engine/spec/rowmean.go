@@ -47,8 +47,9 @@ var (
 func dependenceOf(op *graph.Op, of func(graph.Node) dependence) dependence {
 	first := op.Out[0].Shape()
 	byRow := len(first) > 0 && first[0] == graph.Sym("B")
-	switch what, _ := op.Placeholder(); {
-	case byRow && (op.IsInput() || what == method.PlaceholderPerExample):
+	_, perExample := op.Placeholder().(method.PerExample)
+	switch {
+	case byRow && (op.IsInput() || perExample):
 		return ofRow
 	case op.IsInput():
 		return ofNone
@@ -106,10 +107,13 @@ func rowwise(op *graph.Op, of func(graph.Node) dependence) bool {
 	rank := op.Out[0].Rank()
 	row := func(i int) bool { return of(op.X(i)) == ofRow }
 	axis := func(missing int) int { return (op.Attrs.Int("axis", missing) + rank) % rank }
-	switch what, placeholder := op.Placeholder(); {
-	case placeholder: // images, with prompts for each or for all, and text prompts for each
-		return row(0) && (what == method.PlaceholderVision || what == method.PlaceholderText &&
-			!slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return of(n) == ofRow }))
+	switch op.Placeholder().(type) { // images, with prompts for each or for all, and text prompts for each
+	case method.PromptedImages:
+		return row(0)
+	case method.Prompt:
+		return row(0) && !slices.ContainsFunc(op.In[1:], func(n graph.Node) bool { return of(n) == ofRow })
+	}
+	switch {
 	case slices.Contains(eachEntry, op.Kind):
 		return !slices.ContainsFunc(op.In, func(n graph.Node) bool {
 			return n.OK() && n.Rank() == rank && of(n) != ofRow && !n.Shape()[0].Is(1) ||

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"slices"
-	"strings"
 
 	"promptfed/federation/method"
 	"promptfed/runtime/graph"
@@ -12,15 +11,13 @@ import (
 func (e *Experiment) Templates(b Backbone) []string {
 	var out []string
 	for _, op := range graph.Reachable(e.onePass(b)) {
-		list := ""
-		switch what, _ := op.Placeholder(); what {
-		case method.PlaceholderHand:
-			list = op.Attrs.Str("templates", "")
-		case method.PlaceholderText:
-			list = method.PromptOf(op).Template
-		}
-		if list != "" {
-			out = append(out, strings.Split(list, method.TemplateBreak)...)
+		switch p := op.Placeholder().(type) {
+		case method.HandTexts:
+			out = append(out, p.Templates...)
+		case method.Prompt:
+			if p.Template != "" {
+				out = append(out, p.Template)
+			}
 		}
 	}
 	slices.Sort(out)

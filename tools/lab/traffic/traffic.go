@@ -57,8 +57,7 @@ func (sized) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]
 // sumOf depends on all that changes hold.
 func sumOf(g *graph.Graph, c method.Changes) graph.Node {
 	sum := g.Scalar(0)
-	_, nodes := c.Roles()
-	for _, n := range nodes {
+	for _, n := range graph.NodesOf(c) {
 		sum = sum.Add(n.Sum())
 	}
 	return sum
