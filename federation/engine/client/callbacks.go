@@ -18,20 +18,24 @@ type callbackValue struct {
 	args  []*tensor.Tensor // what it was just computed from; nil where an older value serves again
 }
 
-// compute adds the values of a program's host functions to its inputs.
-func (h callbackValues) compute(p *program, in inputs, feed tensor.Map, epoch int) error {
+// computeHosts computes the values of a program's host functions, unless they are there.
+func (f *inputs) computeHosts(p *program) error {
+	if f.hosts != nil {
+		return nil
+	}
+	f.hosts = tensor.Map{}
 	for _, call := range p.hosts {
 		at := method.HostInput + "/" + call.Name
-		old, done := h[call.Name]
+		old, done := f.hostValues[call.Name]
 		if done && (call.Func.Every == method.EveryRound || call.Func.Every == method.EveryEpoch &&
-			old.epoch == epoch) {
+			old.epoch == f.epoch) {
 			old.args = nil
-			h[call.Name], feed[at] = old, old.value
+			f.hostValues[call.Name], f.hosts[at] = old, old.value
 			continue
 		}
 		args := make([]*tensor.Tensor, len(call.Of))
 		for i, name := range call.Of {
-			if args[i] = in.find(name); args[i] == nil {
+			if args[i] = f.find(name); args[i] == nil {
 				return fmt.Errorf("%s needs %s, which is not available here", call.Name, name)
 			}
 		}
@@ -39,25 +43,29 @@ func (h callbackValues) compute(p *program, in inputs, feed tensor.Map, epoch in
 		if err != nil {
 			return fmt.Errorf("%s: %w; %s", call.Name, err, message.DivergenceHint)
 		}
-		h[call.Name], feed[at] = callbackValue{epoch, v, args}, v
+		f.hosts[at] = v
+		if f.hostValues != nil {
+			f.hostValues[call.Name] = callbackValue{f.epoch, v, args}
+		}
 	}
 	return nil
 }
 
 // draws are the values of callbacks that a trace records, by name.
-func (p *program) draws(feed tensor.Map) tensor.Map {
+func (p *program) draws(hosts tensor.Map) tensor.Map {
 	out := tensor.Map{}
 	for _, h := range p.hosts {
 		if h.Func.Trace != nil && !strings.Contains(h.Name, "/") {
-			out[h.Name] = h.Func.Trace(feed[method.HostInput+"/"+h.Name])
+			out[h.Name] = h.Func.Trace(hosts[method.HostInput+"/"+h.Name])
 		}
 	}
 	return out
 }
 
-// gradients gives the gradient of every parameter that a loss depends on: what the graph computed, under the given
-// name, and what reaches it through host functions that this step computed anew. An older value is a constant.
-func gradients(p *program, in inputs, out tensor.Map, at string, host callbackValues) (tensor.Map, error) {
+// gradients returns the gradient of every parameter that a loss depends on: the outputs of the graph under the given
+// name, and the part that reaches parameters through host functions that this step computed anew. An older value is a
+// constant.
+func gradients(p *program, in inputs, out tensor.Map, at string) (tensor.Map, error) {
 	grads := tensor.Map{}
 	for _, name := range p.params {
 		if param, ok := strings.CutPrefix(name, method.ParamInput+"/"); ok && out[at+name] != nil {
@@ -70,7 +78,7 @@ func gradients(p *program, in inputs, out tensor.Map, at string, host callbackVa
 			continue
 		}
 		var dx []*tensor.Tensor
-		if args := host[call.Name].args; args != nil {
+		if args := in.hostValues[call.Name].args; args != nil {
 			var err error
 			if dx, err = call.Func.VJP(dy, args...); err != nil {
 				return nil, fmt.Errorf("gradient of %s: %w", call.Name, err)

@@ -25,23 +25,24 @@ type compiler struct {
 	classes  []string
 	template string
 	memory   int // of Training
-	oneGraph bool
 	options  ort.Options
 	pool     *ort.Pool
 	own      bool // pool is nobody else's
 	weights  onnx.Seen
+	// values holds what Worker.values does, and initial the values of plan.initial.
+	values, initial *valueCache
 
 	mu       sync.Mutex
-	programs map[string]*program // by backbone and Task
-	compiled map[string]*program // by backbone and graph
+	plans    map[string]*plan // by backbone and ClientSpec
+	compiled map[string]*plan // by backbone and graph
 	handMu   sync.Mutex
 	hands    map[string]*tensor.Tensor
 }
 
-func newCompiler(e *spec.Experiment, set Settings) *compiler {
+func newCompiler(e *spec.Experiment, set Settings, values, initial *valueCache) *compiler {
 	return &compiler{m: e.Method, classes: e.Classes, template: e.Template, memory: e.Training.Memory,
 		options: set.Session, pool: cmp.Or(set.Sessions, new(ort.Pool)), own: set.Sessions == nil,
-		programs: map[string]*program{}, compiled: map[string]*program{}, hands: map[string]*tensor.Tensor{}}
+		values: values, initial: initial, plans: map[string]*plan{}, compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
 }
 
 func (c *compiler) close() error {
@@ -52,23 +53,100 @@ func (c *compiler) close() error {
 }
 
 // step compiles the loss and its gradients with respect to every parameter.
-func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*program, error) {
-	return c.once(stepKind, b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*program, error) {
-		apart := spec.NotBatchable(nodesOf(losses)...) != ""
+func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) {
+	return c.once(stepKind, b, task, c.losses, func(s *method.Scope, losses []graph.Output) (*plan, error) {
+		notBatchable := spec.NotBatchable(nodesOf(losses)...) != ""
 		out, err := c.withGradients(b, s, losses, 1, nil)
 		if err != nil {
 			return nil, err
 		}
-		p, err := c.program(b, s, out)
-		if err != nil {
+		p := &plan{notBatchable: notBatchable}
+		if p.program, err = c.program(b, s, out); err != nil {
 			return nil, err
 		}
-		p.apart = apart
-		if p.received, err = c.received(b, s, losses); err == nil && p.received == nil {
-			_, err = p.session() // else the first step does not need it
+		p.several = func(clients int) ([]graph.Output, error) {
+			s := c.scope(task)
+			losses, err := c.losses(s)
+			if err != nil {
+				return nil, err
+			}
+			return c.withGradients(b, s, losses, clients, nil)
+		}
+		if p.initial, err = c.initialStep(b, s, losses); err == nil && p.initial == nil {
+			_, err = p.session(1) // else the first step does not need it
 		}
 		return p, err
 	})
+}
+
+// initialStep compiles a step for shared parameters as the server sent them; nil where no learned prompt depends on
+// them alone, or where the values of its prefix take too much memory.
+func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []graph.Output) (*plan, error) {
+	if c.initial.capacity == 0 {
+		return nil, nil
+	}
+	common, found := initialInputs(s), false
+	pass := func(prompt *graph.Op) int {
+		in := graph.Inputs(prompt.In...)
+		switch {
+		case slices.ContainsFunc(in, func(n graph.Node) bool { return !common(n.Name()) }):
+			return 2
+		case slices.ContainsFunc(in, func(n graph.Node) bool {
+			return strings.HasPrefix(n.Name(), method.ParamInput+"/")
+		}):
+			return 1
+		}
+		return 0 // it has no gradient
+	}
+	for _, op := range graph.Reachable(nodesOf(losses)...) {
+		switch op.Placeholder().(type) {
+		case method.PromptedImages:
+			return nil, nil // beside the image tower, the text tower is little
+		case method.Prompt:
+			found = found || pass(op) == 1
+		}
+	}
+	if !found {
+		return nil, nil
+	}
+	out, err := c.withGradients(b, s, losses, 1, pass)
+	if err != nil {
+		return nil, err
+	}
+	rest, fixed := cut(nodesOf(out), func(in string) bool { return !common(in) })
+	for i, n := range rest {
+		if n.Op().IsInput() {
+			return nil, nil // a gradient that no image enters
+		}
+		out[i].Node = n
+	}
+	for _, part := range fixed {
+		if _, ok := part.Node.Shape().Ints(); !ok {
+			return nil, nil
+		}
+	}
+	prefix, err := c.program(b, s, fixed)
+	if err != nil || prefix.bytes > c.initial.capacity/2 {
+		return nil, err
+	}
+	if _, err := prefix.session(1); err != nil {
+		return nil, err
+	}
+	p, err := c.compile(b, s, out)
+	return &plan{program: p, prefix: prefix, cache: c.initial}, err
+}
+
+// initialBytes bounds the values of plan.initial: those of 101 classes and a text tower of ViT-B/16's size have 77 MB.
+const initialBytes = 512 << 20
+
+// initialInputs tells which inputs are the same for all clients of a round as long as shared parameters are as the
+// server sent them.
+func initialInputs(s *method.Scope) func(input string) bool {
+	common, shared := commonInputs(s), s.SharedNames()
+	return func(input string) bool {
+		name, ok := strings.CutPrefix(input, method.ParamInput+"/")
+		return common(input) || ok && slices.Contains(shared, name)
+	}
 }
 
 // losses are the loss, and those beside it.
@@ -112,13 +190,23 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 }
 
 // score compiles the class scores.
-func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*program, error) {
+func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
-		func(s *method.Scope, of []graph.Output) (*program, error) { return c.split(b, s, of[0].Node) })
+		func(s *method.Scope, of []graph.Output) (*plan, error) {
+			p, err := c.split(b, s, of[0].Node)
+			if err == nil && p.prefix != nil {
+				p.prefix.several = func(clients int) ([]graph.Output, error) {
+					s := c.scope(task)
+					_, fixed := cutValue(c.m.Logits(s))
+					return c.allLowered(b, copies(s, fixed, clients), nil)
+				}
+			}
+			return p, err
+		})
 }
 
 // eval compiles anything a method asks for over its data.
-func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method.Scope) graph.Node) (*program, error) {
+func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method.Scope) graph.Node) (*plan, error) {
 	s := c.scope(task)
 	n := of(s)
 	if err := s.Graph().Err(); err != nil {
@@ -126,57 +214,49 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.same("eval", b, s, alone(n), func(s *method.Scope, of []graph.Output) (*program, error) {
+	return c.same("eval", b, s, alone(n), func(s *method.Scope, of []graph.Output) (*plan, error) {
 		return c.split(b, s, of[0].Node)
 	})
 }
 
-// split compiles a value, and the parts of it that depend on no row of data as a program of their own.
-func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*program, error) {
-	apart := spec.NotBatchable(n) != ""
-	if apart { // towers that see rows have fixed parts inside
-		var err error
+// split compiles a value, and the parts of it that depend on no row of data as its prefix.
+func (c *compiler) split(b spec.Backbone, s *method.Scope, n graph.Node) (*plan, error) {
+	p := &plan{cache: c.values, notBatchable: spec.NotBatchable(n) != ""}
+	var err error
+	if p.notBatchable { // towers that see rows have parts that do not depend on rows
 		if n, err = c.lowered(b, n); err != nil {
 			return nil, err
 		}
 	}
-	rest, fixed := cut(n)
-	nodes, err := c.allLowered(b, append(nodesOf(fixed), rest), nil)
+	rest, fixed := cutValue(n)
+	all, err := c.allLowered(b, append(fixed, graph.Output{Name: valueOutput, Node: rest}), nil)
 	if err != nil {
 		return nil, err
 	}
-	for i := range fixed {
-		fixed[i].Node = nodes[i]
-	}
-	p, err := c.compile(b, s, alone(nodes[len(fixed)]))
-	if err != nil {
-		return nil, err
-	}
+	fixed = all[:len(fixed)]
 	p.byRow = rest.Shape()[0] == graph.Sym("B")
-	if len(fixed) > 0 {
-		if p.fixed, err = c.compile(b, s, fixed); err == nil {
-			p.fixed.apart = apart
-		}
+	if p.program, err = c.compile(b, s, all[len(fixed):]); err == nil && len(fixed) > 0 {
+		p.prefix, err = c.compile(b, s, fixed)
 	}
 	return p, err
 }
 
-// cut replaces the parts of a value that depend on no row of data by inputs, and gives them under their names.
-func cut(n graph.Node) (rest graph.Node, fixed []graph.Output) {
+// cutValue replaces the parts of a value that depend on no row of data by inputs, and returns them under their names.
+func cutValue(n graph.Node) (rest graph.Node, fixed []graph.Output) {
 	if n.Rank() == 0 {
 		n = n.Reshape(1)
 	}
-	all, fixed := cutAll([]graph.Node{n}, spec.OfImage)
+	all, fixed := cut([]graph.Node{n}, spec.OfImage)
 	return all[0], fixed
 }
 
-// cutAll replaces the parts of values that depend on none of some inputs.
-func cutAll(roots []graph.Node, inputs func(name string) bool) (rest []graph.Node, fixed []graph.Output) {
+// cut replaces the parts of values that depend on none of some inputs.
+func cut(roots []graph.Node, inputs func(name string) bool) (rest []graph.Node, fixed []graph.Output) {
 	for _, part := range partsWithout(roots, inputs) {
 		if part.Op().IsInput() || len(graph.Inputs(part)) == 0 || part.DType() == graph.Bool {
 			continue
 		}
-		fixed = append(fixed, graph.Output{Name: fixedInput + strconv.Itoa(len(fixed)), Node: part})
+		fixed = append(fixed, graph.Output{Name: prefixInput + strconv.Itoa(len(fixed)), Node: part})
 	}
 	return replaceAll(roots, nodesOf(fixed), func(i int) graph.Node {
 		part := fixed[i].Node
@@ -184,19 +264,19 @@ func cutAll(roots []graph.Node, inputs func(name string) bool) (rest []graph.Nod
 	}), fixed
 }
 
-// Kinds of programs whose values are losses.
+// Kinds of plans whose values are losses.
 const stepKind, termsKind = "step", "terms"
 
-// once returns the compiled program of a client; it builds the program on first use. build makes the nodes and finish
+// once returns the compiled plan of a client; it builds the plan on first use. build makes the nodes and finish
 // compiles them. A method may read every field of its ClientSpec, also the client's number, so build runs once for each
 // ClientSpec. This is cheap, because towers are placeholders. Clients whose nodes have the same signature share one
-// compiled program, except for host functions, which may hold values of the ClientSpec.
+// compiled plan, except for host functions, which may hold values of the ClientSpec.
 func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, build func(*method.Scope) (
-	[]graph.Output, error), finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
+	[]graph.Output, error), finish func(*method.Scope, []graph.Output) (*plan, error)) (*plan, error) {
 	key := fmt.Sprintf("%s %s %+v", kind, b.Name(), task)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p, ok := c.programs[key]; ok {
+	if p, ok := c.plans[key]; ok {
 		return p, nil
 	}
 	s := c.scope(task)
@@ -206,14 +286,14 @@ func (c *compiler) once(kind string, b spec.Backbone, task method.ClientSpec, bu
 	}
 	p, err := c.same(kind, b, s, of, finish)
 	if err == nil {
-		c.programs[key] = p
+		c.plans[key] = p
 	}
 	return p, err
 }
 
-// same returns the program that finish made of nodes with the same signature, or compiles it. The caller holds c.mu.
+// same returns the plan that finish made of nodes with the same signature, or compiles it. The caller holds c.mu.
 func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []graph.Output,
-	finish func(*method.Scope, []graph.Output) (*program, error)) (*program, error) {
+	finish func(*method.Scope, []graph.Output) (*plan, error)) (*plan, error) {
 	sum, err := graph.Signature(of...)
 	if err != nil {
 		return nil, err
@@ -227,18 +307,19 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	}
 	p, ok := c.compiled[same]
 	if !ok {
-		most, err := spec.MaxRows(b, c.classes, c.memory, nodesOf(of)...)
+		maxRows, err := spec.MaxRows(b, c.classes, c.memory, nodesOf(of)...)
 		if err != nil {
 			return nil, err
-		}
-		if steps := kind == stepKind || kind == termsKind; steps && !spec.MeanOverRows(nodesOf(of)...) {
-			most = 0
 		}
 		if p, err = finish(s, of); err != nil {
 			return nil, err
 		}
-		if p.most = most; p.received != nil {
-			p.received.most = most
+		loss := kind == stepKind || kind == termsKind
+		if p.byRow || loss && spec.MeanOverRows(nodesOf(of)...) {
+			p.maxRows = maxRows
+		}
+		if p.initial != nil {
+			p.initial.maxRows = p.maxRows
 		}
 		c.compiled[same] = p
 	}
@@ -249,20 +330,25 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 func alone(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
 
 func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
-	out, err := c.allLowered(b, []graph.Node{n}, nil)
+	out, err := c.allLowered(b, alone(n), nil)
 	if err != nil {
 		return n, err
 	}
-	return out[0], nil
+	return out[0].Node, nil
 }
 
-func (c *compiler) allLowered(b spec.Backbone, roots []graph.Node, passes passOf) ([]graph.Node, error) {
+// allLowered returns outputs in which towers take the place of placeholders.
+func (c *compiler) allLowered(b spec.Backbone, of []graph.Output, passes passOf) ([]graph.Output, error) {
 	hand := func(of method.HandTexts) (*tensor.Tensor, error) { return c.handText(b, of) }
-	out, err := lower(b, c.classes, c.template, hand, passes, roots)
+	nodes, err := lower(b, c.classes, c.template, hand, passes, nodesOf(of))
 	if err != nil {
 		return nil, err
 	}
-	return out, roots[0].Graph().Err()
+	out := slices.Clone(of)
+	for i := range out {
+		out[i].Node = nodes[i]
+	}
+	return out, nodes[0].Graph().Err()
 }
 
 // withGradients are the losses of n clients, each with its gradients. A name is PREFIX and lossOutput; gradients stand
@@ -274,7 +360,7 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []grap
 	for i, l := range all { // once prompts share a pass through the text tower, all seem to reach all
 		reach[i] = graph.Inputs(l.Node)
 	}
-	nodes, err := c.allLowered(b, nodesOf(all), passes)
+	lowered, err := c.allLowered(b, all, passes)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +370,7 @@ func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []grap
 		var wrt []graph.Node
 		var sum graph.Node
 		for k := i; k < len(all); k += len(losses) {
-			loss, err := scalarLoss(nodes[k])
+			loss, err := scalarLoss(lowered[k].Node)
 			if err != nil {
 				return nil, err
 			}
@@ -339,17 +425,18 @@ func trainable(s *method.Scope) (out []string) {
 	return out
 }
 
-// trained compiles losses with their gradients.
-func (c *compiler) trained(b spec.Backbone, s *method.Scope, losses []graph.Output) (*program, error) {
+// gradients compiles losses with their gradients.
+func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []graph.Output) (*plan, error) {
 	out, err := c.withGradients(b, s, losses, 1, nil)
 	if err != nil {
 		return nil, err
 	}
-	return c.compile(b, s, out)
+	p, err := c.compile(b, s, out)
+	return &plan{program: p}, err
 }
 
 // terms compiles every term of the loss with its gradients, with names under termOutput and the term's name.
-func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*program, error) {
+func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.m.Loss(s, c.m.Logits(s))
 		if err := s.Graph().Err(); err != nil {
@@ -361,7 +448,7 @@ func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*program, err
 			out = append(out, graph.Output{Name: termOutput + t.Name + "/" + lossOutput, Node: t.Node})
 		}
 		return out, err
-	}, func(s *method.Scope, terms []graph.Output) (*program, error) { return c.trained(b, s, terms) })
+	}, func(s *method.Scope, terms []graph.Output) (*plan, error) { return c.gradients(b, s, terms) })
 }
 
 // session compiles outputs once for each key.
@@ -395,20 +482,29 @@ func (c *compiler) model(dir string, out ...graph.Output) (*onnx.ModelProto, err
 func (c *compiler) compile(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
 	p, err := c.program(b, s, out)
 	if err == nil {
-		_, err = p.session()
+		_, err = p.session(1)
 	}
 	return p, err
 }
 
-// program is compile, but the session is made when it is first asked for.
+// program is compile, but the session is made on first use.
 func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output) (*program, error) {
 	sum, err := graph.Signature(out...)
 	if err != nil {
 		return nil, err
 	}
-	p := &program{number: lastProgram.Add(1), session: sync.OnceValues(func() (*ort.Session, error) {
+	one := sync.OnceValues(func() (*ort.Session, error) {
 		return c.session(fmt.Sprintf("%x", sum), b, func() ([]graph.Output, error) { return out, nil })
-	})}
+	})
+	p := &program{number: lastProgram.Add(1)}
+	p.session = func(clients int) (*ort.Session, error) {
+		if clients == 1 {
+			return one()
+		}
+		return c.session(fmt.Sprint(p.number, " of ", clients), b, func() ([]graph.Output, error) {
+			return p.several(clients)
+		})
+	}
 	for _, o := range out {
 		size := 4
 		for _, d := range o.Node.Shape() {
@@ -419,7 +515,7 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 			p.params = append(p.params, name)
 		} else if name, ok := strings.CutPrefix(o.Name, besideOutput); ok {
 			if loss, last, _ := strings.Cut(name, "/"); last == lossOutput {
-				p.beside = append(p.beside, loss)
+				p.auxLosses = append(p.auxLosses, loss)
 			}
 		} else if name, ok := strings.CutPrefix(o.Name, termOutput); ok {
 			if term, last, _ := strings.Cut(name, "/"); last == lossOutput {
@@ -430,7 +526,7 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 	for _, n := range graph.Inputs(nodesOf(out)...) {
 		p.inputs = append(p.inputs, n.Name())
 		if slices.Contains(spec.LargeInputs, n.Name()) {
-			p.also = append(p.also, n.Name())
+			p.largeInputs = append(p.largeInputs, n.Name())
 		}
 	}
 	p.hosts = p.hostsOf(s)

@@ -49,7 +49,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		}
 		return x.evaluate(ctx, c, o, s)
 	}
-	w.computed.begin(o.Round)
+	w.values.begin(o.Round)
 	fail := func(err error) (message.Scores, error) {
 		return message.Scores{}, fmt.Errorf("round %d, client %d, test: %w", o.Round+1, c.ID, err)
 	}
@@ -94,7 +94,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 			return fail(err)
 		}
 		if w.Tracer != nil {
-			beside[view] = p.aside(inputs{l: l, s: s, now: parameters(l)})
+			beside[view] = p.aside(inputsOf(l, s))
 		}
 	}
 	if has.Personal && r.Personal == nil {
@@ -111,7 +111,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 
 // evaluations are those that give numbers of their own: class scores that read no shared parameter are the same in
 // both.
-func (w *Worker) evaluations(has record.Evaluable, p *program, s message.ClientState) (out []method.View) {
+func (w *Worker) evaluations(has record.Evaluable, p *plan, s message.ClientState) (out []method.View) {
 	if has.Global {
 		out = append(out, method.GlobalView)
 	}

@@ -16,7 +16,7 @@ type setEvaluator struct {
 }
 
 // setEvaluators makes one for each evaluation set of an experiment.
-func setEvaluators(e *spec.Experiment, set Settings, shared *computed) map[string]setEvaluator {
+func setEvaluators(e *spec.Experiment, set Settings, shared *valueCache) map[string]setEvaluator {
 	out := map[string]setEvaluator{}
 	set.Tracer = nil
 	for _, x := range e.EvaluationSets {
@@ -28,9 +28,7 @@ func setEvaluators(e *spec.Experiment, set Settings, shared *computed) map[strin
 		if x.Template != "" {
 			other.Template = x.Template
 		}
-		w := NewWorker(&other, set)
-		w.computed = shared
-		out[x.Name] = setEvaluator{w, x}
+		out[x.Name] = setEvaluator{newWorker(&other, set, shared), x}
 	}
 	return out
 }

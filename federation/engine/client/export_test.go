@@ -1,4 +1,4 @@
 package client
 
-// ReceivedValues is how many forward passes at prompts as the server sent them a worker remembers.
-func (w *Worker) ReceivedValues() int { return len(w.received.at) }
+// InitialValues is how many forward passes at prompts as the server sent them a worker remembers.
+func (w *Worker) InitialValues() int { return len(w.initial.at) }

@@ -14,13 +14,29 @@ import (
 // memoryPrefix is what the names of method.Scope.Memory's inputs begin with.
 const memoryPrefix = "client/"
 
-// inputs is where the inputs of a program come from.
+// inputs is where the inputs of a plan come from, for one client.
 type inputs struct {
 	l          *method.Local
 	s          message.ClientState
-	now, batch tensor.Map
-	fixed      ort.Values // of program.fixed
-	held       ort.Values // those of sameInTurn that were asked for; nil where there is one run alone
+	now, batch tensor.Map     // current parameters; rows of data
+	prefix     ort.Values     // values of plan.prefix
+	hosts      tensor.Map     // values of host functions; nil before they are computed
+	hostValues callbackValues // of the turn; nil outside of one
+	epoch      int
+	held       ort.Values // values of sameInTurn that were asked for; nil where there is one run alone
+}
+
+// inputsOf returns the inputs at the current parameters, without rows.
+func inputsOf(l *method.Local, s message.ClientState) inputs {
+	return inputs{l: l, s: s, now: parameters(l)}
+}
+
+// rows is the size of the batch; 0 where there is none.
+func (f inputs) rows() int {
+	if y := f.batch[method.LabelInput]; y != nil {
+		return y.Shape[0]
+	}
+	return 0
 }
 
 // sameInTurn tells whether an input is the same in all steps of a client's turn.
@@ -63,6 +79,8 @@ func (f inputs) find(in string) *tensor.Tensor {
 			return tensor.Of([]float32{float32(v)}, 1)
 		}
 		return nil
+	case method.HostInput:
+		return f.hosts[in]
 	}
 	if in == method.LocalClassesInput {
 		return f.owned()
@@ -97,23 +115,20 @@ func (f inputs) owned() *tensor.Tensor {
 	return t
 }
 
-// feed collects all inputs of a program; those of host functions are computed.
-func (f inputs) feed(p *program, host callbackValues, epoch int) (feed, error) {
+// feed collects all inputs of a program.
+func (f inputs) feed(p *program) (feed, error) {
 	out := feed{tensor.Map{}, ort.Values{}}
 	for _, in := range p.inputs {
-		if strings.HasPrefix(in, method.HostInput+"/") {
-			continue
-		}
 		if err := f.add(out, in); err != nil {
 			return out, err
 		}
 	}
-	return out, host.compute(p, f, out.now, epoch)
+	return out, nil
 }
 
 // add adds one input, and holds it for later steps where it is the same in these.
 func (f inputs) add(to feed, in string) error {
-	if v := cmp.Or(f.fixed[in], f.held[in]); v != nil {
+	if v := cmp.Or(f.prefix[in], f.held[in]); v != nil {
 		to.held[in] = v
 		return nil
 	}

@@ -88,24 +88,17 @@ func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(
 		declared = append(declared, method.Param{Name: name, Shape: params[name].Shape})
 	}
 	scope := method.NewScope(task, declared)
-	p, err := w.c.trained(nil, scope, []graph.Output{{Name: lossOutput, Node: loss(scope)}})
+	p, err := w.c.gradients(nil, scope, []graph.Output{{Name: lossOutput, Node: loss(scope)}})
 	if err != nil {
 		return 0, err
 	}
-	f := feed{tensor.Map{}, ort.Values{}}
-	for _, in := range p.inputs {
-		switch kind, name, _ := strings.Cut(in, "/"); {
-		case kind == method.ParamInput && params[name] != nil:
-			f.now[in] = params[name]
-		case kind == method.BroadcastInput && rows[name] != nil:
-			f.held[in] = ort.NewValue(rows[name])
-		}
-	}
+	in := inputs{l: &method.Local{Broadcast: rows}, now: params, held: ort.Values{}}
 	for step := 0; ; step++ {
-		got, err := p.run(context.Background(), f)
+		outs, err := p.execute(context.Background(), in)
 		if err != nil {
 			return 0, err
 		}
+		got := outs[0]
 		if step == steps {
 			return float64(got[lossOutput].Data[0]), message.CheckFinite("", tensor.Map{lossOutput: got[lossOutput]})
 		}

@@ -77,7 +77,7 @@ func TestForwardPassOnce(t *testing.T) {
 				}
 			}
 			for _, w := range []*client.Worker{w, bound} {
-				if got := w.ReceivedValues(); got != c.want[round] {
+				if got := w.InitialValues(); got != c.want[round] {
 					t.Errorf("%s %v, round %d: %d forward passes, want %d", c.name, c.with, round, got, c.want[round])
 				}
 			}

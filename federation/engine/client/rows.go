@@ -25,22 +25,22 @@ func (w *Worker) evalRows(c *spec.Client, l *method.Local, s message.ClientState
 	return w.run(context.Background(), p, l, s, l.Data)
 }
 
-// run computes a program's value over all rows of a data set.
-func (w *Worker) run(ctx context.Context, p *program, l *method.Local, s message.ClientState,
+// run computes a value over all rows of a data set.
+func (w *Worker) run(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
 	data method.Data) (*tensor.Tensor, error) {
 	return w.runOn(ctx, p, l, s, data, message.Indices(data.Len()))
 }
 
 // scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts where rows are
 // large.
-func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s message.ClientState,
+func (w *Worker) scores(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
 	data method.Data) (*tensor.Tensor, error) {
-	most := p.atOnce()
-	if most == 0 || data.Len() <= most {
+	size := p.rowsAtOnce()
+	if size == 0 || data.Len() <= size {
 		return w.run(ctx, p, l, s, data)
 	}
 	out := &tensor.Tensor{}
-	for rows := range slices.Chunk(message.Indices(data.Len()), most) {
+	for rows := range slices.Chunk(message.Indices(data.Len()), size) {
 		part, err := w.runOn(ctx, p, l, s, data, rows)
 		if err != nil {
 			return nil, err
@@ -51,13 +51,13 @@ func (w *Worker) scores(ctx context.Context, p *program, l *method.Local, s mess
 	return out, nil
 }
 
-func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s message.ClientState, data method.Data,
+func (w *Worker) runOn(ctx context.Context, p *plan, l *method.Local, s message.ClientState, data method.Data,
 	rows []int) (*tensor.Tensor, error) {
-	in := inputs{l: l, s: s, now: parameters(l)}
-	var err error
-	if p.rows() {
+	in := inputsOf(l, s)
+	if p.readsRows() {
+		var err error
 		before := l.Draws.Taken()
-		l.Draws.Covered(func() { in.batch, err = data.Batch(rows, l.Rand, p.also...) })
+		l.Draws.Covered(func() { in.batch, err = data.Batch(rows, l.Rand, p.largeInputs...) })
 		if err != nil {
 			return nil, err
 		}
@@ -70,18 +70,11 @@ func (w *Worker) runOn(ctx context.Context, p *program, l *method.Local, s messa
 			return nil, err
 		}
 	}
-	if in.fixed, err = w.fixedValues(ctx, w.computed, p.fixed, in); err != nil {
-		return nil, err
-	}
-	feed, err := in.feed(p, callbackValues{}, 0)
+	out, err := p.execute(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	out, err := p.run(ctx, feed)
-	if err != nil {
-		return nil, err
-	}
-	return out[valueOutput], nil
+	return out[0][valueOutput], nil
 }
 
 // FixedNodes computes nodes that do not depend on an image, as valueName names them.
@@ -103,12 +96,13 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 	if err != nil {
 		return nil, err
 	}
-	batch := tensor.Map{"one": tensor.Of([]float32{1}, 1)}
-	feed, err := inputs{l: l, s: s, now: parameters(l), batch: batch}.feed(p, callbackValues{}, 0)
+	in := inputsOf(l, s)
+	in.batch = tensor.Map{"one": tensor.Of([]float32{1}, 1)}
+	values, err := (&plan{program: p}).execute(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	return p.run(ctx, feed)
+	return values[0], nil
 }
 
 // Logits are the method's class scores with the text and image towers in the graph.
@@ -130,7 +124,7 @@ func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local,
 		return nil, err
 	}
 	size := scoredTogether
-	if most := p.atOnce(); most > 0 {
+	if most := p.rowsAtOnce(); most > 0 {
 		size = min(size, most)
 	}
 	out := &tensor.Tensor{}
@@ -144,63 +138,4 @@ func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local,
 		out.Data = append(out.Data, got.Data[:n*got.Len()/size]...)
 	}
 	return out, nil
-}
-
-// inParts runs a step's graph on as many rows of a batch at a time as it may, and gives its last inputs and the mean of
-// its outputs, each part counting by its rows. That is the output for the whole batch where a loss is a mean over rows,
-// or depends on none, as the loss of a method with prompts for each image must be.
-func (p *program) inParts(ctx context.Context, in inputs, host callbackValues, epoch int) (f feed, out tensor.Map,
-	err error) {
-	rows := in.batch[method.LabelInput].Shape[0]
-	most := spec.MicrobatchSize(rows, p.most)
-	whole := in.batch
-	for from := 0; from < rows; from += most {
-		to := min(rows, from+most)
-		if to-from < rows {
-			in.batch = rowsOf(whole, rows, from, to)
-		}
-		if f, err = in.feed(p, host, epoch); err != nil {
-			return f, nil, err
-		}
-		part, err := p.run(ctx, f)
-		if err != nil {
-			return f, nil, err
-		}
-		switch {
-		case to-from == rows:
-			out = part
-		case out == nil:
-			out = part.Scale(float64(to-from) / float64(rows))
-		default:
-			out.Axpy(float64(to-from)/float64(rows), part)
-		}
-	}
-	return f, out, nil
-}
-
-// rowsOf are the rows from..to of a batch; what has not as many rows stays whole.
-func rowsOf(batch tensor.Map, rows, from, to int) tensor.Map {
-	index := message.Indices(rows)[from:to]
-	out := tensor.Map{}
-	for name, t := range batch {
-		if len(t.Shape) > 0 && t.Shape[0] == rows {
-			t = t.Rows(index)
-		}
-		out[name] = t
-	}
-	return out
-}
-
-// rowsPerRun is how many rows with patches or pixels are scored at a time.
-const rowsPerRun = 64
-
-// atOnce is how many rows of a data set are scored at a time; 0 is all.
-func (p *program) atOnce() int {
-	switch {
-	case len(p.also) == 0:
-		return p.most
-	case p.most == 0:
-		return rowsPerRun
-	}
-	return min(rowsPerRun, p.most)
 }

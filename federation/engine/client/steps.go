@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"promptfed/federation/engine/message"
 	"promptfed/federation/method"
@@ -19,24 +21,39 @@ func (w *Worker) train(ctx context.Context, turns []*turn) error {
 				now = append(now, t)
 			}
 		}
-		var rest []*turn
+		var whole []*turn
+		var groups [][]*turn
 		for _, t := range now {
-			if !t.atReceived() {
-				rest = append(rest, t)
-			} else if err := w.step(ctx, []*turn{t}); err != nil {
-				return err
+			if t.atInitial() {
+				groups = append(groups, []*turn{t})
+			} else {
+				whole = append(whole, t)
 			}
 		}
-		for len(rest) > 0 {
-			n := w.inOneRun(len(rest))
-			if err := w.step(ctx, rest[:n]); err != nil {
+		for _, group := range append(groups, inOneRun(w, whole)...) {
+			if err := w.step(ctx, group); err != nil {
 				return err
 			}
-			rest = rest[n:]
 		}
 		turns = now
 	}
 	return nil
+}
+
+// atInitial tells whether a turn's next step is that of plan.initial.
+func (t *turn) atInitial() bool {
+	if t.p.initial == nil {
+		return false
+	}
+	for _, in := range t.p.initial.prefix.inputs {
+		if name, ok := strings.CutPrefix(in, method.ParamInput+"/"); ok {
+			a, b := t.l.Shared[name], t.l.Received[name]
+			if a == nil || b == nil || !slices.Equal(a.Data, b.Data) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // step is one optimizer step of each of some turns, in one run.
@@ -48,21 +65,26 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 	for i, t := range turns {
 		var batch tensor.Map
 		var err error
-		t.l.Draws.Covered(func() { batch, err = t.l.Data.Batch(t.rows, t.l.Rand, t.p.also...) })
+		t.l.Draws.Covered(func() { batch, err = t.l.Data.Batch(t.rows, t.l.Rand, t.p.largeInputs...) })
 		if err == nil {
 			err = checkBatch(batch, t.rows)
 		}
 		if err != nil {
 			return t.failed(err)
 		}
-		ins[i] = inputs{l: t.l, s: t.s, now: parameters(t.l), batch: batch, held: t.held}
+		ins[i] = inputs{l: t.l, s: t.s, now: parameters(t.l), batch: batch, hostValues: t.hostValues, epoch: t.epoch,
+			held: t.held}
 	}
-	feeds, outs, err := w.runSteps(ctx, turns, ins)
+	p := turns[0].p
+	if turns[0].atInitial() {
+		p = p.initial
+	}
+	outs, err := p.execute(ctx, ins...)
 	if err != nil {
 		return turns[0].failed(err)
 	}
 	for i, t := range turns {
-		if err := w.update(ctx, t, ins[i], feeds[i], outs[i]); err != nil {
+		if err := w.update(ctx, t, ins[i], outs[i]); err != nil {
 			return t.failed(err)
 		}
 	}
@@ -70,19 +92,19 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 }
 
 // update moves the parameters of a turn after a step was run.
-func (w *Worker) update(ctx context.Context, t *turn, in inputs, f feed, out tensor.Map) error {
+func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map) error {
 	l := t.l
-	grads, err := gradients(t.p, in, out, gradOutput, t.host)
+	grads, err := gradients(t.p.program, in, out, gradOutput)
 	l.AuxGradients = map[string]tensor.Map{}
-	for _, name := range t.p.beside {
+	for _, name := range t.p.auxLosses {
 		if err == nil {
-			l.AuxGradients[name], err = gradients(t.p, in, out, besideOutput+name+"/"+gradOutput, t.host)
+			l.AuxGradients[name], err = gradients(t.p.program, in, out, besideOutput+name+"/"+gradOutput)
 		}
 	}
 	if err == nil {
-		err = t.meter.step(ctx, t.p, in, f, t.host, t.epoch, grads)
+		err = t.meter.step(ctx, t.p.program, in, grads)
 	}
-	traced := t.traceStep(in, f, grads)
+	traced := t.traceStep(in, grads)
 	if err == nil {
 		err = w.Method.AdjustGradients(l, grads)
 	}

@@ -9,13 +9,12 @@ import (
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
 // termMeter measures the terms of a client's loss, step by step, beside the step that trains. A nil one does nothing.
 type termMeter struct {
-	p     *program // of compiler.terms
+	p     *plan // of compiler.terms
 	tr    trace.Client
 	steps int
 	sum   message.LossTerms
@@ -35,36 +34,20 @@ func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) 
 }
 
 // step measures every term on the inputs of a step of p; grads are the gradients of its loss, before AdjustGradients.
-func (m *termMeter) step(ctx context.Context, p *program, in inputs, f feed, host callbackValues,
-	epoch int, grads tensor.Map) error {
+func (m *termMeter) step(ctx context.Context, p *program, in inputs, grads tensor.Map) error {
 	if m == nil {
 		return nil
 	}
 	m.old = grads.Clone()
-	var out tensor.Map
-	var err error
-	if m.p.most > 0 {
-		_, out, err = m.p.inParts(ctx, in, host, epoch)
-	} else {
-		own := feed{tensor.Map{}, ort.Values{}}
-		for _, name := range m.p.inputs {
-			if t := f.now[name]; t != nil {
-				own.now[name] = t
-			} else if err == nil { // what the step holds, or had from program.fixed
-				err = in.add(own, name)
-			}
-		}
-		if err == nil {
-			out, err = m.p.run(ctx, own)
-		}
-	}
+	outs, err := m.p.execute(ctx, in)
 	if err != nil {
 		return fmt.Errorf("eval.terms: %w", err)
 	}
+	out := outs[0]
 	var fits []tensor.Map
 	for _, name := range m.p.terms {
 		at := termOutput + name + "/"
-		g, err := gradients(p, in, out, at+gradOutput, host)
+		g, err := gradients(p, in, out, at+gradOutput)
 		if err == nil {
 			err = message.CheckFinite("term "+name+": ", tensor.Map{lossOutput: out[at+lossOutput]})
 		}

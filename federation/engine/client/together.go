@@ -2,29 +2,33 @@ package client
 
 import (
 	"context"
-	"fmt"
+	"crypto/sha256"
 	"math/bits"
 	"slices"
-	"strconv"
-	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
-	"promptfed/runtime/graph"
 	"promptfed/runtime/ort"
-	"promptfed/runtime/tensor"
 )
-
-// Several clients in one run: one graph contains a program's graph once for each of them, with inputs and outputs of
-// its own under "N/", and the prompts of all go through the text tower in one pass. The sum of their losses has the
-// gradients of each, since no client's parameters reach another's loss.
 
 // Job is an instruction for one client.
 type Job struct {
 	Client      *spec.Client
 	Instruction message.Instruction
 	State       message.ClientState // what the client remembers
+}
+
+// TrainTogether is Execute of instructions to train, for clients of one group (see Groups).
+func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply, []message.ClientState, error) {
+	replies, next, err := w.trainAll(ctx, jobs, w.shared)
+	for i := 0; i < len(replies) && err == nil; i++ {
+		err = checkReply(jobs[i], replies[i])
+	}
+	return replies, next, err
 }
 
 // Groups divides clients that are to train, by their place in a list, among calls of TrainTogether: up to
@@ -41,7 +45,7 @@ func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		if p.apart {
+		if p.notBatchable {
 			out = append(out, []int{i})
 			continue
 		}
@@ -58,156 +62,122 @@ func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 	return out, nil
 }
 
-// inOneRun is how many of n clients go into the next run: as many as may, or a power of two, so that a worker compiles
-// few graphs.
-func (w *Worker) inOneRun(n int) int {
-	if n >= w.BatchClients {
-		return max(1, w.BatchClients)
-	}
-	return 1 << (bits.Len(uint(n)) - 1)
-}
-
-// runSteps computes a step of each of some turns of one program.
-func (w *Worker) runSteps(ctx context.Context, turns []*turn, ins []inputs) (feeds []feed, outs []tensor.Map,
-	err error) {
-	first := turns[0]
-	feeds, outs = make([]feed, len(turns)), make([]tensor.Map, len(turns))
-	if first.atReceived() {
-		feeds[0], outs[0], err = w.stepAtReceived(ctx, first, ins[0])
-		return feeds, outs, err
-	}
-	if len(turns) == 1 {
-		feeds[0], outs[0], err = first.p.inParts(ctx, ins[0], first.host, first.epoch)
-		return feeds, outs, err
-	}
-	for i, t := range turns {
-		if feeds[i], err = ins[i].feed(t.p, t.host, t.epoch); err != nil {
-			return nil, nil, err
+// inOneRun divides items, one of a client each, among runs: as many items as may go in one, or a power of two, so that
+// a worker compiles few graphs.
+func inOneRun[T any](w *Worker, items []T) (runs [][]T) {
+	for len(items) > 0 {
+		n := max(1, w.BatchClients)
+		if len(items) < n {
+			n = 1 << (bits.Len(uint(len(items))) - 1)
 		}
+		runs, items = append(runs, items[:n]), items[n:]
 	}
-	session, err := w.c.stepOf(first.c.Backbone, first.l.Task, first.p, len(turns))
-	if err == nil {
-		outs, err = runAll(ctx, session.RunWith, session.Inputs(), feeds)
+	return runs
+}
+
+// missingPrefix is a prefix of the class scores of one client that is not computed yet.
+type missingPrefix struct {
+	key [sha256.Size]byte
+	p   *plan
+	in  inputs
+}
+
+// ComputeAhead computes the prefixes that tests of some clients need, such as class features of their prompts, for up
+// to BatchClients of them in one run, and so many runs side by side; a test finds them in the cache.
+func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, clients []*spec.Client,
+	state func(client int) (message.ClientState, error), workers int) error {
+	if w.BatchClients <= 1 || o.Kind != message.Test && o.Kind != message.Validate {
+		return nil
 	}
-	return feeds, outs, err
-}
-
-// stepOf compiles the step of n clients that p is the step of each of.
-func (c *compiler) stepOf(b spec.Backbone, task method.ClientSpec, p *program, n int) (*ort.Session, error) {
-	return c.several(b, task, p, n, func(s *method.Scope) ([]graph.Output, error) {
-		losses, err := c.losses(s)
-		if err != nil {
-			return nil, err
-		}
-		return c.withGradients(b, s, losses, n, nil)
-	})
-}
-
-// fixedOf compiles what is fixed in the class scores of n clients; p is program.fixed of each.
-func (c *compiler) fixedOf(b spec.Backbone, task method.ClientSpec, p *program, n int) (*ort.Session, error) {
-	return c.several(b, task, p, n, func(s *method.Scope) ([]graph.Output, error) {
-		_, out := cut(c.m.Logits(s))
-		all := copies(s, out, n)
-		nodes, err := c.allLowered(b, nodesOf(all), nil)
-		for i := range nodes {
-			all[i].Node = nodes[i]
-		}
-		return all, err
-	})
-}
-
-func (c *compiler) several(b spec.Backbone, task method.ClientSpec, p *program, n int,
-	build func(*method.Scope) ([]graph.Output, error)) (*ort.Session, error) {
-	return c.session(fmt.Sprint(p.number, " of ", n), b, func() ([]graph.Output, error) {
-		return build(c.scope(task))
-	})
-}
-
-// copies are outputs for each of n clients, one after the other; of one client they are themselves.
-func copies(s *method.Scope, of []graph.Output, n int) []graph.Output {
-	if n == 1 {
-		return of
+	x, other := w.evaluators[o.Set]
+	if other {
+		w = x.Worker
 	}
-	common := commonInputs(s)
-	var out []graph.Output
-	for k := range n {
-		nodes := graph.Transform(nodesOf(of), func(op *graph.Op, _ []graph.Node) []graph.Node {
-			if !op.IsInput() || common(op.Out[0].Name()) {
-				return nil
+	w.values.begin(o.Round)
+	eg, ctx := errgroup.WithContext(ctx)
+	eg.SetLimit(workers)
+	run := func(values []missingPrefix) { eg.Go(func() error { return w.computePrefixes(ctx, values) }) }
+	seen, waiting, bytes := map[[sha256.Size]byte]bool{}, map[int64][]missingPrefix{}, 0
+	err := func() error {
+		for _, c := range clients {
+			s, err := state(c.ID)
+			if err != nil {
+				return err
 			}
-			in := op.Out[0]
-			shape := slices.Clone(in.Shape())
-			for i, d := range shape {
-				if !d.Static() {
-					shape[i].Sym = ofClient(k) + d.Sym
+			if other {
+				c = x.visitor(c)
+			}
+			missing, err := w.missingPrefixes(c, o, s)
+			if err != nil {
+				return ofTurn(c, o, err)
+			}
+			for _, v := range missing {
+				// a value that the cache drops before a test asks for it costs double
+				if seen[v.key] || bytes > w.values.capacity/2 {
+					continue
+				}
+				seen[v.key] = true
+				bytes += v.p.prefix.bytes
+				n := v.p.prefix.number
+				if waiting[n] = append(waiting[n], v); len(waiting[n]) == w.BatchClients {
+					run(waiting[n])
+					waiting[n] = nil
 				}
 			}
-			return []graph.Node{s.Graph().Input(ofClient(k)+in.Name(), in.DType(), shape)}
-		})
-		for i, node := range nodes {
-			out = append(out, graph.Output{Name: ofClient(k) + of[i].Name, Node: node})
 		}
+		for _, rest := range waiting {
+			for _, values := range inOneRun(w, rest) {
+				run(values)
+			}
+		}
+		return nil
+	}()
+	if failed := eg.Wait(); err == nil {
+		err = failed
 	}
-	return out
+	return err
 }
 
-// commonInputs tells which inputs are the same for all clients of a round: shared parameters as the server sent them.
-func commonInputs(s *method.Scope) func(input string) bool {
-	shared := s.SharedNames()
-	return func(input string) bool {
-		name, ok := strings.CutPrefix(input, method.ReceivedInput+"/")
-		return ok && slices.Contains(shared, name)
+// missingPrefixes lists the values that a client's test will ask for and nobody has computed.
+func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s message.ClientState) (out []missingPrefix,
+	err error) {
+	l, s := w.Begin(c, o, s)
+	p, err := w.c.score(c.Backbone, l.Task)
+	if err != nil || p.prefix == nil || p.notBatchable {
+		return nil, err
 	}
+	for _, view := range w.evaluations(record.EvaluableOf(w.Method, l.Task), p, s) {
+		if view == method.PersonalView && w.Training.FineTune > 0 {
+			break // its parameters are not there yet
+		}
+		l := *l
+		if view == method.PersonalView && len(s.Own) > 0 {
+			l.Shared = s.Own
+		}
+		v := missingPrefix{p: p, in: inputsOf(&l, s)}
+		if v.key, err = p.prefix.digest(v.in); err != nil {
+			return nil, err
+		}
+		if _, done := w.values.find(v.key); done {
+			continue
+		}
+		if err := v.in.computeHosts(p.prefix); err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
 }
 
-func ofClient(k int) string { return fmt.Sprint(k, "/") }
-
-func nodesOf(outputs []graph.Output) []graph.Node {
-	out := make([]graph.Node, len(outputs))
-	for i, o := range outputs {
-		out[i] = o.Node
+// computePrefixes computes values of one program in one run.
+func (w *Worker) computePrefixes(ctx context.Context, values []missingPrefix) error {
+	ins := make([]inputs, len(values))
+	for i, v := range values {
+		ins[i] = v.in
 	}
-	return out
-}
-
-// runAll runs a graph of several clients, or of one, and gives each its outputs.
-func runAll[T any, M ~map[string]T](ctx context.Context, run func(context.Context, tensor.Map, ort.Values) (M, error),
-	inputs []ort.ValueInfo, feeds []feed) ([]M, error) {
-	if len(feeds) == 1 {
-		out, err := run(ctx, feeds[0].now, feeds[0].held)
-		return []M{out}, err
+	outs, err := values[0].p.runPrefix(ctx, ins...)
+	for i := 0; i < len(values) && err == nil; i++ {
+		_, err = cached(w.values, values[i].key, func() (ort.Values, error) { return outs[i], nil })
 	}
-	now, held, outs := tensor.Map{}, ort.Values{}, make([]M, len(feeds))
-	for _, in := range inputs {
-		from, name := feeds[0], in.Name
-		at, rest, _ := strings.Cut(in.Name, "/")
-		if k, err := strconv.Atoi(at); err == nil {
-			from, name = feeds[k], rest
-		}
-		if v := from.held[name]; v != nil {
-			held[in.Name] = v
-		} else {
-			now[in.Name] = from.now[name]
-		}
-	}
-	got, err := run(ctx, now, held)
-	for k := range outs {
-		outs[k] = M{}
-	}
-	for name, v := range got {
-		at, rest, _ := strings.Cut(name, "/")
-		if k, err := strconv.Atoi(at); err == nil {
-			outs[k][rest] = v
-		}
-	}
-	return outs, err
-}
-
-// TrainTogether is Execute of instructions to train, for clients of one group (see Groups).
-func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply, []message.ClientState, error) {
-	replies, next, err := w.trainAll(ctx, jobs, w.shared)
-	for i := 0; i < len(replies) && err == nil; i++ {
-		err = checkReply(jobs[i], replies[i])
-	}
-	return replies, next, err
+	return err
 }

@@ -48,12 +48,12 @@ func (t *turn) traceBegin(sent tensor.Map) {
 }
 
 // traceStep notes what a step was made of before AdjustGradients, and gives what records the step after it.
-func (t *turn) traceStep(in inputs, f feed, raw tensor.Map) func(grads tensor.Map, loss *tensor.Tensor) {
+func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss *tensor.Tensor) {
 	if !t.tr.On() {
 		return func(tensor.Map, *tensor.Tensor) {}
 	}
 	l := t.l
-	s := trace.Step{Batch: in.batch, Draws: t.p.draws(f.now), Scalars: map[string]float64{}, Raw: raw.Clone()}
+	s := trace.Step{Batch: in.batch, Draws: t.p.draws(in.hosts), Scalars: map[string]float64{}, Raw: raw.Clone()}
 	for _, name := range t.p.inputsOf(method.ScalarInput) {
 		s.Scalars[name] = l.Scalars[name]
 	}
@@ -67,10 +67,10 @@ func (t *turn) traceStep(in inputs, f feed, raw tensor.Map) func(grads tensor.Ma
 }
 
 // aside are the inputs of a program that are no rows of data, by their names in the graph.
-func (p *program) aside(in inputs) tensor.Map {
+func (p *plan) aside(in inputs) tensor.Map {
 	out := tensor.Map{}
-	for ; p != nil; p = p.fixed {
-		for _, name := range p.inputs {
+	for _, q := range p.programs() {
+		for _, name := range q.inputs {
 			if t := in.find(name); t != nil && !spec.OfImage(name) {
 				out[name] = t
 			}
@@ -80,20 +80,20 @@ func (p *program) aside(in inputs) tensor.Map {
 }
 
 // traceTest records a test: class scores [N,C], what they were computed from beside rows of data, and the rows.
-func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *program, l *method.Local, logits *tensor.Tensor,
+func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *method.Local, logits *tensor.Tensor,
 	beside tensor.Map) error {
 	tr := trace.OfClient(w.Tracer, o.Round, c.ID)
 	tr.Put("eval/logits", logits)
 	tr.PutAll("eval", beside)
 	tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
-	rows, err := c.Test.Batch(message.Indices(c.Test.Len()), l.Rand, p.also...)
+	rows, err := c.Test.Batch(message.Indices(c.Test.Len()), l.Rand, p.largeInputs...)
 	if err != nil {
 		return err
 	}
 	if l.Draws.Taken() > 0 {
 		return errors.New("its test draws images at random, which a trace cannot hold")
 	}
-	for _, name := range append([]string{method.ImageInput}, p.also...) {
+	for _, name := range append([]string{method.ImageInput}, p.largeInputs...) {
 		tr.Put("eval/"+name, rows[name])
 	}
 	if !spec.UsesMemory(w.Method, l.Task) {

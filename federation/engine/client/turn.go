@@ -21,26 +21,26 @@ type turn struct {
 	o  message.Instruction
 	l  *method.Local
 	s  message.ClientState
-	p  *program
+	p  *plan
 	tr trace.Client
 
-	host    callbackValues
-	held    ort.Values // what steps take again
-	opt     *optim.Optimizer
-	shared  *sharedOptimizer
-	meter   *termMeter
-	pace    spec.Training
-	most    int     // steps, 0 for no bound
-	epoch   int     // counted from 0
-	batches [][]int // of the epoch, without those that steps were made of
-	rows    []int   // of the step at hand
-	loss    float64 // of all steps together
+	hostValues callbackValues
+	held       ort.Values // values that all steps take
+	opt        *optim.Optimizer
+	shared     *sharedOptimizer
+	meter      *termMeter
+	pace       spec.Training
+	maxSteps   int     // 0 for no bound
+	epoch      int     // counted from 0
+	batches    [][]int // of the epoch, without those that steps were made of
+	rows       []int   // of the step at hand
+	loss       float64 // of all steps together
 }
 
 // begin sets up a turn, with a fresh optimizer or what the shared one remembers.
 func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientState,
 	shared *sharedOptimizer) (*turn, error) {
-	w.received.begin(o.Round)
+	w.initial.begin(o.Round)
 	l, s := w.Begin(c, o, s)
 	p, err := w.c.step(c.Backbone, l.Task)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		return nil, err
 	}
 	l.LR = rate(o.Round)
-	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.OfClient(w.Tracer, o.Round, c.ID), host: callbackValues{},
+	t := &turn{c: c, o: o, l: l, s: s, p: p, tr: trace.OfClient(w.Tracer, o.Round, c.ID), hostValues: callbackValues{},
 		held: ort.Values{}, shared: shared, epoch: -1}
 	t.tr.PutAll("down", l.Broadcast)
 	t.tr.PutAll("kept", l.State)
@@ -64,7 +64,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if t.meter, err = w.meter(c, l.Task, t.tr); err != nil || len(p.params) == 0 {
 		return t, err
 	}
-	t.pace, t.most = w.Training.Of(c.ID)
+	t.pace, t.maxSteps = w.Training.Of(c.ID)
 	if t.opt, err = optim.New(w.Training.Optim); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 
 // next gives the rows of the next step; nil after the last.
 func (t *turn) next() []int {
-	for len(t.batches) == 0 || t.most > 0 && t.l.Steps == t.most {
+	for len(t.batches) == 0 || t.maxSteps > 0 && t.l.Steps == t.maxSteps {
 		if t.opt == nil || t.epoch+1 >= t.pace.Epochs {
 			return nil
 		}

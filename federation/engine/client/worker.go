@@ -40,8 +40,8 @@ type Worker struct {
 
 	plan       spec.Plan
 	c          *compiler
-	computed   *computed
-	received   *computed // of program.received
+	values     *valueCache // of tests
+	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
 	pretrains  bool             // of Server.warm
@@ -65,13 +65,20 @@ type Settings struct {
 
 // NewWorker returns the client side of an experiment; Close frees its sessions.
 func NewWorker(e *spec.Experiment, set Settings) *Worker {
+	return newWorker(e, set, newValueCache(cacheBytes, keptTests))
+}
+
+func newWorker(e *spec.Experiment, set Settings, values *valueCache) *Worker {
+	capacity := initialBytes
+	// a device is filled by several clients in one run, which first steps of their own would leave idle
+	if set.OneGraph || e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
+		capacity = 0
+	}
+	initial := newValueCache(capacity, 0)
 	w := &Worker{Method: e.Method, Training: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
 		Terms: set.Terms, BatchClients: e.BatchClients, Confusion: e.Evaluate.Confusion, Noise: set.Noise, plan: e.Plan,
-		c:        newCompiler(e, set),
-		computed: newComputed(mostComputed, keptTests), received: newComputed(mostReceived, 0), attack: e.Attack}
-	// a device is filled by several clients in one run, which first steps of their own would leave idle
-	w.c.oneGraph = set.OneGraph || e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU
-	w.evaluators = setEvaluators(e, set, w.computed)
+		c: newCompiler(e, set, values, initial), values: values, initial: initial, attack: e.Attack}
+	w.evaluators = setEvaluators(e, set, values)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-func TestComputed(t *testing.T) {
-	c := newComputed(10, keptTests)
+func TestCache(t *testing.T) {
+	c := newValueCache(10, keptTests)
 	key := func(s string) [sha256.Size]byte { return sha256.Sum256([]byte(s)) }
 	var made atomic.Int64
 	get := func(name string, bytes int) any {
@@ -37,7 +37,7 @@ func TestComputed(t *testing.T) {
 	}
 	get("larger than all", 11)
 	get("larger than all", 11)
-	if made.Load() != 6 || c.size > c.most || len(c.at) != c.used.Len() {
+	if made.Load() != 6 || c.size > c.capacity || len(c.at) != c.used.Len() {
 		t.Errorf("made %d, %d bytes in %d", made.Load(), c.size, len(c.at))
 	}
 	failed := errors.New("failed")
@@ -65,8 +65,8 @@ func TestComputed(t *testing.T) {
 }
 
 // Who waits for a value that another caller is stopped at computes it itself.
-func TestComputedStopped(t *testing.T) {
-	c, key := newComputed(10, keptTests), sha256.Sum256([]byte("a"))
+func TestCacheStopped(t *testing.T) {
+	c, key := newValueCache(10, keptTests), sha256.Sum256([]byte("a"))
 	begun, stop := make(chan struct{}), make(chan struct{})
 	var callers sync.WaitGroup
 	callers.Go(func() {
@@ -89,10 +89,10 @@ func TestComputedStopped(t *testing.T) {
 	callers.Wait()
 }
 
-// TestComputedForgets: what two rounds with tests did not ask for goes as the next one begins; the order of calls
+// TestCacheForgets: what two rounds with tests did not ask for goes as the next one begins; the order of calls
 // within a round does not matter.
-func TestComputedForgets(t *testing.T) {
-	c := newComputed(100, keptTests)
+func TestCacheForgets(t *testing.T) {
+	c := newValueCache(100, keptTests)
 	made := map[string]int{}
 	get := func(name string) {
 		if _, err := c.once(sha256.Sum256([]byte(name)), func() (any, int, error) {

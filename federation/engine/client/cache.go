@@ -1,0 +1,208 @@
+package client
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/tensor"
+)
+
+// valueCache holds values by what they were computed from, whichever client asks: values of graphs that depend on no
+// image, such as class features of a prompt, and class scores of test data. It is bounded by size and evicts the least
+// recently used value; it changes no number. It is safe for concurrent use, and a value that several ask for at once is
+// computed once. Values must not be changed.
+type valueCache struct {
+	capacity   int // bytes
+	keptRounds int // how many rounds keep a value that none of them asked for
+
+	mu     sync.Mutex
+	round  int // the last one that began
+	rounds int // so far
+	size   int
+	at     map[[sha256.Size]byte]*list.Element
+	used   list.List // of *entry, the most recently used in front
+	doing  singleflight.Group
+}
+
+type entry struct {
+	key   [sha256.Size]byte
+	value any
+	bytes int
+	last  int // valueCache.rounds when it was asked for
+}
+
+// cacheBytes bounds the values of a Worker: the class features of 100 clients and 101 classes of width 512 have 20
+// MB.
+const cacheBytes = 128 << 20
+
+func newValueCache(capacity, keptRounds int) *valueCache {
+	return &valueCache{capacity: capacity, keptRounds: keptRounds, at: map[[sha256.Size]byte]*list.Element{}}
+}
+
+// once returns the value of a key, of some bytes in memory, and calls of to compute a value that is not there. Only an
+// error of the caller's own of is returned: another caller that computes the value may be stopped.
+func (c *valueCache) once(key [sha256.Size]byte, of func() (value any, bytes int, err error)) (any, error) {
+	for {
+		if v, ok := c.find(key); ok {
+			return v, nil
+		}
+		mine := false
+		v, err, _ := c.doing.Do(string(key[:]), func() (any, error) {
+			if v, ok := c.find(key); ok { // since the look before
+				return v, nil
+			}
+			mine = true
+			v, bytes, err := of()
+			if err == nil {
+				c.keep(&entry{key: key, value: v, bytes: bytes})
+			}
+			return v, err
+		})
+		if err == nil || mine {
+			return v, err
+		}
+	}
+}
+
+// cached returns the value of a key from a cache, and calls compute where the cache lacks it.
+func cached[T interface{ Bytes() int }](c *valueCache, key [sha256.Size]byte, compute func() (T, error)) (v T,
+	err error) {
+	got, err := c.once(key, func() (any, int, error) {
+		v, err := compute()
+		if err != nil {
+			return nil, 0, err
+		}
+		return v, v.Bytes(), nil
+	})
+	if err != nil {
+		return v, err
+	}
+	return got.(T), nil
+}
+
+func (c *valueCache) find(key [sha256.Size]byte) (any, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.at[key]
+	if !ok {
+		return nil, false
+	}
+	c.used.MoveToFront(e)
+	v := e.Value.(*entry)
+	v.last = c.rounds
+	return v.value, true
+}
+
+// keptTests is how many rounds with tests keep a value that none of them asked for: every test asks for a value that is
+// still needed, such as class features of clients that do not train.
+const keptTests = 2
+
+// begin evicts, as a round begins, the values that nobody asked for in the keptRounds rounds before it.
+func (c *valueCache) begin(round int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rounds > 0 && c.round == round {
+		return
+	}
+	c.round = round
+	for c.rounds++; c.used.Len() > 0 && c.used.Back().Value.(*entry).last < c.rounds-c.keptRounds; {
+		c.dropLast()
+	}
+}
+
+// dropLast evicts the least recently used value.
+func (c *valueCache) dropLast() {
+	last := c.used.Remove(c.used.Back()).(*entry)
+	delete(c.at, last.key)
+	c.size -= last.bytes
+}
+
+func (c *valueCache) keep(e *entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.last = c.rounds
+	c.at[e.key] = c.used.PushFront(e)
+	for c.size += e.bytes; c.size > c.capacity; {
+		c.dropLast()
+	}
+}
+
+// digest identifies the values of a program by all inputs that are no rows of data, and by further numbers.
+func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
+	h := sha256.New()
+	write := func(v ...int64) { binary.Write(h, binary.LittleEndian, v) }
+	write(append([]int64{p.number, int64(len(more))}, more...)...)
+	if len(p.hosts) > 0 { // they may hold what the client's Task says
+		write(int64(in.l.Task.Client))
+	}
+	var buf []byte
+	add := func(name string) error {
+		if spec.OfImage(name) {
+			return nil // of the rows
+		}
+		t, err := in.need(name)
+		if err != nil {
+			return err
+		}
+		write(int64(len(name)), int64(len(t.Shape)), int64(len(t.Data)), int64(len(t.Ints)))
+		h.Write([]byte(name))
+		for _, n := range t.Shape {
+			write(int64(n))
+		}
+		buf = buf[:0]
+		for _, v := range t.Data {
+			buf = binary.LittleEndian.AppendUint32(buf, math.Float32bits(v))
+		}
+		h.Write(buf)
+		write(t.Ints...)
+		return nil
+	}
+	var out [sha256.Size]byte
+	for _, name := range p.inputs {
+		if strings.HasPrefix(name, method.HostInput+"/") || strings.HasPrefix(name, prefixInput) {
+			continue
+		}
+		if err := add(name); err != nil {
+			return out, err
+		}
+	}
+	for _, call := range p.hosts {
+		for _, name := range call.Of {
+			if err := add(name); err != nil {
+				return out, err
+			}
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil)), nil
+}
+
+// scoresOnce returns the class scores [N,C] of all rows of a data set, computed once for the same parameters, whichever
+// client asks.
+func (w *Worker) scoresOnce(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
+	data method.Data) (*tensor.Tensor, error) {
+	rows, ok := data.(*spec.Features)
+	if !ok || len(rows.Views) > 1 { // views are drawn anew each time
+		return w.scores(ctx, p, l, s, data)
+	}
+	in := inputsOf(l, s)
+	key, err := p.digest(in, int64(rows.Identity()))
+	if err == nil && p.prefix != nil {
+		var prefix [sha256.Size]byte
+		prefix, err = p.prefix.digest(in)
+		key = sha256.Sum256(append(key[:], prefix[:]...))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return cached(w.values, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, data) })
+}

@@ -1,0 +1,255 @@
+package client
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/runtime/graph"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// plan says how a value or a step is computed: by one graph, or by two. The first of two is the prefix. It reads no rows
+// of data, and its values are cached, so that it runs once for equal inputs. The other graph, the program itself, has
+// the values of the prefix as inputs.
+type plan struct {
+	*program
+	prefix *program    // nil for none
+	cache  *valueCache // of the values of the prefix
+	// initial is, of a step, the plan for shared parameters as the server sent them; nil for none. All clients of a
+	// round begin there, so that its prefix is the forward pass of the text tower for all of them. Whether a turn takes
+	// it depends on the client and the instruction only: a client alone on a machine runs the very same two graphs.
+	initial *plan
+	maxRows int  // in one run, where memory bounds them; else 0
+	byRow   bool // the value has a row for each example
+	// notBatchable tells that graphs of several clients gain nothing in one run, see spec.NotBatchable.
+	notBatchable bool
+	constants    tensor.Map // of method.Scope.Note, for traces
+}
+
+// execute computes a plan for some clients in one run, or for one client on as many rows of its batch at a time as
+// memory allows. The outputs of several runs are their mean, each counting by its rows: this is the output for the
+// whole batch where a loss is a mean over rows or depends on none (see spec.MeanOverRows). execute
+// leaves the values of host functions in ins.
+func (p *plan) execute(ctx context.Context, ins ...inputs) ([]tensor.Map, error) {
+	var err error
+	for i := range ins {
+		if ins[i].prefix, err = p.prefixValues(ctx, ins[i]); err != nil {
+			return nil, err
+		}
+		if err := ins[i].computeHosts(p.program); err != nil {
+			return nil, err
+		}
+	}
+	rows := ins[0].rows()
+	size := spec.MicrobatchSize(rows, p.maxRows)
+	if size == rows || len(ins) > 1 {
+		return runTogether(ctx, p.program, (*ort.Session).RunWith, ins...)
+	}
+	var mean tensor.Map
+	for index := range slices.Chunk(message.Indices(rows), size) {
+		part := ins[0]
+		part.batch = rowsOf(part.batch, rows, index)
+		out, err := runTogether(ctx, p.program, (*ort.Session).RunWith, part)
+		if err != nil {
+			return nil, err
+		}
+		weight := float64(len(index)) / float64(rows)
+		if mean == nil {
+			mean = out[0].Scale(weight)
+		} else {
+			mean.Axpy(weight, out[0])
+		}
+	}
+	return []tensor.Map{mean}, nil
+}
+
+// rowsOf returns some rows of a batch; a tensor with another number of rows stays whole.
+func rowsOf(batch tensor.Map, rows int, index []int) tensor.Map {
+	out := tensor.Map{}
+	for name, t := range batch {
+		if len(t.Shape) > 0 && t.Shape[0] == rows {
+			t = t.Rows(index)
+		}
+		out[name] = t
+	}
+	return out
+}
+
+// prefixValues returns the values of the prefix for one client, from the cache or computed.
+func (p *plan) prefixValues(ctx context.Context, in inputs) (ort.Values, error) {
+	if p.prefix == nil {
+		return nil, nil
+	}
+	key, err := p.prefix.digest(in)
+	if err != nil {
+		return nil, err
+	}
+	return cached(p.cache, key, func() (ort.Values, error) {
+		in.hosts, in.hostValues = nil, nil
+		if err := in.computeHosts(p.prefix); err != nil {
+			return nil, err
+		}
+		out, err := p.runPrefix(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return out[0], nil
+	})
+}
+
+// runPrefix computes the prefix for some clients in one run; the values of its host functions are in ins.
+func (p *plan) runPrefix(ctx context.Context, ins ...inputs) ([]ort.Values, error) {
+	return runTogether(ctx, p.prefix, (*ort.Session).RunKeep, ins...)
+}
+
+// of returns the plan with the host functions of a scope.
+func (p *plan) of(s *method.Scope) *plan {
+	if p == nil {
+		return nil
+	}
+	own := *p
+	own.program, own.prefix, own.initial, own.constants = p.program.of(s), p.prefix.of(s), p.initial.of(s), s.Constants()
+	return &own
+}
+
+// programs lists the graphs of the plan.
+func (p *plan) programs() []*program {
+	if p.prefix == nil {
+		return []*program{p.program}
+	}
+	return []*program{p.program, p.prefix}
+}
+
+// reads tells whether the plan uses current values of any of some parameters.
+func (p *plan) reads(params tensor.Map) bool {
+	used := func(in string) bool {
+		name, ok := strings.CutPrefix(in, method.ParamInput+"/")
+		return ok && params[name] != nil
+	}
+	return slices.ContainsFunc(p.programs(), func(q *program) bool {
+		return slices.ContainsFunc(q.inputs, used) || slices.ContainsFunc(q.hosts, func(h method.HostCall) bool {
+			return slices.ContainsFunc(h.Of, used)
+		})
+	})
+}
+
+// rowsPerRun is how many rows with patches or pixels are scored at a time.
+const rowsPerRun = 64
+
+// rowsAtOnce is how many rows of a data set are scored at a time; 0 is all.
+func (p *plan) rowsAtOnce() int {
+	switch {
+	case len(p.largeInputs) == 0:
+		return p.maxRows
+	case p.maxRows == 0:
+		return rowsPerRun
+	}
+	return min(rowsPerRun, p.maxRows)
+}
+
+// Several clients in one run: one graph contains a program's graph once for each of them, with inputs and outputs of
+// its own under "N/", and the prompts of all go through the text tower in one pass. The sum of their losses has the
+// gradients of each, since no client's parameters reach another's loss.
+
+// runTogether runs a program's graph for some clients and returns the outputs of each.
+func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run func(*ort.Session, context.Context,
+	tensor.Map, ort.Values) (M, error), ins ...inputs) ([]M, error) {
+	feeds := make([]feed, len(ins))
+	for i, in := range ins {
+		var err error
+		if feeds[i], err = in.feed(p); err != nil {
+			return nil, err
+		}
+	}
+	session, err := p.session(len(ins))
+	if err != nil {
+		return nil, err
+	}
+	if len(feeds) == 1 {
+		out, err := run(session, ctx, feeds[0].now, feeds[0].held)
+		return []M{out}, err
+	}
+	all, outs := feed{tensor.Map{}, ort.Values{}}, make([]M, len(feeds))
+	for _, in := range session.Inputs() {
+		from, name := feeds[0], in.Name
+		if k, rest, ok := clientOf(in.Name); ok {
+			from, name = feeds[k], rest
+		}
+		if v := from.held[name]; v != nil {
+			all.held[in.Name] = v
+		} else {
+			all.now[in.Name] = from.now[name]
+		}
+	}
+	got, err := run(session, ctx, all.now, all.held)
+	for k := range outs {
+		outs[k] = M{}
+	}
+	for name, v := range got {
+		if k, rest, ok := clientOf(name); ok {
+			outs[k][rest] = v
+		}
+	}
+	return outs, err
+}
+
+// ofClient begins the names of inputs and outputs of client k in a graph of several.
+func ofClient(k int) string { return strconv.Itoa(k) + "/" }
+
+// clientOf undoes ofClient; ok is false for a name that all clients share.
+func clientOf(name string) (k int, rest string, ok bool) {
+	at, rest, _ := strings.Cut(name, "/")
+	k, err := strconv.Atoi(at)
+	return k, rest, err == nil
+}
+
+// copies returns outputs for each of n clients, one client after the other; for one client, the outputs themselves.
+func copies(s *method.Scope, of []graph.Output, n int) []graph.Output {
+	if n == 1 {
+		return of
+	}
+	common := commonInputs(s)
+	var out []graph.Output
+	for k := range n {
+		nodes := graph.Transform(nodesOf(of), func(op *graph.Op, _ []graph.Node) []graph.Node {
+			if !op.IsInput() || common(op.Out[0].Name()) {
+				return nil
+			}
+			in := op.Out[0]
+			shape := slices.Clone(in.Shape())
+			for i, d := range shape {
+				if !d.Static() {
+					shape[i].Sym = ofClient(k) + d.Sym
+				}
+			}
+			return []graph.Node{s.Graph().Input(ofClient(k)+in.Name(), in.DType(), shape)}
+		})
+		for i, node := range nodes {
+			out = append(out, graph.Output{Name: ofClient(k) + of[i].Name, Node: node})
+		}
+	}
+	return out
+}
+
+// commonInputs tells which inputs are the same for all clients of a round: shared parameters as the server sent them.
+func commonInputs(s *method.Scope) func(input string) bool {
+	shared := s.SharedNames()
+	return func(input string) bool {
+		name, ok := strings.CutPrefix(input, method.ReceivedInput+"/")
+		return ok && slices.Contains(shared, name)
+	}
+}
+
+func nodesOf(outputs []graph.Output) []graph.Node {
+	out := make([]graph.Node, len(outputs))
+	for i, o := range outputs {
+		out[i] = o.Node
+	}
+	return out
+}
