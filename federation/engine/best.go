@@ -28,15 +28,15 @@ func bestPath(dir string, round int) string {
 }
 
 // keepBest writes what the round leaves if it is the best so far, before the round counts.
-func keepBest(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *record.Journal,
+func keepBest(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal,
 	rec record.Record) error {
 	records := append(slices.Clone(j.Records), rec)
 	if !e.Evaluate.BestVal || record.BestVal(records, s.view) != len(records)-1 {
 		return nil
 	}
-	participants := participantsOf(e, set.Remote)
+	participants := participantsOf(e, s.Remote)
 	parts := state.Sections(e, &s.Global, store, participants)
-	if set.Dir == "" {
+	if s.Dir == "" {
 		var err error
 		j.Best, err = state.Loaded(parts)
 		return err
@@ -45,35 +45,35 @@ func keepBest(e *spec.Experiment, set Settings, s *Server, store *state.Store, j
 	if err != nil {
 		return err
 	}
-	return state.WriteSections(bestPath(set.Dir, rec.Round), parts, meta)
+	return state.WriteSections(bestPath(s.Dir, rec.Round), parts, meta)
 }
 
 // sweepBest removes what older best rounds left.
-func sweepBest(e *spec.Experiment, set Settings, s *Server, j *record.Journal) {
+func sweepBest(e *spec.Experiment, s *Server, j *record.Journal) {
 	best := record.BestVal(j.Records, s.view)
-	if !e.Evaluate.BestVal || set.Dir == "" || best < 0 {
+	if !e.Evaluate.BestVal || s.Dir == "" || best < 0 {
 		return
 	}
-	keep := filepath.Base(bestPath(set.Dir, j.Records[best].Round))
-	entries, _ := os.ReadDir(filepath.Join(set.Dir, record.CheckFolder))
+	keep := filepath.Base(bestPath(s.Dir, j.Records[best].Round))
+	entries, _ := os.ReadDir(filepath.Join(s.Dir, record.CheckFolder))
 	for _, f := range entries {
 		if strings.HasPrefix(f.Name(), bestPrefix) && strings.HasSuffix(f.Name(), bestSuffix) && f.Name() != keep {
-			os.Remove(filepath.Join(set.Dir, record.CheckFolder, f.Name()))
+			os.Remove(filepath.Join(s.Dir, record.CheckFolder, f.Name()))
 		}
 	}
 }
 
 // checkBest refuses to go on with a run whose best round was not kept.
-func checkBest(e *spec.Experiment, set Settings, s *Server, j *record.Journal) error {
+func checkBest(e *spec.Experiment, s *Server, j *record.Journal) error {
 	best := record.BestVal(j.Records, s.view)
-	if !e.Evaluate.BestVal || set.Dir == "" || len(j.Records) == 0 {
+	if !e.Evaluate.BestVal || s.Dir == "" || len(j.Records) == 0 {
 		return nil
 	}
 	if best < 0 {
 		return errors.New("cannot resume: the rounds so far were not tested on validation data; set eval.select to " +
 			"last, or start again in another folder")
 	}
-	_, err := os.Stat(bestPath(set.Dir, j.Records[best].Round))
+	_, err := os.Stat(bestPath(s.Dir, j.Records[best].Round))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("cannot resume: the parameters of round %d, the best so far, were not kept, since "+
 			"eval.select was not best-val; set it to last, or start again in another folder", j.Records[best].Round+1)
@@ -82,13 +82,13 @@ func checkBest(e *spec.Experiment, set Settings, s *Server, j *record.Journal) e
 }
 
 // takeBest makes what the selected round left the run's prompts.
-func takeBest(set Settings, round int) error {
-	in, err := os.Open(bestPath(set.Dir, round))
+func takeBest(dir string, round int) error {
+	in, err := os.Open(bestPath(dir, round))
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	return atomicfile.Write(filepath.Join(set.Dir, record.PromptsFile), func(w io.Writer) error {
+	return atomicfile.Write(filepath.Join(dir, record.PromptsFile), func(w io.Writer) error {
 		_, err := io.Copy(w, in)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
@@ -34,7 +35,7 @@ func tuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*engi
 	e.Plan.Rounds, e.Plan.Participation, e.Training.FineTune = rounds, share, epochs
 	e.Training.Optim.Momentum = 0.9
 	rec := trace.NewRecorder()
-	return mustRun(t, e, engine.Settings{Tracer: rec}), rec.Tensors
+	return mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}}), rec.Tensors
 }
 
 // A federation of one client that is fine-tuned for as many epochs as a round has is tested with what its next round

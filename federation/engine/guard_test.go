@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
@@ -135,7 +136,7 @@ func (c summing) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 func TestGuardAndSum(t *testing.T) {
 	for _, encode := range []bool{false, true} {
 		plain := mustRun(t, toy(t), engine.Settings{Encode: encode})
-		set := engine.Settings{Encode: encode, Guard: doubled{},
+		set := engine.Settings{Settings: client.Settings{Guard: doubled{}}, Encode: encode,
 			Wrap: func(c message.Cohort) message.Cohort { return summing{c} }}
 		sum := mustRun(t, toy(t), set)
 		if len(plain.Prompts) != len(sum.Prompts) {

@@ -44,15 +44,15 @@ func upload(t *testing.T, path string, change func(o *message.Instruction)) (*te
 	if change != nil {
 		change(&o)
 	}
-	set := engine.Settings{}
+	set := client.Settings{}
 	if path != "" {
 		n, err := noise.Open(path, "run")
 		if err != nil {
 			t.Fatal(err)
 		}
-		set.Noise = n
+		set.Noise = func(int) *noise.Noise { return n }
 	}
-	w := client.NewWorker(e, set.Worker())
+	w := client.NewWorker(e, set)
 	defer w.Close()
 	r, _, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
 	return r.Upload.Shared["ctx"], err
@@ -116,7 +116,7 @@ func TestNoiseOfAServer(t *testing.T) {
 		var turns trainers
 		set := engine.Settings{Workers: 2, OnTurn: turns.note}
 		if path != "" {
-			if set.Noise, err = noise.Open(filepath.Join(dir, path), "run"); err != nil {
+			if set.ServerNoise, err = noise.Open(filepath.Join(dir, path), "run"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -165,7 +165,7 @@ func TestNoiseOfSteps(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := client.NewWorker(e, engine.Settings{Noise: n}.Worker())
+		w := client.NewWorker(e, client.Settings{Noise: func(int) *noise.Noise { return n }})
 		defer w.Close()
 		_, s, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
 		if err != nil {

@@ -31,7 +31,7 @@ func leaky(t testing.TB) *spec.Experiment {
 // private prompts of two tokens and the others of four, so these have two buffers.
 func TestSharedOptimizerGoesRound(t *testing.T) {
 	rec := trace.NewRecorder()
-	mustRun(t, leaky(t), engine.Settings{Tracer: rec, Workers: 4})
+	mustRun(t, leaky(t), engine.Settings{Settings: client.Settings{Tracer: rec}, Workers: 4})
 	steps := slices.Clone(rec.Steps)
 	slices.SortFunc(steps, func(a, b trace.StepRecord) int {
 		return 1000000*(a.Round-b.Round) + 1000*(a.Client-b.Client) + a.Step - b.Step

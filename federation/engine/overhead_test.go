@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
@@ -44,7 +45,8 @@ func BenchmarkClients(b *testing.B) {
 			e := wide(b, n)
 			for range b.N {
 				began, inside := time.Now(), ort.NativeTime()
-				mustRun(b, e, engine.Settings{Dir: b.TempDir(), Workers: 1, Session: ort.Options{IntraThreads: 1}})
+				mustRun(b, e, engine.Settings{Settings: client.Settings{Session: ort.Options{IntraThreads: 1}},
+					Dir: b.TempDir(), Workers: 1})
 				own := time.Since(began) - (ort.NativeTime() - inside)
 				b.ReportMetric(float64(own.Microseconds())/1000/float64(3*n), "own-ms/client")
 			}
@@ -58,7 +60,8 @@ func TestMemoryIsFlat(t *testing.T) {
 	peak := func(clients int) uint64 {
 		e := wide(t, clients)
 		var most uint64
-		mustRun(t, e, engine.Settings{Dir: t.TempDir(), Workers: 1, Session: ort.Options{IntraThreads: 1},
+		mustRun(t, e, engine.Settings{Settings: client.Settings{Session: ort.Options{IntraThreads: 1}},
+			Dir: t.TempDir(), Workers: 1,
 			OnRound: func(record.Record) {
 				var m runtime.MemStats
 				runtime.GC()

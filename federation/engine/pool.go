@@ -15,20 +15,10 @@ import (
 
 // Pool is a Cohort of simulated clients in this process: up to Workers of them run at a time.
 type Pool struct {
+	Settings
 	Worker  *client.Worker
 	Clients []*spec.Client
-	Workers int
 	Store   *state.Store
-	// Executor does the clients' turns in place of Worker; nil for Worker.
-	Executor client.RemoteExecutor
-	// Encode sends every message through its encoded form, as a network would.
-	Encode bool
-	// Done is called after each client's turn, from any goroutine; may be nil.
-	Done func(o message.Instruction, client int)
-	// Lost tells that a client's answer to an instruction never arrives; nil for never. Tests are not lost.
-	Lost func(o message.Instruction, client int) bool
-	// Sent gets every encoded answer, with Encode, from any goroutine; may be nil.
-	Sent func(o message.Instruction, client int, message []byte)
 
 	overhead overhead
 }
@@ -42,7 +32,6 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 		})
 	}
 	replies := make([]message.Reply, len(o.Clients))
-	lost := make([]bool, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
 	workers := max(1, p.Workers)
 	if o.Kind == message.Train && p.Worker.Training.Shared { // each goes on with what the one before it left
@@ -67,25 +56,15 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 				return err
 			}
 			for k, i := range group {
-				id := o.Clients[i]
-				replies[i], lost[i] = got[k], !o.Kind.Tests() && p.Lost != nil && p.Lost(o, id)
-				if p.Done != nil {
-					p.Done(o, id)
+				replies[i] = got[k]
+				if p.OnTurn != nil {
+					p.OnTurn(o, o.Clients[i])
 				}
 			}
 			return nil
 		})
 	}
-	if err := eg.Wait(); err != nil {
-		return nil, err
-	}
-	var came []message.Reply
-	for i, r := range replies {
-		if !lost[i] {
-			came = append(came, r)
-		}
-	}
-	return came, nil
+	return replies, eg.Wait()
 }
 
 // groups divides the clients of an instruction, by their place in it, among turns that are done together. What tests
@@ -147,14 +126,7 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 	r.Up = r.UploadSize()
 	if p.Encode {
 		defer since(&p.overhead.messages, time.Now())
-		encoded, err := message.EncodeTensors(r.Tensors())
-		if err != nil {
-			return r, err
-		}
-		if p.Sent != nil {
-			p.Sent(o, r.Client, encoded)
-		}
-		back, err := message.DecodeTensors(encoded)
+		back, err := message.RoundTrip(r.Tensors())
 		if err != nil {
 			return r, err
 		}

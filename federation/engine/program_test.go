@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -38,7 +39,7 @@ func TestProgramsFollowTheTask(t *testing.T) {
 		e := withMethod(m)
 		e.Clients, e.Plan.Rounds = methodtest.Alike(3, 3, 3, 3), 1
 		rec := trace.NewRecorder()
-		mustRun(t, e, engine.Settings{Tracer: rec})
+		mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 		out := map[string]float64{}
 		for k := range e.Clients {
 			name := fmt.Sprintf("r0/c%d/s0/loss", k)

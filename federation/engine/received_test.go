@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -27,15 +28,15 @@ func TestFirstStepsInTwoGraphs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run := func(batch, workers int, one bool) *engine.Result {
+		run := func(batch, workers, prefix int) *engine.Result {
 			e := withMethod(m)
 			e.Clients, e.BatchClients = methodtest.Alike(9, 5, 6, 3), batch
 			e.Training.Optim = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 1e-3}
-			return mustRun(t, e, engine.Settings{Workers: workers, OneGraph: one,
-				Lost: func(round, client int) bool { return round == 0 && client == 1 }})
+			return mustRun(t, e, engine.Settings{Settings: client.Settings{PrefixBytes: prefix}, Workers: workers,
+				Wrap: methodtest.Losing(func(round, client int) bool { return round == 0 && client == 1 })})
 		}
-		want, first := run(1, 1, true), run(2, 1, false)
-		for what, got := range map[string]*engine.Result{"one client": run(1, 1, false), "two": first} {
+		want, first := run(1, 1, -1), run(2, 1, 0)
+		for what, got := range map[string]*engine.Result{"one client": run(1, 1, 0), "two": first} {
 			most := 0.0
 			for name, x := range want.Prompts {
 				for i, v := range x.Data {
@@ -51,7 +52,7 @@ func TestFirstStepsInTwoGraphs(t *testing.T) {
 				}
 			}
 		}
-		again := run(2, 3, false)
+		again := run(2, 3, 0)
 		for name, x := range first.Prompts {
 			for i, v := range x.Data {
 				if math.Float32bits(v) != math.Float32bits(again.Prompts[name].Data[i]) {

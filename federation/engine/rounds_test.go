@@ -12,11 +12,13 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
@@ -27,7 +29,7 @@ func TestParticipationTestsAndRates(t *testing.T) {
 	e.Plan.Rounds, e.Plan.Participation, e.Plan.TestEvery = 8, 0.5, 3
 	e.Training.Schedule = optim.Schedule{Kind: "step", StepSize: 3, Gamma: 0.5}
 	rec := trace.NewRecorder()
-	r := mustRun(t, e, engine.Settings{Tracer: rec})
+	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 	seen, times := map[string]bool{}, map[int]int{}
 	for i, rec := range r.Records {
 		if len(rec.Clients) != 2 || !slices.IsSorted(rec.Clients) {
@@ -66,10 +68,10 @@ func TestWhoElseTrainsDoesNotMatter(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
 	all := trace.NewRecorder()
-	mustRun(t, e, engine.Settings{Tracer: all})
+	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: all}})
 	e.Plan.Participation = 0.5
 	some := trace.NewRecorder()
-	r := mustRun(t, e, engine.Settings{Tracer: some})
+	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: some}})
 	for _, c := range r.Records[0].Clients {
 		for _, name := range []string{"begin/local", "s0/image", "s0/loss", "upload/global"} {
 			name = fmt.Sprintf("r0/c%d/%s", c, name)
@@ -85,7 +87,7 @@ func TestDropLast(t *testing.T) {
 		e := toy(t)
 		e.Plan.Rounds, e.Training.DropLast, e.Training.Epochs = 1, drop, 2
 		rec := trace.NewRecorder()
-		mustRun(t, e, engine.Settings{Tracer: rec})
+		mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 		steps := map[int]int{}
 		for _, s := range rec.Steps {
 			steps[s.Client]++
@@ -114,7 +116,7 @@ func TestAccuracies(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 2
 	rec := trace.NewRecorder()
-	r := mustRun(t, e, engine.Settings{Tracer: rec}).Records[1]
+	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}}).Records[1]
 	var per []float64
 	for c := range 4 {
 		logits, labels := rec.Tensors[fmt.Sprintf("r1/c%d/eval/logits", c)],
@@ -174,11 +176,12 @@ func TestCountsBytes(t *testing.T) {
 	e.Plan.Rounds = 1
 	sent := 0
 	var mu sync.Mutex
-	r := mustRun(t, e, engine.Settings{Encode: true, Workers: 4, OnUpload: func(_, _ int, m []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		sent += len(m)
-	}})
+	r := mustRun(t, e, engine.Settings{Encode: true, Workers: 4, Executor: methodtest.Uploads(t, e, client.Settings{},
+		func(_ int, m []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			sent += len(m)
+		})})
 	if plain := mustRun(t, e, engine.Settings{}).Records[0]; r.Records[0].BytesUp != sent || plain.BytesUp != sent ||
 		plain.BytesDown != r.Records[0].BytesDown {
 		t.Errorf("%d bytes were sent, the records say %d and %d", sent, r.Records[0].BytesUp, plain.BytesUp)
@@ -192,7 +195,7 @@ func TestWriteTrace(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 2
 	rec, dir := trace.NewRecorder(), filepath.Join(t.TempDir(), "new", "trace")
-	mustRun(t, e, engine.Settings{Tracer: rec, Workers: 4})
+	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}, Workers: 4})
 	info := trace.Info{Config: map[string]any{"method": "fedpha"}, Classes: e.Classes, Tokens: [][]int{{5, 2}},
 		Clients: trace.ClientInfos(e)}
 	if err := rec.Write(dir, info); err != nil {
@@ -254,7 +257,7 @@ func TestViews(t *testing.T) {
 	tensor.Map{"x": other}.Scale(-1)
 	f.Views = append(f.Views, spec.InMemory{Tensor: other})
 	rec := trace.NewRecorder()
-	mustRun(t, e, engine.Settings{Tracer: rec})
+	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 	count := [2]int{}
 	for s := range 3 {
 		image := rec.Tensors[fmt.Sprintf("r0/c0/s%d/image", s)]

@@ -14,58 +14,34 @@ import (
 	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/atomicfile"
-	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
 )
 
 // Settings decide how a run goes, not what it computes.
 type Settings struct {
-	Dir     string // run folder; empty keeps everything in memory
-	Resume  bool
-	Workers int
-	Session ort.Options
-	// Sessions are those of client.Settings; nil for the run's own.
-	Sessions *ort.Pool
-	Encode   bool // send every message through its encoded form
-	Terms    bool // measure each term of the loss, for the records; it changes nothing that is trained
-	// OneGraph computes the first step of a turn in one graph, like every later step. Benchmarks use it.
-	OneGraph bool
+	client.Settings        // of the client side
+	Dir             string // run folder; empty keeps everything in memory
+	Resume          bool
+	Workers         int
+	Encode          bool // send every message through its encoded form
 	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
 	Provider string
-	Tracer   trace.Tracer // nil for none
-	OnTurn   func(o message.Instruction, client int)
+	OnTurn   func(o message.Instruction, client int) // after each client's turn, from any goroutine; may be nil
 	OnRound  func(record.Record)
 	// OnWarning gets lines that say what is probably wrong with the data; may be nil.
 	OnWarning func(string)
-	// Lost drops a client's answers of a round, as when a client leaves: the round continues with the others, and the
-	// client keeps its state from before. Nil drops none.
-	Lost func(round, client int) bool
 	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
 	Remote message.Remote
 	// Executor does the clients' turns in place of this process; nil for none. What clients remember stays here.
 	Executor client.RemoteExecutor
-	// OnUpload gets every encoded upload, with Encode, from any goroutine; may be nil.
-	OnUpload func(round, client int, message []byte)
-	// Noise is the source of the noise of differential privacy and of the draw of a round's clients; nil for the run's
-	// seed, as in a simulation.
-	Noise *noise.Noise
-	// Guard is the client's side of what Wrap is the server's side of; both nil for none.
-	Guard message.Guard
-	Wrap  func(message.Cohort) message.Cohort // puts a layer between the server and the clients
-}
-
-// Worker are the settings of the client side.
-func (s Settings) Worker() client.Settings {
-	out := client.Settings{Session: s.Session, Sessions: s.Sessions, Tracer: s.Tracer, Guard: s.Guard, Terms: s.Terms,
-		OneGraph: s.OneGraph}
-	if s.Noise != nil {
-		out.Noise = func(int) *noise.Noise { return s.Noise }
-	}
-	return out
+	// ServerNoise is the source of the server's noise of differential privacy, of the draw of a round's clients, and,
+	// where clients are simulated, of their noise; nil for the run's seed, as in a simulation.
+	ServerNoise *noise.Noise
+	// Wrap puts a layer between the server and the clients, whose other side is Guard; nil for none.
+	Wrap func(message.Cohort) message.Cohort
 }
 
 // Result is a finished run.
@@ -107,27 +83,19 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		}
 		store = state.NewStore(dir)
 	}
-	if set.Noise == nil && method.PropertiesOf(e.Method).SecretNoise {
-		if set.Noise, err = runNoise(set); err != nil {
+	if set.ServerNoise == nil && method.PropertiesOf(e.Method).SecretNoise {
+		if set.ServerNoise, err = runNoise(set); err != nil {
 			return nil, err
 		}
 	}
-	settings := set.Worker()
-	if set.Noise != nil && set.Remote == nil {
-		settings.Noise = set.Noise.Client
+	if set.ServerNoise != nil && set.Remote == nil {
+		set.Noise = set.ServerNoise.Client
 	}
-	worker := client.NewWorker(e, settings)
+	worker := client.NewWorker(e, set.Settings)
 	defer worker.Close()
-	pool := &Pool{Worker: worker, Clients: e.Clients, Workers: set.Workers, Store: store, Executor: set.Executor,
-		Encode: set.Encode, Done: set.OnTurn}
-	if set.Lost != nil {
-		pool.Lost = func(o message.Instruction, client int) bool { return set.Lost(o.Round, client) }
-	}
-	if set.OnUpload != nil {
-		pool.Sent = func(o message.Instruction, client int, message []byte) { set.OnUpload(o.Round, client, message) }
-	}
-	server := &Server{Method: e.Method, Cohort: pool, Plan: e.PlanFor(participants), Rate: rate, Tracer: set.Tracer,
-		Terms: set.Terms, Noise: set.Noise, Evaluate: e.Evaluate, Remote: set.Remote, worker: worker, pool: pool}
+	pool := &Pool{Settings: set, Worker: worker, Clients: e.Clients, Store: store}
+	server := &Server{Settings: set, Method: e.Method, Cohort: pool, Plan: e.PlanFor(participants), Rate: rate,
+		Evaluate: e.Evaluate, worker: worker, pool: pool}
 	if set.Remote != nil {
 		server.Cohort = set.Remote
 		server.Infos = func() []method.ClientInfo { return message.ClientInfos(participantsOf(e, set.Remote)) }
@@ -150,11 +118,11 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 	}
 	server.has = record.EvaluableOf(e.Method, first.Task)
 	server.view = server.has.Headline(e.Plan.View, e.Method)
-	j, err := resume(e, set, server, store)
+	j, err := resume(e, server, store)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkBest(e, set, server, j); err != nil {
+	if err := checkBest(e, server, j); err != nil {
 		return nil, err
 	}
 	if e.Evaluate.ZeroShot && len(e.Clients) > 0 {
@@ -187,14 +155,14 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		if err != nil {
 			return nil, err
 		}
-		if err := commit(e, set, server, store, j, rec); err != nil {
+		if err := commit(e, server, store, j, rec); err != nil {
 			return nil, err
 		}
 		if set.OnRound != nil {
 			set.OnRound(rec)
 		}
 	}
-	return finish(e, set, server, store, j)
+	return finish(e, server, store, j)
 }
 
 // warnings are what is known to be wrong before the first round.
@@ -203,16 +171,16 @@ func warnings(e *spec.Experiment, j *record.Journal) []string {
 }
 
 // resume goes back to the last committed round, if there is one and it is wanted.
-func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store) (*record.Journal, error) {
-	if set.Dir == "" {
+func resume(e *spec.Experiment, server *Server, store *state.Store) (*record.Journal, error) {
+	if server.Dir == "" {
 		return &record.Journal{}, nil
 	}
-	dir := filepath.Join(set.Dir, record.CheckFolder)
-	rounds := filepath.Join(set.Dir, record.RoundsFile)
-	if !set.Resume {
+	dir := filepath.Join(server.Dir, record.CheckFolder)
+	rounds := filepath.Join(server.Dir, record.RoundsFile)
+	if !server.Resume {
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
-	for _, where := range []string{set.Dir, dir} { // what a killed run was about to write
+	for _, where := range []string{server.Dir, dir} { // what a killed run was about to write
 		entries, _ := os.ReadDir(where)
 		for _, f := range entries {
 			if strings.HasPrefix(f.Name(), ".") && strings.HasSuffix(f.Name(), ".tmp") {
@@ -229,7 +197,7 @@ func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store
 	}
 	if pos.Fingerprint != e.Fingerprint() {
 		return nil, fmt.Errorf("cannot resume: %s holds another experiment (method, options, classes, backbones, "+
-			"partition or training differ); choose another --out", set.Dir)
+			"partition or training differ); choose another --out", server.Dir)
 	}
 	if pos.Planned != 0 && pos.Planned != e.Plan.Rounds {
 		return nil, fmt.Errorf("cannot resume: %s weights its rounds by their number and began with train.rounds: %d, "+
@@ -248,8 +216,8 @@ func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
 	}
-	if set.Remote != nil {
-		if err := set.Remote.Load(pos.Remote); err != nil {
+	if server.Remote != nil {
+		if err := server.Remote.Load(pos.Remote); err != nil {
 			return nil, fmt.Errorf("cannot resume: %w", err)
 		}
 		server.known, server.Global.Infos = pos.Infos, pos.Infos
@@ -258,15 +226,15 @@ func resume(e *spec.Experiment, set Settings, server *Server, store *state.Store
 }
 
 // commit makes a round count: from here on a crash resumes after it.
-func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *record.Journal,
+func commit(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal,
 	rec record.Record) error {
-	if err := keepBest(e, set, s, store, j, rec); err != nil {
+	if err := keepBest(e, s, store, j, rec); err != nil {
 		return err
 	}
-	if err := keepConfusion(e, set, s, rec.Round); err != nil {
+	if err := keepConfusion(e, s, rec.Round); err != nil {
 		return err
 	}
-	if set.Dir == "" {
+	if s.Dir == "" {
 		j.Records = append(j.Records, rec)
 		return nil
 	}
@@ -282,19 +250,19 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 			return err
 		}
 	}
-	if set.Remote != nil {
+	if s.Remote != nil {
 		var err error
-		if pos.Remote, err = set.Remote.Save(); err != nil {
+		if pos.Remote, err = s.Remote.Save(); err != nil {
 			return err
 		}
 		pos.Infos = s.known
 	}
-	if err := state.SaveCheckpoint(filepath.Join(set.Dir, record.CheckFolder), &s.Global, pos); err != nil {
+	if err := state.SaveCheckpoint(filepath.Join(s.Dir, record.CheckFolder), &s.Global, pos); err != nil {
 		return err
 	}
 	store.GC()
 	err := j.Add(rec)
-	sweepBest(e, set, s, j)
+	sweepBest(e, s, j)
 	if err != nil {
 		return fmt.Errorf("round %d is done, but its line could not be written: %w; add --resume to continue",
 			rec.Round+1, err)
@@ -302,11 +270,11 @@ func commit(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 	return nil
 }
 
-func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *record.Journal) (*Result, error) {
+func finish(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal) (*Result, error) {
 	r := &Result{Records: j.Records, Summary: record.Summarise(j.Records, s.view)}
 	r.Summary.Choose(j.Records, s.view, e.Evaluate)
 	r.Summary.ZeroShot, r.Summary.Warnings = j.ZeroShot, warnings(e, j)
-	r.Summary.Provider, r.Summary.Reproduces = set.Provider, e.Reproduces
+	r.Summary.Provider, r.Summary.Reproduces = s.Provider, e.Reproduces
 	r.Summary.Name, r.Summary.Method, r.Summary.Reads = e.Name, e.MethodName, s.has.Reads
 	if a := r.Summary.Attack; a != nil {
 		all := *a
@@ -314,9 +282,9 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 		r.Summary.Attack = &all
 	}
 	r.Summary.MethodView = s.has.Headline(record.MethodView, e.Method).String()
-	participants := participantsOf(e, set.Remote)
+	participants := participantsOf(e, s.Remote)
 	parts := state.Sections(e, &s.Global, store, participants)
-	if set.Dir == "" {
+	if s.Dir == "" {
 		r.Confusion = s.Confusion
 		if r.Prompts = j.Best; e.Evaluate.BestVal {
 			return r, nil
@@ -326,7 +294,7 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 		return r, err
 	}
 	if e.Evaluate.BestVal {
-		if err := takeBest(set, r.Summary.Selected); err != nil {
+		if err := takeBest(s.Dir, r.Summary.Selected); err != nil {
 			return nil, err
 		}
 	} else {
@@ -334,9 +302,9 @@ func finish(e *spec.Experiment, set Settings, s *Server, store *state.Store, j *
 		if err != nil {
 			return nil, err
 		}
-		if err := state.WriteSections(filepath.Join(set.Dir, record.PromptsFile), parts, meta); err != nil {
+		if err := state.WriteSections(filepath.Join(s.Dir, record.PromptsFile), parts, meta); err != nil {
 			return nil, err
 		}
 	}
-	return r, atomicfile.Write(filepath.Join(set.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
+	return r, atomicfile.Write(filepath.Join(s.Dir, record.SummaryFile), atomicfile.JSON(r.Summary, "  "))
 }

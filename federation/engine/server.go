@@ -12,9 +12,7 @@ import (
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/simulatedtime"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
-	"promptfed/federation/privacy/noise"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/optim"
 	"promptfed/runtime/tensor"
@@ -22,20 +20,15 @@ import (
 
 // Server runs the rounds. It holds no client's object, data or private state.
 type Server struct {
+	Settings
 	Method         method.Method
 	Cohort         message.Cohort
 	Plan           spec.Plan
 	Rate           optim.Rate // learning rate by round, for reports
-	Tracer         trace.Tracer
-	EvaluationSets []string // evaluation sets
-	Terms          bool     // whether clients measure the terms of their losses
+	EvaluationSets []string   // their names
 	Global         method.Global
 	// Infos gives the clients known so far where some may join later; nil where all are there from the start.
 	Infos func() []method.ClientInfo
-	// Remote is the clients on other machines, without the layers that Cohort has around them; nil where none are.
-	Remote message.Remote
-	// Noise is where the noise of differential privacy and the draw of a round's clients come from; nil for the seed.
-	Noise *noise.Noise
 	Past  []record.Record // of the rounds before
 
 	Evaluate  record.TestPlan
@@ -74,15 +67,15 @@ func (s *Server) start(task method.ClientSpec) error {
 
 // sample draws who trains in a round. What sampling adds to privacy it adds only where the draw is secret.
 func (s *Server) sample(round int) []int {
-	if s.Noise != nil {
-		return s.Plan.Sample(s.Noise.Rand("participants", strconv.Itoa(round)))
+	if s.ServerNoise != nil {
+		return s.Plan.Sample(s.ServerNoise.Rand("participants", strconv.Itoa(round)))
 	}
 	return s.Plan.Sample(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
 }
 
 // secretSample tells whether epsilon is that of a sample of clients that nobody may know.
 func (s *Server) secretSample() bool {
-	return s.Noise != nil && method.PropertiesOf(s.Method).HidesClients && s.Global.Sampling.Draws()
+	return s.ServerNoise != nil && method.PropertiesOf(s.Method).HidesClients && s.Global.Sampling.Draws()
 }
 
 // round runs one round: statistics, training, merge, test.
@@ -93,8 +86,8 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 		error) {
 		return s.worker.Fit(method.ClientSpec{Width: g.Width, Clients: s.Plan.Clients}, params, rows, loss, steps, o)
 	}
-	if s.Noise != nil {
-		g.Noise = s.Noise.ForRound(g.Round, false)
+	if s.ServerNoise != nil {
+		g.Noise = s.ServerNoise.ForRound(g.Round, false)
 	}
 	if err := s.joinNew(); err != nil {
 		return record.Record{}, fmt.Errorf("round %d: %w", g.Round+1, err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/federation/methodtest"
@@ -45,7 +46,7 @@ func (r remainder) Loss(s *method.Scope, logits graph.Node) graph.Node {
 func TestTermsByHand(t *testing.T) {
 	e := withMethod(ridge{})
 	e.Clients = methodtest.Alike(4, 4)
-	r := mustRun(t, e, engine.Settings{Terms: true})
+	r := mustRun(t, e, engine.Settings{Settings: client.Settings{Terms: true}})
 	norm := method.Draw(e.Plan.Seed, -1, "free", []int{4}, 1).Norm()
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-6*math.Abs(b) }
 	for i, rec := range r.Records {
@@ -75,7 +76,7 @@ func TestTermsByHand(t *testing.T) {
 // A term reaches the parameters that its formula has, though all prompts go through the text tower in one pass:
 // FedPHA's (eq. 11-13) cross entropies one prompt each, pull the local one (the projector being a constant), push both.
 func TestTermsReachWhatTheyName(t *testing.T) {
-	terms := mustRun(t, toy(t), engine.Settings{Terms: true}).Records[0].Terms
+	terms := mustRun(t, toy(t), engine.Settings{Settings: client.Settings{Terms: true}}).Records[0].Terms
 	for i, want := range []string{"local", "global", "local", "global local"} {
 		if got := strings.Join(slices.Sorted(maps.Keys(terms[i].Params)), " "); got != want {
 			t.Errorf("%s reaches %s, want %s", terms[i].Name, got, want)
@@ -95,12 +96,13 @@ func TestTermsAreAskedFor(t *testing.T) {
 	if _, ok := line["terms"]; ok || err != nil {
 		t.Errorf("%s, %v", b, err)
 	}
-	refused(t, withMethod(remainder{}), engine.Settings{Terms: true}, "eval.terms", "parts of the loss have no name",
+	refused(t, withMethod(remainder{}), engine.Settings{Settings: client.Settings{Terms: true}}, "eval.terms",
+		"parts of the loss have no name",
 		"Scope.Term")
 
 	dir := t.TempDir()
 	ctx, stop := context.WithCancel(context.Background())
-	_, err = engine.Run(ctx, withMethod(ridge{}), engine.Settings{Dir: dir, Terms: true,
+	_, err = engine.Run(ctx, withMethod(ridge{}), engine.Settings{Settings: client.Settings{Terms: true}, Dir: dir,
 		OnRound: func(record.Record) { stop() }})
 	if err == nil {
 		t.Fatal("the run was not stopped")
@@ -113,5 +115,6 @@ func TestTermsAreAskedFor(t *testing.T) {
 
 // Behind a guard nobody may tell of single clients.
 func TestTermsOfHiddenClients(t *testing.T) {
-	refused(t, withMethod(ridge{}), engine.Settings{Terms: true, Guard: doubled{}}, "eval.terms", "secure aggregation")
+	refused(t, withMethod(ridge{}), engine.Settings{Settings: client.Settings{Terms: true, Guard: doubled{}}},
+		"eval.terms", "secure aggregation")
 }

@@ -104,13 +104,13 @@ func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec
 }
 
 // keepConfusion writes the confusion matrix of a round that may be the result, before the round counts.
-func keepConfusion(e *spec.Experiment, set Settings, s *Server, round int) error {
+func keepConfusion(e *spec.Experiment, s *Server, round int) error {
 	if s.Confusion == nil || s.Confusion.Round != round {
 		return nil
 	}
 	s.Confusion.Classes = e.Classes
-	if set.Dir == "" {
+	if s.Dir == "" {
 		return nil
 	}
-	return atomicfile.Write(filepath.Join(set.Dir, record.ConfusionFile), atomicfile.JSON(s.Confusion, ""))
+	return atomicfile.Write(filepath.Join(s.Dir, record.ConfusionFile), atomicfile.JSON(s.Confusion, ""))
 }

@@ -44,9 +44,9 @@ func TestPromptsInOnePass(t *testing.T) {
 	for _, c := range e.Clients {
 		c.Backbone = b
 	}
-	for one, want := range map[bool][]int{true: {1, 1, 2, 4, 4}, false: {1, 1, 1, 2, 4, 4}} {
+	for bytes, want := range map[int][]int{-1: {1, 1, 2, 4, 4}, 0: {1, 1, 1, 2, 4, 4}} {
 		got = nil
-		mustRun(t, e, engine.Settings{Workers: 1, OneGraph: one})
+		mustRun(t, e, engine.Settings{Settings: client.Settings{PrefixBytes: bytes}, Workers: 1})
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("graphs of %v prompts, want %v", got, want)
 		}

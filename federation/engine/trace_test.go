@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
 	"promptfed/runtime/optim"
@@ -26,7 +27,7 @@ func TestTracedGradientIsTheOptimizers(t *testing.T) {
 		ClipValue: most}
 	e.Plan.Rounds = 2
 	rec := trace.NewRecorder()
-	mustRun(t, e, engine.Settings{Tracer: rec})
+	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 	clipped := 0
 	velocity := map[string][]float64{}
 	for _, s := range rec.Steps {
@@ -79,7 +80,7 @@ func TestTracedGradientIsTheOptimizers(t *testing.T) {
 // One optimizer that goes from client to client has its buffers in the trace of the turn that takes it over.
 func TestTracedOptimizerState(t *testing.T) {
 	rec := trace.NewRecorder()
-	mustRun(t, leaky(t), engine.Settings{Tracer: rec})
+	mustRun(t, leaky(t), engine.Settings{Settings: client.Settings{Tracer: rec}})
 	if rec.Tensors["r0/c0/optimizer/momentum/b/global"] != nil {
 		t.Error("the first turn takes over buffers")
 	}
@@ -144,7 +145,7 @@ func TestTraceHasAllThatIsDrawn(t *testing.T) {
 		e := toy(t)
 		e.Method = secretive{e.Method, place}
 		rec := trace.NewRecorder()
-		_, err := engine.Run(t.Context(), e, engine.Settings{Tracer: rec})
+		_, err := engine.Run(t.Context(), e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 		if complete := place == "recorded" || place == "nowhere"; complete != (err == nil) {
 			t.Errorf("%s: %v", place, err)
 		} else if err != nil && !strings.Contains(err.Error(), "the trace lacks") {
@@ -158,7 +159,7 @@ func TestTraceHasAllThatIsDrawn(t *testing.T) {
 	plain, traced := secretive{toy(t).Method, "recorded"}, t.TempDir()
 	e := toy(t)
 	e.Method = plain
-	mustRun(t, e, engine.Settings{Dir: traced, Tracer: trace.NewRecorder()})
+	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: trace.NewRecorder()}, Dir: traced})
 	quiet := t.TempDir()
 	mustRun(t, e, engine.Settings{Dir: quiet})
 	if prompts(t, traced) != prompts(t, quiet) {

@@ -15,6 +15,7 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -68,7 +69,7 @@ func TestBatchClients(t *testing.T) {
 			lost := func(round, client int) bool { return round == 0 && client == 1 }
 			finish := func(b *Built) *engine.Result {
 				set := b.Settings()
-				set.Lost = lost
+				set.Wrap = methodtest.Losing(lost)
 				r, err := engine.Run(context.Background(), b.Engine, set)
 				if err != nil {
 					t.Fatal(err)
@@ -105,7 +106,7 @@ func TestBatchClients(t *testing.T) {
 			same("5 workers", finish(open(t, c)))
 			b := open(t, c)
 			set := b.Settings()
-			set.Dir, set.Lost = t.TempDir(), lost
+			set.Dir, set.Wrap = t.TempDir(), methodtest.Losing(lost)
 			ctx, stop := context.WithCancel(context.Background())
 			set.OnTurn = func(o message.Instruction, _ int) {
 				if o.Round == 1 {
@@ -142,7 +143,7 @@ func TestFirstStepInTwoGraphs(t *testing.T) {
 		var of [2]*engine.Result
 		for i := range of {
 			set := b.Settings()
-			set.OneGraph = i == 0
+			set.PrefixBytes = i - 1
 			var err error
 			if of[i], err = engine.Run(context.Background(), b.Engine, set); err != nil {
 				t.Fatal(err)

@@ -483,8 +483,8 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
-	s := engine.Settings{Workers: b.workers(), Session: b.runtime().Session(), Encode: b.Config.Runtime.Encode,
-		Provider: b.Provider, Terms: b.Config.Eval.Terms}
+	s := engine.Settings{Settings: client.Settings{Session: b.runtime().Session(), Terms: b.Config.Eval.Terms},
+		Workers: b.workers(), Encode: b.Config.Runtime.Encode, Provider: b.Provider}
 	switch {
 	case b.guard != nil:
 		s.Guard = b.guard

@@ -27,7 +27,7 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 	if err != nil {
 		return err
 	}
-	w := client.NewWorker(b.Engine, b.Settings().Worker())
+	w := client.NewWorker(b.Engine, b.Settings().Settings)
 	defer w.Close()
 	out := tensor.Map{}
 	for _, f := range b.Bundles {

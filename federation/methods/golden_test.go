@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods"
@@ -104,8 +105,8 @@ func (c golden) trace(t *testing.T) tensor.Map {
 		Training: spec.Training{Epochs: c.Train.Epochs, Batch: 4,
 			Optim: optim.Config{Name: "sgd", LR: c.Train.LR, Momentum: c.Train.Momentum,
 				WeightDecay: c.Train.WeightDecay},
-			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}}, engine.Settings{Workers: 2, Tracer: rec,
-		Terms: c.Terms})
+			Schedule: optim.Schedule{Kind: c.Train.Schedule, TMax: 10}}},
+		engine.Settings{Settings: client.Settings{Tracer: rec, Terms: c.Terms}, Workers: 2})
 	if err != nil {
 		t.Fatalf("%s%v%v: %v", c.Method, c.With, c.Options, err)
 	}

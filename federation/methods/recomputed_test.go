@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods"
@@ -136,7 +137,7 @@ func TestTRIPFromItsTrace(t *testing.T) {
 	if _, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: methodtest.Classes,
 		Template: "a photo of a {}.", Clients: methodtest.Alike(4, 3), Plan: spec.Plan{Rounds: 1, Seed: 5},
 		Training: spec.Training{Epochs: 1, Batch: 1, Optim: optim.Config{Name: "sgd", LR: 0.1}}},
-		engine.Settings{Tracer: rec}); err != nil {
+		engine.Settings{Settings: client.Settings{Tracer: rec}}); err != nil {
 		t.Fatal(err)
 	}
 	different := map[string]bool{}

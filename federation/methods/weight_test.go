@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
@@ -99,7 +100,8 @@ func TestTermsWeigh(t *testing.T) {
 		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: m, Classes: names, Template: "{}",
 			Clients: clients,
 			Plan:    spec.Plan{Rounds: 4, Seed: 5}, Training: spec.Training{Epochs: 2, Batch: 8,
-				Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9}}}, engine.Settings{Terms: true})
+				Optim: optim.Config{Name: "sgd", LR: 0.002, Momentum: 0.9}}},
+			engine.Settings{Settings: client.Settings{Terms: true}})
 		if err != nil {
 			t.Fatal(err)
 		}

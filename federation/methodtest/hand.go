@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
@@ -146,7 +147,7 @@ func (h Hand) Check(t *testing.T) {
 		e.Synthetic = &spec.Synthetic{Backbone: b, Data: data(0, .6, .8), Epochs: h.Synthetic}
 	}
 	rec := trace.NewRecorder()
-	run(t, e, engine.Settings{Tracer: rec})
+	run(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 	for name, want := range h.Want {
 		name, index, _ := strings.Cut(name, "#")
 		i := 0

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
@@ -27,12 +28,13 @@ func (c Case) messages(t *testing.T) {
 	var sent []upload
 	rec := trace.NewRecorder()
 	e := c.experiment(t)
-	encoded := outcomeOf(t, c.run(t, e, engine.Settings{Encode: true, Tracer: rec, OnUpload: func(_, client int,
-		m []byte) {
+	set := engine.Settings{Settings: client.Settings{Tracer: rec, Sessions: &c.kept.sessions}, Encode: true}
+	set.Executor = Uploads(t, e, set.Settings, func(client int, m []byte) {
 		mu.Lock()
 		defer mu.Unlock()
 		sent = append(sent, upload{client, slices.Clone(m)})
-	}}))
+	})
+	encoded := outcomeOf(t, c.run(t, e, set))
 	c.plain(t).same(t, encoded, "values and encoded messages")
 	if len(sent) == 0 {
 		t.Fatal("no message was seen")

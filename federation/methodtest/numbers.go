@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods"
@@ -103,7 +104,7 @@ func Traced(t *testing.T, name string, with []string, o Options, rounds int, tra
 	rec := trace.NewRecorder()
 	_, err = engine.Run(context.Background(), &spec.Experiment{Method: m, Classes: Classes,
 		Template: "a photo of a {}.", Clients: Alike(9, 5, 6), Plan: spec.Plan{Rounds: rounds, Seed: 5},
-		Training: train}, engine.Settings{Tracer: rec})
+		Training: train}, engine.Settings{Settings: client.Settings{Tracer: rec}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/trace"
@@ -123,7 +124,7 @@ func (c Case) resume(t *testing.T) {
 		}
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
-		set := engine.Settings{Dir: dir, Workers: 2, Sessions: &c.kept.sessions}
+		set := engine.Settings{Settings: client.Settings{Sessions: &c.kept.sessions}, Dir: dir, Workers: 2}
 		repair := in.set(&set, stop, dir)
 		_, err := engine.Run(ctx, c.experiment(t), set)
 		stop()
@@ -149,7 +150,7 @@ func (c Case) longer(t *testing.T) {
 	whole := short.Plan.Rounds
 	short.Plan.Rounds = whole / 2
 	c.run(t, short, engine.Settings{Dir: dir})
-	set := engine.Settings{Dir: dir, Resume: true, Sessions: &c.kept.sessions}
+	set := engine.Settings{Settings: client.Settings{Sessions: &c.kept.sessions}, Dir: dir, Resume: true}
 	_, err := engine.Run(context.Background(), c.experiment(t), set)
 	if err == nil {
 		c.plain(t).same(t, outcomeIn(t, dir), "with more rounds")
@@ -167,7 +168,10 @@ func (c Case) lost(t *testing.T) {
 	e.Plan.Participation, e.Plan.Rounds = 1, 1
 	before := c.run(t, e, engine.Settings{})
 	e.Plan.Rounds = 2
-	after := c.run(t, e, engine.Settings{Lost: func(round, client int) bool { return round == 1 && client == 1 }})
+	after := c.run(t, e, engine.Settings{Wrap: Losing(func(round,
+		client int) bool {
+		return round == 1 && client == 1
+	})})
 	if got := after.Records[1].Clients; len(got) != 3 || got[1] != 2 {
 		t.Errorf("round 1 counted clients %v, want 0, 2 and 3", got)
 	}
@@ -187,7 +191,10 @@ func (c Case) lost(t *testing.T) {
 		}
 	}
 	e.Plan.Rounds = 1
-	none := engine.Settings{Sessions: &c.kept.sessions, Lost: func(int, int) bool { return true }}
+	none := engine.Settings{Settings: client.Settings{Sessions: &c.kept.sessions}, Wrap: Losing(func(int,
+		int) bool {
+		return true
+	})}
 	if _, err := engine.Run(context.Background(), e, none); err == nil {
 		t.Error("a round without any answer was accepted")
 	}

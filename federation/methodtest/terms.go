@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/trace"
@@ -18,8 +19,9 @@ import (
 // have their means. Measuring terms changes nothing else, for any number of workers and any form of messages.
 func (c Case) terms(t *testing.T) {
 	rec := trace.NewRecorder()
-	r := c.run(t, c.all(t), engine.Settings{Workers: 8, Encode: true, Terms: true, Tracer: rec})
-	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, c.all(t), engine.Settings{Terms: true})),
+	r := c.run(t, c.all(t), engine.Settings{Settings: client.Settings{Terms: true, Tracer: rec}, Workers: 8,
+		Encode: true})
+	outcomeOf(t, r).same(t, outcomeOf(t, c.run(t, c.all(t), engine.Settings{Settings: client.Settings{Terms: true}})),
 		"terms in values and in encoded messages")
 	if c.learnsNothing() {
 		return

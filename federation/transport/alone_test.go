@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/safetensors"
@@ -35,10 +36,9 @@ func TestOneBadOfThree(t *testing.T) {
 	e := transporttest.FedPHA.Experiment(t)
 	e.Clients = e.Clients[:3]
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
-	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
-		client int) bool {
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(func(_, client int) bool {
 		return client == 1
-	}})
+	})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func TestLateJoiner(t *testing.T) {
 	away := func(round, client int) bool { return round == 0 && client == 3 }
 	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
-	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: away})
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(away)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -310,10 +310,9 @@ func TestDeadline(t *testing.T) {
 	t.Parallel() // it waits for the deadline
 	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation = 1
-	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(round,
-		client int) bool {
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(func(round, client int) bool {
 		return round == 1 && client == 1
-	}})
+	})})
 	if err != nil {
 		t.Fatal(err)
 	}

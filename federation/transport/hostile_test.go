@@ -11,6 +11,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
+	"promptfed/federation/methodtest"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/transporttest"
 	"promptfed/runtime/safetensors"
@@ -38,10 +39,9 @@ func TestHostileUploads(t *testing.T) {
 	t.Parallel()
 	e := transporttest.FedPHA.Experiment(t)
 	e.Plan.Participation, e.Plan.Rounds = 1, 2
-	r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
-		client int) bool {
+	r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(func(_, client int) bool {
 		return client == 1
-	}})
+	})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,10 +158,10 @@ func TestHostileExtras(t *testing.T) {
 			if c.kind == message.Compute {
 				return // its training counts
 			}
-			r, err := engine.Run(context.Background(), e, engine.Settings{Lost: func(_,
+			r, err := engine.Run(context.Background(), e, engine.Settings{Wrap: methodtest.Losing(func(_,
 				client int) bool {
 				return client == 1
-			}})
+			})})
 			if err != nil {
 				t.Fatal(err)
 			}

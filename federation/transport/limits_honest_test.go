@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
@@ -116,7 +117,7 @@ func TestHonestUploads(t *testing.T) {
 						Momentum: 0.9},
 						Schedule: optim.Schedule{Kind: "cosine", TMax: 6, Warmup: 1, WarmupLR: 5e-4}},
 					Plan: spec.Plan{Rounds: 6, TestEvery: 2, Seed: 5, Participation: participation}}
-				watch(t, e, engine.Settings{Terms: true, Sessions: &sessions})
+				watch(t, e, engine.Settings{Settings: client.Settings{Terms: true, Sessions: &sessions}})
 			})
 		}
 		if err := sessions.Close(); err != nil {

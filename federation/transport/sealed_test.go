@@ -39,8 +39,9 @@ func TestSealedSameBytes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sealed, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(),
-				Wrap: layer.Wrap})
+			sealed, err := engine.Run(context.Background(), e,
+				engine.Settings{Settings: client.Settings{Guard: layer.Guard()},
+					Wrap: layer.Wrap})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +138,8 @@ func TestSealedRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := engine.Run(context.Background(), e, engine.Settings{Guard: layer.Guard(), Wrap: layer.Wrap})
+	r, err := engine.Run(context.Background(), e, engine.Settings{Settings: client.Settings{Guard: layer.Guard()},
+		Wrap: layer.Wrap})
 	if err != nil {
 		t.Fatal(err)
 	}

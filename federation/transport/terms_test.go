@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/transport"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/transporttest"
@@ -15,7 +16,7 @@ import (
 // through encoded messages and over NATS; a client that measures nothing is left out.
 func TestTermsTravel(t *testing.T) {
 	s := transporttest.Method("fedpha", []string{"scaffold"}, transporttest.FedPHA.Options)
-	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Terms: true})
+	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Settings: client.Settings{Terms: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +24,8 @@ func TestTermsTravel(t *testing.T) {
 	if n := len(r.Records[2].Terms); n != 5 {
 		t.Fatalf("%d terms, want those of fedpha and scaffold's correction", n)
 	}
-	looped, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Terms: true, Encode: true})
+	looped, err := engine.Run(context.Background(), s.Experiment(t),
+		engine.Settings{Settings: client.Settings{Terms: true}, Encode: true})
 	if err != nil || transporttest.Timeless(t, looped.Records) != want {
 		t.Errorf("through messages, %v", err)
 	}

@@ -21,14 +21,11 @@ import (
 // compiler builds programs, and compiles each graph that methods ask for once, however many clients have it; it is safe
 // for concurrent use.
 type compiler struct {
-	m        method.Method
-	classes  []string
-	template string
-	memory   int // of Training
-	options  ort.Options
-	pool     *ort.Pool
-	own      bool // pool is nobody else's
-	weights  onnx.Seen
+	e       *spec.Experiment
+	options ort.Options
+	pool    *ort.Pool
+	own     bool // pool is nobody else's
+	weights onnx.Seen
 	// values holds what Worker.values does, and initial the values of plan.initial.
 	values, initial *valueCache
 
@@ -40,9 +37,9 @@ type compiler struct {
 }
 
 func newCompiler(e *spec.Experiment, set Settings, values, initial *valueCache) *compiler {
-	return &compiler{m: e.Method, classes: e.Classes, template: e.Template, memory: e.Training.Memory,
-		options: set.Session, pool: cmp.Or(set.Sessions, new(ort.Pool)), own: set.Sessions == nil,
-		values: values, initial: initial, plans: map[string]*plan{}, compiled: map[string]*plan{}, hands: map[string]*tensor.Tensor{}}
+	return &compiler{e: e, options: set.Session, pool: cmp.Or(set.Sessions, new(ort.Pool)), own: set.Sessions == nil,
+		values: values, initial: initial, plans: map[string]*plan{}, compiled: map[string]*plan{},
+		hands: map[string]*tensor.Tensor{}}
 }
 
 func (c *compiler) close() error {
@@ -82,7 +79,7 @@ func (c *compiler) step(b spec.Backbone, task method.ClientSpec) (*plan, error) 
 // initialStep compiles a step for shared parameters as the server sent them; nil where no learned prompt depends on
 // them alone, or where the values of its prefix take too much memory.
 func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []graph.Output) (*plan, error) {
-	if c.initial.capacity == 0 {
+	if c.initial.capacity <= 0 {
 		return nil, nil
 	}
 	common, found := initialInputs(s), false
@@ -151,7 +148,7 @@ func initialInputs(s *method.Scope) func(input string) bool {
 
 // losses are the loss, and those beside it.
 func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
-	loss := c.m.Loss(s, c.m.Logits(s))
+	loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
 	if err := s.Graph().Err(); err != nil {
 		return nil, err
 	}
@@ -182,7 +179,7 @@ func allUsed(s *method.Scope, loss graph.Node) error {
 
 // scope starts a graph that this worker's sessions run.
 func (c *compiler) scope(task method.ClientSpec) *method.Scope {
-	s := method.NewScope(task, c.m.Params(task))
+	s := method.NewScope(task, c.e.Method.Params(task))
 	if c.options.WithProvider().Provider == ort.CPU {
 		s.Graph().UseKernels()
 	}
@@ -191,13 +188,16 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 
 // score compiles the class scores.
 func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
-	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) { return alone(c.m.Logits(s)), nil },
+	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) {
+		return alone(c.e.Method.Logits(s)),
+			nil
+	},
 		func(s *method.Scope, of []graph.Output) (*plan, error) {
 			p, err := c.split(b, s, of[0].Node)
 			if err == nil && p.prefix != nil {
 				p.prefix.several = func(clients int) ([]graph.Output, error) {
 					s := c.scope(task)
-					_, fixed := cutValue(c.m.Logits(s))
+					_, fixed := cutValue(c.e.Method.Logits(s))
 					return c.allLowered(b, copies(s, fixed, clients), nil)
 				}
 			}
@@ -307,7 +307,7 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	}
 	p, ok := c.compiled[same]
 	if !ok {
-		maxRows, err := spec.MaxRows(b, c.classes, c.memory, nodesOf(of)...)
+		maxRows, err := spec.MaxRows(b, c.e.Classes, c.e.Training.Memory, nodesOf(of)...)
 		if err != nil {
 			return nil, err
 		}
@@ -340,7 +340,7 @@ func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
 // allLowered returns outputs in which towers take the place of placeholders.
 func (c *compiler) allLowered(b spec.Backbone, of []graph.Output, passes passOf) ([]graph.Output, error) {
 	hand := func(of method.HandTexts) (*tensor.Tensor, error) { return c.handText(b, of) }
-	nodes, err := lower(b, c.classes, c.template, hand, passes, nodesOf(of))
+	nodes, err := lower(b, c.e.Classes, c.e.Template, hand, passes, nodesOf(of))
 	if err != nil {
 		return nil, err
 	}
@@ -438,7 +438,7 @@ func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []graph.Ou
 // terms compiles every term of the loss with its gradients, with names under termOutput and the term's name.
 func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, error) {
-		loss := c.m.Loss(s, c.m.Logits(s))
+		loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
 		if err := s.Graph().Err(); err != nil {
 			return nil, err
 		}
@@ -537,7 +537,7 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 // its texts, of several the means of theirs, made unit.
 func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tensor, error) {
 	if len(of.Templates) == 0 {
-		of.Templates = []string{c.template}
+		of.Templates = []string{c.e.Template}
 	}
 	c.handMu.Lock()
 	defer c.handMu.Unlock()
@@ -552,8 +552,8 @@ func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tenso
 			return nil, fmt.Errorf("template %q of the hand-written prompts must contain {} for the class name",
 				template)
 		}
-		texts := make([]string, len(c.classes))
-		for i, name := range c.classes {
+		texts := make([]string, len(c.e.Classes))
+		for i, name := range c.e.Classes {
 			texts[i] = spec.Sentence(template, name)
 			if of.Of == nil {
 				continue

@@ -26,7 +26,7 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	case message.Compute:
 		r.Upload, err = w.ComputeStatistic(c, o, s)
 	case message.Test:
-		if r.Scores, err = w.Test(ctx, c, o, s); err == nil && o.Confusion && w.Confusion {
+		if r.Scores, err = w.Test(ctx, c, o, s); err == nil && o.Confusion && w.Evaluate.Confusion {
 			r.Upload.Extra = r.Scores.ConfusionTensors()
 		}
 	case message.Validate:

@@ -23,17 +23,17 @@ import (
 // steps are one graph. Where values stay on a device, which the CPU stands in for, uploads are the same bytes.
 func TestForwardPassOnce(t *testing.T) {
 	for _, c := range []struct {
-		name     string
-		with     []string
-		oneGraph bool
-		want     [2]int // rounds
+		name   string
+		with   []string
+		prefix int
+		want   [2]int // rounds
 	}{
-		{"promptfl", nil, false, [2]int{2, 2}},
-		{"promptfl", []string{"fedprox", "scaffold"}, false, [2]int{2, 2}},
-		{"fedpha", nil, false, [2]int{2, 2}},
-		{"promptfl", []string{"fedamp"}, false, [2]int{2, 0}},
-		{"fedvpt", nil, false, [2]int{}},
-		{"promptfl", nil, true, [2]int{}},
+		{"promptfl", nil, 0, [2]int{2, 2}},
+		{"promptfl", []string{"fedprox", "scaffold"}, 0, [2]int{2, 2}},
+		{"fedpha", nil, 0, [2]int{2, 2}},
+		{"promptfl", []string{"fedamp"}, 0, [2]int{2, 0}},
+		{"fedvpt", nil, 0, [2]int{}},
+		{"promptfl", nil, -1, [2]int{}},
 	} {
 		m, err := methods.Build(c.name, c.with, nil)
 		if err != nil {
@@ -43,8 +43,8 @@ func TestForwardPassOnce(t *testing.T) {
 			Clients: methodtest.Clients(9, 5, 6, 3), Plan: spec.Plan{Rounds: 2, Seed: 5},
 			Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1, Momentum: 0.9},
 				Schedule: optim.Schedule{Kind: "constant"}}}
-		w := client.NewWorker(e, client.Settings{OneGraph: c.oneGraph})
-		bound := client.NewWorker(e, client.Settings{OneGraph: c.oneGraph, Session: ort.Options{Bind: true}})
+		w := client.NewWorker(e, client.Settings{PrefixBytes: c.prefix})
+		bound := client.NewWorker(e, client.Settings{PrefixBytes: c.prefix, Session: ort.Options{Bind: true}})
 		states := make([]message.ClientState, 4)
 		for round := range 2 {
 			o := message.Instruction{Kind: message.Train, Round: round, Total: 4, Shared: tensor.Map{}}

@@ -108,7 +108,7 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	if err = w.Method.Finish(l, &up); err != nil {
 		return up, s, stats, err
 	}
-	w.attack.Upload(t.o.Round, l.Received, &up, l.Draws)
+	w.Attack.Upload(t.o.Round, l.Received, &up, l.Draws)
 	if codec := w.Method.Codec(); codec != nil {
 		if err = codec.Pack(l, &up); err != nil {
 			return up, s, stats, err
@@ -178,7 +178,7 @@ func (w *Worker) trainAll(ctx context.Context, jobs []Job, shared *sharedOptimiz
 // away; nothing is merged, so that what else the server holds is as the method starts it.
 func (w *Worker) Pretrain(ctx context.Context, of *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
 	first := *w
-	first.Tracer, first.Terms, first.pretrains, first.attack = nil, false, true, attack.Attack{}
+	first.Tracer, first.Terms, first.pretrains, first.Attack = nil, false, true, attack.Attack{}
 	first.Training.Epochs, first.Training.Overrides = of.Epochs, nil
 	first.Training.Schedule = optim.Schedule{Kind: "constant"}
 	up, _, _, err := first.Train(ctx, &spec.Client{Backbone: of.Backbone, Train: of.Data}, o, message.ClientState{})

@@ -3,6 +3,7 @@
 package client
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"promptfed/federation/attack"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
@@ -25,27 +25,15 @@ import (
 // Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use. NewWorker makes
 // one.
 type Worker struct {
-	Method       method.Method
-	Training     spec.Training
-	Seed         uint64
-	Tracer       trace.Tracer  // nil for none
-	Guard        message.Guard // nil for none
-	Terms        bool          // whether the terms of the loss are measured
-	BatchClients int           // steps of how many clients may go in one run; 0 and 1 are the same
-	// Confusion lets the reply to a test tell which class was taken for which, if the server asks.
-	Confusion bool
+	spec.Experiment // the clients of it are passed with each call
+	Settings
 
-	// Noise is where the noise of differential privacy of a client comes from; nil for the seed.
-	Noise func(client int) *noise.Noise
-
-	plan       spec.Plan
 	c          *compiler
 	values     *valueCache // of tests
 	initial    *valueCache // of plan.initial
 	evaluators map[string]setEvaluator
 	shared     *sharedOptimizer // nil for a fresh one in every turn
-	pretrains  bool             // of Server.warm
-	attack     attack.Attack
+	pretrains  bool             // of Server.pretrain
 }
 
 // Settings decide how a worker runs, not what it computes.
@@ -56,11 +44,13 @@ type Settings struct {
 	Sessions *ort.Pool
 	Tracer   trace.Tracer  // nil for none
 	Guard    message.Guard // nil for none
-	Terms    bool          // measure the terms of the loss
-	// Noise is where the noise of differential privacy of a client comes from; nil for the seed.
+	Terms    bool          // measure each term of the loss, for the records; it changes nothing that is trained
+	// Noise is the source of a client's noise of differential privacy; nil for the seed, as in a simulation.
 	Noise func(client int) *noise.Noise
-	// OneGraph computes the first step of a turn in one graph, like every later step. Benchmarks use it.
-	OneGraph bool
+	// PrefixBytes bounds the values that a worker keeps of forward passes at the parameters that the server sent; 0 for
+	// 512 MiB, below 0 for none. A step whose forward pass does not fit twice is computed in one graph, like every later
+	// step of a turn.
+	PrefixBytes int
 }
 
 // NewWorker returns the client side of an experiment; Close frees its sessions.
@@ -69,15 +59,13 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 }
 
 func newWorker(e *spec.Experiment, set Settings, values *valueCache) *Worker {
-	capacity := initialBytes
+	capacity := cmp.Or(set.PrefixBytes, initialBytes)
 	// a device is filled by several clients in one run, which first steps of their own would leave idle
-	if set.OneGraph || e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
+	if e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
 		capacity = 0
 	}
-	initial := newValueCache(capacity, 0)
-	w := &Worker{Method: e.Method, Training: e.Training, Seed: e.Plan.Seed, Tracer: set.Tracer, Guard: set.Guard,
-		Terms: set.Terms, BatchClients: e.BatchClients, Confusion: e.Evaluate.Confusion, Noise: set.Noise, plan: e.Plan,
-		c: newCompiler(e, set, values, initial), values: values, initial: initial, attack: e.Attack}
+	w := &Worker{Experiment: *e, Settings: set, values: values, initial: newValueCache(capacity, 0)}
+	w.c = newCompiler(e, set, values, w.initial)
 	w.evaluators = setEvaluators(e, set, values)
 	if e.Training.Shared {
 		w.shared = &sharedOptimizer{tensor.Map{}}
@@ -90,7 +78,7 @@ func (w *Worker) Close() error { return errors.Join(w.c.close(), closeAll(w.eval
 
 func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
 	t := c.Backbone.Task()
-	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, clients, len(w.c.classes), c.Backbone.Name()
+	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, clients, len(w.Classes), c.Backbone.Name()
 	return t
 }
 
@@ -105,13 +93,13 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	}
 	for _, p := range w.Method.Params(task) {
 		if p.Owner == method.Private && s.Private[p.Name] == nil {
-			s.Private[p.Name] = p.Initial(w.Seed, c.ID)
+			s.Private[p.Name] = p.Initial(w.Plan.Seed, c.ID)
 		}
 	}
 	l := &method.Local{Task: task, Round: o.Round, Received: o.Shared, Broadcast: tensor.Map{},
 		Shared: o.Shared.Clone(), Private: s.Private.Clone(), State: s.Method.Clone(), Scalars: map[string]float64{},
 		Cache: map[string]any{}, Optim: w.Training.Optim,
-		Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Seed, "round",
+		Pretrains: w.pretrains, Data: c.Train, Rand: method.Rand(w.Plan.Seed, "round",
 			strconv.Itoa(o.Round), "client", strconv.Itoa(c.ID), o.Statistic)}
 	if w.Tracer != nil {
 		l.Draws = method.NewDraws(nil)
@@ -127,7 +115,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	if c.Train != nil {
 		l.LocalClasses = c.Classes()
 	}
-	plan := w.plan
+	plan := w.Plan
 	plan.Clients = o.Total
 	l.Sampling = plan.Sampling()
 	refuse := func(why error) method.Noise {
@@ -142,7 +130,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	default:
 		l.Noise = w.Noise(c.ID).ForRound(o.Round, true)
 	}
-	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Seed) })
+	l.Memory = sync.OnceValues(func() (tensor.Map, error) { return spec.Memory(c, w.Plan.Seed) })
 	l.Eval = func(of func(*method.Scope) graph.Node) (*tensor.Tensor, error) {
 		return w.evalRows(c, l, s, of)
 	}

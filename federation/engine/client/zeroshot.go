@@ -74,7 +74,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 			continue
 		}
 		most := slices.Max(slices.Collect(maps.Values(s.class)))
-		classes := len(w.c.classes)
+		classes := len(w.Classes)
 		mean, _ := metrics.MeanStd(s.mean)
 		out = append(out, record.ZeroShot{Backbone: name, Accuracy: float64(s.right) / float64(s.n),
 			Clients: len(s.mean), Mean: mean, Classes: classes,

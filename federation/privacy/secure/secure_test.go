@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
@@ -43,7 +44,7 @@ func experiment(t *testing.T, c secure.Config, base string, with []string, o opt
 }
 
 func over(l *secure.Layer, encode bool) engine.Settings {
-	return engine.Settings{Workers: 2, Encode: encode, Guard: l.Guard(), Wrap: l.Wrap}
+	return engine.Settings{Settings: client.Settings{Guard: l.Guard()}, Workers: 2, Encode: encode, Wrap: l.Wrap}
 }
 
 func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
@@ -168,7 +169,8 @@ func TestDropouts(t *testing.T) {
 		sum := run(t, e, flaky{lose: map[string][]int{step: {1, 4}}}.around(l))
 		set, want := engine.Settings{}, []int{0, 1, 2, 3, 4}
 		if !late(step) { // their vectors have arrived
-			set.Lost, want = func(_, client int) bool { return client == 1 || client == 4 }, []int{0, 2, 3}
+			want = []int{0, 2, 3}
+			set.Wrap = methodtest.Losing(func(_, client int) bool { return client == 1 || client == 4 })
 		}
 		if d := far(t, run(t, e, set), sum); !(d <= l.Step()/2+1e-6) || !slices.Equal(sum.Records[0].Clients, want) {
 			t.Errorf("%s: prompts differ by %v, clients %v", step, d, sum.Records[0].Clients)

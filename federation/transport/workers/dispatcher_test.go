@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/transport/subjects"
@@ -251,7 +252,7 @@ func TestDispatcherFailuresAgain(t *testing.T) {
 // What clients measure of the terms of their losses comes from workers as from one process.
 func TestDispatcherGivesTerms(t *testing.T) {
 	s := transporttest.Method("fedpha", []string{"scaffold"}, transporttest.FedPHA.Options)
-	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Terms: true})
+	r, err := engine.Run(context.Background(), s.Experiment(t), engine.Settings{Settings: client.Settings{Terms: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

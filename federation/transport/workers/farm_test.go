@@ -92,7 +92,7 @@ func (f *farm) work(ctx context.Context, nc *nats.Conn, id string, worker, jobs 
 	if err != nil {
 		return err
 	}
-	w := client.NewWorker(f.e, f.each.Worker())
+	w := client.NewWorker(f.e, f.each.Settings)
 	defer w.Close()
 	job := func(ctx context.Context, client int, o message.Instruction, s message.ClientState) (message.Reply,
 		*message.ClientState, error) {

@@ -19,6 +19,7 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/federation/methodtest"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
@@ -206,7 +207,7 @@ func (s *site) expected(records []record.Record) tensor.Map {
 		}
 	}
 	set := b.Settings()
-	set.Lost = func(round, client int) bool { return !counted[[2]int{round, client}] }
+	set.Wrap = methodtest.Losing(func(round, client int) bool { return !counted[[2]int{round, client}] })
 	r, err := engine.Run(ctx, b.Engine, set)
 	if err != nil {
 		s.t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
@@ -132,7 +133,8 @@ func (r *ExperimentReport) rounds(ctx context.Context, o ExperimentOptions, dir 
 	run := filepath.Join(dir, "run")
 	began := time.Now()
 	var published []publishedRound
-	_, err = engine.Run(ctx, e, engine.Settings{Dir: run, Workers: o.Workers, Session: o.Session, Encode: true,
+	_, err = engine.Run(ctx, e, engine.Settings{Settings: client.Settings{Session: o.Session}, Dir: run,
+		Workers: o.Workers, Encode: true,
 		OnRound: func(rec record.Record) {
 			ph := *rec.Phases
 			seconds := time.Since(began).Seconds()
@@ -318,7 +320,8 @@ func (r *ExperimentReport) cost(ctx context.Context, o ExperimentOptions, dir st
 	session.IntraThreads = 1
 	began, inside, outside := time.Now(), ort.NativeTime(), ort.GoTime()
 	last := began
-	_, err = engine.Run(ctx, e, engine.Settings{Dir: filepath.Join(at, "run"), Workers: 1, Session: session,
+	_, err = engine.Run(ctx, e, engine.Settings{Settings: client.Settings{Session: session}, Dir: filepath.Join(at,
+		"run"), Workers: 1,
 		Encode: true, OnRound: func(rec record.Record) {
 			if rec.Round == 0 {
 				began, inside, outside = time.Now(), ort.NativeTime(), ort.GoTime()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
@@ -203,8 +204,8 @@ func (o MethodsOptions) method(ctx context.Context, b fullSize, d layer.Def, pro
 		}
 		last = time.Now()
 	}
-	_, err = engine.Run(enough, e, engine.Settings{Workers: workers, Session: session, OnTurn: timed,
-		OneGraph: true})
+	_, err = engine.Run(enough, e, engine.Settings{Settings: client.Settings{Session: session, PrefixBytes: -1},
+		Workers: workers, OnTurn: timed})
 	if unheld != nil || err != nil && !(errors.Is(err, context.Canceled) && done == methodClients*methodRounds) {
 		return s, errors.Join(unheld, err)
 	}

@@ -45,7 +45,7 @@ func newStep(t tower, name string, options map[string]any, classes []string, tok
 			WeightDecay: 5e-4},
 			Schedule: optim.Schedule{Kind: "constant"}}}
 	e.Plan.Seed = seed
-	s := &step{of: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, OneGraph: true}),
+	s := &step{of: e, worker: client.NewWorker(e, client.Settings{Session: o, Tracer: trace, PrefixBytes: -1}),
 		tokens: tokens, set: set}
 	s.client = &spec.Client{Backbone: t, Train: new(examples).of(t.Task(), 0, "step", inTurn(len(classes)), nil)}
 	s.order = message.Instruction{Kind: message.Train, Total: 1, Shared: tensor.Map{}}

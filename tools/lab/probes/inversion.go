@@ -177,7 +177,7 @@ func (p *probe) victim(ctx context.Context, seed uint64, received tensor.Map) (*
 	if err != nil {
 		return nil, err
 	}
-	w := client.NewWorker(e, p.Settings().Worker())
+	w := client.NewWorker(e, p.Settings().Settings)
 	defer w.Close()
 	task := w.Task(e.Clients[0], 1)
 	v := &victim{classes: len(e.Classes), dim: task.Dim}

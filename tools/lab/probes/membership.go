@@ -63,7 +63,7 @@ func (p *probe) members(ctx context.Context, s protection, seed uint64, rounds i
 	if _, err := engine.Run(ctx, e, set); err != nil {
 		return area, err
 	}
-	w := client.NewWorker(e, p.Settings().Worker())
+	w := client.NewWorker(e, p.Settings().Settings)
 	defer w.Close()
 	others := p.pool.Pick(left)
 	for at, round := range []int{0, rounds - 1} {

@@ -237,12 +237,14 @@ func (f joinFlags) prepare(ctx context.Context, nc *nats.Conn, inv *exchange.Inv
 	}
 	set := b.Settings()
 	if b.Private() && !f.insecureDP {
-		if set.Noise, err = noise.Open(filepath.Join(f.state, noiseFile), inv.Run); err != nil {
+		own, err := noise.Open(filepath.Join(f.state, noiseFile), inv.Run)
+		if err != nil {
 			b.Close()
 			return nil, nil, err
 		}
+		set.Noise = func(int) *noise.Noise { return own }
 	}
-	worker := client.NewWorker(b.Engine, set.Worker())
+	worker := client.NewWorker(b.Engine, set.Settings)
 	if conf.Eval.ZeroShot {
 		if found, err := worker.ZeroShot(ctx, []*spec.Client{p.Client}); err == nil {
 			for _, line := range record.ZeroShotWarnings(found) {

@@ -242,7 +242,7 @@ func (f serveFlags) train(ctx context.Context, h *transport.Server, b *experimen
 	set.OnRound, set.OnWarning = round, d.Warn
 	if b.Private() && !f.insecureDP {
 		path := filepath.Join(dir, runfolder.ServerFolder, noiseFile)
-		if set.Noise, err = noise.Open(path, h.Status().Run); err != nil {
+		if set.ServerNoise, err = noise.Open(path, h.Status().Run); err != nil {
 			return err
 		}
 	}

@@ -177,7 +177,7 @@ func (f WorkOptions) prepare(ctx context.Context, config []byte) (*task, error) 
 	}
 	b.Config.Runtime.Workers = cmp.Or(f.jobs, b.Config.Runtime.Workers)
 	set := b.Settings()
-	t := &task{config: config, built: b, worker: client.NewWorker(b.Engine, set.Worker())}
+	t := &task{config: config, built: b, worker: client.NewWorker(b.Engine, set.Settings)}
 	t.info.Host, t.info.Jobs = hostName(), set.Workers
 	if t.info.Compatibility, err = b.Compatibility(ctx); err != nil {
 		t.close()

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/federation/engine"
+	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/methods"
@@ -30,7 +31,7 @@ func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
 			Clients:  methodtest.Clients(9, 5, 6), Plan: spec.Plan{Rounds: 3, Seed: 5},
 			Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.2,
 				Momentum: momentum}}},
-			engine.Settings{Tracer: rec})
+			engine.Settings{Settings: client.Settings{Tracer: rec}})
 		if err != nil {
 			t.Fatal(err)
 		}
