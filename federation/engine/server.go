@@ -115,7 +115,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 			return rec, fmt.Errorf("round %d, statistic %s: %w", g.Round+1, q.Name, err)
 		}
 		if s.Tracer != nil {
-			traceChanged(s.Tracer, fmt.Sprintf("r%d/survey/%s/digest", g.Round, q.Name), g, down, kept, each)
+			traceChanged(s.Tracer, fmt.Sprintf("r%d/statistic/%s/aggregate", g.Round, q.Name), g, down, kept, each)
 		}
 		instruction.Broadcast, instruction.PerClient = g.Broadcast, g.PerClient
 	}

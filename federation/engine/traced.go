@@ -58,7 +58,7 @@ func (s *Server) traceMerge(merged []message.Reply, rec record.Record) error {
 	return nil
 }
 
-// traceChanged records what a digest added to the server's state or replaced in it.
+// traceChanged records the tensors that the aggregate of a statistic added to the server's state or replaced in it.
 func traceChanged(t trace.Tracer, under string, g *method.Global, down, kept tensor.Map, each map[int]tensor.Map) {
 	changed := func(under string, now, before tensor.Map) {
 		for name, v := range now {

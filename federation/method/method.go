@@ -61,8 +61,8 @@ type Server interface {
 	Merge(g *Global, ups []Upload) error
 }
 
-// Statistic is one round trip to the clients before they train (survey in traces): what each computes,
-// and what the server makes of their answers. Only Name travels; both ends build the same method from the same options.
+// Statistic is one round trip to the clients before they train: each computes an answer, and the server aggregates the
+// answers. Messages hold only its name: both ends build the same method from the same options.
 type Statistic struct {
 	Name      string
 	Compute   func(*Local) (tensor.Map, error)

@@ -99,11 +99,11 @@ func (c Case) trace(t *testing.T) {
 		add(fmt.Sprintf("r%d/down/", r), n.Broadcast...)
 		add(fmt.Sprintf("r%d/kept/", r), at(r, n.ServerState)...)
 		if q := n.Statistic; q != nil && (r == 0 || q.Every) {
-			at := fmt.Sprintf("r%d/survey/%s/", r, q.Name)
-			add(at+"digest/", q.Broadcast...)
+			at := fmt.Sprintf("r%d/statistic/%s/", r, q.Name)
+			add(at+"aggregate/", q.Broadcast...)
 			for k := range e.Clients {
 				add(fmt.Sprintf("%sc%d/", at, k), append(q.Answer, "image", "label")...)
-				add(fmt.Sprintf("%sdigest/c%d/", at, k), q.PerClient...)
+				add(fmt.Sprintf("%saggregate/c%d/", at, k), q.PerClient...)
 				add(fmt.Sprintf("r%d/c%d/down/", r, k), slices.Concat(q.Broadcast, q.PerClient)...)
 			}
 			if q.Every {

@@ -173,8 +173,8 @@ class Method:
     def finish(self, env, p, up):
         pass
 
-    def surveys(self, r):
-        """Pairs of ask(env) and digest(server, answers) by name."""
+    def statistics(self, r):
+        """Pairs of ask(env) and aggregate(server, answers) by name."""
         return {}
 
     def merge(self, r, server, ups):
@@ -226,8 +226,8 @@ class Wrapper(Method):
     def finish(self, env, p, up):
         self.inner.finish(env, p, up)
 
-    def surveys(self, r):
-        return self.inner.surveys(r)
+    def statistics(self, r):
+        return self.inner.statistics(r)
 
     def merge(self, r, server, ups):
         self.inner.merge(r, server, ups)
@@ -287,24 +287,24 @@ def simulate(case):
         if train["schedule"] == "cosine":
             lr = lr * (1 + math.cos(math.pi * r / 10)) / 2
         server.lr = lr
-        for s, (ask, digest) in m.surveys(r).items():
+        for s, (ask, aggregate) in m.statistics(r).items():
             answers = []
             for k in range(3):
                 env = environment(r, k)
                 answers.append(types.SimpleNamespace(client=k, n=sizes[k], extra=ask(env)))
                 for n, t in answers[k].extra.items():
-                    put(f"r{r}/survey/{s}/c{k}/{n}", t)
+                    put(f"r{r}/statistic/{s}/c{k}/{n}", t)
             before = dict(server.down), dict(server.kept)
             before_each = {k: dict(each) for k, each in server.each.items()}
-            digest(server, answers)
+            aggregate(server, answers)
             for part, old in zip((server.down, server.kept), before):
                 for n, t in part.items():
                     if old.get(n) is not t:
-                        put(f"r{r}/survey/{s}/digest/{n}", t)
+                        put(f"r{r}/statistic/{s}/aggregate/{n}", t)
             for k, each in server.each.items():
                 for n, t in each.items():
                     if before_each.get(k, {}).get(n) is not t:
-                        put(f"r{r}/survey/{s}/digest/c{k}/{n}", t)
+                        put(f"r{r}/statistic/{s}/aggregate/c{k}/{n}", t)
         uploads = []
         for k in range(3):
             at, env = f"r{r}/c{k}/", environment(r, k)

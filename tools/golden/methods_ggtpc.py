@@ -29,11 +29,11 @@ class GGTPC(Wrapper):
     defaults = {"stats": "packed", "rank": 64, "min_count": 3, "share": 0.8, "axes": 64, "estimate": "once", "strength": 1.0,
                 "renormalise": True, "patches": "noise", "sampling": "sample", "prototypes": False}
 
-    def surveys(self, r):
+    def statistics(self, r):
         out = {}
         if (r == 0 or self.o["estimate"] == "round") and (self.o["strength"] > 0 or self.o["prototypes"]):
-            out["ggtpc"] = self.ask, self.digest
-        return {**out, **self.inner.surveys(r)}
+            out["ggtpc"] = self.ask, self.aggregate
+        return {**out, **self.inner.statistics(r)}
 
     def ask(self, env):
         d = env.all_x.shape[1]
@@ -67,7 +67,7 @@ class GGTPC(Wrapper):
         f = a.extra["factors"][first:first + max(0, min(self.o["rank"], int(a.extra["n"][c]) - 1, d))]
         return f.T @ f
 
-    def digest(self, server, answers):
+    def aggregate(self, server, answers):
         groups = {}
         for a in answers:
             groups.setdefault(a.extra["mean"].shape[1], []).append(a)  # the toy's backbones differ in dimension

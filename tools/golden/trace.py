@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 
 torch.set_num_threads(1)
-VERSION = 2
+VERSION = 3
 
 
 def safetensors(path):

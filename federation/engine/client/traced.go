@@ -118,7 +118,7 @@ func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st messag
 		return fmt.Errorf("it took %d random numbers, and one look at all rows takes %d: the trace lacks some; draw "+
 			"the rows once", drawn, l.Draws.Taken())
 	}
-	at := fmt.Sprintf("r%d/survey/%s/c%d", o.Round, o.Statistic, c.ID)
+	at := fmt.Sprintf("r%d/statistic/%s/c%d", o.Round, o.Statistic, c.ID)
 	trace.TraceAll(w.Tracer, at, tensor.Map{"image": rows["image"], "label": rows["label"]})
 	trace.TraceAll(w.Tracer, at, answer)
 	return nil

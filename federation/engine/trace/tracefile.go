@@ -21,9 +21,10 @@ const (
 	TensorsFile = "trace.safetensors"
 )
 
-// Version is that of the trace folder, in trace.json. The one without a version had the gradients before clipping as
-// grad/NAME.
-const Version = 2
+// Version is that of the trace folder, in trace.json. A trace without a version is of version 1, which has the gradients
+// before clipping as grad/NAME. Version 2 has rR/survey/STATISTIC/cK and .../digest for rR/statistic/STATISTIC/cK and
+// .../aggregate.
+const Version = 3
 
 // Info is trace.json: what an outside program needs beside the tensors. Version, Steps and Rounds are filled in by
 // Write.

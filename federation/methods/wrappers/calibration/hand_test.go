@@ -18,10 +18,10 @@ var hands = []methodtest.Hand{
 	// changes nothing of PromptFL. The two equal rows of class 1 are [0,0,0] as a packed covariance.
 	{Method: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 1, "init_std": 0, "min_count": 1}, LR: lr,
 		Want: map[string]float64{
-			"r0/survey/ggtpc/c0/n#0": 1, "r0/survey/ggtpc/c0/n#1": 0, "r0/survey/ggtpc/c0/mean#1": 0.8,
-			"r0/survey/ggtpc/c1/n#1":    2,
-			"r0/survey/ggtpc/c1/mean#2": 0.8, "r0/survey/ggtpc/c1/mean#0": 0, "r0/survey/ggtpc/c1/cov#5": 0,
-			"r0/survey/ggtpc/digest/sizes#1": 0, "r0/survey/ggtpc/digest/axes#3": 0, "r0/c0/down/sizes#0": 0,
+			"r0/statistic/ggtpc/c0/n#0": 1, "r0/statistic/ggtpc/c0/n#1": 0, "r0/statistic/ggtpc/c0/mean#1": 0.8,
+			"r0/statistic/ggtpc/c1/n#1":    2,
+			"r0/statistic/ggtpc/c1/mean#2": 0.8, "r0/statistic/ggtpc/c1/mean#0": 0, "r0/statistic/ggtpc/c1/cov#5": 0,
+			"r0/statistic/ggtpc/aggregate/sizes#1": 0, "r0/statistic/ggtpc/aggregate/axes#3": 0, "r0/c0/down/sizes#0": 0,
 			"r1/c1/kept/sizes#1":    0,
 			"r0/c1/s0/draw/clean#3": 0.6, "r0/c1/s0/image#3": 0.6, "r0/c0/upload/ctx": 0.75, "r0/merged/ctx": -0.125,
 			"r1/c0/upload/ctx": second0}},
