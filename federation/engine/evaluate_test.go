@@ -14,11 +14,11 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment/inference"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 )

@@ -7,8 +7,8 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment/inference"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"

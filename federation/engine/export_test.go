@@ -8,9 +8,9 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
+	"promptfed/federation/experiment/inference"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	textprompts "promptfed/federation/methods/parts/prompts"
@@ -24,7 +24,7 @@ import (
 // classifier gives a client's classifier and what it says of the client's test rows.
 func classifier(t *testing.T, w *client.Worker, c *spec.Client, prompts tensor.Map) (graph.Node, *tensor.Tensor) {
 	t.Helper()
-	n, err := inference.Classifier(w, context.Background(), c, 4, prompts)
+	n, err := inference.ClassifierGraph(w, context.Background(), c, 4, prompts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestClassifierRefuses(t *testing.T) {
 		e := withMethod(scored{base, c.logits})
 		w := client.NewWorker(e, client.Settings{})
 		defer w.Close()
-		_, err := inference.Classifier(w, context.Background(), e.Clients[0], 4, c.prompts)
+		_, err := inference.ClassifierGraph(w, context.Background(), e.Clients[0], 4, c.prompts)
 		says(t, err, c.words...)
 	}
 }

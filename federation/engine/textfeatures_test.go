@@ -7,7 +7,7 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/engine/inference"
+	"promptfed/federation/experiment/inference"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
 )

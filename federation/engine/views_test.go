@@ -9,10 +9,10 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
+	"promptfed/federation/experiment/inference"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/runtime/ort"

@@ -481,6 +481,20 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 	return out, nil
 }
 
+// EmbeddingsFile is a file of a run folder: by backbone B, the features of some test images, B/image [N,D] with B/label
+// [N], and those of the classes, B/text/start [C,D] before round 0 and B/text/end [C,D] after the last. All rows are
+// unit rows.
+const EmbeddingsFile = "embeddings.safetensors"
+
+// TestFeatures computes what the method reads of the test images, by one backbone.
+func (b *Built) TestFeatures(ctx context.Context, f *bundle.Bundle, progress Progress) (*spec.Features, error) {
+	x, err := b.Extractor(progress)
+	if err != nil {
+		return nil, err
+	}
+	return b.featuresOf(ctx, x, f, b.testList(), 1)
+}
+
 // Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
 	s := engine.Settings{Settings: client.Settings{Session: b.runtime().Session(), Terms: b.Config.Eval.Terms},

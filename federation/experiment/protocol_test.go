@@ -15,8 +15,6 @@ import (
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
-	"promptfed/runtime/safetensors"
-	"promptfed/runtime/tensor"
 )
 
 // small is a quick experiment on synthetic images.
@@ -143,54 +141,6 @@ func TestTestOnlySet(t *testing.T) {
 	c = small("promptfl")
 	c.Data.Set, c.Data.Root = "imagenet-r", root
 	refuses(t, c, "data.set: imagenet-r has test images only", "eval.sets", "data.split: pooled")
-}
-
-// TestEmbeddings: the file has the images asked for, spread over the classes, and unit class features that moved.
-func TestEmbeddings(t *testing.T) {
-	c := small("fedpha")
-	c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b32"}
-	c.Eval.Embeddings = 6
-	b := open(t, c)
-	set := b.Settings()
-	set.Dir = t.TempDir()
-	if _, err := engine.Run(context.Background(), b.Engine, set); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.WriteEmbeddings(context.Background(), set.Dir, nil); err != nil {
-		t.Fatal(err)
-	}
-	m, _, err := safetensors.ReadFile(filepath.Join(set.Dir, EmbeddingsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range c.Backbones {
-		if label := m[name+"/label"]; label == nil || !slices.Equal(label.Ints, []int64{0, 0, 1, 1, 2, 3}) {
-			t.Errorf("%s: labels %v", name, label)
-		}
-		image, start, end := m[name+"/image"], m[name+"/text/start"], m[name+"/text/end"]
-		if image.Shape[0] != 6 || start.Shape[0] != 4 || start.Shape[1] != image.Shape[1] ||
-			start.Data[0] == end.Data[0] {
-			t.Errorf("%s: %v %v %v", name, image, start, end)
-		}
-		for _, v := range []*tensor.Tensor{image, start, end} {
-			for i := range v.Shape[0] {
-				if n := v.Row(i).Norm(); math.Abs(n-1) > 2e-3 { // images are kept in half precision
-					t.Errorf("%s: a row has length %g", name, n)
-				}
-			}
-		}
-	}
-}
-
-// TestSpread: labels 0 0 0 1 2 2, five of them: the first of each class, then the second of those that have one.
-func TestSpread(t *testing.T) {
-	labels := []int64{0, 0, 0, 1, 2, 2}
-	if got := spread(labels, 3, 5); !slices.Equal(got, []int{0, 1, 3, 4, 5}) {
-		t.Error(got)
-	}
-	if got := spread(labels, 3, 100); len(got) != 6 {
-		t.Error(got)
-	}
 }
 
 // TestBaseToNew: of five classes the first three are trained; the other two are an evaluation set, as classes 0 and 1,

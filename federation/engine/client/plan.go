@@ -14,9 +14,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// plan says how a value or a step is computed: by one graph, or by two. The first of two is the prefix. It reads no rows
-// of data, and its values are cached, so that it runs once for equal inputs. The other graph, the program itself, has
-// the values of the prefix as inputs.
+// plan says how a value or a step is computed: by one graph, or by two. The first of two is the prefix. It reads no
+// rows of data, and its values are cached, so that it runs once for equal inputs. The other graph, the program itself,
+// has the values of the prefix as inputs.
 type plan struct {
 	*program
 	prefix *program    // nil for none
@@ -114,7 +114,8 @@ func (p *plan) of(s *method.Scope) *plan {
 		return nil
 	}
 	own := *p
-	own.program, own.prefix, own.initial, own.constants = p.program.of(s), p.prefix.of(s), p.initial.of(s), s.Constants()
+	own.program, own.prefix, own.initial = p.program.of(s), p.prefix.of(s), p.initial.of(s)
+	own.constants = s.Constants()
 	return &own
 }
 

@@ -48,8 +48,8 @@ type Settings struct {
 	// Noise is the source of a client's noise of differential privacy; nil for the seed, as in a simulation.
 	Noise func(client int) *noise.Noise
 	// PrefixBytes bounds the values that a worker keeps of forward passes at the parameters that the server sent; 0 for
-	// 512 MiB, below 0 for none. A step whose forward pass does not fit twice is computed in one graph, like every later
-	// step of a turn.
+	// 512 MiB, below 0 for none. A step whose forward pass does not fit twice is computed in one graph, like every
+	// later step of a turn.
 	PrefixBytes int
 }
 

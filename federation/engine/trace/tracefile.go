@@ -21,8 +21,8 @@ const (
 	TensorsFile = "trace.safetensors"
 )
 
-// Version is that of the trace folder, in trace.json. A trace without a version is of version 1, which has the gradients
-// before clipping as grad/NAME. Version 2 has rR/survey/STATISTIC/cK and .../digest for rR/statistic/STATISTIC/cK and
+// Version is that of the trace folder, in trace.json. A trace without a version is of version 1, which has the
+// gradients before clipping as grad/NAME. Version 2 has rR/survey/STATISTIC/cK and .../digest for rR/statistic/STATISTIC/cK and
 // .../aggregate.
 const Version = 3
 

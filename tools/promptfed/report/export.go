@@ -9,13 +9,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"promptfed/federation/experiment/trained"
+	"promptfed/federation/experiment/inference"
 	"promptfed/tools/promptfed/cli"
 )
 
 func exportCommand() *cobra.Command {
 	var from chosen
-	all, out, pixels := false, "", trained.PixelsUint8
+	all, out, pixels := false, "", inference.PixelsUint8
 	c := &cobra.Command{Use: "export RUN --client K|--global|--all --out FILE.onnx|FOLDER", Args: cli.Exactly(1),
 		Short: "write the classifier of a client, or the global one, as one ONNX file: pixels in, class " +
 			"probabilities out"}
@@ -28,10 +28,10 @@ func exportCommand() *cobra.Command {
 		if out == "" {
 			return cli.Needed("export", "--out FILE.onnx, or with --all --out FOLDER")
 		}
-		if forms := []string{trained.PixelsUint8, trained.PixelsFloat}; !slices.Contains(forms, pixels) {
+		if forms := []string{inference.PixelsUint8, inference.PixelsFloat}; !slices.Contains(forms, pixels) {
 			return cli.Usagef("--pixels %q: use one of %s", pixels, strings.Join(forms, ", "))
 		}
-		write := func(f *trained.Classifier, path string) error {
+		write := func(f *inference.Classifier, path string) error {
 			size, err := f.Export(cmd.Context(), pixels, path)
 			if err == nil {
 				fmt.Printf("%s: %s, %.1f MB, %s pixels of any size in, class probabilities out\n", path, f.Choice,
@@ -57,7 +57,7 @@ func exportCommand() *cobra.Command {
 
 // exportAll writes every classifier of a run into a folder. The folder must be new or empty, so that it holds no files
 // of another run.
-func exportAll(from *chosen, dir, out string, write func(f *trained.Classifier, path string) error) error {
+func exportAll(from *chosen, dir, out string, write func(f *inference.Classifier, path string) error) error {
 	conf, err := openRun(dir, from.models, from.sets)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func exportAll(from *chosen, dir, out string, write func(f *trained.Classifier, 
 	if err != nil {
 		return err
 	}
-	leftOut, err := trained.All(conf, dir, func(f *trained.Classifier) error {
+	leftOut, err := inference.All(conf, dir, func(f *inference.Classifier) error {
 		f.Data = set
 		if err := os.MkdirAll(out, 0o755); err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/sets/source"
 	"promptfed/federation/experiment"
-	"promptfed/federation/experiment/trained"
+	"promptfed/federation/experiment/inference"
 	"promptfed/tools/lab/tables"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/progress"
@@ -78,7 +78,7 @@ func predictCommand() *cobra.Command {
 				return err
 			}
 		}
-		if file, ok := f.(*trained.File); ok && listen != "" {
+		if file, ok := f.(*inference.File); ok && listen != "" {
 			return serving.Listen(cmd.Context(), listen, file)
 		}
 		list, err := f.Predict(cmd.Context(), images)
@@ -113,7 +113,7 @@ func isFolder(path string) bool {
 	return err == nil && st.IsDir()
 }
 
-func printFacts(facts []trained.Fact, asJSON bool) error {
+func printFacts(facts []inference.Fact, asJSON bool) error {
 	if !asJSON {
 		rows := [][]string{{"what", "value"}}
 		for _, f := range facts {
@@ -126,7 +126,7 @@ func printFacts(facts []trained.Fact, asJSON bool) error {
 }
 
 // writePredictions writes a line for each image: its name, its most probable class, and all probabilities.
-func writePredictions(w io.Writer, classes []string, list []trained.Prediction) error {
+func writePredictions(w io.Writer, classes []string, list []inference.Prediction) error {
 	out := csv.NewWriter(w)
 	out.Write(append([]string{"image", "class"}, classes...))
 	for _, p := range list {
@@ -168,8 +168,8 @@ func imagesIn(paths []string) ([]string, error) {
 // classifier is a classifier of a run folder or an exported file.
 type classifier interface {
 	Classes() []string
-	Predict(context.Context, []data.Example) ([]trained.Prediction, error)
-	About() ([]trained.Fact, error)
+	Predict(context.Context, []data.Example) ([]inference.Prediction, error)
+	About() ([]inference.Fact, error)
 	Close() error
 }
 
@@ -205,7 +205,7 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 		if err != nil {
 			return nil, err
 		}
-		file, err := trained.OpenFile(from, conf.Runtime.Session())
+		file, err := inference.OpenFile(from, conf.Runtime.Session())
 		if err != nil {
 			return nil, err // not a nil pointer in a non-nil interface
 		}
@@ -220,19 +220,19 @@ func (f *chosen) open(cmd *cobra.Command, from string) (classifier, error) {
 
 // openRun opens a classifier of a run folder. There is no default: two classifiers of a run may classify the same image
 // differently.
-func (f *chosen) openRun(cmd *cobra.Command, dir string) (*trained.Classifier, error) {
+func (f *chosen) openRun(cmd *cobra.Command, dir string) (*inference.Classifier, error) {
 	conf, err := openRun(dir, f.models, f.sets)
 	if err != nil {
 		return nil, err
 	}
-	choice := trained.Choice{Client: f.client, Global: f.global}
+	choice := inference.Choice{Client: f.client, Global: f.global}
 	if !cmd.Flags().Changed("client") {
 		if choice.Client = -1; !f.global {
 			return nil, cli.Needed(cmd.Name(), "--client K, as in --client 0, or --global: each client learned its "+
 				"own classifier")
 		}
 	}
-	of, err := trained.Open(conf, dir, choice)
+	of, err := inference.Open(conf, dir, choice)
 	if err == nil {
 		of.Data, err = dataOf(dir)
 	}
@@ -240,12 +240,12 @@ func (f *chosen) openRun(cmd *cobra.Command, dir string) (*trained.Classifier, e
 }
 
 // dataOf returns the data set that a run folder names.
-func dataOf(dir string) (trained.DataSet, error) {
+func dataOf(dir string) (inference.DataSet, error) {
 	p, err := runfolder.ReadProvenance(dir)
 	if err != nil || p.Data == nil {
-		return trained.DataSet{}, err
+		return inference.DataSet{}, err
 	}
-	return trained.DataSet{Name: p.Data.Set, Digest: p.Data.Digest}, nil
+	return inference.DataSet{Name: p.Data.Set, Digest: p.Data.Digest}, nil
 }
 
 // openRun reads the configuration of a finished run, applies the changes in sets, and chooses the provider. models,

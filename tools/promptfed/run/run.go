@@ -17,6 +17,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
+	"promptfed/federation/experiment/inference"
 	"promptfed/tools/promptfed/cli"
 	"promptfed/tools/promptfed/distributed"
 	"promptfed/tools/promptfed/progress"
@@ -301,7 +302,7 @@ func (t training) run(ctx context.Context, conf experiment.Config, m progress.Mo
 		return nil, err
 	}
 	if conf.Eval.Embeddings > 0 {
-		if err := b.WriteEmbeddings(ctx, dir, m.Work); err != nil {
+		if err := inference.WriteEmbeddings(ctx, b, dir, m.Work); err != nil {
 			return nil, err
 		}
 	}

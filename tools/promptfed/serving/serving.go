@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"promptfed/federation/experiment/trained"
+	"promptfed/federation/experiment/inference"
 	"promptfed/models/preprocess"
 	"promptfed/tools/promptfed/hostguard"
 )
@@ -38,7 +38,7 @@ type Prediction struct {
 }
 
 // NewPrediction returns the response of a classifier with the given classes.
-func NewPrediction(p trained.Prediction, classes []string) Prediction {
+func NewPrediction(p inference.Prediction, classes []string) Prediction {
 	out := Prediction{Image: p.Image, Class: classes[p.Ranked()[0]], Probabilities: map[string]float32{}}
 	for i, c := range classes {
 		out.Probabilities[c] = p.Probabilities[i]
@@ -47,7 +47,7 @@ func NewPrediction(p trained.Prediction, classes []string) Prediction {
 }
 
 // Metadata returns the metadata of a classifier as a JSON object. Values that are JSON stay JSON.
-func Metadata(facts []trained.Fact) map[string]any {
+func Metadata(facts []inference.Fact) map[string]any {
 	out := map[string]any{}
 	for _, f := range facts {
 		if out[f.Key] = f.Value; json.Valid([]byte(f.Value)) {
@@ -60,7 +60,7 @@ func Metadata(facts []trained.Fact) map[string]any {
 // Handler answers GET / with the metadata of a file, and POST / of an image file with a Prediction. All requests share
 // one budget: maxBodies bytes of files, maxPixels pixels, and one image per core at a time. An image above the limits
 // gets status 413. A request that waits longer than maxWait for its part of the budget gets status 503.
-func Handler(f *trained.File) http.Handler {
+func Handler(f *inference.File) http.Handler {
 	mux, bodies, pixels := http.NewServeMux(), semaphore.NewWeighted(maxBodies), semaphore.NewWeighted(maxPixels)
 	turns := semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0)))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
@@ -99,7 +99,7 @@ func Handler(f *trained.File) http.Handler {
 			write(w, http.StatusInternalServerError, map[string]string{"error": err.Error()})
 			return
 		}
-		write(w, http.StatusOK, NewPrediction(trained.Prediction{Probabilities: p}, f.Classes()))
+		write(w, http.StatusOK, NewPrediction(inference.Prediction{Probabilities: p}, f.Classes()))
 	})
 	return mux
 }
@@ -153,7 +153,7 @@ func write(w http.ResponseWriter, status int, what any) {
 }
 
 // Listen serves Handler at HOST:PORT until the context ends. Without HOST it listens on 127.0.0.1.
-func Listen(ctx context.Context, address string, f *trained.File) error {
+func Listen(ctx context.Context, address string, f *inference.File) error {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && host == "" {
 		address = net.JoinHostPort("127.0.0.1", port)

@@ -22,7 +22,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"promptfed/federation/experiment/trained"
+	"promptfed/federation/experiment/inference"
 	"promptfed/runtime/graph"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
@@ -30,19 +30,19 @@ import (
 
 // brightness is a classifier whose scores are the means of red and of blue, over 32. Their softmax is worked out by
 // hand.
-func brightness(t *testing.T) *trained.File {
+func brightness(t *testing.T) *inference.File {
 	t.Helper()
 	g := graph.New()
-	in := g.Input(trained.ClassifierInput, graph.Uint8, graph.Shape{graph.Sym("B"), graph.Sym("H"), graph.Sym("W"),
+	in := g.Input(inference.ClassifierInput, graph.Uint8, graph.Shape{graph.Sym("B"), graph.Sym("H"), graph.Sym("W"),
 		graph.D(3)})
 	mean := in.Cast(graph.Float).Mean(1, 2).MulScalar(1. / 32) // [B,3]
 	red, blue := mean.Slice(1, 0, 1), mean.Slice(1, 2, 3)
-	m, err := graph.Model(graph.Output{Name: trained.ClassifierOutput, Node: graph.Concat(1, red, blue).Softmax(-1)})
+	m, err := graph.Model(graph.Output{Name: inference.ClassifierOutput, Node: graph.Concat(1, red, blue).Softmax(-1)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: trained.MetaClasses, Value: `["red","blue"]`},
-		{Key: trained.MetaMethod, Value: "promptfl"}}
+	m.MetadataProps = []*onnx.StringStringEntryProto{{Key: inference.MetaClasses, Value: `["red","blue"]`},
+		{Key: inference.MetaMethod, Value: "promptfl"}}
 	path := filepath.Join(t.TempDir(), "c.onnx")
 	encoded, err := onnx.Marshal(m)
 	if err == nil {
@@ -51,7 +51,7 @@ func brightness(t *testing.T) *trained.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := trained.OpenFile(path, ort.Options{})
+	f, err := inference.OpenFile(path, ort.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,11 +12,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Classifier gives what a client learned as class scores [B,C], before softmax, in a graph whose only inputs are those
-// that depend on an image: "image" [B,D], unit rows, and whatever else the method's Logits asks for of it. All the rest
-// is computed now and becomes constants, so the text tower is not in the graph. clients is how many there were.
-func Classifier(w *client.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map) (graph.Node,
-	error) {
+// ClassifierGraph returns the class scores [B,C] of a client's classifier, before softmax, in a graph whose only inputs
+// depend on an image: "image" [B,D], unit rows, and other inputs of images that the method's Logits reads. All other
+// values are computed now and are constants, so the text tower is not in the graph. clients is how many there were.
+func ClassifierGraph(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
+	prompts tensor.Map) (graph.Node, error) {
 	l, s, err := learned(w, c, clients, prompts)
 	if err != nil {
 		return graph.Node{}, err

@@ -1,4 +1,4 @@
-package experiment
+package inference
 
 import (
 	"context"
@@ -8,30 +8,21 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/state"
+	"promptfed/federation/experiment"
 	"promptfed/runtime/safetensors"
 	"promptfed/runtime/tensor"
 )
 
-// EmbeddingsFile is a file of a run folder: by backbone B, the features of some test images, B/image [N,D] with B/label
-// [N], and those of the classes, B/text/start [C,D] before round 0 and B/text/end [C,D] after the last. All rows are
-// unit rows.
-const EmbeddingsFile = "embeddings.safetensors"
-
-// WriteEmbeddings writes EmbeddingsFile into the folder of a finished run; class features are those that the first
-// client of each backbone is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the
+// WriteEmbeddings writes experiment.EmbeddingsFile into the folder of a finished run; class features are those that the
+// first client of each backbone is tested with. eval.embeddings bounds the images of a backbone, spread evenly over the
 // classes.
-func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progress) error {
-	x, err := b.Extractor(progress)
-	if err != nil {
-		return err
-	}
+func WriteEmbeddings(ctx context.Context, b *experiment.Built, dir string, progress experiment.Progress) error {
 	w := client.NewWorker(b.Engine, b.Settings().Settings)
 	defer w.Close()
 	out := tensor.Map{}
 	for _, f := range b.Bundles {
-		rows, err := b.featuresOf(ctx, x, f, b.testList(), 1)
+		rows, err := b.TestFeatures(ctx, f, progress)
 		if err != nil {
 			return err
 		}
@@ -55,14 +46,14 @@ func (b *Built) WriteEmbeddings(ctx context.Context, dir string, progress Progre
 			return err
 		}
 		for name, prompts := range map[string]tensor.Map{"start": untrained, "end": learned} {
-			t, err := inference.TextFeatures(w, ctx, c, len(b.Engine.Clients), prompts)
+			t, err := TextFeatures(w, ctx, c, len(b.Engine.Clients), prompts)
 			if err != nil {
 				return fmt.Errorf("eval.embeddings: %w; set it to 0 for this method", err)
 			}
 			out[f.Name+"/text/"+name] = t
 		}
 	}
-	return safetensors.WriteFile(filepath.Join(dir, EmbeddingsFile), out, nil)
+	return safetensors.WriteFile(filepath.Join(dir, experiment.EmbeddingsFile), out, nil)
 }
 
 // spread picks up to n examples, the same number of every class as far as there are any, the first ones of each;

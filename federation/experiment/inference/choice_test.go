@@ -1,4 +1,4 @@
-package trained
+package inference
 
 import (
 	"errors"

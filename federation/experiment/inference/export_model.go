@@ -1,4 +1,4 @@
-package trained
+package inference
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"promptfed/federation/engine/inference"
 	"promptfed/federation/method"
 	"promptfed/models/bundle"
 	"promptfed/runtime/graph"
@@ -22,7 +21,7 @@ const ready = "normalised"
 // model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a
 // method that puts prompts into the tower, the tower with these is in the scores.
 func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
-	scores, err := inference.Classifier(f.worker, ctx, f.client, f.clients, f.prompts)
+	scores, err := ClassifierGraph(f.worker, ctx, f.client, f.clients, f.prompts)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,4 @@
-// Package trained uses what a finished run learned, its clients or all together: it classifies images, and exports
-// classifiers as ONNX models. It needs the run folder and the backbone, not the data.
-package trained
+package inference
 
 import (
 	"cmp"
@@ -12,7 +10,6 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/state"
@@ -136,7 +133,7 @@ func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []
 		}
 		rows.Add(what, []spec.Rows{spec.InMemory{Tensor: t}})
 	}
-	scores, err := inference.Predict(f.worker, ctx, f.client, f.clients, f.prompts, rows)
+	scores, err := Predict(f.worker, ctx, f.client, f.clients, f.prompts, rows)
 	if err != nil {
 		return nil, err
 	}

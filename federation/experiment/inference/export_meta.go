@@ -1,4 +1,4 @@
-package trained
+package inference
 
 import (
 	"encoding/json"
@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"promptfed/federation/engine/inference"
 	"promptfed/federation/engine/record"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/version"
@@ -97,7 +96,7 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	put(MetaClients, f.clients)
 	records, recordsErr := record.Records(f.dir)
 	if recordsErr == nil {
-		records = records[:inference.RoundsTrained(f.worker, f.client, f.clients, records, c.Evaluation(), f.view)]
+		records = records[:RoundsTrained(f.worker, f.client, f.clients, records, c.Evaluation(), f.view)]
 		put(MetaRounds, len(records))
 	}
 	put(MetaSeed, strconv.FormatUint(c.Seed, 10))
@@ -128,5 +127,5 @@ func (f *Classifier) accuracy(r record.Record) (float64, bool) {
 	case !f.Global && f.has.Personal && f.config.Eval.FineTune > 0:
 		return 0, false
 	}
-	return inference.Accuracy(f.worker, f.client, f.clients, r)
+	return Accuracy(f.worker, f.client, f.clients, r)
 }
