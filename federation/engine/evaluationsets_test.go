@@ -9,15 +9,14 @@ import (
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/inference"
-	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/ort"
 )
 
 // setRows are ten examples of some number of classes for each of the toy backbones.
-func setRows(classes int) map[string]method.Data {
-	return map[string]method.Data{"toy-a": methodtest.Rows(901, 10, 5, classes), "toy-b": methodtest.Rows(902, 10, 7,
+func setRows(classes int) map[string]*spec.Features {
+	return map[string]*spec.Features{"toy-a": methodtest.Rows(901, 10, 5, classes), "toy-b": methodtest.Rows(902, 10, 7,
 		classes)}
 }
 
@@ -86,7 +85,7 @@ func TestEvaluationSetsRefused(t *testing.T) {
 		return e
 	}
 	refused(t, one(spec.EvaluationSet{Test: setRows(2)}), engine.Settings{}, "name", "empty")
-	refused(t, one(spec.EvaluationSet{Name: "x", Test: map[string]method.Data{"toy-a": setRows(2)["toy-a"]}}),
+	refused(t, one(spec.EvaluationSet{Name: "x", Test: map[string]*spec.Features{"toy-a": setRows(2)["toy-a"]}}),
 		engine.Settings{}, "evaluation set x", "toy-b")
 	refused(t, one(spec.EvaluationSet{Name: "x", Classes: []string{"a", "b"}, Test: setRows(3)}), engine.Settings{},
 		"evaluation set x",

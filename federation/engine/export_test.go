@@ -29,7 +29,7 @@ func classifier(t *testing.T, w *client.Worker, c *spec.Client, prompts tensor.M
 		t.Fatal(err)
 	}
 	feed := tensor.Map{}
-	rows := c.Test.(*spec.Features)
+	rows := c.Test
 	for _, in := range graph.Inputs(n) {
 		feed[in.Name()] = map[string]*tensor.Tensor{"image": rows.Views[0].(spec.InMemory).Tensor,
 			"patches": rows.Patches[0].(spec.InMemory).Tensor,
@@ -188,7 +188,7 @@ func TestClassifierOfAView(t *testing.T) {
 			w := client.NewWorker(e, client.Settings{})
 			defer w.Close()
 			_, got := classifier(t, w, one, prompts)
-			rows := one.Test.(*spec.Features).Views[0].(spec.InMemory)
+			rows := one.Test.Views[0].(spec.InMemory)
 			want := tensor.New(rows.Shape[0], len(e.Classes))
 			for k := range e.Classes {
 				u := toyText(c.ctx.Data, k, 7, 7)

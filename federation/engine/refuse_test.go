@@ -129,7 +129,7 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 	})
 	t.Run("test features", func(t *testing.T) {
 		e := toy(t)
-		e.Clients[1].Test.(*spec.Features).Views[0].(spec.InMemory).Row(6).Data[0] = nan
+		e.Clients[1].Test.Views[0].(spec.InMemory).Row(6).Data[0] = nan
 		refused(t, e, engine.Settings{}, "round 1", "client 1", "test", "image of example 6")
 	})
 	// The toy saturates, so that it takes a penalty on the distance, and a step away, to leave the range of numbers.

@@ -8,7 +8,6 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/tensor"
@@ -26,8 +25,7 @@ func (c countedRows) Read(index []int) (*tensor.Tensor, error) {
 }
 
 // countReads is test data whose reads are counted.
-func countReads(d method.Data, views int, reads *atomic.Int64) method.Data {
-	f := d.(*spec.Features)
+func countReads(f *spec.Features, views int, reads *atomic.Int64) *spec.Features {
 	return &spec.Features{Views: slices.Repeat([]spec.Rows{countedRows{f.Views[0], reads}}, views), Class: f.Class}
 }
 
@@ -51,7 +49,7 @@ func TestSameTestOnce(t *testing.T) {
 		for _, c := range e.Clients {
 			c.Test = countReads(c.Test, views, &ownReads)
 		}
-		e.EvaluationSets = []spec.EvaluationSet{{Name: "other", Test: map[string]method.Data{
+		e.EvaluationSets = []spec.EvaluationSet{{Name: "other", Test: map[string]*spec.Features{
 			"toy-a": countReads(methodtest.Rows(300, 8, 5, len(methodtest.Classes)), views, &examReads)}}}
 		r = mustRun(t, e, engine.Settings{Workers: 2})
 		ever := map[int]bool{}

@@ -11,7 +11,6 @@ import (
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/method"
 )
 
 // evaluationSet is an evaluation set that has been opened: its examples, and its classes where they are not the
@@ -104,7 +103,7 @@ func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progres
 func (b *Built) evaluationFeatures(ctx context.Context, x features.Extractor) error {
 	b.Engine.EvaluationSets = nil
 	for _, p := range b.evaluationSets {
-		e := spec.EvaluationSet{Name: p.name, Template: p.template, Test: map[string]method.Data{}}
+		e := spec.EvaluationSet{Name: p.name, Template: p.template, Test: map[string]*spec.Features{}}
 		if !slices.Equal(p.classes, b.Set.Classes) {
 			e.Classes = p.classes
 		}

@@ -9,7 +9,6 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -83,7 +82,7 @@ func TestNoGlobalOfPrivateScores(t *testing.T) {
 			Template: "a photo of a {}.",
 			Clients:  clients, Plan: spec.Plan{Rounds: 1, Seed: 5, Participation: .5},
 			EvaluationSets: []spec.EvaluationSet{{Name: "again",
-				Test: map[string]method.Data{clients[0].Backbone.Name(): rows}}},
+				Test: map[string]*spec.Features{clients[0].Backbone.Name(): rows}}},
 			Training: spec.Training{Epochs: 2, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 1}}},
 			engine.Settings{Encode: true})
 		if err != nil {

@@ -189,10 +189,9 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 // scoresOnce returns the class scores [N,C] of all rows of a data set, computed once for the same parameters, whichever
 // client asks.
 func (w *Worker) scoresOnce(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
-	data method.Data) (*tensor.Tensor, error) {
-	rows, ok := data.(*spec.Features)
-	if !ok || len(rows.Views) > 1 { // views are drawn anew each time
-		return w.scores(ctx, p, l, s, data)
+	rows *spec.Features) (*tensor.Tensor, error) {
+	if len(rows.Views) > 1 { // they are drawn anew each time
+		return w.scores(ctx, p, l, s, rows)
 	}
 	in := inputsOf(l, s)
 	key, err := p.digest(in, int64(rows.Identity()))
@@ -204,5 +203,5 @@ func (w *Worker) scoresOnce(ctx context.Context, p *plan, l *method.Local, s mes
 	if err != nil {
 		return nil, err
 	}
-	return cached(w.values, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, data) })
+	return cached(w.values, key, func() (*tensor.Tensor, error) { return w.scores(ctx, p, l, s, rows) })
 }

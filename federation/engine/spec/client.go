@@ -15,8 +15,8 @@ type Client struct {
 	Backbone Backbone
 	Domain   string
 	Train    method.Data
-	Val      method.Data // nil for none
-	Test     method.Data
+	Val      *Features // nil for none
+	Test     *Features
 }
 
 // Classes are those that the client has examples of to train on.

@@ -15,9 +15,9 @@ import (
 // own.
 type EvaluationSet struct {
 	Name     string
-	Classes  []string               // empty for those of the experiment
-	Template string                 // of hand-written prompts; empty for that of the experiment
-	Test     map[string]method.Data // by name of backbone
+	Classes  []string             // empty for those of the experiment
+	Template string               // of hand-written prompts; empty for that of the experiment
+	Test     map[string]*Features // by name of backbone
 }
 
 // CheckEvaluationSets finds what a client could not be tested on.

@@ -17,7 +17,6 @@ import (
 	"promptfed/federation/engine/message"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
-	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
 	"promptfed/runtime/optim"
@@ -133,6 +132,6 @@ func Within(t testing.TB) context.Context {
 // Examined adds an evaluation set to an experiment, with the examples of client 0.
 func Examined(e *spec.Experiment) *spec.Experiment {
 	e.EvaluationSets = []spec.EvaluationSet{{Name: "again",
-		Test: map[string]method.Data{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
+		Test: map[string]*spec.Features{e.Clients[0].Backbone.Name(): e.Clients[0].Test}}}
 	return e
 }
