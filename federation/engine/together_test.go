@@ -1,14 +1,12 @@
 package engine_test
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
-	"promptfed/federation/engine/spec"
 	"promptfed/federation/method"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -49,47 +47,6 @@ func TestPromptsInOnePass(t *testing.T) {
 		mustRun(t, e, engine.Settings{Settings: client.Settings{PrefixBytes: bytes}, Workers: 1})
 		if slices.Sort(got); !slices.Equal(got, want) {
 			t.Errorf("graphs of %v prompts, want %v", got, want)
-		}
-	}
-}
-
-// TestGroups: clients with 9, 5, 6, 3, 12 and 4 examples take 3, 2, 2, 1, 3 and 1 steps of four. On one backbone, in
-// groups of two, those with most steps go together; on two backbones in turn (steps 3, 2, 3 and 2, 1, 1) no group has
-// both. FedPHA's own prompts have two lengths in turn, which are different programs likewise.
-func TestGroups(t *testing.T) {
-	sizes := []int{9, 5, 6, 3, 12, 4}
-	pha, err := methods.Build("fedpha", nil, map[string]any{"local_tokens": []int{2, 4}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fl, err := methods.Build("promptfl", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		m       method.Method
-		clients []*spec.Client
-		batch   int
-		want    string
-	}{
-		{fl, methodtest.Alike(sizes...), 1, "[[0] [1] [2] [3] [4] [5]]"},
-		{fl, methodtest.Alike(sizes...), 2, "[[0 4] [1 2] [3 5]]"},
-		{fl, methodtest.Alike(sizes...), 9, "[[0 4 1 2 3 5]]"},
-		{fl, methodtest.Clients(sizes...), 2, "[[0 4] [2] [1 3] [5]]"},
-		{pha, methodtest.Alike(sizes...), 3, "[[0 4 2] [1 3 5]]"},
-	} {
-		e := withMethod(c.m)
-		e.Clients, e.BatchClients = c.clients, c.batch
-		w := client.NewWorker(e, client.Settings{})
-		got, err := w.Groups(e.Clients, len(sizes))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if fmt.Sprint(got) != c.want {
-			t.Errorf("%s in groups of %d: %v, want %s", c.m, c.batch, got, c.want)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

@@ -1,42 +1,14 @@
-package engine_test
+package message_test
 
 import (
-	"encoding/json"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/record"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
-
-// A summary counts by hand what records say of clients; records and summaries of runs where all were taken at their
-// word have no key of it.
-func TestSummaryOfLimited(t *testing.T) {
-	s := record.Summarise([]record.Record{
-		{Limited: message.Limited{Refused: []message.Refusal{{Client: 4, Reason: "first"},
-			{Client: 4, Reason: "second"}},
-			Cut: []message.Cut{{Client: 1, Claimed: 900, Counted: 40}}}},
-		{},
-		{Limited: message.Limited{Refused: []message.Refusal{{Client: 1, Reason: "x"}},
-			Cut: []message.Cut{{Client: 1, Claimed: 900, Counted: 60}}}},
-	}, method.GlobalView)
-	want := "[client 1: 1 of its replies were refused (x); claims 900 examples and was weighted as " +
-		"if it had 60, in 2 rounds " +
-		"client 4: 2 of its replies were refused (first)]"
-	if got := fmt.Sprint(s.Limited); got != want {
-		t.Errorf("%s, not %s", got, want)
-	}
-	b, err := json.Marshal([]any{record.Record{}, record.Summarise([]record.Record{{}}, method.GlobalView)})
-	for _, key := range []string{`"refused"`, `"cut"`, `"limited"`, `"Limited"`} {
-		if err != nil || strings.Contains(string(b), key) {
-			t.Errorf("%v: %s in %s", err, key, b)
-		}
-	}
-}
 
 // Extras are exactly those that are declared.
 func TestCheckExtras(t *testing.T) {

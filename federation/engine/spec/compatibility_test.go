@@ -1,4 +1,4 @@
-package engine_test
+package spec_test
 
 import (
 	"strings"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestCompatibilityMismatch(t *testing.T) {
-	e := toy(t)
+	e := experiment()
 	base := func() spec.Compatibility {
 		return spec.Compatibility{Program: "1", Fingerprint: e.Fingerprint(), RunSpec: e.RunSpec(),
 			Digests: map[string]string{"backbone a": "abc", "data": "def"}}

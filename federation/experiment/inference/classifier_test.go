@@ -1,4 +1,4 @@
-package engine_test
+package inference_test
 
 import (
 	"context"

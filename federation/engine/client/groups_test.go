@@ -1,0 +1,54 @@
+package client_test
+
+import (
+	"fmt"
+	"testing"
+
+	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/spec"
+	"promptfed/federation/method"
+	"promptfed/federation/methods"
+	"promptfed/federation/methodtest"
+	"promptfed/runtime/optim"
+)
+
+// TestGroups: clients with 9, 5, 6, 3, 12 and 4 examples take 3, 2, 2, 1, 3 and 1 steps of four. On one backbone, in
+// groups of two, those with most steps go together; on two backbones in turn (steps 3, 2, 3 and 2, 1, 1) no group has
+// both. FedPHA's own prompts have two lengths in turn, which are different programs likewise.
+func TestGroups(t *testing.T) {
+	sizes := []int{9, 5, 6, 3, 12, 4}
+	pha, err := methods.Build("fedpha", nil, map[string]any{"local_tokens": []int{2, 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fl, err := methods.Build("promptfl", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		m       method.Method
+		clients []*spec.Client
+		batch   int
+		want    string
+	}{
+		{fl, methodtest.Alike(sizes...), 1, "[[0] [1] [2] [3] [4] [5]]"},
+		{fl, methodtest.Alike(sizes...), 2, "[[0 4] [1 2] [3 5]]"},
+		{fl, methodtest.Alike(sizes...), 9, "[[0 4 1 2 3 5]]"},
+		{fl, methodtest.Clients(sizes...), 2, "[[0 4] [2] [1 3] [5]]"},
+		{pha, methodtest.Alike(sizes...), 3, "[[0 4 2] [1 3 5]]"},
+	} {
+		e := &spec.Experiment{Method: c.m, Classes: methodtest.Classes, Template: "a {}.", Clients: c.clients,
+			BatchClients: c.batch, Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
+		w := client.NewWorker(e, client.Settings{})
+		got, err := w.Groups(e.Clients, len(sizes))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(got) != c.want {
+			t.Errorf("%s in groups of %d: %v, want %s", c.m, c.batch, got, c.want)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
