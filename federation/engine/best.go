@@ -16,7 +16,7 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// bestPrefix and bestSuffix surround the round in the name of the file that keeps what the best round left, in the form
+// bestPrefix and bestSuffix surround the round in the name of the file with the prompts of the best round, in the form
 // of PromptsFile.
 const (
 	bestPrefix = "best-"
@@ -27,7 +27,7 @@ func bestPath(dir string, round int) string {
 	return filepath.Join(dir, record.CheckFolder, fmt.Sprintf("%s%06d%s", bestPrefix, round, bestSuffix))
 }
 
-// keepBest writes what the round leaves if it is the best so far, before the round counts.
+// keepBest writes the prompts of a round that is the best so far, before the round is committed.
 func keepBest(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal,
 	rec record.Record) error {
 	records := append(slices.Clone(j.Records), rec)
@@ -48,7 +48,7 @@ func keepBest(e *spec.Experiment, s *Server, store *state.Store, j *record.Journ
 	return state.WriteSections(bestPath(s.Dir, rec.Round), parts, meta)
 }
 
-// sweepBest removes what older best rounds left.
+// sweepBest removes the files of earlier best rounds.
 func sweepBest(e *spec.Experiment, s *Server, j *record.Journal) {
 	best := record.BestVal(j.Records, s.view)
 	if !e.Evaluate.BestVal || s.Dir == "" || best < 0 {
@@ -63,7 +63,7 @@ func sweepBest(e *spec.Experiment, s *Server, j *record.Journal) {
 	}
 }
 
-// checkBest refuses to go on with a run whose best round was not kept.
+// checkBest refuses to resume a run whose best round was not kept.
 func checkBest(e *spec.Experiment, s *Server, j *record.Journal) error {
 	best := record.BestVal(j.Records, s.view)
 	if !e.Evaluate.BestVal || s.Dir == "" || len(j.Records) == 0 {
@@ -81,7 +81,7 @@ func checkBest(e *spec.Experiment, s *Server, j *record.Journal) error {
 	return err
 }
 
-// takeBest makes what the selected round left the run's prompts.
+// takeBest copies the prompts of the selected round to the prompts of the run.
 func takeBest(dir string, round int) error {
 	in, err := os.Open(bestPath(dir, round))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// check finds what cannot work before round 0, and gives the client that the shared parameters are drawn for.
+// check returns an error for an experiment that cannot run, before round 0, and the client that the shared parameters
+// are drawn for.
 func check(e *spec.Experiment, set Settings, participants []message.Participant) (message.Participant, error) {
 	if err := checkPlan(e, len(participants)); err != nil {
 		return message.Participant{}, err
@@ -62,7 +63,7 @@ func checkPlan(e *spec.Experiment, clients int) error {
 	return err
 }
 
-// checkClients finds what is wrong with the experiment's own clients.
+// checkClients returns an error for clients of the experiment that cannot take part.
 func checkClients(e *spec.Experiment) error {
 	if e.Synthetic != nil {
 		if err := e.Synthetic.Check(len(e.Classes)); err != nil {
@@ -97,7 +98,7 @@ func checkClients(e *spec.Experiment) error {
 	return e.CheckEvaluationSets()
 }
 
-// CheckClient finds what a client cannot train or be tested with.
+// CheckClient returns an error for a client that cannot train or be tested.
 func CheckClient(e *spec.Experiment, c *spec.Client) error {
 	if c.Train.Len() == 0 {
 		return fmt.Errorf("client %d has no training data; use fewer clients or another partition", c.ID)
@@ -117,7 +118,7 @@ func CheckClient(e *spec.Experiment, c *spec.Client) error {
 	return nil
 }
 
-// participants are all clients as the server knows them.
+// participantsOf lists all clients as the server knows them.
 func participantsOf(e *spec.Experiment, remote message.Remote) []message.Participant {
 	var out []message.Participant
 	if remote != nil {
@@ -134,7 +135,8 @@ func participantsOf(e *spec.Experiment, remote message.Remote) []message.Partici
 	return out
 }
 
-// checkParticipants finds what cannot work with clients on other machines, and gives the first that joined.
+// checkParticipants returns an error for clients on other machines that cannot take part together, and the first client
+// that joined.
 func checkParticipants(e *spec.Experiment, participants []message.Participant) (message.Participant, error) {
 	if e.Synthetic != nil {
 		return message.Participant{}, errors.New("a server whose clients are on other machines has no images of its " +

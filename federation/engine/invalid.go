@@ -12,10 +12,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// dropInvalid does something with replies that may come from anybody. Where the method gives an error, or fails
-// otherwise, the replies that it fails over by themselves are left out, and it is tried again with the others from the
-// same state. Clients of this process are trusted: an error is one of the program. So it is where the method fails over
-// all of several replies; a single client is left out, and the round has none.
+// dropInvalid passes replies to the method. If the method returns an error or panics over replies of clients on other
+// machines, dropInvalid leaves out each reply over which the method fails by itself, and calls the method again, from
+// the same state, with the others. Clients of this process are trusted, so that such an error is one of the program. It
+// is also one of the program if the method fails over all of several replies. A single failing client is left out, and
+// the round has no replies.
 func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(g *method.Global,
 	ups []method.Upload) error) ([]message.Reply, error) {
 	if s.Remote == nil {
@@ -44,8 +45,8 @@ func (s *Server) dropInvalid(g *method.Global, replies []message.Reply, do func(
 	return good, recovered(do, g, message.UploadsOf(good))
 }
 
-// mergeSum merges the sum of several clients, which is nobody's own. Where the method fails over it, such as over too
-// few clients for its noise, the round changes nothing.
+// mergeSum merges the sum of several clients. If the method fails over the sum, for example because there are too few
+// clients for its noise, the round changes nothing.
 func (s *Server) mergeSum(g *method.Global, sum message.Reply, rec *record.Record) []message.Reply {
 	before, merge := cloneGlobal(g), s.Method.Merge
 	if s.Remote != nil { // otherwise a panic is one of the program
@@ -59,8 +60,8 @@ func (s *Server) mergeSum(g *method.Global, sum message.Reply, rec *record.Recor
 	return []message.Reply{sum}
 }
 
-// dropSkipped takes out replies for several clients that have no upload, and notes whose messages behind such replies
-// were refused.
+// dropSkipped removes replies for several clients that have no upload, and records the clients whose messages were
+// refused behind such replies.
 func (s *Server) dropSkipped(replies []message.Reply, rec *record.Record) []message.Reply {
 	return slices.DeleteFunc(replies, func(r message.Reply) bool {
 		for _, x := range r.Refused {
@@ -78,7 +79,7 @@ func (s *Server) dropSkipped(replies []message.Reply, rec *record.Record) []mess
 	})
 }
 
-// recovered turns a panic over what an upload holds into an error.
+// recovered calls do and returns a panic over the content of an upload as an error.
 func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.Global,
 	ups []method.Upload) (err error) {
 	defer func() {
@@ -89,7 +90,7 @@ func recovered(do func(g *method.Global, ups []method.Upload) error, g *method.G
 	return do(g, ups)
 }
 
-// cloneGlobal copies a state, so that what changes the one leaves the other.
+// cloneGlobal copies a state and the tensors in it.
 func cloneGlobal(g *method.Global) *method.Global {
 	c := *g
 	c.Shared, c.Broadcast, c.State = g.Shared.Clone(), g.Broadcast.Clone(), g.State.Clone()

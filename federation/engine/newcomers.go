@@ -6,8 +6,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// updateInfos learns which clients on other machines are there by now. What is known of one that is not there any more
-// stays known.
+// updateInfos updates the list of clients on other machines. A client that left stays known.
 func (s *Server) updateInfos() {
 	if s.Infos == nil {
 		return
@@ -21,8 +20,8 @@ func (s *Server) updateInfos() {
 	s.Global.Infos, s.Plan.Infos = now, now
 }
 
-// joinNew passes the method, between rounds, the clients that joined since the last call. Then the statistics of round
-// 0 are asked again, since they have not answered them.
+// joinNew passes the method, between rounds, the clients that joined since the last call. The statistics of round 0 are
+// then asked again, since new clients have not answered them.
 func (s *Server) joinNew() error {
 	s.updateInfos()
 	var joined []int

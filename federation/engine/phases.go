@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// overhead is what turns of clients cost beside computing, in nanoseconds summed over turns.
+// overhead is the cost of clients' turns besides computation, in nanoseconds, summed over turns.
 type overhead struct{ messages, disk atomic.Int64 }
 
 // since adds the time since a moment.
@@ -25,7 +25,8 @@ func startPhases(pool *Pool) *phaseClock {
 	return &phaseClock{began: now, last: now, pool: pool}
 }
 
-// lap gives the time since the last lap to a phase, but for that of messages and disks.
+// lap adds the time since the last lap to a phase, except the time of messages and disks, which goes to phases of its
+// own.
 func (p *phaseClock) lap(to *float64) {
 	now := time.Now()
 	seconds := now.Sub(p.last).Seconds()
@@ -41,7 +42,7 @@ func (p *phaseClock) lap(to *float64) {
 	*to += seconds
 }
 
-// end writes the seconds of the round; what no phase had is the server's.
+// end writes the seconds of the round. The server's phase gets the rest of the time.
 func (p *phaseClock) end(rec *record.Record) {
 	p.lap(&p.Server)
 	rec.Seconds, rec.Phases = p.last.Sub(p.began).Seconds(), &p.Phases

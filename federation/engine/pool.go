@@ -23,9 +23,9 @@ type Pool struct {
 	overhead overhead
 }
 
-// Run gives an instruction to the named clients; one to validate to those that have validation data.
+// Run sends an instruction to the named clients; an instruction to validate, to those that have validation data.
 func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
-	if o.Kind == message.Validate { // else a job that does nothing would travel to a worker and back
+	if o.Kind == message.Validate { // an executor need not be asked for nothing
 		o.Clients = slices.DeleteFunc(slices.Clone(o.Clients), func(id int) bool {
 			val := p.Clients[id].Val
 			return val == nil || val.Len() == 0
@@ -34,7 +34,7 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	replies := make([]message.Reply, len(o.Clients))
 	eg, ctx := errgroup.WithContext(ctx)
 	workers := max(1, p.Workers)
-	if o.Kind == message.Train && p.Worker.Training.Shared { // each goes on with what the one before it left
+	if o.Kind == message.Train && p.Worker.Training.Shared { // one optimizer, for one client at a time
 		workers = 1
 	}
 	eg.SetLimit(workers)
@@ -51,7 +51,7 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			got, err := p.some(ctx, o, group)
+			got, err := p.runGroup(ctx, o, group)
 			if err != nil {
 				return err
 			}
@@ -67,8 +67,8 @@ func (p *Pool) Run(ctx context.Context, o message.Instruction) ([]message.Reply,
 	return replies, eg.Wait()
 }
 
-// groups divides the clients of an instruction, by their place in it, among turns that are done together. What tests
-// can compute together is computed here.
+// groups divides the clients of an instruction, by their index, into groups whose turns are computed together. Prefixes
+// of tests that can be computed together are computed here.
 func (p *Pool) groups(ctx context.Context, o message.Instruction, clients []*spec.Client) ([][]int, error) {
 	if p.Executor == nil {
 		if o.Kind == message.Train {
@@ -81,8 +81,8 @@ func (p *Pool) groups(ctx context.Context, o message.Instruction, clients []*spe
 	return slices.Collect(slices.Chunk(message.Indices(len(clients)), 1)), nil
 }
 
-// some does the turns of one group.
-func (p *Pool) some(ctx context.Context, o message.Instruction, group []int) ([]message.Reply, error) {
+// runGroup runs the turns of one group.
+func (p *Pool) runGroup(ctx context.Context, o message.Instruction, group []int) ([]message.Reply, error) {
 	jobs, replies := make([]client.Job, len(group)), make([]message.Reply, len(group))
 	for k, i := range group {
 		j := &jobs[k]
@@ -111,7 +111,7 @@ func (p *Pool) some(ctx context.Context, o message.Instruction, group []int) ([]
 	return replies, nil
 }
 
-// received is a reply as it arrives; next is what its client is to remember, nil for what it does.
+// received returns a reply as the server gets it. next is the client's next state, nil for an unchanged one.
 func (p *Pool) received(o message.Instruction, r message.Reply, next *message.ClientState) (message.Reply, error) {
 	if o.Kind.Tests() {
 		return p.decoded(o, r)
@@ -135,7 +135,7 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 	return r, nil
 }
 
-// decoded is the reply to a test as it arrives.
+// decoded returns the reply to a test as the server gets it.
 func (p *Pool) decoded(o message.Instruction, r message.Reply) (message.Reply, error) {
 	if !p.Encode || len(r.Upload.Extra) == 0 {
 		return r, nil
@@ -147,7 +147,7 @@ func (p *Pool) decoded(o message.Instruction, r message.Reply) (message.Reply, e
 	return o.Read(r, m)
 }
 
-// answer has turns done: one, or those of a group.
+// answer executes one turn, or those of a group.
 func (p *Pool) answer(ctx context.Context, jobs []client.Job) ([]message.Reply, []*message.ClientState, error) {
 	replies, next := make([]message.Reply, len(jobs)), make([]*message.ClientState, len(jobs))
 	first := jobs[0]
@@ -176,5 +176,5 @@ func (p *Pool) answer(ctx context.Context, jobs []client.Job) ([]message.Reply, 
 	return replies, next, err
 }
 
-// Accept keeps the new states of clients whose upload counted, and drops those of the others.
+// Accept keeps the new states of clients whose upload was merged, and drops those of the others.
 func (p *Pool) Accept(round int, clients []int) error { return p.Store.Accept(round, clients) }

@@ -27,15 +27,16 @@ type Settings struct {
 	Resume          bool
 	Workers         int
 	Encode          bool // send every message through its encoded form
-	// Provider is what sessions run on, and why if that was not the first choice, for the summary; empty leaves it out.
+	// Provider is the provider of sessions, with the reason if it was not the first choice, for the summary; empty
+	// leaves it out.
 	Provider string
 	OnTurn   func(o message.Instruction, client int) // after each client's turn, from any goroutine; may be nil
 	OnRound  func(record.Record)
-	// OnWarning gets lines that say what is probably wrong with the data; may be nil.
+	// OnWarning gets lines about likely mistakes in the data; may be nil.
 	OnWarning func(string)
 	// Remote is the clients of an experiment that has none itself; nil for those of the experiment.
 	Remote message.Remote
-	// Executor does the clients' turns in place of this process; nil for none. What clients remember stays here.
+	// Executor runs the clients' turns in place of this process; nil for none. The clients' states stay here.
 	Executor client.RemoteExecutor
 	// ServerNoise is the source of the server's noise of differential privacy, of the draw of a round's clients, and,
 	// where clients are simulated, of their noise; nil for the run's seed, as in a simulation.
@@ -48,10 +49,10 @@ type Settings struct {
 type Result struct {
 	Summary record.Summary
 	Records []record.Record
-	// Prompts are what PromptsFile holds, of a run without a folder: shared/NAME, client/K/private/NAME,
-	// client/K/own/NAME, and where class scores read them memory/K/image, memory/K/label and down/K/NAME.
+	// Prompts has the content of PromptsFile, of a run without a folder: shared/NAME, client/K/private/NAME,
+	// client/K/own/NAME, and, where class scores read them, memory/K/image, memory/K/label and down/K/NAME.
 	Prompts tensor.Map
-	// Confusion is what ConfusionFile holds, of a run without a folder.
+	// Confusion has the content of ConfusionFile, of a run without a folder.
 	Confusion *record.Confusion
 }
 
@@ -74,7 +75,7 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 				set.Dir)
 		}
 		err := os.MkdirAll(dir, 0o700)
-		// what clients remember is nobody else's business, also where an older release left the folder open
+		// states of clients are private, also in a folder that an older release left readable
 		if err == nil {
 			err = os.Chmod(dir, 0o700)
 		}
@@ -165,12 +166,12 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 	return finish(e, server, store, j)
 }
 
-// warnings are what is known to be wrong before the first round.
+// warnings lists what is known to be wrong before the first round.
 func warnings(e *spec.Experiment, j *record.Journal) []string {
 	return slices.Concat(e.Warnings, record.ZeroShotWarnings(j.ZeroShot))
 }
 
-// resume goes back to the last committed round, if there is one and it is wanted.
+// resume restores the last committed round, if there is one and Settings.Resume is set.
 func resume(e *spec.Experiment, server *Server, store *state.Store) (*record.Journal, error) {
 	if server.Dir == "" {
 		return &record.Journal{}, nil
@@ -180,7 +181,7 @@ func resume(e *spec.Experiment, server *Server, store *state.Store) (*record.Jou
 	if !server.Resume {
 		return record.OpenJournal(rounds, 0, record.Record{})
 	}
-	for _, where := range []string{server.Dir, dir} { // what a killed run was about to write
+	for _, where := range []string{server.Dir, dir} { // temporary files of a killed run
 		entries, _ := os.ReadDir(where)
 		for _, f := range entries {
 			if strings.HasPrefix(f.Name(), ".") && strings.HasSuffix(f.Name(), ".tmp") {
@@ -225,7 +226,7 @@ func resume(e *spec.Experiment, server *Server, store *state.Store) (*record.Jou
 	return record.OpenJournal(rounds, pos.Round, pos.Record)
 }
 
-// commit makes a round count: from here on a crash resumes after it.
+// commit writes a round; a crash afterwards resumes after this round.
 func commit(e *spec.Experiment, s *Server, store *state.Store, j *record.Journal,
 	rec record.Record) error {
 	if err := keepBest(e, s, store, j, rec); err != nil {

@@ -12,11 +12,11 @@ import (
 	"promptfed/federation/privacy/noise"
 )
 
-// noiseFile keeps the key of a run in one process whose noise is a secret.
+// noiseFile holds the key of the noise of a run in one process whose noise is a secret.
 const noiseFile = "noise.json"
 
-// runNoise opens the secret noise of a run in one process. A run that goes on has the key that it began with; of a run
-// without a folder nobody keeps it.
+// runNoise opens the secret noise of a run in one process. A resumed run has the key that it began with. The key of a
+// run without a folder is not kept.
 func runNoise(set Settings) (*noise.Noise, error) {
 	if set.Dir == "" {
 		return noise.New()

@@ -27,7 +27,7 @@ type Server struct {
 	Rate           optim.Rate // learning rate by round, for reports
 	EvaluationSets []string   // their names
 	Global         method.Global
-	// Infos gives the clients known so far where some may join later; nil where all are there from the start.
+	// Infos returns the clients known so far, where some may join later; nil where all take part from the start.
 	Infos func() []method.ClientInfo
 	Past  []record.Record // of the rounds before
 
@@ -40,10 +40,10 @@ type Server struct {
 	view       method.View           // of the headline
 	known      []method.ClientInfo   // the clients that the method knows of
 	statistics []method.Statistic    // of the round
-	simulated  *simulatedtime.Cohort // the same as Cohort; nil where turns take no simulated time
+	simulated  *simulatedtime.Cohort // the same Cohort; nil without simulated time
 }
 
-// start draws the shared parameters and lets the method add what it needs.
+// start draws the shared parameters and starts the method.
 func (s *Server) start(task method.ClientSpec) error {
 	s.Global = method.Global{Rounds: method.Rounds(s.Plan.Rounds), Clients: s.Plan.Clients,
 		Classes: task.Classes, Seed: s.Plan.Seed,
@@ -65,7 +65,7 @@ func (s *Server) start(task method.ClientSpec) error {
 	return nil
 }
 
-// sample draws who trains in a round. What sampling adds to privacy it adds only where the draw is secret.
+// sample draws the clients that train in a round. Sampling adds to privacy only if the draw is secret.
 func (s *Server) sample(round int) []int {
 	if s.ServerNoise != nil {
 		return s.Plan.Sample(s.ServerNoise.Rand("participants", strconv.Itoa(round)))
@@ -73,7 +73,7 @@ func (s *Server) sample(round int) []int {
 	return s.Plan.Sample(method.Rand(s.Plan.Seed, "participants", strconv.Itoa(round)))
 }
 
-// secretSample tells whether epsilon is that of a sample of clients that nobody may know.
+// secretSample reports whether epsilon assumes a sample of clients that nobody may know.
 func (s *Server) secretSample() bool {
 	return s.ServerNoise != nil && method.PropertiesOf(s.Method).HidesClients && s.Global.Sampling.Draws()
 }
@@ -143,7 +143,7 @@ func (s *Server) round(ctx context.Context) (record.Record, error) {
 	merged := replies
 	if len(replies) == 1 && replies[0].Sum != nil {
 		merged = s.mergeSum(g, replies[0], &rec)
-	} else if len(replies) > 0 || len(instruction.Clients) == 0 { // where all failed there is nothing to merge
+	} else if len(replies) > 0 || len(instruction.Clients) == 0 { // if all failed, there is nothing to merge
 		var err error
 		if merged, err = s.dropInvalid(g, replies, s.Method.Merge); err != nil {
 			return rec, fmt.Errorf("round %d, merge: %w", g.Round+1, err)
@@ -202,7 +202,7 @@ func (s *Server) send(ctx context.Context, o message.Instruction, rec *record.Re
 	if err != nil {
 		return nil, err
 	}
-	// clients on other machines may all have failed, which is their own affair, and simulated ones may all be late
+	// clients on other machines may all have failed, and clients in simulated time may all be late
 	if len(replies) == 0 && s.Remote == nil && s.simulated == nil {
 		return nil, fmt.Errorf("round %d: no client answered", o.Round+1)
 	}

@@ -28,7 +28,7 @@ func (s *Server) pretrain(ctx context.Context, of *spec.Synthetic) error {
 	return nil
 }
 
-// InitialParams are the parameters that a client has before round 0, by the names of PromptsFile.
+// InitialParams returns the parameters that a client has before round 0, by the names of PromptsFile.
 func InitialParams(e *spec.Experiment, c *spec.Client) (tensor.Map, error) {
 	participants := participantsOf(e, nil)
 	s := &Server{Method: e.Method, Plan: e.PlanFor(participants)}

@@ -13,7 +13,7 @@ import (
 	"promptfed/runtime/atomicfile"
 )
 
-// testing does all the tests of a round.
+// testing runs all tests of a round.
 func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	g, e := &s.Global, s.Evaluate
 	test := message.Instruction{Kind: message.Test, Round: g.Round, Clients: s.Plan.Known(), Total: s.Plan.Clients,
@@ -54,7 +54,7 @@ func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	return s.adapt(ctx, test, rec)
 }
 
-// validation puts the replies of clients that have validation data together; nil where nobody has any.
+// validation summarises the replies of clients that have validation data; nil if no client has any.
 func (s *Server) validation(replies []message.Reply) *record.Validation {
 	replies = slices.DeleteFunc(slices.Clone(replies), func(r message.Reply) bool { return r.Scores.Examples == 0 })
 	if len(replies) == 0 {
@@ -65,8 +65,8 @@ func (s *Server) validation(replies []message.Reply) *record.Validation {
 		Personal: record.Summarised(t.Evaluations.Personal), Clients: t.Answered, Examples: t.Sizes}
 }
 
-// adapt tests the clients that never train, after each number of steps. What counts is what each has of its own after
-// them.
+// adapt tests the clients that never train, after each number of steps, with the parameters that each client has after
+// its steps.
 func (s *Server) adapt(ctx context.Context, test message.Instruction, rec *record.Record) error {
 	view := method.PersonalView
 	if !s.has.Personal {
@@ -87,7 +87,7 @@ func (s *Server) adapt(ctx context.Context, test message.Instruction, rec *recor
 	return nil
 }
 
-// evaluateSets gives the evaluation sets after the last round.
+// evaluateSets tests all clients on the evaluation sets.
 func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec *record.Record) error {
 	for _, name := range s.EvaluationSets {
 		test.Set = name
@@ -103,7 +103,7 @@ func (s *Server) evaluateSets(ctx context.Context, test message.Instruction, rec
 	return nil
 }
 
-// keepConfusion writes the confusion matrix of a round that may be the result, before the round counts.
+// keepConfusion writes the confusion matrix of a round that may be the result, before the round is committed.
 func keepConfusion(e *spec.Experiment, s *Server, round int) error {
 	if s.Confusion == nil || s.Confusion.Round != round {
 		return nil

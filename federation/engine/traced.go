@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// traceStart records what the server begins with, all that it drew among it.
+// traceStart records the server's first state, with everything that it drew.
 func (s *Server) traceStart() {
 	if s.Tracer == nil {
 		return
@@ -24,7 +24,7 @@ func (s *Server) traceStart() {
 	}
 }
 
-// recordDraws lets the trace have what the merge of a round draws at random.
+// recordDraws records the random numbers that the merge of a round draws.
 func (s *Server) recordDraws() {
 	if s.Tracer == nil {
 		return
@@ -33,7 +33,7 @@ func (s *Server) recordDraws() {
 	s.Global.Draws = method.NewDraws(func(name string, t *tensor.Tensor) { s.Tracer.Put(at+name, t) })
 }
 
-// traceMerge records what a merge made of the uploads of some clients.
+// traceMerge records the result of a merge.
 func (s *Server) traceMerge(merged []message.Reply, rec record.Record) error {
 	if s.Tracer == nil {
 		return nil
@@ -58,7 +58,7 @@ func (s *Server) traceMerge(merged []message.Reply, rec record.Record) error {
 	return nil
 }
 
-// traceChanged records the tensors that the aggregate of a statistic added to the server's state or replaced in it.
+// traceChanged records the tensors that the aggregate of a statistic added to the server's state or replaced.
 func traceChanged(t trace.Tracer, under string, g *method.Global, down, kept tensor.Map, each map[int]tensor.Map) {
 	changed := func(under string, now, before tensor.Map) {
 		for name, v := range now {

@@ -17,7 +17,7 @@ import (
 	"promptfed/models/preprocess"
 )
 
-// attackTerm sets runs apart that are attacked, like an option of the method.
+// attackTerm returns what distinguishes attacked runs in the fingerprint, like an option of the method.
 func (c Config) attackTerm() string {
 	if !c.Attack.On() {
 		return ""
@@ -29,7 +29,7 @@ func (c Config) attackTerm() string {
 	return " attack=" + string(text)
 }
 
-// noAttack refuses an attack by clients that are real.
+// noAttack refuses an attack by real clients.
 func (c Config) noAttack() error {
 	if !c.Attack.On() {
 		return nil
@@ -38,7 +38,7 @@ func (c Config) noAttack() error {
 		"join; set attack.kind: none")
 }
 
-// openAttack finds out who attacks, among the clients that train.
+// openAttack draws the attackers among the clients that train.
 func (b *Built) openAttack() error {
 	c := b.Config.Attack
 	if !c.On() {
@@ -61,9 +61,9 @@ func (b *Built) openAttack() error {
 	return nil
 }
 
-// openTriggered makes an evaluation set of all test images of other classes than the backdoor's target, with the
-// trigger and labelled as the target, so that accuracy is the attack's success rate, and one of the same images without
-// it.
+// openTriggered adds two evaluation sets, of all test images of other classes than the backdoor's target. One has the
+// trigger and the target for its labels, so that its accuracy is the attack's success rate. The other has the same
+// images without the trigger.
 func (b *Built) openTriggered() error {
 	c := b.Config.Attack
 	if c.Kind != attack.Backdoor {
@@ -90,7 +90,7 @@ func (b *Built) openTriggered() error {
 	return nil
 }
 
-// labels are those that a client trains on, before an attack, and how many of them label noise made wrong.
+// labels returns the labels that a client trains on, before an attack, and how many of them label noise made wrong.
 func (b *Built) labels(client int) (labels []int64, wrong int) {
 	for _, i := range b.trainedOn(client) {
 		labels = append(labels, int64(b.trainList()[i].Label))
@@ -102,7 +102,8 @@ func (b *Built) labels(client int) (labels []int64, wrong int) {
 	return noise.Apply(labels, len(b.Set.Classes), b.Config.Seed, client)
 }
 
-// poisoned are the examples that a client of a backdoor trains on with the trigger, and which of its own they replace.
+// poisoned returns the examples with the trigger that a client of a backdoor trains on, and the indices of its own
+// examples that they replace.
 func (b *Built) poisoned(client int) (list []data.Example, at []int) {
 	if b.Engine.Attack.Kind != attack.Backdoor {
 		return nil, nil
@@ -116,8 +117,8 @@ func (b *Built) poisoned(client int) (list []data.Example, at []int) {
 	return list, at
 }
 
-// training is what a client trains on: its part of the features of all training examples, with the labels and the
-// images that noise and an attack make of its own.
+// training returns the training data of a client: its part of the features of all training examples, with the labels
+// and the images after label noise and an attack.
 func (b *Built) training(ctx context.Context, x features.Extractor, f *bundle.Bundle, all *spec.Features,
 	client int) (*spec.Features, error) {
 	out := all.Pick(b.trainedOn(client))
@@ -134,7 +135,7 @@ func (b *Built) training(ctx context.Context, x features.Extractor, f *bundle.Bu
 	return out.Replace(at, poison), nil
 }
 
-// isAttacker tells whether a client attacks, where that is known.
+// isAttacker reports whether a client attacks, if the attackers are known.
 func (b *Built) isAttacker(client int) bool {
 	return b.Engine != nil && slices.Contains(b.Engine.Attack.Attackers, client)
 }

@@ -147,7 +147,7 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// same tells whether what the server shares is equal, bit for bit.
+// same reports whether what the server shares is equal, bit for bit.
 func same(a, b tensor.Map) bool {
 	return slices.Equal(a["shared/ctx"].Data, b["shared/ctx"].Data)
 }

@@ -30,11 +30,11 @@ func init() {
 	}
 }
 
-// UseInstead says what to use in place of the bundled backbones.
+// UseInstead names replacements for the bundled backbones.
 const UseInstead = "for results, make a backbone of a real CLIP checkpoint with promptfed convert and name it under " +
 	"backbones"
 
-// toys says that some of the backbones are bundled ones; empty where none is.
+// toys returns a note if some of the backbones are bundled ones; empty otherwise.
 func toys(all []*bundle.Bundle) string {
 	var names []string
 	for _, b := range all {
@@ -51,7 +51,7 @@ func toys(all []*bundle.Bundle) string {
 	return "backbones " + strings.Join(names, ", ") + " are toys for trying the program; " + UseInstead
 }
 
-// Backbone lets the engine see a bundle.
+// Backbone is a bundle as the engine uses it.
 type Backbone struct{ *bundle.Bundle }
 
 func (b Backbone) Name() string { return b.Bundle.Name }
@@ -108,8 +108,8 @@ func (b Backbone) Text(g *graph.Graph, classes []string, prompts []method.Prompt
 	return out, err
 }
 
-// readAlike are lines about classes whose names a backbone reads as the same tokens, as names in other capitals, or in
-// letters that its vocabulary lacks: no text tells them apart.
+// readAlike returns lines about classes whose names have the same tokens for a backbone, such as names that differ in
+// capitals or in letters that its vocabulary lacks: no text distinguishes them.
 func (b *Built) readAlike(f *bundle.Bundle) (notes []string, err error) {
 	lists := [][]string{b.Set.Classes}
 	for _, p := range b.evaluationSets {

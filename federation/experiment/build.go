@@ -52,12 +52,12 @@ type Built struct {
 	evaluationSets []evaluationSet
 	pooled         []int       // training examples of client 0 where it trains on all
 	mapped         []io.Closer // files of the feature cache
-	// Provider is what ChooseProvider took, empty before; Fallback is why auto took the CPU.
+	// Provider is the provider that ChooseProvider chose, empty before; Fallback is why auto chose the CPU.
 	Provider string
 	Fallback error
 }
 
-// Close lets go of the files of the feature cache. The engine's clients cannot be used any more.
+// Close releases the files of the feature cache. The engine's clients cannot be used any more.
 func (b *Built) Close() error {
 	var errs []error
 	for _, f := range b.mapped {
@@ -67,10 +67,10 @@ func (b *Built) Close() error {
 	return errors.Join(errs...)
 }
 
-// Progress hears what is going on during long work.
+// Progress is called during long work.
 type Progress func(what string, done, total int)
 
-// of is progress of one thing; nil where nobody hears of it.
+// of returns the progress of one thing; nil for a nil Progress.
 func (p Progress) of(what string) func(done, total int) {
 	if p == nil {
 		return nil
@@ -78,7 +78,7 @@ func (p Progress) of(what string) func(done, total int) {
 	return func(done, total int) { p(what, done, total) }
 }
 
-// Open checks a configuration, opens the data and the backbones, and hands the examples out. No feature is computed.
+// Open checks a configuration, opens the data and the backbones, and partitions the examples. It computes no features.
 func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	b, err := opened(ctx, c, progress)
 	if err != nil {
@@ -90,7 +90,7 @@ func Open(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	return b, b.openSynthetic()
 }
 
-// fits finds clients whose prompts do not fit their backbone, before features are computed.
+// fits returns an error for clients whose prompts do not fit their backbone, before features are computed.
 func (b *Built) fits() error {
 	seen := map[string]bool{}
 	for i, f := range b.Assigned {
@@ -111,7 +111,7 @@ func (b *Built) fits() error {
 	return nil
 }
 
-// opened is Open without images of the server's own.
+// opened is Open without the server's own images.
 func opened(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -212,8 +212,8 @@ func (b *Built) openData(ctx context.Context, progress Progress) error {
 	return nil
 }
 
-// openSet opens the set, or what data.classes takes of it, and gives the whole one. Its labels become those of the
-// given classes, if there are any.
+// openSet opens the set, or the part of it that data.classes selects, and returns the whole set. Its labels become
+// those of the given classes, if there are any.
 func (b *Built) openSet(ctx context.Context, classes []string, progress Progress) (whole *data.Set, err error) {
 	c := b.Config.Data
 	if whole, err = sets.Open(c.Config); err != nil {
@@ -241,7 +241,7 @@ func (b *Built) openSet(ctx context.Context, classes []string, progress Progress
 	return whole, err
 }
 
-// dropUnreadable leaves images out that cannot be read, if the configuration wants that.
+// dropUnreadable drops images that cannot be read, if the configuration says so.
 func (b *Built) dropUnreadable(ctx context.Context, s *data.Set, progress Progress) error {
 	if b.Config.Data.Corrupt != data.Skip {
 		return nil
@@ -249,7 +249,7 @@ func (b *Built) dropUnreadable(ctx context.Context, s *data.Set, progress Progre
 	return s.DropUnreadable(ctx, b.workers(), data.Skip, preprocess.Decode, progress.of("reading images"))
 }
 
-// trainList, valList and testList are what the partition's indices point into.
+// trainList, valList and testList return the lists that the partition's indices refer to.
 func (b *Built) trainList() []data.Example { return b.Set.OrPool(b.Set.Train) }
 func (b *Built) valList() []data.Example   { return b.Set.OrPool(b.Set.Val) }
 func (b *Built) testList() []data.Example  { return b.Set.OrPool(b.Set.Test) }
@@ -301,7 +301,7 @@ func (b *Built) openBackbones() error {
 	return nil
 }
 
-// assigned are the backbones of the first n clients.
+// assigned returns the backbones of the first n clients.
 func (c Config) assigned(n int) []string {
 	out, r := make([]string, n), method.Rand(c.Seed, "backbones")
 	for i := range out {
@@ -316,7 +316,7 @@ func (c Config) assigned(n int) []string {
 
 func (b *Built) workers() int { return b.Config.Runtime.workers() }
 
-// ChooseProvider takes the provider, before any work that needs it. Without it, sessions find one each for themselves.
+// ChooseProvider chooses the provider, before any work that needs it. Without it, each session chooses for itself.
 func (b *Built) ChooseProvider() error {
 	r := b.Config.Runtime
 	why, err := r.ChooseProvider()
@@ -326,7 +326,7 @@ func (b *Built) ChooseProvider() error {
 	return err
 }
 
-// runtime is the section runtime with the provider that ChooseProvider took.
+// runtime returns the section runtime with the provider of ChooseProvider.
 func (b *Built) runtime() Runtime {
 	r := b.Config.Runtime
 	if b.Provider == ort.CPU {
@@ -338,8 +338,8 @@ func (b *Built) runtime() Runtime {
 	return r
 }
 
-// Numerics is what decides the last bits of training steps and tests, beside the experiment. Features do not depend on
-// all of it (features.Extractor).
+// Numerics returns what decides the last bits of training steps and tests besides the experiment. Features depend on
+// only a part of it (features.Extractor).
 func (b *Built) Numerics() (numerics.Fingerprint, error) { return b.runtime().Session().Fingerprint() }
 
 // Extractor computes features as the configuration says.
@@ -356,7 +356,7 @@ func (b *Built) Extractor(progress Progress) (features.Extractor, error) {
 	return x, nil
 }
 
-// Features computes what every client needs and fills in the engine's clients. Close lets go of it.
+// Features computes the features of every client and fills in the engine's clients. Close releases them.
 func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	defer func() {
 		if err != nil {
@@ -412,7 +412,7 @@ func (b *Built) Features(ctx context.Context, progress Progress) (err error) {
 	return b.evaluationFeatures(ctx, x)
 }
 
-// Storage is what Features will write, and an error where there is no room for it.
+// Storage returns what Features will write, and an error if there is no room for it.
 func (b *Built) Storage(ctx context.Context) (features.Storage, error) {
 	x, err := b.Extractor(nil)
 	if err != nil {
@@ -425,7 +425,7 @@ func (b *Built) Storage(ctx context.Context) (features.Storage, error) {
 	return x.Storage(ctx, b.requests(validating))
 }
 
-// requests are all that Features asks for.
+// requests lists all requests of Features.
 func (b *Built) requests(validating bool) (out []features.Request) {
 	add := func(f *bundle.Bundle, list []data.Example, views int) {
 		out = append(out, b.requestsOf(f, list, views)...)
@@ -451,7 +451,7 @@ func (b *Built) requests(validating bool) (out []features.Request) {
 	return out
 }
 
-// requestsOf are what the method reads of a list of images.
+// requestsOf lists the inputs that the method reads of a list of images.
 func (b *Built) requestsOf(f *bundle.Bundle, list []data.Example, views int) (out []features.Request) {
 	for _, what := range append(b.Engine.Reads(Backbone{f}), method.ImageInput) {
 		out = append(out, features.Request{Bundle: f, List: list, Views: views, What: what})
@@ -459,7 +459,7 @@ func (b *Built) requestsOf(f *bundle.Bundle, list []data.Example, views int) (ou
 	return out
 }
 
-// featuresOf computes what the method reads of a list of images.
+// featuresOf computes the inputs that the method reads of a list of images.
 func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.Bundle, list []data.Example,
 	views int) (*spec.Features, error) {
 	out := &spec.Features{}
@@ -486,7 +486,7 @@ func (b *Built) featuresOf(ctx context.Context, x features.Extractor, f *bundle.
 // unit rows.
 const EmbeddingsFile = "embeddings.safetensors"
 
-// TestFeatures computes what the method reads of the test images, by one backbone.
+// TestFeatures computes the inputs that the method reads of the test images, by one backbone.
 func (b *Built) TestFeatures(ctx context.Context, f *bundle.Bundle, progress Progress) (*spec.Features, error) {
 	x, err := b.Extractor(progress)
 	if err != nil {
@@ -495,7 +495,7 @@ func (b *Built) TestFeatures(ctx context.Context, f *bundle.Bundle, progress Pro
 	return b.featuresOf(ctx, x, f, b.testList(), 1)
 }
 
-// Settings are the engine's settings of a configuration; the caller adds folder, tracing and progress.
+// Settings returns the engine's settings of a configuration; the caller adds folder, tracing and progress.
 func (b *Built) Settings() engine.Settings {
 	s := engine.Settings{Settings: client.Settings{Session: b.runtime().Session(), Terms: b.Config.Eval.Terms},
 		Workers: b.workers(), Encode: b.Config.Runtime.Encode, Provider: b.Provider}
@@ -513,7 +513,7 @@ func (b *Built) Settings() engine.Settings {
 	return s
 }
 
-// simulateTime gives the engine's experiment the speeds of its clients.
+// simulateTime sets the speeds of the clients of the engine's experiment.
 func (b *Built) simulateTime() error {
 	c := b.Config
 	if k := c.SimulatedTime.FedBuff.Buffer; k > 0 {

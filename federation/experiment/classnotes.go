@@ -6,8 +6,8 @@ import (
 	"promptfed/federation/data"
 )
 
-// classNotes names the classes that clients cannot be tested on, or cannot learn, for want of images: a line of each
-// kind. One client among others need not have images of every class.
+// classNotes returns notes on classes that clients cannot be tested on, or cannot learn, because images are missing:
+// one line of each kind. A single client need not have images of every class.
 func (b *Built) classNotes() []string {
 	train, test := make([]int, len(b.Set.Classes)), make([]int, len(b.Set.Classes))
 	count := func(counts []int, list []data.Example) {

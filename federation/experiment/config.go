@@ -1,5 +1,6 @@
-// Package experiment turns a configuration into a running federation: it opens the data and the backbones, hands the
-// examples out to clients, computes features and builds the method.
+// Package experiment turns a configuration into a running federation: it opens the data and the backbones, partitions
+// the examples among clients, computes features and builds the method. It may import the rest of federation except
+// pretrain and transport, and the bundles of models.
 package experiment
 
 import (
@@ -197,7 +198,7 @@ func (Eval) LongHelp() map[string]string {
 	}
 }
 
-// Defaults is the configuration that a file, the environment and flags change.
+// Defaults returns the configuration that a file, the environment and flags change.
 func Defaults() Config {
 	return Config{
 		Name: "run", Seed: 1, Backbones: []string{"tiny-vit-b16"}, Assign: "cycle", Method: "promptfl",
@@ -245,13 +246,13 @@ func (c Config) InOneProcess() error {
 // poisson draws each client of a round by itself.
 const poisson = "poisson"
 
-// Check finds what is wrong with the configuration before anything is opened.
+// Check returns an error for a mistake in the configuration; it opens nothing.
 func (c Config) Check() error {
 	return errors.Join(c.CheckWithoutData(), sets.ValidateSet(c.Data.Config))
 }
 
-// CheckWithoutData is Check for those who open no data set: a server whose clients are on other machines, and what
-// uses a finished run.
+// CheckWithoutData is Check for programs that open no data set: a server whose clients are on other machines, and
+// commands that use a finished run.
 func (c Config) CheckWithoutData() error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
@@ -308,10 +309,11 @@ func (c Config) CheckWithoutData() error {
 	return errors.Join(errs...)
 }
 
-// longestName bounds names of runs, in bytes: a file system takes 255 for a folder, and some files are named after it.
+// longestName bounds names of runs, in bytes: a file system takes 255 for a folder, and some files are named after the
+// run.
 const longestName = 200
 
-// checkName refuses names that are no name of one folder.
+// checkName refuses names that are not the name of one folder.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -326,7 +328,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// lossTerm sets runs apart that have another loss than softmax, like an option of the method.
+// lossTerm returns what distinguishes runs with another loss than softmax in the fingerprint, like an option of the
+// method.
 func (t Train) lossTerm() string {
 	if t.Loss == sigmoidLoss {
 		return " train.loss=" + t.Loss
@@ -340,7 +343,7 @@ func (t Train) optimizer() optim.Config {
 		ClipValue: t.ClipValue}
 }
 
-// neverReached says that no round trains at the learning rate, where the schedule's warm-up covers all of them.
+// neverReached warns that no round trains at the learning rate, because the schedule's warm-up covers all rounds.
 func (t Train) neverReached() []string {
 	if t.Schedule.Warmup < t.Rounds {
 		return nil
@@ -349,7 +352,7 @@ func (t Train) neverReached() []string {
 		"it, or raise train.rounds", t.Schedule.Warmup, t.Rounds)}
 }
 
-// checkSimulatedTime finds what simulated time and the rest of the configuration do not allow each other.
+// checkSimulatedTime refuses settings that simulated time does not allow.
 func (c Config) checkSimulatedTime() error {
 	t := c.SimulatedTime
 	errs := []error{t.Check()}

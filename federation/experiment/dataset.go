@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/data"
 )
 
-// DataInfo is data.json: what the data of a run was found to be.
+// DataInfo is data.json: the findings about a run's data.
 type DataInfo struct {
 	Set        string          `json:"set"`
 	Layout     string          `json:"layout,omitempty"` // how its files lie
@@ -49,7 +49,7 @@ type Shared struct {
 	Across  int `json:"across"`   // images that several clients train on, as different examples
 }
 
-// describe is DataInfo of a set.
+// describe returns the DataInfo of a set.
 func describe(s *data.Set, d data.Duplicates) DataInfo {
 	out := DataInfo{Set: s.Name, Layout: s.Layout, Classes: len(s.Classes), Domains: s.Domains, LeftOut: len(s.Skipped),
 		Duplicates: d, Notes: slices.Clone(s.Notes)}
@@ -72,7 +72,7 @@ func describe(s *data.Set, d data.Duplicates) DataInfo {
 	return out
 }
 
-// Lines say the same for people, without the notes.
+// Lines returns the same for people, without the notes.
 func (i DataInfo) Lines() []string {
 	first := "data: " + i.Set
 	if i.Layout != "" {
@@ -105,7 +105,7 @@ func (i DataInfo) Lines() []string {
 	return out
 }
 
-// Counted is a number of things in words, as in 1 class or 2 classes.
+// Counted returns a number of things in words, such as 1 class or 2 classes.
 func Counted(n int, thing string) string {
 	switch {
 	case n == 1:
@@ -124,7 +124,7 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// contentsOf are the contents of some images, remembered in the feature cache.
+// contentsOf returns the content hashes of some images, with the feature cache as their store.
 func (b *Built) contentsOf(ctx context.Context, list []data.Example, progress Progress) ([]data.ContentHash, error) {
 	dir, err := FeatureCache(b.Config.Runtime.Cache)
 	if err != nil { // no place to remember it
@@ -133,7 +133,7 @@ func (b *Built) contentsOf(ctx context.Context, list []data.Example, progress Pr
 	return data.Cache{Dir: dir}.ContentHashes(ctx, list, b.workers(), progress.of("reading images"))
 }
 
-// findDuplicates compares the images of a set and does what data.duplicates says.
+// findDuplicates compares the images of a set and treats duplicates as data.duplicates says.
 func (b *Built) findDuplicates(ctx context.Context, s *data.Set, progress Progress) error {
 	var list []data.Example
 	for _, sp := range s.Splits() {
@@ -215,7 +215,7 @@ func (b *Built) countShared() Shared {
 	return out
 }
 
-// describeData fills in DataInfo once all data is open and handed out.
+// describeData fills in DataInfo after all data is open and partitioned.
 func (b *Built) describeData() {
 	b.Info = describe(b.withoutValidation(), b.duplicates)
 	for _, p := range b.evaluationSets {
@@ -236,11 +236,11 @@ func (b *Built) describeData() {
 	}
 }
 
-// DataDigest is the SHA-256, in hex, over content, split, class and domain of every image of the set: equal on every
-// machine that has the same images, whatever their files are called and wherever they lie.
+// DataDigest returns the SHA-256, in hex, of content, split, class and domain of every image of the set: equal on all
+// machines with the same images, whatever the names and places of their files.
 func (b *Built) DataDigest() string { return b.dataDigest }
 
-// withoutValidation is the set without the training examples that data.val_share made validation data of and that
+// withoutValidation returns the set without the training examples that data.val_share made validation data and that
 // nobody trains on.
 func (b *Built) withoutValidation() *data.Set {
 	if b.Config.Data.ValShare == 0 {
@@ -264,7 +264,7 @@ func (b *Built) withoutValidation() *data.Set {
 	return &s
 }
 
-// FeatureCache is the folder of the feature cache: that of runtime.cache, or one of the user's.
+// FeatureCache returns the folder of the feature cache: that of runtime.cache, or one of the user's.
 func FeatureCache(dir string) (string, error) {
 	if dir != "" {
 		return dir, nil

@@ -12,7 +12,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// checkEval finds what is wrong with how the experiment is evaluated.
+// checkEval returns an error for a mistake in the section eval.
 func (c Config) checkEval() error {
 	e := c.Eval
 	errs := []error{data.OneOf("eval.select", e.Select, lastRound, BestVal), data.OneOf("eval.confusion", e.Confusion,
@@ -59,10 +59,10 @@ func (c Config) checkEval() error {
 
 const maxNewSteps = 100_000
 
-// validated tells whether something is decided by validation data.
+// validated reports whether a decision depends on validation data.
 func (c Config) validated() bool { return c.Eval.Select == BestVal || c.Train.Patience > 0 }
 
-// split hands the examples out, and cuts validation data off training data where that is asked for.
+// split partitions the examples, and takes validation data from training data if the configuration says so.
 func (b *Built) split(p partition.Config) (err error) {
 	c := b.Config
 	if b.Parts, err = partition.Split(p, b.Set, c.Data.Shots, c.Seed); err != nil {
@@ -81,7 +81,7 @@ func (b *Built) split(p partition.Config) (err error) {
 	return nil
 }
 
-// validating tells whether clients are tested on validation data; wanting it without having any is an error.
+// validating reports whether clients are tested on validation data; wanting it without having any is an error.
 func (b *Built) validating() (bool, error) {
 	some := slices.ContainsFunc(b.Parts, func(c partition.Client) bool { return len(c.Val) > 0 })
 	if b.Config.validated() && !some {
@@ -90,19 +90,19 @@ func (b *Built) validating() (bool, error) {
 	return b.Config.Eval.Validate && some, nil
 }
 
-// Evaluation is what the engine needs of how the experiment is evaluated.
+// Evaluation returns the engine's plan of tests.
 func (c Config) Evaluation() record.TestPlan {
 	return record.TestPlan{Validate: c.Eval.Validate, BestVal: c.Eval.Select == BestVal, Patience: c.Train.Patience,
 		SetsEvery: c.Eval.SetsEvery,
 		NewSteps:  c.Eval.NewSteps, Confusion: c.Eval.Confusion != nobody, ZeroShot: c.Eval.ZeroShot}
 }
 
-// acrossMachines makes it the evaluation of a server and clients that are apart: counts of classes travel only if asked
-// for.
+// acrossMachines makes it the evaluation of a server and clients on other machines: counts of classes are sent only on
+// request.
 func (b *Built) acrossMachines() { b.Engine.Evaluate.Confusion = b.Config.Eval.Confusion == everyone }
 
-// trainersAndNew are who trains and who never does: the last clients, in whose places holdOutClients puts those that
-// are drawn. Both are nil where all train.
+// trainersAndNew returns the clients that train and those that never do. The latter are the last clients, where
+// holdOutClients puts those that it draws. Both are nil if all train.
 func (c Config) trainersAndNew() (trainers, never []int) {
 	if c.Eval.NewClients == 0 {
 		return nil, nil
@@ -111,8 +111,8 @@ func (c Config) trainersAndNew() (trainers, never []int) {
 	return all[:n], all[n:]
 }
 
-// holdOutClients draws n of the parts by the seed and puts them behind the others, each in its order, so that lists by
-// client of those that train are numbered as the clients are.
+// holdOutClients draws n of the parts by the seed and moves them behind the others, each group in its order, so that
+// lists by client have the numbers of the clients that train.
 func holdOutClients(parts []partition.Client, n int, seed uint64) []partition.Client {
 	drawn := method.Rand(seed, "new clients").Perm(len(parts))[:n]
 	var out, end []partition.Client

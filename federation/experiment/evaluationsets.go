@@ -13,8 +13,7 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// evaluationSet is an evaluation set that has been opened: its examples, and its classes where they are not the
-// experiment's.
+// evaluationSet is an open evaluation set: its examples, and its classes if they are not the experiment's.
 type evaluationSet struct {
 	name     string
 	classes  []string
@@ -24,7 +23,7 @@ type evaluationSet struct {
 	notes    []string // of its set
 }
 
-// newEvaluationSet makes an evaluation set of the test examples of a set.
+// newEvaluationSet returns an evaluation set of the test examples of a set.
 func newEvaluationSet(name string, s *data.Set) (evaluationSet, error) {
 	p := evaluationSet{name: name, classes: s.Classes, examples: s.OrPool(s.Test)}
 	if len(p.examples) == 0 {
@@ -33,7 +32,7 @@ func newEvaluationSet(name string, s *data.Set) (evaluationSet, error) {
 	return p, nil
 }
 
-// testedImages are the test images of all clients, in the order of the set.
+// testedImages returns the test images of all clients, in the order of the set.
 func (b *Built) testedImages() []data.Example {
 	var all []int
 	for _, p := range b.Parts {
@@ -44,8 +43,8 @@ func (b *Built) testedImages() []data.Example {
 }
 
 // openEvaluationSets opens the data of every evaluation set: the classes of the whole set that data.classes leaves out,
-// and with them all test images of the base classes (record.BaseToNew), the domains that partition.leave_out leaves out
-// with all their images, and other sets.
+// with all test images of the base classes (record.BaseToNew); the domains that partition.leave_out leaves out, with
+// all their images; and other sets.
 func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progress Progress) error {
 	if part, other := b.Config.Data.Classes, map[string]string{record.BaseSet: record.NewSet,
 		record.NewSet: record.BaseSet}; part != allClasses {

@@ -11,13 +11,13 @@ import (
 	"promptfed/federation/methods/wrappers/uploads"
 )
 
-// Link is what facts depend on beside the configuration.
+// Link is what facts depend on besides the configuration.
 type Link struct {
 	TLS      bool // messages are encrypted, and both sides have certificates
 	Insecure bool // noise comes from the run's seed (--insecure-dp)
 }
 
-// factSource is an experiment that knows no data, as its facts need it.
+// factSource is an experiment without data, as its facts need it.
 type factSource struct {
 	*Built
 	Link
@@ -25,7 +25,7 @@ type factSource struct {
 	private bool
 }
 
-// factTable is every fact: what a requirement may name beside the keys of the configuration.
+// factTable lists every fact: the names that a requirement may have besides keys of the configuration.
 var factTable = []struct {
 	name, help string
 	value      func(o factSource) any
@@ -110,7 +110,7 @@ var factTable = []struct {
 	}},
 }
 
-// ifOn is the value of a layer that may be off.
+// ifOn returns the value of a layer that may be off.
 func ifOn(on bool, value any) any {
 	if on {
 		return value
@@ -118,7 +118,7 @@ func ifOn(on bool, value any) any {
 	return nil
 }
 
-// epsilons are those that a client knows before the first round.
+// epsilons returns the epsilons that a client knows before the first round.
 func (o factSource) epsilons() (sampled, unsampled float64) {
 	if o.Insecure {
 		return math.Inf(1), math.Inf(1)
@@ -126,7 +126,7 @@ func (o factSource) epsilons() (sampled, unsampled float64) {
 	return o.dp.Promised(o.sampling(), o.Engine.Plan.Rounds)
 }
 
-// leastInSum is how many uploads the server sees as one sum at least.
+// leastInSum returns the least number of uploads in a sum that the server sees.
 func (o factSource) leastInSum() int {
 	if o.layer == nil {
 		return 1
@@ -134,7 +134,7 @@ func (o factSource) leastInSum() int {
 	return o.layer.Facts().Least
 }
 
-// Facts are those of a configuration across machines: no data is opened. Every number in them is computed here, from
+// Facts returns the facts of a configuration across machines, without data. Every number in them is computed here, from
 // the configuration.
 func (c Config) Facts(l Link) (facts.Facts, error) {
 	c.Data.Config = withoutData(c.Data.Config)
@@ -154,7 +154,7 @@ func (c Config) Facts(l Link) (facts.Facts, error) {
 	return out, nil
 }
 
-// AllFacts are the names and meanings of all facts, without values.
+// AllFacts returns the names and meanings of all facts, without values.
 func AllFacts() facts.Facts {
 	var out facts.Facts
 	for _, f := range factTable {

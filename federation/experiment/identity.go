@@ -62,12 +62,12 @@ var trainingOnly = []string{"data.shots", "data.views", "data.template", "data.p
 var evaluating = []string{"data", "partition", "classes", "eval.every", "eval.sets", "eval.new_clients",
 	"eval.new_steps", "eval.fine_tune", "train.centralised", "reproduce"}
 
-// within tells whether a key is one of a list of keys and sections, or below one.
+// within reports whether a key is one of a list of keys and sections, or below one.
 func within(key string, list []string) bool {
 	return slices.ContainsFunc(list, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") })
 }
 
-// Identifying tells whether a key of the configuration is part of an Identity as it is written.
+// Identifying reports whether a key of the configuration is part of an Identity as it is written.
 func Identifying(key string) bool {
 	return within(key, identifying) || !within(key, slices.Collect(maps.Keys(unidentifying)))
 }

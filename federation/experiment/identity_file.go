@@ -48,7 +48,7 @@ func ReadIdentity(dir string) (Identity, error) {
 	return id, nil
 }
 
-// rename gives keys their present names.
+// rename returns keys their present names.
 func (id *Identity) rename() {
 	for key, value := range id.Values {
 		if now := NewName(key); now != "" {
@@ -58,7 +58,7 @@ func (id *Identity) rename() {
 	}
 }
 
-// Same tells whether two runs belong to one experiment, so that they may differ in the seed alone.
+// Same reports whether two runs belong to one experiment, so that they may differ in the seed alone.
 func (id Identity) Same(other Identity) bool {
 	return id.Fingerprint == other.Fingerprint && len(id.Unknown) == 0 && len(other.Unknown) == 0
 }

@@ -37,7 +37,7 @@ func everythingOn() Config {
 	return c
 }
 
-// altered gives a value of the same type that differs.
+// altered returns a value of the same type that differs.
 func altered(t *testing.T, v reflect.Value) reflect.Value {
 	t.Helper()
 	out := reflect.New(v.Type()).Elem()

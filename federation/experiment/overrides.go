@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// Overrides is the section train.each: lists with an entry for each client, repeated when there are more clients; empty
-// for all alike.
+// Overrides is the section train.each: lists with an entry for each client, repeated if there are more clients; empty
+// for equal clients.
 type Overrides struct {
 	Epochs []int `config:"epochs" help:"epochs of each client, in place of train.epochs"`
 	Batch  []int `config:"batch" help:"batch of each client, in place of train.batch"`
@@ -30,7 +30,7 @@ func (e Overrides) check() error {
 	return nil
 }
 
-// perClient are the lists as the engine repeats them.
+// perClient returns the entries as the engine repeats them.
 func (e Overrides) perClient(clients int) []spec.Overrides {
 	if len(e.Epochs)+len(e.Batch)+len(e.Steps) == 0 {
 		return nil
@@ -48,8 +48,8 @@ func (e Overrides) perClient(clients int) []spec.Overrides {
 	return out
 }
 
-// centralise gives client 0 the training examples of all clients and lets nobody else train: the upper bound without
-// federation. All clients are still tested on their own test examples, with what client 0 learned.
+// centralise assigns the training examples of all clients to client 0 and lets no other client train: the upper bound
+// without federation. All clients are still tested on their own test examples, with the parameters of client 0.
 func (b *Built) centralise() error {
 	if !b.Config.Train.Centralised {
 		return nil
@@ -71,14 +71,14 @@ func (b *Built) centralise() error {
 	return nil
 }
 
-// hasPrivatePrompts tells whether clients have parameters that nobody else gets.
+// hasPrivatePrompts reports whether clients have private parameters.
 func (b *Built) hasPrivatePrompts() bool {
 	task := Backbone{b.Bundles[0]}.Task()
 	task.Clients, task.Classes = len(b.Parts), len(b.Set.Classes)
 	return slices.ContainsFunc(b.Method.Params(task), func(p method.Param) bool { return p.Owner == method.Private })
 }
 
-// trainedOn are the training examples of a client.
+// trainedOn returns the training examples of a client.
 func (b *Built) trainedOn(client int) []int {
 	if client == 0 && b.pooled != nil {
 		return b.pooled

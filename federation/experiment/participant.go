@@ -17,10 +17,10 @@ import (
 	"promptfed/models/bundle"
 )
 
-// Place says which client of an experiment is here.
+// Place is the place of this machine's client in an experiment.
 type Place struct {
 	Client, Of int
-	// Partition takes the client's part of the configuration's data as a run in one process would; otherwise all of the
+	// Partition gives the client its part of the configuration's data, as in a run in one process; otherwise all of the
 	// data is the client's own.
 	Partition bool
 	Domain    string   // of the client, for reports; of a partition's client, its own
@@ -58,7 +58,7 @@ func OpenClient(ctx context.Context, c Config, p Place, progress Progress) (*Bui
 	return b, b.openBackbones()
 }
 
-// openOwn opens data that is all of one client: train and test as given, or a pool cut 60/20/20.
+// openOwn opens data that belongs to one client: train and test as given, or a pool divided 60/20/20.
 func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 	whole, err := b.openSet(ctx, p.Classes, progress)
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *Built) openOwn(ctx context.Context, p Place, progress Progress) error {
 	return nil
 }
 
-// relabel gives the examples of a set the labels of an experiment; its classes must be among them.
+// relabel changes the labels of a set to those of an experiment, whose classes must include those of the set.
 func relabel(s *data.Set, classes []string) error {
 	to := make([]int, len(s.Classes))
 	for i, name := range s.Classes {
@@ -99,7 +99,7 @@ func relabel(s *data.Set, classes []string) error {
 	return nil
 }
 
-// Participant is a client that is here, after Features.
+// Participant is the client of this machine, after Features.
 type Participant struct {
 	Client   *spec.Client
 	Task     method.ClientSpec
@@ -107,7 +107,7 @@ type Participant struct {
 	Tokens   string // digest of the text tokens of all classes
 }
 
-// Participant takes the client of a place out of what was opened for it.
+// Participant returns the client of a place, after Features.
 func (b *Built) Participant(p Place) (*Participant, error) {
 	i := b.index(p)
 	c := *b.Engine.Clients[i]
@@ -126,8 +126,8 @@ func (b *Built) Participant(p Place) (*Participant, error) {
 	return out, err
 }
 
-// Shares are the parameters that a client of a place uploads in every round, and Keeps those that never leave it, by
-// what its backbone is; no feature is needed.
+// Shares returns the parameters that a client of a place uploads in every round, and Keeps those that stay with it, by
+// the sizes of its backbone; it needs no features.
 func (b *Built) Shares(p Place) (shares, keeps []method.Param) {
 	i := b.index(p)
 	t := Backbone{b.Assigned[i]}.Task()
@@ -142,13 +142,13 @@ func (b *Built) Shares(p Place) (shares, keeps []method.Param) {
 	return shares, keeps
 }
 
-// Counts are how many examples the client of a place trains and is tested on.
+// Counts returns how many examples the client of a place trains and is tested on.
 func (b *Built) Counts(p Place) (train, test int) {
 	i := b.index(p)
 	return len(b.trainedOn(i)), len(b.Parts[i].Test)
 }
 
-// index is where the client of a place is among the clients that are here.
+// index returns the index of a place's client among the clients on this machine.
 func (b *Built) index(p Place) int {
 	if p.Partition {
 		return p.Client
@@ -156,7 +156,7 @@ func (b *Built) index(p Place) int {
 	return 0
 }
 
-// tokens is a digest of the texts of all classes as a backbone reads them.
+// tokens returns a digest of the token ids of all classes' texts for a backbone.
 func tokens(f *bundle.Bundle, classes []string, template string) (string, error) {
 	t, err := f.Tokenizer()
 	if err != nil {
@@ -175,7 +175,7 @@ func tokens(f *bundle.Bundle, classes []string, template string) (string, error)
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Clients is clients.json: who the clients of a run are, and how many examples of every class each holds.
+// Clients is clients.json: the clients of a run, and how many examples of every class each has.
 type Clients struct {
 	Classes []string     `json:"classes"`
 	Clients []ClientInfo `json:"clients"`
@@ -194,7 +194,7 @@ type ClientInfo struct {
 	Attacker bool `json:"attacker,omitempty"` // of a simulated attack
 }
 
-// Known are the clients that take part, which lists by client are about: all but those that never train.
+// Known lists the clients that take part, in the order of lists by client: all but those that never train.
 func (c Clients) Known() []ClientInfo {
 	return slices.DeleteFunc(slices.Clone(c.Clients), func(k ClientInfo) bool { return k.New })
 }

@@ -12,8 +12,8 @@ import (
 	"promptfed/federation/privacy/secure"
 )
 
-// openSecureAggregation sets up secure aggregation where the configuration has it, and refuses methods that need more
-// than a mean.
+// openSecureAggregation sets up secure aggregation if the configuration has it, and refuses methods whose server needs
+// more than a mean.
 func (b *Built) openSecureAggregation() error {
 	c := b.Config.SecureAggregation
 	if !c.On() {
@@ -54,7 +54,8 @@ func (b *Built) openSecureAggregation() error {
 	return err
 }
 
-// JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without, it gives nil.
+// JoinSecure makes Settings those of a client of a run elsewhere, under secure aggregation; without secure aggregation
+// it returns nil.
 func (b *Built) JoinSecure(client int, p secure.Party) (*secure.Guard, error) {
 	if b.layer == nil {
 		if secure.HasJoined(p.Dir) {
@@ -78,8 +79,8 @@ func (b *Built) ServeSecure(p secure.Party) (err error) {
 	return err
 }
 
-// SecureQuorum is the share of the clients of a round that must answer so that there can be a sum; 0 without secure
-// aggregation. A server that waits for fewer would skip rounds in which clients are only away.
+// SecureQuorum returns the share of the clients of a round that must answer for a sum; 0 without secure aggregation. A
+// server that waited for fewer would skip rounds in which clients are only away.
 func (b *Built) SecureQuorum() float64 {
 	if b.layer == nil {
 		return 0
@@ -87,17 +88,18 @@ func (b *Built) SecureQuorum() float64 {
 	return b.layer.Facts().Quorum()
 }
 
-// clients is how many there are of the experiment.
+// clients returns the number of clients of the experiment.
 func (b *Built) clients() int { return cmp.Or(b.of, len(b.Parts), b.Config.Partition.Clients) }
 
-// sampling is who trains in a round.
+// sampling returns how the clients of a round are drawn.
 func (b *Built) sampling() method.Sampling {
 	p := b.Engine.Plan
 	p.Clients = b.clients()
 	return p.Sampling()
 }
 
-// describePrivacy says what epsilons assume, where there is noise, so that both sides of an experiment can compare it.
+// describePrivacy sets the text of what epsilons assume, if there is noise, so that both sides of an experiment can
+// compare it.
 func (b *Built) describePrivacy() {
 	if methods.AddsNoise(b.Method) {
 		s := b.sampling()
@@ -106,11 +108,11 @@ func (b *Built) describePrivacy() {
 	}
 }
 
-// Private tells whether there is noise of differential privacy.
+// Private reports whether there is noise of differential privacy.
 func (b *Built) Private() bool { return b.Engine.Privacy != "" }
 
-// InsecureDP has the noise of differential privacy come from the run's seed also across machines. Both sides must agree
-// to it.
+// InsecureDP draws the noise of differential privacy from the run's seed also across machines. Both sides must agree to
+// it.
 func (b *Built) InsecureDP() error {
 	if dp, on := methods.Private(b.Method); on && dp.Secure {
 		return errors.New("--insecure-dp draws noise from the seed, which the option secure of dp forbids; use only " +
@@ -121,12 +123,12 @@ func (b *Built) InsecureDP() error {
 	return nil
 }
 
-// SharesExamples tells whether a client tells the server how many examples it trains on: not where the server gets only
-// sums, and not where every client weighs the same for privacy's sake.
+// SharesExamples reports whether a client tells the server its number of training examples. It does not if the server
+// gets only sums, or if every client has the same weight for privacy.
 func (b *Built) SharesExamples() bool { return b.layer == nil && !methods.HidesClients(b.Method) }
 
-// SampleCounts tells whether epsilon counts on a sample of clients that nobody else knows, where its noise is secret,
-// and whether it counts on its size too.
+// SampleCounts reports whether epsilon assumes a sample of clients that nobody else knows, if its noise is secret, and
+// whether it assumes an unknown size of the sample too.
 func (b *Built) SampleCounts() (sample, size bool) {
 	s := b.sampling()
 	sample = methods.HidesClients(b.Method) && s.Draws()

@@ -18,8 +18,8 @@ import (
 	"promptfed/runtime/version"
 )
 
-// OpenServer is Open for a server whose clients are on other machines: there is no data, no backbone and no class. The
-// caller fills in the engine's classes, template and evaluation sets, once clients have sent them.
+// OpenServer is Open for a server whose clients are on other machines: it has no data, no backbone and no classes. The
+// caller fills in the engine's classes, template and evaluation sets after clients sent them.
 func OpenServer(c Config) (*Built, error) {
 	c.Data.Config = withoutData(c.Data.Config)
 	c.Eval.SetsRoot = ""
@@ -56,7 +56,7 @@ func OpenServer(c Config) (*Built, error) {
 	return b, nil
 }
 
-// withoutData leaves of the section data what is part of the experiment and says nothing about files.
+// withoutData keeps of the section data the keys that belong to the experiment and name no files.
 func withoutData(c sets.Config) sets.Config {
 	d := sets.Defaults()
 	d.Shots, d.Views = c.Shots, c.Views
@@ -82,7 +82,7 @@ type OwnBackbone struct {
 	Tokens func(classes []string, template string) (string, error)
 }
 
-// OwnBackbones are those backbones of a server's configuration whose files are on this machine, and the names of the
+// OwnBackbones returns the backbones of a server's configuration whose files are on this machine, and the names of the
 // others.
 func (b *Built) OwnBackbones() (own []OwnBackbone, others []string) {
 	for i, name := range b.Config.Backbones {
@@ -103,8 +103,8 @@ func (b *Built) OwnBackbones() (own []OwnBackbone, others []string) {
 	return own, others
 }
 
-// Invitation is a server's configuration as clients get it: without data, folders and machine. Backbones keep their
-// names only.
+// Invitation returns a server's configuration for clients: without data, folders and machine. Of backbones it has only
+// the names.
 func (b *Built) Invitation() Config {
 	c := b.Config
 	d := Defaults()
@@ -116,7 +116,7 @@ func (b *Built) Invitation() Config {
 	return c
 }
 
-// CheckInvitation makes a configuration from elsewhere safe to start from: nothing in it names a file of this machine.
+// CheckInvitation returns a configuration from another machine in which nothing names a file of this machine.
 func CheckInvitation(c Config) (Config, error) {
 	d := Defaults()
 	c.Runtime, c.Synthetic, c.Eval.SetsRoot, c.Train.Centralised = d.Runtime, d.Synthetic, "", false
@@ -128,8 +128,8 @@ func CheckInvitation(c Config) (Config, error) {
 	return c, c.CheckWithoutData()
 }
 
-// Shared is a run's configuration as its workers get it: the same experiment, without folders and machine. Backbones
-// keep their names only. What only the run itself does is left out.
+// Shared returns a run's configuration for its workers: the same experiment, without folders, machine and settings of
+// the run alone. Of backbones it has only the names.
 func (b *Built) Shared() Config {
 	c := b.Config
 	d := Defaults()
@@ -140,7 +140,7 @@ func (b *Built) Shared() Config {
 	return c
 }
 
-// shortenBackbones leaves the names of backbones, which may be folders of this machine.
+// shortenBackbones replaces backbones, which may be folders of this machine, by their names.
 func (c *Config) shortenBackbones() {
 	c.Backbones = slices.Clone(c.Backbones)
 	for i, name := range c.Backbones {
@@ -148,7 +148,7 @@ func (c *Config) shortenBackbones() {
 	}
 }
 
-// pathAmongBackbones is the first name that is a path; "" without one.
+// pathAmongBackbones returns the first backbone that is a path; "" without one.
 func (c Config) pathAmongBackbones() string {
 	for _, name := range c.Backbones {
 		if name == "" || name != bundle.ShortName(name) || name == ".." || name == "." {
@@ -158,8 +158,7 @@ func (c Config) pathAmongBackbones() string {
 	return ""
 }
 
-// CheckShared makes a configuration from another machine's run safe to start from: nothing in it names a file of this
-// machine.
+// CheckShared returns a configuration of another machine's run in which nothing names a file of this machine.
 func CheckShared(c Config) (Config, error) {
 	if name := c.pathAmongBackbones(); name != "" {
 		return c, fmt.Errorf("the run names the backbone %s, which is a path; a worker accepts names only", name)
@@ -167,14 +166,14 @@ func CheckShared(c Config) (Config, error) {
 	return (&Built{Config: c}).Shared(), nil
 }
 
-// OpenWorker is Open for a machine that runs clients of a simulation on another machine, which keeps to itself what is
-// the server's: the server's own images and secure aggregation.
+// OpenWorker is Open for a machine that runs clients of a simulation on another machine. The server's own images and
+// secure aggregation stay on that machine.
 func OpenWorker(ctx context.Context, c Config, progress Progress) (*Built, error) {
 	c.Synthetic, c.SecureAggregation = Defaults().Synthetic, Defaults().SecureAggregation
 	return opened(ctx, c, progress)
 }
 
-// Compatibility is what workers must have in common with this experiment, after Features.
+// Compatibility returns what workers must have in common with this experiment, after Features.
 func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	e := *b.Engine
 	e.Options, e.Secure = string(b.options)+b.Config.Train.lossTerm()+b.Config.attackTerm(), ""
@@ -226,7 +225,7 @@ func (b *Built) Compatibility(ctx context.Context) (spec.Compatibility, error) {
 	return out, nil
 }
 
-// inOrder is a digest of a list of examples that is the same on every machine: their names, labels, domains and
+// inOrder returns a digest of a list of examples that is equal on all machines: of their names, labels, domains and
 // contents, in their order.
 func inOrder(list []data.Example, contents []data.ContentHash) string {
 	h := sha256.New()
@@ -236,7 +235,7 @@ func inOrder(list []data.Example, contents []data.ContentHash) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// Client is a client of the experiment by its number, after Features.
+// Client returns a client of the experiment by its number, after Features.
 func (b *Built) Client(id int) (*spec.Client, error) {
 	if id < 0 || id >= len(b.Engine.Clients) {
 		return nil, fmt.Errorf("client %d does not exist; there are %d clients", id, len(b.Engine.Clients))

@@ -45,7 +45,7 @@ func (r Reproduce) check(d Data) error {
 	return err
 }
 
-// Reproduces lists the known defects of published code that a configuration makes again on purpose, as "KEY: VALUE".
+// Reproduces lists the known defects of published code that a configuration reproduces on purpose, as "KEY: VALUE".
 func (c Config) Reproduces() []string {
 	var out []string
 	if c.Reproduce.Labels == misaligned {
@@ -63,8 +63,8 @@ func (c Config) Reproduces() []string {
 	return out
 }
 
-// shuffleNames puts the class names that texts are made of in a random order, as a Python set literal does with every
-// process; labels keep theirs.
+// shuffleNames puts the class names of texts into a random order, as a Python set literal does in every process; labels
+// keep their order.
 func (r Reproduce) shuffleNames(s *data.Set, seed uint64) {
 	if r.ClassNames != shuffled {
 		return
@@ -75,9 +75,9 @@ func (r Reproduce) shuffleNames(s *data.Set, seed uint64) {
 	})
 }
 
-// misalign gives every client the labels that it was dealt, in random order, and with them the first images of its
-// domain's list, whoever was dealt those: in the code that this is known from, a client's indices choose its labels
-// alone. The set's lists become those of the clients, one after another, and the clients' indices follow.
+// misalign gives every client its own labels in random order, with the first images of its domain's list, although
+// other clients may have those images: in the published code, a client's indices select its labels only. The set's
+// lists become those of the clients, one after another, and the clients' indices follow.
 func (r Reproduce) misalign(s *data.Set, clients []partition.Client, seed uint64) {
 	if r.Labels != misaligned {
 		return

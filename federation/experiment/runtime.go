@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// Runtime is the section runtime: nothing here changes a result beyond rounding. What changes rounding is in
-// Built.Numerics.
+// Runtime is the section runtime. Nothing in it changes a result beyond rounding; Built.Numerics holds what changes
+// rounding.
 type Runtime struct {
 	Provider     string `config:"provider" help:"cpu, cuda or auto (cuda where it works, else cpu)"`
 	Device       int    `config:"device" help:"number of the first CUDA device"`
@@ -50,7 +50,8 @@ func defaultRuntime() Runtime {
 
 const auto = "auto"
 
-// named writes a choice as the documents do, whether the configuration gave it as YAML's true or as text.
+// named returns a choice in the form of the documents, whether the configuration has it as a boolean of YAML or as
+// text.
 func named(choice string) string {
 	if v, err := strconv.ParseBool(choice); err == nil {
 		return strconv.FormatBool(v)
@@ -97,8 +98,8 @@ func (r Runtime) check() error {
 	return errors.Join(errs...)
 }
 
-// ChooseProvider takes the provider (see ort.ChooseProvider) and leaves its name in r; why is set when auto could not
-// have CUDA.
+// ChooseProvider chooses the provider (see ort.ChooseProvider) and sets its name in r; why is set if auto could not use
+// CUDA.
 func (r *Runtime) ChooseProvider() (why error, err error) {
 	o, why, err := ort.ChooseProvider(r.Session())
 	if err == nil {
@@ -107,7 +108,7 @@ func (r *Runtime) ChooseProvider() (why error, err error) {
 	return why, err
 }
 
-// workers are the clients that train at a time.
+// workers returns how many clients train at a time.
 func (r Runtime) workers() int {
 	if r.Workers > 0 {
 		return r.Workers
@@ -115,7 +116,7 @@ func (r Runtime) workers() int {
 	return runtime.NumCPU()
 }
 
-// Session are the options of a session. The configuration must have passed Check.
+// Session returns the options of a session. The configuration must have passed Check.
 func (r Runtime) Session() ort.Options {
 	prepack, err := strconv.ParseBool(r.Prepack)
 	if err != nil {

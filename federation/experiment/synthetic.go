@@ -82,7 +82,7 @@ func (b *Built) openSynthetic() error {
 	return nil
 }
 
-// syntheticFeatures computes what the server trains on.
+// syntheticFeatures computes the features that the server trains on.
 func (b *Built) syntheticFeatures(ctx context.Context, x features.Extractor) error {
 	if len(b.synthetic) == 0 {
 		return nil

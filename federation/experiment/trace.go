@@ -9,14 +9,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// layout says how the token ids of a trace become sequences.
+// layout describes how the token ids of a trace form sequences.
 const layout = "a class is the sequence [sos, prompt, tokens], an sos of -1 being no token: the sequence begins at " +
 	"the prompt; of a prompt [classes,tokens,width] each class has its own; a parameter with words is what is added " +
 	"to their embeddings; hand_tokens, name_tokens (bare names) and template_tokens are whole sequences " +
 	"[sos, ..., eot]; a sequence is read at its last position, the end of text, or as text.pool of the bundle says; " +
 	"text and image features are divided by their Euclidean norm, scores are logit_scale times their cosine"
 
-// Trace describes the run for trace.json; features must have been computed.
+// Trace returns the description of the run for trace.json; features must have been computed.
 func (b *Built) Trace(config any) (trace.Info, error) {
 	info := trace.Info{Config: config, Classes: b.Set.Classes, Layout: layout, Clients: trace.ClientInfos(b.Engine),
 		Words: tensor.Map{}}

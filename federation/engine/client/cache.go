@@ -58,7 +58,7 @@ func (c *valueCache) once(key [sha256.Size]byte, of func() (value any, bytes int
 		}
 		mine := false
 		v, err, _ := c.doing.Do(string(key[:]), func() (any, error) {
-			if v, ok := c.find(key); ok { // since the look before
+			if v, ok := c.find(key); ok { // computed since the first look
 				return v, nil
 			}
 			mine = true
@@ -142,13 +142,13 @@ func (p *program) digest(in inputs, more ...int64) ([sha256.Size]byte, error) {
 	h := sha256.New()
 	write := func(v ...int64) { binary.Write(h, binary.LittleEndian, v) }
 	write(append([]int64{p.number, int64(len(more))}, more...)...)
-	if len(p.hosts) > 0 { // they may hold what the client's Task says
+	if len(p.hosts) > 0 { // they may hold values of the client's ClientSpec
 		write(int64(in.l.Task.Client))
 	}
 	var buf []byte
 	add := func(name string) error {
 		if spec.OfImage(name) {
-			return nil // of the rows
+			return nil // a row of data
 		}
 		t, err := in.need(name)
 		if err != nil {

@@ -15,7 +15,7 @@ type callbackValues map[string]callbackValue
 type callbackValue struct {
 	epoch int
 	value *tensor.Tensor
-	args  []*tensor.Tensor // what it was just computed from; nil where an older value serves again
+	args  []*tensor.Tensor // of the latest Forward call; nil where an older value is used again
 }
 
 // computeHosts computes the values of a program's host functions, unless they are there.
@@ -51,7 +51,7 @@ func (f *inputs) computeHosts(p *program) error {
 	return nil
 }
 
-// draws are the values of callbacks that a trace records, by name.
+// draws returns the values of host functions that a trace records, by name.
 func (p *program) draws(hosts tensor.Map) tensor.Map {
 	out := tensor.Map{}
 	for _, h := range p.hosts {

@@ -18,13 +18,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// compiler builds programs, and compiles each graph that methods ask for once, however many clients have it; it is safe
-// for concurrent use.
+// compiler builds programs, and compiles each graph of a method once for all clients that have it. It is safe for
+// concurrent use.
 type compiler struct {
 	e       *spec.Experiment
 	options ort.Options
 	pool    *ort.Pool
-	own     bool // pool is nobody else's
+	own     bool // the worker closes pool
 	weights onnx.Seen
 	// values holds what Worker.values does, and initial the values of plan.initial.
 	values, initial *valueCache
@@ -136,8 +136,8 @@ func (c *compiler) initialStep(b spec.Backbone, s *method.Scope, losses []graph.
 // initialBytes bounds the values of plan.initial: those of 101 classes and a text tower of ViT-B/16's size have 77 MB.
 const initialBytes = 512 << 20
 
-// initialInputs tells which inputs are the same for all clients of a round as long as shared parameters are as the
-// server sent them.
+// initialInputs returns a test for inputs that are the same for all clients of a round at the shared parameters that
+// the server sent.
 func initialInputs(s *method.Scope) func(input string) bool {
 	common, shared := commonInputs(s), s.SharedNames()
 	return func(input string) bool {
@@ -146,7 +146,7 @@ func initialInputs(s *method.Scope) func(input string) bool {
 	}
 }
 
-// losses are the loss, and those beside it.
+// losses returns the loss and the auxiliary losses.
 func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
 	loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
 	if err := s.Graph().Err(); err != nil {
@@ -159,7 +159,8 @@ func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
 	return out, allUsed(s, loss)
 }
 
-// allUsed refuses declared parameters that the loss does not depend on: they would be averaged and never learned.
+// allUsed refuses declared parameters that the loss does not depend on: the server would average them, and no step
+// would change them.
 func allUsed(s *method.Scope, loss graph.Node) error {
 	in := graph.Inputs(loss)
 	for _, p := range s.Params() {
@@ -189,7 +190,7 @@ func (c *compiler) scope(task method.ClientSpec) *method.Scope {
 // score compiles the class scores.
 func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once("score", b, task, func(s *method.Scope) ([]graph.Output, error) {
-		return alone(c.e.Method.Logits(s)),
+		return valueOf(c.e.Method.Logits(s)),
 			nil
 	},
 		func(s *method.Scope, of []graph.Output) (*plan, error) {
@@ -205,7 +206,7 @@ func (c *compiler) score(b spec.Backbone, task method.ClientSpec) (*plan, error)
 		})
 }
 
-// eval compiles anything a method asks for over its data.
+// eval compiles a value that a method computes over its data.
 func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method.Scope) graph.Node) (*plan, error) {
 	s := c.scope(task)
 	n := of(s)
@@ -214,7 +215,7 @@ func (c *compiler) eval(b spec.Backbone, task method.ClientSpec, of func(*method
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.same("eval", b, s, alone(n), func(s *method.Scope, of []graph.Output) (*plan, error) {
+	return c.same("eval", b, s, valueOf(n), func(s *method.Scope, of []graph.Output) (*plan, error) {
 		return c.split(b, s, of[0].Node)
 	})
 }
@@ -326,11 +327,11 @@ func (c *compiler) same(kind string, b spec.Backbone, s *method.Scope, of []grap
 	return p.of(s), nil
 }
 
-// alone is one node as what build of once gives.
-func alone(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
+// valueOf returns one node as an output.
+func valueOf(n graph.Node) []graph.Output { return []graph.Output{{Name: valueOutput, Node: n}} }
 
 func (c *compiler) lowered(b spec.Backbone, n graph.Node) (graph.Node, error) {
-	out, err := c.allLowered(b, alone(n), nil)
+	out, err := c.allLowered(b, valueOf(n), nil)
 	if err != nil {
 		return n, err
 	}
@@ -351,13 +352,13 @@ func (c *compiler) allLowered(b spec.Backbone, of []graph.Output, passes passOf)
 	return out, nodes[0].Graph().Err()
 }
 
-// withGradients are the losses of n clients, each with its gradients. A name is PREFIX and lossOutput; gradients stand
-// under the same prefix.
+// withGradients returns the losses of n clients, each with its gradients. The name of a loss is PREFIX and lossOutput;
+// its gradients have the same prefix.
 func (c *compiler) withGradients(b spec.Backbone, s *method.Scope, losses []graph.Output,
 	n int, passes passOf) ([]graph.Output, error) {
 	all := copies(s, losses, n)
 	reach := make([][]graph.Node, len(all))
-	for i, l := range all { // once prompts share a pass through the text tower, all seem to reach all
+	for i, l := range all { // before lowering: prompts that share a pass through the text tower reach all losses
 		reach[i] = graph.Inputs(l.Node)
 	}
 	lowered, err := c.allLowered(b, all, passes)
@@ -412,7 +413,7 @@ func scalarLoss(n graph.Node) (graph.Node, error) {
 	return n, nil
 }
 
-// trainable lists the inputs that have gradients: parameters, and values of host functions that hand theirs on.
+// trainable lists the inputs that have gradients: parameters, and values of host functions that have a VJP.
 func trainable(s *method.Scope) (out []string) {
 	for _, p := range s.Params() {
 		out = append(out, method.ParamInput+"/"+p.Name)
@@ -435,7 +436,7 @@ func (c *compiler) gradients(b spec.Backbone, s *method.Scope, losses []graph.Ou
 	return &plan{program: p}, err
 }
 
-// terms compiles every term of the loss with its gradients, with names under termOutput and the term's name.
+// terms compiles every term of the loss with its gradients, named termOutput and the term's name.
 func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error) {
 	return c.once(termsKind, b, task, func(s *method.Scope) ([]graph.Output, error) {
 		loss := c.e.Method.Loss(s, c.e.Method.Logits(s))
@@ -451,7 +452,7 @@ func (c *compiler) terms(b spec.Backbone, task method.ClientSpec) (*plan, error)
 	}, func(s *method.Scope, terms []graph.Output) (*plan, error) { return c.gradients(b, s, terms) })
 }
 
-// session compiles outputs once for each key.
+// session compiles outputs once per key.
 func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Output, error)) (*ort.Session, error) {
 	o := c.options
 	if b != nil {
@@ -470,7 +471,7 @@ func (c *compiler) session(key string, b spec.Backbone, build func() ([]graph.Ou
 	})
 }
 
-// model writes outputs, whose weights lie in dir and are those of all models before.
+// model writes outputs as a model. Their weights lie in dir and must not have changed since earlier models.
 func (c *compiler) model(dir string, out ...graph.Output) (*onnx.ModelProto, error) {
 	m, err := graph.Model(out...)
 	if err == nil {
@@ -533,8 +534,8 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 	return p, nil
 }
 
-// handText computes the features [C,D] of hand-written prompts of a backbone, unit rows, once: of one template those of
-// its texts, of several the means of theirs, made unit.
+// handText returns the features [C,D] of hand-written prompts of a backbone, unit rows, computed once: of one template,
+// the features of its texts; of several templates, the unit mean of their unit features.
 func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tensor, error) {
 	if len(of.Templates) == 0 {
 		of.Templates = []string{c.e.Template}
@@ -577,8 +578,8 @@ func (c *compiler) handText(b spec.Backbone, of method.HandTexts) (*tensor.Tenso
 			n = n.Add(one.L2Normalize())
 		}
 	}
-	// The texts are constants, but ONNX Runtime runs no graph without an input; without optimisation it does not
-	// compute the whole tower while loading it either.
+	// The texts are constants, but ONNX Runtime runs no graph without an input. Without optimisation it does not
+	// compute the whole tower while it loads the graph.
 	one := g.Input("one", graph.Float, graph.Static(1))
 	o := c.options
 	o.WeightsDir, o.OptLevel = b.WeightsDir(), ort.OptNone

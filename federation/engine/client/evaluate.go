@@ -36,9 +36,8 @@ func (w *Worker) ComputeStatistic(c *spec.Client, o message.Instruction, s messa
 	return method.Upload{Client: c.ID, N: c.Train.Len(), Extra: answer}, nil
 }
 
-// Test counts correct predictions on a client's test data, in each evaluation that the method has: with the shared
-// parameters that the server sent, and with those that the client itself last trained. A client that never trained has
-// none of its own and uses the server's.
+// Test counts correct predictions on a client's test data, in each evaluation of the method: with the shared parameters
+// that the server sent, and with those that the client last trained. A client that never trained uses the server's.
 func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (message.Scores, error) {
 	if o.Set != "" {
@@ -76,7 +75,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		return logits, &h, nil
 	}
 	var logits [2]*tensor.Tensor
-	var beside [2]tensor.Map // by the view, for a trace
+	var read [2]tensor.Map // inputs of the scores by view, for a trace
 	for _, view := range w.evaluations(has, p, s) {
 		of := &r.Global
 		if view == method.PersonalView {
@@ -94,23 +93,23 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 			return fail(err)
 		}
 		if w.Tracer != nil {
-			beside[view] = p.aside(inputsOf(l, s))
+			read[view] = p.valuesWithoutRows(inputsOf(l, s))
 		}
 	}
 	if has.Personal && r.Personal == nil {
 		logits[method.PersonalView], r.Personal = logits[method.GlobalView], r.Global
-		beside[method.PersonalView] = beside[method.GlobalView]
+		read[method.PersonalView] = read[method.GlobalView]
 	}
 	if view := has.Headline("", w.Method); w.Tracer != nil {
-		if err := w.traceTest(c, o, p, l, logits[view], beside[view]); err != nil {
+		if err := w.traceTest(c, o, p, l, logits[view], read[view]); err != nil {
 			return fail(err)
 		}
 	}
 	return r, nil
 }
 
-// evaluations are those that give numbers of their own: class scores that read no shared parameter are the same in
-// both.
+// evaluations lists the evaluations that have results of their own: class scores that read no shared parameter are the
+// same in both.
 func (w *Worker) evaluations(has record.Evaluable, p *plan, s message.ClientState) (out []method.View) {
 	if has.Global {
 		out = append(out, method.GlobalView)
@@ -127,49 +126,50 @@ func (w *Worker) validate(ctx context.Context, c *spec.Client, o message.Instruc
 	if c.Val == nil || c.Val.Len() == 0 {
 		return message.Scores{}, nil
 	}
-	quiet, other := *w, *c
-	quiet.Tracer, other.Test = nil, c.Val
-	r, err := quiet.Test(ctx, &other, o, s)
+	silent, other := *w, *c
+	silent.Tracer, other.Test = nil, c.Val
+	r, err := silent.Test(ctx, &other, o, s)
 	if err != nil {
 		err = fmt.Errorf("validation: %w", err)
 	}
 	return r, err
 }
 
-// adapt tests a client that never trains: it takes some steps of the method's own local training on its training data,
-// from the shared parameters and its own first private ones, at the learning rate before the schedule. Nothing is
-// remembered.
+// adapt tests a client that never trains. The client takes some steps of the method's local training on its training
+// data, from the shared parameters and its first private ones, at the learning rate before the schedule. Its state is
+// not kept.
 func (w *Worker) adapt(ctx context.Context, c *spec.Client, o message.Instruction) (message.Scores, error) {
-	alone, s := w.alone(), message.ClientState{}
+	own, s := w.quiet(), message.ClientState{}
 	if o.Steps > 0 {
-		alone.Training = alone.Training.Steps(c.ID, o.Steps)
+		own.Training = own.Training.Steps(c.ID, o.Steps)
 		var err error
-		if _, s, _, err = alone.Train(ctx, c, o, s); err != nil {
+		if _, s, _, err = own.Train(ctx, c, o, s); err != nil {
 			return message.Scores{}, fmt.Errorf("%w; with this method a new client cannot take steps here: set "+
 				"eval.new_steps: [0]", err)
 		}
 	}
-	return alone.Test(ctx, c, o, s)
+	return own.Test(ctx, c, o, s)
 }
 
-// alone is this worker for training that nobody else hears of, and that is the only one before a test.
-func (w *Worker) alone() *Worker {
+// quiet returns this worker without tracer, guard and noise, for training that precedes one test and that nobody else
+// sees.
+func (w *Worker) quiet() *Worker {
 	c := *w
 	c.Tracer, c.Guard, c.Terms, c.Training.FineTune = nil, nil, false, 0
-	c.Noise = nil // nothing is released
+	c.Noise = nil // the parameters stay here
 	return &c
 }
 
-// fineTuned is a client that trained what the server sent for some epochs, by the method's own local training at the
-// learning rate of the round, and is tested with that.
+// fineTuned trains the parameters that the server sent for some epochs, by the method's local training at the learning
+// rate of the round, and returns the client with the result.
 func (w *Worker) fineTuned(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (*method.Local, message.ClientState, error) {
-	alone := w.alone()
-	alone.Training = w.Training.Tuning(c.ID)
+	own := w.quiet()
+	own.Training = w.Training.Tuning(c.ID)
 	o.Statistic = "fine-tuning" // draws its own random numbers
-	t, err := alone.begin(c, o, s, nil)
+	t, err := own.begin(c, o, s, nil)
 	if err == nil {
-		err = alone.train(ctx, []*turn{t})
+		err = own.train(ctx, []*turn{t})
 	}
 	if err != nil {
 		return nil, s, fmt.Errorf("fine-tuning: %w", err)

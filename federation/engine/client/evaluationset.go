@@ -44,7 +44,7 @@ func (x setEvaluator) evaluate(ctx context.Context, c *spec.Client, o message.In
 	return scores, nil
 }
 
-// visitor is a client with the set for its test data.
+// visitor returns a copy of a client whose test data is the evaluation set.
 func (x setEvaluator) visitor(c *spec.Client) *spec.Client {
 	v := *c
 	v.Test = x.set.Test[c.Backbone.Name()]

@@ -11,8 +11,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Execute does what an instruction asks of one client that remembers s. next is what the client is to remember if its
-// upload counts, nil where that changes nothing.
+// Execute executes an instruction for one client with state s. next is the client's state if its upload counts, nil for
+// an unchanged one.
 func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (r message.Reply, next *message.ClientState, err error) {
 	r.Client = c.ID
@@ -45,7 +45,7 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	return r, nil, nil
 }
 
-// checkReply refuses tensors that are no numbers.
+// checkReply refuses tensors that hold NaN or infinities.
 func checkReply(j Job, r message.Reply) error {
 	if err := message.CheckFinite("upload ", message.UploadTensors(r.Upload)); err != nil {
 		return ofTurn(j.Client, j.Instruction, err)
@@ -53,15 +53,15 @@ func checkReply(j Job, r message.Reply) error {
 	return nil
 }
 
-// RemoteExecutor does what an instruction asks of one client, as Worker.Execute does; state gives what the client
-// remembers, which need not be in memory before the instruction can be done. It must be safe for concurrent use.
+// RemoteExecutor executes an instruction for one client, as Worker.Execute does. state returns the client's state,
+// which need not be in memory before it is needed. It must be safe for concurrent use.
 type RemoteExecutor interface {
 	Execute(ctx context.Context, c *spec.Client, o message.Instruction, state func() (message.ClientState,
 		error)) (r message.Reply, next *message.ClientState, err error)
 }
 
-// ExecuteRemotely lets something else do a client's turn. The client's Guard stays here, since what it remembers must
-// not travel: the other side gets the instruction without what is for the guard.
+// ExecuteRemotely lets an executor do a client's turn. The client's Guard stays here, since its state must not be sent:
+// the executor gets the instruction without the tensors of the guard.
 func (w *Worker) ExecuteRemotely(ctx context.Context, by RemoteExecutor, c *spec.Client, o message.Instruction,
 	state func() (message.ClientState, error)) (message.Reply,
 	*message.ClientState, error) {

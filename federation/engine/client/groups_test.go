@@ -38,7 +38,8 @@ func TestGroups(t *testing.T) {
 		{pha, methodtest.Alike(sizes...), 3, "[[0 4 2] [1 3 5]]"},
 	} {
 		e := &spec.Experiment{Method: c.m, Classes: methodtest.Classes, Template: "a {}.", Clients: c.clients,
-			BatchClients: c.batch, Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd", LR: 0.1}}}
+			BatchClients: c.batch, Training: spec.Training{Epochs: 1, Batch: 4, Optim: optim.Config{Name: "sgd",
+				LR: 0.1}}}
 		w := client.NewWorker(e, client.Settings{})
 		got, err := w.Groups(e.Clients, len(sizes))
 		if err != nil {

@@ -11,10 +11,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// memoryPrefix is what the names of method.Scope.Memory's inputs begin with.
+// memoryPrefix begins the names of the inputs of method.Scope.Memory.
 const memoryPrefix = "client/"
 
-// inputs is where the inputs of a plan come from, for one client.
+// inputs has the values of a plan's inputs, for one client.
 type inputs struct {
 	l          *method.Local
 	s          message.ClientState
@@ -39,7 +39,7 @@ func (f inputs) rows() int {
 	return 0
 }
 
-// sameInTurn tells whether an input is the same in all steps of a client's turn.
+// sameInTurn reports whether an input is the same in all steps of a client's turn.
 func sameInTurn(in string) bool {
 	switch kind, _, _ := strings.Cut(in, "/"); kind {
 	case method.ReceivedInput, method.BeforeInput, method.BroadcastInput:
@@ -48,13 +48,13 @@ func sameInTurn(in string) bool {
 	return in == method.LocalClassesInput || in == method.MemoryImage || in == method.MemoryLabel
 }
 
-// feed is what a run of a program takes: tensors of its own, and values that may lie on a device already.
+// feed has the inputs of one run of a program: tensors, and values that may be on a device already.
 type feed struct {
 	now  tensor.Map
 	held ort.Values
 }
 
-// find gives one input by its name in the graph; nil when nothing provides it.
+// find returns one input by its name in the graph; nil when nothing provides it.
 func (f inputs) find(in string) *tensor.Tensor {
 	kind, name, _ := strings.Cut(in, "/")
 	switch kind {
@@ -83,12 +83,12 @@ func (f inputs) find(in string) *tensor.Tensor {
 		return f.hosts[in]
 	}
 	if in == method.LocalClassesInput {
-		return f.owned()
+		return f.localClasses()
 	}
 	return f.batch[in]
 }
 
-// need is find, and reads the client's own examples; what nothing provides is an error.
+// need returns one input as find does, and also the client's own examples. An input that is not available is an error.
 func (f inputs) need(in string) (*tensor.Tensor, error) {
 	if in == method.MemoryImage || in == method.MemoryLabel {
 		rows, err := f.l.Memory()
@@ -103,8 +103,8 @@ func (f inputs) need(in string) (*tensor.Tensor, error) {
 	return nil, fmt.Errorf("the method needs %s, which is not available here", in)
 }
 
-// owned is method.Scope.LocalClasses.
-func (f inputs) owned() *tensor.Tensor {
+// localClasses returns the tensor of method.Scope.LocalClasses.
+func (f inputs) localClasses() *tensor.Tensor {
 	if f.l.LocalClasses == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (f inputs) feed(p *program) (feed, error) {
 	return out, nil
 }
 
-// add adds one input, and holds it for later steps where it is the same in these.
+// add adds one input, and keeps it for later steps that read the same value.
 func (f inputs) add(to feed, in string) error {
 	if v := cmp.Or(f.prefix[in], f.held[in]); v != nil {
 		to.held[in] = v

@@ -11,11 +11,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// passOf numbers the passes of the text tower that prompts go in; nil is one for all.
+// passOf returns the number of the pass of the text tower that a prompt goes through; nil is one pass for all prompts.
 type passOf func(prompt *graph.Op) int
 
-// lower replaces the placeholders of a method's graph: all prompts that do not depend on one another go through the
-// text tower in one pass, or in those that passes tells.
+// lower replaces the placeholders of a method's graph. All prompts that do not depend on one another go through the
+// text tower in one pass, or in the passes of passOf.
 func lower(b spec.Backbone, classes []string, template string, hand func(method.HandTexts) (*tensor.Tensor, error),
 	passes passOf, roots []graph.Node) ([]graph.Node, error) {
 	for {
@@ -106,8 +106,9 @@ func firstWave(roots []graph.Node) []*graph.Op {
 	return out
 }
 
-// CheckGraphs finds class scores and losses that a client with a backbone cannot have, such as those of prompts that
-// are longer, with a class name, than the context of the text tower. Nothing is compiled, and no data is read.
+// CheckGraphs returns an error for class scores and losses that a client with a backbone cannot compute, such as those
+// of prompts that are longer, with a class name, than the context of the text tower. Nothing is compiled, and no data
+// is read.
 func CheckGraphs(e *spec.Experiment, b spec.Backbone, client, clients int) error {
 	t := b.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = client, clients, len(e.Classes), b.Name()
@@ -151,7 +152,7 @@ func partsWithout(roots []graph.Node, inputs func(name string) bool) (out []grap
 
 func ValueName(i int) string { return fmt.Sprint(valueOutput, i) }
 
-// Replace puts others in the place of nodes.
+// Replace returns root with other nodes in place of some nodes.
 func Replace(root graph.Node, nodes []graph.Node, with func(i int) graph.Node) graph.Node {
 	return replaceAll([]graph.Node{root}, nodes, with)[0]
 }

@@ -13,17 +13,17 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// sharedOptimizer is one optimizer object that goes from client to client, as in the public code of FedOTP, FedPGP and
-// pFedMoAP: what it remembers of a parameter from one client's steps meets the gradients of the next. A parameter is
-// identified by its name and its shape, so clients whose private prompts have other lengths have buffers of their own,
+// sharedOptimizer is one optimizer that passes from client to client, as in the public code of FedOTP, FedPGP and
+// pFedMoAP: its state of a parameter after one client's steps is the state before the next client's. A parameter is
+// identified by its name and its shape, so clients whose private prompts have other lengths have states of their own,
 // which start at zero.
 //
-// A nil one is none: every turn starts with a fresh optimizer.
+// With a nil one, every turn starts with a fresh optimizer.
 type sharedOptimizer struct {
 	state tensor.Map // SHAPE/SLOT/NAME
 }
 
-// load gives an optimizer what is remembered of some parameters.
+// load loads the state of some parameters into an optimizer.
 func (s *sharedOptimizer) load(o *optim.Optimizer, params tensor.Map) error {
 	if s == nil {
 		return nil
@@ -40,7 +40,7 @@ func (s *sharedOptimizer) load(o *optim.Optimizer, params tensor.Map) error {
 	return o.Load(state)
 }
 
-// OptimizerState is what a training with one optimizer for all clients remembers; nil for others.
+// OptimizerState returns the state of the optimizer that all clients share; nil where each turn has its own.
 func (w *Worker) OptimizerState() tensor.Map {
 	if w.shared == nil {
 		return nil
@@ -48,14 +48,14 @@ func (w *Worker) OptimizerState() tensor.Map {
 	return w.shared.state
 }
 
-// RestoreOptimizer goes on from what optimizerState gave.
+// RestoreOptimizer restores the result of OptimizerState.
 func (w *Worker) RestoreOptimizer(state tensor.Map) {
 	if w.shared != nil {
 		w.shared.state = state
 	}
 }
 
-// keep remembers what an optimizer knows of some parameters after its steps.
+// keep saves the state of some parameters after an optimizer's steps.
 func (s *sharedOptimizer) keep(o *optim.Optimizer, params tensor.Map) {
 	if s == nil {
 		return
@@ -70,13 +70,13 @@ func (s *sharedOptimizer) keep(o *optim.Optimizer, params tensor.Map) {
 	}
 }
 
-// shapeOf is a shape as the beginning of a name.
+// shapeOf returns a shape as a prefix of a name.
 func shapeOf(t *tensor.Tensor) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape), " ", "x"), "[]") + "/"
 }
 
-// Fit is method.Global.Fit: steps of an optimizer without memory of earlier ones, on all rows at once. The weights
-// alone are what a run goes on from.
+// Fit implements method.Global.Optimize: steps of a fresh optimizer on all rows at once. A run resumes from the weights
+// alone.
 func (w *Worker) Fit(task method.ClientSpec, params, rows tensor.Map, loss func(*method.Scope) graph.Node, steps int,
 	o optim.Config) (float64, error) {
 	opt, err := optim.New(o)

@@ -21,21 +21,21 @@ type plan struct {
 	*program
 	prefix *program    // nil for none
 	cache  *valueCache // of the values of the prefix
-	// initial is, of a step, the plan for shared parameters as the server sent them; nil for none. All clients of a
-	// round begin there, so that its prefix is the forward pass of the text tower for all of them. Whether a turn takes
-	// it depends on the client and the instruction only: a client alone on a machine runs the very same two graphs.
+	// initial is the plan of a step for shared parameters as the server sent them; nil for none. All clients of a round
+	// begin there, so they share its prefix, the forward pass of the text tower. Whether a turn uses it depends on the
+	// client and the instruction only: a client alone on a machine runs the very same two graphs.
 	initial *plan
 	maxRows int  // in one run, where memory bounds them; else 0
 	byRow   bool // the value has a row for each example
-	// notBatchable tells that graphs of several clients gain nothing in one run, see spec.NotBatchable.
+	// notBatchable is true where several clients in one run are no faster, see spec.NotBatchable.
 	notBatchable bool
 	constants    tensor.Map // of method.Scope.Note, for traces
 }
 
 // execute computes a plan for some clients in one run, or for one client on as many rows of its batch at a time as
-// memory allows. The outputs of several runs are their mean, each counting by its rows: this is the output for the
-// whole batch where a loss is a mean over rows or depends on none (see spec.MeanOverRows). execute
-// leaves the values of host functions in ins.
+// memory allows. The outputs of several runs are averaged, each weighted by its rows: this is the output for the whole
+// batch where a loss is a mean over rows or depends on none (see spec.MeanOverRows). execute leaves the values of host
+// functions in ins.
 func (p *plan) execute(ctx context.Context, ins ...inputs) ([]tensor.Map, error) {
 	var err error
 	for i := range ins {
@@ -127,7 +127,7 @@ func (p *plan) programs() []*program {
 	return []*program{p.program, p.prefix}
 }
 
-// reads tells whether the plan uses current values of any of some parameters.
+// reads reports whether the plan uses current values of some of the parameters.
 func (p *plan) reads(params tensor.Map) bool {
 	used := func(in string) bool {
 		name, ok := strings.CutPrefix(in, method.ParamInput+"/")
@@ -154,9 +154,9 @@ func (p *plan) rowsAtOnce() int {
 	return min(rowsPerRun, p.maxRows)
 }
 
-// Several clients in one run: one graph contains a program's graph once for each of them, with inputs and outputs of
-// its own under "N/", and the prompts of all go through the text tower in one pass. The sum of their losses has the
-// gradients of each, since no client's parameters reach another's loss.
+// Several clients in one run: the graph contains a program's graph once per client, with inputs and outputs under "N/",
+// and the prompts of all clients go through the text tower in one pass. The gradients of the sum of the losses are
+// those of each loss, since no client's parameters enter another's loss.
 
 // runTogether runs a program's graph for some clients and returns the outputs of each.
 func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run func(*ort.Session, context.Context,
@@ -200,7 +200,7 @@ func runTogether[T any, M ~map[string]T](ctx context.Context, p *program, run fu
 	return outs, err
 }
 
-// ofClient begins the names of inputs and outputs of client k in a graph of several.
+// ofClient returns the prefix of the names of client k's inputs and outputs in a graph of several clients.
 func ofClient(k int) string { return strconv.Itoa(k) + "/" }
 
 // clientOf undoes ofClient; ok is false for a name that all clients share.
@@ -238,7 +238,8 @@ func copies(s *method.Scope, of []graph.Output, n int) []graph.Output {
 	return out
 }
 
-// commonInputs tells which inputs are the same for all clients of a round: shared parameters as the server sent them.
+// commonInputs returns a test for inputs that are the same for all clients of a round: shared parameters as the server
+// sent them.
 func commonInputs(s *method.Scope) func(input string) bool {
 	shared := s.SharedNames()
 	return func(input string) bool {

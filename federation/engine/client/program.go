@@ -27,7 +27,7 @@ type program struct {
 	bytes       int      // of all outputs, as far as their shapes are known
 }
 
-// lastProgram counts what was compiled.
+// lastProgram is the number of the last program.
 var lastProgram atomic.Int64
 
 // Prefixes of the names of inputs and outputs. prefixInput is that of inputs that plan.prefix computes.
@@ -40,7 +40,7 @@ const (
 	besideOutput = "beside/"
 )
 
-// readsRows tells whether the program reads rows of data.
+// readsRows reports whether the program reads rows of data.
 func (p *program) readsRows() bool {
 	return slices.ContainsFunc(p.inputs, spec.OfImage) || slices.ContainsFunc(p.hosts, func(h method.HostCall) bool {
 		return slices.ContainsFunc(h.Of, spec.OfImage)
@@ -76,8 +76,8 @@ func (p *plan) inputsOf(kind string) (out []string) {
 	return out
 }
 
-// Reads lists what the method needs of a client's images beside their features, of spec.LargeInputs. clients is their
-// number.
+// Reads lists the inputs of spec.LargeInputs that the method reads of a client's images besides their features. clients
+// is the number of clients.
 func (w *Worker) Reads(c *spec.Client, clients int) []string {
 	return spec.Reads(w.Method, w.Task(c, clients))
 }

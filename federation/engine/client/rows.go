@@ -31,8 +31,7 @@ func (w *Worker) run(ctx context.Context, p *plan, l *method.Local, s message.Cl
 	return w.runOn(ctx, p, l, s, data, message.Indices(data.Len()))
 }
 
-// scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts where rows are
-// large.
+// scores computes class scores [N,C], or another value [N,...], of all rows of a data set, in parts if rows are large.
 func (w *Worker) scores(ctx context.Context, p *plan, l *method.Local, s message.ClientState,
 	data method.Data) (*tensor.Tensor, error) {
 	size := p.rowsAtOnce()
@@ -61,7 +60,7 @@ func (w *Worker) runOn(ctx context.Context, p *plan, l *method.Local, s message.
 		if err != nil {
 			return nil, err
 		}
-		if l.Draws.Taken() > before { // views of images: the rows tell which
+		if l.Draws.Taken() > before { // views of images were drawn: the rows show which
 			for _, name := range in.batch.Names() {
 				l.Draws.Record(fmt.Sprintf("rows/%d/%s", before, name), in.batch[name])
 			}
@@ -77,7 +76,7 @@ func (w *Worker) runOn(ctx context.Context, p *plan, l *method.Local, s message.
 	return out[0][valueOutput], nil
 }
 
-// FixedNodes computes nodes that do not depend on an image, as valueName names them.
+// FixedNodes computes nodes that do not depend on an image, under the names of ValueName.
 func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
 	scope *method.Scope, nodes []graph.Node) (tensor.Map, error) {
 	if len(nodes) == 0 {
@@ -105,18 +104,18 @@ func (w *Worker) FixedNodes(ctx context.Context, c *spec.Client, l *method.Local
 	return values[0], nil
 }
 
-// Logits are the method's class scores with the text and image towers in the graph.
+// Logits returns the method's class scores with the text and image towers in the graph.
 func (w *Worker) Logits(c *spec.Client, scope *method.Scope) (graph.Node, error) {
 	return w.c.lowered(c.Backbone, w.Method.Logits(scope))
 }
 
-// scoredTogether is how many rows ScoreRows scores at a time. Vectors of kernels, which are of 16 numbers at most, end
-// where the rows of so many end.
+// scoredTogether is how many rows ScoreRows scores at a time. Kernels use vectors of at most 16 numbers, so that the
+// end of so many rows is the end of a vector.
 const scoredTogether = 16
 
-// ScoreRows gives class scores [N,C], before softmax, of rows that need not be the client's. Those of a row do not
-// depend on the other rows, nor on how many there are: kernels are chosen by the number of rows, so they go in parts of
-// one size, and the last row stands in for what the last part lacks.
+// ScoreRows returns class scores [N,C], before softmax, of rows that need not be the client's. The scores of a row do
+// not depend on the other rows, nor on their number: the number of rows selects kernels, so all parts have one size,
+// and the last part is filled up with copies of the last row.
 func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local, s message.ClientState,
 	rows method.Data) (*tensor.Tensor, error) {
 	p, err := w.c.score(c.Backbone, l.Task)

@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// train takes all steps of some turns of one program, a step of each at a time. An error in one turn ends all.
+// train runs all steps of some turns of one program, one step of each turn at a time. An error in one turn ends all.
 func (w *Worker) train(ctx context.Context, turns []*turn) error {
 	for len(turns) > 0 {
 		var now []*turn
@@ -40,7 +40,7 @@ func (w *Worker) train(ctx context.Context, turns []*turn) error {
 	return nil
 }
 
-// atInitial tells whether a turn's next step is that of plan.initial.
+// atInitial reports whether a turn's next step is that of plan.initial.
 func (t *turn) atInitial() bool {
 	if t.p.initial == nil {
 		return false
@@ -56,7 +56,7 @@ func (t *turn) atInitial() bool {
 	return true
 }
 
-// step is one optimizer step of each of some turns, in one run.
+// step runs one optimizer step of each of some turns, in one run.
 func (w *Worker) step(ctx context.Context, turns []*turn) error {
 	if err := ctx.Err(); err != nil {
 		return turns[0].failed(err)
@@ -91,7 +91,7 @@ func (w *Worker) step(ctx context.Context, turns []*turn) error {
 	return nil
 }
 
-// update moves the parameters of a turn after a step was run.
+// update updates the parameters of a turn after the run of a step.
 func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map) error {
 	l := t.l
 	grads, err := gradients(t.p.program, in, out, gradOutput)
@@ -135,7 +135,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 	return nil
 }
 
-// parameters is one view of all parameters being trained; the tensors are shared.
+// parameters returns all parameters that are trained; the tensors are shared.
 func parameters(l *method.Local) tensor.Map {
 	m := tensor.Map{}
 	for _, part := range []tensor.Map{l.Shared, l.Private} {
@@ -146,7 +146,8 @@ func parameters(l *method.Local) tensor.Map {
 	return m
 }
 
-// checkBatch refuses examples that are no numbers; rows are their numbers in the client's data, nil for all in order.
+// checkBatch refuses examples that hold NaN or infinities; rows are their numbers in the client's data, nil for all in
+// order.
 func checkBatch(batch tensor.Map, rows []int) error {
 	for _, name := range batch.Names() {
 		t := batch[name]

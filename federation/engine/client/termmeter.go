@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// termMeter measures the terms of a client's loss, step by step, beside the step that trains. A nil one does nothing.
+// termMeter measures the terms of a client's loss at every training step. A nil one does nothing.
 type termMeter struct {
 	p     *plan // of compiler.terms
 	tr    trace.Client
@@ -21,7 +21,7 @@ type termMeter struct {
 	old   tensor.Map // gradients before AdjustGradients
 }
 
-// meter starts to measure a client's turn, where that is wanted.
+// meter returns a meter for a client's turn; nil if terms are not measured.
 func (w *Worker) meter(c *spec.Client, task method.ClientSpec, tr trace.Client) (*termMeter, error) {
 	if !w.Terms {
 		return nil, nil
@@ -84,13 +84,13 @@ func (m *termMeter) adjusted(grads tensor.Map) {
 	m.steps++
 }
 
-// add adds what a step has of a term with gradient g.
+// add adds the value and the gradient g of a term at one step.
 func (m *termMeter) add(name string, value float64, g tensor.Map) {
 	m.tr.PutAll(fmt.Sprintf("s%d/%s%s/%s", m.steps, termOutput, name, strings.TrimSuffix(gradOutput, "/")), g)
 	m.sum.Add(message.LossTerms{Terms: []message.TermStats{{Name: name, Value: value, Norms: message.NormsOf(g)}}}, 1)
 }
 
-// mean is what was measured, per step.
+// mean returns the mean over steps.
 func (m *termMeter) mean() *message.LossTerms {
 	if m == nil || m.steps == 0 {
 		return nil

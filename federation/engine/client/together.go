@@ -31,8 +31,8 @@ func (w *Worker) TrainTogether(ctx context.Context, jobs []Job) ([]message.Reply
 	return replies, next, err
 }
 
-// Groups divides clients that are to train, by their place in a list, among calls of TrainTogether: up to
-// Worker.BatchClients of one program and about as many steps. Nothing but the experiment and the list decides.
+// Groups divides clients that are to train, by their index, among calls of TrainTogether: up to Worker.BatchClients
+// clients of one program with about as many steps. The result depends on the experiment and the list only.
 func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 	if w.BatchClients <= 1 || w.shared != nil {
 		return slices.Collect(slices.Chunk(message.Indices(len(clients)), 1)), nil
@@ -55,15 +55,15 @@ func (w *Worker) Groups(clients []*spec.Client, total int) ([][]int, error) {
 		steps[i] = w.Training.StepsOf(c.ID, c.Train.Len())
 		of[p.number] = append(of[p.number], i)
 	}
-	for _, p := range programs { // those that end together go side by side
+	for _, p := range programs { // clients that end together are in one group
 		slices.SortStableFunc(of[p], func(i, j int) int { return steps[j] - steps[i] })
 		out = slices.AppendSeq(out, slices.Chunk(of[p], w.BatchClients))
 	}
 	return out, nil
 }
 
-// inOneRun divides items, one of a client each, among runs: as many items as may go in one, or a power of two, so that
-// a worker compiles few graphs.
+// inOneRun divides items, one per client, among runs: as many items as allowed, or a power of two, so that a worker
+// compiles few graphs.
 func inOneRun[T any](w *Worker, items []T) (runs [][]T) {
 	for len(items) > 0 {
 		n := max(1, w.BatchClients)
@@ -83,7 +83,7 @@ type missingPrefix struct {
 }
 
 // ComputeAhead computes the prefixes that tests of some clients need, such as class features of their prompts, for up
-// to BatchClients of them in one run, and so many runs side by side; a test finds them in the cache.
+// to BatchClients clients in one run, with so many runs at a time. The tests find the values in the cache.
 func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, clients []*spec.Client,
 	state func(client int) (message.ClientState, error), workers int) error {
 	if w.BatchClients <= 1 || o.Kind != message.Test && o.Kind != message.Validate {
@@ -138,7 +138,7 @@ func (w *Worker) ComputeAhead(ctx context.Context, o message.Instruction, client
 	return err
 }
 
-// missingPrefixes lists the values that a client's test will ask for and nobody has computed.
+// missingPrefixes lists the values of prefixes that a client's test needs and that the cache lacks.
 func (w *Worker) missingPrefixes(c *spec.Client, o message.Instruction, s message.ClientState) (out []missingPrefix,
 	err error) {
 	l, s := w.Begin(c, o, s)

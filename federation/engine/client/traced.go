@@ -14,15 +14,15 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// recordDraws lets the trace have what the method draws from now on, under the name of a step or of the turn.
+// recordDraws records the method's random numbers from now on, under the name of a step or of the turn.
 func (t *turn) recordDraws(step string) {
 	if t.tr.On() {
 		t.l.Draws.RecordTo(func(name string, v *tensor.Tensor) { t.tr.Put(step+"draw/"+name, v) })
 	}
 }
 
-// traceBegin records what steps begin with: parameters, what Begin put in the place of what the server sent and of what
-// the client kept, and constants of the graph that have a name.
+// traceBegin records the inputs of the first step: parameters, the tensors that Begin put in place of those that the
+// server sent or the client kept, and the graph's named constants.
 func (t *turn) traceBegin(sent tensor.Map) {
 	if !t.tr.On() {
 		return
@@ -47,7 +47,7 @@ func (t *turn) traceBegin(sent tensor.Map) {
 	t.tr.PutAll("constant", t.p.constants)
 }
 
-// traceStep notes what a step was made of before AdjustGradients, and gives what records the step after it.
+// traceStep records the inputs of a step before AdjustGradients, and returns a function that records the step after it.
 func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss *tensor.Tensor) {
 	if !t.tr.On() {
 		return func(tensor.Map, *tensor.Tensor) {}
@@ -66,8 +66,8 @@ func (t *turn) traceStep(in inputs, raw tensor.Map) func(grads tensor.Map, loss 
 	}
 }
 
-// aside are the inputs of a program that are no rows of data, by their names in the graph.
-func (p *plan) aside(in inputs) tensor.Map {
+// valuesWithoutRows returns the inputs of a plan that are no rows of data, by their names in the graph.
+func (p *plan) valuesWithoutRows(in inputs) tensor.Map {
 	out := tensor.Map{}
 	for _, q := range p.programs() {
 		for _, name := range q.inputs {
@@ -79,12 +79,12 @@ func (p *plan) aside(in inputs) tensor.Map {
 	return out
 }
 
-// traceTest records a test: class scores [N,C], what they were computed from beside rows of data, and the rows.
+// traceTest records a test: class scores [N,C], the inputs of the scores that are no rows of data, and the rows.
 func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *method.Local, logits *tensor.Tensor,
-	beside tensor.Map) error {
+	read tensor.Map) error {
 	tr := trace.OfClient(w.Tracer, o.Round, c.ID)
 	tr.Put("eval/logits", logits)
-	tr.PutAll("eval", beside)
+	tr.PutAll("eval", read)
 	tr.Put("eval/label", tensor.OfInts(c.Test.Labels(), c.Test.Len()))
 	rows, err := c.Test.Batch(message.Indices(c.Test.Len()), l.Rand, p.largeInputs...)
 	if err != nil {
@@ -106,7 +106,8 @@ func (w *Worker) traceTest(c *spec.Client, o message.Instruction, p *plan, l *me
 	return err
 }
 
-// traceStatistic records an answer and the rows that it was made of. drawn is how many random numbers it took.
+// traceStatistic records an answer and the rows that it was computed from. drawn is the number of random numbers that
+// it took.
 func (w *Worker) traceStatistic(c *spec.Client, o message.Instruction, st message.ClientState, answer tensor.Map,
 	drawn int) error {
 	l, _ := w.Begin(c, o, st) // the same random numbers again

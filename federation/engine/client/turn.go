@@ -25,19 +25,19 @@ type turn struct {
 	tr trace.Client
 
 	hostValues callbackValues
-	held       ort.Values // values that all steps take
+	held       ort.Values // inputs that all steps share
 	opt        *optim.Optimizer
 	shared     *sharedOptimizer
 	meter      *termMeter
 	pace       spec.Training
 	maxSteps   int     // 0 for no bound
 	epoch      int     // counted from 0
-	batches    [][]int // of the epoch, without those that steps were made of
-	rows       []int   // of the step at hand
+	batches    [][]int // of the epoch, that no step has used yet
+	rows       []int   // of the current step
 	loss       float64 // of all steps together
 }
 
-// begin sets up a turn, with a fresh optimizer or what the shared one remembers.
+// begin starts a turn, with a fresh optimizer or with the state of the shared one.
 func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientState,
 	shared *sharedOptimizer) (*turn, error) {
 	w.initial.begin(o.Round)
@@ -77,7 +77,7 @@ func (w *Worker) begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	return t, nil
 }
 
-// next gives the rows of the next step; nil after the last.
+// next returns the rows of the next step; nil after the last.
 func (t *turn) next() []int {
 	for len(t.batches) == 0 || t.maxSteps > 0 && t.l.Steps == t.maxSteps {
 		if t.opt == nil || t.epoch+1 >= t.pace.Epochs {
@@ -92,7 +92,7 @@ func (t *turn) next() []int {
 	return rows
 }
 
-// end gives what to upload and what to remember if the server takes it.
+// end returns the upload, and the client's state if the server takes the upload.
 func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats message.Stats, err error) {
 	l := t.l
 	t.recordDraws("")
@@ -129,7 +129,7 @@ func (w *Worker) end(t *turn) (up method.Upload, s message.ClientState, stats me
 	return up, message.ClientState{Private: l.Private, Own: own, Method: l.State}, stats, err
 }
 
-// failed says which step of whose turn an error belongs to.
+// failed adds the round, the client and the step to an error.
 func (t *turn) failed(err error) error {
 	return ofTurn(t.c, t.o, fmt.Errorf("step %d: %w", t.l.Steps, err))
 }
@@ -138,8 +138,8 @@ func ofTurn(c *spec.Client, o message.Instruction, err error) error {
 	return fmt.Errorf("round %d, client %d: %w", o.Round+1, c.ID, err)
 }
 
-// Train is one client's local training, with a fresh optimizer. It gives what to upload and what to remember if the
-// server takes it.
+// Train trains one client with a fresh optimizer. It returns the upload, and the client's state if the server takes the
+// upload.
 func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instruction,
 	s message.ClientState) (method.Upload, message.ClientState, message.Stats, error) {
 	r, next, err := w.trainAll(ctx, []Job{{c, o, s}}, nil)
@@ -149,7 +149,7 @@ func (w *Worker) Train(ctx context.Context, c *spec.Client, o message.Instructio
 	return r[0].Upload, next[0], r[0].Stats, nil
 }
 
-// trainAll is the training of some clients, with one optimizer for all or a fresh one each.
+// trainAll trains some clients, with one optimizer for all or a fresh one for each.
 func (w *Worker) trainAll(ctx context.Context, jobs []Job, shared *sharedOptimizer) ([]message.Reply,
 	[]message.ClientState, error) {
 	turns := make([]*turn, len(jobs))
@@ -174,8 +174,8 @@ func (w *Worker) trainAll(ctx context.Context, jobs []Job, shared *sharedOptimiz
 	return replies, next, nil
 }
 
-// Pretrain trains the shared parameters. What a client keeps to itself is drawn as the first client's is, and thrown
-// away; nothing is merged, so that what else the server holds is as the method starts it.
+// Pretrain trains the shared parameters on synthetic data. Private parameters are drawn as those of the first client,
+// and dropped. Nothing is merged, so the server's other state is as the method starts it.
 func (w *Worker) Pretrain(ctx context.Context, of *spec.Synthetic, o message.Instruction) (tensor.Map, error) {
 	first := *w
 	first.Tracer, first.Terms, first.pretrains, first.Attack = nil, false, true, attack.Attack{}

@@ -1,5 +1,6 @@
-// Package client is the side of one client: it compiles a method to graphs, trains its parameters on the client's data,
-// computes statistics for the server, and evaluates.
+// Package client is the client side: it compiles a method to graphs, trains its parameters on a client's data, computes
+// statistics for the server, and evaluates. It may import method, attack, privacy/noise, the other packages of engine
+// but not engine itself, and runtime.
 package client
 
 import (
@@ -22,8 +23,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Worker does a client's part. It is the same code behind every Cohort and safe for concurrent use. NewWorker makes
-// one.
+// Worker executes instructions for clients. It is the same code behind every Cohort, and safe for concurrent use.
+// NewWorker returns one.
 type Worker struct {
 	spec.Experiment // the clients of it are passed with each call
 	Settings
@@ -39,8 +40,8 @@ type Worker struct {
 // Settings decide how a worker runs, not what it computes.
 type Settings struct {
 	Session ort.Options
-	// Sessions are compiled graphs that other workers use too, of this run or of others, and the caller closes; nil for
-	// the worker's own. Workers whose graphs and options are the same share them.
+	// Sessions are compiled graphs that other workers use too, of this run or of others; the caller closes them. Nil
+	// for the worker's own. Workers whose graphs and options are equal share them.
 	Sessions *ort.Pool
 	Tracer   trace.Tracer  // nil for none
 	Guard    message.Guard // nil for none
@@ -60,7 +61,7 @@ func NewWorker(e *spec.Experiment, set Settings) *Worker {
 
 func newWorker(e *spec.Experiment, set Settings, values *valueCache) *Worker {
 	capacity := cmp.Or(set.PrefixBytes, initialBytes)
-	// a device is filled by several clients in one run, which first steps of their own would leave idle
+	// several clients in one run fill a device; initial steps, which run for each client alone, would leave it idle
 	if e.BatchClients > 1 && set.Session.WithProvider().Provider != ort.CPU {
 		capacity = 0
 	}
@@ -82,8 +83,8 @@ func (w *Worker) Task(c *spec.Client, clients int) method.ClientSpec {
 	return t
 }
 
-// Begin sets up one client's turn from what the server sent and what the client remembers. It gives the state with the
-// private parameters drawn that the client did not have yet.
+// Begin starts one client's turn from an instruction and the client's state. It returns the state with newly drawn
+// private parameters that the client lacked.
 func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientState) (*method.Local,
 	message.ClientState) {
 	task := w.Task(c, o.Total)
@@ -137,7 +138,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 	return l, s
 }
 
-// errNoSecret is the error of a client's noise where the method must have it from a secret, and a machine does the
-// client's work that was given none, such as a worker of a cluster.
+// errNoSecret is the error of a client's noise where the method needs noise from a secret, and the machine has none,
+// such as a worker of a cluster.
 var errNoSecret = errors.New("the option secure of dp needs noise from a secret, and this machine was given none; " +
 	"run clients that add noise without --cluster, or set where: server")

@@ -17,8 +17,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ZeroShot compares hand-written prompts with chance on the test data of some clients, for each backbone: class scores
-// are the products of the image features, unit rows, with those of the texts.
+// ZeroShot compares hand-written prompts with chance on the test data of some clients, for each backbone. Class scores
+// are the products of the image features, unit rows, with the text features.
 func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record.ZeroShot, error) {
 	type sum struct {
 		right, n int
@@ -86,7 +86,7 @@ func (w *Worker) ZeroShot(ctx context.Context, clients []*spec.Client) ([]record
 // zeroShotRows is how many images are scored at a time.
 const zeroShotRows = 1024
 
-// products are those of the rows of a [N,D] and b [C,D].
+// products returns the products of the rows of a [N,D] and b [C,D].
 func products(a, b *tensor.Tensor) *tensor.Tensor {
 	out := tensor.New(a.Shape[0], b.Shape[0])
 	of := func(t *tensor.Tensor) blas32.General {

@@ -6,7 +6,7 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// Cohort is clients whose turns take simulated time.
+// Cohort is a message.Cohort whose clients' turns take simulated time.
 type Cohort struct {
 	message.Cohort
 	plan   *Plan
@@ -14,8 +14,9 @@ type Cohort struct {
 	buffer *fedBuff // nil for synchronous rounds
 }
 
-// New puts simulated time between the server and clients. trainers are those that may train, atATime how many of them
-// do side by side, and steps how many steps a client takes in a turn; FedBuff needs them to know who comes next.
+// New returns a cohort in simulated time around another one. trainers are the clients that may train, atATime how many
+// of them train at the same time, and steps returns how many steps a client takes in a turn; FedBuff needs steps for
+// the order of uploads.
 func New(of message.Cohort, p *Plan, trainers []int, atATime int, steps func(client int) int) *Cohort {
 	c := &Cohort{Cohort: of, plan: p}
 	if p.FedBuff.Buffer > 0 {
@@ -24,11 +25,10 @@ func New(of message.Cohort, p *Plan, trainers []int, atATime int, steps func(cli
 	return c
 }
 
-// Report is the simulated time of the round that was run last.
+// Report returns the simulated time of the last round.
 func (c *Cohort) Report() Report { return c.report }
 
-// Run executes an instruction, and counts the time that it takes. Tests take none, and statistics what their messages
-// take.
+// Run executes an instruction and counts its time. Tests take no time, and statistics the time of their messages.
 func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	switch {
 	case o.Kind.Tests():
@@ -61,8 +61,8 @@ func (c *Cohort) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 	return came, nil
 }
 
-// Accept lets clients keep their states. A client of FedBuff keeps its own from the end of its training on, whatever
-// becomes of its upload.
+// Accept keeps the states of clients. A client of FedBuff keeps its state from the end of its training, also if its
+// upload does not count.
 func (c *Cohort) Accept(round int, clients []int) error {
 	if c.buffer != nil {
 		clients = c.buffer.trained

@@ -71,15 +71,15 @@ const (
 	examples  = "examples"
 )
 
-// Defaults is what a file or a flag changes.
+// Defaults returns the values that a file or a flag changes.
 func Defaults() Config {
 	return Config{Speeds: None, Step: 1, Spread: 0.5, Late: drop, FedBuff: FedBuff{Staleness: sqrt, Weights: uniform}}
 }
 
-// On tells whether there is a simulated time.
+// On reports whether there is a simulated time.
 func (c Config) On() bool { return c.Speeds != None }
 
-// Check finds what is wrong without looking at files.
+// Check returns an error for values that cannot be used; it opens no files.
 func (c Config) Check() error {
 	const section = "simulated_time."
 	errs := []error{data.OneOf(section+"speeds", c.Speeds, None, constant, lognormal, uniform, fromFile),
@@ -114,13 +114,13 @@ func (c Config) Check() error {
 	return errors.Join(errs...)
 }
 
-// Speed is what a client's turns take.
+// Speed is how fast a client trains and communicates.
 type Speed struct {
 	Step      float64 // seconds of a training step
 	Bandwidth float64 // bytes a second, both ways; 0: messages take no time
 }
 
-// speeds are those of n clients.
+// speeds draws or reads the speeds of n clients.
 func (c Config) speeds(n int, seed uint64) ([]Speed, error) {
 	if c.Speeds == fromFile {
 		return readSpeeds(c.File, n)

@@ -13,14 +13,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// fedBuff runs clients without rounds: as many as may train side by side, each from the shared parameters of the moment
-// when it started. An upload that arrives goes into the buffer, and an idle client starts; a full buffer is what the
-// server merges, one step of it. A client starts once from a state of the server at most, and has one upload in a
-// buffer at most: where nobody else is idle, its place stays empty until the next step.
+// fedBuff runs clients without rounds. As many clients as allowed train at the same time, each from the shared
+// parameters at its start. An arriving upload goes into the buffer, and an idle client starts. The server merges a full
+// buffer, which is one step of the server. A client starts at most once from one state of the server, and has at most
+// one upload in a buffer: if no other client is idle, its place stays empty until the next step.
 //
-// Clients that started from one state of the server train together, when the uploads of its step are known, which is
-// when the times of all turns are known: they follow from steps and sizes. Turns may so be computed in any number of
-// workers without a change of what comes out.
+// Clients that started from one state of the server train together once the uploads of its step are known. They are
+// known when the times of all turns are, which follow from steps and sizes. Turns may therefore be computed by any
+// number of workers with the same results.
 type fedBuff struct {
 	plan     *Plan
 	trainers []int
@@ -41,7 +41,7 @@ type flight struct {
 	update  tensor.Map
 }
 
-// reply is what of a reply is no tensor.
+// reply is the part of a reply that is no tensor.
 type reply struct {
 	N     int           `json:"n"`
 	Stats message.Stats `json:"stats"`
@@ -49,7 +49,7 @@ type reply struct {
 	Down  int           `json:"down"`
 }
 
-// run is one step of the server.
+// run runs one step of the server.
 func (b *fedBuff) run(ctx context.Context, of message.Cohort, o message.Instruction,
 	report *Report) ([]message.Reply, error) {
 	now := Report{Seconds: report.Seconds}
@@ -89,8 +89,8 @@ func (b *fedBuff) run(ctx context.Context, of message.Cohort, o message.Instruct
 	return out, nil
 }
 
-// fill starts idle clients until as many train as may. Those in the buffer, and those that started from the present
-// state of the server before, wait for the next one.
+// fill starts idle clients until as many train as allowed. Clients in the buffer, and clients that started from the
+// present state of the server before, wait for the next state.
 func (b *fedBuff) fill(o message.Instruction, now float64, buffer []*flight) {
 	for len(b.flights) < b.atATime {
 		idle := slices.DeleteFunc(slices.Clone(b.trainers), func(id int) bool {
@@ -111,7 +111,7 @@ func (b *fedBuff) start(client int, o message.Instruction, now float64) {
 		End: now + b.plan.seconds(client, b.steps(client), bytesOf(o, client))})
 }
 
-// next takes the turn whose upload arrives first, of equal ones that of the lowest client.
+// next removes and returns the turn whose upload arrives first; of equal ones, that of the lowest client.
 func (b *fedBuff) next() *flight {
 	first := slices.MinFunc(b.flights, func(a, b *flight) int {
 		return cmp.Or(cmp.Compare(a.End, b.End), a.Client-b.Client)
@@ -157,8 +157,8 @@ func (b *fedBuff) train(ctx context.Context, of message.Cohort, o message.Instru
 	return nil
 }
 
-// counted is an upload as the server merges it: the present parameters plus the client's update times its factor. That
-// of a client which started from the present ones is its upload as it came.
+// counted returns an upload as the server merges it: the present parameters plus the client's update times its factor.
+// The upload of a client that started from the present parameters is unchanged.
 func (b *fedBuff) counted(f *flight, o message.Instruction) message.Reply {
 	up := method.Upload{Client: f.Client, N: f.Reply.N, Shared: f.update, Extra: tensor.Map{}}
 	if f.Version < o.Round {
@@ -170,14 +170,14 @@ func (b *fedBuff) counted(f *flight, o message.Instruction) message.Reply {
 	return message.Reply{Client: f.Client, Upload: up, Stats: f.Reply.Stats, Up: f.Reply.Up, Down: f.Reply.Down}
 }
 
-// saved is what outlasts the end of the process.
+// saved is the state that a checkpoint holds.
 type saved struct {
 	Seconds float64   `json:"seconds"`
 	Starts  int       `json:"starts,omitempty"`
 	Flights []*flight `json:"flights,omitempty"`
 }
 
-// Save gives what a checkpoint holds of simulated time: uploads that are on their way are the tensors, by client.
+// Save returns the state of simulated time for a checkpoint; the tensors are the uploads under way, by client.
 func (c *Cohort) Save() ([]byte, tensor.Map, error) {
 	s, m := saved{Seconds: c.report.Seconds}, tensor.Map{}
 	if b := c.buffer; b != nil {
@@ -190,7 +190,7 @@ func (c *Cohort) Save() ([]byte, tensor.Map, error) {
 	return text, m, err
 }
 
-// Load goes back to what Save gave.
+// Load restores the result of Save.
 func (c *Cohort) Load(text []byte, m tensor.Map) error {
 	var s saved
 	if err := json.Unmarshal(text, &s); err != nil {

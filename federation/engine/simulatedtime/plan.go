@@ -29,7 +29,7 @@ func (c Config) Plan(n int, seed uint64) (*Plan, error) {
 	return &Plan{Speeds: speeds, Deadline: c.Deadline, Count: c.Late == count, FedBuff: c.FedBuff, Seed: seed}, nil
 }
 
-// seconds is what a turn takes: the instruction, its steps one after the other, and the upload.
+// seconds returns the time of a turn: the instruction, the steps one after another, and the upload.
 func (p *Plan) seconds(client, steps, bytes int) float64 {
 	s := p.Speeds[client]
 	out := float64(steps) * s.Step
@@ -39,14 +39,14 @@ func (p *Plan) seconds(client, steps, bytes int) float64 {
 	return out
 }
 
-// bytesOf are those of an instruction to a client and of an upload of what it shares.
+// bytesOf returns the bytes of an instruction to a client and of an upload of its shared parameters.
 func bytesOf(o message.Instruction, client int) int {
 	up := message.Reply{Upload: method.Upload{Shared: o.Shared}}
 	return message.EncodedSize(o.For(client).Tensors()) + up.UploadSize()
 }
 
-// factor is that of an update which is x steps of the server old (FedBuff, section 3; hinge as in FedAsync, Xie et al.
-// 2019, section 5.2, with a = 10 and b = 4).
+// factor returns the factor of an update that is x steps of the server old (FedBuff, section 3; hinge as in FedAsync,
+// Xie et al. 2019, section 5.2, with a = 10 and b = 4).
 func (f FedBuff) factor(x int) float64 {
 	switch {
 	case f.Staleness == sqrt:
@@ -57,7 +57,7 @@ func (f FedBuff) factor(x int) float64 {
 	return 1
 }
 
-// Report is what a round's simulated time was.
+// Report is the simulated time of a round.
 type Report struct {
 	Seconds   float64 `json:"seconds"`             // since the start of the run, at the end of the round
 	Late      []int   `json:"late,omitempty"`      // clients whose upload came after the deadline, or too stale
@@ -68,7 +68,7 @@ type Report struct {
 	Down int `json:"-"`
 }
 
-// String says it for errors and fingerprints.
+// String returns the plan for errors and fingerprints.
 func (p *Plan) String() string {
 	if p == nil {
 		return ""

@@ -7,8 +7,9 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// NotBatchable says why the graphs of several clients gain nothing from one run: empty where prompts of theirs can go
-// through the text tower in one pass, and no tower sees rows of data, which fill a run by themselves.
+// NotBatchable returns why the graphs of several clients are no faster in one run. It is empty where prompts of several
+// clients can go through the text tower in one pass, and no tower reads rows of data, since these fill a run by
+// themselves.
 func NotBatchable(roots ...graph.Node) (why string) {
 	why = "no learned prompt goes through the text tower"
 	for _, op := range graph.Reachable(roots...) {
@@ -27,8 +28,8 @@ func NotBatchable(roots ...graph.Node) (why string) {
 	return why
 }
 
-// NotBatchable says why clients on a backbone train separately although Experiment.BatchClients lets them train
-// together; empty where they do train together.
+// NotBatchable returns why clients on a backbone train separately although Experiment.BatchClients lets them train
+// together; empty where they train together.
 func (e *Experiment) NotBatchable(b Backbone) string {
 	if e.BatchClients <= 1 {
 		return ""
@@ -40,7 +41,7 @@ func (e *Experiment) NotBatchable(b Backbone) string {
 	return NotBatchable(logits, loss)
 }
 
-// onePass are the class scores and the loss of the first client on a backbone; towers are placeholders.
+// onePass returns the class scores and the loss of the first client on a backbone; towers are placeholders.
 func (e *Experiment) onePass(b Backbone) (logits, loss graph.Node) {
 	t := b.Task()
 	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()

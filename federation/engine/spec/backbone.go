@@ -6,7 +6,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Backbone is a client's frozen encoders, as far as training prompts needs them.
+// Backbone is the frozen encoders of a client, with what training of prompts needs of them.
 type Backbone interface {
 	Name() string
 	// Task describes the backbone; the engine fills in the client, the clients, the classes and the backbone's name.
@@ -14,15 +14,16 @@ type Backbone interface {
 	// Text adds the text tower over all prompts to g: class features [C,D] for each, not normalised; [B,C,D] for a
 	// prompt [B,T,w].
 	Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error)
-	// StepBytesForImage is how much memory a training step takes for each image that has a prompt of its own of so many
+	// StepBytesForImage returns the memory of a training step for each image that has a prompt of its own of so many
 	// tokens.
 	StepBytesForImage(classes []string, tokens int) (int, error)
-	// Words gives the embeddings [n,w] of the n tokens of a text, without those of its start and end.
+	// Words returns the embeddings [n,w] of the n tokens of a text, without those of its start and end.
 	Words(text string) (*tensor.Tensor, error)
 	// Sentences adds the features [N,D] of whole texts, not normalised.
 	Sentences(g *graph.Graph, texts []string) (graph.Node, error)
 	// Vision adds the image tower over pixels [B,3,S,S] with prompts: features [B,D], not normalised.
 	Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (graph.Node, error)
-	// WeightsDir is the folder that the graph's weights are named relative to; empty when they are in the graph.
+	// WeightsDir returns the folder that names of the graph's weights are relative to; empty if the weights are in the
+	// graph.
 	WeightsDir() string
 }

@@ -19,12 +19,13 @@ type Client struct {
 	Test     *Features
 }
 
-// Classes are those that the client has examples of to train on.
+// Classes lists the classes that the client has training examples of.
 func (c *Client) Classes() []int64 {
 	return slices.Compact(slices.Sorted(slices.Values(c.Train.Labels())))
 }
 
-// Memory is method.Scope.Memory of a client. Of several views of an image it holds one, the same in every round.
+// Memory returns the tensors of method.Scope.Memory for a client. Of several views of an image it holds one, the same
+// in every round.
 func Memory(c *Client, seed uint64) (tensor.Map, error) {
 	return c.Train.Batch(message.Indices(c.Train.Len()), method.Rand(seed, "memory", strconv.Itoa(c.ID)))
 }

@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/numerics"
 )
 
-// Compatibility is what two machines must have in common for a client's turn to give the same result on both; where
-// only Numerics differ, the results differ in their last digits.
+// Compatibility is what two machines must have in common for equal results of a client's turn. If only Numerics differ,
+// the results differ in their last digits.
 type Compatibility struct {
 	Program     string               `json:"program"`     // version
 	Fingerprint string               `json:"fingerprint"` // of the experiment with all its clients
@@ -18,7 +18,8 @@ type Compatibility struct {
 	Numerics    numerics.Fingerprint `json:"numerics"` // of the sessions of training steps
 }
 
-// Mismatch says in one line why a worker cannot do the turns of a run; nil where it can. Other numerics are no reason.
+// Mismatch returns, in one line, why a worker cannot run the turns of a run; nil where it can. Other numerics are no
+// reason.
 func (f Compatibility) Mismatch(worker Compatibility) error {
 	if f.Program != worker.Program {
 		return fmt.Errorf("program: the run has version %.40s, the worker %.40s; use the same build on both sides",

@@ -10,9 +10,9 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// EvaluationSet is a test beside the clients' own test data: on classes nobody trained, on another data set, or on a
-// domain that no client holds. Every client takes it after the last round, with the server's parameters and with its
-// own.
+// EvaluationSet is a test besides the clients' own test data: on classes that nobody trained on, on another data set,
+// or on a domain that no client has. Every client is tested on it after the last round, with the server's parameters
+// and with its own.
 type EvaluationSet struct {
 	Name     string
 	Classes  []string             // empty for those of the experiment
@@ -20,7 +20,7 @@ type EvaluationSet struct {
 	Test     map[string]*Features // by name of backbone
 }
 
-// CheckEvaluationSets finds what a client could not be tested on.
+// CheckEvaluationSets returns an error for sets that a client cannot be tested on.
 func (e *Experiment) CheckEvaluationSets() error {
 	names := map[string]bool{}
 	for _, x := range e.EvaluationSets {
@@ -64,7 +64,7 @@ func (e *Experiment) CheckEvaluationSets() error {
 // transfers refuses methods whose class scores are bound to the classes that they were trained on.
 func transfers(m method.Method, task method.ClientSpec) error {
 	here, there := task, task
-	there.Classes++ // also for as many other classes: their numbers mean others
+	there.Classes++ // as many other classes are refused too: their numbers have another meaning
 	shapes := map[string]string{}
 	for _, p := range m.Params(here) {
 		shapes[p.Name] = fmt.Sprint(p.Shape)

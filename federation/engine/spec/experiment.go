@@ -19,8 +19,8 @@ type Experiment struct {
 	Options    string // of the methods, for the fingerprint
 	Secure     string // of secure aggregation, for the fingerprint; empty for none
 	Privacy    string // what epsilons assume, for RunSpec; empty without differential privacy
-	// Reproduces are the known defects of published code that the experiment reproduces on purpose, for the fingerprint
-	// and the summary.
+	// Reproduces lists the known defects of published code that the experiment reproduces on purpose, for the
+	// fingerprint and the summary.
 	Reproduces     []string
 	Method         method.Method
 	Classes        []string
@@ -36,25 +36,25 @@ type Experiment struct {
 	Plan           Plan                // Clients and Infos are filled in
 	SimulatedTime  *simulatedtime.Plan // that turns of clients take; nil for none
 	Evaluate       record.TestPlan
-	// Warnings say what the settings make pointless, a line each. They change nothing that is computed.
+	// Warnings lists settings that have no effect, one line each. They change nothing that is computed.
 	Warnings []string
 }
 
-// PlanFor is Plan with what it is to know of the clients.
+// PlanFor returns Plan with the number and the descriptions of the clients.
 func (e *Experiment) PlanFor(participants []message.Participant) Plan {
 	p := e.Plan
 	p.Clients, p.Infos = len(participants), message.ClientInfos(participants)
 	return p
 }
 
-// Task is what the method is built for on a client.
+// Task returns the ClientSpec that the method of a client is built for.
 func (e *Experiment) Task(c *Client) method.ClientSpec {
 	t := c.Backbone.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, len(e.Clients), len(e.Classes), c.Backbone.Name()
 	return t
 }
 
-// Fingerprint differs between experiments that would train something else.
+// Fingerprint returns a hash that differs between experiments that train differently.
 func (e *Experiment) Fingerprint() string {
 	h := sha256.New()
 	fmt.Fprintln(h, e.MethodName, e.Options, e.Plan.Seed, e.Plan.Participation, e.Plan.Trainers, strings.Join(e.Classes,
@@ -87,7 +87,7 @@ func (e *Experiment) Fingerprint() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:16])
 }
 
-// otherPrecision is the precision of features where it is not half.
+// otherPrecision returns the precision of features if it is not half.
 func (e *Experiment) otherPrecision() string {
 	if e.Precision == "half" {
 		return ""

@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Features are examples as unit rows of one backbone: the plain kind of method.Data.
+// Features are examples as unit rows of one backbone: the usual method.Data.
 type Features struct {
 	Views   []Rows  // image features [.,D], one per augmented view; a batch draws a view for each row
 	Patches []Rows  // [.,M,D], likewise; nil where no method asks for them
@@ -25,7 +25,7 @@ type Features struct {
 
 var lastFeatures atomic.Uint64
 
-// Identity is a number that no other Features of this process has.
+// Identity returns a number that no other Features of this process has.
 func (f *Features) Identity() uint64 {
 	if f.number.Load() == 0 {
 		f.number.CompareAndSwap(0, lastFeatures.Add(1))
@@ -33,7 +33,7 @@ func (f *Features) Identity() uint64 {
 	return f.number.Load()
 }
 
-// Pick gives some of the examples, in that order. Their rows are not copied.
+// Pick returns some of the examples, in that order. It does not copy their rows.
 func (f *Features) Pick(index []int) *Features {
 	p := &Features{Views: f.Views, Patches: f.Patches, Tokens: f.Tokens, Pixels: f.Pixels, At: slices.Clone(index),
 		Class: make([]int64, len(index))}
@@ -46,9 +46,9 @@ func (f *Features) Pick(index []int) *Features {
 	return p
 }
 
-// Rows are read when they are needed.
+// Rows are read on demand.
 type Rows interface {
-	// Read gives rows by their index, in that order.
+	// Read returns rows by their index, in that order.
 	Read(index []int) (*tensor.Tensor, error)
 }
 
@@ -58,7 +58,7 @@ type InMemory struct{ *tensor.Tensor }
 // Read copies rows.
 func (h InMemory) Read(index []int) (*tensor.Tensor, error) { return h.Rows(index), nil }
 
-// Add sets what is read of each view: method.ImageInput or one of LargeInputs.
+// Add sets the rows of each view of an input: method.ImageInput or one of LargeInputs.
 func (f *Features) Add(what string, rows []Rows) {
 	switch what {
 	case method.ImageInput:
@@ -75,7 +75,7 @@ func (f *Features) Add(what string, rows []Rows) {
 func (f *Features) Len() int        { return len(f.Class) }
 func (f *Features) Labels() []int64 { return f.Class }
 
-// Order is a random permutation.
+// Order returns a random permutation.
 func (f *Features) Order(r *rand.Rand) []int { return r.Perm(len(f.Class)) }
 
 func (f *Features) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
@@ -126,10 +126,11 @@ func (f *Features) read(from []Rows, rows, view []int) (*tensor.Tensor, error) {
 	return tensor.Stack(parts), nil
 }
 
-// Replace gives the same examples, those of the given indices, which are sorted, replaced by all of another's.
+// Replace returns the same examples, with those of the given sorted indices replaced by all examples of another
+// Features.
 func (f *Features) Replace(index []int, by *Features) *Features {
 	out := f.Pick(message.Indices(f.Len()))
-	first := 0 // of the other's rows: past all of ours
+	first := 0 // index of the other's first row, behind all of ours
 	for _, at := range out.At {
 		first = max(first, at+1)
 	}
@@ -144,7 +145,7 @@ func (f *Features) Replace(index []int, by *Features) *Features {
 	return out
 }
 
-// joined are rows of each view of a, and from an index on those of b.
+// joined returns the rows of each view of a, and from an index on those of b.
 func joined(first int, a, b []Rows) []Rows {
 	var out []Rows
 	for i := range a {

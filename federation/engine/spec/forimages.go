@@ -10,21 +10,22 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// defaultMemory bounds Training.Memory where nothing is said.
+// defaultMemory bounds the memory where Training.Memory is 0.
 const defaultMemory = 4 << 30
 
-// perImage is what a graph computes for each image: with a text prompt of its own, or in the image tower.
+// perImage is the memory that a graph takes for each image, because of a text prompt for each image or of the image
+// tower.
 type perImage struct {
 	what  string
-	bytes int // that a step takes for one
-	fixed int // that it takes for class-specific prompts, whatever the images
+	bytes int // of one image in a step
+	fixed int // of class-specific prompts in a step
 	bound int
 }
 
-// classPrompts says what takes the bytes that are fixed.
+// classPrompts names the cause of fixed.
 const classPrompts = "a text prompt for each class"
 
-// forImages reads it from a graph in which towers are placeholders; bound is Training.Memory.
+// forImages returns the memory of a graph in which towers are placeholders; bound is Training.Memory.
 func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f perImage, err error) {
 	if f.bound = bound; bound == 0 {
 		f.bound = defaultMemory
@@ -39,7 +40,7 @@ func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f 
 					return f, err
 				}
 				f.what, f.bytes = "a text prompt for each image", f.bytes+n
-			case p.PerClass: // which shares nothing with other classes, as that of one class for one image
+			case p.PerClass: // each class costs as much as one class with a prompt for one image
 				for i := range classes {
 					n, err := b.StepBytesForImage(classes[i:i+1], p.Ctx.Dim(1))
 					if err != nil {
@@ -57,7 +58,8 @@ func forImages(b Backbone, classes []string, bound int, roots ...graph.Node) (f 
 	return f, nil
 }
 
-// visionBytes is what the image tower takes for one image of a step: less where nothing in it is learned.
+// visionBytes returns the memory of the image tower for one image of a step; it is less if nothing in the tower is
+// learned.
 func visionBytes(t method.ClientSpec, of method.PromptedImages) int {
 	rows, p := 1+t.Patches, of.Prompts
 	for _, tokens := range append([]graph.Node{p.Tokens}, p.Deep...) {
@@ -75,7 +77,7 @@ func visionBytes(t method.ClientSpec, of method.PromptedImages) int {
 	return clip.BlocksStepBytes(rows, t.VisionWidth, t.VisionUnits, layers, !p.Changes.None())
 }
 
-// MaxRows tells how many rows of a batch a graph may run on at a time; 0 is any number.
+// MaxRows returns how many rows of a batch a graph may run on at a time; 0 is any number.
 func MaxRows(b Backbone, classes []string, bound int, roots ...graph.Node) (int, error) {
 	f, err := forImages(b, classes, bound, roots...)
 	if err == nil {
@@ -87,8 +89,9 @@ func MaxRows(b Backbone, classes []string, bound int, roots ...graph.Node) (int,
 	return (f.bound - f.fixed) / f.bytes, nil
 }
 
-// MicrobatchSize is the size of the parts in which rows are computed, at most so many at a time, 0 for no bound: as few
-// parts as may be and about alike, since runs on another number of rows take memory of their own.
+// MicrobatchSize returns the size of the parts in which rows are computed, at most so many rows at a time, 0 for no
+// bound. There are as few parts as possible, of about equal size, since each other number of rows takes memory of its
+// own.
 func MicrobatchSize(rows, most int) int {
 	if most == 0 || most >= rows {
 		return rows
@@ -97,7 +100,7 @@ func MicrobatchSize(rows, most int) int {
 	return (rows + parts - 1) / parts
 }
 
-// fits refuses what is too large for any batch.
+// fits refuses a graph that is too large for any batch.
 func (f perImage) fits() error {
 	if f.bytes == 0 && f.fixed > f.bound {
 		return perImage{what: classPrompts, bound: f.bound}.tooLarge("all classes", f.fixed)
@@ -115,8 +118,8 @@ func (f perImage) tooLarge(what string, bytes int) error {
 
 func gib(bytes int) float64 { return float64(bytes) / (1 << 30) }
 
-// ForImages says, before anything runs, how many images a training step computes at a time and what memory that takes,
-// or what class-specific prompts take; empty for a method that has neither.
+// ForImages returns, before a run, how many images a training step computes at a time and the memory of the step, or
+// the memory of class-specific prompts; empty for a method that has neither.
 func (e *Experiment) ForImages(b Backbone) (string, error) {
 	logits, loss := e.onePass(b)
 	f, err := forImages(b, e.Classes, e.Training.Memory, logits, loss)

@@ -16,7 +16,7 @@ func (o LabelsOnly) Labels() []int64 { return o }
 
 func (o LabelsOnly) Order(*rand.Rand) []int { return nil }
 
-// Batch gives an error: there are no examples.
+// Batch returns an error: there are no examples.
 func (o LabelsOnly) Batch([]int, *rand.Rand, ...string) (tensor.Map, error) {
 	return nil, errors.New("the examples of this client are not on this machine")
 }

@@ -44,7 +44,7 @@ func (p Plan) Sample(r *rand.Rand) []int {
 	return pick
 }
 
-// Sampling is how participants draws.
+// Sampling returns how the clients of a round are drawn.
 func (p Plan) Sampling() method.Sampling {
 	s := method.Sampling{Of: len(p.TrainingClients()), Poisson: p.Poisson}
 	s.Size = float64(s.Of)
@@ -57,7 +57,7 @@ func (p Plan) Sampling() method.Sampling {
 	return s
 }
 
-// TrainingClients are those that may train.
+// TrainingClients lists the clients that may train.
 func (p Plan) TrainingClients() []int {
 	if len(p.Trainers) > 0 {
 		return p.Trainers
@@ -65,7 +65,7 @@ func (p Plan) TrainingClients() []int {
 	return message.Indices(p.Clients)
 }
 
-// Known are the clients that take part: all but those that never train.
+// Known lists the clients that take part: all but those that never train.
 func (p Plan) Known() []int {
 	return slices.DeleteFunc(message.Indices(p.Clients), func(id int) bool { return slices.Contains(p.New, id) })
 }

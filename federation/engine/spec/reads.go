@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Reads is Worker.Reads before an experiment has clients.
+// Reads returns the result of Worker.Reads before an experiment has clients.
 func (e *Experiment) Reads(b Backbone) []string {
 	t := b.Task()
 	t.Clients, t.Classes, t.Backbone = 1, len(e.Classes), b.Name()
@@ -31,13 +31,13 @@ func Reads(m method.Method, task method.ClientSpec) []string {
 // Sentence puts a class name into a template such as "a photo of a {}.".
 func Sentence(template, class string) string { return strings.ReplaceAll(template, "{}", class) }
 
-// LargeInputs are the inputs of a batch that are kept for it only if a method reads them.
+// LargeInputs lists the inputs of a batch that are kept only for methods that read them.
 var LargeInputs = []string{method.PatchesInput, method.TokensInput, method.PixelsInput}
 
-// OfImage tells whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
+// OfImage reports whether an input of a method's graph is part of a batch; all others have a kind and a slash in front.
 func OfImage(input string) bool { return !strings.Contains(input, "/") }
 
-// UsesMemory tells whether a method's class scores read the client's own examples.
+// UsesMemory reports whether a method's class scores read the client's own examples.
 func UsesMemory(m method.Method, task method.ClientSpec) bool {
 	s := method.NewScope(task, m.Params(task))
 	return slices.ContainsFunc(graph.Inputs(m.Logits(s)),

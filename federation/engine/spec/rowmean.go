@@ -17,9 +17,9 @@ const (
 	ofBatch            // in any other way, or in one that is not known
 )
 
-// MeanOverRows tells whether values are means over the rows of a batch, or depend on none, so that a batch may be
-// computed in parts, each counting by its rows. A loss that compares the images of a batch, such as CLIP's own, is not,
-// and neither is one with an operator that is not known here.
+// MeanOverRows reports whether values are means over the rows of a batch, or depend on no row, so that a batch may be
+// computed in parts, each weighted by its rows. A loss that compares the images of a batch, such as CLIP's own, is no
+// such mean, and neither is a loss with an operator that is not known here.
 func MeanOverRows(values ...graph.Node) bool {
 	of := map[*graph.Op]dependence{}
 	for _, op := range graph.Reachable(values...) {
@@ -33,7 +33,7 @@ func MeanOverRows(values ...graph.Node) bool {
 	return !slices.ContainsFunc(values, func(n graph.Node) bool { d := of[n.Op()]; return d == ofRow || d == ofBatch })
 }
 
-// Operators by what they leave of the dependence of their inputs.
+// Operators by their effect on the dependence of their inputs.
 var (
 	eachEntry = []string{"Add", "Sub", "Mul", "Div", "Max", "Min", "Pow", "Neg", "Exp", "Log", "Sqrt", "Reciprocal",
 		"Abs", "Erf", "Tanh", "Sigmoid", "Relu", "Softplus", "Identity", "Cast", "Greater", "Less", "Equal", "Not",
@@ -43,7 +43,7 @@ var (
 	products   = []string{"MatMul", "FusedMatMul", "Gemm"}
 )
 
-// dependenceOf is that of an operator's outputs, from those of its inputs.
+// dependenceOf returns the dependence of an operator's outputs, from that of its inputs.
 func dependenceOf(op *graph.Op, of func(graph.Node) dependence) dependence {
 	first := op.Out[0].Shape()
 	byRow := len(first) > 0 && first[0] == graph.Sym("B")
@@ -88,7 +88,7 @@ func dependenceOf(op *graph.Op, of func(graph.Node) dependence) dependence {
 	return ofBatch
 }
 
-// linear tells whether an operator is linear in its inputs that are means.
+// linear reports whether an operator is linear in its inputs that are means.
 func linear(op *graph.Op, of func(graph.Node) dependence, means int) bool {
 	switch op.Kind {
 	case "Add", "Sub", "Neg":
@@ -101,8 +101,8 @@ func linear(op *graph.Op, of func(graph.Node) dependence, means int) bool {
 	return slices.Contains(rearranges, op.Kind)
 }
 
-// rowwise tells whether the first axis of an operator's output is that of its inputs that depend on rows, entry by
-// entry; the output's is the batch.
+// rowwise reports whether entry i of the first axis of an operator's output depends on entry i of those inputs only
+// that depend on rows. The first axis of the output is the batch.
 func rowwise(op *graph.Op, of func(graph.Node) dependence) bool {
 	rank := op.Out[0].Rank()
 	row := func(i int) bool { return of(op.X(i)) == ofRow }
@@ -150,7 +150,7 @@ func rowwise(op *graph.Op, of func(graph.Node) dependence) bool {
 	return false
 }
 
-// reduced are the axes of a reduction, counted from the first; all where none are given.
+// reduced returns the axes of a reduction, counted from the first; all axes if none are given.
 func reduced(op *graph.Op) (axes []int, known bool) {
 	rank := op.In[0].Rank()
 	if !op.X(1).OK() {

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// RunSpec are what every side of an experiment must agree on, whatever data and whatever machine it has. All of it may
-// be shown.
+// RunSpec is what all sides of an experiment must agree on, with any data and on any machine. All of it may be shown.
 type RunSpec struct {
 	Method         string   `json:"method"`  // base method and wrappers
 	Options        string   `json:"options"` // of all layers
@@ -22,7 +21,7 @@ type RunSpec struct {
 	Precision string `json:"precision,omitempty"` // of features; empty for half
 }
 
-// RunSpec are those of an experiment.
+// RunSpec returns the RunSpec of an experiment.
 func (e *Experiment) RunSpec() RunSpec {
 	t := RunSpec{Method: e.MethodName, Options: e.Options, Seed: e.Plan.Seed, Training: fmt.Sprintf("%+v", e.Training),
 		Classes: slices.Clone(e.Classes), Template: e.Template, Secure: e.Secure, Privacy: e.Privacy,
@@ -33,7 +32,7 @@ func (e *Experiment) RunSpec() RunSpec {
 	return t
 }
 
-// String is the same for the same terms, and for no others.
+// String returns equal texts for equal specs only.
 func (t RunSpec) String() string {
 	t.Classes, t.EvaluationSets = append([]string{}, t.Classes...), append([]string{}, t.EvaluationSets...)
 	b, err := json.Marshal(t)
@@ -43,13 +42,12 @@ func (t RunSpec) String() string {
 	return string(b)
 }
 
-// Mismatch says in one line where the terms of a client differ from those of the server; nil where they do not.
+// Mismatch returns, in one line, how the spec of a client differs from that of the server; nil if it does not.
 func (t RunSpec) Mismatch(client RunSpec) error {
 	return t.MismatchOf("the server", client, "the client")
 }
 
-// MismatchOf says in one line where the terms that mine has differ from those that another side has; nil where they do
-// not.
+// MismatchOf returns, in one line, how mine differs from the spec of another side; nil if it does not.
 func (t RunSpec) MismatchOf(mine string, other RunSpec, others string) error {
 	for _, f := range []struct {
 		what        string
@@ -70,7 +68,7 @@ func (t RunSpec) MismatchOf(mine string, other RunSpec, others string) error {
 	return nil
 }
 
-// short keeps a list of a thousand classes from filling the screen.
+// short shortens a list, such as one of a thousand classes.
 func short(s string) string {
 	if len(s) > 600 {
 		return s[:600] + "..."

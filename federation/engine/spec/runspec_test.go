@@ -36,7 +36,8 @@ func TestRunSpecsDiffer(t *testing.T) {
 		e := experiment()
 		e.EvaluationSets = server.EvaluationSets
 		change(e)
-		if err := server.RunSpec().Mismatch(e.RunSpec()); err == nil || !strings.Contains(err.Error(), what+": the server has") {
+		if err := server.RunSpec().Mismatch(e.RunSpec()); err == nil || !strings.Contains(err.Error(),
+			what+": the server has") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

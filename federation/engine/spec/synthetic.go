@@ -7,14 +7,14 @@ import (
 	"promptfed/federation/method"
 )
 
-// Synthetic is data of the server's own on which it trains the shared parameters before round 0, as a client would.
+// Synthetic is data of the server, on which it trains the shared parameters before round 0, as a client would.
 type Synthetic struct {
 	Backbone Backbone
 	Data     method.Data
 	Epochs   int
 }
 
-// Check finds what cannot work.
+// Check returns an error for data that cannot be used.
 func (s *Synthetic) Check(classes int) error {
 	if s.Epochs < 1 {
 		return fmt.Errorf("synthetic.epochs is %d; it must be 1 or more", s.Epochs)

@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Templates lists the templates of hand-written prompts that the method reads beside the experiment's own, sorted.
+// Templates lists the templates of hand-written prompts that the method reads besides the experiment's own, sorted.
 func (e *Experiment) Templates(b Backbone) []string {
 	var out []string
 	for _, op := range graph.Reachable(e.onePass(b)) {

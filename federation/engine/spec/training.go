@@ -17,14 +17,14 @@ type Training struct {
 	// Shared passes one optimizer with its state from client to client, and from round to round: momentum leaks between
 	// clients. They train one after the other, by number, in one process.
 	Shared bool
-	// FineTune has the personal evaluation test a copy of each client that trained the server's parameters for so many
-	// epochs by itself; 0 has it test what the client last trained. Nothing of it is remembered.
+	// FineTune lets the personal evaluation test a copy of each client that trained the server's parameters for so many
+	// epochs by itself; with 0 it tests what the client last trained. The copies are not kept.
 	FineTune int
-	// Memory bounds, in bytes, what a step with text prompts for each image computes at a time; 0 is 4 GiB.
+	// Memory bounds, in bytes, how much a step with text prompts for each image computes at a time; 0 is 4 GiB.
 	Memory int
 }
 
-// Batches cuts an order of rows.
+// Batches divides rows, in their order, into batches.
 func (t Training) Batches(order []int) [][]int {
 	var out [][]int
 	for rows := range slices.Chunk(order, t.Batch) {
@@ -36,14 +36,14 @@ func (t Training) Batches(order []int) [][]int {
 	return out
 }
 
-// Overrides is what one client does in place of what all do; 0 leaves it at that.
+// Overrides are the settings of one client that differ from those of all; 0 for no difference.
 type Overrides struct {
 	Epochs int // passes over its data in a round
 	Batch  int // examples of one step
 	Steps  int // of a round at most, 0 for no bound
 }
 
-// Of is the training of a client by its entry of Overrides, which are repeated when there are more clients.
+// Of returns the training of a client by its entry of Overrides, which are repeated if there are more clients.
 func (t Training) Of(client int) (Training, int) {
 	if len(t.Overrides) == 0 {
 		return t, 0
@@ -58,7 +58,7 @@ func (t Training) Of(client int) (Training, int) {
 	return t, p.Steps
 }
 
-// StepsOf is how many steps a client with n examples takes in a round, where each is taken once in an epoch.
+// StepsOf returns how many steps a client with n examples takes in a round, if an epoch has each example once.
 func (t Training) StepsOf(client, n int) int {
 	t, most := t.Of(client)
 	steps := n / t.Batch
@@ -71,14 +71,14 @@ func (t Training) StepsOf(client, n int) int {
 	return steps
 }
 
-// Tuning is the training of one client for FineTune epochs.
+// Tuning returns the training of one client for FineTune epochs.
 func (t Training) Tuning(client int) Training {
 	p, _ := t.Of(client)
 	t.Overrides = []Overrides{{Epochs: t.FineTune, Batch: p.Batch}}
 	return t
 }
 
-// Steps is the training of one client for so many steps at the learning rate before the schedule.
+// Steps returns the training of one client for so many steps at the learning rate before the schedule.
 func (t Training) Steps(client, n int) Training {
 	p := Overrides{}
 	if len(t.Overrides) > 0 {

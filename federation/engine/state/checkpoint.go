@@ -14,14 +14,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// The server's state is one file, replaced atomically at the end of every round; that moment commits the round.
+// The server's state is one file. Its atomic replacement at the end of a round commits the round.
 const CheckpointFile = "server.safetensors"
 
-// Checkpoint is what the checkpoint says beside tensors.
+// Checkpoint is the part of a checkpoint that is no tensor.
 type Checkpoint struct {
 	Round       int    `json:"round"` // rounds done
 	Fingerprint string `json:"fingerprint"`
-	// Planned is the number of rounds that the method went by; 0 where it goes by none.
+	// Planned is the number of rounds that the method depends on; 0 if it does not depend on it.
 	Planned int              `json:"planned,omitempty"`
 	Clients map[int]Location `json:"clients"` // where each client's state lies
 	// of the last round, in case its line was not written any more
@@ -68,7 +68,7 @@ func LoadCheckpoint(dir string, g *method.Global) (p Checkpoint, ok bool, err er
 	return p, true, nil
 }
 
-// restore sets the server's state to what a checkpoint holds.
+// restore sets the server's state to that of a checkpoint.
 func restore(g *method.Global, m tensor.Map, meta string) (p Checkpoint, err error) {
 	if err := json.Unmarshal([]byte(meta), &p); err != nil {
 		return p, errors.New("it has no position, so promptfed run did not write it")

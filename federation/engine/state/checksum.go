@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// checksumKey is the metadata key of a protected file's checksum: the safetensors format has none of its own.
+// checksumKey is the metadata key of a file's checksum; the safetensors format has none of its own.
 const checksumKey = "sha256"
 
 // WriteChecksummed writes tensors and metadata with a checksum over both, atomically.
@@ -25,7 +25,7 @@ func WriteChecksummed(path string, m tensor.Map, meta map[string]string) error {
 	return safetensors.WritePrivateFile(path, m, meta)
 }
 
-// ReadChecksummed reads what WriteChecksummed wrote and refuses a file that was changed since.
+// ReadChecksummed reads a file of WriteChecksummed and refuses one that was changed since.
 func ReadChecksummed(path string) (tensor.Map, map[string]string, error) {
 	m, meta, err := safetensors.ReadFile(path)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// WriteOwn writes to PromptsFile's form what one client is tested with: the shared parameters of the last instruction
-// that it got, what it remembers, and what else its class scores read. Of other clients there is nothing, but their
-// number. So whoever has no more than this client's part can classify with it and export it.
+// WriteOwn writes, in the form of PromptsFile, the parameters that one client is tested with: the shared parameters of
+// its last instruction, its state, and the other inputs of its class scores. The file holds nothing of other clients
+// but their number. It suffices to classify as this client and to export its classifier.
 func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruction, s message.ClientState) error {
 	t := c.Backbone.Task()
 	t.Client, t.Clients, t.Classes, t.Backbone = c.ID, o.Total, len(e.Classes), c.Backbone.Name()
@@ -42,12 +42,12 @@ func WriteOwn(e *spec.Experiment, path string, c *spec.Client, o message.Instruc
 	return safetensors.WritePrivateFile(path, m, meta)
 }
 
-// WriteState keeps what a client remembers in a file, with a checksum.
+// WriteState writes a client's state to a file, with a checksum.
 func WriteState(path string, s message.ClientState) error {
 	return WriteChecksummed(path, s.Tensors(), nil)
 }
 
-// ReadState reads what WriteState wrote and refuses a file that was changed since.
+// ReadState reads a file of WriteState and refuses one that was changed since.
 func ReadState(path string) (message.ClientState, error) {
 	m, _, err := ReadChecksummed(path)
 	if err != nil {

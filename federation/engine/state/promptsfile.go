@@ -20,7 +20,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Sections gives what a finished run leaves in PromptsFile, some tensors at a time: the server's, then those of each
+// Sections returns the tensors of a finished run's PromptsFile, some at a time: the server's, then those of each
 // client.
 func Sections(e *spec.Experiment, g *method.Global, store *Store, participants []message.Participant) []func() (
 	tensor.Map, error) {
@@ -50,7 +50,7 @@ func Sections(e *spec.Experiment, g *method.Global, store *Store, participants [
 	return out
 }
 
-// Loaded puts the parts into memory, as copies.
+// Loaded copies all sections into memory.
 func Loaded(parts []func() (tensor.Map, error)) (tensor.Map, error) {
 	out := tensor.Map{}
 	for _, load := range parts {
@@ -133,8 +133,8 @@ func ReadPrompts(dir string, clients ...int) (tensor.Map, map[string]string, err
 	return m, f.Metadata(), nil
 }
 
-// Metadata is what PromptsFile says of the run beside tensors. Which classes clients on other machines have examples of
-// is known only to them.
+// Metadata returns the metadata of PromptsFile. Only clients on other machines know which classes they have examples
+// of.
 func Metadata(e *spec.Experiment, participants []message.Participant) (map[string]string, error) {
 	owned := make([][]int64, len(participants))
 	for i, c := range e.Clients {
@@ -143,8 +143,8 @@ func Metadata(e *spec.Experiment, participants []message.Participant) (map[strin
 	return metadata(e, participants, owned)
 }
 
-// metadata is that of PromptsFile: the backbone of each client with the digest of its files, and the classes that the
-// client has examples of.
+// metadata returns the backbone of each client with the digest of its files, and the classes that the client has
+// examples of.
 func metadata(e *spec.Experiment, participants []message.Participant, owned [][]int64) (map[string]string, error) {
 	meta := map[string]string{}
 	backbones, digests := make([]string, len(participants)), make([]string, len(participants))
@@ -162,7 +162,7 @@ func metadata(e *spec.Experiment, participants []message.Participant, owned [][]
 	return meta, nil
 }
 
-// ClientBroadcasts is what each client's class scores read of the server's extras, as K/NAME.
+// ClientBroadcasts returns the server's extras that each client's class scores read, as K/NAME.
 func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []message.Participant) tensor.Map {
 	out := tensor.Map{}
 	for id, c := range participants {
@@ -185,7 +185,7 @@ func ClientBroadcasts(e *spec.Experiment, g *method.Global, participants []messa
 	return out
 }
 
-// Memory gives the examples that a finished run kept of a client, or nil.
+// Memory returns the examples that a finished run kept of a client, or nil.
 func Memory(prompts tensor.Map, client int) method.Data {
 	m := prompts.Under(memoryFolder + "/" + strconv.Itoa(client))
 	if m["image"] == nil || m["label"] == nil {
@@ -194,7 +194,7 @@ func Memory(prompts tensor.Map, client int) method.Data {
 	return &spec.Features{Views: []spec.Rows{spec.InMemory{Tensor: m["image"]}}, Class: m["label"].Ints}
 }
 
-// Learned takes from the tensors of a run folder (PromptsFile) what one client is tested with.
+// Learned returns, of the tensors of a run folder (PromptsFile), those that one client is tested with.
 func Learned(prompts tensor.Map, client int) (shared tensor.Map, s message.ClientState) {
 	mine := prompts.Under("client/" + strconv.Itoa(client))
 	return prompts.Under("shared"), message.ClientState{Private: mine.Under("private"), Own: mine.Under("own")}

@@ -16,9 +16,9 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// Store holds what clients remember between rounds. With a folder the states are on disk, those of one round one after
-// the other in a file, each as an encoded message, and memory does not grow with the number of clients. Which bytes
-// count for a client is decided by the server's checkpoint, so that a crash between the two changes nothing.
+// Store holds clients' states between rounds. With a folder the states are on disk: those of one round in one file, one
+// after another, each as an encoded message, so that memory does not grow with the number of clients. The server's
+// checkpoint decides which bytes count for a client, so that a crash between the two writes changes nothing.
 type Store struct {
 	dir string
 
@@ -47,7 +47,7 @@ func NewStore(dir string) *Store {
 		index: map[int]Location{}, placed: map[int]Location{}}
 }
 
-// Get gives the state of a client; one that was never accepted is empty.
+// Get returns the state of a client; empty if none was ever accepted.
 func (s *Store) Get(client int) (message.ClientState, error) {
 	s.mu.Lock()
 	st, p, onDisk := s.held[client], s.index[client], s.dir != ""
@@ -66,7 +66,7 @@ func (s *Store) Get(client int) (message.ClientState, error) {
 	return message.ParseClientState(m)
 }
 
-// Clients are those with a state, sorted.
+// Clients lists the clients with a state, sorted.
 func (s *Store) Clients() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *Store) Stage(round, client int, st message.ClientState) error {
 	return nil
 }
 
-// begin opens the file of a round, which no checkpoint counts yet.
+// begin opens the file of a round, which no checkpoint refers to yet.
 func (s *Store) begin(round int) error {
 	if s.file != nil && s.round == round {
 		return nil
@@ -134,7 +134,7 @@ func (s *Store) close() {
 	}
 }
 
-// Accept makes the held states of some clients count, and forgets those of the others.
+// Accept commits the staged states of some clients, and drops those of the others.
 func (s *Store) Accept(round int, clients []int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Store) path(round int) string {
 	return filepath.Join(s.dir, fmt.Sprintf("clients-%06d%s", round, statesSuffix))
 }
 
-// read gives the bytes of a state, and refuses bytes that were changed since.
+// read returns the bytes of a state, and refuses bytes that were changed since.
 func (s *Store) read(p Location) ([]byte, error) {
 	f, err := os.Open(s.path(p.Round))
 	if err != nil {
@@ -188,14 +188,14 @@ func (s *Store) read(p Location) ([]byte, error) {
 	return b, nil
 }
 
-// Locations says where each client's state lies, for the server's checkpoint.
+// Locations returns where each client's state is, for the server's checkpoint.
 func (s *Store) Locations() map[int]Location {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.index)
 }
 
-// Load takes over what a checkpoint counts, and reads all of it once.
+// Load restores the locations of a checkpoint, and reads all states once.
 func (s *Store) Load(places map[int]Location) error {
 	for _, id := range slices.Sorted(maps.Keys(places)) {
 		if _, err := s.read(places[id]); err != nil {

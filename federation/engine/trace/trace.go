@@ -95,7 +95,7 @@ func (tr Client) PutAll(under string, maps ...tensor.Map) {
 	}
 }
 
-// On tells whether there is a Tracer.
+// On reports whether there is a Tracer.
 func (tr Client) On() bool { return tr.t != nil }
 
 // Step is one step before its update.

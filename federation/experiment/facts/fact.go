@@ -1,5 +1,5 @@
-// Package facts says what is known of an experiment across machines before anybody trains, and checks the conditions
-// that a client sets on it.
+// Package facts describes an experiment across machines before training, and checks the conditions that a client sets
+// on it. It imports nothing of the federation.
 package facts
 
 import (
@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// Fact is one thing that is known of an experiment across machines before anybody trains: what runs, and under which
-// protection. What a client requires (Requirement), what it is shown and what the server's status tells are these.
+// Fact is one thing that is known of an experiment across machines before training: what runs, and under which
+// protection. A client's conditions (Requirement), the facts that it is shown and the server's status use the same
+// facts.
 type Fact struct {
 	Name  string
 	Value any // bool, string, int, float64 (+Inf for no bound) or []string; nil where there is nothing to tell
 	Help  string
 }
 
-// Text is the value in the form that is shown.
+// Text returns the value as it is shown.
 func (f Fact) Text() string {
 	switch v := f.Value.(type) {
 	case nil:
@@ -39,7 +40,7 @@ func (f Fact) Text() string {
 	return fmt.Sprint(f.Value)
 }
 
-// MarshalJSON writes name and value; an epsilon without a bound is the text infinite, which JSON has no number for.
+// MarshalJSON writes name and value; an epsilon without a bound is the text infinite, since JSON has no such number.
 func (f Fact) MarshalJSON() ([]byte, error) {
 	value := f.Value
 	if v, ok := value.(float64); ok && math.IsInf(v, 0) {
@@ -51,7 +52,7 @@ func (f Fact) MarshalJSON() ([]byte, error) {
 	}{f.Name, value})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote; lists are of text, numbers float64.
+// UnmarshalJSON reads the output of MarshalJSON; lists are of text, numbers float64.
 func (f *Fact) UnmarshalJSON(b []byte) error {
 	var v struct {
 		Name  string `json:"name"`
@@ -71,10 +72,10 @@ func (f *Fact) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Facts are in the order in which they are shown.
+// Facts are in the order of display.
 type Facts []Fact
 
-// Find gives a fact by name.
+// Find returns a fact by name.
 func (f Facts) Find(name string) (Fact, bool) {
 	for _, x := range f {
 		if x.Name == name {

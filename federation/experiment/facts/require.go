@@ -16,8 +16,8 @@ type Requirement struct {
 
 var requirement = regexp.MustCompile(`^([a-z][a-z0-9_.]*)\s*(?:(!=|<=|>=|=|<|>)\s*([^\s=<>!]\S*))?$`)
 
-// ParseRequirements reads conditions with commas between them: KEY, or KEY with one of = != <= >= < > and a value.
-// Names of keys are not looked at.
+// ParseRequirements reads conditions with commas between them: KEY, or KEY with one of = != <= >= < > and a value. It
+// does not check the names of keys.
 func ParseRequirements(text string) ([]Requirement, error) {
 	var out []Requirement
 	for part := range strings.SplitSeq(text, ",") {
@@ -40,11 +40,11 @@ func ParseRequirements(text string) ([]Requirement, error) {
 
 func (r Requirement) ordered() bool { return strings.ContainsAny(r.Op, "<>") }
 
-// String is the condition in its written form, without spaces.
+// String returns the condition in its written form, without spaces.
 func (r Requirement) String() string { return r.Key + r.Op + r.Value }
 
-// Holds tells whether a value is as required. Where there is no value, as of a layer that is off, nothing holds but !=.
-// A list is equal to each of its elements.
+// Holds reports whether a value is as required. Of a missing value, as of a layer that is off, only != holds. A list is
+// equal to each of its elements.
 func (r Requirement) Holds(value any) bool {
 	switch r.Op {
 	case "":
@@ -86,7 +86,7 @@ func (r Requirement) equals(value any) bool {
 	return fmt.Sprint(value) == r.Value
 }
 
-// on tells whether a value means that something is on.
+// on reports whether a value means that something is on.
 func on(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -114,8 +114,8 @@ func number(value any) (float64, bool) {
 	return 0, false
 }
 
-// Meets checks conditions against facts, and against keys of the configuration where no fact has the name. The error
-// names the first condition that does not hold and what whose, such as "the server", said.
+// Meets checks conditions against facts, and against keys of the configuration if no fact has the name. The error names
+// the first condition that does not hold, and the value of whose, such as "the server".
 func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) error {
 	for _, r := range list {
 		fact, ok := f.Find(r.Key)
@@ -132,7 +132,7 @@ func (f Facts) Meets(list []Requirement, keys map[string]any, whose string) erro
 	return nil
 }
 
-// Unknown says which names a requirement may have.
+// Unknown returns the error of an unknown name, with the names that a requirement may have.
 func (f Facts) Unknown(name string) error {
 	var names []string
 	for _, fact := range f {

@@ -44,7 +44,7 @@ func (c Choice) String() string {
 	return fmt.Sprintf("global classifier as of client %d", c.Client)
 }
 
-// FileName tells the file of a classifier from those of the run's others.
+// FileName returns the name of the file of a classifier, different for each classifier of a run.
 func (f *Classifier) FileName() string {
 	switch {
 	case !f.Global:

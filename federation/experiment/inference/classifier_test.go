@@ -21,7 +21,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// classifier gives a client's classifier and what it says of the client's test rows.
+// classifier returns a client's classifier and what it says of the client's test rows.
 func classifier(t *testing.T, w *client.Worker, c *spec.Client, prompts tensor.Map) (graph.Node, *tensor.Tensor) {
 	t.Helper()
 	n, err := inference.ClassifierGraph(w, context.Background(), c, 4, prompts)

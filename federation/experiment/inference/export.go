@@ -24,8 +24,8 @@ const (
 )
 
 // Export writes the classifier as one ONNX file at out: pixels of any size in, probabilities of the classes out.
-// Preprocessing, image tower and class features are inside; the text tower is not needed any more. The file is run once
-// before it takes its place. It gives the size of the file in bytes.
+// Preprocessing, image tower and class features are inside; the text tower is not needed. The file is run once before
+// it replaces an older one. Export returns the size of the file in bytes.
 func (f *Classifier) Export(ctx context.Context, pixels, out string) (int64, error) {
 	m, err := f.model(ctx, pixels)
 	if err != nil {

@@ -36,7 +36,7 @@ const (
 	MetaVersion    = "promptfed"      // version of the program
 )
 
-// inputLayouts says what the forms of the input hold.
+// inputLayouts describes the forms of the input.
 var inputLayouts = map[string]string{
 	PixelsUint8: "uint8 [B,H,W,3], RGB from 0 to 255, images of any one size",
 	PixelsFloat: "float32 [B,3,H,W], RGB in [0,1], images of any one size; values are rounded to 8 bits",
@@ -53,13 +53,13 @@ func facts(list []*onnx.StringStringEntryProto) []Fact {
 	return out
 }
 
-// About is what the metadata of an exported file would say.
+// About returns the metadata that an exported file would have.
 func (f *Classifier) About() ([]Fact, error) {
 	list, err := f.metadata(PixelsUint8)
 	return facts(list), err
 }
 
-// metadata says where an exported classifier is from.
+// metadata returns the origin of an exported classifier.
 func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, error) {
 	c := f.config
 	var list []*onnx.StringStringEntryProto
@@ -115,8 +115,8 @@ func (f *Classifier) metadata(pixels string) ([]*onnx.StringStringEntryProto, er
 	return list, err
 }
 
-// accuracy is what the run's evaluation of this classifier gave in a round; false where there was none, as of copies
-// that were fine-tuned for it.
+// accuracy returns the result of the run's evaluation of this classifier in a round; false if there is none, as of
+// copies that were fine-tuned for the evaluation.
 func (f *Classifier) accuracy(r record.Record) (float64, bool) {
 	switch {
 	case f.Client < 0:

@@ -12,14 +12,14 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// towerOutputs are what a method may ask of an image (see method.Scope), by the image tower's outputs.
+// towerOutputs lists the outputs of the image tower by the inputs of a method that they are (see method.Scope).
 var towerOutputs = map[string]string{"image": bundle.ImageOutput, "patches": bundle.PatchesOutput}
 
 // ready is the preprocessing's output.
 const ready = "normalised"
 
-// model chains preprocessing, image tower and class scores. Only what the scores need of the tower is in it; of a
-// method that puts prompts into the tower, the tower with these is in the scores.
+// model joins preprocessing, image tower and class scores. It has only the parts of the tower that the scores need. For
+// a method with prompts in the tower, the prompted tower is part of the scores.
 func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto, error) {
 	scores, err := ClassifierGraph(f.worker, ctx, f.client, f.clients, f.prompts)
 	if err != nil {
@@ -52,7 +52,7 @@ func (f *Classifier) model(ctx context.Context, pixels string) (*onnx.ModelProto
 	return m, onnx.Embed(m, f.bundle.WeightsDir())
 }
 
-// preprocessing is the graph from an image's pixels to those of a tower.
+// preprocessing returns the graph from an image's pixels to the input of a tower.
 func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelProto, error) {
 	batch := graph.Sym("B")
 	if d := into.Shape(); len(d) > 0 && d[0].Static() { // exported for batches of one size
@@ -71,7 +71,7 @@ func (f *Classifier) preprocessing(pixels string, into graph.Node) (*onnx.ModelP
 	return graph.Model(graph.Output{Name: ready, Node: f.bundle.Preprocess.Graph(in).Cast(into.DType())})
 }
 
-// imageTower is a bundle's image tower and what a method asks of it.
+// imageTower is a bundle's image tower with the outputs that a method reads.
 type imageTower struct {
 	bundle *bundle.Bundle
 	file   *graph.File
@@ -95,8 +95,8 @@ func openTower(b *bundle.Bundle) (*imageTower, error) {
 	return t, nil
 }
 
-// head is the graph from the tower's outputs, not normalised, or from its pixels, to probabilities; the last tokens are
-// computed in it. feeds says what each input is.
+// head returns the graph from the tower's outputs, not normalised, or from its pixels, to probabilities; the last
+// tokens are computed in it. feeds is the source of each input.
 func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[string]string, err error) {
 	g := scores.Graph()
 	feeds = map[string]string{}
@@ -134,7 +134,7 @@ func (t *imageTower) head(scores graph.Node) (m *onnx.ModelProto, feeds map[stri
 	return m, feeds, err
 }
 
-// model is the part of the tower that was asked for.
+// model returns the part of the tower that computes the asked outputs.
 func (t *imageTower) model() (*onnx.ModelProto, error) {
 	roots := make([]graph.Node, len(t.asked))
 	for i, o := range t.asked {

@@ -4,8 +4,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// standardOperators rewrites ONNX Runtime's own operators that bundles' graphs and methods use as standard ones, so
-// that other runtimes read the file too; ONNX Runtime finds its own again while loading. What cannot be rewritten
+// standardOperators rewrites ONNX Runtime's own operators in graphs of bundles and methods as standard ones, so that
+// other runtimes can read the file; ONNX Runtime fuses them again while loading. An operator without a standard form
 // stays.
 func standardOperators(roots []graph.Node) []graph.Node {
 	return graph.Transform(roots, func(op *graph.Op, in []graph.Node) []graph.Node {

@@ -15,7 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Predict scores rows with what a client learned: class scores [N,C], before softmax. clients is how many there were.
+// Predict returns class scores [N,C], before softmax, of rows for a client's parameters. clients is the number of
+// clients.
 func Predict(w *client.Worker, ctx context.Context, c *spec.Client, clients int, prompts tensor.Map,
 	rows method.Data) (*tensor.Tensor, error) {
 	l, s, err := learned(w, c, clients, prompts)
@@ -25,8 +26,8 @@ func Predict(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
 	return w.ScoreRows(ctx, c, l, s, rows)
 }
 
-// RoundsTrained is how many rounds made what the run left: all of them, or with how.BestVal those up to the round that
-// is the result. view is Plan.View of the run.
+// RoundsTrained returns the number of rounds behind a run's prompts: all of them, or with how.BestVal those up to the
+// round that is the result. view is Plan.View of the run.
 func RoundsTrained(w *client.Worker, c *spec.Client, clients int, records []record.Record, how record.TestPlan,
 	view string) int {
 	if !how.BestVal {
@@ -39,8 +40,8 @@ func RoundsTrained(w *client.Worker, c *spec.Client, clients int, records []reco
 	return len(records)
 }
 
-// Accuracy is that of a client in a round, tested as Predict scores: with the parameters that its method's paper tests.
-// False where the round does not have it.
+// Accuracy returns a client's accuracy in a round, tested with the parameters that its method's paper tests, as Predict
+// uses them. False if the round does not have it.
 func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (float64, bool) {
 	e := r.Evaluations.Of(record.EvaluableOf(w.Method, w.Task(c, clients)).Headline(record.MethodView, w.Method))
 	at := c.ID
@@ -53,7 +54,7 @@ func Accuracy(w *client.Worker, c *spec.Client, clients int, r record.Record) (f
 	return e.PerClient[at], true
 }
 
-// learned sets up a client with the parameters that it is tested with.
+// learned returns a client with the parameters that it is tested with.
 func learned(w *client.Worker, c *spec.Client, clients int, prompts tensor.Map) (*method.Local, message.ClientState,
 	error) {
 	shared, s := state.Learned(prompts, c.ID)

@@ -20,13 +20,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Prediction is what a classifier says of one image.
+// Prediction is a classifier's result for one image.
 type Prediction struct {
 	Image         string
 	Probabilities []float32 // by class
 }
 
-// Ranked are the numbers of the classes, the most probable first.
+// Ranked returns the numbers of the classes, the most probable first.
 func (p Prediction) Ranked() []int {
 	order := make([]int, len(p.Probabilities))
 	for i := range order {
@@ -36,7 +36,7 @@ func (p Prediction) Ranked() []int {
 	return order
 }
 
-// Classifier is one of those that a finished run left.
+// Classifier is one of the classifiers of a finished run.
 type Classifier struct {
 	Choice
 	Data DataSet // that the run was made of, for About
@@ -108,14 +108,14 @@ func (r *finishedRun) open(c experiment.Config, choice Choice) (*Classifier, err
 	return f, nil
 }
 
-// Classes are their names, in the order of probabilities.
+// Classes returns the names of the classes, in the order of probabilities.
 func (f *Classifier) Classes() []string { return f.classes }
 
 // Close frees the sessions.
 func (f *Classifier) Close() error { return f.worker.Close() }
 
-// Predict classifies images. Features are computed anew in full precision: those of the cache are rounded, and Export's
-// files know nothing of it.
+// Predict classifies images. Features are computed in full precision, since those of the cache are rounded and exported
+// files do not use it.
 func (f *Classifier) Predict(ctx context.Context, images []data.Example) (out []Prediction, err error) {
 	b := &experiment.Built{Config: f.config}
 	if err := b.ChooseProvider(); err != nil {

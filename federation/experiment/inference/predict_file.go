@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// File is a file that Export wrote, ready to run; safe for concurrent use.
+// File is an exported file, ready to run; safe for concurrent use.
 type File struct {
 	classes []string
 	path    string
@@ -23,7 +23,7 @@ type File struct {
 	session *ort.Session
 }
 
-// OpenFile compiles a file that Export wrote; the caller closes it.
+// OpenFile compiles an exported file; the caller closes it.
 func OpenFile(path string, o ort.Options) (*File, error) {
 	model, err := onnx.ReadFile(path)
 	if err != nil {
@@ -45,13 +45,13 @@ func OpenFile(path string, o ort.Options) (*File, error) {
 // Close frees the session.
 func (f *File) Close() error { return f.session.Close() }
 
-// About is the file's metadata.
+// About returns the file's metadata.
 func (f *File) About() ([]Fact, error) { return f.about, nil }
 
-// Classes are their names, in the order of probabilities.
+// Classes returns the names of the classes, in the order of probabilities.
 func (f *File) Classes() []string { return f.classes }
 
-// Classify gives the probabilities of the classes for one image.
+// Classify returns the probabilities of the classes for one image.
 func (f *File) Classify(ctx context.Context, img image.Image) ([]float32, error) {
 	pixels, err := f.pixels(0, img)
 	if err != nil {
@@ -60,7 +60,7 @@ func (f *File) Classify(ctx context.Context, img image.Image) ([]float32, error)
 	return f.run(ctx, pixels)
 }
 
-// pixels is one image as often as the file takes at a time: once, but where the batch is fixed.
+// pixels returns one image as often as the file takes at a time: once, except for a fixed batch.
 func (f *File) pixels(_ int, img image.Image) (*tensor.Tensor, error) {
 	in := f.session.Inputs()[0]
 	copies := make([]int, max(1, in.Shape[0].Size))
@@ -131,7 +131,7 @@ func checkInputs(in, out []ort.ValueInfo, classes int) error {
 	return nil
 }
 
-// pixelsOf is one image in the form of an exported classifier's input.
+// pixelsOf returns one image in the form of an exported classifier's input.
 func pixelsOf(img image.Image, form onnx.TensorProto_DataType) *tensor.Tensor {
 	rgb, w, h := preprocess.RGB(img)
 	if form == onnx.TensorProto_FLOAT {

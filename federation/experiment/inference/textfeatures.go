@@ -11,9 +11,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TextFeatures gives the class features [C,D], unit rows, that a client's class scores compare images with: the largest
-// part of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of InitialParams. A
-// method that compares an image with something else is an error.
+// TextFeatures returns the class features [C,D], unit rows, that a client's class scores compare images with: the
+// largest part of the scores of that shape that depends on no image. prompts are those of PromptsFile, or of
+// InitialParams. A method that compares images with something else is an error.
 func TextFeatures(w *client.Worker, ctx context.Context, c *spec.Client, clients int,
 	prompts tensor.Map) (*tensor.Tensor, error) {
 	l, s, err := learned(w, c, clients, prompts)
