@@ -128,7 +128,7 @@ fuzz: library ## run every fuzz target for FUZZTIME (30s) each
 	done; [ $$count -gt 0 ] && echo "make fuzz: $$count targets passed"; }
 
 chaos: library ## kill, disconnect and damage runs of several processes, RUNS (20) times
-	PROMPTFED_CHAOS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/e2e/chaos
+	PROMPTFED_TEST_CHAOS_RUNS=$(RUNS) go test -count=1 -v -timeout 3h -run TestChaos ./tools/e2e/chaos
 
 # This target skips events, figures, parquet and significance, which need pip's tensorboard, scikit-learn, pyarrow and statsmodels.
 golden: ## re-create test data; needs Debian's python3-torch, python3-numpy, python3-pil, python3-scipy; pip's ftfy, regex, transformers, open_clip_torch

@@ -13,11 +13,11 @@ import (
 )
 
 // TestExports differentiates what the exporters of several PyTorch versions wrote and compares with autograd:
-// NET.safetensors beside any NET-*.onnx. A few lie in testdata/exported; PROMPTFED_EXPORTS names a folder of all that
-// tools/golden/exported_onnx.py makes.
+// NET.safetensors beside any NET-*.onnx. A few lie in testdata/exported; PROMPTFED_TEST_EXPORTS names a folder of all
+// that tools/golden/exported_onnx.py makes.
 func TestExports(t *testing.T) {
 	dirs := []string{"testdata/exported"}
-	if dir := os.Getenv("PROMPTFED_EXPORTS"); dir != "" {
+	if dir := os.Getenv("PROMPTFED_TEST_EXPORTS"); dir != "" {
 		dirs = append(dirs, filepath.SplitList(dir)...)
 	}
 	for _, dir := range dirs {

@@ -13,10 +13,10 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// TestMain lets this test binary stand in for a program installed elsewhere: with PROMPTFED_ORT_PROBE set, it prints
-// what it finds and exits.
+// TestMain lets this test binary stand in for a program installed elsewhere: with PROMPTFED_TEST_ORT_PROBE set, it
+// prints what it finds and exits.
 func TestMain(m *testing.M) {
-	switch os.Getenv("PROMPTFED_ORT_PROBE") {
+	switch os.Getenv("PROMPTFED_TEST_ORT_PROBE") {
 	case "find":
 		path, err := ort.FindLibrary()
 		fmt.Print(path)
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func probe(t *testing.T, what, exe, dir string, env ...string) string {
 	t.Helper()
 	c := exec.Command(exe)
-	c.Dir, c.Env = dir, append([]string{"PROMPTFED_ORT_PROBE=" + what, "HOME=" + t.TempDir()}, env...)
+	c.Dir, c.Env = dir, append([]string{"PROMPTFED_TEST_ORT_PROBE=" + what, "HOME=" + t.TempDir()}, env...)
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -1,7 +1,7 @@
 """Networks of tools/golden/exported_nets.py as the exporters of an installed PyTorch write them, with autograd's gradients.
 
     python3 tools/golden/exported_onnx.py DIR
-    PROMPTFED_EXPORTS=DIR go test -run ForeignExports ./runtime/grad
+    PROMPTFED_TEST_EXPORTS=DIR go test -run ForeignExports ./runtime/grad
 
 Writes NET-EXPORTER-OPSET.onnx and NET.safetensors (input x, cotangent c, output y, gradient grad of <c, y>) to DIR. Both
 exporters (torchscript, dynamo) are used where this PyTorch has them, with fixed and with open batch. What an exporter itself

@@ -1,7 +1,7 @@
 """CLIP towers as people export them: folders with ONNX files and a short bundle.json, and PyTorch's features and gradients.
 
     python3 tools/golden/exported_towers.py DIR
-    PROMPTFED_TOWERS=DIR go test -run ExportedTowers ./models/bundle/exported
+    PROMPTFED_TEST_TOWERS=DIR go test -run ExportedTowers ./models/bundle/exported
 
 With transformers: CLIPModel, CLIPTextModelWithProjection and CLIPVisionModelWithProjection, eager and sdpa attention, through
 both of PyTorch's exporters and through optimum where it is installed. Without: towers written as in OpenAI's code, fed with

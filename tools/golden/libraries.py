@@ -2,7 +2,7 @@
 
     pip install torch torchvision transformers tokenizers open_clip_torch openai-clip
     python3 tools/golden/libraries.py bpe_simple_vocab_16e6.txt.gz DIR [full]
-    PROMPTFED_LIBRARIES=DIR PROMPTFED_VOCAB=bpe_simple_vocab_16e6.txt.gz go test -run Libraries ./models/bundle/converted
+    PROMPTFED_TEST_LIBRARIES=DIR PROMPTFED_TEST_VOCAB=bpe_simple_vocab_16e6.txt.gz go test -run Libraries ./models/bundle/converted
 
 With full, sizes are those of ViT-B/32 (ViT-B/16 for OpenCLIP's) and DIR takes 5 GB. Tried with transformers 4.30, open_clip_torch 2.20 and openai-clip 1.0 on PyTorch 1.13. Nothing of it is committed: the
 vocabulary alone is several megabytes.

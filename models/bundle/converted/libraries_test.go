@@ -15,14 +15,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// PROMPTFED_LIBRARIES names a folder of checkpoints that other libraries wrote, each NAME or NAME.pt with
+// PROMPTFED_TEST_LIBRARIES names a folder of checkpoints that other libraries wrote, each NAME or NAME.pt with
 // NAME.golden.safetensors, which holds the outputs of those libraries: image of pixels, text of three sentences.
-// tools/golden/libraries.py makes it. bpe_simple_vocab_16e6.txt.gz comes from PROMPTFED_VOCAB if a checkpoint has no
-// vocabulary.
+// tools/golden/libraries.py makes it. bpe_simple_vocab_16e6.txt.gz comes from PROMPTFED_TEST_VOCAB if a checkpoint has
+// no vocabulary.
 func TestLibraries(t *testing.T) {
-	dir := os.Getenv("PROMPTFED_LIBRARIES")
+	dir := os.Getenv("PROMPTFED_TEST_LIBRARIES")
 	if dir == "" {
-		t.Skip("PROMPTFED_LIBRARIES is not set")
+		t.Skip("PROMPTFED_TEST_LIBRARIES is not set")
 	}
 	goldens, err := filepath.Glob(filepath.Join(dir, "*.golden.safetensors"))
 	if err != nil || len(goldens) == 0 {
@@ -41,7 +41,7 @@ func TestLibraries(t *testing.T) {
 			}
 			o := converted.Options{}
 			if vocab, _ := filepath.Glob(filepath.Join(src, "vocab.json")); len(vocab) == 0 {
-				o.Vocab = os.Getenv("PROMPTFED_VOCAB")
+				o.Vocab = os.Getenv("PROMPTFED_TEST_VOCAB")
 			}
 			switch name { // bare files state neither activation nor heads
 			case "openai_sd":

@@ -18,14 +18,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestMemoryOfBundles opens the bundles of PROMPTFED_BUNDLES (folders, separated as in PATH) at the same time, each
-// with one session for images and one for prompt gradients, and runs a batch of 32 pictures and a step of 7 classes
+// TestMemoryOfBundles opens the bundles of PROMPTFED_TEST_BUNDLES (folders, separated as in PATH) at the same time,
+// each with one session for images and one for prompt gradients, and runs a batch of 32 pictures and a step of 7 classes
 // through each. It prints the resident memory (proc(5), /proc/PID/status) under each set of options, or only under the
-// one in PROMPTFED_BUNDLES_ONLY, since a process keeps some of the memory that it once used.
+// one in PROMPTFED_TEST_BUNDLES_ONLY, since a process keeps some of the memory that it once used.
 func TestMemoryOfBundles(t *testing.T) {
-	list := os.Getenv("PROMPTFED_BUNDLES")
+	list := os.Getenv("PROMPTFED_TEST_BUNDLES")
 	if list == "" {
-		t.Skip("PROMPTFED_BUNDLES is not set")
+		t.Skip("PROMPTFED_TEST_BUNDLES is not set")
 	}
 	var bundles []*bundle.Bundle
 	for _, dir := range filepath.SplitList(list) {
@@ -45,7 +45,7 @@ func TestMemoryOfBundles(t *testing.T) {
 		{"optimization extended", ort.Options{OptLevel: ort.OptExtended}, 3000},
 		{"prepack", ort.Options{Prepack: true}, 2600},
 	} {
-		if only := os.Getenv("PROMPTFED_BUNDLES_ONLY"); only != "" && only != v.name {
+		if only := os.Getenv("PROMPTFED_TEST_BUNDLES_ONLY"); only != "" && only != v.name {
 			continue
 		}
 		t.Run(v.name, func(t *testing.T) {

@@ -121,13 +121,13 @@ func TestRanksOnPictures(t *testing.T) {
 	}
 }
 
-// PROMPTFED_FULLSIZE names the folder that tools/golden/fullsize.py wrote: full-size checkpoints in every format with
-// NAME.golden.safetensors, PyTorch's outputs in double precision. PROMPTFED_VOCAB is bpe_simple_vocab_16e6.txt.gz. If
-// promptfed convert has written a bundle to NAME.bundle, that bundle is tested.
+// PROMPTFED_TEST_FULLSIZE names the folder that tools/golden/fullsize.py wrote: full-size checkpoints in every format
+// with NAME.golden.safetensors, PyTorch's outputs in double precision. PROMPTFED_TEST_VOCAB is
+// bpe_simple_vocab_16e6.txt.gz. If promptfed convert has written a bundle to NAME.bundle, that bundle is tested.
 func TestFullSizeCheckpoints(t *testing.T) {
-	dir := os.Getenv("PROMPTFED_FULLSIZE")
+	dir := os.Getenv("PROMPTFED_TEST_FULLSIZE")
 	if dir == "" {
-		t.Skip("PROMPTFED_FULLSIZE is not set")
+		t.Skip("PROMPTFED_TEST_FULLSIZE is not set")
 	}
 	goldens, err := filepath.Glob(filepath.Join(dir, "*.golden.safetensors"))
 	if err != nil || len(goldens) == 0 {
@@ -143,7 +143,7 @@ func TestFullSizeCheckpoints(t *testing.T) {
 			if _, err := os.Stat(src); err != nil {
 				src += ".pt"
 			}
-			fullSize(t, convert(t, src, converted.Options{Vocab: os.Getenv("PROMPTFED_VOCAB")}), orttest.Golden(t,
+			fullSize(t, convert(t, src, converted.Options{Vocab: os.Getenv("PROMPTFED_TEST_VOCAB")}), orttest.Golden(t,
 				path))
 		})
 	}

@@ -35,13 +35,13 @@ func runs(m *onnx.ModelProto, dir string, in tensor.Map) (tensor.Map, error) {
 
 // TestExportedTowers opens folders that tools/golden/exported_towers.py made: towers as written by the exporters of
 // PyTorch and of Hugging Face, with PyTorch's features and its gradients with respect to a prompt and to pixels. A few
-// are in testdata; PROMPTFED_TOWERS names a folder of all.
+// are in testdata; PROMPTFED_TEST_TOWERS names a folder of all.
 func TestExportedTowers(t *testing.T) {
 	orttest.Need(t)
 	running = true
 	defer func() { running = false }()
 	dirs := []string{"testdata"}
-	if dir := os.Getenv("PROMPTFED_TOWERS"); dir != "" {
+	if dir := os.Getenv("PROMPTFED_TEST_TOWERS"); dir != "" {
 		dirs = append(dirs, filepath.SplitList(dir)...)
 	}
 	for _, dir := range dirs {

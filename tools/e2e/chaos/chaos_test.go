@@ -172,17 +172,17 @@ func (s *site) check() {
 }
 
 func seed(t *testing.T) uint64 {
-	n, err := strconv.ParseUint(os.Getenv("PROMPTFED_CHAOS_SEED"), 10, 64)
+	n, err := strconv.ParseUint(os.Getenv("PROMPTFED_TEST_CHAOS_SEED"), 10, 64)
 	if err != nil {
 		n = uint64(time.Now().UnixNano() % 1e6)
 	}
-	t.Log("PROMPTFED_CHAOS_SEED =", n)
+	t.Log("PROMPTFED_TEST_CHAOS_SEED =", n)
 	return n
 }
 
 // parallel lets a test run beside others, unless they share the network namespace.
 func parallel(t *testing.T) {
-	if os.Getenv("PROMPTFED_CHAOS_NETNS") == "" {
+	if os.Getenv("PROMPTFED_TEST_CHAOS_NETNS") == "" {
 		t.Parallel()
 	}
 }
@@ -190,7 +190,7 @@ func parallel(t *testing.T) {
 // A run survives all faults of its processes and of the network, and learns what it would have learned without them.
 func TestChaos(t *testing.T) {
 	first := seed(t)
-	runs, long := os.LookupEnv("PROMPTFED_CHAOS")
+	runs, long := os.LookupEnv("PROMPTFED_TEST_CHAOS_RUNS")
 	if !long {
 		for i, external := range []bool{false, true} {
 			t.Run(fmt.Sprint("external=", external), func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestChaos(t *testing.T) {
 	}
 	n, err := strconv.Atoi(runs)
 	if err != nil {
-		t.Fatalf("PROMPTFED_CHAOS=%q: give a number of runs", runs)
+		t.Fatalf("PROMPTFED_TEST_CHAOS_RUNS=%q: give a number of runs", runs)
 	}
 	for i := range n {
 		seed := first + uint64(i)

@@ -19,10 +19,10 @@ type network interface {
 	slow(share float64, d time.Duration)
 }
 
-// newNetwork returns a proxy, or a network namespace if PROMPTFED_CHAOS_NETNS is set, and the address for the NATS
+// newNetwork returns a proxy, or a network namespace if PROMPTFED_TEST_CHAOS_NETNS is set, and the address for the NATS
 // server.
 func newNetwork(t *testing.T, s *site, seed uint64) (network, string) {
-	if os.Getenv("PROMPTFED_CHAOS_NETNS") != "" {
+	if os.Getenv("PROMPTFED_TEST_CHAOS_NETNS") != "" {
 		return newNamespace(t)
 	}
 	to := proctest.FreeAddress(t, "127.0.0.1")

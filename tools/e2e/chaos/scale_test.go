@@ -119,11 +119,11 @@ func (s *scale) join(ctx context.Context, k int) error {
 	return a.Run(ctx)
 }
 
-// A server and PROMPTFED_CHAOS_CLIENTS clients finish their rounds, and TCP carries little more than the tensors. With
+// A server and PROMPTFED_TEST_CHAOS_CLIENTS clients finish their rounds, and TCP carries little more than the tensors. With
 // -v the test prints the cost for the server.
 func TestScale(t *testing.T) {
 	s := &scale{t: t, dir: t.TempDir(), clients: 20, rounds: 20}
-	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_CHAOS_CLIENTS")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CHAOS_CLIENTS")); err == nil {
 		s.clients, s.rounds = n, 2
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

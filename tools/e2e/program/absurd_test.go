@@ -63,11 +63,11 @@ runtime: {cache: %s/cache}
 
 // For a good model with one extreme value, each command prints at most one line: no stack trace, no crash in ONNX
 // Runtime, no memory of the size in the file. The commands run in a separate process with a limited address space,
-// which records each file before it reads the file. PROMPTFED_ABSURD_STEP=1 tests all files, in an hour; the default is
+// which records each file before it reads the file. PROMPTFED_TEST_ABSURD_STEP=1 tests all files, in an hour; the default is
 // every 197th.
 func TestAbsurdModels(t *testing.T) {
 	t.Parallel()
-	if dir := os.Getenv("PROMPTFED_ABSURD"); dir != "" {
+	if dir := os.Getenv("PROMPTFED_TEST_ABSURD"); dir != "" {
 		absurdProcess(t, dir)
 		return
 	}
@@ -81,15 +81,15 @@ func TestAbsurdModels(t *testing.T) {
 				}
 				for from := "0"; from != ""; {
 					c := exec.Command(os.Args[0], "-test.run=^TestAbsurdModels$", "-test.timeout=2h")
-					c.Env = append(os.Environ(), "PROMPTFED_ABSURD="+dir, "PROMPTFED_ABSURD_FILE="+file,
-						"PROMPTFED_ABSURD_FROM="+from)
+					c.Env = append(os.Environ(), "PROMPTFED_TEST_ABSURD="+dir, "PROMPTFED_TEST_ABSURD_FILE="+file,
+						"PROMPTFED_TEST_ABSURD_FROM="+from)
 					text, err := c.CombinedOutput()
 					from = ""
 					if err != nil {
 						last, _ := os.ReadFile(filepath.Join(dir, "last"))
 						number, what, _ := strings.Cut(string(last), " ")
 						t.Errorf("%s: %v\n%.3000s", what, err, text)
-						if n, err := strconv.Atoi(number); err == nil && os.Getenv("PROMPTFED_ABSURD_STEP") != "" {
+						if n, err := strconv.Atoi(number); err == nil && os.Getenv("PROMPTFED_TEST_ABSURD_STEP") != "" {
 							from = strconv.Itoa(n + 1)
 						}
 					}
@@ -105,7 +105,7 @@ func absurdProcess(t *testing.T, dir string) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &limit); err != nil {
 		t.Skip(err)
 	}
-	path := filepath.Join(dir, os.Getenv("PROMPTFED_ABSURD_FILE"))
+	path := filepath.Join(dir, os.Getenv("PROMPTFED_TEST_ABSURD_FILE"))
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -114,8 +114,8 @@ func absurdProcess(t *testing.T, dir string) {
 	if err := proto.Unmarshal(b, m); err != nil {
 		t.Fatal(err)
 	}
-	from, _ := strconv.Atoi(os.Getenv("PROMPTFED_ABSURD_FROM"))
-	step, err := strconv.Atoi(os.Getenv("PROMPTFED_ABSURD_STEP"))
+	from, _ := strconv.Atoi(os.Getenv("PROMPTFED_TEST_ABSURD_FROM"))
+	step, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_ABSURD_STEP"))
 	if err != nil {
 		step = 197
 	}

@@ -25,7 +25,7 @@ const (
 var program string
 
 func TestMain(m *testing.M) {
-	if os.Getenv("PROMPTFED_ABSURD") != "" { // in a process of TestAbsurdModels
+	if os.Getenv("PROMPTFED_TEST_ABSURD") != "" { // in a process of TestAbsurdModels
 		os.Exit(m.Run())
 	}
 	dir, err := os.MkdirTemp("", "promptfed-test")

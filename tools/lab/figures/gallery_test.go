@@ -355,9 +355,9 @@ func gallery() []made {
 	}
 }
 
-// TestGallery draws every kind, and, where PROMPTFED_GALLERY names a folder, leaves the pictures there to look at.
+// TestGallery draws every kind, and, where PROMPTFED_TEST_GALLERY names a folder, leaves the pictures there to look at.
 func TestGallery(t *testing.T) {
-	dir := os.Getenv("PROMPTFED_GALLERY")
+	dir := os.Getenv("PROMPTFED_TEST_GALLERY")
 	for _, m := range gallery() {
 		f, err := m.Draw()
 		if err != nil {

@@ -173,7 +173,7 @@ func madeFigure() []byte {
 func write(t *testing.T, r page.Report) string {
 	t.Helper()
 	dir := t.TempDir()
-	if keep := os.Getenv("PROMPTFED_PAGES"); keep != "" { // a folder in which to look at the pages of the tests
+	if keep := os.Getenv("PROMPTFED_TEST_PAGES"); keep != "" { // a folder in which to look at the pages of the tests
 		dir = filepath.Join(keep, t.Name())
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
