@@ -83,8 +83,7 @@ vet: ## run go vet
 
 # TestEveryPlatform in tools/checks type-checks the packages that need cgo.
 platforms: ## build the packages that need no cgo, for every platform that the library is pinned for
-	@list=$$(go list -f '{{.ImportPath}} {{join .Deps " "}} ' ./... | grep -v ' promptfed/runtime/ort ' | cut -d' ' -f1 | \
-		grep -v '^promptfed/runtime/ort'); \
+	@list=$$(go list -f ' {{.ImportPath}} {{join .Deps " "}} ' ./... | grep -v ' promptfed/runtime/kernels ' | cut -d' ' -f2); \
 	for platform in linux/arm64 darwin/arm64 windows/amd64; do \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} go build $$list || exit 1; \
 		echo "$$platform: $$(echo $$list | wc -w) packages without cgo build"; \

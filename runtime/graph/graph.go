@@ -35,10 +35,10 @@ const (
 const (
 	Standard  = ""             // ONNX itself
 	Microsoft = onnx.Microsoft // ONNX Runtime's fused operators
-	Kernels   = onnx.Kernels   // operators that runtime/ort brings along, for the CPU
+	Kernels   = onnx.Kernels   // custom operators of runtime/kernels, for the CPU
 )
 
-// KernelWidth is what widths must be multiples of for operators of the domain Kernels.
+// KernelWidth divides the widths that operators of the domain Kernels take.
 const KernelWidth = 16
 
 // MostSequenceRows is how long a sequence may be for the operators SequenceAttention.

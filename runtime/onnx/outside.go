@@ -14,8 +14,11 @@ const maxGraphs = 8
 // maxBlock bounds the side of a block: its square is divided by, and must not overflow.
 const maxBlock = 1 << 20
 
-// Microsoft is the domain of the operators that ONNX Runtime adds to ONNX's own.
-const Microsoft = "com.microsoft"
+// Domains of operators that ONNX does not define.
+const (
+	Microsoft = "com.microsoft" // contrib operators of ONNX Runtime
+	Kernels   = "promptfed"     // custom operators of runtime/kernels, for the CPU
+)
 
 // fused are the operators of Microsoft's domain that a file may hold: those that exports of towers have after fusion or
 // quantisation. Shape inference of the others is refused as a whole, since in ONNX Runtime 1.30.0 it reads past inputs

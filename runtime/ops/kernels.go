@@ -6,7 +6,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Operators of runtime/ort's own (kernels.c): float32 only, widths are multiples of graph.KernelWidth.
+// The custom operators of runtime/kernels take float32 only, and widths that are multiples of graph.KernelWidth.
 func init() {
 	own := func(kind string, inputs int, attrs string, infer func(*infer) error, vjp func(*call) []node) {
 		graph.Register(def{Domain: graph.Kernels, Kind: kind, MinInputs: inputs, Attrs: attrs, Infer: infer, VJP: vjp})

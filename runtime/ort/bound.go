@@ -97,8 +97,8 @@ func (m Values) Bytes() (n int) {
 	return n
 }
 
-// mostFresh is how many bytes of values on devices are made before Go's collector, which does not see them, is asked to
-// find those that were forgotten.
+// mostFresh bounds the bytes of new device values before a garbage collection. Go's collector does not see device
+// memory, so it must be asked to find unused values.
 const mostFresh = 256 << 20
 
 var fresh atomic.Int64

@@ -3,9 +3,6 @@ package ort
 // Spins tells whether idle threads busy-wait.
 func (o Options) Spins() bool { return o.spins() }
 
-// HasProducts tells whether this processor takes products of our own.
-var HasProducts = hasProducts
-
 // Uploaded counts the weights that lie on devices.
 func Uploaded() int { return count(func(c *container) int { return len(c.values) }) }
 

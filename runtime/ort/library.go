@@ -120,7 +120,7 @@ func declaresModule(path, module string) bool {
 	return false
 }
 
-// Needed is a shared library that ONNX Runtime's CUDA provider loads.
+// Dependency is a shared library that ONNX Runtime's CUDA provider loads.
 type Needed struct {
 	Name  string
 	Found bool // by the system's loader
@@ -129,8 +129,8 @@ type Needed struct {
 // nvidia are the names of CUDA's, cuDNN's and the driver's libraries.
 var nvidia = regexp.MustCompile(`^lib(cu|nv)`)
 
-// CUDALibraries lists what the CUDA provider beside the library in use loads of CUDA, cuDNN and the driver; nothing
-// where that library has no such provider beside it.
+// CUDALibraries lists the libraries of CUDA, cuDNN and the driver that the CUDA provider beside the library in use
+// loads. The list is empty if there is no such provider.
 func CUDALibraries() (needed []Needed, err error) {
 	if err := start(true); err != nil {
 		return nil, err

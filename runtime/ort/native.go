@@ -1,8 +1,6 @@
 package ort
 
 /*
-#cgo CFLAGS: -O3
-#cgo linux LDFLAGS: -lm
 #include "native.h"
 
 typedef struct { table (*get)(uint32_t version); const char *(*release)(void); } base;
@@ -97,6 +95,7 @@ import (
 
 	binding "github.com/yalue/onnxruntime_go"
 
+	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
 )
 
@@ -126,8 +125,9 @@ var native = sync.OnceValues(func() (*api, error) {
 	if err := a.failed(C.shareArena(a.table, a.environment)); err != nil {
 		return nil, err
 	}
-	if err := a.failed(C.newKernels(a.table, &a.kernels)); err != nil {
-		return nil, err
+	var status unsafe.Pointer
+	if a.kernels, status = kernels.NewDomain(unsafe.Pointer(a.table)); status != nil {
+		return nil, a.failed(status)
 	}
 	if err := a.failed(C.cpuMemory(a.table, 0, &a.memory)); err != nil {
 		return nil, err
@@ -135,8 +135,9 @@ var native = sync.OnceValues(func() (*api, error) {
 	return a, a.noteDomain()
 })
 
-// noteDomain makes a session that knows the operators of kernels.c. The first one in a process puts their domain into
-// a table of ONNX Runtime that no lock guards: made at once with another, either is refused.
+// noteDomain creates and closes a session with the operators of runtime/kernels. The first such session in a process
+// enters their domain into a table of ONNX Runtime that no lock guards: of two first sessions at the same time, ONNX
+// Runtime would reject one.
 func (a *api) noteDomain() error {
 	o, err := binding.NewSessionOptions()
 	if err != nil {
@@ -157,7 +158,7 @@ func (a *api) noteDomain() error {
 	return s.Destroy()
 }
 
-// addKernels makes the operators of kernels.c known to a session.
+// addKernels makes the operators of runtime/kernels known to a session.
 func (a *api) addKernels(o *binding.SessionOptions) error {
 	p, err := pointerIn(o, "o")
 	if err != nil {
@@ -224,30 +225,8 @@ func (a *api) buildInfo() string { return C.GoString(C.buildInfo(a.table)) }
 func compilerC() string { return C.GoString(C.compilerC()) }
 func libraryC() string  { return C.GoString(C.libraryC()) }
 
-// panelWidth is how many columns of a packed matrix lie side by side.
-const panelWidth = C.PANEL
-
-// hasProducts tells whether this processor has the instructions that products of our own need (AVX-512).
-func hasProducts() bool { return C.hasProducts() != 0 }
-
-// pack puts the matrix that data begin with into panels; the caller frees them.
-func pack(data []byte, m onnx.Packed) (panels unsafe.Pointer, err error) {
-	if panels = C.allocatePanels(C.size_t(4 * m.K * m.N)); panels == nil {
-		return nil, errors.New("no memory to pack it")
-	}
-	transposed := C.int(0)
-	if m.Transposed {
-		transposed = 1
-	}
-	C.packWeights((*C.float)(unsafe.Pointer(unsafe.SliceData(data))), C.int64_t(m.K), C.int64_t(m.N), transposed,
-		(*C.float)(panels))
-	return panels, nil
-}
-
-func free(memory unsafe.Pointer) { C.free(memory) }
-
-// adopt makes the binding run a native session, which it has no way to take: it builds one of its own, of one node, and
-// that is replaced.
+// adopt gives a native session to the binding, which has no function for this: the binding builds a session of one
+// node, and adopt replaces that session.
 func (a *api) adopt(session unsafe.Pointer, inputs, outputs []string) (*binding.DynamicAdvancedSession, error) {
 	probe, err := prepare(probeModel(), Options{})
 	if err != nil {

@@ -5,11 +5,8 @@
 #include <stdlib.h>
 
 enum {
-	CreateStatus = 0,
 	GetErrorMessage = 2,
 	CreateEnv = 3,
-	CreateCustomOpDomain = 26,
-	CustomOpDomain_Add = 27,
 	AddCustomOpDomain = 28,
 	CreateTensorWithDataAsOrtValue = 49,
 	GetTensorMutableData = 51,
@@ -21,10 +18,6 @@ enum {
 	CreateCpuMemoryInfo = 69,
 	AllocatorFree = 76,
 	GetAllocatorWithDefaultOptions = 78,
-	KernelInfoGetAttribute_float = 85,
-	KernelInfoGetAttribute_int64 = 86,
-	KernelContext_GetInput = 90,
-	KernelContext_GetOutput = 91,
 	ReleaseStatus = 93,
 	ReleaseMemoryInfo = 94,
 	ReleaseSession = 95,
@@ -49,7 +42,6 @@ enum {
 	SynchronizeBoundInputs = 202,
 	SynchronizeBoundOutputs = 203,
 	GetBuildInfoString = 254,
-	KernelContext_ParallelFor = 274,
 	Session_GetEpGraphAssignmentInfo = 407,
 	EpAssignedSubgraph_GetEpName = 408,
 	EpAssignedSubgraph_GetNodes = 409,
@@ -61,17 +53,3 @@ enum {
 enum { version = 24 }; // of the table, which the binding asks for too
 
 typedef const void *const *table;
-
-// newKernels makes the domain of the operators of kernels.c, for all sessions.
-void *newKernels(table t, void **domain);
-
-// hasProducts tells whether this processor takes the operator Product.
-int hasProducts(void);
-
-enum { PANEL = 32 }; // columns of a packed matrix that lie side by side
-
-// packWeights puts w [k,n], or its transpose where w is [n,k], into panels [n/PANEL,k,PANEL].
-void packWeights(const float *w, int64_t k, int64_t n, int transposed, float *to);
-
-// allocatePanels gives memory for them, aligned to a line of the cache.
-void *allocatePanels(size_t bytes);

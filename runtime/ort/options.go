@@ -9,6 +9,7 @@ import (
 
 	binding "github.com/yalue/onnxruntime_go"
 
+	"promptfed/runtime/kernels"
 	"promptfed/runtime/numerics"
 )
 
@@ -69,10 +70,9 @@ type Options struct {
 	// Prepack stores constant weights once more, in the layout of the matrix kernels: once for all sessions over one
 	// folder of external weights, else as private memory of the session, with loading time to match. Products of fewer
 	// than about 100 rows take a fifth to a third less time; with external weights and AVX-512 they are our own
-	// (product.c). Without it, external weights are mapped from their file and shared by all sessions.
+	// (runtime/kernels). Without it, external weights are mapped from their file and shared by all sessions.
 	Prepack bool
-	// PlainProducts leaves products with packed weights to ONNX Runtime where they would be our own (product.c): to
-	// compare with.
+	// PlainProducts uses ONNX Runtime's products with packed weights in place of the operator Product, for comparison.
 	PlainProducts bool
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
@@ -134,7 +134,7 @@ func (o Options) check() error {
 
 // ownProducts tells whether products with packed weights are our own.
 func (o Options) ownProducts() bool {
-	return o.Provider == CPU && o.Prepack && !o.Bind && !o.PlainProducts && hasProducts()
+	return o.Provider == CPU && o.Prepack && !o.Bind && !o.PlainProducts && kernels.HasProduct()
 }
 
 // Fingerprint is what decides the bits of what a session with these options computes, beside its graph and its inputs.
@@ -183,7 +183,7 @@ func (o Options) native(provider, weights string) (*binding.SessionOptions, erro
 	return so, nil
 }
 
-// addKernels makes the operators of kernels.c known to a session.
+// addKernels makes the operators of runtime/kernels known to a session.
 func addKernels(so *binding.SessionOptions) error {
 	a, err := native()
 	if err == nil {

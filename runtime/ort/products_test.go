@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
 	"promptfed/runtime/ort"
 	"promptfed/runtime/tensor"
@@ -111,7 +112,7 @@ func TestProducts(t *testing.T) {
 				{Prepack: true, PlainProducts: true}} {
 				o.WeightsDir = dir
 				s := open(t, p.model(t, dir), o)
-				if wantPacked := !o.PlainProducts && ort.HasProducts(); (ort.Packed() == 1) != wantPacked {
+				if wantPacked := !o.PlainProducts && kernels.HasProduct(); (ort.Packed() == 1) != wantPacked {
 					t.Errorf("x %v, %+v: %d matrices are packed", x, o, ort.Packed())
 				}
 				equal(t, run(t, s, tensor.Map{"x": p.x})["y"], want)
@@ -123,12 +124,12 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// A long product is added up in parts of 512 (product.c). Rounding changes a number by 0.425 u of itself in the root
-// mean square (u = 2^-24, leading digits as Benford has them). The partial sums of n products with mean 0 grow like the
-// root of their number, so their rounding moves a sum added up one by one by 0.425 u sqrt(n/2) of its size: 8.1e-7 for
-// 2048. In parts it is 0.425 u sqrt(512/2 + 4/2) = 4.1e-7.
+// Product sums in parts of 512. Rounding changes a number by 0.425 u of itself in the root mean square (u = 2^-24,
+// leading digits by Benford's law). The partial sums of n products with mean 0 grow like sqrt(n), so rounding changes a
+// single running sum by 0.425 u sqrt(n/2) of its size: 8.1e-7 for 2048. In parts it is 0.425 u sqrt(512/2 + 4/2) =
+// 4.1e-7.
 func TestProductsRound(t *testing.T) {
-	if !ort.HasProducts() {
+	if !kernels.HasProduct() {
 		t.Skip("this processor has no AVX-512")
 	}
 	const rows, k, n = 32, 2048, 64
@@ -160,7 +161,7 @@ func TestProductsRound(t *testing.T) {
 
 // Sessions over a folder share a packed matrix for as long as one of them is open.
 func TestProductsAreShared(t *testing.T) {
-	if !ort.HasProducts() {
+	if !kernels.HasProduct() {
 		t.Skip("this processor has no AVX-512")
 	}
 	r, dir := rand.New(rand.NewPCG(3, 4)), t.TempDir()
@@ -200,7 +201,7 @@ func TestReplacedWeightsAreOthers(t *testing.T) {
 		if err := second.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if !o.Prepack || o.PlainProducts || !ort.HasProducts() {
+		if !o.Prepack || o.PlainProducts || !kernels.HasProduct() {
 			continue // sessions that map the file see what is written into it
 		}
 		now.w = whole(r, 512, 128)
@@ -253,7 +254,7 @@ func TestWrongProducts(t *testing.T) {
 			s.Close()
 		}
 		want := "product: shapes do not fit"
-		if !ort.HasProducts() {
+		if !kernels.HasProduct() {
 			want = "this processor has no AVX-512"
 		}
 		t.Run(name, func(t *testing.T) { wantError(t, err, want) })
@@ -263,7 +264,7 @@ func TestWrongProducts(t *testing.T) {
 // TestProductsOnThreads: the program's own products of numbers that are rounded have the same bits with any number of
 // threads, and for a row alone as among others.
 func TestProductsOnThreads(t *testing.T) {
-	if !ort.HasProducts() {
+	if !kernels.HasProduct() {
 		t.Skip("this processor has no AVX-512")
 	}
 	const rows, k, n = 37, 1100, 512

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
 )
 
@@ -24,14 +25,10 @@ type weight struct {
 	name   string
 	at     onnx.External
 	shape  []int64
-	packed *onnx.Packed // for products of our own, else nil
+	packed *kernels.PackedMatrix // for the operator Product, otherwise nil
 }
 
-// leastProduct is from how many numbers of a matrix on products with it are our own (product.c): smaller ones stay in
-// the processor's caches, where ONNX Runtime's are as fast (BenchmarkProducts).
-const leastProduct = 1 << 16
-
-// prepare describes a model and encodes it as ONNX Runtime takes it.
+// prepare describes a model and encodes it for ONNX Runtime.
 func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	g := m.GetGraph()
 	if g == nil {
@@ -59,9 +56,9 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	if err != nil {
 		return nil, p.errorf("%s; Options.WeightsDir is %q", oneLine(err), o.WeightsDir)
 	}
-	var packed []onnx.Packed
+	var packed []kernels.PackedMatrix
 	if o.ownProducts() {
-		m, packed = onnx.Products(m, panelWidth, leastProduct)
+		m, packed = kernels.RewriteProducts(m)
 	}
 	p.weights, p.external = weights, externals(m, packed)
 	if p.model, err = onnx.Marshal(m); err != nil {
@@ -70,14 +67,14 @@ func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	return p, nil
 }
 
-func externals(m *onnx.ModelProto, packed []onnx.Packed) (out []weight) {
+func externals(m *onnx.ModelProto, packed []kernels.PackedMatrix) (out []weight) {
 	for _, t := range m.GetGraph().GetInitializer() {
 		if !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) {
 			continue
 		}
 		if at, err := onnx.ExternalOf(t); err == nil && at.Length > 0 {
 			w := weight{name: t.Name, at: at, shape: t.Dims}
-			if i := slices.IndexFunc(packed, func(p onnx.Packed) bool { return p.Name == t.Name }); i >= 0 {
+			if i := slices.IndexFunc(packed, func(p kernels.PackedMatrix) bool { return p.Name == t.Name }); i >= 0 {
 				w.packed = &packed[i]
 			}
 			out = append(out, w)

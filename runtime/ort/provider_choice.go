@@ -67,7 +67,7 @@ var levels = []struct {
 	OptNone:     {"none", binding.GraphOptimizationLevelDisableAll},
 }
 
-// Level is the optimisation level of a name: all, extended, basic or none.
+// ParseOptLevel returns the optimisation level of a name: all, extended, basic or none.
 func Level(name string) (OptLevel, error) {
 	for i, l := range levels {
 		if l.name == name {

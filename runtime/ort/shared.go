@@ -12,6 +12,7 @@ import (
 
 	binding "github.com/yalue/onnxruntime_go"
 
+	"promptfed/runtime/kernels"
 	"promptfed/runtime/onnx"
 )
 
@@ -170,7 +171,7 @@ func (h *sharer) panels(w weight, f mapped) (unsafe.Pointer, error) {
 	if h.in.values[key] != nil {
 		return h.in.values[key], nil
 	}
-	memory, err := pack(f.data[w.at.Offset:], *w.packed)
+	memory, err := w.packed.Pack(f.data[w.at.Offset:])
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +231,7 @@ func (h *sharer) close() error {
 		h.api.releaseValue(v)
 	}
 	for _, m := range h.in.memory {
-		free(m)
+		kernels.Free(m)
 	}
 	h.api.releaseContainer(h.in.packed)
 	if h.in.uploader != nil {

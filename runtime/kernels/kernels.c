@@ -1,10 +1,10 @@
-// Operators of the domain "promptfed": what a training step does between its matrix products, each in one pass over
-// memory where ONNX Runtime's own operators take five to twenty. All are float32. Sums are in a fixed order, and what
-// one thread computes does not depend on how many there are, so results are the same for any number of threads.
+// Operators of the domain "promptfed" for the steps between the matrix products of a training step. Each takes one pass
+// over memory, where ONNX Runtime's own operators take five to twenty. All compute in float32. The order of sums is
+// fixed and does not depend on the number of threads, so results are the same for any number of threads.
 #include "kernels.h"
 #include <string.h>
 
-// On x86-64 with the GNU C library the processor's vectors are found out when the program loads.
+// On x86-64 with the GNU C library the loader selects the version for this processor's vector instructions.
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
@@ -21,16 +21,16 @@ INLINE float sum(vec x) {
 	return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
 }
 
-// larger is the larger of x and y, and x where it is no number.
+// larger returns max(x, y), and x where x is NaN.
 INLINE vec larger(vec x, vec y) {
 	ivec less = x < y;
 	return (vec)((less & (ivec)y) | (~less & (ivec)x));
 }
 
-// expo is e^x for x <= 88, to a relative error of 2e-7, and about 1e-38 below -87 (Cephes' expf, by Moshier).
+// expo returns e^x for x <= 88 with a relative error of 2e-7, and about 1e-38 for x < -87 (Cephes' expf, by Moshier).
 INLINE vec expo(vec x) {
 	x = larger(x, all(-87));
-	vec t = x * 1.44269504088896341f + 12582912.f; // rounds to a whole number of powers of two, in the low bits
+	vec t = x * 1.44269504088896341f + 12582912.f; // rounds to an integer exponent of 2, in the low bits
 	vec n = t - 12582912.f;
 	x = x - n * 0.693359375f + n * 2.12194440e-4f;
 	vec y = x * 1.9875691500e-4f + 1.3981999507e-3f;
@@ -44,7 +44,7 @@ INLINE vec expo(vec x) {
 
 INLINE vec sigmoid(vec x) { return 1.f / (1.f + expo(-larger(x, all(-87)))); }
 
-// biasGelu is y = a sigmoid(a) with a = x + b, of [x, b].
+// biasGelu computes y = a sigmoid(a), a = x + b, for the inputs [x, b].
 CLONES static void biasGelu(void *data, size_t i) {
 	const job *j = data;
 	int64_t from, to, w = j->width;
@@ -56,7 +56,7 @@ CLONES static void biasGelu(void *data, size_t i) {
 		}
 }
 
-// biasGeluGrad is its gradient with respect to a, of [x, b, dy].
+// biasGeluGrad computes the gradient of biasGelu with respect to a, for the inputs [x, b, dy].
 CLONES static void biasGeluGrad(void *data, size_t i) {
 	const job *j = data;
 	int64_t from, to, w = j->width;
@@ -69,7 +69,7 @@ CLONES static void biasGeluGrad(void *data, size_t i) {
 		}
 }
 
-// normGrad is the gradient of a layer norm with respect to its input, of [x, gain, mean, 1/deviation, dy].
+// normGrad computes the gradient of layer norm with respect to x, for the inputs [x, gain, mean, 1/deviation, dy].
 CLONES static void normGrad(void *data, size_t i) {
 	const job *j = data;
 	int64_t from, to, w = j->width;
@@ -89,13 +89,13 @@ CLONES static void normGrad(void *data, size_t i) {
 	}
 }
 
-enum { GROUP = 4, WIDEST = 8 }; // rows that attention takes together; vectors of the widest head
+enum { GROUP = 4, WIDEST = 8 }; // rows that attention processes at once; vectors of the widest head
 
-// head is where one head of attention reads and writes, and how rows are stepped over.
+// head holds the pointers and strides of one head of attention.
 typedef struct {
 	const float *q, *key, *value, *dy;
 	float *dq, *dkey, *dvalue, *y, *p;
-	int64_t row, out, weights; // from one row to the next, of qkv, of results, of weights
+	int64_t row, out, weights; // strides between rows of qkv, of results, of weights
 	int64_t keys;
 	float scale;
 } head;
@@ -113,7 +113,8 @@ INLINE head headOf(const job *j, int64_t h, int64_t d, int backwards) {
 	return x;
 }
 
-// weigh makes weights of the scores of a row's n keys; behind them come numbers near 1e-38, which nobody reads.
+// weigh replaces the scores of a row's n keys by their softmax. Elements from n to keys become about 1e-38; they are
+// not read.
 INLINE void weigh(float *p, int64_t n, int64_t keys) {
 	for (int64_t i = n; i < keys; i++)
 		p[i] = -3e38f;
@@ -131,7 +132,7 @@ INLINE void weigh(float *p, int64_t n, int64_t keys) {
 		store(p + i, load(p + i) * inverse);
 }
 
-// scores puts x·m of the rows of m from..to, times scale, behind one another for each of some rows of x.
+// scores computes p[i,k] = scale * x[i] · m[from+k] for some rows i of x and the rows [from,to) of m.
 INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64_t row, int64_t from, int64_t to,
 	float scale, float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++) {
@@ -146,7 +147,7 @@ INLINE void scores(const float *x, int64_t next, int rows, const float *m, int64
 	}
 }
 
-// gather adds to y the rows of m from..to, each times its weight, for each of some rows of y.
+// gather computes y[i] += sum over k of p[i,k] m[from+k] for some rows i of y and the rows [from,to) of m.
 INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, int64_t from, int64_t to,
 	const float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++)
@@ -157,7 +158,7 @@ INLINE void gather(vec y[GROUP][WIDEST], int rows, const float *m, int64_t row, 
 		}
 }
 
-// spread adds to the rows of m from..to some rows of x, each times its weight.
+// spread computes m[from+k] += sum over i of p[i,k] x[i] for some rows i of x and the rows [from,to) of m.
 INLINE void spread(const float *x, int64_t next, int rows, float *m, int64_t row, int64_t from, int64_t to,
 	const float *p, int64_t nextP, int blocks) {
 	for (int64_t k = from; k < to; k++)
@@ -169,7 +170,7 @@ INLINE void spread(const float *x, int64_t next, int rows, float *m, int64_t row
 		}
 }
 
-// together is how many rows from r on share their first span, up to GROUP.
+// together returns GROUP if the GROUP rows from r on have the same first span, else 1.
 INLINE int together(const job *j, int64_t r) {
 	const int64_t *s = j->spans + 4 * r;
 	int n = 1;
@@ -178,7 +179,7 @@ INLINE int together(const job *j, int64_t r) {
 	return n == GROUP ? GROUP : 1;
 }
 
-// attend is attention of some rows of a head that share their first span, to the sums of values and the weights.
+// attend computes attention of one head for some rows with the same first span: weights, and weighted sums of values.
 INLINE void attend(const job *j, head h, int64_t r, int rows, int blocks) {
 	const int64_t *s = j->spans + 4 * r;
 	int64_t n = s[1] - s[0];
@@ -200,7 +201,7 @@ INLINE void attend(const job *j, head h, int64_t r, int rows, int blocks) {
 	}
 }
 
-// attendGrad is its gradient with respect to query, key and value; d has room for the rows' keys.
+// attendGrad computes the gradient of attend with respect to query, key and value; d has space for rows x keys numbers.
 INLINE void attendGrad(const job *j, head h, int64_t r, int rows, int blocks, float *d) {
 	const int64_t *s = j->spans + 4 * r;
 	int64_t n = s[1] - s[0];
@@ -253,23 +254,23 @@ INLINE void eachHead(const job *j, size_t i, int backwards) {
 	int64_t from, to, blocks = j->width / j->heads / L;
 	part(j, i, &from, &to);
 	for (; from < to; from++)
-		if (blocks == 4) // a constant that the compiler unrolls loops by
+		if (blocks == 4) // with a constant the compiler unrolls the loops
 			eachRow(j, from, 4, backwards);
 		else
 			eachRow(j, from, blocks, backwards);
 }
 
-// attention is attention of [qkv, spans], where each row's query sees the keys and values of its two spans of rows, to
-// the sums of values [rows,width] and the weights [rows,heads,keys].
+// attention computes attention for the inputs [qkv, spans]: the query of each row attends to the keys and values of two
+// spans of rows. Outputs are the weighted sums of values [rows,width] and the weights [rows,heads,keys].
 CLONES static void attention(void *data, size_t i) { eachHead(data, i, 0); }
 
-// attentionGrad is its gradient with respect to qkv, of [qkv, spans, weights, dy].
+// attentionGrad computes the gradient of attention with respect to qkv, for the inputs [qkv, spans, weights, dy].
 CLONES static void attentionGrad(void *data, size_t i) { eachHead(data, i, 1); }
 
-// Attention of whole sequences of rows, all of which see one another, keeps no weights: the gradient makes them
-// again. Of each head keys and values stand transposed, so that a vector holds a number of L keys.
+// Attention over whole sequences, in which all rows attend to each other, stores no weights: the gradient recomputes
+// them. The keys and values of each head are transposed, so that a vector holds one component of L keys.
 
-// transposed copies n rows of blocks·L numbers to blocks·L rows of keys, zeros behind the n-th.
+// transposed copies n rows of blocks·L elements to blocks·L rows of keys elements, with zeros from the n-th on.
 INLINE void transposed(const float *x, int64_t row, int64_t n, int64_t keys, float *to, int blocks) {
 	for (int c = 0; c < L * blocks; c++) {
 		for (int64_t k = 0; k < n; k++)
@@ -278,7 +279,7 @@ INLINE void transposed(const float *x, int64_t row, int64_t n, int64_t keys, flo
 	}
 }
 
-// tile puts the products of rows of x with some vectors of keys of t, transposed, behind one another for each row.
+// tile computes p[i] = scale * x[i] t for some rows i of x and the first vectors·L columns of t [blocks·L,keys].
 INLINE void tile(const float *x, int64_t next, int rows, const float *t, int64_t keys, float scale, float *p, int vectors,
 	int blocks) {
 	vec s[GROUP][2] = {0};
@@ -293,7 +294,7 @@ INLINE void tile(const float *x, int64_t next, int rows, const float *t, int64_t
 			store(p + keys * i + L * v, s[i][v] * scale);
 }
 
-// against does so with all keys.
+// against does the same for all columns of t.
 INLINE void against(const float *x, int64_t next, int rows, const float *t, int64_t keys, float scale, float *p,
 	int blocks) {
 	int64_t k = 0;
@@ -303,8 +304,8 @@ INLINE void against(const float *x, int64_t next, int rows, const float *t, int6
 		tile(x, next, rows, t + k, keys, scale, p + k, 1, blocks);
 }
 
-// ofRows is some rows from r on of a sequence of n: their sums of values, or backwards their part of the gradient. room has
-// keys and values transposed, then the rows' weights and their gradients.
+// ofRows computes some rows from r on of a sequence of n: their weighted sums of values, or (backwards) their part of
+// the gradient. room holds the transposed keys and values, then the weights of the rows and the gradients of the weights.
 INLINE void ofRows(head h, int64_t n, int64_t r, int rows, int blocks, int backwards, float *room) {
 	int64_t keys = h.keys, all = L * blocks * keys;
 	float *p = room + 2 * all, *d = p + GROUP * keys;
@@ -367,13 +368,13 @@ INLINE void eachHeadOfSequences(const job *j, size_t i, int backwards) {
 			eachSequence(j, from, blocks, backwards, j->room + i * j->roomOfPart);
 }
 
-// sequences is attention of qkv, each of whose sequences of so many rows sees itself, to the sums of values [rows,width].
+// sequences computes self-attention of each sequence of j->length rows of qkv: weighted sums of values [rows,width].
 CLONES static void sequences(void *data, size_t i) { eachHeadOfSequences(data, i, 0); }
 
-// sequencesGrad is its gradient with respect to qkv, of [qkv, dy].
+// sequencesGrad computes the gradient of sequences with respect to qkv, for the inputs [qkv, dy].
 CLONES static void sequencesGrad(void *data, size_t i) { eachHeadOfSequences(data, i, 1); }
 
-// op is ONNX Runtime's OrtCustomOp, version 16 of it, with what an operator's functions need behind it.
+// op is version 16 of ONNX Runtime's OrtCustomOp, followed by the fields that the functions here read.
 typedef struct op {
 	uint32_t version;
 	void *create;
@@ -407,8 +408,7 @@ typedef struct {
 	float scale;
 } state;
 
-// LARGE is from how many multiplications on work is worth waking threads for.
-enum { LARGE = 1 << 21 };
+enum { LARGE = 1 << 21 }; // multiplications: runs with fewer take one thread, because waking others costs more
 
 static void *wrong(table t, const char *message) {
 	return ((void *(*)(int, const char *))t[CreateStatus])(2, message); // 2: invalid argument
@@ -420,7 +420,7 @@ static void *createState(const op *o, table t, const void *info, void **out) {
 	*s = (state){t, o, 1, 0, 0, 1};
 	*out = s;
 	if (o->run == product)
-		return !hasProducts() ? wrong(t, "product: this processor has no AVX-512") :
+		return !hasProduct() ? wrong(t, "product: this processor has no AVX-512") :
 			((void *(*)(const void *, const char *, float *))t[KernelInfoGetAttribute_float])(info, "alpha", &s->scale);
 	int spans = o->run == attention || o->run == attentionGrad;
 	if (!spans && o->run != sequences && o->run != sequencesGrad) return NULL;
@@ -433,7 +433,7 @@ static void *createState(const op *o, table t, const void *info, void **out) {
 
 enum { MOST = 8 }; // axes
 
-// tensor gives the data, the rank and the shape, padded with 1, of an input; data stay as they are where it is left out.
+// tensor reads data, rank and shape (padded with 1) of input i. It leaves data unchanged if the input is omitted.
 static void *tensor(table t, void *context, size_t i, void **data, size_t *rankOf, int64_t shape[MOST]) {
 	void *value = NULL, *info = NULL, *status;
 	size_t rank = 0;
@@ -465,7 +465,7 @@ static int64_t count(const int64_t s[MOST]) {
 	return n;
 }
 
-// computeState checks the shapes, and the spans, which a graph may get wrong, and runs the operator's parts.
+// computeState runs the parts of an operator. It first checks shapes and spans, because a graph may be wrong.
 static void *computeState(void *data, void *context) {
 	state *s = data;
 	table t = s->t;
@@ -565,7 +565,7 @@ static const op ops[] = {
 	OP("Product", 3, 1, product),
 };
 
-void *newKernels(table t, void **domain) {
+void *newDomain(table t, void **domain) {
 	void *status = ((void *(*)(const char *, void **))t[CreateCustomOpDomain])("promptfed", domain);
 	for (size_t i = 0; !status && i < sizeof ops / sizeof *ops; i++)
 		status = ((void *(*)(void *, const op *))t[CustomOpDomain_Add])(*domain, &ops[i]);

@@ -1,6 +1,6 @@
-// Products of rows with a weight matrix that is packed in panels of columns, on processors with AVX-512. Against ONNX
-// Runtime's own, which pack likewise, the next panel is on its way from memory while this one is multiplied: with few
-// rows a product is otherwise as long as reading its weights and computing with them, one after the other.
+// Products of rows with a weight matrix that is packed in panels of columns, on processors with AVX-512. ONNX Runtime
+// packs matrices likewise, but here the next panel is prefetched while the current one is multiplied: with few rows and
+// no prefetch, a product takes the time to read the weights plus the time to multiply.
 #include "kernels.h"
 
 #if defined(__x86_64__) && defined(__gnu_linux__)
@@ -12,11 +12,11 @@
 
 _Static_assert(PANEL == 2 * L, "a row of a panel is two vectors");
 
-// A tile is so many rows of one panel, which fit the registers. DEEP rows of a panel stay in the second cache, and with
-// them DEEP columns of TALL rows of x.
+// TILE rows of one panel fit into the registers. DEEP rows of a panel stay in the L2 cache, together with DEEP columns
+// of TALL rows of x. LINE is the size of a cache line in bytes.
 enum { TILE = 12, DEEP = 512, TALL = 32 * TILE, LINE = 64 };
 
-int hasProducts(void) {
+int hasProduct(void) {
 #ifdef PRODUCTS
 	return __builtin_cpu_supports("avx512f") != 0;
 #else
@@ -42,8 +42,8 @@ void packWeights(const float *w, int64_t k, int64_t n, int transposed, float *to
 
 #ifdef PRODUCTS
 
-// tile is some rows of a panel of y: k rows of the panel, added to what is in y unless they are the first.
-// From next on, a step at a time, lies what will be read soon.
+// tile computes some rows of one panel of y from k rows of the panel of w. It adds to y unless these k rows are the
+// first ones. Each of its k steps prefetches from next, then advances next by step bytes.
 typedef struct {
 	const float *x, *w, *bias;
 	float *y;
@@ -54,7 +54,7 @@ typedef struct {
 	int first, last;
 } tile;
 
-// compute adds up in registers from zero, and then to y: one long sum loses more to rounding than several short ones.
+// compute sums in registers from zero, then adds to y: several short sums have a smaller rounding error than a long one.
 INLINE WIDE void compute(const tile *t, const int rows) {
 	__m512 s[TILE][2];
 	EACH(r, rows) EACH(v, 2) s[r][v] = _mm512_setzero_ps();
@@ -88,7 +88,7 @@ ROWS(1) ROWS(2) ROWS(3) ROWS(4) ROWS(5) ROWS(6) ROWS(7) ROWS(8) ROWS(9) ROWS(10)
 static void (*const computes[])(const tile *) = {NULL, compute1, compute2, compute3, compute4, compute5, compute6,
 	compute7, compute8, compute9, compute10, compute11, compute12};
 
-// panel is the rows from..to and the columns of x from k on, at most DEEP, of one panel.
+// panel multiplies the rows [from,to) of x, at most DEEP columns from k on, by panel p of w.
 static void panel(const job *j, int64_t p, int64_t from, int64_t to, int64_t k) {
 	int64_t tiles = (to - from + TILE - 1) / TILE, at = from;
 	tile t = {.nextX = j->width, .nextY = j->columns, .k = j->width - k < DEEP ? j->width - k : DEEP, .scale = j->scale,

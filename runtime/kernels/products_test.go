@@ -1,4 +1,4 @@
-package onnx_test
+package kernels
 
 import (
 	"fmt"
@@ -11,8 +11,12 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// said is a node as text: kind, inputs, outputs and attributes.
-func said(n *onnx.NodeProto) string {
+func node(kind, in, out string, at ...*onnx.AttributeProto) *onnx.NodeProto {
+	return &onnx.NodeProto{OpType: kind, Input: strings.Fields(in), Output: strings.Fields(out), Attribute: at}
+}
+
+// describe returns a node as text: operator, inputs, outputs and attributes.
+func describe(n *onnx.NodeProto) string {
 	s := fmt.Sprintf("%s(%s)=%s", n.OpType, strings.Join(n.Input, ","), strings.Join(n.Output, ","))
 	for _, a := range n.Attribute {
 		s += fmt.Sprintf(" %s=%g", a.Name, float64(a.F)+float64(a.I))
@@ -20,8 +24,8 @@ func said(n *onnx.NodeProto) string {
 	return s
 }
 
-// What becomes a product of packed weights, and what does not. Panels are of 4 columns; 32 numbers are enough.
-func TestProducts(t *testing.T) {
+// Panels have 4 columns, and a matrix has at least 32 elements.
+func TestRewriteProducts(t *testing.T) {
 	matmul := func(in, out string) *onnx.NodeProto { return node("MatMul", in, out) }
 	fused := func(in, out string, at ...*onnx.AttributeProto) *onnx.NodeProto {
 		n := node("FusedMatMul", in, out, at...)
@@ -35,43 +39,44 @@ func TestProducts(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes []*onnx.NodeProto
 		want  []string
-		gone  []string // initializers
+		gone  []string // initializers that are removed
 	}{
 		"rows by a matrix": {[]*onnx.NodeProto{matmul("x W", "y")},
 			[]string{"Product(x,promptfed/W)=y alpha=1"}, []string{"W"}},
-		"a bias goes into it": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "y")},
+		"a bias is added by the product": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "y")},
 			[]string{"Product(x,promptfed/W,b)=y alpha=1"}, []string{"W"}},
-		"in either order": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "b a", "y")},
+		"the bias in either order": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "b a", "y")},
 			[]string{"Product(x,promptfed/W,b)=y alpha=1"}, []string{"W"}},
-		"not twice": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "c"), node("Add", "c b", "y")},
+		"only one bias": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "c"), node("Add", "c b", "y")},
 			[]string{"Product(x,promptfed/W,b)=c alpha=1", "Add(c,b)=y"}, []string{"W"}},
-		"not one of other sizes": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a four", "y")},
+		"a vector of another size is no bias": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a four", "y")},
 			[]string{"Product(x,promptfed/W)=a alpha=1", "Add(a,four)=y"}, []string{"W"}},
-		"not where the product is read too": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "c"),
+		"no bias if another node reads the product": {[]*onnx.NodeProto{matmul("x W", "a"), node("Add", "a b", "c"),
 			node("Mul", "a c", "y")},
 			[]string{"Product(x,promptfed/W)=a alpha=1", "Add(a,b)=c", "Mul(a,c)=y"}, []string{"W"}},
-		"forwards and backwards": {[]*onnx.NodeProto{matmul("x W", "a"), fused("a W", "y", integer("transB", 1), half)},
+		"forward and transposed": {[]*onnx.NodeProto{matmul("x W", "a"), fused("a W", "y", integer("transB", 1), half)},
 			[]string{"Product(x,promptfed/W)=a alpha=1", "Product(a,promptfed/W/transposed)=y alpha=0.5"},
 			[]string{"W"}},
-		"twice by one": {[]*onnx.NodeProto{matmul("x W", "a"), matmul("x W", "c"), node("Add", "a c", "y")},
+		"one matrix used twice": {[]*onnx.NodeProto{matmul("x W", "a"), matmul("x W", "c"), node("Add", "a c", "y")},
 			[]string{"Product(x,promptfed/W)=a alpha=1", "Product(x,promptfed/W)=c alpha=1", "Add(a,c)=y"},
 			[]string{"W"}},
 		"the matrix is read elsewhere too": {[]*onnx.NodeProto{matmul("x W", "a"), matmul("a W2", "b2"),
 			node("Add", "b2 W", "y")}, []string{"Product(x,promptfed/W)=a alpha=1", "MatMul(a,W2)=b2", "Add(b2,W)=y"},
 			nil},
-		"constants stay":              {[]*onnx.NodeProto{matmul("four W", "y")}, nil, nil},
-		"and what is made of them":    {[]*onnx.NodeProto{node("Neg", "four", "a"), matmul("a W", "y")}, nil, nil},
-		"rows transposed":             {[]*onnx.NodeProto{fused("x W", "y", integer("transA", 1))}, nil, nil},
-		"batches transposed":          {[]*onnx.NodeProto{fused("x W", "y", integer("transBatchB", 1))}, nil, nil},
-		"a matrix on the left":        {[]*onnx.NodeProto{matmul("W x", "y")}, nil, nil},
-		"a matrix inside the model":   {[]*onnx.NodeProto{matmul("x W2", "y")}, nil, nil},
-		"few numbers":                 {[]*onnx.NodeProto{matmul("x small", "y")}, nil, nil},
-		"columns for no whole panels": {[]*onnx.NodeProto{matmul("x odd", "y")}, nil, nil},
-		"not at a number's place":     {[]*onnx.NodeProto{matmul("x shifted", "y")}, nil, nil},
-		"three axes":                  {[]*onnx.NodeProto{matmul("x cube", "y")}, nil, nil},
-		"half precision":              {[]*onnx.NodeProto{matmul("x half", "y")}, nil, nil},
-		"one that an input replaces":  {[]*onnx.NodeProto{matmul("x given", "y")}, nil, nil},
-		"an operator of that name elsewhere": {[]*onnx.NodeProto{{Domain: "org.example", OpType: "MatMul",
+		"constants":           {[]*onnx.NodeProto{matmul("four W", "y")}, nil, nil},
+		"values of constants": {[]*onnx.NodeProto{node("Neg", "four", "a"), matmul("a W", "y")}, nil, nil},
+		"transA":              {[]*onnx.NodeProto{fused("x W", "y", integer("transA", 1))}, nil, nil},
+		"transBatchB": {[]*onnx.NodeProto{fused("x W", "y",
+			integer("transBatchB", 1))}, nil, nil},
+		"a matrix on the left":                  {[]*onnx.NodeProto{matmul("W x", "y")}, nil, nil},
+		"a matrix inside the model":             {[]*onnx.NodeProto{matmul("x W2", "y")}, nil, nil},
+		"few elements":                          {[]*onnx.NodeProto{matmul("x small", "y")}, nil, nil},
+		"columns that fill no whole panels":     {[]*onnx.NodeProto{matmul("x odd", "y")}, nil, nil},
+		"offset not aligned to float32":         {[]*onnx.NodeProto{matmul("x shifted", "y")}, nil, nil},
+		"three axes":                            {[]*onnx.NodeProto{matmul("x cube", "y")}, nil, nil},
+		"half precision":                        {[]*onnx.NodeProto{matmul("x half", "y")}, nil, nil},
+		"an initializer that an input replaces": {[]*onnx.NodeProto{matmul("x given", "y")}, nil, nil},
+		"MatMul of another domain": {[]*onnx.NodeProto{{Domain: "org.example", OpType: "MatMul",
 			Input: []string{"x", "W"}, Output: []string{"y"}}}, nil, nil},
 	} {
 		external := func(name string, kind onnx.TensorProto_DataType, offset, size int64,
@@ -92,7 +97,7 @@ func TestProducts(t *testing.T) {
 				external("cube", f32, 0, 4*8*8, 1, 8, 8), external("given", f32, 0, 4*8*8, 8, 8),
 				external("half", onnx.TensorProto_FLOAT16, 0, 2*8*8, 8, 8)}}}
 		before := proto.Clone(m)
-		got, packed := onnx.Products(m, 4, 32)
+		got, packed := rewriteProducts(m, 4, 32)
 		if !proto.Equal(m, before) {
 			t.Errorf("%s: the model was changed", name)
 		}
@@ -104,7 +109,7 @@ func TestProducts(t *testing.T) {
 		}
 		var nodes []string
 		for _, n := range got.Graph.Node {
-			nodes = append(nodes, said(n))
+			nodes = append(nodes, describe(n))
 		}
 		if !slices.Equal(nodes, c.want) {
 			t.Errorf("%s: %q, want %q", name, nodes, c.want)
@@ -130,15 +135,17 @@ func TestProducts(t *testing.T) {
 	}
 }
 
-// A branch that reads a matrix keeps it, and what a branch makes depends on the inputs where the branch reads them.
-func TestProductsBesideBranches(t *testing.T) {
+// A matrix stays if a branch reads it. The output of a branch depends on the inputs if the branch reads them.
+func TestRewriteProductsWithBranches(t *testing.T) {
 	w := &onnx.TensorProto{Name: "W", DataType: int32(onnx.TensorProto_FLOAT), Dims: []int64{8, 8}}
 	onnx.SetExternal(w, onnx.External{File: "w", Length: 256})
-	branch := subgraph("then_branch", node("Add", "W x", "z"))
+	branch := &onnx.AttributeProto{Name: "then_branch", Type: onnx.AttributeProto_GRAPH, G: &onnx.GraphProto{
+		Name: "then_branch", Node: []*onnx.NodeProto{node("Add", "W x", "z")},
+		Output: []*onnx.ValueInfoProto{{Name: "z"}}}}
 	m := &onnx.ModelProto{Graph: &onnx.GraphProto{Input: []*onnx.ValueInfoProto{{Name: "x"}},
 		Output: []*onnx.ValueInfoProto{{Name: "y"}}, Initializer: []*onnx.TensorProto{w},
 		Node: []*onnx.NodeProto{node("If", "", "a", branch), node("MatMul", "a W", "y")}}}
-	got, packed := onnx.Products(m, 4, 32)
+	got, packed := rewriteProducts(m, 4, 32)
 	if len(packed) != 1 || len(got.Graph.Initializer) != 2 || got.Graph.Initializer[0] != w {
 		t.Errorf("%d packed, initializers %v", len(packed), got.Graph.Initializer)
 	}

@@ -1,0 +1,108 @@
+package kernels_test
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"promptfed/runtime/grad"
+	"promptfed/runtime/graph"
+	_ "promptfed/runtime/ops"
+	"promptfed/runtime/ort"
+	"promptfed/runtime/tensor"
+)
+
+// step returns the operators between the matrix products of a training step (layer norm, attention, activation), their
+// gradient, and feeds.
+func step(rows int, spans []int64) ([]graph.Output, tensor.Map) {
+	const heads, width, keys = 4, 256, 32
+	g := graph.New()
+	g.UseKernels()
+	x, feeds := g.Input("x", graph.Float, graph.Static(rows, 3*width)), tensor.Map{"x": tensor.New(rows, 3*width),
+		"spans": tensor.OfInts(spans, rows, 4)}
+	for i := range feeds["x"].Data {
+		feeds["x"].Data[i] = float32(math.Sin(float64(i)))
+	}
+	vector := func(n int, of float32) graph.Node {
+		return g.Const(tensor.Of(slices.Repeat([]float32{of}, n), n))
+	}
+	normed := g.ApplyN(graph.Standard, "LayerNormalization", nil, 3, x, vector(3*width, 1), vector(3*width, 0.1))[0]
+	spanned := graph.Attrs{"heads": graph.Attr(heads), "keys": graph.Attr(keys)}
+	y := g.ApplyN(graph.Kernels, "Attention", spanned, 2, normed,
+		g.Input("spans", graph.Int64, graph.Static(rows, 4)))[0]
+	whole := graph.Attrs{"heads": graph.Attr(heads), "rows": graph.Attr(min(rows, 50))}
+	y = y.Add(g.Apply(graph.Kernels, "SequenceAttention", whole, normed))
+	y = g.Apply(graph.Kernels, "BiasQuickGelu", nil, y, vector(width, 0.2))
+	d, err := grad.Of(y.Square().Sum(), x)
+	if err != nil {
+		panic(err)
+	}
+	return []graph.Output{{Name: "y", Node: y}, {Name: "d", Node: d[0]}}, feeds
+}
+
+// Results are the same bytes for any number of threads.
+func TestThreads(t *testing.T) {
+	const rows = 1000
+	var spans []int64
+	for i := range int64(rows) {
+		spans = append(spans, 0, min(i+1, 17), max(17, i-7), max(17, i+1))
+	}
+	outputs, feeds := step(rows, spans)
+	model, err := graph.Model(outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want tensor.Map
+	for _, threads := range []int{1, 2, 3} {
+		got, err := ort.RunOnce(t.Context(), model, ort.Options{IntraThreads: threads}, feeds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		for name := range want {
+			if !slices.Equal(got[name].Data, want[name].Data) {
+				t.Errorf("%s with %d threads differs", name, threads)
+			}
+		}
+	}
+}
+
+// NaN propagates, so that checks for finite values further up see it.
+func TestNaN(t *testing.T) {
+	outputs, feeds := step(2, []int64{0, 1, 0, 0, 0, 1, 1, 2})
+	model, err := graph.Model(outputs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feeds["x"].Data[3] = float32(math.NaN()) // of the first row's query; the layer norm makes its whole row NaN
+	got, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range got {
+		for i, x := range v.Data {
+			if !math.IsNaN(float64(x)) {
+				t.Fatalf("%s[%d] is %v", name, i, x)
+			}
+		}
+	}
+}
+
+// Spans come from a graph, which may be a stranger's, so the kernels check them.
+func TestWrongSpans(t *testing.T) {
+	for _, spans := range [][]int64{{0, 3, 0, 0}, {-1, 1, 0, 0}, {0, 0, 1, 1}, {2, 1, 0, 2}, {0, 1, 1, 1 << 62},
+		{0, 1, math.MinInt64, 1}} {
+		outputs, feeds := step(2, append([]int64{0, 1, 0, 0}, spans...))
+		model, err := graph.Model(outputs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ort.RunOnce(t.Context(), model, ort.Options{}, feeds); err == nil || !strings.Contains(err.Error(),
+			"spans do not fit") {
+			t.Errorf("spans %v gave %v", spans, err)
+		}
+	}
+}

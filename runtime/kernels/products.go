@@ -1,0 +1,156 @@
+package kernels
+
+import (
+	"slices"
+
+	"promptfed/runtime/onnx"
+)
+
+// PackedMatrix is a matrix [K,N] in the layout that the operator Product reads: panels [N/panel,K,panel] of adjacent
+// columns.
+type PackedMatrix struct {
+	Name       string // of the initializer
+	K, N       int64
+	Transposed bool // the file stores the matrix as [N,K]
+}
+
+// RewriteProducts replaces MatMul and FusedMatMul by Product if the left input depends on the inputs of the graph and
+// the right input is a float32 matrix in a file, has at least minProduct elements, and has whole panels of columns. If
+// only an Add reads the result and adds a bias [N], then Product adds the bias too. Other products stay, because ONNX
+// Runtime computes products of constants once. The initializers of the packed matrices name the place in the file, but
+// their elements are in another order: the caller supplies them (PackedMatrix.Pack). m is not changed.
+func RewriteProducts(m *onnx.ModelProto) (*onnx.ModelProto, []PackedMatrix) {
+	return rewriteProducts(m, panelWidth, minProduct)
+}
+
+func rewriteProducts(m *onnx.ModelProto, panel, least int64) (*onnx.ModelProto, []PackedMatrix) {
+	g := m.GetGraph()
+	r := &productRewriter{panel: panel, least: least, tensors: map[string]*onnx.TensorProto{}, uses: map[string]int{},
+		varies: map[string]bool{}, products: map[string]product{}}
+	r.survey(g)
+	for _, n := range g.GetNode() {
+		r.node(n)
+	}
+	if len(r.packed) == 0 {
+		return m, nil
+	}
+	out := onnx.Shallow(m)
+	out.Graph = onnx.Shallow(g)
+	out.Graph.Node = r.nodes
+	out.Graph.Initializer = slices.DeleteFunc(slices.Clone(g.Initializer), func(t *onnx.TensorProto) bool {
+		return onnx.IsExternal(t) && r.uses[t.Name] == 0
+	})
+	out.Graph.Initializer = append(out.Graph.Initializer, r.panels...)
+	own := &onnx.OperatorSetIdProto{Domain: onnx.Kernels, Version: 1}
+	if !slices.ContainsFunc(m.OpsetImport, func(o *onnx.OperatorSetIdProto) bool { return o.Domain == own.Domain }) {
+		out.OpsetImport = append(slices.Clone(m.OpsetImport), own)
+	}
+	return out, r.packed
+}
+
+type productRewriter struct {
+	panel, least int64
+	tensors      map[string]*onnx.TensorProto // initializers that no input can replace
+	uses         map[string]int               // of a value: by nodes, their subgraphs and the outputs
+	varies       map[string]bool              // whether a value depends on the inputs
+	nodes        []*onnx.NodeProto
+	products     map[string]product // by output; those that may still add a bias
+	packed       []PackedMatrix
+	panels       []*onnx.TensorProto // the initializers of packed
+}
+
+type product struct {
+	node    *onnx.NodeProto
+	columns int64
+}
+
+func (r *productRewriter) survey(g *onnx.GraphProto) {
+	for _, t := range g.GetInitializer() {
+		r.tensors[t.Name] = t
+	}
+	for _, v := range g.GetInput() {
+		delete(r.tensors, v.Name)
+		r.varies[v.Name] = true
+	}
+	for _, v := range g.GetOutput() {
+		r.uses[v.Name]++
+	}
+	for _, n := range g.GetNode() {
+		varies := false
+		for _, name := range append(onnx.FreeNames(n), n.Input...) {
+			r.uses[name]++
+			varies = varies || r.varies[name]
+		}
+		for _, name := range n.Output {
+			r.varies[name] = varies
+		}
+	}
+}
+
+// node appends a node, or its replacement, to r.nodes.
+func (r *productRewriter) node(n *onnx.NodeProto) {
+	if p, ok := r.matrix(n); ok {
+		matrix := r.tensors[n.Input[1]]
+		if r.uses[matrix.Name]--; !slices.Contains(r.packed, p) {
+			r.packed = append(r.packed, p)
+			panels := onnx.Shallow(matrix)
+			panels.Name, panels.Dims = p.Name, []int64{p.N / r.panel, p.K, r.panel}
+			r.panels = append(r.panels, panels)
+		}
+		n = &onnx.NodeProto{Domain: onnx.Kernels, OpType: "Product", Name: n.Name, Output: n.Output,
+			Input: []string{n.Input[0], p.Name}, Attribute: []*onnx.AttributeProto{{Name: "alpha",
+				Type: onnx.AttributeProto_FLOAT, F: alpha(n)}}}
+		r.products[n.Output[0]] = product{n, p.N}
+	} else if len(n.Input) == 2 && n.OpType == "Add" && onnx.Standard(n.Domain) &&
+		(r.bias(n, n.Input[0], n.Input[1]) || r.bias(n, n.Input[1], n.Input[0])) {
+		return
+	}
+	r.nodes = append(r.nodes, n)
+}
+
+// matrix returns the right factor of a product, if that matrix can be packed.
+func (r *productRewriter) matrix(n *onnx.NodeProto) (p PackedMatrix, ok bool) {
+	fused := n.OpType == "FusedMatMul" && n.Domain == onnx.Microsoft
+	if !fused && (n.OpType != "MatMul" || !onnx.Standard(n.Domain)) || len(n.Input) != 2 || len(n.Output) != 1 ||
+		!r.varies[n.Input[0]] {
+		return p, false
+	}
+	t := r.tensors[n.Input[1]]
+	if t == nil || len(t.Dims) != 2 || !onnx.IsExternal(t) || t.DataType != int32(onnx.TensorProto_FLOAT) {
+		return p, false
+	}
+	p = PackedMatrix{Name: onnx.Kernels + "/" + t.Name, K: t.Dims[0], N: t.Dims[1]}
+	for _, a := range n.Attribute {
+		switch {
+		case a.Name == "transB" && a.I == 1:
+			p.Transposed, p.Name, p.K, p.N = true, p.Name+"/transposed", p.N, p.K
+		case a.Name != "alpha" && a.I != 0:
+			return p, false
+		}
+	}
+	at, err := onnx.ExternalOf(t)
+	return p, err == nil && at.Offset%4 == 0 && p.N%r.panel == 0 && at.Length/4 >= r.least
+}
+
+// alpha returns the factor by which FusedMatMul scales its product.
+func alpha(n *onnx.NodeProto) float32 {
+	for _, a := range n.Attribute {
+		if a.Name == "alpha" {
+			return a.F
+		}
+	}
+	return 1
+}
+
+// bias moves the addition of a bias from the node n into the product that computes sum, if it can.
+func (r *productRewriter) bias(n *onnx.NodeProto, sum, bias string) bool {
+	p, found := r.products[sum]
+	b := r.tensors[bias]
+	if !found || r.uses[sum] != 1 || b == nil || b.DataType != int32(onnx.TensorProto_FLOAT) ||
+		!slices.Equal(b.Dims, []int64{p.columns}) || len(n.Output) != 1 {
+		return false
+	}
+	p.node.Input, p.node.Output = append(p.node.Input, bias), n.Output
+	delete(r.products, sum)
+	return true
+}
