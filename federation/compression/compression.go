@@ -79,7 +79,7 @@ func (c Codec) Pack(l *method.Local, up *method.Upload) error {
 }
 
 // Packed implements method.Codec.
-func (c Codec) Packed(received tensor.Map) tensor.Forms { return c.forms(received.Count()) }
+func (c Codec) Packed(received tensor.Map) tensor.Specs { return c.forms(received.Count()) }
 
 // Unpack implements method.Codec.
 func (c Codec) Unpack(received, packed tensor.Map) (tensor.Map, error) {
@@ -112,7 +112,7 @@ func (c Codec) encode(d []float64, r *rand.Rand) (packed tensor.Map, drawn *tens
 
 // decode reads an update of n numbers, and reports everything that encode cannot write for n numbers.
 func (c Codec) decode(packed tensor.Map, n int) ([]float64, error) {
-	if err := c.forms(n).Check(tensor.FormsOf(packed)); err != nil {
+	if err := c.forms(n).Check(tensor.SpecsOf(packed)); err != nil {
 		return nil, err
 	}
 	values, words := packed[valuesName].Data, packed[bitsName].Ints
@@ -123,7 +123,7 @@ func (c Codec) decode(packed tensor.Map, n int) ([]float64, error) {
 }
 
 // forms returns the forms of an encoded update of n numbers.
-func (c Codec) forms(n int) tensor.Forms {
+func (c Codec) forms(n int) tensor.Specs {
 	values, bits := 0, n*c.codeBits()
 	if c.Kind == TopK {
 		values, bits = c.kept(n), n
@@ -135,7 +135,7 @@ func (c Codec) forms(n int) tensor.Forms {
 			values++
 		}
 	}
-	return tensor.Forms{{Name: valuesName, Shape: []int{values}},
+	return tensor.Specs{{Name: valuesName, Shape: []int{values}},
 		{Name: bitsName, Int: true, Shape: []int{words(bits)}}}
 }
 

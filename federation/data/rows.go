@@ -115,7 +115,7 @@ func (w *writer) append(rows *tensor.Tensor) error {
 		return fmt.Errorf("feature cache: rows %v do not fit into the rest of %v", rows.Shape, w.shape)
 	}
 	if w.dtype == "F32" {
-		if i := rows.Finite(); i >= 0 {
+		if i := rows.NonFinite(); i >= 0 {
 			return fmt.Errorf("feature cache: element %d of %v is %g", i, rows.Shape, rows.Data[i])
 		}
 	} else if err := RoundHalf(rows); err != nil {

@@ -159,7 +159,7 @@ func TestGuardAndSum(t *testing.T) {
 // A protected upload is refused where it holds parameters or counts examples, and terms tell of secure aggregation.
 func TestSealedUploads(t *testing.T) {
 	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)},
-		Guarded: tensor.Forms{{Name: "guard/masked", Int: true, Shape: []int{1}}}}
+		Guarded: tensor.Specs{{Name: "guard/masked", Int: true, Shape: []int{1}}}}
 	protected := method.Upload{N: 1, Extra: tensor.Map{"guard/masked": tensor.OfInts([]int64{1}, 1)}}
 	if err := o.Check(message.Reply{Upload: protected}); err != nil {
 		t.Error(err)

@@ -227,7 +227,7 @@ func TestRefuse(t *testing.T) {
 	if err := train.Check(message.Reply{Upload: method.Upload{N: 1, Shared: shared}}); err != nil {
 		t.Error(err)
 	}
-	train.Guarded = tensor.Forms{{Name: "masked"}}
+	train.Guarded = tensor.Specs{{Name: "masked"}}
 	says(t, train.Check(message.Reply{Upload: method.Upload{N: 1, Extra: tensor.Map{"masked": nan}}}), "masked holds")
 	_, err := (message.Instruction{Clients: []int{1}}).With(tensor.Map{"../x": nan})
 	says(t, err, "../x")

@@ -92,7 +92,7 @@ func (r Runtime) check() error {
 			bad("%s: %q is not known; use auto, true or false", k[0], k[1])
 		}
 	}
-	if _, err := ort.Level(r.Optimization); err != nil {
+	if _, err := ort.ParseOptLevel(r.Optimization); err != nil {
 		bad("optimization: %w", err)
 	}
 	return errors.Join(errs...)
@@ -127,7 +127,7 @@ func (r Runtime) Session() ort.Options {
 	if err != nil {
 		runs = r.workers()
 	}
-	level, err := ort.Level(r.Optimization)
+	level, err := ort.ParseOptLevel(r.Optimization)
 	if err != nil {
 		level = ort.OptAll
 	}

@@ -19,14 +19,14 @@ func TestRuntimeChecks(t *testing.T) {
 			r.Provider,
 				r.MemoryLimit = ort.CUDA, -7
 		},
-		"runtime.device: -1":                                     func(r *Runtime) { r.Device = -1 },
-		"runtime.workers: -1":                                    func(r *Runtime) { r.Workers = -1 },
-		"runtime.batch_clients: 0; it must be 1":                 func(r *Runtime) { r.BatchClients = 0 },
-		"runtime.batch_clients: -3; it must be 1":                func(r *Runtime) { r.BatchClients = -3 },
-		"runtime.threads: -1":                                    func(r *Runtime) { r.Threads = -1 },
-		"runtime.inter_threads: -1":                              func(r *Runtime) { r.InterThreads = -1 },
-		`runtime.prepack: "maybe" is not known`:                  func(r *Runtime) { r.Prepack = "maybe" },
-		`runtime.optimization: "most" is no optimisation level:`: func(r *Runtime) { r.Optimization = "most" },
+		"runtime.device: -1":                                       func(r *Runtime) { r.Device = -1 },
+		"runtime.workers: -1":                                      func(r *Runtime) { r.Workers = -1 },
+		"runtime.batch_clients: 0; it must be 1":                   func(r *Runtime) { r.BatchClients = 0 },
+		"runtime.batch_clients: -3; it must be 1":                  func(r *Runtime) { r.BatchClients = -3 },
+		"runtime.threads: -1":                                      func(r *Runtime) { r.Threads = -1 },
+		"runtime.inter_threads: -1":                                func(r *Runtime) { r.InterThreads = -1 },
+		`runtime.prepack: "maybe" is not known`:                    func(r *Runtime) { r.Prepack = "maybe" },
+		`runtime.optimization: unknown optimisation level "most":`: func(r *Runtime) { r.Optimization = "most" },
 	} {
 		c := Defaults()
 		c.Data.Set = "synthetic"

@@ -42,7 +42,7 @@ type Codec interface {
 	// l.State may hold the difference for the next round.
 	Pack(l *Local, up *Upload) error
 	// Packed declares the tensors of Upload.Packed for shared parameters that the client received.
-	Packed(received tensor.Map) tensor.Forms
+	Packed(received tensor.Map) tensor.Specs
 	// Unpack returns the shared parameters of a message, which may hold anything. received are the shared parameters
 	// that its client was sent.
 	Unpack(received, packed tensor.Map) (tensor.Map, error)

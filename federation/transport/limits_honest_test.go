@@ -51,7 +51,7 @@ func (c *honest) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 		if _, err := c.hub.decodeReply(o, forms, said.Reply, body); err != nil || most < int64(len(body)) {
 			c.t.Errorf("round %d, client %d: %d bytes of at most %d: %v", o.Round, r.Client, len(body), most, err)
 		}
-		terms := func(f tensor.Form) bool { return f.Optional }
+		terms := func(f tensor.Spec) bool { return f.Optional }
 		_, exact, err := message.MaxEncodedSize(slices.DeleteFunc(forms, terms))
 		if err != nil || int(exact) != r.UploadSize() {
 			c.t.Errorf("round %d, client %d: %d bytes without terms, not %d: %v", o.Round, r.Client, r.UploadSize(),

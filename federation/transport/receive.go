@@ -10,7 +10,7 @@ import (
 )
 
 // decodeReply decodes a reply, whose tensors must have the forms of its instruction.
-func (h *Server) decodeReply(o message.Instruction, forms tensor.Forms, r protocol.Reply, body []byte) (message.Reply,
+func (h *Server) decodeReply(o message.Instruction, forms tensor.Specs, r protocol.Reply, body []byte) (message.Reply,
 	error) {
 	answer := r.Message()
 	tensors, err := r.TensorsAs(body, forms)

@@ -27,7 +27,7 @@ func (c *collection) tensors(h *Server, client int) (protocol.Content, error) {
 }
 
 // forms returns the forms of a client's reply to an instruction, and the size of the largest such reply, in bytes.
-func (h *Server) forms(o message.Instruction, client int) (forms tensor.Forms, most int64, err error) {
+func (h *Server) forms(o message.Instruction, client int) (forms tensor.Specs, most int64, err error) {
 	h.Mu.Lock()
 	task := h.clients[client].Participant.Task
 	h.Mu.Unlock()

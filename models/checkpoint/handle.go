@@ -46,7 +46,7 @@ func (h *Handle) Number() (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(t.Data) != 1 || t.Finite() >= 0 {
+	if len(t.Data) != 1 || t.NonFinite() >= 0 {
 		return 0, fmt.Errorf("%s is %v %v, want one number", h.Name, t, t.Data)
 	}
 	return float64(t.Data[0]), nil

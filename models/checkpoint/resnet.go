@@ -106,7 +106,7 @@ func finite(h *Handle) (*tensor.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if i := t.Finite(); i >= 0 {
+	if i := t.NonFinite(); i >= 0 {
 		return nil, fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", h.Name, t.Data[i])
 	}
 	return t, nil

@@ -1,4 +1,3 @@
-// Package atomicfile replaces files and folders so that a crash or a full disk never leaves half of one.
 package atomicfile
 
 import (
@@ -11,11 +10,12 @@ import (
 	"time"
 )
 
-// Write gives path the content that fill writes: readers see the old file or the whole new one, also after a crash.
-// It writes a temporary file in the folder of path, syncs it, renames it over path and syncs the folder. When anything
-// fails (a full disk, for one) the old file stays as it was, the temporary file is removed, and the error says so.
+// Write replaces the file at path by the content that fill writes: readers see the old file or the whole new one, also
+// after a crash. It writes a temporary file in the same folder, syncs it, renames it to path and syncs the folder.
+// After an error (for example, a full disk) the old file is unchanged, the temporary file is removed, and the error
+// says so.
 //
-// github.com/google/renameio does not sync the folder and does not build on Windows, hence these lines.
+// github.com/google/renameio does not sync the folder and does not build on Windows.
 func Write(path string, fill func(io.Writer) error) error {
 	mode := os.FileMode(0o644)
 	if st, err := os.Stat(path); err == nil {
@@ -24,14 +24,13 @@ func Write(path string, fill func(io.Writer) error) error {
 	return write(path, mode, fill)
 }
 
-// WritePrivate is Write for what is nobody else's business: the file may be read by its owner only, also where an older
-// one was open to others.
+// WritePrivate is Write for secrets: only the owner may read the file, even if others could read an older one.
 func WritePrivate(path string, fill func(io.Writer) error) error { return write(path, 0o600, fill) }
 
-// patience is how long a file is tried again while the process, or the machine, has too many open files.
+// patience bounds the time of retries while the process or the machine has too many open files.
 const patience = 10 * time.Second
 
-// create makes a temporary file. Too many open files pass, when connections end for example, and cost time alone.
+// create creates a temporary file. Too many open files are a temporary state, which ends for example with connections.
 func create(dir, pattern string) (f *os.File, err error) {
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		f, err = os.CreateTemp(dir, pattern)

@@ -13,7 +13,7 @@ func text(s string) func(io.Writer) error {
 	return func(w io.Writer) error { _, err := io.WriteString(w, s); return err }
 }
 
-// What fails half-way leaves the old file, no temporary one, and an error that names the file.
+// A failure half-way leaves the old file and no temporary file, and its error names the file.
 func TestFailureChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
@@ -36,7 +36,7 @@ func TestFailureChangesNothing(t *testing.T) {
 	}
 }
 
-// The mode of a file that is replaced stays.
+// Write keeps the mode of a file that it replaces.
 func TestKeepsMode(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Bytes is the content of Write that is in memory.
+// Bytes returns a content for Write from memory.
 func Bytes(b []byte) func(io.Writer) error {
 	return func(w io.Writer) error {
 		_, err := w.Write(b)
@@ -17,7 +17,7 @@ func Bytes(b []byte) func(io.Writer) error {
 	}
 }
 
-// JSON is the content of Write that says v, with a line feed at its end, indented by so much.
+// JSON returns a content for Write: v as JSON with the given indentation, and a line feed at the end.
 func JSON(v any, indent string) func(io.Writer) error {
 	return func(w io.Writer) error {
 		e := json.NewEncoder(w)
@@ -26,7 +26,7 @@ func JSON(v any, indent string) func(io.Writer) error {
 	}
 }
 
-// ReadJSON reads what JSON wrote, and tells whether there is such a file.
+// ReadJSON reads a JSON file, and reports whether it exists.
 func ReadJSON(path string, into any) (there bool, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A file that cannot be made because too many are open is made once one of them is closed.
+// Write waits while too many files are open, and succeeds once one of them is closed.
 func TestWaitsForAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "late")
 	var before syscall.Rlimit
@@ -37,7 +37,7 @@ func TestWaitsForAFile(t *testing.T) {
 		}
 		open = append(open, f)
 	}
-	free := slices.Clone(open[:4]) // the file, its folder, and what the system needs beside
+	free := slices.Clone(open[:4]) // for the file, its folder, and the system's own needs
 	open = open[4:]
 	go func() {
 		time.Sleep(200 * time.Millisecond)

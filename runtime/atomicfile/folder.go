@@ -12,14 +12,15 @@ import (
 	"time"
 )
 
-// Partial starts the names of folders that are being filled; what is older than a day was left by a program that died.
+// Partial is the name prefix of folders that are being filled. Folders with it that are older than a day remain from a
+// crash.
 const Partial = ".partial-"
 
-// Folder fills a new folder beside dir and then puts it in dir's place. When anything fails, dir stays as it was and
-// the new folder is removed. An existing dir is replaced only if it is empty or holds a file of the name of mark.
+// Folder fills a new folder beside dir and then moves it to dir. After an error dir is unchanged, and the new folder is
+// removed. Folder replaces an existing dir only if it is empty or contains a file named mark.
 //
-// Nothing on all systems swaps two folders, so replacing one takes two renames; a crash between them leaves the old
-// folder beside its place under a name that starts with a dot.
+// No function on all systems swaps two folders, so a replacement takes two renames; after a crash between them the old
+// folder is beside dir, under a name that starts with a dot.
 func Folder(dir, mark string, fill func(tmp string) error) (err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -65,7 +66,7 @@ func Folder(dir, mark string, fill func(tmp string) error) (err error) {
 	return nil
 }
 
-// replaceable tells whether dir may be written, and whether there is a folder to be replaced. An empty one is removed.
+// replaceable reports whether dir may be written, and whether there is a folder to replace. It removes an empty one.
 func replaceable(dir, mark string) (old bool, err error) {
 	st, err := os.Lstat(dir)
 	switch {
@@ -102,7 +103,8 @@ func sweep(parent string) {
 	}
 }
 
-// SyncFolder makes renames in a folder last. One that cannot be synced (some network file systems) is no failure.
+// SyncFolder makes renames in a folder durable. A folder that cannot be synced (on some network file systems) is no
+// error.
 func SyncFolder(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		d.Sync()
@@ -110,8 +112,8 @@ func SyncFolder(dir string) {
 	}
 }
 
-// Link makes to a hard link of the file behind from, or a copy where the file system has no such link; copied tells
-// which. ctx may end copying early.
+// Link creates a hard link at to, to the file behind from, or a copy if the file system has no such link (then copied
+// is true). The end of ctx stops copying.
 func Link(ctx context.Context, from, to string) (copied bool, err error) {
 	real, err := filepath.EvalSymlinks(from)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"os"
 )
 
-// ReadPrivate reads a secret, such as a key or a token. A file that its group or others may read or change is an error
-// that names the mode to set. Only a file of root may be open to its group, for a process that is not root's: that is
-// how service managers and orchestrators hand out secrets. Windows has no such modes, so every file is read there.
+// ReadPrivate reads a secret, such as a key or a token. If its group or others may read or change the file, the error
+// names the mode to set. Exception: the group may read a file of root if the process does not run as root, because
+// service managers and orchestrators pass secrets so. Windows has no such modes, so ReadPrivate reads every file there.
 func ReadPrivate(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -27,10 +27,10 @@ func ReadPrivate(path string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// ErrOpenToOthers is the error of a secret that more users than its owner may read or change.
+// ErrOpenToOthers is the error of a secret that users other than its owner may read or change.
 var ErrOpenToOthers = errors.New("other users of this machine may read or change this secret")
 
-// allowed are the bits of a mode that a secret may have beside its owner's.
+// allowed returns the mode bits that a secret may have besides its owner's.
 func allowed(ofRoot, asRoot bool) fs.FileMode {
 	if ofRoot && !asRoot {
 		return 0o040

@@ -8,7 +8,6 @@ import (
 	"syscall"
 )
 
-// othersModes are the bits of a file's mode that a secret may not have.
 func othersModes(st fs.FileInfo) fs.FileMode {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	return st.Mode().Perm() & 0o077 &^ allowed(ok && s.Uid == 0, os.Geteuid() == 0)

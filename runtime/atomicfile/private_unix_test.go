@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// A secret is read only from a file of which group and others have no bit of reading, writing or executing; what
-// WritePrivate leaves is such a file.
+// ReadPrivate reads only files on which group and others have no permissions; WritePrivate writes such files.
 func TestReadPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key.pem")
 	if err := WritePrivate(path, text("secret")); err != nil {
@@ -36,7 +35,7 @@ func TestReadPrivate(t *testing.T) {
 	}
 }
 
-// Root's file may be read by a group where a service of somebody else needs it, and by nobody else.
+// A group may read root's file if the process does not run as root; others may not.
 func TestAllowed(t *testing.T) {
 	for _, c := range []struct {
 		ofRoot, asRoot bool

@@ -1,4 +1,3 @@
-// Package filestamp tells whether a file is the one that was read, without reading it again.
 package filestamp
 
 import (
@@ -7,16 +6,15 @@ import (
 	"time"
 )
 
-// Of changes when the file does: size, modification time and, where the system tells them, the number of the file and
-// the time of the last change of its status, which no program sets back as it may the modification time.
+// Of returns a stamp that changes with the file: size, modification time and, if the system has them, the inode and the
+// time of the last status change. A program can set back the modification time, but not the latter.
 func Of(st fs.FileInfo) string {
 	number, _ := status(st)
 	return fmt.Sprint(st.Size(), " ", st.ModTime().UnixNano(), number)
 }
 
-// Settled tells whether a change of the file from now on gets another stamp: its times are older than the steps that
-// the system counts them in. Those steps are 10 ms at most where a time shows parts of one, elsewhere 2 s at most (of
-// FAT).
+// Settled reports whether a later change of the file gets another stamp: the times of the file are older than the clock
+// steps of the file system. A step is at most 10 ms if a time is not a multiple of 10 ms, otherwise at most 2 s (FAT).
 func Settled(st fs.FileInfo, now time.Time) bool {
 	_, last := status(st)
 	if st.ModTime().After(last) {
@@ -24,7 +22,7 @@ func Settled(st fs.FileInfo, now time.Time) bool {
 	}
 	step := 2 * time.Second
 	if last.Nanosecond()%int(10*time.Millisecond) != 0 {
-		step = 50 * time.Millisecond // with room for a clock that steps late
+		step = 50 * time.Millisecond // with a margin for a late clock
 	}
 	return now.Sub(last) > step
 }

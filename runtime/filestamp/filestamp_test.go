@@ -17,8 +17,8 @@ func stat(t *testing.T, path string) os.FileInfo {
 	return st
 }
 
-// Other bytes of the same number, with the old modification time set again, and another file in the same place have
-// other stamps. The file itself keeps its own, also under another name.
+// The stamp changes if the content changes at the same size and with the old modification time, and if another file
+// takes its place. A renamed file keeps its stamp.
 func TestOf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
 	write := func(text string) {
@@ -69,7 +69,7 @@ type times struct {
 func (x times) ModTime() time.Time { return x.at }
 func (x times) Sys() any           { return nil }
 
-// The steps are those of the comment at Settled.
+// The limits are those in the comment at Settled.
 func TestSettled(t *testing.T) {
 	whole := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func TestSettled(t *testing.T) {
 	}{
 		{whole, 1900 * time.Millisecond, false}, {whole, 2100 * time.Millisecond, true},
 		{whole.Add(1), 40 * time.Millisecond, false}, {whole.Add(1), 60 * time.Millisecond, true},
-		{whole, -time.Hour, false}, {whole.Add(1), -time.Hour, false}, // a clock that is ahead
+		{whole, -time.Hour, false}, {whole.Add(1), -time.Hour, false}, // the file's clock is ahead
 	} {
 		if got := Settled(times{at: c.at}, c.at.Add(c.age)); got != c.want {
 			t.Errorf("%v after %v: %t", c.age, c.at, got)

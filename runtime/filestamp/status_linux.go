@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// status is what else tells a file from another and from itself before a change, and when that changed last.
+// status returns device, inode and change time of a file, and the change time as a time.
 func status(st fs.FileInfo) (string, time.Time) {
 	s, ok := st.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// status is not known here.
+// status returns nothing: it is not known on this system.
 func status(fs.FileInfo) (string, time.Time) { return "", time.Time{} }

@@ -9,7 +9,7 @@ import (
 )
 
 // TestComposedGraph compares every gradient of a causal attention block under a cross entropy with PyTorch's autograd
-// (tools/golden/grad.py), the batch being a symbol.
+// (tools/golden/grad.py). The batch is a symbol.
 func TestComposedGraph(t *testing.T) {
 	const n, w, heads = 4, 6, 2
 	want := golden(t, "composed.json")

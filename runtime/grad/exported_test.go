@@ -12,9 +12,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestExports differentiates what the exporters of several PyTorch versions wrote and compares with autograd:
-// NET.safetensors beside any NET-*.onnx. A few lie in testdata/exported; PROMPTFED_TEST_EXPORTS names a folder of all
-// that tools/golden/exported_onnx.py makes.
+// TestExports differentiates models of the exporters of several PyTorch versions and compares with autograd:
+// NET.safetensors beside each NET-*.onnx. testdata/exported has some; PROMPTFED_TEST_EXPORTS names a folder with all models
+// of tools/golden/exported_onnx.py.
 func TestExports(t *testing.T) {
 	dirs := []string{"testdata/exported"}
 	if dir := os.Getenv("PROMPTFED_TEST_EXPORTS"); dir != "" {
@@ -50,7 +50,7 @@ func sameAsAutograd(t *testing.T, path string, want tensor.Map) {
 		t.Fatal(err)
 	}
 	x, c := want["x"], want["c"]
-	// exported with a fixed batch of three: the two of the check, and one again
+	// the export has a fixed batch of three: repeat one example
 	if s := f.Inputs()[0].Shape(); s[0].Is(3) {
 		x, c = x.Rows([]int{0, 1, 0}), c.Rows([]int{0, 1, 0})
 	}

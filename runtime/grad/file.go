@@ -9,16 +9,16 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Names of what a gradient model has besides the inputs of the model it is of: the input Cotangent+OUTPUT weighs an
-// output, and the output Gradient+INPUT is the gradient with respect to an input.
+// Names in a gradient model: the input Cotangent+OUTPUT is the weight of an output, and the output Gradient+INPUT is
+// the gradient with respect to an input.
 const (
 	Cotangent = "cotangent/"
 	Gradient  = "grad/"
 )
 
-// Pullback gives the vector-Jacobian product of outputs with respect to the graph inputs named by wrt: for each of them
-// the node Gradient+INPUT, of the shape of that input. It declares an input Cotangent+OUTPUT of the shape and type of
-// each output; the sum over outputs of <cotangent, output> is what is differentiated.
+// Pullback returns the vector-Jacobian product of outputs with respect to the graph inputs in wrt: for each input a
+// node Gradient+INPUT with the shape of the input. It declares an input Cotangent+OUTPUT with the shape and type of
+// each output, and differentiates the sum over outputs of <cotangent, output>.
 func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	if len(outputs) == 0 || len(wrt) == 0 {
 		return nil, fmt.Errorf("gradient: at least one output and one input must be named")
@@ -60,10 +60,9 @@ func Pullback(outputs []graph.Output, wrt ...string) ([]graph.Output, error) {
 	return out, nil
 }
 
-// File gives the model of the vector-Jacobian product of an ONNX model. Its inputs are those of f, used or
-// not, and Cotangent+OUTPUT for each output named in of; its outputs are Gradient+INPUT for each input named in wrt, in
-// that order. Metadata and references to weights in files beside the model are those of f, so the result
-// must be saved in the same folder.
+// File returns a model of the vector-Jacobian product of an ONNX model. Its inputs are all inputs of f, and
+// Cotangent+OUTPUT for each output in of. Its outputs are Gradient+INPUT for each input in wrt, in that order. Metadata
+// and references to weights in other files are those of f, so the result must be saved in the same folder.
 func File(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
 	outputs, err := Choose(f, of, wrt)
 	if err != nil {
@@ -76,7 +75,7 @@ func File(f *graph.File, of, wrt []string) (*onnx.ModelProto, error) {
 	return f.Model(dx...)
 }
 
-// Choose looks up outputs of f by name, and checks that wrt are inputs; its errors list what there is.
+// Choose returns outputs of f by name and checks that wrt are inputs; its errors list the existing ones.
 func Choose(f *graph.File, of, wrt []string) ([]graph.Output, error) {
 	var outputs []graph.Output
 	for _, name := range of {

@@ -1,6 +1,3 @@
-// Package grad turns a computation into the computation of its gradient: reverse mode over graph nodes, in one walk
-// that asks the definition of each operator (runtime/ops). The result is an ordinary graph that ONNX Runtime runs as
-// inference.
 package grad
 
 import (
@@ -14,15 +11,15 @@ import (
 
 type node = graph.Node
 
-// Of gives the gradients of a scalar with respect to each of wrt. A node that the scalar does not depend on, or only
-// behind a Detach, gets zeros.
+// Of returns the gradients of a scalar with respect to each of wrt. The gradient is zero for a node that the scalar
+// does not depend on, or only through Detach.
 func Of(loss node, wrt ...node) ([]node, error) {
 	if err := loss.Graph().Err(); err != nil {
 		return nil, err
 	}
 	shape, ok := loss.Shape().Ints()
 	if !ok || tensor.Size(shape) != 1 {
-		return nil, fmt.Errorf("the gradient of shape %v was asked for; it must be a scalar", loss.Shape())
+		return nil, fmt.Errorf("the gradient of a node of shape %v; it must be a scalar", loss.Shape())
 	}
 	one := loss.ScalarLike(1)
 	if len(shape) > 0 {
@@ -31,8 +28,8 @@ func Of(loss node, wrt ...node) ([]node, error) {
 	return VJP([]node{loss}, []node{one}, wrt...)
 }
 
-// VJP gives the vector-Jacobian product: for each of wrt, the gradient of the sum over outputs of <cotangent, output>.
-// Each cotangent has the shape of its output.
+// VJP returns the vector-Jacobian product: for each of wrt, the gradient of the sum over outputs of <cotangent,
+// output>. Each cotangent has the shape of its output.
 func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 	if len(outputs) == 0 || len(outputs) != len(cotangents) || len(wrt) == 0 {
 		return nil, fmt.Errorf("%d outputs with %d cotangents and %d inputs", len(outputs), len(cotangents), len(wrt))
@@ -94,7 +91,7 @@ func VJP(outputs, cotangents []node, wrt ...node) ([]node, error) {
 	return out, outputs[0].Graph().Err()
 }
 
-// flow finds the values that depend on wrt in a differentiable way, and the operators between them.
+// flow finds the values that depend on wrt in a differentiable way, and the operators in between.
 func flow(list []*graph.Op, wrt []node) (depends map[node]bool, active map[*graph.Op]bool) {
 	depends, active = map[node]bool{}, map[*graph.Op]bool{}
 	for _, w := range wrt {
@@ -147,18 +144,18 @@ func apply(op *graph.Op, sum map[node]node, depends map[node]bool) ([]node, erro
 		return nil, fmt.Errorf("gradient of %s: %w", op.Label(), c.Err)
 	}
 	for i := range op.In {
-		if c.Need(i) && (i >= len(dx) || !dx[i].OK()) {
+		if c.NeedsGrad(i) && (i >= len(dx) || !dx[i].OK()) {
 			return nil, fmt.Errorf("gradient of %s: the gradient of its input %d is not supported", op.Label(), i)
 		}
 	}
 	return dx, nil
 }
 
-// decompose differentiates what an operator is written out as, over inputs that are cut off from what made them.
+// decompose differentiates the decomposition of an operator, with inputs that are detached from their operators.
 func decompose(c *graph.Backward) []node {
 	in, wrt, at := make([]node, len(c.In)), []node(nil), []int(nil)
 	for i, x := range c.In {
-		if in[i] = x; x.OK() && c.Need(i) { // each under a node of its own, as two inputs may be one node
+		if in[i] = x; x.OK() && c.NeedsGrad(i) { // separate nodes, because two inputs may be one node
 			in[i] = x.DetachAs(i)
 			wrt, at = append(wrt, in[i]), append(at, i)
 		}

@@ -50,7 +50,7 @@ func TestIndependentInputsGetZeros(t *testing.T) {
 	nan := float32(0) / tensor.New(1).Data[0]
 	got := run(t, modelOf(t, graph.Output{Name: "copy", Node: y.Identity()}, graph.Output{Name: "dy", Node: dx[1]}),
 		tensor.Map{"y": tensor.Of([]float32{1, nan, 3, 4, 5, 6}, 3, 2)})["dy"]
-	if !slices.Equal(got.Shape, []int{3, 2}) || got.MaxAbs() != 0 || got.Finite() >= 0 {
+	if !slices.Equal(got.Shape, []int{3, 2}) || got.MaxAbs() != 0 || got.NonFinite() >= 0 {
 		t.Errorf("gradient %v %v, want zeros [3 2]", got, got.Data)
 	}
 }
@@ -65,14 +65,14 @@ func TestTiesShareTheGradient(t *testing.T) {
 	}
 	got := run(t, modelOf(t, graph.Output{Name: "dx", Node: d[0]}, graph.Output{Name: "dy", Node: d[1]}),
 		tensor.Map{"x": tensor.Of([]float32{1, 5, 5, 2}, 4), "y": tensor.Of([]float32{1, 6, 2, 3}, 4)})
-	// By hand: the elements tie at 0 (halves), y wins at 1 and 3, x at 2; the largest of x is at 1 and 2 (halves).
+	// By hand: both are equal at 0 (halves), y is larger at 1 and 3, x at 2; the maxima of x are at 1 and 2 (halves).
 	if !slices.Equal(got["dx"].Data, []float32{0.5, 0.5, 1.5, 0}) || !slices.Equal(got["dy"].Data, []float32{0.5, 1, 0,
 		1}) {
 		t.Errorf("gradients %v and %v", got["dx"].Data, got["dy"].Data)
 	}
 }
 
-// TestRepeatedRowsAddUp gathers one row very often, run with several threads: every entry must arrive.
+// TestRepeatedRowsAddUp gathers one row very often on several threads: the gradient must contain every entry.
 func TestRepeatedRowsAddUp(t *testing.T) {
 	const n, width = 20000, 16
 	g := graph.New()
@@ -115,7 +115,7 @@ func TestErrors(t *testing.T) {
 	_, err = grad.VJP([]node{g.Apply("org.example", "Warp", nil, x)}, []node{g.Scalar(1)}, x)
 	check(err, "no gradient rule for operator org.example.Warp")
 	_, err = grad.Of(x, x)
-	check(err, "the gradient of shape [2,3] was asked for; it must be a scalar")
+	check(err, "the gradient of a node of shape [2,3]; it must be a scalar")
 	_, err = grad.Of(x.Sum(), i)
 	check(err, "Input[2] holds INT64: gradients are between floating-point values only")
 	mirror := graph.Attrs{"mode": graph.Attr("mirror")}
@@ -125,7 +125,7 @@ func TestErrors(t *testing.T) {
 	check(err, "a cotangent of shape [] for the output Neg[2,3]")
 }
 
-// TestGradientIsShared asks for one gradient twice and adds no operator the second time.
+// TestGradientIsShared builds one gradient twice; the second time adds no operator.
 func TestGradientIsShared(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(2, 3))
@@ -143,7 +143,7 @@ func TestGradientIsShared(t *testing.T) {
 	}
 }
 
-// exported is a model of another tool: y = relu(W x) with W beside the file, n = Det(x) by name, k an integer.
+// exported is a model of another tool: y = relu(W x) with W in another file, n = Det(x), an integer k.
 func exported(t *testing.T) *graph.File {
 	t.Helper()
 	g := graph.New()

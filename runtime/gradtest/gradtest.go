@@ -1,5 +1,5 @@
-// Package gradtest compares gradient graphs with finite differences of the graphs they are of, both run by ONNX
-// Runtime.
+// Package gradtest compares gradient graphs with finite differences of their functions, both computed by ONNX Runtime.
+// It may import the packages grad, graph, onnx, ort and tensor of the runtime.
 package gradtest
 
 import (
@@ -18,45 +18,45 @@ import (
 
 // Options of a check. The zero value suits float32 graphs of smooth functions.
 type Options struct {
-	// Directions is how many random directions each input is moved in; 0 is 3.
+	// Directions is the number of random directions in which each input is moved; 0 means 3.
 	Directions int
-	// Elements is how many single elements of each input are moved, beside the directions; 0 is 3, -1 none.
+	// Elements is the number of single elements of each input that are also moved; 0 means 3, -1 none.
 	Elements int
-	// Step is how far an element moves, relative to the root mean square of its input (or to 1 where that is 0); 0 is
-	// 0.02. A function whose slope jumps must not do so closer than two steps to the point of the check.
+	// Step is the change of an element, relative to the root mean square of its input (or to 1 if that is 0); 0 means
+	// 0.02. The derivative must have no jump within two steps of the point of the check.
 	Step float64
-	// NonSmooth is for functions whose slope jumps often, such as deep networks of rectifiers, where a step always
-	// crosses some jumps: the result is the median over the directions and elements in place of the largest error. A
-	// wrong rule shows in all.
+	// NonSmooth is for functions whose derivative jumps often, such as deep networks of rectifiers, where each step
+	// crosses some jumps: the result is the median over directions and elements, not the largest error. A wrong
+	// gradient rule changes all of them.
 	NonSmooth bool
-	// Seed makes the directions and the weights of the outputs.
+	// Seed determines the directions and the weights of the outputs.
 	Seed uint64
-	// Session is how the graphs are run.
+	// Session holds the options of the sessions that run the graphs.
 	Session ort.Options
 }
 
-// Result is the outcome for one input.
+// Result is the result for one input.
 type Result struct {
 	Input string
-	// RelErr is the largest difference between a derivative of the gradient graph and its finite difference, relative
-	// to the largest of: either of the two, and what a direction of that length gives on average (|gradient|
-	// |direction| / sqrt(elements)). The rounding of the outputs to float32 is taken off the difference first.
+	// RelErr is the largest difference between a derivative of the gradient graph and its finite difference, minus the
+	// rounding of the outputs to float32. It is relative to the largest of: both derivatives, and the average
+	// derivative in a direction of that length (|gradient| |direction| / sqrt(elements)).
 	RelErr float64
-	// Rounding is what was taken off, relative to the same: a smaller error would not have been seen. It is infinite
-	// where nothing changes at all.
+	// Rounding is the rounding that was subtracted, relative to the same: smaller errors are not visible. It is
+	// infinite if nothing changes at all.
 	Rounding float64
 	// Norm is the Euclidean norm of the gradient.
 	Norm float64
 }
 
-// Check compares the gradient of sum <c, output>, with random c, with respect to each graph input named in wrt at the
-// point that feeds holds.
+// Check compares the gradient of sum <c, output>, with random c, with respect to each graph input in wrt, at the point
+// in feeds.
 func Check(ctx context.Context, outputs []graph.Output, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
 	return check(ctx, outputs, graph.Model, wrt, feeds, o)
 }
 
-// CheckFile is Check for the named outputs and inputs of an ONNX model. Options.Session.WeightsDir must name the folder
-// of the weights that lie beside it.
+// CheckFile is Check for named outputs and inputs of an ONNX model. Options.Session.WeightsDir must be the folder of
+// its weights.
 func CheckFile(ctx context.Context, f *graph.File, of, wrt []string, feeds tensor.Map, o Options) ([]Result, error) {
 	outputs, err := grad.Choose(f, of, wrt)
 	if err != nil {
@@ -125,12 +125,11 @@ type checker struct {
 	forward *ort.Session
 	feeds   tensor.Map
 	weights tensor.Map // c of each output
-	noise   float64    // of rounding in sum <c, output>
+	noise   float64    // rounding of sum <c, output>
 	o       Options
 	random  *rand.Rand
 }
 
-// run feeds a session with those tensors that it takes.
 func (c *checker) run(s *ort.Session, feeds tensor.Map) (tensor.Map, error) {
 	in := tensor.Map{}
 	for _, p := range s.Inputs() {
@@ -148,8 +147,8 @@ func (c *checker) input(name string, g *tensor.Tensor) (Result, error) {
 		return Result{}, fmt.Errorf("input %q has no value to check at", name)
 	case !g.SameShape(x):
 		return Result{}, fmt.Errorf("the gradient of input %q has shape %v, the input has %v", name, g.Shape, x.Shape)
-	case g.Finite() >= 0:
-		return Result{}, fmt.Errorf("the gradient of input %q is not finite at element %d", name, g.Finite())
+	case g.NonFinite() >= 0:
+		return Result{}, fmt.Errorf("the gradient of input %q is not finite at element %d", name, g.NonFinite())
 	case x.Len() == 0:
 		return Result{Input: name}, nil
 	}
@@ -184,11 +183,12 @@ func (c *checker) input(name string, g *tensor.Tensor) (Result, error) {
 	return r, nil
 }
 
-// enough is an error and rounding below which a derivative needs no second look.
+// enough is the sum of error and rounding below which no other step is tried.
 const enough = 1e-3
 
-// error is the relative error along v and the rounding that it leaves out, of the step that leaves the least of both.
-// Shorter steps serve where the function bends or its slope jumps, longer ones where rounding hides a small slope.
+// error returns the relative error along v and the rounding subtracted from it, for the step with the smallest sum of
+// both. Shorter steps help where the function is curved or its derivative jumps, longer ones where rounding hides a
+// small derivative.
 func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, norm float64) (best, rounding float64,
 	err error) {
 	best, rounding = math.Inf(1), math.Inf(1)
@@ -212,9 +212,9 @@ func (c *checker) error(name string, x, g *tensor.Tensor, v []float64, step, nor
 	return best, rounding, nil
 }
 
-// compare gives the difference, beyond rounding, between <g, v> and the derivative along v, the larger of the two
-// derivatives, and the length of v. The derivative is extrapolated from central differences with steps h and h/2
-// [Richardson 1911], so its error falls with the fourth power of the step.
+// compare returns the difference, minus rounding, between <g, v> and the derivative along v; the larger of both; and
+// the length of v. The derivative is extrapolated from central differences with steps h and h/2 [Richardson 1911], so
+// its error falls with the fourth power of the step.
 func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float64) (diff, want, size float64,
 	err error) {
 	full, along, err := c.slope(name, x, g, v, h)
@@ -232,8 +232,8 @@ func (c *checker) compare(name string, x, g *tensor.Tensor, v []float64, h float
 	return math.Max(0, math.Abs(fd-exact)-4*c.noise/h), math.Max(math.Abs(fd), math.Abs(exact)), size, nil
 }
 
-// slope is (f(x+hv) - f(x-hv)) / 2h, and <g, v> for the v that float32 made of it. Differences are taken output by
-// output, and summed in float64.
+// slope returns (f(x+hv) - f(x-hv)) / 2h, and <g, v> for v after rounding to float32. It subtracts output by output and
+// sums in float64.
 func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64) (fd, along float64, err error) {
 	move := func(h float64) (*tensor.Tensor, tensor.Map, error) {
 		at, feeds := x.Clone(), tensor.Map{}
@@ -267,7 +267,7 @@ func (c *checker) slope(name string, x, g *tensor.Tensor, v []float64, h float64
 	return fd, along, nil
 }
 
-// NonSmooth tells whether the slope of the functions that outputs are jumps somewhere.
+// NonSmooth reports whether the derivative of the outputs has jumps.
 func NonSmooth(outputs ...graph.Output) bool {
 	for _, o := range outputs {
 		for _, op := range graph.Reachable(o.Node) {

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestFindsWrongGradients checks x² (right) and x stop(x), whose value is the same and whose gradient is half of it.
+// TestFindsWrongGradients checks x² (right) and x detach(x), which has the same value and half the gradient.
 func TestFindsWrongGradients(t *testing.T) {
 	check := func(build func(x graph.Node) graph.Node, o gradtest.Options) float64 {
 		t.Helper()

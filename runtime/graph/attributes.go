@@ -10,14 +10,14 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Attribute is the value of one attribute of an operator. Attr makes one; a zero Attribute is refused.
+// Attribute is the value of one attribute of an operator (see Attr). A zero Attribute is an error.
 type Attribute struct{ p *onnx.AttributeProto }
 
 // Attrs are the attributes of an operator by name.
 type Attrs map[string]Attribute
 
-// Attr is an attribute of one of the types that ONNX has: an integer, a number, text, a list of integers or numbers,
-// or, for tensors and graphs, the message itself.
+// Attr returns an attribute of one of ONNX's types: an integer, a number, a string, a list of integers or numbers, or,
+// for tensors and graphs, the message itself.
 func Attr[T int | float32 | float64 | string | []int | []float32 | *onnx.AttributeProto](v T) Attribute {
 	switch x := any(v).(type) {
 	case int:
@@ -42,13 +42,13 @@ func Attr[T int | float32 | float64 | string | []int | []float32 | *onnx.Attribu
 	return Attribute{}
 }
 
-// attributeTypes are the words of Def.Attrs.
+// attributeTypes are the type names in Def.Attrs.
 var attributeTypes = map[string]onnx.AttributeProto_AttributeType{"int": onnx.AttributeProto_INT,
 	"ints": onnx.AttributeProto_INTS, "float": onnx.AttributeProto_FLOAT, "floats": onnx.AttributeProto_FLOATS,
 	"string": onnx.AttributeProto_STRING, "tensor": onnx.AttributeProto_TENSOR}
 
-// check refuses attributes without a value, and those of another type than the operator's definition names; names that
-// the definition does not have are left to ONNX Runtime, which knows those of younger operator sets.
+// check rejects attributes without a value, or of another type than in the operator's definition. It ignores attributes
+// that the definition lacks, because ONNX Runtime may know them from later operator sets.
 func (a Attrs) check(d *Def) error {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if a[name].p == nil {
@@ -64,7 +64,6 @@ func (a Attrs) check(d *Def) error {
 	return nil
 }
 
-// get is the attribute if it has that type, else nil.
 func (a Attrs) get(name string, t onnx.AttributeProto_AttributeType) *onnx.AttributeProto {
 	if p := a[name].p; p.GetType() == t {
 		return p
@@ -80,7 +79,7 @@ func (a Attrs) Int(name string, missing int) int {
 	return missing
 }
 
-// Float reads a float attribute; one that is missing is rounded as a file would hold it.
+// Float reads a float attribute. The default missing is rounded to float32, as in a file.
 func (a Attrs) Float(name string, missing float64) float64 {
 	if p := a.get(name, onnx.AttributeProto_FLOAT); p != nil {
 		return float64(p.F)
@@ -104,25 +103,24 @@ func (a Attrs) Ints(name string) ([]int, bool) {
 	return nil, false
 }
 
-// Tensor reads a tensor attribute, nil where it is missing.
+// Tensor reads a tensor attribute, nil if it is missing.
 func (a Attrs) Tensor(name string) *onnx.TensorProto {
 	return a.get(name, onnx.AttributeProto_TENSOR).GetT()
 }
 
-// proto is the attribute as a file holds it.
 func (a Attribute) proto(name string) *onnx.AttributeProto {
 	p := proto.Clone(a.p).(*onnx.AttributeProto)
 	p.Name, p.F = name, a.p.F // Clone makes 0 of -0
 	return p
 }
 
-// key is the same for equal values and no others.
+// key returns a string that is equal only for equal values.
 func (a Attribute) key() string {
 	if a.p == nil {
 		return ""
 	}
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(a.proto(""))
-	if err != nil { // text that is not UTF-8: such a message equals itself alone
+	if err != nil { // a string that is not UTF-8: such a message equals only itself
 		return fmt.Sprintf("%p", a.p)
 	}
 	return string(b)

@@ -10,36 +10,36 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Def is all that is known of one operator. The operators of ONNX and of ONNX Runtime are defined in runtime/ops; any
-// other operator of a file stays as it is, with outputs of unknown shape and without a gradient.
+// Def defines one operator. Package runtime/ops defines the operators of ONNX and ONNX Runtime. Any other operator of a
+// file stays unchanged, with outputs of unknown shape and no gradient.
 type Def struct {
 	Domain, Kind string
-	MinInputs    int    // how many of the first inputs must be there
-	Since        int64  // the standard operator set that it came with, where that is younger than Opset
-	MinRank      int    // the least rank of the first input that its gradient needs to know, 0 where it need not
-	Attrs        string // names and types of its attributes: "axis int, pads ints"; see attributeTypes
-	// Infer sets the shapes of the outputs and, where they are not that of the first input, their element types; and
-	// the content of small integer tensors. It is called with at least MinInputs inputs, of any rank and type.
+	MinInputs    int    // number of leading inputs that must be present
+	Since        int64  // first standard operator set with it, if later than Opset
+	MinRank      int    // minimum known rank of the first input for the gradient; 0: it may be unknown
+	Attrs        string // names and types of attributes: "axis int, pads ints"; see attributeTypes
+	// Infer sets the shapes of the outputs, their element types unless they are that of the first input, and the
+	// elements of small integer tensors. It is called with at least MinInputs inputs, of any rank and type.
 	Infer func(*Inference) error
-	// VJP is the vector-Jacobian product: from the gradient of each output (absent where nothing flows) to the
-	// gradient of each input (absent where none is needed or defined). Input gradients may still have the shape that
-	// broadcasting gave them. A gradient that is needed and absent is an error: the rule does not support it.
+	// VJP is the vector-Jacobian product: from the gradient of each output (a zero Node where none flows) it returns
+	// the gradient of each input (a zero Node where none is needed or defined). Input gradients may have the shape
+	// after broadcasting. A needed gradient that is a zero Node is an error: the rule does not support it.
 	VJP func(*Backward) []Node
-	// Decompose writes the first output out in other operators, which are differentiated in place of a VJP; the
-	// operator's own forward computation stays as it is.
+	// Decompose returns the first output in terms of other operators, which are differentiated instead of a VJP. The
+	// forward computation keeps the operator itself.
 	Decompose  func(c *Backward, in []Node) Node
-	AllOutputs bool // VJP takes gradients of every output; otherwise only the first output can be differentiated
-	NonSmooth  bool // the slope jumps somewhere, which finite differences must not step over
-	Constant   bool // its outputs are constants for gradients
+	AllOutputs bool // VJP uses gradients of all outputs; otherwise only the first output has a gradient
+	NonSmooth  bool // the derivative has jumps, which finite differences must not cross
+	Constant   bool // its outputs have no gradient
 
 	attrs map[string]onnx.AttributeProto_AttributeType
-	write func(w *writer, g *onnx.GraphProto, op *Op) error // of an operator of this package's own
+	write func(w *writer, g *onnx.GraphProto, op *Op) error // for operators of this package
 }
 
-// Differentiable tells whether d has a gradient.
+// Differentiable reports whether d has a gradient.
 func (d *Def) Differentiable() bool { return d != nil && (d.VJP != nil || d.Decompose != nil) }
 
-// Name is the kind with the domain in front unless that is ONNX's own.
+// Name returns the kind, prefixed by the domain unless that is ONNX's.
 func (d *Def) Name() string {
 	if d.Domain == Standard {
 		return d.Kind
@@ -49,7 +49,8 @@ func (d *Def) Name() string {
 
 var registry = map[[2]string]*Def{}
 
-// Register adds operators to the registry, once, while the program starts; runtime/ops does.
+// Register adds operators to the registry at program start (package runtime/ops calls it). Each operator may be added
+// once.
 func Register(defs ...Def) {
 	for _, d := range defs {
 		key := [2]string{d.Domain, d.Kind}
@@ -74,11 +75,11 @@ func Defs() []*Def {
 	return slices.SortedFunc(maps.Values(registry), func(a, b *Def) int { return cmp.Compare(a.Name(), b.Name()) })
 }
 
-// Operators of this package's own are in no registry, so no file can name them.
+// Operators of this package are not in the registry, so no file can name them.
 var (
 	inputDef    = &Def{Kind: "Input", write: (*writer).input}
 	constantDef = &Def{Kind: "Constant", write: (*writer).constant}
-	failedDef   = &Def{Kind: "Error"} // swallows whatever is done with it
+	failedDef   = &Def{Kind: "Error"} // every operator on it is that node again
 	stopDef     = &Def{Kind: "StopGradient", Infer: SameShape, Constant: true, write: func(*writer, *onnx.GraphProto,
 		*Op) error {
 		return nil
@@ -91,25 +92,25 @@ var (
 type Backward struct {
 	*Op
 	DY    []Node // the gradient of each output
-	Needs []bool // the inputs whose gradients are asked for
+	Needs []bool // whether the gradient of each input is needed
 	Err   error  // of the rule
 }
 
-// Need tells whether the gradient of input i is wanted.
-func (c *Backward) Need(i int) bool { return i < len(c.Needs) && c.Needs[i] }
+// NeedsGrad reports whether the gradient of input i is needed.
+func (c *Backward) NeedsGrad(i int) bool { return i < len(c.Needs) && c.Needs[i] }
 
-// Y is the first output, G its gradient.
+// Y returns the first output, and G its gradient.
 func (c *Backward) Y() Node { return c.Out[0] }
 func (c *Backward) G() Node { return c.DY[0] }
 
-// Fail ends the walk with an error about this operator.
+// Fail records an error of this operator, which ends the backward pass.
 func (c *Backward) Fail(format string, a ...any) []Node {
 	c.Err = fmt.Errorf(format, a...)
 	return nil
 }
 
-// Refuse is Fail for a decomposition.
-func (c *Backward) Refuse(format string, a ...any) Node {
+// FailNode is Fail for a decomposition.
+func (c *Backward) FailNode(format string, a ...any) Node {
 	c.Fail(format, a...)
 	return Node{}
 }

@@ -15,8 +15,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A file may call its operators what this package calls those of its own: they stay operators that are not known. A
-// function of the file says what Error means here, x + x, so that the result shows whether it was kept.
+// A file may use the names of this package's internal operators: they stay unknown operators. A function of the file
+// defines Error as x + x, so that the result shows whether the operator was kept.
 func TestFilesCannotNameInternalOperators(t *testing.T) {
 	for _, domain := range []string{"org.example", "ai.promptfed"} {
 		for _, kind := range []string{"Error", "Input", "StopGradient", "Placeholder", "While", "Constant"} {
@@ -61,8 +61,7 @@ func TestFilesCannotNameInternalOperators(t *testing.T) {
 	}
 }
 
-// Even without a domain of its own: ONNX has no operator Error or Input. What is built on one is an operator, too, and
-// is not swallowed.
+// The same holds without a domain: ONNX has no operators Error or Input. Operators on top of them are kept, too.
 func TestStandardDomainHasNoInternalOperators(t *testing.T) {
 	for _, kind := range []string{"Error", "Input", "StopGradient", "Placeholder", "While"} {
 		f, err := graph.ReadModel(model(18, node(kind, "x", "h"), node("Neg", "h", "y")))
@@ -84,8 +83,8 @@ func TestStandardDomainHasNoInternalOperators(t *testing.T) {
 	}
 }
 
-// An attribute of another type than the operator has is refused where the node is built, in a graph and in a file.
-// (A Go type that ONNX has no attribute of, such as int64, does not compile.)
+// An attribute of a type other than the operator's is an error where the node is built, in a graph and in a file. (A Go
+// type without an ONNX attribute, such as int64, does not compile.)
 func TestAttributesAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		kind, name string
@@ -114,7 +113,7 @@ func TestAttributesAreChecked(t *testing.T) {
 	}
 }
 
-// Attributes of equal value are one operator, those of other values or types are two.
+// Equal attributes make one operator; attributes of other values or types make two.
 func TestAttributesAreInterned(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(2, 3))

@@ -9,31 +9,31 @@ import (
 	"strings"
 )
 
-// Dim is one dimension of a shape: the number N, or N times a product of symbols when Sym is not empty
-// (Dim{77, "B"} is 77*B). Symbols stand for sizes that are only known when the graph runs.
+// Dim is one dimension of a shape: the number N, or N times a product of symbols if Sym is not empty (Dim{77, "B"} is
+// 77*B). Symbols are sizes that are known only at run time.
 type Dim struct {
 	N   int
-	Sym string // factors in sorted order, joined by "*"; a factor that is no plain name is in parentheses
+	Sym string // factors in sorted order, joined by "*"; a factor that is not a plain name is in parentheses
 }
 
-// D is the static dimension n.
+// D returns the static dimension n.
 func D(n int) Dim { return Dim{N: n} }
 
-// Sym is the symbolic dimension called name.
+// Sym returns the symbolic dimension of a name.
 func Sym(name string) Dim { return Dim{N: 1, Sym: name} }
 
-// Static tells whether the size is known while the graph is built.
+// Static reports whether the size is known while the graph is built.
 func (d Dim) Static() bool { return d.Sym == "" }
 
-// Truth is what a boolean is among contents of tensors: 1 or 0.
-func Truth(b bool) Dim {
+// BoolDim returns 1 or 0, the element of an integer tensor for a boolean.
+func BoolDim(b bool) Dim {
 	if b {
 		return D(1)
 	}
 	return D(0)
 }
 
-// Is tells whether d is the static size n.
+// Is reports whether d is the static size n.
 func (d Dim) Is(n int) bool { return d.Static() && d.N == n }
 
 func (d Dim) String() string {
@@ -46,7 +46,7 @@ func (d Dim) String() string {
 	return fmt.Sprintf("%d*%s", d.N, d.Sym)
 }
 
-// Mul is the product of two dimensions.
+// Mul returns the product of two dimensions.
 func (d Dim) Mul(e Dim) Dim {
 	n := d.N * e.N
 	if d.N == 0 || e.N == 0 {
@@ -60,7 +60,7 @@ func (d Dim) Mul(e Dim) Dim {
 	return bounded(Dim{n, strings.Join(f, "*")})
 }
 
-// Div is the quotient when it is exact, and false when it is not known to be.
+// Div returns the quotient if it is exact, and false if it is not known to be.
 func (d Dim) Div(e Dim) (Dim, bool) {
 	if e.N == 0 || d.N%e.N != 0 {
 		return Dim{}, false
@@ -76,7 +76,7 @@ func (d Dim) Div(e Dim) (Dim, bool) {
 	return Dim{d.N / e.N, strings.Join(f, "*")}, true
 }
 
-// Add is the sum of two dimensions.
+// Add returns the sum of two dimensions.
 func (d Dim) Add(e Dim) Dim {
 	switch {
 	case d.Sym == e.Sym:
@@ -91,7 +91,7 @@ func (d Dim) Add(e Dim) Dim {
 	return opaque("%s+%s", d, e)
 }
 
-// Sub is the difference of two dimensions.
+// Sub returns the difference of two dimensions.
 func (d Dim) Sub(e Dim) Dim {
 	switch {
 	case d.Sym == e.Sym:
@@ -102,7 +102,7 @@ func (d Dim) Sub(e Dim) Dim {
 	return opaque("%s-%s", d, e)
 }
 
-// plus adds a number to a symbolic dimension; what was added before is counted in, so (L+1)-1 is L.
+// plus adds a number to a symbolic dimension and merges it with an earlier addend, so (L+1)-1 is L.
 func (d Dim) plus(n int) Dim {
 	if i := strings.LastIndexAny(d.Sym, "+-"); d.N == 1 && i > 0 && strings.HasSuffix(d.Sym, ")") && plainSum(d.Sym) {
 		if k, err := strconv.Atoi(d.Sym[i : len(d.Sym)-1]); err == nil {
@@ -118,12 +118,12 @@ func (d Dim) plus(n int) Dim {
 	return opaque("%s%d", d, n)
 }
 
-// plainSum tells whether s is one pair of parentheses around a sum that has none inside.
+// plainSum reports whether s is one pair of parentheses around a sum without inner parentheses.
 func plainSum(s string) bool {
 	return s[0] == '(' && strings.Count(s, "(") == 1 && strings.LastIndexAny(s, "+-") == strings.IndexAny(s, "+-")
 }
 
-// term reads a product back from inside a sum.
+// term parses a product inside a sum.
 func term(s string) Dim {
 	n := 1
 	if head, rest, ok := strings.Cut(s, "·"); ok {
@@ -145,12 +145,12 @@ func opaque(format string, a ...any) Dim {
 	return bounded(Sym("(" + strings.ReplaceAll(fmt.Sprintf(format, a...), "*", "·") + ")"))
 }
 
-// longest is how much text a symbol may hold; a longer one is replaced by its hash, so that no chain of operators makes
-// symbols grow without end.
-const longest = 200
+// maxSymbol bounds the length of a symbol. A longer one is replaced by its hash, so that chains of operators do not
+// make symbols grow without end.
+const maxSymbol = 200
 
 func bounded(d Dim) Dim {
-	if len(d.Sym) > longest {
+	if len(d.Sym) > maxSymbol {
 		h := sha256.Sum256([]byte(d.Sym))
 		d.Sym = fmt.Sprintf("(#%x)", h[:8])
 	}
@@ -164,10 +164,10 @@ func (d Dim) factors() []string {
 	return strings.Split(d.Sym, "*")
 }
 
-// Shape is a list of dimensions. A nil Shape means that the rank itself is not known; rank 0 is Shape{}.
+// Shape is a list of dimensions. A nil Shape has unknown rank; rank 0 is Shape{}.
 type Shape []Dim
 
-// Static is a shape of known sizes.
+// Static returns a shape of known sizes.
 func Static(sizes ...int) Shape {
 	s := make(Shape, len(sizes))
 	for i, n := range sizes {
@@ -176,10 +176,10 @@ func Static(sizes ...int) Shape {
 	return s
 }
 
-// Known tells whether the rank is known.
+// Known reports whether the rank is known.
 func (s Shape) Known() bool { return s != nil }
 
-// Ints gives the sizes when all are static.
+// Ints returns the sizes if all are static.
 func (s Shape) Ints() ([]int, bool) {
 	if s == nil {
 		return nil, false
@@ -194,7 +194,7 @@ func (s Shape) Ints() ([]int, bool) {
 	return out, true
 }
 
-// Size is the product of the dimensions.
+// Size returns the product of the dimensions.
 func (s Shape) Size() Dim {
 	n := D(1)
 	for _, d := range s {
@@ -214,7 +214,7 @@ func (s Shape) String() string {
 	return "[" + strings.Join(parts, ",") + "]"
 }
 
-// Axis resolves an axis that may count from the end.
+// Axis returns the axis from 0 on for an axis that may count from the end.
 func Axis(axis, rank int) (int, error) {
 	if axis < -rank || axis >= rank {
 		return 0, fmt.Errorf("axis %d is outside rank %d", axis, rank)
@@ -225,8 +225,8 @@ func Axis(axis, rank int) (int, error) {
 	return axis, nil
 }
 
-// Broadcast is the shape of an element-wise operation on two shapes, by the rule of NumPy and ONNX.
-// A symbol against a static size other than 1 is taken to have that size.
+// Broadcast returns the shape of an element-wise operation on two shapes, by the rule of NumPy and ONNX. A symbol
+// against a static size other than 1 is assumed to have that size.
 func Broadcast(a, b Shape) (Shape, error) {
 	if a == nil || b == nil {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// TestDimArithmetic checks the laws that inference relies on, for products of numbers and symbols.
+// TestDimArithmetic checks the laws that inference needs, for products of numbers and symbols.
 func TestDimArithmetic(t *testing.T) {
 	dim := rapid.Custom(func(t *rapid.T) graph.Dim {
 		d := graph.D(rapid.IntRange(1, 9).Draw(t, "n"))

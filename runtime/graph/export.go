@@ -9,17 +9,17 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Opset is the version of the standard operator set that graphs are built in.
+// Opset is the version of the standard operator set of new graphs.
 const Opset = onnx.Opset
 
-// Output is a node under the name it has outside.
+// Output is a node with its name outside of the graph.
 type Output struct {
 	Name string
 	Node Node
 }
 
-// Model writes the part of the graph that the outputs depend on as an ONNX model. Inputs keep their names; constants
-// become initializers; gradient stops vanish.
+// Model returns the part of the graph that the outputs depend on as an ONNX model. Inputs keep their names, constants
+// become initializers, and Detach disappears.
 func Model(outputs ...Output) (*onnx.ModelProto, error) {
 	if len(outputs) == 0 {
 		return nil, fmt.Errorf("a graph needs at least one output")
@@ -28,14 +28,14 @@ func Model(outputs ...Output) (*onnx.ModelProto, error) {
 		IrVersion: 8, ProducerName: "promptfed", Graph: &onnx.GraphProto{Name: "main"},
 		OpsetImport: []*onnx.OperatorSetIdProto{{Version: Opset}},
 	}
-	if n := outputs[0].Node; n.OK() && n.Graph().opset > Opset { // it holds operators of a file with a younger set
+	if n := outputs[0].Node; n.OK() && n.Graph().opset > Opset { // operators of a file with a later set
 		m.OpsetImport[0].Version = n.Graph().opset
 		m.IrVersion = irVersion(n.Graph().opset)
 	}
 	return m, writeGraph(m, outputs)
 }
 
-// irVersion is the version of the file format that came with an operator set above 18, by ONNX's table of releases.
+// irVersion returns the IR version of an operator set above 18, from ONNX's table of releases.
 func irVersion(opset int64) int64 {
 	switch {
 	case opset <= 20:
@@ -48,7 +48,7 @@ func irVersion(opset int64) int64 {
 	return 12
 }
 
-// Bytes is Model, encoded. The same graph gives the same bytes.
+// Bytes returns the encoded Model. The same graph has the same bytes.
 func Bytes(outputs ...Output) ([]byte, error) {
 	m, err := Model(outputs...)
 	if err != nil {
@@ -60,8 +60,8 @@ func Bytes(outputs ...Output) ([]byte, error) {
 type writer struct {
 	names map[*value]string
 	taken map[string]bool
-	used  map[*value]bool // by an operator or as an output
-	nodes map[string]int  // how many operators have a name so far
+	used  map[*value]bool // values that an operator or an output uses
+	nodes map[string]int  // operators so far, by name
 }
 
 func checkOutputs(outputs []Output) ([]Node, error) {
@@ -81,8 +81,8 @@ func checkOutputs(outputs []Output) ([]Node, error) {
 	return roots, outputs[0].Node.Graph().err
 }
 
-// keepNames gives out the names that values have from outside, and returns the values that must keep theirs: inputs,
-// and what inner graphs read.
+// keepNames assigns the given names of values, and returns the values that must keep theirs: inputs, and values that
+// subgraphs read.
 func (w *writer) keepNames(ops []*Op) (fixed map[*value]bool) {
 	fixed = map[*value]bool{}
 	keep := func(v *value) {
@@ -140,7 +140,7 @@ func writeGraph(m *onnx.ModelProto, outputs []Output) error {
 		default:
 			renames = append(renames, o)
 			if w.taken[o.Name] {
-				for x, n := range w.names { // an inner value had this name by chance
+				for x, n := range w.names { // an inner value happens to have this name
 					if n == o.Name && !fixed[x] {
 						delete(w.names, x)
 						w.taken[o.Name] = false
@@ -187,14 +187,14 @@ func (w *writer) op(g *onnx.GraphProto, op *Op, domains map[string]bool) error {
 			n.Attribute = append(n.Attribute, op.Attrs[k].proto(k))
 		}
 	}
-	if w.nodes[op.Name]++; op.Name != "" && w.nodes[op.Name] > 1 { // of a tower that stands in the graph twice
+	if w.nodes[op.Name]++; op.Name != "" && w.nodes[op.Name] > 1 { // a tower is in the graph twice
 		n.Name = ""
 	}
 	for _, x := range op.In {
 		n.Input = append(n.Input, w.name(x))
 	}
 	for _, x := range op.Out {
-		if op.proto != nil && x.v.name == "" && !w.used[x.v] { // left out by the file it is from
+		if op.proto != nil && x.v.name == "" && !w.used[x.v] { // the file omits it
 			n.Output = append(n.Output, "")
 			continue
 		}
@@ -263,7 +263,7 @@ func (w *writer) initializer(op *Op) *onnx.TensorProto {
 
 func valueInfo(name string, n Node) *onnx.ValueInfoProto {
 	if n.v.dtype == 0 {
-		return &onnx.ValueInfoProto{Name: name} // ONNX Runtime finds out
+		return &onnx.ValueInfoProto{Name: name} // ONNX Runtime infers it
 	}
 	t := &onnx.TypeProto_Tensor{ElemType: int32(n.v.dtype)}
 	if n.v.shape != nil {

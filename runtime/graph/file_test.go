@@ -29,7 +29,7 @@ func encoded(t *testing.T, f *graph.File) []byte {
 	return b
 }
 
-// TestReadWriteKeepsWhatItDoesNotKnow rewrites a model with unknown fields and operators, an inner graph, functions,
+// TestReadWriteKeepsWhatItDoesNotKnow rewrites a model with unknown fields and operators, a subgraph, functions,
 // metadata and doc strings.
 func TestReadWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 	unknown := protowire.AppendString(protowire.AppendTag(nil, 999, protowire.BytesType), "kept")
@@ -65,7 +65,7 @@ func TestReadWriteKeepsWhatItDoesNotKnow(t *testing.T) {
 	}
 	m.Graph.Initializer = nil // nothing uses it
 	for _, p := range []*onnx.GraphProto{m.Graph, got.Graph} {
-		p.Output[0].Type = nil // y is Add's result, whose type the file did not know
+		p.Output[0].Type = nil // y is the result of Add, whose type the file lacks
 	}
 	if !proto.Equal(m, &got) {
 		t.Errorf("written\n%v\nwant\n%v", &got, m)
@@ -120,7 +120,7 @@ func TestHostileModels(t *testing.T) {
 		`output "y" is made by no node`:        model(18, node("Neg", "x", "z")),
 		"it has no output":                     model(18, node("Neg", "x", ""), neg),
 		"it has no output ":                    model(18, node("Constant", "", "")),
-		"its value is no tensor": model(18, node("Constant", "", "y", &onnx.AttributeProto{Name: "value",
+		"its value is not a tensor": model(18, node("Constant", "", "y", &onnx.AttributeProto{Name: "value",
 			Type: onnx.AttributeProto_TENSOR})),
 		"12 bytes for dimensions [2]": alter(func(m *onnx.ModelProto) {
 			m.Graph.Initializer[0].Int64Data, m.Graph.Initializer[0].RawData = nil, make([]byte, 12)

@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// FuzzRead reads arbitrary bytes as a model, and what it accepts it must write, read again and differentiate without a
-// panic.
+// FuzzRead reads arbitrary bytes as a model. A model that it accepts must be written, read again and differentiated
+// without a panic.
 func FuzzRead(f *testing.F) {
 	for _, m := range seeds() {
 		b, err := proto.Marshal(m)
@@ -55,7 +55,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// seeds are one-node models: every operator that inference knows, with odd numbers of inputs, attributes and outputs.
+// seeds are one-node models: every known operator, with odd numbers of inputs, attributes and outputs.
 func seeds() []*onnx.ModelProto {
 	var out []*onnx.ModelProto
 	for _, version := range []int64{9, 18} {
@@ -100,8 +100,8 @@ func integer(name string, v int64) *onnx.AttributeProto {
 	return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_INT, I: v}
 }
 
-// TestEveryOperatorSurvives gives every operator that inference or a gradient rule knows inputs of odd numbers, ranks
-// and types, and attributes of odd types and values, a twelfth of all combinations: an error is fine, a panic is not.
+// TestEveryOperatorSurvives applies every known operator to inputs of odd numbers, ranks and types, with attributes of
+// odd types and values, in a twelfth of all combinations: errors are allowed, panics are not.
 func TestEveryOperatorSurvives(t *testing.T) {
 	inputs := [][]string{nil, {""}, {"x"}, {"", "x"}, {"x", ""}, {"x", "x"}, {"x", "i"}, {"i", "x"}, {"x", "i", "i",
 		"i", "i"}, {"u", "u", "u", "u", "u"},

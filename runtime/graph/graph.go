@@ -1,11 +1,3 @@
-// Package graph builds computations out of ONNX operators: typed nodes, interned so that the same expression
-// asked for twice is one node, with static and symbolic dimensions checked as the graph grows.
-//
-// A node method that cannot be applied (shapes that do not fit, say) does not panic: it records the first error in
-// its Graph, naming the operator and the shapes, and returns a node that swallows whatever is done with it.
-// Err reports that error; writing the graph out reports it too. So losses read like formulas.
-//
-// A Graph is built by one goroutine at a time.
 package graph
 
 import (
@@ -17,10 +9,10 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// DType is the element type of a node, numbered as in ONNX.
+// DType is the element type of a node, with ONNX's numbers.
 type DType = onnx.TensorProto_DataType
 
-// Element types that graphs are built of.
+// Element types of nodes.
 const (
 	Float  = onnx.TensorProto_FLOAT
 	Double = onnx.TensorProto_DOUBLE
@@ -41,16 +33,16 @@ const (
 // KernelWidth divides the widths that operators of the domain Kernels take.
 const KernelWidth = 16
 
-// MostSequenceRows is how long a sequence may be for the operators SequenceAttention.
-const MostSequenceRows = 4096
+// MaxSequenceRows bounds the length of a sequence for the operators SequenceAttention.
+const MaxSequenceRows = 4096
 
 // Graph is a growing set of interned operators.
 type Graph struct {
 	ops    []*Op
 	intern map[string]*Op
 	inputs map[string]Node
-	opset  int64 // the standard operator set that its operators need, at least Opset
-	own    bool  // it may hold operators of the domain Kernels
+	opset  int64 // standard operator set of its operators, at least Opset
+	own    bool  // whether it may hold operators of the domain Kernels
 	err    error
 }
 
@@ -63,20 +55,21 @@ func New() *Graph {
 	return g
 }
 
-// UseKernels lets builders of layers and gradients take operators of the domain Kernels: only sessions of runtime/ort
-// on the CPU run them, so a graph that leaves the program must do without.
+// UseKernels allows builders of layers and gradients to use operators of the domain Kernels. Only CPU sessions of
+// runtime/ort run them, so a graph that leaves the program must not have them.
 func (g *Graph) UseKernels() { g.own = true }
 
-// HasKernels tells whether operators of the domain Kernels may be used.
+// HasKernels reports whether operators of the domain Kernels are allowed.
 func (g *Graph) HasKernels() bool { return g.own }
 
-// Err is the first error met while building, or nil.
+// Err returns the first error of building the graph, or nil.
 func (g *Graph) Err() error { return g.err }
 
-// need says that g holds operators of the operator sets of a file.
+// need raises the operator set of g to that of a file.
 func (g *Graph) need(list []*onnx.OperatorSetIdProto) { g.opset = max(g.opset, onnx.Version(list)) }
 
-// Fail records an error unless there is one already, and returns the node that swallows everything.
+// Fail records an error, unless there is one already, and returns a failed node: every operator on it is that node
+// again.
 func (g *Graph) Fail(format string, a ...any) Node {
 	if g.err == nil {
 		g.err = fmt.Errorf(format, a...)
@@ -88,29 +81,29 @@ func (g *Graph) Fail(format string, a ...any) Node {
 type Op struct {
 	g      *Graph
 	def    *Def
-	ID     int // operators are numbered as they are made, so inputs have smaller numbers
+	ID     int // in the order of creation, so inputs have smaller IDs
 	Domain string
 	Kind   string
 	Attrs  Attrs
-	In     []Node // a zero Node is an optional input left out
-	Uses   []Node // what graphs among its attributes read by name, as the branches of If do
+	In     []Node // a zero Node is an omitted optional input
+	Uses   []Node // values that its subgraphs (such as the branches of If) read by name
 	Out    []Node
-	Name   string          // from an imported file; may be empty
+	Name   string          // in the imported file; may be empty
 	proto  *onnx.NodeProto // as imported, nil otherwise
 	data   *Literal        // of a constant
 	value  any             // of a placeholder
 }
 
-// Graph is the graph that o belongs to.
+// Graph returns the graph that o belongs to.
 func (o *Op) Graph() *Graph { return o.g }
 
-// Def is the definition of the operator, nil for one that is not known.
+// Def returns the definition of the operator, nil for an unknown one.
 func (o *Op) Def() *Def { return o.def }
 
-// IsInput tells whether o is an input of its graph.
+// IsInput reports whether o is an input of its graph.
 func (o *Op) IsInput() bool { return o.def == inputDef }
 
-// X is input i, absent where there are fewer.
+// X returns input i, or a zero Node if there are fewer inputs.
 func (o *Op) X(i int) Node {
 	if i < len(o.In) {
 		return o.In[i]
@@ -118,11 +111,11 @@ func (o *Op) X(i int) Node {
 	return Node{}
 }
 
-// Literal is the constant's content, nil for other operators.
+// Literal returns the content of a constant, nil for other operators.
 func (o *Op) Literal() *Literal { return o.data }
 
-// Label names the operator for messages: its kind, with the domain unless that is ONNX's own, and its name where it
-// came from a file.
+// Label returns the operator's name for messages: its kind, with the domain unless that is ONNX's, and its node name in
+// a file.
 func (o *Op) Label() string {
 	s := (&Def{Domain: o.Domain, Kind: o.Kind}).Name()
 	if o.Name != "" {
@@ -137,28 +130,28 @@ type value struct {
 	name    string
 	dtype   DType
 	shape   Shape
-	content []Dim // the elements of an integer tensor that are known while building, row by row
+	content []Dim // elements of an integer tensor, in row order, if known while building
 }
 
-// Node is one output of an operator. The zero Node is "absent".
+// Node is one output of an operator. The zero Node means no value.
 type Node struct{ v *value }
 
-// OK tells whether n is a node at all.
+// OK reports whether n is not the zero Node.
 func (n Node) OK() bool { return n.v != nil }
 
-// Op is the operator that makes n.
+// Op returns the operator of n.
 func (n Node) Op() *Op { return n.v.op }
 
-// Index is which of its operator's outputs n is.
+// Index returns the number of the operator's output that n is.
 func (n Node) Index() int { return n.v.index }
 
-// Graph is the graph that n belongs to.
+// Graph returns the graph that n belongs to.
 func (n Node) Graph() *Graph { return n.v.op.g }
 
-// Shape is the shape of n; nil where even the rank is unknown.
+// Shape returns the shape of n, nil if even the rank is unknown.
 func (n Node) Shape() Shape { return n.v.shape }
 
-// Rank is the number of axes, or -1 where it is unknown.
+// Rank returns the number of axes, or -1 if it is unknown.
 func (n Node) Rank() int {
 	if n.v.shape == nil {
 		return -1
@@ -166,7 +159,8 @@ func (n Node) Rank() int {
 	return len(n.v.shape)
 }
 
-// Dim is the static size of axis i (negative counts from the end); an unknown one is an error and gives 1.
+// Dim returns the static size of axis i (a negative i counts from the end). For an unknown size it records an error and
+// returns 1.
 func (n Node) Dim(i int) int {
 	if i < 0 {
 		i += len(n.v.shape)
@@ -178,13 +172,13 @@ func (n Node) Dim(i int) int {
 	return n.v.shape[i].N
 }
 
-// DType is the element type.
+// DType returns the element type.
 func (n Node) DType() DType { return n.v.dtype }
 
-// ConstantInts is the elements of an integer tensor, row by row, where they are known while building, else nil.
+// ConstantInts returns the elements of an integer tensor in row order, or nil if they are not known while building.
 func (n Node) ConstantInts() []Dim { return n.v.content }
 
-// Ints is the content of an integer scalar or vector where it is known while building, else nil.
+// Ints returns the elements of an integer scalar or vector, or nil if they are not known while building.
 func (n Node) Ints() []Dim {
 	if len(n.v.shape) > 1 {
 		return nil
@@ -192,7 +186,8 @@ func (n Node) Ints() []Dim {
 	return n.v.content
 }
 
-// StaticInts reads an integer scalar or vector whose elements are all known sizes; an absent node is known to be nil.
+// StaticInts returns the elements of an integer scalar or vector if all are static. For the zero Node it returns nil,
+// true.
 func (n Node) StaticInts() (v []int, ok bool) {
 	if !n.OK() {
 		return nil, true
@@ -203,15 +198,15 @@ func (n Node) StaticInts() (v []int, ok bool) {
 	return Shape(n.Ints()).Ints()
 }
 
-// Name is the name given to an input or read from a file; may be empty.
+// Name returns the name of an input or of a value in a file; it may be empty.
 func (n Node) Name() string { return n.v.name }
 
 func (n Node) String() string { return fmt.Sprintf("%s%v", n.Op().Label(), n.v.shape) }
 
 func (n Node) failed() bool { return n.v != nil && n.v.op.def == failedDef }
 
-// Input declares a value that is fed when the graph runs. Asking again for the same name gives the same node; another
-// type or shape under that name is an error.
+// Input declares an input of the graph. The same name returns the same node; the same name with another type or shape
+// is an error.
 func (g *Graph) Input(name string, dtype DType, shape Shape) Node {
 	if n, ok := g.inputs[name]; ok {
 		if n.v.dtype != dtype || fmt.Sprint(n.v.shape) != fmt.Sprint(shape) {
@@ -237,17 +232,16 @@ func (g *Graph) Apply(domain, kind string, attrs Attrs, in ...Node) Node {
 	return g.apply(lookup(domain, kind), domain, kind, attrs, 1, in)[0]
 }
 
-// ApplyN adds an operator with n outputs, or returns the one that is there already. Trailing absent inputs are dropped.
+// ApplyN adds an operator with n outputs, or returns the outputs of an equal one that exists. It drops trailing zero
+// inputs.
 func (g *Graph) ApplyN(domain, kind string, attrs Attrs, n int, in ...Node) []Node {
 	return slices.Clone(g.apply(lookup(domain, kind), domain, kind, attrs, n, in))
 }
 
-// internal is Apply of an operator of this package's own.
 func (g *Graph) internal(d *Def, attrs Attrs, in ...Node) Node {
 	return g.apply(d, d.Domain, d.Kind, attrs, 1, in)[0]
 }
 
-// again applies an operator, of this graph or another one, to other inputs.
 func (g *Graph) again(op *Op, n int, in []Node) []Node {
 	out := g.apply(op.def, op.Domain, op.Kind, op.Attrs, n, in)
 	if op.value != nil && !out[0].failed() {
@@ -256,7 +250,7 @@ func (g *Graph) again(op *Op, n int, in []Node) []Node {
 	return out
 }
 
-// apply is ApplyN, but may give the operator's own list of outputs.
+// apply is ApplyN that may return the operator's own slice of outputs.
 func (g *Graph) apply(def *Def, domain, kind string, attrs Attrs, n int, in []Node) []Node {
 	for len(in) > 0 && !in[len(in)-1].OK() {
 		in = in[:len(in)-1]

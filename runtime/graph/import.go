@@ -10,23 +10,23 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// File is an ONNX model that was read: its graph, its outputs, and everything else it held.
+// File is an ONNX model: its graph, its outputs, and everything else in the file.
 type File struct {
 	Graph   *Graph
 	Outputs []Output
 	Proto   *onnx.ModelProto
 	nodes   map[string]Node
 
-	expanded int // operators that branches made
+	expanded int // operators added for branches
 }
 
-// Node returns the value of that name anywhere in the model.
+// Node returns the value with a name, anywhere in the model.
 func (f *File) Node(name string) (Node, bool) {
 	n, ok := f.nodes[name]
 	return n, ok
 }
 
-// Output returns the output of that name.
+// Output returns the output with a name.
 func (f *File) Output(name string) (Node, bool) {
 	for _, o := range f.Outputs {
 		if o.Name == name {
@@ -36,7 +36,7 @@ func (f *File) Output(name string) (Node, bool) {
 	return Node{}, false
 }
 
-// Inputs lists the inputs in the model's order, without constants that older files list among them.
+// Inputs lists the inputs in the model's order, without the constants that older files list among them.
 func (f *File) Inputs() []Node {
 	var out []Node
 	for _, in := range f.Proto.Graph.Input {
@@ -47,7 +47,7 @@ func (f *File) Inputs() []Node {
 	return out
 }
 
-// ReadFile reads an ONNX model from a file. Weights in files beside it are not read, only pointed at.
+// ReadFile reads an ONNX model from a file. Weights in other files are not read; the graph refers to them.
 func ReadFile(path string) (*File, error) {
 	m, err := onnx.ReadFile(path)
 	if err != nil {
@@ -56,7 +56,8 @@ func ReadFile(path string) (*File, error) {
 	return named(path, m)
 }
 
-// OpenFile is ReadFile of the file at location, relative to dir, whose large weights stay in it (see onnx.OpenFile).
+// OpenFile is ReadFile for the file at location, relative to dir. Its large weights stay in the file (see
+// onnx.OpenFile).
 func OpenFile(dir, location string) (*File, error) {
 	m, err := onnx.OpenFile(dir, location)
 	if err != nil {
@@ -82,8 +83,8 @@ func Read(b []byte) (*File, error) {
 	return ReadModel(m)
 }
 
-// ReadModel builds the graph of a model that has been checked, which it takes over and brings to the present operator
-// set. Operators it does not know stay as they are, with unknown shapes.
+// ReadModel builds the graph of a checked model. It changes the model and upgrades it to Opset. Unknown operators stay
+// unchanged, with unknown shapes.
 func ReadModel(m *onnx.ModelProto) (*File, error) {
 	if m.Graph == nil || len(m.Graph.Output) == 0 {
 		return nil, fmt.Errorf("not an ONNX model: it has no graph with outputs")
@@ -101,7 +102,7 @@ func ReadModel(m *onnx.ModelProto) (*File, error) {
 	constants := maps.Clone(f.nodes)
 	for _, in := range m.Graph.Input {
 		if _, isConst := constants[in.Name]; isConst {
-			continue // a default value, which older files list among the inputs
+			continue // older files list constants among the inputs
 		}
 		dtype, shape := typeOf(in)
 		if err := top.declare(in.Name, f.Graph.Input(in.Name, dtype, shape)); err != nil {
@@ -132,7 +133,6 @@ func ReadModel(m *onnx.ModelProto) (*File, error) {
 	return f, nil
 }
 
-// node adds one node of a list to the graph.
 func (f *File) node(p *onnx.NodeProto, s *scope) error {
 	name := p.Name
 	if name != "" {
@@ -144,7 +144,7 @@ func (f *File) node(p *onnx.NodeProto, s *scope) error {
 	}
 	if err := f.place(p, s, name); err != nil {
 		if inner := (&onnx.NodeError{}); errors.As(err, &inner) {
-			return err // of a node inside this one
+			return err // of a node in a subgraph
 		}
 		return &onnx.NodeError{Label: label, Err: err}
 	}
@@ -183,7 +183,7 @@ func (f *File) place(p *onnx.NodeProto, s *scope, name string) error {
 	return f.operator(p, in, s, name, domain)
 }
 
-// operator adds a node that stands for itself.
+// operator adds a node without rewriting it.
 func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain string) error {
 	uses, err := s.captures(p)
 	if err != nil {
@@ -210,7 +210,7 @@ func (f *File) operator(p *onnx.NodeProto, in []Node, s *scope, name, domain str
 	return nil
 }
 
-// adopt takes over from the file what inference could not find out.
+// adopt sets type and shape of a value from the file where inference did not find them.
 func adopt(v *value, vi *onnx.ValueInfoProto) {
 	dtype, shape := typeOf(vi)
 	if dtype != 0 && (v.dtype == 0 || v.op.def == nil) {
@@ -221,7 +221,7 @@ func adopt(v *value, vi *onnx.ValueInfoProto) {
 		return
 	}
 	if len(shape) == len(v.shape) {
-		v.shape = slices.Clone(v.shape) // it may be that of an input, too
+		v.shape = slices.Clone(v.shape) // an input may share it
 		for i := range shape {
 			if !v.shape[i].Static() && shape[i].Static() {
 				v.shape[i] = shape[i]
@@ -268,8 +268,8 @@ func symbol(param, value string, axis int) Dim {
 	return Sym(param)
 }
 
-// Model writes outputs of an imported graph together with everything else the file held: metadata, operator set
-// versions and fields this program does not know. Inputs of the file stay inputs, used or not.
+// Model returns outputs of an imported graph as a model, with everything else in the file: metadata, operator set
+// versions and unknown fields. Inputs of the file stay inputs, used or not.
 func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 	old := f.Proto.Graph
 	m, g := onnx.Shallow(f.Proto), onnx.Shallow(old)
@@ -286,4 +286,34 @@ func (f *File) Model(outputs ...Output) (*onnx.ModelProto, error) {
 		}
 	}
 	return m, nil
+}
+
+func toInts(v []int64) []int {
+	out := make([]int, len(v))
+	for i, x := range v {
+		out[i] = int(x)
+	}
+	return out
+}
+
+// captures lists the outer values that the subgraphs of a node read. A value with another name than they read gets an
+// Identity with that name.
+func (s *scope) captures(p *onnx.NodeProto) ([]Node, error) {
+	var out []Node
+	for _, name := range onnx.FreeNames(p) {
+		n, ok := s.get(name)
+		if !ok || !n.OK() {
+			return nil, fmt.Errorf("its inner graph reads %q, which is made by no earlier node", name)
+		}
+		if n.v.name != name {
+			op := n.Graph().add(lookup(Standard, "Identity"), Standard, "Identity", nil, 1, []Node{n})
+			if err := infer(op); err != nil {
+				return nil, err
+			}
+			n = op.Out[0]
+			n.v.name, s.names[name] = name, n
+		}
+		out = append(out, n)
+	}
+	return out, nil
 }

@@ -7,19 +7,19 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Bounds of what is followed while a graph is built.
+// Bounds while building a graph.
 const (
 	MaxRank     = 64      // axes of a value
-	MaxContent  = 4096    // integers of one value whose content is known
-	MaxElements = 1 << 33 // of one value, where its shape is known
+	MaxContent  = 4096    // known elements of one integer value
+	MaxElements = 1 << 33 // of one value of known shape
 )
 
-// Inference is where the shape rule of an operator puts what it finds out: element type, shape and content of the
-// outputs. The element type is that of the first input before.
+// Inference receives the results of an operator's shape rule: element type, shape and known elements of the outputs.
+// Before the rule, the element type is that of the first input.
 type Inference struct{ *Op }
 
-// infer sets element type, shape and, for small integer tensors, content of the outputs of op. An operator without a
-// definition has outputs of unknown shape and of its first input's type.
+// infer sets element type, shape and (for small integer tensors) the elements of the outputs of op. An operator without
+// a definition has outputs of unknown shape and of the type of its first input.
 func infer(op *Op) error {
 	if err := op.Attrs.check(op.def); err != nil {
 		return err
@@ -31,14 +31,14 @@ func infer(op *Op) error {
 	}
 	if op.def == nil {
 		for _, o := range op.Out {
-			if !Differentiable(o.v.dtype) { // a condition or an index says nothing about the result
+			if !Differentiable(o.v.dtype) { // the type of a condition or an index says nothing about the result
 				o.v.dtype = 0
 			}
 		}
 		return nil
 	}
 	o := &Inference{op}
-	if err := o.Need(op.def.MinInputs); err != nil {
+	if err := o.RequireInputs(op.def.MinInputs); err != nil {
 		return err
 	}
 	if err := op.def.Infer(o); err != nil {
@@ -52,8 +52,7 @@ func infer(op *Op) error {
 	return nil
 }
 
-// check refuses shapes that cannot be and drops content that does not belong to an integer tensor of that many
-// elements.
+// check rejects impossible shapes, and drops elements that do not belong to an integer tensor of that size.
 func (v *value) check() error {
 	if len(v.shape) > MaxRank {
 		return fmt.Errorf("the result has %d axes; at most %d are supported", len(v.shape), MaxRank)
@@ -78,8 +77,8 @@ func (v *value) check() error {
 	return nil
 }
 
-// Need is an error unless the first n inputs are there.
-func (o *Inference) Need(n int) error {
+// RequireInputs returns an error unless the first n inputs are present.
+func (o *Inference) RequireInputs(n int) error {
 	for i := range n {
 		if !o.X(i).OK() {
 			return fmt.Errorf("needs %d inputs, has %d", n, len(o.In))
@@ -88,23 +87,23 @@ func (o *Inference) Need(n int) error {
 	return nil
 }
 
-// NeedSet raises the standard operator set that the graph is written in.
-func (o *Inference) NeedSet(version int64) { o.g.opset = max(o.g.opset, version) }
+// RequireOpset raises the standard operator set of the graph to at least version.
+func (o *Inference) RequireOpset(version int64) { o.g.opset = max(o.g.opset, version) }
 
-// Set gives the first output its shape; a nil Shape is unknown.
+// Set sets the shape of the first output; a nil Shape is unknown.
 func (o *Inference) Set(s Shape) error { return o.SetOutput(0, s) }
 
-// SetOutput gives output i its shape.
+// SetOutput sets the shape of output i.
 func (o *Inference) SetOutput(i int, s Shape) error { o.Out[i].v.shape = s; return nil }
 
-// SetType gives output i its element type.
+// SetType sets the element type of output i.
 func (o *Inference) SetType(i int, t DType) { o.Out[i].v.dtype = t }
 
-// SetContent gives the elements of the first output, row by row. Content that does not fit its shape and type is
-// dropped later.
+// SetContent sets the elements of the first output, in row order. Elements that do not fit shape and type are dropped
+// later.
 func (o *Inference) SetContent(v []Dim) { o.Out[0].v.content = v }
 
-// Unknown is a size of its own that only running tells. Its name says what of which operator it is.
+// Unknown returns a new symbolic size that is known only at run time, named by what, the operator and index.
 func (o *Inference) Unknown(what string, index ...int) Dim {
 	s := fmt.Sprint(what, o.ID)
 	for _, i := range index {
@@ -116,7 +115,7 @@ func (o *Inference) Unknown(what string, index ...int) Dim {
 // SameShape is the shape rule of operators whose first output has the shape of their first input.
 func SameShape(o *Inference) error { return o.Set(o.In[0].v.shape) }
 
-// Differentiable tells whether values of type t can carry a gradient; a type that is not known may.
+// Differentiable reports whether values of type t can have a gradient; values of unknown type may.
 func Differentiable(t DType) bool {
 	switch t {
 	case Float, Double, Half, onnx.TensorProto_BFLOAT16, onnx.TensorProto_UNDEFINED:

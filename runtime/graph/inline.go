@@ -7,20 +7,20 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Inline rebuilds roots, values of another graph, in g. replace gives nodes of g to stand for some values of the other
-// graph; what makes those is not rebuilt. Shapes are found out anew, branches whose condition they settle are resolved,
-// and half precision becomes float32, which is what ONNX Runtime computes with on a CPU and what gradients need.
+// Inline rebuilds roots, which are values of another graph, in g. replace maps values of the other graph to nodes of g;
+// the operators behind these values are not rebuilt. Shapes are inferred again, branches with a constant condition are
+// resolved, and half precision becomes float32, in which ONNX Runtime computes on a CPU and which gradients need.
 //
-// An input that nothing stands for is an error, and so are loops, and branches whose condition stays open.
+// An input without a replacement is an error, and so are loops, and branches whose condition is not constant.
 func Inline(g *Graph, roots []Node, replace map[Node]Node) ([]Node, error) {
 	return InlineWith(g, roots, replace, nil)
 }
 
-// OpTransform stands for an operator that is inlined: it gets what now stands for its inputs, and apply makes the
-// outputs of the operator from inputs.
+// OpTransform returns the outputs of an operator that is inlined. in are the new inputs; apply returns the outputs of
+// the unchanged operator.
 type OpTransform func(op *Op, in []Node, apply func(in []Node) ([]Node, error)) ([]Node, error)
 
-// InlineWith is Inline in which transform, where it is not nil, makes the outputs of operators.
+// InlineWith is Inline that calls transform, if not nil, for the outputs of each operator.
 func InlineWith(g *Graph, roots []Node, replace map[Node]Node, transform OpTransform) ([]Node, error) {
 	c := &inliner{g: g, now: maps.Clone(replace), transform: transform}
 	if c.now == nil {
@@ -57,7 +57,7 @@ func (c *inliner) op(op *Op) error {
 		return nil
 	}
 	if op.IsInput() {
-		return fmt.Errorf("nothing is known to feed the input %q with", op.Out[0].v.name)
+		return fmt.Errorf("the input %q has no replacement", op.Out[0].v.name)
 	}
 	in := make([]Node, len(op.In))
 	for i, n := range op.In {
@@ -73,7 +73,7 @@ func (c *inliner) op(op *Op) error {
 		return nil
 	}
 	count := len(op.Out)
-	for count > 1 && op.Out[count-1].v.name == "" { // left out by the file it is from
+	for count > 1 && op.Out[count-1].v.name == "" { // the file omits it
 		count--
 	}
 	apply := func(in []Node) ([]Node, error) {
@@ -105,14 +105,13 @@ func (c *inliner) op(op *Op) error {
 	return nil
 }
 
-// set records what stands for an output unless it is replaced already.
 func (c *inliner) set(op *Op, i int, n Node) {
 	if _, given := c.now[op.Out[i]]; !given {
 		c.now[op.Out[i]] = n
 	}
 }
 
-// single is n in float32 where it holds half precision.
+// single returns n, converted to float32 if it is half precision.
 func (c *inliner) single(n Node) Node {
 	if half(n.v.dtype) {
 		return n.Cast(Float)
@@ -134,7 +133,7 @@ func (c *inliner) literal(op *Op) Node {
 	return n
 }
 
-// branch resolves an If whose condition is known by now.
+// branch resolves an If whose condition is constant now.
 func (c *inliner) branch(op *Op, in []Node) error {
 	s := &scope{names: map[string]Node{}, label: op.Name + "/"}
 	for i, name := range onnx.FreeNames(op.proto) {
@@ -150,7 +149,7 @@ func (c *inliner) branch(op *Op, in []Node) error {
 	case err != nil:
 		return err
 	case !done:
-		return fmt.Errorf("what it does is only known when it runs, which is not supported here; export without " +
+		return fmt.Errorf("its result depends on data at run time, which is not supported here; export without " +
 			"data-dependent branches and loops")
 	}
 	for i := range op.Out {

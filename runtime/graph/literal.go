@@ -11,18 +11,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Literal is the content of a constant: one of a tensor in memory, bytes in a file beside the graph, or a tensor as it
-// was read from an ONNX file.
+// Literal is the content of a constant: a tensor in memory, bytes in a file beside the graph, or a tensor of an ONNX
+// file.
 type Literal struct {
 	Tensor   *tensor.Tensor
 	External *External
 	Proto    *onnx.TensorProto
 }
 
-// External points at raw elements in a file beside the graph.
+// External is the place of raw elements in a file beside the graph.
 type External = onnx.External
 
-// Const is a constant held in memory. The tensor must not change afterwards.
+// Const returns a constant in memory. The tensor must not change afterwards.
 func (g *Graph) Const(t *tensor.Tensor) Node {
 	if t.IsInt() {
 		return g.constant(&Literal{Tensor: t}, Int64, Static(t.Shape...), hashTensor(t))
@@ -30,7 +30,7 @@ func (g *Graph) Const(t *tensor.Tensor) Node {
 	return g.constant(&Literal{Tensor: t}, Float, Static(t.Shape...), hashTensor(t))
 }
 
-// Weight is a constant whose elements stay in a file; dims may be any shape of the same number of elements.
+// Weight returns a constant whose elements stay in a file. dims may be any shape of the same size.
 func (g *Graph) Weight(name string, dtype DType, e External, dims ...int) Node {
 	n := g.constant(&Literal{External: &e}, dtype, Static(dims...), fmt.Sprintf("ext:%s@%d+%d", e.File, e.Offset,
 		e.Length))
@@ -40,7 +40,7 @@ func (g *Graph) Weight(name string, dtype DType, e External, dims ...int) Node {
 	return n
 }
 
-// Ints is a constant vector of integers.
+// Ints returns a constant vector of integers.
 func (g *Graph) Ints(v ...int) Node {
 	d := make([]int64, len(v))
 	for i, x := range v {
@@ -49,13 +49,13 @@ func (g *Graph) Ints(v ...int) Node {
 	return g.Const(tensor.OfInts(d, len(d)))
 }
 
-// Scalar64 is an integer constant of rank 0.
+// Scalar64 returns an integer constant of rank 0.
 func (g *Graph) Scalar64(v int) Node { return g.Const(tensor.OfInts([]int64{int64(v)})) }
 
-// Scalar is a float constant of rank 0.
+// Scalar returns a float constant of rank 0.
 func (g *Graph) Scalar(v float64) Node { return g.Const(tensor.Scalar(float32(v))) }
 
-// ScalarLike is a constant of rank 0 with the element type of n, which must be float or double.
+// ScalarLike returns a constant of rank 0 with the element type of n, a floating type.
 func (n Node) ScalarLike(v float64) Node {
 	g := n.Graph()
 	if n.v.dtype == Double {
@@ -73,7 +73,8 @@ func (g *Graph) constantProto(p *onnx.TensorProto) Node {
 	return g.tensorProto(p, fmt.Sprintf("raw:%x", p.RawData))
 }
 
-// imported is the constant of a tensor of a file. It is not shared with an equal one, so both keep their names.
+// imported returns the constant of a tensor in a file. Equal tensors stay separate constants, because both keep their
+// names.
 func (g *Graph) imported(p *onnx.TensorProto, name string) Node {
 	n := g.tensorProto(p, fmt.Sprintf("proto:%p", p))
 	n.v.name = name
@@ -129,7 +130,7 @@ func rawBytes(t *tensor.Tensor) []byte {
 	return b
 }
 
-// elements is how many a tensor of a file has, or more than limit.
+// elements returns the number of elements of a tensor in a file, or a number above limit.
 func elements(p *onnx.TensorProto, limit int64) int64 {
 	n := int64(1)
 	for _, d := range p.Dims {
@@ -140,7 +141,7 @@ func elements(p *onnx.TensorProto, limit int64) int64 {
 	return n
 }
 
-// TensorInts reads the elements of an int64, int32 or boolean tensor of a file, when they are stored inline and few.
+// TensorInts reads the elements of an int64, int32 or boolean tensor of a file, if they are inline and few.
 func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 	n, width := elements(p, MaxContent), map[DType]int{Bool: 1, Int32: 4, Int64: 8}[DType(p.DataType)]
 	if n > MaxContent || width == 0 || len(p.Int32Data)+len(p.Int64Data) > MaxContent {
@@ -154,7 +155,7 @@ func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 	for ; len(b) > 0; b = b[width:] {
 		switch width {
 		case 1:
-			out = append(out, Truth(b[0] != 0))
+			out = append(out, BoolDim(b[0] != 0))
 		case 4:
 			out = append(out, D(int(int32(binary.LittleEndian.Uint32(b)))))
 		default:
@@ -164,7 +165,7 @@ func TensorInts(p *onnx.TensorProto) ([]Dim, bool) {
 	return slices.Clip(out), out != nil
 }
 
-// IsScalar tells whether the literal is a single inline number or boolean of value v.
+// IsScalar reports whether the literal is a single inline number or boolean with value v.
 func (l *Literal) IsScalar(v float64) bool {
 	if t := l.Tensor; t != nil {
 		return len(t.Data) == 1 && float64(t.Data[0]) == v || len(t.Ints) == 1 && float64(t.Ints[0]) == v
@@ -181,4 +182,28 @@ func (l *Literal) IsScalar(v float64) bool {
 	}
 	d, ok := TensorInts(p)
 	return ok && float64(d[0].N) == v
+}
+
+// ExternalPlace returns the place of a constant's elements in a file; ok is false for a constant in memory.
+func (l *Literal) ExternalPlace() (e External, ok bool) {
+	if l.External != nil {
+		return *l.External, true
+	}
+	if !onnx.IsExternal(l.Proto) {
+		return External{}, false
+	}
+	e, err := onnx.ExternalOf(l.Proto)
+	return e, err == nil
+}
+
+// Bytes returns the elements of a constant in memory, in row order, little-endian, in their own type; nil for a
+// constant in a file.
+func (l *Literal) Bytes() []byte {
+	if l.Tensor != nil {
+		return rawBytes(l.Tensor)
+	}
+	if l.Proto == nil {
+		return nil
+	}
+	return onnx.RawData(l.Proto)
 }

@@ -15,7 +15,7 @@ func (n Node) Div(m Node) Node { return n.apply("Div", nil, m) }
 func (n Node) Max(m Node) Node { return n.apply("Max", nil, m) }
 func (n Node) Min(m Node) Node { return n.apply("Min", nil, m) }
 
-// MulScalar is a*n.
+// MulScalar returns a*n.
 func (n Node) MulScalar(a float64) Node {
 	if a == 1 {
 		return n
@@ -31,7 +31,7 @@ func (n Node) AddScalar(a float64) Node {
 	return n.Add(n.ScalarLike(a))
 }
 
-// Square is n*n.
+// Square returns n*n.
 func (n Node) Square() Node     { return n.Mul(n) }
 func (n Node) Neg() Node        { return n.apply("Neg", nil) }
 func (n Node) Exp() Node        { return n.apply("Exp", nil) }
@@ -44,16 +44,16 @@ func (n Node) Tanh() Node       { return n.apply("Tanh", nil) }
 func (n Node) Sigmoid() Node    { return n.apply("Sigmoid", nil) }
 func (n Node) ReLU() Node       { return n.apply("Relu", nil) }
 
-// Softplus is log(1+e^n), stable for large |n|.
+// Softplus returns log(1+e^n), stable for large |n|.
 func (n Node) Softplus() Node { return n.apply("Softplus", nil) }
 
-// Identity is n under another operator, for outputs that must not be inputs.
+// Identity returns n as the output of another operator, for outputs that must not be inputs.
 func (n Node) Identity() Node { return n.apply("Identity", nil) }
 
-// Detach is n as a constant for gradients.
+// Detach returns n without a gradient, as PyTorch's detach does.
 func (n Node) Detach() Node { return n.Graph().internal(stopDef, nil, n) }
 
-// DetachAs is Detach under a node of its own for every number, for two roles of one node.
+// DetachAs is Detach that returns a different node for each number, for one value in two roles.
 func (n Node) DetachAs(role int) Node {
 	return n.Graph().internal(stopDef, Attrs{"input": Attr(role)}, n)
 }
@@ -66,24 +66,24 @@ func (n Node) Cast(t DType) Node {
 	return n.apply("Cast", Attrs{"to": Attr(int(t))})
 }
 
-// Equal compares element by element and gives booleans.
+// Equal returns a boolean for each pair of elements.
 func (n Node) Equal(m Node) Node { return n.apply("Equal", nil, m) }
 
-// Greater compares element by element and gives booleans.
+// Greater returns a boolean for each pair of elements.
 func (n Node) Greater(m Node) Node { return n.apply("Greater", nil, m) }
 
-// Where is yes where the boolean n holds and no elsewhere.
+// Where returns yes where the boolean n is true, and no elsewhere.
 func (n Node) Where(yes, no Node) Node { return n.apply("Where", nil, yes, no) }
 
-// MatMul is the matrix product over the last two axes, broadcasting the others.
+// MatMul returns the matrix product over the last two axes, broadcasting the others.
 func (n Node) MatMul(m Node) Node { return n.apply("MatMul", nil, m) }
 
-// MatMulT is n times the transpose of m over the last two axes, without making the transpose.
+// MatMulT returns the product of n and the transpose of m over the last two axes, without computing the transpose.
 func (n Node) MatMulT(m Node) Node {
 	return n.Graph().Apply(Microsoft, "FusedMatMul", Attrs{"transB": Attr(1)}, n, m)
 }
 
-// Linear is n wᵀ + b for n [N,in], w [out,in] (the layout of torch.nn.Linear) and an optional b [out].
+// Linear returns n wᵀ + b for n [N,in], w [out,in] (the layout of torch.nn.Linear) and an optional b [out].
 func (n Node) Linear(w, b Node) Node { return n.apply("Gemm", Attrs{"transB": Attr(1)}, w, b) }
 
 // T swaps the last two axes.
@@ -106,10 +106,10 @@ func (n Node) T() Node {
 // Transpose permutes the axes: axis i of the result is axis perm[i] of n.
 func (n Node) Transpose(perm ...int) Node { return n.apply("Transpose", Attrs{"perm": Attr(perm)}) }
 
-// Reshape gives n another shape of as many elements; one size may be -1, and 0 keeps the axis at its place.
+// Reshape returns n with another shape of the same size. One size may be -1, and 0 keeps the size of that axis.
 func (n Node) Reshape(sizes ...int) Node { return n.apply("Reshape", nil, n.Graph().Ints(sizes...)) }
 
-// ReshapeLike gives n the shape of m.
+// ReshapeLike returns n with the shape of m.
 func (n Node) ReshapeLike(m Node) Node {
 	if s, ok := m.Shape().Ints(); ok {
 		return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": Attr(1)}, n, n.Graph().Ints(s...))
@@ -117,7 +117,7 @@ func (n Node) ReshapeLike(m Node) Node {
 	return n.Graph().Apply(Standard, "Reshape", Attrs{"allowzero": Attr(1)}, n, m.ShapeOf())
 }
 
-// ShapeOf is the shape of n as an integer vector.
+// ShapeOf returns the shape of n as an integer vector.
 func (n Node) ShapeOf() Node { return n.apply("Shape", nil) }
 
 // Unsqueeze adds axes of size 1.
@@ -129,18 +129,18 @@ func (n Node) Squeeze(axes ...int) Node { return n.apply("Squeeze", nil, n.Graph
 // Expand broadcasts n to at least the given sizes.
 func (n Node) Expand(sizes ...int) Node { return n.apply("Expand", nil, n.Graph().Ints(sizes...)) }
 
-// Slice keeps start:end of one axis.
+// Slice returns the entries start:end of one axis.
 func (n Node) Slice(axis, start, end int) Node {
 	g := n.Graph()
 	return n.apply("Slice", nil, g.Ints(start), g.Ints(end), g.Ints(axis))
 }
 
-// Gather picks entries of an axis by an integer node.
+// Gather returns the entries of an axis at the indices of an integer node.
 func (n Node) Gather(axis int, index Node) Node {
 	return n.apply("Gather", Attrs{"axis": Attr(axis)}, index)
 }
 
-// Rows picks entries of the first axis.
+// Rows returns the entries of the first axis at the indices of an integer node.
 func (n Node) Rows(index Node) Node { return n.Gather(0, index) }
 
 func (n Node) reduce(kind string, keep int, axes []int) Node {
@@ -150,19 +150,19 @@ func (n Node) reduce(kind string, keep int, axes []int) Node {
 	return n.apply(kind, Attrs{"keepdims": Attr(keep)}, n.Graph().Ints(axes...))
 }
 
-// Sum adds up the given axes, or all, and removes them.
+// Sum sums over the given axes, or all, and removes them.
 func (n Node) Sum(axes ...int) Node { return n.reduce("ReduceSum", 0, axes) }
 
 // Mean averages the given axes, or all, and removes them.
 func (n Node) Mean(axes ...int) Node { return n.reduce("ReduceMean", 0, axes) }
 
-// SumKeep adds up the given axes and keeps them with size 1.
+// SumKeep sums over the given axes and keeps them with size 1.
 func (n Node) SumKeep(axes ...int) Node { return n.reduce("ReduceSum", 1, axes) }
 
 // MeanKeep averages the given axes and keeps them with size 1.
 func (n Node) MeanKeep(axes ...int) Node { return n.reduce("ReduceMean", 1, axes) }
 
-// Norm is the Euclidean norm over one axis, which it removes. Its gradient at zero is zero.
+// Norm returns the Euclidean norm over one axis, which it removes. Its gradient at zero is zero.
 func (n Node) Norm(axis int) Node { return n.Square().Sum(axis).AddScalar(tiny).Sqrt() }
 
 // L2Normalize divides by the Euclidean norm over the last axis.
@@ -174,7 +174,7 @@ const tiny = 1e-30
 // Softmax normalises e^n over one axis.
 func (n Node) Softmax(axis int) Node { return n.apply("Softmax", Attrs{"axis": Attr(axis)}) }
 
-// LogSoftmax is the logarithm of Softmax, computed stably.
+// LogSoftmax returns the logarithm of Softmax, computed in a stable way.
 func (n Node) LogSoftmax(axis int) Node { return n.apply("LogSoftmax", Attrs{"axis": Attr(axis)}) }
 
 // Concat joins nodes along an axis.
@@ -197,25 +197,25 @@ func (n Node) Split(axis int, sizes ...int) []Node {
 	return g.ApplyN(Standard, "Split", Attrs{"axis": Attr(axis)}, len(sizes), n, g.Ints(sizes...))
 }
 
-// OneHot is 1 at each index of an integer node and 0 elsewhere, with a last axis of the given depth.
+// OneHot returns 1 at each index of an integer node and 0 elsewhere, on a new last axis of the given depth.
 func OneHot(index Node, depth int) Node {
 	g := index.Graph()
 	values := g.Const(tensor.Of([]float32{0, 1}, 2))
 	return g.Apply(Standard, "OneHot", Attrs{"axis": Attr(-1)}, index, g.Ints(depth), values)
 }
 
-// CrossEntropy is the mean over the batch of -log softmax(logits [B,C])[label [B]].
+// CrossEntropy returns the mean over the batch of -log softmax(logits [B,C])[label [B]].
 func CrossEntropy(logits, label Node) Node {
 	return logits.LogSoftmax(-1).Mul(OneHot(label, logits.Dim(-1))).Sum(-1).Mean().Neg()
 }
 
-// SigmoidCrossEntropy asks each class by itself whether an example is of it: the mean over a batch of the sum over
-// classes of -log σ(z l), for logits l [B,C] and z = 1 of the label's class, -1 of others (Zhai et al., SigLIP, ICCV
-// 2023, section 3.2, with classes for texts).
+// SigmoidCrossEntropy returns the loss of independent binary decisions per class: the mean over a batch of the sum over
+// classes of -log σ(z l), for logits l [B,C], with z = 1 for the class of the label and -1 for others (Zhai et al.,
+// SigLIP, ICCV 2023, section 3.2, with classes for texts).
 func SigmoidCrossEntropy(logits, label Node) Node {
 	sign := OneHot(label, logits.Dim(-1)).MulScalar(-2).AddScalar(1)
 	return logits.Mul(sign).Softplus().Sum(-1).Mean()
 }
 
-// MSE is the mean of squared differences over all elements.
+// MSE returns the mean of squared differences over all elements.
 func MSE(a, b Node) Node { return a.Sub(b).Square().Mean() }

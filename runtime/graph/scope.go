@@ -7,19 +7,19 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// scope is where the names of a list of nodes are looked up: those of a model, or of a branch.
+// scope resolves the names in a list of nodes, of a model or of a branch.
 type scope struct {
 	names map[string]Node
-	outer *scope                          // of a branch, which sees the names around it; nil otherwise
-	known map[string]*onnx.ValueInfoProto // what the file says of values
-	label string                          // goes before the names of operators
+	outer *scope                          // the scope around a branch; nil for a model
+	known map[string]*onnx.ValueInfoProto // types and shapes in the file
+	label string                          // prefix of the names of operators
 	depth int
 }
 
 const (
-	maxDepth    = 64      // branches inside one another
-	maxExpanded = 1 << 17 // operators that branches may make, beyond those that the file lists
-	maxOps      = 1 << 20 // operators of a graph that is read from a file, or that one is put into
+	maxDepth    = 64      // nested branches
+	maxExpanded = 1 << 17 // operators added for branches
+	maxOps      = 1 << 20 // operators of a graph from a file, or into which a file is inlined
 )
 
 func (s *scope) declare(name string, n Node) error {
@@ -42,16 +42,15 @@ func (s *scope) get(name string) (Node, bool) {
 	return Node{}, false
 }
 
-// room is an error where a graph is too large for one more operator of a file.
+// room returns an error if a graph is too large for one more operator of a file.
 func (g *Graph) room() error {
 	if len(g.ops) > maxOps {
-		return fmt.Errorf("the graph has more than %d operators; a tower of a fixed batch stands in it once for every "+
-			"batch: export it with an open one", maxOps)
+		return fmt.Errorf("the graph has more than %d operators; it repeats a tower with a fixed batch size for every "+
+			"batch: export the tower with a dynamic batch size", maxOps)
 	}
 	return nil
 }
 
-// expand counts the nodes that a branch adds.
 func (f *File) expand(nodes int, s *scope) error {
 	if f.expanded += nodes; f.expanded > maxExpanded {
 		return fmt.Errorf("branches make more than %d operators", maxExpanded)
@@ -62,7 +61,7 @@ func (f *File) expand(nodes int, s *scope) error {
 	return nil
 }
 
-// alias gives a value that exists already one more name.
+// alias declares another name of an existing value.
 func (f *File) alias(name string, n Node, s *scope) error {
 	if n.v.name == "" && n.Graph() == f.Graph {
 		n.v.name = name
@@ -73,7 +72,7 @@ func (f *File) alias(name string, n Node, s *scope) error {
 	return s.declare(name, n)
 }
 
-// branch puts the branch that is taken in place of an If whose condition is known; ok is false where it is not.
+// branch replaces an If with a known condition by the selected branch; ok is false if the condition is not known.
 func (f *File) branch(p *onnx.NodeProto, in []Node, outer *scope) (ok bool, err error) {
 	if p.OpType != "If" || len(in) != 1 || !in[0].OK() || len(in[0].Ints()) != 1 || !in[0].Ints()[0].Static() {
 		return false, nil

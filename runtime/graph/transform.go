@@ -2,10 +2,10 @@ package graph
 
 import "slices"
 
-// Reachable lists the operators that roots depend on, in the order they were made.
+// Reachable lists the operators that roots depend on, in the order of their creation.
 func Reachable(roots ...Node) []*Op { return ReachableUpTo[bool](nil, roots...) }
 
-// ReachableUpTo is Reachable without what only the values that are keys of given depend on.
+// ReachableUpTo is Reachable without the operators on which only the keys of given depend.
 func ReachableUpTo[V any](given map[Node]V, roots ...Node) []*Op {
 	seen := map[*Op]bool{}
 	var out, visit []*Op
@@ -29,8 +29,8 @@ func ReachableUpTo[V any](given map[Node]V, roots ...Node) []*Op {
 	return out
 }
 
-// Transform rebuilds roots with some operators replaced: replace is called for every operator the roots depend on,
-// inputs first, with the rebuilt inputs, and gives the new outputs, or nil to keep the operator.
+// Transform rebuilds roots with some operators replaced. It calls replace for every operator that the roots depend on,
+// inputs first, with the rebuilt inputs; replace returns the new outputs, or nil to keep the operator.
 func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 	now := map[*Op][]Node{}
 	get := func(n Node) Node {
@@ -67,7 +67,7 @@ func Transform(roots []Node, replace func(op *Op, in []Node) []Node) []Node {
 	return out
 }
 
-// Inputs lists the inputs that roots depend on, in the order they were declared.
+// Inputs lists the inputs that roots depend on, in the order of their declaration.
 func Inputs(roots ...Node) []Node {
 	var out []Node
 	for _, op := range Reachable(roots...) {

@@ -11,10 +11,10 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// While repeats body at most n times, and stops after a time that gives more as false. body gets the states as inputs
-// of a graph of its own, which sees nothing else, and gives their next values, in the same order and shapes, and the
-// boolean scalar more; a state that it gives back unchanged is a constant of the loop. Only standard operators may be
-// used in it. The result, the states after the last time, is a constant for gradients. It is written as ONNX's Loop.
+// While runs body at most n times, and stops after an iteration with more = false. body gets the states as inputs of a
+// separate graph, which reads no outer values, and returns their next values, in the same order and shapes, and the
+// boolean scalar more. A state that it returns unchanged is a constant of the loop. body may use only standard
+// operators. The result is the last states, which have no gradient. It is written as ONNX's Loop.
 func While(n int, body func(state []Node) (next []Node, more Node), init ...Node) []Node {
 	g := init[0].Graph()
 	fail := func(format string, a ...any) []Node {
@@ -58,7 +58,7 @@ func While(n int, body func(state []Node) (next []Node, more Node), init ...Node
 	return nodes
 }
 
-// loopInputs are the inputs that ONNX gives the body of a Loop: the number of the time, whether it goes on, the states.
+// loopInputs returns the inputs of the body of an ONNX Loop: the iteration number, the condition, and the states.
 func loopInputs(init []Node) (all, states []Node) {
 	g := New()
 	all = []Node{g.Input("time", Int64, Static()), g.Input("on", Bool, Static())}
@@ -68,7 +68,7 @@ func loopInputs(init []Node) (all, states []Node) {
 	return append(all, states...), states
 }
 
-// loopBody writes the body. Its names begin with a digest of its content: no name outside is the same.
+// loopBody returns the body. Its names begin with a digest of its content, so that no outer name is equal.
 func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
 	m, err := Model(out...)
 	if err != nil {
@@ -78,7 +78,7 @@ func loopBody(in []Node, out []Output) (*onnx.GraphProto, error) {
 		return nil, fmt.Errorf("the body uses operators of %v", m.OpsetImport[len(m.OpsetImport)-1])
 	}
 	g := m.Graph
-	g.Input = nil // an unused one must be there too
+	g.Input = nil // unused inputs are required too
 	for _, n := range in {
 		g.Input = append(g.Input, valueInfo(n.Name(), n))
 	}
@@ -119,7 +119,7 @@ func inferWhile(o *Inference) error {
 	return nil
 }
 
-// loop writes While: the greatest number of times, no condition before the first one, the states.
+// loop writes a While as Loop: the maximum number of iterations, no initial condition, the states.
 func (w *writer) loop(g *onnx.GraphProto, op *Op) error {
 	n := &onnx.NodeProto{OpType: "Loop", Input: []string{w.name(op.In[0]), ""},
 		Attribute: []*onnx.AttributeProto{op.Attrs["body"].proto("body")}}

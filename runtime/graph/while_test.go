@@ -32,8 +32,8 @@ func value(t *testing.T, feed tensor.Map, n graph.Node) []float32 {
 	return out["y"].Data
 }
 
-// By hand: 6+2 halved is 4, 2 and 1, which is not above 1, so three times; at most two times leave 1.5+0.5. The first
-// time always happens: 0.5 becomes 0.25.
+// By hand: 6+2 is halved to 4, 2 and 1, which is not above 1, so three iterations; two iterations leave 1.5+0.5. The
+// first iteration always runs: 0.5 becomes 0.25.
 func TestWhileStops(t *testing.T) {
 	for _, c := range []struct {
 		most     int
@@ -55,7 +55,7 @@ func TestWhileStops(t *testing.T) {
 	}
 }
 
-// Two loops with one body, another body, and the first one asked for again: 8 by 2 is 1, 8 by 3 is 8/9, 8 by 4 is 0.5.
+// Two loops with one body, another body, and the first one again: 8 by 2 is 1, 8 by 3 is 8/9, 8 by 4 is 0.5.
 func TestWhileIsInternedAndRewritten(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(1))

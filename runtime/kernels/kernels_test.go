@@ -42,7 +42,7 @@ func step(rows int, spans []int64) ([]graph.Output, tensor.Map) {
 }
 
 // Results are the same bytes for any number of threads.
-func TestThreads(t *testing.T) {
+func TestKernelsOnThreads(t *testing.T) {
 	const rows = 1000
 	var spans []int64
 	for i := range int64(rows) {
@@ -71,7 +71,7 @@ func TestThreads(t *testing.T) {
 }
 
 // NaN propagates, so that checks for finite values further up see it.
-func TestNaN(t *testing.T) {
+func TestKernelsKeepNaN(t *testing.T) {
 	outputs, feeds := step(2, []int64{0, 1, 0, 0, 0, 1, 1, 2})
 	model, err := graph.Model(outputs...)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestNaN(t *testing.T) {
 }
 
 // Spans come from a graph, which may be a stranger's, so the kernels check them.
-func TestWrongSpans(t *testing.T) {
+func TestKernelsRefuseSpans(t *testing.T) {
 	for _, spans := range [][]int64{{0, 3, 0, 0}, {-1, 1, 0, 0}, {0, 0, 1, 1}, {2, 1, 0, 2}, {0, 1, 1, 1 << 62},
 		{0, 1, math.MinInt64, 1}} {
 		outputs, feeds := step(2, append([]int64{0, 1, 0, 0}, spans...))

@@ -87,7 +87,6 @@ func (r *productRewriter) survey(g *onnx.GraphProto) {
 	}
 }
 
-// node appends a node, or its replacement, to r.nodes.
 func (r *productRewriter) node(n *onnx.NodeProto) {
 	if p, ok := r.matrix(n); ok {
 		matrix := r.tensors[n.Input[1]]
@@ -108,7 +107,6 @@ func (r *productRewriter) node(n *onnx.NodeProto) {
 	r.nodes = append(r.nodes, n)
 }
 
-// matrix returns the right factor of a product, if that matrix can be packed.
 func (r *productRewriter) matrix(n *onnx.NodeProto) (p PackedMatrix, ok bool) {
 	fused := n.OpType == "FusedMatMul" && n.Domain == onnx.Microsoft
 	if !fused && (n.OpType != "MatMul" || !onnx.Standard(n.Domain)) || len(n.Input) != 2 || len(n.Output) != 1 ||
@@ -132,7 +130,6 @@ func (r *productRewriter) matrix(n *onnx.NodeProto) (p PackedMatrix, ok bool) {
 	return p, err == nil && at.Offset%4 == 0 && p.N%r.panel == 0 && at.Length/4 >= r.least
 }
 
-// alpha returns the factor by which FusedMatMul scales its product.
 func alpha(n *onnx.NodeProto) float32 {
 	for _, a := range n.Attribute {
 		if a.Name == "alpha" {

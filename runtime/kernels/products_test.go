@@ -15,7 +15,6 @@ func node(kind, in, out string, at ...*onnx.AttributeProto) *onnx.NodeProto {
 	return &onnx.NodeProto{OpType: kind, Input: strings.Fields(in), Output: strings.Fields(out), Attribute: at}
 }
 
-// describe returns a node as text: operator, inputs, outputs and attributes.
 func describe(n *onnx.NodeProto) string {
 	s := fmt.Sprintf("%s(%s)=%s", n.OpType, strings.Join(n.Input, ","), strings.Join(n.Output, ","))
 	for _, a := range n.Attribute {

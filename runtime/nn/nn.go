@@ -1,5 +1,6 @@
-// Package nn holds the layers of transformers as graph nodes, each in the form that ONNX Runtime computes fastest
-// together with its gradient. Rows are tokens: a linear layer sees [N,width] whatever batch the rows came from.
+// Package nn holds the layers of transformers as graph nodes, in the form that ONNX Runtime computes fastest together
+// with their gradient. It may import the packages graph, ops and tensor of the runtime. Rows are tokens: a linear layer
+// takes [N,width] for any batch.
 package nn
 
 import (
@@ -11,19 +12,19 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// LayerNorm normalises the last axis of x to mean 0 and variance 1 (biased, with eps added) and applies gain and bias
-// (Ba, Kiros, Hinton 2016). The operator's mean and deviation outputs are there for the gradient.
+// LayerNorm normalises the last axis of x to mean 0 and variance 1 (biased, plus eps) and applies gain and bias (Ba,
+// Kiros, Hinton 2016). The gradient uses the operator's outputs for mean and deviation.
 func LayerNorm(x, gain, bias graph.Node, eps float64) graph.Node {
 	at := graph.Attrs{"axis": graph.Attr(-1), "epsilon": graph.Attr(float32(eps))}
 	return x.Graph().ApplyN(graph.Standard, "LayerNormalization", at, 3, x, gain, bias)[0]
 }
 
-// Linear is scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The scale costs nothing. The
-// bias is added in a pass of its own, which runs on all threads: ONNX Runtime's Gemm spreads it over the result on one
-// thread before the product starts.
+// Linear returns scale·x wᵀ + shift·b for x [N,in], w [out,in] and an optional b [out]. The scale takes no time.
+// The bias is added by an operator that runs on all threads, because ONNX Runtime's Gemm copies it into the
+// result on one thread before the product starts.
 func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	at := graph.Attrs{"transB": graph.Attr(1)}
-	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // as exports store it
+	if op := w.Op(); w.Rank() == 2 && op.Domain == graph.Standard && op.Kind == "Transpose" { // the layout of exports
 		w, at = op.In[0], graph.Attrs{}
 	}
 	if scale != 1 {
@@ -39,19 +40,19 @@ func Linear(x, w, b graph.Node, scale, shift float64) graph.Node {
 	return y.Add(b)
 }
 
-// Activations that MLP knows.
+// Activations of MLP.
 const (
-	QuickGELU = "quick_gelu" // x σ(1.702 x), what OpenAI's CLIP was trained with
-	GELU      = "gelu"       // x Φ(x), exact by the error function
-	GELUTanh  = "gelu_tanh"  // its approximation by the hyperbolic tangent (Hendrycks and Gimpel 2016)
+	QuickGELU = "quick_gelu" // x σ(1.702 x), in OpenAI's CLIP
+	GELU      = "gelu"       // x Φ(x), exact, by the error function
+	GELUTanh  = "gelu_tanh"  // approximation by the hyperbolic tangent (Hendrycks and Gimpel 2016)
 )
 
-// quick is QuickGELU's slope inside the sigmoid.
-const quick = 1.702
+const quick = 1.702 // QuickGELU's factor inside the sigmoid
 
-// MLP is act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the activation
-// ride on the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2, GELU(x) = a (1+erf
-// a) / √2. up and down add scale times a change of rows x to what the first and the second product make of them.
+// MLP returns act(x fcᵀ + fcBias) projᵀ + projBias for x [N,w], fc [m,w], proj [w,m]. The constants of the
+// activation are factors of the two products: with a = 1.702 x, QuickGELU(x) = a σ(a) / 1.702, and with a = x/√2,
+// GELU(x) = a (1+erf a) / √2. up and down add scale times a change of rows x to the results y of the first and
+// the second product.
 func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 	up, down func(y, x graph.Node, scale float64) graph.Node) graph.Node {
 	g, in, out := x.Graph(), quick, 1/quick
@@ -83,7 +84,7 @@ func MLP(x, fc, fcBias, proj, projBias graph.Node, act string,
 	return down(Linear(a, proj, projBias, out, 1), a, out)
 }
 
-// Attend is softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that
+// Attend returns softmax(q kᵀ/√d + mask) v for q [...,n,d], k and v [...,m,d] and an optional additive mask that
 // broadcasts to [...,n,m].
 func Attend(q, k, v, mask graph.Node) graph.Node {
 	s := Scores(q, k)
@@ -93,9 +94,9 @@ func Attend(q, k, v, mask graph.Node) graph.Node {
 	return s.Softmax(-1).MatMul(v)
 }
 
-// PackedAttention is attention of rows that hold query, key and value side by side [n,3·heads·d], to [n,heads·d]:
-// the query of row i sees the rows from spans[i][0] to spans[i][1] and from spans[i][2] to spans[i][3]. It is for
-// graphs with kernels, and d must be a multiple of graph.KernelWidth.
+// PackedAttention returns attention [n,heads·d] for rows that hold query, key and value [n,3·heads·d]: the query
+// of row i attends to the rows from spans[i][0] to spans[i][1] and from spans[i][2] to spans[i][3]. The graph
+// must have kernels, and d must be a multiple of graph.KernelWidth.
 func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
 	keys, flat := 0, make([]int64, 0, 4*len(spans))
 	for _, s := range spans {
@@ -110,26 +111,25 @@ func PackedAttention(qkv graph.Node, spans [][4]int, heads int) graph.Node {
 	return g.ApplyN(graph.Kernels, "Attention", at, 2, qkv, g.Const(tensor.OfInts(flat, len(spans), 4)))[0]
 }
 
-// SequenceAttention is attention of sequences of n rows that hold query, key and value side by side [B·n,3·heads·d],
-// to [B·n,heads·d]: each row sees all of its sequence. It is for graphs with kernels, as PackedAttention is, and
-// leaves no weights in memory.
+// SequenceAttention returns attention [B·n,heads·d] for sequences of n rows that hold query, key and value
+// [B·n,3·heads·d]: each row attends to all rows of its sequence. The graph must have kernels, as for
+// PackedAttention. The weights are not stored.
 func SequenceAttention(qkv graph.Node, n, heads int) graph.Node {
 	at := graph.Attrs{"heads": graph.Attr(heads), "rows": graph.Attr(n)}
 	return qkv.Graph().Apply(graph.Kernels, "SequenceAttention", at, qkv)
 }
 
-// Scores is q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor costs nothing.
+// Scores returns q kᵀ/√d for q [...,n,d] and k [...,m,d]; the factor takes no time.
 func Scores(q, k graph.Node) graph.Node {
 	scale := float32(1 / math.Sqrt(float64(q.Dim(-1))))
 	at := graph.Attrs{"transB": graph.Attr(1), "alpha": graph.Attr(scale)}
 	return q.Graph().Apply(graph.Microsoft, "FusedMatMul", at, q, k)
 }
 
-// Masked is what a mask adds to a score that must not count: far below any score, and finite.
+// Masked is the mask value of a score that must not count: far below any score, and finite.
 const Masked = -1e9
 
-// Heads cuts rows [batch·n, parts·heads·d] into parts nodes [batch,heads,n,d]; batch may be -1 for "whatever is
-// there".
+// Heads splits rows [batch·n, parts·heads·d] into parts nodes [batch,heads,n,d]; batch may be -1 for any size.
 func Heads(x graph.Node, parts, batch, n, heads int) []graph.Node {
 	d := x.Dim(-1) / (parts * heads)
 	if parts == 1 {
@@ -142,7 +142,7 @@ func Heads(x graph.Node, parts, batch, n, heads int) []graph.Node {
 	return out
 }
 
-// Rows undoes Heads: [batch,heads,n,d] to [batch·n, heads·d].
+// Rows is the inverse of Heads: it returns [batch·n, heads·d] for [batch,heads,n,d].
 func Rows(x graph.Node) graph.Node {
 	return x.Transpose(0, 2, 1, 3).Reshape(-1, x.Dim(1)*x.Dim(3))
 }

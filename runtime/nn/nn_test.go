@@ -13,7 +13,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// eval runs build on an input x and gives the numbers of its result.
+// eval runs build on an input x and returns the elements of its result.
 func eval(t *testing.T, x *tensor.Tensor, build func(g *graph.Graph, x graph.Node) graph.Node) *tensor.Tensor {
 	t.Helper()
 	g := graph.New()
@@ -92,8 +92,8 @@ func TestAttend(t *testing.T) {
 	equal(t, y, 7, 4)
 }
 
-// Rows [2 sequences · 2 tokens, 2 parts · 2 heads · 1] numbered in order: part 1 of head 0 holds columns 2, head 1
-// columns 3. Rows puts the heads of each token side by side again.
+// Rows [2 sequences · 2 tokens, 2 parts · 2 heads · 1] with consecutive numbers: part 1 of head 0 is column 2, of
+// head 1 column 3. Rows joins the heads of each token again.
 func TestHeadsAndRows(t *testing.T) {
 	x := tensor.New(4, 4)
 	for i := range x.Data {

@@ -1,5 +1,5 @@
-// Package numerics names everything beside a graph and its inputs that may change a bit of what is computed: the
-// processor, the compilers and libraries, and how sessions run. It imports nothing of this module.
+// Package numerics describes everything besides a graph and its inputs that may change a bit of the results: processor,
+// compilers, libraries, and options of sessions. It imports nothing of this module.
 package numerics
 
 import (
@@ -14,33 +14,35 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// Version counts changes of this program that change a bit of results though all else in Fingerprint is the same: of
-// operators in C, of the graphs of towers, of how images are decoded, resampled or drawn, also by a library.
+// Version counts changes of this program that change a bit of results while the rest of Fingerprint stays the same:
+// changes of operators in C, of the graphs of towers, of how images are decoded, resampled or synthesised, also by a
+// library.
 const Version = 1
 
-// Fingerprint is equal for computations that give the same bits for the same graph and inputs on the CPU. On a GPU
-// equal fingerprints promise nothing. ort.Options.Fingerprint gives that of a session.
+// Fingerprint is equal for computations that return the same bits for the same graph and inputs on the CPU. On a GPU
+// equal fingerprints promise nothing. ort.Options.Fingerprint returns that of a session.
 type Fingerprint struct {
 	Version   int    `json:"version"`   // Version
 	System    string `json:"system"`    // operating system and architecture
-	Processor string `json:"processor"` // instruction sets by which libraries choose code
-	Compilers string `json:"compilers"` // Go's, which has the decoders of images, C's, and the C library
+	Processor string `json:"processor"` // instruction sets, by which libraries select code
+	Compilers string `json:"compilers"` // Go (with its image decoders), C compiler, C library
 	Library   string `json:"onnxruntime"`
 	Provider  string `json:"provider"`
 
-	Optimization string `json:"optimization"` // of graphs
+	Optimization string `json:"optimization"` // level of graph optimisation
 	Threads      int    `json:"threads"`      // within one operator
 	Prepack      bool   `json:"prepack"`      // weights are packed
-	OwnProducts  bool   `json:"own_products"` // products with packed weights are the program's own
+	OwnProducts  bool   `json:"own_products"` // the operator Product computes products with packed weights
 }
 
-// OfMachine is what a fingerprint says of the machine and of Go; the C compiler and library are of who calls them.
+// OfMachine returns the part of a fingerprint that depends on the machine and on Go. The caller adds C compiler and
+// library.
 func OfMachine() Fingerprint {
 	return Fingerprint{Version: Version, System: runtime.GOOS + "/" + runtime.GOARCH, Processor: processor(),
 		Compilers: runtime.Version()}
 }
 
-// processor lists what ONNX Runtime, the GNU C library and the program's own operators look for.
+// processor lists the instruction sets that ONNX Runtime, the GNU C library and runtime/kernels look for.
 func processor() string {
 	var has []string
 	for _, s := range []struct {
@@ -64,23 +66,22 @@ func processor() string {
 	return strings.Join(has, " ")
 }
 
-// String is equal for equal fingerprints only.
+// String returns JSON, which is equal only for equal fingerprints.
 func (f Fingerprint) String() string {
 	b, err := json.Marshal(f)
-	if err != nil { // of strings, numbers and truth values there is none
+	if err != nil { // strings, numbers and booleans always have JSON
 		panic(err)
 	}
 	return string(b)
 }
 
-// Digest is the SHA-256 of String, in hex.
+// Digest returns the SHA-256 of String, in hex.
 func (f Fingerprint) Digest() string {
 	sum := sha256.Sum256([]byte(f.String()))
 	return hex.EncodeToString(sum[:])
 }
 
-// Differences names, one after the other, what differs between two fingerprints, by the name of its field in JSON;
-// empty where they are equal.
+// Differences lists the fields that differ between two fingerprints, with their JSON names and values.
 func (f Fingerprint) Differences(other Fingerprint) (out []string) {
 	a, b := reflect.ValueOf(f), reflect.ValueOf(other)
 	for i := range a.NumField() {

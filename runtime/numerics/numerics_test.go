@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestFingerprint: each field, on its own, makes another digest and is named in the differences.
+// Each field alone changes the digest and is named in the differences.
 func TestFingerprint(t *testing.T) {
 	base := OfMachine()
 	if base.Version != Version || base.System != runtime.GOOS+"/"+runtime.GOARCH ||

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Adapted is a model whose inputs and outputs are all float32 or int64, and of known rank.
+// Adapted is a model whose inputs and outputs all are float32 or int64 and of known rank.
 type Adapted struct {
 	Model  *ModelProto
 	Kept   []*ValueInfoProto // outputs of the original
-	Inputs []string          // names of its inputs, in the order of those of the original that are no constants
+	Inputs []string          // names of its inputs, in the original's order, without constants
 	Values []string          // names of its outputs
-	// Outputs tells where each of Kept is found.
+	// Outputs is the place of each output in Kept.
 	Outputs []AdaptedOutput
 }
 
-// AdaptedOutput is the place of an output among Adapted.Values; Shape is -1 unless the output was flattened.
+// AdaptedOutput is the place of an output in Adapted.Values. Shape is -1 unless the output was flattened.
 type AdaptedOutput struct{ Value, Shape int }
 
-// InterfaceType is the type that carries values of type t through an adapted model's inputs and outputs: FLOAT for
-// floating-point numbers, INT64 for integers and bool, UNDEFINED for types that are not numbers.
+// InterfaceType returns the type that carries values of type t through inputs and outputs of an adapted model: FLOAT
+// for floating-point numbers, INT64 for integers and bool, UNDEFINED for types that are not numbers.
 func InterfaceType(t TensorProto_DataType) TensorProto_DataType {
 	switch t {
 	case TensorProto_FLOAT, TensorProto_FLOAT16, TensorProto_BFLOAT16, TensorProto_DOUBLE:
@@ -32,7 +32,7 @@ func InterfaceType(t TensorProto_DataType) TensorProto_DataType {
 	return TensorProto_UNDEFINED
 }
 
-// Inputs are the inputs of a graph that are no constants with a default value, which older files list among them.
+// Inputs returns the inputs of a graph without the constants that older files list among them as default values.
 func Inputs(g *GraphProto) []*ValueInfoProto {
 	constant := map[string]bool{}
 	for _, t := range g.GetInitializer() {
@@ -41,8 +41,8 @@ func Inputs(g *GraphProto) []*ValueInfoProto {
 	return slices.DeleteFunc(slices.Clone(g.GetInput()), func(v *ValueInfoProto) bool { return constant[v.Name] })
 }
 
-// Adapt puts conversions at a model's inputs and outputs, of which it keeps the named ones, or all. All must be
-// tensors of numbers (see InterfaceType). A model that needs none is used as it is; m is not changed.
+// Adapt inserts conversions at the inputs and outputs of a model, and keeps only the named outputs, or all. All must be
+// tensors of numbers (see InterfaceType). m is not changed.
 func Adapt(m *ModelProto, outputs ...string) (*Adapted, error) {
 	a := &Adapted{Model: Shallow(m)}
 	g := Shallow(m.GetGraph())
@@ -75,7 +75,7 @@ func keep(list []*ValueInfoProto, names []string) ([]*ValueInfoProto, error) {
 	return out, nil
 }
 
-// adapterName is the name of a converted value; graphs have no such names of their own.
+// adapterName returns the name of a converted value. No graph has such names.
 func adapterName(what, name string) string { return "promptfed/" + what + "/" + name }
 
 func (a *Adapted) inputs(g *GraphProto) {
@@ -128,13 +128,12 @@ func castNode(from, to string, want TensorProto_DataType) *NodeProto {
 		Attribute: []*AttributeProto{{Name: "to", Type: AttributeProto_INT, I: int64(want)}}}
 }
 
-// retyped is v under another name and with another element type.
 func retyped(v *ValueInfoProto, name string, t TensorProto_DataType) *ValueInfoProto {
 	return &ValueInfoProto{Name: name, Type: &TypeProto{Value: &TypeProto_TensorType{TensorType: &TypeProto_Tensor{
 		ElemType: int32(t), Shape: v.GetType().GetTensorType().GetShape()}}}}
 }
 
-// flatten computes the shape of value and its elements in one axis, which carries values of rank 0 too.
+// flatten adds the shape of value, and its elements as a vector, which also represents values of rank 0.
 func flatten(g *GraphProto, value, flat, shape string) {
 	all := adapterName("all", value)
 	g.Initializer = append(g.Initializer, &TensorProto{Name: all, Dims: []int64{1}, DataType: int32(TensorProto_INT64),

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	maxNested = 200     // messages of a file inside one another
-	maxParts  = 1 << 22 // messages, names and other texts of a file
+	maxNested = 200     // nested messages of a file
+	maxParts  = 1 << 22 // messages and strings of a file
 )
 
-// Marshal encodes a model; the same model gives the same bytes.
+// Marshal encodes a model. The same model has the same bytes.
 func Marshal(m *ModelProto) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
-// decode decodes a model whose messages have been counted: an empty one takes two bytes of a file, and a hundred times
-// as many of memory.
+// decode decodes a model after counting its messages: an empty message takes two bytes in a file, and a hundred times
+// as many in memory.
 func decode(b []byte) (*ModelProto, error) {
 	m, left := &ModelProto{}, maxParts
 	if err := count(b, m.ProtoReflect().Descriptor(), 0, &left); err != nil {
@@ -32,7 +32,7 @@ func decode(b []byte) (*ModelProto, error) {
 	return m, nil
 }
 
-// count takes off left the messages and texts of an encoded message.
+// count subtracts the messages and strings of an encoded message from left.
 func count(b []byte, d protoreflect.MessageDescriptor, depth int, left *int) error {
 	if depth > maxNested {
 		return fmt.Errorf("messages are nested more than %d deep", maxNested)
@@ -44,7 +44,7 @@ func count(b []byte, d protoreflect.MessageDescriptor, depth int, left *int) err
 		}
 		b = b[n:]
 		if wire == protowire.StartGroupType {
-			return errors.New("it holds a group, which ONNX has none of")
+			return errors.New("it holds a group; ONNX has no groups")
 		}
 		if wire != protowire.BytesType {
 			if n = protowire.ConsumeFieldValue(number, wire, b); n < 0 {
@@ -59,7 +59,7 @@ func count(b []byte, d protoreflect.MessageDescriptor, depth int, left *int) err
 		}
 		b = b[n:]
 		if *left--; *left < 0 {
-			return fmt.Errorf("it has more than %d messages and texts", maxParts)
+			return fmt.Errorf("it has more than %d messages and strings", maxParts)
 		}
 		if f := d.Fields().ByNumber(number); f != nil && f.Message() != nil {
 			if err := count(inner, f.Message(), depth+1, left); err != nil {

@@ -1,7 +1,7 @@
-// Package onnx is all of ONNX files: their schema, reading and writing with every size and name checked and malformed
-// graphs refused, one walk over what a model holds, one reader of external data, and the transformations of models that
-// need no shapes: older operator sets to the present one, functions inlined, large initializers left in their file,
-// inputs and outputs in the two element types that sessions take.
+// Package onnx reads, checks, transforms and writes ONNX models: the schema, checks of every size and name, a walk over
+// all messages, external data, and transformations that need no shapes (upgrade to a later operator set, inlining of
+// functions, large initializers as external data, inputs and outputs of float32 and int64). It imports nothing of this
+// module.
 package onnx
 
 //go:generate sh generate.sh

@@ -14,16 +14,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// External is where elements lie in a file beside a model, row by row and little-endian.
+// External is the place of elements in a file beside a model, in row order, little-endian.
 type External struct {
 	File           string // relative to the folder of the model, with slashes
 	Offset, Length int64  // bytes
 }
 
-// IsExternal tells whether a tensor's elements lie in a file beside the model.
+// IsExternal reports whether a tensor's elements lie in another file.
 func IsExternal(t *TensorProto) bool { return t.GetDataLocation() == TensorProto_EXTERNAL }
 
-// HasExternal tells whether a model keeps tensors in files beside it, so that it must stay in their folder.
+// HasExternal reports whether a model has tensors in other files, so that it must stay in their folder.
 func HasExternal(m *ModelProto) bool {
 	for t := range Tensors(m) {
 		if IsExternal(t) {
@@ -33,14 +33,14 @@ func HasExternal(m *ModelProto) bool {
 	return false
 }
 
-// ExternalOf reads where a tensor's elements lie. The place is checked as far as it can be without the files: the path
-// stays inside the model's folder, and the length is that of the tensor's dimensions.
+// ExternalOf returns the place of a tensor's elements. It checks what it can without the files: the path stays inside
+// the model's folder, and the length is that of the dimensions.
 func ExternalOf(t *TensorProto) (External, error) {
 	e := External{Length: -1}
 	fail := func(format string, a ...any) (External, error) {
 		return External{}, fmt.Errorf("tensor %q: "+format, append([]any{t.GetName()}, a...)...)
 	}
-	size, known, err := Bytes(t)
+	size, known, err := ByteSize(t)
 	if err != nil {
 		return fail("%w", err)
 	}
@@ -69,7 +69,7 @@ func ExternalOf(t *TensorProto) (External, error) {
 	if e.Length < 0 && !slices.ContainsFunc(t.ExternalData, func(x *StringStringEntryProto) bool {
 		return x.Key == "length"
 	}) {
-		e.Length = size // the standard lets it be left out
+		e.Length = size // the standard makes it optional
 	}
 	if e.Offset < 0 || e.Length < 0 || e.Offset > math.MaxInt64-e.Length {
 		return fail("%d bytes at %d of %s are no place in a file", e.Length, e.Offset, e.File)
@@ -81,7 +81,7 @@ func ExternalOf(t *TensorProto) (External, error) {
 	return e, nil
 }
 
-// SetExternal makes a tensor refer to its elements in a file.
+// SetExternal makes a tensor refer to elements in a file.
 func SetExternal(t *TensorProto, e External) {
 	t.DataLocation, t.RawData = TensorProto_EXTERNAL, nil
 	t.ExternalData = []*StringStringEntryProto{
@@ -110,14 +110,15 @@ func checkLocation(location string) error {
 	return nil
 }
 
-// place is a file of external data behind all symbolic links.
+// place is a file of external data with all symbolic links resolved.
 type place struct {
 	path string
 	size int64
 }
 
-// find looks up a file of external data. Neither its path nor symbolic links may lead out of the folder; links between
-// the folders of one repository in Hugging Face's cache may, as that keeps all contents in blobs/ beside snapshots/.
+// find returns a file of external data. Neither its path nor symbolic links may lead out of the folder. Exception:
+// links between the folders of one repository in Hugging Face's cache, which keeps all contents in blobs/ beside
+// snapshots/.
 func find(dir, location string) (place, error) {
 	if err := checkLocation(location); err != nil {
 		return place{}, err
@@ -151,7 +152,7 @@ func realPath(path string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// blobs is the folder of the contents that a snapshot in Hugging Face's cache links to, "" for other folders.
+// blobs returns the folder that a snapshot in Hugging Face's cache links to, and "" for other folders.
 func blobs(dir string) string {
 	for d := dir; d != filepath.Dir(d); d = filepath.Dir(d) {
 		if filepath.Base(filepath.Dir(d)) == "snapshots" {
@@ -161,7 +162,6 @@ func blobs(dir string) string {
 	return ""
 }
 
-// inside tells whether a clean absolute path lies in a folder.
 func inside(dir, path string) bool {
 	return dir != "" && strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+
 		string(filepath.Separator))
@@ -169,13 +169,13 @@ func inside(dir, path string) bool {
 
 func (p place) check(e External) error {
 	if e.Offset < 0 || e.Length < 0 || e.Offset > p.size || e.Length > p.size-e.Offset {
-		return fmt.Errorf("%d bytes at %d are wanted of %s, which has %d: the file is cut short or another one",
+		return fmt.Errorf("the model reads %d bytes at %d of %s, which has %d: the file is cut short or wrong",
 			e.Length, e.Offset, p.path, p.size)
 	}
 	return nil
 }
 
-// OpenExternal opens the file that elements lie in, after checking that it is inside the folder and long enough.
+// OpenExternal opens the file of external elements after a check that it is inside the folder and long enough.
 func OpenExternal(dir string, e External) (*os.File, error) {
 	p, err := find(dir, e.File)
 	if err == nil {
@@ -187,7 +187,7 @@ func OpenExternal(dir string, e External) (*os.File, error) {
 	return os.Open(p.path)
 }
 
-// ReadExternal reads elements that lie in a file in dir.
+// ReadExternal reads external elements from a file in dir.
 func ReadExternal(dir string, e External) ([]byte, error) {
 	f, err := OpenExternal(dir, e)
 	if err != nil {
@@ -199,7 +199,7 @@ func ReadExternal(dir string, e External) ([]byte, error) {
 	return b, err
 }
 
-// places looks up the files of all external tensors, and checks that each tensor fits into its file.
+// places returns the files of all external tensors, and checks that each tensor lies within its file.
 func places(m *ModelProto, dir string) (map[string]place, error) {
 	files := map[string]place{}
 	for t := range Tensors(m) {
@@ -228,13 +228,13 @@ func places(m *ModelProto, dir string) (map[string]place, error) {
 	return files, nil
 }
 
-// CheckExternal checks that all tensors in files are there, in the folder dir, as long as they say.
+// CheckExternal checks that the files of all external tensors exist in the folder dir and are long enough.
 func CheckExternal(m *ModelProto, dir string) error {
 	_, err := places(m, dir)
 	return err
 }
 
-// ExternalFiles lists the files beside a model that its tensors lie in, sorted, with slashes.
+// ExternalFiles lists the external data files of a model, sorted, with slashes.
 func ExternalFiles(m *ModelProto) ([]string, error) {
 	var out []string
 	for t := range Tensors(m) {
@@ -251,10 +251,10 @@ func ExternalFiles(m *ModelProto) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Locate checks all external tensors of a model whose files lie in dir, and gives the model as ONNX Runtime needs it,
-// with the folder to give to it ("" where there are none): it refuses files outside of that one folder, symbolic links
-// included, so links are followed here. The folder is the deepest one that holds all the real files; locations change
-// with it, in a copy.
+// Locate checks all external tensors of a model whose files lie in dir. It returns the model in the form that ONNX
+// Runtime needs, and the folder to pass to it ("" without external data). ONNX Runtime rejects files outside of that
+// folder, also behind symbolic links, so Locate resolves links. The folder is the deepest one that contains all real
+// files; if locations change, the model is a copy.
 func Locate(m *ModelProto, dir string) (*ModelProto, string, error) {
 	files, err := places(m, dir)
 	if err != nil || len(files) == 0 {
@@ -286,7 +286,7 @@ func Locate(m *ModelProto, dir string) (*ModelProto, string, error) {
 	return m, folder, nil
 }
 
-// commonFolder is the deepest folder that is at or above both; a is "" at first.
+// commonFolder returns the deepest folder at or above both; a is "" at first.
 func commonFolder(a, b string) string {
 	if a == "" {
 		return b
@@ -301,10 +301,10 @@ func commonFolder(a, b string) string {
 	return a
 }
 
-// MaxFile is the size of the largest file that a model can be: protobuf's limit, less what metadata may take.
+// MaxFile is the maximum size of a model file: protobuf's limit minus room for metadata.
 const MaxFile = math.MaxInt32 - 1<<20
 
-// Embed reads all tensors that lie in files in dir into the model.
+// Embed reads all external tensors, from files in dir, into the model.
 func Embed(m *ModelProto, dir string) error {
 	if err := CheckExternal(m, dir); err != nil {
 		return err
@@ -315,8 +315,8 @@ func Embed(m *ModelProto, dir string) error {
 			total += e.Length
 		}
 		if total > MaxFile {
-			return errors.New("with its weights inside, the model would be longer than the 2 GiB at which an ONNX " +
-				"file ends: use a smaller backbone")
+			return errors.New("with embedded weights the model would exceed the 2 GiB that an ONNX file may have: " +
+				"use a smaller backbone")
 		}
 	}
 	for t := range Tensors(m) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// stored is a model with one tensor, of which the file beside it holds 8 bytes from the fourth on.
+// stored is a model with one tensor of 8 bytes at offset 4 in another file.
 func stored(change func(*TensorProto)) *ModelProto {
 	t := &TensorProto{Name: "w", DataType: int32(TensorProto_FLOAT), Dims: []int64{2}}
 	SetExternal(t, External{File: "w.bin", Offset: 4, Length: 8})
@@ -15,7 +15,7 @@ func stored(change func(*TensorProto)) *ModelProto {
 	return &ModelProto{Graph: &GraphProto{Initializer: []*TensorProto{t}}}
 }
 
-// weights is a folder with w.bin, big.bin, a folder inside, and links: to a file inside and to ones outside.
+// weights is a folder with w.bin, big.bin, a subfolder, and links to files inside and outside.
 func weights(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -29,7 +29,7 @@ func weights(t *testing.T) string {
 		os.Symlink("../secret", filepath.Join(dir, "out")),
 		os.Symlink("..", filepath.Join(dir, "up")),
 		os.WriteFile(big, nil, 0o644),
-		os.Truncate(big, 3<<30), // a hole: no disk is used, and nothing may be read
+		os.Truncate(big, 3<<30), // a sparse file, which must not be read
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func set(key, value string) func(*TensorProto) {
 	}
 }
 
-// Every reader of external data stands on the same check; Embed is the one that reads all of it.
+// All readers of external data use the same check; Embed reads all of it.
 func TestEmbed(t *testing.T) {
 	dir := weights(t)
 	secret := filepath.Join(filepath.Dir(dir), "secret")
@@ -59,7 +59,7 @@ func TestEmbed(t *testing.T) {
 	}{
 		{func(*TensorProto) {}, "456789ab", true},
 		{set("location", "alias"), "456789ab", true},
-		{func(t *TensorProto) { t.ExternalData = t.ExternalData[:2] }, "456789ab", true}, // of the length of its type
+		{func(t *TensorProto) { t.ExternalData = t.ExternalData[:2] }, "456789ab", true}, // without length
 		{set("location", "../w.bin"), "not a path inside the folder", false},
 		{set("location", "sub/../../secret"), "not a path inside the folder", false},
 		{set("location", secret), "not a path inside the folder", false},
@@ -103,7 +103,7 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
-// A tensor is found and checked wherever a model may hold it.
+// Tensors are found and checked anywhere in a model.
 func TestExternalDataIsCheckedEverywhere(t *testing.T) {
 	dir := weights(t)
 	bad := func() *TensorProto { return stored(set("location", "../secret")).Graph.Initializer[0] }

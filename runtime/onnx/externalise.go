@@ -12,15 +12,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// leastExternal is from how many bytes on a floating-point tensor stays in the file: smaller ones are read, as code
-// looks into some of them.
-const leastExternal = 1 << 10
+// minExternal is the smallest size in bytes of a floating-point tensor that stays in the file. Smaller ones are read,
+// because code examines some of them.
+const minExternal = 1 << 10
 
-// OpenFile is ReadFile without the weights: floating-point tensors that the file itself holds become references to
-// where their bytes lie in it, so that every session maps the same pages. The file must not change afterwards. It is
-// the one at location, relative to the folder dir that sessions are given; all references are relative to dir.
+// OpenFile is ReadFile without the weights: floating-point tensors in the file itself become external data that refer
+// to their bytes in it, so that all sessions map the same pages. The file must not change afterwards. location is
+// relative to dir, the folder that sessions are given; all references are relative to dir.
 //
-// A file behind a link out of dir is read whole.
+// A file behind a link that leads out of dir is read completely.
 func OpenFile(dir, location string) (*ModelProto, error) {
 	name := filepath.Join(dir, filepath.FromSlash(location))
 	in, size, err := open(name)
@@ -66,7 +66,7 @@ func externalised(in io.Reader, size int64, dir, location string) (*ModelProto, 
 	return m, nil
 }
 
-// Messages that lead to tensors, and their fields that do.
+// Kinds of messages that contain tensors, and their fields that do.
 type messageKind int
 
 const (
@@ -89,11 +89,11 @@ var leads = map[messageKind]map[protowire.Number]messageKind{
 type externaliser struct {
 	in    *bufio.Reader
 	at    int64
-	whole bool // leave nothing in the file
-	left  bool // some tensor was left there
+	whole bool // read all tensors
+	left  bool // some tensor stays in the file
 }
 
-// varint reads a number and adds it as it is written, which is not always the shortest way.
+// varint reads a number and appends its encoding, which is not always the shortest.
 func (x *externaliser) varint(to []byte) (v uint64, _ []byte, err error) {
 	for shift := 0; shift < 64; shift += 7 {
 		b, err := x.in.ReadByte()
@@ -110,7 +110,7 @@ func (x *externaliser) varint(to []byte) (v uint64, _ []byte, err error) {
 	return 0, nil, errors.New("a number of more than 64 bits")
 }
 
-// raw reads n bytes, in pieces: what a file claims is not believed before it is there.
+// raw reads n bytes, in pieces, so that a wrong size in a file does not allocate memory.
 func (x *externaliser) raw(to []byte, n int64) ([]byte, error) {
 	for n > 0 {
 		piece := min(n, 1<<20)
@@ -124,7 +124,6 @@ func (x *externaliser) raw(to []byte, n int64) ([]byte, error) {
 	return to, nil
 }
 
-// message copies a message of n bytes.
 func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, error) {
 	if depth > maxNested {
 		return nil, fmt.Errorf("messages are nested more than %d deep", maxNested)
@@ -168,7 +167,7 @@ func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, er
 			return nil, err
 		}
 		if length > uint64(max(0, end-x.at)) {
-			return nil, fmt.Errorf("%d bytes are announced where %d are left", length, end-x.at)
+			return nil, fmt.Errorf("a field of %d bytes where %d are left", length, end-x.at)
 		}
 		size := int64(length)
 		inner, nested := leads[kind][field]
@@ -179,7 +178,7 @@ func (x *externaliser) message(n int64, kind messageKind, depth int) ([]byte, er
 				return nil, err
 			}
 			out = protowire.AppendBytes(out, b)
-		case kind == inTensor && field == 9 && size >= leastExternal && !x.whole &&
+		case kind == inTensor && field == 9 && size >= minExternal && !x.whole &&
 			floating(TensorProto_DataType(dtype)):
 			b, err := x.reference(size)
 			if err != nil {
@@ -206,12 +205,12 @@ func floating(t TensorProto_DataType) bool {
 	return t == TensorProto_FLOAT || t == TensorProto_DOUBLE || t == TensorProto_FLOAT16 || t == TensorProto_BFLOAT16
 }
 
-// reference is the fields of a tensor of size bytes at the reader's place.
+// reference returns the encoded fields of a tensor with size bytes of external data at the reader's position.
 func (x *externaliser) reference(size int64) ([]byte, error) {
 	t := &TensorProto{}
 	SetExternal(t, External{File: ownFile, Offset: x.at, Length: size})
 	return proto.Marshal(t)
 }
 
-// ownFile stands for the location of tensors that lie in the model's own file while that is read; no path is it.
+// ownFile is the location of tensors in the model's own file while it is read; no path is equal to it.
 const ownFile = "\x00"

@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/onnx/onnxtest"
 )
 
-// seeds are models with everything that a file may hold: functions, inner graphs, sparse tensors, external data.
+// seeds are models with everything that a file may contain: functions, subgraphs, sparse tensors, external data.
 func seeds(f *testing.F) [][]byte {
 	outside := &onnx.TensorProto{Name: "w", DataType: int32(float), Dims: []int64{2}}
 	onnx.SetExternal(outside, onnx.External{File: "w.bin", Offset: 4, Length: 8})
@@ -40,8 +40,8 @@ func seeds(f *testing.F) [][]byte {
 	return out
 }
 
-// FuzzOpenFile: whatever bytes a file holds, reading it with its weights left where they are gives an error of one line
-// or the model that reading it whole gives, and what is accepted can be upgraded, written and read again.
+// FuzzOpenFile reads arbitrary bytes with OpenFile. The result is an error of one line, or the same model that ReadFile
+// returns; an accepted model can be upgraded, written and read again.
 func FuzzOpenFile(f *testing.F) {
 	for _, b := range seeds(f) {
 		f.Add(b)
@@ -98,7 +98,7 @@ func same(t *testing.T, dir string, b []byte) {
 	}
 	whole, err := onnx.ReadFile(filepath.Join(dir, "m.onnx"))
 	if err != nil {
-		return // the file names its own bytes as raw data and as external, say
+		return // for example, one part of the file is both raw data and external data
 	}
 	if err := onnx.Embed(whole, dir); err != nil {
 		t.Fatal(err)

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	maxDepth    = 64      // calls of functions inside one another
-	maxInlined  = 1 << 17 // nodes that function bodies may make
-	maxRepeated = 1 << 28 // bytes that those nodes may take
-	maxPrefix   = 256     // bytes in front of the names inside a function
+	maxDepth    = 64      // nested function calls
+	maxInlined  = 1 << 17 // nodes from function bodies
+	maxRepeated = 1 << 28 // bytes of those nodes
+	maxPrefix   = 256     // bytes of the prefix of names inside a function
 )
 
-// Opset is the version of the standard operator set that models are written in.
+// Opset is the version of the standard operator set of written models.
 const Opset = 18
 
-// Upgrade rewrites a model in place into operator set Opset, or the younger one that it has: calls of its functions
-// become the nodes of their bodies, and nodes take the form of the younger set, in inner graphs too. Functions without
-// a body stay calls. Training graphs are dropped, as inference needs none.
+// Upgrade rewrites a model in place to operator set Opset, or to its own if that is later: calls of its functions
+// become the nodes of the bodies, and nodes take the form of the later set, also in subgraphs. Functions without a body
+// stay calls. Training graphs are removed, because inference does not need them.
 func Upgrade(m *ModelProto) error {
 	version := Version(m.OpsetImport)
 	if version < 7 {
@@ -34,7 +34,7 @@ func Upgrade(m *ModelProto) error {
 		case *ValueInfoProto:
 			u.taken[x.Name] = true
 			if s := x.GetType().GetTensorType().GetShape(); s != nil {
-				if r, twice := u.ranks[x.Name]; twice && r != len(s.Dim) { // of two graphs
+				if r, twice := u.ranks[x.Name]; twice && r != len(s.Dim) { // two graphs use the name
 					u.ranks[x.Name] = -1
 				} else {
 					u.ranks[x.Name] = len(s.Dim)
@@ -69,15 +69,14 @@ type upgrader struct {
 	model     *ModelProto
 	functions map[string]*FunctionProto
 	taken     map[string]bool // names of values, anywhere in the model
-	again     map[string]int  // how often a name was wanted that something has
-	ranks     map[string]int  // of values, as the file says
+	again     map[string]int  // number of requests for a name that is taken
+	ranks     map[string]int  // of values, from the file
 	done      map[*GraphProto]bool
-	inlined   int // nodes made of function bodies
-	repeated  int // bytes that those take
+	inlined   int // nodes from function bodies
+	repeated  int // bytes of those nodes
 }
 
-// frame is what names and attributes mean in a list of nodes: those of a graph of the model, or those of a function's
-// body at one of its calls.
+// frame resolves names and attributes in a list of nodes: of a graph of the model, or of one call of a function.
 type frame struct {
 	version int64
 	depth   int
@@ -89,7 +88,7 @@ type frame struct {
 
 func functionKey(domain, name, overload string) string { return domain + ":" + name + ":" + overload }
 
-// imports adds operator sets to those of the model, in the younger version where it has the domain.
+// imports adds operator sets to those of the model, in the later version if the model has the domain.
 func (u *upgrader) imports(list []*OperatorSetIdProto) {
 	for _, o := range list {
 		i := slices.IndexFunc(u.model.OpsetImport, func(x *OperatorSetIdProto) bool {
@@ -103,7 +102,6 @@ func (u *upgrader) imports(list []*OperatorSetIdProto) {
 	}
 }
 
-// fresh is a name that nothing has.
 func (u *upgrader) fresh(name string) string {
 	for base := name; u.taken[name]; {
 		u.again[base]++
@@ -113,7 +111,6 @@ func (u *upgrader) fresh(name string) string {
 	return name
 }
 
-// name is what a value of a list of nodes is called in the model.
 func (u *upgrader) name(f *frame, name string) string {
 	if f.values == nil || name == "" {
 		return name
@@ -143,7 +140,6 @@ func (u *upgrader) graph(g *GraphProto, f *frame) error {
 	return err
 }
 
-// nodes adds what becomes of a list of nodes.
 func (u *upgrader) nodes(to, list []*NodeProto, f *frame) ([]*NodeProto, error) {
 	for _, n := range list {
 		label := n.OpType
@@ -153,7 +149,7 @@ func (u *upgrader) nodes(to, list []*NodeProto, f *frame) ([]*NodeProto, error) 
 		var err error
 		if to, err = u.node(to, n, f); err != nil {
 			if inner := (&NodeError{}); errors.As(err, &inner) {
-				return nil, err // of a node inside this one
+				return nil, err // of a node in a subgraph
 			}
 			return nil, &NodeError{label, err}
 		}
@@ -161,7 +157,7 @@ func (u *upgrader) nodes(to, list []*NodeProto, f *frame) ([]*NodeProto, error) 
 	return to, nil
 }
 
-// NodeError is an error about one node of a file.
+// NodeError is an error of one node of a file.
 type NodeError struct {
 	Label string
 	Err   error
@@ -197,8 +193,8 @@ func (u *upgrader) node(to []*NodeProto, n *NodeProto, f *frame) ([]*NodeProto, 
 	return u.upgrade(to, n, f.version)
 }
 
-// attributes are those of a node in a function: what refers to the caller's gets their values, or vanishes where the
-// caller leaves them out. Graphs are copied, as each call's have names of their own.
+// attributes returns the attributes of a node in a function. References get the values of the caller's attributes, or
+// are removed if the caller omits them. Graphs are copied, because the names of each call differ.
 func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProto {
 	var out []*AttributeProto
 	for _, a := range list {
@@ -208,7 +204,7 @@ func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProt
 				continue
 			}
 			name := a.Name
-			a = Shallow(value) // its graphs, if any, are the caller's
+			a = Shallow(value) // its graphs, if any, belong to the caller
 			a.Name, a.RefAttrName = name, ""
 		} else if a.G != nil || len(a.Graphs) > 0 {
 			a = Shallow(a)
@@ -225,7 +221,7 @@ func (u *upgrader) attributes(list []*AttributeProto, f *frame) []*AttributeProt
 	return out
 }
 
-// copied is a graph inside a function with the names of one call. Its nodes are still those of the body.
+// copied returns a graph inside a function with the names of one call. Its nodes are still those of the body.
 func (u *upgrader) copied(g *GraphProto, f *frame) *GraphProto {
 	g = Shallow(g)
 	for _, list := range []*[]*ValueInfoProto{&g.Input, &g.Output, &g.ValueInfo} {
@@ -243,9 +239,9 @@ func (u *upgrader) copied(g *GraphProto, f *frame) *GraphProto {
 	return g
 }
 
-// inner upgrades a graph among a node's attributes. Nodes of a function's body get the names of the call on the way.
+// inner upgrades a subgraph of a node. Nodes of a function's body get the names of the call.
 func (u *upgrader) inner(g *GraphProto, f *frame) error {
-	if u.done[g] { // that of a function's caller
+	if u.done[g] { // a graph of the function's caller
 		return nil
 	}
 	u.done[g] = true
@@ -259,7 +255,6 @@ func (u *upgrader) inner(g *GraphProto, f *frame) error {
 
 var errDeep = fmt.Errorf("functions are nested more than %d deep, or a function calls itself", maxDepth)
 
-// call adds the body of a function in place of a node that calls it.
 func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer *frame) ([]*NodeProto, error) {
 	if outer.depth >= maxDepth {
 		return nil, errDeep
@@ -270,7 +265,7 @@ func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer 
 		f.version = outer.version
 	}
 	u.imports(fn.OpsetImport)
-	if n.Name != "" { // with the prefix of the outer call already
+	if n.Name != "" { // it has the prefix of the outer call
 		f.prefix = n.Name + "/"
 	} else {
 		f.prefix = outer.prefix
@@ -297,7 +292,7 @@ func (u *upgrader) call(to []*NodeProto, n *NodeProto, fn *FunctionProto, outer 
 			made[name] = true
 		}
 	}
-	var passed []*NodeProto // outputs that no node makes under their own name
+	var passed []*NodeProto // outputs that no node computes under their own name
 	for i, name := range n.Output {
 		inside := fn.Output[i]
 		value, known := f.values[inside]

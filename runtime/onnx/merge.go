@@ -2,20 +2,19 @@ package onnx
 
 import "slices"
 
-// Part is one graph of a chain of graphs. It is taken over and changed.
+// Part is one graph of a chain of graphs. Merge changes it.
 type Part struct {
-	Name  string // put in front of all names inside
+	Name  string // prefix of all names inside
 	Model *ModelProto
-	Feeds map[string]string // inputs that are fed by an earlier part, by their name there with its part's name in front
+	Feeds map[string]string // for each input that an earlier part feeds: PART/NAME of the value
 }
 
-// Merge makes one graph of a chain of graphs: every value gets the name of its part in front, and fed inputs become
-// what feeds them. Inputs of the first part and outputs of the last keep their names. Standard operators mean the same
-// in all versions from Opset on that the parts may have, as far as the parts written here use them, so the newest
-// serves.
+// Merge joins a chain of graphs to one graph. Every value gets the name of its part as a prefix, and fed inputs are
+// replaced by the values that feed them. Inputs of the first part and outputs of the last keep their names. The
+// operators that the parts use have the same meaning in all operator sets from Opset on, so the latest set is correct.
 //
-// graph.Inline would build the parts anew, in float32 and without loops. An exported classifier has to hold the very
-// tower that the client's features came from, half precision, loops and all, or its probabilities would be others.
+// graph.Inline would rebuild the parts in float32 and without loops. But an exported classifier must contain exactly
+// the tower that computed the client's features, with half precision and loops, or its probabilities would differ.
 func Merge(parts ...Part) *ModelProto {
 	all := &ModelProto{ProducerName: "promptfed", Graph: &GraphProto{Name: "classifier"}}
 	for i, p := range parts {
@@ -61,7 +60,6 @@ func Merge(parts ...Part) *ModelProto {
 	return all
 }
 
-// rename gives every value of a graph another name, also where the graphs among its operators' attributes use it.
 func rename(g *GraphProto, to func(string) string) {
 	for _, list := range [][]*ValueInfoProto{g.Input, g.Output, g.ValueInfo} {
 		for _, v := range list {

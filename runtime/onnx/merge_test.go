@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Parts that use the same names, and a graph within an operator that reads from outside, still compute what they did:
-// here x -> 2x -> (2x > 1 ? 2x+3 : 2x) -> 4(...), by hand.
+// Parts with the same names, and a subgraph that reads outer values, still compute the same: here x -> 2x -> (2x > 1 ?
+// 2x+3 : 2x) -> 4(...), by hand.
 func TestMerge(t *testing.T) {
 	times := func(k float64) *onnx.ModelProto {
 		m, err := graph.Model(graph.Output{Name: "y", Node: graph.New().Input("x", graph.Float,

@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// maxGraphs is how many graphs may lie inside one another: ONNX Runtime infers types of each level twice as often as of
-// the one around it.
+// maxGraphs bounds nested graphs: ONNX Runtime infers the types of each level twice as often as of the level around it.
 const maxGraphs = 8
 
-// maxBlock bounds the side of a block: its square is divided by, and must not overflow.
+// maxBlock bounds the side of a block, because ONNX Runtime divides by its square, which must not overflow.
 const maxBlock = 1 << 20
 
 // Domains of operators that ONNX does not define.
@@ -20,11 +19,11 @@ const (
 	Kernels   = "promptfed"     // custom operators of runtime/kernels, for the CPU
 )
 
-// fused are the operators of Microsoft's domain that a file may hold: those that exports of towers have after fusion or
-// quantisation. Shape inference of the others is refused as a whole, since in ONNX Runtime 1.30.0 it reads past inputs
-// that a node leaves out and past dimensions of an unexpected number: release notes of 1.30.1, and sessions of random
-// nodes of each operator that ended the process (CausalConvWithState, ConvTransposeWithDynamicPads,
-// GatherBlockQuantized, QLinearLeakyRelu, QLinearSigmoid, QLinearWhere, QMoE; the last four in 1.32.0, too).
+// fused are the operators of Microsoft's domain that a file may hold: those in exports of towers after fusion or
+// quantisation. All others are rejected, because their shape inference in ONNX Runtime 1.30.0 reads beyond omitted
+// inputs and unexpected numbers of dimensions. Sources: release notes of 1.30.1, and sessions of random nodes of each
+// operator that ended the process (CausalConvWithState, ConvTransposeWithDynamicPads, GatherBlockQuantized,
+// QLinearLeakyRelu, QLinearSigmoid, QLinearWhere, QMoE; the last four in 1.32.0, too).
 var fused = nameSet("Attention", "BiasAdd", "BiasGelu", "BiasSoftmax", "BiasSplitGelu", "DequantizeLinear",
 	"DynamicQuantizeMatMul", "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "FusedMatMulActivation", "Gelu",
 	"GemmFastGelu", "GroupNorm", "MatMulInteger16", "MatMulIntegerToFloat", "MatMulNBits", "MultiHeadAttention",
@@ -41,9 +40,9 @@ func nameSet(names ...string) map[string]bool {
 	return out
 }
 
-// checkGraphs refuses graphs for which ONNX Runtime is known to read or write outside of its memory, or to end the
-// process: what its release 1.30.1 mends, sizes of blocks that it divides by, and operators that towers do not have.
-// Whoever runs a model of a stranger relies on this, whichever release is installed.
+// checkGraphs rejects graphs for which ONNX Runtime is known to read or write outside of its memory, or to end the
+// process: cases that release 1.30.1 fixes, block sizes that it divides by, and operators that towers do not have.
+// Users who run a stranger's model rely on this check, with any installed release.
 func checkGraphs(m *ModelProto) error {
 	c := &graphChecker{functions: map[string]*FunctionProto{}, types: typeNames(m)}
 	for _, f := range m.Functions {
@@ -79,7 +78,7 @@ type graphChecker struct {
 	types     map[string]bool // see typeNames
 }
 
-// callKey is the key of a function in whichever way its domain is written.
+// callKey returns the key of a function for any spelling of its domain.
 func callKey(domain, name, overload string) string {
 	if Standard(domain) {
 		domain = ""
@@ -87,9 +86,9 @@ func callKey(domain, name, overload string) string {
 	return functionKey(domain, name, overload)
 }
 
-// typeNames are the attributes that name an element type, and those of functions that become one of them.
+// typeNames returns the attributes that name an element type, and the function attributes that they refer to.
 func typeNames(m *ModelProto) map[string]bool {
-	from := map[string][]string{} // attributes of functions, by the attributes that they become
+	from := map[string][]string{} // attributes of functions, by the attributes that refer to them
 	for x := range Messages(m) {
 		if a, ok := x.(*AttributeProto); ok && a.RefAttrName != "" {
 			from[a.Name] = append(from[a.Name], a.RefAttrName)
@@ -109,10 +108,10 @@ func typeNames(m *ModelProto) map[string]bool {
 	return out
 }
 
-// part checks a graph of the model, or a function, whose operator set is version.
+// part checks a graph or a function of the model, with operator set version.
 func (c *graphChecker) part(version int64, of *ModelProto, nodes []*NodeProto) error {
-	constants := map[*TensorProto]bool{} // that lie where a session takes them as they are
-	packed := map[string]bool{}          // the names of those of less than a byte for an element
+	constants := map[*TensorProto]bool{} // initializers and values of Constant nodes
+	packed := map[string]bool{}          // names of those with elements of less than a byte
 	constant := func(name string, t *TensorProto) {
 		constants[t] = true
 		packed[name] = packed[name] || small(t.GetDataType())
@@ -138,7 +137,7 @@ func (c *graphChecker) part(version int64, of *ModelProto, nodes []*NodeProto) e
 			if err = c.node(x, version, packed); err != nil {
 				err = &NodeError{Label: fmt.Sprintf("%s (node %s)", x.OpType, x.Name), Err: err}
 			}
-		case *FunctionProto: // its defaults
+		case *FunctionProto: // default attributes
 			for _, a := range x.AttributeProto {
 				if err == nil && c.types[a.Name] && small(int32(a.I)) {
 					err = fmt.Errorf("attribute %s: %w", a.Name, errSmall)
@@ -156,18 +155,16 @@ func (c *graphChecker) part(version int64, of *ModelProto, nodes []*NodeProto) e
 	return checkDepth(nodes, 0)
 }
 
-// small tells whether a type packs several elements into a byte.
 func small(dtype int32) bool {
 	b, known := bits[TensorProto_DataType(dtype)]
 	return known && b < 8
 }
 
-// errSmall is about what ONNX Runtime 1.30.0 gives half the memory that it writes, where the memory served a value of
-// such a type before.
+// errSmall is about types for which ONNX Runtime 1.30.0 allocates half the memory that it writes, if the memory held a
+// value of such a type before.
 var errSmall = errors.New("elements of less than a byte are supported in constants that DequantizeLinear reads, and " +
 	"nowhere else: export the model with 8 bits")
 
-// checkValues checks what a graph takes and gives.
 func checkValues(g *GraphProto, packed map[string]bool) error {
 	for _, v := range slices.Concat(g.Input, g.ValueInfo) {
 		if small(v.GetType().GetTensorType().GetElemType()) && !packed[v.Name] {
@@ -191,7 +188,7 @@ func (c *graphChecker) node(n *NodeProto, version int64, packed map[string]bool)
 				len(f.Input), len(f.Output))
 		}
 	case n.Domain == Microsoft && !fused[n.OpType], n.Domain != Microsoft && !Standard(n.Domain):
-		return fmt.Errorf("operator %s of domain %q is none that a file may hold: export the model with ONNX's own "+
+		return fmt.Errorf("operator %s of domain %q is not allowed in a file: export the model with ONNX's own "+
 			"operators", n.OpType, n.Domain)
 	}
 	for _, name := range n.Input {
@@ -206,7 +203,7 @@ func (c *graphChecker) node(n *NodeProto, version int64, packed map[string]bool)
 		}
 		if !control && (a.G != nil || len(a.Graphs) > 0 || a.Type == AttributeProto_GRAPH ||
 			a.Type == AttributeProto_GRAPHS) {
-			return fmt.Errorf("attribute %s is a graph, which If, Loop and Scan may have and nothing else", a.Name)
+			return fmt.Errorf("attribute %s is a graph; only If, Loop and Scan may have graphs", a.Name)
 		}
 		if a.Name == "body" && (n.OpType == "Loop" || n.OpType == "Scan" && version >= 9) {
 			if takes := bodyInputs(a.G); takes != len(n.Input) {
@@ -217,7 +214,8 @@ func (c *graphChecker) node(n *NodeProto, version int64, packed map[string]bool)
 	return nil
 }
 
-// attribute checks what ONNX Runtime 1.30.0 divides by, counts outputs with or looks up unchecked.
+// attribute checks attributes that ONNX Runtime 1.30.0 uses without a check: as a divisor, a number of outputs or an
+// index.
 func (c *graphChecker) attribute(n *NodeProto, a *AttributeProto) error {
 	least, most, own := int64(math.MinInt64), int64(math.MaxInt64), Standard(n.Domain)
 	switch {
@@ -231,7 +229,7 @@ func (c *graphChecker) attribute(n *NodeProto, a *AttributeProto) error {
 		return fmt.Errorf("has %d numbers and must have 3", len(a.Ints))
 	}
 	if least != math.MinInt64 && a.RefAttrName != "" {
-		return errors.New("is one of a function's caller, which is not supported")
+		return errors.New("refers to an attribute of a function's caller, which is not supported")
 	}
 	if a.I < least || a.I > most {
 		return fmt.Errorf("is %d and must be from %d to %d", a.I, least, most)
@@ -239,7 +237,7 @@ func (c *graphChecker) attribute(n *NodeProto, a *AttributeProto) error {
 	return nil
 }
 
-// bodyInputs counts the inputs of a body that no constant in it stands for.
+// bodyInputs counts the inputs of a body that are not its constants.
 func bodyInputs(g *GraphProto) int {
 	sparse := map[string]bool{}
 	for _, t := range g.GetSparseInitializer() {
@@ -248,10 +246,9 @@ func bodyInputs(g *GraphProto) int {
 	return len(slices.DeleteFunc(Inputs(g), func(v *ValueInfoProto) bool { return sparse[v.Name] }))
 }
 
-// checkDepth checks how far graphs lie inside one another.
 func checkDepth(nodes []*NodeProto, level int) error {
 	if level > maxGraphs {
-		return fmt.Errorf("more than %d graphs lie inside one another", maxGraphs)
+		return fmt.Errorf("graphs are nested more than %d deep", maxGraphs)
 	}
 	for _, n := range nodes {
 		for _, g := range Subgraphs(n) {

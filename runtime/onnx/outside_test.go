@@ -22,7 +22,7 @@ func reference(name, caller string) *onnx.AttributeProto {
 	return &onnx.AttributeProto{Name: name, Type: onnx.AttributeProto_INT, RefAttrName: caller}
 }
 
-// of puts a node into another domain than ONNX's own.
+// of moves a node to a domain other than ONNX's.
 func of(domain string, n *onnx.NodeProto) *onnx.NodeProto {
 	n.Domain = domain
 	return n
@@ -32,7 +32,7 @@ func bytesOf(name string, t onnx.TensorProto_DataType, bytes int, dims ...int64)
 	return &onnx.TensorProto{Name: name, DataType: int32(t), Dims: dims, RawData: make([]byte, bytes)}
 }
 
-// loop is y, of shape [2,3], after n turns of a body that takes the turn, the condition and x.
+// loop is y, of shape [2,3], after n iterations of a body with the iteration number, the condition and x.
 func loop(kind string, constants ...string) *onnx.ModelProto {
 	body := &onnx.GraphProto{Name: "body", Node: []*onnx.NodeProto{node("Identity", "go", "on"), node("Neg", "h", "r")},
 		Input: []*onnx.ValueInfoProto{value("turn", onnx.TensorProto_INT64), value("go", flag),
@@ -56,7 +56,7 @@ func withFunction(f *onnx.FunctionProto, call *onnx.NodeProto) *onnx.ModelProto 
 	return m
 }
 
-// fourBits is x times a constant of four bits for an element, which the named operator reads.
+// fourBits is x times a constant with elements of four bits, which the named operator reads.
 func fourBits(kind string, outputs ...*onnx.ValueInfoProto) *onnx.ModelProto {
 	scale := &onnx.TensorProto{Name: "s", DataType: int32(float), FloatData: []float32{1}}
 	m := model(21, node(kind, "w s", "f"), node("Mul", "x f", "y"))
@@ -65,7 +65,7 @@ func fourBits(kind string, outputs ...*onnx.ValueInfoProto) *onnx.ModelProto {
 	return m
 }
 
-// nested is a model whose Ifs lie n deep inside one another.
+// nested is a model with n nested Ifs.
 func nested(n int) *onnx.ModelProto {
 	inner := node("Neg", "x", "r")
 	for range n {
@@ -75,9 +75,9 @@ func nested(n int) *onnx.ModelProto {
 	return m
 }
 
-// malformed are the kinds of graphs for which ONNX Runtime 1.30.0 leaves its memory or ends the process, each beside
-// what the refusal says. The pull requests are those of the release notes of 1.30.1; "ends it" are graphs that were
-// compiled with 1.30.0 in a process of its own and ended it.
+// malformed are the kinds of graphs for which ONNX Runtime 1.30.0 accesses memory out of bounds or ends the process,
+// each with a part of the error. The numbers of pull requests are from the release notes of 1.30.1; "ends it" marks
+// graphs that ended a separate process when 1.30.0 compiled them.
 func malformed() map[string]*onnx.ModelProto {
 	zero := withFunction(&onnx.FunctionProto{Output: []string{"c"}, Node: []*onnx.NodeProto{node("Constant", "", "c",
 		&onnx.AttributeProto{Name: "value_float", Type: onnx.AttributeProto_FLOAT, F: 1})}}, node("F", "x", "y"))
@@ -118,7 +118,7 @@ func malformed() map[string]*onnx.ModelProto {
 		"F (node ): 1 inputs and 1 outputs for a function of 0 and 1": zero,
 		`function F of domain "own" is defined twice`:                 twice,
 		// 32641
-		"attribute then_branch is a graph, which If, Loop and Scan may have": model(18, node("Neg", "x", "y",
+		"attribute then_branch is a graph; only If, Loop and Scan may have": model(18, node("Neg", "x", "y",
 			subgraph("then_branch", node("Neg", "x", "r")))),
 		// 32607, 32610, 32679, 32681, and operators that end it
 		`operator GroupQueryAttention of domain "com.microsoft"`: model(18, of(onnx.Microsoft,
@@ -143,15 +143,16 @@ func malformed() map[string]*onnx.ModelProto {
 			integer("num_outputs", 1))),
 		"attribute qkv_hidden_sizes has 2 numbers and must have 3": model(18, of(onnx.Microsoft,
 			node("Attention", "x w", "y", ints("qkv_hidden_sizes", 2, 2)))),
-		"attribute num_outputs is one of a function's caller": withFunction(&onnx.FunctionProto{Input: []string{"a"},
-			Output: []string{"c", "d"}, Attribute: []string{"n"}, Node: []*onnx.NodeProto{node("Split", "a", "c d",
-				reference("num_outputs", "n"))}}, node("F", "x", "y", integer("n", 1))),
+		"attribute num_outputs refers to an attribute of a function's caller": withFunction(&onnx.FunctionProto{
+			Input: []string{"a"}, Output: []string{"c", "d"}, Attribute: []string{"n"},
+			Node: []*onnx.NodeProto{node("Split", "a", "c d", reference("num_outputs", "n"))}},
+			node("F", "x", "y", integer("n", 1))),
 		// takes twice as long for each level
-		"more than 8 graphs lie inside one another": nested(9),
+		"graphs are nested more than 8 deep": nested(9),
 	}
 }
 
-// Each malformed graph is refused in one line by whatever reads a file, and next to it the form that is well is read.
+// Each malformed graph is an error of one line for every reader of files; a similar correct graph is read.
 func TestMalformedGraphsAreRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "m.onnx")
@@ -169,7 +170,7 @@ func TestMalformedGraphsAreRefused(t *testing.T) {
 		_, err = onnx.OpenFile(dir, "m.onnx")
 		orttest.OneLine(t, "a file with its weights left in it", err, want)
 	}
-	unlisted := loop("Loop") // as old files list constants among the inputs: behind those that the loop feeds
+	unlisted := loop("Loop") // old files list constants after the inputs that the loop feeds
 	body := unlisted.Graph.Node[0].Attribute[0].G
 	body.Input = append(body.Input, value("k", float, 2, 3))
 	body.Initializer = []*onnx.TensorProto{bytesOf("k", float, 24, 2, 3)}

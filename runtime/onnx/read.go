@@ -13,7 +13,7 @@ import (
 // maxName bounds a name, in bytes.
 const maxName = 4096
 
-// Unmarshal decodes a model and checks it (see Check). Files of external data are not looked for.
+// Unmarshal decodes and checks a model (see Check). It does not look for external data files.
 func Unmarshal(b []byte) (*ModelProto, error) {
 	m, err := decode(b)
 	if err != nil {
@@ -22,8 +22,8 @@ func Unmarshal(b []byte) (*ModelProto, error) {
 	return m, Check(m)
 }
 
-// ReadFile reads a model from a file of less than 2 GiB and checks it, and that tensors in files beside it are there.
-// Those are not read.
+// ReadFile reads a model from a file of less than 2 GiB, checks it, and checks that its external data exist. It does
+// not read them.
 func ReadFile(path string) (*ModelProto, error) {
 	in, _, err := open(path)
 	if err != nil {
@@ -44,7 +44,6 @@ func ReadFile(path string) (*ModelProto, error) {
 	return m, nil
 }
 
-// open opens a file that may be a model, and gives its size.
 func open(path string) (*os.File, int64, error) {
 	st, err := os.Stat(path)
 	switch {
@@ -60,9 +59,9 @@ func open(path string) (*os.File, int64, error) {
 	return in, st.Size(), err
 }
 
-// Check refuses a model that no program could mean: names with control characters or of more than 4096 bytes, tensors
-// whose data are not as long as their dimensions say, external data outside of the model's folder; and graphs for which
-// ONNX Runtime is known to leave its memory (see checkGraphs).
+// Check rejects a model that cannot be valid: names with control characters or of more than 4096 bytes, tensors whose
+// data do not have the length of their dimensions, and external data outside of the model's folder. It also rejects
+// graphs for which ONNX Runtime is known to access memory out of bounds (see checkGraphs).
 func Check(m *ModelProto) error {
 	if m.GetGraph() == nil {
 		return errors.New("not an ONNX model: it has no graph")
@@ -92,7 +91,7 @@ func checkMessage(x proto.Message) error {
 			if err := checkName("dimension", d.GetDimParam()); err != nil {
 				return err
 			}
-			if n := d.GetDimValue(); n > MaxSize || n < -1 { // some exporters write -1 for a size they do not know
+			if n := d.GetDimValue(); n > MaxSize || n < -1 { // some exporters write -1 for an unknown size
 				return fmt.Errorf("value %q: a size of %d; 0 to %d are supported, and -1 for an open one", x.Name, n,
 					MaxSize)
 			}
@@ -116,7 +115,7 @@ func checkMessage(x proto.Message) error {
 		}
 		return checkName("value", x.Output...)
 	case *SparseTensorProto:
-		if _, err := Elements(x.Dims); err != nil {
+		if _, err := NumElements(x.Dims); err != nil {
 			return fmt.Errorf("sparse tensor %q: %w", x.GetValues().GetName(), err)
 		}
 	case *TensorProto:
@@ -145,7 +144,7 @@ func checkName(what string, names ...string) error {
 
 func unprintable(r rune) bool { return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' }
 
-// Version is the version of ONNX's own operators among a list; 0 where it names none.
+// Version returns the version of ONNX's own operators in a list, 0 if it has none.
 func Version(list []*OperatorSetIdProto) int64 {
 	version := int64(0)
 	for _, o := range list {
@@ -156,5 +155,5 @@ func Version(list []*OperatorSetIdProto) int64 {
 	return version
 }
 
-// Standard tells whether a domain is that of ONNX's own operators.
+// Standard reports whether a domain is that of ONNX's own operators.
 func Standard(domain string) bool { return domain == "" || domain == "ai.onnx" }

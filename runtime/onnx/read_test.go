@@ -12,13 +12,12 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// field is an encoded field of bytes.
 func field(number protowire.Number, b []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), b)
 }
 
-// What a file of some megabytes can make of memory is bounded, whichever way it is read. Field 7 of a model is its
-// graph, field 1 of a graph a node, field 1 of a node the name of an input.
+// Memory stays bounded for a file of some megabytes, with each way to read it. Field 7 of a model is its graph, field 1
+// of a graph a node, field 1 of a node the name of an input.
 func TestFilesAreBounded(t *testing.T) {
 	deep := []byte{}
 	for range 400 { // a graph in an attribute of a node of a graph
@@ -26,13 +25,13 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for want, b := range map[string][]byte{
-		"more than 4194304 messages": field(7, bytes.Repeat(field(1, nil), maxParts+1)),
-		"4194304 messages and texts": field(7, field(1, bytes.Repeat(field(1, nil), maxParts+1))),
-		"nested more than 200 deep":  field(7, deep),
-		"a group":                    field(7, protowire.AppendTag(nil, 99, protowire.StartGroupType)),
-		"cut short":                  field(7, make([]byte, 40))[:30],
-		"it has no graph":            {},
-		"are announced where": append(protowire.AppendTag(nil, 7, protowire.BytesType), 0xff, 0xff, 0xff, 0xff,
+		"more than 4194304 messages":   field(7, bytes.Repeat(field(1, nil), maxParts+1)),
+		"4194304 messages and strings": field(7, field(1, bytes.Repeat(field(1, nil), maxParts+1))),
+		"nested more than 200 deep":    field(7, deep),
+		"a group":                      field(7, protowire.AppendTag(nil, 99, protowire.StartGroupType)),
+		"cut short":                    field(7, make([]byte, 40))[:30],
+		"it has no graph":              {},
+		"bytes where": append(protowire.AppendTag(nil, 7, protowire.BytesType), 0xff, 0xff, 0xff, 0xff,
 			7),
 		"of more than 64 bits":         bytes.Repeat([]byte{0xff}, 12),
 		"not an ONNX model, or cut sh": []byte("pickle"),
@@ -71,8 +70,8 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 }
 
-// A tensor of the file itself stays there, whether the file is in its folder or behind a link; behind a link out of the
-// folder it is read instead.
+// A tensor of the file itself stays there if the file is in its folder or behind a link inside; behind a link out of
+// the folder it is read.
 func TestOpenFileLeavesWeights(t *testing.T) {
 	dir := weights(t)
 	m := stored(func(*TensorProto) {})

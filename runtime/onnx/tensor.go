@@ -12,7 +12,7 @@ const (
 	MaxRank = 64
 )
 
-// bits is the size of an element of each type that has a fixed one.
+// bits is the size of an element, for types of fixed size.
 var bits = map[TensorProto_DataType]int64{
 	TensorProto_FLOAT: 32, TensorProto_DOUBLE: 64, TensorProto_FLOAT16: 16, TensorProto_BFLOAT16: 16,
 	TensorProto_INT8: 8, TensorProto_INT16: 16, TensorProto_INT32: 32, TensorProto_INT64: 64,
@@ -23,8 +23,8 @@ var bits = map[TensorProto_DataType]int64{
 	25: 2, 26: 2, // UINT2 and INT2
 }
 
-// Elements is the number of elements of a tensor of these dimensions.
-func Elements(dims []int64) (int64, error) {
+// NumElements returns the number of elements of a tensor with these dimensions.
+func NumElements(dims []int64) (int64, error) {
 	if len(dims) > MaxRank {
 		return 0, fmt.Errorf("%d dimensions; at most %d are supported", len(dims), MaxRank)
 	}
@@ -38,19 +38,20 @@ func Elements(dims []int64) (int64, error) {
 	return n, nil
 }
 
-// Bytes is the size of a tensor as raw data, rows one after another; known is false for types without a fixed size.
-func Bytes(t *TensorProto) (n int64, known bool, err error) {
-	n, err = Elements(t.Dims)
+// ByteSize returns the size of a tensor as raw data in row order; known is false for types without a fixed size.
+func ByteSize(t *TensorProto) (n int64, known bool, err error) {
+	n, err = NumElements(t.Dims)
 	b, known := bits[TensorProto_DataType(t.DataType)]
 	return (n*b + 7) / 8, known, err
 }
 
-// checkTensor refuses a tensor whose dimensions are out of range, or whose data are not as long as they say.
+// checkTensor rejects a tensor whose dimensions are out of range, or whose data do not have the length of the
+// dimensions.
 func checkTensor(t *TensorProto) error {
-	size, known, err := Bytes(t)
+	size, known, err := ByteSize(t)
 	if err == nil && IsExternal(t) {
 		_, err = ExternalOf(t)
-		return err // it names the tensor itself
+		return err // the error names the tensor
 	}
 	if err != nil {
 		return fmt.Errorf("tensor %q: %w", t.Name, err)
@@ -73,7 +74,7 @@ func checkTensor(t *TensorProto) error {
 		}
 		return nil
 	}
-	n, err := Elements(t.Dims)
+	n, err := NumElements(t.Dims)
 	switch {
 	case err != nil:
 		return err
@@ -85,9 +86,9 @@ func checkTensor(t *TensorProto) error {
 	return nil
 }
 
-// Raw are the elements of a tensor that is held in memory, row by row and little-endian in their own type; nil for one
-// in a file.
-func Raw(t *TensorProto) []byte {
+// RawData returns the elements of a tensor in memory, in row order, little-endian, in their own type; nil for external
+// data.
+func RawData(t *TensorProto) []byte {
 	if IsExternal(t) || len(t.RawData) > 0 {
 		return t.RawData
 	}
@@ -101,7 +102,7 @@ func Raw(t *TensorProto) []byte {
 	for _, v := range t.Int64Data {
 		b = binary.LittleEndian.AppendUint64(b, uint64(v))
 	}
-	for _, v := range t.Int32Data { // smaller types are stored one to a number, too
+	for _, v := range t.Int32Data { // one number per element, also for smaller types
 		switch bits[TensorProto_DataType(t.DataType)] {
 		case 32:
 			b = binary.LittleEndian.AppendUint32(b, uint32(v))
@@ -114,8 +115,8 @@ func Raw(t *TensorProto) []byte {
 	return b
 }
 
-// ConstantOf is the content of a Constant node, nil for other nodes and for kinds of content that no operator here
-// looks into.
+// ConstantOf returns the content of a Constant node, and nil for other nodes and for kinds of content that no operator
+// here reads.
 func ConstantOf(n *NodeProto) (*TensorProto, error) {
 	if n.OpType != "Constant" || len(n.Attribute) != 1 {
 		return nil, nil
@@ -125,7 +126,7 @@ func ConstantOf(n *NodeProto) (*TensorProto, error) {
 	switch a.Name {
 	case "value":
 		if t = a.T; t == nil {
-			return nil, fmt.Errorf("its value is no tensor")
+			return nil, fmt.Errorf("its value is not a tensor")
 		}
 	case "value_int":
 		t.DataType = int32(TensorProto_INT64)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// upgrade adds what becomes of a node of a standard operator set before Opset: attributes that have since become inputs
-// turn into constants. It changes n.
+// upgrade appends the nodes that replace a node of a standard operator set before Opset. Attributes that have become
+// inputs turn into constants. It changes n.
 func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*NodeProto, error) {
 	if version >= Opset || !Standard(n.Domain) {
 		return append(to, n), nil
@@ -54,7 +54,7 @@ func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*Nod
 		}
 	}
 	if len(n.Output) == 0 {
-		return append(to, n), nil // an error further on
+		return append(to, n), nil // an error later
 	}
 	switch k := n.OpType; {
 	case strings.HasPrefix(k, "Reduce"), k == "Squeeze", k == "Unsqueeze":
@@ -78,7 +78,7 @@ func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*Nod
 		number("min")
 		number("max")
 	case k == "Dropout":
-		take("ratio") // inference passes its input on
+		take("ratio") // at inference it is the identity
 	case k == "Scatter":
 		n.OpType = "ScatterElements"
 	case k == "RoiAlign" && version < 16 && !has("coordinate_transformation_mode"):
@@ -94,8 +94,8 @@ func (u *upgrader) upgrade(to []*NodeProto, n *NodeProto, version int64) ([]*Nod
 	return append(to, n), err
 }
 
-// softmax adds a normaliser of before operator set 13, which is one of its input as a matrix: of the axes before axis,
-// and of all others. Over the last axis that is the present operator.
+// softmax appends the nodes of a Softmax, LogSoftmax or Hardmax before operator set 13, which treats its input as a
+// matrix: the axes before axis, and all others. Over the last axis this is the present operator.
 func (u *upgrader) softmax(to []*NodeProto, n *NodeProto, a *AttributeProto) []*NodeProto {
 	if a == nil {
 		a = &AttributeProto{Name: "axis", Type: AttributeProto_INT, I: 1}

@@ -34,7 +34,6 @@ const (
 	flag  = onnx.TensorProto_BOOL
 )
 
-// model is y of x [2,3] and a condition.
 func model(version int64, nodes ...*onnx.NodeProto) *onnx.ModelProto {
 	y := value("y", float)
 	y.GetType().GetTensorType().Shape = nil
@@ -53,7 +52,7 @@ func subgraph(name string, nodes ...*onnx.NodeProto) *onnx.AttributeProto {
 		Node: nodes, Output: []*onnx.ValueInfoProto{{Name: out}}}}
 }
 
-// upgraded runs an upgraded model on x = ln 1 .. ln 6, where the condition holds.
+// upgraded runs an upgraded model for x = ln 1 .. ln 6 and a true condition.
 func upgraded(t *testing.T, m *onnx.ModelProto) []float32 {
 	t.Helper()
 	if err := onnx.Check(m); err != nil {
@@ -86,8 +85,8 @@ func near(t *testing.T, what string, got []float32, want ...float64) {
 	}
 }
 
-// The expected numbers are by hand: exp x is 1 .. 6, so a normaliser over everything divides by 21, and one over rows
-// by 6 and 15. Sums of rows of x are ln 6 and ln 120.
+// The expected numbers are by hand: exp x is 1 .. 6, so a normaliser over all elements divides by 21, and one over rows
+// by 6 and 15. The row sums of x are ln 6 and ln 120.
 func TestUpgradeComputesTheSame(t *testing.T) {
 	rows := []float64{1. / 6, 2. / 6, 3. / 6, 4. / 15, 5. / 15, 6. / 15}
 	all := []float64{1. / 21, 2. / 21, 3. / 21, 4. / 21, 5. / 21, 6. / 21}
@@ -113,8 +112,8 @@ func TestUpgradeComputesTheSame(t *testing.T) {
 	}
 }
 
-// function is f(a, b) = -k (a + b) + a, with a graph inside that reads values of the function by name and makes one
-// called as the caller's.
+// function is f(a, b) = -k (a + b) + a. Its subgraph reads values of the function by name and computes a value with a
+// name that the caller uses too.
 func function() *onnx.FunctionProto {
 	k := &onnx.AttributeProto{Name: "value_float", Type: onnx.AttributeProto_FLOAT, RefAttrName: "k"}
 	inner := func(name string) *onnx.AttributeProto {
@@ -133,7 +132,7 @@ func call(name, in, out string, k float32) *onnx.NodeProto {
 }
 
 // By hand: with k = 2, c = f(x, x) is -2 (2x) + x = -3x; with k = 3, f(c, x) is -3 (-2x) - 3x = 3x. A second function
-// that calls the first doubles that.
+// that calls the first one doubles that.
 func TestFunctionsBecomeTheirNodes(t *testing.T) {
 	want := make([]float64, 6)
 	for i := range want {
@@ -159,7 +158,7 @@ func TestFunctionsBecomeTheirNodes(t *testing.T) {
 	near(t, "nested", upgraded(t, m), want...)
 }
 
-// A file of some kilobytes must not become gigabytes of nodes.
+// A file of some kilobytes must not expand to gigabytes of nodes.
 func TestFunctionsAreBounded(t *testing.T) {
 	big := &onnx.AttributeProto{Name: "value_ints", Type: onnx.AttributeProto_INTS, Ints: make([]int64, 1<<20)}
 	double := func(name, of string) *onnx.FunctionProto {

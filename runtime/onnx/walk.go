@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Messages walks over everything that a model holds, each message before what is inside it: graphs with their values,
-// initializers (sparse ones too) and nodes, attributes with their tensors and graphs, functions with their bodies and
-// default attributes, and the graphs of training.
+// Messages iterates over everything in a model, each message before its contents: graphs with values, initializers
+// (also sparse ones) and nodes, attributes with tensors and graphs, functions with bodies and default attributes, and
+// training graphs.
 func Messages(m *ModelProto) iter.Seq[proto.Message] {
 	return func(yield func(proto.Message) bool) {
 		w := walk{yield}
@@ -30,7 +30,7 @@ func Messages(m *ModelProto) iter.Seq[proto.Message] {
 	}
 }
 
-// Tensors are all tensors of a model, wherever they are.
+// Tensors iterates over all tensors of a model.
 func Tensors(m *ModelProto) iter.Seq[*TensorProto] {
 	return func(yield func(*TensorProto) bool) {
 		for x := range Messages(m) {
@@ -69,7 +69,7 @@ func (w walk) sparse(t *SparseTensorProto) bool {
 	return t == nil || w.yield(t) && w.tensor(t.Values) && w.tensor(t.Indices)
 }
 
-// Subgraphs are the graphs among a node's attributes, as the branches of If are.
+// Subgraphs returns the graphs among a node's attributes, such as the branches of If.
 func Subgraphs(n *NodeProto) []*GraphProto {
 	var out []*GraphProto
 	for _, a := range n.GetAttribute() {
@@ -81,7 +81,7 @@ func Subgraphs(n *NodeProto) []*GraphProto {
 	return out
 }
 
-// FreeNames lists, each once, the names that the subgraphs of n use and do not make themselves.
+// FreeNames lists, without repetition, the names that the subgraphs of n read from outside.
 func FreeNames(n *NodeProto) []string {
 	var out []string
 	seen := map[string]bool{"": true}
@@ -113,7 +113,7 @@ func FreeNames(n *NodeProto) []string {
 	return out
 }
 
-// Shallow copies a message; lists, messages and bytes inside are shared with m, unknown fields stay.
+// Shallow returns a copy of a message. It shares lists, messages and bytes with m, and keeps unknown fields.
 func Shallow[M proto.Message](m M) M {
 	from := m.ProtoReflect()
 	to := from.New()

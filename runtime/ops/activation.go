@@ -44,7 +44,7 @@ func activation(kind, attrs string, nonSmooth bool, vjp func(c *call) []node) de
 	return def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: sameShape, VJP: vjp, NonSmooth: nonSmooth}
 }
 
-// decomposed is an operator of one input and an output of the same shape that others express.
+// decomposed defines an operator of one input, with an output of the same shape, by other operators.
 func decomposed(kind, attrs string, decompose func(c *call, in []node) node) def {
 	return def{Kind: kind, MinInputs: 1, Attrs: attrs, Infer: sameShape, Decompose: decompose}
 }
@@ -64,14 +64,14 @@ func thresholdedReluVJP(c *call) []node {
 	return []node{c.G().Mul(positive(c.X(0).AddScalar(-c.Attrs.Float("alpha", 1))))}
 }
 
-// eluVJP uses a e^x = y + a below zero.
+// eluVJP uses a e^x = y + a for x < 0.
 func eluVJP(c *call) []node {
 	a := c.Attrs.Float("alpha", 1)
 	pos := positive(c.X(0))
 	return []node{c.G().Mul(pos.Add(pos.Neg().AddScalar(1).Mul(c.Y().AddScalar(a))))}
 }
 
-// hardSwishVJP is that of x clip(x/6 + 1/2, 0, 1).
+// hardSwishVJP is the gradient of x clip(x/6 + 1/2, 0, 1).
 func hardSwishVJP(c *call) []node {
 	x := c.X(0)
 	inside := positive(x.AddScalar(3)).Mul(positive(x.Neg().AddScalar(3)))
@@ -84,7 +84,7 @@ func hardSigmoidVJP(c *call) []node {
 	return []node{c.G().Mul(inside).MulScalar(c.Attrs.Float("alpha", 0.2))}
 }
 
-// geluVJP covers the exact form x cdf(x) and, by attribute, its tanh approximation.
+// geluVJP is the gradient of the exact form x cdf(x) and, by attribute, of the tanh approximation.
 func geluVJP(c *call) []node {
 	x := c.X(0)
 	if c.Attrs.Str("approximate", "none") == "tanh" {
@@ -100,33 +100,33 @@ func geluVJP(c *call) []node {
 	return []node{c.G().Mul(cdf.Add(x.Mul(pdf)))}
 }
 
-// quickGeluVJP has the slope σ + a(y - yσ) of y = x σ(a x), in few passes over memory.
+// quickGeluVJP uses the derivative σ + a(y - yσ) of y = x σ(a x), with few passes over memory.
 func quickGeluVJP(c *call) []node {
 	a, y := c.Attrs.Float("alpha", 1.702), c.Y()
 	s := c.X(0).MulScalar(a).Sigmoid()
 	return []node{c.G().Mul(s.Add(y.Sub(y.Mul(s)).MulScalar(a)))}
 }
 
-// decomposeSwish is x sigmoid(alpha x) [Ramachandran et al. 2017].
+// decomposeSwish returns x sigmoid(alpha x) [Ramachandran et al. 2017].
 func decomposeSwish(c *call, in []node) node {
 	return in[0].Mul(in[0].MulScalar(c.Attrs.Float("alpha", 1)).Sigmoid())
 }
 
-// decomposeCelu is max(0,x) + min(0, alpha (e^(x/alpha) - 1)) [Barron 2017].
+// decomposeCelu returns max(0,x) + min(0, alpha (e^(x/alpha) - 1)) [Barron 2017].
 func decomposeCelu(c *call, in []node) node {
 	a := c.Attrs.Float("alpha", 1)
 	zero := in[0].ScalarLike(0)
 	return in[0].ReLU().Add(in[0].Min(zero).MulScalar(1 / a).Exp().AddScalar(-1).MulScalar(a))
 }
 
-// decomposeSelu is gamma (max(0,x) + alpha (e^min(0,x) - 1)) [Klambauer et al. 2017].
+// decomposeSelu returns gamma (max(0,x) + alpha (e^min(0,x) - 1)) [Klambauer et al. 2017].
 func decomposeSelu(c *call, in []node) node {
 	a, g := c.Attrs.Float("alpha", 1.67326319217681884765625), c.Attrs.Float("gamma",
 		1.05070102214813232421875)
 	return in[0].ReLU().Add(in[0].Min(in[0].ScalarLike(0)).Exp().AddScalar(-1).MulScalar(a)).MulScalar(g)
 }
 
-// decomposeFastGelu is ONNX Runtime's tanh form, of the sum of input and bias.
+// decomposeFastGelu returns ONNX Runtime's tanh form of GELU, of the sum of input and bias.
 func decomposeFastGelu(_ *call, in []node) node {
 	x := in[0]
 	if bias := optional(in, 1); bias.OK() {
@@ -136,7 +136,7 @@ func decomposeFastGelu(_ *call, in []node) node {
 	return x.MulScalar(0.5).Mul(inner.Tanh().AddScalar(1))
 }
 
-// decomposeBiasGelu is ONNX Runtime's Gelu of a sum.
+// decomposeBiasGelu returns ONNX Runtime's Gelu of a sum.
 func decomposeBiasGelu(_ *call, in []node) node {
 	x := in[0].Add(in[1])
 	return x.MulScalar(0.5).Mul(x.MulScalar(math.Sqrt2 / 2).Erf().AddScalar(1))

@@ -57,7 +57,7 @@ func init() {
 	)
 }
 
-// batchCase is of an activation over a symbolic batch.
+// batchCase tests an activation over a symbolic batch.
 func batchCase(kind string, at attrs) gradientCase {
 	return gradientCase{kind, "", one(func(b *bench) node { return b.op(kind, at, b.x("x", symB, 5)) }), small}
 }

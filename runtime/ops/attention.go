@@ -18,7 +18,8 @@ func init() {
 	)
 }
 
-// inferAttention is of ONNX's Attention: the result has the form of the query, with the width of the values.
+// inferAttention is the shape rule of ONNX's Attention: the result has the shape of the query, with the width of the
+// values.
 func inferAttention(o *infer) error {
 	q, v := o.In[0].Shape(), o.In[2].Shape()
 	if q == nil || v == nil || len(q) != len(v) {
@@ -37,20 +38,20 @@ func inferAttention(o *infer) error {
 	return nil
 }
 
-// decomposeAttention is ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k, v of
-// shapes [B,heads,L,d] or [B,L,heads·d], with fewer heads of k and v where queries share them. Caches of earlier
+// decomposeAttention returns ONNX's Attention (operator set 23): softmax(scale q kᵀ + mask) v per head, for q, k,
+// v of shapes [B,heads,L,d] or [B,L,heads·d]; several heads of q may share one head of k and v. Caches of earlier
 // tokens are not supported.
 func decomposeAttention(c *call, in []node) node {
 	at := c.Attrs
 	if len(in) < 3 || len(in) > 4 || len(c.Out) > 1 && (c.Out[1].Name() != "" || len(c.Out) > 2) {
-		return c.Refuse("caches of earlier tokens and a second output are not supported")
+		return c.FailNode("caches of earlier tokens and a second output are not supported")
 	}
 	q, k, v := in[0], in[1], in[2]
 	flat := q.Rank() == 3
 	if flat {
 		h, kv := at.Int("q_num_heads", 0), at.Int("kv_num_heads", 0)
 		if h < 1 || kv < 1 {
-			return c.Refuse("inputs of rank 3 need q_num_heads and kv_num_heads")
+			return c.FailNode("inputs of rank 3 need q_num_heads and kv_num_heads")
 		}
 		q, k, v = heads(q, h), heads(k, kv), heads(v, kv)
 	}
@@ -69,20 +70,20 @@ func inferMultiHead(o *infer) error {
 	return nil
 }
 
-// decomposeMultiHead is ONNX Runtime's MultiHeadAttention over query, key and value [B,L,heads·d], with an optional
-// bias of the three and an optional addend of the scores.
+// decomposeMultiHead returns ONNX Runtime's MultiHeadAttention for query, key and value [B,L,heads·d], with an
+// optional bias for the three and an optional addend of the scores.
 func decomposeMultiHead(c *call, in []node) node {
 	h := c.Attrs.Int("num_heads", 0)
 	get := func(i int) node { return optional(in, i) }
 	if h < 1 || len(in) < 3 || get(4).OK() || get(6).OK() || get(7).OK() || !in[1].OK() || !in[2].OK() ||
 		in[0].Rank() != 3 || in[1].Rank() != 3 {
-		return c.Refuse("only separate query, key and value of rank 3 without padding mask and caches are supported")
+		return c.FailNode("only separate query, key and value of rank 3 without padding mask and caches are supported")
 	}
 	q, k, v := in[0], in[1], in[2]
 	if b := get(3); b.OK() {
 		w, ok := q.Shape()[2:].Ints()
 		if !ok {
-			return c.Refuse("the width of its query is not known")
+			return c.FailNode("the width of its query is not known")
 		}
 		q, k, v = q.Add(b.Slice(0, 0, w[0])), k.Add(b.Slice(0, w[0], 2*w[0])), v.Add(b.Slice(0, 2*w[0], math.MaxInt32))
 	}
@@ -94,19 +95,19 @@ func decomposeMultiHead(c *call, in []node) node {
 	return joined(y)
 }
 
-// heads is [B,L,h·d] as [B,h,L,d].
+// heads returns [B,L,h·d] as [B,h,L,d].
 func heads(x node, h int) node { return x.Reshape(0, 0, h, -1).Transpose(0, 2, 1, 3) }
 
-// joined is [B,h,L,d] as [B,L,h·d].
+// joined returns [B,h,L,d] as [B,L,h·d].
 func joined(x node) node { return x.Transpose(0, 2, 1, 3).Reshape(0, 0, -1) }
 
 func attend(c *call, q, k, v, mask node, scale float64, causal bool, softcap float64) node {
 	g := q.Graph()
 	if q.Rank() != 4 || k.Rank() != 4 || v.Rank() != 4 || !q.Shape()[3].Static() || !q.Shape()[1].Static() ||
 		!k.Shape()[1].Static() {
-		return c.Refuse("ranks, heads and width of %v, %v and %v must be known", q.Shape(), k.Shape(), v.Shape())
+		return c.FailNode("ranks, heads and width of %v, %v and %v must be known", q.Shape(), k.Shape(), v.Shape())
 	}
-	if n := q.Dim(1) / max(1, k.Dim(1)); n > 1 { // each head of keys and values serves n heads of queries
+	if n := q.Dim(1) / max(1, k.Dim(1)); n > 1 { // n heads of queries share a head of keys and values
 		repeat := func(x node) node {
 			shape := vector(sizeOf(x, 0), sizeOf(x, 1), g.Ints(n), sizeOf(x, 2), sizeOf(x, 3))
 			wide := apply("Expand", nil, x.Unsqueeze(2), shape)

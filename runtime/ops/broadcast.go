@@ -6,7 +6,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Compatible tells whether two shapes may be the same when the graph runs.
+// Compatible reports whether two shapes may be the same at run time.
 func Compatible(a, b graph.Shape) bool {
 	if a == nil || b == nil {
 		return true
@@ -14,8 +14,8 @@ func Compatible(a, b graph.Shape) bool {
 	return slices.EqualFunc(a, b, func(x, y graph.Dim) bool { return x.Sym != y.Sym || x == y })
 }
 
-// SumTo sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. A symbol of x that
-// stands where d has another size may be 1 when the graph runs, so that is left to then.
+// SumTo sums a gradient over the axes that broadcasting repeated, so that it has the shape of x. If an axis is a symbol
+// in x and has another size in d, the symbol may be 1 at run time, so the sum is decided then.
 func SumTo(d, x node) node {
 	from, to := d.Shape(), x.Shape()
 	if from == nil || to == nil {
@@ -47,8 +47,8 @@ func SumTo(d, x node) node {
 	return s.ReshapeLike(x)
 }
 
-// sumToAtRun is SumTo where the sizes are only known when the graph runs: it compares the shapes then, that of x with
-// ones in front.
+// sumToAtRun is SumTo for sizes that are known only at run time: the graph compares the shape of d with that of x,
+// padded with ones in front.
 func sumToAtRun(d, x node) node {
 	g := d.Graph()
 	one := g.Ints(1)
@@ -61,7 +61,7 @@ func sumToAtRun(d, x node) node {
 	return s.ReshapeLike(x)
 }
 
-// sizeOf is the size of one axis as an integer vector of one element: a constant where it is known.
+// sizeOf returns the size of one axis as an integer vector of one element, a constant if it is known.
 func sizeOf(x node, axis int) node {
 	if s := x.Shape(); s != nil && s[axis].Static() {
 		return x.Graph().Ints(s[axis].N)
@@ -69,7 +69,7 @@ func sizeOf(x node, axis int) node {
 	return x.ShapeOf().Gather(0, x.Graph().Ints(axis))
 }
 
-// vector joins integer vectors into one, which is a constant where all are.
+// vector joins integer vectors; the result is a constant if all of them are.
 func vector(parts ...node) node {
 	v := graph.Concat(0, parts...)
 	if s, ok := v.StaticInts(); ok && s != nil {
@@ -78,17 +78,17 @@ func vector(parts ...node) node {
 	return v
 }
 
-// reshape gives x the shape that an integer vector holds.
+// reshape returns x with the shape in an integer vector.
 func reshape(x, shape node) node {
 	return apply("Reshape", nil, x, shape)
 }
 
-// zeros is a tensor of zeros with the element type of x and the shape that an integer vector holds.
+// zeros returns a tensor of zeros with the element type of x and the shape in an integer vector.
 func zeros(x, shape node) node {
 	return apply("ConstantOfShape", nil, shape).Cast(x.DType())
 }
 
-// ZerosLike is zeros of the shape and element type of x.
+// ZerosLike returns zeros with the shape and element type of x.
 func ZerosLike(x node) node {
 	if s, ok := x.Shape().Ints(); ok {
 		return zeros(x, x.Graph().Ints(s...))

@@ -6,12 +6,12 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Constant propagation: the content of small integer tensors is followed through the operators that compute shapes.
+// Constant propagation: the elements of small integer tensors are followed through the operators that compute shapes.
 
-// fold computes an element of an operator's output from those of its inputs, if it is known.
+// fold computes an element of an output from those of the inputs, if it is known.
 type fold func(args []graph.Dim) (graph.Dim, bool)
 
-// propagate applies f element by element to contents that are known while building.
+// propagate applies f element by element to known elements.
 func propagate(o *infer, f fold) {
 	n := 1
 	for _, x := range o.In {
@@ -39,7 +39,8 @@ func propagate(o *infer, f fold) {
 	o.SetContent(out)
 }
 
-// pairwise folds an operator of two inputs, or of more from left to right; without f nothing is known of two.
+// pairwise folds an operator of two inputs, or of several from left to right. If f is nil, the result of two inputs is
+// unknown.
 func pairwise(f func(a, b graph.Dim) (graph.Dim, bool)) fold {
 	return func(args []graph.Dim) (d graph.Dim, ok bool) {
 		d, ok = args[0], true
@@ -52,7 +53,7 @@ func pairwise(f func(a, b graph.Dim) (graph.Dim, bool)) fold {
 	}
 }
 
-// numbers folds two numbers; nothing is known where one is a symbol.
+// numbers folds two numbers; the result of a symbol is unknown.
 func numbers(f func(a, b int) int) fold {
 	return pairwise(func(a, b graph.Dim) (graph.Dim, bool) { return graph.D(f(a.N, b.N)), a.Static() && b.Static() })
 }
@@ -60,11 +61,11 @@ func numbers(f func(a, b int) int) fold {
 // predicate folds a comparison of two numbers.
 func predicate(f func(a, b int) bool) fold {
 	return pairwise(func(a, b graph.Dim) (graph.Dim, bool) {
-		return graph.Truth(f(a.N, b.N)), a.Static() && b.Static()
+		return graph.BoolDim(f(a.N, b.N)), a.Static() && b.Static()
 	})
 }
 
-// content is the elements of an integer tensor of known shape.
+// content holds the elements of an integer tensor of known shape.
 type content struct {
 	shape []int
 	cells []graph.Dim
@@ -75,7 +76,7 @@ func contentOf(n node) (content, bool) {
 	return content{s, n.ConstantInts()}, ok && n.ConstantInts() != nil
 }
 
-// transposed is the tensor under a permutation of its axes.
+// transposed returns the tensor with permuted axes.
 func (g content) transposed(perm []int) []graph.Dim {
 	out := make([]graph.Dim, 0, len(g.cells))
 	strides, at := make([]int, len(g.shape)), 1
@@ -96,7 +97,7 @@ func (g content) transposed(perm []int) []graph.Dim {
 	return out
 }
 
-// sliced keeps the entries start, start+step, ... of one axis, n of them.
+// sliced returns the n entries start, start+step, ... of one axis.
 func (g content) sliced(axis, start, step, n int) content {
 	inner := 1
 	for _, d := range g.shape[axis+1:] {

@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// windowAttrs are of convolutions and pooling.
+// windowAttrs are attributes of convolution and pooling.
 const windowAttrs = "auto_pad string, kernel_shape ints, pads ints, strides ints, dilations ints"
 
 func init() {
@@ -21,22 +21,20 @@ func init() {
 // maxWindow bounds kernels, strides and dilations.
 const maxWindow = 1 << 20
 
-// geometry is how the windows of a convolution or of pooling lie: an entry per spatial axis, two of pads.
+// geometry describes the windows of a convolution or of pooling: one entry per spatial axis, two of pads.
 type geometry struct{ kernel, pads, strides, dilations []int }
 
-// attrs are those of a convolution over such windows.
 func (w geometry) attrs() graph.Attrs {
 	return graph.Attrs{"kernel_shape": graph.Attr(w.kernel), "pads": graph.Attr(w.pads),
 		"strides": graph.Attr(w.strides), "dilations": graph.Attr(w.dilations)}
 }
 
-// span is how far a window reaches along axis i.
+// span returns the extent of a window along axis i, with dilation.
 func (w geometry) span(i int) int { return w.dilations[i]*(w.kernel[i]-1) + 1 }
 
-// pad is the padding of axis i at both ends.
 func (w geometry) pad(i int) int { return w.pads[i] + w.pads[i+len(w.kernel)] }
 
-// windows gives the geometry of a convolution or pooling operator with a known kernel.
+// windows returns the geometry of a convolution or pooling operator with a known kernel.
 func windows(o *graph.Op) (w geometry, err error) {
 	kernel, ok := o.Attrs.Ints("kernel_shape")
 	if weights := o.X(1); !ok && weights.OK() && weights.Rank() > 2 {
@@ -73,7 +71,7 @@ func windows(o *graph.Op) (w geometry, err error) {
 	return w, err
 }
 
-// transposeWindows is windows of a ConvTranspose, where auto_pad SAME means something else and is not supported.
+// transposeWindows is windows for ConvTranspose, for which auto_pad SAME has another meaning and is not supported.
 func transposeWindows(o *graph.Op) (geometry, error) {
 	if auto := o.Attrs.Str("auto_pad", "NOTSET"); auto != "NOTSET" && auto != "VALID" {
 		return geometry{}, fmt.Errorf("auto_pad is not supported here; export with explicit pads")
@@ -81,8 +79,8 @@ func transposeWindows(o *graph.Op) (geometry, error) {
 	return windows(o)
 }
 
-// padSame sets the pads that make the result of an operator on shape x ceil(input/stride) wide, the odd one at the end
-// or in front.
+// padSame sets the pads for a result of ceil(input/stride) elements for an input of shape x, an odd one at the end or
+// at the front.
 func (w geometry) padSame(x graph.Shape, front bool) error {
 	n := len(w.kernel)
 	if len(x) != n+2 {
@@ -105,8 +103,8 @@ func (w geometry) padSame(x graph.Shape, front bool) error {
 	return nil
 }
 
-// unknownWindow keeps batch and channels where the rest of the shape cannot be found out: ONNX Runtime may still run
-// it.
+// unknownWindow sets only batch and channels of the shape, if the rest cannot be inferred; ONNX Runtime may still run
+// the operator.
 func unknownWindow(o *infer, x graph.Shape, channels graph.Dim) error {
 	out := append(slices.Clone(x[:1]), channels)
 	for i := 2; i < len(x); i++ {
@@ -127,7 +125,7 @@ func windowShape(o *infer, x graph.Shape, channels graph.Dim) error {
 		case in.Static() && in.N < 0:
 			return fmt.Errorf("kernel %v is larger than %v", w.kernel, x)
 		case in.Static() && o.Attrs.Int("ceil_mode", 0) == 1:
-			// no window starts in the end padding
+			// no window starts in the padding at the end
 			if q = graph.D((in.N+stride-1)/stride + 1); (q.N-1)*stride >= x[2+i].N+w.pads[i] {
 				q.N--
 			}
@@ -153,7 +151,7 @@ func inferConv(o *infer) error {
 	return windowShape(o, x, w[0])
 }
 
-// convVJP gives the gradient of the data by a transposed convolution with the same weights.
+// convVJP computes the gradient of the data by a transposed convolution with the same weights.
 func convVJP(c *call) []node {
 	w, err := windows(c.Op)
 	return convolutionVJP(c, w, err, c.X(0), c.G(), func(group int) node {
@@ -161,8 +159,8 @@ func convVJP(c *call) []node {
 	})
 }
 
-// convolutionVJP is of a convolution from big to small or of a transposed one from small to big, whose gradient of the
-// data is dx.
+// convolutionVJP is the VJP of a convolution from big to small, or of a transposed one from small to big. dx returns
+// the gradient of the data.
 func convolutionVJP(c *call, w geometry, err error, big, small node, dx func(group int) node) []node {
 	if err != nil {
 		return c.Fail("%v", err)
@@ -172,8 +170,9 @@ func convolutionVJP(c *call, w geometry, err error, big, small node, dx func(gro
 		func(*call) node { return c.G().Sum(append([]int{0}, axesFrom(2, c.G().Rank())...)...) })(c)
 }
 
-// transposed is the gradient of a convolution of x from that of its result: a transposed convolution of the size of x.
-// Where the last elements of x were in no window (a stride that does not divide), they get zeros.
+// transposed returns the gradient of the input x of a convolution from the gradient of its result: a transposed
+// convolution with the size of x. Elements at the end of x that no window covers (if the stride does not divide) get
+// zeros.
 func transposed(x, g, weights node, group int, w geometry) node {
 	n := len(w.kernel)
 	rest, fixed := make([]int, n), true
@@ -195,9 +194,9 @@ func transposed(x, g, weights node, group int, w geometry) node {
 	return apply("Pad", nil, full, graph.Concat(0, none, x.ShapeOf().Sub(full.ShapeOf())))
 }
 
-// kernelGrad is the gradient of the weights [M, C/group, k...] of a convolution of big [N,C,...] from that of its
-// result, small [N,M,...]: the convolution of one with the other, the batch taking the channels' place and stride and
-// dilation swapped. For a transposed convolution big and small change places.
+// kernelGrad returns the gradient of the weights [M, C/group, k...] of a convolution of big [N,C,...] from the gradient
+// of its result, small [N,M,...]: a convolution of big with small, in which batch and channels change places, and
+// stride and dilation too. For a transposed convolution, big and small change places.
 func kernelGrad(big, small node, group int, w geometry) node {
 	swap := swap01(big.Rank())
 	t, g := big.Transpose(swap...), small.Transpose(swap...)
@@ -251,7 +250,7 @@ func inferConvTranspose(o *infer) error {
 	return o.Set(out)
 }
 
-// convTransposeVJP gives the gradient of the data by a convolution with the same weights.
+// convTransposeVJP computes the gradient of the data by a convolution with the same weights.
 func convTransposeVJP(c *call) []node {
 	w, err := transposeWindows(c.Op)
 	if _, given := c.Attrs.Ints("output_shape"); given {

@@ -45,7 +45,7 @@ func init() {
 		def{Kind: "CastLike", MinInputs: 2, Attrs: "saturate int", Infer: inferCastLike, VJP: castVJP},
 		def{Kind: "Dropout", MinInputs: 1, Infer: inferDropout, VJP: dropoutVJP},
 		def{Kind: "Clip", MinInputs: 1, Infer: sameShape, NonSmooth: true, VJP: each(
-			// inside the bounds, and on them, to the element, and outside to the bound it hit
+			// to the element inside and on the bounds, otherwise to the bound
 			masked(func(c *call) node { return c.X(0).Equal(c.Y()) }),
 			masked(func(c *call) node { return c.X(1).Greater(c.X(0)) }),
 			masked(func(c *call) node { return c.X(0).Greater(c.X(2)) }))},
@@ -92,15 +92,15 @@ func comparison(kind string, f fold) def {
 	}}
 }
 
-// stepwise is a function that is constant between its jumps.
+// stepwise defines a function that is constant between its jumps.
 func stepwise(kind string) def {
 	return def{Kind: kind, MinInputs: 1, Infer: sameShape, VJP: zeroGradient, NonSmooth: true}
 }
 
-// elementwise is the shape rule of operators over inputs of one type that broadcast.
+// elementwise is the shape rule of operators with inputs of one type that broadcast.
 func elementwise(f fold) func(*infer) error {
 	return func(o *infer) error {
-		if err := o.Need(len(o.In)); err != nil {
+		if err := o.RequireInputs(len(o.In)); err != nil {
 			return err
 		}
 		for _, n := range o.In[1:] {
@@ -113,7 +113,7 @@ func elementwise(f fold) func(*infer) error {
 	}
 }
 
-// broadcast gives the output the common shape of in.
+// broadcast sets the shape of the output to the common shape of in.
 func broadcast(o *infer, in []node) error {
 	s := in[0].Shape()
 	for _, n := range in[1:] {
@@ -141,35 +141,36 @@ func foldMod(a, b graph.Dim) (graph.Dim, bool) {
 
 func foldEqual(a, b graph.Dim) (graph.Dim, bool) {
 	if a.Static() && b.Static() || a == b {
-		return graph.Truth(a == b), true
+		return graph.BoolDim(a == b), true
 	}
 	return graph.D(0), a.Is(-1) || b.Is(-1) // a size is never -1
 }
 
-// modVJP follows a - b q, where q, the quotient rounded down, or towards zero for fmod, is constant between its jumps.
+// modVJP is the gradient of a - b q, in which the quotient q, rounded down (for fmod, towards zero), is constant
+// between its jumps.
 func modVJP(c *call) []node {
 	q := c.X(0).Sub(c.Y()).Div(c.X(1))
 	return []node{c.G(), c.G().Mul(q).Neg()}
 }
 
-// powBase is p x^(p-1).
+// powBase returns p x^(p-1).
 func powBase(c *call) node {
 	x, p := c.X(0), c.X(1).Cast(c.X(0).DType())
-	power := x // of a square, which exporters write and ONNX Runtime's Pow is slow at
+	power := x // for squares, which exporters write, and for which ONNX Runtime's Pow is slow
 	if l := c.X(1).Op().Literal(); l == nil || !l.IsScalar(2) {
 		power = apply("Pow", nil, x, p.AddScalar(-1))
 	}
 	return c.G().Mul(p.Mul(power))
 }
 
-// powExponent is x^p log x, which counts as 0 for a base of 0.
+// powExponent returns x^p log x, and 0 for a base of 0.
 func powExponent(c *call) node {
 	x, zero := c.X(0), c.X(0).ScalarLike(0)
 	log := x.Equal(zero).Where(zero, x.Log())
 	return c.G().Mul(c.Y()).Mul(log)
 }
 
-// extremeVJP sends the gradient of Max and Min to the inputs that attain them, in equal parts where several do.
+// extremeVJP passes the gradient of Max and Min to the inputs that attain the value, in equal parts if several do.
 func extremeVJP(c *call) []node {
 	attains := make([]node, len(c.In))
 	var count node
@@ -200,7 +201,7 @@ func inferBool(o *infer) error {
 }
 
 func inferNot(o *infer) error {
-	propagate(o, func(args []graph.Dim) (graph.Dim, bool) { return graph.Truth(args[0].N == 0), args[0].Static() })
+	propagate(o, func(args []graph.Dim) (graph.Dim, bool) { return graph.BoolDim(args[0].N == 0), args[0].Static() })
 	return inferBool(o)
 }
 
@@ -232,7 +233,9 @@ func inferCast(o *infer) error {
 	case graph.Int64, graph.Int32:
 		o.SetContent(o.In[0].ConstantInts())
 	case graph.Bool:
-		propagate(o, func(args []graph.Dim) (graph.Dim, bool) { return graph.Truth(args[0].N != 0), args[0].Static() })
+		propagate(o, func(args []graph.Dim) (graph.Dim, bool) {
+			return graph.BoolDim(args[0].N != 0), args[0].Static()
+		})
 	}
 	return sameShape(o)
 }
@@ -242,10 +245,10 @@ func inferCastLike(o *infer) error {
 	return sameShape(o)
 }
 
-// castVJP gives the second input of CastLike, of which only the type counts, zeros.
+// castVJP returns zeros for the second input of CastLike, of which only the type matters.
 func castVJP(c *call) []node {
 	out := []node{c.G().Cast(c.X(0).DType())}
-	if c.Need(1) {
+	if c.NeedsGrad(1) {
 		out = append(out, ZerosLike(c.X(1)))
 	}
 	return out
@@ -259,7 +262,7 @@ func inferDropout(o *infer) error {
 	return sameShape(o)
 }
 
-// dropoutVJP is that of inference, where dropout does nothing.
+// dropoutVJP is the gradient at inference, where dropout is the identity.
 func dropoutVJP(c *call) []node {
 	if t := c.X(2); t.OK() && (t.Op().Literal() == nil || !t.Op().Literal().IsScalar(0)) {
 		return c.Fail("training mode is not supported")
@@ -267,7 +270,7 @@ func dropoutVJP(c *call) []node {
 	return []node{c.G()}
 }
 
-// masked is the gradient of the output where f holds, and zero elsewhere.
+// masked returns the gradient of the output where f holds, and zero elsewhere.
 func masked(f func(c *call) node) func(c *call) node {
 	return func(c *call) node {
 		zero := c.G().ScalarLike(0)

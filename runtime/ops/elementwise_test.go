@@ -107,7 +107,7 @@ func unaryCase(kind string, at attrs) gradientCase {
 	return gradientCase{kind, "", one(func(b *bench) node { return b.op(kind, at, b.x("x", 2, 5)) }), small}
 }
 
-// flatCase multiplies a function without slope by its argument, so that there is a slope.
+// flatCase multiplies a piecewise constant function by its argument, so that the derivative is not zero.
 func flatCase(kind string) gradientCase {
 	return gradientCase{kind, "", one(func(b *bench) node {
 		x := b.x("x", 2, 5).AddScalar(0.07)
@@ -138,7 +138,7 @@ func binaryCases(kind string) []gradientCase {
 	return out
 }
 
-// withinCase moves the inputs, which are from -2 to 2.2, to where the function has a slope.
+// withinCase moves the inputs, which are from -2 to 2.2, to where the derivative is not zero.
 func withinCase(kind string, scale, shift float64) gradientCase {
 	return gradientCase{kind, "", one(func(b *bench) node {
 		return b.op(kind, nil, b.x("x", 3, 5).MulScalar(scale).AddScalar(shift))

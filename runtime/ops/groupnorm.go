@@ -11,7 +11,7 @@ func init() {
 		Attrs: "epsilon float, num_groups int, stash_type int", Decompose: decomposeGroupNorm})
 }
 
-// inferGroupNorm takes scale and bias per channel, as operator set 21 has them, or per group, as 18 has.
+// inferGroupNorm accepts scale and bias per channel (operator set 21) or per group (18).
 func inferGroupNorm(o *infer) error {
 	x, groups := o.In[0].Shape(), o.Attrs.Int("num_groups", 0)
 	if groups < 1 {
@@ -32,7 +32,7 @@ func inferGroupNorm(o *infer) error {
 			return fmt.Errorf("scale or bias %v is neither per channel (%v) nor per group (%d)", s, x[1], groups)
 		}
 		if s[0] == x[1] && !x[1].Is(groups) {
-			o.NeedSet(21)
+			o.RequireOpset(21)
 		}
 	}
 	return sameShape(o)
@@ -42,7 +42,7 @@ func inferGroupNorm(o *infer) error {
 func decomposeGroupNorm(c *call, in []node) node {
 	x, groups := in[0], c.Attrs.Int("num_groups", 0)
 	if !x.Shape()[1].Static() || x.Shape()[1].N < 1 {
-		return c.Refuse("the channels of its input must be known when the graph is built")
+		return c.FailNode("the channels of its input must be known when the graph is built")
 	}
 	flat := reshape(x, vector(sizeOf(x, 0), x.Graph().Ints(groups, -1)))
 	y := standardised(flat, c.Attrs.Float("epsilon", 1e-5), []int{2}).ReshapeLike(x)

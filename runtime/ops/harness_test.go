@@ -22,10 +22,10 @@ type (
 	attrs = graph.Attrs
 )
 
-// bench is where a case builds its operator: it makes inputs together with the point of the check.
+// bench builds the operator of a case: it creates inputs together with their values at the point of the check.
 type bench struct {
 	*graph.Graph
-	batch    int // what the symbol B is in this run
+	batch    int // size of the symbol B in this run
 	symbolic bool
 	feeds    tensor.Map
 	wrt      []string
@@ -34,13 +34,13 @@ type bench struct {
 
 const symB = -1 // as a size: the symbol B
 
-// x declares an input with distinct values spread evenly over [-2, 2.2], in random order, and asks for its gradient.
+// x declares an input with distinct values evenly spread over [-2, 2.2], in random order, and checks its gradient.
 func (b *bench) x(name string, sizes ...int) node {
 	b.wrt = append(b.wrt, name)
 	return b.constant(name, sizes...)
 }
 
-// constant declares an input whose gradient is not asked for.
+// constant declares an input whose gradient is not checked.
 func (b *bench) constant(name string, sizes ...int) node {
 	shape, actual := graph.Static(sizes...), append([]int{}, sizes...)
 	for i, n := range sizes {
@@ -81,15 +81,14 @@ type gradientCase struct {
 	step       float64
 }
 
-// small is a step short enough to stay between the jumps of slope of piecewise functions at the points that bench
-// makes.
+// small is a step that stays between the jumps of the derivatives of piecewise functions, at the points of bench.
 const small = 0.003
 
 func one(f func(b *bench) node) func(b *bench) []node {
 	return func(b *bench) []node { return []node{f(b)} }
 }
 
-// ofInputs is a case of an operator over inputs of the given sizes, x and a, b, ...; one of nil sizes is left out.
+// ofInputs is a case of an operator over inputs x, a, b, ... of the given sizes; an input of nil sizes is omitted.
 func ofInputs(domain, kind, name string, at attrs, sizes ...[]int) gradientCase {
 	c := gradientCase{kind, name, one(func(b *bench) node {
 		in := []node{b.x("x", sizes[0]...)}
@@ -222,8 +221,8 @@ func TestWitnesses(t *testing.T) {
 	}
 }
 
-// shapeCase is worked out by hand from the ONNX operator specification. An input is a shape (S is a symbol), or the
-// content of an integer vector; want is the shape of the first output or an error.
+// shapeCase is derived by hand from the ONNX operator specification. An input is a shape (S is a symbol) or the
+// elements of an integer vector; want is the shape of the first output or an error.
 type shapeCase struct {
 	kind string
 	at   attrs

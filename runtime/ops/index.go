@@ -53,7 +53,7 @@ func inferGather(o *infer) error {
 	return o.Set(slices.Replace(x, a, a+1, idx...))
 }
 
-// gatherVJP adds each gradient row to the row it was read from.
+// gatherVJP adds each row of the gradient to the row that Gather read.
 func gatherVJP(c *call) []node {
 	x, idx := c.X(0), c.X(1)
 	if x.Rank() < 0 || idx.Rank() < 0 {
@@ -65,7 +65,7 @@ func gatherVJP(c *call) []node {
 	}
 	if idx.Rank() == 0 && len(idx.Ints()) == 1 && idx.Ints()[0].Static() && idx.Ints()[0].N >= 0 &&
 		x.Shape()[a].Static() {
-		i := idx.Ints()[0].N // one slice, as exporters pick the class token
+		i := idx.Ints()[0].N // one slice: exporters select the class token so
 		pads := make([]int, 2*x.Rank())
 		pads[a], pads[a+x.Rank()] = i, x.Shape()[a].N-i-1
 		return []node{apply("Pad", nil, c.G().Unsqueeze(a), x.Graph().Ints(pads...))}
@@ -73,14 +73,14 @@ func gatherVJP(c *call) []node {
 	return []node{scatterAxis(c.G(), sizeOf(x, a), a, idx)}
 }
 
-// scatterAxis undoes a Gather on an axis: the index axes of g, which start at axis a, become one axis of the given
-// size, each entry of g added at the place it was read from.
+// scatterAxis is the gradient of Gather on an axis: the index axes of g, from axis a on, become one axis of the given
+// size, and each entry of g is added at the index that Gather read.
 func scatterAxis(g, size node, a int, idx node) node {
 	n := idx.Rank()
 	if n < 0 || g.Rank() < 0 {
 		return g.Graph().Fail("the ranks of %v and %v are not known", g, idx)
 	}
-	var perm, back []int // index axes to the front; scattered axis to its place
+	var perm, back []int // move the index axes to the front; move the scattered axis back
 	for i := range n {
 		perm = append(perm, a+i)
 	}
@@ -113,7 +113,7 @@ func scatterAxis(g, size node, a int, idx node) node {
 	for range g.Rank() - 1 {
 		column = append(column, 1)
 	}
-	// Not ScatterND: with several threads ONNX Runtime's loses sums when an index is repeated.
+	// Not ScatterND: with several threads ONNX Runtime's ScatterND loses sums if an index is repeated.
 	d := addAt(zeros(g, vector(shape...)), 0, expandLike(idx.Reshape(column...), g), g)
 	if a > 0 {
 		d = d.Transpose(back...)
@@ -121,7 +121,7 @@ func scatterAxis(g, size node, a int, idx node) node {
 	return d
 }
 
-// addAt adds values to the elements of x that an index says, along an axis.
+// addAt adds values to the elements of x at indices along an axis.
 func addAt(x node, axis int, index, values node) node {
 	return apply("ScatterElements",
 		graph.Attrs{"axis": graph.Attr(axis), "reduction": graph.Attr("add")}, x, index, values)
@@ -157,14 +157,14 @@ func gatherNDVJP(c *call) []node {
 	if x.Rank() < 0 || idx.Rank() < 1 || !idx.Shape()[idx.Rank()-1].Static() {
 		return c.Fail("the ranks of %v and %v must be known", x, idx)
 	}
-	// The axes that an index tuple reaches are seen as one, along which scatterAxis adds.
+	// The axes that an index tuple covers are flattened to one, along which scatterAxis adds.
 	var position node
 	reach := idx.Shape()[idx.Rank()-1].N
 	size := g.Ints(1)
 	for i := range reach {
 		n := sizeOf(x, i)
 		at := idx.Gather(-1, g.Scalar64(i))
-		at = apply("Mod", nil, at.Add(n), n) // an index may count from the end
+		at = apply("Mod", nil, at.Add(n), n) // indices may count from the end
 		if size = size.Mul(n); i == 0 {
 			position = at
 		} else {
@@ -183,7 +183,7 @@ func scatterElementsVJP(c *call) []node {
 	return scatterVJP(c, "ScatterElements", "GatherElements", graph.Attrs{"axis": graph.Attr(c.Attrs.Int("axis", 0))})
 }
 
-// scatterVJP reads the gradient of the updates where they were written; what they replaced gets none.
+// scatterVJP gathers the gradient of the updates where they were written; the replaced elements get none.
 func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 	g, idx := c.G(), c.X(1)
 	out := make([]node, 3)
@@ -191,10 +191,10 @@ func scatterVJP(c *call, scatter, gather string, at graph.Attrs) []node {
 	if mode != "none" && mode != "add" {
 		return c.Fail("reduction %s is not supported", mode)
 	}
-	if c.Need(2) {
+	if c.NeedsGrad(2) {
 		out[2] = apply(gather, at, g, idx)
 	}
-	if c.Need(0) {
+	if c.NeedsGrad(0) {
 		out[0] = g
 		if mode == "none" {
 			out[0] = apply(scatter, at, g, idx, ZerosLike(c.X(2)))
@@ -245,7 +245,7 @@ func inferTopK(o *infer) error {
 	return nil
 }
 
-// topKVJP sends the gradient of each value to where it was taken from.
+// topKVJP adds the gradient of each value to the element that it came from.
 func topKVJP(c *call) []node {
 	if len(c.Out) < 2 || !c.G().OK() {
 		return c.Fail("it needs its output of indices")

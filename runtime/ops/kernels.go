@@ -60,7 +60,7 @@ func sequencesVJP(c *call) []node {
 	return []node{kernel("SequenceAttentionGrad", c.Attrs, c.X(0), c.G())}
 }
 
-// kernelRows tells whether a kernel can take the rows of x.
+// kernelRows reports whether a kernel can take the rows of x.
 func kernelRows(x node) bool {
 	s := x.Shape()
 	return x.Graph().HasKernels() && x.DType() == graph.Float && len(s) > 0 && s[len(s)-1].Static() &&

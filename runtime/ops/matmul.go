@@ -38,7 +38,7 @@ func inferMatMul(o *infer) error {
 	if !colB {
 		b = append(b, graph.D(1))
 	}
-	if o.Attrs.Int("transA", 0) != 0 && rowA { // ONNX Runtime ignores it for a vector
+	if o.Attrs.Int("transA", 0) != 0 && rowA { // ONNX Runtime ignores transA for a vector
 		a[len(a)-1], a[len(a)-2] = a[len(a)-2], a[len(a)-1]
 	}
 	if o.Attrs.Int("transB", 0) != 0 && colB {
@@ -61,7 +61,7 @@ func inferMatMul(o *infer) error {
 	return o.Set(out)
 }
 
-// matMulVJP covers MatMul and FusedMatMul: y = alpha op(a) op(b), where op may transpose the last two axes.
+// matMulVJP is the gradient of MatMul and FusedMatMul: y = alpha op(a) op(b), where op may transpose the last two axes.
 func matMulVJP(c *call) []node {
 	at := c.Attrs
 	if at.Int("transBatchA", 0) != 0 || at.Int("transBatchB", 0) != 0 {
@@ -75,20 +75,20 @@ func matMulVJP(c *call) []node {
 	if ta != 0 && b.Rank() == 1 && a.Rank() > 1 {
 		return c.Fail("a transposed matrix times a vector is not supported")
 	}
-	if b.Rank() == 1 { // a vector is a matrix of one column or row, and has no transpose
+	if b.Rank() == 1 { // a vector is a matrix of one column or row, without a transpose
 		b, g, tb = b.Unsqueeze(1), g.Unsqueeze(-1), 0
 	}
 	if a.Rank() == 1 {
 		a, g, ta = a.Unsqueeze(0), g.Unsqueeze(-2), 0
 	}
 	out := make([]node, 2)
-	if c.Need(0) {
+	if c.NeedsGrad(0) {
 		out[0] = gradA(b, g, ta, tb, alpha)
 		if c.X(0).Rank() == 1 {
 			out[0] = SumTo(out[0], a).ReshapeLike(c.X(0))
 		}
 	}
-	if c.Need(1) {
+	if c.NeedsGrad(1) {
 		out[1] = gradB(a, b, g, ta, tb, alpha)
 		if c.X(1).Rank() == 1 {
 			out[1] = SumTo(out[1], b).ReshapeLike(c.X(1))
@@ -97,8 +97,8 @@ func matMulVJP(c *call) []node {
 	return out
 }
 
-// fused is alpha op(a) op(b) over the last two axes, where op may transpose them. ONNX Runtime's fused form is for
-// float32 only.
+// fused returns alpha op(a) op(b) over the last two axes, where op may transpose them. ONNX Runtime's FusedMatMul takes
+// only float32.
 func fused(a, b node, transA, transB int, alpha float64) node {
 	if t := a.DType(); t != graph.Float && t != 0 {
 		if transA != 0 {
@@ -134,7 +134,7 @@ func gradA(b, g node, ta, tb int, alpha float64) node {
 }
 
 func gradB(a, b, g node, ta, tb int, alpha float64) node {
-	if b.Rank() == 2 && a.Rank() > 2 && ta == 0 { // one product over all rows instead of a sum of products
+	if b.Rank() == 2 && a.Rank() > 2 && ta == 0 { // one product over all rows, not a sum of products
 		ka, kg := a.Shape()[a.Rank()-1], g.Shape()[g.Rank()-1]
 		if ka.Static() && kg.Static() {
 			a, g = a.Reshape(-1, ka.N), g.Reshape(-1, kg.N)
@@ -181,9 +181,8 @@ func gemmVJP(c *call) []node {
 		func(*call) node { return gradB(a, b, g, ta, tb, alpha) }, func(*call) node { return g.MulScalar(beta) })(c)
 }
 
-// equation gives the index letters of every operand and of the result of an Einsum, with letters for an ellipsis and
-// the result written out where the equation leaves it to the rule of alphabetical order; ok is false where ranks are
-// not known.
+// equation returns the index letters of every operand and of the result of an Einsum. It replaces an ellipsis by
+// letters and writes out a result that the equation omits (alphabetical order). ok is false if ranks are not known.
 func equation(o *graph.Op) (terms []string, result string, ok bool, err error) {
 	lhs, result, given := strings.Cut(strings.ReplaceAll(o.Attrs.Str("equation", ""), " ", ""), "->")
 	terms = strings.Split(lhs, ",")
@@ -234,7 +233,7 @@ func equation(o *graph.Op) (terms []string, result string, ok bool, err error) {
 }
 
 func inferEinsum(o *infer) error {
-	if err := o.Need(len(o.In)); err != nil {
+	if err := o.RequireInputs(len(o.In)); err != nil {
 		return err
 	}
 	terms, rhs, ok, err := equation(o.Op)
@@ -271,8 +270,8 @@ func inferEinsum(o *infer) error {
 	return o.Set(out)
 }
 
-// einsumVJP gives the gradient of one operand as the einsum of the output's gradient with the other operands. An index
-// that only this operand has was summed away, so its gradient is repeated along it.
+// einsumVJP computes the gradient of one operand as the einsum of the output's gradient with the other operands. An
+// index that only this operand has was summed, so its gradient is repeated along it.
 func einsumVJP(c *call) []node {
 	terms, rhs, ok, err := equation(c.Op)
 	if err != nil || !ok || slices.ContainsFunc(terms, repeats) {
@@ -281,7 +280,7 @@ func einsumVJP(c *call) []node {
 	}
 	out := make([]node, len(terms))
 	for i := range out {
-		if !c.Need(i) {
+		if !c.NeedsGrad(i) {
 			continue
 		}
 		in, have := []node{c.G()}, []string{rhs}

@@ -56,7 +56,6 @@ func matMulCases() []gradientCase {
 	}), 0})
 }
 
-// flip swaps the last two sizes of a matrix that is to be transposed.
 func flip(s []int, trans int) []int {
 	out := append([]int{}, s...)
 	if n := len(s); trans == 1 && n > 1 {

@@ -41,8 +41,8 @@ func inferLayerNorm(o *infer) error {
 	return sameShape(o)
 }
 
-// layerNormVJP takes mean and inverse deviation from the operator's optional outputs, and recomputes them where an
-// exporter left those out.
+// layerNormVJP uses mean and inverse deviation from the operator's optional outputs, and recomputes them if an exporter
+// omitted them.
 func layerNormVJP(c *call) []node {
 	x, scale := c.X(0), c.X(1)
 	first, err := graph.Axis(c.Attrs.Int("axis", -1), x.Rank())
@@ -52,7 +52,7 @@ func layerNormVJP(c *call) []node {
 	if len(c.Out) > 1 && (c.DY[1].OK() || len(c.Out) > 2 && c.DY[2].OK()) || !c.G().OK() {
 		return c.Fail("a gradient through its mean or deviation output is not supported")
 	}
-	if first == x.Rank()-1 && len(c.Out) == 3 && kernelRows(x) && !c.Need(1) && !c.Need(2) {
+	if first == x.Rank()-1 && len(c.Out) == 3 && kernelRows(x) && !c.NeedsGrad(1) && !c.NeedsGrad(2) {
 		return []node{kernel("LayerNormGrad", nil, x, scale, c.Out[1], c.Out[2], c.G()), {}, {}}
 	}
 	axes, rest := axesFrom(first, x.Rank()), axesFrom(0, first)
@@ -78,7 +78,7 @@ func sumOver(n node, axes []int) node {
 	return n.Sum(axes...)
 }
 
-// batchNormVJP is the inference form: a fixed mean and variance per channel.
+// batchNormVJP is the gradient at inference: mean and variance per channel are fixed.
 func batchNormVJP(c *call) []node {
 	x, g := c.X(0), c.G()
 	if c.Attrs.Int("training_mode", 0) != 0 {
@@ -91,13 +91,12 @@ func batchNormVJP(c *call) []node {
 	}, func(*call) node { return g.Sum(others...) })(c)
 }
 
-// standardised is (x - mean) / sqrt(variance + eps) over axes.
+// standardised returns (x - mean) / sqrt(variance + eps) over axes.
 func standardised(x node, eps float64, axes []int) node {
 	d := x.Sub(x.MeanKeep(axes...))
 	return d.Div(d.Square().MeanKeep(axes...).AddScalar(eps).Sqrt())
 }
 
-// perChannel gives a vector of channels the rank of x.
 func perChannel(v, x node) node {
 	shape := []int{-1}
 	for range x.Rank() - 2 {
@@ -116,13 +115,13 @@ func decomposeRMSNorm(c *call, in []node) node {
 	x := in[0]
 	first, err := graph.Axis(c.Attrs.Int("axis", -1), x.Rank())
 	if err != nil {
-		return c.Refuse("%v", err)
+		return c.FailNode("%v", err)
 	}
 	rms := x.Square().MeanKeep(axesFrom(first, x.Rank())...).AddScalar(c.Attrs.Float("epsilon", 1e-5)).Sqrt()
 	return x.Div(rms).Mul(in[1])
 }
 
-// decomposeSkipNorm is ONNX Runtime's LayerNormalization of a sum: input, skip, gamma, beta, bias.
+// decomposeSkipNorm returns ONNX Runtime's LayerNormalization of a sum: input, skip, gamma, beta, bias.
 func decomposeSkipNorm(c *call, in []node) node {
 	x := in[0].Add(in[1])
 	if bias := optional(in, 4); bias.OK() {
@@ -135,7 +134,7 @@ func decomposeSkipNorm(c *call, in []node) node {
 	return y
 }
 
-// decomposeLpNorm is 0 for a vector of zeros, as in the standard.
+// decomposeLpNorm returns 0 for a vector of zeros, as in the standard.
 func decomposeLpNorm(c *call, in []node) node {
 	axis, norm := c.Attrs.Int("axis", -1), node{}
 	switch p := c.Attrs.Int("p", 2); p {
@@ -144,7 +143,7 @@ func decomposeLpNorm(c *call, in []node) node {
 	case 2:
 		norm = in[0].Square().SumKeep(axis).Sqrt()
 	default:
-		return c.Refuse("p = %d", p)
+		return c.FailNode("p = %d", p)
 	}
 	zero := norm.ScalarLike(0)
 	return norm.Equal(zero).Where(zero, in[0].Div(norm.Equal(zero).Where(norm.ScalarLike(1), norm)))

@@ -1,9 +1,3 @@
-// Package ops defines the operators of ONNX and of ONNX Runtime that graphs are built of: everything that promptfed
-// knows of an operator stands in one place, in the file of its family.
-//
-// A definition (graph.Def) holds the least number of inputs, the attributes with their types, the shape rule, and the
-// gradient: either the vector-Jacobian product, or a decomposition into other operators, which are differentiated then.
-// The test file of the family holds its cases for finite differences; TestGradients fails for a gradient without one.
 package ops
 
 import (
@@ -22,8 +16,8 @@ type (
 
 var sameShape = graph.SameShape
 
-// unary is a function of each element of the first input, with its gradient from input, output and the gradient of
-// that.
+// unary defines a function of each element of the first input, with its gradient from input, output and output
+// gradient.
 func unary(kind string, vjp func(x, y, dy node) node) def {
 	return def{Kind: kind, MinInputs: 1, Infer: sameShape, VJP: func(c *call) []node {
 		return []node{vjp(c.X(0), c.Y(), c.G())}
@@ -32,12 +26,12 @@ func unary(kind string, vjp func(x, y, dy node) node) def {
 
 func nonSmooth(d def) def { d.NonSmooth = true; return d }
 
-// each is the gradient of an operator from those of its inputs one by one, as far as they are needed.
+// each combines gradients of single inputs to the gradient of an operator, and computes only the needed ones.
 func each(dx ...func(c *call) node) func(c *call) []node {
 	return func(c *call) []node {
 		out := make([]node, len(dx))
 		for i, f := range dx {
-			if c.Need(i) {
+			if c.NeedsGrad(i) {
 				out[i] = f(c)
 			}
 		}
@@ -45,13 +39,12 @@ func each(dx ...func(c *call) node) func(c *call) []node {
 	}
 }
 
-// zeroGradient is that of a function that is constant between its jumps.
+// zeroGradient is the gradient of a function that is constant between its jumps.
 func zeroGradient(c *call) []node { return []node{ZerosLike(c.X(0))} }
 
-// passGradient is that of an operator whose first output is its first input, up to broadcasting.
+// passGradient is the gradient of an operator whose first output equals its first input, up to broadcasting.
 func passGradient(c *call) []node { return []node{c.G()} }
 
-// apply applies a standard operator.
 func apply(kind string, at graph.Attrs, in ...node) node {
 	return in[0].Graph().Apply(graph.Standard, kind, at, in...)
 }
@@ -66,7 +59,6 @@ func axesFrom(first, rank int) []int {
 	return out
 }
 
-// optional is in[i], absent where there are fewer.
 func optional(in []node, i int) node {
 	if i < len(in) {
 		return in[i]
@@ -74,8 +66,8 @@ func optional(in []node, i int) node {
 	return node{}
 }
 
-// axisOf gives the shape of the first input, as a copy, and its axis that the attribute axis names, of an axis more
-// where the operator adds one. The shape is nil where it is not known or has no such axis.
+// axisOf returns a copy of the shape of the first input, and its axis that the attribute axis names, counted with more
+// additional axes if the operator adds some. The shape is nil if it is not known.
 func axisOf(o *infer, missing, more int) (in graph.Shape, axis int, err error) {
 	if in = slices.Clone(o.In[0].Shape()); in == nil {
 		return nil, 0, nil
@@ -86,7 +78,7 @@ func axisOf(o *infer, missing, more int) (in graph.Shape, axis int, err error) {
 	return in, axis, nil
 }
 
-// resolve gives axes that may count from the end their numbers; where none are given they are the first n.
+// resolve returns axes from 0 on for axes that may count from the end; nil stands for the first n axes.
 func resolve(axes []int, n, rank int) ([]int, error) {
 	if axes == nil {
 		axes = axesFrom(0, n)
@@ -101,7 +93,7 @@ func resolve(axes []int, n, rank int) ([]int, error) {
 	return out, nil
 }
 
-// quotient is a/n, or an unknown size of that name where it may not be whole.
+// quotient returns a/n, or an unknown size with that name if a may not be divisible by n.
 func quotient(o *infer, a graph.Dim, n int, name string, index ...int) graph.Dim {
 	if q, ok := a.Div(graph.D(n)); ok {
 		return q

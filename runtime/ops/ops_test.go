@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// TestAttributesAreDeclared looks for every attribute that a rule reads, by type and name, among those that operators
-// declare: one that is not declared would not be checked.
+// TestAttributesAreDeclared checks that every attribute that a rule reads, by type and name, is declared by an
+// operator: undeclared ones would not be checked.
 func TestAttributesAreDeclared(t *testing.T) {
 	var declared []string
 	for _, d := range graph.Defs() {
@@ -39,7 +39,7 @@ func TestAttributesAreDeclared(t *testing.T) {
 	}
 }
 
-// Operators that are younger than the operator set of graphs raise it: Gelu came with 20, a scale per channel of
+// Operators of later operator sets raise the operator set of the graph: Gelu came with 20, a scale per channel of
 // GroupNormalization with 21.
 func TestYoungOperatorsRaiseTheOperatorSet(t *testing.T) {
 	for want, build := range map[int64]func(x node) node{

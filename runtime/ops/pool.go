@@ -29,8 +29,8 @@ func inferPool(o *infer) error {
 	return windowShape(o, x, x[1])
 }
 
-// averagePoolVJP gives each input its share of the windows it is in: by nearest-neighbour scaling where windows tile
-// the input, else by a transposed convolution, channel by channel.
+// averagePoolVJP adds to each input its share of the gradients of its windows: by nearest-neighbour scaling if the
+// windows tile the input, otherwise by a transposed convolution, channel by channel.
 func averagePoolVJP(c *call) []node {
 	x, g := c.X(0), c.G()
 	w, err := windows(c.Op)
@@ -64,8 +64,8 @@ func averagePoolVJP(c *call) []node {
 	return []node{transposed(x, g, weights, channels.N, w)}
 }
 
-// unevenPoolVJP is the gradient of an average over windows that do not all count the same number of elements: what the
-// operator makes of ones, divided by how many elements of the input each window holds, is one over that number.
+// unevenPoolVJP is the gradient of an average over windows with different numbers of elements. The operator applied to
+// ones, divided by the number of input elements in each window, is the inverse of the number that it divides by.
 func unevenPoolVJP(c *call, channels int, w geometry) []node {
 	x := c.X(0)
 	space, ok1 := x.Shape()[2:].Ints()
@@ -76,7 +76,7 @@ func unevenPoolVJP(c *call, channels int, w geometry) []node {
 	}
 	ends := w
 	ends.pads = slices.Clone(w.pads)
-	for i, stride := range w.strides { // windows that start inside may end behind the padding
+	for i, stride := range w.strides { // windows that start inside may end beyond the padding
 		end := &ends.pads[i+len(w.kernel)]
 		*end = max(*end, (counts[i]-1)*stride+w.span(i)-space[i]-w.pads[i])
 	}
@@ -88,8 +88,8 @@ func unevenPoolVJP(c *call, channels int, w geometry) []node {
 	return []node{transposed(x, c.G().Mul(share), weights, channels, ends)}
 }
 
-// maxPoolVJP scatters the gradient to the positions that MaxPool's second output names; of equal elements the first
-// one in a window gets it all.
+// maxPoolVJP scatters the gradient to the positions in MaxPool's second output. Of equal elements in a window, the
+// first gets the whole gradient.
 func maxPoolVJP(c *call) []node {
 	x, g := c.X(0), c.G()
 	if c.Attrs.Int("storage_order", 0) != 0 {
@@ -103,7 +103,7 @@ func maxPoolVJP(c *call) []node {
 	return []node{addAt(ZerosLike(x).Reshape(-1), 0, index, g.Reshape(-1)).ReshapeLike(x)}
 }
 
-// decomposeLpPool is (sum |x|^p)^(1/p) over windows; padding counts as zeros.
+// decomposeLpPool returns (sum |x|^p)^(1/p) over windows; padding counts as zeros.
 func decomposeLpPool(c *call, in []node) node {
 	p := float64(c.Attrs.Int("p", 2))
 	at, size := graph.Attrs{"count_include_pad": graph.Attr(1)}, 1
@@ -113,7 +113,7 @@ func decomposeLpPool(c *call, in []node) node {
 		}
 	}
 	if c.Attrs.Int("ceil_mode", 0) != 0 || c.Attrs.Str("auto_pad", "NOTSET") != "NOTSET" {
-		return c.Refuse("ceil_mode and auto_pad are not supported")
+		return c.FailNode("ceil_mode and auto_pad are not supported")
 	}
 	if k, ok := c.Attrs.Ints("kernel_shape"); ok {
 		for _, v := range k {

@@ -8,8 +8,8 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Quantised operators. Weights that are stored as integers (DequantizeLinear, MatMulNBits) stand in the way of no
-// gradient; what rounds activations has none, and the walk says so by the operator's name.
+// Quantised operators. Weights that are stored as integers (DequantizeLinear, MatMulNBits) do not prevent gradients.
+// Operators that round activations have no gradient, and the error names them.
 func init() {
 	graph.Register(
 		def{Kind: "DequantizeLinear", MinInputs: 2, Attrs: "axis int, block_size int, output_dtype int",
@@ -31,11 +31,11 @@ func inferDequantize(o *infer) error {
 	return o.Set(o.In[0].Shape())
 }
 
-// decomposeDequantize is (x - zero) scale, with scale and zero of a tensor or of an axis.
+// decomposeDequantize returns (x - zero) scale, with scale and zero per tensor or per axis.
 func decomposeDequantize(c *call, in []node) node {
 	scale := in[1]
 	if c.Attrs.Int("block_size", 0) != 0 || in[0].Rank() < 0 || scale.Rank() > 1 {
-		return c.Refuse("scales of blocks are not supported")
+		return c.FailNode("scales of blocks are not supported")
 	}
 	along := func(v node) node {
 		v = v.Cast(scale.DType())
@@ -83,7 +83,7 @@ func asInt32(rule func(*infer) error) func(*infer) error {
 	}
 }
 
-// nBits are the sizes of MatMulNBits: y [..,N] = x [..,K] W^T, whose W [N,K] is stored in blocks along K.
+// nBits holds the sizes of MatMulNBits: y [..,N] = x [..,K] W^T, with W [N,K] stored in blocks along K.
 func nBits(at graph.Attrs) (k, n, block int, err error) {
 	k, n, block = at.Int("K", 0), at.Int("N", 0), at.Int("block_size", 0)
 	if k < 1 || n < 1 || block < 16 || block&(block-1) != 0 || max(k, n, block) > 1<<24 {
@@ -110,13 +110,13 @@ func inferMatMulNBits(o *infer) error {
 func decomposeMatMulNBits(c *call, in []node) node {
 	w, err := NBitsWeight(c.Attrs, in)
 	if err != nil {
-		return c.Refuse("%v", err)
+		return c.FailNode("%v", err)
 	}
 	return in[0].MatMul(w.Transpose(1, 0))
 }
 
-// NBitsWeight unpacks W [N,K] of a MatMulNBits of 4 bits from its inputs, of which the first is not looked at, the low
-// half of a byte first: W = (q - zero) scale, where zero is 8 unless it is given, packed in the same way.
+// NBitsWeight returns W [N,K] of a MatMulNBits of 4 bits from its inputs (it ignores the first): W = (q - zero) scale.
+// The low half of a byte comes first. zero is 8 unless it is given, packed in the same way.
 func NBitsWeight(at graph.Attrs, in []graph.Node) (graph.Node, error) {
 	k, n, block, err := nBits(at)
 	if err != nil {

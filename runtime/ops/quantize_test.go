@@ -77,7 +77,7 @@ func TestMatMulNBitsByHand(t *testing.T) {
 	}
 }
 
-// What rounds activations has a shape and no gradient.
+// Operators that round activations have a shape and no gradient.
 func TestQuantisedShapes(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("S"), graph.D(4)})

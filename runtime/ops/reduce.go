@@ -28,7 +28,7 @@ func init() {
 	)
 }
 
-// reduction is an operator over axes with its gradient dx(x, y, dy), where y and dy have size 1 on those axes.
+// reduction defines an operator over axes with its gradient dx(x, y, dy), where y and dy have size 1 on those axes.
 func reduction(kind string, nonSmooth bool, dx func(x, y, dy node) node) def {
 	return def{Kind: kind, MinInputs: 1, Attrs: reduceAttrs, Infer: inferReduce, NonSmooth: nonSmooth,
 		VJP: func(c *call) []node {
@@ -36,7 +36,7 @@ func reduction(kind string, nonSmooth bool, dx func(x, y, dy node) node) def {
 		}}
 }
 
-// reduced applies f to the gradient and the value of a reduction, both with size 1 on the axes that it took away.
+// reduced applies f to the gradient and the value of a reduction, both with size 1 on the reduced axes.
 func reduced(c *call, f func(dy, y node) node) []node {
 	if c.Attrs.Int("keepdims", 1) != 0 {
 		return []node{f(c.G(), c.Y())}
@@ -51,7 +51,7 @@ func reduced(c *call, f func(dy, y node) node) []node {
 	return []node{f(c.G().Unsqueeze(axes...), c.Y().Unsqueeze(axes...))}
 }
 
-// axesOf reads axes from the attribute (before opset 13) or the second input.
+// axesOf returns axes from the attribute (before operator set 13) or the second input.
 func axesOf(o *graph.Op) ([]int, bool) {
 	if a, ok := o.Attrs.Ints("axes"); ok {
 		return a, true
@@ -62,8 +62,8 @@ func axesOf(o *graph.Op) ([]int, bool) {
 	return o.X(1).StaticInts()
 }
 
-// reducedAxes gives the axes that a reduction takes away or sets to 1, in ascending order; ok is false where they or
-// the rank are only known at run time.
+// reducedAxes returns the axes of a reduction in ascending order; ok is false if they or the rank are known only at run
+// time.
 func reducedAxes(o *graph.Op) (axes []int, ok bool, err error) {
 	axes, ok = axesOf(o)
 	if !ok || o.In[0].Rank() < 0 {
@@ -91,7 +91,7 @@ func inferReduce(o *infer) error {
 	out := graph.Shape{}
 	for i, d := range in {
 		switch {
-		case !ok && !d.Is(1): // kept, or 1
+		case !ok && !d.Is(1): // unchanged, or 1
 			out = append(out, o.Unknown("reduced", i))
 		case !slices.Contains(axes, i):
 			out = append(out, d)
@@ -116,13 +116,13 @@ func inferArg(o *infer) error {
 	return o.Set(out)
 }
 
-// shareExtreme shares the gradient of a maximum or minimum among the elements that attain it.
+// shareExtreme divides the gradient of a maximum or minimum among the elements that attain it.
 func shareExtreme(x, y, dy node) node {
 	attains := x.Equal(y).Cast(x.DType())
 	return dy.Mul(attains).Div(SumTo(attains, y))
 }
 
-// reduceProdVJP is the product of all other elements: y/x, and where one element is 0 the product of the rest for it.
+// reduceProdVJP multiplies by the product of all other elements: y/x, and if x is 0 the product of the others.
 func reduceProdVJP(c *call) []node {
 	x, axes := c.X(0), []node(nil)
 	if len(c.In) > 1 {
@@ -145,7 +145,7 @@ func reduceProdVJP(c *call) []node {
 	return reduced(c, func(g, _ node) node { return g.Mul(others) })
 }
 
-// count is the number of elements of x that each element of the reduced g stands for.
+// count returns the number of elements of x per element of the reduced g.
 func count(x, g node) node {
 	if x.Shape().Known() && g.Shape().Known() {
 		if q, ok := x.Shape().Size().Div(g.Shape().Size()); ok && q.Static() {

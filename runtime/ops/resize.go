@@ -28,8 +28,8 @@ func inferResize(o *infer) error {
 	return o.Set(out)
 }
 
-// resizeVJP serves every mode: resizing is linear and goes axis by axis, so the matrix of an axis is what the same
-// operator makes of the unit vectors, and the gradient is a product with its transpose.
+// resizeVJP covers every mode. Resizing is linear and separable by axis, so the operator applied to the unit vectors is
+// the matrix of an axis, and the gradient is a product with its transpose.
 func resizeVJP(c *call) []node {
 	x, at, g := c.X(0), c.Attrs, c.X(0).Graph()
 	if m := at.Str("coordinate_transformation_mode", "half_pixel"); m == "tf_crop_and_resize" {

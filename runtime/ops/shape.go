@@ -46,7 +46,7 @@ func inferReshape(o *infer) error {
 			if in == nil {
 				out[i] = o.Unknown("reshape", i)
 			} else if i >= len(in) {
-				return fmt.Errorf("0 copies axis %d of shape %v", i, in)
+				return fmt.Errorf("size 0 copies axis %d, which shape %v lacks", i, in)
 			} else {
 				out[i] = in[i]
 			}
@@ -152,7 +152,7 @@ func inferUnsqueeze(o *infer) error {
 
 func reshapeVJP(c *call) []node { return []node{c.G().ReshapeLike(c.X(0))} }
 
-// permutation is the permutation of a Transpose operator on a known rank.
+// permutation returns the permutation of a Transpose operator of known rank.
 func permutation(o *graph.Op) []int {
 	if p, ok := o.Attrs.Ints("perm"); ok {
 		return p
@@ -223,7 +223,7 @@ func inferTile(o *infer) error {
 	return o.Set(out)
 }
 
-// tileVJP sums over the repeats: [r1*d1, ...] is seen as [r1, d1, ...].
+// tileVJP sums over the repeats: [r1*d1, ...] is reshaped to [r1, d1, ...].
 func tileVJP(c *call) []node {
 	x, g := c.X(0), c.G().Graph()
 	if x.Rank() < 0 {
@@ -242,7 +242,7 @@ func tileVJP(c *call) []node {
 }
 
 func inferConcat(o *infer) error {
-	if err := o.Need(len(o.In)); err != nil {
+	if err := o.RequireInputs(len(o.In)); err != nil {
 		return err
 	}
 	ints := []graph.Dim{}
@@ -301,7 +301,7 @@ func concatVJP(c *call) []node {
 		}
 		d := x.Shape()[a]
 		if static && d.Static() {
-			if c.Need(i) {
+			if c.NeedsGrad(i) {
 				out[i] = c.G().Slice(a, off, off+d.N)
 			}
 			off += d.N
@@ -311,7 +311,7 @@ func concatVJP(c *call) []node {
 			static, at = false, g.Ints(off)
 		}
 		end := at.Add(sizeOf(x, a))
-		if c.Need(i) {
+		if c.NeedsGrad(i) {
 			out[i] = apply("Slice", nil, c.G(), at, end, g.Ints(a))
 		}
 		at = end
@@ -340,7 +340,7 @@ func inferSplit(o *infer) error {
 			total += sizes[i]
 		case !ok:
 			s[a] = o.Unknown("split", i)
-		case in[a].Static(): // equal parts, the last one smaller
+		case in[a].Static(): // equal parts, the last one may be smaller
 			each := (in[a].N-1)/len(o.Out) + 1
 			s[a] = graph.D(max(0, min(each, in[a].N-i*each)))
 		default:
@@ -364,7 +364,7 @@ func splitVJP(c *call) []node {
 	return []node{graph.Concat(c.Attrs.Int("axis", 0), parts...)}
 }
 
-// setRank gives the output as many axes of unknown size as the integer vector n has elements, or least if that is more.
+// setRank gives the output max(least, number of elements of the integer vector n) axes of unknown size.
 func setRank(o *infer, n node, least int) error {
 	s := n.Shape()
 	if len(s) != 1 || !s[0].Static() {
@@ -390,13 +390,13 @@ func inferDepthToSpace(o *infer) error {
 	return o.Set(graph.Shape{in[0], c, in[2].Mul(graph.D(b)), in[3].Mul(graph.D(b))})
 }
 
-// decomposeDepthToSpace moves blocks of channels into space; modes DCR and CRD say which axis of the channels is the
-// block's.
+// decomposeDepthToSpace moves blocks of channels into space. The modes DCR and CRD differ in the position of the block
+// axes among the channels.
 func decomposeDepthToSpace(c *call, in []node) node {
 	b := c.Attrs.Int("blocksize", 0)
 	s, ok := channelsAndSpace(in[0], b)
 	if !ok || s[0]%(b*b) != 0 {
-		return c.Refuse("channels and size of its input must be known when the graph is built")
+		return c.FailNode("channels and size of its input must be known when the graph is built")
 	}
 	if c.Attrs.Str("mode", "DCR") == "CRD" {
 		return in[0].Reshape(-1, s[0]/(b*b), b, b, s[1], s[2]).Transpose(0, 1, 4, 2, 5, 3).Reshape(-1, s[0]/(b*b),
@@ -419,7 +419,7 @@ func decomposeSpaceToDepth(c *call, in []node) node {
 	b := c.Attrs.Int("blocksize", 0)
 	s, ok := channelsAndSpace(in[0], b)
 	if !ok || s[1]%b != 0 || s[2]%b != 0 {
-		return c.Refuse("channels and size of its input must be known when the graph is built")
+		return c.FailNode("channels and size of its input must be known when the graph is built")
 	}
 	return in[0].Reshape(-1, s[0], s[1]/b, b, s[2]/b, b).Transpose(0, 3, 5, 1, 2, 4).Reshape(-1, s[0]*b*b, s[1]/b,
 		s[2]/b)

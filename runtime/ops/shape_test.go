@@ -93,12 +93,12 @@ func init() {
 	)
 }
 
-// moveCase squares what an operator moved, so that each element has a slope of its own.
+// moveCase squares the output of an operator that moves elements, so that the derivatives of all elements differ.
 func moveCase(kind, name string, f func(b *bench) node) gradientCase {
 	return gradientCase{kind, name, one(func(b *bench) node { return f(b).Square() }), 0}
 }
 
-// TestContents follows integer contents through the chains that exporters write around Reshape.
+// TestContents follows known integers through the chains that exporters write around Reshape.
 func TestContents(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Shape{graph.Sym("B"), graph.D(6), graph.D(8)})
@@ -119,7 +119,7 @@ func TestContents(t *testing.T) {
 	}
 }
 
-// The list of outputs belongs to the caller: changing it changes neither the operator nor what asking again gives.
+// The caller owns the slice of outputs: changing it changes neither the operator nor later results.
 func TestOutputsAreTheCallers(t *testing.T) {
 	g := graph.New()
 	x := g.Input("x", graph.Float, graph.Static(4, 2))

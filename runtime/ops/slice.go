@@ -26,7 +26,7 @@ func inferSlice(o *infer) error {
 	step, ok4 := o.X(4).StaticInts()
 	out := slices.Clone(in)
 	if !ok1 || !ok2 || !ok3 || !ok4 {
-		for i := range out { // unknown extents on every axis that may be cut
+		for i := range out { // unknown sizes of every axis that may be cut
 			if axes == nil || slices.Contains(axes, i) || slices.Contains(axes, i-len(out)) {
 				out[i] = o.Unknown("slice", i)
 			}
@@ -76,13 +76,13 @@ func first(v []int, missing int) int {
 	return missing
 }
 
-// sliceLen is the number of elements that start:end:step keeps of an axis.
+// sliceLen returns the number of elements of start:end:step on an axis.
 func sliceLen(d graph.Dim, start, end, step int) (graph.Dim, error) {
 	if !d.Static() {
 		switch {
 		case step != 1:
 		case start >= 0 && end == start+1:
-			return graph.D(1), nil // trusted to lie inside, as one entry mostly does
+			return graph.D(1), nil // assumed to be inside the axis
 		case start >= 0 && end < 0:
 			return d.Sub(graph.D(start - end)), nil
 		case start >= 0 && end >= math.MaxInt32:
@@ -122,8 +122,8 @@ func rangeLen(i, j, step int) int {
 	return 0
 }
 
-// sliceVJP puts the gradient between zeros where step 1 and known ends allow it; elsewhere, axis by axis, it is added
-// at the positions that the slice read, which are a slice of 0, 1, 2, ...
+// sliceVJP pads the gradient with zeros where step 1 and known ends permit it. On other axes it adds the gradient at
+// the positions that the slice read, which are a slice of 0, 1, 2, ...
 func sliceVJP(c *call) []node {
 	x, g := c.X(0), c.G().Graph()
 	axes, ok := c.X(3).StaticInts()
@@ -132,14 +132,14 @@ func sliceVJP(c *call) []node {
 	}
 	n := c.X(1).Shape()
 	if len(n) != 1 || !n[0].Static() {
-		return c.Fail("how many axes it cuts must be known when the graph is built")
+		return c.Fail("the number of sliced axes must be known when the graph is built")
 	}
 	axes, err := resolve(axes, n[0].N, x.Rank())
 	if err != nil {
 		return c.Fail("%v", err)
 	}
 	before, after := make([]int, x.Rank()), make([]int, x.Rank())
-	var hard []int // entries of axes that padding does not do
+	var hard []int // entries of axes for which padding does not work
 	for i, a := range axes {
 		lo, hi, ok := margins(c, i, x.Shape()[a])
 		if !ok {
@@ -168,14 +168,13 @@ func sliceVJP(c *call) []node {
 	return []node{d}
 }
 
-// positions are the indices 0, 1, 2, ... of an axis.
 func positions(x node, axis int) node {
 	g := x.Graph()
 	return apply("Range", nil, g.Scalar64(0), sizeOf(x, axis).Squeeze(0), g.Scalar64(1))
 }
 
-// margins is how many entries of an axis of size d a slice of step 1 leaves out at both ends, where that is the same
-// for every size that a symbolic axis may have; such an axis is trusted to be long enough.
+// margins returns the number of entries that a slice of step 1 omits at both ends of an axis of size d, if it is the
+// same for every value of a symbolic size. Such an axis is assumed to be long enough.
 func margins(c *call, i int, d graph.Dim) (before, after int, ok bool) {
 	at := func(n node) (int, bool) {
 		v := n.Ints()
@@ -234,7 +233,6 @@ func inferPad(o *infer) error {
 	return o.Set(out)
 }
 
-// padVJP cuts the padding off again.
 func padVJP(c *call) []node {
 	switch m := c.Attrs.Str("mode", "constant"); m {
 	case "constant":
@@ -243,7 +241,7 @@ func padVJP(c *call) []node {
 	default:
 		return c.Fail("mode %s is not supported", m)
 	}
-	back := c.X(1).Neg() // a negative pad cuts, so the gradient gets zeros there
+	back := c.X(1).Neg() // a negative pad removes elements, which get zeros in the gradient
 	if v, ok := c.X(1).StaticInts(); ok {
 		for i := range v {
 			v[i] = -v[i]
@@ -253,8 +251,8 @@ func padVJP(c *call) []node {
 	return []node{apply("Pad", nil, c.G(), back, node{}, c.X(3))}
 }
 
-// padByIndexVJP adds the gradient of each element of a padded axis to the element it is a copy of: the same padding of
-// 0, 1, 2, ... says which.
+// padByIndexVJP adds the gradient of each element of a padded axis to the element that it copies. The same padding of
+// 0, 1, 2, ... returns these positions.
 func padByIndexVJP(c *call) []node {
 	x, g := c.X(0), c.X(0).Graph()
 	axes, ok := c.X(3).StaticInts()

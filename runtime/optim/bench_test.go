@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// BenchmarkStep is a step of SGD on as many numbers as FedTPG's generator has.
+// BenchmarkStep measures a step of SGD on as many numbers as FedTPG's generator has.
 func BenchmarkStep(b *testing.B) {
 	o, err := optim.New(optim.Config{Name: "sgd", Momentum: 0.9, WeightDecay: 5e-4})
 	if err != nil {

@@ -1,7 +1,3 @@
-// Package optim updates parameters from gradients: SGD, Adam and AdamW with PyTorch's semantics, gradient clipping and
-// learning-rate schedules. An optimizer is a chain of small transforms in the manner of optax; each turns gradients
-// into updates and keeps its state as named tensors, so that a checkpoint restores it bit for bit. Values are float32,
-// the arithmetic on each element is float64, and names are visited in sorted order.
 package optim
 
 import (
@@ -13,13 +9,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Config describes an optimizer. A zero Beta1, Beta2 or Eps stands for PyTorch's default (0.9, 0.999, 1e-8); every
-// other zero means what it says.
+// Config describes an optimizer. A zero Beta1, Beta2 or Eps means PyTorch's default (0.9, 0.999, 1e-8); every other
+// zero is a value.
 type Config struct {
 	Name     string  `config:"name"`     // one of Names
-	LR       float64 `config:"lr"`       // base learning rate, the one a Schedule starts from
+	LR       float64 `config:"lr"`       // base learning rate, at which a Schedule starts
 	Momentum float64 `config:"momentum"` // sgd
-	// sgd: the gradient enters the momentum times 1-dampening, but in the first step
+	// sgd: factor 1-dampening of the gradient in the momentum, except in the first step
 	Dampening   float64 `config:"dampening"`
 	WeightDecay float64 `config:"weight_decay"` // added to the gradient (sgd, adam) or to the update (adamw)
 	Nesterov    bool    `config:"nesterov"`     // sgd: needs momentum and no dampening
@@ -40,8 +36,8 @@ func Names() []string { return slices.Sorted(maps.Keys(builders)) }
 type Optimizer struct {
 	chain  Transform
 	state  tensor.Map
-	shapes map[string][]int // of the parameters whose state is known to fit
-	room   tensor.Map       // for the updates of a step
+	shapes map[string][]int // of the parameters whose state fits
+	room   tensor.Map       // memory for the updates of a step
 }
 
 // New returns the optimizer that cfg describes, without state.
@@ -60,7 +56,6 @@ func New(cfg Config) (*Optimizer, error) {
 	return With(append(cfg.clips(), core...)...), nil
 }
 
-// clips are the transforms that bound gradients; they keep no state.
 func (c Config) clips() (parts []Transform) {
 	if c.ClipValue > 0 {
 		parts = append(parts, ClipByValue(c.ClipValue))
@@ -71,27 +66,27 @@ func (c Config) clips() (parts []Transform) {
 	return parts
 }
 
-// Clipped gives a copy of grads as an optimizer of this Config bounds them, which its momentum or moments then get.
+// Clipped returns a copy of grads after clipping, the input of momentum or moments.
 func (c Config) Clipped(grads tensor.Map) tensor.Map {
 	out := grads.Clone()
 	Chain(c.clips()...).Update(out, nil, nil)
 	return out
 }
 
-// With returns an optimizer made of the given transforms, in that order.
+// With returns an optimizer of the given transforms, in that order.
 func With(parts ...Transform) *Optimizer {
 	return &Optimizer{chain: Chain(parts...), state: tensor.Map{}, shapes: map[string][]int{}, room: tensor.Map{}}
 }
 
-// Step turns grads into updates u and subtracts lr u from the parameters of the same names, in place. Parameters
-// without a gradient stay as they are, and so does their state. grads is not changed. After an error the parameters are
-// as before; so is the state, unless the error is an update that is not finite.
+// Step computes updates u from grads and subtracts lr u from the parameters of the same names, in place. Parameters
+// without a gradient, and their state, do not change. grads is not changed. After an error the parameters are
+// unchanged, and so is the state, unless an update is not finite.
 func (o *Optimizer) Step(params, grads tensor.Map, lr float64) error {
 	return o.StepAt(params, grads, lr, nil)
 }
 
-// StepAt is Step where some parameters have learning rates of their own, by name, as a parameter group of PyTorch's
-// optimizers does. Their weight decay is at that rate, too.
+// StepAt is Step with separate learning rates for some parameters, by name, like parameter groups of PyTorch's
+// optimizers. Their weight decay uses the same rate.
 func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]float64) error {
 	for _, r := range append(slices.Collect(maps.Values(own)), lr) {
 		if !finite(r) {
@@ -108,7 +103,7 @@ func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]
 			return fmt.Errorf("optim: parameter %q is %v, its gradient %v; both must be float and of one shape", name,
 				p, g)
 		}
-		if i := g.Finite(); i >= 0 {
+		if i := g.NonFinite(); i >= 0 {
 			return fmt.Errorf("optim: gradient of %q holds %v at element %d; lower the learning rate", name, g.Data[i],
 				i)
 		}
@@ -119,7 +114,7 @@ func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]
 	if err := o.start(fresh); err != nil {
 		return err
 	}
-	updates := tensor.Map{} // in place of the last step's, where they fit
+	updates := tensor.Map{} // they reuse the memory of the last step where it fits
 	for name, g := range grads {
 		u := o.room[name]
 		if u == nil || !u.SameShape(g) {
@@ -131,7 +126,7 @@ func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]
 	}
 	o.chain.Update(updates, o.state, params)
 	for _, name := range updates.Names() {
-		if i := updates[name].Finite(); i >= 0 {
+		if i := updates[name].NonFinite(); i >= 0 {
 			return fmt.Errorf("optim: update of %q is %v at element %d; its gradient or its state is too large", name,
 				updates[name].Data[i], i)
 		}
@@ -146,7 +141,7 @@ func (o *Optimizer) StepAt(params, grads tensor.Map, lr float64, own map[string]
 	return nil
 }
 
-// start makes state for parameters that have none and refuses state that does not fit.
+// start creates state for new parameters, and rejects state that does not fit.
 func (o *Optimizer) start(params tensor.Map) error {
 	if len(params) == 0 {
 		return nil
@@ -173,8 +168,8 @@ func (o *Optimizer) start(params tensor.Map) error {
 // first step.
 func (o *Optimizer) State() tensor.Map { return o.state.Clone() }
 
-// Load replaces the state by a copy of s, as State returned it from an optimizer of the same Config; the next steps are
-// then the same, bit for bit, as without the interruption. On error the state stays as it was.
+// Load replaces the state by a copy of s, which State returned from an optimizer with the same Config. Later steps are
+// the same, bit for bit, as without the interruption. After an error the state is unchanged.
 func (o *Optimizer) Load(s tensor.Map) error {
 	names := tensor.Map{}
 	known := o.chain.Init(tensor.Map{"": tensor.New()})
@@ -190,7 +185,7 @@ func (o *Optimizer) Load(s tensor.Map) error {
 		if t.IsInt() && (len(t.Ints) != 1 || t.Ints[0] < 0) {
 			return fmt.Errorf("optim: state %q is %v; it must be one step count, 0 or more", key, t.Ints)
 		}
-		if i := t.Finite(); i >= 0 {
+		if i := t.NonFinite(); i >= 0 {
 			return fmt.Errorf("optim: state %q holds %v at element %d", key, t.Data[i], i)
 		}
 		names[name] = t
@@ -207,11 +202,10 @@ func (o *Optimizer) Load(s tensor.Map) error {
 	return nil
 }
 
-// Slots are how the names of the state begin, such as "momentum/b/", before the name of a parameter; none for an
-// optimizer without state.
+// Slots returns the prefixes of state names, such as "momentum/b/", before the name of a parameter; none without state.
 func (o *Optimizer) Slots() []string { return o.chain.Init(tensor.Map{"": tensor.New()}).Names() }
 
-// splitKey finds the slot among known, such as "adam/m/", that key starts with, and the parameter name after it.
+// splitKey returns the slot in known that is a prefix of key, such as "adam/m/", and the parameter name after it.
 func splitKey(key string, known tensor.Map) (slot, name string, ok bool) {
 	for _, slot := range known.Names() {
 		if name, ok := strings.CutPrefix(key, slot); ok && name != "" {

@@ -76,8 +76,8 @@ func sameBits(a, b tensor.Map) bool {
 	})
 }
 
-// TestOptimizers runs every golden case and checks the parameters after each step, and that an optimizer which was
-// stopped after any step and restored from its state ends in the same bits.
+// TestOptimizers runs every golden case and checks the parameters after each step. It also checks that an optimizer
+// that is stopped after any step and restored from its state ends with the same bits.
 func TestOptimizers(t *testing.T) {
 	g := readGoldens(t)
 	tested := map[string]bool{}
@@ -139,7 +139,7 @@ func must(t *testing.T, cfg Config) *Optimizer {
 	return o
 }
 
-// TestChainTwice: a transform that occurs twice keeps two states. By hand: gradient 1 twice, momentum .5 after momentum
+// TestChainTwice checks that a repeated transform has two states. By hand: gradient 1 twice, momentum .5 after momentum
 // .5; first step: b1=1, b2=1; second: b1=1.5, b2=.5+1.5=2. Parameter 0 - 1 - 2 = -3.
 func TestChainTwice(t *testing.T) {
 	o := With(Momentum(.5, 0, false), Momentum(.5, 0, false))
@@ -202,7 +202,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestStepErrors: a refused step leaves parameters and state alone.
+// TestStepErrors checks that a step with an error changes neither parameters nor state.
 func TestStepErrors(t *testing.T) {
 	x := func(v ...float32) tensor.Map { return tensor.Map{"x": tensor.Of(v, len(v))} }
 	nan := float32(math.NaN())

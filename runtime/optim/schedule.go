@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Schedule describes how the learning rate changes over time, counted in whatever the caller counts: epochs, rounds or
-// steps, from 0. With a warm-up of w units the schedule itself starts at unit w, as in CoOp and its descendants.
+// Schedule describes the learning rate over time, from 0, in the unit of the caller: epochs, rounds or steps. With a
+// warm-up of w units the schedule itself starts at unit w, as in CoOp and its descendants.
 type Schedule struct {
 	Kind       string  `config:"kind" help:"constant, step or cosine; empty: constant"`
 	StepSize   int     `config:"step_size" help:"for step: time between two drops, in rounds"`
@@ -22,7 +22,7 @@ type Schedule struct {
 	WarmupKind string  `config:"warmup_kind" help:"constant or linear; empty: constant"`
 }
 
-// Rate is a learning rate by unit of time, from 0; a negative time counts as 0.
+// Rate returns the learning rate at a time from 0 on; a negative time counts as 0.
 type Rate func(t int) float64
 
 var schedules = map[string]func(s Schedule, base float64) (Rate, error){
@@ -77,7 +77,7 @@ func stepRate(s Schedule, base float64) (Rate, error) {
 }
 
 // cosineRate is torch's CosineAnnealingLR (Loshchilov and Hutter 2017, Eq. 5): min + (base-min)(1+cos(pi t/t_max))/2;
-// it rises again after t_max, as there.
+// like there, it rises again after t_max.
 func cosineRate(s Schedule, base float64) (Rate, error) {
 	if s.TMax < 1 {
 		return nil, fmt.Errorf("optim: schedule cosine has t_max %d; it must be 1 or more", s.TMax)

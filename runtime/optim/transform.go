@@ -11,14 +11,14 @@ import (
 type Transform struct {
 	// Name is the first part of the names of its state.
 	Name string
-	// Init returns fresh state for the given parameters, named SLOT/PARAMETER; nil for a transform without state.
+	// Init returns new state for the parameters, named SLOT/PARAMETER; Init is nil for a transform without state.
 	Init func(params tensor.Map) tensor.Map
-	// Update changes updates and state in place. params holds at least the names of updates.
+	// Update changes updates and state in place. params has at least the names of updates.
 	Update func(updates, state, params tensor.Map)
 }
 
-// Chain applies transforms one after another. State names start with the transform's name, and with NAME.2 and so on
-// where a name occurs again.
+// Chain applies transforms one after another. Names of state start with the transform's name, or NAME.2 and so on for a
+// repeated name.
 func Chain(parts ...Transform) Transform {
 	prefix := make([]string, len(parts))
 	seen := map[string]int{}
@@ -47,8 +47,8 @@ func Chain(parts ...Transform) Transform {
 	}
 }
 
-// AddDecayedWeights adds decay times the parameter to the update: L2 regularisation in front of a momentum (SGD, Adam),
-// decoupled weight decay behind it (AdamW, Loshchilov and Hutter 2019).
+// AddDecayedWeights adds decay times the parameter to the update. Before a momentum it is L2 regularisation (SGD,
+// Adam), after it decoupled weight decay (AdamW, Loshchilov and Hutter 2019).
 func AddDecayedWeights(decay float64) Transform {
 	return Transform{Name: "decay", Update: func(updates, _, params tensor.Map) {
 		for name, u := range updates {
@@ -68,7 +68,7 @@ func ClipByValue(limit float64) Transform {
 	}}
 }
 
-// ClipByGlobalNorm scales all updates by min(1, limit/(norm+1e-6)), norm being the Euclidean norm over all of them, as
+// ClipByGlobalNorm scales all updates by min(1, limit/(norm+1e-6)), where norm is their joint Euclidean norm, as
 // torch.nn.utils.clip_grad_norm_.
 func ClipByGlobalNorm(limit float64) Transform {
 	return Transform{Name: "clip_norm", Update: func(updates, _, _ tensor.Map) {
@@ -82,7 +82,7 @@ func ClipByGlobalNorm(limit float64) Transform {
 	}}
 }
 
-// Momentum is the momentum of torch.optim.SGD: b = u in the first step of a parameter and b = momentum b +
+// Momentum applies the momentum of torch.optim.SGD: b = u in the first step of a parameter and b = momentum b +
 // (1-dampening) u in later ones; the update becomes b or, with Nesterov, u + momentum b.
 func Momentum(momentum, dampening float64, nesterov bool) Transform {
 	return Transform{
@@ -109,8 +109,8 @@ func Momentum(momentum, dampening float64, nesterov bool) Transform {
 	}
 }
 
-// ScaleByAdam is the step of Adam (Kingma and Ba 2015) as in torch.optim.Adam: m and v are running means of u and u^2,
-// and the update becomes m/(1-beta1^t) / (sqrt(v/(1-beta2^t)) + eps), t counting the steps of each parameter.
+// ScaleByAdam applies the step of Adam (Kingma and Ba 2015) as in torch.optim.Adam: m and v are running means of u and
+// u^2, and the update becomes m/(1-beta1^t) / (sqrt(v/(1-beta2^t)) + eps), where t counts the steps of each parameter.
 func ScaleByAdam(beta1, beta2, eps float64) Transform {
 	return Transform{
 		Name: "adam",

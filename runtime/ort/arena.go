@@ -8,11 +8,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// probe is a session of one node, whose runs show to what they are given.
+// probe is a session of one node, whose runs trim the arena.
 var probe = sync.OnceValues(func() (*Session, error) { return NewSession(probeModel(), Options{}) })
 
-// TrimMemory gives memory back to the system that no run uses at present: buffers that the arena of all sessions keeps
-// for the next run, and the freed memory of the C heap. Runs that go on keep theirs, and the next ones take it anew.
+// TrimMemory returns memory that no run uses to the system: buffers that the arena of all sessions keeps for later
+// runs, and freed memory of the C heap. Runs in flight keep their buffers; later runs allocate again.
 func TrimMemory() error {
 	s, err := probe()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// stepModel has the inputs and outputs of a training step and next to no work: loss [1], grad [16,512] from prompt
+// stepModel has the inputs and outputs of a training step and almost no work: loss [1], grad [16,512] from prompt
 // [16,512], image [B,512] and label [B].
 func stepModel(t testing.TB) *onnx.ModelProto {
 	b := (&builder{}).in("ctx", f32, dims{16, 512}).in("image", f32, dims{"B", 512}).in("label", i64, dims{"B"})
@@ -23,7 +23,7 @@ func stepInputs() tensor.Map {
 		32), 32)}
 }
 
-// BenchmarkRun is the whole price of a step beyond its arithmetic: checks, native values, output memory, the call.
+// BenchmarkRun measures the cost of a step without its arithmetic: checks, native values, output memory, the call.
 func BenchmarkRun(b *testing.B) {
 	ended, cancel := context.WithCancel(context.Background())
 	defer cancel()

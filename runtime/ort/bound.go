@@ -4,8 +4,8 @@ package ort
 #include <string.h>
 #include "native.h"
 
-// runBound runs a session with values bound to its inputs. Outputs go to the values in ready, or, where there is none,
-// to memory of a device. out are handles to all of them, also where the run failed, if not NULL.
+// runBound runs a session with values bound to its inputs. Outputs go to the values in ready, or to memory of a device
+// where ready is NULL. out receives handles to all outputs, also after an error (then some may be NULL).
 static void *runBound(table t, void *session, void *options, size_t inputs, char *const *in, void *const *given,
 	size_t outputs, char *const *names, void *const *ready, void *memory, void **out) {
 	void *bound = NULL, *host = NULL, **values = NULL;
@@ -64,24 +64,24 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Value is a tensor that does not change, and that runs on a device take from its memory: it was computed there
-// (Session.Hold), or is copied to each device by the first run there that takes it. On the CPU it is the tensor itself.
-// It may be used by many runs at the same time, and its memory is freed once it is forgotten.
+// Value is a constant tensor that runs on a device read from the device's memory: either a run computed it there
+// (Session.RunKeep), or the first run that takes it copies it there. On the CPU it is the tensor itself. Many runs may
+// use it at the same time. Its device memory is freed after the garbage collector finds it unused.
 type Value struct {
-	tensor *tensor.Tensor // without elements where these lie on a device alone
+	tensor *tensor.Tensor // without elements if these lie only on a device
 	onHost bool
 
 	mu sync.Mutex
 	at map[int]unsafe.Pointer // copies, by device
 }
 
-// Values are values by the names of a graph's inputs or outputs.
+// Values are values by the name of a graph's input or output.
 type Values map[string]*Value
 
-// NewValue makes a value of a tensor, which must not be written to any more.
+// NewValue returns the value of a tensor, which nobody may write to afterwards.
 func NewValue(t *tensor.Tensor) *Value { return &Value{tensor: t, onHost: true} }
 
-// Bytes is the size of the elements in bytes.
+// Bytes returns the size of the elements in bytes.
 func (v *Value) Bytes() int {
 	if v.tensor.IsInt() {
 		return 8 * tensor.Size(v.tensor.Shape)
@@ -89,7 +89,7 @@ func (v *Value) Bytes() int {
 	return 4 * tensor.Size(v.tensor.Shape)
 }
 
-// Bytes is the size of all elements in bytes.
+// Bytes returns the size of all elements in bytes.
 func (m Values) Bytes() (n int) {
 	for _, v := range m {
 		n += v.Bytes()
@@ -97,26 +97,26 @@ func (m Values) Bytes() (n int) {
 	return n
 }
 
-// mostFresh bounds the bytes of new device values before a garbage collection. Go's collector does not see device
+// maxFresh bounds the bytes of new device values before a garbage collection. Go's collector does not see device
 // memory, so it must be asked to find unused values.
-const mostFresh = 256 << 20
+const maxFresh = 256 << 20
 
 var fresh atomic.Int64
 
-// put notes a copy on a device; v.mu is held, unless nobody else knows v.
+// put records a copy on a device. The caller holds v.mu, unless no other goroutine knows v.
 func (v *Value) put(device int, copied unsafe.Pointer) {
 	if v.at == nil {
 		v.at = map[int]unsafe.Pointer{}
 		runtime.AddCleanup(v, func(at map[int]unsafe.Pointer) { releaseAll(slices.Collect(maps.Values(at))) }, v.at)
 	}
 	v.at[device] = copied
-	if fresh.Add(int64(v.Bytes())) > mostFresh {
+	if fresh.Add(int64(v.Bytes())) > maxFresh {
 		fresh.Store(0)
 		runtime.GC()
 	}
 }
 
-// on gives the value as runs on a device take it. Integers, which are few, are copied for each run.
+// on returns the native value for a run on a device. Integers, which are few, are copied for each run.
 func (v *Value) on(device int, u *uploader, c *call) (unsafe.Pointer, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -146,7 +146,6 @@ func (v *Value) on(device int, u *uploader, c *call) (unsafe.Pointer, error) {
 	return copied, err
 }
 
-// valueOf is ONNX Runtime's value behind one of the binding.
 func valueOf(v binding.Value) (unsafe.Pointer, error) {
 	p, err := pointerIn(v, "ortValue")
 	if err != nil {
@@ -155,7 +154,6 @@ func valueOf(v binding.Value) (unsafe.Pointer, error) {
 	return *p, nil
 }
 
-// releaseAll frees values that are not nil.
 func releaseAll(values []unsafe.Pointer) {
 	a, err := native()
 	for _, v := range values {
@@ -170,7 +168,7 @@ type binder struct {
 	api             *api
 	session         unsafe.Pointer
 	inputs, outputs **C.char
-	names           []unsafe.Pointer // to be freed
+	names           []unsafe.Pointer // C memory to free
 }
 
 func (a *api) newBinder(s *binding.DynamicAdvancedSession, inputs, outputs []string) (*binder, error) {
@@ -203,8 +201,8 @@ func (b *binder) close() {
 	}
 }
 
-// run takes given inputs, in the session's order, puts outputs into values that are ready, or into memory where there
-// is none, and gives all in out.
+// run passes the inputs given, in the session's order, and stores the outputs in ready, or in memory where ready is
+// nil. It returns all outputs in out.
 func (b *binder) run(options *binding.RunOptions, given, ready []unsafe.Pointer, memory unsafe.Pointer,
 	out []unsafe.Pointer) error {
 	var native unsafe.Pointer
@@ -220,7 +218,7 @@ func (b *binder) run(options *binding.RunOptions, given, ready []unsafe.Pointer,
 		unsafe.SliceData(out)))
 }
 
-// runBound is a run whose values are bound to memory of the replica's device.
+// runBound runs a call with values bound to memory of the replica's device.
 func (r *replica) runBound(c *call, options *binding.RunOptions) (err error) {
 	given, ready := make([]unsafe.Pointer, len(c.inputs)), make([]unsafe.Pointer, len(c.outputs))
 	for i, v := range c.inputs {
@@ -248,7 +246,7 @@ func (r *replica) runBound(c *call, options *binding.RunOptions) (err error) {
 	return r.bound.run(options, given, ready, memory, c.results)
 }
 
-// stayed is an output as a value on the device; nil where the run had none, or the output was flattened.
+// stayed returns an output as a value on the device, or nil if the run was not bound or the output was flattened.
 func (c *call) stayed(of onnx.AdaptedOutput) (*Value, error) {
 	if c.results == nil || of.Shape >= 0 {
 		return nil, nil
@@ -263,8 +261,8 @@ func (c *call) stayed(of onnx.AdaptedOutput) (*Value, error) {
 	return v, nil
 }
 
-// readValue is the tensor behind a value on the host; without elements, which may lie elsewhere, it is its kind and
-// shape.
+// readValue returns the tensor of a native value. With elements false, for values that may lie on a device, it returns
+// only kind and shape.
 func readValue(of unsafe.Pointer, elements bool) (*tensor.Tensor, error) {
 	a, err := native()
 	if err != nil {
@@ -291,7 +289,7 @@ func readValue(of unsafe.Pointer, elements bool) (*tensor.Tensor, error) {
 	case 7: // int64
 		t.Ints = append([]int64{}, unsafe.Slice((*int64)(d.data), n)...)
 	default:
-		return nil, fmt.Errorf("ONNX Runtime gave values of its type %d", d._type)
+		return nil, fmt.Errorf("ONNX Runtime returned values of its type %d", d._type)
 	}
 	return t, nil
 }

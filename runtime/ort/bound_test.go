@@ -13,7 +13,7 @@ import (
 // bindAll binds the runs of all sessions that tests open.
 var bindAll bool
 
-// What runs give, and what they refuse, is the same where their inputs and outputs are bound to memory of a device.
+// Runs with inputs and outputs bound to device memory have the same results and errors.
 func TestBoundRunsAreRuns(t *testing.T) {
 	bindAll = true
 	defer func() { bindAll = false }()
@@ -27,9 +27,9 @@ func TestBoundRunsAreRuns(t *testing.T) {
 	}
 }
 
-// handed are two graphs of which the first hands values to the second: of dynamic size, integers, of rank 0, and of a
-// shape that is not declared. They are y = x W, count = 2 i, sum = Σ x and minus = -x; then z, which is rows count of
-// y times scale and sum, and plus = |minus|.
+// handed are two graphs; the second one takes values of the first: of dynamic size, integers, of rank 0, and of an
+// undeclared shape. The first computes y = x W, count = 2 i, sum = Σ x and minus = -x. The second computes z, the rows
+// count of y times scale and sum, and plus = |minus|.
 func handed(t *testing.T, o ort.Options) (first, second *ort.Session) {
 	b := (&builder{}).in("x", f32, dims{"B", 2}).in("i", i64, dims{2})
 	b.constant("W", []float32{1, 2, 3, 4, 5, 6}, 2, 3).node("MatMul", []string{"x", "W"}, "y")
@@ -44,9 +44,9 @@ func handed(t *testing.T, o ort.Options) (first, second *ort.Session) {
 }
 
 // By hand, with x = [1,2] [0,1] [-1,0] and i = [0,1]: x W is [9,12,15] [4,5,6] [-1,-2,-3], rows 0 and 2 of it times
-// [1,10,100] and the sum 3 of x are [27,360,4500] [-3,-60,-900], and |-x| is x but for the sign. That is what plain
-// runs give, and bound ones on any of two devices, which the CPU stands in for, or on that of make test-cuda; each
-// value is copied to a device at most once.
+// [1,10,100] and the sum 3 of x are [27,360,4500] [-3,-60,-900], and |-x| is |x|. Plain runs return this, and so do
+// bound runs on one or two devices (the CPU stands in for them) or on the device of make test-cuda. Each value is
+// copied to a device at most once.
 func TestValuesStayOnTheDevice(t *testing.T) {
 	x, scale := tensor.Of([]float32{1, 2, 0, 1, -1, 0}, 3, 2), tensor.Of([]float32{1, 10, 100}, 3)
 	for name, o := range map[string]ort.Options{"host": {Provider: ort.CPU}, "device": {Bind: true},
@@ -60,7 +60,7 @@ func TestValuesStayOnTheDevice(t *testing.T) {
 			t.Errorf("%s: %d bytes", name, got)
 		}
 		held["scale"] = ort.NewValue(scale)
-		if err := first.Close(); err != nil { // which its values outlive
+		if err := first.Close(); err != nil { // its values outlive it
 			t.Fatal(err)
 		}
 		takes := func(s *ort.Session) {
@@ -77,7 +77,7 @@ func TestValuesStayOnTheDevice(t *testing.T) {
 			all.Go(func() { takes(second) })
 		}
 		all.Wait()
-		if err := second.Close(); err != nil { // the last session there, with which what copies values is closed
+		if err := second.Close(); err != nil { // the last session there; its uploader closes too
 			t.Fatal(err)
 		}
 		_, again := handed(t, o)
@@ -94,7 +94,7 @@ func TestValuesStayOnTheDevice(t *testing.T) {
 	}
 }
 
-// Values on a device are compared with what a graph takes as tensors are.
+// Values on a device are checked against the graph's declarations, like tensors.
 func TestWrongValues(t *testing.T) {
 	o := ort.Options{Bind: true}
 	first, second := handed(t, o)

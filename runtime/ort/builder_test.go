@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// builder writes ModelProtos by hand, so that these tests depend on nothing but the schema.
+// builder builds ModelProtos by hand, so that these tests need only the schema.
 type builder struct{ onnx.GraphProto }
 
 type dims []any // int: fixed size; string: symbol

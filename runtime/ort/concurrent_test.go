@@ -41,7 +41,7 @@ func TestConcurrentRuns(t *testing.T) {
 	all.Wait()
 }
 
-// Close while others run: every run either gives the result or says that the session is closed.
+// During Close, every run either returns its result or the error that the session is closed.
 func TestCloseDuringRuns(t *testing.T) {
 	s := open(t, linear(t), ort.Options{})
 	var all sync.WaitGroup

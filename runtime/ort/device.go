@@ -3,7 +3,7 @@ package ort
 /*
 #include "native.h"
 
-static void *deviceMemory(table t, const char *name, int device, void **out) { // 0: no arena of its own; default memory
+static void *deviceMemory(table t, const char *name, int device, void **out) { // 0: no own arena; default memory
 	return ((void *(*)(const char *, int, int, int, void **))t[CreateMemoryInfo])(name, 0, device, 0, out);
 }
 */
@@ -19,7 +19,7 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// uploader copies tensors of float32 into the memory of the device that its session runs on.
+// uploader copies float32 tensors into the memory of the device of its session.
 type uploader struct {
 	api     *api
 	session *binding.DynamicAdvancedSession
@@ -27,7 +27,8 @@ type uploader struct {
 	memory  unsafe.Pointer
 }
 
-// newUploader opens one for the provider and the device of the options, whose arena takes no more than is uploaded.
+// newUploader returns an uploader for a provider and the device of the options. Its arena grows only by what is
+// uploaded.
 func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 	o.MemoryLimit, o.Profile, o.Placement = 0, "", false
 	options, err := o.native(provider, "")
@@ -37,7 +38,7 @@ func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 	defer options.Destroy()
 	m := probeModel()
 	for _, v := range append(m.Graph.Input, m.Graph.Output...) {
-		v.GetType().GetTensorType().Shape = nil // any
+		v.GetType().GetTensorType().Shape = nil // any shape
 	}
 	model, err := onnx.Marshal(m)
 	if err != nil {
@@ -59,8 +60,8 @@ func (a *api) newUploader(o Options, provider string) (*uploader, error) {
 	return u, nil
 }
 
-// upload gives a copy of a value on the device, which may outlive the uploader: ONNX Runtime's tensors share the
-// allocator that frees them.
+// upload returns a copy of a value on the device. The copy may outlive the uploader, because ONNX Runtime's tensors
+// hold a reference to the allocator that frees them.
 func (u *uploader) upload(value unsafe.Pointer) (copied unsafe.Pointer, err error) {
 	out := make([]unsafe.Pointer, 1)
 	err = u.bound.run(nil, []unsafe.Pointer{value}, []unsafe.Pointer{nil}, u.memory, out)
@@ -75,13 +76,14 @@ func (u *uploader) close() error {
 	return u.session.Destroy()
 }
 
-// busy counts the runs in flight on each device, of all sessions that several devices share.
+// busy counts the runs in flight on each device, of all sessions with several devices.
 var busy = struct {
 	sync.Mutex
 	runs map[int]int
 }{runs: map[int]int{}}
 
-// pick takes the device with the fewest runs in flight, the first of those; done tells that the run is over.
+// pick returns the replica of the device with the fewest runs in flight (the first one of several). The caller calls
+// done after the run.
 func (s *Session) pick() (r *replica, done func()) {
 	if len(s.replicas) == 1 {
 		return s.replicas[0], func() {}

@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Two graphs over the same weights W [2,3] and b [3] on two devices, which the CPU stands in for: each weight is copied
+// Two graphs over the same weights W [2,3] and b [3] on two devices (the CPU stands in for them): each weight is copied
 // to each device once, and freed with the last session. By hand: [1,2] W + b = [9,12,15] + [10,20,30].
 func TestWeightsAreCopiedToADeviceOnce(t *testing.T) {
 	dir := t.TempDir()
@@ -50,19 +50,19 @@ func TestWeightsAreCopiedToADeviceOnce(t *testing.T) {
 	}
 }
 
-// Runs that go on at a time spread over the devices, those of other sessions counted.
+// Parallel runs are spread over the devices, and runs of other sessions count.
 func TestRunsSpreadOverDevices(t *testing.T) {
 	o := ort.Options{Device: 2, Devices: 3, Bind: true}
 	s := open(t, linear(t), o)
-	for range 2 { // the first ones are over
+	for range 2 { // the runs of the first iteration are over
 		if got := s.Pick(5); !slices.Equal(got, []int{2, 3, 4, 2, 3}) {
 			t.Errorf("runs on devices %v", got)
 		}
 	}
 }
 
-// Every operator of a graph runs on the CPU there; the two products of [1,2] by W are one after common subexpressions
-// are. Without the option nothing was noted.
+// Every operator of a graph runs on the CPU. The two products of [1,2] by W become one by common subexpression
+// elimination. Without the option nothing is recorded.
 func TestPlacement(t *testing.T) {
 	b := (&builder{}).in("x", f32, dims{"B", 2}).constant("W", []float32{1, 2, 3, 4, 5, 6}, 2, 3)
 	b.node("MatMul", []string{"x", "W"}, "a").node("MatMul", []string{"x", "W"}, "b")

@@ -70,7 +70,7 @@ func TestWrongModels(t *testing.T) {
 		"strings": {(&builder{}).in("x", onnx.TensorProto_STRING, dims{"B"}).model(t), ort.Options{},
 			[]string{`input "x"`, "type string"}},
 		"unknown op": {plain().node("Gradient", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t),
-			ort.Options{}, []string{"provider cpu refuses it", "Gradient"}},
+			ort.Options{}, []string{"provider cpu rejects it", "Gradient"}},
 		"unknown keep": {plain().node("Abs", []string{"x"}, "y").out("y", f32, dims{"B"}).model(t),
 			ort.Options{Outputs: []string{"z"}}, []string{`no output "z"`, "it has y"}},
 		"provider": {linear(t), ort.Options{Provider: "tpu"}, []string{`unknown provider "tpu"`,
@@ -92,7 +92,7 @@ func TestWrongModels(t *testing.T) {
 	wantError(t, err, "none.onnx")
 }
 
-// A wrong static output shape is the graph's lie, not the caller's; it must surface as an error.
+// A wrong static output shape is an error of the graph, not of the caller, and must be reported.
 func TestDeclaredShapeIsWrong(t *testing.T) {
 	b := (&builder{}).in("x", f32, dims{"B", 2}).node("Identity", []string{"x"}, "y").out("y", f32, dims{3, 2})
 	s := open(t, b.model(t), ort.Options{})
@@ -100,8 +100,8 @@ func TestDeclaredShapeIsWrong(t *testing.T) {
 	wantError(t, err, "run: ")
 }
 
-// The library that the tests run on has no CUDA provider: asking for it is an error that says what to install, and
-// auto reports the CPU and why.
+// The library of the tests has no CUDA provider: CUDA is an error that says what to install, and auto returns the CPU
+// and the reason.
 func TestCUDAAbsent(t *testing.T) {
 	_, err := ort.NewSession(linear(t), ort.Options{Provider: ort.CUDA})
 	if err == nil {
@@ -111,7 +111,7 @@ func TestCUDAAbsent(t *testing.T) {
 		t.Errorf("the error names ONNX Runtime's source: %v", err)
 	}
 	todo := []string{"make library-cuda", ort.LibraryVariable}
-	if needed, _ := ort.CUDALibraries(); len(needed) > 0 { // the GPU build, without CUDA
+	if needed, _ := ort.CUDALibraries(); len(needed) > 0 { // the GPU build on a machine without CUDA
 		todo = []string{"missing here: lib", "libcudnn.so.9", "LD_LIBRARY_PATH"}
 	}
 	wantError(t, err, append(todo, "provider cuda is not available in", "or use provider cpu")...)
@@ -123,7 +123,7 @@ func TestCUDAAbsent(t *testing.T) {
 	equal(t, run(t, s, tensor.Map{"x": tensor.Of([]float32{1, 2}, 1, 2)})["y"], tensor.Of([]float32{9, 12, 15}, 1, 3))
 }
 
-// Settled options name one provider; what kept auto from CUDA is told, and the limit of the GPU's memory goes with it.
+// ChooseProvider returns one provider and the reason against CUDA; without CUDA the GPU's memory limit is dropped.
 func TestChooseProvider(t *testing.T) {
 	o, why, err := ort.ChooseProvider(ort.Options{Prepack: true})
 	if err != nil || why != nil || o.Provider != ort.CPU || !o.Prepack {
@@ -152,11 +152,12 @@ func TestChooseProvider(t *testing.T) {
 func TestLevels(t *testing.T) {
 	for name, want := range map[string]ort.OptLevel{"all": ort.OptAll, "extended": ort.OptExtended,
 		"basic": ort.OptBasic, "none": ort.OptNone} {
-		if got, err := ort.Level(name); err != nil || got != want {
+		if got, err := ort.ParseOptLevel(name); err != nil || got != want {
 			t.Errorf("%s gives %v, %v", name, got, err)
 		}
 	}
-	if _, err := ort.Level("ALL"); err == nil || !strings.Contains(err.Error(), "use all, extended, basic or none") {
+	if _, err := ort.ParseOptLevel("ALL"); err == nil || !strings.Contains(err.Error(),
+		"use all, extended, basic or none") {
 		t.Errorf("ALL gives %v", err)
 	}
 }

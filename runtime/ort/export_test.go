@@ -1,12 +1,10 @@
 package ort
 
-// Spins tells whether idle threads busy-wait.
 func (o Options) Spins() bool { return o.spins() }
 
-// Uploaded counts the weights that lie on devices.
 func Uploaded() int { return count(func(c *container) int { return len(c.values) }) }
 
-// Packed counts the matrices that are packed for products of our own.
+// Packed counts the matrices that are packed for the operator Product.
 func Packed() int { return count(func(c *container) int { return len(c.memory) }) }
 
 func count(of func(*container) int) (n int) {
@@ -18,14 +16,13 @@ func count(of func(*container) int) (n int) {
 	return n
 }
 
-// Copies is on how many devices a value lies.
 func (v *Value) Copies() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.at)
 }
 
-// Pick starts so many runs that end together, and gives their devices.
+// Pick starts runs that end together, and returns their devices.
 func (s *Session) Pick(runs int) (devices []int) {
 	for range runs {
 		r, done := s.pick()

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// TestFingerprint: it names the library, the compilers and the provider that auto resolves to, differs with every
-// option that changes bits, and with no other.
+// TestFingerprint checks that a fingerprint names the library, the compilers and the provider that auto resolves to,
+// and that it differs with every option that changes bits and with no other.
 func TestFingerprint(t *testing.T) {
 	of := func(o ort.Options) numerics.Fingerprint {
 		t.Helper()

@@ -11,8 +11,9 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// Sessions may be made at once from the start: ONNX Runtime notes the domain of our own operators in a table of the
-// process, without a lock, when the first session that has it is made. Each try needs a process of its own.
+// The first sessions of a process may be created at the same time, although ONNX Runtime enters the domain of
+// runtime/kernels into a table without a lock when the first session with it is created. Each try needs its own
+// process.
 func TestFirstSessionsAtOnce(t *testing.T) {
 	const variable = "PROMPTFED_TEST_FIRST"
 	if os.Getenv(variable) == "" {

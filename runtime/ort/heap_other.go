@@ -2,5 +2,5 @@
 
 package ort
 
-// returnHeap gives freed memory of the C heap back to the system where the C library is known to keep it.
+// returnHeap does nothing: on this system the C library is not known to keep freed memory.
 func returnHeap() {}

@@ -11,12 +11,15 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+
+	binding "github.com/yalue/onnxruntime_go"
 )
 
 // LibraryVariable is the environment variable that names the ONNX Runtime library file.
 const LibraryVariable = "ONNXRUNTIME_LIB"
 
-// ErrNoLibrary is wrapped by the error that FindLibrary returns when no ONNX Runtime library was found.
+// ErrNoLibrary is wrapped by the error of FindLibrary if there is no ONNX Runtime library.
 var ErrNoLibrary = errors.New("the ONNX Runtime library was not found")
 
 func libraryNames() []string {
@@ -29,13 +32,13 @@ func libraryNames() []string {
 	return []string{"libonnxruntime.so.1", "libonnxruntime.so"}
 }
 
-// FindLibrary returns the ONNX Runtime library to load: the file that ONNXRUNTIME_LIB names; else the first one found
-// in the folder of the executable or lib/ inside it, in bin/ of this module's root when the working directory lies in
-// the module, or in promptfed/ of the user's cache folder; else a name that the system's loader knows.
-// The error names every place that was searched and says what to do.
+// FindLibrary returns the ONNX Runtime library to load: the file that ONNXRUNTIME_LIB names; otherwise the first one in
+// the folder of the executable or its lib/, in bin/ of this module if the working directory lies in the module, or in
+// promptfed/ of the user's cache folder; otherwise a name that the system's loader finds. The error names every
+// searched place and the next step.
 func FindLibrary() (string, error) { return findLibrary(false) }
 
-// findLibrary is FindLibrary; where CUDA is asked for, a folder cuda/ inside of each comes before all of them.
+// findLibrary is FindLibrary that, if cuda is set, searches the subfolder cuda/ of each folder first.
 func findLibrary(cuda bool) (string, error) {
 	if path := os.Getenv(LibraryVariable); path != "" {
 		info, err := os.Stat(path)
@@ -92,7 +95,7 @@ func libraryDirs(cuda bool) (dirs []string) {
 	return dirs
 }
 
-// moduleRoot is the closest folder at or above dir whose go.mod declares module promptfed, or "".
+// moduleRoot returns the closest folder at or above dir whose go.mod declares the module promptfed, or "".
 func moduleRoot(dir string) string {
 	for {
 		if declaresModule(filepath.Join(dir, "go.mod"), "promptfed") {
@@ -121,17 +124,17 @@ func declaresModule(path, module string) bool {
 }
 
 // Dependency is a shared library that ONNX Runtime's CUDA provider loads.
-type Needed struct {
+type Dependency struct {
 	Name  string
 	Found bool // by the system's loader
 }
 
-// nvidia are the names of CUDA's, cuDNN's and the driver's libraries.
+// nvidia matches the names of the libraries of CUDA, cuDNN and the driver.
 var nvidia = regexp.MustCompile(`^lib(cu|nv)`)
 
 // CUDALibraries lists the libraries of CUDA, cuDNN and the driver that the CUDA provider beside the library in use
 // loads. The list is empty if there is no such provider.
-func CUDALibraries() (needed []Needed, err error) {
+func CUDALibraries() (needed []Dependency, err error) {
 	if err := start(true); err != nil {
 		return nil, err
 	}
@@ -148,15 +151,15 @@ func CUDALibraries() (needed []Needed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range append(names, "libcudnn.so.9", "libcufft.so.12") { // the last two when a graph needs them
+	// some graphs need the last two
+	for _, name := range append(names, "libcudnn.so.9", "libcufft.so.12") {
 		if nvidia.MatchString(name) {
-			needed = append(needed, Needed{name, loaderKnows(name)})
+			needed = append(needed, Dependency{name, loaderKnows(name)})
 		}
 	}
 	return needed, nil
 }
 
-// missingCUDA names those that are not found.
 func missingCUDA() (names []string) {
 	needed, _ := CUDALibraries()
 	for _, n := range needed {
@@ -165,4 +168,58 @@ func missingCUDA() (names []string) {
 		}
 	}
 	return names
+}
+
+// environment is the ONNX Runtime environment of this process. After a failed start the next caller tries again, so
+// that a library that appears later is found.
+var environment struct {
+	sync.Mutex
+	path, version string
+}
+
+// start loads the library (one for CUDA if cuda is set and there is one) and creates the environment, once per process.
+// ONNX Runtime logs only fatal errors, because it also returns errors.
+func start(cuda bool) error {
+	environment.Lock()
+	defer environment.Unlock()
+	if environment.version != "" {
+		return nil
+	}
+	path, err := findLibrary(cuda)
+	if err != nil {
+		return fmt.Errorf("ort: %w", err)
+	}
+	// Data that may not leave their site need a program that reports nothing. Microsoft's builds from 1.30 on send
+	// telemetry unless this variable is set before they load; the call below covers other platforms.
+	if err := os.Setenv("ORT_DISABLE_TELEMETRY", "1"); err != nil {
+		return fmt.Errorf("ort: turning telemetry off: %w", err)
+	}
+	binding.SetSharedLibraryPath(path)
+	if err := binding.InitializeEnvironment(binding.WithLogLevelFatal()); err != nil {
+		return fmt.Errorf("ort: loading %s: %s: ONNX Runtime 1.24 or later for this machine is needed; set %s to its "+
+			"library file", path, oneLine(err), LibraryVariable)
+	}
+	if err := binding.DisableTelemetry(); err != nil {
+		return fmt.Errorf("ort: turning telemetry off: %s", oneLine(err))
+	}
+	environment.path, environment.version = path, binding.GetVersion()
+	return nil
+}
+
+// Library loads ONNX Runtime unless it is loaded, and returns the path and the version of the library in use.
+func Library() (path, version string, err error) {
+	if err := start(false); err != nil {
+		return "", "", err
+	}
+	environment.Lock()
+	defer environment.Unlock()
+	return environment.path, environment.version, nil
+}
+
+// sourcePlace matches a place in ONNX Runtime's source, which does not help a user.
+var sourcePlace = regexp.MustCompile(`\S+\.(cc|h):\d+ .*?\[ONNXRuntimeError\] : \d+ : \w+ : `)
+
+// oneLine returns the text of an ONNX Runtime error without line breaks and source places.
+func oneLine(err error) string {
+	return sourcePlace.ReplaceAllString(strings.Join(strings.Fields(err.Error()), " "), "")
 }

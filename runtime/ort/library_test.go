@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// TestMain lets this test binary stand in for a program installed elsewhere: with PROMPTFED_TEST_ORT_PROBE set, it
-// prints what it finds and exits.
+// TestMain lets this test binary stand in for a program installed in another place: with PROMPTFED_TEST_ORT_PROBE set, it
+// prints the library that it finds and exits.
 func TestMain(m *testing.M) {
 	switch os.Getenv("PROMPTFED_TEST_ORT_PROBE") {
 	case "find":
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// probe runs a copy of this binary with nothing around it but the given environment.
+// probe runs a copy of this binary with only the given environment.
 func probe(t *testing.T, what, exe, dir string, env ...string) string {
 	t.Helper()
 	c := exec.Command(exe)

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loaderKnows tells whether the system's loader can load name. The library stays loaded: it is about to be used.
+// loaderKnows reports whether the system's loader can load name. The library stays loaded, because it is used next.
 func loaderKnows(name string) bool { return load(name) != nil }
 
 func load(library string) unsafe.Pointer {
@@ -27,7 +27,6 @@ func load(library string) unsafe.Pointer {
 	return C.dlopen(c, C.RTLD_LAZY)
 }
 
-// symbol is the address of a function of a library.
 func symbol(library, name string) (unsafe.Pointer, error) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
@@ -39,7 +38,6 @@ func symbol(library, name string) (unsafe.Pointer, error) {
 	return nil, errors.New(C.GoString(C.dlerror()))
 }
 
-// mapFile maps a file for reading, and tells which one it is.
 func mapFile(path string) ([]byte, os.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -56,11 +54,9 @@ func mapFile(path string) ([]byte, os.FileInfo, error) {
 
 func unmapFile(data []byte) error { return unix.Munmap(data) }
 
-// forget lets the system take the pages of a mapped file back; they are read again when they are needed. It is advice,
-// which may fail.
+// forget lets the system drop the pages of a mapped file; a later access reads them again. The system may ignore this.
 func forget(data []byte) { _ = unix.Madvise(data, unix.MADV_DONTNEED) }
 
-// processorTime is what this thread, and what the whole process, took of the processor so far.
 func processorTime() (thread, process time.Duration) {
 	of := func(clock int32) time.Duration {
 		var t unix.Timespec

@@ -8,13 +8,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// loaderKnows tells whether the system's loader can load name. The library stays loaded: it is about to be used.
 func loaderKnows(name string) bool {
 	_, err := windows.LoadLibrary(name)
 	return err == nil
 }
 
-// symbol is the address of a function of a library.
 func symbol(library, name string) (unsafe.Pointer, error) {
 	l, err := windows.LoadLibrary(library)
 	if err != nil {
@@ -24,7 +22,6 @@ func symbol(library, name string) (unsafe.Pointer, error) {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&p)), err
 }
 
-// mapFile maps a file for reading, and tells which one it is.
 func mapFile(path string) ([]byte, os.FileInfo, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -51,8 +48,8 @@ func unmapFile(data []byte) error {
 	return windows.UnmapViewOfFile(uintptr(unsafe.Pointer(unsafe.SliceData(data))))
 }
 
-// forget is for the system to decide here.
+// forget does nothing on Windows.
 func forget([]byte) {}
 
-// processorTime is not told here.
+// processorTime returns 0: it is not measured on Windows.
 func processorTime() (thread, process time.Duration) { return 0, 0 }

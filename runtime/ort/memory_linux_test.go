@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// private is the resident memory of this process in MiB that is not mapped from files. Source: proc(5),
+// private returns the resident memory of this process in MiB that is not mapped from files. Source: proc(5),
 // /proc/PID/statm, fields 2 and 3 in pages.
 func private(t testing.TB) float64 {
 	t.Helper()
@@ -28,10 +28,10 @@ func private(t testing.TB) float64 {
 	return (rss - shared) * float64(os.Getpagesize()) / (1 << 20)
 }
 
-// 1,000 times create, run and close a session with 1 MiB of weights. A session that leaked its weights would cost
-// 1,000 MiB; one that leaked only its options or values, at some KiB each, several MiB. The first 100 cycles fill what
-// the C library and the Go runtime keep for reuse; after them the growth may be 16 MiB, which is 1/56 of the leaked
-// weights and leaves room for the allocator's own fragmentation.
+// Create, run and close a session with 1 MiB of weights 1,000 times. A session that leaked its weights would cost 1,000
+// MiB; one that leaked only its options or values, at some KiB each, several MiB. The first 100 cycles fill the caches
+// of the C library and the Go runtime. After them the growth may be 16 MiB, 1/56 of leaked weights, which leaves room
+// for the allocator's fragmentation.
 func TestThousandSessionsDoNotLeak(t *testing.T) {
 	const n, bound = 512, 16
 	w := make([]float32, n*n)
@@ -64,8 +64,8 @@ func TestThousandSessionsDoNotLeak(t *testing.T) {
 	}
 }
 
-// 1,000 times a value of 1 MiB that one session computes and leaves on its device, which the CPU stands in for, and
-// another one takes, beside one that is copied there. Values that nothing freed would cost 2 MiB a cycle.
+// 1,000 times, one session computes a value of 1 MiB and keeps it on its device (the CPU stands in for it), and another
+// session takes it, with another value that is copied there. Values that are not freed would cost 2 MiB per cycle.
 func TestThousandValuesDoNotLeak(t *testing.T) {
 	const n, bound = 512, 16
 	both := [2]*ort.Session{}
@@ -98,14 +98,14 @@ func TestThousandValuesDoNotLeak(t *testing.T) {
 	}
 }
 
-// settled is private memory once forgotten values are freed, which happens some time behind a collection: it waits for
-// so many MiB, for 2 seconds at most.
+// settled returns private memory after unused values are freed, which happens some time after a collection: it waits
+// until at most want MiB are left, for at most 2 seconds.
 func settled(t testing.TB, want float64) (mib float64) {
 	for range 20 {
 		if err := ort.TrimMemory(); err != nil {
 			t.Fatal(err)
 		}
-		if mib = private(t); mib <= want { // which collects
+		if mib = private(t); mib <= want { // it collects garbage
 			return mib
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -113,9 +113,9 @@ func settled(t testing.TB, want float64) (mib float64) {
 	return mib
 }
 
-// Two sessions over the same 64 MiB of external weights: without prepacking the weights are mapped from the file, so
-// private memory must not grow by even half of one copy; with prepacking, and on a device, which the CPU stands in for,
-// both hold one copy together, and the second runs on when the first is closed.
+// Two sessions over the same 64 MiB of external weights. Without prepacking the weights are mapped from the file, so
+// private memory must not grow by half of one copy. With prepacking, and on a device (the CPU stands in for it), both
+// share one copy, and the second session still runs after the first is closed.
 func TestSessionsShareExternalWeights(t *testing.T) {
 	const n, mib = 4096, 64
 	dir := t.TempDir()
@@ -165,8 +165,8 @@ func TestSessionsShareExternalWeights(t *testing.T) {
 	}
 }
 
-// Eight values of 8 MiB that all live until the end: the first run takes their 64 MiB, and further runs of the same
-// shape use the same buffers. With ONNX Runtime's memory patterns the second run took another 64 in one block.
+// Eight values of 8 MiB live until the end: the first run takes 64 MiB, and further runs of the same shape use the same
+// buffers. With ONNX Runtime's memory patterns the second run took another 64 MiB in one block.
 func TestRunsUseTheSameBuffers(t *testing.T) {
 	const rows, width, live, mib = 2048, 1024, 8, 8
 	b := (&builder{}).in("v0", f32, dims{"B", width})

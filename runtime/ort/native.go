@@ -13,7 +13,7 @@ static const char *message(table t, void *status) {
 
 static void release(table t, int kind, void *what) { ((void (*)(void *))t[kind])(what); }
 
-static void *environment(table t, void **out) { // 4: only fatal errors are logged
+static void *environment(table t, void **out) { // 4: log fatal errors only
 	return ((void *(*)(int, const char *, void **))t[CreateEnv])(4, "promptfed", out);
 }
 
@@ -21,7 +21,7 @@ static void *cpuMemory(table t, int arena, void **out) {
 	return ((void *(*)(int, int, void **))t[CreateCpuMemoryInfo])(arena, 0, out);
 }
 
-// shareArena gives all sessions that ask for it one arena, which grows by what is missing, not to a power of two.
+// shareArena registers one arena for all sessions that ask for it. It grows by the missing size, not to a power of two.
 static void *shareArena(table t, void *env) {
 	const char *keys[] = {"arena_extend_strategy"};
 	const size_t values[] = {1};
@@ -48,7 +48,7 @@ static void *wrap(table t, void *memory, void *data, const int64_t *shape, size_
 		t[CreateTensorWithDataAsOrtValue])(memory, data, bytes, shape, rank, 1, value); // 1: float32
 }
 
-// view makes a value of the shape over the memory of another one, which lies on any device.
+// view creates a value of the given shape over the memory of another value, on any device.
 static void *view(table t, void *of, const int64_t *shape, size_t rank, void **value) {
 	void *memory = NULL, *data = NULL;
 	void *status = ((void *(*)(void *, void **))t[GetTensorMemoryInfo])(of, &memory);
@@ -99,13 +99,13 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// api is what of ONNX Runtime's C functions the binding does not offer. Pointers are ONNX Runtime's own objects.
+// api holds the C functions of ONNX Runtime that the binding does not offer. Pointers are ONNX Runtime's own objects.
 type api struct {
 	table                        C.table
 	environment, memory, kernels unsafe.Pointer
 }
 
-// native loads them, once, and makes the arena that sessions share.
+// native loads the functions once, and creates the arena that sessions share.
 var native = sync.OnceValues(func() (*api, error) {
 	path, _, err := Library()
 	if err != nil {
@@ -158,7 +158,6 @@ func (a *api) noteDomain() error {
 	return s.Destroy()
 }
 
-// addKernels makes the operators of runtime/kernels known to a session.
 func (a *api) addKernels(o *binding.SessionOptions) error {
 	p, err := pointerIn(o, "o")
 	if err != nil {
@@ -185,25 +184,25 @@ func (a *api) releaseContainer(c unsafe.Pointer) { a.release(C.ReleasePrepackedW
 
 func (a *api) releaseValue(v unsafe.Pointer) { a.release(C.ReleaseValue, v) }
 
-// wrap makes a value of float32 that begins with data, which must outlive it.
+// wrap creates a float32 value over the start of data, which must outlive the value.
 func (a *api) wrap(shape []int64, data []byte) (value unsafe.Pointer, err error) {
 	return value, a.failed(C.wrap(a.table, a.memory, unsafe.Pointer(unsafe.SliceData(data)),
 		(*C.int64_t)(unsafe.SliceData(shape)), C.size_t(len(shape)), &value))
 }
 
-// view makes a value over the memory of another one, which must outlive it.
+// view creates a value over the memory of another value, which must outlive it.
 func (a *api) view(of unsafe.Pointer, shape []int64) (value unsafe.Pointer, err error) {
 	return value, a.failed(C.view(a.table, of, (*C.int64_t)(unsafe.SliceData(shape)), C.size_t(len(shape)), &value))
 }
 
-// addInitializer lets a session take an initializer from a value, which must be released after the session.
+// addInitializer makes a session use value as an initializer. The value must be released after the session.
 func (a *api) addInitializer(options unsafe.Pointer, name string, value unsafe.Pointer) error {
 	n := C.CString(name)
 	defer C.free(unsafe.Pointer(n))
 	return a.failed(C.addInitializer(a.table, options, n, value))
 }
 
-// newSession compiles a graph with packed weights that a container shares.
+// newSession compiles a graph. Sessions with the same container share packed weights.
 func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs,
 	outputs []string) (*binding.DynamicAdvancedSession, error) {
 	var own unsafe.Pointer
@@ -218,14 +217,13 @@ func (a *api) newSession(model []byte, options, container unsafe.Pointer, inputs
 	return s, err
 }
 
-// buildInfo is what ONNX Runtime says of how it was built, its commit among it.
 func (a *api) buildInfo() string { return C.GoString(C.buildInfo(a.table)) }
 
-// compilerC is the C compiler's version, and libraryC that of the GNU C library, empty with another.
+// compilerC returns the version of the C compiler, and libraryC that of the GNU C library ("" with another C library).
 func compilerC() string { return C.GoString(C.compilerC()) }
 func libraryC() string  { return C.GoString(C.libraryC()) }
 
-// adopt gives a native session to the binding, which has no function for this: the binding builds a session of one
+// adopt returns a native session to the binding, which has no function for this: the binding builds a session of one
 // node, and adopt replaces that session.
 func (a *api) adopt(session unsafe.Pointer, inputs, outputs []string) (*binding.DynamicAdvancedSession, error) {
 	probe, err := prepare(probeModel(), Options{})
@@ -245,7 +243,6 @@ func (a *api) adopt(session unsafe.Pointer, inputs, outputs []string) (*binding.
 	return s, nil
 }
 
-// set adds a setting to the options of runs.
 func (a *api) set(o *binding.RunOptions, key, value string) error {
 	p, err := pointerIn(o, "o")
 	if err != nil {
@@ -257,7 +254,8 @@ func (a *api) set(o *binding.RunOptions, key, value string) error {
 	return a.failed(C.addRunEntry(a.table, *p, k, v))
 }
 
-// pointerIn finds the pointer of ONNX Runtime that a path of unexported fields of the binding leads to.
+// pointerIn returns the address of an ONNX Runtime pointer in an unexported field of the binding, at a path of field
+// names.
 func pointerIn(of any, path ...string) (*unsafe.Pointer, error) {
 	v := reflect.ValueOf(of)
 	for _, name := range path {
@@ -269,7 +267,7 @@ func pointerIn(of any, path ...string) (*unsafe.Pointer, error) {
 		}
 	}
 	if v.Kind() != reflect.Pointer || !v.CanAddr() {
-		return nil, fmt.Errorf("%T keeps its pointers elsewhere in this version of the binding", of)
+		return nil, fmt.Errorf("%T has no such pointer in this version of the binding", of)
 	}
 	return (*unsafe.Pointer)(unsafe.Pointer(v.UnsafeAddr())), nil
 }

@@ -1,5 +1,5 @@
-// ONNX Runtime's C functions are a table that releases only extend: the static_asserts at the end of its
-// onnxruntime_c_api.cc hold their places, and TestPlacesInTheTable compares these with the binding's header.
+// ONNX Runtime's C functions are a table (OrtApi) that releases only extend: the static_asserts at the end of its
+// onnxruntime_c_api.cc fix the indices. TestIndicesOfOrtApi compares these with the binding's header.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -50,6 +50,6 @@ enum {
 	EpAssignedNode_GetOperatorType = 412,
 };
 
-enum { version = 24 }; // of the table, which the binding asks for too
+enum { version = 24 }; // of the table; the binding requests the same
 
 typedef const void *const *table;

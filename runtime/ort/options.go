@@ -13,96 +13,96 @@ import (
 	"promptfed/runtime/numerics"
 )
 
-// Providers that Options.Provider may name. The empty string is DefaultProvider.
+// Execution providers for Options.Provider. The empty string is DefaultProvider.
 const (
 	CPU  = "cpu"
 	CUDA = "cuda"
-	Auto = "auto" // CUDA where it works, else CPU
+	Auto = "auto" // CUDA if it works, otherwise CPU
 )
 
-// DefaultProvider is the provider of options that name none. Only tests change it (orttest), for the whole program and
-// before the first session.
+// DefaultProvider is the provider of options that name none. Only tests change it (orttest), before the first session.
 var DefaultProvider = CPU
 
-// OptLevel says how far ONNX Runtime rewrites a graph before running it. Every level computes the same function up to
-// rounding.
+// OptLevel is the level of graph optimisation before a run. All levels compute the same function up to rounding.
 type OptLevel int
 
 // Levels of graph optimisation.
 const (
 	OptAll      OptLevel = iota // fusions and layout changes; the default
 	OptExtended                 // fusions
-	OptBasic                    // constant folding and removal of what is not needed
+	OptBasic                    // constant folding and removal of unused nodes
 	OptNone                     // the graph as written
 )
 
-// Options of a session. The zero value is the choice for many runs in parallel on CPU: one thread per run, no spinning,
-// buffers kept for the next run, weights used from the file itself.
+// Options of a session. The zero value suits many parallel runs on the CPU: one thread per run, no spinning, an arena,
+// and weights that are mapped from their file.
 type Options struct {
-	// Provider is CPU, CUDA or Auto. CUDA fails with a message when it is not available; Auto falls back to CPU, and
-	// Session.Provider tells what it took.
+	// Provider is CPU, CUDA or Auto. CUDA fails with a message if it is not available; Auto then falls back to CPU, and
+	// Session.Provider returns the choice.
 	Provider string
-	// Device is the number of the CUDA device, the first one of Devices, which share the runs of a session: each run
-	// goes to the device with the fewest in flight, so that workers spread over them. Devices 0 is 1.
+	// Device is the number of the first CUDA device, and Devices is the number of devices (0 means 1). The devices
+	// share the runs of a session: each run goes to the device with the fewest runs in flight.
 	Device, Devices int
-	// MemoryLimit bounds ONNX Runtime's arena on the CUDA device in bytes; 0 is no bound. Refused on CPU, where there
-	// is no such bound.
+	// MemoryLimit bounds ONNX Runtime's arena on the CUDA device in bytes; 0 means no bound. The CPU has no such bound,
+	// so the provider CPU rejects it.
 	MemoryLimit int64
 
-	// IntraThreads is how many threads one operator may use; 0 is 1. With 1 no thread is started: a run computes on the
-	// calling goroutine's thread, and parallel runs scale with the goroutines. n > 1 costs n-1 threads per session.
+	// IntraThreads is the number of threads of one operator; 0 means 1. With 1, a run computes on the thread of the
+	// calling goroutine, and parallel runs scale with the goroutines. n > 1 takes n-1 threads per session.
 	IntraThreads int
-	// InterThreads is how many operators of one run may run side by side; 0 is 1. More than 1 costs that many threads
-	// per session and pays only for graphs with wide independent branches.
+	// InterThreads is the number of operators of one run that may run in parallel; 0 means 1. More than 1 takes that
+	// many threads per session, and helps only graphs with wide independent branches.
 	InterThreads int
-	// Spinning lets idle threads of the session busy-wait for the next operator of a run, for spinTime at most: longer
-	// than a training step goes on without one that threads share. It saves waking them while one session has the
-	// machine to itself, and takes time from others where it has not. Older libraries know no bound but the run's end.
+	// Spinning lets idle threads of the session busy-wait for the next operator of a run, for at most spinTime. In a
+	// training step, operators that run on several threads follow each other within less time. Spinning saves waking
+	// the threads while one session has the machine to itself, and otherwise takes time from other sessions. Older
+	// libraries spin until the run ends.
 	Spinning bool
-	// Runs is how many runs go on side by side in a program that has the machine to itself: where all their threads
-	// have a core, idle ones busy-wait as with Spinning. 0 is for unknown, and leaves it to Spinning.
+	// Runs is the number of parallel runs in a program that has the machine to itself. If each of their threads has a
+	// core, idle threads busy-wait as with Spinning. 0 means unknown: only Spinning counts.
 	Runs int
 
-	// NoArena returns every buffer to the C library as soon as an operator is done with it, instead of keeping buffers
-	// for the next run. The arena holds about the peak memory of all runs that ever went on side by side, per session,
-	// until Close; without it graphs with large activations were seen to take up to twice as long, in page faults.
+	// NoArena returns every buffer to the C library as soon as an operator has finished with it, instead of keeping it
+	// for the next run. Until Close, the arena holds about the peak memory of all runs that were ever in parallel, per
+	// session. Without an arena, graphs with large activations took up to twice as long, because of page faults.
 	NoArena bool
-	// Prepack stores constant weights once more, in the layout of the matrix kernels: once for all sessions over one
-	// folder of external weights, else as private memory of the session, with loading time to match. Products of fewer
-	// than about 100 rows take a fifth to a third less time; with external weights and AVX-512 they are our own
-	// (runtime/kernels). Without it, external weights are mapped from their file and shared by all sessions.
+	// Prepack stores a second copy of constant weights in the layout of the matrix kernels: one copy for all sessions
+	// over one folder of external weights, otherwise private memory of the session, which also loads for longer.
+	// Products of fewer than about 100 rows take a fifth to a third less time. With external weights and AVX-512, the
+	// operator Product of runtime/kernels computes them. Without Prepack, external weights are mapped from their file,
+	// and all sessions share them.
 	Prepack bool
 	// PlainProducts uses ONNX Runtime's products with packed weights in place of the operator Product, for comparison.
 	PlainProducts bool
 	// OptLevel is the graph optimisation.
 	OptLevel OptLevel
 
-	// Profile, when set, makes ONNX Runtime write what every run spent on every operator to a file of JSON whose name
-	// begins so, complete when the session closes.
+	// Profile makes ONNX Runtime write the time of each operator in each run to a JSON file. It is the start of the
+	// file's name; the file is complete when the session closes.
 	Profile string
 
-	// Placement notes which provider takes each operator, for Session.Placement.
+	// Placement records the provider of each operator, for Session.Placement.
 	Placement bool
 
-	// WeightsDir is the folder that the graph's external data files are named relative to. It may be a symbolic link;
-	// neither names nor links inside it may lead out of it, but for those of Hugging Face's cache (see onnx.Locate).
+	// WeightsDir is the folder that the names of the graph's external data files are relative to. It may be a symbolic
+	// link. Names and links inside it may not lead out of it, except links of Hugging Face's cache (see onnx.Locate).
 	WeightsDir string
-	// Outputs keeps only these outputs of the graph, in this order; ONNX Runtime then removes all that they do not
-	// need, which it cannot do for outputs that a Run leaves out. Empty keeps all.
+	// Outputs keeps only these outputs of the graph, in this order. ONNX Runtime then removes all nodes that they do
+	// not need; it cannot do so for outputs that a Run omits. An empty list keeps all outputs.
 	Outputs []string
 
-	// Bind treats the CPU as a device, as a GPU is one: weights are copied to its memory, and runs bind Values there.
-	// It is for tests, which have the mechanics of a GPU without one; on the CPU it saves nothing.
+	// Bind treats the CPU as a device like a GPU: weights are copied to its memory, and runs bind Values there. Tests
+	// use it to run the code for GPUs without a GPU; on the CPU it saves nothing.
 	Bind bool
 }
 
-// WithProvider gives options that name a provider, DefaultProvider where none was.
+// WithProvider returns options with a provider: DefaultProvider if none is named.
 func (o Options) WithProvider() Options {
 	o.Provider = cmp.Or(o.Provider, DefaultProvider)
 	return o
 }
 
-// onDevice tells whether the provider keeps weights and Values on a device of its own, to which runs bind them.
+// onDevice reports whether the provider keeps weights and Values in the memory of a device, to which runs bind them.
 func (o Options) onDevice(provider string) bool { return provider == CUDA || o.Bind }
 
 func (o Options) check() error {
@@ -132,14 +132,14 @@ func (o Options) check() error {
 	return nil
 }
 
-// ownProducts tells whether products with packed weights are our own.
+// ownProducts reports whether the operator Product computes products with packed weights.
 func (o Options) ownProducts() bool {
 	return o.Provider == CPU && o.Prepack && !o.Bind && !o.PlainProducts && kernels.HasProduct()
 }
 
-// Fingerprint is what decides the bits of what a session with these options computes, beside its graph and its inputs.
-// The provider auto is resolved (ChooseProvider). What is left out changes no bit: InterThreads, Spinning, Runs,
-// NoArena, and how many runs go on side by side.
+// Fingerprint returns everything besides the graph and its inputs that determines the bits of the results of a session
+// with these options. It resolves the provider auto (ChooseProvider). InterThreads, Spinning, Runs, NoArena and the
+// number of parallel runs change no bit.
 func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 	if o = o.WithProvider(); o.Provider == Auto {
 		if o, _, err = ChooseProvider(o); err != nil {
@@ -162,7 +162,7 @@ func (o Options) Fingerprint() (f numerics.Fingerprint, err error) {
 	return f, nil
 }
 
-// native makes the binding's options for one provider. The caller destroys them.
+// native returns the binding's session options for one provider. The caller destroys them.
 func (o Options) native(provider, weights string) (*binding.SessionOptions, error) {
 	so, err := binding.NewSessionOptions()
 	if err != nil {
@@ -183,23 +183,21 @@ func (o Options) native(provider, weights string) (*binding.SessionOptions, erro
 	return so, nil
 }
 
-// addKernels makes the operators of runtime/kernels known to a session.
 func addKernels(so *binding.SessionOptions) error {
 	a, err := native()
 	if err == nil {
 		err = a.addKernels(so)
 	}
 	if err != nil {
-		return fmt.Errorf("ort: own operators: %s", oneLine(err))
+		return fmt.Errorf("ort: operators of runtime/kernels: %s", oneLine(err))
 	}
 	return nil
 }
 
-// spinTime is in microseconds. In steps of ViT-B/16's text tower with 10 classes, operators of one thread take no more
-// than 105 one after the other.
+// spinTime is in microseconds. In steps of ViT-B/16's text tower with 10 classes, consecutive operators on one thread
+// take at most 105 in total.
 const spinTime = "200"
 
-// spins tells whether idle threads busy-wait.
 func (o Options) spins() bool {
 	return o.Spinning || o.Runs > 0 && o.IntraThreads > 1 && o.Runs*o.IntraThreads <= runtime.GOMAXPROCS(0)
 }
@@ -215,7 +213,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		{"session.disable_prepacking", flag(!o.Prepack)},
 	}
 	if !o.NoArena {
-		if _, err := native(); err != nil { // has made the arena
+		if _, err := native(); err != nil { // it creates the arena
 			return err
 		}
 		entries = append(entries, [2]string{"session.use_env_allocators", "1"})
@@ -236,7 +234,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 		func() error { return so.SetExecutionMode(mode) },
 		func() error { return so.SetGraphOptimizationLevel(levels[o.OptLevel].native) },
 		func() error { return so.SetCpuMemArena(!o.NoArena) },
-		func() error { return so.SetMemPattern(false) }, // a block for all values, beside the first run's buffers
+		func() error { return so.SetMemPattern(false) }, // its block for all values would add to the arena
 	}
 	if o.Profile != "" {
 		steps = append(steps, func() error { return so.EnableProfiling(o.Profile) })
@@ -252,7 +250,7 @@ func (o Options) fill(so *binding.SessionOptions, weights string) error {
 	return nil
 }
 
-// addCUDA asks for full float32 products (no TF32), so that gradients are as exact as on CPU.
+// addCUDA adds the CUDA provider with full float32 products (no TF32), so that gradients are as exact as on the CPU.
 func (o Options) addCUDA(so *binding.SessionOptions) error {
 	cuda, err := binding.NewCUDAProviderOptions()
 	if err != nil {
@@ -284,7 +282,7 @@ func noCUDA(err error) error {
 		environment.path, oneLine(err), todo)}
 }
 
-// absent is an ErrProvider that says all of it itself.
+// absent is an error that is ErrProvider, with its own text.
 type absent struct{ text string }
 
 func (a absent) Error() string { return a.text }

@@ -17,8 +17,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// variants are session options against the defaults of configurations: one thread, arena, everything optimised, no
-// copies.
+// variants are session options that differ from the defaults: one thread, arena, all optimisations, no prepacking.
 var variants = []struct {
 	name    string
 	options ort.Options
@@ -34,9 +33,9 @@ var variants = []struct {
 	{"inter threads 2", ort.Options{InterThreads: 2}},
 }
 
-// BenchmarkOptions runs one graph under every session option and logs a table: time to open, private memory after a
-// run, and time of a run over that of the default, the median over turns in which all ran one after the other.
-// ORT_BENCH_MODEL names the ONNX file, ORT_BENCH_SIZE what its open dimensions are (8), ORT_BENCH_TURNS the turns (7).
+// BenchmarkOptions runs one graph with every variant and logs a table: time to open, private memory after a run, and
+// time of a run relative to the default (the median over turns; in each turn all variants run once). ORT_BENCH_MODEL
+// names the ONNX file, ORT_BENCH_SIZE the size of its open dimensions (8), ORT_BENCH_TURNS the number of turns (7).
 func BenchmarkOptions(b *testing.B) {
 	path := os.Getenv("ORT_BENCH_MODEL")
 	if path == "" {
@@ -99,7 +98,6 @@ func version(t testing.TB) string {
 	return v
 }
 
-// noise gives random inputs; integers are zero.
 func noise(s *ort.Session, open int) tensor.Map {
 	r := rand.New(rand.NewPCG(1, 2))
 	in := tensor.Map{}

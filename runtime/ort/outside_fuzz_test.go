@@ -27,8 +27,8 @@ func (b *builder) integers(name string, v ...int64) *builder {
 	return b
 }
 
-// strangers are well-formed models of the operators whose checks are in runtime/onnx: loops, branches, functions,
-// counts and sizes of blocks, four bits for an element, operators that ONNX Runtime fuses.
+// strangers are well-formed models with the operators that runtime/onnx checks: loops, branches, functions, counts and
+// sizes of blocks, elements of four bits, fused operators of ONNX Runtime.
 func strangers(t testing.TB) []*onnx.ModelProto {
 	x := func() *builder { return (&builder{}).in("x", f32, dims{1, 4, 2, 6}) }
 	boolean := onnx.TensorProto_BOOL
@@ -78,8 +78,9 @@ func strangers(t testing.TB) []*onnx.ModelProto {
 	return out
 }
 
-// FuzzStrangers: what onnx.Check accepts, ONNX Runtime compiles or refuses with an error of one line; it does not end
-// the process. One field of a model is set to any number or name, and one node loses its last inputs.
+// FuzzStrangers checks that ONNX Runtime compiles each model that onnx.Check accepts, or rejects it with an error of
+// one line, and never ends the process. One field of a model is set to any number or name, and one node loses its last
+// inputs.
 func FuzzStrangers(f *testing.F) {
 	models := strangers(f)
 	for which, m := range models {
@@ -101,7 +102,7 @@ func FuzzStrangers(f *testing.F) {
 		n.Input = n.Input[:max(0, len(n.Input)-int(cut))]
 		b, err := onnx.Marshal(m)
 		if err != nil {
-			return // a name that is no text
+			return // a name that is not UTF-8
 		}
 		if m, err = onnx.Unmarshal(b); err != nil {
 			return
@@ -116,7 +117,7 @@ func FuzzStrangers(f *testing.F) {
 	})
 }
 
-// The models that FuzzStrangers changes are themselves accepted and compiled.
+// The models that FuzzStrangers changes are accepted and compiled without a change.
 func TestStrangersAreWell(t *testing.T) {
 	for _, m := range strangers(t) {
 		b, err := onnx.Marshal(m)

@@ -27,12 +27,12 @@ import (
 // Node is an operator of a session's graph after ONNX Runtime's basic optimisations.
 type Node struct {
 	Name     string
-	Operator string // with the domain before it, and a dot, where that is not ONNX's own
-	Provider string // CPU or CUDA, or ONNX Runtime's name of another one
+	Operator string // prefixed by its domain and a dot if the domain is not ONNX's
+	Provider string // CPU, CUDA, or ONNX Runtime's name of another provider
 }
 
-// Placement lists the operators and the providers that run them, of a session with Options.Placement. Copies that ONNX
-// Runtime puts between providers are not among them.
+// Placement returns the operators of a session with Options.Placement, each with the provider that runs it. It omits
+// the copies that ONNX Runtime inserts between providers.
 func (s *Session) Placement() (out []Node, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

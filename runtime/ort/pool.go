@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Pool holds sessions by key, each compiled once however many goroutines ask for it at the same time. The zero value is
-// ready for use.
+// Pool holds sessions by key. It compiles each of them once, even if several goroutines ask for it at the same time.
+// The zero value is ready to use.
 type Pool struct {
 	group    singleflight.Group
 	mu       sync.Mutex
@@ -19,8 +19,8 @@ type Pool struct {
 	closed   bool
 }
 
-// Get returns the session of key, which build makes if there is none yet. A failed build is reported to all who wait
-// for it and tried again by the next Get. The pool owns the session: callers do not close it.
+// Get returns the session of key, and builds it if there is none yet. If build fails, all waiting callers get the
+// error, and the next Get tries again. The pool owns the session: callers do not close it.
 func (p *Pool) Get(key string, build func() (*Session, error)) (*Session, error) {
 	if s, err := p.lookup(key); s != nil || err != nil {
 		return s, err
@@ -63,7 +63,7 @@ func (p *Pool) keep(key string, s *Session) error {
 	return nil
 }
 
-// Close closes all sessions and waits for their runs. Closing again does nothing.
+// Close closes all sessions and waits for their runs. A second Close does nothing.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	sessions := p.sessions

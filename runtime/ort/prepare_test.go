@@ -26,8 +26,8 @@ func seedModel(change func(*onnx.GraphProto)) []byte {
 	return m
 }
 
-// Whatever bytes come in, describing and adapting a model gives an error or a program whose border is float32 and
-// int64, and never a panic. Weights are looked for in an empty folder, so no model may reach a file.
+// For arbitrary bytes, prepare returns an error or a program whose inputs and outputs are float32 and int64, and never
+// panics. The folder of weights is empty, so no model may reach a file.
 func FuzzPrepare(f *testing.F) {
 	f.Add(seedModel(func(*onnx.GraphProto) {}))
 	f.Add(seedModel(func(g *onnx.GraphProto) { g.Output = nil }))

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// BenchmarkProducts compares our own products with ONNX Runtime's, both packed, on one thread: 24 matrices of one size
-// in turn, as a tower has them. The last sizes are those of ViT-B/16's text tower.
+// BenchmarkProducts compares the operator Product with ONNX Runtime's products, both packed, on one thread: 24 matrices
+// of one size in turn, as in a tower. The last sizes are those of ViT-B/16's text tower.
 func BenchmarkProducts(b *testing.B) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, size := range [][2]int{{256, 256}, {384, 384}, {512, 512}, {512, 2048}, {2048, 512}} {
@@ -25,7 +25,7 @@ func BenchmarkProducts(b *testing.B) {
 						p := products{x: x, w: whole(r, size[0], size[1]), alpha: 1, file: fmt.Sprint("w", i)}
 						m := p.model(b, dir)
 						m.Graph.Node = append(m.Graph.Node, &onnx.NodeProto{OpType: "Shape", Input: []string{"y"},
-							Output: []string{"shape"}}) // in place of y, which would have to be copied
+							Output: []string{"shape"}}) // instead of y, which would be copied
 						m.Graph.Output = []*onnx.ValueInfoProto{info("shape", onnx.TensorProto_INT64, dims{2})}
 						sessions = append(sessions, open(b, m, ort.Options{Prepack: true, PlainProducts: plain,
 							WeightsDir: dir}))

@@ -16,7 +16,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// whole is a tensor of whole numbers from -4 to 4: sums of 2000 products of them are exact in float32 in any order.
+// whole is a tensor of integers from -4 to 4: sums of 2000 products of them are exact in float32 in any order.
 func whole(r *rand.Rand, shape ...int) *tensor.Tensor {
 	x := tensor.New(shape...)
 	for i := range x.Data {
@@ -25,7 +25,7 @@ func whole(r *rand.Rand, shape ...int) *tensor.Tensor {
 	return x
 }
 
-// multiplied is alpha x op(w) + b by the definition, for x [rows,k].
+// multiplied returns alpha x op(w) + b by the definition, for x [rows,k].
 func multiplied(x, w, b *tensor.Tensor, transposed bool, alpha float32) *tensor.Tensor {
 	k := x.Shape[len(x.Shape)-1]
 	rows, n := x.Len()/k, w.Len()/k
@@ -49,7 +49,7 @@ func multiplied(x, w, b *tensor.Tensor, transposed bool, alpha float32) *tensor.
 	return y
 }
 
-// products is a graph of x [..,k], times a matrix in a file, plus a bias.
+// products is a graph of x [..,k] times a matrix in a file, plus an optional bias.
 type products struct {
 	x, w, b    *tensor.Tensor
 	transposed bool
@@ -86,9 +86,9 @@ func (p products) model(t testing.TB, dir string) *onnx.ModelProto {
 	return m
 }
 
-// Products of whole numbers are exact, whoever computes them: with our own, on any number of threads, and with ONNX
-// Runtime's. Sizes fall on both sides of a tile (12 rows), of what is kept in the caches (384 rows, 512 columns), and
-// of the work that threads share.
+// Products of integers are exact with the operator Product on any number of threads, and with ONNX Runtime. The sizes
+// are below and above a tile (12 rows), the blocks for the caches (384 rows, 512 columns), and the work for which
+// threads share a product.
 func TestProducts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	dir := t.TempDir()
@@ -159,7 +159,7 @@ func TestProductsRound(t *testing.T) {
 	}
 }
 
-// Sessions over a folder share a packed matrix for as long as one of them is open.
+// Sessions over a folder share a packed matrix while one of them is open.
 func TestProductsAreShared(t *testing.T) {
 	if !kernels.HasProduct() {
 		t.Skip("this processor has no AVX-512")
@@ -168,7 +168,7 @@ func TestProductsAreShared(t *testing.T) {
 	p := products{x: whole(r, 5, 512), w: whole(r, 512, 128), alpha: 1, file: "w"}
 	o := ort.Options{Prepack: true, WeightsDir: dir}
 	q := p
-	q.transposed, q.x = true, whole(r, 5, 128) // the same numbers as [128,512], read backwards
+	q.transposed, q.x = true, whole(r, 5, 128) // the same numbers as [128,512], transposed
 	backwards, m := q.model(t, dir), p.model(t, dir)
 	first, second, third := open(t, m, o), open(t, m, o), open(t, backwards, o)
 	if n := ort.Packed(); n != 2 {
@@ -181,8 +181,8 @@ func TestProductsAreShared(t *testing.T) {
 	equal(t, run(t, third, tensor.Map{"x": q.x})["y"], multiplied(q.x, q.w, nil, true, 1))
 }
 
-// A session over a file that was replaced, or written anew, while another session uses what it held: the new one
-// multiplies by the new numbers, whichever way the weights reach it, and the first one by its own.
+// If a file is replaced or rewritten while a session uses it, a new session multiplies by the new numbers, for every
+// way of loading weights, and the first one by its own.
 func TestReplacedWeightsAreOthers(t *testing.T) {
 	for _, o := range []ort.Options{{Prepack: true}, {Prepack: true, PlainProducts: true}, {Bind: true}, {}} {
 		r, dir := rand.New(rand.NewPCG(7, 8)), t.TempDir()
@@ -190,7 +190,7 @@ func TestReplacedWeightsAreOthers(t *testing.T) {
 		old := products{x: whole(r, 5, 512), w: whole(r, 512, 128), alpha: 1, file: "w"}
 		first := open(t, old.model(t, dir), o)
 		path := filepath.Join(dir, "w")
-		if err := os.Rename(path, filepath.Join(dir, "kept")); err != nil { // a replaced file lives on for who maps it
+		if err := os.Rename(path, filepath.Join(dir, "kept")); err != nil { // a mapped file outlives its replacement
 			t.Fatal(err)
 		}
 		now := old
@@ -202,10 +202,10 @@ func TestReplacedWeightsAreOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !o.Prepack || o.PlainProducts || !kernels.HasProduct() {
-			continue // sessions that map the file see what is written into it
+			continue // sessions that map the file see changes
 		}
 		now.w = whole(r, 512, 128)
-		model := now.model(t, dir) // into the same file
+		model := now.model(t, dir) // writes into the same file
 		if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestReplacedWeightsAreOthers(t *testing.T) {
 	}
 }
 
-// A graph that names the operator itself, with shapes that do not fit, ends in an error.
+// A graph with the operator itself and wrong shapes is an error.
 func TestWrongProducts(t *testing.T) {
 	for name, c := range map[string]struct {
 		x, w, b []int
@@ -261,8 +261,8 @@ func TestWrongProducts(t *testing.T) {
 	}
 }
 
-// TestProductsOnThreads: the program's own products of numbers that are rounded have the same bits with any number of
-// threads, and for a row alone as among others.
+// TestProductsOnThreads checks that products with rounding have the same bits on any number of threads, and for a row
+// alone and among others.
 func TestProductsOnThreads(t *testing.T) {
 	if !kernels.HasProduct() {
 		t.Skip("this processor has no AVX-512")
@@ -281,7 +281,7 @@ func TestProductsOnThreads(t *testing.T) {
 	for _, threads := range []int{1, 2, 3, 7} {
 		s := open(t, p.model(t, dir), ort.Options{Prepack: true, IntraThreads: threads, WeightsDir: dir})
 		if ort.Packed() != 1 {
-			t.Fatal("the product is not the program's own")
+			t.Fatal("the operator Product is not used")
 		}
 		got := run(t, s, tensor.Map{"x": p.x})["y"]
 		if want == nil {

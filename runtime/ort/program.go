@@ -8,19 +8,19 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// program is a model made ready for ONNX Runtime: every native input and output is float32 or int64.
+// program is a model prepared for ONNX Runtime: every native input and output is float32 or int64.
 type program struct {
 	name            string
 	inputs, outputs []ValueInfo
 	native          []string             // names of the compiled graph's inputs, in the order of inputs
-	results         []onnx.AdaptedOutput // where each of outputs comes from
+	results         []onnx.AdaptedOutput // where the values of each output are
 	nativeOutputs   []string
 	model           []byte
-	weights         string // folder of the external data, "" when there is none
+	weights         string // folder of the external data, "" if there are none
 	external        []weight
 }
 
-// weight is an initializer of float32 whose elements lie in a file.
+// weight is a float32 initializer whose elements lie in a file.
 type weight struct {
 	name   string
 	at     onnx.External
@@ -28,7 +28,6 @@ type weight struct {
 	packed *kernels.PackedMatrix // for the operator Product, otherwise nil
 }
 
-// prepare describes a model and encodes it for ONNX Runtime.
 func prepare(m *onnx.ModelProto, o Options) (*program, error) {
 	g := m.GetGraph()
 	if g == nil {

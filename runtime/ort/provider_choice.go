@@ -14,10 +14,10 @@ import (
 // ErrProvider is wrapped by the error of a provider that is not available.
 var ErrProvider = errors.New("the provider is not available")
 
-// ChooseProvider finds out which provider options will run on, before any work depends on it: it compiles and runs a
-// graph of one node. CUDA that is not available is an error that wraps ErrProvider. Auto becomes CUDA, or CPU without a
-// memory limit and with one device, and why tells what kept CUDA away; sessions opened with these options then run on
-// that one provider or fail, so that a run is not spread over two.
+// ChooseProvider finds the provider that options will run on, before any work depends on it: it compiles and runs a
+// graph of one node. If CUDA is not available, the error wraps ErrProvider. Auto becomes CUDA, or else CPU with one
+// device and no memory limit, and then why is the reason against CUDA. Sessions with the returned options run on that
+// one provider or fail, so a run never uses two providers.
 func ChooseProvider(o Options) (chosen Options, why error, err error) {
 	o = o.WithProvider()
 	if err := o.check(); err != nil || o.Provider == CPU {
@@ -42,7 +42,7 @@ func ChooseProvider(o Options) (chosen Options, why error, err error) {
 	return o, s.Fallback(), nil
 }
 
-// probeModel is y = x for x [1].
+// probeModel returns the model y = x for x [1].
 func probeModel() *onnx.ModelProto {
 	value := func(name string) *onnx.ValueInfoProto {
 		return &onnx.ValueInfoProto{Name: name, Type: &onnx.TypeProto{Value: &onnx.TypeProto_TensorType{
@@ -56,7 +56,7 @@ func probeModel() *onnx.ModelProto {
 			Output: []*onnx.ValueInfoProto{value("y")}}}
 }
 
-// levels are the names of OptLevels, and what the binding calls them.
+// levels are the names of OptLevels, and their values in the binding.
 var levels = []struct {
 	name   string
 	native binding.GraphOptimizationLevel
@@ -68,11 +68,11 @@ var levels = []struct {
 }
 
 // ParseOptLevel returns the optimisation level of a name: all, extended, basic or none.
-func Level(name string) (OptLevel, error) {
+func ParseOptLevel(name string) (OptLevel, error) {
 	for i, l := range levels {
 		if l.name == name {
 			return OptLevel(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%q is no optimisation level: use all, extended, basic or none", name)
+	return 0, fmt.Errorf("unknown optimisation level %q: use all, extended, basic or none", name)
 }

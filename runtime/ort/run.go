@@ -15,17 +15,18 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Run computes the named outputs, or all when none are named. Inputs must be exactly those that Inputs lists: floating
-// types and bool or integer types take float and integer tensors respectively, with the declared rank, fixed sizes and
-// one size per symbol. They are read in place and must not be written to during the run; outputs are the caller's own.
+// Run computes the named outputs, or all if none are named. inputs must have exactly the names that Inputs lists.
+// Inputs of floating types take float tensors, inputs of integer types and bool take integer tensors, with the declared
+// rank, fixed sizes, and one size per symbol. Run reads them in place; nobody may write to them during the run. The
+// caller owns the outputs.
 //
-// ONNX Runtime computes all outputs of the session whatever is named here; Options.Outputs is what saves work.
-// When ctx ends, the run stops between two operators and the error wraps the cause.
+// ONNX Runtime computes all outputs of the session in any case; Options.Outputs saves work. If ctx ends, the run stops
+// between two operators, and the error wraps the cause.
 func (s *Session) Run(ctx context.Context, inputs tensor.Map, outputs ...string) (tensor.Map, error) {
 	return s.run(ctx, inputs, nil, outputs)
 }
 
-// RunWith is Run for all outputs, with further inputs that lie on the device already, or are copied there once.
+// RunWith runs the graph for all outputs, with further inputs that are on the device already or are copied there once.
 func (s *Session) RunWith(ctx context.Context, inputs tensor.Map, held Values) (tensor.Map, error) {
 	return s.run(ctx, inputs, held, nil)
 }
@@ -49,7 +50,7 @@ func (s *Session) run(ctx context.Context, inputs tensor.Map, held Values, outpu
 	return out, nil
 }
 
-// RunKeep is RunWith, whose outputs stay on the device that they were computed on.
+// RunKeep is RunWith that keeps the outputs on the device that computed them.
 func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (Values, error) {
 	c := call{binds: s.binds, stay: s.binds}
 	defer c.release()
@@ -73,7 +74,6 @@ func (s *Session) RunKeep(ctx context.Context, inputs tensor.Map, held Values) (
 	return out, nil
 }
 
-// compute makes the native values of a call and runs it.
 func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held Values) error {
 	if err := s.checkInputs(inputs, held); err != nil {
 		return err
@@ -91,7 +91,6 @@ func (s *Session) compute(ctx context.Context, c *call, inputs tensor.Map, held 
 	return s.invoke(ctx, c)
 }
 
-// choose returns the positions of the named outputs, or of all.
 func (s *Session) choose(names []string) ([]int, error) {
 	want := make([]int, 0, len(s.outputs))
 	if len(names) == 0 {
@@ -126,7 +125,7 @@ func (s *Session) invoke(ctx context.Context, c *call) error {
 	}
 	on, done := s.pick()
 	defer done()
-	runtime.LockOSThread() // whose time is measured
+	runtime.LockOSThread() // to measure the time of this thread
 	began := time.Now()
 	before, _ := processorTime()
 	if on.bound != nil {
@@ -148,22 +147,21 @@ func (s *Session) invoke(ctx context.Context, c *call) error {
 	return s.errorf("run: %s", oneLine(err))
 }
 
-// inside and insideProcessor count nanoseconds.
+// Nanoseconds inside ONNX Runtime, by the clock and of processor time.
 var inside, insideProcessor atomic.Int64
 
-// NativeTime is the time that runs of all sessions have spent inside ONNX Runtime so far, added up over those that went
-// on side by side. What a program takes beyond it is its own.
+// NativeTime returns the time that the runs of all sessions spent inside ONNX Runtime, summed over parallel runs.
 func NativeTime() time.Duration { return time.Duration(inside.Load()) }
 
-// GoTime is the processor time that this process has taken outside of runs so far, where sessions have one thread; it
-// does not count waiting, as for a core that others use. It is 0 where the system does not tell.
+// GoTime returns the processor time that this process spent outside of runs, for sessions of one thread. It does not
+// count waiting, for example for a core that others use. It is 0 if the system does not report processor time.
 func GoTime() time.Duration {
 	_, process := processorTime()
 	return process - time.Duration(insideProcessor.Load())
 }
 
-// terminator makes run options that stop the run when ctx ends; nil for a ctx that cannot end. release frees them once
-// nobody can touch them any more.
+// terminator returns run options that stop the run when ctx ends, or nil if ctx cannot end. release frees them once no
+// goroutine can use them any more.
 func terminator(ctx context.Context) (o *binding.RunOptions, release func(), err error) {
 	if ctx.Done() == nil {
 		return nil, func() {}, nil
@@ -184,7 +182,7 @@ func terminator(ctx context.Context) (o *binding.RunOptions, release func(), err
 	}, nil
 }
 
-// slot is one output of the compiled graph; its shape is known before the run, or ONNX Runtime allocates it.
+// slot is one output of the compiled graph. ONNX Runtime allocates outputs whose shape is not known before the run.
 type slot struct {
 	ints  bool
 	fixed bool
@@ -200,16 +198,16 @@ func (p *program) slots() []slot {
 	return slots
 }
 
-// call holds the native values of one run. ONNX Runtime keeps pointers into Go memory for as long as they live, so that
+// call holds the native values of one run. ONNX Runtime keeps pointers into Go memory while the values live, so this
 // memory is pinned until they are released.
 type call struct {
-	inputs, outputs []binding.Value // nil where held has it; where ONNX Runtime allocates it
+	inputs, outputs []binding.Value // nil: an input in held, an output that ONNX Runtime allocates
 	held            []*Value
-	more            []binding.Value  // that are copied to a device
-	binds           bool             // to memory of a device
+	more            []binding.Value  // values that are copied to a device
+	binds           bool             // values are bound to memory of a device
 	stay            bool             // outputs stay on the device
-	results         []unsafe.Pointer // of a bound run, all outputs
-	device          int              // that it went to
+	results         []unsafe.Pointer // all outputs of a bound run
+	device          int              // of a bound run
 	pins            runtime.Pinner
 }
 
@@ -246,7 +244,7 @@ func (c *call) addOutput(s slot) (err error) {
 	return err
 }
 
-// wrap makes a native value of a tensor, which uses its elements in place.
+// wrap creates a native value that uses the elements of a tensor in place.
 func (c *call) wrap(t *tensor.Tensor) (binding.Value, error) {
 	if t.IsInt() {
 		return wrap(&c.pins, t.Ints, t.Shape)
@@ -266,7 +264,7 @@ func (c *call) release() {
 	c.pins.Unpin()
 }
 
-// wrap makes a native value that uses data in place; the one element of a scalar is copied.
+// wrap creates a native value that uses data in place; the element of a scalar is copied.
 func wrap[T float32 | int64](pins *runtime.Pinner, data []T, shape []int) (binding.Value, error) {
 	if len(shape) == 0 {
 		v, err := binding.NewScalar(data[0])
@@ -289,7 +287,6 @@ func wrap[T float32 | int64](pins *runtime.Pinner, data []T, shape []int) (bindi
 	return v, nil
 }
 
-// tensor is output i of the compiled graph.
 func (c *call) tensor(i int) (*tensor.Tensor, error) {
 	if v := c.outputs[i]; v != nil {
 		return unwrap(v)
@@ -297,7 +294,6 @@ func (c *call) tensor(i int) (*tensor.Tensor, error) {
 	return readValue(c.results[i], true)
 }
 
-// collect makes the tensor of output i from the native values.
 func (s *Session) collect(i int, c *call) (*tensor.Tensor, error) {
 	r, p := s.results[i], s.outputs[i]
 	t, err := c.tensor(r.Value)

@@ -76,8 +76,8 @@ func TestScalarInputAndUndeclaredShapes(t *testing.T) {
 	equal(t, out["sum"], tensor.Scalar(0))
 }
 
-// Each type goes in, through an Identity, and out again; 1+2^-11 rounds to 1 in float16 and bfloat16 (IEEE 754 ties to
-// even), 2.5 is exact in all floating types, 255 and 1 in all integer types that hold them.
+// Each type passes through an Identity; 1+2^-11 rounds to 1 in float16 and bfloat16 (IEEE 754 ties to even), 2.5 is
+// exact in all floating types, 255 and 1 in all integer types that hold them.
 func TestOtherTypes(t *testing.T) {
 	near := float32(1 + 1.0/2048)
 	floats := map[onnx.TensorProto_DataType]float32{f16: 1, b16: 1, f64: near, f32: near}
@@ -105,8 +105,8 @@ func TestOtherTypes(t *testing.T) {
 	}
 }
 
-// 2^63 is the smallest uint64 that int64 cannot hold: -1 squared in int64, cast up, would not show it, so it is the sum
-// of two inputs of 2^62.
+// 2^63 is the smallest uint64 that int64 cannot hold. It is the sum of two inputs of 2^62, because (-1)² in
+// int64, cast to uint64, would not reach it.
 func TestUnsignedOverflow(t *testing.T) {
 	b := (&builder{}).in("x", u64, dims{1}).node("Add", []string{"x", "x"}, "y").out("y", u64, dims{1})
 	s := open(t, b.model(t), ort.Options{})

@@ -1,17 +1,3 @@
-// Package ort runs ONNX graphs with ONNX Runtime. It is the one place that knows the binding
-// (github.com/yalue/onnxruntime_go) and the shared library behind it; everything above deals in tensors by name.
-//
-//	s, err := ort.NewSession(model, ort.Options{WeightsDir: dir})
-//	out, err := s.Run(ctx, tensor.Map{"ctx": prompt, "image": features, "label": labels}, "loss", "grad/ctx")
-//
-// A session is compiled once and may be run from any number of goroutines at the same time.
-//
-// Every input and output that is not float32 or int64 in the graph is given a Cast at the border before the graph is
-// compiled, so that callers see float tensors for all floating types and integer tensors for all integer types and
-// bool. Outputs of unknown rank leave the graph flat, beside their shape. ONNX Runtime does both conversions.
-//
-// The environment of ONNX Runtime lives as long as the process. Tearing it down buys nothing at exit, and on some
-// releases hangs or crashes after a provider failed to load.
 package ort
 
 import (
@@ -28,32 +14,32 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ErrClosed is wrapped by the error of a Run on a closed session or a Get on a closed pool.
+// ErrClosed is wrapped by the error of Run on a closed session and of Get on a closed pool.
 var ErrClosed = errors.New("already closed")
 
-// Session is a compiled graph. All methods may be called from many goroutines at the same time.
+// Session is a compiled graph. All methods are safe for concurrent use.
 type Session struct {
 	*program
 	provider string
 	fallback error
-	binds    bool // inputs and outputs to memory of its devices
+	binds    bool // whether inputs and outputs are bound to memory of its devices
 	slots    []slot
 
-	mu       sync.RWMutex // held for reading by every run, for writing by Close
-	replicas []*replica   // one for each device; none when closed
+	mu       sync.RWMutex // read-locked by every run, locked by Close
+	replicas []*replica   // one for each device; nil after Close
 }
 
-// replica is the session on one device.
+// replica is the session of one device.
 type replica struct {
 	device int
 	inner  *binding.DynamicAdvancedSession
 	held   *sharer
-	bound  *binder // of a device with memory of its own, else nil
+	bound  *binder // nil unless the device has its own memory
 }
 
-// NewSession compiles an ONNX model, which is not changed and not needed afterwards. It fails on inputs or outputs that
-// are not tensors of numbers or bool, on external data that is missing, cut short or outside of Options.WeightsDir, on
-// a provider that is not available, and on graphs that ONNX Runtime refuses.
+// NewSession compiles an ONNX model, which it neither changes nor keeps. It fails if inputs or outputs are not tensors
+// of numbers or bool, if external data are missing, cut short or outside of Options.WeightsDir, if the provider is not
+// available, and if ONNX Runtime rejects the graph.
 func NewSession(model *onnx.ModelProto, o Options) (*Session, error) {
 	o = o.WithProvider()
 	if err := o.check(); err != nil {
@@ -100,7 +86,6 @@ func Open(path string, o Options) (*Session, error) {
 	return s, nil
 }
 
-// compile makes a replica for each device of the options.
 func (s *Session) compile(o Options, provider string) error {
 	devices := 1
 	if o.onDevice(provider) {
@@ -132,7 +117,7 @@ func (s *Session) replica(o Options, provider string) (*replica, error) {
 		r.inner, err = binding.NewDynamicAdvancedSessionWithONNXData(s.model, s.native, s.nativeOutputs, native)
 	}
 	if err != nil {
-		return nil, s.errorf("provider %s refuses it: %s", provider, oneLine(errors.Join(err, r.close())))
+		return nil, s.errorf("provider %s rejects it: %s", provider, oneLine(errors.Join(err, r.close())))
 	}
 	return r, nil
 }
@@ -145,7 +130,6 @@ func (r *replica) close() (err error) {
 	return errors.Join(err, r.held.close())
 }
 
-// destroy frees all replicas.
 func (s *Session) destroy() (err error) {
 	for _, r := range s.replicas {
 		err = errors.Join(err, r.close())
@@ -154,23 +138,23 @@ func (s *Session) destroy() (err error) {
 	return err
 }
 
-// Inputs describes what Run takes, in the graph's order.
+// Inputs describes the inputs of Run, in the graph's order.
 func (s *Session) Inputs() []ValueInfo { return slices.Clone(s.inputs) }
 
-// Outputs describes what Run gives, in the graph's order or that of Options.Outputs.
+// Outputs describes the outputs of Run, in the order of the graph or of Options.Outputs.
 func (s *Session) Outputs() []ValueInfo { return slices.Clone(s.outputs) }
 
-// Provider is what the session runs on, CPU or CUDA.
+// Provider returns the provider that the session runs on, CPU or CUDA.
 func (s *Session) Provider() string { return s.provider }
 
-// Fallback tells why provider Auto did not take CUDA; nil when it did or when another provider was asked for.
+// Fallback returns the reason why Auto did not take CUDA, and nil otherwise.
 func (s *Session) Fallback() error { return s.fallback }
 
-// Close waits for the runs in flight and frees the session. Closing again does nothing.
+// Close waits for the runs in flight and frees the session. A second Close does nothing.
 func (s *Session) Close() error { return closeSessions(s) }
 
-// closeSessions closes sessions, and returns memory once for all that were open: the search for what can be returned
-// takes longer than to free a small session.
+// closeSessions closes sessions and then trims memory once for all of them, because trimming takes longer than freeing
+// a small session.
 func closeSessions(all ...*Session) error {
 	var errs []error
 	open := false
@@ -184,7 +168,7 @@ func closeSessions(all ...*Session) error {
 	return errors.Join(errs...)
 }
 
-// free waits for the runs in flight and frees the session; it tells whether it was open.
+// free waits for the runs in flight, frees the session and reports whether it was open.
 func (s *Session) free() (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -197,7 +181,7 @@ func (s *Session) free() (bool, error) {
 	return true, nil
 }
 
-// RunOnce compiles a model, runs it and closes it: for models that are needed a single time. See Session.Run.
+// RunOnce compiles a model, runs it once and closes the session. See Session.Run.
 func RunOnce(ctx context.Context, model *onnx.ModelProto, o Options, feeds tensor.Map,
 	outputs ...string) (tensor.Map, error) {
 	s, err := NewSession(model, o)

@@ -16,49 +16,49 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// containers hold what sessions over one folder of weights share, for as long as one uses it: on the CPU what is packed
-// of them, on a device the weights.
+// containers hold what sessions over one folder of weights share while one of them is open: packed weights on the CPU,
+// the weights themselves on a device.
 var containers = struct {
 	sync.Mutex
 	of map[place]*container
 }{of: map[place]*container{}}
 
-// place is a folder of weights as the sessions of one device see it.
+// place is a folder of weights, for one device.
 type place struct {
 	folder string
-	device int // onHost for those of the CPU
+	device int // onHost for the CPU
 }
 
 const onHost = -1
 
 type container struct {
-	packed   unsafe.Pointer // ONNX Runtime's, of what is packed
+	packed   unsafe.Pointer // ONNX Runtime's container of packed weights
 	uploader *uploader
-	files    []os.FileInfo             // that users saw; one that was replaced or written anew is another file
-	values   map[string]unsafe.Pointer // views of copies and packed matrices, by place in files, offset, shape
-	copies   []unsafe.Pointer          // on the device
+	files    []os.FileInfo             // of all users; a file that was replaced or rewritten is another file
+	values   map[string]unsafe.Pointer // of copies and packed matrices, by file number, offset, shape
+	copies   []unsafe.Pointer          // of weights, on the device
 	memory   []unsafe.Pointer          // of packed matrices
 	users    int
 }
 
-// sharer is what a session holds in common with all sessions over the same folder. ONNX Runtime shares what it packs
-// from tensors that the caller gives to it, by their packed content, and uses tensors that lie on the device of the
-// session in place (its pull request 5092). Their memory must be the caller's and outlive the session.
+// sharer is the part of a session that it shares with all sessions over the same folder. ONNX Runtime shares the packed
+// form of tensors that the caller supplies, by their packed content, and uses tensors on the session's device in place
+// (its pull request 5092). The caller owns their memory, which must outlive the session.
 type sharer struct {
 	api    *api
-	in     *container // nil before it has joined
+	in     *container // nil before join
 	at     place
-	values []unsafe.Pointer // its own, on the host
+	values []unsafe.Pointer // of this session alone, on the host
 	files  map[string]mapped
 }
 
-// mapped is a file of weights, and its place in container.files.
+// mapped is a mapped file of weights, and its index in container.files.
 type mapped struct {
 	data   []byte
 	number int
 }
 
-// compileShared compiles the graph with weights that it shares. options are the session's.
+// compileShared compiles the graph with shared weights. options are the session's.
 func (p *program) compileShared(options *binding.SessionOptions, o Options, provider string) (
 	s *binding.DynamicAdvancedSession, held *sharer, err error) {
 	a, err := native()
@@ -82,14 +82,14 @@ func (p *program) compileShared(options *binding.SessionOptions, o Options, prov
 	if err != nil {
 		return nil, nil, errors.Join(err, held.close())
 	}
-	for _, f := range held.files { // what is packed or uploaded is not read again
+	for _, f := range held.files { // packed or uploaded weights are not read again
 		forget(f.data)
 	}
 	return s, held, nil
 }
 
-// give lets a session take the program's weights from memory that is mapped from their files, or from the device. Of
-// those on the host only matrices are packed.
+// give makes a session use the program's weights from mapped files, or from the device. On the host it does so only for
+// matrices, because ONNX Runtime packs no others.
 func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	for _, w := range p.external {
 		if h.at.device == onHost && len(w.shape) != 2 && w.packed == nil {
@@ -106,7 +106,7 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 			h.files[path] = f
 		}
 		if w.packed == nil && (w.at.Offset%4 != 0 || w.at.Offset+w.at.Length > int64(len(f.data))) {
-			continue // ONNX Runtime reads it itself, or tells that the file was cut short meanwhile
+			continue // ONNX Runtime reads it, or reports a file that was cut short meanwhile
 		}
 		v, err := h.value(w, f)
 		if err == nil {
@@ -119,7 +119,7 @@ func (h *sharer) give(p *program, options unsafe.Pointer) error {
 	return nil
 }
 
-// number is the place of a file among those of the container: the same for as long as nobody replaces or writes it.
+// number returns the index of a file in the container, which stays the same until the file is replaced or written.
 func (c *container) number(info os.FileInfo) int {
 	containers.Lock()
 	defer containers.Unlock()
@@ -130,7 +130,7 @@ func (c *container) number(info os.FileInfo) int {
 	return i
 }
 
-// value is a weight as a session takes it: in the mapped file, packed, or the one copy on the device.
+// value returns the native value of a weight: in the mapped file, packed, or the one copy on the device.
 func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 	if w.packed != nil {
 		return h.panels(w, f)
@@ -160,10 +160,10 @@ func (h *sharer) value(w weight, f mapped) (unsafe.Pointer, error) {
 	return h.in.values[key], nil
 }
 
-// panels is a packed matrix, of which sessions over the same folder share one.
+// panels returns a packed matrix, which sessions over the same folder share.
 func (h *sharer) panels(w weight, f mapped) (unsafe.Pointer, error) {
 	if w.at.Offset+w.at.Length > int64(len(f.data)) {
-		return nil, fmt.Errorf("%s has %d bytes and was longer before", w.at.File, len(f.data))
+		return nil, fmt.Errorf("%s was cut short to %d bytes", w.at.File, len(f.data))
 	}
 	containers.Lock()
 	defer containers.Unlock()
@@ -183,7 +183,6 @@ func (h *sharer) panels(w weight, f mapped) (unsafe.Pointer, error) {
 	return v, err
 }
 
-// join takes part in what sessions at a place share.
 func (h *sharer) join(o Options, provider string) (err error) {
 	containers.Lock()
 	defer containers.Unlock()
@@ -206,7 +205,7 @@ func (h *sharer) join(o Options, provider string) (err error) {
 	return nil
 }
 
-// close frees what the session held; it must be closed already.
+// close frees the shared weights of a session, which must be closed already.
 func (h *sharer) close() error {
 	if h == nil {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Threads that spin do so inside a run: in the 60 ms behind each of 10 runs the process takes next to no time. ONNX
-// Runtime's own setting is 2^20 turns of a loop with a pause, which were seen to take 112 ms in all.
+// Threads spin only during a run: in the 60 ms after each of 10 runs the process takes almost no time. ONNX Runtime's
+// default is 2^20 iterations of a loop with a pause, which took 112 ms in total.
 func TestSpinningEndsWithTheRun(t *testing.T) {
 	const n = 256
 	b := (&builder{}).in("x", f32, dims{n, n}).node("MatMul", []string{"x", "x"}, "y").out("y", f32, dims{n, n})
@@ -36,7 +36,7 @@ func TestSpinningEndsWithTheRun(t *testing.T) {
 	}
 }
 
-// Where runs do not say that they spin, threads do if all of them have a core. By hand: 2 runs of 2 threads need 4.
+// Without Spinning, threads spin if all of them have a core. By hand: 2 runs of 2 threads need 4.
 func TestThreadsSpinWhereEachHasACore(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for _, c := range []struct {

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// Dim is one axis of an input or output: a fixed Size, or Size -1 with the Symbol that the graph gives it ("" for
-// none). Axes of different inputs with one symbol must agree in a run.
+// Dim is one axis of an input or output: a fixed Size, or Size -1 with the Symbol of the graph ("" for none). In a run,
+// axes with the same symbol have the same size.
 type Dim struct {
 	Size   int
 	Symbol string
@@ -29,12 +29,12 @@ func (d Dim) String() string {
 // ValueInfo describes an input or output of a session as the graph declares it.
 type ValueInfo struct {
 	Name     string
-	Type     onnx.TensorProto_DataType // what the graph computes with; Run converts
+	Type     onnx.TensorProto_DataType // of the graph; Run converts
 	Shape    []Dim
-	Unranked bool // the graph declares no shape, so any is possible
+	Unranked bool // the graph declares no shape
 }
 
-// IsInt tells whether the value takes or gives integer tensors; it does for every integer type and for bool.
+// IsInt reports whether Run takes or returns integer tensors for the value: for every integer type and for bool.
 func (p ValueInfo) IsInt() bool { return onnx.InterfaceType(p.Type) == onnx.TensorProto_INT64 }
 
 func (p ValueInfo) String() string {
@@ -48,10 +48,10 @@ func (p ValueInfo) String() string {
 	return fmt.Sprintf("%s %s[%s]", p.Name, typeName(p.Type), strings.Join(dims, " "))
 }
 
-// maxFixed bounds the elements of an output that is allocated on the graph's word before the run.
+// maxFixed bounds the elements of an output that is allocated before the run, by its declared shape.
 const maxFixed = 1 << 26
 
-// fixed returns the shape when every axis is fixed and the whole is no larger than maxFixed elements.
+// fixed returns the shape if all axes are fixed and it has at most maxFixed elements.
 func (p ValueInfo) fixed() ([]int, bool) {
 	if p.Unranked {
 		return nil, false
@@ -66,7 +66,7 @@ func (p ValueInfo) fixed() ([]int, bool) {
 	return shape, true
 }
 
-// integerRanges are the smallest and largest value of integer types, as far as int64 can hold them.
+// integerRanges are the smallest and the largest value of integer types, within int64.
 var integerRanges = map[onnx.TensorProto_DataType][2]int64{
 	onnx.TensorProto_BOOL:   {0, 1},
 	onnx.TensorProto_INT8:   {math.MinInt8, math.MaxInt8},

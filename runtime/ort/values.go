@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// unwrap takes over the Go memory of a native value.
+// unwrap returns the tensor of a native value, on the same Go memory.
 func unwrap(v binding.Value) (*tensor.Tensor, error) {
 	switch v := v.(type) {
 	case *binding.Scalar[float32]:
@@ -23,7 +23,7 @@ func unwrap(v binding.Value) (*tensor.Tensor, error) {
 	case *binding.Tensor[int64]:
 		return &tensor.Tensor{Shape: ints(v.GetShape()), Ints: v.GetData()}, nil
 	}
-	return nil, fmt.Errorf("ONNX Runtime gave a %T", v)
+	return nil, fmt.Errorf("ONNX Runtime returned a %T", v)
 }
 
 func ints(shape binding.Shape) []int {
@@ -34,8 +34,8 @@ func ints(shape binding.Shape) []int {
 	return out
 }
 
-// checkInputs compares names, kinds, ranks, sizes and ranges with what the graph declares, before ONNX Runtime sees
-// them: it reports a wrong name only as a missing feed and reads out of range on a tensor that lies about its length.
+// checkInputs compares names, kinds, ranks, sizes and ranges of inputs with the graph's declarations, because ONNX
+// Runtime reports a wrong name only as a missing feed, and reads out of range if a tensor's length is wrong.
 func (s *Session) checkInputs(in tensor.Map, held Values) error {
 	sizes := map[string]axis{}
 	for _, p := range s.inputs {
@@ -60,14 +60,14 @@ func (s *Session) checkInputs(in tensor.Map, held Values) error {
 	return nil
 }
 
-// axis is where a symbol got its size.
+// axis is the axis that set the size of a symbol.
 type axis struct {
 	input string
 	index int
 	size  int
 }
 
-// checkInput compares one of them, of which away says that its elements lie on a device.
+// checkInput checks one input; away says that its elements lie on a device.
 func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, away bool, sizes map[string]axis) error {
 	elements := 1
 	for _, d := range t.Shape {
@@ -110,7 +110,6 @@ func (s *Session) checkInput(p ValueInfo, t *tensor.Tensor, away bool, sizes map
 	return nil
 }
 
-// joined lists inputs or outputs, each by its name or with its type and shape.
 func joined(infos []ValueInfo, text func(ValueInfo) string) string {
 	list := make([]string, len(infos))
 	for i, v := range infos {

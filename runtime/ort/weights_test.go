@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// safetensors writes a file of that layout: header length, header, and data, with pad spaces in the header so that the
-// data begins at 8 + len(header), aligned or not. It returns that offset.
+// safetensors writes a file in that format: header length, header, and data, with pad spaces in the header so that the
+// data start at 8 + len(header), aligned or not. It returns that offset.
 func safetensors(t testing.TB, path string, pad int, data []float32) int {
 	t.Helper()
 	header := fmt.Sprintf(`{"W":{"dtype":"F32","shape":[2,3],"data_offsets":[0,%d]}}%*s`, 4*len(data), pad, "")
@@ -69,9 +69,9 @@ func symlink(t testing.TB, target, link string) {
 	}
 }
 
-// The Hugging Face cache keeps snapshots/REV/model.safetensors as a link to ../../blobs/HASH; other people link whole
-// folders. Two files in different folders, of which one is behind such a link, must work in one graph too. A link to
-// anywhere else is refused: a folder that came as an archive could make a model of any file that the user may read.
+// The Hugging Face cache keeps snapshots/REV/model.safetensors as a link to ../../blobs/HASH; some users link whole
+// folders. Two files in different folders, one of them behind such a link, must also work in one graph. Links to other
+// places are rejected, because a folder from an archive could turn any file that the user may read into a model.
 func TestExternalDataBehindLinks(t *testing.T) {
 	dir := t.TempDir()
 	offset := safetensors(t, filepath.Join(dir, "blobs", "0abc"), 3, weights)

@@ -7,12 +7,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// WriteFile stores m at path as atomicfile.Write does.
+// WriteFile writes m to path with atomicfile.Write.
 func WriteFile(path string, m tensor.Map, metadata map[string]string) error {
 	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, m, metadata) })
 }
 
-// WritePrivateFile stores m at path as atomicfile.WritePrivate does.
+// WritePrivateFile writes m to path with atomicfile.WritePrivate.
 func WritePrivateFile(path string, m tensor.Map, metadata map[string]string) error {
 	return atomicfile.WritePrivate(path, func(w io.Writer) error { return Write(w, m, metadata) })
 }

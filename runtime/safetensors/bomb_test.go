@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Any file that is cut short is refused by name, at whatever byte the cut is.
+// A file that is cut short at any byte is rejected with its name.
 func TestCutAnywhere(t *testing.T) {
 	whole, err := os.ReadFile("testdata/all.safetensors")
 	if err != nil {
@@ -36,7 +36,7 @@ func TestCutAnywhere(t *testing.T) {
 	}
 }
 
-// sparse is a file of size bytes that begins with head and is zero behind it, and takes no room.
+// sparse is a file of size bytes that starts with head and is zero after it; it takes no disk space.
 type sparse struct {
 	head []byte
 	size int64
@@ -50,7 +50,7 @@ func (s sparse) ReadAt(p []byte, at int64) (int, error) {
 	return len(p), nil
 }
 
-// Headers that cost more than they weigh: the memory spent before the refusal is bounded by the header's length.
+// The memory for a malicious header is bounded by the header's length.
 func TestHeaderBombs(t *testing.T) {
 	length := func(n uint64, rest string) []byte { return append(binary.LittleEndian.AppendUint64(nil, n), rest...) }
 	var many strings.Builder
@@ -85,7 +85,7 @@ func TestHeaderBombs(t *testing.T) {
 	}
 }
 
-// A tensor's memory follows its bytes in the file, whatever its shape says: the widest growth is a byte that becomes an
+// The memory of a tensor is bounded by its bytes in the file, for any shape: the largest growth is from a byte to an
 // int64.
 func TestTensorsCostWhatTheyWeigh(t *testing.T) {
 	const n = 1 << 20

@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// elementSize gives the bytes of one element of every dtype the format names whose elements are whole bytes.
+// elementSize is the size in bytes of one element of every dtype of the format with whole bytes.
 var elementSize = map[string]int{
 	"BOOL": 1, "U8": 1, "I8": 1, "F8_E5M2": 1, "F8_E4M3": 1, "F8_E8M0": 1,
 	"U16": 2, "I16": 2, "F16": 2, "BF16": 2,
@@ -18,18 +18,19 @@ var elementSize = map[string]int{
 	"U64": 8, "I64": 8, "F64": 8, "C64": 8,
 }
 
-// ElementSize is the number of bytes of one element of a dtype ("F32", "F16", "BF16", "I64", ...), or 0 when unknown.
+// ElementSize returns the size in bytes of one element of a dtype ("F32", "F16", "BF16", "I64", ...), 0 if it is
+// unknown.
 func ElementSize(dtype string) int { return elementSize[dtype] }
 
-// numeric lists the dtypes that convert to a tensor, every real one of 1, 2, 4 or 8 bytes but the 8-bit floats, and
-// tells whether they do to an integer one.
+// numeric lists the dtypes that convert to a tensor (every real one of 1, 2, 4 or 8 bytes except the 8-bit floats);
+// true means an integer tensor.
 var numeric = map[string]bool{
 	"F32": false, "F16": false, "BF16": false, "F64": false, "BOOL": true, "U8": true, "I8": true, "U16": true,
 	"I16": true, "U32": true, "I32": true, "U64": true, "I64": true,
 }
 
-// NewTensor returns a zeroed tensor of the kind a dtype converts to: float32 for F32, F16, BF16 and F64,
-// int64 for integers and booleans. An error names a dtype that has no conversion.
+// NewTensor returns a zeroed tensor of the kind of a dtype: float32 for F32, F16, BF16 and F64, int64 for integers and
+// booleans. Other dtypes are an error, which names the dtype.
 func NewTensor(dtype string, shape []int) (*tensor.Tensor, error) {
 	switch integer, ok := numeric[dtype]; {
 	case !ok:
@@ -41,7 +42,7 @@ func NewTensor(dtype string, shape []int) (*tensor.Tensor, error) {
 	return tensor.New(shape...), nil
 }
 
-// Decode converts little-endian elements of raw into t from element at on. F16 and BF16 convert exactly, F64 rounds to
+// Decode converts little-endian elements of raw into t, from element at on. F16 and BF16 convert exactly, F64 rounds to
 // the nearest float32, integers and booleans become int64; a U64 above the int64 range is an error.
 func Decode(dtype string, raw []byte, t *tensor.Tensor, at int) error {
 	le := binary.LittleEndian

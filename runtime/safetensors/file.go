@@ -1,11 +1,3 @@
-// Package safetensors reads and writes the safetensors format: an 8-byte little-endian header length, a JSON header of
-// name -> {dtype, shape, data_offsets}, and the raw little-endian row-major elements side by side. Reading is lazy, and
-// the absolute offsets are public, so an ONNX model may keep its weights as external data in the file. Format:
-// https://github.com/huggingface/safetensors, "Format".
-//
-// github.com/nlpodyssey/safetensors was considered and does not fit: it has no released module version, keeps the
-// offset of the data to itself, seeks on one shared handle (so no concurrent loads), lets the last of two equal names
-// win, and does not compare the end of the last tensor with the end of the file.
 package safetensors
 
 import (
@@ -27,7 +19,7 @@ type File struct {
 	meta    map[string]string
 }
 
-// Open reads and checks the header of the file at path; tensors are read when asked for. Close releases the file.
+// Open reads and checks the header of the file at path. Tensors are read on request. Close releases the file.
 func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -50,7 +42,7 @@ func Open(path string) (*File, error) {
 	return file, nil
 }
 
-// Parse reads and checks the header of size bytes behind r.
+// Parse reads and checks the header of the size bytes in r.
 func Parse(r io.ReaderAt, size int64) (*File, error) {
 	tensors, meta, err := readHeader(r, size)
 	if err != nil {
@@ -133,7 +125,7 @@ func (f *File) prefix() string {
 	return f.path + ": "
 }
 
-// ReadTensor converts the info.Length bytes at info.Offset of r, holding no more than a small buffer beside the result.
+// ReadTensor converts the info.Length bytes at info.Offset of r, with a small buffer besides the result.
 func ReadTensor(r io.ReaderAt, info Info) (*tensor.Tensor, error) {
 	unit := int64(ElementSize(info.DType))
 	if int64(tensor.Size(info.Shape))*unit != info.Length {

@@ -15,7 +15,7 @@ const (
 	metadataKey = "__metadata__"
 	maxHeader   = 100_000_000 // bytes; the limit of the reference implementation
 	maxRank     = 64
-	maxName     = 512 // bytes of a tensor's name, so that one line can quote it; published ones have fewer than 100
+	maxName     = 512 // bytes of a tensor's name, to quote it in one line; published ones have fewer than 100
 	maxTensors  = 1 << 16
 )
 
@@ -26,8 +26,8 @@ type entry struct {
 	begin, end int64
 }
 
-// readHeader reads and checks the header of a file of size bytes: the tensors lie side by side from the end of the
-// header to the end of the file, without gap or overlap, and each is as long as its dtype and shape say.
+// readHeader reads and checks the header of a file of size bytes: the tensors cover the bytes from the end of the
+// header to the end of the file, without gap or overlap, and each has the length of its dtype and shape.
 func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string, error) {
 	var prefix [8]byte
 	if size < 8 {
@@ -68,7 +68,7 @@ func readHeader(r io.ReaderAt, size int64) (map[string]entry, map[string]string,
 	return tensors, meta, nil
 }
 
-// byteSize is the product of shape and unit; a negative dimension or a product beyond 2^62 is an error, even when
+// byteSize returns the product of shape and unit. A negative dimension or a product above 2^62 is an error, even if
 // another dimension is 0.
 func byteSize(shape []int64, unit int) (int64, error) {
 	if len(shape) > maxRank {
@@ -95,7 +95,7 @@ func byteSize(shape []int64, unit int) (int64, error) {
 	return int64(n), nil
 }
 
-// place makes offsets absolute and checks that the tensors tile the data exactly.
+// place makes offsets absolute and checks that the tensors cover the data exactly.
 func place(tensors map[string]entry, base, size int64) error {
 	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
 		x, y := tensors[a], tensors[b]

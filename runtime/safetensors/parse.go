@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// parseHeader walks the JSON token by token: encoding/json would let the last of two equal names win, take keys in any
-// case, and make slices as long as the file likes.
+// parseHeader parses JSON token by token, because encoding/json would take the last of two equal names, ignore the case
+// of keys, and allocate slices of any length.
 func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -41,7 +41,7 @@ func parseHeader(raw []byte) (map[string]entry, map[string]string, error) {
 	return tensors, meta, nil
 }
 
-// object reads a JSON object; value reads what stands under each of its names, which may not repeat.
+// object reads a JSON object; value reads the value of each name. Names may not repeat.
 func object(dec *json.Decoder, value func(name string) error) error {
 	open, err := dec.Token()
 	if err != nil {
@@ -117,7 +117,6 @@ func parseEntry(dec *json.Decoder) (entry, error) {
 	return newEntry(dtype, shape, offsets[0], offsets[1])
 }
 
-// text reads the string under a name.
 func text(dec *json.Decoder, name string) (string, error) {
 	t, err := dec.Token()
 	if err != nil {
@@ -130,7 +129,7 @@ func text(dec *json.Decoder, name string) (string, error) {
 	return s, nil
 }
 
-// numbers reads a list of at most most whole numbers; an empty one is not nil.
+// numbers reads a list of at most most integers; an empty one is not nil.
 func numbers(dec *json.Decoder, what string, most int) ([]int64, error) {
 	out := []int64{}
 	open, err := dec.Token()
@@ -167,7 +166,7 @@ func newEntry(dtype string, shape []int64, begin, end int64) (entry, error) {
 		return entry{}, fmt.Errorf("unknown dtype %s", shown(dtype))
 	}
 	if begin < 0 || end < begin {
-		return entry{}, fmt.Errorf("data_offsets [%d %d] do not run forwards", begin, end)
+		return entry{}, fmt.Errorf("data_offsets [%d %d] are not in ascending order", begin, end)
 	}
 	want, err := byteSize(shape, unit)
 	if err != nil {
@@ -184,7 +183,6 @@ func newEntry(dtype string, shape []int64, begin, end int64) (entry, error) {
 	return entry{dtype, dims, begin, end}, nil
 }
 
-// shown is a piece of the header as an error shows it.
 func shown(t json.Token) string {
 	s := fmt.Sprintf("%q", fmt.Sprint(t))
 	if len(s) > 200 {

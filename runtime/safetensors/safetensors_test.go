@@ -27,7 +27,7 @@ type fact struct {
 	SHA256 string `json:"sha256"`
 }
 
-// factOf hashes the little-endian float32 or int64 values, as tools/golden/checkpoint.py does with what PyTorch holds.
+// factOf hashes the little-endian float32 or int64 values, as tools/golden/checkpoint.py does with PyTorch's values.
 func factOf(t *tensor.Tensor) fact {
 	var b bytes.Buffer
 	if t.IsInt() {
@@ -210,8 +210,8 @@ func TestRefuses(t *testing.T) {
 		{"a ZIP", []byte("PK\x03\x04\x14\x00\x00\x00\x00\x00\x00\x00\x00\x00"), "above the limit"},
 		{"a pickle", []byte("\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03."), "above the limit"},
 		{"plain JSON", []byte(`{"a": {"dtype": "F32"}}`), "above the limit"},
-		{"backwards", file(one("F32", "[1]", "[4,0]"), 4), "forwards"},
-		{"negative offset", file(one("F32", "[1]", "[-4,0]"), 4), "forwards"},
+		{"backwards", file(one("F32", "[1]", "[4,0]"), 4), "ascending order"},
+		{"negative offset", file(one("F32", "[1]", "[-4,0]"), 4), "ascending order"},
 		{"negative dimension", file(one("F32", "[-1]", "[0,4]"), 4), "negative dimension"},
 		{"fraction", file(one("F32", "[1.5]", "[0,4]"), 4), "bad entry"},
 		{"size mismatch", file(one("F32", "[2]", "[0,4]"), 4), "needs 8 bytes"},
@@ -285,7 +285,7 @@ func TestWriteFileReplaces(t *testing.T) {
 	}
 }
 
-// A file size limit of the operating system stands in for a full disk: the write fails half way.
+// A file size limit of the operating system stands in for a full disk: the write fails half-way.
 func TestFullDiskKeepsTheOldFile(t *testing.T) {
 	if path := os.Getenv("SAFETENSORS_FULL_DISK"); path != "" {
 		signal.Ignore(syscall.SIGXFSZ)

@@ -16,26 +16,26 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Entry declares a tensor before its values are known. DType is F32, I64, or F16: floats rounded to half precision.
+// Entry declares a tensor before its values are known. DType is F32, I64 or F16 (floats rounded to half precision).
 type Entry struct {
 	Name, DType string
 	Shape       []int
 }
 
-// Writer writes a file whose tensors need not be in memory together: first the header, made of what is declared, then
-// the values as they come. After an error every call gives that error.
+// Writer writes a file whose tensors need not be in memory at the same time: first the header with the declared
+// tensors, then the values. After an error every call returns that error.
 type Writer struct {
 	out     *bufio.Writer
 	entries []Entry
 	infos   []Info
-	at      int   // the tensor that is being written
-	left    int64 // bytes that it still lacks
+	at      int   // index of the current tensor
+	left    int64 // bytes of it that are not written yet
 	scratch []byte
 	err     error
 }
 
-// NewWriter writes the header. Tensors lie in the order of entries; elements start at a multiple of align bytes, itself
-// a multiple of 8.
+// NewWriter writes the header. Tensors are in the order of entries. Their elements start at a multiple of align bytes,
+// which is a multiple of 8.
 func NewWriter(w io.Writer, entries []Entry, metadata map[string]string, align int) (*Writer, error) {
 	if align < 8 || align%8 != 0 || align > maxAlign {
 		return nil, fmt.Errorf("safetensors: alignment to %d bytes, want a multiple of 8 up to %d", align, maxAlign)
@@ -54,7 +54,7 @@ func NewWriter(w io.Writer, entries []Entry, metadata map[string]string, align i
 	out := bufio.NewWriterSize(w, 1<<16)
 	var size [8]byte
 	binary.LittleEndian.PutUint64(size[:], uint64(len(header)))
-	out.Write(size[:]) // errors stay in the buffer until Flush
+	out.Write(size[:]) // Flush returns the error
 	out.Write(header)
 	s := &Writer{out: out, entries: slices.Clone(entries), infos: infos, at: -1, scratch: make([]byte, 0, 8*chunk)}
 	s.next()
@@ -63,14 +63,14 @@ func NewWriter(w io.Writer, entries []Entry, metadata map[string]string, align i
 
 const maxAlign = 1 << 16
 
-// chunk is how many elements are encoded at a time.
+// chunk is the number of elements that are encoded at once.
 const chunk = 1 << 12
 
-// Infos tells where the tensors lie in the file, in the order declared.
+// Infos returns the places of the tensors in the file, in the declared order.
 func (w *Writer) Infos() []Info { return slices.Clone(w.infos) }
 
-// Put writes the next values of a tensor: all of them, or a part of any shape. Tensors come in the order declared, each
-// complete before the next begins; one without elements may be left out.
+// Put writes the next values of a tensor: all of them, or a part of any shape. Tensors come in the declared order, each
+// one completely before the next; one without elements may be omitted.
 func (w *Writer) Put(name string, values *tensor.Tensor) error {
 	if w.err != nil {
 		return w.err
@@ -80,7 +80,7 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 	}
 	switch {
 	case w.at == len(w.entries):
-		return w.fail("tensor %q was not declared, or its turn is over", name)
+		return w.fail("tensor %q was not declared, or a later tensor has begun", name)
 	case w.entries[w.at].Name != name:
 		return w.fail("tensor %q lacks %d bytes, so %q cannot begin", w.entries[w.at].Name, w.left, name)
 	case values == nil || values.Data != nil && values.Ints != nil:
@@ -120,7 +120,7 @@ func (w *Writer) Put(name string, values *tensor.Tensor) error {
 	return nil
 }
 
-// Close ends the file, which is an error while values are missing. It does not close what is written to.
+// Close ends the file. Missing values are an error. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if w.err != nil {
 		return w.err
@@ -149,7 +149,7 @@ func (w *Writer) fail(format string, args ...any) error {
 	return w.err
 }
 
-// layOut puts tensors side by side; offsets count from the end of the header.
+// layOut places tensors next to each other; offsets count from the end of the header.
 func layOut(entries []Entry) ([]Info, error) {
 	out, seen, at := make([]Info, len(entries)), map[string]bool{}, int64(0)
 	for i, e := range entries {
@@ -179,7 +179,7 @@ func layOut(entries []Entry) ([]Info, error) {
 	return out, nil
 }
 
-// header is the JSON of a file, filled up with spaces so that what follows it starts at a multiple of align.
+// header returns the JSON of a file, padded with spaces so that the data start at a multiple of align.
 func header(entries []Entry, infos []Info, metadata map[string]string, align int) ([]byte, error) {
 	var h bytes.Buffer
 	h.WriteByte('{')

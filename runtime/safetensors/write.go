@@ -9,14 +9,14 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Write stores m as F32 and I64. The bytes depend on nothing but m and metadata: int64 tensors come first, so that
-// every element is aligned to its size, then float32, each sorted by name; elements start at a multiple of 8.
+// Write writes m as F32 and I64. The bytes depend only on m and metadata. int64 tensors come first, so that every
+// element is aligned to its size, then float32 tensors, each sorted by name; elements start at a multiple of 8.
 func Write(w io.Writer, m tensor.Map, metadata map[string]string) error {
 	return write(w, m, metadata, "F32")
 }
 
-// Size is the number of bytes that Write gives for tensors of some names, element types and shapes: of the header with
-// the eight bytes before it, and of all. It does not depend on their order.
+// Size returns the number of bytes that Write writes for tensors of these names, element types and shapes: for the
+// header with the eight bytes before it, and in total. The order of tensors does not matter.
 func Size(tensors []Entry) (head, all int64, err error) {
 	entries := slices.Clone(tensors)
 	slices.SortFunc(entries, inOrder)
@@ -53,7 +53,6 @@ func write(w io.Writer, m tensor.Map, metadata map[string]string, floats string)
 	return out.Close()
 }
 
-// declare lists tensors in the order that they are written in.
 func declare(m tensor.Map, floats string) ([]Entry, error) {
 	entries := make([]Entry, 0, len(m))
 	for _, name := range m.Names() {
@@ -71,7 +70,7 @@ func declare(m tensor.Map, floats string) ([]Entry, error) {
 	return entries, nil
 }
 
-// inOrder is the order in which tensors are written.
+// inOrder compares two tensors in the order of Write.
 func inOrder(a, b Entry) int {
 	first := func(e Entry) int {
 		if e.DType == "I64" {

@@ -45,7 +45,7 @@ func (m Map) Scale(a float64) Map {
 	return m
 }
 
-// Under returns the tensors named prefix/..., with the prefix removed; tensors are shared, not copied.
+// Under returns the tensors named prefix/..., without the prefix; it shares the tensors.
 func (m Map) Under(prefix string) Map {
 	out := Map{}
 	for k, t := range m {
@@ -64,7 +64,7 @@ func (m Map) Put(prefix string, x Map) Map {
 	return m
 }
 
-// Norm is the Euclidean norm of all elements.
+// Norm returns the Euclidean norm of all elements.
 func (m Map) Norm() float64 {
 	squares := 0.0
 	for _, name := range m.Names() {
@@ -74,7 +74,7 @@ func (m Map) Norm() float64 {
 	return math.Sqrt(squares)
 }
 
-// Count is the number of elements.
+// Count returns the number of elements.
 func (m Map) Count() int {
 	n := 0
 	for _, t := range m {
@@ -83,7 +83,7 @@ func (m Map) Count() int {
 	return n
 }
 
-// Bytes is the size of all elements in bytes.
+// Bytes returns the size of all elements in bytes.
 func (m Map) Bytes() int {
 	n := 0
 	for _, t := range m {

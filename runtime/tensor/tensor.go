@@ -1,5 +1,3 @@
-// Package tensor holds dense arrays by name: the one value that parameters, messages, checkpoints and
-// graph inputs and outputs are made of.
 package tensor
 
 import (
@@ -8,8 +6,8 @@ import (
 	"slices"
 )
 
-// Tensor is a dense row-major array of float32 or, for indices and labels, of int64.
-// Data is used by a float tensor, Ints by an integer one; the other is nil.
+// Tensor is a dense row-major array of float32 or, for indices and labels, of int64. A float tensor has Data, an
+// integer tensor has Ints; the other one is nil.
 type Tensor struct {
 	Shape []int
 	Data  []float32
@@ -40,7 +38,7 @@ func OfInts(data []int64, shape ...int) *Tensor {
 // Scalar returns a float tensor of rank 0.
 func Scalar(v float32) *Tensor { return &Tensor{Shape: []int{}, Data: []float32{v}} }
 
-// Size is the number of elements of a shape; 1 for rank 0.
+// Size returns the number of elements of a shape; 1 for rank 0.
 func Size(shape []int) int {
 	n := 1
 	for _, d := range shape {
@@ -49,10 +47,10 @@ func Size(shape []int) int {
 	return n
 }
 
-// IsInt tells whether t holds int64 values.
+// IsInt reports whether t is an int64 tensor.
 func (t *Tensor) IsInt() bool { return t.Ints != nil && t.Data == nil }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (t *Tensor) Len() int {
 	if t.IsInt() {
 		return len(t.Ints)
@@ -60,7 +58,7 @@ func (t *Tensor) Len() int {
 	return len(t.Data)
 }
 
-// Bytes is the size of the elements in bytes: 4 for a float, 8 for an integer.
+// Bytes returns the size of the elements in bytes: 4 for a float, 8 for an integer.
 func (t *Tensor) Bytes() int { return 4*len(t.Data) + 8*len(t.Ints) }
 
 // Clone copies t.
@@ -68,7 +66,7 @@ func (t *Tensor) Clone() *Tensor {
 	return &Tensor{Shape: slices.Clone(t.Shape), Data: slices.Clone(t.Data), Ints: slices.Clone(t.Ints)}
 }
 
-// Row returns row i of the first axis as a view on the same data.
+// Row returns row i of the first axis as a view of the same data.
 func (t *Tensor) Row(i int) *Tensor {
 	n := Size(t.Shape[1:])
 	r := &Tensor{Shape: t.Shape[1:]}
@@ -120,7 +118,7 @@ func (t *Tensor) Axpy(a float64, x *Tensor) {
 	}
 }
 
-// Norm is the Euclidean norm, summed in float64.
+// Norm returns the Euclidean norm, summed in float64.
 func (t *Tensor) Norm() float64 {
 	s := 0.0
 	for _, v := range t.Data {
@@ -129,9 +127,9 @@ func (t *Tensor) Norm() float64 {
 	return math.Sqrt(s)
 }
 
-// Finite reports the index of the first NaN or infinite element, or -1 when there is none.
-func (t *Tensor) Finite() int {
-	const together = 64 // v-v is 0, or NaN of NaN and infinities, which a sum keeps
+// NonFinite returns the index of the first NaN or infinite element, or -1 if there is none.
+func (t *Tensor) NonFinite() int {
+	const together = 64 // v-v is 0, or NaN for NaN and infinities; a sum keeps NaN
 	for from := 0; from < len(t.Data); from += together {
 		part := t.Data[from:min(from+together, len(t.Data))]
 		var a, b, c, d float32
@@ -152,7 +150,7 @@ func (t *Tensor) Finite() int {
 	return -1
 }
 
-// MaxAbs is the largest absolute value; 0 for an empty tensor.
+// MaxAbs returns the largest absolute value; 0 for an empty tensor.
 func (t *Tensor) MaxAbs() float64 {
 	m := 0.0
 	for _, v := range t.Data {
@@ -161,12 +159,12 @@ func (t *Tensor) MaxAbs() float64 {
 	return m
 }
 
-// SameShape tells whether t and x have the same shape and kind.
+// SameShape reports whether t and x have the same shape and kind.
 func (t *Tensor) SameShape(x *Tensor) bool {
 	return slices.Equal(t.Shape, x.Shape) && t.IsInt() == x.IsInt()
 }
 
-// String gives kind and shape, for messages.
+// String returns kind and shape, for messages.
 func (t *Tensor) String() string {
 	if t.IsInt() {
 		return fmt.Sprintf("int64%v", t.Shape)

@@ -28,19 +28,19 @@ func TestRowsAndStack(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	x := Of([]float32{3, -4}, 2)
-	if x.Norm() != 5 || x.MaxAbs() != 4 || x.Finite() != -1 || x.Bytes() != 8 {
-		t.Errorf("norm %v, largest %v, first bad %v, bytes %v", x.Norm(), x.MaxAbs(), x.Finite(), x.Bytes())
+	if x.Norm() != 5 || x.MaxAbs() != 4 || x.NonFinite() != -1 || x.Bytes() != 8 {
+		t.Errorf("norm %v, largest %v, first bad %v, bytes %v", x.Norm(), x.MaxAbs(), x.NonFinite(), x.Bytes())
 	}
 	x.Axpy(0.5, Of([]float32{2, 2}, 2))
 	if !slices.Equal(x.Data, []float32{4, -3}) {
 		t.Errorf("axpy %v", x.Data)
 	}
 	for _, v := range []float64{math.Inf(-1), math.Inf(1), math.NaN()} {
-		if x.Data[1] = float32(v); x.Finite() != 1 {
-			t.Errorf("%v is not found: %d", v, x.Finite())
+		if x.Data[1] = float32(v); x.NonFinite() != 1 {
+			t.Errorf("%v is not found: %d", v, x.NonFinite())
 		}
 	}
-	if x.Data[1] = math.MaxFloat32; x.Finite() != -1 {
+	if x.Data[1] = math.MaxFloat32; x.NonFinite() != -1 {
 		t.Error("the largest number counts as infinite")
 	}
 	if Scalar(1).Len() != 1 || New(2, 0).Len() != 0 || Size(nil) != 1 {

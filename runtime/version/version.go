@@ -1,4 +1,5 @@
-// Package version says which program this is: its version, and the commit that it was built from.
+// Package version returns the version of this program and the commit that it was built from. It imports nothing of this
+// module.
 package version
 
 import (
@@ -7,16 +8,16 @@ import (
 	"strings"
 )
 
-// stamp is what git describe --always --dirty said where make built the program (-ldflags -X); empty elsewhere.
+// stamp is the output of git describe --always --dirty in a build by make (-ldflags -X), otherwise empty.
 var stamp string
 
 const (
 	unreleased = "unreleased"
 	unknown    = "unknown"
-	dirty      = "-dirty" // ends a commit whose tree had changes that were not committed
+	dirty      = "-dirty" // suffix of a commit with uncommitted changes in the tree
 )
 
-// Version is that of the module, or unreleased.
+// Version returns the version of the module, or unreleased.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "(devel)" {
@@ -25,8 +26,8 @@ func Version() string {
 	return cmp.Or(info.Main.Version, unreleased)
 }
 
-// Commit is what the program was built from, with -dirty behind it where the tree had changes; unknown where neither
-// make nor the Go tool noted it, as in tests.
+// Commit returns the commit of the build, with the suffix -dirty if the tree had changes. It is unknown if neither make
+// nor the Go tool recorded it, as in tests.
 func Commit() string {
 	if stamp != "" {
 		return stamp
@@ -54,7 +55,7 @@ func noted(settings []debug.BuildSetting) string {
 	return revision + modified
 }
 
-// String is both in one line.
+// String returns both in one line.
 func String() string {
 	if commit := Commit(); !strings.Contains(Version(), strings.TrimSuffix(commit, dirty)) {
 		return Version() + ", commit " + commit

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Settings are those that the Go tool notes (go help buildvcs).
+// The settings are those that the Go tool records (go help buildvcs).
 func TestNoted(t *testing.T) {
 	for want, settings := range map[string][]debug.BuildSetting{
 		"unknown":            {{Key: "GOOS", Value: "linux"}},

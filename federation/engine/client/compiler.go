@@ -25,7 +25,7 @@ type compiler struct {
 	options ort.Options
 	pool    *ort.Pool
 	own     bool // the worker closes pool
-	weights onnx.Seen
+	weights onnx.WeightFiles
 	// values holds what Worker.values does, and initial the values of plan.initial.
 	values, initial *valueCache
 

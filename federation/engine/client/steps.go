@@ -151,7 +151,7 @@ func parameters(l *method.Local) tensor.Map {
 func checkBatch(batch tensor.Map, rows []int) error {
 	for _, name := range batch.Names() {
 		t := batch[name]
-		i := t.Finite()
+		i := t.NonFinite()
 		if i < 0 || len(t.Shape) == 0 {
 			continue
 		}

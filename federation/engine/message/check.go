@@ -42,7 +42,7 @@ func CheckUpload(shared tensor.Map, u method.Upload) error {
 	if u.N < 1 {
 		return fmt.Errorf("the upload counts %d examples; it must count 1 or more", u.N)
 	}
-	if err := tensor.FormsOf(shared).Check(tensor.FormsOf(u.Shared)); err != nil {
+	if err := tensor.SpecsOf(shared).Check(tensor.SpecsOf(u.Shared)); err != nil {
 		return fmt.Errorf("the upload's parameters: %w", err)
 	}
 	return CheckFinite("upload ", UploadTensors(u))

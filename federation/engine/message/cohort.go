@@ -51,7 +51,7 @@ type Instruction struct {
 	PerClient map[int]tensor.Map // extras for one client, by client
 	// Guarded are the tensors that come from the clients' Guard, in place of all others, to be checked by what opens
 	// them; nil where a reply is not for a guard. They do not travel.
-	Guarded tensor.Forms
+	Guarded tensor.Specs
 	// Codec reads uploads that are compressed; nil where none are. It does not travel.
 	Codec method.Codec
 }

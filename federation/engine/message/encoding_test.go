@@ -15,7 +15,7 @@ type twice struct{}
 
 func (twice) Pack(*method.Local, *method.Upload) error { return errors.New("not here") }
 
-func (twice) Packed(tensor.Map) tensor.Forms { return tensor.Forms{{Name: "p", Shape: []int{}}} }
+func (twice) Packed(tensor.Map) tensor.Specs { return tensor.Specs{{Name: "p", Shape: []int{}}} }
 
 func (twice) Unpack(_, packed tensor.Map) (tensor.Map, error) {
 	if packed["p"] == nil {

@@ -34,7 +34,7 @@ func (o Instruction) StatisticOf(of method.Method) (method.Statistic, bool) {
 // CheckExtras refuses tensors that are not exactly those that a method declares, and counts of more examples than the
 // client has.
 func CheckExtras(want []method.Extra, got tensor.Map, examples int) error {
-	if err := formsOf(want).Check(tensor.FormsOf(got)); err != nil {
+	if err := formsOf(want).Check(tensor.SpecsOf(got)); err != nil {
 		return err
 	}
 	for _, w := range want {

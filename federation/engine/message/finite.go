@@ -12,7 +12,7 @@ const DivergenceHint = "lower train.lr or set train.clip_norm"
 // CheckFinite refuses tensors that hold NaN or an infinity; what comes before the name.
 func CheckFinite(what string, m tensor.Map) error {
 	for _, name := range m.Names() {
-		if i := m[name].Finite(); i >= 0 {
+		if i := m[name].NonFinite(); i >= 0 {
 			return fmt.Errorf("%s%s holds %v at element %d; %s", what, name, m[name].Data[i], i, DivergenceHint)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // Forms are all tensors that a client's reply to the instruction can have, as they travel. They follow from the
 // instruction, the method, the terms of its loss (method.TermNames), and the client's task.
-func (o Instruction) Forms(of method.Method, terms []string, task method.ClientSpec) tensor.Forms {
+func (o Instruction) Forms(of method.Method, terms []string, task method.ClientSpec) tensor.Specs {
 	if o.Guarded != nil {
 		return o.Guarded.Under(extraPart)
 	}
@@ -18,14 +18,14 @@ func (o Instruction) Forms(of method.Method, terms []string, task method.ClientS
 	switch {
 	case o.Kind == Test && o.Confusion:
 		for _, name := range []string{GlobalCounts, PersonalCounts} {
-			out = append(out, tensor.Form{Name: extraPart + "/" + name, Int: true, Optional: true,
+			out = append(out, tensor.Spec{Name: extraPart + "/" + name, Int: true, Optional: true,
 				Shape: []int{-task.Classes * task.Classes, 3}})
 		}
 	case o.Kind == Train:
 		if o.Codec != nil {
 			out = append(out, o.Codec.Packed(o.Shared).Under(packedPart)...)
 		} else {
-			out = append(out, tensor.FormsOf(o.Shared).Under(sharedPart)...)
+			out = append(out, tensor.SpecsOf(o.Shared).Under(sharedPart)...)
 		}
 		out = append(out, termForms(terms, of.Params(task)).Under(termsPart)...)
 	}
@@ -33,22 +33,22 @@ func (o Instruction) Forms(of method.Method, terms []string, task method.ClientS
 }
 
 // formsOf are the forms of what a method declares.
-func formsOf(declared []method.Extra) tensor.Forms {
-	out := make(tensor.Forms, len(declared))
+func formsOf(declared []method.Extra) tensor.Specs {
+	out := make(tensor.Specs, len(declared))
 	for i, x := range declared {
-		out[i] = tensor.Form{Name: x.Name, Shape: x.Shape}
+		out[i] = tensor.Spec{Name: x.Name, Shape: x.Shape}
 	}
 	return out
 }
 
 // termForms are those of LossTerms.tensors, which clients measure where their configuration says so.
-func termForms(terms []string, params []method.Param) tensor.Forms {
-	var out tensor.Forms
+func termForms(terms []string, params []method.Param) tensor.Specs {
+	var out tensor.Specs
 	for i, name := range slices.Concat([]string{fitName}, terms, []string{Correction}) {
 		at := termAt(i, name)
-		out = append(out, tensor.Form{Name: at, Int: true, Shape: []int{min(i, 1) + 1}, Optional: true})
+		out = append(out, tensor.Spec{Name: at, Int: true, Shape: []int{min(i, 1) + 1}, Optional: true})
 		for _, p := range params {
-			out = append(out, tensor.Form{Name: at + "/" + p.Name, Int: true, Shape: []int{1}, Optional: true})
+			out = append(out, tensor.Spec{Name: at + "/" + p.Name, Int: true, Shape: []int{1}, Optional: true})
 		}
 	}
 	return out

@@ -29,7 +29,7 @@ func TestForms(t *testing.T) {
 		want    string
 	}{
 		{"", nil, message.Instruction{Kind: message.Train}, "shared/ctx float32[2 4]" + terms},
-		{"", nil, message.Instruction{Kind: message.Train, Guarded: tensor.Forms{{Name: "guard/x", Int: true,
+		{"", nil, message.Instruction{Kind: message.Train, Guarded: tensor.Specs{{Name: "guard/x", Int: true,
 			Shape: []int{9}}}},
 			"extra/guard/x int64[9]"},
 		{"fedproto", nil, statistic, ""},

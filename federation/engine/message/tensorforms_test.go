@@ -12,7 +12,7 @@ import (
 )
 
 // asked has a parameter and an optional table of at most three rows.
-var asked = tensor.Forms{{Name: "ctx", Shape: []int{2, 3}}, {Name: "n", Int: true, Shape: []int{-3, 2}, Optional: true}}
+var asked = tensor.Specs{{Name: "ctx", Shape: []int{2, 3}}, {Name: "n", Int: true, Shape: []int{-3, 2}, Optional: true}}
 
 // The largest message has all tensors with the largest sizes, int64 first: by hand 3*2*8 and 2*3*4 bytes, behind eight
 // and this header with spaces up to a multiple of eight. EncodeTensors writes this message.
@@ -37,7 +37,7 @@ func TestMost(t *testing.T) {
 			t.Errorf("%v: %v", m, err)
 		}
 	}
-	if _, _, err := MaxEncodedSize(tensor.Forms{{Name: "a", Shape: []int{math.MaxInt, 3}}}); err == nil {
+	if _, _, err := MaxEncodedSize(tensor.Specs{{Name: "a", Shape: []int{math.MaxInt, 3}}}); err == nil {
 		t.Error("a size beyond 2^62 is one")
 	}
 }
@@ -69,7 +69,7 @@ func TestOtherTensors(t *testing.T) {
 // A message that cannot have these forms needs no more memory than its size, with any header: as long as the message,
 // with 100,000 names, with a shape of 10,000 sizes, with elements that grow when they are read.
 func TestBombs(t *testing.T) {
-	large := tensor.Forms{{Name: "a", Int: true, Shape: []int{1 << 20}}} // messages of 8 MiB are expected
+	large := tensor.Specs{{Name: "a", Int: true, Shape: []int{1 << 20}}} // messages of 8 MiB are expected
 	var names strings.Builder
 	for i := range 100_000 {
 		fmt.Fprintf(&names, `,"%d":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}`, i)

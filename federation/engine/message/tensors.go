@@ -24,17 +24,17 @@ func EncodeTensors(m tensor.Map) ([]byte, error) {
 // write, since their tensors take up to eight times their size in memory; and headers of more than 2 MiB, since they
 // take more than that.
 func DecodeTensors(b []byte) (tensor.Map, error) {
-	return decode(b, maxHeader, func(tensor.Forms) error { return nil })
+	return decode(b, maxHeader, func(tensor.Specs) error { return nil })
 }
 
 // maxHeader is the size of the largest header that DecodeTensors reads, in bytes.
 const maxHeader = 2 << 20
 
-// elements are the element types that EncodeTensors writes, by tensor.Form.Int.
+// elements are the element types that EncodeTensors writes, by tensor.Spec.Int.
 var elements = map[bool]string{false: "F32", true: "I64"}
 
 // decode reads tensors whose forms check accepts. The size of their header is limited, in bytes.
-func decode(b []byte, most int64, check func(tensor.Forms) error) (m tensor.Map, err error) {
+func decode(b []byte, most int64, check func(tensor.Specs) error) (m tensor.Map, err error) {
 	defer func() {
 		if err != nil {
 			m, err = nil, fmt.Errorf("decoding a message: %w", err)
@@ -49,7 +49,7 @@ func decode(b []byte, most int64, check func(tensor.Forms) error) (m tensor.Map,
 	if err != nil {
 		return nil, err
 	}
-	var forms tensor.Forms
+	var forms tensor.Specs
 	for _, name := range f.Names() {
 		info, err := f.Info(name)
 		if err == nil && info.DType != elements[false] && info.DType != elements[true] {
@@ -58,7 +58,7 @@ func decode(b []byte, most int64, check func(tensor.Forms) error) (m tensor.Map,
 		if err != nil {
 			return nil, err
 		}
-		forms = append(forms, tensor.Form{Name: name, Int: info.DType == elements[true], Shape: info.Shape})
+		forms = append(forms, tensor.Spec{Name: name, Int: info.DType == elements[true], Shape: info.Shape})
 	}
 	if err := check(forms); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func decode(b []byte, most int64, check func(tensor.Forms) error) (m tensor.Map,
 
 // EncodedSize returns the number of bytes of EncodeTensors.
 func EncodedSize(m tensor.Map) int {
-	_, n, err := MaxEncodedSize(tensor.FormsOf(m))
+	_, n, err := MaxEncodedSize(tensor.SpecsOf(m))
 	if err != nil {
 		return m.Bytes()
 	}
@@ -77,7 +77,7 @@ func EncodedSize(m tensor.Map) int {
 
 // MaxEncodedSize returns the sizes of the largest encoded tensors of these forms, in bytes: of their header, and of
 // header and tensors together.
-func MaxEncodedSize(forms tensor.Forms) (head, all int64, err error) {
+func MaxEncodedSize(forms tensor.Specs) (head, all int64, err error) {
 	entries := make([]safetensors.Entry, len(forms))
 	for i, f := range forms {
 		entries[i] = safetensors.Entry{Name: f.Name, DType: elements[f.Int], Shape: slices.Clone(f.Shape)}
@@ -90,7 +90,7 @@ func MaxEncodedSize(forms tensor.Forms) (head, all int64, err error) {
 
 // DecodeTensorsAs reads the bytes of EncodeTensors, of tensors of these forms. It compares names, element types, shapes
 // and the size of the header before it reads any element.
-func DecodeTensorsAs(b []byte, forms tensor.Forms) (tensor.Map, error) {
+func DecodeTensorsAs(b []byte, forms tensor.Specs) (tensor.Map, error) {
 	head, all, err := MaxEncodedSize(forms)
 	if err == nil && int64(len(b)) > all {
 		err = fmt.Errorf("%d bytes of tensors; those that were asked for have at most %d", len(b), all)

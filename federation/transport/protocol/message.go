@@ -234,7 +234,7 @@ func (c Content) Tensors(body []byte) (tensor.Map, error) {
 }
 
 // TensorsAs decodes the tensors of a message, which must have these forms.
-func (c Content) TensorsAs(body []byte, forms tensor.Forms) (tensor.Map, error) {
+func (c Content) TensorsAs(body []byte, forms tensor.Specs) (tensor.Map, error) {
 	if err := c.compare(body); err != nil {
 		return nil, err
 	}

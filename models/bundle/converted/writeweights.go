@@ -82,7 +82,7 @@ func parts(ctx context.Context, h *checkpoint.Handle, use func(*tensor.Tensor) e
 		if err != nil {
 			return err
 		}
-		if i := t.Finite(); i >= 0 {
+		if i := t.NonFinite(); i >= 0 {
 			return fmt.Errorf("tensor %q holds %v: the checkpoint is damaged", h.Name, t.Data[i])
 		}
 		if err := use(t); err != nil {

@@ -54,7 +54,7 @@ func TestConfigErrors(t *testing.T) {
 			`has no tensor "rows"; it has weight`},
 		{"place outside the file", embeddings,
 			`{"token_embedding": {"file": "tokens.safetensors", "offset": 20000, "shape": [530, 8]}}`,
-			`the token embedding: 16960 bytes at 20000 are wanted of `},
+			`the token embedding: the model reads 16960 bytes at 20000 of `},
 		{"not its rows", embeddings,
 			`{"token_embedding": {"file": "tokens.safetensors", "offset": 80, "shape": [1060, 4]}}`,
 			`it is 4 wide, the tower takes 8`},

@@ -318,7 +318,7 @@ func searchOpening(n int, dir string, run Runner, build func(*opening) (*onnx.Mo
 
 // sameFeatures returns an error if features differ by more than 1e-4 of the largest value.
 func sameFeatures(got, want *tensor.Tensor) error {
-	if got == nil || want == nil || !got.SameShape(want) || want.Finite() >= 0 {
+	if got == nil || want == nil || !got.SameShape(want) || want.NonFinite() >= 0 {
 		return fmt.Errorf("features %v in place of %v", got, want)
 	}
 	worst := 0.0

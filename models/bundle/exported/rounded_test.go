@@ -76,7 +76,7 @@ func initializer(m *onnx.ModelProto, name string) *onnx.TensorProto {
 // both factors in 8 bits, the product in 32, and the two scales after it.
 func round(m *onnx.ModelProto, n *onnx.NodeProto) {
 	w := initializer(m, n.Input[1])
-	raw, largest := onnx.Raw(w), float32(0)
+	raw, largest := onnx.RawData(w), float32(0)
 	number := func(i int) float32 { return math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:])) }
 	for i := range len(raw) / 4 {
 		largest = max(largest, float32(math.Abs(float64(number(i)))))

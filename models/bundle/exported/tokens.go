@@ -84,7 +84,7 @@ func (e *embeddingTable) of(dir string, n graph.Node) error {
 	if n.Op().Literal() == nil {
 		return e.dequantise(dir, n.Op())
 	}
-	if p, ok := n.Op().Literal().Place(); ok {
+	if p, ok := n.Op().Literal().ExternalPlace(); ok {
 		e.file, e.offset = p.File, p.Offset
 		return e.check(dir)
 	}
@@ -233,7 +233,7 @@ func floatsOf(dir string, n graph.Node) []float32 {
 		return nil
 	}
 	raw := n.Op().Literal().Bytes()
-	if p, ok := n.Op().Literal().Place(); ok {
+	if p, ok := n.Op().Literal().ExternalPlace(); ok {
 		var err error
 		if raw, err = onnx.ReadExternal(dir, p); err != nil {
 			return nil

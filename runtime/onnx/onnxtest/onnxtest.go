@@ -1,4 +1,5 @@
-// Package onnxtest makes hostile models of good ones, for tests of everything that reads models.
+// Package onnxtest turns good models into hostile ones, for tests of all code that reads models. It imports
+// runtime/onnx.
 package onnxtest
 
 import (
@@ -11,14 +12,14 @@ import (
 	"promptfed/runtime/onnx"
 )
 
-// What a table of absurd models puts in place of every number and every name.
+// Hostile values for every number and every name of a model.
 var (
 	Numbers = []int64{0, -1, 1 << 31, 1 << 35, 1 << 62}
 	Names   = []string{"", strings.Repeat("long", 5000), "../../etc/passwd", "a\nb\x00\x1b[31m"}
 )
 
-// Field is a number or a name somewhere in a model: a size, an attribute, an element type, a version, the name of a
-// node or a value, an integer that a constant holds.
+// Field is a number or a name in a model: a size, an attribute, an element type, a version, the name of a node or a
+// value, or an integer in a constant.
 type Field struct {
 	Path string
 	Text bool // a name; otherwise a number
@@ -27,7 +28,7 @@ type Field struct {
 	put  func(protoreflect.Value)
 }
 
-// Number sets the field of a number, in as many bits as it has, and gives what puts the old one back.
+// Number sets a number, in the width of its type, and returns a function that restores the old one.
 func (f Field) Number(n int64) (undo func()) {
 	switch f.kind {
 	case protoreflect.Int32Kind:
@@ -40,13 +41,13 @@ func (f Field) Number(n int64) (undo func()) {
 	return func() { f.put(f.old) }
 }
 
-// Name sets the field of a name.
+// Name sets a name, and returns a function that restores the old one.
 func (f Field) Name(s string) (undo func()) {
 	f.put(protoreflect.ValueOfString(s))
 	return func() { f.put(f.old) }
 }
 
-// perList bounds the fields of one list of numbers or names.
+// perList bounds the fields from one list of numbers or names.
 const perList = 8
 
 // Fields lists the fields of a model, in the order of the file.

@@ -1,4 +1,5 @@
-// Package orttest has what tests that run models share: golden tensors, runs, comparisons, checks of errors and files.
+// Package orttest holds helpers for tests that run models: golden tensors, runs, comparisons, and checks of errors and
+// files.
 package orttest
 
 import (
@@ -15,12 +16,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// init lets tools/test-cuda.sh run tests that name no provider on another one.
+// init lets tools/test-cuda.sh choose the provider of tests that name none.
 func init() {
 	ort.DefaultProvider = cmp.Or(os.Getenv("PROMPTFED_RUNTIME_PROVIDER"), ort.DefaultProvider)
 }
 
-// Need skips a test where there is no ONNX Runtime.
+// Need skips a test if there is no ONNX Runtime.
 func Need(t *testing.T) {
 	t.Helper()
 	if _, err := ort.FindLibrary(); err != nil {
@@ -28,8 +29,8 @@ func Need(t *testing.T) {
 	}
 }
 
-// Within is a tolerance of a comparison that is exact to it on the CPU: on a GPU, whose sums are in another order, it
-// is twenty times as wide.
+// Within returns the tolerance of a comparison: cpu on the CPU, and 20 times that on a GPU, which sums in another
+// order.
 func Within(cpu float64) float64 {
 	if (ort.Options{}).WithProvider().Provider == ort.CPU {
 		return cpu
@@ -37,7 +38,7 @@ func Within(cpu float64) float64 {
 	return 20 * cpu
 }
 
-// OnCPU skips a test of what only the CPU has.
+// OnCPU skips a test of a property that only the CPU has.
 func OnCPU(t testing.TB) {
 	t.Helper()
 	if p := (ort.Options{}).WithProvider().Provider; p != ort.CPU {
@@ -65,7 +66,7 @@ func Run(t testing.TB, model *onnx.ModelProto, dir string, in tensor.Map) tensor
 	return out
 }
 
-// Near bounds differences by 1e-4 of the largest value; see Within.
+// Near checks that differences are at most 1e-4 of the largest value (see Within).
 func Near(t testing.TB, what string, got, want *tensor.Tensor) {
 	t.Helper()
 	if got == nil || !got.SameShape(want) {
@@ -80,7 +81,7 @@ func Near(t testing.TB, what string, got, want *tensor.Tensor) {
 	}
 }
 
-// OneLine checks that err is a single line that holds every part.
+// OneLine checks that err is one line that contains every part.
 func OneLine(t testing.TB, what string, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
@@ -97,7 +98,6 @@ func OneLine(t testing.TB, what string, err error, parts ...string) {
 	}
 }
 
-// Write writes a file.
 func Write(t testing.TB, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -105,7 +105,6 @@ func Write(t testing.TB, path, text string) {
 	}
 }
 
-// Read reads a file.
 func Read(t testing.TB, path string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(path)

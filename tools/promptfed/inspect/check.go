@@ -124,7 +124,7 @@ func forward(ctx context.Context, model *onnx.ModelProto, o ort.Options, feeds t
 	if err != nil {
 		return 0, err
 	}
-	if i := out[output].Finite(); i >= 0 {
+	if i := out[output].NonFinite(); i >= 0 {
 		return 0, fmt.Errorf("output %s: element %d is not a number", output, i)
 	}
 	return out[output].Norm() / math.Sqrt(float64(out[output].Shape[0])), nil

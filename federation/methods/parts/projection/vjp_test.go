@@ -150,7 +150,7 @@ func TestVJPDegenerate(t *testing.T) {
 			t.Errorf("%s of a zero prompt: gradient up to %v, error %v", kind, dp.MaxAbs(), err)
 		}
 		dp, err = ProjectorVJP(low, kind, .5, g)
-		if err != nil || dp.Finite() >= 0 || dp.MaxAbs() > 100 {
+		if err != nil || dp.NonFinite() >= 0 || dp.MaxAbs() > 100 {
 			t.Errorf("%s of a prompt of rank 3: gradient up to %v, error %v", kind, dp.MaxAbs(), err)
 		}
 	}

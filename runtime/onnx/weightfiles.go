@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// Seen are files of external data as they were when the first model named them. It is for who builds several models of
-// the same weights, one after the other. The zero value is ready for use, from many goroutines at the same time.
-type Seen struct {
+// WeightFiles records the state of external data files when a model first named them. It serves a caller that builds
+// several models of the same weights one after the other. The zero value is ready to use, from many goroutines.
+type WeightFiles struct {
 	mu    sync.Mutex
 	files map[string]os.FileInfo
 }
 
-// Check fails where a file that m names, relative to dir, was replaced or written since a model before m named it.
-func (s *Seen) Check(m *ModelProto, dir string) error {
+// Check returns an error if a file that m names, relative to dir, was replaced or written since an earlier model named
+// it.
+func (s *WeightFiles) Check(m *ModelProto, dir string) error {
 	names, err := ExternalFiles(m)
 	if err != nil {
 		return err
@@ -29,7 +30,7 @@ func (s *Seen) Check(m *ModelProto, dir string) error {
 			return err
 		}
 		if old := s.files[path]; old != nil && !SameFile(old, now) {
-			return fmt.Errorf("the weights file %s changed while it is used: start again, and leave the file as it is "+
+			return fmt.Errorf("the weights file %s changed while it is used: start again, and do not change the file "+
 				"meanwhile", path)
 		}
 		if s.files == nil {
@@ -40,7 +41,7 @@ func (s *Seen) Check(m *ModelProto, dir string) error {
 	return nil
 }
 
-// SameFile tells whether two looks at a file saw the same content: it was neither replaced nor written between them.
+// SameFile reports whether two states of a file have the same content: it was neither replaced nor written in between.
 func SameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

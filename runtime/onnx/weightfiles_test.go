@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// A file of weights that is written, replaced by one of the same size and time, or taken away after a model named it is
-// refused for the next model; one that nobody touches is not, nor is another file.
+// WeightFiles rejects a file that was written, replaced (with the same size and time) or removed after a model named
+// it. It accepts an unchanged file, and other files.
 func TestWeightsThatChangeAreSeen(t *testing.T) {
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	put := func(path, text string, at time.Time) {
@@ -40,7 +40,7 @@ func TestWeightsThatChangeAreSeen(t *testing.T) {
 		path := filepath.Join(dir, "w")
 		put(path, "12345678", at)
 		put(filepath.Join(dir, "v"), "12345678", at)
-		var s onnx.Seen
+		var s onnx.WeightFiles
 		for range 2 {
 			for _, m := range []*onnx.ModelProto{named("w"), named("v"), {Graph: &onnx.GraphProto{}}} {
 				if err := s.Check(m, dir); err != nil {

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Form is what a tensor can be, as one of a message.
-type Form struct {
+// Spec is the name, element type and shape of a tensor, for example in a message.
+type Spec struct {
 	Name     string
-	Int      bool  // of int64 elements, not of float32
-	Shape    []int // -n is a size of at most n
+	Int      bool  // int64 elements, otherwise float32
+	Shape    []int // -n means a size of at most n
 	Optional bool  // it may be missing
 }
 
-// Forms are all tensors that something can hold, such as a message.
-type Forms []Form
+// Specs are the specifications of all tensors, for example in a message.
+type Specs []Spec
 
-// String is the element type and the shape, as in float32[4 512] and int64[<=9 3].
-func (f Form) String() string {
+// String returns the element type and the shape, as in float32[4 512] and int64[<=9 3].
+func (f Spec) String() string {
 	sizes := make([]string, len(f.Shape))
 	for i, n := range f.Shape {
 		if sizes[i] = fmt.Sprint(n); n < 0 {
@@ -27,38 +27,37 @@ func (f Form) String() string {
 	return fmt.Sprint(map[bool]string{true: "int64", false: "float32"}[f.Int], sizes)
 }
 
-// takes tells whether a tensor can be this one; the element type of an empty one is not looked at.
-func (f Form) takes(t Form) bool {
+// takes reports whether a tensor matches. The element type of an empty tensor does not matter.
+func (f Spec) takes(t Spec) bool {
 	fits := func(want, n int) bool { return n == want || want < 0 && n <= -want }
 	return (f.Int == t.Int || slices.Contains(t.Shape, 0)) && slices.EqualFunc(f.Shape, t.Shape, fits)
 }
 
-// FormsOf are the forms that tensors have.
-func FormsOf(m Map) Forms {
-	out := make(Forms, 0, len(m))
+// SpecsOf returns the specifications of tensors.
+func SpecsOf(m Map) Specs {
+	out := make(Specs, 0, len(m))
 	for _, name := range m.Names() {
-		out = append(out, Form{Name: name, Int: m[name].IsInt(), Shape: m[name].Shape})
+		out = append(out, Spec{Name: name, Int: m[name].IsInt(), Shape: m[name].Shape})
 	}
 	return out
 }
 
-// Under are forms with a prefix and a slash before their names.
-func (forms Forms) Under(prefix string) Forms {
-	out := slices.Clone(forms)
+// Under returns the specifications with a prefix and a slash before their names.
+func (specs Specs) Under(prefix string) Specs {
+	out := slices.Clone(specs)
 	for i := range out {
 		out[i].Name = prefix + "/" + out[i].Name
 	}
 	return out
 }
 
-// Check finds how tensors differ from these: one that is missing, of another element type or shape,
-// or of another name.
-func (forms Forms) Check(got Forms) error {
-	has := map[string]Form{}
+// Check returns an error if got differs: a tensor is missing, has another element type or shape, or is not specified.
+func (specs Specs) Check(got Specs) error {
+	has := map[string]Spec{}
 	for _, t := range got {
 		has[t.Name] = t
 	}
-	for _, f := range forms {
+	for _, f := range specs {
 		t, there := has[f.Name]
 		switch {
 		case !there && !f.Optional:
