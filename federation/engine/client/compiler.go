@@ -154,7 +154,7 @@ func (c *compiler) losses(s *method.Scope) ([]graph.Output, error) {
 	}
 	out := []graph.Output{{Name: lossOutput, Node: loss}}
 	for _, l := range s.AuxLosses() {
-		out = append(out, graph.Output{Name: besideOutput + l.Name + "/" + lossOutput, Node: l.Node})
+		out = append(out, graph.Output{Name: auxOutput + l.Name + "/" + lossOutput, Node: l.Node})
 	}
 	return out, allUsed(s, loss)
 }
@@ -514,7 +514,7 @@ func (c *compiler) program(b spec.Backbone, s *method.Scope, out []graph.Output)
 		p.bytes += size
 		if name, ok := strings.CutPrefix(o.Name, gradOutput); ok {
 			p.params = append(p.params, name)
-		} else if name, ok := strings.CutPrefix(o.Name, besideOutput); ok {
+		} else if name, ok := strings.CutPrefix(o.Name, auxOutput); ok {
 			if loss, last, _ := strings.Cut(name, "/"); last == lossOutput {
 				p.auxLosses = append(p.auxLosses, loss)
 			}

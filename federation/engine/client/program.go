@@ -22,7 +22,7 @@ type program struct {
 	hosts       []method.HostCall
 	params      []string // inputs with a gradient, output "grad/NAME"
 	terms       []string // terms of the loss, outputs "term/TERM/loss" and "term/TERM/grad/NAME"
-	auxLosses   []string // of method.Scope.AuxLoss, outputs "beside/NAME/grad/PARAMETER"
+	auxLosses   []string // of method.Scope.AuxLoss, outputs "aux/NAME/grad/PARAMETER"
 	largeInputs []string // of spec.LargeInputs, which a batch must hold beside image and label
 	bytes       int      // of all outputs, as far as their shapes are known
 }
@@ -32,12 +32,12 @@ var lastProgram atomic.Int64
 
 // Prefixes of the names of inputs and outputs. prefixInput is that of inputs that plan.prefix computes.
 const (
-	prefixInput  = "fixed/"
-	lossOutput   = "loss"
-	valueOutput  = "value"
-	gradOutput   = "grad/"
-	termOutput   = "term/"
-	besideOutput = "beside/"
+	prefixInput = "fixed/"
+	lossOutput  = "loss"
+	valueOutput = "value"
+	gradOutput  = "grad/"
+	termOutput  = "term/"
+	auxOutput   = "aux/"
 )
 
 // readsRows reports whether the program reads rows of data.

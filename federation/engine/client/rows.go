@@ -38,14 +38,25 @@ func (w *Worker) scores(ctx context.Context, p *plan, l *method.Local, s message
 	if size == 0 || data.Len() <= size {
 		return w.run(ctx, p, l, s, data)
 	}
+	return w.inChunks(ctx, p, l, s, data, size, false)
+}
+
+// inChunks computes a value [N,...] of all rows of a data set, so many rows at a time. With pad, copies of the last row
+// fill up the last chunk.
+func (w *Worker) inChunks(ctx context.Context, p *plan, l *method.Local, s message.ClientState, data method.Data,
+	size int, pad bool) (*tensor.Tensor, error) {
 	out := &tensor.Tensor{}
 	for rows := range slices.Chunk(message.Indices(data.Len()), size) {
-		part, err := w.runOn(ctx, p, l, s, data, rows)
+		n := len(rows)
+		if pad {
+			rows = append(slices.Clip(rows), slices.Repeat(rows[n-1:], size-n)...)
+		}
+		got, err := w.runOn(ctx, p, l, s, data, rows)
 		if err != nil {
 			return nil, err
 		}
-		out.Shape = append([]int{data.Len()}, part.Shape[1:]...)
-		out.Data = append(out.Data, part.Data...)
+		out.Shape = append([]int{data.Len()}, got.Shape[1:]...)
+		out.Data = append(out.Data, got.Data[:n*got.Len()/len(rows)]...)
 	}
 	return out, nil
 }
@@ -126,15 +137,5 @@ func (w *Worker) ScoreRows(ctx context.Context, c *spec.Client, l *method.Local,
 	if most := p.rowsAtOnce(); most > 0 {
 		size = min(size, most)
 	}
-	out := &tensor.Tensor{}
-	for part := range slices.Chunk(message.Indices(rows.Len()), size) {
-		n, last := len(part), part[len(part)-1]
-		got, err := w.runOn(ctx, p, l, s, rows, append(slices.Clip(part), slices.Repeat([]int{last}, size-n)...))
-		if err != nil {
-			return nil, err
-		}
-		out.Shape = append([]int{rows.Len()}, got.Shape[1:]...)
-		out.Data = append(out.Data, got.Data[:n*got.Len()/size]...)
-	}
-	return out, nil
+	return w.inChunks(ctx, p, l, s, rows, size, true)
 }

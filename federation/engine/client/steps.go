@@ -98,7 +98,7 @@ func (w *Worker) update(ctx context.Context, t *turn, in inputs, out tensor.Map)
 	l.AuxGradients = map[string]tensor.Map{}
 	for _, name := range t.p.auxLosses {
 		if err == nil {
-			l.AuxGradients[name], err = gradients(t.p.program, in, out, besideOutput+name+"/"+gradOutput)
+			l.AuxGradients[name], err = gradients(t.p.program, in, out, auxOutput+name+"/"+gradOutput)
 		}
 	}
 	if err == nil {
