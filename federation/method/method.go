@@ -66,7 +66,7 @@ type Server interface {
 type Statistic struct {
 	Name      string
 	Compute   func(*Local) (tensor.Map, error)
-	Answer    func(ClientSpec) []Extra // all that Compute gives
+	Answer    func(ClientSpec) []Extra // the tensors of Compute
 	Aggregate func(*Global, []Upload) error
 }
 

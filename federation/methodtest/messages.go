@@ -75,7 +75,7 @@ func (c Case) messages(t *testing.T) {
 			holds := true
 			for i := range rows {
 				row := rec.Tensors[name].Row(i)
-				holds = holds && row.MaxAbs() > 0 && bytes.Contains(m.bytes, raw(row)) // zeros are not told from others
+				holds = holds && row.MaxAbs() > 0 && bytes.Contains(m.bytes, raw(row)) // zeros are everywhere
 			}
 			if holds {
 				t.Errorf("a message holds the content of %s", name)

@@ -13,7 +13,7 @@ type Source struct {
 	n    int
 }
 
-// normalWidth is the width that math/rand/v2's ziggurat gives the layer 127, a float32; all j above lie inside it.
+// normalWidth is the width of layer 127 in math/rand/v2's ziggurat, a float32; all j above lie inside it.
 const normalWidth = 1.6030947938091123e-09
 
 func (s *Source) Uint64() uint64 {

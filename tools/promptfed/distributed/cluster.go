@@ -149,7 +149,7 @@ func (c *Cluster) Spread(ctx context.Context, b *experiment.Built, set *engine.S
 		c.log.Info("done", "jobs", t.Jobs, "workers", t.Workers, "bytes_down", t.Down, "bytes_up", t.Up, "late", t.Late,
 			"failed", t.Failed, "lost", t.Lost)
 		for _, n := range t.Numerics {
-			c.log.Warn("workers compute other last digits, so this run may differ from others in its bytes",
+			c.log.Warn("workers compute other last digits, so the bytes of this run are not promised",
 				"differences", strings.Join(footing.Numerics.Differences(n), "; "))
 		}
 	}, nil

@@ -52,7 +52,7 @@ func floorShare(share float64, n int) int {
 	return int(math.Floor(share*float64(n) + 1e-9*float64(n)))
 }
 
-// keptColumns gives the columns [lo,hi) of the completed V [d,d] that a kind keeps for a prompt [t,d] of the given
+// keptColumns returns the columns [lo,hi) of the completed V [d,d] that a kind keeps for a prompt [t,d] of the given
 // rank.
 func keptColumns(kind string, rho float64, t, d, rank int) (lo, hi int, err error) {
 	if !(rho >= 0 && rho <= 1) {

@@ -23,7 +23,7 @@ type Projection struct {
 	Rank int
 	// Lo and Hi bound the kept columns [Lo,Hi) of the completed V [d,d].
 	Lo, Hi int
-	// Arbitrary tells that p alone does not determine Q: the kept columns end inside the null space, whose basis was
+	// Arbitrary is set where p alone does not determine Q: the kept columns end inside the null space, whose basis was
 	// completed by the rule of Completion, or between two equal singular values. A trace then has to record Q.
 	Arbitrary bool
 

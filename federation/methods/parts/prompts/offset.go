@@ -19,7 +19,7 @@ import (
 type OffsetContext struct {
 	Tokens int     `config:"tokens" help:"prompt tokens"`
 	Words  string  `config:"words" help:"words that initialise the prompt, one token each; empty: random values"`
-	Std    float64 `config:"init_std" help:"standard deviation of the initial prompt, or of what is added to its words"`
+	Std    float64 `config:"init_std" help:"standard deviation of the initial prompt, or of its offset from the words"`
 }
 
 // APhoto is the initial prompt of most methods.

@@ -1,5 +1,5 @@
-// Package routing gives images weights of experts by their tokens, as TRIP (arXiv 2504.21063) does: k-means of limited
-// capacity and a matching of its clusters with keys, as graph nodes.
+// Package routing computes weights of experts for images from their tokens, as TRIP (arXiv 2504.21063) does: k-means of
+// limited capacity and a matching of its clusters with keys, as graph nodes.
 package routing
 
 import (
@@ -10,8 +10,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Routing gives an image weights of E experts: k-means of limited capacity makes E clusters of its tokens, each cluster
-// goes to one key, and the weight of that key's expert is the cluster's share of the tokens that have a cluster.
+// Routing computes weights of E experts for an image: k-means of limited capacity makes E clusters of its tokens, each
+// cluster goes to one key, and the weight of that key's expert is the cluster's share of the tokens that have a
+// cluster.
 //
 // A cluster takes floor(floor(N/E) capacity) tokens, and one more if it is among the first N mod E. Until centroids
 // move by less than 1e-4 in the mean, every token names the cluster whose distance from it plus multiplier is least,
@@ -75,7 +76,7 @@ func (r Routing) rooms(n int) *tensor.Tensor {
 	return out
 }
 
-// iterate is one iteration for tokens x [B,N,v], centroids c [B,E,v] and multipliers [B,1,E], which gives sizes too.
+// iterate makes one iteration for tokens x [B,N,v], centroids c [B,E,v] and multipliers [B,1,E], and returns sizes too.
 func (r Routing) iterate(x, c, multiplier graph.Node) (next, multipliers, size graph.Node) {
 	g, n := x.Graph(), x.Dim(1)
 	rooms := r.rooms(n)
@@ -120,9 +121,9 @@ func least(x graph.Node) (first, value graph.Node) {
 	return first.Mul(earlier.Neg().AddScalar(1).ReLU()), value
 }
 
-// matching gives for scores [B,n,n] the permutation matrices whose sum of scores is largest. best[S] is the largest sum
-// of the first |S| rows with the columns S, which is that of one row less and one column less plus a score; going back
-// from all columns tells what was chosen.
+// matching returns, for scores [B,n,n], the permutation matrices whose sum of scores is largest. best[S] is the largest
+// sum of the first |S| rows with the columns S, which is that of one row less and one column less plus a score; going
+// back from all columns tells what was chosen.
 func matching(scores graph.Node) graph.Node {
 	g, n := scores.Graph(), scores.Dim(-1)
 	flat := scores.Reshape(-1, n*n)

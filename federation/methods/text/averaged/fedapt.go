@@ -17,7 +17,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FedAPT averages a meta prompt "ctx" M [tokens,w] and a layer "query" Q [D,e] that tells D domains apart. Each domain
+// FedAPT averages a meta prompt "ctx" M [tokens,w] and a layer "query" Q [D,e] that classifies D domains. Each domain
 // has a fixed random key K_d [tokens,w], drawn by the server from U[0,1). A client of domain d trains with the prompt
 // M ⊙ (1 + K_d) and lets Q learn its domain,
 //
@@ -36,7 +36,7 @@ import (
 //     is at temp 0.01; hard takes the domain with the largest q;
 //   - the supervised code has a prompt for each class, [C,tokens,w] under one key, the unsupervised one for all. It can
 //     have no prompt for each image here, so that class_specific: true goes with scores or hard;
-//   - domains: 0 has each client be a domain, as the paper's first setting; else domains are those of the clients' data
+//   - domains: 0 makes each client a domain, as the paper's first setting; else they are the domains of clients' data
 //     in the order of their names, and clients without any take turns;
 //   - the server averages uniformly; in the code a client knows the key of its own domain only. Here all get all keys,
 //     which are noise of the seed, for their tests;
@@ -51,7 +51,7 @@ type FedAPT struct {
 	Weight     float64 `config:"weight" help:"weight of the domain loss"`
 	QueryScale float64 `config:"query_scale" help:"norm that image features are scaled to for the query"`
 	Temp       float64 `config:"temp" help:"temperature of the mixture of keys; near 0 one domain counts"`
-	Assign     string  `config:"assign" help:"what tests mix: prompts, scores of domains' prompts, or hard: none"`
+	Assign     string  `config:"assign" help:"mixture in tests: prompts, scores (of domains' prompts) or hard (none)"`
 }
 
 var fedAPTDef = layer.Def{Name: "fedapt", Title: "FedAPT", New: newFedAPT,

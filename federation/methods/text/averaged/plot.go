@@ -30,7 +30,7 @@ type PLOT struct {
 	Eps       float64 `config:"eps" help:"weight of the entropy"`
 	Iters     int     `config:"iters" help:"largest number of iterations"`
 	Threshold float64 `config:"threshold" help:"iterations end when the mean change is below this"`
-	Stop      string  `config:"stop" help:"what the mean change is over: pair (of image and class), image or batch"`
+	Stop      string  `config:"stop" help:"extent of the mean change: pair (of image and class), image or batch"`
 	Pooled    bool    `config:"pooled" help:"add the score of the whole image's feature"`
 }
 

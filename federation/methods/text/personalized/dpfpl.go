@@ -50,8 +50,8 @@ import (
 // reveals of all of its examples together. Each of the steps releases the clipped gradients, of which other examples
 // change each by 2C at most. A client takes no more steps in a round than epsilon assumes, and has trained in every
 // round at worst. Without noise: all, local is made beside the global prompts, whose own epsilon (dp) adds to this one
-// for whoever sees both. The noise comes from a secret of the client across machines (Local.Noise); in one process it
-// comes from the run's seed, and the number is called epsilon_local_nominal.
+// against those who see both. The noise comes from a secret of the client across machines (Local.Noise); in one process
+// it comes from the run's seed, and the number is called epsilon_local_nominal.
 //
 // Traces have V0 as dpfpl/v0, and the noise in units of z C as dpfpl/u [tokens,rank], dpfpl/v [rank,w] and
 // dpfpl/global.

@@ -26,7 +26,7 @@ import (
 //     (stop: batch), with which scores depend on the grouping of the images, by up to 1e-3; with the balanced transport
 //     its rule is another one, the mean move of u over images, classes and patches (stop: code, which is batch where
 //     unbalanced);
-//   - below eps 0.05, K, u and v are held as logarithms, which gives no NaN, as the code may in half precision;
+//   - below eps 0.05, K, u and v are held as logarithms, which avoids NaN, unlike the code in half precision;
 //   - the code caps top_percent at 1; FedPHA's comparison runs FedOTP with 1, where the transport is balanced anyhow;
 //   - balanced is the code's Sinkhorn option: the iterations without the minimum and with all mass;
 //   - in its first round the code trains every client, so that each has a local prompt; here a client that never
@@ -40,7 +40,7 @@ type FedOTP struct {
 	Eps       float64 `config:"eps" help:"weight of the entropy (the paper's lambda)"`
 	Iters     int     `config:"iters" help:"largest number of iterations"`
 	Threshold float64 `config:"threshold" help:"iterations end when the mean change is below this"`
-	Stop      string  `config:"stop" help:"what the mean change is over: image, pair, batch, or code (public code)"`
+	Stop      string  `config:"stop" help:"extent of the mean change: image, pair, batch, or code (public code)"`
 }
 
 var fedOTPDef = layer.Def{Name: "fedotp", Title: "FedOTP", New: newFedOTP,

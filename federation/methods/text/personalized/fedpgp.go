@@ -10,7 +10,7 @@ import (
 )
 
 // FedPGP adds to a shared prompt "sigma" [tokens,w] a private change of low rank, "u" [tokens,rank] times "v" [rank,w],
-// and classifies with the sum. A contrastive term draws the class features of sigma towards those of a hand-written
+// and classifies with the sum. A contrastive term pulls the class features of sigma towards those of a hand-written
 // prompt and away from those of the sum: per class, cross entropy of the two cosines over a temperature, averaged over
 // classes. No branch of it is a constant.
 //

@@ -181,7 +181,7 @@ func (m PFedMoAP) mixed(s *method.Scope, others graph.Node, there string) graph.
 	return count.Greater(count.MulScalar(0)).Where(z.Add(alone.MulScalar(m.Lambda)), alone)
 }
 
-// Begin computes the others' features for all steps of the turn, and gives the gate its rate.
+// Begin computes the others' features for all steps of the turn, and sets the learning rate of the gate.
 func (m PFedMoAP) Begin(l *method.Local) error {
 	if m.GatingLR > 0 {
 		l.Rates = map[string]float64{}

@@ -13,7 +13,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// NLPrompt tells clean labels from wrong ones by optimal transport, and trains wrong ones with a loss on which they
+// NLPrompt separates clean labels from wrong ones by optimal transport, and trains wrong ones with a loss on which they
 // have little influence. Before each pass over a client's data its N images are sent to the C classes at the cost -log
 // p, p being the softmax of their class scores, each with mass 1/N and each class with its own mass, under entropic
 // regularisation eps. An image is clean whose label is the class that gets most of its mass. Clean images come first in

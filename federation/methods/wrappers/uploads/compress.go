@@ -32,7 +32,7 @@ type Compress struct {
 	Share    float64 `config:"share" help:"share of the numbers that top-k uploads, rounded up; 1 compresses nothing"`
 	Levels   int     `config:"levels" help:"s, levels of quantise: 1, 7 and 127 take 2, 4 and 8 bits with the sign"`
 	Bucket   int     `config:"bucket" help:"numbers that share one scale in sign and quantise; 0: all of them"`
-	Feedback string  `config:"feedback" help:"add what was left out to the next update: on, off or auto"`
+	Feedback string  `config:"feedback" help:"carry the unsent part over to the next update: on, off or auto"`
 }
 
 var compressDef = layer.Def{Name: "compress", Title: "compressed uploads", New: newCompress,

@@ -231,7 +231,7 @@ func (m DP) note(g *method.Global, arrived, releases int) {
 	}
 }
 
-// rand is the source of the noise on a sum: a secret one where there is one, else one that the run's seed gives.
+// rand returns the source of the noise on a sum: a secret one, or without a secret one from the run's seed.
 // releases is how often something was released in the round.
 func (m DP) rand(secret method.Noise, seeded *rand.Rand, sum updates, also ...float64) (r *rand.Rand, releases int,
 	err error) {
