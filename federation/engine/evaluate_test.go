@@ -153,7 +153,7 @@ func TestStops(t *testing.T) {
 	e.Evaluate.BestVal = false
 	all := mustRun(t, e, engine.Settings{})
 	want := 1
-	validated := func(round int) float64 { return all.Records[round].Validation.Personal.Accuracy }
+	validated := func(round int) float64 { return all.Records[round].Validation.Personal.Accuracy() }
 	for want < len(all.Records) && validated(want) > validated(want-1) {
 		want++
 	}
@@ -233,8 +233,8 @@ func TestConfusion(t *testing.T) {
 		if what == "global" {
 			e = r.Summary.Evaluations.Global
 		}
-		if !reflect.DeepEqual(rows, of) || math.Abs(hit/sum-e.Weighted) > 1e-12 {
-			t.Errorf("%s: rows %v, want %v; %g right, want %g", what, rows, of, hit/sum, e.Weighted)
+		if !reflect.DeepEqual(rows, of) || math.Abs(hit/sum-e.Values[metrics.Weighted]) > 1e-12 {
+			t.Errorf("%s: rows %v, want %v; %g right, want %g", what, rows, of, hit/sum, e.Values[metrics.Weighted])
 		}
 		for y, rate := range m.PerClass {
 			if n := of[int64(y)]; (rate == nil) != (n == 0) || rate != nil &&
@@ -276,7 +276,7 @@ func TestNewClients(t *testing.T) {
 		t.Error("the new client left something")
 	}
 	last := r.Records[len(r.Records)-1]
-	if len(last.PerClient) != 3 || last.Answered != nil || last.Unanswered != nil || last.Untrained != 0 ||
+	if len(last.Evaluation.PerClient) != 3 || last.Answered != nil || last.Unanswered != nil || last.Untrained != 0 ||
 		r.Records[0].NewClients != nil {
 		t.Errorf("%+v", last)
 	}
@@ -297,8 +297,9 @@ func TestNewClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := float64(s.Personal.Correct) / float64(s.Examples)
-		if got := last.NewClients[steps]; got.Evaluation == nil || got.Accuracy != want || got.Examples != s.Examples ||
+		want := float64(s.Personal["correct"][0]) / float64(s.Examples)
+		if got := last.NewClients[steps]; got.Evaluation == nil || got.Evaluation.Accuracy() != want ||
+			got.Examples != s.Examples ||
 			got.Answered != nil {
 			t.Errorf("after %s steps %+v, want %g", steps, got, want)
 		}
@@ -341,8 +342,8 @@ func TestZeroShot(t *testing.T) {
 		}
 	}
 	// the accuracy of the method zeroshot is a mean over clients, whatever their backbones
-	if mean, ok := r.Summary.ZeroShotMean(); !ok || math.Abs(mean-r.Summary.Evaluations.Global.Accuracy) > 1e-12 {
-		t.Errorf("mean %v, and the method zeroshot has %v", mean, r.Summary.Evaluations.Global.Accuracy)
+	if mean, ok := r.Summary.ZeroShotMean(); !ok || math.Abs(mean-r.Summary.Evaluations.Global.Accuracy()) > 1e-12 {
+		t.Errorf("mean %v, and the method zeroshot has %v", mean, r.Summary.Evaluations.Global.Accuracy())
 	}
 	if warned != len(heard) {
 		t.Errorf("%d of %+v are no better than chance, and %q was heard", warned, r.Summary.ZeroShot, heard)

@@ -63,7 +63,8 @@ func TestEvaluationSets(t *testing.T) {
 	}
 	for _, x := range e.EvaluationSets {
 		got, want := r.Summary.EvaluationSets[x.Name], expected(t, *e, x, r)
-		if math.Abs(got.Accuracy-want) > 1e-12 || got.Examples != 10 || got.Accuracy != *got.Personal {
+		if math.Abs(got.Evaluation.Accuracy()-want) > 1e-12 || got.Examples != 10 ||
+			got.Evaluation.Accuracy() != *got.Personal {
 			t.Errorf("evaluation set %s gave %+v, its accuracy should be %g", x.Name, got, want)
 		}
 	}

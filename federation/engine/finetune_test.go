@@ -8,6 +8,7 @@ import (
 
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/engine/trace"
 	"promptfed/federation/method"
@@ -77,7 +78,7 @@ func TestFineTuningIsForEveryClient(t *testing.T) {
 		e.Training.FineTune, e.BatchClients = 2, batch
 		r := mustRun(t, e, engine.Settings{Encode: encode, Workers: 2})
 		global, own := r.Records[1].Evaluations.Global, r.Records[1].Evaluations.Personal
-		return fmt.Sprint(global.PerClient, *global.ECE, own.PerClient, *own.ECE)
+		return fmt.Sprint(global.PerClient, global.Values[metrics.ECE], own.PerClient, own.Values[metrics.ECE])
 	}
 	plain := run(1, false)
 	if got := run(1, true); got != plain {

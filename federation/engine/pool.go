@@ -137,10 +137,11 @@ func (p *Pool) received(o message.Instruction, r message.Reply, next *message.Cl
 
 // decoded returns the reply to a test as the server gets it.
 func (p *Pool) decoded(o message.Instruction, r message.Reply) (message.Reply, error) {
-	if !p.Encode || len(r.Upload.Extra) == 0 {
+	m := r.Tensors()
+	if !p.Encode || len(m) == 0 {
 		return r, nil
 	}
-	m, err := message.RoundTrip(r.Tensors())
+	m, err := message.RoundTrip(m)
 	if err != nil {
 		return r, err
 	}

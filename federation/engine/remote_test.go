@@ -219,7 +219,7 @@ func TestRefuse(t *testing.T) {
 		{ask, message.Reply{Upload: method.Upload{N: 1, Shared: shared}}, "must have none"},
 		{ask, message.Reply{Upload: method.Upload{N: -1}}, "-1 examples"},
 		{message.Instruction{Kind: message.Test}, message.Reply{Scores: message.Scores{Examples: 2,
-			Global: &metrics.Classification{Correct: 3}}}, "are none"},
+			Global: metrics.Statistics{"correct": {3}}}}, "lacks the statistic"},
 		{message.Instruction{Kind: message.Test}, message.Reply{Scores: message.Scores{Examples: 2}}, "neither"},
 	} {
 		says(t, c.o.Check(c.r), c.says)

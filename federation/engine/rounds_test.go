@@ -40,7 +40,7 @@ func TestParticipationTestsAndRates(t *testing.T) {
 			times[c]++
 		}
 		if tested := i == 2 || i == 5 || i == 7; rec.Tested != tested || (rec.Evaluation != nil) != tested || tested &&
-			len(rec.PerClient) != 4 {
+			len(rec.Evaluation.PerClient) != 4 {
 			t.Errorf("round %d: tested %v: %+v", i, rec.Tested, rec.Evaluation)
 		}
 		if want := []float64{.1, .1, .1, .05, .05, .05, .025, .025}[i]; rec.LR != want {
@@ -131,13 +131,14 @@ func TestAccuracies(t *testing.T) {
 		per = append(per, hits/float64(len(labels)))
 	}
 	mean, std := metrics.MeanStd(per)
-	if !slices.Equal(r.PerClient, per) || math.Abs(r.Accuracy-mean) > 1e-12 || math.Abs(r.Std-std) > 1e-12 ||
-		math.Abs(r.Weighted-mean) > 1e-12 {
+	if !slices.Equal(r.Evaluation.PerClient, per) || math.Abs(r.Evaluation.Accuracy()-mean) > 1e-12 ||
+		math.Abs(r.Evaluation.Values[metrics.ClientStd]-std) > 1e-12 ||
+		math.Abs(r.Evaluation.Values[metrics.Weighted]-mean) > 1e-12 {
 		t.Errorf("%+v, want %v: %v and %v", r, per, mean, std)
 	}
-	if len(r.PerDomain) != 2 || math.Abs(r.PerDomain["east"]-(per[0]+per[1])/2) > 1e-12 ||
-		math.Abs(r.PerDomain["west"]-(per[2]+per[3])/2) > 1e-12 {
-		t.Errorf("domains %v of %v", r.PerDomain, per)
+	if len(r.Evaluation.PerDomain) != 2 || math.Abs(r.Evaluation.PerDomain["east"]-(per[0]+per[1])/2) > 1e-12 ||
+		math.Abs(r.Evaluation.PerDomain["west"]-(per[2]+per[3])/2) > 1e-12 {
+		t.Errorf("domains %v of %v", r.Evaluation.PerDomain, per)
 	}
 }
 
@@ -156,7 +157,8 @@ func TestSummary(t *testing.T) {
 	for i := range 12 {
 		records = append(records, record.Record{Round: i, Tested: i != 3, BytesUp: 10, BytesDown: 20, Seconds: 2})
 		if i != 3 {
-			records[i].Evaluations.Global = &record.Evaluation{Accuracy: float64(i%7) / 10}
+			records[i].Evaluations.Global = &metrics.Evaluation{Values: map[string]float64{
+				metrics.Accuracy: float64(i%7) / 10}}
 		}
 	}
 	// Tested: .0 .1 .2 -- .4 .5 .6 .0 .1 .2 .3 .4; the last five have mean .2, the last ten 2.8/10 = .28.

@@ -10,6 +10,7 @@ import (
 	"promptfed/federation/engine"
 	"promptfed/federation/engine/client"
 	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/experiment/inference"
@@ -56,7 +57,9 @@ func TestView(t *testing.T) {
 				t.Errorf("%s, view %s: the summary is of %s, the method's own is %s, %+v", name, view, s.View,
 					s.MethodView, s.Headline)
 			}
-			if e := s.Evaluations.Of(kind); e != nil && (s.Last != e.Accuracy || s.F1 != e.F1 || s.Worst != e.Worst) {
+			if e := s.Evaluations.Of(kind); e != nil && (s.Last != e.Accuracy() ||
+				s.Evaluation.Values[metrics.F1] != e.Values[metrics.F1] ||
+				s.Evaluation.Values[metrics.Worst] != e.Values[metrics.Worst]) {
 				t.Errorf("%s, view %s: %+v of %+v", name, view, s.Headline, e)
 			}
 		}
@@ -77,7 +80,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 	defer w.Close()
 	last := r.Records[len(r.Records)-1]
 	differ := false
-	for kind, got := range map[method.View]*record.Evaluation{method.GlobalView: last.Evaluations.Global,
+	for kind, got := range map[method.View]*metrics.Evaluation{method.GlobalView: last.Evaluations.Global,
 		method.PersonalView: last.Evaluations.Personal} {
 		var per []float64
 		for i, c := range e.Clients {
@@ -140,10 +143,10 @@ func TestUnanswered(t *testing.T) {
 	if whole.Summary.Unanswered != nil || r.Records[1].Unanswered != nil {
 		t.Errorf("everybody answered: %v, %v", whole.Summary.Unanswered, r.Records[1].Unanswered)
 	}
-	per := whole.Records[0].PerClient
-	if want := (per[0] + per[1] + per[3]) / 3; math.Abs(r.Records[0].Accuracy-want) > 1e-12 ||
+	per := whole.Records[0].Evaluation.PerClient
+	if want := (per[0] + per[1] + per[3]) / 3; math.Abs(r.Records[0].Evaluation.Accuracy()-want) > 1e-12 ||
 		!slices.Equal(r.Records[0].Unanswered, []int{2}) {
-		t.Errorf("round 0: %v over %v, want %v", r.Records[0].Accuracy, r.Records[0].Answered, want)
+		t.Errorf("round 0: %v over %v, want %v", r.Records[0].Evaluation.Accuracy(), r.Records[0].Answered, want)
 	}
 	var lines []string
 	for _, u := range r.Summary.Unanswered {
@@ -154,7 +157,8 @@ func TestUnanswered(t *testing.T) {
 			"others"}; !slices.Equal(lines, want) {
 		t.Errorf("the summary says %q", lines)
 	}
-	if x := r.Summary.EvaluationSets["same"]; !slices.Equal(x.Answered, []int{0, 2}) || len(x.PerClient) != 2 {
+	if x := r.Summary.EvaluationSets["same"]; !slices.Equal(x.Answered, []int{0, 2}) ||
+		len(x.Evaluation.PerClient) != 2 {
 		t.Errorf("%+v", x)
 	}
 }

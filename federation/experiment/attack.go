@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/data"
 	"promptfed/federation/data/features"
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/spec"
 	"promptfed/models/bundle"
 	"promptfed/models/preprocess"
@@ -73,8 +73,8 @@ func (b *Built) openTriggered() error {
 		return fmt.Errorf("attack.target: %d is not one of the %d classes, which are numbered from 0", c.Target,
 			len(b.Set.Classes))
 	}
-	with := evaluationSet{name: record.TriggeredSet, classes: b.Set.Classes}
-	without := evaluationSet{name: record.UntriggeredSet, classes: b.Set.Classes}
+	with := evaluationSet{name: metrics.TriggeredSet, classes: b.Set.Classes}
+	without := evaluationSet{name: metrics.UntriggeredSet, classes: b.Set.Classes}
 	for _, e := range b.testedImages() {
 		if e.Label == c.Target {
 			continue

@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/attack"
 	"promptfed/federation/data"
 	"promptfed/federation/engine/message"
-	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -189,7 +189,7 @@ func TestBackdoor(t *testing.T) {
 	}
 	r := finish(t, b)
 	last := r.Records[len(r.Records)-1]
-	x, y := last.EvaluationSets[record.TriggeredSet], last.EvaluationSets[record.UntriggeredSet]
+	x, y := last.EvaluationSets[metrics.TriggeredSet], last.EvaluationSets[metrics.UntriggeredSet]
 	if x.Examples != 12 || y.Examples != 12 { // 3 other classes, 2 images in each of 2 domains
 		t.Errorf("%d and %d images", x.Examples, y.Examples)
 	}

@@ -88,9 +88,9 @@ func TestBatchClients(t *testing.T) {
 				}
 				for i, r := range got.Records {
 					if d := math.Abs(r.Loss - want.Records[i].Loss); !(d <= 1e-6*math.Abs(r.Loss)) ||
-						fmt.Sprint(r.PerClient) != fmt.Sprint(want.Records[i].PerClient) {
+						fmt.Sprint(r.Evaluation.PerClient) != fmt.Sprint(want.Records[i].Evaluation.PerClient) {
 						t.Errorf("%d clients in a run, round %d: loss differs by %g, accuracies %v, want %v", n, i, d,
-							r.PerClient, want.Records[i].PerClient)
+							r.Evaluation.PerClient, want.Records[i].Evaluation.PerClient)
 					}
 				}
 			}

@@ -81,13 +81,13 @@ func TestNeverTrain(t *testing.T) {
 	b, other := open(t, c), open(t, plain)
 	r := finish(t, b)
 	for _, rec := range r.Records {
-		if !slices.Equal(rec.Clients, []int{0, 1, 2}) || len(rec.PerClient) != 3 || rec.Unanswered != nil {
-			t.Errorf("round %d: %v trained, %d were tested", rec.Round, rec.Clients, len(rec.PerClient))
+		if !slices.Equal(rec.Clients, []int{0, 1, 2}) || len(rec.Evaluation.PerClient) != 3 || rec.Unanswered != nil {
+			t.Errorf("round %d: %v trained, %d were tested", rec.Round, rec.Clients, len(rec.Evaluation.PerClient))
 		}
 	}
 	for _, steps := range []string{"0", "2"} {
 		if x := r.Summary.NewClients[steps]; x.Evaluation == nil || x.Examples != len(b.Parts[3].Test) ||
-			len(x.PerClient) != 1 {
+			len(x.Evaluation.PerClient) != 1 {
 			t.Errorf("after %s steps: %+v", steps, x)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/data/features"
 	"promptfed/federation/data/partition"
 	"promptfed/federation/data/sets"
-	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/spec"
 )
 
@@ -46,8 +46,8 @@ func (b *Built) testedImages() []data.Example {
 // with all test images of the base classes (record.BaseToNew); the domains that partition.leave_out leaves out, with
 // all their images; and other sets.
 func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progress Progress) error {
-	if part, other := b.Config.Data.Classes, map[string]string{record.BaseSet: record.NewSet,
-		record.NewSet: record.BaseSet}; part != allClasses {
+	if part, other := b.Config.Data.Classes, map[string]string{metrics.BaseSet: metrics.NewSet,
+		metrics.NewSet: metrics.BaseSet}; part != allClasses {
 		half, err := partition.ClassSubset(whole, other[part])
 		if err != nil {
 			return err
@@ -56,7 +56,7 @@ func (b *Built) openEvaluationSets(ctx context.Context, whole *data.Set, progres
 		if err != nil {
 			return err
 		}
-		if part == record.BaseSet {
+		if part == metrics.BaseSet {
 			b.evaluationSets = append(b.evaluationSets, evaluationSet{name: part, classes: b.Set.Classes,
 				examples: b.testedImages()})
 		}

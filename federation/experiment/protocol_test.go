@@ -14,7 +14,7 @@ import (
 	"promptfed/federation/data/datatest"
 	"promptfed/federation/data/sets"
 	"promptfed/federation/engine"
-	"promptfed/federation/engine/record"
+	"promptfed/federation/engine/metrics"
 )
 
 // small is a quick experiment on synthetic images.
@@ -79,8 +79,8 @@ func TestCentralised(t *testing.T) {
 	}
 	all := finish(t, b)
 	for _, r := range all.Records {
-		if !slices.Equal(r.Clients, []int{0}) || len(r.PerClient) != 3 {
-			t.Errorf("round %d: %v trained, %d tested", r.Round, r.Clients, len(r.PerClient))
+		if !slices.Equal(r.Clients, []int{0}) || len(r.Evaluation.PerClient) != 3 {
+			t.Errorf("round %d: %v trained, %d tested", r.Round, r.Clients, len(r.Evaluation.PerClient))
 		}
 	}
 	one := small("promptfl")
@@ -113,8 +113,8 @@ func TestOtherSets(t *testing.T) {
 			len(b.Engine.EvaluationSets[0].Classes))
 	}
 	g := finish(t, b).Summary.EvaluationSets["synthetic"]
-	if want := 2 * 2 * len(b.Engine.EvaluationSets[0].Classes); g.Examples != want || g.Accuracy <= 0 ||
-		g.Accuracy != *g.Global {
+	if want := 2 * 2 * len(b.Engine.EvaluationSets[0].Classes); g.Examples != want || g.Evaluation.Accuracy() <= 0 ||
+		g.Evaluation.Accuracy() != *g.Global {
 		t.Errorf("%+v of %d images", g, want)
 	}
 	c.Eval.Sets = []string{"atlantis"}
@@ -158,16 +158,16 @@ func TestBaseToNew(t *testing.T) {
 	}
 	s := finish(t, b).Summary
 	g, base := s.EvaluationSets["new"], s.EvaluationSets["base"]
-	if g.Examples != 2*2*2 || g.Accuracy <= 0 || base.Examples != 2*2*3 || base.Answered != nil {
+	if g.Examples != 2*2*2 || g.Evaluation.Accuracy() <= 0 || base.Examples != 2*2*3 || base.Answered != nil {
 		t.Errorf("new %+v, base %+v", g, base)
 	}
 	for _, x := range []struct {
-		got        *record.Generalisation
+		got        *metrics.Generalisation
 		l, b, n    float64
 		evaluation string
 	}{{s.BaseToNew.Global, *s.Global, *base.Global, *g.Global, "global"}, {s.BaseToNew.Personal, *s.Personal,
 		*base.Personal, *g.Personal, "personal"}} {
-		want := record.Generalisation{Local: x.l, Base: x.b, New: x.n, HM: 2 * x.b * x.n / (x.b + x.n),
+		want := metrics.Generalisation{Local: x.l, Base: x.b, New: x.n, HM: 2 * x.b * x.n / (x.b + x.n),
 			HM3: 3 / (1/x.l + 1/x.b + 1/x.n)}
 		if math.Abs(x.got.HM-want.HM)+math.Abs(x.got.HM3-want.HM3) > 1e-12 || x.got.Local != x.l || x.got.Base != x.b ||
 			x.got.New != x.n {
@@ -175,8 +175,9 @@ func TestBaseToNew(t *testing.T) {
 		}
 	}
 	// All clients share one prompt and one backbone, so that base is the accuracy of all their test images together.
-	if math.Abs(*base.Global-s.Evaluations.Global.Weighted) > 1e-12 {
-		t.Errorf("%g of the base images are right, and %g of the clients'", *base.Global, s.Evaluations.Global.Weighted)
+	if math.Abs(*base.Global-s.Evaluations.Global.Values[metrics.Weighted]) > 1e-12 {
+		t.Errorf("%g of the base images are right, and %g of the clients'", *base.Global,
+			s.Evaluations.Global.Values[metrics.Weighted])
 	}
 	c.Method = "pfedprompt"
 	b = open(t, c)
@@ -199,7 +200,7 @@ func TestLeaveOneDomainOut(t *testing.T) {
 	if g := r.Summary.EvaluationSets["photo"]; g.Examples != 4*(3+2) {
 		t.Errorf("%+v", g)
 	}
-	if _, ok := r.Summary.PerDomain["photo"]; ok {
+	if _, ok := r.Summary.Evaluation.PerDomain["photo"]; ok {
 		t.Error("the domain was tested as a client's")
 	}
 }

@@ -32,7 +32,7 @@ func TestVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(m.Data) < 4 || string(m.Data[:4]) != "PFL\x06" || protocol.Version != 6 {
+	if len(m.Data) < 4 || string(m.Data[:4]) != "PFL\x07" || protocol.Version != 7 {
 		t.Errorf("%.20q", m.Data)
 	}
 	cancel()

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"promptfed/federation/data/datatest"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/methods"
 )
 
@@ -52,6 +53,28 @@ func TestMethodNamesAreTestedNowhere(t *testing.T) {
 			return nil, nil
 		}
 		return NamesTested(file, source, names)
+	})
+}
+
+// No file outside of the definitions lists metrics. Words that name other things as well are left out: a client's loss,
+// a set, a domain, the class names new, numbers of bytes and seconds.
+func TestNoSecondListOfMetrics(t *testing.T) {
+	var names []string
+	for _, d := range metrics.Definitions() {
+		if !slices.Contains([]string{metrics.Accuracy, metrics.Loss, metrics.Set, metrics.Domain, metrics.New,
+			metrics.Note,
+			metrics.Val, metrics.Bytes, metrics.Seconds, metrics.Simulated}, d.Name) {
+			names = append(names, d.Name)
+			if key := strings.ReplaceAll(d.Key, "_", "-"); key != "" && key != d.Name {
+				names = append(names, key)
+			}
+		}
+	}
+	eachGoFile(t, []string{"federation/engine/metrics"}, func(file string, source []byte) ([]string, error) {
+		if strings.HasSuffix(file, "_test.go") {
+			return nil, nil
+		}
+		return MetricLists(file, source, names)
 	})
 }
 

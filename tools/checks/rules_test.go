@@ -163,6 +163,22 @@ func TestNamesTestedRule(t *testing.T) {
 	}
 }
 
+func TestMetricListsRule(t *testing.T) {
+	names := []string{"f1", "worst10", "own-classes", "ece"}
+	for source, bad := range map[string]int{
+		`var x = []string{"f1", "worst10", "ece"}`:                                                                1,
+		`var x = map[string]int{"global/f1": 1, "own_classes": 2, "worst10": 3}`:                                  1,
+		"type x struct {\n A int `json:\"f1\"`\n B, C int `json:\"ece,omitempty\"`\n D int `json:\"worst10\"`\n}": 1,
+		`var x = []string{"f1", "f1", "ece"}`:                                                                     0,
+		`var x = "f1, worst10 and ece"`:                                                                           0,
+	} {
+		got, err := MetricLists("x.go", []byte("package x\n"+source), names)
+		if err != nil || len(got) != bad {
+			t.Errorf("%s: %v, %v", source, got, err)
+		}
+	}
+}
+
 func TestExternalReadersRule(t *testing.T) {
 	for body, want := range map[string]string{
 		`onnx.SetExternal(t, onnx.External{File: "w"})`: "",

@@ -32,6 +32,7 @@ func tables(root string) (map[string]string, error) {
 		"packages":      packageTable(all),
 		"papers":        paperList(),
 		"moving":        movingTable(),
+		"metrics":       metricTable(),
 	}, nil
 }
 

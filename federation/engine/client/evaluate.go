@@ -60,7 +60,7 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		return fail(err)
 	}
 	has := record.EvaluableOf(w.Method, l.Task)
-	score := func() (*tensor.Tensor, *metrics.Classification, error) {
+	score := func() (*tensor.Tensor, metrics.Statistics, error) {
 		logits, err := w.scoresOnce(ctx, p, l, s, c.Test)
 		if err == nil {
 			err = message.CheckFinite("", tensor.Map{"a class score": logits})
@@ -68,11 +68,8 @@ func (w *Worker) Test(ctx context.Context, c *spec.Client, o message.Instruction
 		if err != nil {
 			return nil, nil, err
 		}
-		h := metrics.Classify(logits, c.Test.Labels(), c.Classes())
-		if o.Confusion {
-			h.Confusion = metrics.ConfusionCounts(logits, c.Test.Labels())
-		}
-		return logits, &h, nil
+		of := metrics.Examples{Scores: logits, Labels: c.Test.Labels(), Own: c.Classes()}
+		return logits, metrics.Compute(of, o.Labels()), nil
 	}
 	var logits [2]*tensor.Tensor
 	var read [2]tensor.Map // inputs of the scores by view, for a trace

@@ -26,9 +26,8 @@ func (w *Worker) Execute(ctx context.Context, c *spec.Client, o message.Instruct
 	case message.Compute:
 		r.Upload, err = w.ComputeStatistic(c, o, s)
 	case message.Test:
-		if r.Scores, err = w.Test(ctx, c, o, s); err == nil && o.Confusion && w.Evaluate.Confusion {
-			r.Upload.Extra = r.Scores.ConfusionTensors()
-		}
+		o.Confusion = o.Confusion && w.Evaluate.Confusion
+		r.Scores, err = w.Test(ctx, c, o, s)
 	case message.Validate:
 		r.Scores, err = w.validate(ctx, c, o, s)
 	case message.Adapt:

@@ -49,72 +49,34 @@ func CheckUpload(shared tensor.Map, u method.Upload) error {
 }
 
 // check finds why a client's scores cannot count.
-func (s Scores) check() error {
-	some := false
-	if s.Examples > maxTested {
-		return fmt.Errorf("the scores are of %d examples; at most %d are accepted", s.Examples, maxTested)
+func (o Instruction) checkScores(s Scores) error {
+	if s.Examples < 1 || s.Examples > maxTested {
+		return fmt.Errorf("the scores are of %d examples; 1 to %d are accepted", s.Examples, maxTested)
 	}
-	for _, h := range []*metrics.Classification{s.Global, s.Personal} {
-		if h == nil {
+	if s.Global == nil && s.Personal == nil {
+		return fmt.Errorf("the scores have neither a global nor a personal part")
+	}
+	for _, of := range []metrics.Statistics{s.Global, s.Personal} {
+		if of == nil {
 			continue
 		}
-		if some = true; s.Examples < 1 || h.Correct < 0 || h.Correct > s.Examples || h.CorrectOwn < 0 ||
-			h.CorrectOwn > s.Examples ||
-			!(h.F1 >= 0 && h.F1 <= 1) {
-			return fmt.Errorf("the scores %+v of %d examples are none", *h, s.Examples)
-		}
-		if len(h.Calibration) == 0 {
-			continue
-		}
-		if err := h.Calibration.Check(s.Examples, h.Correct); err != nil {
+		if err := of.Check(s.Examples, o.Classes, o.Labels()); err != nil {
 			return err
 		}
-	}
-	if !some {
-		return fmt.Errorf("the scores have neither a global nor a personal part")
 	}
 	return nil
 }
 
-// ConfusionTensors are the confusion matrix of a reply.
-func (s Scores) ConfusionTensors() tensor.Map {
-	m := tensor.Map{}
-	for name, h := range map[string]*metrics.Classification{GlobalCounts: s.Global, PersonalCounts: s.Personal} {
-		if h != nil && h.Confusion != nil {
-			m[name] = h.Confusion
-		}
-	}
-	return m
-}
-
 // checkTest finds what no reply to an instruction that tests can be.
 func (o Instruction) checkTest(r Reply) error {
-	if len(r.Upload.Shared) > 0 || !o.Confusion && len(r.Upload.Extra) > 0 {
+	if len(r.Upload.Shared)+len(r.Upload.Extra) > 0 {
 		return fmt.Errorf("the reply to a test has unexpected tensors %v", UploadTensors(r.Upload).Names())
 	}
 	if o.Kind == Validate && r.Scores.Examples == 0 && r.Scores.Global == nil && r.Scores.Personal == nil {
 		return nil // it has no validation data
 	}
-	if err := r.Scores.check(); err != nil {
-		return err
-	}
-	for _, name := range r.Upload.Extra.Names() {
-		h := map[string]*metrics.Classification{GlobalCounts: r.Scores.Global, PersonalCounts: r.Scores.Personal}[name]
-		if h == nil {
-			return fmt.Errorf("the reply to a test has the unexpected tensor %.100q", name)
-		}
-		if err := metrics.CheckConfusion(r.Upload.Extra[name], r.Scores.Examples, h.Correct); err != nil {
-			return err
-		}
-	}
-	return nil
+	return o.checkScores(r.Scores)
 }
-
-// Names of the tensors that hold the confusion matrix in a reply.
-const (
-	GlobalCounts   = "confusion/global"
-	PersonalCounts = "confusion/personal"
-)
 
 // maxTested is how many examples a client may report as tested: sums over any number of clients have exact float64 and
 // int values.

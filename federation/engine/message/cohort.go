@@ -2,6 +2,7 @@ package message
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"promptfed/federation/engine/metrics"
@@ -42,10 +43,12 @@ type Instruction struct {
 	Round     int
 	Statistic string // name of the statistic to answer
 	Set       string // name of the evaluation set to be tested on, of Test; empty for the client's own test data
-	Confusion bool   // count a confusion matrix, of Test; a client may refuse
-	Steps     int    // to take before the test, of Adapt
-	Clients   []int  // who is to answer, sorted
-	Total     int    // how many clients there are
+	// Confusion asks for the statistics too that reveal labels, such as the confusion matrix, of Test; a client may
+	// withhold them.
+	Confusion bool
+	Steps     int   // to take before the test, of Adapt
+	Clients   []int // who is to answer, sorted
+	Total     int   // how many clients there are
 	Shared    tensor.Map
 	Broadcast tensor.Map
 	PerClient map[int]tensor.Map // extras for one client, by client
@@ -54,7 +57,12 @@ type Instruction struct {
 	Guarded tensor.Specs
 	// Codec reads uploads that are compressed; nil where none are. It does not travel.
 	Codec method.Codec
+	// Classes is the number of classes of the test, to check replies; 0 where it is unknown. It does not travel.
+	Classes int
 }
+
+// Labels reports whether replies may have statistics that reveal labels.
+func (o Instruction) Labels() bool { return o.Kind == Test && o.Confusion }
 
 // For is the instruction as one client gets it.
 func (o Instruction) For(client int) Instruction {
@@ -97,22 +105,50 @@ type Guard interface {
 	Protect(client int, o Instruction, up *method.Upload, stats *Stats) error
 }
 
-// Scores are a client's test results. An evaluation that its method does not have is absent.
+// Scores are a client's test results: the sufficient statistics of each evaluation. An evaluation that its method does
+// not have is nil.
 type Scores struct {
 	Examples int `json:"examples"`
 	// it never trained: it has no parameters of its own, and used first values for them
 	Untrained bool `json:"untrained,omitempty"`
 	// with the server's shared parameters and its own private ones
-	Global   *metrics.Classification `json:"global,omitempty"`
-	Personal *metrics.Classification `json:"personal,omitempty"` // with the parameters that it last trained itself
+	Global   metrics.Statistics `json:"global,omitempty"`
+	Personal metrics.Statistics `json:"personal,omitempty"` // with the parameters that it last trained itself
 }
 
 // Of is one of the two; nil where it is absent.
-func (s Scores) Of(v method.View) *metrics.Classification {
+func (s Scores) Of(v method.View) metrics.Statistics {
 	if v == method.PersonalView {
 		return s.Personal
 	}
 	return s.Global
+}
+
+// tables are the statistics that are tensors, by evaluation and name.
+func (s Scores) tables() tensor.Map {
+	m := tensor.Map{}
+	for _, v := range []method.View{method.GlobalView, method.PersonalView} {
+		m.Put(v.String(), s.Of(v).Tables())
+	}
+	return m
+}
+
+// addTables adds the statistics that came as tensors.
+func (s Scores) addTables(m tensor.Map) error {
+	if err := onlyUnder(m, method.GlobalView.String(), method.PersonalView.String()); err != nil {
+		return err
+	}
+	for _, v := range []method.View{method.GlobalView, method.PersonalView} {
+		of := m.Under(v.String())
+		if len(of) > 0 && s.Of(v) == nil {
+			return fmt.Errorf("the reply has the unexpected statistics %.100q: it lacks the %v evaluation",
+				of.Names(), v)
+		}
+		if err := s.Of(v).AddTables(of); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func UploadsOf(replies []Reply) []method.Upload {

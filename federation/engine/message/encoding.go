@@ -68,7 +68,7 @@ func (o Instruction) With(m tensor.Map) (Instruction, error) {
 
 // Tensors are what travels of a reply beside its header.
 func (r Reply) Tensors() tensor.Map {
-	return UploadTensors(r.Upload).Put(termsPart, r.Stats.Terms.tensors())
+	return UploadTensors(r.Upload).Put(termsPart, r.Stats.Terms.tensors()).Put(statisticsPart, r.Scores.tables())
 }
 
 // UploadSize is how many bytes the encoded upload has, without what is only measured.
@@ -80,7 +80,10 @@ func (o Instruction) Read(r Reply, m tensor.Map) (Reply, error) {
 	if compressed {
 		parameters = packedPart
 	}
-	err := onlyUnder(m, parameters, extraPart, termsPart)
+	err := onlyUnder(m, parameters, extraPart, termsPart, statisticsPart)
+	if err == nil {
+		err = r.Scores.addTables(m.Under(statisticsPart))
+	}
 	if err != nil {
 		return r, err
 	}
@@ -118,4 +121,6 @@ const (
 	downPart   = "down"
 	eachPart   = "each"
 	termsPart  = "terms"
+
+	statisticsPart = "statistics"
 )

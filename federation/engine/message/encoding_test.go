@@ -34,14 +34,14 @@ func TestReadsUploads(t *testing.T) {
 		says string
 	}{
 		{Instruction{Kind: Train}, plain, 3, ""},
-		{Instruction{Kind: Train}, packed, 0, "outside of [shared extra terms]"},
+		{Instruction{Kind: Train}, packed, 0, "outside of [shared extra terms statistics]"},
 		{Instruction{Kind: Train, Codec: twice{}}, packed, 6, ""},
-		{Instruction{Kind: Train, Codec: twice{}}, plain, 0, "outside of [packed extra terms]"},
+		{Instruction{Kind: Train, Codec: twice{}}, plain, 0, "outside of [packed extra terms statistics]"},
 		{Instruction{Kind: Train, Codec: twice{}}, tensor.Map{}, 0, "the compressed upload: there is no p"},
 		{Instruction{Kind: Train, Codec: twice{}}, tensor.Map{"packed/p": tensor.Scalar(float32(math.Inf(1)))}, 0,
 			"compressed upload"},
 		{Instruction{Kind: Compute, Codec: twice{}}, plain, 3, ""},
-		{Instruction{Kind: Compute, Codec: twice{}}, packed, 0, "outside of [shared extra terms]"},
+		{Instruction{Kind: Compute, Codec: twice{}}, packed, 0, "outside of [shared extra terms statistics]"},
 	} {
 		got, err := c.o.Read(Reply{}, c.m)
 		switch {

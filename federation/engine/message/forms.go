@@ -3,6 +3,7 @@ package message
 import (
 	"slices"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
 	"promptfed/runtime/tensor"
 )
@@ -16,10 +17,9 @@ func (o Instruction) Forms(of method.Method, terms []string, task method.ClientS
 	declared, _ := o.Extras(of, task)
 	out := formsOf(declared).Under(extraPart)
 	switch {
-	case o.Kind == Test && o.Confusion:
-		for _, name := range []string{GlobalCounts, PersonalCounts} {
-			out = append(out, tensor.Spec{Name: extraPart + "/" + name, Int: true, Optional: true,
-				Shape: []int{-task.Classes * task.Classes, 3}})
+	case o.Labels():
+		for _, v := range []method.View{method.GlobalView, method.PersonalView} {
+			out = append(out, metrics.TableForms(task.Classes).Under(v.String()).Under(statisticsPart)...)
 		}
 	case o.Kind == Train:
 		if o.Codec != nil {

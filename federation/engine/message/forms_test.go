@@ -48,7 +48,7 @@ func TestForms(t *testing.T) {
 			"packed/values float32[3] packed/bits int64[1]" + terms},
 		{"", nil, message.Instruction{Kind: message.Test}, ""},
 		{"", nil, message.Instruction{Kind: message.Test, Confusion: true},
-			"extra/confusion/global int64[<=4 3]? extra/confusion/personal int64[<=4 3]?"},
+			"statistics/global/confusion int64[<=4 3]? statistics/personal/confusion int64[<=4 3]?"},
 		{"", nil, message.Instruction{Kind: message.Validate, Confusion: true}, ""},
 		{"", nil, message.Instruction{Kind: message.Adapt, Confusion: true}, ""},
 		{"", nil, message.Instruction{Kind: "end"}, ""},

@@ -6,38 +6,55 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"promptfed/runtime/tensor"
 )
 
-// Matrix is a matrix by its entries that are not 0, sorted by class and by predicted class.
-type Matrix struct {
-	Counts   [][3]int64 `json:"counts"`    // class, class that it was taken for, examples
-	PerClass []*float64 `json:"per_class"` // accuracy of each class; null where no client has a test example of it
-}
-
-// ConfusionCounts counts examples of class scores [N,C]: a tensor [K,3] of class, predicted class and number, sorted.
-func ConfusionCounts(scores *tensor.Tensor, labels []int64) *tensor.Tensor {
-	counts := map[[2]int64]int64{}
-	for i, y := range labels {
-		counts[[2]int64{y, Argmax(scores.Row(i).Data)}]++
-	}
-	var flat []int64
-	for _, k := range sortedPairs(counts) {
-		flat = append(flat, k[0], k[1], counts[k])
-	}
-	return tensor.OfInts(flat, len(counts), 3)
-}
-
-// Argmax is the place of the largest entry, of equal ones the first.
-func Argmax(row []float32) int64 {
-	best := 0
-	for j, v := range row {
-		if v > row[best] {
-			best = j
+// confusion is the confusion matrix of a client: rows of class, predicted class and number of examples, sorted, without
+// zeros.
+var confusion = send(Statistic{Name: "confusion", Title: "confusion matrix", Columns: 3, RevealsLabels: true,
+	Rows: func(classes int) int { return classes * classes },
+	Compute: func(e Examples) []float64 {
+		counts := map[[2]int64]int64{}
+		for i, y := range e.Labels {
+			counts[[2]int64{y, e.predicted[i]}]++
 		}
-	}
-	return int64(best)
+		flat := []float64{}
+		for _, k := range sortedPairs(counts) {
+			flat = append(flat, float64(k[0]), float64(k[1]), float64(counts[k]))
+		}
+		return flat
+	},
+	Check: func(v []float64, of Claim) error {
+		examples, right := float64(of.Examples), of.Statistics[correct.Name][0]
+		most := maxClass
+		if of.Classes > 0 {
+			most = of.Classes - 1
+		}
+		var before []float64
+		for k := range slices.Chunk(v, 3) {
+			if whole(most, k[:2]...) != nil || whole(of.Examples, k[2]) != nil || k[2] == 0 {
+				return fmt.Errorf("it counts %v examples of class %v predicted as class %v", k[2], k[0], k[1])
+			}
+			if before != nil && slices.Compare(before, k[:2]) >= 0 {
+				return errors.New("its rows are not in the order of classes, or one is there twice")
+			}
+			before, examples = k[:2], examples-k[2]
+			if k[0] == k[1] {
+				right -= k[2]
+			}
+		}
+		if examples != 0 || right != 0 {
+			return errors.New("its counts do not match the examples and the correct ones")
+		}
+		return nil
+	}})
+
+// maxClass bounds classes where the number of classes is unknown.
+const maxClass = 1 << 31
+
+// Matrix is a confusion matrix over clients, by its entries that are not 0, sorted by class and by predicted class.
+type Matrix struct {
+	Counts   [][3]int64 `json:"counts"`    // class, predicted class, examples
+	PerClass []*float64 `json:"per_class"` // accuracy of each class; null where no client has a test example of it
 }
 
 func sortedPairs(m map[[2]int64]int64) [][2]int64 {
@@ -46,49 +63,39 @@ func sortedPairs(m map[[2]int64]int64) [][2]int64 {
 	})
 }
 
-// MatrixOf adds the counts of clients.
-func MatrixOf(parts []*tensor.Tensor, classes int) *Matrix {
+// HasConfusion reports whether the client sent a confusion matrix.
+func (s Statistics) HasConfusion() bool { return s[confusion.Name] != nil }
+
+// Confusion adds the confusion matrices of one evaluation of clients. Its result is nil where no client sent one.
+func Confusion(clients []Statistics, classes int) *Matrix {
+	var m *Matrix
 	sum := map[[2]int64]int64{}
-	of, right := make([]int64, classes), make([]int64, classes)
-	for _, p := range parts {
-		for k := range slices.Chunk(p.Ints, 3) {
-			sum[[2]int64{k[0], k[1]}] += k[2]
-			of[k[0]] += k[2]
-			if k[0] == k[1] {
-				right[k[0]] += k[2]
+	examples, right := make([]int64, classes), make([]int64, classes)
+	for _, s := range clients {
+		if !s.HasConfusion() {
+			continue
+		}
+		m = &Matrix{Counts: [][3]int64{}, PerClass: make([]*float64, classes)}
+		for k := range slices.Chunk(s[confusion.Name], 3) {
+			y, as, n := int64(k[0]), int64(k[1]), int64(k[2])
+			sum[[2]int64{y, as}] += n
+			examples[y] += n
+			if y == as {
+				right[y] += n
 			}
 		}
 	}
-	m := &Matrix{Counts: [][3]int64{}, PerClass: make([]*float64, classes)}
+	if m == nil {
+		return nil
+	}
 	for _, k := range sortedPairs(sum) {
 		m.Counts = append(m.Counts, [3]int64{k[0], k[1], sum[k]})
 	}
-	for y, n := range of {
+	for y, n := range examples {
 		if n > 0 {
 			rate := float64(right[y]) / float64(n)
 			m.PerClass[y] = &rate
 		}
 	}
 	return m
-}
-
-// CheckConfusion refuses counts that do not match n examples of which so many are correct.
-func CheckConfusion(t *tensor.Tensor, n, right int) error {
-	if !t.IsInt() || len(t.Shape) != 2 || t.Shape[1] != 3 || t.Shape[0] > n {
-		return fmt.Errorf("a confusion matrix has the invalid shape %v", t)
-	}
-	for k := range slices.Chunk(t.Ints, 3) {
-		if k[0] < 0 || k[1] < 0 || k[2] < 1 || k[2] > int64(n) {
-			return fmt.Errorf("a confusion matrix counts %d examples of class %d predicted as class %d", k[2], k[0],
-				k[1])
-		}
-		n -= int(k[2])
-		if k[0] == k[1] {
-			right -= int(k[2])
-		}
-	}
-	if n != 0 || right != 0 {
-		return errors.New("the counts of a confusion matrix do not match the scores")
-	}
-	return nil
 }

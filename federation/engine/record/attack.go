@@ -6,17 +6,6 @@ import (
 	"promptfed/federation/engine/metrics"
 )
 
-// Evaluation sets of a simulated backdoor: all test images of other classes than its target, labelled as the target.
-// Accuracy is the share that is predicted as the target: with the trigger the attack's success rate, without it the
-// baseline.
-const (
-	TriggeredSet   = "backdoor"
-	UntriggeredSet = "backdoor-without-trigger"
-)
-
-// OwnSets are the evaluation sets that are made of the experiment's own data set.
-var OwnSets = []string{BaseSet, NewSet, TriggeredSet, UntriggeredSet}
-
 // Attack is what a simulated attack did. Means are over honest clients, with the server's parameters and with each
 // client's own, where the method has these evaluations.
 type Attack struct {
@@ -40,7 +29,7 @@ func (r *Record) AttackedBy(attackers []int) {
 		}
 	}
 	out.Global, out.Personal = honest(r.Evaluations, r.Answered, attackers)
-	if x, ok := r.EvaluationSets[TriggeredSet]; ok {
+	if x, ok := r.EvaluationSets[metrics.TriggeredSet]; ok {
 		out.SuccessGlobal, out.SuccessPersonal = honest(x.Evaluations, x.Answered, attackers)
 	}
 	r.Attack = out
@@ -48,7 +37,7 @@ func (r *Record) AttackedBy(attackers []int) {
 
 // honest gives the mean accuracies of a test over clients that do not attack.
 func honest(e Evaluations, answered, attackers []int) (global, personal *float64) {
-	of := func(e *Evaluation) *float64 {
+	of := func(e *metrics.Evaluation) *float64 {
 		if e == nil {
 			return nil
 		}

@@ -1,7 +1,7 @@
 package record
 
 import (
-	"maps"
+	"encoding/json"
 	"slices"
 
 	"promptfed/federation/engine/message"
@@ -9,34 +9,14 @@ import (
 	"promptfed/federation/method"
 )
 
-// Evaluation is what a test gave with one kind of parameters, the server's (global) or each client's own (personal).
-// Accuracies and F1 lie in [0,1].
-type Evaluation struct {
-	Accuracy float64 `json:"accuracy"`          // mean over clients
-	Std      float64 `json:"accuracy_std"`      // over clients (population)
-	Weighted float64 `json:"accuracy_weighted"` // right answers over test examples of all clients
-	// macro-F1 over the classes of a client's test data, mean over clients
-	F1      float64 `json:"f1"`
-	Worst   float64 `json:"worst"`   // the lowest accuracy of a client
-	Worst10 float64 `json:"worst10"` // mean over the lowest tenth of the clients, rounded up
-	// accuracy where only the classes compete that a client trains on, mean over clients
-	OwnClasses float64 `json:"own_classes"`
-	// expected calibration error over the test examples of all clients
-	ECE        *float64           `json:"ece,omitempty"`
-	PerClient  []float64          `json:"per_client,omitempty"` // of those that answered, in order
-	PerDomain  map[string]float64 `json:"per_domain,omitempty"` // mean over the clients of a domain
-	DomainMean float64            `json:"domain_mean,omitempty"`
-	DomainStd  float64            `json:"domain_std,omitempty"` // over domains (population)
-}
-
 // Evaluations are the two of one test; nil where the method does not have it.
 type Evaluations struct {
-	Global   *Evaluation `json:"global,omitempty"`
-	Personal *Evaluation `json:"personal,omitempty"`
+	Global   *metrics.Evaluation `json:"global,omitempty"`
+	Personal *metrics.Evaluation `json:"personal,omitempty"`
 }
 
 // Of is one of the two.
-func (e Evaluations) Of(v method.View) *Evaluation {
+func (e Evaluations) Of(v method.View) *metrics.Evaluation {
 	if v == method.PersonalView {
 		return e.Personal
 	}
@@ -45,18 +25,34 @@ func (e Evaluations) Of(v method.View) *Evaluation {
 
 // SetResult is what all clients gave on one set of test data, their own or that of an evaluation set.
 type SetResult struct {
-	// the headline: that of the evaluation that eval.view names; nil where the method does not have it
-	*Evaluation
-	Global      *float64    `json:"global,omitempty"`   // accuracy
-	Personal    *float64    `json:"personal,omitempty"` // accuracy
-	Evaluations Evaluations `json:"evaluations,omitzero"`
-	Examples    int         `json:"examples"` // that one client is tested with, the most of all
+	// the headline: the evaluation that eval.view names, whose keys stand among the others; nil where the method does
+	// not have it
+	Evaluation  *metrics.Evaluation `json:"-"`
+	Global      *float64            `json:"global,omitempty"`   // accuracy
+	Personal    *float64            `json:"personal,omitempty"` // accuracy
+	Evaluations Evaluations         `json:"evaluations,omitzero"`
+	Examples    int                 `json:"examples"` // that one client is tested with, the most of all
 	// the clients that lists by client are about, where some did not answer
 	Answered   []int `json:"answered,omitempty"`
 	Unanswered []int `json:"unanswered,omitempty"` // the others
 
-	Sizes     []int
+	Sizes     []int `json:"-"` // test examples of each client that answered
 	untrained int
+}
+
+// MarshalJSON writes the headline's keys behind the others.
+func (t SetResult) MarshalJSON() ([]byte, error) {
+	type plain SetResult
+	return metrics.MarshalWith(plain(t), t.Evaluation)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (t *SetResult) UnmarshalJSON(b []byte) (err error) {
+	type plain SetResult
+	if err = json.Unmarshal(b, (*plain)(t)); err == nil {
+		t.Evaluation, err = metrics.Within(b)
+	}
+	return err
 }
 
 // SummariseSet puts the replies to a test together. Those that lack an evaluation that the method has do not count as
@@ -87,54 +83,24 @@ func SummariseSet(has Evaluable, view method.View, replies []message.Reply, aske
 		t.Evaluations.Personal = evaluate(method.PersonalView, replies, infos)
 	}
 	t.Evaluation = t.Evaluations.Of(view)
-	t.Global, t.Personal = t.Evaluations.Global.accuracy(), t.Evaluations.Personal.accuracy()
+	t.Global, t.Personal = accuracy(t.Evaluations.Global), accuracy(t.Evaluations.Personal)
 	return t
 }
 
-func (e *Evaluation) accuracy() *float64 {
-	if e == nil {
-		return nil
+// accuracy is that of an evaluation, which may be nil.
+func accuracy(e *metrics.Evaluation) *float64 {
+	if v, ok := e.Value(metrics.Accuracy); ok {
+		return &v
 	}
-	return &e.Accuracy
+	return nil
 }
 
 // evaluate is the evaluation of one kind, of replies sorted by client that all have it; nil without any.
-func evaluate(kind method.View, replies []message.Reply, infos []method.ClientInfo) *Evaluation {
-	if len(replies) == 0 {
-		return nil
+func evaluate(kind method.View, replies []message.Reply, infos []method.ClientInfo) *metrics.Evaluation {
+	var clients []metrics.Client
+	for _, r := range replies {
+		clients = append(clients, metrics.Client{Domain: infos[r.Client].Domain, Examples: r.Scores.Examples,
+			Statistics: r.Scores.Of(kind)})
 	}
-	e := &Evaluation{}
-	right, total := 0, 0
-	var bins metrics.Calibration
-	byDomain := map[string][]float64{}
-	for _, a := range replies {
-		h, n := a.Scores.Of(kind), a.Scores.Examples
-		acc := float64(h.Correct) / float64(max(1, n))
-		e.PerClient = append(e.PerClient, acc)
-		e.F1 += h.F1 / float64(len(replies))
-		e.OwnClasses += float64(h.CorrectOwn) / float64(max(1, n)) / float64(len(replies))
-		bins = bins.Add(h.Calibration)
-		right, total = right+h.Correct, total+n
-		if d := infos[a.Client].Domain; d != "" {
-			byDomain[d] = append(byDomain[d], acc)
-		}
-	}
-	e.Accuracy, e.Std = metrics.MeanStd(e.PerClient)
-	e.Worst, e.Worst10 = slices.Min(e.PerClient), metrics.WorstTenth(e.PerClient)
-	if len(bins) > 0 {
-		ece := bins.ECE()
-		e.ECE = &ece
-	}
-	e.Weighted = float64(right) / float64(max(1, total))
-	if len(byDomain) == 0 {
-		return e
-	}
-	e.PerDomain = map[string]float64{}
-	var means []float64
-	for _, d := range slices.Sorted(maps.Keys(byDomain)) {
-		e.PerDomain[d], _ = metrics.MeanStd(byDomain[d])
-		means = append(means, e.PerDomain[d])
-	}
-	e.DomainMean, e.DomainStd = metrics.MeanStd(means)
-	return e
+	return metrics.Evaluate(clients)
 }

@@ -11,6 +11,11 @@ import (
 	"promptfed/federation/method"
 )
 
+// sent are the statistics of a client with so many correct predictions, as far as these tests look at them.
+func sent(correct, f1 float64) metrics.Statistics {
+	return metrics.Statistics{"correct": {correct}, "f1": {f1}, "own_correct": {0}}
+}
+
 // either has both evaluations.
 var either = Evaluable{Global: true, Personal: true}
 
@@ -20,12 +25,12 @@ var either = Evaluable{Global: true, Personal: true}
 func TestScore(t *testing.T) {
 	var replies []message.Reply
 	for i, s := range []message.Scores{
-		{Examples: 2, Global: &metrics.Classification{Correct: 0, F1: 0.1},
-			Personal: &metrics.Classification{Correct: 1, F1: 0.3}},
-		{Examples: 4, Global: &metrics.Classification{Correct: 1, F1: 0.2},
-			Personal: &metrics.Classification{Correct: 3, F1: 0.6}, Untrained: true},
-		{Examples: 4, Global: &metrics.Classification{Correct: 2, F1: 0.3},
-			Personal: &metrics.Classification{Correct: 4, F1: 0.9}}} {
+		{Examples: 2, Global: sent(0, 0.1),
+			Personal: sent(1, 0.3)},
+		{Examples: 4, Global: sent(1, 0.2),
+			Personal: sent(3, 0.6), Untrained: true},
+		{Examples: 4, Global: sent(2, 0.3),
+			Personal: sent(4, 0.9)}} {
 		replies = append(replies, message.Reply{Client: i, Scores: s})
 	}
 	infos := []method.ClientInfo{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
@@ -37,36 +42,38 @@ func TestScore(t *testing.T) {
 			t.Errorf("%s is %g, want %g", what, got, want)
 		}
 	}
-	near("accuracy", r.Accuracy, 0.75)
-	near("std", r.Std, math.Sqrt(0.125/3))
-	near("weighted", r.Weighted, 0.8)
+	near("accuracy", r.Evaluation.Accuracy(), 0.75)
+	near("std", r.Evaluation.Values[metrics.ClientStd], math.Sqrt(0.125/3))
+	near("weighted", r.Evaluation.Values[metrics.Weighted], 0.8)
 	near("global", *r.Global, 0.25)
 	near("personal", *r.Personal, 0.75)
-	near("worst", r.Worst, 0.5)
-	near("f1", r.F1, 0.6)
-	near("domain mean", r.DomainMean, 0.75)
-	near("domain std", r.DomainStd, 0)
-	near("east", r.PerDomain["east"], 0.75)
+	near("worst", r.Evaluation.Values[metrics.Worst], 0.5)
+	near("f1", r.Evaluation.Values[metrics.F1], 0.6)
+	near("domain mean", r.Evaluation.Values[metrics.DomainMean], 0.75)
+	near("domain std", r.Evaluation.Values[metrics.DomainStd], 0)
+	near("east", r.Evaluation.PerDomain["east"], 0.75)
 	if r.Answered != nil || r.Unanswered != nil || r.Untrained != 1 || r.View != "personal" ||
 		r.Evaluation != r.Evaluations.Personal {
 		t.Errorf("all answered, one was never trained, and the record has %+v", r)
 	}
 	g := r.Evaluations.Global
-	near("global std", g.Std, math.Sqrt(0.125/3))
-	near("global weighted", g.Weighted, 0.3)
-	near("global f1", g.F1, 0.2)
-	near("global worst", g.Worst, 0)
+	near("global std", g.Values[metrics.ClientStd], math.Sqrt(0.125/3))
+	near("global weighted", g.Values[metrics.Weighted], 0.3)
+	near("global f1", g.Values[metrics.F1], 0.2)
+	near("global worst", g.Values[metrics.Worst], 0)
 	near("global east", g.PerDomain["east"], 0.25)
 
 	some := Record{}
 	some.Score(either, method.PersonalView, replies[1:], message.Indices(3), make([]method.ClientInfo, 3))
-	if len(some.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) || !slices.Equal(some.Unanswered,
-		[]int{0}) {
-		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.PerClient, some.Answered, some.Unanswered)
+	if len(some.Evaluation.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) ||
+		!slices.Equal(some.Unanswered,
+			[]int{0}) {
+		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.Evaluation.PerClient, some.Answered,
+			some.Unanswered)
 	}
 	x := SummariseSet(either, method.GlobalView, replies, message.Indices(len(infos)), infos)
-	near("exam", x.Accuracy, 0.25)
-	near("evaluation set f1", x.F1, 0.2)
+	near("exam", x.Evaluation.Accuracy(), 0.25)
+	near("evaluation set f1", x.Evaluation.Values[metrics.F1], 0.2)
 	if x.Examples != 4 {
 		t.Errorf("%d examples", x.Examples)
 	}
@@ -77,16 +84,16 @@ func TestScore(t *testing.T) {
 // not exist, or leaves out of one that does, is no answer.
 func TestScoreOfOne(t *testing.T) {
 	replies := []message.Reply{{Client: 0, Scores: message.Scores{Examples: 4,
-		Personal: &metrics.Classification{Correct: 3, F1: 0.5}}},
-		{Client: 1, Scores: message.Scores{Examples: 4, Global: &metrics.Classification{Correct: 4, F1: 1}}}}
+		Personal: sent(3, 0.5)}},
+		{Client: 1, Scores: message.Scores{Examples: 4, Global: sent(4, 1)}}}
 	has, infos := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
-	const personal = `"accuracy":0.75,"accuracy_std":0,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,` +
+	const personal = `"accuracy":0.75,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"accuracy_std":0,` +
 		`"own_classes":0,"per_client":[0.75]`
 	const rest = `"accuracy_personal":0.75,"evaluations":{"personal":{` + personal + `}},"test_sizes":[4],` +
-		`"answered":[0],"unanswered":[1],"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0}`
+		`"answered":[0],"unanswered":[1],"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0`
 	for view, want := range map[method.View]string{
-		method.PersonalView: `{"round":0,"loss":0,"tested":true,` + personal + `,"view":"personal",` + rest,
-		method.GlobalView:   `{"round":0,"loss":0,"tested":true,"view":"global",` + rest,
+		method.PersonalView: `{"round":0,"loss":0,"tested":true,"view":"personal",` + rest + `,` + personal + `}`,
+		method.GlobalView:   `{"round":0,"loss":0,"tested":true,"view":"global",` + rest + `}`,
 	} {
 		r := Record{}
 		r.Score(has, view, replies, message.Indices(len(infos)), infos)

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,13 +20,13 @@ type Record struct {
 	Loss   float64 `json:"loss"` // mean over the clients that trained, of their mean over steps
 	Tested bool    `json:"tested"`
 
-	// The headline is a copy of the evaluation that View names; nil, and its keys absent, where the method does not
-	// have it.
-	*Evaluation
-	View        string      `json:"view,omitempty"`
-	Global      *float64    `json:"accuracy_global,omitempty"`
-	Personal    *float64    `json:"accuracy_personal,omitempty"`
-	Evaluations Evaluations `json:"evaluations,omitzero"`
+	// Evaluation is the headline: the one of Evaluations that View names, whose keys stand among the others; nil where
+	// the method does not have it.
+	Evaluation  *metrics.Evaluation `json:"-"`
+	View        string              `json:"view,omitempty"`
+	Global      *float64            `json:"accuracy_global,omitempty"`
+	Personal    *float64            `json:"accuracy_personal,omitempty"`
+	Evaluations Evaluations         `json:"evaluations,omitzero"`
 	// clients that answered and never trained: their personal parameters are first ones
 	Untrained int   `json:"untrained,omitempty"`
 	TestSizes []int `json:"test_sizes,omitempty"` // test examples of each client
@@ -73,6 +74,21 @@ func (r *Record) Score(has Evaluable, view method.View, replies []message.Reply,
 	}
 }
 
+// MarshalJSON writes the headline's keys behind the others.
+func (r Record) MarshalJSON() ([]byte, error) {
+	type plain Record
+	return metrics.MarshalWith(plain(r), r.Evaluation)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Record) UnmarshalJSON(b []byte) (err error) {
+	type plain Record
+	if err = json.Unmarshal(b, (*plain)(r)); err == nil {
+		r.Evaluation, err = metrics.Within(b)
+	}
+	return err
+}
+
 // Summary is summary.json: what a whole run gave. Accuracies are those of tested rounds.
 type Summary struct {
 	Name   string `json:"name"`
@@ -81,7 +97,10 @@ type Summary struct {
 
 	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
 	*Headline
-	View string `json:"view"`
+	// Evaluation is that of the round that is the result, whose keys stand among the others, without accuracies by
+	// client.
+	Evaluation *metrics.Evaluation `json:"-"`
+	View       string              `json:"view"`
 	// the evaluation that the method's paper reports, or the only one that it has
 	MethodView string `json:"method_view,omitempty"`
 	// accuracy in the last tested round, as are those that follow
@@ -125,20 +144,30 @@ type Summary struct {
 // mostWarnings is how many warnings of rounds a summary repeats.
 const mostWarnings = 3
 
-// Headline is what a run gave in one evaluation.
+// MarshalJSON writes the keys of Evaluation behind the others.
+func (s Summary) MarshalJSON() ([]byte, error) {
+	type plain Summary
+	return metrics.MarshalWith(plain(s), s.Evaluation)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *Summary) UnmarshalJSON(b []byte) (err error) {
+	type plain Summary
+	if err = json.Unmarshal(b, (*plain)(s)); err == nil {
+		s.Evaluation, err = metrics.Within(b)
+	}
+	return err
+}
+
+// Headline is the accuracy of a run in one evaluation.
 type Headline struct {
-	Last       float64            `json:"last"`
-	LastStd    float64            `json:"last_std"` // over clients
-	Weighted   float64            `json:"last_weighted"`
-	Best       float64            `json:"best"` // the best round, chosen on the test data itself: optimistic
-	BestRound  int                `json:"best_round"`
-	Mean5      float64            `json:"mean_last_5"`
-	Mean10     float64            `json:"mean_last_10"`
-	F1         float64            `json:"f1"` // last round, as are those that follow
-	Worst      float64            `json:"worst"`
-	PerDomain  map[string]float64 `json:"per_domain,omitempty"`
-	DomainMean float64            `json:"domain_mean,omitempty"`
-	DomainStd  float64            `json:"domain_std,omitempty"`
+	Last      float64 `json:"last"`
+	LastStd   float64 `json:"last_std"` // over clients
+	Weighted  float64 `json:"last_weighted"`
+	Best      float64 `json:"best"` // the best round, chosen on the test data itself: optimistic
+	BestRound int     `json:"best_round"`
+	Mean5     float64 `json:"mean_last_5"`
+	Mean10    float64 `json:"mean_last_10"`
 }
 
 // Unanswered names clients that did not answer a test.
@@ -168,21 +197,20 @@ func Summarise(records []Record, view method.View) Summary {
 		if !r.Tested {
 			continue
 		}
-		s.of(r)
+		s.of(r, view)
 		e := r.Evaluations.Of(view)
 		if e == nil {
 			continue
 		}
 		if s.Headline == nil {
-			s.Headline = &Headline{Best: e.Accuracy, BestRound: r.Round}
+			s.Headline = &Headline{Best: e.Accuracy(), BestRound: r.Round}
 		}
 		h := s.Headline
-		accuracy = append(accuracy, e.Accuracy)
-		if e.Accuracy > h.Best {
-			h.Best, h.BestRound = e.Accuracy, r.Round
+		accuracy = append(accuracy, e.Accuracy())
+		if e.Accuracy() > h.Best {
+			h.Best, h.BestRound = e.Accuracy(), r.Round
 		}
-		h.Last, h.LastStd, h.Weighted = e.Accuracy, e.Std, e.Weighted
-		h.of(e)
+		h.Last, h.LastStd, h.Weighted = e.Accuracy(), e.Values[metrics.ClientStd], e.Values[metrics.Weighted]
 	}
 	if more := warnings - mostWarnings; more > 0 {
 		s.RoundWarnings = append(s.RoundWarnings, fmt.Sprintf("and %d more in other rounds (rounds.jsonl)", more))
@@ -195,16 +223,15 @@ func Summarise(records []Record, view method.View) Summary {
 }
 
 // of takes the result's values from a round.
-func (s *Summary) of(r Record) {
+func (s *Summary) of(r Record, view method.View) {
 	s.Global, s.Personal, s.Evaluations, s.EvaluationSets, s.Untrained = r.Global, r.Personal, r.Evaluations,
 		r.EvaluationSets, r.Untrained
 	s.BaseToNew, s.NewClients, s.Selected = r.BaseToNew, r.NewClients, r.Round
 	s.Attack = r.Attack
-}
-
-// of takes the result's values from an evaluation.
-func (h *Headline) of(e *Evaluation) {
-	h.F1, h.Worst, h.PerDomain, h.DomainMean, h.DomainStd = e.F1, e.Worst, e.PerDomain, e.DomainMean, e.DomainStd
+	if s.Evaluation = nil; r.Evaluations.Of(view) != nil {
+		e := *r.Evaluations.Of(view)
+		e.PerClient, s.Evaluation = nil, &e
+	}
 }
 
 // String says it in one line.

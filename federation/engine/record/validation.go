@@ -4,27 +4,21 @@ import (
 	"errors"
 	"fmt"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
 )
 
 // Validation is what clients gave on their validation data in one round, each mean over those that have any.
 type Validation struct {
 	// with the server's shared parameters; absent where the method does not have it
-	Global   *AccuracySummary `json:"global,omitempty"`
-	Personal *AccuracySummary `json:"personal,omitempty"`
-	Clients  []int            `json:"clients,omitempty"` // that lists by client are about; without it all, in order
-	Examples []int            `json:"examples"`          // of each client
-}
-
-// AccuracySummary is an evaluation without its details.
-type AccuracySummary struct {
-	Accuracy  float64   `json:"accuracy"`     // mean over clients
-	Std       float64   `json:"accuracy_std"` // over clients (population)
-	PerClient []float64 `json:"per_client"`
+	Global   *metrics.Evaluation `json:"global,omitempty"`
+	Personal *metrics.Evaluation `json:"personal,omitempty"`
+	Clients  []int               `json:"clients,omitempty"` // that lists by client are about; without it all, in order
+	Examples []int               `json:"examples"`          // of each client
 }
 
 // Of is one of the two evaluations.
-func (v *Validation) Of(view method.View) *AccuracySummary {
+func (v *Validation) Of(view method.View) *metrics.Evaluation {
 	switch {
 	case v == nil:
 		return nil
@@ -32,14 +26,6 @@ func (v *Validation) Of(view method.View) *AccuracySummary {
 		return v.Personal
 	}
 	return v.Global
-}
-
-// Summarised is an evaluation without its details; nil of nil.
-func Summarised(e *Evaluation) *AccuracySummary {
-	if e == nil {
-		return nil
-	}
-	return &AccuracySummary{e.Accuracy, e.Std, e.PerClient}
 }
 
 // AtBestVal is the round with the best validation accuracy, of equal ones the first, and the accuracy on test data
@@ -60,19 +46,17 @@ func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 		return
 	}
 	r := records[best]
-	s.AtBestVal = &AtBestVal{Round: r.Round, Validation: r.Validation.Of(view).Accuracy, Global: r.Global,
+	s.AtBestVal = &AtBestVal{Round: r.Round, Validation: r.Validation.Of(view).Accuracy(), Global: r.Global,
 		Personal: r.Personal}
 	e := r.Evaluations.Of(view)
 	if e != nil {
-		s.AtBestVal.Accuracy = e.Accuracy
+		s.AtBestVal.Accuracy = e.Accuracy()
 	}
 	if !how.BestVal {
 		return
 	}
 	s.Select = "best-val"
-	if s.of(r); e != nil {
-		s.Headline.of(e)
-	}
+	s.of(r, view)
 }
 
 // BestVal is the place of the record with the best validation accuracy, of equal ones the first; -1 without any.
@@ -80,7 +64,7 @@ func BestVal(records []Record, view method.View) int {
 	best := -1
 	for i, r := range records {
 		if v := r.Validation.Of(view); v != nil &&
-			(best < 0 || v.Accuracy > records[best].Validation.Of(view).Accuracy) {
+			(best < 0 || v.Accuracy() > records[best].Validation.Of(view).Accuracy()) {
 			best = i
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/method"
 )
 
@@ -14,9 +15,9 @@ func validated(accuracies ...float64) []Record {
 	for i, v := range accuracies {
 		r := Record{Round: i}
 		if v >= 0 {
-			e := &Evaluation{Accuracy: 1 - v, Worst: v / 2}
-			r.Tested, r.Evaluations, r.Global = true, Evaluations{Global: e}, e.accuracy()
-			r.Validation = &Validation{Global: &AccuracySummary{Accuracy: v}}
+			e := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: 1 - v, metrics.Worst: v / 2}}
+			r.Tested, r.Evaluations, r.Global = true, Evaluations{Global: e}, accuracy(e)
+			r.Validation = &Validation{Global: &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: v}}}
 		}
 		out = append(out, r)
 	}
@@ -70,8 +71,10 @@ func TestChoose(t *testing.T) {
 		if best {
 			want, round, worst = "best-val", 1, .4
 		}
-		if s.Select != want || s.Selected != round || s.Worst != worst || *s.Global != *records[round].Global {
-			t.Errorf("%s: round %d, worst %g, global %g", s.Select, s.Selected, s.Worst, *s.Global)
+		if s.Select != want || s.Selected != round || s.Evaluation.Values[metrics.Worst] != worst ||
+			*s.Global != *records[round].Global {
+			t.Errorf("%s: round %d, worst %g, global %g", s.Select, s.Selected, s.Evaluation.Values[metrics.Worst],
+				*s.Global)
 		}
 		if s.Last != .5 || s.Best != .7 || s.BestRound != 0 {
 			t.Errorf("last %g and best %g of round %d have another meaning now", s.Last, s.Best, s.BestRound)

@@ -67,7 +67,7 @@ func TestExportIsTheRunsTest(t *testing.T) {
 					facts, _ := file.About()
 					said := want
 					if choice.Client < 0 {
-						said = last.Global.Accuracy
+						said = last.Global.Accuracy()
 					}
 					if !slices.Contains(facts, Fact{MetaAccuracy, fmt.Sprint(said)}) ||
 						choice.Client < 0 == slices.Contains(facts, Fact{MetaClient, fmt.Sprint(k)}) {

@@ -123,7 +123,7 @@ func (f *Classifier) accuracy(r record.Record) (float64, bool) {
 		if r.Evaluations.Global == nil {
 			return 0, false
 		}
-		return r.Evaluations.Global.Accuracy, true
+		return r.Evaluations.Global.Accuracy(), true
 	case !f.Global && f.has.Personal && f.config.Eval.FineTune > 0:
 		return 0, false
 	}

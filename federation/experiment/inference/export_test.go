@@ -244,7 +244,7 @@ func TestExportStandsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	accuracy, _ := json.Marshal(records[0].PerClient[1])
+	accuracy, _ := json.Marshal(records[0].Evaluation.PerClient[1])
 	for key, want := range map[string]string{MetaTask: "image-classification",
 		MetaClasses:  `["circle","square","star","house"]`,
 		MetaBackbone: "tiny-vit-b32", MetaDigest: b.Digest(), MetaMethod: "fedpha", MetaWith: `["fedprox"]`,
@@ -298,7 +298,7 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 		t.Fatal(err, len(records))
 	}
 	at := s.Selected
-	if at == 3 || records[at].PerClient[0] == records[3].PerClient[0] {
+	if at == 3 || records[at].Evaluation.PerClient[0] == records[3].Evaluation.PerClient[0] {
 		t.Fatalf("round %d is selected: the test cannot tell it from the last", at)
 	}
 	accuracy, _ := json.Marshal(records[at].Evaluations.Global.PerClient[0])

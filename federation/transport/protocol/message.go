@@ -16,7 +16,7 @@ import (
 )
 
 // Version is the version of the protocol. Both sides must have the same one.
-const Version = 6
+const Version = 7
 
 // magic starts every message; the last byte is Version.
 var magic = [4]byte{'P', 'F', 'L', Version}

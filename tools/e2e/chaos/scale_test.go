@@ -51,8 +51,7 @@ func (echo) Rounds() int { return 0 }
 
 func (e echo) Execute(_ context.Context, o message.Instruction, _ message.ClientState) (message.Reply,
 	*message.ClientState, error) {
-	r := message.Reply{Client: int(e), Scores: message.Scores{Examples: 1, Global: &metrics.Classification{},
-		Personal: &metrics.Classification{}}}
+	r := message.Reply{Client: int(e), Scores: message.Scores{Examples: 1, Global: tested, Personal: tested}}
 	if o.Kind == message.Train {
 		r.Upload = method.Upload{Client: int(e), N: 1, Shared: o.Shared}
 		return r, &message.ClientState{Own: o.Shared}, nil
@@ -176,3 +175,6 @@ func sizes(m tensor.Map) (n int) {
 	}
 	return n
 }
+
+// tested is what a client sends of one test example, which it classifies correctly.
+var tested = metrics.Compute(metrics.Examples{Scores: tensor.New(1, 2), Labels: []int64{0}}, false)

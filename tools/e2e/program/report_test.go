@@ -96,17 +96,19 @@ func madeRun(t *testing.T, dir string, seed uint64, base float64) {
 		prompts[fmt.Sprintf("client/%d/own/ctx", k)] = own
 	}
 	for round := range 3 {
-		e := &record.Evaluation{F1: .5, PerDomain: map[string]float64{}}
+		e, accuracy := &metrics.Evaluation{PerDomain: map[string]float64{}}, 0.
 		r := record.Record{Round: round, Loss: 1, Tested: true, BytesUp: 100, BytesDown: 200, Seconds: .5,
 			Evaluation: e, View: "personal",
-			Evaluations: record.Evaluations{Global: e, Personal: e}, Global: &e.Accuracy, Personal: &e.Accuracy}
+			Evaluations: record.Evaluations{Global: e, Personal: e}, Global: &accuracy, Personal: &accuracy}
 		for k := range 6 {
 			a := base + .01*float64(k) - .1*float64(2-round)
 			e.PerClient, r.TestSizes = append(e.PerClient, a), append(r.TestSizes, 20)
 			e.PerDomain[clients.Clients[k].Domain] += a / 2
 		}
-		e.Accuracy, e.Std = metrics.MeanStd(e.PerClient)
-		e.Weighted, e.Worst, e.DomainMean = e.Accuracy, e.PerClient[0], e.Accuracy
+		mean, std := metrics.MeanStd(e.PerClient)
+		e.Values = map[string]float64{metrics.F1: .5, metrics.Accuracy: mean, metrics.ClientStd: std,
+			metrics.Weighted: mean, metrics.Worst: e.PerClient[0], metrics.DomainMean: mean}
+		accuracy = mean
 		records = append(records, r)
 		line, err := json.Marshal(r)
 		if err != nil {
@@ -238,7 +240,7 @@ func TestReportOfAnAbsentClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Answered, r.Unanswered = []int{0, 1, 3, 4, 5}, []int{2}
-	for _, e := range []*record.Evaluation{r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal} {
+	for _, e := range []*metrics.Evaluation{r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal} {
 		e.PerClient = e.PerClient[:5]
 	}
 	r.TestSizes = r.TestSizes[:5]
@@ -290,7 +292,7 @@ func TestReportCommand(t *testing.T) {
 			if err := json.Unmarshal(read(t, folder, record.SummaryFile), &s); err != nil {
 				t.Fatal(err)
 			}
-			values = append(values, 100*s.Worst)
+			values = append(values, 100*s.Evaluation.Values[metrics.Worst])
 		}
 		mean, std := metrics.MeanStd(values)
 		i := slices.IndexFunc(lines, func(l []string) bool {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/results"
 	"promptfed/tools/lab/tables"
@@ -18,7 +19,7 @@ func TestBelowZeroShot(t *testing.T) {
 		g := &results.Group{Name: name, Labels: map[string]string{"run": name}}
 		for i, a := range accuracies {
 			tested := record.Record{Tested: true}
-			tested.Evaluations.Global = &record.Evaluation{Accuracy: a}
+			tested.Evaluations.Global = &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: a}}
 			r := &results.Run{Seed: uint64(i + 1), State: results.Done, EvalLast: 1,
 				Rounds: []results.Round{{Record: tested}}}
 			r.Summary.ZeroShot, r.Summary.MethodView = hand, results.GlobalView

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/figures"
 	"promptfed/tools/lab/results"
@@ -30,7 +31,7 @@ func TestStripsAcrossSeeds(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, results.ClientsFile), []byte(text+"]}"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		e := &record.Evaluation{PerClient: run.accuracy}
+		e := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: .5}, PerClient: run.accuracy}
 		group.Runs = append(group.Runs, &results.Run{Dir: dir, Seed: uint64(seed), State: results.Done,
 			Rounds: []results.Round{{Record: record.Record{Tested: true, Evaluation: e}}}})
 	}

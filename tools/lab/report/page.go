@@ -151,9 +151,9 @@ func (r *Report) pageRun(g *results.Group, run *results.Run, curves []results.Me
 	}
 	per := page.ClientCurves{Metric: metrics.Accuracy}
 	for i, r := range run.Rounds {
-		if r.Evaluation != nil && len(r.PerClient) > 0 {
-			line := make([]float64, len(r.PerClient))
-			for k, v := range r.PerClient {
+		if r.Evaluation != nil && len(r.Evaluation.PerClient) > 0 {
+			line := make([]float64, len(r.Evaluation.PerClient))
+			for k, v := range r.Evaluation.PerClient {
 				line[k] = 100 * v
 			}
 			per.Rounds, per.Values = append(per.Rounds, i+1), append(per.Values, line)

@@ -28,11 +28,12 @@ func contested(t *testing.T, seeds int) *view {
 			g := &results.Group{Name: method + beta, Plan: plan, Labels: map[string]string{"method": method,
 				"beta": beta}}
 			for seed := range seeds {
-				e := &record.Evaluation{}
+				e := &metrics.Evaluation{}
 				for k := range 12 {
 					e.PerClient = append(e.PerClient, .5+.02*float64(i*(k+1))+.001*float64(i*seed))
 				}
-				e.Accuracy, _ = metrics.MeanStd(e.PerClient)
+				mean, _ := metrics.MeanStd(e.PerClient)
+				e.Values = map[string]float64{metrics.Accuracy: mean}
 				evaluations := record.Evaluations{Personal: e}
 				if i == 0 {
 					evaluations.Global = e

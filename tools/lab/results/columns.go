@@ -1,7 +1,6 @@
 package results
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -13,7 +12,7 @@ import (
 func AllMetrics(groups []*Group) []string {
 	out := []string{metrics.Last, metrics.Best, metrics.BestVal, metrics.Last + "5", metrics.Last + "10", GlobalView,
 		PersonalView}
-	for _, q := range metrics.Quantities() {
+	for _, q := range metrics.Definitions() {
 		if q.Name != metrics.Accuracy {
 			out = append(out, instances(q, groups)...)
 		}
@@ -25,7 +24,7 @@ func AllMetrics(groups []*Group) []string {
 // and every other quantity but those that are of the first round with an accuracy.
 func RoundMetrics(groups []*Group) []string {
 	out := []string{metrics.Accuracy, GlobalView, PersonalView}
-	for _, q := range metrics.Quantities() {
+	for _, q := range metrics.Definitions() {
 		if q.Name != metrics.Accuracy && q.Window != metrics.First {
 			out = append(out, instances(q, groups)...)
 		}
@@ -33,42 +32,21 @@ func RoundMetrics(groups []*Group) []string {
 	return out
 }
 
-// instances names the metrics of a quantity that some groups may have, in its own window: one for each domain, say.
-func instances(q metrics.Quantity, groups []*Group) []string {
-	var arguments []string
+// instances names the metrics of a definition that some groups may have, in its own window: one for each domain, say.
+func instances(q metrics.Definition, groups []*Group) []string {
+	all := []string{""}
 	switch {
-	case q.Name == metrics.Honest && len(names(groups, attacked)) == 0:
-		return nil // every client is
-	case q.Argument == "":
-		return []string{q.Name}
 	case q.Argument == metrics.ByPercent:
-		arguments = targets(groups)
-	case q.Name == metrics.Domain:
-		arguments = Domains(groups)
-	case q.Name == metrics.Set:
-		arguments = Sets(groups)
-	case q.Name == metrics.Note:
-		arguments = Notes(groups)
-	case q.Name == metrics.New:
-		arguments = names(groups, func(r Round) []string { return sortedKeys(r.NewClients) })
-		slices.SortFunc(arguments, func(a, b string) int { // as numbers
-			m, _ := strconv.Atoi(a)
-			n, _ := strconv.Atoi(b)
-			return cmp.Compare(m, n)
-		})
+		all = targets(groups)
+	case q.Arguments != nil:
+		all = arguments(q.Name, groups)
 	}
-	for i, a := range arguments {
-		arguments[i] = q.Name + ":" + a
+	for i, a := range all {
+		if all[i] = q.Name; a != "" {
+			all[i] += ":" + a
+		}
 	}
-	return arguments
-}
-
-// attacked names a round in which clients attack.
-func attacked(r Round) []string {
-	if r.Attack == nil {
-		return nil
-	}
-	return []string{metrics.Honest}
+	return all
 }
 
 // targets are the accuracies, in percent, that the configurations of some groups ask the cost of (eval.target).
@@ -122,7 +100,7 @@ func MainMetrics(asked string, groups []*Group) []string {
 	for _, window := range []string{metrics.BestVal, metrics.Best} {
 		add(window, false)
 	}
-	for _, q := range metrics.Quantities() {
+	for _, q := range metrics.Definitions() {
 		of := instances(q, groups)
 		switch {
 		case q.Name == metrics.Accuracy, q.Name == metrics.Domain, q.Name == metrics.Set && len(of) > mostSets:

@@ -5,21 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 )
-
-// TestReaders: every quantity that has a definition can be read from a round, and no other.
-func TestReaders(t *testing.T) {
-	for _, q := range metrics.Quantities() {
-		if readers[q.Name] == nil {
-			t.Errorf("nothing reads %s", q.Name)
-		}
-	}
-	if len(readers) != len(metrics.Quantities()) {
-		t.Errorf("%d readers of %d quantities", len(readers), len(metrics.Quantities()))
-	}
-}
 
 // TestOneWindow: the columns beside the accuracy of the last two rounds are of the same two rounds. By hand, of the
 // rounds of two clients with .2 and .4, then .4 and .8: macro-F1, a quarter of the mean, is .075 and .15; the worst
@@ -27,7 +14,7 @@ func TestReaders(t *testing.T) {
 // costs say that these are of all rounds.
 func TestOneWindow(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, 1}, [2]float64{.2, .4}, [2]float64{.4, .8})}
-	r.Rounds[2].EvaluationSets = map[string]record.SetResult{"pets": {Evaluation: &record.Evaluation{Accuracy: .5}}}
+	r.Rounds[2].EvaluationSets = map[string]record.SetResult{"pets": {Evaluation: accurate(.5)}}
 	r.Rounds[2].Notes = map[string]float64{"epsilon": 3}
 	groups := []*Group{{Runs: []*Run{r}}}
 	asked := metric(t, "last2")

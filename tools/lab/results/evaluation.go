@@ -69,16 +69,18 @@ func testedIn(tests map[string]record.SetResult, kind method.View) map[string]re
 	return out
 }
 
-// of is the metric's quantity in a round.
+// of is the metric in a round; false where the round does not have it.
 func (m Metric) of(r Round) (float64, bool) {
 	if m.view != "" {
 		r = r.in(kindOf(m.view))
 	}
-	return readers[m.quantity](r, m.arg)
+	in := r.Metrics()
+	in.TotalBytes, in.TotalParameters = r.Sent.Bytes, r.Sent.Parameters
+	return m.what().Read(in, m.arg)
 }
 
 // evaluation is that of a round that the metric is of; nil where the round does not have it.
-func (m Metric) evaluation(r Round) *record.Evaluation {
+func (m Metric) evaluation(r Round) *metrics.Evaluation {
 	if m.view != "" {
 		return r.Evaluations.Of(kindOf(m.view))
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // one has these accuracies of two clients for an evaluation.
-func one(a, b float64) *record.Evaluation {
-	return &record.Evaluation{Accuracy: (a + b) / 2, F1: a, Worst: min(a, b), PerClient: []float64{a, b},
-		PerDomain: map[string]float64{"Art": b}}
+func one(a, b float64) *metrics.Evaluation {
+	return &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: (a + b) / 2, metrics.F1: a,
+		metrics.Worst: min(a, b)}, PerClient: []float64{a, b}, PerDomain: map[string]float64{"Art": b}}
 }
 
 // viewed is a finished run of one round that has these evaluations, the last of which is its headline.
@@ -106,7 +106,7 @@ func TestTitleOf(t *testing.T) {
 			r := &Run{Seed: uint64(i), State: Done}
 			for k := range n {
 				r.Rounds = append(r.Rounds, Round{Record: record.Record{Round: k, Tested: k%2 == 1,
-					Evaluation: map[bool]*record.Evaluation{true: one(.5, .5)}[k%2 == 1]}})
+					Evaluation: map[bool]*metrics.Evaluation{true: one(.5, .5)}[k%2 == 1]}})
 			}
 			g.Runs = append(g.Runs, r)
 		}

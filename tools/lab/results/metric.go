@@ -1,116 +1,34 @@
 package results
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"promptfed/federation/engine/metrics"
-	"promptfed/federation/engine/record"
+	"promptfed/federation/method"
 )
 
-// Metric is a number that a run gives: a quantity of its rounds, and which of the rounds count.
+// Metric is a number that a run has: a definition with its argument, the rounds that count, and the evaluation.
 type Metric struct {
 	Name     string // as it is asked for: last10, domain:Art, f1@last5
-	quantity string // of metrics.Quantities
-	arg      string // of a quantity that has one
+	quantity string // of metrics.Definitions
+	arg      string // of a definition that has one
 	window   string
 	view     string // GlobalView or PersonalView; empty for the headline of each run
-}
-
-// headline reads a number of the evaluation that a round's headline is of.
-func headline(of func(e *record.Evaluation) float64) func(Round, string) (float64, bool) {
-	return func(r Round, _ string) (float64, bool) { return evaluated(r.Evaluation, of) }
-}
-
-func evaluated(e *record.Evaluation, of func(e *record.Evaluation) float64) (float64, bool) {
-	if e == nil {
-		return 0, false
-	}
-	return of(e), true
-}
-
-func accuracy(e *record.Evaluation) float64 { return e.Accuracy }
-
-func always(of func(r Round) float64) func(Round, string) (float64, bool) {
-	return func(r Round, _ string) (float64, bool) { return of(r), true }
-}
-
-// readers give the value of each of metrics.Quantities in a round; false where the round does not have it.
-var readers = together(map[string]reader{
-	metrics.Accuracy: headline(accuracy),
-	metrics.Weighted: headline(func(e *record.Evaluation) float64 { return e.Weighted }),
-	metrics.F1:       headline(func(e *record.Evaluation) float64 { return e.F1 }),
-	metrics.Worst:    headline(func(e *record.Evaluation) float64 { return e.Worst }),
-	metrics.Domain: func(r Round, arg string) (float64, bool) {
-		if r.Evaluation == nil {
-			return 0, false
-		}
-		return lookUp(r.PerDomain, arg)
-	},
-	metrics.ClientStd:  headline(func(e *record.Evaluation) float64 { return e.Std }),
-	metrics.DomainMean: overDomains(func(e *record.Evaluation) float64 { return e.DomainMean }),
-	metrics.DomainStd:  overDomains(func(e *record.Evaluation) float64 { return e.DomainStd }),
-	metrics.Set: func(r Round, arg string) (float64, bool) {
-		x, _ := lookUp(r.EvaluationSets, arg)
-		return evaluated(x.Evaluation, accuracy)
-	},
-	metrics.SetMean: func(r Round, _ string) (float64, bool) {
-		var all []float64
-		for _, name := range sortedKeys(r.EvaluationSets) {
-			if slices.Contains(record.OwnSets, name) {
-				continue // made of the same data set
-			}
-			v, ok := evaluated(r.EvaluationSets[name].Evaluation, accuracy)
-			if !ok {
-				return 0, false
-			}
-			all = append(all, v)
-		}
-		mean, _ := metrics.MeanStd(all)
-		return mean, len(all) > 0
-	},
-	metrics.Note:    func(r Round, arg string) (float64, bool) { return lookUp(r.Notes, arg) },
-	metrics.Loss:    always(func(r Round) float64 { return r.Loss }),
-	metrics.Bytes:   always(func(r Round) float64 { return float64(r.BytesUp) + float64(r.BytesDown) }),
-	metrics.Seconds: always(func(r Round) float64 { return r.Seconds }),
-}, evaluations, sent)
-
-// reader gives the value of a quantity, with its argument, in a round.
-type reader = func(r Round, arg string) (float64, bool)
-
-func overDomains(of func(e *record.Evaluation) float64) func(Round, string) (float64, bool) {
-	return func(r Round, _ string) (float64, bool) {
-		if r.Evaluation == nil || len(r.PerDomain) == 0 {
-			return 0, false
-		}
-		return of(r.Evaluation), true
-	}
-}
-
-// lookUp finds a name, or the only one that differs from it in nothing but case.
-func lookUp[V any](m map[string]V, name string) (V, bool) {
-	if v, ok := m[name]; ok {
-		return v, true
-	}
-	for _, k := range sortedKeys(m) {
-		if strings.EqualFold(k, name) {
-			return m[k], true
-		}
-	}
-	var none V
-	return none, false
 }
 
 // ParseMetric reads the name of a metric (metrics.ParseName).
 func ParseMetric(name string) (Metric, error) {
 	n, err := metrics.ParseName(name)
-	return Metric{Name: name, quantity: n.Quantity.Name, arg: n.Argument, window: n.Window, view: n.View}, err
+	return Metric{Name: name, quantity: n.Metric.Name, arg: n.Argument, window: n.Window, view: n.View}, err
 }
 
-// what is the definition of the metric's quantity.
-func (m Metric) what() metrics.Quantity {
-	q, _ := metrics.Find(m.quantity)
-	return q
+// what is the metric's definition.
+func (m Metric) what() metrics.Definition {
+	d, _ := metrics.Find(m.quantity)
+	return d
 }
 
 // In gives the metric of another quantity in the same rounds: of last10 and domain:Art, domain:Art@last10. Quantities
@@ -170,7 +88,7 @@ func (m Metric) Factor() float64 {
 }
 
 // LessIsBetter is true of losses, costs and deviations.
-func (m Metric) LessIsBetter() bool { return m.what().Less }
+func (m Metric) LessIsBetter() bool { return m.what().Lower }
 
 // Of computes the metric of a run; false where its rounds do not have it.
 func (m Metric) Of(r *Run) (float64, bool) {
@@ -189,8 +107,11 @@ func (m Metric) Of(r *Run) (float64, bool) {
 // rounds are the indices of the rounds that count: of those that have the quantity, or for best, of those tested.
 func (m Metric) rounds(r *Run) []int {
 	by := m
-	if m.window == metrics.Best {
+	switch m.window {
+	case metrics.Best:
 		by = Metric{quantity: metrics.Accuracy, view: m.view}
+	case metrics.BestVal: // a run selects one round, by its headline, whatever is read of it
+		by = Metric{quantity: metrics.Val}
 	}
 	var have []int
 	top, topAt := -1.0, -1
@@ -203,11 +124,9 @@ func (m Metric) rounds(r *Run) []int {
 		}
 	}
 	switch {
-	case m.window == metrics.BestVal:
-		return bestValidated(r.Rounds) // a run selects one round, by its headline, whatever is read of it
 	case len(have) == 0 || m.window == metrics.All:
 		return have
-	case m.window == metrics.Best:
+	case m.window == metrics.Best || m.window == metrics.BestVal:
 		return []int{topAt}
 	case m.window == metrics.First:
 		return have[:1]
@@ -220,9 +139,7 @@ func (m Metric) rounds(r *Run) []int {
 // it is their accuracy in the last tested round, of the same evaluation. Nil where the rounds do not have it, of every
 // client.
 func (m Metric) PerClient(r *Run) []float64 {
-	if !m.what().Evaluated || m.what().Window == metrics.First ||
-		slices.Contains([]string{metrics.Set, metrics.SetMean, metrics.Val, metrics.HM, metrics.HM3, metrics.Honest,
-			metrics.Success}, m.quantity) {
+	if len(m.what().Statistics) == 0 { // it is not of the clients' own test data
 		m = Metric{quantity: metrics.Accuracy, window: metrics.Last, view: m.view}
 	}
 	var sum []float64
@@ -245,37 +162,39 @@ func (m Metric) PerClient(r *Run) []float64 {
 	return slices.Clip(sum)
 }
 
-// Domains lists the domains that occur in the rounds of some groups, Sets the evaluation sets.
-func Domains(groups []*Group) []string {
-	return names(groups, func(r Round) []string {
-		var out []string
-		for _, e := range r.all() {
-			out = append(out, sortedKeys(e.PerDomain)...)
-		}
-		return out
-	})
-}
+// Domains lists the domains that occur in the rounds of some groups.
+func Domains(groups []*Group) []string { return arguments(metrics.Domain, groups) }
 
 // Sets lists the evaluation sets that occur in the rounds of some groups.
-func Sets(groups []*Group) []string {
-	return names(groups, func(r Round) []string { return sortedKeys(r.EvaluationSets) })
-}
+func Sets(groups []*Group) []string { return arguments(metrics.Set, groups) }
 
 // Notes lists the notes that occur in the rounds of some groups.
-func Notes(groups []*Group) []string {
-	return names(groups, func(r Round) []string { return sortedKeys(r.Notes) })
-}
+func Notes(groups []*Group) []string { return arguments(metrics.Note, groups) }
 
-func names(groups []*Group, of func(Round) []string) []string {
+// arguments lists the arguments with which the rounds of some groups have a metric, sorted; numbers of steps are sorted
+// as numbers.
+func arguments(name string, groups []*Group) []string {
+	d, _ := metrics.Find(name)
 	all := map[string]bool{}
 	for _, g := range groups {
 		for _, run := range g.Runs {
 			for _, r := range run.Rounds {
-				for _, n := range of(r) {
-					all[n] = true
+				if r.Evaluation == nil { // of a method without the evaluation that headlines are of
+					r = r.in(map[bool]method.View{true: method.PersonalView}[r.Evaluations.Global == nil])
+				}
+				for _, a := range d.Arguments(r.Metrics()) {
+					all[a] = true
 				}
 			}
 		}
 	}
-	return sortedKeys(all)
+	out := sortedKeys(all)
+	if d.Argument == metrics.BySteps {
+		slices.SortFunc(out, func(a, b string) int {
+			m, _ := strconv.Atoi(a)
+			n, _ := strconv.Atoi(b)
+			return cmp.Compare(m, n)
+		})
+	}
+	return out
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 )
 
@@ -15,17 +16,23 @@ func rounds(accuracies ...[2]float64) []Round {
 	var out []Round
 	for i, a := range accuracies {
 		mean := (a[0] + a[1]) / 2
-		own := &record.Evaluation{Accuracy: mean, Weighted: (a[0] + 2*a[1]) / 3, Worst: min(a[0], a[1]), F1: mean / 4,
-			PerClient: a[:],
-			PerDomain: map[string]float64{"Art": a[0], "Photo": a[1]}, DomainMean: mean,
-			DomainStd: math.Abs(a[0]-a[1]) / 2}
-		global := &record.Evaluation{Accuracy: mean / 2, PerClient: []float64{a[0] / 2, a[1] / 2}}
+		own := &metrics.Evaluation{Values: map[string]float64{metrics.ClientStd: 0, metrics.Accuracy: mean,
+			metrics.Weighted: (a[0] + 2*a[1]) / 3, metrics.Worst: min(a[0], a[1]), metrics.F1: mean / 4,
+			metrics.DomainMean: mean, metrics.DomainStd: math.Abs(a[0]-a[1]) / 2}, PerClient: a[:],
+			PerDomain: map[string]float64{"Art": a[0], "Photo": a[1]}}
+		global := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: mean / 2},
+			PerClient: []float64{a[0] / 2, a[1] / 2}}
 		out = append(out, Round{Record: record.Record{Round: i, Tested: true, Evaluation: own,
 			Evaluations: record.Evaluations{Global: global, Personal: own},
 			Loss:        float64(i), BytesUp: 100 * i, BytesDown: 50, Seconds: float64(i + 1), TestSizes: []int{10,
 				20}}})
 	}
 	return out
+}
+
+// accurate is an evaluation of which only the accuracy is known.
+func accurate(accuracy float64) *metrics.Evaluation {
+	return &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: accuracy}}
 }
 
 func metric(t *testing.T, name string) Metric {
@@ -43,8 +50,8 @@ func TestMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.2, .4}, [2]float64{.8, 1}, [2]float64{},
 		[2]float64{.4, .6}, [2]float64{.5, .7}, [2]float64{.6, .7})}
 	r.Rounds[3].Record = record.Record{Round: 3, Loss: 3, BytesUp: 300, BytesDown: 50, Seconds: 4}
-	r.Rounds[6].EvaluationSets = map[string]record.SetResult{"new": {Evaluation: &record.Evaluation{Accuracy: .3}},
-		"pets": {Evaluation: &record.Evaluation{Accuracy: .5}}}
+	r.Rounds[6].EvaluationSets = map[string]record.SetResult{"new": {Evaluation: accurate(.3)},
+		"pets": {Evaluation: accurate(.5)}}
 	quarter := .25
 	r.Rounds[6].Attack = &record.Attack{Global: &quarter, SuccessPersonal: &quarter}
 	r.Rounds[5].Notes, r.Rounds[6].Notes = map[string]float64{"epsilon": 2.5}, map[string]float64{"epsilon": 3.5}
@@ -87,16 +94,17 @@ func TestEvaluationMetrics(t *testing.T) {
 	r := &Run{State: Done, Rounds: rounds([2]float64{0, .2}, [2]float64{.8, 1}, [2]float64{.6, .7})}
 	for i, v := range []float64{.3, .7, .7} {
 		r.Rounds[i].View = "personal"
-		r.Rounds[i].Validation = &record.Validation{Global: &record.AccuracySummary{Accuracy: 1 - v},
-			Personal: &record.AccuracySummary{Accuracy: v}}
+		r.Rounds[i].Validation = &record.Validation{Global: accurate(1 - v),
+			Personal: accurate(v)}
 	}
-	ece := .125
 	last := &r.Rounds[2]
-	last.ECE, last.Worst10, last.OwnClasses = &ece, .6, .75
-	last.BaseToNew = &record.BaseToNew{Global: &record.Generalisation{HM: .1}, Personal: &record.Generalisation{HM: .4,
-		HM3: .3}}
-	last.NewClients = map[string]record.SetResult{"0": {Evaluation: &record.Evaluation{Accuracy: .2}},
-		"10": {Evaluation: &record.Evaluation{Accuracy: .35}}}
+	own := last.Evaluation.Values
+	own[metrics.ECE], own[metrics.Worst10], own[metrics.OwnClasses] = .125, .6, .75
+	last.BaseToNew = &record.BaseToNew{Global: &metrics.Generalisation{HM: .1},
+		Personal: &metrics.Generalisation{HM: .4,
+			HM3: .3}}
+	last.NewClients = map[string]record.SetResult{"0": {Evaluation: accurate(.2)},
+		"10": {Evaluation: accurate(.35)}}
 	for name, want := range map[string]float64{"best-val": .9, "worst@best-val": .8, "global@best-val": .45, "val": .7,
 		"val@best-val": .7,
 		"ece":          .125, "worst10": .6, "own-classes": .75, "hm": .4, "hm3": .3, "new:0": .2, "new:10": .35} {
@@ -114,9 +122,9 @@ func TestEvaluationMetrics(t *testing.T) {
 	}
 	// Beside the selected round's accuracy stand evaluation sets of that round, and of the last where that one was not
 	// tested.
-	last.EvaluationSets = map[string]record.SetResult{"base": {Evaluation: &record.Evaluation{Accuracy: .5}},
-		"new": {Evaluation: &record.Evaluation{Accuracy: .5}}}
-	r.Rounds[1].EvaluationSets = map[string]record.SetResult{"base": {Evaluation: &record.Evaluation{Accuracy: .8}}}
+	last.EvaluationSets = map[string]record.SetResult{"base": {Evaluation: accurate(.5)},
+		"new": {Evaluation: accurate(.5)}}
+	r.Rounds[1].EvaluationSets = map[string]record.SetResult{"base": {Evaluation: accurate(.8)}}
 	if main := MainMetrics("best-val", groups); !slices.Contains(main, "set:base@best-val") || !slices.Contains(main,
 		"set:new") || !slices.Contains(main, "new:0") {
 		t.Errorf("beside best-val stand %v", main)
@@ -127,7 +135,7 @@ func TestEvaluationMetrics(t *testing.T) {
 	if got := DefaultMetric([]*Group{{Runs: []*Run{{BestVal: true}, {BestVal: true}}}}); got != "best-val" {
 		t.Errorf("runs that select by validation data show %s", got)
 	}
-	r.Rounds[1].Validation.Personal.Accuracy = 1.5
+	r.Rounds[1].Validation.Personal.Values[metrics.Accuracy] = 1.5
 	if err := r.Rounds[1].check(); err == nil {
 		t.Error("a validation accuracy of 1.5 is taken")
 	}
@@ -165,7 +173,7 @@ func TestRoundsRefused(t *testing.T) {
 	good := lines([2]float64{.1, .2})
 	for _, c := range []struct{ line, say string }{
 		{"nonsense", "not a round"}, {`{"round":2}`, "is round 2, where 1"},
-		{`{"round":1,"accuracy":1.5}`, "share 1.5"},
+		{`{"round":1,"accuracy":1.5}`, "accuracy 1.5, which is not between 0 and 1"},
 		{`{"round":1,"tested":true,"accuracy":0.5}`, "run it again"},
 		{`{"round":1,"per_client":[0.1],"test_sizes":[1,2]}`, "different lengths"}, {`{"round":1,"loss":1e300}`,
 			"impossible"}, {`{"round":1,"notes":{"epsilon":1e300}}`, "impossible note"}, {`{"round":1,"seconds":-1}`,

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 )
 
@@ -85,12 +86,12 @@ func leaveOutPartial(rounds []Round) {
 }
 
 // all lists the evaluations of the clients' own test data.
-func (r Round) all() []*record.Evaluation {
+func (r Round) all() []*metrics.Evaluation {
 	return present(r.Evaluation, r.Evaluations.Global, r.Evaluations.Personal)
 }
 
-func present(list ...*record.Evaluation) []*record.Evaluation {
-	return slices.DeleteFunc(list, func(e *record.Evaluation) bool { return e == nil })
+func present(list ...*metrics.Evaluation) []*metrics.Evaluation {
+	return slices.DeleteFunc(list, func(e *metrics.Evaluation) bool { return e == nil })
 }
 
 // clients is how many the lists by client are about.
@@ -176,16 +177,15 @@ func (r Round) check() error {
 	for _, x := range r.NewClients {
 		all = append(all, present(x.Evaluation, x.Evaluations.Global, x.Evaluations.Personal)...)
 	}
-	shares := r.shares()
+	if v := r.Validation; v != nil {
+		all = append(all, present(v.Global, v.Personal)...)
+	}
 	for _, e := range all {
-		shares = slices.Concat(shares, []float64{e.Accuracy, e.Std, e.Weighted, e.F1, e.Worst, e.Worst10, e.OwnClasses,
-			e.DomainMean, e.DomainStd},
-			e.PerClient, sortedValues(e.PerDomain))
-		if e.ECE != nil {
-			shares = append(shares, *e.ECE)
+		if err := e.Check(); err != nil {
+			return err
 		}
 	}
-	for _, v := range shares {
+	for _, v := range r.shares() {
 		if v < 0 || v > 1+1e-9 {
 			return fmt.Errorf("has the share %v, which is not between 0 and 1", v)
 		}
@@ -221,10 +221,22 @@ func sameLength(n int, others ...int) bool {
 	return true
 }
 
-func sortedValues(m map[string]float64) []float64 {
+// shares are the numbers within 0 and 1 that stand beside the round's evaluations.
+func (r Round) shares() []float64 {
 	var out []float64
-	for _, k := range sortedKeys(m) {
-		out = append(out, m[k])
+	if n := r.BaseToNew; n != nil {
+		for _, g := range []*metrics.Generalisation{n.Global, n.Personal} {
+			if g != nil {
+				out = append(out, g.Local, g.Base, g.New, g.HM, g.HM3)
+			}
+		}
+	}
+	if a := r.Attack; a != nil {
+		for _, v := range []*float64{a.Global, a.Personal, a.SuccessGlobal, a.SuccessPersonal} {
+			if v != nil {
+				out = append(out, *v)
+			}
+		}
 	}
 	return out
 }

@@ -22,8 +22,9 @@ func TestAnswered(t *testing.T) {
 	if err != nil || len(rounds) != 2 {
 		t.Fatal(len(rounds), err)
 	}
-	if len(rounds[0].PerClient) != 2 || rounds[1].PerClient != nil || rounds[1].Evaluations.Personal.PerClient != nil ||
-		rounds[1].TestSizes != nil || rounds[1].Accuracy != 0.75 {
+	if len(rounds[0].Evaluation.PerClient) != 2 || rounds[1].Evaluation.PerClient != nil ||
+		rounds[1].Evaluations.Personal.PerClient != nil ||
+		rounds[1].TestSizes != nil || rounds[1].Evaluation.Accuracy() != 0.75 {
 		t.Errorf("%+v", rounds)
 	}
 	run := &Run{Rounds: rounds}
@@ -40,7 +41,7 @@ func TestAnswered(t *testing.T) {
 	// Of three clients, two answered each time, but not the same two.
 	rounds, err = ReadRounds(strings.NewReader(answeredLine(0, "[0,1]", "[0.25,0.75]", "[4,4]", .5, .25) +
 		answeredLine(1, "[1,2]", "[0.75,0.25]", "[4,4]", .5, .25)))
-	if err != nil || rounds[0].PerClient != nil || rounds[1].PerClient != nil {
+	if err != nil || rounds[0].Evaluation.PerClient != nil || rounds[1].Evaluation.PerClient != nil {
 		t.Errorf("%+v, %v", rounds, err)
 	}
 }

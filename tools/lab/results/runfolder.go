@@ -209,7 +209,7 @@ func (r *Run) Log() []string {
 	for i, round := range r.Rounds {
 		parts := []string{fmt.Sprintf("loss %.4f", round.Loss)}
 		if e := round.Evaluation; e != nil {
-			parts = append(parts, fmt.Sprintf("accuracy %.2f %% (%s)", 100*e.Accuracy, round.View))
+			parts = append(parts, fmt.Sprintf("accuracy %.2f %% (%s)", 100*e.Accuracy(), round.View))
 		}
 		if n := len(round.Clients); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d clients", n))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/results"
 )
@@ -16,10 +17,10 @@ import (
 func tested(seed uint64, view string, global, personal float64) *results.Run {
 	e := record.Evaluations{}
 	if global >= 0 {
-		e.Global = &record.Evaluation{Accuracy: global}
+		e.Global = &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: global}}
 	}
 	if personal >= 0 {
-		e.Personal = &record.Evaluation{Accuracy: personal}
+		e.Personal = &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: personal}}
 	}
 	r := &results.Run{Seed: seed, State: results.Done, Rounds: []results.Round{{Record: record.Record{Tested: true,
 		Evaluations: e}}}}

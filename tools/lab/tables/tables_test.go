@@ -11,18 +11,25 @@ import (
 	"testing"
 
 	"promptfed/configs"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/tools/lab/results"
 )
 
 // run is a finished run with these accuracies in its rounds, in two domains that lie as far above as below.
+// accurate is an evaluation of which only the accuracy is known.
+func accurate(accuracy float64) *metrics.Evaluation {
+	return &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: accuracy}}
+}
+
 func run(seed uint64, accuracies ...float64) *results.Run {
 	r := &results.Run{Seed: seed, State: results.Done}
 	for i, a := range accuracies {
 		r.Rounds = append(r.Rounds, results.Round{Record: record.Record{Round: i, Tested: true, Seconds: 90,
 			BytesUp: 1000, BytesDown: 500,
-			Evaluation: &record.Evaluation{Accuracy: a, PerDomain: map[string]float64{"Art": a - .1,
-				"Photo": a + .1}, DomainMean: a, DomainStd: .1}}})
+			Evaluation: &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: a, metrics.DomainMean: a,
+				metrics.DomainStd: .1}, PerDomain: map[string]float64{"Art": a - .1,
+				"Photo": a + .1}}}})
 	}
 	return r
 }
@@ -202,7 +209,7 @@ func TestSets(t *testing.T) {
 		for i, r := range g.Runs {
 			if len(r.Rounds) > 0 {
 				r.Rounds[1].EvaluationSets = map[string]record.SetResult{"without " +
-					g.Labels["data"]: {Evaluation: &record.Evaluation{Accuracy: .2 + float64(i)/10}}}
+					g.Labels["data"]: {Evaluation: accurate(.2 + float64(i)/10)}}
 			}
 		}
 	}
@@ -252,7 +259,8 @@ func TestUnits(t *testing.T) {
 // marked as the best in none of these columns; in accuracy the better one is.
 func TestNoBestOfCosts(t *testing.T) {
 	run := func(accuracy, std float64, bytes int, seconds float64) *results.Run {
-		e := &record.Evaluation{Accuracy: accuracy, Std: std, Worst: accuracy, F1: accuracy}
+		e := &metrics.Evaluation{Values: map[string]float64{metrics.Accuracy: accuracy, metrics.ClientStd: std,
+			metrics.Worst: accuracy, metrics.F1: accuracy}}
 		return &results.Run{State: results.Done, Rounds: []results.Round{{Record: record.Record{Tested: true,
 			Evaluation: e, Loss: seconds, BytesUp: bytes, Seconds: seconds}}}}
 	}
@@ -285,7 +293,8 @@ func TestSeedsOfCells(t *testing.T) {
 		g := &results.Group{Name: name, Labels: map[string]string{"method": name}}
 		for s := range seeds {
 			g.Runs = append(g.Runs, &results.Run{State: results.Done, Seed: s, Rounds: []results.Round{{
-				Record: record.Record{Tested: true, Evaluation: &record.Evaluation{Accuracy: float64(s+1) / 10}}}}})
+				Record: record.Record{Tested: true,
+					Evaluation: accurate(float64(s+1) / 10)}}}})
 		}
 		groups = append(groups, g)
 	}

@@ -105,7 +105,7 @@ func TestOneList(t *testing.T) {
 		metrics.Note: "epsilon", metrics.RoundsTo: "50", metrics.BytesTo: "50",
 		metrics.ParametersTo: "50", metrics.SimulatedTo: "50"}
 	values := map[float64]string{}
-	for _, q := range metrics.Quantities() {
+	for _, q := range metrics.Definitions() {
 		name := q.Name
 		if q.Argument != "" {
 			name += ":" + arguments[q.Name]

@@ -47,7 +47,7 @@ func (l *eventLog) round(r record.Record) {
 		values[strings.ReplaceAll(name, ":", "/")] = v
 	}
 	if r.Evaluation != nil {
-		for i, v := range r.PerClient {
+		for i, v := range r.Evaluation.PerClient {
 			if len(r.Answered) > 0 {
 				i = r.Answered[i]
 			}

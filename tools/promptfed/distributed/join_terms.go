@@ -17,6 +17,7 @@ import (
 	wrap "github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/experiment"
 	"promptfed/federation/experiment/facts"
 	"promptfed/federation/transport/exchange"
@@ -55,10 +56,7 @@ func runTerms(f facts.Facts) []joinTerm {
 	if n := text("tests"); n != "1" {
 		often = "every " + n + " rounds"
 	}
-	tests := often + ": number of correct test and validation images, macro-F1, confidence bins"
-	if on("tests.confusion") {
-		tests += ", confusion matrix"
-	}
+	tests := often + ", of test and validation images: " + strings.Join(metrics.Titles(on("tests.confusion")), ", ")
 	protection := []joinTerm{
 		{"method", method},
 		{"rounds", text("rounds") + ", with " + who},

@@ -88,7 +88,7 @@ func (m *meter) round(r record.Record) {
 	m.loss.Store(r.Loss)
 	switch {
 	case r.Evaluation != nil:
-		m.accuracy.Store(r.Accuracy)
+		m.accuracy.Store(r.Evaluation.Accuracy())
 	case r.Tested:
 		m.accuracy.Store(math.NaN())
 	}

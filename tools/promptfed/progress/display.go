@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/record"
 	"promptfed/federation/experiment"
 )
@@ -171,7 +172,7 @@ func (d *Display) Round(r record.Record) {
 	}
 	line := fmt.Sprintf("%s: round %d/%d%s", d.name, r.Round+1, d.rounds, d.last)
 	if r.Evaluation != nil {
-		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Std)
+		line += fmt.Sprintf(" ± %.1f over clients", 100*r.Evaluation.Values[metrics.ClientStd])
 	}
 	for _, u := range record.MissingTests([]record.Record{r}) {
 		line += ", " + u.String()
@@ -194,7 +195,7 @@ func left(began time.Time, done, total int) string {
 func accuracyOf(r record.Record) string {
 	switch {
 	case r.Evaluation != nil:
-		return fmt.Sprintf(", %s accuracy %.1f %%", r.View, 100*r.Accuracy)
+		return fmt.Sprintf(", %s accuracy %.1f %%", r.View, 100*r.Evaluation.Accuracy())
 	case r.Tested:
 		return fmt.Sprintf(", %s accuracy -", r.View)
 	}

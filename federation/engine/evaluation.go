@@ -32,7 +32,7 @@ func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 		return record.ErrNoValidation
 	}
 	result := e.Result(records, s.view, s.Plan.Rounds)
-	test.Confusion = result && e.Confusion
+	test.Confusion, test.Classes = result && e.Confusion, g.Classes
 	replies, err := s.Cohort.Run(ctx, test)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (s *Server) testing(ctx context.Context, rec *record.Record) error {
 	if test.Confusion {
 		s.Confusion = record.ConfusionOf(g.Round, g.Classes, replies)
 	}
-	test.Confusion = false
+	test.Confusion, test.Classes = false, 0
 	if result || e.SetsEvery > 0 && (g.Round+1)%e.SetsEvery == 0 {
 		if err := s.evaluateSets(ctx, test, rec); err != nil {
 			return err
@@ -61,8 +61,8 @@ func (s *Server) validation(replies []message.Reply) *record.Validation {
 		return nil
 	}
 	t := record.SummariseSet(s.has, s.view, replies, s.Plan.Known(), s.Plan.Infos)
-	return &record.Validation{Global: record.Summarised(t.Evaluations.Global),
-		Personal: record.Summarised(t.Evaluations.Personal), Clients: t.Answered, Examples: t.Sizes}
+	return &record.Validation{Global: t.Evaluations.Global.OnValidation(),
+		Personal: t.Evaluations.Personal.OnValidation(), Clients: t.Answered, Examples: t.Sizes}
 }
 
 // adapt tests the clients that never train, after each number of steps, with the parameters that each client has after

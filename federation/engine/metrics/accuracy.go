@@ -1,0 +1,124 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+)
+
+// Names of metrics of correct predictions.
+const (
+	Accuracy   = "accuracy"
+	Weighted   = "weighted"
+	Worst      = "worst"
+	Worst10    = "worst10"
+	ClientStd  = "client-std"
+	Domain     = "domain"
+	DomainMean = "domain-mean"
+	DomainStd  = "domain-std"
+)
+
+// correct is the number of examples whose largest class score is that of their label; of equal scores the first counts.
+var correct = send(Statistic{Name: "correct", Title: "number of correct images", Size: 1,
+	Compute: func(e Examples) []float64 {
+		n := 0.0
+		for i, y := range e.Labels {
+			if e.predicted[i] == y {
+				n++
+			}
+		}
+		return []float64{n}
+	},
+	Check: func(v []float64, of Claim) error { return whole(of.Examples, v...) }})
+
+var ofCorrect = []*Statistic{correct}
+
+func accuracyOf(c Client) float64 { return c.rate(correct) }
+
+var _ = define(Definition{Name: Accuracy, Column: 10, Title: "accuracy", Unit: Percent, Validation: true,
+	Statistics: ofCorrect, Merge: meanClients, Value: meanOver(accuracyOf)})
+
+// Every test example counts the same in weighted, not every client.
+var _ = define(Definition{Name: Weighted, Column: 20, Title: "accuracy weighted by test examples", Unit: Percent,
+	Key: "accuracy_weighted", Statistics: ofCorrect, Merge: pooled,
+	Value: func(clients []Client) (float64, bool) {
+		sum, n := sumOver(clients, correct)
+		return sum / float64(max(1, n)), true
+	}})
+
+var _ = define(Definition{Name: Worst, Column: 40, Title: "accuracy of the worst client", Unit: Percent,
+	Statistics: ofCorrect, Merge: "minimum over clients",
+	Value: func(clients []Client) (float64, bool) { return slices.Min(each(clients, accuracyOf)), true }})
+
+var _ = define(Definition{Name: Worst10, Column: 50, Title: "accuracy of the worst tenth of the clients", Unit: Percent,
+	Statistics: ofCorrect, Merge: "mean over the ceil(n/10) clients with the lowest accuracies",
+	Value: func(clients []Client) (float64, bool) { return worstTenth(each(clients, accuracyOf)), true }})
+
+// worstTenth is the mean over the ceil(n/10) lowest of n accuracies.
+func worstTenth(accuracies []float64) float64 {
+	low := slices.Sorted(slices.Values(accuracies))
+	mean, _ := MeanStd(low[:(len(low)+9)/10])
+	return mean
+}
+
+var _ = define(Definition{Name: ClientStd, Column: 60, Title: "standard deviation over clients", Unit: Percent,
+	Key: "accuracy_std", Lower: true, Validation: true, Statistics: ofCorrect,
+	Merge: "population standard deviation over the clients of one run",
+	Value: func(clients []Client) (float64, bool) {
+		_, std := MeanStd(each(clients, accuracyOf))
+		return std, true
+	}})
+
+var _ = define(Definition{Name: Domain, Argument: ByName, Column: 90, Title: "accuracy in the domain", Unit: Percent,
+	Evaluated: true, Statistics: ofCorrect, Merge: "mean over the clients of the domain", Exists: everyTest,
+	Read: func(r Round, name string) (float64, bool) {
+		if r.Evaluation == nil {
+			return 0, false
+		}
+		return lookUp(r.Evaluation.PerDomain, name)
+	},
+	Arguments: func(r Round) []string {
+		if r.Evaluation == nil {
+			return nil
+		}
+		return slices.Sorted(maps.Keys(r.Evaluation.PerDomain))
+	}})
+
+var _ = define(Definition{Name: DomainMean, Column: 100, Title: "mean over domains", Unit: Percent,
+	Statistics: ofCorrect, Merge: "mean " + overDomains,
+	Value: func(clients []Client) (float64, bool) {
+		means := domainMeans(clients)
+		mean, _ := MeanStd(means)
+		return mean, len(means) > 0
+	}})
+
+var _ = define(Definition{Name: DomainStd, Column: 110, Title: "standard deviation over domains", Unit: Percent,
+	Lower: true, Statistics: ofCorrect, Merge: "population standard deviation " + overDomains,
+	Value: func(clients []Client) (float64, bool) {
+		means := domainMeans(clients)
+		_, std := MeanStd(means)
+		return std, len(means) > 0
+	}})
+
+// perDomain is the mean accuracy of the clients of each domain; empty where clients have none.
+func perDomain(clients []Client) map[string]float64 {
+	accuracies := map[string][]float64{}
+	for _, c := range clients {
+		if c.Domain != "" {
+			accuracies[c.Domain] = append(accuracies[c.Domain], accuracyOf(c))
+		}
+	}
+	out := map[string]float64{}
+	for d, v := range accuracies {
+		out[d], _ = MeanStd(v)
+	}
+	return out
+}
+
+// domainMeans are the values of perDomain in the order of names.
+func domainMeans(clients []Client) (out []float64) {
+	per := perDomain(clients)
+	for _, d := range slices.Sorted(maps.Keys(per)) {
+		out = append(out, per[d])
+	}
+	return out
+}

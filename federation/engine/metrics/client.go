@@ -1,0 +1,61 @@
+package metrics
+
+import "math"
+
+// Client is what one client sent of one evaluation.
+type Client struct {
+	Domain   string
+	Examples int
+	Statistics
+}
+
+// has reports whether the client sent statistics.
+func (c Client) has(list []*Statistic) bool {
+	for _, s := range list {
+		if c.Statistics[s.Name] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// rate is a count over the client's examples; 0 without examples.
+func (c Client) rate(s *Statistic) float64 {
+	return c.Statistics[s.Name][0] / float64(max(1, c.Examples))
+}
+
+// meanOver is the Value of a mean over clients.
+func meanOver(of func(c Client) float64) func([]Client) (float64, bool) {
+	return func(clients []Client) (float64, bool) {
+		mean, _ := MeanStd(each(clients, of))
+		return mean, true
+	}
+}
+
+// sumOver adds a statistic of one number over clients, and their examples.
+func sumOver(clients []Client, s *Statistic) (sum float64, examples int) {
+	for _, c := range clients {
+		sum, examples = sum+c.Statistics[s.Name][0], examples+c.Examples
+	}
+	return sum, examples
+}
+
+// each is a number of every client.
+func each(clients []Client, of func(c Client) float64) []float64 {
+	out := make([]float64, len(clients))
+	for i, c := range clients {
+		out[i] = of(c)
+	}
+	return out
+}
+
+// MeanStd is the mean and the population standard deviation.
+func MeanStd(v []float64) (mean, std float64) {
+	for _, x := range v {
+		mean += x / float64(len(v))
+	}
+	for _, x := range v {
+		std += (x - mean) * (x - mean) / float64(len(v))
+	}
+	return mean, math.Sqrt(std)
+}

@@ -1,0 +1,84 @@
+package metrics
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"slices"
+	"testing"
+
+	"promptfed/runtime/tensor"
+)
+
+// ofOne evaluates one client with these test examples.
+func ofOne(scores *tensor.Tensor, labels []int64) *Evaluation {
+	return Evaluate([]Client{{Examples: len(labels), Statistics: Compute(Examples{Scores: scores, Labels: labels},
+		true)}})
+}
+
+// near compares a metric of an evaluation with a value worked out elsewhere.
+func near(t *testing.T, what string, e *Evaluation, name string, want, within float64) {
+	t.Helper()
+	if got, ok := e.Value(name); !ok || math.Abs(got-want) > within {
+		t.Errorf("%s: %s is %.15g (%v), want %.15g", what, name, got, ok, want)
+	}
+}
+
+// TestECEByHand: two classes with scores 0 and ln(p/(1-p)) have confidence p. Of three examples at 0.9 (bin 14) two are
+// correct, of one at 0.6 (its upper edge 9/15 is inside bin 9) none: |2 - 2.7| + |0 - 0.6| = 1.3 over 4 examples.
+func TestECEByHand(t *testing.T) {
+	logit := func(p float64) float32 { return float32(math.Log(p / (1 - p))) }
+	scores := tensor.Of([]float32{0, logit(.9), 0, logit(.9), 0, logit(.9), 0, logit(.6)}, 4, 2)
+	labels := []int64{1, 1, 0, 0}
+	near(t, "by hand", ofOne(scores, labels), ECE, 1.3/4, 1e-7)
+	good := Compute(Examples{Scores: scores, Labels: labels}, false)
+	if b := good[confidences.Name][39:42]; b[0] != 3 || b[1] != 2 {
+		t.Errorf("the bin of 0.9 is %v", b)
+	}
+	if err := good.Check(4, 2, false); err != nil {
+		t.Error(err)
+	}
+	if err := good.Check(5, 2, false); err == nil {
+		t.Error("bins of four examples are taken for five")
+	}
+	for name, bin := range map[string][]float64{"one more is correct": {3, 3, 2.7}, "a confidence of another bin": {3,
+		2, .5},
+		"a fraction": {2.5, 2, 2.3}, "negative": {-3, 2, -2.7}, "no number": {3, 2, math.NaN()}} {
+		broken := Statistics{}
+		for k, v := range good {
+			broken[k] = slices.Clone(v)
+		}
+		copy(broken[confidences.Name][39:], bin)
+		if broken.Check(4, 2, false) == nil {
+			t.Errorf("%s: %v is taken", name, bin)
+		}
+	}
+}
+
+// TestECEGolden compares with tools/golden/calibration.py, each case by itself and all of them as clients of one test.
+func TestECEGolden(t *testing.T) {
+	b, err := os.ReadFile("testdata/calibration.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var golden struct {
+		Cases []struct {
+			Scores [][]float32
+			Labels []int64
+			ECE    float64
+		}
+		Together float64
+	}
+	if err := json.Unmarshal(b, &golden); err != nil || len(golden.Cases) == 0 {
+		t.Fatal(err, len(golden.Cases))
+	}
+	var all []Client
+	for _, c := range golden.Cases {
+		scores := tensor.Of(slices.Concat(c.Scores...), len(c.Scores), len(c.Scores[0]))
+		near(t, "golden", ofOne(scores, c.Labels), ECE, c.ECE, 1e-12)
+		all = append(all, Client{Examples: len(c.Labels), Statistics: Compute(Examples{Scores: scores,
+			Labels: c.Labels},
+			false)})
+	}
+	near(t, "together", Evaluate(all), ECE, golden.Together, 1e-12)
+}

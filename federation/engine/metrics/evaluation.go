@@ -1,0 +1,173 @@
+package metrics
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Evaluation is what a test gave with one kind of parameters, the server's (global) or each client's own (personal).
+type Evaluation struct {
+	Values    map[string]float64 // by name of the metric; one that the test does not have is absent
+	PerClient []float64          // accuracies of the clients that answered, in order
+	PerDomain map[string]float64 // mean accuracy over the clients of a domain
+}
+
+// Evaluate merges what clients sent, sorted by client. Its result is nil without clients.
+func Evaluate(clients []Client) *Evaluation {
+	if len(clients) == 0 {
+		return nil
+	}
+	e := &Evaluation{Values: map[string]float64{}, PerClient: each(clients, accuracyOf), PerDomain: perDomain(clients)}
+	for _, d := range definitions {
+		if d.Value == nil {
+			continue
+		}
+		have := slices.DeleteFunc(slices.Clone(clients), func(c Client) bool { return !c.has(d.Statistics) })
+		if len(have) == 0 {
+			continue
+		}
+		if v, ok := d.Value(have); ok {
+			e.Values[d.Name] = v
+		}
+	}
+	return e
+}
+
+// Value returns a metric by its name; false where the evaluation is nil or does not have it.
+func (e *Evaluation) Value(name string) (float64, bool) {
+	if e == nil {
+		return 0, false
+	}
+	v, ok := e.Values[name]
+	return v, ok
+}
+
+// Accuracy is the mean over clients.
+func (e *Evaluation) Accuracy() float64 { return e.Values[Accuracy] }
+
+// OnValidation is the evaluation of validation data, which has less details; nil of nil.
+func (e *Evaluation) OnValidation() *Evaluation {
+	if e == nil {
+		return nil
+	}
+	out := &Evaluation{Values: map[string]float64{}, PerClient: e.PerClient}
+	for _, d := range definitions {
+		if v, ok := e.Value(d.Name); ok && d.Validation {
+			out.Values[d.Name] = v
+		}
+	}
+	return out
+}
+
+// Check refuses values outside of their metrics' bounds.
+func (e *Evaluation) Check() error {
+	for _, d := range definitions {
+		if v, ok := e.Value(d.Name); ok && !d.within(v) {
+			return fmt.Errorf("has the %s %v, which is not between %v and %v", d.Name, v, d.Low, d.High)
+		}
+	}
+	for _, v := range slices.Concat(e.PerClient, slices.Collect(maps.Values(e.PerDomain))) {
+		if !(v >= 0 && v <= 1+rounding) {
+			return fmt.Errorf("has the accuracy %v, which is not between 0 and 1", v)
+		}
+	}
+	return nil
+}
+
+// rounding is how far a sum of floating point numbers may be beyond a bound.
+const rounding = 1e-9
+
+func (d Definition) within(v float64) bool { return v >= d.Low-rounding && v <= d.High+rounding }
+
+// Keys of an evaluation in records, beside those of its metrics.
+const (
+	perClientKey = "per_client"
+	perDomainKey = "per_domain"
+)
+
+// MarshalJSON writes the metrics in the order of their columns, then accuracies by client and by domain.
+func (e Evaluation) MarshalJSON() ([]byte, error) { return MarshalWith(struct{}{}, &e) }
+
+// MarshalWith returns the JSON of an object with the keys of an evaluation, which may be nil, behind its own.
+func MarshalWith(object any, e *Evaluation) ([]byte, error) {
+	out, err := json.Marshal(object)
+	if err != nil || e == nil {
+		return out, err
+	}
+	out = bytes.TrimSuffix(out, []byte("}"))
+	add := func(key string, value any) {
+		var text []byte
+		if text, err = json.Marshal(value); err == nil {
+			out = fmt.Appendf(out, "%s%q:%s", strings.Repeat(",", min(1, len(out)-1)), key, text)
+		}
+	}
+	for _, d := range definitions {
+		if v, ok := e.Values[d.Name]; ok && err == nil {
+			add(d.Key, v)
+		}
+	}
+	if len(e.PerClient) > 0 && err == nil {
+		add(perClientKey, e.PerClient)
+	}
+	if len(e.PerDomain) > 0 && err == nil {
+		add(perDomainKey, e.PerDomain)
+	}
+	return append(out, '}'), err
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. Other keys are left out.
+func (e *Evaluation) UnmarshalJSON(b []byte) error {
+	read, err := Within(b)
+	if err == nil && read != nil {
+		*e = *read
+	}
+	return err
+}
+
+// Within reads an evaluation whose keys stand among those of a JSON object; nil where it has none of them.
+func Within(object []byte) (*Evaluation, error) {
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(object, &keys); err != nil {
+		return nil, err
+	}
+	e, some := &Evaluation{Values: map[string]float64{}}, false
+	read := func(key string, into any) error {
+		text, ok := keys[key]
+		if !ok || string(text) == "null" {
+			return nil
+		}
+		some = true
+		if err := json.Unmarshal(text, into); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+		return nil
+	}
+	for _, d := range definitions {
+		if d.Value == nil {
+			continue
+		}
+		var v *float64
+		if err := read(d.Key, &v); err != nil {
+			return nil, err
+		}
+		if v != nil {
+			e.Values[d.Name] = *v
+		}
+	}
+	if err := read(perClientKey, &e.PerClient); err != nil {
+		return nil, err
+	}
+	if err := read(perDomainKey, &e.PerDomain); err != nil || !some {
+		return nil, err
+	}
+	for _, name := range []string{DomainMean, DomainStd} { // format 1 leaves zeros out
+		if _, ok := e.Values[name]; !ok && len(e.PerDomain) > 0 {
+			e.Values[name] = 0
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,116 @@
+package metrics
+
+import (
+	"maps"
+	"slices"
+)
+
+// Names of metrics of evaluation sets.
+const (
+	Set     = "set"
+	SetMean = "set-mean"
+)
+
+// Evaluation sets that are made of the experiment's own data set. Those of base-to-new generalisation have CoCoOp's
+// names (docs/evaluation.md). Those of a simulated backdoor are all test images of other classes than its target,
+// labelled as the target: accuracy is the share that is predicted as the target, with the trigger the attack's success
+// rate, without it the baseline.
+const (
+	BaseSet        = "base" // the test images of all classes that the federation trains on
+	NewSet         = "new"  // those of the other classes
+	TriggeredSet   = "backdoor"
+	UntriggeredSet = "backdoor-without-trigger"
+)
+
+// ownSets lists the evaluation sets that are made of the experiment's own data set.
+var ownSets = []string{BaseSet, NewSet, TriggeredSet, UntriggeredSet}
+
+var _ = define(Definition{Name: Set, Argument: ByName, Column: 120, Title: "accuracy on the evaluation set",
+	Unit: Percent, Evaluated: true, Merge: meanClients, Exists: headline + ": evaluation sets", Privacy: sentAsIs,
+	Read: func(r Round, name string) (float64, bool) {
+		e, _ := lookUp(r.Sets, name)
+		return e.Value(Accuracy)
+	},
+	Arguments: func(r Round) []string { return slices.Sorted(maps.Keys(r.Sets)) }})
+
+var _ = define(Definition{Name: SetMean, Column: 130, Title: "mean over other data sets and left-out domains",
+	Unit: Percent, Evaluated: true, Merge: overSets + " that are not of the experiment's own data set",
+	Exists: headline + ": evaluation sets", Privacy: derived,
+	Read: func(r Round, _ string) (float64, bool) {
+		var all []float64
+		for _, name := range slices.Sorted(maps.Keys(r.Sets)) {
+			if slices.Contains(ownSets, name) {
+				continue
+			}
+			v, ok := r.Sets[name].Value(Accuracy)
+			if !ok {
+				return 0, false
+			}
+			all = append(all, v)
+		}
+		mean, _ := MeanStd(all)
+		return mean, len(all) > 0
+	}})
+
+// Names of harmonic means.
+const (
+	HM  = "hm"  // base and new
+	HM3 = "hm3" // local, base and new
+)
+
+// Generalisation is base-to-new generalisation in one evaluation: the one place where local, base and new are defined.
+//
+//   - local: a client's own test data, which is of its own classes, scored among the names of all classes that the
+//     federation trains on; mean over clients. (FedPGP's released test. FedTPG lets only the client's own classes
+//     compete, which is easier: that is own_classes of the evaluation.)
+//   - base: every client on the test images of all classes that the federation trains on, among the names of these.
+//   - new: every client on the test images of the classes that nobody trains on, among the names of those, without
+//     training.
+//   - hm: the harmonic mean of base and new, 2/(1/base + 1/new), of their means over clients; hm3: of all three,
+//     3/(1/local + 1/base + 1/new), which FedTPG prints as HM. Where one is 0 they are 0.
+type Generalisation struct {
+	Local float64 `json:"local"`
+	Base  float64 `json:"base"`
+	New   float64 `json:"new"`
+	HM    float64 `json:"hm"`
+	HM3   float64 `json:"hm3"`
+}
+
+// Generalise puts the evaluations of local, base and new test data together; nil where one is missing.
+func Generalise(local, base, other *Evaluation) *Generalisation {
+	if local == nil || base == nil || other == nil {
+		return nil
+	}
+	l, b, n := local.Accuracy(), base.Accuracy(), other.Accuracy()
+	return &Generalisation{l, b, n, harmonic(b, n), harmonic(l, b, n)}
+}
+
+var _ = define(Definition{Name: HM, Column: 140, Title: "harmonic mean of base and new", Unit: Percent, Evaluated: true,
+	Merge: computed, Exists: headline + ": evaluation sets base and new", Privacy: derived,
+	Read: func(r Round, _ string) (float64, bool) {
+		if r.BaseToNew == nil {
+			return 0, false
+		}
+		return r.BaseToNew.HM, true
+	}})
+
+var _ = define(Definition{Name: HM3, Column: 150, Title: "harmonic mean of local, base and new", Unit: Percent,
+	Evaluated: true, Merge: computed, Exists: headline + ": test data, evaluation sets base and new", Privacy: derived,
+	Read: func(r Round, _ string) (float64, bool) {
+		if r.BaseToNew == nil {
+			return 0, false
+		}
+		return r.BaseToNew.HM3, true
+	}})
+
+// harmonic is the harmonic mean of numbers that are not negative; 0 where one of them is.
+func harmonic(values ...float64) float64 {
+	sum := 0.0
+	for _, v := range values {
+		if v == 0 {
+			return 0
+		}
+		sum += 1 / v
+	}
+	return float64(len(values)) / sum
+}
