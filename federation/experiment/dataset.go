@@ -22,7 +22,7 @@ type DataInfo struct {
 	Duplicates data.Duplicates `json:"duplicates"`
 	Clients    Shared          `json:"client_duplicates"`
 	// what clients are tested on beside their own test data
-	EvaluationSets []EvaluationSetInfo `json:"exams,omitempty"`
+	EvaluationSets []EvaluationSetInfo `json:"sets,omitempty"`
 	Notes          []string            `json:"notes,omitempty"`
 }
 

@@ -222,7 +222,7 @@ type agreement struct {
 
 const (
 	agreementFile    = "agreed"
-	agreementVersion = 1
+	agreementVersion = 2
 )
 
 // readAgreement restores the decision of a resumed run.

@@ -233,10 +233,10 @@ func TestBackbonesWithoutMajority(t *testing.T) {
 // A file of another version is refused with what to do.
 func TestAgreementVersion(t *testing.T) {
 	h := electing(t)
-	if err := h.writeMember(agreementFile, agreement{Version: 2}); err != nil {
+	if err := h.writeMember(agreementFile, agreement{Version: 3}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.readMembers(); err == nil || !strings.Contains(err.Error(), "agreed.json has version 2") {
+	if err := h.readMembers(); err == nil || !strings.Contains(err.Error(), "agreed.json has version 3") {
 		t.Error(err)
 	}
 }

@@ -144,8 +144,8 @@ func TestSealedRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := transporttest.BytesOf(t, r.Prompts)
-	for _, step := range []string{"asksecagg-keys", "asksecagg-shares", "train", "asksecagg-agree",
-		"asksecagg-reveal"} {
+	for _, step := range []string{"computesecagg-keys", "computesecagg-shares", "train", "computesecagg-agree",
+		"computesecagg-reveal"} {
 		t.Run(step, func(t *testing.T) {
 			s := sealedSite(t, scaffold.Experiment(t), layer)
 			ctx, cancel := context.WithCancel(transporttest.Within(t))

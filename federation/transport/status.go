@@ -21,8 +21,8 @@ type Status struct {
 	Run       string         `json:"run"` // identity
 	Round     int            `json:"round"`
 	Kind      string         `json:"kind"` // of the current instruction; empty between instructions
-	Set       string         `json:"exam,omitempty"`
-	Statistic string         `json:"survey,omitempty"`
+	Set       string         `json:"set,omitempty"`
+	Statistic string         `json:"statistic,omitempty"`
 	Clients   []ClientStatus `json:"clients"`
 	// Secret means that differential privacy relies on a secret sample of clients: the status does not show which of
 	// them train, and with SecretSize not how many.

@@ -32,7 +32,7 @@ func metricBounds(d metrics.Definition) string {
 	}
 	switch {
 	case d.Unit == metrics.Percent:
-		return unit + " of 1"
+		return "share of 1, shown in %"
 	case math.IsInf(d.Low, -1):
 		return unit
 	case math.IsInf(d.High, 1):

@@ -25,8 +25,8 @@ type Cohort interface {
 type Kind string
 
 const (
-	Train   Kind = "train" // train and upload
-	Compute Kind = "ask"   // answer a statistic
+	Train   Kind = "train"   // train and upload
+	Compute Kind = "compute" // compute a statistic
 	// test with the shared parameters sent and with the client's own
 	Test     Kind = "test"
 	Validate Kind = "validate" // test on the validation data; a client without any answers with no examples

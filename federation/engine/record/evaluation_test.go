@@ -92,8 +92,8 @@ func TestScoreOfOne(t *testing.T) {
 	const rest = `"accuracy_personal":0.75,"evaluations":{"personal":{` + personal + `}},"test_sizes":[4],` +
 		`"answered":[0],"unanswered":[1],"clients":null,"lr":0,"bytes_up":0,"bytes_down":0,"seconds":0`
 	for view, want := range map[method.View]string{
-		method.PersonalView: `{"round":0,"loss":0,"tested":true,"view":"personal",` + rest + `,` + personal + `}`,
-		method.GlobalView:   `{"round":0,"loss":0,"tested":true,"view":"global",` + rest + `}`,
+		method.PersonalView: `{"format":2,"round":0,"loss":0,"tested":true,"view":"personal",` + rest + `,` + personal + `}`,
+		method.GlobalView:   `{"format":2,"round":0,"loss":0,"tested":true,"view":"global",` + rest + `}`,
 	} {
 		r := Record{}
 		r.Score(has, view, replies, message.Indices(len(infos)), infos)

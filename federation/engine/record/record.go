@@ -1,7 +1,6 @@
 package record
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,7 +32,7 @@ type Record struct {
 	// the clients that lists by client are about, where some did not answer; without it all
 	Answered       []int                `json:"answered,omitempty"`
 	Unanswered     []int                `json:"unanswered,omitempty"` // the others
-	EvaluationSets map[string]SetResult `json:"exams,omitempty"`
+	EvaluationSets map[string]SetResult `json:"sets,omitempty"`
 	Validation     *Validation          `json:"validation,omitempty"`  // on validation data
 	BaseToNew      *BaseToNew           `json:"base_to_new,omitempty"` // where there are evaluation sets base and new
 	// clients that never trained, by the steps that they took
@@ -74,21 +73,6 @@ func (r *Record) Score(has Evaluable, view method.View, replies []message.Reply,
 	}
 }
 
-// MarshalJSON writes the headline's keys behind the others.
-func (r Record) MarshalJSON() ([]byte, error) {
-	type plain Record
-	return metrics.MarshalWith(plain(r), r.Evaluation)
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (r *Record) UnmarshalJSON(b []byte) (err error) {
-	type plain Record
-	if err = json.Unmarshal(b, (*plain)(r)); err == nil {
-		r.Evaluation, err = metrics.Within(b)
-	}
-	return err
-}
-
 // Summary is summary.json: what a whole run gave. Accuracies are those of tested rounds.
 type Summary struct {
 	Name   string `json:"name"`
@@ -112,7 +96,7 @@ type Summary struct {
 	Untrained int      `json:"untrained,omitempty"` // clients that never trained
 	// tests of any round: means are over the clients that answered
 	Unanswered     []Unanswered         `json:"unanswered,omitempty"`
-	EvaluationSets map[string]SetResult `json:"exams,omitempty"`
+	EvaluationSets map[string]SetResult `json:"sets,omitempty"`
 	BaseToNew      *BaseToNew           `json:"base_to_new,omitempty"`
 	NewClients     map[string]SetResult `json:"new_clients,omitempty"`
 
@@ -144,21 +128,6 @@ type Summary struct {
 // mostWarnings is how many warnings of rounds a summary repeats.
 const mostWarnings = 3
 
-// MarshalJSON writes the keys of Evaluation behind the others.
-func (s Summary) MarshalJSON() ([]byte, error) {
-	type plain Summary
-	return metrics.MarshalWith(plain(s), s.Evaluation)
-}
-
-// UnmarshalJSON reads what MarshalJSON wrote.
-func (s *Summary) UnmarshalJSON(b []byte) (err error) {
-	type plain Summary
-	if err = json.Unmarshal(b, (*plain)(s)); err == nil {
-		s.Evaluation, err = metrics.Within(b)
-	}
-	return err
-}
-
 // Headline is the accuracy of a run in one evaluation.
 type Headline struct {
 	Last      float64 `json:"last"`
@@ -173,7 +142,7 @@ type Headline struct {
 // Unanswered names clients that did not answer a test.
 type Unanswered struct {
 	Round   int    `json:"round"`
-	Set     string `json:"exam,omitempty"` // empty for the clients' own test data
+	Set     string `json:"set,omitempty"` // empty for the clients' own test data
 	Clients []int  `json:"clients"`
 }
 

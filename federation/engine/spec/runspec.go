@@ -14,7 +14,7 @@ type RunSpec struct {
 	Training       string   `json:"training"`
 	Classes        []string `json:"classes"`
 	Template       string   `json:"template"`
-	EvaluationSets []string `json:"exams"`            // by name
+	EvaluationSets []string `json:"sets"`             // by name
 	Secure         string   `json:"secure,omitempty"` // secure aggregation; empty for none
 
 	Privacy   string `json:"privacy,omitempty"`   // what epsilons assume; empty for none

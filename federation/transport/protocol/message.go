@@ -53,10 +53,10 @@ type Instruction struct {
 	Seq       int64  `json:"seq,omitempty"`
 	Kind      string `json:"kind"`
 	Round     int    `json:"round"`
-	Statistic string `json:"survey,omitempty"`
-	Set       string `json:"exam,omitempty"`
+	Statistic string `json:"statistic,omitempty"`
+	Set       string `json:"set,omitempty"`
 	Steps     int    `json:"steps,omitempty"`
-	Confusion bool   `json:"counts,omitempty"`
+	Confusion bool   `json:"confusion,omitempty"`
 	Client    int    `json:"client"`
 	Total     int    `json:"of"`
 	Accepted  string `json:"accepted,omitempty"` // the client's last accepted upload, by instruction

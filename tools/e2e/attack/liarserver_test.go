@@ -78,8 +78,8 @@ func (m parsed) identified() parsed {
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q %v %q %q %v %v %v %v %v %q", get("run", ""), get("kind", ""), get("round", 0),
-		get("survey", ""),
-		get("exam", ""), get("steps", 0), get("counts", false), get("client", 0), get("of", 0), get("size", 0),
+		get("statistic", ""),
+		get("set", ""), get("steps", 0), get("confusion", false), get("client", 0), get("of", 0), get("size", 0),
 		get("sum", ""))
 	return m.but("id", hex.EncodeToString(h.Sum(nil)[:16]))
 }
@@ -195,7 +195,7 @@ func (p *impostor) lies(o parsed, raw []byte) map[string][]byte {
 		"round 1001 of 6":                          sign(o.but("round", 1000).identified()),
 		"round -4 for client 0":                    sign(o.but("round", -5).identified()), // told from 1
 		"unknown kind of instruction \"format\"":   sign(o.but("kind", "format").identified()),
-		"statistic \"a\\nb\"":                      sign(o.but("survey", "a\nb").identified()),
+		"statistic \"a\\nb\"":                      sign(o.but("statistic", "a\nb").identified()),
 		"\"../../x\" is not an identity":           sign(o.but("safe", "../../x")),
 		"has no record of":                         sign(o.but("accepted", random())),
 		"object \"../../../etc/passwd\", checksum": sign(o.but("object", "../../../etc/passwd")),

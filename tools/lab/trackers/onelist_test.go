@@ -31,7 +31,7 @@ const everything = `{"round":0,"loss":1.0625,"tested":true,"view":"global","lr":
 	`"global":{"accuracy":0.51,"accuracy_std":0.11,"accuracy_weighted":0.52,"f1":0.53,"worst":0.31,"worst10":0.32,` +
 	`"own_classes":0.71,"ece":0.12,"per_client":[0.5,0.52],"per_domain":{"Art":0.54},"domain_mean":0.55,` +
 	`"domain_std":0.13},"personal":{"accuracy":0.61,"per_client":[0.6,0.62]}},` +
-	`"exams":{"dtd":{"accuracy":0.41,"global":0.41,"examples":4,"evaluations":{"global":{"accuracy":0.41}}}},` +
+	`"sets":{"dtd":{"accuracy":0.41,"global":0.41,"examples":4,"evaluations":{"global":{"accuracy":0.41}}}},` +
 	`"validation":{"global":{"accuracy":0.42,"accuracy_std":0,"per_client":[0.42]},"examples":[4]},` +
 	`"base_to_new":{"global":{"local":0.43,"base":0.44,"new":0.45,"hm":0.46,"hm3":0.47}},` +
 	`"new_clients":{"10":{"accuracy":0.48,"examples":4,"evaluations":{"global":{"accuracy":0.48}}}},` +

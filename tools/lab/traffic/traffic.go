@@ -98,7 +98,7 @@ func (sized) Vision(g *graph.Graph, pixels graph.Node, p method.VisionPrompts) (
 func sizedRows(n int) *tensor.Tensor { return method.Draw(1, n, "rows", []int{n, sizedWidth}, 1) }
 
 // traffic is what one client of a method sends and gets in the second of two rounds, in bytes, and what the first
-// round's surveys add.
+// round's statistics add.
 type traffic struct{ up, down, first int }
 
 // count runs two rounds of two clients, every message encoded.

@@ -33,13 +33,13 @@ func (n Number) Name(separator string) string {
 // Of lists the numbers of a line of rounds.jsonl, or of a summary.json, in the order of their keys, but for those that
 // skip names at the top. A list of numbers is by client: those that answered or have validation data, where they are
 // listed beside it, else all in order. A list of clients has the value 1 for each of them. Texts, truth values and
-// nulls are left out.
+// nulls are left out, and so is the version of the format.
 func Of(line []byte, skip ...string) ([]Number, error) {
 	var top map[string]any
 	if err := json.Unmarshal(line, &top); err != nil {
 		return nil, err
 	}
-	for _, key := range skip {
+	for _, key := range append(skip, "format") {
 		delete(top, key)
 	}
 	w := walker{}

@@ -18,7 +18,7 @@ import (
 // A round in which clients 0 and 2 of three answered, as rounds.jsonl has it.
 const round = `{"round":0,"loss":1.5,"tested":true,"accuracy":0.5,"per_client":[0.25,0.75],"view":"global",` +
 	`"evaluations":{"global":{"accuracy":0.5,"per_client":[0.25,0.75]}},"answered":[0,2],"unanswered":[1],` +
-	`"exams":{"a.b":{"accuracy":1,"per_client":[1,1,1]}},` +
+	`"sets":{"a.b":{"accuracy":1,"per_client":[1,1,1]}},` +
 	`"validation":{"global":{"accuracy":0.1,"per_client":[0.1]},"clients":[2],"examples":[7]},` +
 	`"terms":[{"name":"cross entropy","value":null,"norm":2}],"cut":[{"client":1,"claimed":9,"counted":3}],` +
 	`"clients":[2],"lr":1}`
@@ -35,9 +35,9 @@ func TestOf(t *testing.T) {
 	}
 	want := []string{"accuracy -1 0.5", "answered 0 1", "answered 2 1", "clients 2 1", "cut.claimed 1 9",
 		"cut.counted 1 3", "evaluations.global.accuracy -1 0.5", "evaluations.global.per_client 0 0.25",
-		"evaluations.global.per_client 2 0.75", "exams.a%2Eb.accuracy -1 1", "exams.a%2Eb.per_client 0 1",
-		"exams.a%2Eb.per_client 1 1", "exams.a%2Eb.per_client 2 1", "loss -1 1.5", "lr -1 1", "per_client 0 0.25",
-		"per_client 2 0.75", "terms.cross entropy.norm -1 2", "unanswered 1 1", "validation.clients 2 1",
+		"evaluations.global.per_client 2 0.75", "loss -1 1.5", "lr -1 1", "per_client 0 0.25",
+		"per_client 2 0.75", "sets.a%2Eb.accuracy -1 1", "sets.a%2Eb.per_client 0 1",
+		"sets.a%2Eb.per_client 1 1", "sets.a%2Eb.per_client 2 1", "terms.cross entropy.norm -1 2", "unanswered 1 1", "validation.clients 2 1",
 		"validation.examples 2 7", "validation.global.accuracy -1 0.1", "validation.global.per_client 2 0.1"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -1,0 +1,92 @@
+package record
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"promptfed/federation/engine/metrics"
+)
+
+// Format is the version of rounds.jsonl and summary.json (docs/formats.md). Files of version 1, which does not say its
+// version, are read too.
+const Format = 2
+
+// former are the keys of format 1 that have other names now.
+type former struct {
+	Format         int                  `json:"format"`
+	EvaluationSets map[string]SetResult `json:"exams"`
+	Set            string               `json:"exam"`
+}
+
+// readFormer reads the keys of format 1, and refuses later formats.
+func readFormer(b []byte) (f former, err error) {
+	if err = json.Unmarshal(b, &f); err == nil && f.Format > Format {
+		err = fmt.Errorf("it has format %d, this program reads formats up to %d; use a later release of promptfed",
+			f.Format, Format)
+	}
+	return f, err
+}
+
+// MarshalJSON writes the headline's keys behind the others.
+func (r Record) MarshalJSON() ([]byte, error) {
+	type plain Record
+	return metrics.MarshalWith(struct {
+		Format int `json:"format"`
+		plain
+	}{Format, plain(r)}, r.Evaluation)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, and format 1.
+func (r *Record) UnmarshalJSON(b []byte) error {
+	type plain Record
+	old, err := readFormer(b)
+	if err == nil {
+		err = json.Unmarshal(b, (*plain)(r))
+	}
+	if err != nil {
+		return err
+	}
+	if r.EvaluationSets == nil {
+		r.EvaluationSets = old.EvaluationSets
+	}
+	r.Evaluation, err = metrics.Within(b)
+	return err
+}
+
+// MarshalJSON writes the keys of Evaluation behind the others.
+func (s Summary) MarshalJSON() ([]byte, error) {
+	type plain Summary
+	return metrics.MarshalWith(struct {
+		Format int `json:"format"`
+		plain
+	}{Format, plain(s)}, s.Evaluation)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote, and format 1.
+func (s *Summary) UnmarshalJSON(b []byte) error {
+	type plain Summary
+	old, err := readFormer(b)
+	if err == nil {
+		err = json.Unmarshal(b, (*plain)(s))
+	}
+	if err != nil {
+		return err
+	}
+	if s.EvaluationSets == nil {
+		s.EvaluationSets = old.EvaluationSets
+	}
+	s.Evaluation, err = metrics.Within(b)
+	return err
+}
+
+// UnmarshalJSON reads what is written now, and format 1.
+func (u *Unanswered) UnmarshalJSON(b []byte) error {
+	type plain Unanswered
+	old, err := readFormer(b)
+	if err == nil {
+		err = json.Unmarshal(b, (*plain)(u))
+	}
+	u.Set = cmp.Or(u.Set, old.Set)
+	return err
+}
