@@ -162,8 +162,8 @@ func TestRefuseTests(t *testing.T) {
 	}
 }
 
-// Counts of classes weigh less in the proportion in which the upload does, 40 of 150 examples; in answers to statistics,
-// which count 150 examples too, there is nothing to cut.
+// Counts of classes weigh less in the proportion in which the upload does, 40 of 150 examples; in answers to
+// statistics, which count 150 examples too, there is nothing to cut.
 func TestCutCounts(t *testing.T) {
 	m, err := methods.Build("promptfl", []string{"fedproto", "ggtpc"}, nil)
 	if err != nil {

@@ -55,8 +55,10 @@ func TestECEByHand(t *testing.T) {
 	}
 }
 
-// TestECEGolden compares with tools/golden/calibration.py, each case by itself and all of them as clients of one test.
-func TestECEGolden(t *testing.T) {
+// goldenCases are the test examples of tools/golden/calibration.py, and their expected calibration errors, the last of
+// all cases together.
+func goldenCases(t *testing.T) (cases []Examples, ece []float64) {
+	t.Helper()
 	b, err := os.ReadFile("testdata/calibration.json")
 	if err != nil {
 		t.Fatal(err)
@@ -72,13 +74,38 @@ func TestECEGolden(t *testing.T) {
 	if err := json.Unmarshal(b, &golden); err != nil || len(golden.Cases) == 0 {
 		t.Fatal(err, len(golden.Cases))
 	}
-	var all []Client
 	for _, c := range golden.Cases {
-		scores := tensor.Of(slices.Concat(c.Scores...), len(c.Scores), len(c.Scores[0]))
-		near(t, "golden", ofOne(scores, c.Labels), ECE, c.ECE, 1e-12)
-		all = append(all, Client{Examples: len(c.Labels), Statistics: Compute(Examples{Scores: scores,
-			Labels: c.Labels},
-			false)})
+		cases = append(cases, Examples{Scores: tensor.Of(slices.Concat(c.Scores...), len(c.Scores), len(c.Scores[0])),
+			Labels: c.Labels})
+		ece = append(ece, c.ECE)
 	}
-	near(t, "together", Evaluate(all), ECE, golden.Together, 1e-12)
+	return cases, append(ece, golden.Together)
+}
+
+// likeGolden compares a metric with values for each golden case and, at the end, for all cases as clients of one test.
+// NaN stands for no value.
+func likeGolden(t *testing.T, name string, want []float64) {
+	t.Helper()
+	cases, _ := goldenCases(t)
+	var all []Client
+	check := func(clients []Client, want float64) {
+		t.Helper()
+		if e := Evaluate(clients); !math.IsNaN(want) {
+			near(t, "golden", e, name, want, 1e-12)
+		} else if v, ok := e.Value(name); ok {
+			t.Errorf("%s is %v, want none", name, v)
+		}
+	}
+	for i, c := range cases {
+		one := Client{Examples: len(c.Labels), Statistics: Compute(c, true)}
+		check([]Client{one}, want[i])
+		all = append(all, one)
+	}
+	check(all, want[len(cases)])
+}
+
+// TestECEGolden compares with tools/golden/calibration.py.
+func TestECEGolden(t *testing.T) {
+	_, want := goldenCases(t)
+	likeGolden(t, ECE, want)
 }

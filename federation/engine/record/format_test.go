@@ -34,7 +34,8 @@ func TestFormats(t *testing.T) {
 	var s Summary
 	if err := json.Unmarshal([]byte(`{"name":"x","last":0.5,"f1":0.25,"unanswered":[{"round":1,"exam":"dtd",`+
 		`"clients":[2]}],"exams":{"dtd":{"examples":4}}}`), &s); err != nil || s.Last != .5 ||
-		s.Evaluation.Values[metrics.F1] != .25 || s.Unanswered[0].Set != "dtd" || s.EvaluationSets["dtd"].Examples != 4 {
+		s.Evaluation.Values[metrics.F1] != .25 || s.Unanswered[0].Set != "dtd" ||
+		s.EvaluationSets["dtd"].Examples != 4 {
 		t.Errorf("%v: %+v", err, s)
 	}
 	for _, into := range []any{&r, &s} {
