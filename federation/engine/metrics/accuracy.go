@@ -46,6 +46,7 @@ var _ = define(Definition{Name: Weighted, Column: 20, Title: "accuracy weighted 
 	}})
 
 var _ = define(Definition{Name: Worst, Column: 40, Title: "accuracy of the worst client", Unit: Percent,
+	Terminal:   1,
 	Statistics: ofCorrect, Merge: "minimum over clients",
 	Value: func(clients []Client) (float64, bool) { return slices.Min(each(clients, accuracyOf)), true }})
 

@@ -22,6 +22,7 @@ type Definition struct {
 	Low, High float64 // bounds of its values; of shares, 0 and 1
 	Window    string  // of rounds, unless another is asked for; Last if it is empty
 	Evaluated bool    // it belongs to one evaluation, global or personal
+	Terminal  int     // place among the metrics that a narrow terminal shows; 0 for none
 
 	// Statistics are what clients send for the metric after a test. Value computes the metric from those of the clients
 	// that sent them all, sorted by client; false where they have no such value.

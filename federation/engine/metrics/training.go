@@ -64,9 +64,11 @@ func totalBytes(r Round) (float64, bool)      { return r.TotalBytes, true }
 func totalParameters(r Round) (float64, bool) { return r.TotalParameters, r.TotalParameters > 0 }
 func simulated(r Round) (float64, bool)       { return given(r.Simulated) }
 
+var _ = define(Definition{Name: Bytes, Column: 220, Title: "bytes per round, all clients, up and down", Unit: Byte,
+	Lower: true, Window: All, Terminal: 2, Merge: summed, Exists: everyRound, Privacy: traffic,
+	Read: func(r Round, _ string) (float64, bool) { return r.Bytes, true }})
+
 var (
-	_ = cost(Bytes, 220, "bytes per round, all clients, up and down", summed, Byte, All,
-		func(r Round) (float64, bool) { return r.Bytes, true })
 	_ = cost(Seconds, 230, "seconds per round", "the server's clock", Second, All,
 		func(r Round) (float64, bool) { return r.Seconds, true })
 	_ = cost(TotalBytes, 240, "bytes of all rounds so far, up and down", summed, Byte, Last, totalBytes)

@@ -1,11 +1,16 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
+
+	"promptfed/federation/engine/metrics"
+	"promptfed/tools/lab/results"
 )
 
 // View says how a table is shown on a terminal.
@@ -17,9 +22,6 @@ type View struct {
 
 // mostMetrics is how many metrics stand side by side unless all are wanted.
 const mostMetrics = 5
-
-// first are the metrics that are shown first, in whatever window, beside that of the table.
-var first = []string{"global", "personal", "worst", "bytes", "f1"}
 
 // Terminal is the table as text. Where it is wider than the terminal it comes in blocks of columns, each with the rows'
 // labels.
@@ -62,8 +64,9 @@ func (t *Table) marks(column, note int) bool {
 // Hidden is how many columns a view without All leaves out.
 func (t *Table) Hidden() int { return len(t.Columns) - len(t.metrics(false)) }
 
-// metrics are the columns to show, in their order: of metrics, unless all are wanted, the table's own, then first, then
-// the others, without those that say the same as one before.
+// metrics are the columns to show, in their order. Unless all are wanted these are at most mostMetrics: the table's own
+// metric, both evaluations, those that a terminal shows first (metrics.Definition.Terminal), then others. A column with
+// the same texts as one before is left out.
 func (t *Table) metrics(all bool) []int {
 	var order []int
 	for j := range t.Columns {
@@ -79,13 +82,15 @@ func (t *Table) metrics(all bool) []int {
 			return -1
 		}
 		name, _, _ = strings.Cut(name, "@")
-		i := slices.Index(first, name)
-		if i < 0 {
-			i = len(first)
+		if name == results.GlobalView || name == results.PersonalView {
+			return 0
 		}
-		return i
+		if d, _ := metrics.Find(name); d.Terminal > 0 {
+			return d.Terminal
+		}
+		return math.MaxInt
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(rank(a), rank(b)) })
 	said := map[string]bool{}
 	var out []int
 	for _, j := range order {
