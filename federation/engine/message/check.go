@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Check finds why a reply cannot count: an upload with other names or shapes than the instruction's parameters, values
-// that are not finite, or impossible counts. What comes from a Guard is checked by the layer that opens it.
+// Check returns the reason why a reply cannot count: an upload with other names or shapes than the instruction's
+// parameters, values that are not finite, or impossible counts. The layer that opens a Guard's tensors checks these.
 func (o Instruction) Check(r Reply) error {
 	switch o.Kind {
 	case Train:
@@ -37,7 +37,7 @@ func (o Instruction) Check(r Reply) error {
 	return o.checkTest(r)
 }
 
-// CheckUpload refuses what cannot be averaged with the shared parameters, or would spoil the average.
+// CheckUpload refuses an upload that cannot be averaged with the shared parameters, or that would spoil the average.
 func CheckUpload(shared tensor.Map, u method.Upload) error {
 	if u.N < 1 {
 		return fmt.Errorf("the upload counts %d examples; it must count 1 or more", u.N)
@@ -48,7 +48,7 @@ func CheckUpload(shared tensor.Map, u method.Upload) error {
 	return CheckFinite("upload ", UploadTensors(u))
 }
 
-// check finds why a client's scores cannot count.
+// checkScores returns the reason why a client's scores cannot count.
 func (o Instruction) checkScores(s Scores) error {
 	if s.Examples < 1 || s.Examples > maxTested {
 		return fmt.Errorf("the scores are of %d examples; 1 to %d are accepted", s.Examples, maxTested)
@@ -67,7 +67,7 @@ func (o Instruction) checkScores(s Scores) error {
 	return nil
 }
 
-// checkTest finds what no reply to an instruction that tests can be.
+// checkTest returns the reason why a reply to an instruction that tests cannot count.
 func (o Instruction) checkTest(r Reply) error {
 	if len(r.Upload.Shared)+len(r.Upload.Extra) > 0 {
 		return fmt.Errorf("the reply to a test has unexpected tensors %v", UploadTensors(r.Upload).Names())

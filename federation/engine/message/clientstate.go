@@ -14,7 +14,7 @@ func (st ClientState) Tensors() tensor.Map {
 	return tensor.Map{}.Put("private", st.Private).Put("own", st.Own).Put("kept", st.Method)
 }
 
-// ParseClientState is what State.Tensors gave.
+// ParseClientState reads what ClientState.Tensors returned.
 func ParseClientState(m tensor.Map) (ClientState, error) {
 	if err := onlyUnder(m, "private", "own", "kept"); err != nil {
 		return ClientState{}, err

@@ -13,15 +13,14 @@ import (
 // Cohort is the clients as the server sees them: instructions go in, replies come out. It is the only interface between
 // the two sides, so that one round loop serves a simulation in one process and clients on other machines.
 type Cohort interface {
-	// Run sends one instruction to the clients it names and gives the replies that came, sorted by client. A client
-	// that did not answer is missing; an error ends the run.
+	// Run sends one instruction to the clients it names and returns the replies that came, sorted by client. A client
+	// that did not answer is missing. An error ends the run.
 	Run(ctx context.Context, o Instruction) ([]Reply, error)
-	// Accept tells clients that what they returned for this round counts, so that they keep the state that goes with
-	// it.
+	// Accept tells clients that their replies to this round count, so that they keep the new state.
 	Accept(round int, clients []int) error
 }
 
-// Kind is what an instruction asks for.
+// Kind is the kind of an instruction.
 type Kind string
 
 const (
@@ -34,7 +33,7 @@ const (
 	Adapt Kind = "adapt"
 )
 
-// Tests tells whether the replies to instructions of this kind are Scores, and change nothing that a client remembers.
+// Tests reports whether replies to instructions of this kind are Scores. Such instructions change no client's state.
 func (k Kind) Tests() bool { return k == Test || k == Validate || k == Adapt }
 
 // Instruction is one message from the server. Only names, numbers and tensors travel.
@@ -43,7 +42,7 @@ type Instruction struct {
 	Round     int
 	Statistic string // name of the statistic to answer
 	Set       string // name of the evaluation set to be tested on, of Test; empty for the client's own test data
-	// Confusion asks for the statistics too that reveal labels, such as the confusion matrix, of Test; a client may
+	// Confusion, of Test, also asks for the statistics that reveal labels, such as the confusion matrix. A client may
 	// withhold them.
 	Confusion bool
 	Steps     int   // to take before the test, of Adapt
@@ -52,19 +51,19 @@ type Instruction struct {
 	Shared    tensor.Map
 	Broadcast tensor.Map
 	PerClient map[int]tensor.Map // extras for one client, by client
-	// Guarded are the tensors that come from the clients' Guard, in place of all others, to be checked by what opens
-	// them; nil where a reply is not for a guard. They do not travel.
+	// Guarded are the forms of the tensors from the clients' Guard, which replace all others. The layer that opens them
+	// checks them. It is nil where a reply is not for a guard, and is not sent.
 	Guarded tensor.Specs
-	// Codec reads uploads that are compressed; nil where none are. It does not travel.
+	// Codec reads compressed uploads; nil where uploads are not compressed. It is not sent.
 	Codec method.Codec
-	// Classes is the number of classes of the test, to check replies; 0 where it is unknown. It does not travel.
+	// Classes is the number of classes of the test, to check replies; 0 where it is unknown. It is not sent.
 	Classes int
 }
 
 // Labels reports whether replies may have statistics that reveal labels.
 func (o Instruction) Labels() bool { return o.Kind == Test && o.Confusion }
 
-// For is the instruction as one client gets it.
+// For returns the instruction as one client gets it.
 func (o Instruction) For(client int) Instruction {
 	one := o
 	one.Clients = []int{client}
@@ -82,26 +81,26 @@ type Reply struct {
 	Stats    Stats         // of Train
 	Scores   Scores        // of instructions that test
 	Up, Down int           // bytes of the message and of the instruction it answers
-	// Sum are the clients of which the upload is the mean, where a Cohort sees no upload of one client alone; Client is
-	// then method.Summed.
+	// Sum lists the clients whose mean the upload is, where a Cohort sees no upload of a single client; Client is then
+	// method.Summed.
 	Sum []int
-	// Skipped tells that a reply for several clients has no upload: there is no sum, and the round changes nothing. Its
-	// warnings say why.
+	// Skipped says that a reply for several clients has no upload: there is no sum, and the round changes nothing. Its
+	// warnings state the reason.
 	Skipped bool
 	Refused []Refusal          // clients whose messages a Cohort refused behind such a reply
 	Notes   map[string]float64 // numbers for the round's record; may be nil
-	// Warnings are lines for the record that say what is wrong with the round. They do not travel.
+	// Warnings are lines for the record that state what is wrong with the round. They are not sent.
 	Warnings []string
 }
 
-// GuardPart is what the names of tensors begin with that are for a Guard, or from one. Methods never see them.
+// GuardPart is the prefix of the names of tensors that are for a Guard or from one. Methods never see them.
 const GuardPart = "guard"
 
-// Guard protects what leaves a client. It is called on the client's side, whatever carries the messages.
+// Guard protects uploads before they leave a client. It runs on the client's side, over every transport.
 type Guard interface {
 	// Answer answers an instruction of kind Compute that is for the guard; ok is false for statistics of the method.
 	Answer(client int, o Instruction) (answer tensor.Map, ok bool, err error)
-	// Protect replaces what a client uploads and reports of its training.
+	// Protect replaces the upload and the training statistics of a client.
 	Protect(client int, o Instruction, up *method.Upload, stats *Stats) error
 }
 
@@ -116,7 +115,7 @@ type Scores struct {
 	Personal metrics.Statistics `json:"personal,omitempty"` // with the parameters that it last trained itself
 }
 
-// Of is one of the two; nil where it is absent.
+// Of returns the statistics of one evaluation; nil where it is absent.
 func (s Scores) Of(v method.View) metrics.Statistics {
 	if v == method.PersonalView {
 		return s.Personal
@@ -159,7 +158,7 @@ func UploadsOf(replies []Reply) []method.Upload {
 	return out
 }
 
-// ClientsOf are those behind replies, sorted.
+// ClientsOf lists the clients behind replies, sorted.
 func ClientsOf(replies []Reply) []int {
 	var out []int
 	for _, r := range replies {

@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// UploadTensors are the tensors of an upload, as they travel.
+// UploadTensors returns the tensors of an upload as they are sent.
 func UploadTensors(u method.Upload) tensor.Map {
 	m := tensor.Map{}.Put(extraPart, u.Extra)
 	if u.Packed != nil {
@@ -17,7 +17,7 @@ func UploadTensors(u method.Upload) tensor.Map {
 	return m.Put(sharedPart, u.Shared)
 }
 
-// Tensors are what travels of an instruction to one client beside its header.
+// Tensors returns the tensors of an instruction to one client, which are sent beside its header.
 func (o Instruction) Tensors() tensor.Map {
 	m := tensor.Map{}.Put(sharedPart, o.Shared).Put(downPart, o.Broadcast)
 	for _, id := range o.Clients {
@@ -55,7 +55,7 @@ func RoundTrip(m tensor.Map) (tensor.Map, error) {
 // SortReplies puts replies in the order of clients.
 func SortReplies(r []Reply) { slices.SortFunc(r, func(a, b Reply) int { return a.Client - b.Client }) }
 
-// With is the instruction with the tensors that came with it.
+// With returns the instruction with the tensors that came with it.
 func (o Instruction) With(m tensor.Map) (Instruction, error) {
 	if err := onlyUnder(m, sharedPart, downPart, eachPart); err != nil {
 		return o, err
@@ -66,15 +66,15 @@ func (o Instruction) With(m tensor.Map) (Instruction, error) {
 	return o.with(m), nil
 }
 
-// Tensors are what travels of a reply beside its header.
+// Tensors returns the tensors of a reply, which are sent beside its header.
 func (r Reply) Tensors() tensor.Map {
 	return UploadTensors(r.Upload).Put(termsPart, r.Stats.Terms.tensors()).Put(statisticsPart, r.Scores.tables())
 }
 
-// UploadSize is how many bytes the encoded upload has, without what is only measured.
+// UploadSize is the size in bytes of the encoded upload, without statistics and measurements.
 func (r Reply) UploadSize() int { return EncodedSize(UploadTensors(r.Upload)) }
 
-// Read is a reply to the instruction with the tensors that came with it.
+// Read returns a reply to the instruction with the tensors that came with it.
 func (o Instruction) Read(r Reply, m tensor.Map) (Reply, error) {
 	parameters, compressed := sharedPart, o.Kind == Train && o.Codec != nil
 	if compressed {

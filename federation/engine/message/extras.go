@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Extras are the tensors that a reply to an instruction may have beside shared parameters, as the method declares them;
-// ok is false for an instruction that is none of the method's.
+// Extras returns the tensors that a reply may have beside shared parameters, as the method declares them; ok is false
+// for an instruction that the method does not have.
 func (o Instruction) Extras(of method.Method, task method.ClientSpec) (declared []method.Extra, ok bool) {
 	if o.Kind == Train {
 		return of.Extras(task), true
@@ -21,7 +21,7 @@ func (o Instruction) Extras(of method.Method, task method.ClientSpec) (declared 
 	return nil, false
 }
 
-// StatisticOf is what an instruction asks; ok is false where the method has no statistic of that name.
+// StatisticOf returns the statistic that an instruction asks for; false where the method has none of that name.
 func (o Instruction) StatisticOf(of method.Method) (method.Statistic, bool) {
 	all := slices.Concat(of.Statistics(o.Round), of.Statistics(0))
 	i := slices.IndexFunc(all, func(q method.Statistic) bool { return q.Name == o.Statistic })

@@ -9,7 +9,7 @@ import (
 // DivergenceHint is what to do when training diverges.
 const DivergenceHint = "lower train.lr or set train.clip_norm"
 
-// CheckFinite refuses tensors that hold NaN or an infinity; what comes before the name.
+// CheckFinite refuses tensors that hold NaN or an infinity. Its error puts the prefix before the name of the tensor.
 func CheckFinite(what string, m tensor.Map) error {
 	for _, name := range m.Names() {
 		if i := m[name].NonFinite(); i >= 0 {

@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Forms are all tensors that a client's reply to the instruction can have, as they travel. They follow from the
+// Forms returns the forms of all tensors that a client's reply to the instruction can have. They follow from the
 // instruction, the method, the terms of its loss (method.TermNames), and the client's task.
 func (o Instruction) Forms(of method.Method, terms []string, task method.ClientSpec) tensor.Specs {
 	if o.Guarded != nil {
@@ -32,7 +32,7 @@ func (o Instruction) Forms(of method.Method, terms []string, task method.ClientS
 	return out
 }
 
-// formsOf are the forms of what a method declares.
+// formsOf returns the forms of the tensors that a method declares.
 func formsOf(declared []method.Extra) tensor.Specs {
 	out := make(tensor.Specs, len(declared))
 	for i, x := range declared {
@@ -41,7 +41,7 @@ func formsOf(declared []method.Extra) tensor.Specs {
 	return out
 }
 
-// termForms are those of LossTerms.tensors, which clients measure where their configuration says so.
+// termForms returns the forms of LossTerms.tensors, which clients measure where their configuration asks for them.
 func termForms(terms []string, params []method.Param) tensor.Specs {
 	var out tensor.Specs
 	for i, name := range slices.Concat([]string{fitName}, terms, []string{Correction}) {

@@ -4,12 +4,12 @@ package message
 // scores is at most twice their scale, 200; the rest is room for other terms.
 const MaxLoss = 1e6
 
-// Limited is what the record of a round says of clients on other machines whose reports were refused or capped, or
-// that did not answer. All lists are sorted by client.
+// Limited lists the clients on other machines whose reports were refused or capped in a round, or that did not answer.
+// All lists are sorted by client.
 type Limited struct {
 	Refused []Refusal `json:"refused,omitempty"` // replies of any kind that are ignored
 	Cut     []Cut     `json:"cut,omitempty"`     // uploads whose weight was capped
-	// Unawaited are the clients that no round waits for from this one on, until they answer again.
+	// Unawaited lists the clients that rounds no longer wait for, from this one until they answer again.
 	Unawaited []int `json:"unawaited,omitempty"`
 }
 
@@ -19,7 +19,7 @@ type Refusal struct {
 	Reason string `json:"reason"`
 }
 
-// Cut is the number of examples that a client's upload claims and the one that it was averaged with.
+// Cut has the number of examples that a client's upload claims and the number that weighted it.
 type Cut struct {
 	Client  int `json:"client"`
 	Claimed int `json:"claimed"`

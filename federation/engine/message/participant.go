@@ -6,7 +6,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// Participant is what the server knows of a client on another machine.
+// Participant is a client on another machine as the server knows it.
 type Participant struct {
 	Joined bool              `json:"joined"`
 	Task   method.ClientSpec `json:"task"` // its backbone; Client, Clients and Classes are filled in
@@ -14,8 +14,8 @@ type Participant struct {
 	Digest string            `json:"digest,omitempty"` // of the backbone's files; empty where it is not known
 }
 
-// Against finds why a client cannot be averaged with another: a shared parameter of another shape. Both tasks must name
-// the same numbers of clients and classes.
+// Against returns the reason why a client cannot be averaged with another: a shared parameter of another shape. Both
+// tasks must name the same numbers of clients and classes.
 func (m Participant) Against(other Participant, of method.Method) error {
 	first := map[string]string{}
 	for _, p := range of.Params(other.Task) {
@@ -42,7 +42,7 @@ func Incompatible(param, shape string, client int, backbone, others string) erro
 		param, shape, client, backbone, others)
 }
 
-// ClientInfos are the clients as methods know them.
+// ClientInfos returns the clients as methods know them.
 func ClientInfos(participants []Participant) []method.ClientInfo {
 	var out []method.ClientInfo
 	for _, m := range participants {
@@ -55,17 +55,17 @@ func ClientInfos(participants []Participant) []method.ClientInfo {
 	return out
 }
 
-// Remote is a Cohort whose clients are on other machines: the server has none of their objects, data or state, only
-// what they report.
+// Remote is a Cohort whose clients are on other machines. The server has their reports, and none of their objects, data
+// or state.
 type Remote interface {
 	Cohort
-	// Participants are all clients by number. One that never joined yet is not Joined.
+	// Participants lists all clients by number. A client that never joined is not Joined.
 	Participants() []Participant
-	// Save gives what the cohort has to remember with a committed round, Load restores it when a run is resumed.
+	// Save returns the state of the cohort after a committed round. Load restores it when a run is resumed.
 	Save() ([]byte, error)
 	Load([]byte) error
-	// Limited is what was refused of clients and what was capped, since the last call.
+	// Limited returns the clients that were refused or capped since the last call.
 	Limited() Limited
-	// Rejected hears that the method failed on the reply of a client, which is left out of the round.
+	// Rejected records that the method failed on the reply of a client. The round leaves this client out.
 	Rejected(round, client int, why error)
 }

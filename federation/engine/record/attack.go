@@ -6,7 +6,7 @@ import (
 	"promptfed/federation/engine/metrics"
 )
 
-// Attack is what a simulated attack did. Means are over honest clients, with the server's parameters and with each
+// Attack is the effect of a simulated attack. Means are over honest clients, with the server's parameters and with each
 // client's own, where the method has these evaluations.
 type Attack struct {
 	Clients  []int    `json:"clients"` // attackers that trained in the round; in a summary all of them
@@ -17,7 +17,7 @@ type Attack struct {
 	SuccessPersonal *float64 `json:"success_personal,omitempty"`
 }
 
-// AttackedBy fills in what attackers did to a round, after its tests.
+// AttackedBy fills in the effect of attackers on a round, after its tests.
 func (r *Record) AttackedBy(attackers []int) {
 	if len(attackers) == 0 {
 		return
@@ -35,7 +35,7 @@ func (r *Record) AttackedBy(attackers []int) {
 	r.Attack = out
 }
 
-// honest gives the mean accuracies of a test over clients that do not attack.
+// honest returns the mean accuracies of a test over clients that do not attack.
 func honest(e Evaluations, answered, attackers []int) (global, personal *float64) {
 	of := func(e *metrics.Evaluation) *float64 {
 		if e == nil {

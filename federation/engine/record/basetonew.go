@@ -12,7 +12,7 @@ type BaseToNew struct {
 	Personal *metrics.Generalisation `json:"personal,omitempty"`
 }
 
-// Of is one of the two; nil of nil.
+// Of returns one of the two; nil of nil.
 func (b *BaseToNew) Of(v method.View) *metrics.Generalisation {
 	switch {
 	case b == nil:
@@ -23,7 +23,8 @@ func (b *BaseToNew) Of(v method.View) *metrics.Generalisation {
 	return b.Global
 }
 
-// Generalise puts the round's evaluations together; nil where it has no sets base and new.
+// Generalise computes base-to-new generalisation from the round's evaluations; nil where it lacks the sets base and
+// new.
 func (r *Record) Generalise() *BaseToNew {
 	base, some := r.EvaluationSets[metrics.BaseSet]
 	other, both := r.EvaluationSets[metrics.NewSet]

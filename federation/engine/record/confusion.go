@@ -5,8 +5,8 @@ import (
 	"promptfed/federation/engine/metrics"
 )
 
-// Confusion is what ConfusionFile holds: how often each class was predicted as each class, over the test examples of
-// all clients, in the round that is the run's result.
+// Confusion is the content of ConfusionFile: how often each class was predicted as each class, over the test examples
+// of all clients, in the round that is the run's result.
 type Confusion struct {
 	Round    int             `json:"round"`
 	Classes  []string        `json:"classes"`

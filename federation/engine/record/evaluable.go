@@ -9,17 +9,17 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Evaluable says which evaluations a method has. Global needs class scores that depend on something that the server
-// sends: shared parameters or extras. Personal needs scores that depend on something of the client's own: parameters,
-// shared ones as it last left them too, what it kept, or its examples. Scores that depend on neither, as those of
-// hand-written prompts, are the same for everybody and count as both.
+// Evaluable lists the evaluations that a method has. Global needs class scores that depend on something that the server
+// sends: shared parameters or extras. Personal needs scores that depend on something of the client's own: its
+// parameters, shared ones as it last trained them, its state, or its examples. Scores that depend on neither, such as
+// those of hand-written prompts, are the same for everybody and count as both.
 type Evaluable struct {
 	Global, Personal bool
 	Reads            []string // what the scores depend on beside the image, of ReadsShared and so on, sorted
 }
 
-// EvaluableOf looks at what the graph of a method's class scores reads, through host functions too. It is the same for
-// all clients of an experiment.
+// EvaluableOf reads the inputs of the graph of a method's class scores, and those of its host functions. The result is
+// the same for all clients of an experiment.
 func EvaluableOf(m method.Method, task method.ClientSpec) Evaluable {
 	params := m.Params(task)
 	s := method.NewScope(task, params)
@@ -61,8 +61,8 @@ func Views() []string {
 	return []string{MethodView, method.GlobalView.String(), method.PersonalView.String()}
 }
 
-// Headline resolves Plan.View: global and personal are what they say, and all else is the method's own, or the only one
-// where it has but one.
+// Headline resolves Plan.View: global and personal name an evaluation. Another value stands for the method's own
+// evaluation, or for the only one that it has.
 func (e Evaluable) Headline(view string, m method.Method) method.View {
 	switch {
 	case view == method.GlobalView.String():
@@ -75,7 +75,7 @@ func (e Evaluable) Headline(view string, m method.Method) method.View {
 	return m.View()
 }
 
-// What class scores may depend on.
+// Inputs of class scores.
 const (
 	ReadsShared   = "shared"   // shared parameters
 	ReadsServer   = "server"   // extras that the server sends
@@ -83,5 +83,5 @@ const (
 	ReadsExamples = "examples" // the client's own training examples
 )
 
-// MethodView is the value of Plan.View with which a headline is of the evaluation that the method's paper reports.
+// MethodView is the value of Plan.View that selects the evaluation of the method's paper for the headline.
 const MethodView = "method"

@@ -15,7 +15,7 @@ type Evaluations struct {
 	Personal *metrics.Evaluation `json:"personal,omitempty"`
 }
 
-// Of is one of the two.
+// Of returns one of the two.
 func (e Evaluations) Of(v method.View) *metrics.Evaluation {
 	if v == method.PersonalView {
 		return e.Personal
@@ -23,7 +23,7 @@ func (e Evaluations) Of(v method.View) *metrics.Evaluation {
 	return e.Global
 }
 
-// SetResult is what all clients gave on one set of test data, their own or that of an evaluation set.
+// SetResult is the result of all clients on one set of test data, their own or an evaluation set.
 type SetResult struct {
 	// the headline: the evaluation that eval.view names, whose keys stand among the others; nil where the method does
 	// not have it
@@ -55,8 +55,8 @@ func (t *SetResult) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// SummariseSet puts the replies to a test together. Those that lack an evaluation that the method has do not count as
-// answers.
+// SummariseSet merges the replies to a test. A reply that lacks an evaluation of the method does not count as an
+// answer.
 func SummariseSet(has Evaluable, view method.View, replies []message.Reply, asked []int,
 	infos []method.ClientInfo) SetResult {
 	replies = slices.DeleteFunc(slices.Clone(replies), func(r message.Reply) bool {
@@ -87,7 +87,7 @@ func SummariseSet(has Evaluable, view method.View, replies []message.Reply, aske
 	return t
 }
 
-// accuracy is that of an evaluation, which may be nil.
+// accuracy returns the accuracy of an evaluation, which may be nil.
 func accuracy(e *metrics.Evaluation) *float64 {
 	if v, ok := e.Value(metrics.Accuracy); ok {
 		return &v
@@ -95,7 +95,7 @@ func accuracy(e *metrics.Evaluation) *float64 {
 	return nil
 }
 
-// evaluate is the evaluation of one kind, of replies sorted by client that all have it; nil without any.
+// evaluate merges one evaluation of replies that all have it, sorted by client; nil without any.
 func evaluate(kind method.View, replies []message.Reply, infos []method.ClientInfo) *metrics.Evaluation {
 	var clients []metrics.Client
 	for _, r := range replies {

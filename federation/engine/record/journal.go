@@ -31,7 +31,7 @@ type Journal struct {
 	ZeroShot []ZeroShot
 }
 
-// OpenJournal reads the lines of rounds that are done and drops what a crash left behind them.
+// OpenJournal reads the lines of finished rounds and drops lines that a crash left behind them.
 func OpenJournal(path string, done int, last Record) (*Journal, error) {
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -44,7 +44,7 @@ func OpenJournal(path string, done int, last Record) (*Journal, error) {
 	return &Journal{path: path, Records: records}, atomicfile.Write(path, atomicfile.Bytes(text))
 }
 
-// parseJournal gives the records of the rounds that are done, and their lines.
+// parseJournal returns the records of finished rounds, and their lines.
 func parseJournal(b []byte, done int, last Record) (records []Record, text []byte, err error) {
 	records = parseLines(b)
 	records = records[:min(done, len(records))]
@@ -65,8 +65,7 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 	return records, text, nil
 }
 
-// parseLines gives the records of rounds that follow each other, up to the first line that is not a record or has no
-// end.
+// parseLines returns the records of consecutive rounds, up to the first line that is not a record or has no end.
 func parseLines(b []byte) (records []Record) {
 	for line := range bytes.Lines(b) {
 		var r Record

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// LimitedClient is what a summary says of a client whose reports were refused or capped.
+// LimitedClient describes in a summary a client whose reports were refused or capped.
 type LimitedClient struct {
 	Client  int    `json:"client"`
 	Refused int    `json:"refused,omitempty"` // replies
@@ -16,7 +16,7 @@ type LimitedClient struct {
 	Counted int    `json:"counted,omitempty"` // likewise, that it was averaged with
 }
 
-// limitedClients puts together what records say of clients, sorted; nil where all were taken at their word.
+// limitedClients merges the refusals and caps of records by client, sorted; nil where there are none.
 func limitedClients(records []Record) []LimitedClient {
 	var out []LimitedClient
 	of := func(client int) *LimitedClient {
@@ -42,7 +42,7 @@ func limitedClients(records []Record) []LimitedClient {
 	return out
 }
 
-// String says it in one line.
+// String describes the client in one line.
 func (c LimitedClient) String() string {
 	var parts []string
 	if c.Refused > 0 {

@@ -6,8 +6,7 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// Term is what a round's record says of one term of the loss: means over the clients that trained, of their means over
-// steps.
+// Term is one term of the loss in a round: means over the clients that trained, of their means over steps.
 type Term struct {
 	Name  string   `json:"name"`
 	Value *float64 `json:"value"` // as it enters the loss; null of what only corrects gradients
@@ -18,11 +17,11 @@ type Term struct {
 // TermNorm is the Euclidean length of a term's own gradient.
 type TermNorm struct {
 	Norm float64 `json:"norm"`
-	// Relative is Norm over that of the gradient of all cross entropies together; null where they have none.
+	// Relative is Norm divided by the norm of the gradient of all cross entropies together; null where they have none.
 	Relative *float64 `json:"relative"`
 }
 
-// MeanTerms puts together what clients measured; nil where none did.
+// MeanTerms averages the clients' measurements; nil where no client measured.
 func MeanTerms(replies []message.Reply) []Term {
 	var of []*message.LossTerms
 	for _, r := range replies {
@@ -49,7 +48,7 @@ func MeanTerms(replies []message.Reply) []Term {
 	return out
 }
 
-// against is a length beside that of cross entropy.
+// against divides a norm by that of cross entropy.
 func against(norm, fit float64) TermNorm {
 	out := TermNorm{Norm: norm}
 	if r := norm / fit; fit > 0 && !math.IsInf(r, 0) {

@@ -5,7 +5,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// Metrics is the round as the definitions of metrics read it, in the evaluation that its headline is of. Totals over
+// Metrics returns the round as the definitions of metrics read it, in the evaluation of its headline. Totals over
 // rounds are 0.
 func (r Record) Metrics() metrics.Round {
 	view := method.GlobalView

@@ -13,7 +13,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// Record is one line of rounds.jsonl: what a round gave. A round that was not tested has no evaluation.
+// Record is one line of rounds.jsonl: the result of a round. A round that was not tested has no evaluation.
 type Record struct {
 	Round  int     `json:"round"`
 	Loss   float64 `json:"loss"` // mean over the clients that trained, of their mean over steps
@@ -47,7 +47,7 @@ type Record struct {
 	message.Limited
 
 	Clients []int `json:"clients"` // who trained
-	// SecretSample tells that Clients and all else that tells who trained are left out; see HideSample.
+	// SecretSample says that Clients and everything else that reveals who trained is left out; see HideSample.
 	SecretSample bool `json:"secret_sample,omitempty"`
 
 	LR        float64 `json:"lr"`
@@ -58,7 +58,7 @@ type Record struct {
 	ParametersDown int     `json:"parameters_down,omitempty"`
 	Seconds        float64 `json:"seconds"`
 	Phases         *Phases `json:"phases,omitempty"` // where they went
-	// Simulated is the time that the turns of simulated clients took; nil where none is counted.
+	// Simulated is the time of the turns of simulated clients; nil without simulated time.
 	Simulated *simulatedtime.Report `json:"simulated,omitempty"`
 }
 
@@ -73,15 +73,16 @@ func (r *Record) Score(has Evaluable, view method.View, replies []message.Reply,
 	}
 }
 
-// Summary is summary.json: what a whole run gave. Accuracies are those of tested rounds.
+// Summary is summary.json: the result of a whole run. Accuracies are those of tested rounds.
 type Summary struct {
 	Name   string `json:"name"`
 	Method string `json:"method"`
 	Rounds int    `json:"rounds"`
 
-	// The headline is of the evaluation that View names; nil, and its keys absent, where the method does not have it.
+	// The headline belongs to the evaluation that View names; nil, and its keys absent, where the method does not have
+	// it.
 	*Headline
-	// Evaluation is that of the round that is the result, whose keys stand among the others, without accuracies by
+	// Evaluation is that of the round that is the result. Its keys stand among the others, without accuracies by
 	// client.
 	Evaluation *metrics.Evaluation `json:"-"`
 	View       string              `json:"view"`
@@ -112,7 +113,7 @@ type Summary struct {
 	Notes map[string]float64 `json:"notes,omitempty"` // of the last round, tested or not
 	// RoundWarnings are the first warnings of rounds, each behind its round, and how many more there are.
 	RoundWarnings []string `json:"round_warnings,omitempty"`
-	// Limited are the clients of which replies were refused, or whose examples count less than they said.
+	// Limited lists the clients with refused replies or capped examples.
 	Limited []LimitedClient `json:"limited,omitempty"`
 	Attack  *Attack         `json:"attack,omitempty"` // simulated; of the last tested round
 	Bytes   float64         `json:"bytes_per_round"`
@@ -121,11 +122,11 @@ type Summary struct {
 	Simulated float64 `json:"simulated_seconds,omitempty"`
 	// what ONNX Runtime ran on, and why if auto could not have CUDA
 	Provider string `json:"provider,omitempty"`
-	// Reproduces are the known defects of published code that the run made again on purpose, as "KEY: VALUE".
+	// Reproduces lists the known defects of published code that the run reproduces on purpose, as "KEY: VALUE".
 	Reproduces []string `json:"reproduces,omitempty"`
 }
 
-// mostWarnings is how many warnings of rounds a summary repeats.
+// mostWarnings is the number of warnings of rounds that a summary repeats.
 const mostWarnings = 3
 
 // Headline is the accuracy of a run in one evaluation.
@@ -146,7 +147,7 @@ type Unanswered struct {
 	Clients []int  `json:"clients"`
 }
 
-// Summarise puts the records of a run together, with one evaluation for headline.
+// Summarise merges the records of a run, with one evaluation for the headline.
 func Summarise(records []Record, view method.View) Summary {
 	s := Summary{Rounds: len(records), View: view.String(), Unanswered: MissingTests(records),
 		Limited: limitedClients(records)}
@@ -203,7 +204,7 @@ func (s *Summary) of(r Record, view method.View) {
 	}
 }
 
-// String says it in one line.
+// String describes the missing answers in one line.
 func (u Unanswered) String() string {
 	of := "the test"
 	if u.Set != "" {
@@ -221,10 +222,10 @@ func (u Unanswered) String() string {
 		map[bool]string{true: "client", false: "clients"}[len(u.Clients) == 1], strings.Join(list, ", "), more)
 }
 
-// mostNamed bounds the clients that a line names.
+// mostNamed is the most clients that a line names.
 const mostNamed = 5
 
-// MissingTests lists the tests of some rounds that some client did not answer.
+// MissingTests lists the tests of some rounds that a client did not answer.
 func MissingTests(records []Record) []Unanswered {
 	var out []Unanswered
 	for _, r := range records {
@@ -240,8 +241,8 @@ func MissingTests(records []Record) []Unanswered {
 	return out
 }
 
-// Phases is where the seconds of a round went. Clients run side by side: what encoding their messages and keeping their
-// states on disk took is divided by the number of workers, and is no part of the phase that it happened in.
+// Phases divides the seconds of a round. Clients run side by side: the time for encoding their messages and keeping
+// their states on disk is divided by the number of workers, and is not part of the phase in which it was spent.
 type Phases struct {
 	Statistics float64 `json:"statistics"` // statistics rounds
 	Training   float64 `json:"training"`   // of clients, with what is compiled in the first round

@@ -6,9 +6,9 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// HideSample leaves out what tells which clients trained in a round, where the sample of clients is a secret that
-// differential privacy counts on: their numbers, and numbers of single clients that change only when they train. Where
-// any number of clients may be drawn, that number is a secret too, and sizes that grow with it are left out.
+// HideSample removes everything that reveals which clients trained in a round, where differential privacy counts on a
+// secret sample of clients: their numbers, and numbers of single clients that change only when they train. Where any
+// number of clients may be drawn, that number is a secret too, and sizes that grow with it are removed.
 func (r *Record) HideSample(anyNumber bool) {
 	r.SecretSample, r.Clients, r.Untrained, r.Simulated = true, nil, 0, nil // slow clients take long
 	r.Evaluations.hideClients()
@@ -34,7 +34,7 @@ func (r *Record) HideSample(anyNumber bool) {
 	}
 }
 
-// hideClients leaves out single clients, and domains, which may be of one client, of what clients trained themselves.
+// hideClients removes single clients, and domains, which may have one client, from the personal evaluation.
 func (e Evaluations) hideClients() {
 	if p := e.Personal; p != nil {
 		p.PerClient, p.PerDomain = nil, nil

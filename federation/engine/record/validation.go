@@ -8,7 +8,7 @@ import (
 	"promptfed/federation/method"
 )
 
-// Validation is what clients gave on their validation data in one round, each mean over those that have any.
+// Validation is the result on validation data in one round; each mean is over the clients that have any.
 type Validation struct {
 	// with the server's shared parameters; absent where the method does not have it
 	Global   *metrics.Evaluation `json:"global,omitempty"`
@@ -17,7 +17,7 @@ type Validation struct {
 	Examples []int               `json:"examples"`          // of each client
 }
 
-// Of is one of the two evaluations.
+// Of returns one of the two evaluations.
 func (v *Validation) Of(view method.View) *metrics.Evaluation {
 	switch {
 	case v == nil:
@@ -38,7 +38,7 @@ type AtBestVal struct {
 	Personal   *float64 `json:"personal,omitempty"` // likewise
 }
 
-// Choose says which round is the result, and why the run ended.
+// Choose fills in which round is the result, and why the run ended.
 func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 	s.Select, s.Stopped = "last", how.Stop(records, view)
 	best := BestVal(records, view)
@@ -59,7 +59,7 @@ func (s *Summary) Choose(records []Record, view method.View, how TestPlan) {
 	s.of(r, view)
 }
 
-// BestVal is the place of the record with the best validation accuracy, of equal ones the first; -1 without any.
+// BestVal returns the index of the record with the best validation accuracy, of equal ones the first; -1 without any.
 func BestVal(records []Record, view method.View) int {
 	best := -1
 	for i, r := range records {
@@ -71,12 +71,12 @@ func BestVal(records []Record, view method.View) int {
 	return best
 }
 
-// ErrNoValidation says how to get validation data.
+// ErrNoValidation states how to get validation data.
 var ErrNoValidation = errors.New("no client has validation data, which eval.select: best-val and train.patience " +
 	"need; keep a share of the training data with data.val_share: 0.2, set data.split: pooled (60/20/20 inside each " +
 	"client), or with synthetic images data.generator.val")
 
-// TestPlan says what is tested beside the clients' test data, and which round is the result.
+// TestPlan lists what is tested beside the clients' test data, and how the round is chosen that is the result.
 type TestPlan struct {
 	Validate  bool  // test on the clients' validation data in every tested round
 	BestVal   bool  // the result is the round with the best validation accuracy, not the last
@@ -87,8 +87,8 @@ type TestPlan struct {
 	ZeroShot  bool  // compare hand-written prompts with chance before round 0
 }
 
-// Stop says why the run ends after these rounds, before all are trained; empty where it goes on. It counts rounds from
-// 1, as the terminal does.
+// Stop returns the reason why the run ends after these rounds, before all are trained; empty where it goes on. It
+// counts rounds from 1, as the terminal does.
 func (e TestPlan) Stop(records []Record, view method.View) string {
 	best := BestVal(records, view)
 	if e.Patience == 0 || best < 0 {
@@ -107,8 +107,8 @@ func (e TestPlan) Stop(records []Record, view method.View) string {
 		records[best].Round+1)
 }
 
-// Result tells whether the last of these rounds is the run's result, as far as they go, so that all that is measured of
-// a result is measured.
+// Result reports whether the last of these rounds is the run's result so far. Everything that belongs to a result is
+// then measured.
 func (e TestPlan) Result(records []Record, view method.View, rounds int) bool {
 	if e.BestVal {
 		return BestVal(records, view) == len(records)-1

@@ -2,8 +2,8 @@ package record
 
 import "fmt"
 
-// ZeroShot is how well the hand-written prompts of an experiment classify the test images of all clients of one
-// backbone, before anything is trained.
+// ZeroShot is the accuracy of an experiment's hand-written prompts on the test images of all clients of one backbone,
+// before training.
 type ZeroShot struct {
 	Backbone string  `json:"backbone"`
 	Accuracy float64 `json:"accuracy"` // right answers over test examples
@@ -12,12 +12,12 @@ type ZeroShot struct {
 	Classes  int     `json:"classes"`
 	// the larger of 1/classes and the share of the most frequent class among these images
 	Chance float64 `json:"chance"`
-	// Failed says why there is no accuracy, as where a class name is too long for the texts.
+	// Failed is the reason why there is no accuracy, such as a class name that is too long for the texts.
 	Failed string `json:"failed,omitempty"`
 }
 
 // ZeroShotMean is the mean over clients of the accuracies of hand-written prompts, to compare with headlines; false
-// where it is not known of every client: a folder of another version may lack it.
+// where it is unknown of a client: a folder of another version may lack it.
 func (s Summary) ZeroShotMean() (float64, bool) {
 	sum, clients := 0.0, 0
 	for _, z := range s.ZeroShot {
@@ -29,7 +29,7 @@ func (s Summary) ZeroShotMean() (float64, bool) {
 	return sum / float64(max(1, clients)), clients > 0
 }
 
-// ZeroShotWarnings are the lines of those that have one.
+// ZeroShotWarnings lists the warnings about zero-shot accuracies.
 func ZeroShotWarnings(list []ZeroShot) []string {
 	var out []string
 	for _, z := range list {
@@ -40,7 +40,8 @@ func ZeroShotWarnings(list []ZeroShot) []string {
 	return out
 }
 
-// warning says in a line what to check where hand-written prompts are no better than chance; empty where they are.
+// warning states in one line what to check where hand-written prompts are no better than chance; empty where they are
+// better.
 func (z ZeroShot) warning() string {
 	switch {
 	case z.Failed != "":

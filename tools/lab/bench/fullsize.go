@@ -78,8 +78,8 @@ func (r random) ImageModel() (*onnx.ModelProto, error) {
 	return nil, fmt.Errorf("backbone %s has no image model", r.name)
 }
 
-// FullSize gives every client of an experiment such a tower in place of its backbone, with weights that are written
-// into dir, and random unit rows for its images and their patches; labels stay. Evaluation sets are left out.
+// FullSize replaces the backbone of every client of an experiment by such a tower, with weights in dir, and its images
+// and their patches by random unit rows. Labels stay. Evaluation sets are left out.
 func FullSize(e *spec.Experiment, words *bundle.Bundle, dir string) error {
 	t, err := randomTower("random-vit-b16", clip.TextB, clip.VisionArch{}, dir)
 	if err != nil {

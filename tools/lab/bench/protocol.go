@@ -96,7 +96,7 @@ const fewRows = 8
 // repeated are rows that begin anew after the last one.
 type repeated struct{ spec.InMemory }
 
-// Read gives rows by their index.
+// Read returns rows by their index.
 func (r repeated) Read(index []int) (*tensor.Tensor, error) {
 	at := make([]int, len(index))
 	for i, j := range index {

@@ -114,7 +114,7 @@ func (s *step) rows() int {
 	return n
 }
 
-// gradients gives the gradient of the prompt from one traced run.
+// gradients returns the gradient of the prompt from one traced run.
 func gradients(ctx context.Context, t tower, classes []string, tokens int, o ort.Options) (*tensor.Tensor, error) {
 	rec := trace.NewRecorder()
 	s, err := promptFL(t, classes, tokens, o, rec)

@@ -111,7 +111,7 @@ func start(name string, shape []int, width, layers int) (mean float32, std float
 	return 1, 0 // gains of layer norms
 }
 
-// named gives the tokens of the class names that clip knows.
+// named returns the tokens of the class names that clip knows.
 func named(classes []string) ([][]int, error) {
 	known := map[string][]int{}
 	for _, s := range sets {

@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/data/sets"
 )
 
-// convert gives our value of theirs; the error says why there is none. A nil value: there is nothing to write.
+// convert returns our value of theirs; the error says why there is none. A nil value: there is nothing to write.
 type convert func(v any) (any, error)
 
 func float(v any) (float64, bool) {

@@ -388,13 +388,13 @@ func ours(theirs string) string {
 	return ""
 }
 
-// applies tells whether a setting is one of the method's, or of all.
+// applies reports whether a setting is one of the method's, or of all.
 func (im *importer) applies(theirs string) bool {
 	section := strings.Split(theirs, ".")
 	return section[0] != "TRAINER" || im.sections(section[1])
 }
 
-// sections tells whether a section of TRAINER is that of the method.
+// sections reports whether a section of TRAINER is that of the method.
 func (im *importer) sections(section string) bool {
 	if other, ok := trainers[section]; ok && other.method == im.method && other.lengths != im.lengths {
 		return false
@@ -404,7 +404,7 @@ func (im *importer) sections(section string) bool {
 	})
 }
 
-// ofOther tells whether a flag is known, of another method alone.
+// ofOther reports whether a flag is known, of another method alone.
 func ofOther(flag, method string) bool {
 	return slices.ContainsFunc(Settings(), func(s Setting) bool {
 		return s.Flag == flag && s.Trainer != "" && s.Trainer != method

@@ -26,8 +26,8 @@ type value struct {
 	hidden *value // what an earlier file gives instead
 }
 
-// read gives the values of all settings by yacs key, as their code layers them: flags, then files in their order, then
-// the flags that win over files, then keys at the end of the command line. Flags come without dashes.
+// read returns the values of all settings by yacs key, as their code layers them: flags, then files in their order,
+// then the flags that win over files, then keys at the end of the command line. Flags come without dashes.
 func read(files []File) (keys, flags map[string]value, err error) {
 	keys, flags = map[string]value{}, map[string]value{}
 	last, scripts := map[string]value{}, 0

@@ -12,7 +12,7 @@ type Setting struct {
 	to convert // nil where the key is decided with others, or has no effect on results
 }
 
-// Inert tells whether a setting changes no result and is passed over.
+// Inert reports whether a setting changes no result and is passed over.
 func (s Setting) Inert() bool { return s.Ours == "" && s.to == nil }
 
 // Differs says what differs: the note, or what there is in place of values that are not carried over.

@@ -56,7 +56,7 @@ const pngDPI = 192
 // fallback are fonts with the widths of Liberation Sans, for machines without it.
 const fallback = "Liberation Sans,Arial,Helvetica,sans-serif"
 
-// SVG gives the figure as one svg element, without an XML declaration, so that it may also stand inside a web page.
+// SVG returns the figure as one svg element, without an XML declaration, so that it may also stand inside a web page.
 // Text stays text.
 func (f *Figure) SVG() ([]byte, error) {
 	canvas := vgsvg.New(f.width, f.height)
@@ -107,7 +107,7 @@ func (f *Figure) PageSVG() ([]byte, error) {
 	return bytes.Replace(svg, []byte("</title>"), []byte("</title>"+darkRules), 1), err
 }
 
-// PNG gives the figure as an image of 192 dots to the inch.
+// PNG returns the figure as an image of 192 dots to the inch.
 func (f *Figure) PNG() ([]byte, error) {
 	canvas := vgimg.NewWith(vgimg.UseWH(f.width, f.height), vgimg.UseDPI(pngDPI))
 	f.paint(draw.New(canvas))

@@ -63,7 +63,7 @@ func (l legend) aligned() []entry {
 	return list
 }
 
-// fits tells whether the legend stands beside a panel of the given height without being much higher.
+// fits reports whether the legend stands beside a panel of the given height without being much higher.
 func (l legend) fits(height vg.Length) bool {
 	return vg.Length(len(l.listed()))*rowHeight <= height+2*rowHeight
 }

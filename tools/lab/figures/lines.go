@@ -77,7 +77,7 @@ func (l *Line) spread(i int) float64 {
 	return max(0, l.Spread[i])
 }
 
-// shown tells whether a point can be drawn on the panel's axes.
+// shown reports whether a point can be drawn on the panel's axes.
 func (p *LinePanel) shown(l *Line, i int) bool {
 	return usable(l.X[i]) && usable(l.Y[i]) && !(p.X.Log && !onLog(l.X[i])) && !(p.Y.Log && !onLog(l.Y[i]))
 }
@@ -115,7 +115,7 @@ func (a Axis) bounded(value, end float64) float64 {
 	return end
 }
 
-// apply gives a plot's axis a range, its label and its ticks; n is about how many.
+// apply sets the range, the label and about n ticks of a plot's axis.
 func (a Axis) apply(to *plot.Axis, s span, n int) {
 	to.Label.Text = a.Label
 	to.Min, to.Max = s.low, s.high

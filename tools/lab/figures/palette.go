@@ -26,7 +26,7 @@ var viridis = []color.Color{
 	color.NRGBA{0xfd, 0xe7, 0x25, 255},
 }
 
-// scale gives values colours between two ends.
+// scale maps values to colours between two ends.
 type scale struct {
 	low, high float64
 	colours   palette.ColorMap

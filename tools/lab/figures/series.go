@@ -63,8 +63,8 @@ func faint(c color.NRGBA, alpha uint8) color.NRGBA {
 	return c
 }
 
-// Colours gives labels the places of their colours, so that a method has one colour in all figures and on the page
-// beside them. Labels that it does not name are coloured in the order in which they come.
+// Colours maps labels to the places of their colours, so that a method has one colour in all figures and on the page
+// beside them. Labels that it does not have are coloured in their order.
 type Colours map[string]int
 
 // MethodColours are the colours of some methods by their order; pages that show figures colour methods by the same
@@ -77,7 +77,7 @@ func MethodColours(methods []string) Colours {
 	return out
 }
 
-// numbering gives equal labels equal numbers, in the order in which they come.
+// numbering gives equal labels equal numbers, in the order of their first use.
 type numbering struct {
 	index  map[string]int
 	labels []string

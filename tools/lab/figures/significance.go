@@ -169,7 +169,7 @@ func (f Ranks) draw() (*Figure, error) {
 	return s.figure()
 }
 
-// alike gives the first and last places of the longest runs of two or more sorted mean ranks that lie less than a
+// alike returns the first and last places of the longest runs of two or more sorted mean ranks that lie less than a
 // difference apart, none inside another.
 func alike(mean []float64, difference float64) [][2]int {
 	var out [][2]int

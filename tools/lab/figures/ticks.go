@@ -10,10 +10,10 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// usable tells whether a value can be drawn: a number, and not beyond anything that is measured here.
+// usable reports whether a value can be drawn: a number, and not beyond anything that is measured here.
 func usable(v float64) bool { return math.Abs(v) < 1e100 }
 
-// onLog tells whether a logarithmic axis can show a value.
+// onLog reports whether a logarithmic axis can show a value.
 func onLog(v float64) bool { return v > 1e-100 }
 
 // span is the range of the values added to it.

@@ -153,7 +153,7 @@ func curveNumbers(runs []Run) int {
 	return n
 }
 
-// x gives the place of a list of rounds among those of a run; all are thinned out alike.
+// x returns the place of a list of rounds among those of a run; all are thinned out alike.
 func (b *builder) x(run *blockRun, list []int) int {
 	kept := rounds(every(list, b.stride))
 	for i, x := range run.X {
@@ -197,7 +197,7 @@ func (b *builder) clients(run *blockRun, pc *ClientCurves) error {
 	return nil
 }
 
-// part gives the place of a run's partition, -1 where it has none or the page is full.
+// part returns the place of a run's partition, -1 where it has none or the page is full.
 func (b *builder) part(run Run) (int, error) {
 	if len(run.Clients) == 0 {
 		return -1, nil

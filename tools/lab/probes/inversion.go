@@ -293,7 +293,7 @@ func (v *victim) objective(u, g []float64, labels []int64, grad []float64) float
 	return value
 }
 
-// softmax gives the class probabilities of a feature.
+// softmax returns the class probabilities of a feature.
 func (v *victim) softmax(x []float64) []float64 {
 	var z mat.VecDense
 	z.MulVec(v.scale, mat.NewVecDense(v.dim, x))

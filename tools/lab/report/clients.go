@@ -21,7 +21,7 @@ const (
 	mostPartitions   = 6  // panels of partitions
 )
 
-// kind is what tells clients apart in a figure.
+// kind is the group of a client in a figure.
 func kind(c experiment.ClientInfo, by string) string {
 	if by == "backbone" {
 		return c.Backbone
@@ -76,7 +76,7 @@ func clientScale(m results.Metric) (float64, figures.Axis) {
 	return factor, y
 }
 
-// flat gives the values of all clients of all finished runs, those that keep allows; nil allows all.
+// flat returns the values of all clients of all finished runs, those that keep allows; nil allows all.
 func flat(groups []*results.Group, m results.Metric, factor float64, keep func(client int) bool) []float64 {
 	var out []float64
 	for _, g := range groups {
@@ -143,7 +143,7 @@ func kindPanel(p facet, axis, by string, m results.Metric, factor float64) (figu
 	return out, nil
 }
 
-// holds tells whether a client is known to have examples.
+// holds reports whether a client is known to have examples.
 func holds(c experiment.ClientInfo) bool {
 	return slices.ContainsFunc(c.Train, func(n int) bool { return n > 0 })
 }
@@ -245,7 +245,7 @@ func sorted[V any](m map[string]V) []string {
 	return slices.Sorted(maps.Keys(m))
 }
 
-// whole tells whether numbers can be drawn.
+// whole reports whether numbers can be drawn.
 func whole(rows [][]float64) bool {
 	for _, r := range rows {
 		for _, x := range r {

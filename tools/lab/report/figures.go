@@ -77,7 +77,7 @@ func (v *view) draw(card *configs.PaperTable) {
 	}
 }
 
-// alongOf tells curves over rounds, bytes and time apart.
+// alongOf is the horizontal axis of curves: rounds, bytes or time.
 func alongOf(f configs.Figure) string {
 	if f.Kind != configs.CurvesFigure || f.X == configs.Along[0] {
 		return ""
@@ -136,7 +136,7 @@ func (v *view) addOf(file string, f configs.Figure, m results.Metric) {
 	v.figures = append(v.figures, namedFigure{configs.Slug(file), f.Title, drawn})
 }
 
-// caption says behind a figure's title which evaluation it is of, who does not have it, and what it averages over.
+// caption states, behind a figure's title, its evaluation, the methods that lack it, and what it averages over.
 func (v *view) caption(f configs.Figure, m results.Metric) string {
 	var parts []string
 	if views := m.Views(v.groups); !slices.Contains(unevaluated, f.Kind) && len(views) > 0 {
@@ -171,7 +171,7 @@ func (v *view) caption(f configs.Figure, m results.Metric) string {
 	return " (" + strings.Join(parts, "; ") + ")"
 }
 
-// deviation says what bands and error bars are, and of how many seeds; empty of figures without any.
+// deviation describes bands and error bars, and their number of seeds; empty for figures without any.
 func (v *view) deviation(f configs.Figure) string {
 	if !slices.Contains([]string{configs.CurvesFigure, "shots", "sensitivity"}, f.Kind) {
 		return ""
@@ -213,7 +213,7 @@ func (v *view) averagedOver(f configs.Figure) []string {
 	return out
 }
 
-// several tells whether the report has more than one part, so that figures need the part's name.
+// several reports whether the report has more than one part, so that figures need the part's name.
 func (v *view) several() bool {
 	parts := len(v.Plans)
 	if len(v.Of(nil)) > 0 {
@@ -222,7 +222,7 @@ func (v *view) several() bool {
 	return parts > 1
 }
 
-// drawer makes the figure of a kind, or gives figures.ErrEmpty: here or from Draw where the runs do not have what it
+// drawer makes the figure of a kind. It or Draw returns figures.ErrEmpty where the runs do not have what the figure
 // shows.
 func (v *view) drawer(f configs.Figure, m results.Metric) (figures.Drawer, error) {
 	switch f.Kind {

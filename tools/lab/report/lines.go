@@ -92,8 +92,8 @@ func alongAxis(f configs.Figure, m results.Metric) (func([]*results.Group) func(
 	}, x
 }
 
-// colours gives the labels of an axis, as they are and as they are shown, the colours of their methods, where there are
-// several. A label that is of no single method has a colour behind those of the methods.
+// colours returns the colours of an axis's labels, as they are and as they are shown: those of their methods, where
+// there are several. A label of no single method has a colour behind those of the methods.
 func (v *view) colours(axis string) figures.Colours {
 	methods := v.methods()
 	if len(methods) < 2 {
@@ -178,7 +178,7 @@ func (v *view) sensitivity(f configs.Figure, m results.Metric) (figures.Drawer, 
 	return out, nil
 }
 
-// wide tells whether lines span two decades or more of an axis, all of it above 0.
+// wide reports whether lines span two decades or more of an axis, all of it above 0.
 func wide(lines []figures.Line) bool {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, l := range lines {

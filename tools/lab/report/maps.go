@@ -73,9 +73,9 @@ func (v *view) tsne(f configs.Figure) (figures.Drawer, error) {
 	return out, nil
 }
 
-// promptRows gives what each client learned as a row, and the clients' numbers: all numbers that it keeps for itself
-// and that it trained of the shared ones, one tensor behind the other. Where lengths differ, as prompts of several
-// lengths do, tensors of [tokens, width] are averaged over tokens.
+// promptRows returns the numbers that each client learned as a row, and the clients: all its private numbers, then its
+// trained shared ones, one tensor behind the other. Where lengths differ, as of prompts of several lengths, tensors of
+// [tokens, width] are averaged over tokens.
 func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 	names := map[int][]string{}
 	for _, name := range sorted(prompts) {
@@ -107,7 +107,7 @@ func promptRows(prompts tensor.Map) (rows [][]float64, clients []int) {
 	return nil, nil
 }
 
-// numbersOf gives the numbers of a tensor, or with mean, of a matrix the mean over its rows.
+// numbersOf returns the numbers of a tensor, or with mean, of a matrix the mean over its rows.
 func numbersOf(t *tensor.Tensor, mean bool) []float64 {
 	if !mean || len(t.Shape) != 2 || t.Shape[0] == 0 {
 		out := make([]float64, len(t.Data))
@@ -172,7 +172,7 @@ func joinTitle(a, b string) string {
 	return a + ", " + b
 }
 
-// matrix gives the rows of a tensor; nil of one that is no matrix.
+// matrix returns the rows of a tensor; nil of one that is no matrix.
 func matrix(t *tensor.Tensor) [][]float64 {
 	if len(t.Shape) != 2 || t.IsInt() {
 		return nil

@@ -72,7 +72,7 @@ func (r *Report) methods() []string {
 // methodOf is the label of an axis of methods, or what the group's runs train.
 func methodOf(g *results.Group) string { return cmp.Or(g.Labels["method"], g.Method()) }
 
-// counted says how many runs the page is about.
+// counted states the number of runs on the page.
 func (r *Report) counted() string {
 	n := map[results.State]int{}
 	for _, g := range r.Groups {
@@ -106,7 +106,7 @@ func (r *Report) pageMetrics(p *page.Report) []results.Metric {
 	return out
 }
 
-// groupName tells a group from those of other sweeps where the page is about several.
+// groupName names a group, with its sweep where the page has several.
 func (r *Report) groupName(g *results.Group) string {
 	if g.Plan == nil || len(r.main) == 1 {
 		return g.Name

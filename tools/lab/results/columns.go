@@ -32,7 +32,8 @@ func RoundMetrics(groups []*Group) []string {
 	return out
 }
 
-// instances names the metrics of a definition that some groups may have, in its own window: one for each domain, say.
+// instances names the metrics of a definition that some groups may have, in its own window, such as one for each
+// domain.
 func instances(q metrics.Definition, groups []*Group) []string {
 	all := []string{""}
 	switch {
@@ -73,9 +74,9 @@ var epsilons = []string{"epsilon", "epsilon_nominal", "epsilon_local", "epsilon_
 // mostSets is how many evaluation sets have a column each.
 const mostSets = 4
 
-// MainMetrics are those of a table that shows a group in a line: the one asked for, and beside it whatever else some
-// run has. Domains and other notes than those of privacy are left out, and so are evaluation sets where there are many.
-// What belongs to an evaluation is taken over the rounds of the metric asked for, if the records have it there.
+// MainMetrics lists the metrics of a table with one line for each group: the asked metric, and every other one that
+// some run has. It leaves out domains, notes other than those of privacy, and evaluation sets where there are many. A
+// metric of an evaluation is taken over the rounds of the asked metric, if the records have it there.
 func MainMetrics(asked string, groups []*Group) []string {
 	m, err := ParseMetric(asked)
 	if err != nil {
@@ -124,7 +125,7 @@ func MainMetrics(asked string, groups []*Group) []string {
 	return out
 }
 
-// measured tells whether some run has the metric.
+// measured reports whether some run has the metric.
 func measured(name string, groups []*Group) bool {
 	m, err := ParseMetric(name)
 	return err == nil && slices.ContainsFunc(groups, func(g *Group) bool {
@@ -135,8 +136,8 @@ func measured(name string, groups []*Group) bool {
 	})
 }
 
-// inRoundsOf tells whether every run of some groups that has the metric's quantity has it in the rounds that another
-// metric is taken over.
+// inRoundsOf reports whether every run of some groups that has the metric at all has it in the rounds of another
+// metric.
 func (m Metric) inRoundsOf(other Metric, groups []*Group) bool {
 	for _, g := range groups {
 		for _, r := range g.Runs {

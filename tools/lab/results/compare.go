@@ -13,7 +13,7 @@ import (
 	"promptfed/tools/lab/stats"
 )
 
-// Level says what one pair of values is.
+// Level is the unit of one pair of values.
 type Level string
 
 // Levels of comparison. What is independent is a pair of runs, as far as seeds and tasks are: clients of a run share
@@ -104,8 +104,8 @@ func Compare(groups []*Group, axis, control string, m Metric, level Level) []Com
 	return out
 }
 
-// Cautions says in sentences how far some comparisons reach: how many independent pairs they rest on, and what follows
-// where these are few, or of one seed.
+// Cautions states in sentences how far some comparisons reach: the number of independent pairs, and the consequence
+// where these are few or of one seed.
 func Cautions(list []Comparison) []string {
 	least, most := math.MaxInt, 0
 	var seeds []uint64
@@ -140,7 +140,7 @@ func counted(seeds []uint64) string {
 	return fmt.Sprintf("%d seeds", len(seeds))
 }
 
-// valuesOf gives the values of a run that are paired at a level.
+// valuesOf returns the values of a run that are paired at a level.
 func valuesOf(r *Run, m Metric, level Level) []float64 {
 	if level == OverClients {
 		if m.quantity != metrics.Accuracy {
@@ -172,7 +172,7 @@ func pairKey(g *Group, axis string, r *Run) string {
 	return key
 }
 
-// differences gives a minus b by pair of runs, in the order of the keys, and the keys of these pairs.
+// differences returns a minus b by pair of runs, in the order of the keys, and the keys of these pairs.
 func differences(a, b map[string][]float64, order []string) (out [][]float64, keys []string) {
 	used := map[string]bool{}
 	for _, key := range order {

@@ -87,7 +87,8 @@ func (m Metric) evaluation(r Round) *metrics.Evaluation {
 	return r.Evaluation
 }
 
-// At is the metric in one evaluation, whatever the runs' headlines are of. What belongs to neither stays as it is.
+// At returns the metric in one evaluation, whichever the headlines of runs are. A metric without evaluations stays as
+// it is.
 func (m Metric) At(view string) Metric {
 	if !m.Follows() {
 		return m
@@ -114,7 +115,7 @@ func (m Metric) View(r *Run) string {
 	return r.View
 }
 
-// Follows tells whether the metric is of whatever evaluation is the headline.
+// Follows reports whether the metric is of the evaluation of each run's headline.
 func (m Metric) Follows() bool { return m.view == "" && m.what().Evaluated }
 
 // Views lists the evaluations that the metric of some groups' finished runs is of.
@@ -131,7 +132,7 @@ func (m Metric) Views(groups []*Group) []string {
 	return out
 }
 
-// Absent tells whether the run's method does not have the evaluation that the metric is of.
+// Absent reports whether the run's method lacks the evaluation of the metric.
 func (m Metric) Absent(r *Run) bool {
 	view, tested := m.View(r), false
 	for _, round := range r.Rounds {
@@ -151,7 +152,7 @@ func anyDone(groups []*Group) bool {
 	return slices.ContainsFunc(groups, func(g *Group) bool { return len(g.Done()) > 0 })
 }
 
-// TitleOf is Title, and says where the runs of some groups have less tested rounds than a window asks for.
+// TitleOf is Title, and states where the runs of some groups have fewer tested rounds than a window asks for.
 func (m Metric) TitleOf(groups []*Group) string {
 	if w := m.WindowOf(groups); w != "" {
 		return m.subject() + ", " + w
@@ -159,7 +160,7 @@ func (m Metric) TitleOf(groups []*Group) string {
 	return m.subject()
 }
 
-// WindowOf says in words which rounds of some groups' runs count; empty where none of them has the metric.
+// WindowOf describes the rounds of some groups' runs that count; empty where none of them has the metric.
 func (m Metric) WindowOf(groups []*Group) string {
 	n, ok := metrics.LastN(m.window)
 	if !ok || n < 2 {

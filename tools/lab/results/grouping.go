@@ -80,7 +80,7 @@ func (l *grouping) finish() []*Group {
 // mostNamedKeys is how many differing keys a name has; groups that differ in others only are named by their folders.
 const mostNamedKeys = 4
 
-// nameByDifference tells groups of one name apart: by the keys in which their experiments differ, else by their
+// nameByDifference gives groups of one name different names: the keys in which their experiments differ, else their
 // folders.
 func nameByDifference(groups []*Group) {
 	byName := map[string][]*Group{}
@@ -123,8 +123,8 @@ func folderOf(g *Group) string {
 	return dir
 }
 
-// differing says of each group, in words such as "method=fedpgp, train.lr=0.1", which values it has of those that
-// differ among the groups; empty where that is not known.
+// differing describes each group by its values of the keys that differ among the groups, such as "method=fedpgp,
+// train.lr=0.1"; empty where they are unknown.
 func differing(groups []*Group) []string {
 	out := make([]string, len(groups))
 	var known []*experiment.Identity
@@ -220,7 +220,7 @@ func (p *planned) groups(roots []string) (out []*Group, apart []*Run) {
 	return out, apart
 }
 
-// separate takes runs out of a group that are of another experiment than most of it, and gives them.
+// separate removes and returns the runs of a group that are of another experiment than most of it.
 func (p *planned) separate(g *Group) (apart []*Run) {
 	count := map[string]int{}
 	most := ""
@@ -256,15 +256,15 @@ func (p *planned) separate(g *Group) (apart []*Run) {
 	return apart
 }
 
-// isGrid tells whether a sweep has something to compare. One of a single point is a list of seeds: beside others its
-// runs are shown like runs that belong to no sweep, in one table with them.
+// isGrid reports whether a sweep has something to compare. A sweep of a single point is a list of seeds: in a report
+// with others its runs are shown like runs that belong to no sweep, in one table with them.
 func (p *planned) isGrid() bool {
 	return p.Card != nil || p.Smoke || slices.ContainsFunc(p.Axes, func(a configs.PlanAxis) bool {
 		return len(a.Labels) > 1
 	})
 }
 
-// distinctPlans tells sweeps of one name apart by their folders.
+// distinctPlans gives sweeps of one name different names, by their folders.
 func distinctPlans(plans []*Plan) {
 	byName := map[string][]*Plan{}
 	for _, p := range plans {
@@ -286,7 +286,7 @@ func distinctPlans(plans []*Plan) {
 	}
 }
 
-// unidentified says once of how many runs nothing tells which experiment they are.
+// unidentified states in one note how many runs have no known experiment.
 func unidentified(groups []*Group) []string {
 	var dirs []string
 	for _, g := range groups {
@@ -304,8 +304,8 @@ func unidentified(groups []*Group) []string {
 		experiment.IdentityFile, slices.Min(dirs))}
 }
 
-// Executions says in one sentence in what the execution of the runs of some groups differs, for captions; empty where
-// it does not. Execution does not tell experiments apart, but may change the last bits of numbers.
+// Executions describes in one sentence how the execution of the runs of some groups differs, for captions; empty where
+// it does not. Execution does not distinguish experiments, but may change the last bits of numbers.
 func Executions(groups []*Group) string {
 	values := map[string]map[string]int{}
 	for _, g := range groups {

@@ -72,8 +72,8 @@ const warned = ": warning: "
 // maxLimited is how many clients a note names each that a server refused or cut.
 const maxLimited = 5
 
-// oncePerWarning says what several runs warn of once, where the first does, with the number of the others: a grid
-// repeats the warnings of its data in every cell.
+// oncePerWarning keeps the first of equal warnings of several runs, with the number of the others: a grid repeats the
+// warnings of its data in every cell.
 func oncePerWarning(notes []string) []string {
 	runs := map[string]int{}
 	for _, n := range notes {
@@ -214,7 +214,7 @@ func (l *loader) run(dir string) bool {
 	return true
 }
 
-// within tells whether a path is root or lies below it.
+// within reports whether a path is root or lies below it.
 func within(path, root string) bool {
 	rel, err := filepath.Rel(root, path)
 	return err == nil && filepath.IsLocal(rel)

@@ -31,8 +31,8 @@ func (m Metric) what() metrics.Definition {
 	return d
 }
 
-// In gives the metric of another quantity in the same rounds: of last10 and domain:Art, domain:Art@last10. Quantities
-// that are taken over all rounds stay so.
+// In returns the metric of another definition in the same rounds: of last10 and domain:Art, domain:Art@last10. Metrics
+// over all rounds stay so.
 func (m Metric) In(quantity, arg string) Metric {
 	out := Metric{quantity: quantity, arg: arg, window: m.window, Name: quantity}
 	if m.view != "" && out.Follows() {
@@ -52,8 +52,8 @@ func (m Metric) In(quantity, arg string) Metric {
 	return out
 }
 
-// Under is the metric's name in the head of a column of a table about another metric: with its window, where that is
-// not the other's.
+// Under is the metric's name in the head of a column of a table about another metric. It has the window where that
+// differs from the other's.
 func (m Metric) Under(other Metric) string {
 	if m.window == other.window || m.window == metrics.First || m.Name == m.window || strings.Contains(m.Name, "@") {
 		return m.Name
@@ -61,7 +61,7 @@ func (m Metric) Under(other Metric) string {
 	return m.Name + "@" + m.window
 }
 
-// Title says in words what the metric is.
+// Title describes the metric in words.
 func (m Metric) Title() string { return m.subject() + ", " + metrics.InWords(m.window) }
 
 // subject is the title without the window.

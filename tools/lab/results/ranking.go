@@ -18,8 +18,8 @@ type Ranking struct {
 	stats.Ranking
 }
 
-// Rank ranks the labels that have a metric in every run of every block. It tells whether there are two blocks and two
-// labels or more.
+// Rank ranks the labels that have a metric in every run of every block; false where there are fewer than two blocks or
+// two labels.
 func Rank(groups []*Group, axis string, m Metric) (Ranking, bool) {
 	var out Ranking
 	axes := slices.DeleteFunc(Axes(groups), func(a Axis) bool { return a.Name == axis })

@@ -40,7 +40,7 @@ type Group struct {
 	Runs       []*Run            // by seed
 }
 
-// State says how far a run came.
+// State is how far a run came.
 type State string
 
 // States of a run.
@@ -77,7 +77,7 @@ type Run struct {
 // RunAxis is the axis of runs that belong to no sweep.
 const RunAxis = "run"
 
-// Of gives the groups of a plan; of nil, those of no plan.
+// Of returns the groups of a plan; of nil, those of no plan.
 func (r *Results) Of(p *Plan) []*Group {
 	var out []*Group
 	for _, g := range r.Groups {
@@ -88,7 +88,7 @@ func (r *Results) Of(p *Plan) []*Group {
 	return out
 }
 
-// Axes gives the axes of some groups with the labels that occur: in the order of their plan, or sorted by first
+// Axes returns the axes of some groups with the labels that occur: in the order of their plan, or sorted by first
 // occurrence.
 func Axes(groups []*Group) []Axis {
 	var out []Axis
@@ -129,7 +129,7 @@ func Axes(groups []*Group) []Axis {
 	return slices.DeleteFunc(out, func(a Axis) bool { return len(a.Labels) == 0 })
 }
 
-// Labels gives the labels of one axis of some groups; none where they do not have it.
+// Labels returns the labels of one axis of some groups; none where they do not have it.
 func Labels(groups []*Group, axis string) []string {
 	for _, a := range Axes(groups) {
 		if a.Name == axis {
@@ -139,7 +139,7 @@ func Labels(groups []*Group, axis string) []string {
 	return nil
 }
 
-// Bare tells whether labels of an axis say nothing without its name, as numbers do.
+// Bare reports whether labels of an axis mean nothing without its name, such as numbers.
 func Bare(labels []string) bool {
 	return slices.ContainsFunc(labels, func(l string) bool {
 		_, err := strconv.ParseFloat(l, 64)
@@ -148,7 +148,7 @@ func Bare(labels []string) bool {
 	})
 }
 
-// Where gives the groups that have these labels.
+// Where returns the groups that have these labels.
 func Where(groups []*Group, labels map[string]string) []*Group {
 	var out []*Group
 	for _, g := range groups {
@@ -159,7 +159,7 @@ func Where(groups []*Group, labels map[string]string) []*Group {
 	return out
 }
 
-// Has tells whether the group has these labels, among others.
+// Has reports whether the group has these labels, among others.
 func (g *Group) Has(labels map[string]string) bool {
 	for k, v := range labels {
 		if have, ok := g.Labels[k]; !ok || have != v {
@@ -169,7 +169,7 @@ func (g *Group) Has(labels map[string]string) bool {
 	return true
 }
 
-// Done gives the runs that are done.
+// Done returns the runs that are done.
 func (g *Group) Done() []*Run {
 	var out []*Run
 	for _, r := range g.Runs {
@@ -190,7 +190,7 @@ func (g *Group) Method() string {
 	return ""
 }
 
-// titles gives labels in the order of the axes.
+// titles returns labels in the order of the axes.
 func titles(axes []Axis, labels map[string]string) []string {
 	var out []string
 	for _, a := range axes {

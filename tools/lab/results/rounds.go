@@ -43,10 +43,10 @@ func (s *Sent) add(r *Round) {
 	r.Sent = *s
 }
 
-// Follower gives the metrics of a run's rounds one after the other, as they come.
+// Follower computes the metrics of a run's rounds one after the other, as they come.
 type Follower struct{ sent Sent }
 
-// Values gives every metric of the next round by its name, as far as the round has it.
+// Values returns every metric that the next round has, by its name.
 func (f *Follower) Values(next record.Record) map[string]float64 {
 	r := Round{Record: next}
 	f.sent.add(&r)
@@ -168,7 +168,7 @@ func parseRound(line []byte, want int) (Round, error) {
 	return r, nil
 }
 
-// check refuses numbers that no run gives, which would make means and drawings meaningless.
+// check refuses numbers that no run has, which would make means and drawings meaningless.
 func (r Round) check() error {
 	all := r.all()
 	for _, x := range r.EvaluationSets {
@@ -211,7 +211,7 @@ func (r Round) check() error {
 	return nil
 }
 
-// sameLength tells whether further lists are absent or of length n.
+// sameLength reports whether further lists are absent or of length n.
 func sameLength(n int, others ...int) bool {
 	for _, o := range others {
 		if o != 0 && o != n {

@@ -49,7 +49,7 @@ type written struct {
 	}
 }
 
-// isRun tells whether a folder is a run folder.
+// isRun reports whether a folder is a run folder.
 func isRun(dir string) bool { return isFile(dir, ConfigFile) && isFile(dir, record.RoundsFile) }
 
 func isFile(dir, name string) bool {

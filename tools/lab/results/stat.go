@@ -26,8 +26,8 @@ func (s Stat) Mean() float64 {
 	return mean
 }
 
-// Std is the sample standard deviation over seeds, which divides by n-1: the seeds are a sample of all there are. NaN
-// with less than two, of which it says nothing.
+// Std is the sample standard deviation over seeds, which divides by n-1: the seeds are a sample of all seeds. It is NaN
+// with fewer than two.
 func (s Stat) Std() float64 {
 	if len(s.Values) < 2 {
 		return math.NaN()
@@ -35,7 +35,7 @@ func (s Stat) Std() float64 {
 	return stat.StdDev(s.Values, nil)
 }
 
-// Stat gives a metric of the group's finished runs.
+// Stat returns a metric of the group's finished runs.
 func (g *Group) Stat(m Metric) Stat {
 	var s Stat
 	for _, r := range g.Done() {
@@ -114,7 +114,7 @@ func Curves(groups []*Group, m Metric) Curve {
 	return c
 }
 
-// PerClient gives the metric of every client of each finished run that has it: [run][client].
+// PerClient returns the metric of every client of each finished run that has it: [run][client].
 func (g *Group) PerClient(m Metric) [][]float64 {
 	var out [][]float64
 	for _, r := range g.Done() {

@@ -21,8 +21,8 @@ type Term struct {
 	Value, Norm, Relative []float64
 }
 
-// Terms gives the terms that rounds measured in the order of the loss: each on all parameters, then on every one that
-// it reaches. What a round does not know is NaN.
+// Terms returns the terms that rounds measured in the order of the loss: each on all parameters, then on every one that
+// it depends on. Unknown values are NaN.
 func Terms(rounds []Round) []*Term {
 	var names []string
 	byName := map[string]map[string]*Term{}
@@ -90,7 +90,7 @@ func VanishingNote(run, term string, rounds []Round) string {
 		Vanishing)
 }
 
-// off tells whether a term had no gradient at all in any round, as one that waits for a warm-up to end.
+// off reports whether a term has no gradient in any round, such as one before the end of its warm-up.
 func off(rounds []Round, term string) bool {
 	return !slices.ContainsFunc(Terms(rounds), func(t *Term) bool {
 		return t.Name == term && slices.ContainsFunc(t.Norm, func(v float64) bool { return v > 0 })

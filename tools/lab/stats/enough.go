@@ -9,5 +9,5 @@ package stats
 // and its server's parameters.
 const MinPairs = 6
 
-// Enough tells whether so many independent pairs carry an interval, an effect size or a test.
+// Enough reports whether so many independent pairs carry an interval, an effect size or a test.
 func Enough(pairs int) bool { return pairs >= MinPairs }

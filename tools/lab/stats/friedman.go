@@ -53,7 +53,7 @@ func Friedman(values [][]float64) Ranking {
 	return out
 }
 
-// descendingRanks gives ranks from the highest value, 1, down, and the sum of t^3-t over groups of t equal values.
+// descendingRanks returns ranks from the highest value, 1, down, and the sum of t^3-t over groups of t equal values.
 func descendingRanks(values []float64) (ranks []float64, ties float64) {
 	order := make([]int, len(values))
 	for i := range order {

@@ -51,8 +51,8 @@ func RankBiserial(d []float64) float64 {
 	return 2*float64(plus)/float64(len(ranks)*(len(ranks)+1)) - 1
 }
 
-// signedRanks gives twice the ranks of the sizes of differences other than 0, which are whole numbers even where ranks
-// are shared; the sum of those of positive differences; and the sum of t^3-t over groups of t equal sizes.
+// signedRanks returns twice the ranks of the sizes of differences other than 0, which are whole numbers even where
+// ranks are shared; the sum of those of positive differences; and the sum of t^3-t over groups of t equal sizes.
 func signedRanks(d []float64) (ranks []int, plus int, ties float64) {
 	d = slices.DeleteFunc(slices.Clone(d), func(v float64) bool { return v == 0 })
 	slices.SortFunc(d, func(a, b float64) int { return cmp.Compare(math.Abs(a), math.Abs(b)) })

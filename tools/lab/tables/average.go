@@ -37,7 +37,7 @@ func (b *builder) prune() {
 	})
 }
 
-// column gives the cells of a column.
+// column returns the cells of a column.
 func (t *Table) column(j int) []Cell {
 	var out []Cell
 	for _, r := range t.Rows {
@@ -72,7 +72,7 @@ func (b *builder) withAverages(axes, others []string, asked bool) []map[string]s
 	})
 }
 
-// averaged tells whether labels of axes of the grid are averages, and of which axes.
+// averaged returns the axes of the grid whose labels are averages.
 func (b *builder) averaged(labels map[string]string) []string {
 	var out []string
 	for _, a := range slices.Concat(b.Rows, b.Columns) {

@@ -104,7 +104,7 @@ func (b *builder) domainLabels() []string {
 	return out
 }
 
-// asked tells whether the card has a number of some group at a label of a pseudo-axis.
+// asked reports whether the card has a number of some group at a label of a pseudo-axis.
 func (b *builder) asked(axis, label string) bool {
 	return slices.ContainsFunc(b.groups, func(g *results.Group) bool {
 		_, _, _, ok := b.Card.Number(merge(g.Labels, map[string]string{axis: label}))
@@ -112,7 +112,7 @@ func (b *builder) asked(axis, label string) bool {
 	})
 }
 
-// averagesOver tells whether the layout asks for means along the axis.
+// averagesOver reports whether the layout asks for means along the axis.
 func (b *builder) averagesOver(axis string) bool {
 	return b.averages("row") && slices.Contains(b.Columns, axis) || b.averages("column") && slices.Contains(b.Rows,
 		axis)
@@ -147,7 +147,7 @@ func (b *builder) table() *Table {
 	return b.t
 }
 
-// isAverage tells whether labels mean an average over everything.
+// isAverage reports whether labels mean an average over everything.
 func isAverage(labels []string) bool {
 	return len(labels) > 0 && !slices.ContainsFunc(labels, func(l string) bool { return l != AverageLabel })
 }
@@ -172,7 +172,7 @@ func (b *builder) combinations(axes []string, over map[string]bool) []map[string
 	return out
 }
 
-// pseudo tells whether an axis is a pseudo-axis here; an axis of the grid may have its name.
+// pseudo reports whether an axis is a pseudo-axis here; an axis of the grid may have its name.
 func (b *builder) pseudo(axis string) bool {
 	return !slices.Contains(b.axes, axis) && slices.Contains([]string{DomainAxis, SetAxis, MetricAxis, EvaluationAxis},
 		axis)
@@ -258,7 +258,7 @@ func (b *builder) within(axis, label string) results.Metric {
 	return b.metric.In(metrics.Domain, label)
 }
 
-// why says what of a cell is missing.
+// why describes what a cell lacks.
 func (b *builder) why(groups []*results.Group, c Cell) string {
 	var parts []string
 	n := 0
@@ -302,7 +302,7 @@ func (b *builder) fewer() {
 	}
 }
 
-// number gives the notes of the cells that are left their numbers; equal texts share one.
+// number numbers the notes of the cells; equal texts share one.
 func (b *builder) number() {
 	at := map[string]int{}
 	for _, r := range b.t.Rows {

@@ -86,7 +86,7 @@ func (b *builder) finish() {
 	}
 }
 
-// shows tells whether a label of the axis of metrics is left in the table.
+// shows reports whether a label of the axis of metrics is left in the table.
 func (t *Table) shows(metric string) bool {
 	for _, r := range t.Rows {
 		if slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.Labels[MetricAxis] == metric }) {
@@ -96,8 +96,8 @@ func (t *Table) shows(metric string) bool {
 	return false
 }
 
-// setWindow says which rounds the numbers on evaluation sets are of, where these are others than the table's: sets are
-// not tested as often as the clients' own data.
+// setWindow describes the rounds of the numbers on evaluation sets, where they differ from the table's: sets are tested
+// less often than the clients' own data.
 func (b *builder) setWindow() string {
 	if !slices.Contains(slices.Concat(b.Rows, b.Columns), SetAxis) || !b.pseudo(SetAxis) {
 		return ""
@@ -115,7 +115,7 @@ func (b *builder) setWindow() string {
 	return "Evaluation sets: " + strings.Join(windows, "; ") + "."
 }
 
-// seeds says what the numbers are means over.
+// seeds describes what the numbers are means over.
 func (b *builder) seeds() string {
 	var seeds []string
 	for _, g := range b.groups {
@@ -142,7 +142,7 @@ func (b *builder) seeds() string {
 	return overSeeds(n, seeds...)
 }
 
-// overSeeds says what stands behind ± in cells over so many seeds each, and which seeds there are.
+// overSeeds describes the numbers behind ± in cells over so many seeds each, and the seeds.
 func overSeeds(n []int, seeds ...string) string {
 	if slices.Max(n) < 2 {
 		return "Each number is of one seed."

@@ -12,7 +12,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// meaning says what an evaluation is.
+// meaning describes each evaluation.
 var meaning = map[string]string{
 	results.GlobalView:   "every client with the parameters that the server sends",
 	results.PersonalView: "each client with the parameters that it last trained",
@@ -98,10 +98,10 @@ func (b *builder) place() {
 	}
 }
 
-// both tells whether the table has a row or column for each of the two evaluations.
+// both reports whether the table has a row or column for each of the two evaluations.
 func (b *builder) both() bool { return b.labels[EvaluationAxis] != nil && b.pseudo(EvaluationAxis) }
 
-// evaluations says which evaluation the numbers are of, and what they rest on.
+// evaluations describes the evaluation of the numbers, and its inputs.
 func (b *builder) evaluations() []string {
 	var out []string
 	say := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
@@ -201,7 +201,7 @@ func (b *builder) single(labels map[string]string) map[string]string {
 	return out
 }
 
-// unsaid says which evaluation the paper's numbers are, and beside which of ours they stand.
+// unsaid describes the evaluation of the paper's numbers, and the evaluation of ours that they stand beside.
 func (b *builder) unsaid() []string {
 	var open, other []string
 	for _, r := range b.t.Rows {

@@ -35,7 +35,7 @@ type Shown struct {
 // none stands for what a method does not have; a dash is what is missing.
 const none = "-"
 
-// Shown gives the pieces of a cell's text.
+// Shown returns the pieces of a cell's text.
 func (t *Table) Shown(c Cell) Shown {
 	var p Shown
 	number := func(v float64) string { return strconv.FormatFloat(v, 'f', decimals(c.Unit), 64) }
@@ -108,7 +108,7 @@ func capital(s string) string {
 	return string(unicode.ToUpper(r)) + s[n:]
 }
 
-// values gives labels in the order of the axes.
+// values returns labels in the order of the axes.
 func values(axes []string, labels map[string]string) []string {
 	var out []string
 	for _, a := range axes {
@@ -123,7 +123,7 @@ func merge(a, b map[string]string) map[string]string {
 	return out
 }
 
-// Heads gives the heads of all columns: of the row labels, then of the numbers.
+// Heads returns the heads of all columns: of the row labels, then of the numbers.
 func (t *Table) Heads() []string {
 	out := slices.Clone(t.RowAxes)
 	for j := range t.Columns {
@@ -164,7 +164,7 @@ func (t *Table) Head(j int) []string {
 	return labels
 }
 
-// bare tells whether labels of an axis of the columns say nothing without its name.
+// bare reports whether labels of an axis of the columns say nothing without its name.
 func (t *Table) bare(axis int) bool {
 	var labels []string
 	for _, h := range t.Columns {

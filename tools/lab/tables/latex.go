@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// LaTeX writes tables for package booktabs, each in an environment of its own. What stands between them compiles in a
-// document with \usepackage{booktabs} and pdfLaTeX, whatever characters labels have that LaTeX reads as commands.
+// LaTeX writes tables for package booktabs, each in its own environment. A document with \usepackage{booktabs} compiles
+// them with pdfLaTeX, also where labels have characters that LaTeX reads as commands.
 func LaTeX(w io.Writer, tables ...Writable) error {
 	return write(w, tables, Writable.latex)
 }

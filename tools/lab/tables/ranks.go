@@ -58,7 +58,7 @@ func Ranks(name, axis, title, control string, m results.Metric, r results.Rankin
 	return t
 }
 
-// Friedman says what the tests of a ranking found, or that there are too few blocks for any.
+// Friedman describes the tests of a ranking, or states that there are too few blocks for any.
 func Friedman(r results.Ranking) string {
 	if !stats.Enough(len(r.Blocks)) {
 		return fmt.Sprintf("Ranks of %d over %d: Friedman's test and Nemenyi's critical difference need %d.",

@@ -25,7 +25,7 @@ const (
 	OverallLabel = "Overall"
 )
 
-// Layout says what stands where.
+// Layout places axes in rows and columns.
 type Layout struct {
 	Title   string
 	Rows    []string // axes
@@ -54,7 +54,7 @@ type Table struct {
 	second  bool
 	axes    []string // of the grid, for the CSV
 	views   []string // evaluations that cells are of
-	// severalData tells that cells which would compare are of runs on different data or partitions.
+	// severalData says that cells which would compare are of runs on different data or partitions.
 	severalData bool
 }
 

@@ -13,7 +13,7 @@ import (
 	"promptfed/tools/lab/results"
 )
 
-// View says how a table is shown on a terminal.
+// View is how a table is shown on a terminal.
 type View struct {
 	Width       int  // columns of the terminal; 0 for any
 	All         bool // every metric, not only mostMetrics
@@ -56,7 +56,7 @@ func (t *Table) Terminal(v View) string {
 	return b.String()
 }
 
-// marks tells whether a cell of a column has the mark of a note.
+// marks reports whether a cell of a column has the mark of a note.
 func (t *Table) marks(column, note int) bool {
 	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Cells[column].Mark == note })
 }

@@ -26,10 +26,10 @@ import (
 	"promptfed/tools/promptfed/runfolder"
 )
 
-// MLflowFile says in a run folder which run of which MLflow store it is, and how many of its rounds that has.
+// MLflowFile records in a run folder its run in each MLflow store, and the number of rounds that the store has.
 const MLflowFile = runfolder.MLflowFile
 
-// tracked is what MLflowFile says of a store, by its URI.
+// tracked is one store in MLflowFile, by its URI.
 type tracked struct {
 	Run    string `json:"run"`
 	Rounds int    `json:"rounds"`
@@ -64,13 +64,13 @@ type sent struct {
 	list  []mlflow.Metric
 }
 
-// ended says how a run ended.
+// ended is the end of a run.
 type ended struct {
 	status mlflow.Status
 	at     time.Time
 }
 
-// openTracker opens a store for a run, and reads what of it is there.
+// openTracker opens a store for a run, and reads what the store already has of it.
 func openTracker(uri string, r Run) (*tracker, error) {
 	store, err := mlflow.Open(uri)
 	if err != nil {

@@ -17,7 +17,7 @@ const (
 	MLflow      = "mlflow:"                   // with a folder or the address of a tracking server behind it
 )
 
-// Help says what Check takes.
+// Help describes the targets that Check accepts.
 const Help = "also write rounds for another program: tensorboard (to tensorboard/ in the run folder), mlflow:FOLDER " +
 	"or mlflow:http://HOST:PORT (a tracking server); may be repeated"
 

@@ -57,7 +57,7 @@ func (l *eventLog) round(r record.Record) {
 	l.err = l.w.Add(r.Round, time.Now(), values)
 }
 
-// close ends the file and tells what went wrong.
+// close ends the file and returns the first error.
 func (l *eventLog) close(error) error {
 	if err := errors.Join(l.err, l.file.Close()); err != nil {
 		return fmt.Errorf("%s: %w", l.file.Name(), err)

@@ -69,7 +69,7 @@ func fixSign(v []float64) {
 	}
 }
 
-// Project gives the place of a row [D] in the plane of the two components.
+// Project returns the place of a row [D] in the plane of the two components.
 func (b *Basis) Project(row []float64) ([2]float64, error) {
 	if len(row) != len(b.Mean) {
 		return [2]float64{}, fmt.Errorf("a row of %d numbers in a basis of %d", len(row), len(b.Mean))
