@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/engine/spec"
 	"promptfed/federation/methods"
 	"promptfed/federation/methodtest"
@@ -98,7 +99,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(transporttest.Text(f, r), []byte{})
 	r.Error = "x\x1b[31m"
 	f.Add(transporttest.Text(f, r), []byte{})
-	r.Error, r.Scores = "", &message.Scores{}
+	r.Error, r.Scores = "", &message.Scores{Examples: 1, Global: metrics.Statistics{"correct": {1}}}
 	r.Loss = math.MaxFloat64
 	f.Add(transporttest.Text(f, r), body)
 	f.Fuzz(func(t *testing.T, header, body []byte) {

@@ -9,7 +9,7 @@ import (
 
 // metricTable is the glossary of all metrics in the order of columns.
 func metricTable() string {
-	rows := [][]string{{"metric", "is", "unit, bounds", "better", "merges as", "exists", "privacy"}}
+	rows := [][]string{{"metric", "is", "unit, bounds", "better", "window", "merges as", "exists", "privacy"}}
 	for _, d := range metrics.Definitions() {
 		name := code(d.Form())
 		if d.Key != "" && d.Key != d.Name {
@@ -19,7 +19,8 @@ func metricTable() string {
 		if d.Lower {
 			better = "lower"
 		}
-		rows = append(rows, []string{name, d.Title, metricBounds(d), better, d.Merge, d.Exists, d.Privacy})
+		rows = append(rows, []string{name, d.Title, metricBounds(d), better, metrics.InWords(d.Window),
+			d.Merge, d.Exists, d.Privacy})
 	}
 	return markdown(rows)
 }

@@ -3,10 +3,12 @@ package protocol_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
 	"promptfed/federation/engine/message"
+	"promptfed/federation/engine/metrics"
 	"promptfed/federation/transport/protocol"
 	"promptfed/federation/transport/subjects"
 	"promptfed/federation/transport/transporttest"
@@ -81,6 +83,22 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 	if m, err := back.Tensors(got); err != nil || m["shared/ctx"].Len() != 16*512 {
 		t.Fatal(err)
+	}
+}
+
+// The longest statistics of a test, in both evaluations, fit into the header of a reply.
+func TestStatisticsFit(t *testing.T) {
+	of := metrics.Compute(metrics.Examples{Scores: tensor.New(1, 2), Labels: []int64{0}}, true)
+	for _, v := range of {
+		for i := range v {
+			v[i] = -math.MaxFloat64
+		}
+	}
+	r, _ := aReply(t)
+	r.Scores = &message.Scores{Examples: math.MaxInt, Global: of, Personal: of}
+	back := protocol.Reply{}
+	if _, err := reads(mustPack(t, r, nil), &back); err != nil || len(back.Scores.Personal) < 2 {
+		t.Errorf("%v: %v", err, back.Scores)
 	}
 }
 
