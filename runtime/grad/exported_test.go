@@ -13,8 +13,8 @@ import (
 )
 
 // TestExports differentiates models of the exporters of several PyTorch versions and compares with autograd:
-// NET.safetensors beside each NET-*.onnx. testdata/exported has some; PROMPTFED_TEST_EXPORTS names a folder with all models
-// of tools/golden/exported_onnx.py.
+// NET.safetensors beside each NET-*.onnx. testdata/exported has some; PROMPTFED_TEST_EXPORTS names a folder with all
+// models of tools/golden/exported_onnx.py.
 func TestExports(t *testing.T) {
 	dirs := []string{"testdata/exported"}
 	if dir := os.Getenv("PROMPTFED_TEST_EXPORTS"); dir != "" {

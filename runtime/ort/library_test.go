@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// TestMain lets this test binary stand in for a program installed in another place: with PROMPTFED_TEST_ORT_PROBE set, it
-// prints the library that it finds and exits.
+// TestMain lets this test binary stand in for a program installed in another place: with PROMPTFED_TEST_ORT_PROBE set,
+// it prints the library that it finds and exits.
 func TestMain(m *testing.M) {
 	switch os.Getenv("PROMPTFED_TEST_ORT_PROBE") {
 	case "find":

@@ -2,6 +2,8 @@ package checks
 
 import (
 	"fmt"
+	"go/parser"
+	"go/token"
 	"path"
 	"strings"
 	"unicode/utf8"
@@ -28,6 +30,21 @@ func Folders(files []string) []string {
 		}
 	}
 	return bad
+}
+
+// Comments finds the package comment of a file that is not doc.go, in a folder of more than one Go file.
+func Comments(file string, source []byte, files []string) ([]string, error) {
+	tree, err := parser.ParseFile(token.NewFileSet(), file, source, parser.PackageClauseOnly|parser.ParseComments)
+	if err != nil || tree.Doc == nil || path.Base(file) == "doc.go" || strings.HasSuffix(file, "_test.go") {
+		return nil, err
+	}
+	for _, f := range files {
+		if f != file && path.Dir(f) == path.Dir(file) && strings.HasSuffix(f, ".go") &&
+			!strings.HasSuffix(f, "_test.go") {
+			return []string{file + " has the package comment: move it to doc.go"}, nil
+		}
+	}
+	return nil, nil
 }
 
 // Lines finds lines with too many bytes or columns, also in struct tags and raw strings. The help text of a key that is

@@ -24,6 +24,21 @@ func TestFolders(t *testing.T) {
 	}
 }
 
+func TestComments(t *testing.T) {
+	source := []byte("// Package x computes.\npackage x\n")
+	for files, want := range map[string]string{"a/x.go": "", "a/x.go b/y.go": "", "a/x.go a/y_test.go": "",
+		"a/x.go a/y.go": "move it to doc.go"} {
+		bad, err := Comments("a/x.go", source, strings.Fields(files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(t, bad, want)
+	}
+	if bad, err := Comments("a/doc.go", source, []string{"a/doc.go", "a/y.go"}); err != nil || len(bad) > 0 {
+		t.Errorf("doc.go: %q, %v", bad, err)
+	}
+}
+
 func TestLines(t *testing.T) {
 	long := strings.Repeat("e", mostColumns-3)
 	for source, want := range map[string]int{"// " + long: 0, "// " + long + "e": 1, "\t// " + long: 1,
@@ -42,4 +57,7 @@ func TestSizesOfTheTree(t *testing.T) {
 		t.Skip("not a git checkout, or git is not installed")
 	}
 	report(t, Folders(files))
+	eachGoFile(t, []string{"docs"}, func(file string, source []byte) ([]string, error) {
+		return Comments(file, source, files)
+	})
 }

@@ -19,9 +19,9 @@ import (
 )
 
 // TestMemoryOfBundles opens the bundles of PROMPTFED_TEST_BUNDLES (folders, separated as in PATH) at the same time,
-// each with one session for images and one for prompt gradients, and runs a batch of 32 pictures and a step of 7 classes
-// through each. It prints the resident memory (proc(5), /proc/PID/status) under each set of options, or only under the
-// one in PROMPTFED_TEST_BUNDLES_ONLY, since a process keeps some of the memory that it once used.
+// each with one session for images and one for prompt gradients, and runs a batch of 32 pictures and a step of 7
+// classes through each. It prints the resident memory (proc(5), /proc/PID/status) under each set of options, or only
+// under the one in PROMPTFED_TEST_BUNDLES_ONLY, since a process keeps some of the memory that it once used.
 func TestMemoryOfBundles(t *testing.T) {
 	list := os.Getenv("PROMPTFED_TEST_BUNDLES")
 	if list == "" {

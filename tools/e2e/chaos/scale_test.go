@@ -118,8 +118,8 @@ func (s *scale) join(ctx context.Context, k int) error {
 	return a.Run(ctx)
 }
 
-// A server and PROMPTFED_TEST_CHAOS_CLIENTS clients finish their rounds, and TCP carries little more than the tensors. With
-// -v the test prints the cost for the server.
+// A server and PROMPTFED_TEST_CHAOS_CLIENTS clients finish their rounds, and TCP carries little more than the tensors.
+// With -v the test prints the cost for the server.
 func TestScale(t *testing.T) {
 	s := &scale{t: t, dir: t.TempDir(), clients: 20, rounds: 20}
 	if n, err := strconv.Atoi(os.Getenv("PROMPTFED_TEST_CHAOS_CLIENTS")); err == nil {

@@ -63,8 +63,8 @@ runtime: {cache: %s/cache}
 
 // For a good model with one extreme value, each command prints at most one line: no stack trace, no crash in ONNX
 // Runtime, no memory of the size in the file. The commands run in a separate process with a limited address space,
-// which records each file before it reads the file. PROMPTFED_TEST_ABSURD_STEP=1 tests all files, in an hour; the default is
-// every 197th.
+// which records each file before it reads the file. PROMPTFED_TEST_ABSURD_STEP=1 tests all files, in an hour; the
+// default is every 197th.
 func TestAbsurdModels(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv("PROMPTFED_TEST_ABSURD"); dir != "" {
