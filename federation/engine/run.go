@@ -84,7 +84,7 @@ func Run(ctx context.Context, e *spec.Experiment, set Settings) (*Result, error)
 		}
 		store = state.NewStore(dir)
 	}
-	if set.ServerNoise == nil && method.PropertiesOf(e.Method).SecretNoise {
+	if set.ServerNoise == nil && method.Any(e.Method, func(p method.Properties) bool { return p.SecretNoise }) {
 		if set.ServerNoise, err = runNoise(set); err != nil {
 			return nil, err
 		}

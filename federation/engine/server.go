@@ -75,7 +75,8 @@ func (s *Server) sample(round int) []int {
 
 // secretSample reports whether epsilon assumes a sample of clients that nobody may know.
 func (s *Server) secretSample() bool {
-	return s.ServerNoise != nil && method.PropertiesOf(s.Method).HidesClients && s.Global.Sampling.Draws()
+	return s.ServerNoise != nil && s.Global.Sampling.Draws() &&
+		method.Any(s.Method, func(p method.Properties) bool { return p.HidesClients })
 }
 
 // round runs one round: statistics, training, merge, test.

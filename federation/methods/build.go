@@ -53,9 +53,9 @@ func build(d layer.Def, l layer.Builder, inner method.Method) (method.Method, er
 	if err != nil {
 		return nil, err
 	}
-	if d.Wrapper() && reflect.TypeOf(layer.Inside(m)) != reflect.TypeOf(inner) {
+	if d.Wrapper() && reflect.TypeOf(method.Inside(m)) != reflect.TypeOf(inner) {
 		return nil, fmt.Errorf("its Build must store the method that it wraps, %T, in its field Method, which holds %T",
-			inner, layer.Inside(m))
+			inner, method.Inside(m))
 	}
 	return m, check.Join(checkRoles(m), checkCovered(m, inner))
 }
@@ -64,7 +64,7 @@ func build(d layer.Def, l layer.Builder, inner method.Method) (method.Method, er
 func checkRoles(m method.Method) error {
 	mine := method.PropertiesOf(m).Roles
 	for _, role := range slices.Sorted(maps.Keys(mine)) {
-		for other := layer.Inside(m); other != nil; other = layer.Inside(other) {
+		for other := range method.Layers(method.Inside(m)) {
 			if giveUp, has := method.PropertiesOf(other).Roles[role]; has {
 				ways := slices.DeleteFunc([]string{mine[role], giveUp}, func(s string) bool { return s == "" })
 				if len(ways) == 0 {

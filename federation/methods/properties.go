@@ -21,7 +21,7 @@ func Averages(m method.Method) (weighting string, beside []string, err error) {
 		return "", nil, errors.New("the base method shares nothing, so there is nothing to average")
 	}
 	mean := method.ByExamples
-	for l := m; l != nil; l = layer.Inside(l) {
+	for l := range method.Layers(m) {
 		switch t := method.PropertiesOf(l); {
 		case t.Needs != "":
 			return "", nil, fmt.Errorf("%s needs %s", layer.NameOf(l), t.Needs)
@@ -51,7 +51,7 @@ func Buffers(m method.Method) error {
 	case HidesClients(m):
 		return errors.New("the epsilon of differential privacy assumes clients drawn for each round; set buffer: 0")
 	}
-	for l := m; l != nil; l = layer.Inside(l) {
+	for l := range method.Layers(m) {
 		for _, role := range []method.Role{method.DriftCorrection, method.RoundStart} {
 			if _, has := method.PropertiesOf(l).Roles[role]; has {
 				return fmt.Errorf("%s has to %s, and FedBuff has no rounds; set buffer: 0", layer.NameOf(l), role)
@@ -105,7 +105,7 @@ func StatisticNames(m method.Method) []string {
 // NeverActing returns a line for each part of a stack whose delay is at least the number of rounds.
 func NeverActing(m method.Method, rounds int) []string {
 	var out []string
-	for l := m; l != nil; l = layer.Inside(l) {
+	for l := range method.Layers(m) {
 		for _, d := range method.PropertiesOf(l).Delays {
 			if d.Rounds >= rounds {
 				out = append(out, fmt.Sprintf("%s never acts: option %s, %d, covers all %d rounds; lower it, or raise "+
@@ -119,17 +119,17 @@ func NeverActing(m method.Method, rounds int) []string {
 // HidesClients reports whether a stack hides single clients: nothing measured on one client may be published, and a
 // round may have no uploads, as Poisson sampling may draw nobody.
 func HidesClients(m method.Method) bool {
-	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).HidesClients })
+	return method.Any(m, func(p method.Properties) bool { return p.HidesClients })
 }
 
 // AddsNoise reports whether a layer of a stack adds noise of differential privacy.
 func AddsNoise(m method.Method) bool {
-	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).Noise })
+	return method.Any(m, func(p method.Properties) bool { return p.Noise })
 }
 
 // NeedsSynthetic reports whether a stack needs training images on the server.
 func NeedsSynthetic(m method.Method) bool {
-	return layer.Any(m, func(l method.Method) bool { return method.PropertiesOf(l).Synthetic })
+	return method.Any(m, func(p method.Properties) bool { return p.Synthetic })
 }
 
 // Reproduces lists the options of a method and its wrappers that make a known defect of published code again on

@@ -120,7 +120,7 @@ func (w *Worker) Begin(c *spec.Client, o message.Instruction, s message.ClientSt
 		return func(string, []byte) (*rand.Rand, int, error) { return nil, 0, why }
 	}
 	switch {
-	case w.Noise == nil && method.PropertiesOf(w.Method).SecretNoise:
+	case w.Noise == nil && method.Any(w.Method, func(p method.Properties) bool { return p.SecretNoise }):
 		l.Noise = refuse(errNoSecret)
 	case w.Noise == nil:
 	case o.Round >= plan.Rounds:

@@ -9,32 +9,10 @@ import (
 	"promptfed/federation/method"
 )
 
-// Inside returns the method that a wrapper wraps, its field Method; nil for a base method.
-func Inside(m method.Method) method.Method {
-	v := reflect.Indirect(reflect.ValueOf(m))
-	if v.Kind() != reflect.Struct {
-		return nil
-	}
-	inner := v.FieldByName("Method")
-	if !inner.IsValid() || !inner.CanInterface() {
-		return nil
-	}
-	out, _ := inner.Interface().(method.Method)
-	return out
-}
-
 // Holds reports whether a stack has a layer of type T.
 func Holds[T method.Method](m method.Method) bool {
-	return Any(m, func(l method.Method) bool {
-		_, ok := l.(T)
-		return ok
-	})
-}
-
-// Any reports whether ok accepts a layer of a stack.
-func Any(m method.Method, ok func(method.Method) bool) bool {
-	for ; m != nil; m = Inside(m) {
-		if ok(m) {
+	for l := range method.Layers(m) {
+		if _, ok := l.(T); ok {
 			return true
 		}
 	}
@@ -97,9 +75,9 @@ func Enumerate(names []string) string {
 
 // MustLearnScores returns an error where a wrapper inside replaces the class scores that the stack is trained by.
 func MustLearnScores(m method.Method) error {
-	for ; m != nil; m = Inside(m) {
-		if method.PropertiesOf(m).Scores {
-			return fmt.Errorf("%s replaces the class scores that this wrapper trains; list it before %[1]s", NameOf(m))
+	for l := range method.Layers(m) {
+		if method.PropertiesOf(l).Scores {
+			return fmt.Errorf("%s replaces the class scores that this wrapper trains; list it before %[1]s", NameOf(l))
 		}
 	}
 	return nil

@@ -65,7 +65,7 @@ func (m FedNova) Extras(t method.ClientSpec) []method.Extra {
 
 // pull returns mu of a FedProx inside, whose proximal term has a gradient; 0 without one.
 func (m FedNova) pull() float64 {
-	for l := m.Method; l != nil; l = layer.Inside(l) {
+	for l := range method.Layers(m.Method) {
 		if p, ok := l.(FedProx); ok && !p.Detached {
 			return p.Mu
 		}

@@ -37,7 +37,7 @@ func (s Split) check(base method.Method) error {
 
 // besideBase returns an error unless inner is a base method.
 func besideBase(inner method.Method) error {
-	if layer.Inside(inner) != nil {
+	if method.Inside(inner) != nil {
 		return fmt.Errorf("it changes the owners of the base method's parameters; list it before %s",
 			layer.NameOf(inner))
 	}
