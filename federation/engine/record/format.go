@@ -19,11 +19,18 @@ type former struct {
 	Set            string               `json:"exam"`
 }
 
+// LaterFormatError is the error of a file that a later release wrote.
+type LaterFormatError struct{ Format int }
+
+func (e LaterFormatError) Error() string {
+	return fmt.Sprintf("it has format %d, this program reads formats up to %d; use a later release of promptfed",
+		e.Format, Format)
+}
+
 // readFormer reads the keys of format 1, and refuses later formats.
 func readFormer(b []byte) (f former, err error) {
 	if err = json.Unmarshal(b, &f); err == nil && f.Format > Format {
-		err = fmt.Errorf("it has format %d, this program reads formats up to %d; use a later release of promptfed",
-			f.Format, Format)
+		err = LaterFormatError{f.Format}
 	}
 	return f, err
 }

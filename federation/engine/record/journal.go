@@ -19,7 +19,11 @@ func Records(dir string) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseLines(b), nil
+	records, err := parseLines(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, RoundsFile), err)
+	}
+	return records, nil
 }
 
 // Journal is rounds.jsonl, one record a line.
@@ -46,7 +50,9 @@ func OpenJournal(path string, done int, last Record) (*Journal, error) {
 
 // parseJournal returns the records of finished rounds, and their lines.
 func parseJournal(b []byte, done int, last Record) (records []Record, text []byte, err error) {
-	records = parseLines(b)
+	if records, err = parseLines(b); err != nil {
+		return nil, nil, err
+	}
 	records = records[:min(done, len(records))]
 	if done > 0 && len(records) == done-1 {
 		records = append(records, last)
@@ -65,16 +71,21 @@ func parseJournal(b []byte, done int, last Record) (records []Record, text []byt
 	return records, text, nil
 }
 
-// parseLines returns the records of consecutive rounds, up to the first line that is not a record or has no end.
-func parseLines(b []byte) (records []Record) {
+// parseLines returns the records of consecutive rounds, up to the first line that is not a record or has no end. A line
+// of a later format is an error: the rounds behind it exist, and this program cannot read them.
+func parseLines(b []byte) (records []Record, err error) {
 	for line := range bytes.Lines(b) {
 		var r Record
-		if !bytes.HasSuffix(line, []byte("\n")) || json.Unmarshal(line, &r) != nil || r.Round != len(records) {
+		err := json.Unmarshal(line, &r)
+		if later := (LaterFormatError{}); errors.As(err, &later) {
+			return nil, later
+		}
+		if err != nil || !bytes.HasSuffix(line, []byte("\n")) || r.Round != len(records) {
 			break
 		}
 		records = append(records, r)
 	}
-	return records
+	return records, nil
 }
 
 func (j *Journal) Add(r Record) error {

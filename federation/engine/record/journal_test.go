@@ -27,3 +27,15 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// A line of a later format is refused, whatever the checkpoint says: its round must not be dropped or replaced.
+func TestJournalOfALaterFormat(t *testing.T) {
+	line := `{"round":0,"loss":1,"tested":false,"clients":[0],"lr":1,"bytes_up":1,"bytes_down":1,"seconds":1}` + "\n"
+	later := strings.Replace(line, `"round":0`, `"format":9,"round":1`, 1)
+	for done := range 3 {
+		_, _, err := parseJournal([]byte(line+later), done, Record{Round: done - 1})
+		if err == nil || !strings.Contains(err.Error(), "it has format 9") {
+			t.Errorf("%d rounds: %v", done, err)
+		}
+	}
+}
