@@ -1,5 +1,5 @@
 """Expected calibration error of Guo et al. (ICML 2017, eq. 3), by its definition and with nothing but Python's own numbers: a bin
-is the examples with low < confidence <= high. Writes federation/engine/testdata/calibration.json: cases of class scores, labels and
+is the examples with low < confidence <= high. Writes federation/engine/metrics/testdata/calibration.json: cases of class scores, labels and
 the error with 15 bins; examples of all cases together in "together".
 
     python3 tools/golden/calibration.py
@@ -44,7 +44,7 @@ def main():
     cases = [case(rng, n, c, s) for n, c, s in [(40, 2, 0.5), (60, 5, 1.5), (25, 10, 4), (1, 3, 1)]]
     out = {"cases": [{"scores": rows, "labels": labels, "ece": ece(rows, labels)} for rows, labels in cases],
            "together": ece([r for rows, _ in cases for r in rows], [y for _, labels in cases for y in labels])}
-    path = pathlib.Path(__file__).parents[2] / "federation" / "engine" / "testdata" / "calibration.json"
+    path = pathlib.Path(__file__).parents[2] / "federation" / "engine" / "metrics" / "testdata" / "calibration.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(out) + "\n")
 

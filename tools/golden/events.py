@@ -5,7 +5,7 @@ from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 here = os.path.dirname(os.path.abspath(__file__))
-with open(os.path.join(here, "../tensorboard/testdata/events"), "wb") as f:
+with open(os.path.join(here, "../lab/trackers/tensorboard/testdata/events"), "wb") as f:
     writer = RecordWriter(f)
 
     def write(**fields):

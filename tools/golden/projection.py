@@ -1,6 +1,6 @@
 """Golden numbers for federation/methods/parts/projection: projectors and their gradients by NumPy and PyTorch autograd, in float64.
 
-Run from the module root: /usr/bin/python3 tools/golden/linalg.py
+Run from the module root: python3 tools/golden/projection.py
 Kept columns of FedPHA's public code are counted with Python's own int(T * (1 - rho)).
 """
 import json
