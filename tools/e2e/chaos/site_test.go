@@ -55,7 +55,7 @@ data: {set: synthetic, shots: 2,
 partition: {kind: iid, clients: CLIENTS}
 train: {rounds: ROUNDS, lr: 0.01, epochs: 1, batch: 4}
 participation: SHARE
-eval: {every: 5}
+eval: {every: 5, confusion: none}
 runtime: {cache: DIR/cache, workers: 1}
 `
 
