@@ -17,8 +17,8 @@ import (
 	"promptfed/federation/methods"
 )
 
-// TestFullDisk lets a limit on file sizes stand in for a full disk from round 2 on: the clients' file does not fit.
-// What was committed before stays, and a resumed run goes on from there.
+// TestFullDisk simulates a full disk from round 2 on by a limit on file sizes: the clients' file does not fit.
+// Committed rounds stay, and a resumed run continues from there.
 func TestFullDisk(t *testing.T) {
 	const folder = "PROMPTFED_TEST_DISK_FOLDER"
 	experiment := func() *spec.Experiment {

@@ -23,9 +23,9 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// validating is the toy with validation data for all clients but one, at a rate at which the best round is not the
-// last.
-func validating(t testing.TB) *spec.Experiment {
+// withValidation returns the toy with validation data for all clients but one, at a learning rate at which the best
+// round is not the last.
+func withValidation(t testing.TB) *spec.Experiment {
 	e := toy(t)
 	e.Plan.Rounds, e.Training.Optim.LR = 8, 0.4
 	for i, c := range e.Clients {
@@ -49,17 +49,17 @@ func samePrompts(t *testing.T, what string, got, want *engine.Result) {
 	}
 }
 
-// TestBestRoundIsLeft: what is left is what a run left that ended after the round with the best validation accuracy,
-// and the validation accuracy of that round is what Predict gives on the validation data. Training is as without
-// validation.
+// TestBestRoundIsLeft: the files of a run are those of a run that ended after the round with the best validation
+// accuracy. Predict on the validation data has the validation accuracy of that round. Validation changes nothing in
+// training.
 func TestBestRoundIsLeft(t *testing.T) {
-	e := validating(t)
+	e := withValidation(t)
 	r := mustRun(t, e, engine.Settings{Encode: true})
 	at := r.Summary.AtBestVal
 	if at == nil || at.Round == e.Plan.Rounds-1 || r.Summary.Selected != at.Round || r.Summary.Select != "best-val" {
 		t.Fatalf("selected %d, best %+v; the toy is no test of this", r.Summary.Selected, at)
 	}
-	short := validating(t)
+	short := withValidation(t)
 	short.Plan.Rounds, short.Evaluate = at.Round+1, record.TestPlan{}
 	ended := mustRun(t, short, engine.Settings{})
 	samePrompts(t, "the best round", r, ended)
@@ -94,15 +94,15 @@ func TestBestRoundIsLeft(t *testing.T) {
 	}
 }
 
-// TestBestRoundResumed: a run that is stopped after every round leaves the bytes of one that is not, with the same
-// summary.
+// TestBestRoundResumed: a run that is interrupted after every round writes the same bytes and the same summary as an
+// uninterrupted run.
 func TestBestRoundResumed(t *testing.T) {
 	whole, dir := t.TempDir(), t.TempDir()
-	mustRun(t, validating(t), engine.Settings{Dir: whole})
+	mustRun(t, withValidation(t), engine.Settings{Dir: whole})
 	for range 20 {
 		ctx, cancel := context.WithCancel(context.Background())
 		began := 0
-		_, err := engine.Run(ctx, validating(t), engine.Settings{Dir: dir, Resume: true,
+		_, err := engine.Run(ctx, withValidation(t), engine.Settings{Dir: dir, Resume: true,
 			OnTurn: func(message.Instruction,
 				int) {
 				if began++; began == 14 { // in the middle of the second round of this process
@@ -127,10 +127,11 @@ func TestBestRoundResumed(t *testing.T) {
 	if err := os.Remove(left[0]); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, validating(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "were not kept", "eval.select")
+	refused(t, withValidation(t), engine.Settings{Dir: dir, Resume: true}, "cannot resume", "were not kept",
+		"eval.select")
 }
 
-// summary is summary.json without times.
+// summary returns summary.json without times.
 func summary(t *testing.T, dir string) []byte {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, record.SummaryFile))
@@ -146,10 +147,10 @@ func summary(t *testing.T, dir string) []byte {
 	return b
 }
 
-// TestStops: with a patience of one tested round the run ends after the first that is not better, with everything that
-// is measured of a result, and resuming does not go on.
+// TestStops: with a patience of one tested round the run ends after the first tested round that is not better. It
+// writes all results, and a resumed run does not continue.
 func TestStops(t *testing.T) {
-	e := validating(t)
+	e := withValidation(t)
 	e.Evaluate.BestVal = false
 	all := mustRun(t, e, engine.Settings{})
 	want := 1
@@ -162,7 +163,7 @@ func TestStops(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, again := range []bool{false, true} {
-		e := validating(t)
+		e := withValidation(t)
 		e.Evaluate = record.TestPlan{Validate: true, Patience: 1, Confusion: true}
 		e.EvaluationSets = []spec.EvaluationSet{{Name: "x", Test: setRows(len(e.Classes))}}
 		r := mustRun(t, e, engine.Settings{Dir: dir, Resume: again})
@@ -176,13 +177,14 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestNoValidation: without validation data nothing can be selected by it, here and elsewhere.
+// TestNoValidation: without validation data no round can be selected by it, in this process and with remote clients.
 func TestNoValidation(t *testing.T) {
 	for _, how := range []record.TestPlan{{Validate: true, BestVal: true}, {Validate: true, Patience: 3}} {
 		e := toy(t)
 		e.Evaluate = how
 		refused(t, e, engine.Settings{}, "no client has validation data", "data.val_share")
-		refused(t, e, engine.Settings{Remote: newElsewhere(e)}, "no client has validation data", "data.split: pooled")
+		refused(t, e, engine.Settings{Remote: newRemoteClients(e)}, "no client has validation data",
+			"data.split: pooled")
 	}
 }
 
@@ -199,8 +201,8 @@ func confusionOf(t *testing.T, dir string) *record.Confusion {
 	return c
 }
 
-// TestConfusion: the diagonal is the right answers and the rows are the labels of all test data, in one process,
-// through messages and elsewhere alike; who does not want to tell does not.
+// TestConfusion: the diagonal counts the correct predictions, and the rows count the labels of all test data, in one
+// process, through messages and with remote clients. A client that withholds the matrix sends none.
 func TestConfusion(t *testing.T) {
 	with := func(tell bool) *spec.Experiment {
 		e := toy(t)
@@ -247,12 +249,12 @@ func TestConfusion(t *testing.T) {
 		t.Errorf("%+v", r.Confusion)
 	}
 	e := with(true)
-	far := mustRun(t, e, engine.Settings{Remote: newElsewhere(e)})
+	far := mustRun(t, e, engine.Settings{Remote: newRemoteClients(e)})
 	if !reflect.DeepEqual(far.Confusion, r.Confusion) {
 		t.Errorf("elsewhere %+v, here %+v", far.Confusion, r.Confusion)
 	}
 	silent := with(false)
-	if far := mustRun(t, e, engine.Settings{Remote: newElsewhere(silent)}); far.Confusion != nil {
+	if far := mustRun(t, e, engine.Settings{Remote: newRemoteClients(silent)}); far.Confusion != nil {
 		t.Errorf("clients that do not want to tell told %+v", far.Confusion)
 	}
 	if mustRun(t, silent, engine.Settings{}).Confusion != nil {
@@ -261,7 +263,7 @@ func TestConfusion(t *testing.T) {
 }
 
 // TestNewClients: client 1 never trains. Its accuracy after some steps is that of the method's local training from the
-// last shared parameters, done once more here; it leaves nothing, and the others train as if it were not asked.
+// last shared parameters, which this test repeats. It leaves no parameters, and the others train as without it.
 func TestNewClients(t *testing.T) {
 	with := func(steps ...int) *spec.Experiment {
 		e := toy(t)
@@ -304,14 +306,14 @@ func TestNewClients(t *testing.T) {
 			t.Errorf("after %s steps %+v, want %g", steps, got, want)
 		}
 	}
-	far := mustRun(t, e, engine.Settings{Remote: newElsewhere(e)})
+	far := mustRun(t, e, engine.Settings{Remote: newRemoteClients(e)})
 	if a, _ := json.Marshal(far.Summary.NewClients); !strings.Contains(string(a), `"5":{`) ||
 		!reflect.DeepEqual(far.Summary.NewClients, r.Summary.NewClients) {
 		t.Errorf("elsewhere %s, here %+v", a, r.Summary.NewClients)
 	}
 }
 
-// TestZeroShot: what hand-written prompts give is what the method zeroshot gives, and labels moved by one are noticed.
+// TestZeroShot: hand-written prompts have the accuracy of the method zeroshot; labels shifted by one do not.
 func TestZeroShot(t *testing.T) {
 	m, err := methods.Build("zeroshot", nil, nil)
 	if err != nil {
@@ -341,7 +343,7 @@ func TestZeroShot(t *testing.T) {
 			t.Errorf("chance is %g with %d classes", z.Chance, len(e.Classes))
 		}
 	}
-	// the accuracy of the method zeroshot is a mean over clients, whatever their backbones
+	// the accuracy of the method zeroshot is a mean over clients, on any backbones
 	if mean, ok := r.Summary.ZeroShotMean(); !ok || math.Abs(mean-r.Summary.Evaluations.Global.Accuracy()) > 1e-12 {
 		t.Errorf("mean %v, and the method zeroshot has %v", mean, r.Summary.Evaluations.Global.Accuracy())
 	}

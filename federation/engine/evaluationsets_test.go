@@ -14,13 +14,13 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// setRows are ten examples of some number of classes for each of the toy backbones.
+// setRows returns ten examples of some number of classes for each of the toy backbones.
 func setRows(classes int) map[string]*spec.Features {
 	return map[string]*spec.Features{"toy-a": methodtest.Rows(901, 10, 5, classes), "toy-b": methodtest.Rows(902, 10, 7,
 		classes)}
 }
 
-// expected scores an evaluation set with Predict, from what the run left, and averages over clients.
+// expected scores an evaluation set with Predict, from the files of the run, and averages over clients.
 func expected(t *testing.T, e spec.Experiment, x spec.EvaluationSet, r *engine.Result) float64 {
 	t.Helper()
 	if len(x.Classes) > 0 {
@@ -102,7 +102,7 @@ func TestEvaluationSetsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Method = m
-	e.EvaluationSets[0].Classes = []string{"as", "many", "other", "classes"} // as the new half of an even number is
+	e.EvaluationSets[0].Classes = []string{"as", "many", "other", "classes"} // four, like the new half of eight classes
 	refused(t, e, engine.Settings{}, "evaluation set new",
 		"learns ctx [4 2 6] for 4 classes, which cannot be used for other")
 }

@@ -15,14 +15,14 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// other does turns with a worker of its own, which knows a client by its number only.
-type other struct {
+// remoteWorker executes turns with a worker of its own, which knows a client by its number only.
+type remoteWorker struct {
 	of     *spec.Experiment
 	worker *client.Worker
 	fails  bool
 }
 
-func (x other) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
+func (x remoteWorker) Execute(ctx context.Context, c *spec.Client, o message.Instruction,
 	state func() (message.ClientState, error)) (message.Reply, *message.ClientState, error) {
 	if x.fails {
 		return message.Reply{}, nil, errors.New("no worker")
@@ -37,7 +37,7 @@ func (x other) Execute(ctx context.Context, c *spec.Client, o message.Instructio
 	return x.worker.Execute(ctx, x.of.Clients[c.ID], o, s)
 }
 
-// Turns that something else does give the bytes that they give here; what clients remember is kept here.
+// A remote executor yields the same bytes as a local one. Clients' states are kept in this process.
 func TestRemoteExecutor(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	want := mustRun(t, toy(t), engine.Settings{Dir: here, Workers: 2})
@@ -45,7 +45,7 @@ func TestRemoteExecutor(t *testing.T) {
 	w := client.NewWorker(of, client.Settings{})
 	defer w.Close()
 	turns := 0
-	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Executor: other{of: of, worker: w},
+	got := mustRun(t, toy(t), engine.Settings{Dir: there, Workers: 3, Executor: remoteWorker{of: of, worker: w},
 		OnRound: func(record.Record) { turns++ }})
 	if prompts(t, there) != prompts(t, here) || turns != 3 {
 		t.Error("other prompts than in this process")
@@ -57,7 +57,7 @@ func TestRemoteExecutor(t *testing.T) {
 	if !reflect.DeepEqual(got.Records, want.Records) {
 		t.Errorf("other records:\n%+v\n%+v", got.Records, want.Records)
 	}
-	refused(t, toy(t), engine.Settings{Executor: other{fails: true}}, "no worker")
+	refused(t, toy(t), engine.Settings{Executor: remoteWorker{fails: true}}, "no worker")
 }
 
 func TestStateOfRefusesOtherTensors(t *testing.T) {
@@ -68,9 +68,9 @@ func TestStateOfRefusesOtherTensors(t *testing.T) {
 	}
 }
 
-// A client without validation data has no turn to validate: on a cluster that would be a job for each client and round.
+// A client without validation data has no turn of validation: on a cluster it would be a job for each client and round.
 func TestNobodyValidatesWithoutData(t *testing.T) {
-	for e, want := range map[*spec.Experiment]int{toy(t): 0, validating(t): 3 * 8} { // 3 of 4 clients, 8 rounds
+	for e, want := range map[*spec.Experiment]int{toy(t): 0, withValidation(t): 3 * 8} { // 3 of 4 clients, 8 rounds
 		e.Evaluate.Validate = true
 		var turns atomic.Int32
 		mustRun(t, e, engine.Settings{OnTurn: func(o message.Instruction, _ int) {

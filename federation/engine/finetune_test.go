@@ -17,13 +17,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ownView is PromptFL whose headline, which traces have the scores of, is the personal evaluation.
+// ownView is PromptFL with the personal evaluation as the headline; traces have the scores of the headline.
 type ownView struct{ method.Method }
 
 func (ownView) View() method.View { return method.PersonalView }
 
-// tuned runs PromptFL on some clients in a fixed order of examples, fine-tuned for so many epochs.
-func tuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*engine.Result, tensor.Map) {
+// fineTuned runs PromptFL on some clients in a fixed order of examples, fine-tuned for some epochs.
+func fineTuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*engine.Result, tensor.Map) {
 	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
 	if err != nil {
 		t.Fatal(err)
@@ -39,11 +39,11 @@ func tuned(t *testing.T, epochs, rounds int, share float64, sizes ...int) (*engi
 	return mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}}), rec.Tensors
 }
 
-// A federation of one client that is fine-tuned for as many epochs as a round has is tested with what its next round
-// would leave, and its rounds are what they were.
+// In a federation of one client, fine-tuning for as many epochs as a round has equals the client's next round. The
+// rounds themselves do not change.
 func TestFineTuningIsAnotherRound(t *testing.T) {
-	_, bare := tuned(t, 0, 3, 1, 9)
-	_, ahead := tuned(t, 1, 2, 1, 9)
+	_, bare := fineTuned(t, 0, 3, 1, 9)
+	_, ahead := fineTuned(t, 1, 2, 1, 9)
 	for round, next := range []string{"r1", "r2"} {
 		at := []string{"r0", "r1"}[round]
 		if got, want := ahead[at+"/c0/eval/logits"], bare[next+"/c0/eval/logits"]; !slices.Equal(got.Data, want.Data) {
@@ -60,9 +60,9 @@ func TestFineTuningIsAnotherRound(t *testing.T) {
 	}
 }
 
-// Clients that never trained are fine-tuned too, with several clients in a run and with messages that travel.
+// Clients that never trained are fine-tuned too, also with several clients in a run and with encoded messages.
 func TestFineTuningIsForEveryClient(t *testing.T) {
-	one, _ := tuned(t, 2, 1, 0.25, 9, 5, 6, 3)
+	one, _ := fineTuned(t, 2, 1, 0.25, 9, 5, 6, 3)
 	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
 	if err != nil {
 		t.Fatal(err)

@@ -16,9 +16,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// conditional is an experiment with a text prompt for each image; an image of the toy takes 4·4·4·6 bytes, of four
-// classes and tokens.
-func conditional(t *testing.T, with ...string) *spec.Experiment {
+// withPromptPerImage returns an experiment with a text prompt for each image. An image of the toy takes 4·4·4·6
+// bytes, for four classes and four tokens.
+func withPromptPerImage(t *testing.T, with ...string) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("cocoop", with, map[string]any{"reduce": 2, "init_std": 0.4})
 	if err != nil {
@@ -29,8 +29,8 @@ func conditional(t *testing.T, with ...string) *spec.Experiment {
 	return e
 }
 
-// prompted is an experiment of a method whose steps run the image tower, of three rows and a prompt of two tokens.
-func prompted(t *testing.T, name string, with ...string) *spec.Experiment {
+// withImagePrompts returns an experiment of a method whose steps run the image tower, with three rows and two tokens.
+func withImagePrompts(t *testing.T, name string, with ...string) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build(name, with, map[string]any{"vision_tokens": 2})
 	if err != nil {
@@ -41,7 +41,7 @@ func prompted(t *testing.T, name string, with ...string) *spec.Experiment {
 	return e
 }
 
-// withPatches is an experiment of a method that makes prompts of the image tower from each image's patches.
+// withPatches returns an experiment of a method that computes prompts of the image tower from each image's patches.
 func withPatches(t *testing.T) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("fedmvp", nil, map[string]any{"mult": 1, "alpha": 0.2})
@@ -53,8 +53,8 @@ func withPatches(t *testing.T) *spec.Experiment {
 	return e
 }
 
-// routed is an experiment of a method that makes text prompts of each image's tokens, in a loop.
-func routed(t *testing.T) *spec.Experiment {
+// withRoutedTokens returns an experiment of a method that computes text prompts from each image's tokens, in a loop.
+func withRoutedTokens(t *testing.T) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("trip", nil, map[string]any{"tokens": 4, "iters": 20})
 	if err != nil {
@@ -65,25 +65,26 @@ func routed(t *testing.T) *spec.Experiment {
 	return e
 }
 
-// Steps that compute one image of a batch of four at a time, or at most three, leave the prompts, losses and accuracies
-// of whole batches, up to rounding; a wrapper's term that depends on no image counts once.
+// Steps that compute one image of a batch of four at a time, or at most three, have the prompts, losses and accuracies
+// of whole batches, up to rounding. A wrapper's term that depends on no image counts once.
 func TestStepsInPartsAreTheWhole(t *testing.T) {
 	task := methodtest.Alike(1)[0].Backbone.Task()
 	image := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
 	frozen := clip.BlocksStepBytes(5, task.VisionWidth, task.VisionUnits, 0, false) // FedNTD's received prompt
-	// FedMVP: four tokens of an image's own; the plain tower, and embeddings, which are less.
+	// FedMVP: each image has four tokens of its own. The plain tower needs less, and so do embeddings.
 	withTokens := clip.BlocksStepBytes(7, task.VisionWidth, task.VisionUnits, task.VisionLayers, false)
 	plain := clip.BlocksStepBytes(3, task.VisionWidth, task.VisionUnits, 0, false)
 	for _, c := range []struct {
 		name  string
 		make  func() *spec.Experiment
-		bytes int // of an image
+		bytes int // for one image
 	}{
-		{"cocoop", func() *spec.Experiment { return conditional(t, "fedprox") }, 4 * 4 * 4 * 6},
-		{"fedvpt", func() *spec.Experiment { return prompted(t, "fedvpt", "fedprox", "fedntd") }, image + frozen},
-		{"fedhpl", func() *spec.Experiment { return prompted(t, "fedhpl") }, image},
+		{"cocoop", func() *spec.Experiment { return withPromptPerImage(t, "fedprox") }, 4 * 4 * 4 * 6},
+		{"fedvpt", func() *spec.Experiment { return withImagePrompts(t, "fedvpt", "fedprox", "fedntd") },
+			image + frozen},
+		{"fedhpl", func() *spec.Experiment { return withImagePrompts(t, "fedhpl") }, image},
 		{"fedmvp", func() *spec.Experiment { return withPatches(t) }, withTokens + 2*plain},
-		{"trip", func() *spec.Experiment { return routed(t) }, 2 * 4 * 4 * 4 * 6},
+		{"trip", func() *spec.Experiment { return withRoutedTokens(t) }, 2 * 4 * 4 * 4 * 6},
 	} {
 		whole := mustRun(t, c.make(), engine.Settings{Settings: client.Settings{Terms: true}})
 		for _, images := range []int{1, 3} {
@@ -113,8 +114,8 @@ func TestStepsInPartsAreTheWhole(t *testing.T) {
 	}
 }
 
-// A loss that compares the images of a batch is not computed in parts: what does not fit is refused before anything
-// runs.
+// A loss that compares the images of a batch is not computed in parts. If its memory does not fit, the run is refused
+// before it starts.
 func TestComparedImagesAreNotCut(t *testing.T) {
 	m, err := methods.Build("fedlora", nil, map[string]any{"towers": "image"})
 	if err != nil {
@@ -133,9 +134,9 @@ func TestComparedImagesAreNotCut(t *testing.T) {
 	}
 }
 
-// The bound is told before anything runs; what does not fit is refused in one line.
+// The run prints its memory bound before it starts. If the memory does not fit, the run is refused in one line.
 func TestMemoryForImagesIsToldBefore(t *testing.T) {
-	e := conditional(t)
+	e := withPromptPerImage(t)
 	e.Training.Memory = 3 << 10
 	note, err := e.ForImages(e.Clients[0].Backbone)
 	// 3072 bytes hold 8 images of 384 bytes; a batch has 4.
@@ -150,7 +151,7 @@ func TestMemoryForImagesIsToldBefore(t *testing.T) {
 	refused(t, e, engine.Settings{}, "a text prompt for each image", "one image", "train.memory_gb")
 }
 
-// So are prompts for each class: four of the toy take 4·2·6 numbers each, of one class and two tokens of width 6.
+// Prompts for each class too: the toy's four take 4·2·6 numbers each, for one class and two tokens of width 6.
 func TestMemoryForClassesIsToldBefore(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, map[string]any{"class_specific": true, "tokens": 2})
 	if err != nil {
@@ -168,11 +169,11 @@ func TestMemoryForClassesIsToldBefore(t *testing.T) {
 	refused(t, e, engine.Settings{}, "a text prompt for each class", "all classes", "train.memory_gb")
 }
 
-// Class scores are computed in parts of the same size, and are the same.
+// Class scores in parts of the same size equal those of whole batches.
 func TestScoresInPartsAreTheWhole(t *testing.T) {
 	var all []*tensor.Tensor
 	for _, memory := range []int{0, 400, 1200} {
-		e := conditional(t)
+		e := withPromptPerImage(t)
 		e.Plan.Rounds, e.Training.Memory = 1, memory
 		r := mustRun(t, e, engine.Settings{})
 		w := client.NewWorker(e, client.Settings{})

@@ -17,10 +17,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// noting is a method whose server notes the round's number, and takes rounds without anybody.
-type noting struct{ method.Method }
+// notesRound is a method whose server notes the round's number and accepts rounds without clients.
+type notesRound struct{ method.Method }
 
-func (m noting) Merge(g *method.Global, ups []method.Upload) error {
+func (m notesRound) Merge(g *method.Global, ups []method.Upload) error {
 	g.Notes["half"] = float64(g.Round) / 2
 	if len(ups) == 0 {
 		return nil
@@ -28,10 +28,10 @@ func (m noting) Merge(g *method.Global, ups []method.Upload) error {
 	return m.Method.Merge(g, ups)
 }
 
-// What a method notes stands in the record of its round, and the last round's in the summary; a resumed run has it too.
+// A method's notes are in the record of their round, and those of the last round in the summary, also in a resumed run.
 func TestNotes(t *testing.T) {
 	e := toy(t)
-	e.Method, e.Plan.TestEvery = noting{e.Method}, 2
+	e.Method, e.Plan.TestEvery = notesRound{e.Method}, 2
 	dir := t.TempDir()
 	r := mustRun(t, e, engine.Settings{Dir: dir})
 	for i, rec := range r.Records {
@@ -56,7 +56,7 @@ func TestNotes(t *testing.T) {
 // With Poisson sampling each of 4 clients trains in about half of 60 rounds, and a round may have nobody.
 func TestPoissonSampling(t *testing.T) {
 	e := toy(t)
-	e.Method, e.Plan.TestEvery = noting{e.Method}, 60
+	e.Method, e.Plan.TestEvery = notesRound{e.Method}, 60
 	e.Plan.Rounds, e.Plan.Participation, e.Plan.Poisson = 60, 0.5, true
 	times, sizes := map[int]int{}, map[int]int{}
 	for _, rec := range mustRun(t, e, engine.Settings{}).Records {
@@ -85,26 +85,26 @@ func TestPoissonSampling(t *testing.T) {
 	}
 }
 
-// doubled is a guard that sends its clients' uploads twofold, and answers an instruction of its own.
-type doubled struct{}
+// doublingGuard is a guard that doubles its clients' uploads and answers an instruction of its own.
+type doublingGuard struct{}
 
-func (doubled) Answer(client int, o message.Instruction) (tensor.Map, bool, error) {
+func (doublingGuard) Answer(client int, o message.Instruction) (tensor.Map, bool, error) {
 	if o.Statistic != "guard/number" {
 		return nil, false, nil
 	}
 	return tensor.Map{"n": tensor.Scalar(float32(client))}, true, nil
 }
 
-func (doubled) Protect(_ int, _ message.Instruction, up *method.Upload, stats *message.Stats) error {
+func (doublingGuard) Protect(_ int, _ message.Instruction, up *method.Upload, stats *message.Stats) error {
 	up.Shared = up.Shared.Clone().Scale(2)
 	*stats = message.Stats{}
 	return nil
 }
 
-// summing gives the server one reply for all: half the mean of what came.
-type summing struct{ message.Cohort }
+// meanCohort returns one reply for all clients: half the mean of their uploads.
+type meanCohort struct{ message.Cohort }
 
-func (c summing) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (c meanCohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	if o.Kind != message.Train {
 		return c.Cohort.Run(ctx, o)
 	}
@@ -131,13 +131,14 @@ func (c summing) Run(ctx context.Context, o message.Instruction) ([]message.Repl
 	return []message.Reply{sum}, nil
 }
 
-// A guard changes what leaves a client, a layer around the cohort sees only that, and the server goes on from one reply
-// that stands for many: the same shared prompts as without, to the last bit, all clients' states kept, in messages too.
+// A guard changes a client's uploads, a layer around the cohort sees only these, and the server continues from one
+// reply for many clients. Shared prompts and all clients' states equal those of a plain run, to the last bit, in
+// messages too.
 func TestGuardAndSum(t *testing.T) {
 	for _, encode := range []bool{false, true} {
 		plain := mustRun(t, toy(t), engine.Settings{Encode: encode})
-		set := engine.Settings{Settings: client.Settings{Guard: doubled{}}, Encode: encode,
-			Wrap: func(c message.Cohort) message.Cohort { return summing{c} }}
+		set := engine.Settings{Settings: client.Settings{Guard: doublingGuard{}}, Encode: encode,
+			Wrap: func(c message.Cohort) message.Cohort { return meanCohort{c} }}
 		sum := mustRun(t, toy(t), set)
 		if len(plain.Prompts) != len(sum.Prompts) {
 			t.Errorf("%v and %v", plain.Prompts.Names(), sum.Prompts.Names())
@@ -156,7 +157,7 @@ func TestGuardAndSum(t *testing.T) {
 	}
 }
 
-// A protected upload is refused where it holds parameters or counts examples, and terms tell of secure aggregation.
+// A protected upload is refused if it also holds parameters or counts examples. Run specs name secure aggregation.
 func TestSealedUploads(t *testing.T) {
 	o := message.Instruction{Kind: message.Train, Clients: []int{0}, Shared: tensor.Map{"ctx": tensor.New(2, 2)},
 		Guarded: tensor.Specs{{Name: "guard/masked", Int: true, Shape: []int{1}}}}

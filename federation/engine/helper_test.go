@@ -18,7 +18,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// toy is an experiment with FedPHA, which has shared and private prompts, on four toy clients.
+// toy returns an experiment with FedPHA, which has shared and private prompts, on four toy clients.
 func toy(t testing.TB) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},
@@ -45,7 +45,7 @@ func mustRun(t testing.TB, e *spec.Experiment, set engine.Settings) *engine.Resu
 	return r
 }
 
-// refused runs and expects a one-line error that has all the words.
+// refused runs an experiment and expects a one-line error with all the words.
 func refused(t testing.TB, e *spec.Experiment, set engine.Settings, words ...string) {
 	t.Helper()
 	_, err := engine.Run(context.Background(), e, set)

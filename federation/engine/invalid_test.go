@@ -13,19 +13,19 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// wrapping hides everything of a cohort but its interface, as any layer around one does.
-type wrapping struct{ message.Cohort }
+// plainCohort exposes only the interface of a cohort, like any layer around one.
+type plainCohort struct{ message.Cohort }
 
-func wrapped(c message.Cohort) message.Cohort { return wrapping{c} }
+func wrapped(c message.Cohort) message.Cohort { return plainCohort{c} }
 
-// numbering is a method that asks a number of each client before training, and fails on the number 2. With broken its
-// server fails on every upload.
-type numbering struct {
+// requestsNumber is a method that requests a number of each client before training and fails on the number 2. With
+// broken its server fails on every upload.
+type requestsNumber struct {
 	method.Method
 	broken bool
 }
 
-func (m numbering) Statistics(round int) []method.Statistic {
+func (m requestsNumber) Statistics(round int) []method.Statistic {
 	if round > 0 {
 		return nil
 	}
@@ -44,55 +44,55 @@ func (m numbering) Statistics(round int) []method.Statistic {
 		}}}
 }
 
-func (m numbering) Merge(g *method.Global, ups []method.Upload) error {
+func (m requestsNumber) Merge(g *method.Global, ups []method.Upload) error {
 	if m.broken {
 		return fmt.Errorf("%d uploads do not add up", len(ups))
 	}
 	return m.Method.Merge(g, ups)
 }
 
-// hearing remembers which clients' replies the method failed on. With silent nobody answers statistics.
-type hearing struct {
-	*elsewhere
+// rejectionRecorder remembers the clients whose replies the method failed on. With silent nobody answers statistics.
+type rejectionRecorder struct {
+	*remoteClients
 	rejected []int
 	silent   bool
 }
 
-func (x *hearing) Rejected(_, client int, _ error) { x.rejected = append(x.rejected, client) }
+func (x *rejectionRecorder) Rejected(_, client int, _ error) { x.rejected = append(x.rejected, client) }
 
-func (x *hearing) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (x *rejectionRecorder) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	if x.silent && o.Kind == message.Compute {
 		return nil, nil
 	}
-	return x.elsewhere.Run(ctx, o)
+	return x.remoteClients.Run(ctx, o)
 }
 
-// Clients on other machines are not trusted behind any layer around their cohort either, such as secure aggregation:
-// the one whose answer the method fails on is left out and the cohort hears of it, and a statistic that nobody answers
-// does not end the run.
+// Remote clients are not trusted behind a layer around their cohort either, such as secure aggregation. A client whose
+// answer makes the method fail is left out, and the cohort is told. A statistic that nobody answers does not end the
+// run.
 func TestWrappedCohortIsRemote(t *testing.T) {
 	for name, wrap := range map[string]func(message.Cohort) message.Cohort{"bare": nil, "wrapped": wrapped} {
 		e := toy(t)
-		e.Method = numbering{Method: e.Method}
-		x := &hearing{elsewhere: newElsewhere(e)}
+		e.Method = requestsNumber{Method: e.Method}
+		x := &rejectionRecorder{remoteClients: newRemoteClients(e)}
 		mustRun(t, server(e), engine.Settings{Remote: x, Wrap: wrap})
 		if !slices.Equal(x.rejected, []int{2}) {
 			t.Errorf("%s: the cohort heard of %v, not of client 2", name, x.rejected)
 		}
-		x = &hearing{elsewhere: newElsewhere(e), silent: true}
+		x = &rejectionRecorder{remoteClients: newRemoteClients(e), silent: true}
 		if r := mustRun(t, server(e), engine.Settings{Remote: x, Wrap: wrap}); len(r.Records) != e.Plan.Rounds {
 			t.Errorf("%s: %d rounds", name, len(r.Records))
 		}
 	}
 }
 
-// A sum of several clients that the method fails on is no single client's fault: the rounds are skipped with the
-// method's error as a warning, the parameters stay, and no client is named.
+// If the method fails on a sum of several clients, no client is named. The rounds are skipped with the method's error
+// as a warning, and the parameters stay.
 func TestFailingSum(t *testing.T) {
 	e := toy(t)
-	e.Method = numbering{e.Method, true}
-	x := &hearing{elsewhere: newElsewhere(e)}
-	sum := func(c message.Cohort) message.Cohort { return wrapping{adding{c}} }
+	e.Method = requestsNumber{e.Method, true}
+	x := &rejectionRecorder{remoteClients: newRemoteClients(e)}
+	sum := func(c message.Cohort) message.Cohort { return plainCohort{sumCohort{c}} }
 	r := mustRun(t, server(e), engine.Settings{Remote: x, Wrap: sum})
 	for _, rec := range r.Records {
 		if text := strings.Join(rec.Warnings, ""); len(rec.Clients) > 0 || !strings.Contains(text, "is skipped: ") ||
@@ -100,15 +100,15 @@ func TestFailingSum(t *testing.T) {
 			t.Errorf("round %d counts %v and says %q", rec.Round+1, rec.Clients, text)
 		}
 	}
-	if slices.Contains(x.rejected, 0) || slices.Contains(x.rejected, 1) { // 2 by its answer to the statistic
+	if slices.Contains(x.rejected, 0) || slices.Contains(x.rejected, 1) { // 2 is rejected by its statistic
 		t.Errorf("the cohort heard of %v", x.rejected)
 	}
 }
 
-// adding gives the server one reply for all that train.
-type adding struct{ message.Cohort }
+// sumCohort returns one reply for all clients that train.
+type sumCohort struct{ message.Cohort }
 
-func (c adding) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (c sumCohort) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := c.Cohort.Run(ctx, o)
 	if err != nil || o.Kind != message.Train {
 		return replies, err

@@ -15,7 +15,7 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// killFolder names the run folder to the child process.
+// killFolder is the environment variable that names the run folder for the child process.
 const killFolder = "PROMPTFED_TEST_KILL_FOLDER"
 
 func longToy(t testing.TB) *spec.Experiment {
@@ -24,24 +24,24 @@ func longToy(t testing.TB) *spec.Experiment {
 	return e
 }
 
-// TestKilledAtAnyInstant: see killed.
+// TestKilledAtAnyInstant calls killed with the toy.
 func TestKilledAtAnyInstant(t *testing.T) {
 	killed(t, longToy, 4, 0, 1, 2, 8, 15, 16, 30, 45)
 }
 
-// TestKilledWithSharedOptimizer: what goes from client to client is part of the checkpoint.
+// TestKilledWithSharedOptimizer: the optimizer state that passes from client to client is part of the checkpoint.
 func TestKilledWithSharedOptimizer(t *testing.T) {
 	killed(t, func(t testing.TB) *spec.Experiment {
 		e := longToy(t)
-		e.Training = leaky(t).Training
+		e.Training = sharedToy(t).Training
 		e.Training.Epochs = 1
 		return e
 	}, 2, 1, 8, 20, 40)
 }
 
-// killed kills a child process that runs the toy, as kill -9 does, a random time after it committed some rounds, and
-// has the next one resume, until one may get through. The end is that of a run nobody killed. At least so many kills
-// must hit.
+// killed starts a child process that runs the toy and kills it (SIGKILL) at a random time after it committed some
+// rounds. The next child resumes, until one finishes. The result is that of a run that nobody killed. At least so many
+// kills must hit a running process.
 func killed(t *testing.T, toy func(testing.TB) *spec.Experiment, least int, after ...int) {
 	if dir := os.Getenv(killFolder); dir != "" {
 		if _, err := engine.Run(context.Background(), toy(t), engine.Settings{Dir: dir, Resume: true,

@@ -12,25 +12,25 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// latecomers are clients elsewhere of whom some join later: before a round, or in the middle of the one before, when
-// its training has begun.
-type latecomers struct {
-	*elsewhere
+// joiningClients are remote clients. Some join later: before a round, or in the middle of the previous one, after its
+// training began.
+type joiningClients struct {
+	*remoteClients
 	from   map[int]int // the round before which a client joins
 	midway bool
-	round  int                        // that is under way
-	got    map[int]map[int]tensor.Map // what the instruction to train brought along, by round and client
-	there  map[int]bool               // who joined midway
-	failed string                     // what a client could not do
+	round  int                        // the current round
+	got    map[int]map[int]tensor.Map // the broadcast in the instruction to train, by round and client
+	there  map[int]bool               // clients that joined midway
+	failed string                     // the error of a client
 }
 
-func late(e *spec.Experiment, from map[int]int, midway bool) *latecomers {
-	return &latecomers{elsewhere: newElsewhere(e), from: from, midway: midway, there: map[int]bool{},
+func late(e *spec.Experiment, from map[int]int, midway bool) *joiningClients {
+	return &joiningClients{remoteClients: newRemoteClients(e), from: from, midway: midway, there: map[int]bool{},
 		got: map[int]map[int]tensor.Map{}}
 }
 
-func (x *latecomers) Participants() []message.Participant {
-	out := x.elsewhere.Participants()
+func (x *joiningClients) Participants() []message.Participant {
+	out := x.remoteClients.Participants()
 	for id, from := range x.from {
 		if x.round < from && !x.there[id] {
 			out[id] = message.Participant{}
@@ -39,12 +39,12 @@ func (x *latecomers) Participants() []message.Participant {
 	return out
 }
 
-func (x *latecomers) Accept(round int, clients []int) error {
+func (x *joiningClients) Accept(round int, clients []int) error {
 	x.round = round + 1
-	return x.elsewhere.Accept(round, clients)
+	return x.remoteClients.Accept(round, clients)
 }
 
-func (x *latecomers) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (x *joiningClients) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	var out []message.Reply
 	for _, id := range o.Clients {
 		early := o.Round == x.from[id]-1 && x.midway && o.Kind == message.Train
@@ -54,7 +54,7 @@ func (x *latecomers) Run(ctx context.Context, o message.Instruction) ([]message.
 		x.there[id] = x.there[id] || early
 		one := o
 		one.Clients = []int{id}
-		r, err := x.elsewhere.Run(ctx, one)
+		r, err := x.remoteClients.Run(ctx, one)
 		if err != nil && early {
 			x.failed = err.Error()
 			continue
@@ -76,9 +76,9 @@ func (x *latecomers) Run(ctx context.Context, o message.Instruction) ([]message.
 	return out, nil
 }
 
-// Clients that join later get the prototypes of their group, or none of any class where they are the first of one, and
-// the others keep theirs. The toy's clients 1 and 3 have the second backbone, with features of dimension 7. The server
-// also goes down once, after they joined and before the round is committed.
+// Clients that join later get the prototypes of their group, or none of any class if they are the first of the group;
+// the other clients keep theirs. The toy's clients 1 and 3 have the second backbone, with features of dimension 7. The
+// server also restarts once, after they joined and before the round is committed.
 func TestFedProtoLatecomers(t *testing.T) {
 	for name, from := range map[string]map[int]int{
 		"the second of its backbone":    {3: 1},
@@ -109,7 +109,7 @@ func TestFedProtoLatecomers(t *testing.T) {
 							first--
 						}
 						if o.Backbone.Name() == c.Backbone.Name() && first < round {
-							others++ // that trained before, maybe itself
+							others++ // clients that trained before, maybe itself
 						}
 					}
 					if got := sent["proto/mean"]; got == nil || got.Shape[1] != c.Backbone.Task().Dim ||
@@ -123,7 +123,7 @@ func TestFedProtoLatecomers(t *testing.T) {
 	}
 }
 
-// Statistics are asked again when somebody joined, so that nobody trains uncalibrated: a client that joins in the
+// The server requests statistics again when a client joins, so nobody trains uncalibrated: a client that joins in the
 // middle of a round does not train in it.
 func TestGGTPCLatecomers(t *testing.T) {
 	for _, from := range []map[int]int{{3: 1}, {1: 1, 3: 2}, {2: 1}} {

@@ -19,8 +19,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// under is an experiment whose clients add their noise themselves, and an instruction of its first round.
-func under(t *testing.T) (*spec.Experiment, message.Instruction) {
+// withClientNoise returns an experiment whose clients add noise themselves, and an instruction of its first round.
+func withClientNoise(t *testing.T) (*spec.Experiment, message.Instruction) {
 	t.Helper()
 	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "where": "client",
 		"delta": 1e-3})
@@ -37,10 +37,10 @@ func under(t *testing.T) (*spec.Experiment, message.Instruction) {
 
 func alike(a, b *tensor.Tensor) bool { return slices.Equal(a.Data, b.Data) }
 
-// upload is what client 0 uploads, with the noise of a file.
+// upload returns the upload of client 0, with noise from a key file.
 func upload(t *testing.T, path string, change func(o *message.Instruction)) (*tensor.Tensor, error) {
 	t.Helper()
-	e, o := under(t)
+	e, o := withClientNoise(t)
 	if change != nil {
 		change(&o)
 	}
@@ -58,9 +58,9 @@ func upload(t *testing.T, path string, change func(o *message.Instruction)) (*te
 	return r.Upload.Shared["ctx"], err
 }
 
-// A client that is given an instruction again, after a restart too, uploads the same bytes: a second draw would halve
-// the noise's variance for who takes the mean. Nobody else has the noise: with another key it is another. What would be
-// a second view of a round, of other parameters or in a round beyond those that epsilon reckons with, is refused.
+// A client that gets an instruction again, also after a restart, uploads the same bytes: the mean of two draws would
+// halve the noise's variance. Nobody else has the noise: another key draws other noise. A second view of a round is
+// refused, that is an instruction with other parameters, and so is a round beyond those that epsilon covers.
 func TestNoiseOfAClient(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "noise.json")
 	first, err := upload(t, path, nil)
@@ -100,9 +100,9 @@ func TestNoiseOfAClient(t *testing.T) {
 	}
 }
 
-// The server draws a round's clients by its key, not by the seed that clients know, and epsilons are recorded.
+// The server draws a round's clients with its key, not with the seed that clients know. Epsilons are recorded.
 func TestNoiseOfAServer(t *testing.T) {
-	e, _ := under(t)
+	e, _ := withClientNoise(t)
 	e.Plan.Participation, e.Plan.Rounds, e.Plan.TestEvery = 0.5, 6, 10
 	m, err := methods.Build("promptfl", []string{"dp"}, map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3})
 	if err != nil {
@@ -113,7 +113,7 @@ func TestNoiseOfAServer(t *testing.T) {
 	drawn := map[*engine.Result][]int{}
 	run := func(path string) *engine.Result {
 		t.Helper()
-		var turns trainers
+		var turns trainingTurns
 		set := engine.Settings{Workers: 2, OnTurn: turns.note}
 		if path != "" {
 			if set.ServerNoise, err = noise.Open(filepath.Join(dir, path), "run"); err != nil {
@@ -147,12 +147,12 @@ func TestNoiseOfAServer(t *testing.T) {
 	}
 }
 
-// A client whose steps have noise of their own, beside that of its upload: the same turn again leaves the same local
-// prompt, another key another; another turn in the same round is refused before anything of it is released, as are more
-// steps than epsilon reckons with.
+// A client adds noise in its steps and, separately, to its upload. The same turn again yields the same local prompt,
+// and another key another prompt. Another turn in the same round is refused before it releases anything, and so are
+// more steps than epsilon covers.
 func TestNoiseOfSteps(t *testing.T) {
 	turn := func(path string, steps int, change func(o *message.Instruction, c *spec.Client)) (*tensor.Tensor, error) {
-		e, o := under(t)
+		e, o := withClientNoise(t)
 		m, err := methods.Build("dpfpl", []string{"dp"}, map[string]any{"tokens": 2,
 			"dpfpl": map[string]any{"steps": steps, "noise": 0.1},
 			"dp":    map[string]any{"where": "client", "delta": 1e-3}})

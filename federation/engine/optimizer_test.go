@@ -18,20 +18,20 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// leaky is the toy, whose private prompts have 2 or 4 tokens, with one optimizer for all clients.
-func leaky(t testing.TB) *spec.Experiment {
+// sharedToy returns the toy, whose private prompts have 2 or 4 tokens, with one optimizer for all clients.
+func sharedToy(t testing.TB) *spec.Experiment {
 	e := toy(t)
 	e.Training.Optim = optim.Config{Name: "sgd", LR: 0.05, Momentum: 0.9, WeightDecay: 0.01}
 	e.Training.Shared, e.Training.Epochs, e.Plan.Participation = true, 2, 0.75
 	return e
 }
 
-// Each parameter has one momentum buffer by its name and shape, which goes through the clients by number and through
-// the rounds: b = 0.9 b + g + 0.01 p, p' = p - 0.05 b, written down from the traced gradients. Clients 0 and 2 have
-// private prompts of two tokens and the others of four, so these have two buffers.
+// Each parameter has one momentum buffer by its name and shape. The buffer passes through the clients by number and
+// through the rounds: b = 0.9 b + g + 0.01 p, p' = p - 0.05 b, computed here from the traced gradients. Clients 0 and 2
+// have private prompts of two tokens and the others of four, so there are two buffers.
 func TestSharedOptimizerGoesRound(t *testing.T) {
 	rec := trace.NewRecorder()
-	mustRun(t, leaky(t), engine.Settings{Settings: client.Settings{Tracer: rec}, Workers: 4})
+	mustRun(t, sharedToy(t), engine.Settings{Settings: client.Settings{Tracer: rec}, Workers: 4})
 	steps := slices.Clone(rec.Steps)
 	slices.SortFunc(steps, func(a, b trace.StepRecord) int {
 		return 1000000*(a.Round-b.Round) + 1000*(a.Client-b.Client) + a.Step - b.Step
@@ -64,35 +64,35 @@ func TestSharedOptimizerGoesRound(t *testing.T) {
 	}
 }
 
-// The number of workers and encoding change nothing; fresh optimizers give something else, and another fingerprint.
+// The number of workers and the encoding change nothing. Fresh optimizers have another result and another fingerprint.
 func TestSharedOptimizerIsDeterministic(t *testing.T) {
 	run := func(e *spec.Experiment, set engine.Settings) string {
 		set.Dir = t.TempDir()
 		mustRun(t, e, set)
 		return prompts(t, set.Dir)
 	}
-	want := run(leaky(t), engine.Settings{Workers: 1})
-	if run(leaky(t), engine.Settings{Workers: 4}) != want || run(leaky(t), engine.Settings{Workers: 3,
+	want := run(sharedToy(t), engine.Settings{Workers: 1})
+	if run(sharedToy(t), engine.Settings{Workers: 4}) != want || run(sharedToy(t), engine.Settings{Workers: 3,
 		Encode: true}) != want {
 		t.Error("workers or encoding change what is learned")
 	}
-	fresh := leaky(t)
+	fresh := sharedToy(t)
 	fresh.Training.Shared = false
-	if run(fresh, engine.Settings{}) == want || fresh.Fingerprint() == leaky(t).Fingerprint() ||
-		fresh.RunSpec().Mismatch(leaky(t).RunSpec()) == nil {
+	if run(fresh, engine.Settings{}) == want || fresh.Fingerprint() == sharedToy(t).Fingerprint() ||
+		fresh.RunSpec().Mismatch(sharedToy(t).RunSpec()) == nil {
 		t.Error("fresh optimizers are not told apart")
 	}
 }
 
-// A run that was broken off in any turn goes on with the buffers of the last committed round.
+// A run that was interrupted in any turn continues with the buffers of the last committed round.
 func TestSharedOptimizerResumes(t *testing.T) {
 	whole := t.TempDir()
-	mustRun(t, leaky(t), engine.Settings{Dir: whole})
+	mustRun(t, sharedToy(t), engine.Settings{Dir: whole})
 	for turn := range 9 {
 		dir := t.TempDir()
 		ctx, stop := context.WithCancel(context.Background())
 		n := 0
-		_, err := engine.Run(ctx, leaky(t), engine.Settings{Dir: dir, OnTurn: func(o message.Instruction, _ int) {
+		_, err := engine.Run(ctx, sharedToy(t), engine.Settings{Dir: dir, OnTurn: func(o message.Instruction, _ int) {
 			if o.Kind == message.Train {
 				if n == turn {
 					stop()
@@ -104,7 +104,7 @@ func TestSharedOptimizerResumes(t *testing.T) {
 		if err == nil {
 			t.Fatalf("turn %d did not break the run off", turn)
 		}
-		mustRun(t, leaky(t), engine.Settings{Dir: dir, Resume: true, Workers: 2})
+		mustRun(t, sharedToy(t), engine.Settings{Dir: dir, Resume: true, Workers: 2})
 		if prompts(t, dir) != prompts(t, whole) {
 			t.Errorf("broken off after turn %d the prompts differ", turn)
 		}
@@ -114,14 +114,14 @@ func TestSharedOptimizerResumes(t *testing.T) {
 	}
 }
 
-// elsewhereOnly stands for machines that do turns.
-type elsewhereOnly struct{ client.RemoteExecutor }
+// remoteOnly stands for machines that execute turns.
+type remoteOnly struct{ client.RemoteExecutor }
 
 func TestSharedOptimizerStaysHere(t *testing.T) {
-	refused(t, leaky(t), engine.Settings{Executor: elsewhereOnly{}}, "train.optimizer_state", "one process")
-	refused(t, leaky(t), engine.Settings{Wrap: func(c message.Cohort) message.Cohort { return c }},
+	refused(t, sharedToy(t), engine.Settings{Executor: remoteOnly{}}, "train.optimizer_state", "one process")
+	refused(t, sharedToy(t), engine.Settings{Wrap: func(c message.Cohort) message.Cohort { return c }},
 		"secure aggregation")
-	if !strings.Contains(fmt.Sprintf("%+v", leaky(t).Training), "Shared:true") {
+	if !strings.Contains(fmt.Sprintf("%+v", sharedToy(t).Training), "Shared:true") {
 		t.Error("the terms do not say it")
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// wide is an experiment whose prompts have CLIP's size, 16 x 512, on a toy backbone that costs next to nothing.
-func wide(t testing.TB, clients int) *spec.Experiment {
+// wideToy returns an experiment whose prompts have CLIP's size, 16 x 512, on a toy backbone that costs next to nothing.
+func wideToy(t testing.TB, clients int) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {
@@ -42,7 +42,7 @@ func wide(t testing.TB, clients int) *spec.Experiment {
 func BenchmarkClients(b *testing.B) {
 	for _, n := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprint("of ", n), func(b *testing.B) {
-			e := wide(b, n)
+			e := wideToy(b, n)
 			for range b.N {
 				began, inside := time.Now(), ort.NativeTime()
 				mustRun(b, e, engine.Settings{Settings: client.Settings{Session: ort.Options{IntraThreads: 1}},
@@ -54,11 +54,11 @@ func BenchmarkClients(b *testing.B) {
 	}
 }
 
-// TestMemoryIsFlat: ten times the clients leave the heap, at its largest after a round, where it was but for what one
-// round uploads, 32 KB each, and what the server knows of a client.
+// TestMemoryIsFlat: with ten times the clients, the largest heap after a round grows only by the uploads of one round,
+// 32 KB each, and by the server's bookkeeping for each client.
 func TestMemoryIsFlat(t *testing.T) {
 	peak := func(clients int) uint64 {
-		e := wide(t, clients)
+		e := wideToy(t, clients)
 		var most uint64
 		mustRun(t, e, engine.Settings{Settings: client.Settings{Session: ort.Options{IntraThreads: 1}},
 			Dir: t.TempDir(), Workers: 1,

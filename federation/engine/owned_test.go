@@ -12,19 +12,19 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// counting has the number of owned classes for the gradient of each element of its prompt, and wraps the data as if
-// there were examples of class 3 too.
-type counting struct{ method.Base }
+// countsLocalClasses is a method whose prompt has the number of local classes as the gradient of each element. It wraps
+// the data and adds a label of class 3.
+type countsLocalClasses struct{ method.Base }
 
-func (counting) Params(t method.ClientSpec) []method.Param {
+func (countsLocalClasses) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "ctx", Shape: []int{1, t.Width}, Std: 0.1}}
 }
 
-func (counting) Logits(s *method.Scope) graph.Node {
+func (countsLocalClasses) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Image(), s.Text(s.Param("ctx")))
 }
 
-func (counting) Loss(s *method.Scope, _ graph.Node) graph.Node {
+func (countsLocalClasses) Loss(s *method.Scope, _ graph.Node) graph.Node {
 	return s.Term("count", s.Param("ctx").Sum().Mul(s.LocalClasses().Sum()))
 }
 
@@ -32,15 +32,15 @@ type withClass3 struct{ method.Data }
 
 func (d withClass3) Labels() []int64 { return append([]int64{3}, d.Data.Labels()...) }
 
-func (counting) Begin(l *method.Local) error {
+func (countsLocalClasses) Begin(l *method.Local) error {
 	l.Data = withClass3{l.Data}
 	return nil
 }
 
-// LocalClasses is what the client itself has examples of, also while a method wraps its data. Client 3's examples are
-// of the classes 3, 0 and 1, client 0's of all four, client 2's here of the classes 0 and 1.
+// LocalClasses are the classes of the client's own examples, also if a method wraps its data. Client 3 has examples of
+// the classes 3, 0 and 1, client 0 of all four, client 2 here of the classes 0 and 1.
 func TestOwnedIsTheClientsOwn(t *testing.T) {
-	e := withMethod(counting{})
+	e := withMethod(countsLocalClasses{})
 	e.Clients[2].Train = methodtest.Rows(100, 2, 5, len(methodtest.Classes))
 	rec := trace.NewRecorder()
 	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: rec}})
@@ -51,8 +51,8 @@ func TestOwnedIsTheClientsOwn(t *testing.T) {
 	}
 }
 
-// FedTPG scores training examples against the client's own classes; prototypes of others, which GGTPC adds, count
-// nothing there. Counted they would be a loss of a billion.
+// FedTPG scores training examples against the client's own classes. Prototypes of other classes, which GGTPC adds, do
+// not count; otherwise the loss would be a billion.
 func TestPrototypesOfOtherClasses(t *testing.T) {
 	m, err := methods.Build("fedtpg", []string{"ggtpc"}, map[string]any{"heads": 2, "mult": 1, "prototypes": true,
 		"min_count": 1})
@@ -60,7 +60,7 @@ func TestPrototypesOfOtherClasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := withMethod(m)
-	e.Clients = methodtest.Alike(2, 2, 2, 2) // two of the four classes each, on two domains
+	e.Clients = methodtest.Alike(2, 2, 2, 2) // each client has two of the four classes, on two domains
 	for _, r := range mustRun(t, e, engine.Settings{}).Records {
 		if !(r.Loss > 0 && r.Loss < 10) {
 			t.Errorf("round %d: loss %g", r.Round, r.Loss)

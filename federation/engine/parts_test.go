@@ -15,35 +15,35 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// counted notes how many rows are asked for at once.
-type counted struct {
+// countsRows notes the numbers of rows in its calls.
+type countsRows struct {
 	*spec.Features
 	mu    *sync.Mutex
 	sizes *[]int
 }
 
-func (c counted) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
+func (c countsRows) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
 	c.mu.Lock()
 	*c.sizes = append(*c.sizes, len(rows))
 	c.mu.Unlock()
 	return c.Features.Batch(rows, r, also...)
 }
 
-// asking is a method that computes values over all training rows of a client after its steps.
-type asking struct {
+// valuesOfAllRows is a method that computes values over all training rows of a client after its steps.
+type valuesOfAllRows struct {
 	method.Base
 	rows, mean **tensor.Tensor
 }
 
-func (asking) Params(t method.ClientSpec) []method.Param {
+func (valuesOfAllRows) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "prompt", Shape: []int{2, t.VisionWidth}, Std: 0.3}}
 }
 
-func (asking) Logits(s *method.Scope) graph.Node {
+func (valuesOfAllRows) Logits(s *method.Scope) graph.Node {
 	return s.Cosine(s.Vision(method.VisionPrompts{Tokens: s.Param("prompt")}), s.HandText())
 }
 
-func (m asking) Finish(l *method.Local, up *method.Upload) error {
+func (m valuesOfAllRows) Finish(l *method.Local, up *method.Upload) error {
 	rows, err := l.Eval(m.Logits)
 	if err != nil {
 		return err
@@ -53,15 +53,15 @@ func (m asking) Finish(l *method.Local, up *method.Upload) error {
 	return err
 }
 
-// What a method asks of all examples is computed in parts where examples are images and the value has a row for each; a
-// value over all of them at once is not cut.
+// A value over all examples is computed in parts if examples are images and the value has a row for each. A value over
+// all rows at once is not split.
 func TestValuesOfImagesInParts(t *testing.T) {
 	var sizes []int
 	var rows, mean *tensor.Tensor
-	e := withMethod(asking{rows: &rows, mean: &mean})
+	e := withMethod(valuesOfAllRows{rows: &rows, mean: &mean})
 	e.Plan.Rounds, e.Clients = 1, methodtest.Alike(150)
 	e.Training.Batch = 150
-	e.Clients[0].Train = counted{e.Clients[0].Train.(*spec.Features), &sync.Mutex{}, &sizes}
+	e.Clients[0].Train = countsRows{e.Clients[0].Train.(*spec.Features), &sync.Mutex{}, &sizes}
 	mustRun(t, e, engine.Settings{})
 	if want := []int{150, 64, 64, 22, 150}; !slices.Equal(sizes, want) {
 		t.Errorf("rows were read by %v, want %v: a step, scores in parts, their mean at once", sizes, want)

@@ -14,11 +14,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// numbered is a method whose loss on client k of n is (k+1)+10n times the base method's, by the graph, and k+1 times
-// that again, by a host function; nothing but the Task tells them apart.
-type numbered struct{ method.Method }
+// scaledLoss is a method whose loss on client k of n is (k+1)+10n times the base method's in the graph, and k+1 times
+// that again in a host function. The clients differ in their specs only.
+type scaledLoss struct{ method.Method }
 
-func (m numbered) Loss(s *method.Scope, logits graph.Node) graph.Node {
+func (m scaledLoss) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	k := float64(s.Task().Client + 1)
 	by := method.HostFunc{Forward: func(in ...*tensor.Tensor) (*tensor.Tensor,
 		error) {
@@ -28,8 +28,8 @@ func (m numbered) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return m.Method.Loss(s, logits).MulScalar(k + 10*float64(s.Task().Clients)).Mul(host)
 }
 
-// The step of every client is built for its own Task. The first loss of client k of 4 is (k+1)(k+1+40) times that of
-// the same client without the factor, as the definition of numbered has it.
+// The step of every client is built for its own spec. The first loss of client k of 4 is (k+1)(k+1+40) times that of
+// the same client without the factor, by the definition of numbered.
 func TestProgramsFollowTheTask(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, map[string]any{"tokens": 2})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestProgramsFollowTheTask(t *testing.T) {
 		}
 		return out
 	}
-	plain, got := losses(m), losses(numbered{m})
+	plain, got := losses(m), losses(scaledLoss{m})
 	for k := range 4 {
 		name := fmt.Sprintf("r0/c%d/s0/loss", k)
 		want := plain[name] * float64((k+1)*(k+1+40))

@@ -12,10 +12,10 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// TestFirstStepsInTwoGraphs: with the forward pass at what the server sent in a graph of its own, every number is that
-// of steps in one graph but for 1e-6. Clients take 3, 2, 2 and 1 steps, and one answer is lost; prompts are one or
-// several, some of them a client's own (FedPHA, FedOTP), drawn in turn (ProDA) or low-rank changes (FedLoRA). In runs
-// of two clients, with other numbers of workers, bytes stay what they are.
+// TestFirstStepsInTwoGraphs: if the forward pass at the server's parameters is a graph of its own, every number equals
+// that of steps in one graph within 1e-6. Clients take 3, 2, 2 and 1 steps, and one answer is lost. Prompts are one or
+// several, some of them private (FedPHA, FedOTP), drawn in turn (ProDA) or low-rank changes (FedLoRA). In runs of two
+// clients, other numbers of workers change no byte.
 func TestFirstStepsInTwoGraphs(t *testing.T) {
 	for _, names := range []string{"promptfl", "fedpha", "fedotp", "proda", "fedlora", "prograd", "promptfl+fedprox",
 		"promptfl+scaffold", "promptfl+dp", "promptfl+moon", "promptfl+fedamp", "promptfl+robust"} {

@@ -65,14 +65,14 @@ func TestRefusesBeforeRoundZero(t *testing.T) {
 	}
 }
 
-// bent is a method with one thing wrong.
-type bent struct {
+// defective is a method with one defect.
+type defective struct {
 	averaged.PromptFL
 	params func([]method.Param) []method.Param
 	loss   func(*method.Scope, graph.Node) graph.Node
 }
 
-func (b bent) Params(t method.ClientSpec) []method.Param {
+func (b defective) Params(t method.ClientSpec) []method.Param {
 	p := b.PromptFL.Params(t)
 	if b.params != nil {
 		p = b.params(p)
@@ -80,7 +80,7 @@ func (b bent) Params(t method.ClientSpec) []method.Param {
 	return p
 }
 
-func (b bent) Loss(s *method.Scope, logits graph.Node) graph.Node {
+func (b defective) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	if b.loss != nil {
 		return b.loss(s, logits)
 	}
@@ -92,23 +92,25 @@ func TestRefusesMethodsThatAreWrong(t *testing.T) {
 		Position: "end",
 		Std:      .1}}}
 	for name, c := range map[string]struct {
-		m     bent
+		m     defective
 		words []string
 	}{
-		"unused": {bent{params: func(p []method.Param) []method.Param {
+		"unused": {defective{params: func(p []method.Param) []method.Param {
 			return append(p, method.Param{Name: "spare", Shape: []int{2}})
 		}}, []string{`"spare"`, "declared by Params", "not used by the loss"}},
-		"unknown": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
+		"unknown": {defective{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Add(s.Param("ghost").Sum())
 		}}, []string{`"ghost"`, "not declared by Params"}},
-		"not a number": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l }},
+		"not a number": {defective{loss: func(s *method.Scope, l graph.Node) graph.Node { return l }},
 			[]string{"the loss has shape"}},
-		"shapes": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node { return l.MatMul(s.Param("ctx")).Sum() }},
-			[]string{"MatMul"}},
-		"no such extra": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
+		"shapes": {defective{loss: func(s *method.Scope,
+			l graph.Node) graph.Node {
+			return l.MatMul(s.Param("ctx")).Sum()
+		}}, []string{"MatMul"}},
+		"no such extra": {defective{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Add(s.Broadcast("gift", 1).Sum())
 		}}, []string{"client", "down/gift", "is not available here"}},
-		"not set": {bent{loss: func(s *method.Scope, l graph.Node) graph.Node {
+		"not set": {defective{loss: func(s *method.Scope, l graph.Node) graph.Node {
 			return graph.CrossEntropy(l, s.Label()).Mul(s.Scalar("tau"))
 		}}, []string{"scalar/tau", "is not available here"}},
 	} {
@@ -132,7 +134,7 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 		e.Clients[1].Test.Views[0].(spec.InMemory).Row(6).Data[0] = nan
 		refused(t, e, engine.Settings{}, "round 1", "client 1", "test", "image of example 6")
 	})
-	// The toy saturates, so that it takes a penalty on the distance, and a step away, to leave the range of numbers.
+	// The toy's logits saturate: only a penalty on the distance, after a first step, overflows.
 	prox, err := methods.Build("promptfl", []string{"fedprox"}, map[string]any{"tokens": 2, "mu": 1.0})
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +146,7 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 	}
 	t.Run("later", func(t *testing.T) {
 		e, dir := toy(t), t.TempDir()
-		bad := &spoilt{Features: features(e.Clients[0])}
+		bad := &nanRows{Features: features(e.Clients[0])}
 		e.Clients[0].Train = bad
 		// The third pass over the data is that of round 2.
 		bad.from = 2
@@ -159,18 +161,18 @@ func TestRefusesWhatIsNoNumber(t *testing.T) {
 	})
 }
 
-// spoilt is data whose features are no numbers from a pass on.
-type spoilt struct {
+// nanRows is data whose features are NaN from some pass on.
+type nanRows struct {
 	*spec.Features
 	from, passes int
 }
 
-func (s *spoilt) Order(r *rand.Rand) []int {
+func (s *nanRows) Order(r *rand.Rand) []int {
 	s.passes++
 	return s.Features.Order(r)
 }
 
-func (s *spoilt) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
+func (s *nanRows) Batch(rows []int, r *rand.Rand, also ...string) (tensor.Map, error) {
 	m, err := s.Features.Batch(rows, r)
 	if s.passes > s.from {
 		m["image"].Data[0] = float32(math.NaN())
@@ -260,7 +262,7 @@ func TestRefusesDamagedRunFolders(t *testing.T) {
 	})
 }
 
-// Nothing that a run computes may change what it was given.
+// No computation of a run changes its inputs.
 func TestChangesNothingItWasGiven(t *testing.T) {
 	e := toy(t)
 	before := features(e.Clients[0]).Views[0].(spec.InMemory).Clone()
@@ -278,7 +280,7 @@ func TestChangesNothingItWasGiven(t *testing.T) {
 	}
 }
 
-// A client's turn changes neither the instruction it got nor the state it had.
+// A client's turn changes neither its instruction nor its state.
 func TestTurnsLeaveOrdersAndStatesAlone(t *testing.T) {
 	e := toy(t)
 	w := client.NewWorker(e, client.Settings{})

@@ -24,9 +24,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// elsewhere plays the clients of an experiment as a cohort outside: messages go through their encoded form, and what a
-// client remembers counts from Accept on.
-type elsewhere struct {
+// remoteClients runs the clients of an experiment as a remote cohort: messages pass through their encoded form, and a
+// client's memory counts from Accept on.
+type remoteClients struct {
 	of       *spec.Experiment
 	worker   *client.Worker
 	accepted map[int]int // rounds, by client
@@ -35,13 +35,13 @@ type elsewhere struct {
 	stop     int // before the training of this round, once
 }
 
-func newElsewhere(e *spec.Experiment) *elsewhere {
-	return &elsewhere{of: e, worker: client.NewWorker(e, client.Settings{}), accepted: map[int]int{},
+func newRemoteClients(e *spec.Experiment) *remoteClients {
+	return &remoteClients{of: e, worker: client.NewWorker(e, client.Settings{}), accepted: map[int]int{},
 		states: map[int]map[int]message.ClientState{},
 		last:   map[int]message.Instruction{}, stop: -1}
 }
 
-func (x *elsewhere) Participants() []message.Participant {
+func (x *remoteClients) Participants() []message.Participant {
 	var out []message.Participant
 	for _, c := range x.of.Clients {
 		t := c.Backbone.Task()
@@ -51,16 +51,16 @@ func (x *elsewhere) Participants() []message.Participant {
 	return out
 }
 
-func (x *elsewhere) Save() ([]byte, error) { return json.Marshal(x.accepted) }
-func (x *elsewhere) Load(b []byte) error {
+func (x *remoteClients) Save() ([]byte, error) { return json.Marshal(x.accepted) }
+func (x *remoteClients) Load(b []byte) error {
 	clear(x.accepted)
 	return json.Unmarshal(b, &x.accepted)
 }
-func (x *elsewhere) Limited() message.Limited        { return message.Limited{} }
-func (x *elsewhere) Rejected(int, int, error)        {}
-func (x *elsewhere) state(c int) message.ClientState { return x.states[c][x.accepted[c]] }
+func (x *remoteClients) Limited() message.Limited        { return message.Limited{} }
+func (x *remoteClients) Rejected(int, int, error)        {}
+func (x *remoteClients) state(c int) message.ClientState { return x.states[c][x.accepted[c]] }
 
-func (x *elsewhere) Accept(round int, clients []int) error {
+func (x *remoteClients) Accept(round int, clients []int) error {
 	for _, c := range clients {
 		x.accepted[c] = round + 1
 	}
@@ -78,7 +78,7 @@ func encoded(m tensor.Map) tensor.Map {
 	return m
 }
 
-func (x *elsewhere) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (x *remoteClients) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	if o.Kind == message.Train && o.Round == x.stop {
 		x.stop = -1
 		return nil, errors.New("the server goes down")
@@ -114,20 +114,20 @@ func (x *elsewhere) Run(ctx context.Context, o message.Instruction) ([]message.R
 	return out, nil
 }
 
-// server is an experiment as the server of clients elsewhere has it.
+// server returns an experiment as a server of remote clients has it.
 func server(e *spec.Experiment) *spec.Experiment {
 	s := *e
 	s.Clients = nil
 	return &s
 }
 
-// Clients elsewhere learn what those of this process learn, to the last bit, also when the server goes down before a
-// round is committed and goes on; the server's file has the shared part, each client's own file its part.
+// Remote clients have the parameters of clients in this process, to the last bit, also if the server goes down before a
+// round is committed and resumes. The server's file has the shared parameters, and each client's file its own.
 func TestRemoteClients(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	mustRun(t, toy(t), engine.Settings{Dir: here})
 	e := toy(t)
-	x := newElsewhere(e)
+	x := newRemoteClients(e)
 	x.stop = 1
 	refused(t, server(e), engine.Settings{Dir: there, Remote: x}, "goes down")
 	clear(x.accepted)
@@ -141,7 +141,7 @@ func TestRemoteClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, m := range x.Participants() { // nobody's part but the server's own
+	for key, m := range x.Participants() { // no participant but the server's own
 		own := filepath.Join(t.TempDir(), record.PromptsFile)
 		if err := state.WriteOwn(e, own, e.Clients[key], x.last[key], x.state(key)); err != nil {
 			t.Fatal(err)
@@ -171,8 +171,8 @@ func TestRemoteClients(t *testing.T) {
 	if b, err := message.EncodeTensors(got); err != nil || !bytes.Equal(a, b) {
 		t.Errorf("%v: other bytes than in one process", err)
 	}
-	// A client that joins later is not known before.
-	none := newElsewhere(e)
+	// A client that joins later is unknown before.
+	none := newRemoteClients(e)
 	none.of = server(e)
 	refused(t, server(e), engine.Settings{Remote: none}, "no clients")
 }

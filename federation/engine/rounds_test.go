@@ -63,7 +63,7 @@ func TestParticipationTestsAndRates(t *testing.T) {
 	}
 }
 
-// A client that sat out a round keeps its private prompt, and who else trains does not change what it computes.
+// A client that sat out a round keeps its private prompt. A client's result does not depend on the other clients.
 func TestWhoElseTrainsDoesNotMatter(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
@@ -111,7 +111,7 @@ func TestDropLast(t *testing.T) {
 	}
 }
 
-// The accuracies of a record, computed again from the traced logits.
+// The accuracies of a record equal those computed from the traced logits.
 func TestAccuracies(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 2
@@ -172,7 +172,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Bytes are those of the encoded messages.
+// Bytes counted are those of the encoded messages.
 func TestCountsBytes(t *testing.T) {
 	e := toy(t)
 	e.Plan.Rounds = 1
@@ -286,7 +286,7 @@ func TestViews(t *testing.T) {
 	}
 }
 
-// TestPhases: the phases of a round are its seconds, and each that a run has takes some.
+// TestPhases: the phases of a round add up to its seconds, and each phase of a run takes some time.
 func TestPhases(t *testing.T) {
 	e := toy(t)
 	e.Plan.TestEvery = 1

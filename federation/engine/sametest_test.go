@@ -24,18 +24,18 @@ func (c countedRows) Read(index []int) (*tensor.Tensor, error) {
 	return c.Rows.Read(index)
 }
 
-// countReads is test data whose reads are counted.
+// countReads returns test data whose reads are counted.
 func countReads(f *spec.Features, views int, reads *atomic.Int64) *spec.Features {
 	return &spec.Features{Views: slices.Repeat([]spec.Rows{countedRows{f.Views[0], reads}}, views), Class: f.Class}
 }
 
 // TestSameTestOnce: of four clients two train in each of three rounds. Test data is read once for the server's
-// parameters in every round, and once more only where the client's own ones changed: in round 0 that is where it
-// trained (a client without parameters of its own is tested with the server's), 4 + 2 reads; later likewise, since what
-// a client has of its own stays as it left it. An evaluation set that all clients share is read once for the server's
-// parameters, whoever asks, and once for each client that ever trained. Where views of the images are drawn anew,
-// nothing is remembered: all are read for both evaluations, 3 * 2 * 4 times, and with two views that are the same the
-// records are too.
+// parameters in every round, and once more only if the client's private parameters changed. In round 0 they changed
+// where the client trained (a client without private parameters is tested with the server's): 4 + 2 reads. Later rounds
+// are alike, since private parameters stay until the client trains again. An evaluation set that all clients share is
+// read once for the server's parameters, and once for each client that ever trained. If views of the images are drawn
+// anew, nothing is remembered: all rows are read for both evaluations, 3 * 2 * 4 times. If both views are equal, the
+// records are equal too.
 func TestSameTestOnce(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {

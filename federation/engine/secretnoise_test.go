@@ -16,13 +16,13 @@ import (
 	"promptfed/federation/methods"
 )
 
-// trainers are the turns of training of a run, as round * 100 + client.
-type trainers struct {
+// trainingTurns are the training turns of a run, as round * 100 + client.
+type trainingTurns struct {
 	mu  sync.Mutex
 	all []int
 }
 
-func (x *trainers) note(o message.Instruction, client int) {
+func (x *trainingTurns) note(o message.Instruction, client int) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if o.Kind == message.Train {
@@ -30,15 +30,15 @@ func (x *trainers) note(o message.Instruction, client int) {
 	}
 }
 
-func (x *trainers) sorted() []int {
+func (x *trainingTurns) sorted() []int {
 	out := slices.Sorted(slices.Values(x.all))
 	return slices.Compact(out)
 }
 
-// sampled is an experiment of 12 rounds in each of which 2 of 4 clients train, under dp with these options.
-func sampled(t *testing.T, base string, o map[string]any) *spec.Experiment {
+// withSampling returns an experiment of 12 rounds under dp with these options; in each round 2 of 4 clients train.
+func withSampling(t *testing.T, base string, o map[string]any) *spec.Experiment {
 	t.Helper()
-	e, _ := under(t)
+	e, _ := withClientNoise(t)
 	e.Plan.Participation, e.Plan.Rounds, e.Plan.TestEvery = 0.5, 12, 4
 	m, err := methods.Build(base, []string{"dp"}, o)
 	if err != nil {
@@ -48,18 +48,19 @@ func sampled(t *testing.T, base string, o map[string]any) *spec.Experiment {
 	return e
 }
 
-// secret are the options of dp with secret noise.
-func secret(where string) map[string]any {
+// secretNoise returns the options of dp with secret noise.
+func secretNoise(where string) map[string]any {
 	return map[string]any{"tokens": 2, "noise": 1.0, "delta": 1e-3, "secure": true, "where": where}
 }
 
-// With the option secure two runs of one process draw other clients (they would be alike once in 6^12 times), since the
-// recorded epsilon is that of a sample that nobody knows; a run from the seed records it as nominal.
+// With the option secure two runs of one process draw different clients (the same ones once in 6^12 times), since the
+// recorded epsilon is that of a secret sample. A run that draws from the seed records epsilon as nominal.
 func TestSecureDrawsClientsInSecret(t *testing.T) {
 	for _, where := range []string{"server", "client"} {
 		run := func() ([]int, *engine.Result) {
-			var turns trainers
-			r := mustRun(t, sampled(t, "promptfl", secret(where)), engine.Settings{Workers: 2, OnTurn: turns.note})
+			var turns trainingTurns
+			r := mustRun(t, withSampling(t, "promptfl", secretNoise(where)), engine.Settings{Workers: 2,
+				OnTurn: turns.note})
 			return turns.sorted(), r
 		}
 		one, first := run()
@@ -77,13 +78,14 @@ func TestSecureDrawsClientsInSecret(t *testing.T) {
 	}
 }
 
-// A run with secret noise that was stopped goes on with its key: the clients and the prompts are those of a run with
-// the same key that nothing stopped. Without the key it does not go on; a new run in the folder has another key.
+// An interrupted run with secret noise resumes with its key: its clients and prompts are those of an uninterrupted run
+// with the same key. Without the key it does not resume. A new run in the folder has another key.
 func TestSecureResumes(t *testing.T) {
 	for _, where := range []string{"server", "client"} {
 		whole, parts := t.TempDir(), t.TempDir()
-		var want, got trainers
-		wanted := mustRun(t, sampled(t, "promptfl", secret(where)), engine.Settings{Dir: whole, OnTurn: want.note})
+		var want, got trainingTurns
+		wanted := mustRun(t, withSampling(t, "promptfl", secretNoise(where)), engine.Settings{Dir: whole,
+			OnTurn: want.note})
 		key := filepath.Join(record.CheckFolder, "noise.json")
 		b, err := os.ReadFile(filepath.Join(whole, key))
 		if err != nil {
@@ -105,11 +107,11 @@ func TestSecureResumes(t *testing.T) {
 				stop()
 			}
 		}}
-		if _, err := engine.Run(ctx, sampled(t, "promptfl", secret(where)), set); err == nil {
+		if _, err := engine.Run(ctx, withSampling(t, "promptfl", secretNoise(where)), set); err == nil {
 			t.Fatal("the run was not stopped")
 		}
 		set.OnTurn = got.note
-		r := mustRun(t, sampled(t, "promptfl", secret(where)), set)
+		r := mustRun(t, withSampling(t, "promptfl", secretNoise(where)), set)
 		if !slices.Equal(got.sorted(), want.sorted()) {
 			t.Errorf("%s: clients %v, not %v", where, got.sorted(), want.sorted())
 		}
@@ -122,30 +124,30 @@ func TestSecureResumes(t *testing.T) {
 		if err := os.Remove(filepath.Join(parts, key)); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, sampled(t, "promptfl", secret(where)), set, "cannot resume", "noise.json is missing",
+		refused(t, withSampling(t, "promptfl", secretNoise(where)), set, "cannot resume", "noise.json is missing",
 			"choose another --out")
 	}
 }
 
-// A machine that does the turns of clients which add noise, and has no secret, refuses them.
+// A machine that executes the turns of clients with noise, and has no secret, refuses them.
 func TestSecureWithoutASecret(t *testing.T) {
-	e := sampled(t, "promptfl", secret("client"))
-	_, o := under(t)
+	e := withSampling(t, "promptfl", secretNoise("client"))
+	_, o := withClientNoise(t)
 	o.Broadcast["dp/clients"].Data[0] = 2
-	w := newElsewhere(e).worker
+	w := newRemoteClients(e).worker
 	defer w.Close()
 	_, _, err := w.Execute(context.Background(), e.Clients[0], o, message.ClientState{})
 	says(t, err, "option secure of dp", "was given none", "where: server")
 }
 
-// The records of a run whose epsilon counts on a secret sample do not tell which clients trained: neither their numbers
-// nor lists by client of what clients have of their own, which change when a client trains. Where any number may be
-// drawn, no size tells it. A run from the seed hides nothing.
+// If epsilon depends on a secret sample, the records of the run do not reveal which clients trained: they have neither
+// client numbers nor lists by client of private parameters, which change when a client trains. If the sample has a
+// random size, no size reveals it. A run from the seed hides nothing.
 func TestRecordsHideTheSample(t *testing.T) {
 	for _, poisson := range []bool{false, true} {
 		for _, base := range []string{"promptfl", "fedpgp"} {
-			o := secret("server")
-			e := sampled(t, base, o)
+			o := secretNoise("server")
+			e := withSampling(t, base, o)
 			e.Plan.Poisson = poisson
 			dir := t.TempDir()
 			run := mustRun(t, e, engine.Settings{Dir: dir})
@@ -167,7 +169,7 @@ func TestRecordsHideTheSample(t *testing.T) {
 				}
 			}
 			delete(o, "secure")
-			for _, r := range mustRun(t, sampled(t, base, o), engine.Settings{}).Records {
+			for _, r := range mustRun(t, withSampling(t, base, o), engine.Settings{}).Records {
 				if len(r.Clients) != 2 || r.SecretSample {
 					t.Errorf("%s from the seed: %+v", base, r)
 				}

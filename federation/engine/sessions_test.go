@@ -11,8 +11,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// Runs with the caller's sessions learn what they learn with their own, one after the other and with other options, and
-// leave them open: only the caller closes them.
+// Runs with the caller's sessions have the results of runs with their own sessions, one after the other and with other
+// options. They leave the sessions open: only the caller closes them.
 func TestSessionsOfTheCaller(t *testing.T) {
 	var sessions ort.Pool
 	want := mustRun(t, toy(t), engine.Settings{}).Prompts

@@ -14,8 +14,9 @@ import (
 	"promptfed/federation/methods"
 )
 
-// timed is a toy of four clients, with private prompts beside the shared one, whose turns take simulated time.
-func timed(t testing.TB, change func(*simulatedtime.Config)) *spec.Experiment {
+// withSimulatedTime returns a toy of four clients, with private prompts and a shared one, whose turns take simulated
+// time.
+func withSimulatedTime(t testing.TB, change func(*simulatedtime.Config)) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("promptfl", []string{"ditto"}, map[string]any{"tokens": 2})
 	if err != nil {
@@ -33,18 +34,18 @@ func timed(t testing.TB, change func(*simulatedtime.Config)) *spec.Experiment {
 }
 
 func buffered(t testing.TB) *spec.Experiment {
-	return timed(t, func(c *simulatedtime.Config) { c.FedBuff.Buffer = 2 })
+	return withSimulatedTime(t, func(c *simulatedtime.Config) { c.FedBuff.Buffer = 2 })
 }
 
-// TestFedBuffIsFedAvg: where all clients are equally fast and the buffer holds all of them, FedBuff is FedAvg, byte for
-// byte, in the time of the slowest client's rounds: clients have 9, 5, 6 and 3 examples in batches of 4, so three steps
-// of 2 s at most.
+// TestFedBuffIsFedAvg: if all clients are equally fast and the buffer holds all of them, FedBuff is FedAvg, byte for
+// byte, in the time of the slowest client's rounds. Clients have 9, 5, 6 and 3 examples in batches of 4, so at most
+// three steps of 2 s.
 func TestFedBuffIsFedAvg(t *testing.T) {
-	whole := timed(t, func(c *simulatedtime.Config) { c.Speeds, c.Step = "constant", 2 })
+	whole := withSimulatedTime(t, func(c *simulatedtime.Config) { c.Speeds, c.Step = "constant", 2 })
 	rounds := mustRun(t, whole, engine.Settings{Dir: t.TempDir()})
 	dirs := []string{t.TempDir(), t.TempDir()}
 	mustRun(t, whole, engine.Settings{Dir: dirs[0]})
-	mustRun(t, timed(t, func(c *simulatedtime.Config) {
+	mustRun(t, withSimulatedTime(t, func(c *simulatedtime.Config) {
 		c.Speeds, c.Step, c.FedBuff.Buffer, c.FedBuff.Weights = "constant", 2, 4, "examples"
 	}), engine.Settings{Dir: dirs[1], Workers: 3})
 	if prompts(t, dirs[0]) != prompts(t, dirs[1]) {
@@ -60,8 +61,8 @@ func TestFedBuffIsFedAvg(t *testing.T) {
 	}
 }
 
-// TestFedBuffRepeats: the same bytes with any number of workers and through encoded messages, and updates are stale at
-// some time.
+// TestFedBuffRepeats: a run has the same bytes with any number of workers and through encoded messages, and some
+// updates are stale.
 func TestFedBuffRepeats(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	first := mustRun(t, buffered(t), engine.Settings{Dir: dirs[0], Workers: 1})
@@ -80,7 +81,7 @@ func TestFedBuffRepeats(t *testing.T) {
 	}
 }
 
-// TestKilledUnderFedBuff: uploads on their way are part of the checkpoint.
+// TestKilledUnderFedBuff: uploads under way are part of the checkpoint.
 func TestKilledUnderFedBuff(t *testing.T) {
 	killed(t, func(t testing.TB) *spec.Experiment {
 		e := buffered(t)
@@ -92,7 +93,7 @@ func TestKilledUnderFedBuff(t *testing.T) {
 // TestAllLate: a round whose clients are all late changes nothing and takes the deadline.
 func TestAllLate(t *testing.T) {
 	none := func(c *simulatedtime.Config) { c.Deadline = 1e-6 }
-	e := timed(t, none)
+	e := withSimulatedTime(t, none)
 	e.Plan.Rounds = 1
 	dir := t.TempDir()
 	r := mustRun(t, e, engine.Settings{Dir: dir})
@@ -105,7 +106,7 @@ func TestAllLate(t *testing.T) {
 	}
 }
 
-// TestSimulatedTimeAlone: secure aggregation needs the clients that began.
+// TestSimulatedTimeAlone: secure aggregation needs the clients that began the round.
 func TestSimulatedTimeAlone(t *testing.T) {
 	layer := func(c message.Cohort) message.Cohort { return c }
 	refused(t, buffered(t), engine.Settings{Wrap: layer}, "simulated_time", "secure_aggregation")

@@ -28,8 +28,8 @@ func synthetic(t *testing.T, rounds int) *spec.Experiment {
 		Plan:      spec.Plan{Rounds: rounds, Seed: 3}}
 }
 
-// TestSyntheticOnce: a run that goes on after round 1 does not train on the server's images again, and ends as one that
-// was never broken off.
+// TestSyntheticOnce: a run that resumes after round 1 does not train on the server's images again, and has the results
+// of an uninterrupted run.
 func TestSyntheticOnce(t *testing.T) {
 	whole, err := engine.Run(context.Background(), synthetic(t, 3), engine.Settings{})
 	if err != nil {
@@ -70,7 +70,7 @@ func TestSyntheticRefused(t *testing.T) {
 	}{
 		{func(s *spec.Synthetic) { s.Epochs = 0 }, "synthetic.epochs is 0"},
 		{func(s *spec.Synthetic) { s.Data = spec.LabelsOnly{} }, "no images"},
-		{func(s *spec.Synthetic) { s.Data = labelled{s.Data} }, "label 9, but there are 4 classes"},
+		{func(s *spec.Synthetic) { s.Data = wrongLabel{s.Data} }, "label 9, but there are 4 classes"},
 	} {
 		e := synthetic(t, 1)
 		c.change(e.Synthetic)
@@ -81,7 +81,7 @@ func TestSyntheticRefused(t *testing.T) {
 	}
 }
 
-// labelled is data with a label that no class has.
-type labelled struct{ method.Data }
+// wrongLabel is data with a label outside the classes.
+type wrongLabel struct{ method.Data }
 
-func (labelled) Labels() []int64 { return []int64{9} }
+func (wrongLabel) Labels() []int64 { return []int64{9} }

@@ -17,7 +17,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// ridge adds to cross entropy, which knows "ctx" only, half the square of "free" and 3 times the sum of "ctx".
+// ridge adds to cross entropy, which reads "ctx" only, half the square of "free" and 3 times the sum of "ctx".
 type ridge struct{ method.Base }
 
 func (ridge) Params(t method.ClientSpec) []method.Param {
@@ -33,16 +33,16 @@ func (ridge) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return s.CrossEntropy(logits).Add(s.Term("ridge", square)).Add(s.Term("slope", s.Param("ctx").Sum().MulScalar(3)))
 }
 
-// remainder is a loss with a part that has no name.
-type remainder struct{ ridge }
+// unnamedTerm is a loss with an unnamed part.
+type unnamedTerm struct{ ridge }
 
-func (r remainder) Loss(s *method.Scope, logits graph.Node) graph.Node {
+func (r unnamedTerm) Loss(s *method.Scope, logits graph.Node) graph.Node {
 	return r.ridge.Loss(s, logits).Add(s.Param("ctx").Sum())
 }
 
-// Expected by hand: the gradient of half a square is the parameter, which a step of 0.1 shrinks by 0.9, so that its
-// norm in round r is 0.9^r |free| (one step a round, all clients alike) and its value half the square of that; that of
-// 3 times a sum of 12 numbers is √12·3. Cross entropy does not reach "free".
+// By hand: the gradient of half a square is the parameter, and a step of 0.1 shrinks the parameter by 0.9, so its norm
+// in round r is 0.9^r |free| (one step a round, all clients alike), and the term's value is half the square of that.
+// The gradient of 3 times a sum of 12 numbers has the norm √12·3. Cross entropy does not reach "free".
 func TestTermsByHand(t *testing.T) {
 	e := withMethod(ridge{})
 	e.Clients = methodtest.Alike(4, 4)
@@ -73,8 +73,8 @@ func TestTermsByHand(t *testing.T) {
 	}
 }
 
-// A term reaches the parameters that its formula has, though all prompts go through the text tower in one pass:
-// FedPHA's (eq. 11-13) cross entropies one prompt each, pull the local one (the projector being a constant), push both.
+// A term reaches the parameters of its formula, although all prompts pass through the text tower together: each of
+// FedPHA's (eq. 11-13) cross entropies reaches one prompt, pull the local one (the projector is a constant), push both.
 func TestTermsReachWhatTheyName(t *testing.T) {
 	terms := mustRun(t, toy(t), engine.Settings{Settings: client.Settings{Terms: true}}).Records[0].Terms
 	for i, want := range []string{"local", "global", "local", "global local"} {
@@ -84,10 +84,10 @@ func TestTermsReachWhatTheyName(t *testing.T) {
 	}
 }
 
-// Without eval.terms a record says nothing of terms; a run that goes on with it keeps what it had; and a loss with a
-// nameless part is refused with it only.
+// Without eval.terms a record has no terms. A run that resumes with it keeps the earlier records. A loss with an
+// unnamed part is refused only with it.
 func TestTermsAreAskedFor(t *testing.T) {
-	r := mustRun(t, withMethod(remainder{}), engine.Settings{})
+	r := mustRun(t, withMethod(unnamedTerm{}), engine.Settings{})
 	b, err := json.Marshal(r.Records[0])
 	var line map[string]any
 	if err == nil {
@@ -96,7 +96,7 @@ func TestTermsAreAskedFor(t *testing.T) {
 	if _, ok := line["terms"]; ok || err != nil {
 		t.Errorf("%s, %v", b, err)
 	}
-	refused(t, withMethod(remainder{}), engine.Settings{Settings: client.Settings{Terms: true}}, "eval.terms",
+	refused(t, withMethod(unnamedTerm{}), engine.Settings{Settings: client.Settings{Terms: true}}, "eval.terms",
 		"parts of the loss have no name",
 		"Scope.Term")
 
@@ -113,8 +113,8 @@ func TestTermsAreAskedFor(t *testing.T) {
 	}
 }
 
-// Behind a guard nobody may tell of single clients.
+// Behind a guard no terms of single clients are sent.
 func TestTermsOfHiddenClients(t *testing.T) {
-	refused(t, withMethod(ridge{}), engine.Settings{Settings: client.Settings{Terms: true, Guard: doubled{}}},
+	refused(t, withMethod(ridge{}), engine.Settings{Settings: client.Settings{Terms: true, Guard: doublingGuard{}}},
 		"eval.terms", "secure aggregation")
 }

@@ -13,23 +13,24 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// passes notes how many prompts go through the text tower in one pass.
-type passes struct {
+// countsPrompts notes the number of prompts in each pass of the text tower.
+type countsPrompts struct {
 	*methodtest.Toy
 	mu *sync.Mutex
 	of *[]int
 }
 
-func (p passes) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
+func (p countsPrompts) Text(g *graph.Graph, classes []string, prompts []method.Prompt) ([]graph.Node, error) {
 	p.mu.Lock()
 	*p.of = append(*p.of, len(prompts))
 	p.mu.Unlock()
 	return p.Toy.Text(g, classes, prompts)
 }
 
-// TestPromptsInOnePass: of seven clients in runs of up to four, steps are of four and then, where three are left, of
-// two and of one; tests need the class features of the merged prompt and of seven own ones, so twice four. A graph is
-// built once for each number: 4, 2 and 1 for steps, 4 and 1 for tests. The first step at the merged prompt is another.
+// TestPromptsInOnePass: with seven clients in runs of up to four, steps have four clients and then, where three are
+// left, two and one. Tests need class features of the merged prompt and of seven private ones: four twice. A graph is
+// built once for each number: 4, 2 and 1 for steps, 4 and 1 for tests. The first step at the merged prompt is another
+// graph.
 func TestPromptsInOnePass(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {
@@ -38,7 +39,7 @@ func TestPromptsInOnePass(t *testing.T) {
 	e := withMethod(m)
 	e.Clients, e.Plan.Rounds, e.BatchClients = methodtest.Alike(8, 8, 8, 8, 8, 8, 8), 1, 4
 	var got []int
-	b := passes{e.Clients[0].Backbone.(*methodtest.Toy), &sync.Mutex{}, &got}
+	b := countsPrompts{e.Clients[0].Backbone.(*methodtest.Toy), &sync.Mutex{}, &got}
 	for _, c := range e.Clients {
 		c.Backbone = b
 	}

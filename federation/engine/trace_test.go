@@ -77,10 +77,10 @@ func TestTracedGradientIsTheOptimizers(t *testing.T) {
 	}
 }
 
-// One optimizer that goes from client to client has its buffers in the trace of the turn that takes it over.
+// One optimizer that passes from client to client has its buffers in the trace of the turn that receives it.
 func TestTracedOptimizerState(t *testing.T) {
 	rec := trace.NewRecorder()
-	mustRun(t, leaky(t), engine.Settings{Settings: client.Settings{Tracer: rec}})
+	mustRun(t, sharedToy(t), engine.Settings{Settings: client.Settings{Tracer: rec}})
 	if rec.Tensors["r0/c0/optimizer/momentum/b/global"] != nil {
 		t.Error("the first turn takes over buffers")
 	}
@@ -101,20 +101,20 @@ func TestTracedOptimizerState(t *testing.T) {
 	}
 }
 
-// secretive draws numbers that no trace has, in one place.
-type secretive struct {
+// untracedDraws draws numbers outside the trace, in one place.
+type untracedDraws struct {
 	method.Method
 	place string
 }
 
-func (m secretive) Begin(l *method.Local) error {
+func (m untracedDraws) Begin(l *method.Local) error {
 	if m.place == "begin" {
 		l.Rand.Float64()
 	}
 	return m.Method.Begin(l)
 }
 
-func (m secretive) AdjustGradients(l *method.Local, g tensor.Map) error {
+func (m untracedDraws) AdjustGradients(l *method.Local, g tensor.Map) error {
 	switch m.place {
 	case "adjust":
 		l.Rand.NormFloat64()
@@ -124,26 +124,26 @@ func (m secretive) AdjustGradients(l *method.Local, g tensor.Map) error {
 	return m.Method.AdjustGradients(l, g)
 }
 
-func (m secretive) Finish(l *method.Local, up *method.Upload) error {
+func (m untracedDraws) Finish(l *method.Local, up *method.Upload) error {
 	if m.place == "finish" {
 		l.Rand.Perm(3)
 	}
 	return m.Method.Finish(l, up)
 }
 
-func (m secretive) Merge(g *method.Global, ups []method.Upload) error {
+func (m untracedDraws) Merge(g *method.Global, ups []method.Upload) error {
 	if m.place == "merge" {
 		g.Rand("merge").Uint64()
 	}
 	return m.Method.Merge(g, ups)
 }
 
-// A trace that lacks random numbers which a turn or a merge used is refused; without a trace they are nobody's
-// business. What is recorded has its place in the trace, and whether anybody records changes no number.
+// A trace is refused if it lacks random numbers that a turn or a merge used. Without a trace nothing is checked. Every
+// recorded value has a place in the trace, and recording changes no number.
 func TestTraceHasAllThatIsDrawn(t *testing.T) {
 	for _, place := range []string{"begin", "adjust", "finish", "merge", "recorded", "nowhere"} {
 		e := toy(t)
-		e.Method = secretive{e.Method, place}
+		e.Method = untracedDraws{e.Method, place}
 		rec := trace.NewRecorder()
 		_, err := engine.Run(t.Context(), e, engine.Settings{Settings: client.Settings{Tracer: rec}})
 		if complete := place == "recorded" || place == "nowhere"; complete != (err == nil) {
@@ -156,7 +156,7 @@ func TestTraceHasAllThatIsDrawn(t *testing.T) {
 			t.Errorf("%s: the trace has noise %v", place, noise)
 		}
 	}
-	plain, traced := secretive{toy(t).Method, "recorded"}, t.TempDir()
+	plain, traced := untracedDraws{toy(t).Method, "recorded"}, t.TempDir()
 	e := toy(t)
 	e.Method = plain
 	mustRun(t, e, engine.Settings{Settings: client.Settings{Tracer: trace.NewRecorder()}, Dir: traced})

@@ -19,8 +19,8 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// TestView: eval.view chooses the headline of records and summary among what was measured, and changes nothing else;
-// where the method does not have it, there is none.
+// TestView: eval.view chooses the headline of records and summary among the measured evaluations, and changes nothing
+// else. If the method lacks that evaluation, there is no headline.
 func TestView(t *testing.T) {
 	run := func(name, view string) *engine.Result {
 		t.Helper()
@@ -66,8 +66,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestEvaluationsAgainstPredict: both evaluations of PromptFL in the last round, from what the run left: class scores
-// with the average, and with the prompt that each client ended its training with in the average's place.
+// TestEvaluationsAgainstPredict computes both evaluations of PromptFL's last round from the files of the run: class
+// scores with the average, and with each client's prompt after its training instead of the average.
 func TestEvaluationsAgainstPredict(t *testing.T) {
 	m, err := methods.Build("promptfl", nil, nil)
 	if err != nil {
@@ -107,7 +107,7 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 		if !slices.Equal(per, got.PerClient) {
 			t.Errorf("%v: %v, want %v", kind, got.PerClient, per)
 		}
-		for i, c := range e.Clients { // what is written beside an exported classifier
+		for i, c := range e.Clients { // the parameters beside an exported classifier
 			if a, ok := inference.Accuracy(w, c, len(e.Clients), last); kind == method.GlobalView &&
 				(!ok || math.Abs(a-per[i]) > 1e-12) {
 				t.Errorf("client %d: %v, want %v", i, a, per[i])
@@ -119,10 +119,10 @@ func TestEvaluationsAgainstPredict(t *testing.T) {
 	}
 }
 
-// forgetful loses the answer of client 2 to the test of round 0, and of clients 1 and 3 to the evaluation set.
-type forgetful struct{ message.Cohort }
+// losesReplies loses the answer of client 2 to the test of round 0, and those of clients 1 and 3 to the evaluation set.
+type losesReplies struct{ message.Cohort }
 
-func (f forgetful) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (f losesReplies) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := f.Cohort.Run(ctx, o)
 	return slices.DeleteFunc(replies, func(r message.Reply) bool {
 		return o.Kind == message.Test && (o.Set == "" && o.Round == 0 && r.Client == 2 || o.Set != "" &&
@@ -130,8 +130,8 @@ func (f forgetful) Run(ctx context.Context, o message.Instruction) ([]message.Re
 	}), err
 }
 
-// TestUnanswered: a mean over less clients than there are says whose answers it lacks, in the round's record, the
-// summary and a line for people, and is that of the others.
+// TestUnanswered: a mean over fewer clients than the run has is the mean of those that answered. The round's record,
+// the summary and a line for people name the missing clients.
 func TestUnanswered(t *testing.T) {
 	of := func(around func(message.Cohort) message.Cohort) *engine.Result {
 		e := toy(t)
@@ -139,7 +139,7 @@ func TestUnanswered(t *testing.T) {
 		e.EvaluationSets = []spec.EvaluationSet{{Name: "same", Test: setRows(len(e.Classes))}}
 		return mustRun(t, e, engine.Settings{Wrap: around})
 	}
-	whole, r := of(nil), of(func(c message.Cohort) message.Cohort { return forgetful{c} })
+	whole, r := of(nil), of(func(c message.Cohort) message.Cohort { return losesReplies{c} })
 	if whole.Summary.Unanswered != nil || r.Records[1].Unanswered != nil {
 		t.Errorf("everybody answered: %v, %v", whole.Summary.Unanswered, r.Records[1].Unanswered)
 	}

@@ -8,10 +8,10 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// Classes that a backbone cannot tell apart by their names are named before anything is trained: its tokenizer writes
-// all texts small, so that every prompt gives both classes one feature.
+// Classes with the same features on a backbone are named before training: its tokenizer lower-cases all texts, so every
+// prompt has one feature for both classes.
 func TestReadAlike(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Set, c.Data.Root = "folder", datatest.Tree(t, "train/a/1.png", "train/b/1.png", "train/c/1.png",
 		"test/a/1.png", "test/b/1.png", "test/c/1.png")
 	c.Data.ClassNames, c.Partition.Clients, c.Partition.Kind = map[string]string{"a": "Kite", "b": "kite"}, 1, "iid"

@@ -15,7 +15,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// labelsOf are those of what a client trains on and is tested with, and of its features the sum of each row.
+// labelsOf returns the labels of a client's training and test data, and the sum of each row of its features.
 func labelsOf(t *testing.T, d method.Data) (labels []int64, sums []float64) {
 	t.Helper()
 	m, err := d.Batch(message.Indices(d.Len()), method.Rand(1))
@@ -42,10 +42,10 @@ func differ[T comparable](a, b []T) (n int) {
 	return n
 }
 
-// Each of three clients has 8 training examples; at a rate of 0.4 three of them are wrong. Test labels and images stay,
-// clients.json counts the wrong ones beside the right numbers of each class, and the run is another one.
+// Each of three clients has 8 training examples; at a rate of 0.4 three of them have wrong labels. Test labels and
+// images stay, clients.json counts the wrong labels beside the true numbers of each class, and the identity differs.
 func TestLabelNoise(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	clean := open(t, c)
 	c.Data.LabelNoise = data.LabelNoise{Kind: data.Symmetric, Rate: 0.4, Clients: 1, Among: "all"}
 	noisy := open(t, c)
@@ -68,9 +68,9 @@ func TestLabelNoise(t *testing.T) {
 	refuses(t, c, "data.label_noise.rate: 1")
 }
 
-// A client with data of its own keeps its labels, and is told; attacks are refused where clients are elsewhere.
+// A client with data of its own keeps its labels, and a note says so. Attacks are refused with remote clients.
 func TestElsewhere(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.LabelNoise.Kind = data.PairFlip
 	b, err := OpenClient(t.Context(), c, Place{Client: 1, Of: 3}, nil)
 	if err != nil {
@@ -101,10 +101,10 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// Client 1 of three attacks. Without an attacker nothing changes, bit for bit; a label flip trains on C-1-y and a
-// sign flip on what it has; both change what comes out, and say who did it, also over encoded messages.
+// Client 1 of three attacks. Without an attacker nothing changes, bit for bit. A label flip trains on C-1-y and a sign
+// flip on the true labels; both change the result, and the records name the attacker, also with encoded messages.
 func TestAttack(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	plain := open(t, c)
 	without := finish(t, plain)
 	for _, kind := range []string{attack.LabelFlip, attack.SignFlip, attack.Gaussian} {
@@ -147,16 +147,16 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// same reports whether what the server shares is equal, bit for bit.
+// same reports whether the shared parameters are equal, bit for bit.
 func same(a, b tensor.Map) bool {
 	return slices.Equal(a["shared/ctx"].Data, b["shared/ctx"].Data)
 }
 
-// Half of the attacker's images of other classes than the target have other features and the target's label; nobody
-// else's. All test images of other classes are tested with and without the trigger, and accuracy on those with it is
-// the attack's success.
+// Half of the attacker's images of other classes than the target have other features and the target's label; other
+// clients' images do not. All test images of other classes are tested with and without the trigger. The accuracy on
+// images with it is the attack's success.
 func TestBackdoor(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	plain := open(t, c)
 	c.Attack = attack.Config{Kind: attack.Backdoor, Clients: []int{2}, Strength: 3, Target: 1, Poison: 0.5,
 		Trigger: 0.4}
@@ -199,7 +199,7 @@ func TestBackdoor(t *testing.T) {
 	}
 	c.Attack.Target = 4
 	refuses(t, c, "attack.target: 4 is not one of the 4 classes")
-	c = small("promptfl")
+	c = smallConfig("promptfl")
 	c.Attack.Kind, c.Train.Centralised = attack.SignFlip, true
 	refuses(t, c, "train.centralised", "attack")
 }

@@ -20,7 +20,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// result is all that a run tells but how long it took: the bytes of its prompts, and its records.
+// result returns all results of a run but its times: the bytes of its prompts, and its records.
 func result(t *testing.T, r *engine.Result) (prompts, records string) {
 	t.Helper()
 	b, err := message.EncodeTensors(r.Prompts)
@@ -37,7 +37,7 @@ func result(t *testing.T, r *engine.Result) (prompts, records string) {
 	return string(b), string(text)
 }
 
-// distance is the largest difference of two sets of tensors, each over its largest magnitude or 1.
+// distance returns the largest difference of two sets of tensors, each over its largest magnitude or 1.
 func distance(t *testing.T, a, b tensor.Map) (d float64) {
 	t.Helper()
 	if !slices.Equal(a.Names(), b.Names()) {
@@ -51,14 +51,14 @@ func distance(t *testing.T, a, b tensor.Map) (d float64) {
 	return d
 }
 
-// TestBatchClients: with the bundled towers, where prompts of several clients are rows of one product, prompts are
-// those of steps apart but for 1e-6, with fewer clients in a run than there are and with more. Clients have different
-// backbones and numbers of examples. Workers, an answer that is lost, and being broken off and resumed, change no byte.
+// TestBatchClients: with the bundled towers, where prompts of several clients are rows of one product, prompts equal
+// those of separate steps within 1e-6, with fewer and with more clients in a run than there are. Clients have different
+// backbones and numbers of examples. Workers, a lost answer and an interruption with a resume change no byte.
 func TestBatchClients(t *testing.T) {
 	for _, names := range []string{"promptfl", "fedpha", "fedotp", "promptfl+ggtpc", "fedappr"} {
 		t.Run(names, func(t *testing.T) {
 			base, with, wrapped := strings.Cut(names, "+")
-			c := small(base)
+			c := smallConfig(base)
 			if wrapped {
 				c.With = []string{with}
 			}
@@ -133,10 +133,10 @@ func TestBatchClients(t *testing.T) {
 }
 
 // TestFirstStepInTwoGraphs: with the bundled towers, a first step whose forward pass is a graph of its own moves
-// prompts as one in one graph does, but for 1e-6 of the largest number, at a learning rate of 1.
+// prompts like a step in one graph, within 1e-6 of the largest number, at a learning rate of 1.
 func TestFirstStepInTwoGraphs(t *testing.T) {
 	for _, name := range []string{"promptfl", "fedpha", "fedotp", "plot", "fedappr"} {
-		c := small(name)
+		c := smallConfig(name)
 		c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b16", "tiny-rn50"}
 		c.Train.LR, c.Train.Rounds, c.Train.Batch = 1, 1, 64
 		b := open(t, c)
@@ -156,12 +156,12 @@ func TestFirstStepInTwoGraphs(t *testing.T) {
 	}
 }
 
-// TestBatchClientsIsSaid: where clients stay apart all the same, a note says why, once for each backbone; where they
-// are processes of their own, the key is refused.
+// TestBatchClientsIsSaid: if clients are not batched although the key is set, a note says why, once for each backbone.
+// If clients are processes of their own, the key is refused.
 func TestBatchClientsIsSaid(t *testing.T) {
 	for method, want := range map[string]string{"promptfl": "", "fedvpt": "the image tower runs in every step",
 		"cocoop": "the text tower runs for each image", "fedclip": "no learned prompt goes through the text tower"} {
-		c := small(method)
+		c := smallConfig(method)
 		c.Runtime.BatchClients, c.Train.Memory = 4, 1
 		b, err := Open(context.Background(), c, nil)
 		if err != nil {
@@ -177,7 +177,7 @@ func TestBatchClientsIsSaid(t *testing.T) {
 			t.Errorf("%s: said %d times in %q, want %d", method, said, b.Info.Notes, wanted)
 		}
 	}
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Runtime.BatchClients = 2
 	_, err := OpenServer(c)
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
@@ -185,10 +185,10 @@ func TestBatchClientsIsSaid(t *testing.T) {
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 	b := open(t, c)
 	set := b.Settings()
-	set.Executor = elsewhere{}
+	set.Executor = remoteOnly{}
 	_, err = engine.Run(context.Background(), b.Engine, set)
 	datatest.WantError(t, err, "runtime.batch_clients: 2", "alone", "set it to 1")
 }
 
-// elsewhere is an executor that nothing is sent to.
-type elsewhere struct{ client.RemoteExecutor }
+// remoteOnly is an executor that receives nothing.
+type remoteOnly struct{ client.RemoteExecutor }

@@ -10,8 +10,8 @@ import (
 	"promptfed/federation/data/partition"
 )
 
-// TestClassNotes: the classes that clients lack images of are named, one line for each kind. Of class a there is a
-// training and a test image, of b a training image, of c a test image, of d none.
+// TestClassNotes: notes name the classes without images on a client, one line for each kind. Class a has a training and
+// a test image, b a training image, c a test image, d none.
 func TestClassNotes(t *testing.T) {
 	b := &Built{Set: &data.Set{Classes: []string{"a", "b", "c", "d"}, Train: []data.Example{{Label: 0}, {Label: 1},
 		{Label: 3}}, Test: []data.Example{{Label: 2}, {Label: 0}}},
@@ -21,15 +21,15 @@ func TestClassNotes(t *testing.T) {
 	if got := b.classNotes(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	b.of = 3 // one client of three, whose images need not be of all classes
+	b.of = 3 // one client of three, whose images need not cover all classes
 	if got := b.classNotes(); !slices.Equal(got, want[1:]) {
 		t.Errorf("one client: %q", got)
 	}
 }
 
-// TestClassOfOneImage: a class of a single image is trained on, and the notes name it; others are tested.
+// TestClassOfOneImage: a class of one image is trained, and the notes name it. Other classes are tested.
 func TestClassOfOneImage(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Set = "folder"
 	c.Data.Root = datatest.Tree(t, "cat/1.png", "cat/2.png", "dog/1.png", "dog/2.png", "emu/1.png")
 	c.Partition = partition.Config{Kind: "iid", Clients: 1}

@@ -11,7 +11,7 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// compatibility is what a machine has that opens a configuration as a worker does.
+// compatibility returns the compatibility of a machine that opens a configuration as a worker does.
 func compatibility(t *testing.T, c Config) spec.Compatibility {
 	t.Helper()
 	c.Data.Root = ""
@@ -33,10 +33,10 @@ func compatibility(t *testing.T, c Config) spec.Compatibility {
 	return f
 }
 
-// A worker that was given the run's configuration has all in common with it, though images of the server's own and
-// secure aggregation stay with the run; one with other data, another partition or another training is told apart.
+// A worker with the run's configuration is compatible with the run, though the server's own images and secure
+// aggregation stay with the run. A worker with other data, another partition or another training is not compatible.
 func TestCompatibility(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Classes = "base"
 	c.Synthetic = Synthetic{Config: c.Data.Config, Epochs: 1}
 	c.Synthetic.Generator = sets.Generator{Classes: []string{"circle", "square"}, Train: 1, Test: 1, Size: 32}
@@ -76,7 +76,7 @@ func TestCompatibility(t *testing.T) {
 
 // TestCompatibilityOfSimulatedTime: simulated time stays with the run as well.
 func TestCompatibilityOfSimulatedTime(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.SimulatedTime.Speeds, c.SimulatedTime.FedBuff.Buffer = "lognormal", 2
 	run := open(t, c)
 	want, err := run.Compatibility(context.Background())
@@ -89,7 +89,7 @@ func TestCompatibilityOfSimulatedTime(t *testing.T) {
 	}
 }
 
-// Lists of images that are alike but for the pixels of one image have other digests, wherever they lie.
+// Lists of images that differ in the pixels of one image have different digests, in any folder.
 func TestContent(t *testing.T) {
 	list := func() []data.Example {
 		s, err := sets.Open(sets.Config{Set: "synthetic", Views: 1,

@@ -15,16 +15,16 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// twins is a folder with train and val, 10 images of each of two classes in each, of which the first three of val/cat
-// are the first three of train/cat.
-func twins(t *testing.T) Config {
+// duplicatedFolder returns a folder with train and val, each with 10 images of each of two classes. The first three
+// images of val/cat are the first three of train/cat.
+func duplicatedFolder(t *testing.T) Config {
 	var names []string
 	for _, dir := range []string{"train/cat/", "train/dog/", "val/cat/", "val/dog/"} {
 		for i := range 10 {
 			names = append(names, dir+string(rune('a'+i))+".png")
 		}
 	}
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Set, c.Data.Root = "folder", datatest.Tree(t, names...)
 	c.Runtime.Cache = t.TempDir()
 	for _, name := range []string{"a.png", "b.png", "c.png"} {
@@ -48,10 +48,10 @@ func info(t *testing.T, c Config) DataInfo {
 	return b.Info
 }
 
-// What was found of the data, and what data.duplicates makes of it. train and val were two domains before, and 16 of
-// the 20 validation images were trained on.
+// The description of the data, and the effect of data.duplicates: val is the test split, and three of its images are
+// also training images.
 func TestDataInfo(t *testing.T) {
-	c := twins(t)
+	c := duplicatedFolder(t)
 	got := info(t, c)
 	if got.Layout != "SPLIT/CLASS/" || got.Classes != 2 || len(got.Domains) != 0 || len(got.Splits) != 2 ||
 		got.Duplicates.TrainTest != 3 || got.Duplicates.Dropped != 0 || got.Splits[0].Images != 20 ||
@@ -82,12 +82,12 @@ func TestDataInfo(t *testing.T) {
 	refuses(t, c, "data.duplicates", "keep")
 }
 
-// Evaluation sets are described too, and what the server's own images leave unused.
+// The description covers evaluation sets, and the server's own images that are not used.
 func TestDataInfoOfOtherSets(t *testing.T) {
-	c := twins(t)
+	c := duplicatedFolder(t)
 	c.Eval.Sets, c.Eval.SetsRoot = []string{"folder"}, datatest.Tree(t, "train/cow/1.png", "val/cow/1.png",
 		"val/cow/2.png")
-	c.Synthetic.Set, c.Synthetic.Root = "folder", twins(t).Data.Root
+	c.Synthetic.Set, c.Synthetic.Root = "folder", duplicatedFolder(t).Data.Root
 	b, err := Open(context.Background(), c, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -102,10 +102,10 @@ func TestDataInfoOfOtherSets(t *testing.T) {
 	}
 }
 
-// After the partition of a pool, equal images are counted where they matter: in a client's own train and test, and in
-// the training images of two clients.
+// After the partition of a pool, equal images are counted in a client's own train and test data, and in the training
+// images of two clients.
 func TestDuplicatesOfClients(t *testing.T) {
-	c := twins(t)
+	c := duplicatedFolder(t)
 	c.Data.Split = "pooled"
 	var seen Shared
 	for seed := range 8 {
@@ -136,7 +136,7 @@ func sharedByHand(b *Built) Shared {
 	twin := func(id string) bool {
 		return slices.Contains([]string{"train/cat/a.png", "train/cat/b.png", "train/cat/c.png"}, image(id))
 	}
-	clients := map[string]map[int]bool{} // that train on an image
+	clients := map[string]map[int]bool{} // clients that train on an image
 	for k, p := range b.Parts {
 		for _, i := range p.Train {
 			if id := b.Set.Pool[i].ID; twin(id) {
@@ -162,8 +162,8 @@ func sharedByHand(b *Built) Shared {
 	return out
 }
 
-// The digest of data is that of its images with their splits and classes: equal for a copy with other times and names,
-// different for another split and after one byte of an image changed at equal size.
+// The digest of data covers its images with their splits and classes. It is equal for a copy with other times and
+// names. It differs for another split, and after a change of one byte of an image at equal size.
 func TestDataDigest(t *testing.T) {
 	var list []string
 	for _, class := range []string{"cat", "dog"} {
@@ -192,7 +192,7 @@ func TestDataDigest(t *testing.T) {
 	if len(first) != 64 || digest(copied, "given") != first || digest(root, "pooled") == first {
 		t.Errorf("%s, of a copy %s", first, digest(copied, "given"))
 	}
-	// Image 0 goes on to be the first of its class, which a split by order would notice.
+	// Image 0 remains the first of its class; a split by order would notice a change.
 	if err := os.Rename(filepath.Join(copied, "cat", "0.png"), filepath.Join(copied, "cat", "00.png")); err != nil {
 		t.Fatal(err)
 	}

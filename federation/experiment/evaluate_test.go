@@ -9,15 +9,15 @@ import (
 	"promptfed/federation/engine/record"
 )
 
-// TestValidationData: a quarter of a client's training images, a pool's fifth and synthetic validation images are what
-// clients are validated on; the images of test data and of validation data differ.
+// TestValidationData: clients are validated on a quarter of their training images, on a fifth of a pool, or on
+// synthetic validation images. Test data and validation data have different images.
 func TestValidationData(t *testing.T) {
 	for name, change := range map[string]func(*Config){
 		"val_share": func(c *Config) { c.Data.ValShare = 0.25 },
 		"pooled":    func(c *Config) { c.Data.Split = "pooled" },
 		"synthetic": func(c *Config) { c.Data.Generator.Val = 2 },
 	} {
-		c := small("promptfl")
+		c := smallConfig("promptfl")
 		c.Eval.Select, c.Train.Patience = BestVal, 2
 		change(&c)
 		b := open(t, c)
@@ -47,12 +47,12 @@ func TestValidationData(t *testing.T) {
 		if want := map[string]int{"val_share": 6, "synthetic": 16}[name]; want > 0 && n != want {
 			t.Errorf("%s: %d validation images, want %d", name, n, want)
 		}
-		// Every image is dealt here, so the sizes that are printed must be those of the clients together.
+		// Every image is dealt here, so the printed sizes must be those of the clients together.
 		if sp := b.Info.Splits; sp[0].Name == "train" && (sp[0].Images != trained || sp[1].Images != n) {
 			t.Errorf("%s: clients train on %d images and are validated on %d, the sizes are %+v", name, trained, n, sp)
 		}
 	}
-	none := small("promptfl")
+	none := smallConfig("promptfl")
 	none.Eval.Select = BestVal
 	b, err := Open(context.Background(), none, nil)
 	if err == nil {
@@ -61,7 +61,7 @@ func TestValidationData(t *testing.T) {
 	if !errors.Is(err, record.ErrNoValidation) {
 		t.Errorf("nobody has validation data: %v", err)
 	}
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Generator.Val, c.Data.ValShare = 2, 0.2
 	refuses(t, c, "data.val_share", "already has 16 validation images")
 	c.Data.ValShare, c.Eval.Validate = 0, false
@@ -70,10 +70,10 @@ func TestValidationData(t *testing.T) {
 	}
 }
 
-// TestNeverTrain: of four clients one, drawn by the seed, comes last and never trains; it is tested apart from the
+// TestNeverTrain: one client of four, drawn by the seed, comes last and never trains. It is tested apart from the
 // others.
 func TestNeverTrain(t *testing.T) {
-	c := small("fedpha")
+	c := smallConfig("fedpha")
 	c.Options = map[string]any{"local_tokens": []int{2}}
 	c.Partition.Clients, c.Eval.NewClients, c.Eval.NewSteps = 4, 1, []int{0, 2}
 	plain := c
@@ -112,16 +112,16 @@ func TestNeverTrain(t *testing.T) {
 	refuses(t, c, "eval.new_steps", "once")
 }
 
-// TestEvaluationElsewhere: a server of clients elsewhere selects nothing that it does not have, and neither side of it
-// tells counts of classes unless asked.
+// TestEvaluationElsewhere: a server of remote clients selects only by data that it has, and neither side sends counts
+// of classes unless configured.
 func TestEvaluationElsewhere(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Eval.Select = BestVal
 	if _, err := OpenServer(c); err == nil {
 		t.Error("the best round's parameters are not here, and that is accepted")
 	}
 	for confusion, want := range map[string]bool{localOnly: false, everyone: true, nobody: false} {
-		c := small("promptfl")
+		c := smallConfig("promptfl")
 		c.Eval.Confusion = confusion
 		server, err := OpenServer(c)
 		if err != nil {
@@ -143,10 +143,10 @@ func TestEvaluationElsewhere(t *testing.T) {
 	}
 }
 
-// TestWrongLabels: a folder whose class names are in another order than its images is noticed before training; the
-// right order is not.
+// TestWrongLabels: a folder with class names in another order than its images is detected before training; the right
+// order passes.
 func TestWrongLabels(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Generator.Train, c.Data.Generator.Test, c.Data.Generator.Difficulty = 3, 6, 0
 	c.Train.Rounds = 1
 	if s := finish(t, open(t, c)).Summary; len(s.Warnings) != 0 || len(s.ZeroShot) != 1 ||

@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/experiment/facts"
 )
 
-// private is an experiment under differential privacy.
+// private returns an experiment under differential privacy.
 func private(clients, rounds int, options map[string]any) Config {
 	c := Defaults()
 	c.Partition.Clients, c.Train.Rounds = clients, rounds
@@ -36,8 +36,8 @@ func value(t *testing.T, f facts.Facts, name string) any {
 	return x.Value
 }
 
-// Epsilons of facts are those of Google's accountant for the same rounds (federation/privacy/testdata/epsilon.json),
-// computed from the configuration alone.
+// The epsilons of facts are those of Google's accountant for the same rounds
+// (federation/privacy/testdata/epsilon.json), computed from the configuration alone.
 func TestFactsReckonEpsilon(t *testing.T) {
 	near := func(f facts.Facts, name string, want float64) {
 		t.Helper()
@@ -55,10 +55,10 @@ func TestFactsReckonEpsilon(t *testing.T) {
 	if v := value(t, f, "dp.epsilon_server"); v != math.Inf(1) {
 		t.Errorf("with where: server the server sees updates without noise, and has epsilon %v", v)
 	}
-	// Of four clients with least: 1 each adds a noise of 16/√4 = 8 clips to its own upload; 4 of 4 with 8 cost this.
+	// Four clients with least: 1 each add a noise of 16/√4 = 8 clips to their upload; 4 of 4 with 8 cost this.
 	c = private(4, 15, map[string]any{"noise": 16.0, "delta": 1e-2, "where": "client", "least": 1.0})
 	near(factsOf(t, c, Link{}), "dp.epsilon_server", 2.6403448297815535)
-	// Three of them are in every sum, with a noise of 16 √(3/4): less than what one upload alone gives away.
+	// Three of them are in every sum, with a noise of 16 √(3/4): a sum reveals less than one upload alone.
 	c.SecureAggregation.Threshold = 0.75
 	f = factsOf(t, c, Link{})
 	if v := value(t, f, "dp.epsilon_server").(float64); !(v > value(t, f, "dp.epsilon").(float64) && v < 2.64) {
@@ -74,8 +74,8 @@ func TestFactsReckonEpsilon(t *testing.T) {
 	}
 }
 
-// A round of noise on the gradients of two factors is as much as one of dp with √2 times less of it for all clients;
-// noise that everybody can take off hides nothing, and without any there is no number.
+// A round of noise on the gradients of two factors costs as much as one of dp with √2 times less noise for all
+// clients. Noise that everybody can remove hides nothing, and without noise there is no number.
 func TestLocalEpsilon(t *testing.T) {
 	c := Defaults()
 	c.Method, c.Train.Rounds = "dpfpl", 8
@@ -94,8 +94,8 @@ func TestLocalEpsilon(t *testing.T) {
 	}
 }
 
-// What holds, and what does not, of a method with secure aggregation and without differential privacy, and the line
-// that says so.
+// The requirements that hold, and those that do not, of a method with secure aggregation and without differential
+// privacy, and their line.
 func TestRequirements(t *testing.T) {
 	c := Defaults()
 	c.Method, c.With, c.SecureAggregation.Threshold = "fedpha", []string{"fedprox"}, 0.6
@@ -133,7 +133,7 @@ func TestRequirements(t *testing.T) {
 	}
 }
 
-// Facts survive the encoding in which a status carries them.
+// Facts survive the encoding of a status.
 func TestFactsAreEncoded(t *testing.T) {
 	f := factsOf(t, private(20, 100, map[string]any{"delta": 1e-3}), Link{})
 	b, err := json.Marshal(f)

@@ -18,7 +18,7 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// configured is the part of an identity that a configuration alone decides on.
+// configured returns the part of an identity that follows from a configuration alone.
 func configured(t *testing.T, c Config) Identity {
 	t.Helper()
 	id, err := (&Built{Config: c, Engine: &spec.Experiment{}}).ofConfig()
@@ -29,16 +29,16 @@ func configured(t *testing.T, c Config) Identity {
 	return id
 }
 
-// everythingOn has no section that is off.
-func everythingOn() Config {
+// allSectionsOn returns a configuration with every section on.
+func allSectionsOn() Config {
 	c := Defaults()
 	c.Attack.Kind, c.SimulatedTime.Speeds, c.SecureAggregation.Threshold = "scaled", "constant", 0.6
 	c.Data.LabelNoise.Kind = "pair"
 	return c
 }
 
-// altered returns a value of the same type that differs.
-func altered(t *testing.T, v reflect.Value) reflect.Value {
+// changedValue returns a value of the same type that differs.
+func changedValue(t *testing.T, v reflect.Value) reflect.Value {
 	t.Helper()
 	out := reflect.New(v.Type()).Elem()
 	switch v.Kind() {
@@ -63,10 +63,10 @@ func altered(t *testing.T, v reflect.Value) reflect.Value {
 	return out
 }
 
-// Every key of the configuration changes the identity, whatever it is called, unless it is listed as one that is no
-// part of it. A key that somebody adds is a part of it.
+// Every key of the configuration changes the identity, unless a list excludes the key. A new key is therefore part of
+// the identity.
 func TestEveryKeyIdentifies(t *testing.T) {
-	c := everythingOn()
+	c := allSectionsOn()
 	before := configured(t, c)
 	seen := map[string]bool{}
 	var walk func(at string, v reflect.Value)
@@ -84,7 +84,7 @@ func TestEveryKeyIdentifies(t *testing.T) {
 				key := at + name
 				seen[key] = true
 				was := reflect.ValueOf(field.Interface())
-				field.Set(altered(t, field))
+				field.Set(changedValue(t, field))
 				changed := configured(t, c).Fingerprint != before.Fingerprint
 				field.Set(was)
 				if changed != Identifying(key) {
@@ -105,7 +105,7 @@ func TestEveryKeyIdentifies(t *testing.T) {
 	}
 }
 
-// What a section holds that is off changes nothing, and so do an option that is written out with its default and the
+// The contents of a section that is off change nothing. Neither does an option written out with its default, nor the
 // spelling of a number.
 func TestSpellingDoesNotIdentify(t *testing.T) {
 	a, b := Defaults(), Defaults()
@@ -114,7 +114,7 @@ func TestSpellingDoesNotIdentify(t *testing.T) {
 		t.Error("values of sections that are off count")
 	}
 	opened := func(options map[string]any) Identity {
-		c := small("promptfl")
+		c := smallConfig("promptfl")
 		c.With, c.Options = []string{"fedprox"}, options
 		return identityOf(t, open(t, c))
 	}
@@ -141,9 +141,9 @@ func identityOf(t *testing.T, b *Built) Identity {
 	return id
 }
 
-// An experiment is known by the contents of its images and backbones, not by their paths: a copy of the data under
-// other names is the same, as are other threads and another seed; another pixel, class name, template or backbone is
-// not.
+// The identity of an experiment covers the contents of its images and backbones, not their paths. A copy of the data
+// under other names has the same identity, and so have other threads and another seed. Another pixel, class name,
+// template or backbone has another identity.
 func TestIdentityOfContents(t *testing.T) {
 	root := t.TempDir()
 	write := func(root, name string, b byte) {
@@ -168,7 +168,7 @@ func TestIdentityOfContents(t *testing.T) {
 	}
 	fill(root, "", 0)
 	of := func(change func(*Config)) Identity {
-		c := small("promptfl")
+		c := smallConfig("promptfl")
 		c.Data.Set, c.Data.Root, c.Partition.Clients = "folder", root, 2
 		change(&c)
 		b, err := Open(context.Background(), c, nil)
@@ -211,11 +211,11 @@ func TestIdentityOfContents(t *testing.T) {
 	}
 }
 
-// A run goes on with more rounds, and with fewer than planned as long as no finished round is lost; any other value is
-// refused with its key. Keys are known by their present names. A folder without an identity is refused.
+// A run resumes with more rounds, and with fewer than planned if no finished round is lost. Any other changed value is
+// refused with its key. Keys have their present names. A folder without an identity is refused.
 func TestContinue(t *testing.T) {
 	dir := t.TempDir()
-	c := everythingOn()
+	c := allSectionsOn()
 	c.Train.Rounds = 5
 	was := configured(t, c)
 	now := func(change func(*Config)) error {
@@ -244,7 +244,7 @@ func TestContinue(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	// The last round of a run is tested whatever eval.every says, which a longer run would not have done.
+	// The last round of a run is tested for any eval.every. A longer run would not have tested it.
 	c.Eval.Every = 2
 	if err := configured(t, c).Write(dir); err != nil {
 		t.Fatal(err)
@@ -301,7 +301,7 @@ func TestContinue(t *testing.T) {
 	}
 }
 
-// Runs whose data nobody knows are never the same experiment.
+// Runs on unknown data are never the same experiment.
 func TestUnknownIsNotTheSame(t *testing.T) {
 	id := configured(t, Defaults())
 	if !id.Same(id) {

@@ -8,12 +8,12 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// FedAPPR's clients may each have a backbone that was exported in another layout: without a bundle.json, one prompt is
-// learned by all four, one of which is two folders.
+// FedAPPR's clients may each have a backbone exported in another layout: all four learn one prompt, without a
+// bundle.json. One of the backbones is two folders.
 func TestFourLayouts(t *testing.T) {
 	orttest.Need(t)
 	const layouts = "../../models/bundle/exported/testdata/layouts/"
-	c := small("fedappr")
+	c := smallConfig("fedappr")
 	c.Backbones = []string{layouts + "transformersjs", layouts + "immich",
 		"image=" + layouts + "fastembed/image,text=" + layouts + "fastembed/text", layouts + "winml"}
 	c.Options = map[string]any{"tokens": 3, "warmup": 1, "hidden": 8}

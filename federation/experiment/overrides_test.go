@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/engine/spec"
 )
 
-// TestEach: lists of different lengths are repeated each by itself.
+// TestEach: lists of different lengths repeat independently.
 func TestEach(t *testing.T) {
 	e := Overrides{Epochs: []int{2, 1, 1}, Batch: []int{32, 16}}
 	want := []spec.Overrides{{Epochs: 2, Batch: 32}, {Epochs: 1, Batch: 16}, {Epochs: 1, Batch: 32},
@@ -18,7 +18,7 @@ func TestEach(t *testing.T) {
 	if (Overrides{}).perClient(4) != nil {
 		t.Error("empty lists change something")
 	}
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Train.Each.Batch = []int{8, 0}
 	refuses(t, c, "train.each.batch", "1 or more")
 }

@@ -6,10 +6,10 @@ import (
 	"promptfed/federation/data"
 )
 
-// data.precision decides what is trained on, whatever the cache held before, and is part of the experiment: nothing
-// goes on with features of another precision.
+// data.precision determines the features of training, whatever the cache holds, and is part of the experiment: no run
+// resumes with features of another precision.
 func TestPrecision(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Runtime.Cache = t.TempDir()
 	half := open(t, c)
 	defer half.Close()

@@ -7,9 +7,9 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// TestSampling: a round drawn by Poisson sampling needs a server that accepts a round without clients.
+// TestSampling: Poisson sampling needs a server that accepts a round without clients.
 func TestSampling(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Sampling = "bernoulli"
 	refuses(t, c, "sampling", "fixed, poisson")
 	c.Sampling, c.Participation = poisson, 0.5
@@ -29,10 +29,10 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// TestSecureAggregation: a section of the configuration is all it takes, the result is that of the plain run up to
-// rounding, and what has no sum is refused.
+// TestSecureAggregation: a section of the configuration is enough, the result is that of the plain run up to rounding,
+// and methods without a sum are refused.
 func TestSecureAggregation(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Train.Rounds, c.Options = 1, map[string]any{"tokens": 2}
 	plain := finish(t, open(t, c))
 	c.SecureAggregation.Threshold = 0.6
@@ -48,7 +48,7 @@ func TestSecureAggregation(t *testing.T) {
 	if plain.Records[0].BytesUp >= sum.Records[0].BytesUp || plain.Records[0].Loss == sum.Records[0].Loss {
 		t.Errorf("%+v and %+v", plain.Records[0], sum.Records[0])
 	}
-	if with, without := b.Engine.Fingerprint(), open(t, small("promptfl")).Engine.Fingerprint(); with == without {
+	if with, without := b.Engine.Fingerprint(), open(t, smallConfig("promptfl")).Engine.Fingerprint(); with == without {
 		t.Error("the fingerprint does not tell of secure aggregation")
 	}
 	c.SecureAggregation.Threshold = 0.4
@@ -87,10 +87,10 @@ func TestSecureAggregation(t *testing.T) {
 	}
 }
 
-// TestSharedOptimizerIsRefused where what goes from client to client would have to travel, or would break a promise of
-// privacy.
+// TestSharedOptimizerIsRefused: a shared optimizer is refused if its state would travel in messages or would break a
+// promise of privacy.
 func TestSharedOptimizerIsRefused(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Train.State = "shared"
 	if b := open(t, c); !b.Engine.Training.Shared {
 		t.Error("train.optimizer_state does not reach the engine")

@@ -17,8 +17,8 @@ import (
 	"promptfed/federation/engine/metrics"
 )
 
-// small is a quick experiment on synthetic images.
-func small(method string) Config {
+// smallConfig returns a quick experiment on synthetic images.
+func smallConfig(method string) Config {
 	c := Defaults()
 	c.Method = method
 	c.Data.Set = "synthetic"
@@ -68,9 +68,9 @@ func refuses(t *testing.T, c Config, words ...string) {
 	}
 }
 
-// TestCentralised: one client with the examples of all learns what a federation of one client with all examples learns.
+// TestCentralised: one client with the examples of all equals a federation of one client with all examples.
 func TestCentralised(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Train.Centralised = true
 	b := open(t, c)
 	if got := len(b.Clients().Clients[0].Train); got != 4 || len(b.trainedOn(0)) != 24 || len(b.trainedOn(1)) != 8 {
@@ -83,7 +83,7 @@ func TestCentralised(t *testing.T) {
 			t.Errorf("round %d: %v trained, %d tested", r.Round, r.Clients, len(r.Evaluation.PerClient))
 		}
 	}
-	one := small("promptfl")
+	one := smallConfig("promptfl")
 	one.Partition.Clients = 1
 	alone := finish(t, open(t, one))
 	for i, v := range alone.Prompts["shared/ctx"].Data {
@@ -97,14 +97,14 @@ func TestCentralised(t *testing.T) {
 	}
 	c.Backbones = []string{"tiny-vit-b16", "tiny-vit-b32"}
 	refuses(t, c, "train.centralised", "several backbones")
-	c = small("coop")
+	c = smallConfig("coop")
 	c.Train.Centralised = true
 	refuses(t, c, "train.centralised", "promptfl")
 }
 
-// TestOtherSets: an evaluation set of its own has that set's classes.
+// TestOtherSets: a separate evaluation set has its own classes.
 func TestOtherSets(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Train.Rounds = 1
 	c.Eval.Sets = []string{"synthetic"}
 	b := open(t, c)
@@ -121,8 +121,8 @@ func TestOtherSets(t *testing.T) {
 	refuses(t, c, "eval.sets", "atlantis")
 }
 
-// TestTestOnlySet: clients are tested on a set without training images among the names of its own folders, and cannot
-// train on it unless its images are divided.
+// TestTestOnlySet: clients are tested on a set without training images, with the class names of its own folders. They
+// cannot train on it unless its images are divided.
 func TestTestOnlySet(t *testing.T) {
 	names := ""
 	for i := range 1000 {
@@ -131,22 +131,22 @@ func TestTestOnlySet(t *testing.T) {
 	root := datatest.Write(t, datatest.Tree(t, "imagenet-rendition/imagenet-r/n00000003/1.png",
 		"imagenet-rendition/imagenet-r/n00000001/1.png", "imagenet-rendition/imagenet-r/n00000001/2.png"),
 		map[string]string{"imagenet/classnames.txt": names})
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Train.Rounds, c.Eval.Sets, c.Eval.SetsRoot = 1, []string{"imagenet-r"}, root
 	b := open(t, c)
 	if e := b.Engine.EvaluationSets[0]; !slices.Equal(e.Classes, []string{"class 1", "class 3"}) ||
 		e.Test["tiny-vit-b16"].Len() != 3 {
 		t.Errorf("%q, %d images", e.Classes, e.Test["tiny-vit-b16"].Len())
 	}
-	c = small("promptfl")
+	c = smallConfig("promptfl")
 	c.Data.Set, c.Data.Root = "imagenet-r", root
 	refuses(t, c, "data.set: imagenet-r has test images only", "eval.sets", "data.split: pooled")
 }
 
-// TestBaseToNew: of five classes the first three are trained; the other two are an evaluation set, as classes 0 and 1,
-// and the test images of all clients another. The harmonic means are the formulas of BaseToNew, written down once more.
+// TestBaseToNew: of five classes the first three are trained. The other two are an evaluation set, as classes 0 and 1,
+// and the test images of all clients another one. The test computes the harmonic means from the formulas of BaseToNew.
 func TestBaseToNew(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Generator.Classes = []string{"circle", "square", "star", "house", "fish"}
 	c.Data.Classes, c.Train.Rounds = "base", 1
 	b := open(t, c)
@@ -187,9 +187,9 @@ func TestBaseToNew(t *testing.T) {
 	}
 }
 
-// TestLeaveOneDomainOut: nobody trains or is tested on the domain; all its images, training images too, are an exam.
+// TestLeaveOneDomainOut: nobody trains or is tested on the domain. All its images are an evaluation set.
 func TestLeaveOneDomainOut(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Partition.LeaveOut, c.Partition.Kind, c.Partition.Clients = []string{"photo"}, "domain", 1
 	c.Train.Rounds = 1
 	b := open(t, c)
@@ -205,14 +205,14 @@ func TestLeaveOneDomainOut(t *testing.T) {
 	}
 }
 
-// TestBrokenImagesOfExams: with corrupt: skip, images that cannot be read are left out of the classes that are examined
-// too, and of other sets.
-func TestBrokenImagesOfExams(t *testing.T) {
+// TestBrokenImagesOfEvaluationSets: with corrupt: skip, unreadable images are left out of evaluation sets too, of the
+// run's own classes and of other sets.
+func TestBrokenImagesOfEvaluationSets(t *testing.T) {
 	root := datatest.Tree(t, "train/ant/1.png", "train/bee/1.png", "test/ant/1.png", "test/bee/1.png", "test/bee/2.png")
 	if err := os.WriteFile(filepath.Join(root, "test", "bee", "2.png"), []byte("broken"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Set, c.Data.Root, c.Data.Classes, c.Data.Corrupt = "folder", root, "base", data.Skip
 	c.Partition.Clients, c.Eval.Sets = 1, []string{"folder"}
 	b := open(t, c)

@@ -67,12 +67,11 @@ func TestMisalignedLabels(t *testing.T) {
 	}
 }
 
-// On synthetic images, whose names say what they show, misaligned labels are right about as often as labels drawn at
-// random are; everything else of the run is as it was dealt. Shuffled class names are those of the set in another
-// order, which labels do not follow. Both are told in the set's notes and in the summary, and make another experiment
-// of it.
+// Synthetic images are named by their class. Misaligned labels are correct about as often as labels drawn at random;
+// the rest of the run is as it was dealt. Shuffled class names are those of the set in another order, and labels do not
+// follow it. The set's notes and the summary name both, and the identity of the experiment differs.
 func TestReproduce(t *testing.T) {
-	c := small("zeroshot")
+	c := smallConfig("zeroshot")
 	c.Data.Generator.Train, c.Train.Rounds = 12, 1
 	plain := open(t, c)
 	c.Reproduce.Labels = misaligned
@@ -92,7 +91,7 @@ func TestReproduce(t *testing.T) {
 			}
 		}
 	}
-	// 96 labels of 4 classes, each right with probability 1/4: 24, with a standard deviation of 4.2.
+	// 96 labels of 4 classes, each correct with probability 1/4: 24, with a standard deviation of 4.2.
 	if total != 96 || right < 10 || right > 38 {
 		t.Errorf("%d of %d labels are right", right, total)
 	}
@@ -132,14 +131,14 @@ func TestReproduce(t *testing.T) {
 }
 
 func TestReproduceIsChecked(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Reproduce.Labels = "wrong"
 	refuses(t, c, "reproduce.labels", "misaligned")
 	c.Reproduce.Labels, c.Data.Split = misaligned, "pooled"
 	refuses(t, c, "reproduce.labels", "data.split")
 	c.Data.Split, c.Data.ValShare = "given", 0.2
 	refuses(t, c, "reproduce.labels", "data.val_share")
-	c = small("promptfl")
+	c = smallConfig("promptfl")
 	c.Reproduce.ClassNames = shuffled
 	if _, err := OpenServer(c); err == nil || !strings.Contains(err.Error(), "reproduce") {
 		t.Errorf("a server of clients elsewhere: %v", err)

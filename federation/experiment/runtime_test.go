@@ -75,7 +75,7 @@ func TestRuntimeReachesSessions(t *testing.T) {
 	}
 }
 
-// Auto leaves the configuration as it was and tells what it took; a library with CUDA takes that.
+// Auto does not change the configuration and prints its choice. It chooses CUDA if the library has it.
 func TestAutoTellsWhatItTook(t *testing.T) {
 	c := Defaults()
 	c.Data.Set = "synthetic"

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// A SigLIP, without causal mask and start token, tests zero-shot and learns prompts, with either loss.
+// A SigLIP, without causal mask and start token, is tested zero-shot and learns prompts, with either loss.
 func TestSigLIP(t *testing.T) {
 	orttest.Need(t)
 	dir := filepath.Join(t.TempDir(), "siglip")
@@ -19,7 +19,7 @@ func TestSigLIP(t *testing.T) {
 	}
 	prints := map[string]bool{} // a client with another loss than the server's is refused
 	run := func(method, loss string) (first, last float64) {
-		c := small(method)
+		c := smallConfig(method)
 		c.Backbones, c.Train.Loss, c.Train.Rounds, c.Data.Template = []string{dir}, loss, 3, "a {}"
 		c.Options = map[string]any{"tokens": 3}
 		b := open(t, c)
@@ -41,16 +41,16 @@ func TestSigLIP(t *testing.T) {
 	if len(prints) != 4 {
 		t.Errorf("%d different experiments, want 4", len(prints))
 	}
-	c := small("zeroshot")
+	c := smallConfig("zeroshot")
 	c.Backbones, c.Data.Template = []string{dir}, "a {}"
 	finish(t, open(t, c))
 }
 
-// An exported SigLIP whose files tell no scale is refused under a sigmoid loss, and learns with what is written.
+// An exported SigLIP whose files have no scale is refused under a sigmoid loss, and learns with a configured scale.
 func TestSigLIPWithoutScale(t *testing.T) {
 	orttest.Need(t)
 	const dir = "../../models/bundle/exported/testdata/siglip"
-	c := small("coop")
+	c := smallConfig("coop")
 	c.Backbones, c.Train.Loss, c.Data.Template = []string{dir}, sigmoidLoss, "a {}"
 	c.Options = map[string]any{"tokens": 3}
 	_, err := Open(t.Context(), c, nil)

@@ -7,7 +7,7 @@ import (
 	"promptfed/federation/data/datatest"
 )
 
-// TestSimulatedTimeRefused: what does not go together with a simulated time is one line before anything is computed.
+// TestSimulatedTimeRefused: settings that exclude simulated time are refused in one line before any computation.
 func TestSimulatedTimeRefused(t *testing.T) {
 	for _, c := range []struct {
 		change func(*Config)
@@ -26,7 +26,7 @@ func TestSimulatedTimeRefused(t *testing.T) {
 		{func(c *Config) { c.SimulatedTime.Speeds, c.SimulatedTime.File = "file", "nowhere.csv" },
 			[]string{"simulated_time.file", "nowhere.csv"}},
 	} {
-		conf := small("promptfl")
+		conf := smallConfig("promptfl")
 		conf.SimulatedTime.Speeds = "constant"
 		c.change(&conf)
 		_, err := Open(context.Background(), conf, nil)

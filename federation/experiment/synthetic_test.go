@@ -20,8 +20,8 @@ func withSynthetic(method string, classes ...string) Config {
 	return c
 }
 
-// TestSyntheticSection: a method that needs the server's own images asks for them, classes are matched by name, and
-// others are refused.
+// TestSyntheticSection: a method that needs the server's own images requires them, classes are matched by name, and
+// unknown classes are refused.
 func TestSyntheticSection(t *testing.T) {
 	for _, c := range []struct {
 		conf Config
@@ -48,10 +48,10 @@ func TestSyntheticSection(t *testing.T) {
 	}
 }
 
-// The server's own images belong to the class of their very name; where only capitals or underscores differ, to the one
-// class that it can be.
+// The server's own images belong to the class of exactly their name. If only capitals or underscores differ, they
+// belong to the one class that matches.
 func TestSyntheticClasses(t *testing.T) {
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Data.Set, c.Data.Root = "folder", datatest.Tree(t, "train/x/1.png", "train/y/1.png", "train/z/1.png",
 		"test/x/1.png", "test/y/1.png", "test/z/1.png")
 	c.Data.ClassNames = map[string]string{"x": "A", "y": "a", "z": "hen house"}

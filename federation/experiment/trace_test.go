@@ -9,11 +9,11 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// What KgCoOp learns begins at zero and is added to the embeddings of four words. The trace says which words, with
-// their ids in CLIP's vocabulary (clip.tokenize of OpenAI's code gives 320 1125 539 320), and has the rows.
+// KgCoOp's parameter begins at zero and is added to the embeddings of four words. The trace has the words, with their
+// ids in CLIP's vocabulary (clip.tokenize of OpenAI's code returns 320 1125 539 320), and their rows.
 func TestTraceHasTheWordsOfAnOffset(t *testing.T) {
 	orttest.Need(t)
-	b := open(t, small("kgcoop"))
+	b := open(t, smallConfig("kgcoop"))
 	info, err := b.Trace(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -36,8 +36,8 @@ func TestTraceHasTheWordsOfAnOffset(t *testing.T) {
 	}
 }
 
-// A SigLIP has no start token: sos is -1, and no sequence holds it. Its texts are filled up to the context and read at
-// the last position, as transformers' SiglipTextTransformer does.
+// A SigLIP has no start token: sos is -1, and no sequence holds it. Its texts are padded to the context and read at the
+// last position, as transformers' SiglipTextTransformer does.
 func TestTraceOfATowerWithoutStartToken(t *testing.T) {
 	orttest.Need(t)
 	dir := filepath.Join(t.TempDir(), "siglip")
@@ -45,7 +45,7 @@ func TestTraceOfATowerWithoutStartToken(t *testing.T) {
 		converted.Options{}); err != nil {
 		t.Fatal(err)
 	}
-	c := small("promptfl")
+	c := smallConfig("promptfl")
 	c.Backbones, c.Train.Loss, c.Data.Template = []string{dir}, sigmoidLoss, "a {}"
 	c.Options = map[string]any{"tokens": 3}
 	info, err := open(t, c).Trace(nil)

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Values of placeholders that differ in one field, whichever it is, have two signatures; so have the empty value and
-// one with any field set. A rebuilt placeholder has the value that it had, with the new nodes.
+// Placeholders whose values differ in any one field have different signatures; so have the empty value and a value with
+// any field set. A rebuilt placeholder has its earlier value, with the new nodes.
 func TestEveryFieldOfAPlaceholderIsInItsSignature(t *testing.T) {
 	g := graph.New()
 	node := func(name string) graph.Node { return g.Input(name, graph.Float, graph.Static(2)) }
@@ -61,7 +61,7 @@ func TestEveryFieldOfAPlaceholderIsInItsSignature(t *testing.T) {
 	}
 }
 
-// variants are copies of a value, each with one field changed, however deep.
+// variants returns copies of a value, each with one field changed, at any depth.
 func variants(t *testing.T, v reflect.Value, other graph.Node) (out []reflect.Value) {
 	t.Helper()
 	add := func(change func(reflect.Value)) {

@@ -26,7 +26,7 @@ func TestMeanWeighsByExamples(t *testing.T) {
 	}
 }
 
-// In float32, 2^24 + 1 is 2^24, so that a sum in float32 would lose all but the first term.
+// In float32, 2^24 + 1 is 2^24, so a sum in float32 would lose all but the first term.
 func TestMeanSumsInFloat64(t *testing.T) {
 	ups := []Upload{upload(0, 1, 1<<24)}
 	for i := range 255 {
@@ -92,7 +92,7 @@ func TestDraws(t *testing.T) {
 		mean += float64(x) / n
 		square += float64(x) * float64(x) / n
 	}
-	// Five standard errors of a mean and of a variance of n normal numbers.
+	// Five standard errors of the mean and of the variance of n normal numbers.
 	if math.Abs(mean) > 5*std/math.Sqrt(n) || math.Abs(square-std*std) > 5*std*std*math.Sqrt(2./n) {
 		t.Errorf("mean %g, standard deviation %g", mean, math.Sqrt(square))
 	}

@@ -15,8 +15,8 @@ type averaging struct {
 	want    string
 }
 
-// averages says of stacks how clients count in the mean that is all their server needs, or words of what it needs more.
-// Of every method and wrapper it has the default options, read off its rule of aggregation.
+// averages lists stacks with the weights of clients in the server's mean, if a mean is enough, or words of the server's
+// other needs. Every method and wrapper has its default options; the entries were read off its rule of aggregation.
 var averages = []averaging{
 	{"coop", nil, "shares nothing"}, {"zeroshot", nil, "shares nothing"}, {"fedhpl", nil, "shares nothing"},
 	{"fedappr", nil, "appr needs every client's prompt"}, {"powder", nil, "set weighting: examples"},

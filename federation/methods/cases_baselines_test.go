@@ -6,29 +6,29 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// reporting adds a number that clients upload.
-func reporting(n methodtest.Names, name string) methodtest.Names {
-	return plus(n, methodtest.Names{Up: []string{name}}, nil, nil)
+// withReport adds a number that clients upload.
+func withReport(n methodtest.Names, name string) methodtest.Names {
+	return withWrapper(n, methodtest.Names{Up: []string{name}}, nil, nil)
 }
 
-// twice adds a private copy of every shared parameter.
-func twice(n methodtest.Names, prefix string) methodtest.Names {
-	n.Private = of(n, prefix)
+// withPrivateCopies adds a private copy of every shared parameter.
+func withPrivateCopies(n methodtest.Names, prefix string) methodtest.Names {
+	n.Private = prefixed(n, prefix)
 	return n
 }
 
-// attentive adds what FedAMP keeps, on the server of all four clients of the suite, and sends.
-func attentive(n methodtest.Names) methodtest.Names {
+// withFedAMP adds the parameters that FedAMP keeps on the server, of all four clients of the suite, and sends.
+func withFedAMP(n methodtest.Names) methodtest.Names {
 	var last []string
 	for k := range 4 {
-		last = append(last, of(n, fmt.Sprint("amp/", k))...)
+		last = append(last, prefixed(n, fmt.Sprint("amp/", k))...)
 	}
-	return plus(n, methodtest.Names{Later: of(n, "amp/u")}, of(n, "amp/w"), last)
+	return withWrapper(n, methodtest.Names{Later: prefixed(n, "amp/u")}, prefixed(n, "amp/w"), last)
 }
 
 var gate = []string{"gate/q/w", "gate/q/b", "gate/k/w", "gate/k/b", "gate/v/w", "gate/v/b", "gate/o/w", "gate/o/b"}
 
-// gated are pFedMoAP's names; in round 0 there is nobody to mix with, and the gates stay as they are.
+// gated are pFedMoAP's names. In round 0 there are no other prompts to mix, and the gates do not change.
 var gated = methodtest.Names{Shared: []string{"ctx"}, Private: gate,
 	PerClient:   []string{"moap/experts", "moap/known", "moap/tested", "moap/tested_known"},
 	ServerState: func(int) []string { return []string{"moap/0", "moap/1", "moap/2", "moap/3"} },
@@ -39,8 +39,8 @@ var gated = methodtest.Names{Shared: []string{"ctx"}, Private: gate,
 		return nil
 	}}
 
-// phased is of a first pass over the data for private parameters alone.
-func phased(n methodtest.Names) methodtest.Names {
+// withFirstPass adds a first pass over the data that trains private parameters only.
+func withFirstPass(n methodtest.Names) methodtest.Names {
 	n.Frozen = func(_, epoch int) []string {
 		if epoch == 0 {
 			return n.Shared
@@ -59,39 +59,39 @@ var (
 func init() {
 	cases = append(cases,
 		methodtest.Case{Name: "promptfl", With: []string{"fednova"}, Options: short, Zero: noNova, Noised: true,
-			Names: reporting(context, "nova/a")},
+			Names: withReport(context, "nova/a")},
 		methodtest.Case{Name: "fedpha", With: []string{"fedprox", "fednova"}, Options: with(exactNull, options{
 			"mu": 0.3, "weighting": "uniform", "most": 0.0}), Zero: noNova, Noised: true,
-			Names: reporting(two, "nova/a")},
+			Names: withReport(two, "nova/a")},
 		methodtest.Case{Name: "promptfl", With: []string{"qffl"}, Options: with(short, options{"q": 1.0}),
-			Zero: noQFFL, Names: reporting(context, "qffl/loss")},
+			Zero: noQFFL, Names: withReport(context, "qffl/loss")},
 		methodtest.Case{Name: "fedotp", With: []string{"qffl"}, Options: with(short, options{"weighting": "uniform",
-			"lipschitz": 5.0}), Zero: noQFFL, Names: reporting(Entropic, "qffl/loss"), NoDerivative: true},
+			"lipschitz": 5.0}), Zero: noQFFL, Names: withReport(Entropic, "qffl/loss"), NoDerivative: true},
 		methodtest.Case{Name: "ivlp", With: []string{"fedper"}, Options: options{"tokens": 2, "private": "image"},
-			Zero: noOwn, Alike: true, Names: keeping(everyone, "image/")},
+			Zero: noOwn, Alike: true, Names: withPrivate(everyone, "image/")},
 		methodtest.Case{Name: "fedclip", With: []string{"fedper"}, Options: options{"private": "adapter/2"},
-			Zero: noOwn, Alike: true, Names: keeping(adapter, "adapter/2/")},
+			Zero: noOwn, Alike: true, Names: withPrivate(adapter, "adapter/2/")},
 		methodtest.Case{Name: "cocoop", With: []string{"fedrep"}, Options: options{"reduce": 2,
 			"private": []string{"meta/1", "meta/2/w"}}, Zero: noOwn, Alike: true, NoDerivative: true,
-			Names: phased(keeping(conditional, "meta/1/", "meta/2/w"))},
+			Names: withFirstPass(withPrivate(conditional, "meta/1/", "meta/2/w"))},
 		methodtest.Case{Name: "promptfl", With: []string{"ditto"}, Options: with(short, options{"lambda": 0.5}),
-			Names: twice(context, "ditto")},
+			Names: withPrivateCopies(context, "ditto")},
 		methodtest.Case{Name: "prograd", With: []string{"ditto"}, Options: options{"tokens": 3,
 			"ditto": options{"lambda": 1.0}},
-			Names: twice(known, "ditto"), NoDerivative: true},
+			Names: withPrivateCopies(known, "ditto"), NoDerivative: true},
 		methodtest.Case{Name: "promptfl", With: []string{"ditto", "fedprox"}, Options: short, Zero: options{"mu": 0.0},
-			Names: twice(context, "ditto")},
+			Names: withPrivateCopies(context, "ditto")},
 		methodtest.Case{Name: "promptfl", With: []string{"apfl"}, Options: with(short, options{"alpha_lr": 0.5}),
 			NoDerivative: true,
-			Names:        plus(twice(context, "apfl"), methodtest.Names{}, []string{"apfl/a"}, nil)},
+			Names:        withWrapper(withPrivateCopies(context, "apfl"), methodtest.Names{}, []string{"apfl/a"}, nil)},
 		methodtest.Case{Name: "fedclip", With: []string{"apfl"}, Options: options{"alpha": 0.25}, Alike: true,
-			NoDerivative: true, Names: twice(adapter, "apfl")},
-		methodtest.Case{Name: "promptfl", With: []string{"fedamp"}, Options: short, Names: attentive(context)},
+			NoDerivative: true, Names: withPrivateCopies(adapter, "apfl")},
+		methodtest.Case{Name: "promptfl", With: []string{"fedamp"}, Options: short, Names: withFedAMP(context)},
 		methodtest.Case{Name: "fedpha", With: []string{"fedamp"}, Options: with(exactNull,
-			options{"fedamp": options{"mu": 0.5, "sigma": 2.0, "alpha": 0.5}}), Names: attentive(two)},
+			options{"fedamp": options{"mu": 0.5, "sigma": 2.0, "alpha": 0.5}}), Names: withFedAMP(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedamp", "moon"}, Options: short,
 			Zero:  options{"moon": noMOON},
-			Names: attentive(Entropic), NoDerivative: true},
+			Names: withFedAMP(Entropic), NoDerivative: true},
 		methodtest.Case{Name: "pfedmoap", Options: options{"tokens": 2, "experts": 3, "heads": 1, "init_std": 0.4,
 			"gating_dim": 2, "gating_lr": 0.2}, Names: gated},
 	)

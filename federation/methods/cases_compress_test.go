@@ -8,9 +8,9 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// fedBack are the names of a stack whose clients keep what they left out.
-func fedBack(n methodtest.Names) methodtest.Names {
-	return plus(n, methodtest.Names{}, of(n, "ef/e"), nil)
+// withErrorFeedback returns the names of a stack whose clients keep their compression errors.
+func withErrorFeedback(n methodtest.Names) methodtest.Names {
+	return withWrapper(n, methodtest.Names{}, prefixed(n, "ef/e"), nil)
 }
 
 func init() {
@@ -20,23 +20,24 @@ func init() {
 			Names: n, Noised: true}
 	}
 	rounded := func(n methodtest.Names) methodtest.Names {
-		return drawing(n, nil, []string{"compress/uniform"}, nil)
+		return withDraws(n, nil, []string{"compress/uniform"}, nil)
 	}
 	cases = append(cases,
-		compressed("promptfl", nil, short, fedBack(context)),
-		compressed("promptfl", nil, with(short, options{"kind": "sign", "bucket": 4}), fedBack(context)),
+		compressed("promptfl", nil, short, withErrorFeedback(context)),
+		compressed("promptfl", nil, with(short, options{"kind": "sign", "bucket": 4}), withErrorFeedback(context)),
 		compressed("promptfl", nil, with(short, options{"kind": "quantise"}), rounded(context)),
 		compressed("fedpha", nil, with(exactNull, options{"kind": "quantise", "feedback": "on"}),
-			rounded(fedBack(two))),
-		compressed("promptfl", []string{"scaffold"}, with(short, options{"share": 0.3}), fedBack(scaffolded(context))),
+			rounded(withErrorFeedback(two))),
+		compressed("promptfl", []string{"scaffold"}, with(short, options{"share": 0.3}),
+			withErrorFeedback(scaffolded(context))),
 	)
 	robust := methodtest.Case{Name: "promptfl", With: []string{"compress", "robust"}, Options: with(short,
 		options{"robust": options{"kind": "median"}, "compress": options{"kind": "sign"}}),
-		Zero: options{"robust": noRobust}, Names: fedBack(context), Noised: true}
+		Zero: options{"robust": noRobust}, Names: withErrorFeedback(context), Noised: true}
 	cases = append(cases, robust)
 }
 
-// What is compressed is no sum, which secure aggregation and noise on a sum need.
+// A compressed upload has no sum; secure aggregation and noise on a sum need one.
 func TestCompressedIsNoSum(t *testing.T) {
 	m, err := methods.Build("promptfl", []string{"compress"}, nil)
 	if err != nil {

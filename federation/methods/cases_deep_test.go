@@ -22,14 +22,14 @@ var (
 	distributed = methodtest.Names{Shared: []string{"prompts"}}
 )
 
-// gaussianMean adds what PromptSRC's server keeps.
+// gaussianMean adds the mean that PromptSRC's server keeps.
 func gaussianMean(n methodtest.Names) methodtest.Names {
-	n.ServerState = func(int) []string { return of(n, "gpa") }
+	n.ServerState = func(int) []string { return prefixed(n, "gpa") }
 	return n
 }
 
-// keeping leaves some of the shared parameters on their clients.
-func keeping(n methodtest.Names, private ...string) methodtest.Names {
+// withPrivate makes some of the shared parameters private.
+func withPrivate(n methodtest.Names, private ...string) methodtest.Names {
 	out := n
 	out.Shared = nil
 	for _, name := range n.Shared {
@@ -92,8 +92,9 @@ var deepCases = []methodtest.Case{
 	{Name: "ivlp", Options: deepOptions(options{"depth": 1, "vision_depth": 0}),
 		Names: methodtest.Names{Shared: []string{"text/prompt"}}},
 	{Name: "ivlp", Options: deepOptions(options{"keep_local": "image"}), Alike: true,
-		Names: keeping(everyone, "image")},
-	{Name: "ivlp", Options: deepOptions(options{"keep_local": "deep"}), Alike: true, Names: keeping(everyone, "/deep")},
+		Names: withPrivate(everyone, "image")},
+	{Name: "ivlp", Options: deepOptions(options{"keep_local": "deep"}), Alike: true, Names: withPrivate(everyone,
+		"/deep")},
 	{Name: "ivlp", With: []string{"fedprox"}, Options: options{"tokens": 2}, Zero: options{"mu": 0.0}, Alike: true,
 		Names: everyone},
 
@@ -107,7 +108,7 @@ var deepCases = []methodtest.Case{
 		"classes": "own", "template": "pets"}, Names: known},
 	{Name: "kgcoop", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: known},
 
-	// What the optimizer sees is a part of the gradient.
+	// The optimizer receives a part of the gradient.
 	{Name: "prograd", Options: options{"tokens": 5, "init_std": 0.4}, Names: known, NoDerivative: true},
 	{Name: "prograd", Options: options{"tokens": 2, "init_std": 0.4, "variant": "add", "tau": 2.0, "lambda": 0.7},
 		Names: known},
@@ -130,21 +131,21 @@ var deepCases = []methodtest.Case{
 	{Name: "promptsrc", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Alike: true,
 		Names: gaussianMean(everyone)},
 
-	// The plan is a constant for gradients, so that they are not the loss's derivatives.
+	// The plan is a constant for gradients, so gradients are not the loss's derivatives.
 	{Name: "plot", Options: options{"n": 3, "tokens": 2, "init_std": 0.4}, Names: transported, NoDerivative: true},
 	{Name: "plot", Options: options{"n": 2, "tokens": 1, "eps": 0.01, "stop": "image", "pooled": true,
 		"position": "middle"}, Names: transported, NoDerivative: true},
 	{Name: "plot", Options: options{"n": 1, "tokens": 2, "stop": "batch"}, Names: transported},
 	{Name: "plot", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: transported, NoDerivative: true},
 
-	// Without the likeness, whose absolute values have kinks within the differences' steps.
+	// Without the similarity term, whose absolute values have kinks within the steps of the differences.
 	{Name: "proda", Options: options{"n": 4, "tokens": 2, "init_std": 0.4, "lambda": 0.0}, Names: distributed},
-	// Other prompts in every step.
+	// Every step draws other prompts.
 	{Name: "proda", Options: options{"n": 8, "tokens": 2, "init_std": 0.4}, Names: distributed, NoDerivative: true},
 	{Name: "proda", Options: options{"n": 3, "tokens": 1, "init_std": 0.4, "position": "end", "together": 2,
 		"lambda": 0.0, "divisor": "n+1"}, Names: distributed, NoDerivative: true},
 
-	// Differences cross the kinks of ReLU, and rescaled gradients are no derivatives: PyTorch is the witness of both.
+	// Differences cross the kinks of ReLU, and rescaled gradients are no derivatives: only PyTorch checks both.
 	{Name: "pfedmma", Options: options{"rank": 6, "alpha": 0.2, "blocks": 1, "grad_rescale": false}, Alike: true,
 		Names: adapters("text", "image"), NoDerivative: true},
 	{Name: "pfedmma", Options: options{"rank": 6, "towers": "text", "blocks": 2, "template": "pets"},
@@ -163,7 +164,7 @@ var deepCases = []methodtest.Case{
 	{Name: "fedlora", Options: options{"maps": []string{"q", "up"}, "aggregate": "product", "alpha": 1.0},
 		Names: ranks(nil, "text/q", "text/up")},
 	{Name: "fedlora", Options: options{"maps": []string{"q"}, "owner": "private", "loss": "ce", "alpha": 1.0},
-		Names: keeping(ranks(nil, "text/q"), "text/q")},
+		Names: withPrivate(ranks(nil, "text/q"), "text/q")},
 	{Name: "fedlora", With: []string{"fedprox"}, Options: options{"maps": []string{"q"}, "alpha": 1.0},
 		Zero: options{"mu": 0.0}, Alike: true, Names: ranks(nil, "text/q")},
 }

@@ -16,8 +16,8 @@ var keyed = methodtest.Names{Shared: []string{"ctx", "query"}, Broadcast: []stri
 var traits = map[string][]string{"ant": {"six legs", "feelers"}, "bee": {"wings", "a sting"},
 	"cat": {"whiskers", "a tail"}, "dog": {"a snout", "paws"}}
 
-// former names FedMVP's network, and the low-rank changes that it learns alone from the second round on.
-func former(lora bool) (n methodtest.Names) {
+// fedMVPNames names the parameters of FedMVP's network, and the low-rank changes that it trains alone from round 2 on.
+func fedMVPNames(lora bool) (n methodtest.Names) {
 	for _, layer := range []string{"proj", "q", "k", "v", "o", "ff/in", "ff/out"} {
 		n.Shared = append(n.Shared, "former/"+layer+"/w", "former/"+layer+"/b")
 	}
@@ -41,22 +41,22 @@ func former(lora bool) (n methodtest.Names) {
 
 func init() {
 	noisy := []string{"dpfpl/u", "dpfpl/v"}
-	flipping := drawing(former(true), []string{"mvp/flip"}, []string{"mvp/flip"}, nil)
+	flipping := withDraws(fedMVPNames(true), []string{"mvp/flip"}, []string{"mvp/flip"}, nil)
 	fpl := func(more options) options { return with(options{"tokens": 3, "rank": 2, "init_std": 0.4}, more) }
 	cases = append(cases,
-		// All of the gradient comes through factors of full rank: the stated one is the loss's.
+		// All of the gradient passes through factors of full rank: the method's gradient is the derivative of the loss.
 		methodtest.Case{Name: "dpfpl", Options: fpl(options{"rank": 3, "clip": 0.0}), Names: both},
 		methodtest.Case{Name: "dpfpl", Options: fpl(nil), Names: both, NoDerivative: true},
 		methodtest.Case{Name: "dpfpl", Options: fpl(options{"clip": 0.1, "noise": 0.2, "noisy": "all", "steps": 4,
 			"sign": "plus", "factor": 0.1, "orth_v": false, "weighting": "examples"}),
-			Names:        drawing(both, append(noisy, "dpfpl/global"), nil, nil),
+			Names:        withDraws(both, append(noisy, "dpfpl/global"), nil, nil),
 			NoDerivative: true},
 		methodtest.Case{Name: "dpfpl", With: []string{"fedprox"}, Zero: options{"mu": 0.0}, Names: both,
 			NoDerivative: true},
 		methodtest.Case{Name: "dpfpl", With: []string{"dp"}, Options: fpl(options{"dpfpl": options{"clip": 0.2,
 			"noise": 0.1}, "dp": options{"clip": 0.1, "noise": 0.2, "where": "client", "least": 0.5}}),
-			Names: plus(drawing(both, noisy, of(both, "dp"), nil), methodtest.Names{Broadcast: []string{"dp/clients"}},
-				nil, []string{"dp/released"}),
+			Names: withWrapper(withDraws(both, noisy, prefixed(both, "dp"), nil),
+				methodtest.Names{Broadcast: []string{"dp/clients"}}, nil, []string{"dp/released"}),
 			Noised: true, NoDerivative: true},
 
 		methodtest.Case{Name: "fedapt", Options: options{"tokens": 3, "init_std": 0.4}, Alike: true, Names: keyed},
@@ -66,12 +66,12 @@ func init() {
 			Zero: options{"mu": 0.0}, Alike: true, Names: keyed},
 
 		methodtest.Case{Name: "fedmvp", Options: options{"heads": 2, "mult": 1, "attributes": traits}, Alike: true,
-			Names: former(false)},
-		// What low-rank changes learn, and when, is no derivative of the loss: the rest of the network is left alone.
+			Names: fedMVPNames(false)},
+		// Low-rank changes train alone from lora_round on; the rest of the network is frozen.
 		methodtest.Case{Name: "fedmvp", Options: options{"heads": 4, "mult": 2, "tokens": 1, "flip": "coin", "rank": 2,
 			"lora_round": 2, "templates": []string{"a {}", "the {}."}}, Alike: true, Names: flipping,
 			NoDerivative: true},
 		methodtest.Case{Name: "fedmvp", With: []string{"fedprox"}, Options: options{"flip": "never", "mult": 1,
-			"weighting": "examples"}, Zero: options{"mu": 0.0}, Alike: true, Names: former(false)},
+			"weighting": "examples"}, Zero: options{"mu": 0.0}, Alike: true, Names: fedMVPNames(false)},
 	)
 }

@@ -8,8 +8,8 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// dividing are the names of a stack that draws which images are clean.
-func dividing(n methodtest.Names) methodtest.Names {
+// withCleanImages returns the names of a stack that draws the clean images.
+func withCleanImages(n methodtest.Names) methodtest.Names {
 	n.Draw = append([]string{"trusted"}, n.Draw...)
 	return n
 }
@@ -21,13 +21,13 @@ func init() {
 		methodtest.Case{Name: "fedpha", With: []string{"gce"}, Options: with(exactNull, options{"q": 1.0}), Zero: noGCE,
 			Names: two},
 		methodtest.Case{Name: "promptfl", With: []string{"fedntd", "gce"}, Options: short, Zero: noGCE, Names: context},
-		methodtest.Case{Name: "promptfl", With: []string{"nlprompt"}, Options: short, Names: dividing(context)},
+		methodtest.Case{Name: "promptfl", With: []string{"nlprompt"}, Options: short, Names: withCleanImages(context)},
 		methodtest.Case{Name: "fedpha", With: []string{"nlprompt"}, Options: with(exactNull, options{"score": "code",
-			"masses": "labels"}), Names: dividing(two)},
+			"masses": "labels"}), Names: withCleanImages(two)},
 	)
 }
 
-// A stack has one loss that fits labels, and a base method that fits them by one of its own keeps that.
+// A stack has one label loss. A base method with a label loss of its own keeps it.
 func TestLabelLoss(t *testing.T) {
 	for say, c := range map[string]struct {
 		base string

@@ -4,7 +4,7 @@ import "promptfed/federation/methodtest"
 
 // Methods with sets of text prompts.
 
-// grouped names FedMGP's prompts of some towers; what is exchanged is no part of the loss.
+// grouped names FedMGP's prompts of some towers. The exchanged prompts are no part of the loss.
 func grouped(towers ...string) methodtest.Names {
 	var n methodtest.Names
 	for _, tower := range towers {
@@ -33,7 +33,7 @@ func init() {
 		methodtest.Case{Name: "coop", Options: each, Names: alone},
 		methodtest.Case{Name: "promptfl", Options: with(each, options{"position": "middle"}), Names: context},
 		methodtest.Case{Name: "promptfl", Options: with(each, options{"class_average": "owners"}),
-			Names: reporting(context, "class/n")},
+			Names: withReport(context, "class/n")},
 		methodtest.Case{Name: "promptfl", With: []string{"fedprox"}, Options: each, Zero: options{"mu": 0.0},
 			Names: context},
 		methodtest.Case{Name: "promptfolio", Options: options{"tokens": 3, "init_std": 0.4}, Names: folio},

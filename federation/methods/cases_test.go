@@ -23,8 +23,8 @@ var (
 	Entropic = methodtest.Names{Shared: []string{"global"}, Private: []string{"local"}, Reads: []string{"patches"}}
 )
 
-// appr names what FedAPPR traces: with start=own a client keeps its prompt from its first round on, and the server
-// keeps every average made after the warm-up.
+// appr names the tensors that FedAPPR traces. With start=own a client keeps its prompt from its first round on. The
+// server keeps every average made after the warm-up.
 func appr(warmup int, own bool) methodtest.Names {
 	return methodtest.Names{Shared: []string{"ctx"}, Broadcast: []string{"fedappr/w1", "fedappr/w2"},
 		State: func(round int) (out []string) {
@@ -41,7 +41,7 @@ func appr(warmup int, own bool) methodtest.Names {
 		}}
 }
 
-// apprOver names what a base method and FedAPPR's terms over it trace.
+// apprOver names the tensors of a base method and of FedAPPR's terms over it.
 func apprOver(base methodtest.Names, warmup int) methodtest.Names {
 	n := appr(warmup, false)
 	base.Broadcast, base.State, base.ServerState = n.Broadcast, n.State, n.ServerState
@@ -78,7 +78,7 @@ func pha(more options) options {
 	return o
 }
 
-// pool names Powder's parameters, and what it uploads where prompts are weighted by their use.
+// pool names Powder's parameters, and the uploaded counts if prompts are weighted by their use.
 func pool(prompts int, use bool) methodtest.Names {
 	n := methodtest.Names{Private: []string{"keys"}}
 	for i := range prompts {
@@ -171,7 +171,7 @@ var cases = []methodtest.Case{
 	{Name: "uopp", Options: options{"tokens": 3, "init_std": 0.4}, Names: experts},
 	{Name: "uopp", Options: options{"tokens": 2, "mixture": "mean", "position": "middle"}, Names: experts},
 	{Name: "uopp", With: []string{"fedprox"}, Options: options{"tokens": 2}, Zero: options{"mu": 0.0}, Names: experts},
-	// The plan is a constant for gradients, so that they are not the loss's derivatives.
+	// The plan is a constant for gradients, so gradients are not the loss's derivatives.
 	{Name: "fedotp", Options: options{"tokens": 3, "init_std": 0.4}, Names: Entropic, NoDerivative: true},
 	{Name: "fedotp", Options: options{"tokens": 2, "stop": "pair", "eps": 0.01, "position": "front"}, Names: Entropic,
 		NoDerivative: true},
@@ -189,26 +189,26 @@ var cases = []methodtest.Case{
 		Names: appr(0, false)},
 	{Name: "zeroshot", With: []string{"fedprox"}, Zero: options{"mu": 0.0}},
 
-	{Name: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 3, "min_count": 1}, Zero: still,
+	{Name: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 3, "min_count": 1}, Zero: noCalibration,
 		Names: ggtpc(context, "cov", false, shapes...)},
 	{Name: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 2, "stats": "lowrank", "rank": 2,
 		"min_count": 2, "axes": 2, "renormalise": false, "sampling": "sample", "estimate": "round"},
-		Zero: still, Loose: true, Names: ggtpc(context, "factors", true, shapes...)},
+		Zero: noCalibration, Loose: true, Names: ggtpc(context, "factors", true, shapes...)},
 	{Name: "coop", With: []string{"ggtpc"}, Options: options{"tokens": 2, "prototypes": true, "min_count": 1,
-		"strength": 0.0}, Zero: still,
+		"strength": 0.0}, Zero: noCalibration,
 		Names: ggtpc(alone, "cov", false, places...)},
 	{Name: "fedpha", With: []string{"ggtpc"}, Options: pha(options{"projector": "exact-null", "prototypes": true,
 		"min_count": 1,
-		"sampling":  "none"}), Zero: still, Names: ggtpc(two, "cov", false, slices.Concat(shapes, places)...)},
+		"sampling":  "none"}), Zero: noCalibration, Names: ggtpc(two, "cov", false, slices.Concat(shapes, places)...)},
 	{Name: "fedotp", With: []string{"ggtpc"}, Options: options{"tokens": 3, "min_count": 1, "prototypes": true,
-		"iters": 10}, Zero: still, NoDerivative: true,
+		"iters": 10}, Zero: noCalibration, NoDerivative: true,
 		Names: ggtpc(Entropic, "cov", false, slices.Concat(shapes, places)...)},
 	{Name: "promptfl", With: []string{"ggtpc", "fedprox"}, Options: options{"tokens": 2, "min_count": 1},
 		Zero:  options{"mu": 0.0},
 		Names: ggtpc(context, "cov", false, shapes...)},
 }
 
-// The heap is a few megabytes, which Go would look through hundreds of times a second.
+// The heap is a few megabytes. By default Go would collect garbage hundreds of times a second.
 func init() { debug.SetGCPercent(400) }
 
 func TestMethods(t *testing.T) {

@@ -16,7 +16,7 @@ var (
 	dual = dualOf("text", "image")
 )
 
-// dualOf names what pFedDC traces with attention on the prompts of some towers.
+// dualOf names the tensors that pFedDC traces with attention on the prompts of some towers.
 func dualOf(towers ...string) methodtest.Names {
 	n := methodtest.Names{Shared: []string{"text/shared", "image/shared"}, Reads: []string{"pixels"}}
 	for _, tower := range towers {
@@ -48,7 +48,7 @@ var visionCases = []methodtest.Case{
 	{Name: "fedvpt", With: []string{"fedprox"}, Options: options{"vision_tokens": 2}, Zero: options{"mu": 0.0},
 		Names: seen},
 
-	// What the optimizer sees is a part of the gradient.
+	// The optimizer receives a part of the gradient.
 	{Name: "fedpr", Options: options{"vision_tokens": 2, "vision_std": 0.4}, Alike: true, Names: bounded,
 		NoDerivative: true},
 	{Name: "fedpr", Options: options{"vision": "shallow", "vision_tokens": 3, "vision_std": 0.4, "ratio": 0.5},

@@ -6,15 +6,15 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// drawing adds what the steps, the turns and the merges of a method draw at random.
-func drawing(n methodtest.Names, step, turn, merge []string) methodtest.Names {
+// withDraws adds the tensors that the steps, the turns and the merges of a method draw at random.
+func withDraws(n methodtest.Names, step, turn, merge []string) methodtest.Names {
 	n.Draw, n.TurnDraw = slices.Concat(n.Draw, step), slices.Concat(n.TurnDraw, turn)
 	n.MergeDraw = slices.Concat(n.MergeDraw, merge)
 	return n
 }
 
-// plus adds to what a base method traces what a wrapper does; a client keeps its state from its first round on.
-func plus(base, more methodtest.Names, kept, serverKept []string) methodtest.Names {
+// withWrapper adds a wrapper's tensors to those of a base method. A client keeps its state from its first round on.
+func withWrapper(base, more methodtest.Names, kept, serverKept []string) methodtest.Names {
 	n := base
 	n.Broadcast, n.PerClient = slices.Concat(n.Broadcast, more.Broadcast), slices.Concat(n.PerClient, more.PerClient)
 	n.Up, n.Later = slices.Concat(n.Up, more.Up), slices.Concat(n.Later, more.Later)
@@ -37,8 +37,8 @@ func plus(base, more methodtest.Names, kept, serverKept []string) methodtest.Nam
 	return n
 }
 
-// of gives prefix/NAME of everything that is shared.
-func of(n methodtest.Names, prefix string) []string {
+// prefixed returns prefix/NAME for every shared parameter.
+func prefixed(n methodtest.Names, prefix string) []string {
 	var out []string
 	for _, name := range n.Shared {
 		out = append(out, prefix+"/"+name)
@@ -47,27 +47,27 @@ func of(n methodtest.Names, prefix string) []string {
 }
 
 func scaffolded(n methodtest.Names) methodtest.Names {
-	c := of(n, "scaffold/c")
-	return plus(n, methodtest.Names{Broadcast: c, Up: of(n, "scaffold/dc")}, c, nil)
+	c := prefixed(n, "scaffold/c")
+	return withWrapper(n, methodtest.Names{Broadcast: c, Up: prefixed(n, "scaffold/dc")}, c, nil)
 }
 
 func dynamic(n methodtest.Names) methodtest.Names {
-	return plus(n, methodtest.Names{}, of(n, "dyn/h"), of(n, "dyn/h"))
+	return withWrapper(n, methodtest.Names{}, prefixed(n, "dyn/h"), prefixed(n, "dyn/h"))
 }
 
 func adaptive(n methodtest.Names, v bool) methodtest.Names {
-	kept := of(n, "opt/m")
+	kept := prefixed(n, "opt/m")
 	if v {
-		kept = append(kept, of(n, "opt/v")...)
+		kept = append(kept, prefixed(n, "opt/v")...)
 	}
-	return plus(n, methodtest.Names{}, nil, kept)
+	return withWrapper(n, methodtest.Names{}, nil, kept)
 }
 
 var protos = []string{"proto/mean", "proto/n"}
 
-// tied are FedProto's names where backbones differ, as the toy's do.
+// tied are FedProto's names if backbones differ, like the toy's.
 func tied(n methodtest.Names) methodtest.Names {
-	return plus(n, methodtest.Names{PerClient: protos, Up: protos}, nil, nil)
+	return withWrapper(n, methodtest.Names{PerClient: protos, Up: protos}, nil, nil)
 }
 
 var (
@@ -139,14 +139,14 @@ func init() {
 			Names: tied(alone)},
 		methodtest.Case{Name: "promptfl", With: []string{"fedproto"}, Options: with(short, options{"lambda": 2.0}),
 			Zero: noProto, Alike: true,
-			Names: plus(context, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
+			Names: withWrapper(context, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
 		methodtest.Case{Name: "fedpha", With: []string{"fedproto"}, Options: with(exactNull,
 			options{"group": "dimension"}), Zero: noProto, Names: tied(two)},
 		methodtest.Case{Name: "fedotp", With: []string{"fedproto"}, Options: short, Zero: noProto,
 			Names: tied(Entropic), NoDerivative: true},
 		methodtest.Case{Name: "fedclip", With: []string{"fedproto"}, Options: options{"of": "image",
 			"test": "prototypes"}, Zero: noProto, Alike: true,
-			Names: plus(adapter, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
+			Names: withWrapper(adapter, methodtest.Names{Broadcast: protos, Up: protos}, nil, nil)},
 
 		methodtest.Case{Name: "pfeddc", With: []string{"scaffold"}, Options: dc(nil), Zero: noControl,
 			Names: scaffolded(dual)},

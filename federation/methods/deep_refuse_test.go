@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// Towers that other tools exported have no blocks to go into: likeCLIP's text tower has none, and neither has its image
-// tower. Each method says in one line what it lacks.
+// Towers exported by other tools have no blocks to insert prompts into, as likeCLIP's text and image towers. Each
+// method names the missing blocks in one line.
 func TestExportedTowersAreRefusedClearly(t *testing.T) {
 	for _, c := range []struct {
 		method string

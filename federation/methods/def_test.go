@@ -13,8 +13,8 @@ import (
 	"promptfed/federation/methods/wrappers/optimization"
 )
 
-// A layer of a stack is named by its type, so that a method is called as its type is in lower case. SDFed is FedPHA
-// with other defaults.
+// A layer of a stack is named by its type, so a method's name is its type in lower case. SDFed is FedPHA with other
+// defaults.
 func TestNamesOfTheTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, d := range table {
@@ -33,7 +33,7 @@ type bare struct{}
 
 func (bare) Build(method.Method) (method.Method, error) { return averaged.PromptFL{}, nil }
 
-// Each mistake of a definition is told before anything is registered.
+// Each mistake of a definition is an error before anything is registered.
 func TestRegisterRefuses(t *testing.T) {
 	sound := func() layer.Builder { return &averaged.PromptFL{} }
 	before := len(table)
@@ -62,20 +62,20 @@ func TestRegisterRefuses(t *testing.T) {
 	}
 }
 
-// astray is a wrapper that keeps what it wraps where nobody finds it: whoever asks the layers of a stack what they
-// need, as differential privacy does, would ask another method.
-type astray struct{ method.Method }
+// hidesInner is a wrapper that keeps its wrapped method in an unexpected field. A search through the layers of a stack,
+// as differential privacy does it, would miss that method.
+type hidesInner struct{ method.Method }
 
-func (astray) Build(method.Method) (method.Method, error) {
+func (hidesInner) Build(method.Method) (method.Method, error) {
 	return optimization.FedProx{Method: personalized.CoOp{}}, nil
 }
 
 func TestWrapperMustShowWhatItWraps(t *testing.T) {
-	d := layer.Def{Name: "astray", New: func() layer.Builder { return &astray{} }}
+	d := layer.Def{Name: "hidesinner", New: func() layer.Builder { return &hidesInner{} }}
 	promptFL, _ := Find("promptfl")
 	fedAPPR, _ := Find("fedappr")
 	if !d.Wrapper() || promptFL.Wrapper() || fedAPPR.Wrapper() {
-		t.Error("a wrapper is what embeds method.Method")
+		t.Error("a wrapper embeds method.Method")
 	}
 	if _, err := build(d, d.New(), averaged.PromptFL{}); err == nil ||
 		!strings.Contains(err.Error(), "its field Method") {

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// A method draws from Local.Rand and Global.Rand alone, whose numbers a trace counts: method.Rand, which it does not
-// count, is not used in this folder, nor is a generator of a method's own. dp's option secure has one, of noise that
-// nobody is to know; what it draws is recorded all the same.
+// A method draws from Local.Rand and Global.Rand alone, whose numbers a trace counts. No file of this folder uses
+// method.Rand, which a trace does not count, or another generator. dp's option secure has a generator of secret noise;
+// its draws are recorded all the same.
 func TestMethodsDrawWhereTracesCount(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {

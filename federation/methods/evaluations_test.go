@@ -17,8 +17,8 @@ import (
 // Parameters that class scores may read.
 const own, every, none = "private", "private shared", ""
 
-// evaluable says what class scores read, of every method, read off the formula of its scores; wrappers leave them as
-// they are, but for FedProto's test by prototypes, which reads nothing that the client trained.
+// evaluable lists the parameters that class scores read, for every method, read off the formula of its scores. Wrappers
+// do not change them, except FedProto's test by prototypes, which reads no trained parameters of the client.
 var evaluable = map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sdfed": own, "zeroshot": none,
 	"fedappr": "shared", "fedapt": "server shared", "fedmvp": "shared",
 	"fedclip": "shared", "fedpr": "shared", "fedtpg": "shared", "fedvpt": "shared",
@@ -34,7 +34,7 @@ var evaluable = map[string]string{"coop": own, "fedhpl": own, "fedpha": own, "sd
 	"pfeddc attention: none without: own":        own, "pfeddc attention: none": "shared",
 	"pfeddc attention: text without: own": every}
 
-// Which evaluations exist follows from what class scores read.
+// The existing evaluations follow from the parameters that class scores read.
 func TestEvaluable(t *testing.T) {
 	for _, e := range methods.Table() {
 		if _, ok := evaluable[e.Name]; !ok && !e.Wrapper() {
@@ -68,8 +68,8 @@ func TestEvaluable(t *testing.T) {
 	}
 }
 
-// A run's records, summary and exams have no number, and no key, for an evaluation that the method does not have; both
-// evaluations of the others differ as its parameters do.
+// The records, summary and evaluation sets of a run have no number and no key for an evaluation that the method lacks.
+// Both evaluations of other methods differ, as the parameters do.
 func TestNoGlobalOfPrivateScores(t *testing.T) {
 	for _, name := range []string{"coop", "fedpha", "promptfl", "zeroshot"} {
 		m, err := methods.Build(name, nil, nil)

@@ -8,7 +8,7 @@ import (
 	"promptfed/federation/methods"
 )
 
-// What makes no sense is refused where the method is built, and a class without attributes before anything runs.
+// Invalid options are refused when the method is built, and a class without attributes before the run starts.
 func TestFedMVPRefuses(t *testing.T) {
 	some := maps.Clone(traits)
 	some["ant"] = []string{"six legs"}

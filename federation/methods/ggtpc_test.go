@@ -6,16 +6,16 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// What leaves nothing of GGTPC.
-var still = options{"strength": 0.0, "sampling": "none"}
+// Options under which GGTPC changes nothing.
+var noCalibration = options{"strength": 0.0, "sampling": "none"}
 
 var (
 	shapes = []string{"axes", "sizes"}
 	places = []string{"prototypes/mean", "prototypes/label"}
 )
 
-// ggtpc names what GGTPC traces over a base method, on clients of several backbones: the form in which covariances
-// travel, and what the server sends, once or in every round.
+// ggtpc names the tensors that GGTPC traces over a base method, on clients of several backbones: the encoding of
+// covariances, and the broadcast tensors, sent once or in every round.
 func ggtpc(base methodtest.Names, form string, every bool, sent ...string) methodtest.Names {
 	n := base
 	n.Statistic = &methodtest.Statistic{Name: "ggtpc", Every: every, Answer: []string{"n", "mean", form},

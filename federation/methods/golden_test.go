@@ -36,8 +36,8 @@ type golden struct {
 	}
 	Alike bool                // all clients have the first backbone
 	Terms bool                // each term of the loss is traced too
-	Sizes []int               // examples of each client, where not 9, 5 and 6
-	First map[string]struct { // of everything that is drawn at random elsewhere
+	Sizes []int               // numbers of examples of each client, if not 9, 5 and 6
+	First map[string]struct { // initial values of everything that is otherwise drawn at random
 		Salt  int
 		Scale float64
 		Shape []int
@@ -45,7 +45,7 @@ type golden struct {
 }
 
 // TestPyTorch compares every traced number of two rounds of three clients with tools/golden/methods.py, which computes
-// them in PyTorch from the formulas of the papers and of the toy.
+// the numbers in PyTorch from the formulas of the papers and of the toy.
 func TestPyTorch(t *testing.T) {
 	groups, err := filepath.Glob("testdata/*.safetensors")
 	if err != nil || len(groups) == 0 {
@@ -113,21 +113,21 @@ func (c golden) trace(t *testing.T) tensor.Map {
 	return rec.Tensors
 }
 
-// unwitnessed are names of what a witness has under another name, or draws by itself.
-var unwitnessed = regexp.MustCompile(`^start/|/grad_raw/|/scalar/|/prepared/|/constant/|/optimizer/|` +
+// notCompared matches names of tensors that the PyTorch script names otherwise, or draws by itself.
+var notCompared = regexp.MustCompile(`^start/|/grad_raw/|/scalar/|/prepared/|/constant/|/optimizer/|` +
 	`/eval/(param|received|before|down|kept|scalar|client)/|draw/(dpfpl|dp|mvp|compress|attack)/|` +
 	`/draw/(text|image)/drawn`)
 
-// compare gives the largest difference, each relative to the largest value of its tensor or to 1e-2. The gradient of a
-// term by itself is small, and what is left of float32 numbers that nearly cancel, as MOON's cosines do: it may differ
-// by 2e-4. So may the gradients of pFedMoAP's gate, whose biases change nothing that classes differ in.
+// compare returns the largest difference, each relative to the largest value of its tensor or to 1e-2. The gradient of
+// a single term is small, a remainder of float32 numbers that nearly cancel, like MOON's cosines: it may differ by
+// 2e-4. So may the gradients of pFedMoAP's gate, whose biases do not change the differences between classes.
 func compare(t *testing.T, label string, got tensor.Map, want *tensor.Tensor) float64 {
 	t.Helper()
 	at, worst := 0, 0.0
 	for _, name := range got.Names() {
 		last := name[strings.LastIndex(name, "/")+1:]
 		if last == "label" || last == "image" || slices.Contains(spec.LargeInputs, last) ||
-			unwitnessed.MatchString(name) {
+			notCompared.MatchString(name) {
 			continue
 		}
 		part := got[name]

@@ -37,7 +37,7 @@ func TestRefusesOptions(t *testing.T) {
 		{"promptfl", nil, options{"tokens": nil}, []string{"options.tokens has no value", "remove the line"}},
 		{"promptfl", []string{"fedprox"}, options{"fedprox": options{"mu": nil}},
 			[]string{"options.fedprox.mu has no value"}},
-		// in both forms at once, the name that comes later in the alphabet decided
+		// an option in both forms at once is refused, in any order of the two names
 		{"promptfl", []string{"fedprox"}, options{"mu": 5, "fedprox": options{"mu": 2}}, []string{"options.mu and " +
 			"options.fedprox.mu are the same option"}},
 		{"promptfl", []string{"dp"}, options{"clip": 5, "dp": options{"clip": 2}}, []string{"options.clip and " +
@@ -184,8 +184,8 @@ func TestEveryOptionIsExplained(t *testing.T) {
 	}
 }
 
-// FuzzOptions feeds any JSON as options: never a panic, never more than one line, and what is accepted is accepted
-// again in its resolved form and means the same.
+// FuzzOptions reads any JSON as options: it never panics and errors have one line. Accepted options are accepted again
+// in their resolved form, with the same meaning.
 func FuzzOptions(f *testing.F) {
 	for _, s := range []string{`{}`, `null`, `{"tokens":4}`, `{"local_tokens":[1,"2",3.0]}`, `{"fedprox":{"mu":1e300}}`,
 		`{"ratio":"0.5","fedpha":{"alpha":null}}`, `{"disc_lr":1e-3,"hidden":-1}`, `{"mu":{"a":[{}]}}`,

@@ -9,15 +9,15 @@ import (
 	"promptfed/federation/methods/text/averaged"
 )
 
-// telling states that the mean is enough, and uploads more.
-type telling struct {
+// declaresMean declares that the mean is enough, and uploads more.
+type declaresMean struct {
 	averaged.PromptFL
 	extras []method.Extra
 }
 
-func (m telling) Extras(method.ClientSpec) []method.Extra { return m.extras }
+func (m declaresMean) Extras(method.ClientSpec) []method.Extra { return m.extras }
 
-// TestBuffers: FedBuff takes stacks whose server needs a mean of what is shared alone, and says what others need.
+// TestBuffers: FedBuff accepts stacks whose server needs only a mean of shared parameters, and names other needs.
 func TestBuffers(t *testing.T) {
 	for _, c := range []struct {
 		base, with, fail string
@@ -43,7 +43,7 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// A statement that a mean is enough does not cover what clients upload beside it, but for a tensor for each shared
+// A declaration that a mean is enough does not cover other uploads of clients, except a tensor for each shared
 // parameter.
 func TestMeanCoversNoOtherUploads(t *testing.T) {
 	base := averaged.PromptFLOf(prompts.DefaultContext)
@@ -54,7 +54,7 @@ func TestMeanCoversNoOtherUploads(t *testing.T) {
 		{nil, "", ""}, {[]string{"change/ctx"}, "change", ""}, {[]string{"a/ctx", "b/ctx"}, "a b", ""},
 		{[]string{"length"}, "", "clients upload length"}, {[]string{"a/ctx", "a/other"}, "", "clients upload a/other"},
 	} {
-		m := telling{PromptFL: base}
+		m := declaresMean{PromptFL: base}
 		for _, name := range c.extras {
 			m.extras = append(m.extras, method.Extra{Name: name})
 		}
@@ -66,9 +66,9 @@ func TestMeanCoversNoOtherUploads(t *testing.T) {
 	}
 }
 
-// TestNeverActing: a part whose delay covers all rounds is said, a round more and it is not; with its weight at zero
-// there is no such part. FedAPPR's term acts in rounds after warmup (t > T0, from 1), low-rank changes from lora_round,
-// counted from 0.
+// TestNeverActing: a note names a part whose delay covers all rounds, and is absent with one more round. With weight
+// zero there is no such part. FedAPPR's term acts in rounds after warmup (t > T0, from 1), low-rank changes from
+// lora_round, counted from 0.
 func TestNeverActing(t *testing.T) {
 	for _, c := range []struct {
 		base    string

@@ -13,9 +13,9 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// ownRates are all options that are learning rates, and what weight decay does at them. A rate of parameters that the
-// engine's optimizer moves must be that of their weight decay too, as in a parameter group of PyTorch; the tests named
-// here show it.
+// ownRates lists all options that are learning rates, with their effect on weight decay. Parameters that the engine's
+// optimizer moves have one rate for gradient and weight decay, as in a parameter group of PyTorch. The named tests
+// check it.
 var ownRates = map[string]string{
 	"pfedmoap gating_lr": "the gate's steps and their weight decay: TestGateDecaysAtItsOwnRate, TestPyTorch/baselines",
 	"apfl alpha_lr":      "a number that no optimizer moves and nothing decays: TestTwoRoundsByHand",
@@ -47,8 +47,8 @@ func TestOwnRatesAreListed(t *testing.T) {
 	}
 }
 
-// The gate has an optimizer of its own, torch's SGD: b = m b + g + d p, p' = p - gating_lr b, at whatever rate the
-// prompt has. In round 0 there is nobody to mix with, and it stays as it is.
+// The gate has an optimizer of its own, torch's SGD: b = m b + g + d p, p' = p - gating_lr b, at any rate of the
+// prompt. In round 0 there are no other prompts to mix, and the gate does not change.
 func TestGateDecaysAtItsOwnRate(t *testing.T) {
 	const rate, own, momentum, decay = 0.05, 0.2, 0.9, 0.3
 	train := spec.Training{Epochs: 2,

@@ -17,7 +17,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// columns of a matrix, and its product with another, in float64.
+// columns returns the columns of a matrix in float64.
 func columns(t *tensor.Tensor) [][]float64 {
 	out := make([][]float64, t.Shape[1])
 	for i := range t.Shape[0] {
@@ -52,9 +52,9 @@ func gramSchmidt(cols [][]float64) [][]float64 {
 	return cols
 }
 
-// A step of DP-FPL from its trace alone: V0 gives the factors U and V of local, these the gradients of the factors of
-// the raw gradient G, which are clipped, and have the traced noise times z C; sign: minus puts the gradient of local
-// together (DP-FPL's file has the formulas).
+// A step of DP-FPL from its trace alone. V0 determines the factors U and V of local. They determine the gradients of
+// the factors from the raw gradient G; these gradients are clipped and receive the traced noise times z C. sign: minus
+// assembles the gradient of local (DP-FPL's file has the formulas).
 func TestDPFPLFromItsTrace(t *testing.T) {
 	const clip, noise, rank = 0.02, 0.3, 2
 	got := methodtest.Traced(t, "dpfpl", nil, options{"tokens": 3, "rank": rank, "clip": clip, "noise": noise}, 1,
@@ -63,7 +63,7 @@ func TestDPFPLFromItsTrace(t *testing.T) {
 		p := columns(got[step[:6]+"begin/local"]) // [w] columns of [T]
 		g := columns(got[step+"grad_raw/local"])
 		rows, wide := len(p[0]), len(p)
-		// times is the product of a matrix, given by its columns, with a column.
+		// times returns the product of a matrix, given by its columns, with a column.
 		times := func(cols [][]float64, x []float64) []float64 {
 			out := make([]float64, len(cols[0]))
 			for j, col := range cols {
@@ -126,7 +126,7 @@ func TestDPFPLFromItsTrace(t *testing.T) {
 
 // TRIP's weights of an image from its trace alone: k-means of its tokens from the traced starts, with capacity 1 and
 // one iteration, and the best match of the clusters with the traced keys. A batch of one image has one prompt, the
-// experts' sum with these weights, so that the experts' gradients are to each other as the weights are.
+// experts' sum with these weights, so the ratios of the experts' gradients are those of the weights.
 func TestTRIPFromItsTrace(t *testing.T) {
 	const experts = 3
 	m, err := methods.Build("trip", nil, options{"tokens": 2, "experts": experts, "alpha": 0.0, "iters": 1})
@@ -166,8 +166,8 @@ func TestTRIPFromItsTrace(t *testing.T) {
 	}
 }
 
-// routed1 is one iteration of TRIP's routing for one image's tokens [N,v] and keys [E,v]: clusters of floor(N/E)
-// tokens, one more for the first N mod E, the nearest tokens first.
+// routed1 returns the result of one iteration of TRIP's routing for one image's tokens [N,v] and keys [E,v]: clusters
+// of floor(N/E) tokens, one more for the first N mod E, the nearest tokens first.
 func routed1(tokens *tensor.Tensor, starts []int64, keys *tensor.Tensor) []float64 {
 	n, k := tokens.Shape[0], len(starts)
 	distance := func(a, b []float32) float64 {

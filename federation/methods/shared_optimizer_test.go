@@ -10,8 +10,8 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// TestSharedOptimizer: two rounds of two clients, two steps each, with a fresh optimizer in every turn and with one
-// that goes from client to client and from round to round. The numbers are PyTorch 1.13's, by
+// TestSharedOptimizer: two rounds of two clients, two steps each, with a fresh optimizer in every turn, and with one
+// that passes from client to client and from round to round. The numbers are those of PyTorch 1.13, by
 // tools/golden/shared_optimizer.py.
 func TestSharedOptimizer(t *testing.T) {
 	b, err := os.ReadFile("testdata/optimizer/shared.json")

@@ -13,10 +13,10 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// fitting are options that fit the toy, whose prompts are 6 wide, and that leave nothing out in two rounds.
+// fitting lists options for the toy, whose prompts are 6 wide, under which two rounds use every part of a method.
 var fitting = map[string]options{"fedtpg": {"heads": 2, "mult": 1}, "appr": {"warmup": 0}, "fedappr": {"warmup": 0}}
 
-// stack runs two rounds of a base method and wrappers with their defaults, or gives the reason why they are refused.
+// stack runs two rounds of a base method and wrappers with their defaults, or returns the reason of their refusal.
 func stack(base string, with ...string) error {
 	o := options{}
 	for _, name := range append([]string{base}, with...) {
@@ -36,7 +36,7 @@ func stack(base string, with ...string) error {
 	return err
 }
 
-// refused are stacks that make no sense, each with words of the reason.
+// refused lists stacks that make no sense, each with words of the reason.
 var refused = map[string]string{
 	"coop+appr": "shares nothing", "coop+feddyn": "shares nothing", "coop+fedopt": "shares nothing",
 	"coop+moon":     "shares nothing",
@@ -54,7 +54,7 @@ var refused = map[string]string{
 	"fedpha+feddyn+scaffold": "keep one of the two", "fedpha+scaffold+feddyn": "keep one of the two",
 }
 
-// reasons are those that any other stack may be refused for.
+// reasons lists the reasons for which any other stack may be refused.
 var reasons = []string{"does not exist in this base method",
 	"shares nothing", "learns nothing", "needs a shared text prompt", "replace the server's averaging step",
 	"decide where clients start a round",
@@ -64,8 +64,8 @@ var reasons = []string{"does not exist in this base method",
 	"needs a base method that changes text features", "must be the last", "that would leave the clients without",
 	"teacher would be the client's own private parameters", "fit labels by a loss of their own"}
 
-// Every wrapper runs over every base method, and every pair of wrappers over FedPHA (over PromptFL where FedNTD is one,
-// which FedPHA's private scores refuse), or is refused with its reason.
+// Every wrapper runs over every base method, and every pair of wrappers over FedPHA (over PromptFL if FedNTD is one of
+// them, which FedPHA's private scores refuse), or is refused with its reason.
 func TestStacks(t *testing.T) {
 	var bases, wrappers []string
 	for _, e := range methods.Table() {

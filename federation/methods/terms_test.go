@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// termsOf builds the loss of a method on a toy client and gives the names of its terms.
+// termsOf builds the loss of a method on a toy client and returns the names of its terms.
 func termsOf(m method.Method) ([]string, error) {
 	task := methodtest.Alike(4)[0].Backbone.Task()
 	task.Clients, task.Classes = 2, len(methodtest.Classes)
@@ -28,8 +28,8 @@ func termsOf(m method.Method) ([]string, error) {
 	return names, err
 }
 
-// The terms that papers name, of each row of the table at its default options; a wrapper's stand over PromptFL, and
-// after cross entropy.
+// namedTerms lists the terms that papers name, of each row of the table at its default options. Wrappers' terms are
+// over PromptFL, after cross entropy.
 var namedTerms = map[string]string{
 	"fedapt": "cross entropy, domain", "fedmvp": "cross entropy, consistency",
 	"fedappr": "cross entropy, adversarial, proximity", "appr": "cross entropy, adversarial, proximity",
@@ -51,8 +51,8 @@ var namedTerms = map[string]string{
 	"moon": "cross entropy, model-contrastive",
 }
 
-// Every loss is the sum of its named terms: of each row of the table, of every case of the suite and of every pair of
-// layers that fits together.
+// Every loss is the sum of its named terms: for each row of the table, every case of the suite and every compatible
+// pair of layers.
 func TestLossesAreSumsOfTerms(t *testing.T) {
 	for _, e := range methods.Table() {
 		name, with := e.Name, []string(nil)

@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// The texts as CoOp's and FedPGP's public code write them. The toy's sentences depend on the sum of their bytes only.
+// The texts equal those of CoOp's and FedPGP's public code. The toy's sentences depend only on the sum of their bytes.
 func TestHandWrittenTexts(t *testing.T) {
 	selected := []string{"a bad photo of the {}.", "a origami {}.", "a photo of the large {}.",
 		"a photo of the small {}.", "a {} in a video game.",

@@ -17,9 +17,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// likeCLIP is a backbone whose features lie as CLIP's do: 512 dimensions, class features with cosines of about 0.7
-// among each other and of 0.2 to 0.3 with images, a logit scale of 100. A prompt turns each class's feature by a few
-// degrees.
+// likeCLIP is a backbone with features distributed like CLIP's: 512 dimensions, class features with cosines of about
+// 0.7 among each other and of 0.2 to 0.3 with images, a logit scale of 100. A prompt turns each class's feature by a
+// few degrees.
 type likeCLIP struct{ methodtest.Toy }
 
 const clipDim, clipWidth, clipClasses = 512, 32, 20
@@ -29,13 +29,13 @@ func (*likeCLIP) Task() method.ClientSpec {
 		VisionWidth: methodtest.ToyVision}
 }
 
-// unitRow is a random direction.
+// unitRow returns a random direction.
 func unitRow(salt int) *tensor.Tensor {
 	t := methodtest.Values(salt, 1, clipDim)
 	return tensor.Map{"": t}.Scale(1 / t.Norm())[""]
 }
 
-// clipClass is a class feature without a prompt: what all have in common and 0.65 of its own direction.
+// clipClass returns a class feature without a prompt: a direction common to all, plus 0.65 of its own.
 func clipClass(c int) *tensor.Tensor {
 	t := unitRow(1)
 	t.Axpy(0.65, unitRow(10+c))
@@ -66,7 +66,7 @@ func (b *likeCLIP) Sentences(g *graph.Graph, texts []string) (graph.Node, error)
 	return g.Const(tensor.Stack(rows)), g.Err()
 }
 
-// clipRows are n images of five classes of a client.
+// clipRows returns n images of five classes of a client.
 func clipRows(client, n int) *spec.Features {
 	x, f := tensor.New(n, clipDim), &spec.Features{Class: make([]int64, n)}
 	for i := range n {
@@ -79,9 +79,9 @@ func clipRows(client, n int) *spec.Features {
 	return f
 }
 
-// At CLIP's scale the terms of FedProto and MOON are above 1e-3 of cross entropy by their defaults, in every round that
-// has what they compare with. By the defaults before FedProto's was below it, MOON's a tenth of what it is now, about
-// 0.003.
+// At CLIP's scale the terms of FedProto and MOON are above 1e-3 of cross entropy with their defaults, in every round
+// that has a value to compare with. With the options in weak FedProto's term is below it, and MOON's is about 0.003, a
+// tenth of that with its defaults.
 func TestTermsWeigh(t *testing.T) {
 	names := make([]string, clipClasses)
 	for c := range names {
@@ -119,8 +119,8 @@ func TestTermsWeigh(t *testing.T) {
 	}
 	for _, c := range []struct {
 		base, wrapper, term string
-		before              options
-		bound               float64 // of what it was before
+		weak                options
+		bound               float64 // above the term's share with weak
 	}{
 		{"coop", "fedproto", "prototype distance", options{"distance": "mean", "lambda": 0.1}, 1e-3},
 		{"promptfl", "fedproto", "prototype distance", options{"distance": "mean", "lambda": 0.1}, 1e-3},
@@ -129,8 +129,8 @@ func TestTermsWeigh(t *testing.T) {
 		if least, _ := relative(c.base, c.wrapper, c.term, nil); !(least > max(1e-3, 5*c.bound) && least < 1) {
 			t.Errorf("%s over %s: %.2g of cross entropy", c.wrapper, c.base, least)
 		}
-		if _, most := relative(c.base, c.wrapper, c.term, c.before); !(most > 0 && most < c.bound) {
-			t.Errorf("%s over %s as before: %.2g of cross entropy", c.wrapper, c.base, most)
+		if _, most := relative(c.base, c.wrapper, c.term, c.weak); !(most > 0 && most < c.bound) {
+			t.Errorf("%s over %s with weak options: %.2g of cross entropy", c.wrapper, c.base, most)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What the comment of Source promises of math/rand/v2.
+// The values of math/rand/v2 that the comment of Source promises.
 func TestSource(t *testing.T) {
 	r := rand.New(&Source{Salt: 3})
 	for i := range 1000 {

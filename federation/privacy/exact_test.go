@@ -10,8 +10,8 @@ import (
 // TestDropOuts compares with integrals over the densities (tools/golden/privacy_exact.py) of whole runs whose noise and
 // rate change from round to round, as drop-outs change them. Divergences are exact for all clients, and for Poisson
 // samples at whole orders. Elsewhere they are bounds above the integrals; for a sample of fixed size the integral is
-// for one pair of densities. No epsilon is below that of the product of all rounds. Where divergences are exact, it
-// exceeds that one by the loss of the conversion, here at most a half.
+// for one pair of densities. No epsilon is below that of the product of all rounds. Where divergences are exact,
+// epsilon exceeds it by the loss of the conversion, here at most a half.
 func TestDropOuts(t *testing.T) {
 	b, err := os.ReadFile("testdata/exact.json")
 	if err != nil {

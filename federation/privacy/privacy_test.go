@@ -44,7 +44,7 @@ func TestGoogle(t *testing.T) {
 	t.Logf("%d cases, largest difference of a divergence %.1g of it", len(cases), worst)
 }
 
-// By hand: without sampling one round of order a has a/(2z²); replacing one client's update has 4 times as much.
+// By hand: without sampling one round of order a has a/(2z²). Replacing one client's update costs 4 times as much.
 func TestByHand(t *testing.T) {
 	if got := (Round{Noise: 2, Rate: 1, Poisson: true}).Divergence(8); got != 1 {
 		t.Errorf("%v, want 8/(2·4) = 1", got)

@@ -26,7 +26,7 @@ func TestCache(t *testing.T) {
 	if get("a", 4) != "a" || made.Load() != 2 {
 		t.Errorf("made %d values, want 2", made.Load())
 	}
-	get("c", 4) // 12 bytes: b was not asked for longest
+	get("c", 4) // 12 bytes: the cache evicts b, the least recently used value
 	get("a", 4)
 	if made.Load() != 3 {
 		t.Error("a went before b")
@@ -64,7 +64,7 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// Who waits for a value that another caller is stopped at computes it itself.
+// A caller that waits for the computation of another caller computes the value itself when the other one stops.
 func TestCacheStopped(t *testing.T) {
 	c, key := newValueCache(10, keptTests), sha256.Sum256([]byte("a"))
 	begun, stop := make(chan struct{}), make(chan struct{})
@@ -84,13 +84,13 @@ func TestCacheStopped(t *testing.T) {
 			t.Errorf("%v, %v", v, err)
 		}
 	})
-	time.Sleep(50 * time.Millisecond) // for the second to wait; if it comes later, it has nothing to wait for
+	time.Sleep(50 * time.Millisecond) // so that the second caller waits; if it comes later, it has nothing to wait for
 	close(stop)
 	callers.Wait()
 }
 
-// TestCacheForgets: what two rounds with tests did not ask for goes as the next one begins; the order of calls
-// within a round does not matter.
+// TestCacheForgets: when a round begins, the cache drops the values that nobody requested in the last two rounds with
+// tests. The order of calls within a round does not matter.
 func TestCacheForgets(t *testing.T) {
 	c := newValueCache(100, keptTests)
 	made := map[string]int{}
@@ -107,7 +107,7 @@ func TestCacheForgets(t *testing.T) {
 		c.begin(round)
 		get("every round")
 		if round == 0 || round == 15 {
-			get("first and last") // asked for in neither 5 nor 10
+			get("first and last") // not requested in rounds 5 and 10
 		}
 		if round == 5 || round == 15 {
 			get("one left out") // 10

@@ -55,9 +55,9 @@ func (x setEvaluator) visitor(c *spec.Client) *spec.Client {
 }
 
 // closeAll frees the sessions of set evaluators.
-func closeAll(exams map[string]setEvaluator) error {
+func closeAll(evaluators map[string]setEvaluator) error {
 	var errs []error
-	for _, x := range exams {
+	for _, x := range evaluators {
 		errs = append(errs, x.Close())
 	}
 	return errors.Join(errs...)

@@ -1,4 +1,4 @@
 package client
 
-// InitialValues is how many forward passes at prompts as the server sent them a worker remembers.
+// InitialValues returns the number of forward passes that a worker remembers, all at prompts from the server.
 func (w *Worker) InitialValues() int { return len(w.initial.at) }

@@ -13,8 +13,8 @@ import (
 )
 
 // TestGroups: clients with 9, 5, 6, 3, 12 and 4 examples take 3, 2, 2, 1, 3 and 1 steps of four. On one backbone, in
-// groups of two, those with most steps go together; on two backbones in turn (steps 3, 2, 3 and 2, 1, 1) no group has
-// both. FedPHA's own prompts have two lengths in turn, which are different programs likewise.
+// groups of two, the clients with most steps share a group. On two alternating backbones (steps 3, 2, 3 and 2, 1, 1) no
+// group has both backbones. FedPHA's private prompts have two alternating lengths, so their programs differ likewise.
 func TestGroups(t *testing.T) {
 	sizes := []int{9, 5, 6, 3, 12, 4}
 	pha, err := methods.Build("fedpha", nil, map[string]any{"local_tokens": []int{2, 4}})

@@ -16,9 +16,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// What a worker remembers of a program is found by all that the program reads: its number, the rows, each input's name,
-// shape and very bits, from wherever the input comes, and the client of host functions. Numbers that compare as equal
-// are told apart, and so are names and values that run into each other.
+// The key of a remembered value covers all inputs of its program: the program's number, the rows, the name, shape and
+// exact bits of each input, whatever its source, and the client of host functions. Keys differ for numbers that compare
+// as equal (0 and -0), and for names and values whose concatenations are equal.
 func TestDigestsTellInputsApart(t *testing.T) {
 	row := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v)) }
 	of := func(l method.Local, s message.ClientState) inputs { return inputs{l: &l, s: s} }
@@ -82,19 +82,19 @@ func TestDigestsTellInputsApart(t *testing.T) {
 	note("b, a", &program{number: 3, inputs: []string{a, b}}, two)
 }
 
-// lying is a backbone of which a compiler asks where its weights lie, and nothing else.
-type lying struct {
+// weightsLocation is a backbone that has nothing but the location of its weights, for a compiler.
+type weightsLocation struct {
 	spec.Backbone
 	dir string
 }
 
-func (l lying) WeightsDir() string { return l.dir }
+func (l weightsLocation) WeightsDir() string { return l.dir }
 
-// A run whose weights are replaced while it goes on ends with the file's name: a graph that is compiled later would
-// take other numbers than those before it.
+// If somebody replaces the weights during a run, the run ends with an error that names the file. A graph compiled later
+// would have other weights than the graphs before it.
 func TestWeightsReplacedDuringARun(t *testing.T) {
 	orttest.Need(t)
-	b := lying{dir: t.TempDir()}
+	b := weightsLocation{dir: t.TempDir()}
 	path := filepath.Join(b.dir, "w")
 	put := func(v float32) {
 		orttest.Write(t, path+".new", string(binary.LittleEndian.AppendUint32(nil, math.Float32bits(v))))
@@ -120,7 +120,7 @@ func TestWeightsReplacedDuringARun(t *testing.T) {
 	}
 	put(2)
 	orttest.OneLine(t, "a third graph", compile("third"), path, "changed while it is used")
-	if err := compile("first"); err != nil { // it has the old numbers, as all others
+	if err := compile("first"); err != nil { // it has the old weights, like all others
 		t.Error(err)
 	}
 }

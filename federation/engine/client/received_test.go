@@ -17,16 +17,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestForwardPassOnce: four clients on two backbones need two forward passes of the text tower at what the server sent,
-// one for each backbone, in steps of one client and of several; prompts of their own beside it (FedPHA) change nothing.
-// Those of the round before are forgotten. A client that FedAMP lets begin elsewhere needs none, and so does one whose
-// steps are one graph. Where values stay on a device, which the CPU stands in for, uploads are the same bytes.
+// TestForwardPassOnce: four clients on two backbones need two forward passes of the text tower at the server's
+// parameters, one for each backbone, in steps of one client and of several. Private prompts (FedPHA) change nothing.
+// The worker forgets the passes of the round before. A client with its own initial value (FedAMP) needs none, nor does
+// a client whose steps are one graph. Uploads are the same bytes if values stay on a device (here the CPU).
 func TestForwardPassOnce(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		with   []string
 		prefix int
-		want   [2]int // rounds
+		want   [2]int // by round
 	}{
 		{"promptfl", nil, 0, [2]int{2, 2}},
 		{"promptfl", []string{"fedprox", "scaffold"}, 0, [2]int{2, 2}},

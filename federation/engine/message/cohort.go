@@ -77,7 +77,7 @@ func (o Instruction) For(client int) Instruction {
 // Reply is one message from a client.
 type Reply struct {
 	Client   int
-	Upload   method.Upload // of Train and Ask
+	Upload   method.Upload // of Train and Compute
 	Stats    Stats         // of Train
 	Scores   Scores        // of instructions that test
 	Up, Down int           // bytes of the message and of the instruction it answers

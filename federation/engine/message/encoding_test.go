@@ -10,21 +10,21 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// twice is a codec whose uploads hold half of each number.
-type twice struct{}
+// halfCodec is a codec whose uploads hold half of each number.
+type halfCodec struct{}
 
-func (twice) Pack(*method.Local, *method.Upload) error { return errors.New("not here") }
+func (halfCodec) Pack(*method.Local, *method.Upload) error { return errors.New("not here") }
 
-func (twice) Packed(tensor.Map) tensor.Specs { return tensor.Specs{{Name: "p", Shape: []int{}}} }
+func (halfCodec) Packed(tensor.Map) tensor.Specs { return tensor.Specs{{Name: "p", Shape: []int{}}} }
 
-func (twice) Unpack(_, packed tensor.Map) (tensor.Map, error) {
+func (halfCodec) Unpack(_, packed tensor.Map) (tensor.Map, error) {
 	if packed["p"] == nil {
 		return nil, errors.New("there is no p")
 	}
 	return tensor.Map{"p": tensor.Scalar(2 * packed["p"].Data[0])}, nil
 }
 
-// Parameters come compressed where the instruction has a codec, and only there; statistics never do.
+// Uploaded parameters are compressed if the instruction has a codec, and only then. Statistics are never compressed.
 func TestReadsUploads(t *testing.T) {
 	plain, packed := tensor.Map{"shared/p": tensor.Scalar(3)}, tensor.Map{"packed/p": tensor.Scalar(3)}
 	for _, c := range []struct {
@@ -35,13 +35,13 @@ func TestReadsUploads(t *testing.T) {
 	}{
 		{Instruction{Kind: Train}, plain, 3, ""},
 		{Instruction{Kind: Train}, packed, 0, "outside of [shared extra terms statistics]"},
-		{Instruction{Kind: Train, Codec: twice{}}, packed, 6, ""},
-		{Instruction{Kind: Train, Codec: twice{}}, plain, 0, "outside of [packed extra terms statistics]"},
-		{Instruction{Kind: Train, Codec: twice{}}, tensor.Map{}, 0, "the compressed upload: there is no p"},
-		{Instruction{Kind: Train, Codec: twice{}}, tensor.Map{"packed/p": tensor.Scalar(float32(math.Inf(1)))}, 0,
+		{Instruction{Kind: Train, Codec: halfCodec{}}, packed, 6, ""},
+		{Instruction{Kind: Train, Codec: halfCodec{}}, plain, 0, "outside of [packed extra terms statistics]"},
+		{Instruction{Kind: Train, Codec: halfCodec{}}, tensor.Map{}, 0, "the compressed upload: there is no p"},
+		{Instruction{Kind: Train, Codec: halfCodec{}}, tensor.Map{"packed/p": tensor.Scalar(float32(math.Inf(1)))}, 0,
 			"compressed upload"},
-		{Instruction{Kind: Compute, Codec: twice{}}, plain, 3, ""},
-		{Instruction{Kind: Compute, Codec: twice{}}, packed, 0, "outside of [shared extra terms statistics]"},
+		{Instruction{Kind: Compute, Codec: halfCodec{}}, plain, 3, ""},
+		{Instruction{Kind: Compute, Codec: halfCodec{}}, packed, 0, "outside of [shared extra terms statistics]"},
 	} {
 		got, err := c.o.Read(Reply{}, c.m)
 		switch {

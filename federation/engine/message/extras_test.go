@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Extras are exactly those that are declared.
+// A message has exactly the declared extras.
 func TestCheckExtras(t *testing.T) {
 	declared := []method.Extra{{Name: "mean", Shape: []int{-6, 2}}, {Name: "n", Shape: []int{2, 1}, Counts: true}}
 	counts := func(v ...float32) *tensor.Tensor { return tensor.Of(v, len(v), 1) }

@@ -12,9 +12,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// What a reply can hold follows from its instruction alone. Of PromptFL's two parameters with one term of the loss and
-// what a wrapper adds to it, of GGTPC's answers for two classes in three dimensions, and of the other kinds the list is
-// written by hand.
+// The instruction alone determines the possible contents of a reply. The expected lists are written by hand: for
+// PromptFL's two parameters with one term of the loss and the extra uploads of a wrapper, for GGTPC's answers for two
+// classes in three dimensions, and for the other kinds.
 func TestForms(t *testing.T) {
 	task := method.ClientSpec{Classes: 2, Clients: 3, Width: 4, Dim: 3, Scale: 1}
 	sent := tensor.Map{"ctx": tensor.New(2, 4)}
@@ -73,8 +73,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// The terms of a loss have the same names whatever the sizes of the backbone, with all methods. A client may say that
-// its backbone has any sizes: whatever they are, what it may upload is found without memory in their proportion.
+// The terms of a loss have the same names for all sizes of the backbone, with all methods. A client may claim any sizes
+// of its backbone: the possible upload is found without memory in proportion to these sizes.
 func TestTermsOfAnyTask(t *testing.T) {
 	absurd := method.ClientSpec{Classes: 1 << 20, Clients: 3, Width: 1 << 16, Dim: 1 << 16, Patches: 1 << 16,
 		ImageSize: 1 << 14, VisionWidth: 1 << 16, VisionLayers: 1 << 10, VisionUnits: 1 << 16, Tokens: 1 << 16,

@@ -10,8 +10,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// The norm of a sum is that of the gradients added up, (3,4) + (0,-4) = (3,0), not the sum of norms 5 + 4; what only
-// one of them reaches counts as it is: all together it is the root of 9 + 16.
+// The norm of a sum is that of the added gradients, (3,4) + (0,-4) = (3,0), and not the sum of norms 5 + 4. A parameter
+// that only one gradient reaches counts as it is: all together the norm is the root of 9 + 16.
 func TestNormsOfSums(t *testing.T) {
 	a := tensor.Map{"p": tensor.Of([]float32{3, 4}, 2)}
 	b := tensor.Map{"p": tensor.Of([]float32{0, -4}, 2), "q": tensor.Of([]float32{4}, 1)}
@@ -31,7 +31,7 @@ func measured() *LossTerms {
 		{Correction, 0, Norms{7, map[string]float64{"ctx": 7}}}}}
 }
 
-// What clients measured travels exactly, and under names that messages may have.
+// Measurements of clients travel exactly, and their names are valid in messages.
 func TestTermsTravelExactly(t *testing.T) {
 	r := Reply{Client: 1, Stats: Stats{Terms: measured()},
 		Upload: method.Upload{Shared: tensor.Map{"ctx": tensor.New(2)}}}

@@ -11,15 +11,16 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// asked has a parameter and an optional table of at most three rows.
-var asked = tensor.Specs{{Name: "ctx", Shape: []int{2, 3}}, {Name: "n", Int: true, Shape: []int{-3, 2}, Optional: true}}
+// requested has a parameter and an optional table of at most three rows.
+var requested = tensor.Specs{{Name: "ctx", Shape: []int{2, 3}}, {Name: "n", Int: true, Shape: []int{-3, 2},
+	Optional: true}}
 
 // The largest message has all tensors with the largest sizes, int64 first: by hand 3*2*8 and 2*3*4 bytes, behind eight
 // and this header with spaces up to a multiple of eight. EncodeTensors writes this message.
 func TestMost(t *testing.T) {
 	const text = `{"n":{"dtype":"I64","shape":[3,2],"data_offsets":[0,48]},` +
 		`"ctx":{"dtype":"F32","shape":[2,3],"data_offsets":[48,72]}}`
-	head, all, err := MaxEncodedSize(asked)
+	head, all, err := MaxEncodedSize(requested)
 	if want := int64((8 + len(text) + 7) / 8 * 8); err != nil || head != want || all != want+48+24 {
 		t.Errorf("%d and %d, not %d and %d: %v", head, all, want, want+72, err)
 	}
@@ -31,7 +32,7 @@ func TestMost(t *testing.T) {
 		{"ctx": m["ctx"], "n": tensor.New(0, 2)}} {
 		b, err := EncodeTensors(m)
 		if err == nil {
-			_, err = DecodeTensorsAs(b, asked)
+			_, err = DecodeTensorsAs(b, requested)
 		}
 		if err != nil {
 			t.Errorf("%v: %v", m, err)
@@ -42,7 +43,7 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// Tensors that were not requested are refused by name, element type and shape.
+// Tensors that nobody requested are refused by name, element type and shape.
 func TestOtherTensors(t *testing.T) {
 	ctx := tensor.New(2, 3)
 	for say, m := range map[string]tensor.Map{
@@ -60,14 +61,14 @@ func TestOtherTensors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := DecodeTensorsAs(b, asked); err == nil || !strings.Contains(err.Error(), say) {
+		if _, err := DecodeTensorsAs(b, requested); err == nil || !strings.Contains(err.Error(), say) {
 			t.Errorf("%q: %v", say, err)
 		}
 	}
 }
 
-// A message that cannot have these forms needs no more memory than its size, with any header: as long as the message,
-// with 100,000 names, with a shape of 10,000 sizes, with elements that grow when they are read.
+// A message without these forms needs no more memory than its own size, whatever its header: one as long as the
+// message, one with 100,000 names, one with a shape of 10,000 sizes, one with elements that grow when they are read.
 func TestBombs(t *testing.T) {
 	large := tensor.Specs{{Name: "a", Int: true, Shape: []int{1 << 20}}} // messages of 8 MiB are expected
 	var names strings.Builder
@@ -100,7 +101,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// Every message has the forms, or is refused in one line.
+// Every message has the forms or is refused in one line.
 func FuzzDecodeAs(f *testing.F) {
 	for _, m := range []tensor.Map{nil, sample(), {"ctx": tensor.New(2, 3)}} {
 		b, err := EncodeTensors(m)
@@ -110,7 +111,7 @@ func FuzzDecodeAs(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := DecodeTensorsAs(b, asked)
+		m, err := DecodeTensorsAs(b, requested)
 		if err != nil {
 			if strings.Contains(err.Error(), "\n") {
 				t.Fatalf("%q", err)

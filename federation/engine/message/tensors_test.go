@@ -50,7 +50,7 @@ func TestRoundTripIsExact(t *testing.T) {
 			}
 		}
 	}
-	// Changes of decoded tensors must not reach the message, and vice versa.
+	// A change of decoded tensors must not reach the message, nor a change of the message the tensors.
 	got["shared/ctx"].Data[0] = 9
 	if third, _ := DecodeTensors(b); third["shared/ctx"].Data[0] != 1 {
 		t.Error("a decoded tensor shares memory with the message")

@@ -7,10 +7,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestStatisticsByHand: four examples of classes 0, 0, 2, 2, predicted as 0, 1, 2, 0 (of equal scores the first
-// counts). Class 0 has TP 1, FP 1, FN 1, so F1 1/2; class 2 has TP 1, FP 0, FN 1, so 2/3; class 1 does not occur and
-// does not count. Among classes 0 and 2 alone the first and the third are correct, among 0 and 1 the first: class 2 is
-// none of them.
+// TestStatisticsByHand: four examples of classes 0, 0, 2, 2 are predicted as 0, 1, 2, 0 (among equal scores the first
+// counts). Class 0 has TP 1, FP 1, FN 1, so F1 1/2. Class 2 has TP 1, FP 0, FN 1, so 2/3. Class 1 does not occur and
+// does not count. Among classes 0 and 2 alone the first and the third example are correct; among 0 and 1 the first, as
+// class 2 is not among them.
 func TestStatisticsByHand(t *testing.T) {
 	scores := tensor.Of([]float32{
 		3, 1, 2,
@@ -31,7 +31,7 @@ func TestStatisticsByHand(t *testing.T) {
 	}
 }
 
-// TestWorstTenth: of 11 accuracies ceil(11/10) = 2 count, of 10 one, of one itself.
+// TestWorstTenth: of 11 accuracies ceil(11/10) = 2 count, of 10 one, of one that one.
 func TestWorstTenth(t *testing.T) {
 	for _, c := range []struct {
 		of   []float64

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every metric says all that tables, checks and the glossary ask of it, and the accuracy is the first column.
+// Every metric has all fields that tables, checks and the glossary read, and accuracy is the first column.
 func TestDefinitions(t *testing.T) {
 	all, names, keys := Definitions(), map[string]bool{}, map[string]bool{perClientKey: true, perDomainKey: true}
 	for _, d := range all {
@@ -28,7 +28,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// A round without anything has no metric of an evaluation, and no reader panics.
+// An empty round has no metric of an evaluation, and no reader panics.
 func TestEmptyRound(t *testing.T) {
 	for _, d := range Definitions() {
 		if v, ok := d.Read(Round{}, "1"); ok && d.Evaluated {

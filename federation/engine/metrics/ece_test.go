@@ -10,13 +10,13 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// ofOne evaluates one client with these test examples.
-func ofOne(scores *tensor.Tensor, labels []int64) *Evaluation {
+// oneClient evaluates one client with these test examples.
+func oneClient(scores *tensor.Tensor, labels []int64) *Evaluation {
 	return Evaluate([]Client{{Examples: len(labels), Statistics: Compute(Examples{Scores: scores, Labels: labels},
 		true)}})
 }
 
-// near compares a metric of an evaluation with a value worked out elsewhere.
+// near compares a metric of an evaluation with an expected value.
 func near(t *testing.T, what string, e *Evaluation, name string, want, within float64) {
 	t.Helper()
 	if got, ok := e.Value(name); !ok || math.Abs(got-want) > within {
@@ -24,13 +24,13 @@ func near(t *testing.T, what string, e *Evaluation, name string, want, within fl
 	}
 }
 
-// TestECEByHand: two classes with scores 0 and ln(p/(1-p)) have confidence p. Of three examples at 0.9 (bin 14) two are
-// correct, of one at 0.6 (its upper edge 9/15 is inside bin 9) none: |2 - 2.7| + |0 - 0.6| = 1.3 over 4 examples.
+// TestECEByHand: of two classes with scores 0 and ln(p/(1-p)) the second has confidence p. Two of three examples at 0.9
+// (bin 14) are correct, and none of one at 0.6 (the upper edge 9/15 is in bin 9): (|2 - 2.7| + |0 - 0.6|)/4 = 1.3/4.
 func TestECEByHand(t *testing.T) {
 	logit := func(p float64) float32 { return float32(math.Log(p / (1 - p))) }
 	scores := tensor.Of([]float32{0, logit(.9), 0, logit(.9), 0, logit(.9), 0, logit(.6)}, 4, 2)
 	labels := []int64{1, 1, 0, 0}
-	near(t, "by hand", ofOne(scores, labels), ECE, 1.3/4, 1e-7)
+	near(t, "by hand", oneClient(scores, labels), ECE, 1.3/4, 1e-7)
 	good := Compute(Examples{Scores: scores, Labels: labels}, false)
 	if b := good[confidences.Name][39:42]; b[0] != 3 || b[1] != 2 {
 		t.Errorf("the bin of 0.9 is %v", b)
@@ -55,8 +55,8 @@ func TestECEByHand(t *testing.T) {
 	}
 }
 
-// goldenCases are the test examples of tools/golden/calibration.py, and their expected calibration errors, the last of
-// all cases together.
+// goldenCases returns the test examples of tools/golden/calibration.py and their expected calibration errors; the last
+// error is over all cases together.
 func goldenCases(t *testing.T) (cases []Examples, ece []float64) {
 	t.Helper()
 	b, err := os.ReadFile("testdata/calibration.json")
@@ -82,8 +82,8 @@ func goldenCases(t *testing.T) (cases []Examples, ece []float64) {
 	return cases, append(ece, golden.Together)
 }
 
-// likeGolden compares a metric with values for each golden case and, at the end, for all cases as clients of one test.
-// NaN stands for no value.
+// likeGolden compares a metric with the expected value of each golden case and, at the end, of all cases as clients of
+// one test. NaN stands for no value.
 func likeGolden(t *testing.T, name string, want []float64) {
 	t.Helper()
 	cases, _ := goldenCases(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An evaluation is read as it was written, alone and among the keys of another object.
+// An evaluation is read as it was written, both alone and among the keys of another object.
 func TestEvaluationJSON(t *testing.T) {
 	clients := []Client{{Domain: "Art", Examples: 9, Statistics: Compute(drawn(1, 9), true)},
 		{Domain: "Photo", Examples: 4, Statistics: Compute(drawn(2, 4), true)}}

@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// drawn are random test examples of classes 0 to 4.
+// drawn returns random test examples of classes 0 to 4.
 func drawn(seed uint64, n int) Examples {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	e := Examples{Scores: tensor.New(n, 5), Own: []int64{1, 3}}
@@ -25,7 +25,7 @@ func drawn(seed uint64, n int) Examples {
 	return e
 }
 
-// Statistics arrive as they were sent: lists in JSON, tables as tensors. Both have their bounds before they are read.
+// Statistics arrive as they were sent: lists as JSON, tables as tensors. Bounds are checked before reading.
 func TestStatisticsTravel(t *testing.T) {
 	for n := range 50 {
 		s := Compute(drawn(uint64(n), n+1), true)
@@ -49,7 +49,7 @@ func TestStatisticsTravel(t *testing.T) {
 	}
 }
 
-// A client that holds several others' examples has the metrics that pool them: merging is exact.
+// A client that holds the examples of several others has their pooled metrics: merging is exact.
 func TestPoolingIsExact(t *testing.T) {
 	all, clients := Examples{Own: []int64{1, 3}}, []Client{}
 	var rows []float32
@@ -59,7 +59,7 @@ func TestPoolingIsExact(t *testing.T) {
 		clients = append(clients, Client{Examples: len(e.Labels), Statistics: Compute(e, true)})
 	}
 	all.Scores = tensor.Of(rows, len(all.Labels), 5)
-	whole, parts := ofOne(all.Scores, all.Labels), Evaluate(clients)
+	whole, parts := oneClient(all.Scores, all.Labels), Evaluate(clients)
 	tested := 0
 	for _, d := range definitions {
 		if d.Value != nil && strings.HasPrefix(d.Merge, pooled) {
@@ -73,7 +73,7 @@ func TestPoolingIsExact(t *testing.T) {
 	}
 }
 
-// A metric is over the clients that sent its statistics, and absent where none did: it is not 0.
+// A metric is over the clients that sent its statistics. If no client did, the metric is absent, and not 0.
 func TestWithheld(t *testing.T) {
 	s := Compute(drawn(1, 9), true)
 	other := Compute(drawn(2, 9), false)
@@ -98,7 +98,7 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// Headers with other statistics are refused before anything is made of them.
+// Headers with other statistics are refused before they are decoded.
 func TestHostileHeaders(t *testing.T) {
 	for text, says := range map[string]string{
 		`{"correct":[1],"correct":[2]}`: "twice",
@@ -122,7 +122,7 @@ func TestHostileHeaders(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, what Check takes has metrics within their bounds.
+// Whatever a client sends, statistics that pass Check have metrics within their bounds.
 func FuzzStatistics(f *testing.F) {
 	b, _ := json.Marshal(Compute(drawn(3, 7), false))
 	f.Add(b, 7, int64(0), int64(0), int64(7))

@@ -10,12 +10,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestRefuseTests: a reply to a test is refused whose counts of classes or bins of confidence are not of the examples
-// that it counts, and so are tensors that nobody asked for.
+// TestRefuseTests: a reply to a test is refused if its counts of classes or bins of confidence do not match its number
+// of examples, or if it has tensors that nobody requested.
 func TestRefuseTests(t *testing.T) {
 	scores := tensor.Of([]float32{3, 1, 0, 5, 2, 1}, 3, 2)
 	labels := []int64{0, 1, 1}
-	good := func() message.Reply { // by hand: classes 0, 1, 1 are taken for 0, 1, 0
+	good := func() message.Reply { // by hand: classes 0, 1, 1 are predicted as 0, 1, 0
 		of := metrics.Compute(metrics.Examples{Scores: scores, Labels: labels, Own: labels}, true)
 		return message.Reply{Scores: message.Scores{Examples: 3, Global: of}}
 	}
@@ -64,7 +64,7 @@ func TestRefuseTests(t *testing.T) {
 			t.Errorf("%s: taken", name)
 		}
 	}
-	// As tensors: of another shape or type, of an evaluation that the reply lacks, and of an unknown name.
+	// Tensors of another shape or type, of an evaluation that the reply lacks, and of an unknown name.
 	table := tensor.OfInts([]int64{0, 0, 3}, 1, 3)
 	for name, m := range map[string]tensor.Map{"another shape": {"global/confusion": tensor.OfInts([]int64{0, 0}, 1,
 		2)},

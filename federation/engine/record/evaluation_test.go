@@ -11,31 +11,32 @@ import (
 	"promptfed/federation/method"
 )
 
-// sent are the statistics of a client with so many correct predictions, as far as these tests look at them.
-func sent(correct, f1 float64) metrics.Statistics {
+// statisticsOf returns the statistics of a client with so many correct predictions, with the fields that these tests
+// read.
+func statisticsOf(correct, f1 float64) metrics.Statistics {
 	return metrics.Statistics{"correct": {correct}, "f1": {f1}, "own_correct": {0}}
 }
 
-// either has both evaluations.
-var either = Evaluable{Global: true, Personal: true}
+// bothEvaluations has both evaluations.
+var bothEvaluations = Evaluable{Global: true, Personal: true}
 
-// TestScore: three clients with 1 of 2, 3 of 4 and 4 of 4 right with their own parameters, and 0, 1 and 2 with the
-// server's; domains east (0.5, 1) and west (0.75) have means 0.75 and 0.75. The standard deviations of (0.5, 0.75, 1)
+// TestScore: three clients have 1 of 2, 3 of 4 and 4 of 4 correct with their own parameters, and 0, 1 and 2 with the
+// server's. Domains east (0.5, 1) and west (0.75) have means 0.75 and 0.75. The standard deviations of (0.5, 0.75, 1)
 // and (0, 0.25, 0.5) are those of -1/4, 0, 1/4.
 func TestScore(t *testing.T) {
 	var replies []message.Reply
 	for i, s := range []message.Scores{
-		{Examples: 2, Global: sent(0, 0.1),
-			Personal: sent(1, 0.3)},
-		{Examples: 4, Global: sent(1, 0.2),
-			Personal: sent(3, 0.6), Untrained: true},
-		{Examples: 4, Global: sent(2, 0.3),
-			Personal: sent(4, 0.9)}} {
+		{Examples: 2, Global: statisticsOf(0, 0.1),
+			Personal: statisticsOf(1, 0.3)},
+		{Examples: 4, Global: statisticsOf(1, 0.2),
+			Personal: statisticsOf(3, 0.6), Untrained: true},
+		{Examples: 4, Global: statisticsOf(2, 0.3),
+			Personal: statisticsOf(4, 0.9)}} {
 		replies = append(replies, message.Reply{Client: i, Scores: s})
 	}
 	infos := []method.ClientInfo{{Domain: "east"}, {Domain: "west"}, {Domain: "east"}}
 	r := Record{}
-	r.Score(either, method.PersonalView, replies, message.Indices(len(infos)), infos)
+	r.Score(bothEvaluations, method.PersonalView, replies, message.Indices(len(infos)), infos)
 	near := func(what string, got, want float64) {
 		t.Helper()
 		if math.Abs(got-want) > 1e-12 {
@@ -64,14 +65,14 @@ func TestScore(t *testing.T) {
 	near("global east", g.PerDomain["east"], 0.25)
 
 	some := Record{}
-	some.Score(either, method.PersonalView, replies[1:], message.Indices(3), make([]method.ClientInfo, 3))
+	some.Score(bothEvaluations, method.PersonalView, replies[1:], message.Indices(3), make([]method.ClientInfo, 3))
 	if len(some.Evaluation.PerClient) != 2 || !slices.Equal(some.Answered, []int{1, 2}) ||
 		!slices.Equal(some.Unanswered,
 			[]int{0}) {
 		t.Errorf("clients 1 and 2 answered: %v of %v, not %v", some.Evaluation.PerClient, some.Answered,
 			some.Unanswered)
 	}
-	x := SummariseSet(either, method.GlobalView, replies, message.Indices(len(infos)), infos)
+	x := SummariseSet(bothEvaluations, method.GlobalView, replies, message.Indices(len(infos)), infos)
 	near("exam", x.Evaluation.Accuracy(), 0.25)
 	near("evaluation set f1", x.Evaluation.Values[metrics.F1], 0.2)
 	if x.Examples != 4 {
@@ -79,13 +80,13 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// TestScoreOfOne: a method that has but one of the two evaluations gives no trace of the other, in the record, the
-// summary and their lines; with the other for headline there is none, and what a client says of an evaluation that does
-// not exist, or leaves out of one that does, is no answer.
+// TestScoreOfOne: if a method has only one of the two evaluations, the record, the summary and their lines have no
+// trace of the other. With the other as the headline there is no headline. A client's reply is refused if it has an
+// evaluation that does not exist, or lacks one that does.
 func TestScoreOfOne(t *testing.T) {
 	replies := []message.Reply{{Client: 0, Scores: message.Scores{Examples: 4,
-		Personal: sent(3, 0.5)}},
-		{Client: 1, Scores: message.Scores{Examples: 4, Global: sent(4, 1)}}}
+		Personal: statisticsOf(3, 0.5)}},
+		{Client: 1, Scores: message.Scores{Examples: 4, Global: statisticsOf(4, 1)}}}
 	has, infos := Evaluable{Personal: true}, make([]method.ClientInfo, 2)
 	const personal = `"accuracy":0.75,"accuracy_weighted":0.75,"f1":0.5,"worst":0.75,"worst10":0.75,"accuracy_std":0,` +
 		`"own_classes":0,"per_client":[0.75]`

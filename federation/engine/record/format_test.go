@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/engine/metrics"
 )
 
-// What format 1 wrote is read with the present names, and metrics that it lacks are absent. Later formats are refused.
+// Format 1 is read with the present names, and metrics that it lacks are absent. Later formats are refused.
 func TestFormats(t *testing.T) {
 	const keys = `"accuracy":0.5,"f1":0.25,"per_client":[0.5],"per_domain":{"Art":0.5},"domain_mean":0.5`
 	const old = `{"round":0,"tested":true,` + keys + `,"view":"global","evaluations":{"global":{` + keys + `}},` +

@@ -11,8 +11,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// A summary counts by hand what records say of clients; records and summaries of runs where all were taken at their
-// word have no key of it.
+// The summary's counts of clients are those of the records, counted by hand. Without limited clients, records and
+// summaries have no such key.
 func TestSummaryOfLimited(t *testing.T) {
 	s := record.Summarise([]record.Record{
 		{Limited: message.Limited{Refused: []message.Refusal{{Client: 4, Reason: "first"},

@@ -6,8 +6,8 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// A round's terms are means over clients, and relative to the mean of cross entropy's: of 2 and 4 that is 3, and 6 and
-// 0 over 3 is 1. Where cross entropy has no gradient there is no ratio.
+// A round's terms are means over clients, and relative to the mean of cross entropy: 2 and 4 have the mean 3, and 6 and
+// 0 over it are 1. If cross entropy has no gradient there is no ratio.
 func TestTermsOfARound(t *testing.T) {
 	client := func(fit, pull float64) message.Reply {
 		return message.Reply{Stats: message.Stats{Terms: &message.LossTerms{CrossEntropy: message.Norms{All: fit,

@@ -6,7 +6,7 @@ import (
 	"promptfed/federation/engine/message"
 )
 
-// A client that missed deadlines had instructions: where the sample is secret the record does not name it.
+// A client that missed deadlines had instructions. If the sample is secret, the record does not name that client.
 func TestSecretSampleNamesNoSilentClient(t *testing.T) {
 	r := Record{Limited: message.Limited{Unawaited: []int{1}}}
 	r.HideSample(false)

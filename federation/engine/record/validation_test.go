@@ -8,8 +8,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// validated are records of rounds 0, 1, ... with these validation accuracies; -1 stands for a round that was not
-// tested, and what test data gave is 1 less it.
+// validated returns records of rounds 0, 1, ... with these validation accuracies. -1 stands for a round without a test;
+// the test accuracy is 1 minus the validation accuracy.
 func validated(accuracies ...float64) []Record {
 	var out []Record
 	for i, v := range accuracies {
@@ -24,8 +24,8 @@ func validated(accuracies ...float64) []Record {
 	return out
 }
 
-// TestBestVal: of equal accuracies the earlier round wins, whatever test data gave, and rounds without a test do not
-// count.
+// TestBestVal: among equal validation accuracies the earlier round wins, whatever the test accuracy, and rounds without
+// a test do not count.
 func TestBestVal(t *testing.T) {
 	for _, c := range []struct {
 		accuracies []float64
@@ -41,7 +41,7 @@ func TestBestVal(t *testing.T) {
 	}
 }
 
-// TestPatience: counted are the tested rounds after the best one, which is named as on the terminal, from 1.
+// TestPatience: patience counts the tested rounds after the best one. The message numbers rounds from 1.
 func TestPatience(t *testing.T) {
 	for _, c := range []struct {
 		patience int
@@ -57,7 +57,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestChoose: the summary names the round that validation data prefers, and takes its numbers only if that selects.
+// TestChoose: the summary names the round with the best validation accuracy, and has its metrics if selected.
 func TestChoose(t *testing.T) {
 	records := validated(.3, .8, .5)
 	for _, best := range []bool{false, true} {

@@ -16,10 +16,10 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// movers are clients of one shared number: client k adds k+1 to what it gets.
-type movers struct{ accepted [][]int }
+// addingClients are clients of one shared number: client k adds k+1 to the number it receives.
+type addingClients struct{ accepted [][]int }
 
-func (m *movers) Run(_ context.Context, o message.Instruction) ([]message.Reply, error) {
+func (m *addingClients) Run(_ context.Context, o message.Instruction) ([]message.Reply, error) {
 	var out []message.Reply
 	for _, id := range o.Clients {
 		up := method.Upload{Client: id, N: 10 * (id + 1),
@@ -30,7 +30,7 @@ func (m *movers) Run(_ context.Context, o message.Instruction) ([]message.Reply,
 	return out, nil
 }
 
-func (m *movers) Accept(_ int, clients []int) error {
+func (m *addingClients) Accept(_ int, clients []int) error {
 	m.accepted = append(m.accepted, clients)
 	return nil
 }
@@ -46,28 +46,28 @@ func instruction(round int, theta float32) message.Instruction {
 		Shared: tensor.Map{"ctx": one(theta)}}
 }
 
-// trio are clients whose only step takes 1, 2 and 5 seconds.
-func trio(fedbuff FedBuff) *Plan {
+// threeClients returns a plan of three clients whose only step takes 1, 2 and 5 seconds.
+func threeClients(fedbuff FedBuff) *Plan {
 	return &Plan{Speeds: []Speed{{Step: 1}, {Step: 2}, {Step: 5}}, FedBuff: fedbuff, Seed: 3}
 }
 
-// step is what one step of the server should be.
+// step is the expected result of one step of the server.
 type step struct {
 	clients, stale, late []int
 	seconds              float64
-	uploads              []float64 // as the server gets them
+	uploads              []float64 // as the server receives them
 	trained              []int
 }
 
-// follow runs steps of a server that takes the mean of uploads, and compares. Before every step all state goes through
-// Save and Load into another cohort.
-func follow(t *testing.T, p *Plan, want []step) {
+// checkSchedule runs steps of a server that takes the mean of uploads, and compares. Before every step it saves all
+// state and loads it into another cohort.
+func checkSchedule(t *testing.T, p *Plan, want []step) {
 	t.Helper()
 	theta := float32(0)
 	var text []byte
 	var m tensor.Map
 	for v, w := range want {
-		clients := &movers{}
+		clients := &addingClients{}
 		c := New(clients, p, []int{0, 1, 2}, 3, func(int) int { return 1 })
 		if v > 0 {
 			b, err := message.EncodeTensors(m)
@@ -113,12 +113,12 @@ func follow(t *testing.T, p *Plan, want []step) {
 	}
 }
 
-// TestFedBuff follows the schedule that was worked out by hand, with two uploads to a step. All start at 0 s. Clients 0
-// and 1 arrive at 1 and 2 s and start again; they fill the buffer again at 3 and 4 s. At 5 s clients 0 and 2 arrive, 2
-// with an update that is two steps old: 3/sqrt(3). At 6 s client 0 arrives, and client 1, which is one step old.
+// TestFedBuff follows a schedule worked out by hand, with two uploads to a step. All start at 0 s. Clients 0 and 1
+// arrive at 1 and 2 s and start again; they fill the buffer again at 3 and 4 s. At 5 s clients 0 and 2 arrive, 2 with
+// an update that is two steps old: 3/sqrt(3). At 6 s clients 0 and 1 arrive, 1 with one that is one step old.
 func TestFedBuff(t *testing.T) {
 	theta3 := (4 + 3 + math.Sqrt(3)) / 2
-	follow(t, trio(FedBuff{Buffer: 2, Staleness: sqrt, Weights: uniform}), []step{
+	checkSchedule(t, threeClients(FedBuff{Buffer: 2, Staleness: sqrt, Weights: uniform}), []step{
 		{clients: []int{0, 1}, stale: []int{0, 0}, seconds: 2, uploads: []float64{1, 2}, trained: []int{0, 1, 2}},
 		{clients: []int{0, 1}, stale: []int{0, 0}, seconds: 4, uploads: []float64{2.5, 3.5}, trained: []int{0, 1}},
 		{clients: []int{0, 2}, stale: []int{0, 2}, seconds: 5, uploads: []float64{4, 3 + math.Sqrt(3)},
@@ -128,10 +128,10 @@ func TestFedBuff(t *testing.T) {
 	})
 }
 
-// TestMaxStaleness: at 5 s the update of client 2 is two steps old and dropped. It starts again at once, and client 1
-// fills the buffer at 6 s.
+// TestMaxStaleness: at 5 s the update of client 2 is two steps old and is dropped. Client 2 starts again at once, and
+// client 1 fills the buffer at 6 s.
 func TestMaxStaleness(t *testing.T) {
-	follow(t, trio(FedBuff{Buffer: 2, Staleness: constant, MaxStaleness: 1, Weights: uniform}), []step{
+	checkSchedule(t, threeClients(FedBuff{Buffer: 2, Staleness: constant, MaxStaleness: 1, Weights: uniform}), []step{
 		{clients: []int{0, 1}, stale: []int{0, 0}, seconds: 2, uploads: []float64{1, 2}, trained: []int{0, 1, 2}},
 		{clients: []int{0, 1}, stale: []int{0, 0}, seconds: 4, uploads: []float64{2.5, 3.5}, trained: []int{0, 1}},
 		{clients: []int{0, 1}, stale: []int{0, 0}, late: []int{2}, seconds: 6, uploads: []float64{4, 5},
@@ -139,7 +139,7 @@ func TestMaxStaleness(t *testing.T) {
 	})
 }
 
-// TestFactor: by hand from the formulas.
+// TestFactor: expected values follow from the formulas by hand.
 func TestFactor(t *testing.T) {
 	for name, want := range map[string][]float64{constant: {1, 1, 1}, sqrt: {1, 0.5, 1 / math.Sqrt(7)},
 		hinge: {1, 1, 1.0 / 21}} {
@@ -151,8 +151,8 @@ func TestFactor(t *testing.T) {
 	}
 }
 
-// TestDeadline: of turns that take 1, 2 and 5 s, the last is late after 3 s: the round ends there without it, or at 5 s
-// with it. Messages of 150 bytes at 100 bytes a second take another 1.5 s.
+// TestDeadline: turns take 1, 2 and 5 s. With a deadline of 3 s the last is late and the round ends without it; without
+// a deadline the round ends at 5 s. Messages of 150 bytes at 100 bytes a second take another 1.5 s.
 func TestDeadline(t *testing.T) {
 	for _, c := range []struct {
 		deadline, bandwidth float64
@@ -168,12 +168,12 @@ func TestDeadline(t *testing.T) {
 		{0, 100, false, []int{0, 1, 2}, nil, 6.5},
 		{0.5, 0, false, nil, []int{0, 1, 2}, 0.5},
 	} {
-		p := trio(FedBuff{})
+		p := threeClients(FedBuff{})
 		p.Deadline, p.Count = c.deadline, c.count
 		for i := range p.Speeds {
 			p.Speeds[i].Bandwidth = c.bandwidth
 		}
-		clients := New(&movers{}, p, nil, 0, nil)
+		clients := New(&addingClients{}, p, nil, 0, nil)
 		for round := range 2 {
 			replies, err := clients.Run(context.Background(), instruction(round, 0))
 			if err != nil {
@@ -192,9 +192,9 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestSpeeds: the median and the spread of the logarithm are those asked for, to three standard errors of 4,000 draws
-// (0.5 * 1.2533/sqrt(4000) = 0.0099 of the median's logarithm, 0.5/sqrt(8000) = 0.0056 of the spread); a client's speed
-// does not depend on how many there are.
+// TestSpeeds: the median and the spread of the logarithm are those configured, within three standard errors of 4,000
+// draws (0.5 * 1.2533/sqrt(4000) = 0.0099 of the median's logarithm, 0.5/sqrt(8000) = 0.0056 of the spread). A client's
+// speed does not depend on the number of clients.
 func TestSpeeds(t *testing.T) {
 	c := Defaults()
 	c.Speeds, c.Step, c.Bandwidth = lognormal, 2, 7
@@ -288,9 +288,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestDamagedCheckpoint: a state without the uploads that it counts is refused.
+// TestDamagedCheckpoint: a state is refused if it lacks uploads that it counts.
 func TestDamagedCheckpoint(t *testing.T) {
-	c := New(&movers{}, trio(FedBuff{Buffer: 1}), []int{0, 1, 2}, 3, func(int) int { return 1 })
+	c := New(&addingClients{}, threeClients(FedBuff{Buffer: 1}), []int{0, 1, 2}, 3, func(int) int { return 1 })
 	if _, err := c.Run(context.Background(), instruction(0, 0)); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/graph"
 )
 
-// Of all methods, and wrappers over a learner of image prompts, those whose losses are not known as means over rows.
+// The losses that are not known as means over rows, of all methods and of wrappers over a learner of image prompts.
 func TestLossesThatAreMeansOverRows(t *testing.T) {
 	var batchwise []string
 	options := map[string]map[string]any{"fedtpg": {"heads": 2}, "fedproto": {"of": "image"}}
@@ -38,14 +38,14 @@ func TestLossesThatAreMeansOverRows(t *testing.T) {
 			batchwise = append(batchwise, d.Name)
 		}
 	}
-	// FedCLIP and FLoRA take CLIP's contrastive loss. The loops of FedOTP and PLOT, Powder's stack of scores and
-	// pFedMoAP's heads are not known, and need not be: these compute nothing for each image that is worth parts.
+	// FedCLIP and FLoRA have CLIP's contrastive loss. The loops of FedOTP and PLOT, Powder's stack of scores and
+	// pFedMoAP's heads are not known. They need not be: these methods compute little for each image.
 	if want := []string{"fedclip", "fedlora", "fedotp", "pfedmoap", "plot", "powder"}; !slices.Equal(batchwise, want) {
 		t.Errorf("losses of %v are no means over rows, want %v", batchwise, want)
 	}
 }
 
-// By hand, over x [B,3] and y [B,3]: what is a mean over rows, and what sees two rows at once.
+// By hand, over x [B,3] and y [B,3]: losses that are a mean over rows, and losses that read two rows at once.
 func TestMeanOverRows(t *testing.T) {
 	g := graph.New()
 	rows := graph.Shape{graph.Sym("B"), graph.D(3)}

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// experiment is one that a server and its clients may agree on.
+// experiment returns an experiment that a server and its clients may agree on.
 func experiment() *spec.Experiment {
 	return &spec.Experiment{Name: "toy", MethodName: "toy", Classes: methodtest.Classes, Template: "a {}.",
 		Clients:  methodtest.Clients(9, 5, 6, 3),

@@ -9,7 +9,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// All of the server's state comes back, also what is sent to a client that has never trained.
+// A checkpoint restores all of the server's state, also the broadcast of a client that has never trained.
 func TestCheckpointHoldsAll(t *testing.T) {
 	dir := t.TempDir()
 	one := func(v float32) tensor.Map { return tensor.Map{"a/b": tensor.Of([]float32{v}, 1)} }

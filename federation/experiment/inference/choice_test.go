@@ -13,9 +13,9 @@ import (
 	"promptfed/federation/method"
 )
 
-// Exported files classify every client's test images exactly as the run's last tests did: the global one as the global
-// evaluation, a client's as its personal one, and the global one as of a client where it needs a backbone or private
-// parameters. With large steps the two evaluations differ.
+// Exported files classify every client's test images exactly as the run's last tests: the global file as the global
+// evaluation, a client's file as its personal one. The global file is tested with a client's backbone or private
+// parameters if it needs them. With large steps the two evaluations differ.
 func TestExportIsTheRunsTest(t *testing.T) {
 	for _, c := range []struct {
 		method       string
@@ -25,7 +25,7 @@ func TestExportIsTheRunsTest(t *testing.T) {
 	}{{"promptfl", []string{"tiny-vit-b16"}, 2, true}, {"fedappr", []string{"tiny-vit-b16", "tiny-vit-b32"}, 2, false},
 		{"fedotp", []string{"tiny-vit-b16"}, 0.2, false}} {
 		t.Run(c.method, func(t *testing.T) {
-			conf, dir := trainedAs(t, c.method, func(x *experiment.Config) {
+			conf, dir := trainedWith(t, c.method, func(x *experiment.Config) {
 				x.Backbones, x.Train.Rounds, x.Train.LR = c.backbones, 2, c.rate
 				x.Data.Generator.Train, x.Data.Generator.Test, x.Data.Generator.Difficulty = 8, 20, 1
 				x.Runtime.Workers = 1
@@ -54,7 +54,7 @@ func TestExportIsTheRunsTest(t *testing.T) {
 					if _, err := f.Export(t.Context(), PixelsUint8, path); err != nil {
 						t.Fatal(err)
 					}
-					file, got := ofFile(t, path, pick(b.Set.Test, part.Test))
+					file, got := predictionsOf(t, path, pick(b.Set.Test, part.Test))
 					right := 0
 					for i, at := range part.Test {
 						if got[i].Ranked()[0] == b.Set.Test[at].Label {
@@ -79,10 +79,10 @@ func TestExportIsTheRunsTest(t *testing.T) {
 	}
 }
 
-// Of several reasons against a global classifier it is always the same that is given.
+// Of several reasons against a global classifier the error always has the same one.
 func TestOneReasonOfMany(t *testing.T) {
 	f := &Classifier{has: record.Evaluable{Reads: []string{record.ReadsExamples, record.ReadsPrivate}}}
-	for range 50 { // a map's order would change
+	for range 50 { // the order of a map would change
 		err := (&finishedRun{}).checkForAll(f, nil, method.ClientSpec{})
 		if err == nil || !strings.Contains(err.Error(), "read private parameters; give --client K") {
 			t.Fatal(err)
@@ -98,7 +98,7 @@ func pick[T any](list []T, at []int) []T {
 	return out
 }
 
-// What a run does not have is refused in one line that says what to give instead, and left out of all its classifiers.
+// A choice that a run lacks is refused in one line with the alternatives, and is not among all classifiers.
 func TestChoicesOfARun(t *testing.T) {
 	for _, c := range []struct {
 		method, refused string
@@ -123,7 +123,7 @@ func TestChoicesOfARun(t *testing.T) {
 		if change == nil {
 			change = func(*experiment.Config) {}
 		}
-		conf, dir := trainedAs(t, c.method, change)
+		conf, dir := trainedWith(t, c.method, change)
 		f, err := Open(conf, dir, Choice{Client: -1, Global: true})
 		if c.refused == "" && err == nil {
 			f.Close()

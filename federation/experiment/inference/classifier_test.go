@@ -21,7 +21,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// classifier returns a client's classifier and what it says of the client's test rows.
+// classifier returns a client's classifier and its scores of the client's test rows.
 func classifier(t *testing.T, w *client.Worker, c *spec.Client, prompts tensor.Map) (graph.Node, *tensor.Tensor) {
 	t.Helper()
 	n, err := inference.ClassifierGraph(w, context.Background(), c, 4, prompts)
@@ -59,9 +59,9 @@ func same(t *testing.T, got, want *tensor.Tensor) {
 	}
 }
 
-// The classifier of every method says what Predict says, and holds nothing of the text tower (the toy's has Tanh).
+// The classifier of every method has the scores of Predict, and no node of the text tower (the toy's has Tanh).
 func TestClassifierIsPredict(t *testing.T) {
-	list := map[string]method.Method{"patches": patchy{}}
+	list := map[string]method.Method{"patches": readsAllInputs{}}
 	fitting := map[string]map[string]any{"fedtpg": {"heads": 2}} // the toy's prompts are 6 wide
 	for _, e := range methods.Table() {
 		m, err := method.Method(nil), error(nil)
@@ -84,7 +84,7 @@ func TestClassifierIsPredict(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := withMethod(m)
 			e.Plan.Rounds = 1
-			// What these share has the size of features, or goes into the blocks of a transformer.
+			// The shared parameters of these methods have the size of features, or enter the blocks of a transformer.
 			if slices.Contains([]string{"cocoop", "fedapt", "fedclip", "fedlora", "fedmvp", "fedpr", "fedtpg", "ivlp",
 				"maple", "pfedmma", "promptsrc"}, name) {
 				e.Clients = methodtest.Alike(9, 5, 6, 3)
@@ -99,7 +99,7 @@ func TestClassifierIsPredict(t *testing.T) {
 				}
 				n, got := classifier(t, w, c, r.Prompts)
 				same(t, got, want)
-				// the toy's image tower has one, too, and a prompt for each image needs the text tower
+				// the toy's image tower has Tanh, too, and a prompt for each image needs the text tower
 				own := slices.Contains([]string{"fedclip", "cocoop", "fedapt", "trip"}, name) ||
 					slices.Contains(w.Reads(c, 4), "pixels")
 				if !own && slices.ContainsFunc(graph.Reachable(n), func(o *graph.Op) bool { return o.Kind == "Tanh" }) {
@@ -110,8 +110,8 @@ func TestClassifierIsPredict(t *testing.T) {
 	}
 }
 
-// A finished run keeps what classifying with a client's own examples needs, so that they need not be there again;
-// without it there is one clear error.
+// A finished run keeps the data that classification with a client's own examples needs, so the examples need not be
+// there again. Without it there is one clear error.
 func TestMemoryOfAFinishedRun(t *testing.T) {
 	m, err := methods.Build("pfedprompt", nil, map[string]any{"tokens": 2})
 	if err != nil {
@@ -142,16 +142,16 @@ func TestMemoryOfAFinishedRun(t *testing.T) {
 	}
 }
 
-// patchy reads everything that a method may: patches, parameters outside of the text tower, booleans and integers made
-// of them, hand-written prompts and a host function of a parameter.
-type patchy struct{ method.Base }
+// readsAllInputs reads all inputs that a method may read: patches, parameters outside the text tower, booleans and
+// integers computed from them, hand-written prompts and a host function of a parameter.
+type readsAllInputs struct{ method.Base }
 
-func (patchy) Params(t method.ClientSpec) []method.Param {
+func (readsAllInputs) Params(t method.ClientSpec) []method.Param {
 	return []method.Param{{Name: "ctx", Shape: []int{2, t.Width}, Std: 0.3}, {Name: "bias", Shape: []int{t.Classes},
 		Std: 0.5, Owner: method.Private}}
 }
 
-func (patchy) Logits(s *method.Scope) graph.Node {
+func (readsAllInputs) Logits(s *method.Scope) graph.Node {
 	text, bias := s.Text(s.Param("ctx")).Add(s.HandText()), s.Param("bias")
 	twice := s.Host("twice", method.HostFunc{Every: method.EveryStep,
 		Forward: func(in ...*tensor.Tensor) (*tensor.Tensor, error) {
@@ -166,13 +166,13 @@ func (patchy) Logits(s *method.Scope) graph.Node {
 	return positive.Where(scores.Add(twice), scores).Add(scores.Gather(1, largest))
 }
 
-// own tests clients with what they themselves ended their training with.
-type own struct{ averaged.PromptFL }
+// ownEvaluation tests clients with their own parameters after training.
+type ownEvaluation struct{ averaged.PromptFL }
 
-func (own) View() method.View { return method.PersonalView }
+func (ownEvaluation) View() method.View { return method.PersonalView }
 
-// A client is tested with the prompt that its method's view names. Expected scores are the toy's formula, written down
-// once more: 4 x · u/|u| with u_c = tanh(tanh(ctx A)/2 + E_c) W.
+// A client is tested with the prompt of its method's view. The test computes expected scores from the toy's formula: 4
+// x · u/|u| with u_c = tanh(tanh(ctx A)/2 + E_c) W.
 func TestClassifierOfAView(t *testing.T) {
 	plain := averaged.PromptFL{ClassContext: textprompts.ClassContext{
 		Context: textprompts.Context{Tokens: 1, Position: "end"}}}
@@ -181,7 +181,7 @@ func TestClassifierOfAView(t *testing.T) {
 	for name, c := range map[string]struct {
 		m   method.Method
 		ctx *tensor.Tensor
-	}{"merged": {plain, merged}, "own": {own{plain}, mine}} {
+	}{"merged": {plain, merged}, "own": {ownEvaluation{plain}, mine}} {
 		t.Run(name, func(t *testing.T) {
 			e := withMethod(c.m)
 			one := e.Clients[1]
@@ -203,7 +203,7 @@ func TestClassifierOfAView(t *testing.T) {
 	}
 }
 
-// toyText is the unit feature [dim] of class k behind a prompt of one token on a toy backbone.
+// toyText returns the unit feature [dim] of class k with a prompt of one token on a toy backbone.
 func toyText(ctx []float32, k, dim, salt int) []float64 {
 	const w = methodtest.Width
 	u, sum := make([]float64, dim), 0.0

@@ -13,7 +13,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestEmbeddings: the file has the images asked for, spread over the classes, and unit class features that moved.
+// TestEmbeddings: the file has the requested images, spread over the classes, and unit class features that moved.
 func TestEmbeddings(t *testing.T) {
 	c := experiment.Defaults()
 	c.Method, c.Backbones, c.Eval.Embeddings = "fedpha", []string{"tiny-vit-b16", "tiny-vit-b32"}, 6
@@ -61,7 +61,7 @@ func TestEmbeddings(t *testing.T) {
 	}
 }
 
-// TestSpread: labels 0 0 0 1 2 2, five of them: the first of each class, then the second of those that have one.
+// TestSpread: of labels 0 0 0 1 2 2 five are drawn: the first of each class, then the second of classes that have one.
 func TestSpread(t *testing.T) {
 	labels := []int64{0, 0, 0, 1, 2, 2}
 	if got := spread(labels, 3, 5); !slices.Equal(got, []int{0, 1, 3, 4, 5}) {

@@ -14,7 +14,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// run compiles a model without optimisation and feeds it.
+// run compiles a model without optimisation and runs it.
 func run(t *testing.T, model *onnx.ModelProto, in tensor.Map) tensor.Map {
 	t.Helper()
 	out, err := ort.RunOnce(context.Background(), model, ort.Options{OptLevel: ort.OptNone}, in)
@@ -24,7 +24,7 @@ func run(t *testing.T, model *onnx.ModelProto, in tensor.Map) tensor.Map {
 	return out
 }
 
-// What ONNX Runtime's own operators compute is what their standard forms do.
+// ONNX Runtime's own operators compute the same as their standard forms.
 func TestStandard(t *testing.T) {
 	g := graph.New()
 	a, b := g.Input("a", graph.Float, graph.Static(2, 3, 4)), g.Input("b", graph.Float, graph.Static(2, 5, 4))

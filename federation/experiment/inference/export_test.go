@@ -30,19 +30,19 @@ import (
 	"promptfed/runtime/ort"
 )
 
-// oneTower are methods that share tensors of the size of the image tower or of features.
+// oneTower lists methods with shared tensors of the size of the image tower or of features.
 var oneTower = []string{"cocoop", "fedapt", "fedclip", "fedlora", "fedmgp", "fedmvp", "fedpr", "fedtpg", "fedvpt",
 	"ivlp", "maple", "pfeddc", "promptsrc", "trip"}
 
-// trained runs one round of a method on two clients, with two of the bundled backbones where it can, and gives the
+// trained runs one round of a method on two clients, with two of the bundled backbones where it can, and returns the
 // run's configuration and folder.
 func trained(t *testing.T, method string, with ...string) (experiment.Config, string) {
 	t.Helper()
-	return trainedAs(t, method, func(*experiment.Config) {}, with...)
+	return trainedWith(t, method, func(*experiment.Config) {}, with...)
 }
 
-// trainedAs is trained with some settings changed.
-func trainedAs(t *testing.T, method string, change func(*experiment.Config), with ...string) (experiment.Config,
+// trainedWith is trained with some changed settings.
+func trainedWith(t *testing.T, method string, change func(*experiment.Config), with ...string) (experiment.Config,
 	string) {
 	t.Helper()
 	c := experiment.Defaults()
@@ -50,7 +50,7 @@ func trainedAs(t *testing.T, method string, change func(*experiment.Config), wit
 	if slices.Contains(oneTower, method) {
 		c.Backbones = c.Backbones[:1]
 	}
-	if method == "fedotp" { // else a score depends on the images that are scored with it
+	if method == "fedotp" { // otherwise a score depends on the other images in the batch
 		c.Options = map[string]any{"stop": "pair"}
 	}
 	c.Data.Set = "synthetic"
@@ -80,8 +80,8 @@ var cache string // of features, one for all tests
 
 func TestMain(m *testing.M) { datatest.Main(m, &cache) }
 
-// pictures are images of odd sizes, up and down, tall and wide, grey, with alpha, and real ones where they are there.
-func pictures(t *testing.T) []data.Example {
+// testImages returns images of odd sizes, small and large, tall and wide, grey, with alpha, and real ones if present.
+func testImages(t *testing.T) []data.Example {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, 4))
 	dir := t.TempDir()
@@ -126,7 +126,7 @@ func pictures(t *testing.T) []data.Example {
 	return list
 }
 
-// open opens a classifier until the test ends.
+// open opens a classifier until the end of the test.
 func open(t *testing.T, c experiment.Config, dir string, choice Choice) *Classifier {
 	t.Helper()
 	f, err := Open(c, dir, choice)
@@ -137,8 +137,8 @@ func open(t *testing.T, c experiment.Config, dir string, choice Choice) *Classif
 	return f
 }
 
-// ofFile is what an exported file says of images.
-func ofFile(t *testing.T, path string, list []data.Example) (*File, []Prediction) {
+// predictionsOf returns the predictions of an exported file for images.
+func predictionsOf(t *testing.T, path string, list []data.Example) (*File, []Prediction) {
 	t.Helper()
 	file, err := OpenFile(path, ort.Options{})
 	if err != nil {
@@ -152,9 +152,9 @@ func ofFile(t *testing.T, path string, list []data.Example) (*File, []Prediction
 	return file, got
 }
 
-// The exported file of every method, read with either form of pixels, says what predict says.
+// The exported file of every method has the predictions of predict, with either form of pixels.
 func TestExportIsPredict(t *testing.T) {
-	list := pictures(t)
+	list := testImages(t)
 	for i, e := range methods.Table() {
 		if i == 1 {
 			list = list[:6] // preprocessing is the same for all methods
@@ -175,7 +175,7 @@ func TestExportIsPredict(t *testing.T) {
 				if _, err := f.Export(context.Background(), form, path); err != nil {
 					t.Fatal(err)
 				}
-				file, got := ofFile(t, path, list)
+				file, got := predictionsOf(t, path, list)
 				if !slices.Equal(file.Classes(), f.Classes()) || len(got) != len(want) {
 					t.Fatalf("classes %v for %v, %d predictions for %d", file.Classes(), f.Classes(), len(got),
 						len(want))
@@ -194,7 +194,7 @@ func TestExportIsPredict(t *testing.T) {
 	}
 }
 
-// The file stands alone, in standard operators, says where it is from, and is the same whenever it is written.
+// The exported file stands alone, has standard operators, names its origin, and has the same bytes at any time.
 func TestExportStandsAlone(t *testing.T) {
 	c, dir := trained(t, "fedpha", "fedprox")
 	path := filepath.Join(dir, "c.onnx")
@@ -268,9 +268,9 @@ func TestExportStandsAlone(t *testing.T) {
 }
 
 // With eval.select: best-val a classifier is that of the selected round, and so are the accuracy and the rounds in its
-// metadata. With a step that is far too long the first round of this run is better than its last.
+// metadata. With far too long a step the first round of this run is better than its last.
 func TestExportSaysTheSelectedRound(t *testing.T) {
-	c, dir := trainedAs(t, "promptfl", func(c *experiment.Config) {
+	c, dir := trainedWith(t, "promptfl", func(c *experiment.Config) {
 		c.Train.Rounds, c.Train.LR, c.Data.ValShare = 4, 5, 0.5
 		c.Data.Generator.Train, c.Data.Generator.Test, c.Data.Generator.Difficulty = 16, 16, 1
 		c.Eval.Select, c.Eval.Every = experiment.BestVal, 1
@@ -309,7 +309,7 @@ func TestExportSaysTheSelectedRound(t *testing.T) {
 	}
 }
 
-// A failure leaves what was there and nothing else.
+// A failure leaves the earlier files and nothing else.
 func TestExportLeavesNoHalfFile(t *testing.T) {
 	c, dir := trained(t, "zeroshot")
 	out := t.TempDir()

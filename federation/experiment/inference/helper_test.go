@@ -13,7 +13,7 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// toy is an experiment with FedPHA, which has shared and private prompts, on four toy clients.
+// toy returns an experiment with FedPHA, which has shared and private prompts, on four toy clients.
 func toy(t testing.TB) *spec.Experiment {
 	t.Helper()
 	m, err := methods.Build("fedpha", nil, map[string]any{"global_tokens": 3, "local_tokens": []int{2, 4},

@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestTextFeatures: with them, class scores are scale times image times text; before training they differ from after.
+// TestTextFeatures: class scores are scale times image times text features, which training changes.
 func TestTextFeatures(t *testing.T) {
 	e := toy(t)
 	r := mustRun(t, e, engine.Settings{})

@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/safetensors"
 )
 
-// A run is used with the very weights that it was trained with: another bundle of that name, which every other check
-// takes, as its sizes are the same, is refused with both digests.
+// A run is used with exactly the weights of its training. Another bundle of that name passes every other check, as its
+// sizes are equal; it is refused with both digests.
 func TestOtherWeights(t *testing.T) {
 	with := func(tiny string) string {
 		dir := t.TempDir()
@@ -25,7 +25,7 @@ func TestOtherWeights(t *testing.T) {
 		return dir
 	}
 	here, other := with("tiny-vit-b16"), with("tiny-vit-b32")
-	c, dir := trainedAs(t, "promptfl", func(c *experiment.Config) {
+	c, dir := trainedWith(t, "promptfl", func(c *experiment.Config) {
 		c.Backbones, c.Runtime.Models = []string{"toy"}, here
 	})
 	for _, choice := range []Choice{{Client: 1}, {Client: -1, Global: true}} {
@@ -43,7 +43,7 @@ func TestOtherWeights(t *testing.T) {
 			}
 		}
 	}
-	// A file without digests, of the form that has none, is read.
+	// A file without digests, of a format that has none, is read.
 	path := filepath.Join(dir, record.PromptsFile)
 	m, meta, err := safetensors.ReadFile(path)
 	if err != nil {

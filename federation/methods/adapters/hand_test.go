@@ -15,13 +15,13 @@ const lr = methodtest.HandLR
 var slope0, slope1, loss0, with, bothTowers = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Merge,
 	methodtest.BothTowers
 
-// FLoRA: the text is the prompt 1 + A B, at A = 1/2 and B = 0 with the slopes of p = 1: of B half of it, of A none.
+// FLoRA: the text is the prompt 1 + A B, at A = 1/2 and B = 0. At p = 1 B has half of the slope, and A none.
 var (
 	loraB0, loraB1 = -0.5 * lr * slope0(1), -0.5 * lr * slope1(1)
 	loraM          = (loraB0 + 2*loraB1) / 3
 )
 
-// pFedMMA: both adapters see 1, down and mid make 1 and 2 of it, up 0.4·2 for texts and -0.3·2 for images; half of
+// pFedMMA: both adapters read 1. down and mid map it to 1 and 2, up to 0.4·2 for texts and -0.3·2 for images. Half of
 // that is added to the prompts 1 and 0.
 var (
 	mmaLoss, mmaP, mmaQ = bothTowers(1+0.4, -0.3)
@@ -39,9 +39,9 @@ func mmaPinned() map[string]float64 {
 }
 
 // FedCLIP by cross entropy, from an adapter of zeros. The class features are (1,1)/√2 and (1,-1)/√2. With d the
-// difference of the second layer's two biases, f' is (x, y e^d) made unit: at the angle θ with tan θ = y e^d / x, so
-// that z = √2 sin θ and dz/dd = √2 sin θ cos²θ, d moving twice as fast as each bias. All weights keep the slope
-// 0, since the hidden layer is 0.
+// difference of the second layer's two biases, f' is (x, y e^d) normalized: at the angle θ with tan θ = y e^d / x, so
+// z = √2 sin θ and dz/dd = √2 sin θ cos²θ; d moves twice as fast as each bias. All weights keep the slope 0,
+// since the hidden layer is 0.
 func clipSlope(x, y, d, sign float64) (slope, loss float64) {
 	angle := math.Atan2(y*math.Exp(d), x)
 	z, dz := math.Sqrt2*math.Sin(angle), math.Sqrt2*math.Sin(angle)*math.Cos(angle)*math.Cos(angle)
@@ -51,7 +51,7 @@ func clipSlope(x, y, d, sign float64) (slope, loss float64) {
 var (
 	clip0, _   = clipSlope(0.6, 0.8, 0, 1)
 	clip1, _   = clipSlope(0.8, 0.6, 0, -1)
-	clipM      = -lr * (clip0 + clip1) / 2 // of the second bias, with equal weights; the first is its opposite
+	clipM      = -lr * (clip0 + clip1) / 2 // of the second bias, with equal weights; the first bias is its opposite
 	_, clipTwo = clipSlope(0.6, 0.8, 2*clipM, 1)
 )
 
@@ -63,7 +63,7 @@ var hands = []methodtest.Hand{
 			"r0/c0/s0/grad/adapter/2/b#0": -clip0,
 			"r0/c1/s0/grad/adapter/2/b#1": clip1, "r0/c0/s0/grad/adapter/1/w#3": 0, "r0/merged/adapter/2/b#1": clipM,
 			"r1/c0/s0/loss": clipTwo}},
-	// One image in a batch has one text: there is nothing to tell apart.
+	// A batch of one image has one text, so the contrastive loss has nothing to separate.
 	{Method: "fedclip", LR: lr, First: map[string]float64{"adapter/1/w": 0.5, "adapter/1/b": 1, "adapter/2/w": -2,
 		"adapter/2/b": 0},
 		Want: map[string]float64{"r0/c0/s0/loss": 0, "r1/c0/s0/loss": 0, "r0/c1/s0/loss": math.Log(2)}},
@@ -76,7 +76,7 @@ var hands = []methodtest.Hand{
 			"r0/c0/s0/loss": mmaLoss, "r0/c0/s0/grad/text/up/b": mmaP / 2, "r0/c0/s0/grad/image/up/b": mmaQ / 2,
 			"r0/c0/s0/grad/text/up/w": mmaP, "r0/c0/s0/grad/text/down/w": mmaP * 0.5 * 0.4 * 2,
 			"r0/c0/s0/grad/mid/w": 0.5*mmaP*0.4 + 0.5*mmaQ*-0.3, "r1/c0/begin/text/up/b": -lr * mmaP / 2}},
-	// The same, with the layers' gradients as if alpha were 1.
+	// The same, with the layers' gradients of alpha = 1.
 	{Method: "pfedmma", Options: options{"rank": 1, "alpha": 0.5}, LR: lr, First: mmaFirst,
 		Want: map[string]float64{
 			"r0/c0/s0/loss": mmaLoss, "r0/c0/s0/grad/text/up/b": mmaP, "r0/c0/s0/grad/image/up/b": mmaQ,
@@ -85,7 +85,7 @@ var hands = []methodtest.Hand{
 		First: map[string]float64{"text/q/a": 0.5, "text/q/b": 0}, Want: map[string]float64{
 			"r0/c0/s0/loss": loss0(1), "r0/c0/s0/grad/text/q/a": 0, "r0/c0/upload/text/q/b": loraB0,
 			"r0/c1/upload/text/q/b": loraB1, "r0/merged/text/q/b": loraM, "r1/c0/s0/loss": loss0(1 + loraM/2)}},
-	// The mean of the products is 1/2 times that of B, and its factors are alike but for their signs.
+	// The mean of the products is 1/2 times that of B, and its factors are equal up to their signs.
 	{Method: "fedlora", Options: options{"maps": []string{"q"}, "rank": 1, "alpha": 1.0, "loss": "ce",
 		"aggregate": "product"}, LR: lr, First: map[string]float64{"text/q/a": 0.5, "text/q/b": 0},
 		Want: map[string]float64{"r0/c0/upload/text/q/b": loraB0, "r1/c0/s0/loss": loss0(1 + loraM/2)}},

@@ -16,11 +16,11 @@ const lr = methodtest.HandLR
 
 var with = methodtest.Merge
 
-// FedMVP from a network of zeros: norms of one number are 0, and so is what stands behind them, so that an image's
-// token p is the sum of two biases, the attention's last and the last of all, which have one gradient. The features
-// are (x, y+p), at the angle a with tan a = (y+p)/x, against the hand-written (1,±1)/√2 of both templates:
-// two logits that differ by √2 sin a, and 1 - cos(a - a0) apart from the plain tower's, whose one pixel has no other
-// side. da/dp is x/(x²+(y+p)²).
+// FedMVP from a network of zeros: a layer norm of one number is 0, and so are all layers behind it. An image's token p
+// is therefore the sum of two biases, the attention's last and the last of all, which have one gradient. The features
+// are (x, y+p), at the angle a with tan a = (y+p)/x, against the hand-written (1,±1)/√2 of both templates. The two
+// logits differ by √2 sin a. The distance from the plain tower is 1 - cos(a - a0); its one pixel has no mirror image.
+// da/dp is x/(x²+(y+p)²).
 func mvpSlope(x, y, p, sign, alpha float64) (slope, loss float64) {
 	a, turn := math.Atan2(y+p, x), x/(x*x+(y+p)*(y+p))
 	off, z := a-math.Atan2(y, x), sign*math.Sqrt2*math.Sin(a)
@@ -48,9 +48,9 @@ func mvpFirst() map[string]float64 {
 	return out
 }
 
-// A prompt p of the pencil's image tower turns an image (x,y) into (x,y+p)/r, r = √(x²+(y+p)²). The hand-written
-// prompts have the features (1,±1)/√2, so that the scores of the two classes differ by z = √2 (y+p)/r, and dz/dp =
-// √2 x²/r³. Client 0, (0.6,0.8) of class 0, has the loss ln(1+e^-z), client 1, (0.8,0.6) of class 1, ln(1+e^z).
+// A prompt p of the pencil's image tower maps an image (x,y) to (x,y+p)/r, r = √(x²+(y+p)²). The hand-written
+// prompts have the features (1,±1)/√2, so the scores of the two classes differ by z = √2 (y+p)/r, and dz/dp = √2
+// x²/r³. Client 0, (0.6,0.8) of class 0, has the loss ln(1+e^-z), client 1, (0.8,0.6) of class 1, ln(1+e^z).
 
 func look(x, y, p float64) (z, slope float64) {
 	r := math.Hypot(x, y+p)
@@ -67,8 +67,8 @@ func look1(p float64) (loss, slope float64) {
 	return math.Log(1 + math.Exp(z)), d / (1 + math.Exp(-z))
 }
 
-// after gives p after some steps of a slope.
-func after(p float64, steps int, look func(float64) (loss, slope float64)) float64 {
+// afterSteps returns p after some gradient steps.
+func afterSteps(p float64, steps int, look func(float64) (loss, slope float64)) float64 {
 	for range steps {
 		_, slope := look(p)
 		p -= lr * slope
@@ -78,14 +78,14 @@ func after(p float64, steps int, look func(float64) (loss, slope float64)) float
 
 func lossOf(loss, _ float64) float64 { return loss }
 
-var vptM = (after(0, 1, look0) + 2*after(0, 1, look1)) / 3
+var vptM = (afterSteps(0, 1, look0) + 2*afterSteps(0, 1, look1)) / 3
 
-// FedHPL, two steps a round. After them both clients are right on all they have. A class of only one client is
-// taught by that client's own scores, so that the first step of round 1 has no second term; the second has T² times
-// the divergence of two-class probabilities, which depend on z/T alone.
+// FedHPL, two steps a round. After them both clients predict all their images correctly. A class of only one client is
+// taught by that client's own scores, so the first step of round 1 has no second term. In the second step that term has
+// T² times the divergence of two-class probabilities, which depend on z/T alone.
 var (
-	hpl0, hpl1 = after(0, 2, look0), after(0, 2, look1)
-	hplThird   = after(hpl0, 1, look0)
+	hpl0, hpl1 = afterSteps(0, 2, look0), afterSteps(0, 2, look1)
+	hplThird   = afterSteps(hpl0, 1, look0)
 	hplZ, _    = look(0.6, 0.8, hpl0)
 	hplNow, _  = look(0.6, 0.8, hplThird)
 	hplP       = 1 / (1 + math.Exp(-hplZ/2))
@@ -100,15 +100,15 @@ var hands = []methodtest.Hand{
 		"r0/c0/s0/grad/former/q/w": 0, "r0/merged/former/o/b": mvpMean, "r1/c0/s0/loss": mvpLoss2,
 		"r1/c0/s0/grad/former/o/b": mvp2}},
 	{Method: "fedvpt", Options: options{"vision_tokens": 1, "vision_std": 0}, LR: lr, Want: map[string]float64{
-		"r0/c0/s0/loss": lossOf(look0(0)), "r0/c0/upload/prompt": after(0, 1, look0), "r0/c1/upload/prompt": after(0, 1,
-			look1),
-		"r0/merged/prompt": vptM, "r1/c1/upload/prompt": after(vptM, 1, look1),
+		"r0/c0/s0/loss": lossOf(look0(0)), "r0/c0/upload/prompt": afterSteps(0, 1, look0),
+		"r0/c1/upload/prompt": afterSteps(0, 1, look1),
+		"r0/merged/prompt":    vptM, "r1/c1/upload/prompt": afterSteps(vptM, 1, look1),
 		"r0/c0/eval/logits#0": (1.4 + vptM) / math.Hypot(0.6, 0.8+vptM) / math.Sqrt2,
 		"r0/c0/eval/logits#1": (-0.2 - vptM) / math.Hypot(0.6, 0.8+vptM) / math.Sqrt2}},
-	// One direction, all of it kept: FedVPT's steps.
+	// One direction, all of it kept: the steps of FedVPT.
 	{Method: "fedpr", Options: options{"vision_tokens": 1, "vision_std": 0}, LR: lr, Want: map[string]float64{
-		"r0/c0/s0/draw/projector": 1, "r0/c0/upload/prompt": after(0, 1, look0), "r0/merged/prompt": vptM,
-		"r1/c1/upload/prompt": after(vptM, 1, look1)}},
+		"r0/c0/s0/draw/projector": 1, "r0/c0/upload/prompt": afterSteps(0, 1, look0), "r0/merged/prompt": vptM,
+		"r1/c1/upload/prompt": afterSteps(vptM, 1, look1)}},
 	{Method: "fedhpl", Options: options{"vision_tokens": 1, "vision_std": 0, "temperature": 2}, LR: lr, Epochs: 2,
 		Want: map[string]float64{
 			"r0/c0/down/hpl/n#0": 0, "r0/c0/s1/after/prompt": hpl0, "r0/c1/s1/after/prompt": hpl1,
@@ -116,10 +116,10 @@ var hands = []methodtest.Hand{
 			"r0/down/hpl/logits#0": (1.4 + hpl0) / math.Hypot(0.6, 0.8+hpl0) / math.Sqrt2,
 			"r0/down/hpl/logits#3": (0.2 - hpl1) / math.Hypot(0.8, 0.6+hpl1) / math.Sqrt2,
 			"r1/c0/s0/loss":        lossOf(look0(hpl0)), "r1/c0/s1/loss": lossOf(look0(hplThird)) + 4*hplKL}},
-	// After one step client 1 still takes its images for class 0: its scores do not count.
+	// After one step client 1 still predicts class 0 for its images: its scores do not count.
 	{Method: "fedhpl", Options: options{"vision_tokens": 1, "vision_std": 0}, LR: lr, Want: map[string]float64{
 		"r0/c1/upload/hpl/n#1": 0, "r0/down/hpl/n#1": 0, "r0/down/hpl/logits#2": 0, "r0/down/hpl/n#0": 1,
-		"r1/c1/s0/loss": lossOf(look1(after(0, 1, look1)))}},
+		"r1/c1/s0/loss": lossOf(look1(afterSteps(0, 1, look1)))}},
 }
 
 func TestTwoRoundsByHand(t *testing.T) { methodtest.Hands(t, image.Methods, hands) }

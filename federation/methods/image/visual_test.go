@@ -12,7 +12,7 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// What cannot be is refused in one line that says what to do: image prompts of towers that differ have no mean, deep
+// Invalid settings are refused in one line with the next step: prompts of different image towers have no mean, deep
 // ones no place in a ResNet, heads must divide the attention's width, FedPR needs tokens and room to move.
 func TestImagePromptsAreRefusedClearly(t *testing.T) {
 	for _, c := range []struct {

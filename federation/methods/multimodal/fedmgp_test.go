@@ -8,15 +8,15 @@ import (
 	"promptfed/federation/method"
 )
 
-// Two of three groups whose weights exp(sim/tau) are 4, 2 and 1: the first is i with w_i/7, the second j with w_j over
-// what is left. Of 20,000 draws the frequencies of the six orders lie within five standard deviations. A small
-// temperature leaves one order, however far apart the others are.
+// Two of three groups are drawn whose weights exp(sim/tau) are 4, 2 and 1: the first is i with probability w_i/7, the
+// second j with w_j over the sum of the others. Of 20,000 draws the frequencies of the six orders lie within five
+// standard deviations. A small temperature leaves one order, also for distant similarities.
 func TestFedMGPDraws(t *testing.T) {
 	const n, tau = 20000, 0.5
 	w := []float64{4, 2, 1}
 	sims := []float64{tau * math.Log(4), tau * math.Log(2), 0}
 	m := FedMGP{Groups: 3, Exchanged: 2, Tau: tau}
-	var draws *method.Draws // of no trace
+	var draws *method.Draws // without a trace
 	r, count := rand.New(rand.NewPCG(1, 2)), map[[2]int]float64{}
 	for range n {
 		d := m.draw(draws.Uniform(r, "", 3), sims)

@@ -14,32 +14,31 @@ const lr = methodtest.HandLR
 
 var loss0, with, over, bothTowers = methodtest.Loss0, methodtest.Merge, methodtest.OverPromptFL, methodtest.BothTowers
 
-// IVLP's first round is PromptFL's: at p = 0 the image prompt has no slope. MaPLe's image prompt is p/2 there.
+// IVLP's first round is that of PromptFL: at p = 0 the image prompt has no slope. MaPLe's image prompt is p/2 there.
 var (
 	ivlpLoss, ivlpP, ivlpQ    = bothTowers(-0.125, 0)
 	mapleLoss, mapleP, mapleQ = bothTowers(-0.125, -0.0625)
 )
 
-// PromptSRC: of the class features (1,±p)/s those of the hand-written prompt, (1,±1)/√2, differ at p = 0 by
-// 1-1/√2 and 1/√2, 1/2 in the mean of the four numbers, with the slope -1 on either class: -1/2 in that mean.
+// PromptSRC: the class features (1,±p)/s differ from those of the hand-written prompt, (1,±1)/√2, at p = 0 by
+// 1-1/√2 and 1/√2: 1/2 in the mean of the four numbers, with the slope -1 on either class and so -1/2 in that mean.
 var srcM = lr * (0.8 + 1 + 2*(-0.6+1)) / 3
 
-// FedMGP with two groups, both from 0: each has half of PromptFL's slope, and groups that are alike have the cosine 1,
-// whose slope is 0. Whichever of its two groups of texts client 0 draws, it uploads 0.375, and client 1 -0.28125; then
-// client 0 has 0.375 and their mean by examples. A prompt of the image tower moves nothing while both
-// classes are alike.
+// FedMGP with two groups, both from 0: each has half of PromptFL's slope, and equal groups have the cosine 1, whose
+// slope is 0. Client 0 uploads 0.375, whichever of its two groups of texts it draws, and client 1 -0.28125. Then client
+// 0 has 0.375 and their mean by examples. A prompt of the image tower changes nothing while both classes are equal.
 var (
 	mgpMean = (0.375 - 2*0.28125) / 3
 	mgpLike = (1 + 0.375*mgpMean) / math.Hypot(1, 0.375) / math.Hypot(1, mgpMean)
 )
 
-// pFedDC with one token each: softmax over one key is 1, so that the tower gets own + v o shared. With v o = 1/2,
-// text prompts t and image prompts p, both 0 at first, z = 2 t (y+p) / (r s), s = √(1+t²): in round 0 only t has a
-// slope, -y and y for the two clients, half of it in the shared prompt, and none in the weights, the shared prompts
-// being 0.
+// pFedDC with one token each: softmax over one key is 1, so the tower receives own + v o shared. With v o = 1/2, text
+// prompts t and image prompts p, both 0 at first, z = 2 t (y+p) / (r s), s = √(1+t²). In round 0 only t has a slope,
+// -y and y for the two clients; half of it is the slope of the shared prompt, and the weights have none, the shared
+// prompts being 0.
 var (
 	dcM = lr * (0.4 - 2*0.3) / 3        // text/shared
-	dcT = lr*0.8 + dcM/2                // what client 0's text tower gets in round 1
+	dcT = lr*0.8 + dcM/2                // the text prompt in client 0's tower in round 1
 	dcS = math.Hypot(1, dcT)            // p is still 0 and r is 1
 	dcZ = 2 * dcT * 0.8 / dcS           // of client 0
 	dcG = -1 / (1 + math.Exp(dcZ))      // dL/dz
@@ -59,7 +58,7 @@ var hands = []methodtest.Hand{
 			"r0/c0/s0/grad/text/prompt": -0.8, "r0/c0/s0/grad/couple/b": 0, "r0/merged/text/prompt": -0.125,
 			"r1/c0/s0/loss": mapleLoss, "r1/c0/s0/grad/couple/b": mapleQ, "r1/c0/s0/grad/couple/w": -0.125 * mapleQ,
 			"r1/c0/s0/grad/text/prompt": mapleP + mapleQ/2}},
-	// Both rounds count half where the mean lies between them; the first leaves half of its prompt with the server.
+	// Both rounds count half, as the mean lies between them. After the first the server keeps half of its prompt.
 	{Method: "promptsrc", Options: options{"tokens": 1, "words": "", "vision_depth": 0, "text_weight": 2.0,
 		"kl_weight": 0.0, "ensemble": []string{}}, LR: lr, First: map[string]float64{"text/prompt": 0},
 		Want: map[string]float64{

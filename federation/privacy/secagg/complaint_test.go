@@ -279,7 +279,7 @@ func TestFalseShares(t *testing.T) {
 	}
 	for _, by := range [][]int{{0}, {2}, {4}, {0, 1}, {1, 3}, {0, 1, 2}, {0, 1, 2, 3, 4}} {
 		sum, _, named, _ := liars(t, nil, nil, lies(by...))
-		// only the first three answers are used, unless one is false
+		// the server uses only the first three answers, unless one is false
 		if want := len(by) < 3; (sum != nil) != want {
 			t.Errorf("%v give false shares: the sum %v", by, sum)
 		}

@@ -197,7 +197,7 @@ func TestServerRefusesClients(t *testing.T) {
 		says(t, srv.Deal(id, bad), "no shares for each other client")
 		bad[4], bad[id] = good[4], good[4]
 		says(t, srv.Deal(id, bad), "no shares for each other client")
-		for _, to := range []int{id, 4} { // commitments of no polynomial, for one client
+		for _, to := range []int{id, 4} { // commitments without a polynomial, for one client
 			for of := range 2 {
 				bad = maps.Clone(good)
 				x := bad[to]

@@ -24,8 +24,8 @@ func (s *session) signed(id int, k Keys) Advert {
 	return Advert{k, signature, proof}
 }
 
-// strange returns unknown keys.
-func strange() (k Keys) {
+// unknownKeys returns unknown keys.
+func unknownKeys() (k Keys) {
 	for _, at := range []*[keySize]byte{&k.Envelope, &k.Pair, &k.Seed} {
 		copy(at[:], newSecret(rand.Reader).point())
 	}
@@ -53,7 +53,7 @@ func TestRosterOfLies(t *testing.T) {
 		t.Fatal(err)
 	}
 	forged := func(id int) Advert { // with a key, but no certificate
-		k := strange()
+		k := unknownKeys()
 		public, private, _ := ed25519.GenerateKey(rand.Reader)
 		return Advert{k, ed25519.Sign(private, advertised(s.terms, id, k)), public}
 	}
@@ -110,7 +110,7 @@ func TestRosterOfLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := Roster{1: s.signed(1, second.keys()), 0: forged(0), 2: s.signed(2, strange())}
+	again := Roster{1: s.signed(1, second.keys()), 0: forged(0), 2: s.signed(2, unknownKeys())}
 	_, err = second.Share(again)
 	says(t, err, "client 0 sent the key")
 }

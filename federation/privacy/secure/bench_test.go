@@ -14,8 +14,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// untrained is a cohort whose clients answer at once, so that only guards and messages are measured.
-type untrained struct {
+// instantClients is a cohort whose clients answer at once, so that only guards and messages are measured.
+type instantClients struct {
 	guard   message.Guard
 	took    time.Duration // total time of the clients
 	dropped int           // clients that never upload, the last ones
@@ -30,9 +30,9 @@ func processor() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-func (u *untrained) Accept(int, []int) error { return nil }
+func (u *instantClients) Accept(int, []int) error { return nil }
 
-func (u *untrained) Run(_ context.Context, o message.Instruction) ([]message.Reply, error) {
+func (u *instantClients) Run(_ context.Context, o message.Instruction) ([]message.Reply, error) {
 	began := processor()
 	defer func() { u.took += processor() - began }()
 	var out []message.Reply
@@ -76,7 +76,7 @@ func BenchmarkRound(b *testing.B) {
 			name = fmt.Sprintf("plain-%d", c.clients)
 		}
 		b.Run(name, func(b *testing.B) {
-			u := &untrained{dropped: c.dropped}
+			u := &instantClients{dropped: c.dropped}
 			var cohort message.Cohort = u
 			if c.weighting != "" {
 				conf := secure.Defaults()

@@ -8,14 +8,14 @@ import (
 	"promptfed/federation/method"
 )
 
-// measured is a cohort that compares replies with the forms of their instructions.
-type measured struct {
+// sizeChecker is a cohort that compares replies with the forms of their instructions.
+type sizeChecker struct {
 	message.Cohort
 	t    *testing.T
 	seen map[string]int // replies by step
 }
 
-func (c measured) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (c sizeChecker) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := c.Cohort.Run(ctx, o)
 	for _, r := range replies {
 		if o.Kind.Tests() {
@@ -41,7 +41,7 @@ func TestSizesAreKnown(t *testing.T) {
 	for _, with := range [][]string{nil, {"scaffold"}} {
 		e, l := experiment(t, config, "promptfl", with, options{"tokens": 2})
 		set, seen := over(l, true), map[string]int{}
-		set.Wrap = func(c message.Cohort) message.Cohort { return l.Wrap(measured{c, t, seen}) }
+		set.Wrap = func(c message.Cohort) message.Cohort { return l.Wrap(sizeChecker{c, t, seen}) }
 		run(t, e, set)
 		if len(seen) < 3 {
 			t.Errorf("few steps were seen: %v", seen)

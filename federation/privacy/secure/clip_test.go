@@ -32,7 +32,7 @@ func TestDefaultsDoNotCut(t *testing.T) {
 		len(sum.Summary.RoundWarnings) != 0 {
 		t.Errorf("%v, %v", got.Notes, got.Warnings)
 	}
-	if d := far(t, plain, sum); !(d <= l.Step()/2+1e-6) || l.Step() > 1.0/(1<<23-1) {
+	if d := maxDiff(t, plain, sum); !(d <= l.Step()/2+1e-6) || l.Step() > 1.0/(1<<23-1) {
 		t.Errorf("prompts differ by %v with steps of %v", d, l.Step())
 	}
 	_, cut, _ := loud(secure.Config{Bits: 24, Clip: 1, ExtraClip: 16, Examples: 1 << 16})

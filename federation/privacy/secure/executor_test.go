@@ -40,7 +40,7 @@ func TestRemoteExecutor(t *testing.T) {
 	defer w.Close()
 	set := over(l, false)
 	set.Executor = unguarded{t, e, w}
-	if d := far(t, run(t, e, set), want); d != 0 {
+	if d := maxDiff(t, run(t, e, set), want); d != 0 {
 		t.Errorf("prompts are %g from those of one process", d)
 	}
 }

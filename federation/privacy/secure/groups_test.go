@@ -48,8 +48,8 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// ten returns an experiment of ten toy clients with sums of three clients or more.
-func ten(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
+// tenClients returns an experiment of ten toy clients with sums of three clients or more.
+func tenClients(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
 	t.Helper()
 	m, err := methods.Build("promptfl", nil, options{"tokens": 2})
 	if err != nil {
@@ -76,7 +76,7 @@ func ten(t *testing.T, rounds int) (*spec.Experiment, *secure.Layer) {
 // remain that were in no valid sum, the liar among them. Five rounds after its last lie there is one sum again.
 func TestGroups(t *testing.T) {
 	const liar, lies, rounds = 4, 7, 14
-	e, l := ten(t, rounds)
+	e, l := tenClients(t, rounds)
 	if f := l.Facts(); f.Least != 3 {
 		t.Errorf("sums of %d clients, want 3", f.Least)
 	}
@@ -112,22 +112,22 @@ func TestGroups(t *testing.T) {
 	if !strings.Contains(said, "were in no valid sum in 6 rounds of groups") || len(sums) != rounds {
 		t.Error(said)
 	}
-	plain, _ := ten(t, rounds)
+	plain, _ := tenClients(t, rounds)
 	want := run(t, plain, engine.Settings{
 		Wrap: func(c message.Cohort) message.Cohort {
-			return skips{methodtest.Losing(func(round, client int) bool {
+			return skipsFirstRound{methodtest.Losing(func(round, client int) bool {
 				return round > 0 && !slices.Contains(counted[round], client)
 			})(c)}
 		}})
-	if d := far(t, result, want); !(d < 1e-4) { // half a step of 1.2e-7 in each round, amplified by training
+	if d := maxDiff(t, result, want); !(d < 1e-4) { // half a step of 1.2e-7 in each round, amplified by training
 		t.Errorf("prompts are %g from those of the clients that count", d)
 	}
 }
 
-// skips is a cohort whose round 0 has no sum.
-type skips struct{ message.Cohort }
+// skipsFirstRound is a cohort whose round 0 has no sum.
+type skipsFirstRound struct{ message.Cohort }
 
-func (c skips) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
+func (c skipsFirstRound) Run(ctx context.Context, o message.Instruction) ([]message.Reply, error) {
 	replies, err := c.Cohort.Run(ctx, o)
 	if o.Kind == message.Train && o.Round == 0 {
 		replies = []message.Reply{{Client: method.Summed, Skipped: true}}

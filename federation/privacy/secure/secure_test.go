@@ -56,8 +56,8 @@ func run(t *testing.T, e *spec.Experiment, set engine.Settings) *engine.Result {
 	return r
 }
 
-// far returns the largest difference of two results' prompts.
-func far(t *testing.T, a, b *engine.Result) float64 {
+// maxDiff returns the largest difference of two results' prompts.
+func maxDiff(t *testing.T, a, b *engine.Result) float64 {
 	t.Helper()
 	if len(a.Prompts) != len(b.Prompts) {
 		t.Fatalf("%v and %v", a.Prompts.Names(), b.Prompts.Names())
@@ -96,7 +96,7 @@ func TestSameAsPlain(t *testing.T) {
 			if slices.Contains(c.with, "feddyn") {
 				most += l.Step() / 2 // its server repeats the mean's update from its state
 			}
-			if d := far(t, plain, sum); !(d <= most) || d == 0 && conf.Bits == 12 {
+			if d := maxDiff(t, plain, sum); !(d <= most) || d == 0 && conf.Bits == 12 {
 				t.Errorf("%s%v, %d bits: prompts differ by %v; at most %v", c.base, c.with, conf.Bits, d, most)
 			}
 			if n := sum.Records[0].Notes; n["secagg_clipped"] != 0 || n["secagg_refused"] != 0 {
@@ -109,10 +109,10 @@ func TestSameAsPlain(t *testing.T) {
 		}
 		e, l := experiment(t, config, c.base, c.with, c.o)
 		first, second, encoded := run(t, e, over(l, false)), run(t, e, over(l, false)), run(t, e, over(l, true))
-		if far(t, first, second) != 0 || far(t, first, encoded) != 0 {
+		if maxDiff(t, first, second) != 0 || maxDiff(t, first, encoded) != 0 {
 			t.Errorf("%s%v: runs differ", c.base, c.with)
 		}
-		if d := far(t, run(t, e, engine.Settings{}), first); !(d < 1e-5) {
+		if d := maxDiff(t, run(t, e, engine.Settings{}), first); !(d < 1e-5) {
 			t.Errorf("%s%v: after three rounds prompts differ by %v", c.base, c.with, d)
 		}
 	}
@@ -172,7 +172,8 @@ func TestDropouts(t *testing.T) {
 			want = []int{0, 2, 3}
 			set.Wrap = methodtest.Losing(func(_, client int) bool { return client == 1 || client == 4 })
 		}
-		if d := far(t, run(t, e, set), sum); !(d <= l.Step()/2+1e-6) || !slices.Equal(sum.Records[0].Clients, want) {
+		if d := maxDiff(t, run(t, e, set), sum); !(d <= l.Step()/2+1e-6) || !slices.Equal(sum.Records[0].Clients,
+			want) {
 			t.Errorf("%s: prompts differ by %v, clients %v", step, d, sum.Records[0].Clients)
 		}
 		e.Plan.Rounds = 2
@@ -232,7 +233,7 @@ func TestWithPrivacy(t *testing.T) {
 	e, l := experiment(t, config, "promptfl", []string{"dp"}, o)
 	e.Plan.Rounds = 1
 	plain, sum := run(t, e, engine.Settings{}), run(t, e, over(l, false))
-	if d := far(t, plain, sum); !(d <= l.Step()/2+1e-6) {
+	if d := maxDiff(t, plain, sum); !(d <= l.Step()/2+1e-6) {
 		t.Errorf("prompts differ by %v", d)
 	}
 	if a, b := plain.Records[0].Notes["epsilon"], sum.Records[0].Notes["epsilon"]; a != b || !(a >= 0) {

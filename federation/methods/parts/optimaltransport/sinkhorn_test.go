@@ -22,7 +22,7 @@ func TestSinkhornByHand(t *testing.T) {
 	}
 }
 
-// Columns have their masses, also one of 0; rows have 1/N of mass to a millionth.
+// Columns have their masses, also a mass of 0. Rows have 1/N of mass within a millionth.
 func TestSinkhornMargins(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	s := tensor.New(9, 4)
@@ -51,7 +51,7 @@ func TestSinkhornMargins(t *testing.T) {
 	}
 }
 
-// Multiplied iterations are those of logarithms, also where scores lie thousands apart.
+// Iterations by multiplication equal those in logarithms, also for scores that lie thousands apart.
 func TestSinkhornMultiplies(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, spread := range []float64{1, 30} {

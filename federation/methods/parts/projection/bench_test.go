@@ -2,8 +2,8 @@ package projection
 
 import "testing"
 
-// BenchmarkProjector times one projector of a [16,512] prompt at rho 0.8: decomposing alone, with the dense Q, with the
-// projection of a [16,512] prompt, and with its gradient. The papers report 4.2 ms for the decomposition.
+// BenchmarkProjector times one projector of a [16,512] prompt at rho 0.8: the decomposition alone, with the dense Q,
+// with the projection of a [16,512] prompt, and with its gradient. The papers report 4.2 ms for the decomposition.
 func BenchmarkProjector(b *testing.B) {
 	p, x := lcg(3, 16, 512), lcg(5, 16, 512)
 	for _, kind := range Kinds() {

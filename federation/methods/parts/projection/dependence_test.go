@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// drawnPrompt is a prompt [16,512] as the methods start them, of a normal distribution of standard deviation 0.02.
+// drawnPrompt returns a prompt [16,512] drawn like the methods' initial prompts, normal with standard deviation 0.02.
 func drawnPrompt(seed uint64) *tensor.Tensor {
 	p, r := tensor.New(16, 512), rand.New(rand.NewPCG(seed, 1))
 	for i := range p.Data {
@@ -17,8 +17,8 @@ func drawnPrompt(seed uint64) *tensor.Tensor {
 	return p
 }
 
-// overlap is tr(AB)/k of two orthogonal projectors of one rank k, or of what they remove: 1 for the same subspace,
-// k/512 in the mean over unrelated ones.
+// overlap returns tr(AB)/k of two orthogonal projectors of rank k, or of their complements: 1 for the same subspace,
+// k/512 in the mean over unrelated subspaces.
 func overlap(a, b *tensor.Tensor, removed bool) float64 {
 	trace, rank := 0.0, 0.0
 	for i := range 512 {
@@ -39,11 +39,11 @@ func overlap(a, b *tensor.Tensor, removed bool) float64 {
 	return trace / rank
 }
 
-// What FedPHA's eq. 9 keeps of T 16 tokens of width 512 at rho 0.8 hardly depends on the prompt, which is why it is not
-// the default: 102 of the 496 null directions, as Householder reflectors complete them. 0.90 and 94.8 % were measured
-// with torch.projection.svd(full_matrices=True), which ends in the same LAPACK; by chance the overlap were 102/512 =
-// 0.20 and the last 102 channels would hold as much. What exact-null removes is the prompt's own row space and nothing
-// else: two unrelated ones overlap by 16/512 = 0.03.
+// FedPHA's eq. 9 keeps, for T 16 tokens of width 512 at rho 0.8, directions that hardly depend on the prompt, so it is
+// not the default: 102 of the 496 null directions, as Householder reflectors complete them. 0.90 and 94.8 % were
+// measured with torch.projection.svd(full_matrices=True), which calls the same LAPACK. By chance the overlap would be
+// 102/512 = 0.20, and the last 102 channels would hold as much. exact-null removes the prompt's own row space and
+// nothing else: the row spaces of two unrelated prompts overlap by 16/512 = 0.03.
 func TestDependenceOnThePrompt(t *testing.T) {
 	near := func(what string, got, want, tol float64) {
 		if d := got - want; d > tol || d < -tol {
@@ -71,7 +71,7 @@ func TestDependenceOnThePrompt(t *testing.T) {
 	for _, c := range []struct {
 		what string
 		p    *tensor.Tensor
-		left float64 // of the length, of a prompt's rows
+		left float64 // the remaining share of the length of a prompt's rows
 	}{{"the prompt itself", p, 0}, {"another prompt", other, 0.984}} { // √(1-16/512)
 		q, err := projection.Project(p, projection.ExactNull, 0.8)
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// FuzzProject: any float32 bits either give an error or a finite projector of the promised rank with finite gradient.
+// FuzzProject: any float32 bits cause an error or have a finite projector of the promised rank and finite gradient.
 func FuzzProject(f *testing.F) {
 	f.Add(uint8(2), uint8(0), .5, []byte{0, 0, 128, 63, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 128, 191})
 	f.Add(uint8(1), uint8(3), .9, []byte{255, 255, 127, 127, 1, 0, 0, 0})

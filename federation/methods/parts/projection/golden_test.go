@@ -44,7 +44,7 @@ func lcg(seed uint64, shape ...int) *tensor.Tensor {
 	return out
 }
 
-// columnsError is the largest difference of x [n,d] from want [n,len(cols)], over the largest absolute value of want.
+// columnsError returns the largest difference of x [n,d] from want [n,len(cols)], relative to want's largest value.
 func columnsError(x *tensor.Tensor, cols []int, want []float64) float64 {
 	d := x.Shape[1]
 	worst, scale := 0.0, 0.0

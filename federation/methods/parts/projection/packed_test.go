@@ -7,7 +7,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestPacked: unpacked factors are the projector, for every kind, and for prompts of full, deficient and no rank.
+// TestPacked: unpacked factors equal the projector, for every kind, and for prompts of full, deficient and zero rank.
 func TestPacked(t *testing.T) {
 	prompts := map[string]*tensor.Tensor{
 		"full":      tensor.Of([]float32{1, 2, 0, -1, 0.5, 3, 0, 1, 1, -2, 0.25, 4}, 2, 6),

@@ -13,8 +13,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// TestProjectorLaws: Q is symmetric, Q Q = Q, its trace is the number of kept columns, and Apply and Factors say the
-// same as Dense, for full-rank, rank-deficient, tied and zero prompts.
+// TestProjectorLaws: Q is symmetric, Q Q = Q, its trace is the number of kept columns, and Apply and Factors agree with
+// Dense, for full-rank, rank-deficient, tied and zero prompts.
 func TestProjectorLaws(t *testing.T) {
 	low := lcg(3, 6, 20)
 	copy(low.Data[60:], low.Data[:60])
@@ -43,7 +43,7 @@ func TestProjectorLaws(t *testing.T) {
 	}
 }
 
-// TestProjectColumns: the columns that a kind keeps give its projector, and those left out the rest of the space.
+// TestProjectColumns: the kept columns of a kind span its projector's range, and the others the complement.
 func TestProjectColumns(t *testing.T) {
 	p := lcg(5, 4, 11)
 	for _, kind := range Kinds() {
@@ -142,7 +142,7 @@ func TestDirections(t *testing.T) {
 		{Eq9, .2, []float32{1, 1, 0, 1, 1}, false},       // floor(.8*5) = 4 kept
 		{Eq9, .4, []float32{0, 1, 0, 1, 1}, false},       // 3 kept
 		{Eq9, .6, []float32{0, 0, 0, 1, 1}, false},       // 2 kept: the whole null space
-		{Eq9, .8, nil, true},                             // 1 kept: which null direction is open
+		{Eq9, .8, nil, true},                             // 1 kept: the null direction is undetermined
 		{Eq9, 1, []float32{0, 0, 0, 0, 0}, false},        // none
 		{Alg1, .6, []float32{0, 1, 0, 1, 1}, false},      // V[:, 2:]
 		{Def1, .5, []float32{0, 1, 0, 1, 1}, false},      // 5 - floor(2.5) = 3

@@ -27,8 +27,8 @@ func inner(a, b *mat.Dense) float64 {
 	return s
 }
 
-// transported is the projector of p, near the base point, whose completion moves minimally: the kept null
-// columns of the base point are pushed into the new null space and made orthonormal again by their polar factor.
+// transported returns the projector of p, near the base point, with a completion that moves minimally: the kept null
+// columns of the base point are projected into the new null space and made orthonormal again by their polar factor.
 func transported(t *testing.T, base *Projection, p *mat.Dense) *mat.Dense {
 	t.Helper()
 	f, err := decompose(p)

@@ -8,7 +8,7 @@ import (
 	"promptfed/runtime/ort/orttest"
 )
 
-// An offset from words is no prompt: Param refuses it, and Full adds the words, whoever asks for it.
+// An offset from words is no prompt: Param refuses it, and Full adds the words, for every caller.
 func TestOffsetNeedsItsWords(t *testing.T) {
 	task := method.ClientSpec{Classes: 2, Width: 8, TextLayers: 1}
 	c := prompts.OffsetContext{Tokens: 4, Words: prompts.APhoto}

@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Of an image of 4 by 4 pixels a frame of 1 leaves the 12 at its edge, in each colour; wider ones and none leave all.
+// A frame of 1 of an image of 4 by 4 pixels has 12 pixels in each colour. Wider frames, and none, have all.
 func TestFrameOfPixels(t *testing.T) {
 	ones := tensor.New(3, 4, 4)
 	for i := range ones.Data {

@@ -11,11 +11,11 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Tokens of two images, and two keys. Both clusters of the first image begin at (1,0), so that all tokens name the
-// first one, and the second takes the farthest token, (0,5). With room for two each, the two (1,0) get in. From then on
-// (0,5) has the second cluster to itself, (1,1) is dropped, and nothing moves: 2 and 1 of 3 tokens. With room for three
-// or four, (1,1) stays in the first. That one's centroid points along the second key and the other's along the first.
-// The clusters of the second image begin at (4,0) and (0,4) and have two tokens each.
+// Tokens of two images, and two keys. Both clusters of the first image begin at (1,0), so all tokens choose the first,
+// and the second takes the farthest token, (0,5). With a capacity of two each, the two (1,0) are assigned. From then on
+// (0,5) has the second cluster to itself, (1,1) is dropped, and nothing moves: 2 and 1 of 3 tokens. With a capacity of
+// three or four, (1,1) stays in the first. Its centroid points along the second key, the other along the first. The
+// clusters of the second image begin at (4,0) and (0,4) and have two tokens each.
 func TestRoutingByHand(t *testing.T) {
 	tokens := tensor.Of([]float32{0, 5, 1, 0, 1, 1, 1, 0, 4, 1, 4, 0, 0, 3, 0, 4}, 2, 4, 2)
 	keys := tensor.Of([]float32{0, 2, 1, 0}, 2, 2)
@@ -26,7 +26,7 @@ func TestRoutingByHand(t *testing.T) {
 	}{
 		{1, 100, []float32{1. / 3, 2. / 3, 0.5, 0.5}}, {2, 100, []float32{0.25, 0.75, 0.5, 0.5}},
 		{1, 1, []float32{0, 1, 0.5, 0.5}}, {2, 2, []float32{0.25, 0.75, 0.5, 0.5}},
-		{1.5, 100, []float32{0.25, 0.75, 0.5, 0.5}}, // room for three
+		{1.5, 100, []float32{0.25, 0.75, 0.5, 0.5}}, // a capacity of three
 	} {
 		g := graph.New()
 		in := g.Input("tokens", graph.Float, graph.Shape{graph.Sym("B"), graph.D(4), graph.D(2)})
@@ -41,7 +41,7 @@ func TestRoutingByHand(t *testing.T) {
 	}
 }
 
-// Rooms by hand: 10 tokens and 4 experts have 2 each, and the first two one more; of 2·1.75 half a place is none.
+// Capacities by hand: 10 tokens and 4 experts have 2 each, and the first two one more. 2·1.75 rounds down.
 func TestRooms(t *testing.T) {
 	for capacity, want := range map[float64][]float32{1: {3, 3, 2, 2}, 1.75: {4, 4, 3, 3}, 2: {5, 5, 4, 4}} {
 		if got := (Routing{Experts: 4, Capacity: capacity}).rooms(10).Data; !slices.Equal(got, want) {
@@ -85,7 +85,7 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// valueOf runs a graph.
+// valueOf runs a graph and returns its value.
 func valueOf(t *testing.T, n graph.Node, in tensor.Map) *tensor.Tensor {
 	t.Helper()
 	model, err := graph.Model(graph.Output{Name: "value", Node: n})
@@ -95,7 +95,7 @@ func valueOf(t *testing.T, n graph.Node, in tensor.Map) *tensor.Tensor {
 	return orttest.Run(t, model, "", in)["value"]
 }
 
-// drawn are scores [5,n,n].
+// drawn returns random scores [5,n,n].
 func drawn(n int) *tensor.Tensor {
 	t, r := tensor.New(5, n, n), rand.New(rand.NewPCG(7, uint64(n)))
 	for i := range t.Data {
@@ -104,7 +104,7 @@ func drawn(n int) *tensor.Tensor {
 	return t
 }
 
-// permutations of 0 to n-1, each once.
+// permutations visits each permutation of 0 to n-1 once.
 func permutations(n int, visit func([]int)) {
 	p, used := []int{}, make([]bool, n)
 	var next func()

@@ -12,12 +12,12 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Domains are numbered by name when a run begins; those of clients that join later follow, and nobody's changes.
+// Domains are numbered by name when a run begins. Later domains get the next numbers, and no number changes.
 func TestFedAPTDomains(t *testing.T) {
 	infos := func(domains ...string) (out []method.ClientInfo) {
 		for _, d := range domains {
 			info := method.ClientInfo{Domain: d}
-			if d != "?" { // who did not join yet
+			if d != "?" { // a client that did not join yet
 				info.Backbone = "toy"
 			} else {
 				info.Domain = ""

@@ -19,11 +19,11 @@ var slope0, slope1, loss0, second0, with, over = methodtest.Slope0, methodtest.S
 
 var aptMean = 0.5 - lr*(slope0(1)+slope1(1))
 
-// TRIP with one expert and no distillation is PromptFL. With two and keys of 1: the last tokens of an image, x, y and
-// -1, make the clusters {x, y} and {-1}, at every capacity, and since the keys are equal the last cluster goes to the
-// first of them. The weights are 1/3 and 2/3, and both experts of 1/2 mix to 1/2. Against the hand-written
+// TRIP with one expert and no distillation is PromptFL. With two experts and keys of 1: the last tokens of an image, x,
+// y and -1, have the clusters {x, y} and {-1}, at every capacity, and since the keys are equal the last cluster belongs
+// to the first of them. The weights are 1/3 and 2/3, and both experts of 1/2 mix to 1/2. Against the hand-written
 // (1,±1)/√2, whose logits differ by √2 y, the distillation is ln(1+e^-z) + (1-q) z, q = 1/(1+e^(-√2 y)), with
-// the slope 1/(1+e^-z) - q in z, and dz/dp is 2y/r³. An expert gets its weight's part of the slope.
+// the slope 1/(1+e^-z) - q in z, and dz/dp is 2y/r³. The slope of an expert is its weight times that slope.
 func tripSlope(p, y float64) (slope, loss float64) {
 	r := math.Hypot(1, p)
 	z, q := 2*y*p/r, 1/(1+math.Exp(-math.Sqrt2*y))
@@ -39,8 +39,8 @@ var (
 	_, tripLoss2     = tripSlope(tripMix, 0.8)
 )
 
-// A prompt for each of two classes, both from 0: the scores of an image (x,y) differ by z = (x+yp)/r_p - (x-yq)/r_q,
-// r_p = √(1+p²), and half of PromptFL's slope goes to each, -0.4 on client 0 and 0.3 on client 1. With owners each
+// One prompt for each of two classes, both from 0: the scores of an image (x,y) differ by z = (x+yp)/r_p - (x-yq)/r_q,
+// r_p = √(1+p²). Each prompt has half of PromptFL's slope, -0.4 on client 0 and 0.3 on client 1. With owners each
 // class has the prompt of the client that has examples of it.
 var (
 	eachZ   = (0.6+0.8*0.375)/math.Hypot(1, 0.375) - (0.6+0.8*0.28125)/math.Hypot(1, 0.28125)
@@ -48,11 +48,10 @@ var (
 )
 
 // FedTPG with one query, one head, weights of 0 but the attention's output weight of 1, and all biases 0. A layer norm
-// over one number gives 0, so that queries and feed-forward layers say nothing but their last bias. Of the two names'
-// features (1,±1)/√2 layer norm makes (0,0) and (tpgC,-tpgC); both weigh 1/2. The prompt is 0, its slope -0.8 and
-// 0.6, and so the slope of the value, output and last biases; that of the value weights is ±tpgC/2 times it. The plain
-// mean of both clients' first steps, lr 0.1 in the biases and ±lr 0.1 tpgC/2 in the value weights, gives the prompt
-// tpgP.
+// over one number is 0, so queries and feed-forward layers contribute only their last bias. Layer norm maps the two
+// names' features (1,±1)/√2 to (0,0) and (tpgC,-tpgC); both weigh 1/2. The prompt is 0 with slopes -0.8 and 0.6; the
+// value, output and last biases have the same slopes, and the value weights ±tpgC/2 times them. The plain mean of both
+// clients' first steps, lr 0.1 in the biases and ±lr 0.1 tpgC/2 in the value weights, yields the prompt tpgP.
 var (
 	tpgC = math.Sqrt2 / 2 / math.Sqrt(0.5+1e-5)
 	tpgP = lr * 0.1 * (3 + tpgC*tpgC/2)
@@ -65,7 +64,7 @@ var hands = []methodtest.Hand{
 		// The average scores client 0's image (0.6,0.8): (0.6-0.1)/r and (0.6+0.1)/r with r = √(1+1/64).
 		"r0/c0/eval/logits#0": 0.5 / math.Sqrt(1.015625), "r0/c0/eval/logits#1": 0.7 / math.Sqrt(1.015625),
 		"r1/c0/begin/ctx": -0.125, "r1/c0/upload/ctx": second0, "r1/merged/ctx": (second0 + 2*second1) / 3}},
-	// The server's step on client 0's example is client 0's own first one.
+	// The server's step on client 0's example equals client 0's own first step.
 	{Method: "gptfl", Options: options{"tokens": 1, "init_std": 0}, LR: lr, Synthetic: 1, Want: map[string]float64{
 		"init/ctx": 0.75, "r0/c0/begin/ctx": 0.75, "r0/c0/upload/ctx": 0.75 - lr*slope0(0.75),
 		"r0/c1/upload/ctx": 0.75 - lr*slope1(0.75)}},
@@ -80,7 +79,7 @@ var hands = []methodtest.Hand{
 			"r0/c0/upload/generator/cross/v/w#1": -0.8 * lr * tpgC / 2, "r0/merged/generator/cross/v/b": 0.1 * lr,
 			"r0/c0/eval/logits#0": (0.6 + 0.8*tpgP) / math.Hypot(1, tpgP),
 			"r1/c0/s0/loss":       math.Log(1 + math.Exp(-1.6*tpgP/math.Hypot(1, tpgP)))}},
-	// Client 0 has examples of class 0 only: against its own classes there is nothing to lose.
+	// Client 0 has examples of class 0 only: against its own classes the loss is 0.
 	{Method: "fedtpg", Options: options{"tokens": 1, "heads": 1, "mult": 1}, LR: lr,
 		First: map[string]float64{"generator/cross/v/w": 1, "generator/cross/o/w": 1,
 			"generator/cross/q/w": 3, "generator/cross/q/b": 2, "generator/cross/k/w": 1,
@@ -88,7 +87,7 @@ var hands = []methodtest.Hand{
 			"generator/cross/v/b":      0.25,
 			"generator/cross/ff/in/w":  0, "generator/cross/ff/in/b": 0},
 		Want: map[string]float64{"r0/c0/s0/loss": 0, "r0/c1/s0/loss": 0, "r0/merged/generator/cross/o/b": 0,
-			// Its prompt looks at its own name alone, whose features are equal and so 0: 1/4 + 1/2.
+			// Its prompt reads its own name alone, whose features are equal and so 0: 1/4 + 1/2.
 			"r0/c0/eval/logits#0": (0.6 + 0.8*0.75) / 1.25}},
 	{Method: "fedtpg", Options: options{"tokens": 1, "heads": 1, "mult": 1, "test": "own"}, LR: lr,
 		First: map[string]float64{"generator/cross/v/w": 0,
@@ -117,24 +116,24 @@ var hands = []methodtest.Hand{
 	{Method: "kgcoop", Options: options{"tokens": 1, "lambda": 2.0}, LR: 0.5, Want: map[string]float64{
 		"r0/c0/s0/loss": math.Ln2 + 2*(1-1/math.Sqrt2), "r0/c0/s0/grad/ctx": -0.8 - 2/math.Sqrt2,
 		"r0/c1/upload/ctx": -0.5 * (0.6 - 2/math.Sqrt2)}},
-	// The hand-written prompt takes all images for class 0: of client 0 both losses agree, of client 1 they are opposed
-	// and nothing is left of the one number.
+	// The hand-written prompt predicts class 0 for all images. Both losses agree on client 0; on client 1 they are
+	// opposed, and the one number has no gradient left.
 	{Method: "prograd", Options: options{"tokens": 1}, LR: lr, Want: map[string]float64{
 		"r0/c0/s0/grad/ctx": -0.8, "r0/c0/upload/ctx": 0.75, "r0/c1/s0/grad/ctx": 0, "r0/c1/upload/ctx": 0,
 		"r0/merged/ctx": 0.25, "r1/c0/s0/loss": loss0(0.25)}},
-	// A hidden unit that is off leaves the bias, which has the prompt's gradient: the prompt of each image is twice
-	// PromptFL's in round 1.
+	// A hidden unit that is off leaves the bias, which has the prompt's gradient: in round 1 the prompt of each image
+	// is twice that of PromptFL.
 	{Method: "cocoop", Options: options{"tokens": 1}, LR: lr,
 		First: map[string]float64{"ctx": 0, "meta/1/b": -10, "meta/2/w": 0, "meta/2/b": 0},
 		Want: map[string]float64{
 			"r0/c0/s0/grad/ctx": -0.8, "r0/c0/s0/grad/meta/2/b": -0.8, "r0/c0/s0/grad/meta/2/w": 0,
 			"r0/merged/ctx": -0.125, "r0/merged/meta/2/b": -0.125, "r1/c0/s0/loss": loss0(-0.25),
 			"r1/c0/s0/grad/ctx": slope0(-0.25)}},
-	// One patch, one prompt: all mass goes from the one to the other, and the score is PromptFL's.
+	// One patch, one prompt: all mass moves from one to the other, and the score is that of PromptFL.
 	{Method: "plot", Options: options{"tokens": 1, "n": 1, "init_std": 0}, LR: lr, Want: map[string]float64{
 		"r0/c0/s0/loss": math.Ln2, "r0/c0/upload/prompts": 0.75, "r0/merged/prompts": -0.125,
 		"r1/c0/s0/loss": loss0(-0.125), "r1/c0/upload/prompts": second0}},
-	// Two equal prompts have no spread and are as like as can be, and each has half of the gradient.
+	// Two equal prompts have no spread and the highest similarity, and each has half of the gradient.
 	{Method: "proda", Options: options{"tokens": 1, "n": 2, "together": 2, "position": "end", "init_std": 0,
 		"lambda": 0.5}, LR: lr, Want: map[string]float64{
 		"r0/c0/s0/loss": math.Ln2 + 0.5, "r0/c0/upload/prompts#0": 0.375, "r0/c0/upload/prompts#1": 0.375,

@@ -12,9 +12,9 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Keys are orthonormal, or as they were drawn; the running mean begins at the first prompts. With Beta(1/2,1/2), whose
-// density is 1/√(x(1-x)) up to a factor, and one round the places are 1/4 for both, so that the first prompts and
-// round 0's count once each.
+// Keys are orthonormal, or as drawn. The running mean begins at the first prompts. With Beta(1/2,1/2), whose density is
+// 1/√(x(1-x)) up to a factor, and one round, the positions are 1/4 for both, so the first prompts and those of round
+// 0 count once each.
 func TestTRIPStart(t *testing.T) {
 	g := func() *method.Global {
 		return &method.Global{Rounds: method.Rounds(1), Task: method.ClientSpec{VisionWidth: 5}, Shared: tensor.Map{
@@ -53,7 +53,7 @@ func TestTRIPStart(t *testing.T) {
 	}
 }
 
-// Keys of another width are refused in one line, and an image tower without a width before they are drawn.
+// Keys of another width are refused in one line, and an image tower without a width before keys are drawn.
 func TestTRIPKeysFit(t *testing.T) {
 	m, err := methods.Build("trip", nil, nil)
 	if err == nil {
@@ -65,7 +65,7 @@ func TestTRIPKeysFit(t *testing.T) {
 	orttest.OneLine(t, "keys", err, "6 wide", "backbone wide is 8")
 }
 
-// What cannot be routed is refused in one line.
+// Tokens that cannot be routed are refused in one line.
 func TestTRIPRefuses(t *testing.T) {
 	for want, c := range map[string]struct {
 		options map[string]any

@@ -12,8 +12,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// Epsilon of the local prompts is not below that of one Gaussian mechanism for all releases together, of factors that
-// move by 2C√2 at most, or 2C√3 with the shared gradient, under noise z C: k of them are one with √k times the
+// Epsilon of the local prompts is at least that of one Gaussian mechanism for all releases together, of factors that
+// move by 2C√2 at most, or 2C√3 with the shared gradient, under noise z C: k releases are one with √k times the
 // sensitivity. Rényi's bound is at most a tenth above it.
 func TestEpsilonLocal(t *testing.T) {
 	const rounds = 5
@@ -48,7 +48,7 @@ func TestEpsilonLocal(t *testing.T) {
 			}
 		}
 	}
-	// Nothing bounds the steps, or there is no noise.
+	// The number of steps has no bound, or there is no noise.
 	for _, o := range []methodtest.Options{{"noise": 1.0}, {"steps": 3}} {
 		m, err := methods.Build("dpfpl", nil, o)
 		if err != nil {
@@ -69,8 +69,8 @@ func TestDPFPLRefuses(t *testing.T) {
 	}
 }
 
-// epsilonGaussian is the least epsilon of the Gaussian mechanism with sensitivity over noise mu, by Balle and Wang,
-// Improving the Gaussian Mechanism for Differential Privacy, ICML 2018, theorem 8, found by bisection.
+// epsilonGaussian returns the least epsilon of the Gaussian mechanism with sensitivity over noise mu, by Balle and
+// Wang, Improving the Gaussian Mechanism for Differential Privacy, ICML 2018, theorem 8, found by bisection.
 func epsilonGaussian(mu, delta float64) float64 {
 	phi := func(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }
 	lo, hi := 0.0, 1000.0
@@ -85,5 +85,5 @@ func epsilonGaussian(mu, delta float64) float64 {
 	return hi
 }
 
-// unread is a secret source that is not drawn from.
+// unread is a secret source from which nothing is drawn.
 func unread(string, []byte) (*rand.Rand, int, error) { return nil, 1, nil }

@@ -16,9 +16,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// An image's scores do not depend on the images that are tested with it: 70 images, which are scored 64 and 6 at a
-// time, score in any order as in the first. The public code's rule, which ends for all images of a batch at once, moves
-// them.
+// An image's scores do not depend on the other tested images: 70 images, scored 64 and 6 at a time, have the same
+// scores in any order. The public code's rule, which stops for all images of a batch at once, changes them.
 func TestFedOTPGrouping(t *testing.T) {
 	const n, dim = 70, 5
 	scores := func(stop string, order []int) *tensor.Tensor {

@@ -22,18 +22,17 @@ var (
 	fplMean  = -lr * (slope0(0.5) + slope1(-0.5)) / 2
 )
 
-// pFedMoAP with one channel of two, the first, which is alike for both classes: the mixture adds the same to both
-// scores, and half of the prompt's own is left. In round 0 there is nobody to mix with.
+// pFedMoAP with the first channel of two, which is equal for both classes: the mixture adds the same to both scores,
+// and half of the prompt's own score remains. In round 0 there are no other prompts to mix.
 var (
 	moapNone = map[string]float64{"ctx": 0}
 	moapLoss = math.Log(1 + math.Exp(-0.8*average/math.Hypot(1, average)))
 )
 
-// PromptFolio from global = local = 0 with theta 0.4: z = 2y (0.6 g/r_g + 0.4 l/r_l), so that dz/dg = 1.2 y and
-// dz/dl = 0.8 y, and the slopes are -0.48 and -0.32 on client 0, 0.36 and 0.24 on client 1. Client 0 ends with 0.45
-// and 0.3, client 1 with -0.3375 and -0.225; the mean of the global ones is -0.075. With renorm the mixtures
-// of both classes, 0.6 (1,±g)/r_g + 0.4 (1,±l)/r_l, are divided by their length: 1 at 0, so that the first step is
-// the same.
+// PromptFolio from global = local = 0 with theta 0.4: z = 2y (0.6 g/r_g + 0.4 l/r_l), so dz/dg = 1.2 y and dz/dl = 0.8
+// y, and the slopes are -0.48 and -0.32 on client 0, 0.36 and 0.24 on client 1. Client 0 ends with 0.45 and 0.3, client
+// 1 with -0.3375 and -0.225; the mean of the global prompts is -0.075. With renorm the mixtures of both classes, 0.6
+// (1,±g)/r_g + 0.4 (1,±l)/r_l, are divided by their length: 1 at 0, so the first step is the same.
 var (
 	folioFirst = map[string]float64{"global": 0, "c0/local": 0, "c1/local": 0}
 	folioX     = 0.6/math.Hypot(1, 0.075) + 0.4/math.Hypot(1, 0.3)
@@ -42,10 +41,10 @@ var (
 
 // FedPHA from global = 1 and local = 0. The shared prompt has rank 1 in width 1, so exact-null leaves nothing: the
 // projected prompt is 0. Pull: the features of p and 0 are (1,±p)/r and (1,0), at a squared distance of 2-2/r for both
-// classes, with slope 2p/r³; it is 0 at p = 0. Push: the features of local p and global q are at the distance
-// d = √(2-2(1+pq)/(rs)), s = √(1+q²). At p = 0, q = 1: d² = 2-√2; with c = (1+pq)/(rs), dc/dp = q/s = 1/√2
-// and dc/dq = -q/s³ = -1/(2√2), and dd = -dc/d. Push is alpha - d, so its slope is dc/d in each: with alpha = 1 it
-// is active.
+// classes, with slope 2p/r³; it is 0 at p = 0. Push: the features of local p and global q are at the distance d =
+// √(2-2(1+pq)/(rs)), s = √(1+q²). At p = 0, q = 1: d² = 2-√2; with c = (1+pq)/(rs), dc/dp = q/s = 1/√2 and
+// dc/dq = -q/s³ = -1/(2√2), and dd = -dc/d. Push is alpha - d, so its slope is dc/d in each; with alpha = 1 it is
+// active.
 var (
 	phaD     = math.Sqrt(2 - math.Sqrt2)
 	local0   = -lr * (slope0(0) + 1/math.Sqrt2/phaD)
@@ -56,7 +55,7 @@ var (
 	phaLoss0 = math.Log(2) + math.Log(1+math.Exp(-1.6/math.Sqrt2)) + (1 - phaD)
 )
 
-// Round 1, client 0: local0 and globalM. The loss is both cross entropies, the pull 2-2/r and the push.
+// Round 1, client 0: local0 and globalM. The loss is the sum of both cross entropies, the pull 2-2/r and the push.
 var (
 	phaR       = math.Hypot(1, local0)
 	phaS       = math.Hypot(1, globalM)
@@ -65,8 +64,8 @@ var (
 		2 - 2/phaR + math.Max(0, 1-phaFar)
 )
 
-// FedOTP from global = local = 0 with top_percent 0.8. The one patch sends what it may and each prompt receives 0.4, so
-// T is (0.4,0.4) and z = 0.4 (2y g/r_g + 2y p/r_p): both prompts start with the slope 0.4 slope0(0), or 0.4 slope1(0).
+// FedOTP from global = local = 0 with top_percent 0.8. The one patch sends its mass and each prompt receives 0.4, so T
+// is (0.4,0.4) and z = 0.4 (2y g/r_g + 2y p/r_p): both prompts start with the slope 0.4 slope0(0), or 0.4 slope1(0).
 var (
 	otp0     = 0.4 * 0.8 * lr
 	otp1     = -0.4 * 0.6 * lr
@@ -77,11 +76,11 @@ var (
 	otpSlope = -0.64 / (1 + math.Exp(otpZ)) // of client 0 in p/r in round 1
 )
 
-// FedPGP from sigma = 0 and u = v = 1, so that the full prompt f = sigma + uv is 1; mu 1, temperature 1/2. With
-// features (1,±p)/r the cosines, equal for both classes, are far = (1+sf)/(r(s) r(f)) and, to the hand-written
-// (1,±1)/√2, near = (1+s)/(√2 r(s)). At s = 0, f = 1 both are 1/√2: the term is ln 2, its slope half of 2(far' -
-// near'). In f, far' is -f/r(f)³ = -1/(2√2); in s at fixed f, far' and near' are 1/√2 each. So sigma, u and v all
-// have the slope of cross entropy at 1 less 1/(2√2).
+// FedPGP from sigma = 0 and u = v = 1, so the full prompt f = sigma + uv is 1; mu 1, temperature 1/2. With features
+// (1,±p)/r the cosines, equal for both classes, are far = (1+sf)/(r(s) r(f)) and, to the hand-written (1,±1)/√2,
+// near = (1+s)/(√2 r(s)). At s = 0, f = 1 both are 1/√2: the term is ln 2, its slope half of 2(far' - near'). In f,
+// far' is -f/r(f)³ = -1/(2√2); in s at fixed f, far' and near' are 1/√2 each. So sigma, u and v all have the slope
+// of cross entropy at 1 minus 1/(2√2).
 var (
 	pgp0, pgp1 = -lr * (slope0(1) - math.Sqrt2/4), -lr * (slope1(1) - math.Sqrt2/4) // sigma; u and v are 1 more
 	pgpM       = (pgp0 + 2*pgp1) / 3
@@ -90,15 +89,15 @@ var (
 	pgpLossTwo = math.Log(1+math.Exp(-1.6*pgpF/math.Hypot(1, pgpF))) + math.Log(1+math.Exp(2*pgpApart))
 )
 
-// Powder from two prompts of 0 and equal keys: each has half of the attention and so half of PromptFL's slope, and the
-// two stay equal, so that keys have no slope. UOPP from 0: the expert is fully in doubt, so that the mixed logits are
-// the general ones, which count twice, and doubt has no slope there; the expert learns from its own cross entropy.
+// Powder from two prompts of 0 and equal keys: each has half of the attention and so half of PromptFL's slope. The two
+// stay equal, so keys have no slope. UOPP from 0: the expert is fully uncertain, so the mixed logits are the general
+// ones, which count twice, and the uncertainty has no slope there. The expert learns from its own cross entropy.
 var (
 	general0, general1 = -2 * lr * slope0(0), -2 * lr * slope1(0)
 	generalM           = (general0 + 2*general1) / 3
 )
 
-// Tested on (0.6,0.8) with the expert 0.75 and the general average: the expert's logits are (0.6±0.8·0.75)/1.25.
+// The test on (0.6,0.8) with the expert 0.75 and the general average: the expert's logits are (0.6±0.8·0.75)/1.25.
 var (
 	sure  = 1 / (1 + math.Exp(-1.6*0.6))
 	doubt = -(sure*math.Log(sure) + (1-sure)*math.Log(1-sure)) / math.Ln2
@@ -116,8 +115,8 @@ var hands = []methodtest.Hand{
 		"r0/c0/s0/loss": 3 * math.Log(2), "r0/c0/upload/general": general0, "r0/c0/s0/after/expert": 0.75,
 		"r0/merged/general":  generalM,
 		"r1/c1/begin/expert": -0.5625, "r0/c0/eval/logits#0": mixed}},
-	// PromptFL's steps; client 0 remembers one image of class 0, client 1 two of class 1, which take all of its
-	// attention.
+	// The steps are those of PromptFL. Client 0 remembers one image of class 0, client 1 two of class 1, which have all
+	// of its attention.
 	{Method: "pfedprompt", Options: options{"tokens": 1, "init_std": 0}, LR: lr, Want: map[string]float64{
 		"r0/c0/s0/loss": math.Log(2), "r0/c0/upload/ctx": 0.75, "r0/merged/ctx": -0.125, "r1/c0/upload/ctx": second0,
 		"r0/c0/eval/logits#0": 0.5 + 0.5/math.Sqrt(1.015625), "r0/c0/eval/logits#1": 0.7 / math.Sqrt(1.015625),
@@ -165,8 +164,8 @@ var hands = []methodtest.Hand{
 	{Method: "dpfpl", Options: options{"tokens": 1, "sign": "plus", "orth_v": false, "weighting": "examples"}, LR: lr,
 		First: fplFirst, Want: map[string]float64{"r0/c0/s0/grad/local": 1.5 * slope0(0.5),
 			"r0/merged/global": -lr * (slope0(0.5) + 2*slope1(-0.5)) / 3}},
-	// A step of length lr C for every client, and a mean of 0 that no noise was put on: the layer of the server's noise
-	// with a clip of lr C cuts nothing.
+	// A step of length lr C for every client, and a mean of 0 without noise: the layer of the server's noise with a
+	// clip of lr C clips nothing.
 	{Method: "dpfpl", With: []string{"dp"}, Options: options{"tokens": 1, "dpfpl": options{"clip": 0.01},
 		"dp": options{"clip": 0.01 * lr, "noise": 0.0, "delta": 0.1}}, LR: lr, First: fplFirst,
 		Want: map[string]float64{"r0/c0/upload/global": 0.01 * lr, "r0/merged/global": 0}},

@@ -9,8 +9,8 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// A client gets the prompts nearest to its own of those that others ever uploaded, never its own; one that never
-// uploaded gets none.
+// A client receives the prompts nearest to its own among the earlier uploads of other clients, never its own. A client
+// that never uploaded receives none.
 func TestPFedMoAPChoosesTheNearest(t *testing.T) {
 	built, err := methods.Build("pfedmoap", nil, map[string]any{"tokens": 1, "experts": 3})
 	if err != nil {
@@ -37,9 +37,9 @@ func TestPFedMoAPChoosesTheNearest(t *testing.T) {
 	}
 }
 
-// A client that trained is tested with the prompts of its turn, and another one with those that the server chose
-// after it; with latest all are tested with these. In round 0 nobody had any. In round 1 clients 0 and 1 train with
-// each other's prompts of round 0; client 2 did not.
+// A client that trained is tested with the prompts of its turn, and another client with the prompts that the server
+// chose after that round's turns; with latest all are tested with the latter. In round 0 nobody has prompts of others.
+// In round 1 clients 0 and 1 train with each other's prompts of round 0; client 2 did not train.
 func TestPFedMoAPTestsWithTheTurn(t *testing.T) {
 	for tested, read := range map[string][2]string{"turn": {"moap/tested", "moap/tested_known"},
 		"latest": {"moap/experts", "moap/known"}} {

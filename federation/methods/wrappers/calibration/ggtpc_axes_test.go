@@ -9,8 +9,8 @@ import (
 	"promptfed/federation/method"
 )
 
-// By hand: [[5,4],[4,5]] has the eigenvalues 9 and 1 along (1,1)/√2 and (1,-1)/√2; the equal entries of the second
-// are told apart by which comes first. As rows it is (2,1) and (1,2), whose Gram matrix is the same.
+// By hand: [[5,4],[4,5]] has the eigenvalues 9 and 1 along (1,1)/√2 and (1,-1)/√2. The sign of the second, whose
+// entries have equal magnitudes, is not tested. As rows it is (2,1) and (1,2), whose Gram matrix is the same.
 func TestPrincipalAxesByHand(t *testing.T) {
 	s := 1 / math.Sqrt2
 	byMatrix, err := principalAxes(mat.NewSymDense(2, []float64{5, 4, 4, 5}), 2)
@@ -43,8 +43,8 @@ func near(t *testing.T, got []float64, want ...float64) {
 	}
 }
 
-// One row (3,-4) of width 2, and three of width 2 that lie on a line: one axis of size 25, and of 25+100+0. What has no
-// extent has no axis, nor has a matrix of zeros or a negative eigenvalue, as rounding leaves them.
+// One row (3,-4) of width 2, and three of width 2 on a line: one axis of size 25, and of 25+100+0. Rows without extent
+// have no axis, and neither has a matrix of zeros or with a negative eigenvalue from rounding.
 func TestAxesOfLowRank(t *testing.T) {
 	for rows, size := range map[*mat.Dense]float64{
 		mat.NewDense(1, 2, []float64{3, -4}):              25,
@@ -69,7 +69,7 @@ func TestAxesOfLowRank(t *testing.T) {
 	near(t, a.Sizes, 4)
 }
 
-// The axes are orthonormal, fall in size and rebuild the matrix, by rows and by matrix, below and above the width.
+// The axes are orthonormal, sorted by size and rebuild the matrix, by rows and by matrix, at both sides of the width.
 func TestAxesRebuild(t *testing.T) {
 	for _, r := range []int{3, 7, 20} {
 		const d = 7

@@ -24,8 +24,8 @@ func calibration(change func(*GGTPC)) GGTPC {
 	return m
 }
 
-// answers measures one client per list of rows of width 2, all of class 0 of 2.
-func answers(t *testing.T, m GGTPC, clients ...[]float32) []method.Upload {
+// statisticsOf returns the statistics of one client per list of rows of width 2, all of class 0 of 2.
+func statisticsOf(t *testing.T, m GGTPC, clients ...[]float32) []method.Upload {
 	t.Helper()
 	var ups []method.Upload
 	for k, rows := range clients {
@@ -39,7 +39,7 @@ func answers(t *testing.T, m GGTPC, clients ...[]float32) []method.Upload {
 	return ups
 }
 
-// global is a server of clients that are there, of one backbone where they name none.
+// global returns a server with these clients, of one backbone if they name none.
 func global(peers ...method.ClientInfo) *method.Global {
 	for i := range peers {
 		peers[i].Backbone = cmp.Or(peers[i].Backbone, "a")
@@ -48,7 +48,7 @@ func global(peers ...method.ClientInfo) *method.Global {
 		State: tensor.Map{}}
 }
 
-// base is FedAvg of nothing.
+// base is FedAvg without parameters.
 type base struct{ method.FedAvg }
 
 func (base) Params(method.ClientSpec) []method.Param { return nil }
@@ -68,11 +68,11 @@ func same(t *testing.T, what string, got []float32, want ...float64) {
 
 // By hand: client 0 has (0,0), (2,0), mean (1,0), covariance diag(1,0); client 1 has (4,3), (4,-3), mean (4,0),
 // covariance diag(0,9). Together x is 0, 2, 4, 4 with mean 2.5 and variance (6.25+0.25+2.25+2.25)/4 = 2.75, y has
-// (9+9)/4 = 4.5. Of class 1 nobody has anything.
+// (9+9)/4 = 4.5. Class 1 has no examples.
 func TestLawOfTotalCovariance(t *testing.T) {
 	for _, stats := range []string{"packed", "lowrank"} {
 		m := calibration(func(m *GGTPC) { m.Stats = stats })
-		ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
+		ups := statisticsOf(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
 		same(t, "n", ups[1].Extra["n"].Data, 2, 0)
 		same(t, "mean", ups[1].Extra["mean"].Data, 4, 0, 0, 0)
 		if stats == "packed" {
@@ -87,7 +87,7 @@ func TestLawOfTotalCovariance(t *testing.T) {
 		}
 		same(t, "sizes", g.Broadcast["sizes"].Data, 4.5, 2.75, 0, 0)
 		same(t, "axes", g.Broadcast["axes"].Data, 0, 1, 1, 0, 0, 0, 0, 0)
-		// ε = (2,1) moves a row of class 0 by (√2.75, 2√4.5), one of class 1 not at all.
+		// ε = (2,1) moves a row of class 0 by (√2.75, 2√4.5), and a row of class 1 not at all.
 		c := &calibrated{m: m, axes: g.Broadcast["axes"], sizes: g.Broadcast["sizes"]}
 		if d := c.noise(0, []float32{2, 1}); math.Hypot(d[0]-math.Sqrt(2.75), d[1]-2*math.Sqrt(4.5)) > 1e-6 {
 			t.Errorf("noise %v", d)
@@ -132,7 +132,7 @@ func normal(seed uint64, n, d int) *tensor.Tensor {
 	return method.Draw(seed, 0, "rows", []int{n, d}, 1)
 }
 
-// A covariance in packed form and as all its factors is the one that gonum's triangle gives.
+// A covariance in packed form, and as all its factors, equals that of gonum's triangle.
 func TestPackedAndFactorsHoldTheCovariance(t *testing.T) {
 	const n, d = 9, 4
 	x := normal(3, n, d)
@@ -184,7 +184,7 @@ func TestSmallClassesAreWithheld(t *testing.T) {
 	}
 }
 
-// What one client answers about 100 classes of 20 images at ViT-B/16's width, against full covariances.
+// The size of one client's answer about 100 classes of 20 images at ViT-B/16's width, against full covariances.
 func TestBytesOfTheStatistic(t *testing.T) {
 	const classes, d, each = 100, 512, 20
 	label := make([]int64, classes*each)
@@ -193,7 +193,7 @@ func TestBytesOfTheStatistic(t *testing.T) {
 	}
 	full := classes * d * d * 4
 	x := normal(1, len(label), d)
-	// (D+1)/2D, and 16/512, beside the means
+	// (D+1)/2D, and 16/512, without the means
 	for stats, most := range map[string]float64{"packed": 0.505, "lowrank": 0.034} {
 		m := calibration(func(m *GGTPC) { m.Stats, m.Rank = stats, 16 })
 		a, err := m.measure(x, label, classes)
@@ -225,8 +225,8 @@ func (p plainRows) Order(*rand.Rand) []int {
 	return out
 }
 
-// Classes of 1 and 3 rows have w = 3 and 1. As written P is 3/4 and 1/4, the latter for three rows together; by sample
-// every row has its w, so that both classes have 3 of 6. A prototype has 3.
+// Classes of 1 and 3 rows have w = 3 and 1. As written in the paper P is 3/4 and 1/4, the latter for three rows
+// together. By sample every row has its w, so both classes have 3 of 6. A prototype has 3.
 func TestSampling(t *testing.T) {
 	data := plainRows{class: []int64{0, 1, 1, 1}}
 	proto := tensor.Map{ggtpcPlaces: tensor.New(1, 2), ggtpcLabels: tensor.OfInts([]int64{5}, 1)}
@@ -287,8 +287,8 @@ func TestBackbonesAndDomains(t *testing.T) {
 	m := calibration(func(m *GGTPC) { m.Prototypes = true })
 	peers := []method.ClientInfo{{Backbone: "a", Domain: "east"}, {Backbone: "b", Domain: "east"}, {Backbone: "a"},
 		{Backbone: "a", Domain: "east"}}
-	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3}, []float32{2, 1}, []float32{3, 1, 3, -1, 3, 1, 3,
-		-1})
+	ups := statisticsOf(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3}, []float32{2, 1}, []float32{3, 1, 3, -1, 3,
+		1, 3, -1})
 	g := global(peers...)
 	if err := m.aggregate(g, ups); err != nil {
 		t.Fatal(err)
@@ -302,7 +302,7 @@ func TestBackbonesAndDomains(t *testing.T) {
 	}
 	same(t, "places of 0", g.PerClient[0][ggtpcPlaces].Data, 2, 1)     // client 2, a domain of its own
 	same(t, "places of 2", g.PerClient[2][ggtpcPlaces].Data, 14./6, 0) // east: (2·1 + 4·3)/6
-	same(t, "places of 1", g.PerClient[1][ggtpcPlaces].Data)           // nobody else has backbone b
+	same(t, "places of 1", g.PerClient[1][ggtpcPlaces].Data)           // no other client has backbone b
 	if got := g.PerClient[2][ggtpcLabels].Ints; !slices.Equal(got, []int64{0}) {
 		t.Errorf("labels %v", got)
 	}
@@ -314,12 +314,12 @@ func TestBackbonesAndDomains(t *testing.T) {
 	}
 }
 
-// With one backbone the axes go to all, and stay until all have trained with them in one round.
+// With one backbone the axes are sent to all clients, and stay until all have trained with them in one round.
 func TestAxesTravelOnce(t *testing.T) {
 	m := calibration(func(*GGTPC) {})
 	m.Method = base{}
 	g := global(method.ClientInfo{}, method.ClientInfo{})
-	ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
+	ups := statisticsOf(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
 	if err := m.aggregate(g, ups); err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func TestForeignAnswersAreRefused(t *testing.T) {
 		for name, bad := range map[string]*tensor.Tensor{
 			"n": tensor.Of([]float32{0.5, 0}, 2, 1), "mean": tensor.New(4), "cov": tensor.New(2, 4),
 			"factors": tensor.New(7, 2)} {
-			ups := answers(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
+			ups := statisticsOf(t, m, []float32{0, 0, 2, 0}, []float32{4, 3, 4, -3})
 			if ups[1].Extra[name] == nil {
 				continue
 			}

@@ -14,8 +14,8 @@ const lr = methodtest.HandLR
 var second0 = methodtest.Second0
 
 var hands = []methodtest.Hand{
-	// Each class is on one client and all its rows are equal, so that no class has an extent: GGTPC measures that and
-	// changes nothing of PromptFL. The two equal rows of class 1 are [0,0,0] as a packed covariance.
+	// Each class is on one client and all its rows are equal, so no class has an extent: GGTPC measures that and does
+	// not change PromptFL. The two equal rows of class 1 are [0,0,0] as a packed covariance.
 	{Method: "promptfl", With: []string{"ggtpc"}, Options: options{"tokens": 1, "init_std": 0, "min_count": 1}, LR: lr,
 		Want: map[string]float64{
 			"r0/statistic/ggtpc/c0/n#0": 1, "r0/statistic/ggtpc/c0/n#1": 0, "r0/statistic/ggtpc/c0/mean#1": 0.8,

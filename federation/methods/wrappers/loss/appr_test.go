@@ -17,7 +17,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// traced runs three rounds on the toy and gives every traced number.
+// traced runs three rounds on the toy and returns every traced number.
 func traced(t *testing.T, name string, with []string, o methodtest.Options) *trace.Recorder {
 	t.Helper()
 	m, err := methods.Build(name, with, o)
@@ -36,7 +36,7 @@ func traced(t *testing.T, name string, with []string, o methodtest.Options) *tra
 	return rec
 }
 
-// The base method FedAPPR and PromptFL with its terms are one computation, bit for bit.
+// The base method FedAPPR, and PromptFL with FedAPPR's terms, are one computation, bit for bit.
 func TestPromptFLWithApprIsFedAPPR(t *testing.T) {
 	for _, more := range []methodtest.Options{nil, {"disc_input": "mean", "start": "own", "pool": 1}, {"lambda_a": 0.0},
 		{"lambda_r": 0.0, "view": "base"}} {
@@ -77,16 +77,16 @@ func TestApprRefuses(t *testing.T) {
 	}
 }
 
-// moving is a method whose clients upload the received prompt moved by 0.1 along a direction that all clients have in
-// common, and by as much along one of their own.
-type moving struct{ method.Method }
+// movesPrompts is a method whose clients upload the received prompt moved by 0.1 along a common direction of all
+// clients, and by as much along a direction of their own.
+type movesPrompts struct{ method.Method }
 
 func direction(salt int, shape []int) *tensor.Tensor {
 	d := methodtest.Values(salt, 1, shape...)
 	return tensor.Map{"": d}.Scale(1 / d.Norm())[""]
 }
 
-func (m moving) Finish(l *method.Local, up *method.Upload) error {
+func (m movesPrompts) Finish(l *method.Local, up *method.Upload) error {
 	ctx := l.Received["ctx"].Clone()
 	for _, salt := range []int{70, 71 + l.Task.Client} {
 		ctx.Axpy(0.1, direction(salt, ctx.Shape))
@@ -95,11 +95,11 @@ func (m moving) Finish(l *method.Local, up *method.Upload) error {
 	return m.Method.Finish(l, up)
 }
 
-// The discriminator tells uploads from past averages within five rounds: over 16 tokens of width 512 that start with a
-// standard deviation of 0.02 (a length of 1.8) and uploads that move by 0.14 a round, the loss of eq. 6 falls from 2 ln
-// 2 = 1.386 below 1. In the first round the one past average is the mean of the uploads, and there is little to tell.
-// One step of plain gradient descent with rate 0.001 a round on prompts as they are, the default before, leaves loss
-// and weights where they were.
+// The discriminator separates uploads from past averages within five rounds: over 16 tokens of width 512 that start
+// with a standard deviation of 0.02 (a length of 1.8) and uploads that move by 0.14 a round, the loss of eq. 6 falls
+// from 2 ln 2 = 1.386 below 1. In the first round the one past average is the mean of the uploads, so both are hard to
+// separate. One step of plain gradient descent with rate 0.001 a round, on prompts that are not normalized, hardly
+// changes loss and weights.
 func TestDiscriminatorLearns(t *testing.T) {
 	run := func(more methodtest.Options) (loss, moved float64) {
 		o := methodtest.Options{"warmup": 0}
@@ -117,9 +117,9 @@ func TestDiscriminatorLearns(t *testing.T) {
 			clients = append(clients, &spec.Client{ID: k, Backbone: wide, Train: rows, Test: rows})
 		}
 		rec := trace.NewRecorder()
-		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: moving{m}, Classes: methodtest.Classes,
-			Template: "a {}.",
-			Clients:  clients, Plan: spec.Plan{Rounds: 5, Seed: 5}, Training: spec.Training{Epochs: 1, Batch: 2,
+		r, err := engine.Run(stdcontext.Background(), &spec.Experiment{Method: movesPrompts{m},
+			Classes: methodtest.Classes, Template: "a {}.",
+			Clients: clients, Plan: spec.Plan{Rounds: 5, Seed: 5}, Training: spec.Training{Epochs: 1, Batch: 2,
 				Optim: optim.Config{Name: "sgd", LR: 0.001}}}, engine.Settings{Settings: client.Settings{Tracer: rec}})
 		if err != nil {
 			t.Fatal(err)

@@ -60,8 +60,8 @@ var (
 )
 
 // FedProto with lambda 0.5: client 0 has class 0 alone and sends (1,0.75)/1.25 = (0.8,0.6), client 1 has class 1 and
-// sends (1,0.5625)/r. In round 1 client 0 stands at p = -0.125; the squared distance of unit rows is 2(1 - cos), and
-// half of it its mean over the two dimensions, with cos = (1+0.75p)/(1.25 r).
+// sends (1,0.5625)/r. In round 1 client 0 is at p = -0.125. The squared distance of unit rows is 2(1 - cos), and its
+// mean over the two dimensions half of it, with cos = (1+0.75p)/(1.25 r).
 var (
 	protoR     = math.Hypot(1, average)
 	protoCos   = (1 + end0*average) / (1.25 * protoR)
@@ -83,7 +83,7 @@ var hands = []methodtest.Hand{
 			"r0/c0/upload/ctx": appr0, "r0/c1/upload/ctx": appr1, "r0/merged/ctx": apprM,
 			"r0/kept/fedappr/pool/000000": apprM,
 			"r0/down/fedappr/w1":          apprW1, "r0/down/fedappr/w2": apprW2, "r1/c0/upload/ctx": apprTwo0,
-			// Tested with its own prompt, not with the average: (0.6+0.8p)/r.
+			// The test uses the client's own prompt, not the average: (0.6+0.8p)/r.
 			"r0/c0/eval/logits#0": (0.6 + 0.8*appr0) / math.Hypot(1, appr0)}},
 	{Method: "promptfl", With: []string{"appr"}, Options: options{"tokens": 1, "hidden": 1, "warmup": 0,
 		"lambda_a": 0.3, "lambda_r": 0.2,
@@ -92,7 +92,7 @@ var hands = []methodtest.Hand{
 			"r0/c1/upload/ctx": appr1, "r0/kept/fedappr/pool/000000": apprM, "r0/down/fedappr/w1": apprW1,
 			"r0/down/fedappr/w2": apprW2,
 			"r1/c0/upload/ctx":   apprTwo0, "r0/c0/eval/logits#0": (0.6 + 0.8*apprM) / math.Hypot(1, apprM)}},
-	// Without the true one of two classes a single one is left: there is nothing to distil.
+	// Without the true one of two classes one class remains: there is nothing to distil.
 	over("fedntd", options{"beta": 3.0, "tau": 2.0}, map[string]float64{
 		"r0/c0/s0/loss": math.Log(2), "r0/merged/ctx": average, "r1/c0/upload/ctx": second0}),
 	over("moon", options{"mu": 0.5}, map[string]float64{

@@ -19,16 +19,16 @@ var slope0, slope1, prox0, with, over = methodtest.Slope0, methodtest.Slope1, me
 
 // All of these are over PromptFL from 0, whose first steps end at 0.75 and -0.5625.
 
-// FedNova with two steps of momentum 0.5: along a gradient of 1 they go 1 and 1.5 rates, so that a is 2.5 for both
-// clients, as (τ-ρ(1-ρ^τ)/(1-ρ))/(1-ρ) gives too. The second gradient of client 0 adds half of its first,
-// -0.8, of client 1 half of 0.6. Both uploads are the moves over 2.5, and the new prompt is FedAvg's.
+// FedNova with two steps of momentum 0.5: along a gradient of 1 they move by 1 and 1.5 rates, so a is 2.5 for both
+// clients, equal to (τ-ρ(1-ρ^τ)/(1-ρ))/(1-ρ). The second gradient of client 0 adds half of its first, -0.8, that
+// of client 1 half of 0.6. Both uploads are the moves over 2.5, and the new prompt is that of FedAvg.
 var (
 	nova0 = end0 - lr*(slope0(end0)-0.5*0.8)
 	nova1 = end1 - lr*(slope1(end1)+0.5*0.6)
 )
 
-// FedNova over FedProx with mu 0.4 and two plain steps: along a gradient of 1 the second is 1-ημ = 0.625, so that
-// a is 1.625.
+// FedNova over FedProx with mu 0.4 and two plain steps: along a gradient of 1 the second is 1-ημ = 0.625, so a is
+// 1.625.
 
 // q-FedAvg with q 1: both losses are ln 2 at 0, the moves 0.75 and -0.5625, L is 1/lr and clients count 1 and 2:
 // (0.75 - 2·0.5625) ln 2 over (0.75² + 2·0.5625²)/lr + 3 ln 2.
@@ -64,7 +64,7 @@ var hands = []methodtest.Hand{
 	{Method: "promptfl", With: []string{"fedprox"}, Options: options{"tokens": 1, "init_std": 0, "mu": 0.4}, LR: lr,
 		Epochs: 2,
 		Want: map[string]float64{
-			"r0/c0/s0/after/ctx": 0.75, "r0/c1/s0/after/ctx": -0.5625, // the penalty has no slope where it starts
+			"r0/c0/s0/after/ctx": 0.75, "r0/c1/s0/after/ctx": -0.5625, // the penalty has no slope at its start
 			"r0/c0/s1/loss":    math.Log(1+math.Exp(-1.6*0.6)) + 0.2*0.5625, // z = 1.6·0.75/1.25; 0.4/2·0.75²
 			"r0/c0/upload/ctx": prox0, "r0/c1/upload/ctx": prox1, "r1/c0/begin/ctx": (prox0 + 2*prox1) / 3}},
 	// Detached, the penalty is in the loss and the second step is plain.

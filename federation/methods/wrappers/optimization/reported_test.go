@@ -10,7 +10,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// mergedReports is the prompt, 0 before, that uploads leave: each moves it by 1 and reports a number.
+// mergedReports returns the merged prompt, from 0: each upload moves it by 1 and reports a number.
 func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reported ...float32) (float64, error) {
 	m, err := methods.Build("promptfl", []string{wrapper}, o)
 	if err != nil {
@@ -26,7 +26,7 @@ func mergedReports(t *testing.T, wrapper, name string, o map[string]any, reporte
 	return float64(g.Shared["ctx"].Data[0]), err
 }
 
-// A client that lies about what it did or lost counts as ten times the median, and not at all with what is no number.
+// A false report of work or loss counts as ten times the median at most. A report that is no number is refused.
 func TestReportedNumbersAreBounded(t *testing.T) {
 	q1 := map[string]any{"q": 1.0}
 	for _, c := range []struct {

@@ -15,9 +15,9 @@ import (
 	"promptfed/runtime/optim"
 )
 
-// With plain gradient descent the path of K steps is the mean of what they went along, g - s c_i + s c, so that the
-// control variates made of it, less that correction, are those made of the gradients themselves, whatever the strength
-// s. With momentum the two part.
+// With plain gradient descent the path of K steps is the mean of the step directions g - s c_i + s c. Control variates
+// from the path, minus that correction, therefore equal those from the gradients themselves, for any strength s. With
+// momentum the two differ.
 func TestSCAFFOLDPathIsTheGradients(t *testing.T) {
 	run := func(control string, strength, momentum float64) *trace.Recorder {
 		m, err := methods.Build("promptfl", []string{"scaffold"}, methodtest.Options{"tokens": 2, "init_std": 0.4,

@@ -10,7 +10,7 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// The averaged model is the same to the last bit with a client's own model beside it and without.
+// The averaged model is the same to the last bit with and without a personal model.
 func TestOwnModelsLeaveTheAveragedOne(t *testing.T) {
 	for base, o := range map[string]methodtest.Options{"promptfl": {"tokens": 2}, "prograd": {"tokens": 2},
 		"fedclip": {}} {
@@ -33,7 +33,7 @@ func TestOwnModelsLeaveTheAveragedOne(t *testing.T) {
 	}
 }
 
-// With lambda 0 or with a = 1 the own model is that of local training alone, with all its rounds: the same as CoOp's,
+// With lambda 0 or with a = 1 the personal model is that of local training alone, with all its rounds: equal to CoOp's,
 // from the same start.
 func TestOwnModelsByThemselves(t *testing.T) {
 	o := methodtest.Options{"tokens": 2, "init_std": 0.0}
@@ -49,7 +49,7 @@ func TestOwnModelsByThemselves(t *testing.T) {
 	}
 }
 
-// A pull that is strong against the rate keeps Ditto's own model at what the server sent.
+// A pull that is strong relative to the rate keeps Ditto's personal model at the received parameters.
 func TestDittoIsKeptNear(t *testing.T) {
 	far := func(lambda float64) float64 {
 		train := methodtest.TwoEpochs

@@ -28,13 +28,13 @@ func TestFedAMPWeights(t *testing.T) {
 		want []float64 // of the first client
 	}{
 		{FedAMP{}, []float32{3}, []float64{1}},
-		// All alike: 1/4 for each.
+		// All equal: 1/4 for each.
 		{FedAMP{}, []float32{2, 2, 2, 2}, []float64{.25, .25, .25, .25}},
 		// By the formula: alpha/sigma exp(-1/2) with alpha 0.5, sigma 2 and a distance of 1.
 		{FedAMP{Sigma: 2, Alpha: 0.5}, []float32{0, 1}, []float64{1 - 0.25*math.Exp(-0.5), 0.25 * math.Exp(-0.5)}},
-		// Two groups far apart know nothing of each other.
+		// Two distant groups have no weight for each other.
 		{FedAMP{Sigma: 1, Alpha: 0.5}, []float32{0, 0, 50, 50}, []float64{.5, .5, 0, 0}},
-		// alpha/sigma is 3 for two others, which are scaled to 1.
+		// alpha/sigma is 3 for two others, scaled to 1.
 		{FedAMP{Sigma: 1, Alpha: 3, Self: "scale"}, []float32{0, 0, 0}, []float64{0, .5, .5}},
 	} {
 		x, err := c.amp.weights(points(c.at...))

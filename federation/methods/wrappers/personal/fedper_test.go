@@ -9,7 +9,7 @@ import (
 	"promptfed/federation/methodtest"
 )
 
-// What becomes private starts on every client as the server would have sent it, drawn or set by the method's Start.
+// A private parameter starts on every client as the server would have sent it, drawn or set by the method's Start.
 func TestPrivateParametersStartAsShared(t *testing.T) {
 	for base, private := range map[string]string{"ivlp": "image/prompt", "fedclip": "adapter/2/w"} {
 		before := methodtest.Traced(t, base, nil, nil, 1, methodtest.TwoEpochs)
@@ -30,8 +30,8 @@ func TestPrivateParametersStartAsShared(t *testing.T) {
 	}
 }
 
-// FedRep's first pass leaves shared parameters as they were to the last bit, also with momentum and weight decay, and
-// its second the private ones; one over batches of 4 of 9 examples has three steps.
+// FedRep's first pass keeps shared parameters to the last bit, also with momentum and weight decay, and its second the
+// private ones. A pass over batches of 4 of 9 examples has three steps.
 func TestFedRepTrainsOnePartAtATime(t *testing.T) {
 	got := methodtest.Traced(t, "ivlp", []string{"fedrep"}, methodtest.Options{"private": "text"}, 1,
 		methodtest.TwoEpochs)

@@ -19,11 +19,11 @@ const lr, average, end0, end1 = methodtest.HandLR, methodtest.EndMean, methodtes
 var slope0, slope1, loss0, prox0, with, over = methodtest.Slope0, methodtest.Slope1, methodtest.Loss0, methodtest.Prox0,
 	methodtest.Merge, methodtest.OverPromptFL
 
-// Ditto with lambda 0.4 and two steps: v goes as FedProx's prompt does, to prox0, and w as without it.
+// Ditto with lambda 0.4 and two steps: v moves like FedProx's prompt, to prox0, and w is unaffected.
 //
-// APFL with a = 0.5, alpha_lr 0.1 and two steps: the first takes w to 0.75 and v, whose gradient is half of that at
-// their mix, to 0.375, and leaves a as it is since they were one. Their mix is 0.5625, where the second step has its
-// slope.
+// APFL with a = 0.5, alpha_lr 0.1 and two steps: the first moves w to 0.75 and v, whose gradient is half of that at
+// their mix, to 0.375, and keeps a, since w and v were equal. Their mix is 0.5625, and the second step has the slope
+// there.
 var (
 	ditto0 = end0 - lr*slope0(end0)
 	ditto1 = end1 - lr*slope1(end1)
@@ -33,14 +33,14 @@ var (
 	apflM  = apflA*apflV + (1-apflA)*ditto0
 )
 
-// FedAMP with mu 0.5: sigma is the one squared distance that there is, so that the other weighs exp(-1)/2. Client 0
-// goes on from 0.75 and is pulled to its mixture.
+// FedAMP with mu 0.5: sigma is the only squared distance, so the other client weighs exp(-1)/2. Client 0 continues from
+// 0.75 and is pulled to its mixture.
 var ampU0 = end0 + math.Exp(-1)/2*(end1-end0)
 
-// FedPer and FedRep over CoCoOp with a hidden unit that is off, so that a prompt is ctx and the bias together, of which
-// the bias stays private: both have PromptFL's gradient. FedPer's first steps take both of client 0 to 0.75, and the
-// next round starts from the averaged ctx and the client's own bias. FedRep's first pass takes the bias there alone,
-// and the second ctx from its slope at 0.75.
+// FedPer and FedRep over CoCoOp with a hidden unit that is off, so a prompt is the sum of ctx and the bias, and the
+// bias is private: both have PromptFL's gradient. FedPer's first steps move both parameters of client 0 to 0.75, and
+// the next round starts from the averaged ctx and the client's own bias. FedRep's first pass moves the bias to 0.75,
+// and the second moves ctx by its slope there.
 var (
 	conditioned = map[string]float64{"ctx": 0, "meta/1/b": -10, "meta/2/w": 0, "c0/meta/2/b": 0, "c1/meta/2/b": 0}
 	rep0, rep1  = -lr * slope0(end0), -lr * slope1(end1)

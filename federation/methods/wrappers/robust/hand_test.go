@@ -16,16 +16,16 @@ const lr = methodtest.HandLR
 
 var slope0, slope1, with = methodtest.Slope0, methodtest.Slope1, methodtest.Merge
 
-// Both clients have p = 1/2 for their label at the prompt 0, where the slopes of cross entropy are -0.8 and 0.6.
-// The slope of (1-p^q)/q is p^q times that.
+// At the prompt 0 both clients have p = 1/2 for their label, where the slopes of cross entropy are -0.8 and 0.6. The
+// slope of (1-p^q)/q is p^q times that.
 func gce(q float64) methodtest.Hand {
 	return methodtest.Hand{Method: "promptfl", With: []string{"gce"}, Options: with(zero, options{"q": q}), LR: lr,
 		Want: map[string]float64{"r0/c0/s0/loss": (1 - math.Pow(0.5, q)) / q,
 			"r0/c0/s0/grad/ctx": -0.8 * math.Pow(0.5, q), "r0/c1/s0/grad/ctx": 0.6 * math.Pow(0.5, q)}}
 }
 
-// Both classes score alike. Client 0 has one image of class 0, half of whose mass goes to each class; the first of
-// the two counts, so that it is clean. So it is of client 1, whose two images are of class 1 and are not.
+// Both classes score alike. Client 0 has one image of class 0 with half of its mass in each class; the first of the two
+// counts, so it is clean. With uniform masses the same holds for client 1: its images of class 1 are noisy.
 func divided(masses string, slope1 float64) methodtest.Hand {
 	return methodtest.Hand{Method: "promptfl", With: []string{"nlprompt"}, Options: with(zero,
 		options{"masses": masses}), LR: lr, Want: map[string]float64{"r0/c0/s0/draw/trusted": 1,
@@ -33,8 +33,8 @@ func divided(masses string, slope1 float64) methodtest.Hand {
 }
 
 var hands = []methodtest.Hand{
-	// The uploads are 0.75 and -0.5625. The median of two is their mean, 0.09375, from which client 0 goes on; moves of
-	// at most 0.5 are 0.5 and -0.5, which by 1 and 2 examples give -1/6.
+	// The uploads are 0.75 and -0.5625. The median of two is their mean, 0.09375, from which client 0 continues. Moves
+	// of at most 0.5 are 0.5 and -0.5, whose mean weighted by 1 and 2 examples is -1/6.
 	{Method: "promptfl", With: []string{"robust"}, Options: options{"tokens": 1, "init_std": 0, "kind": "median"},
 		LR: lr, Want: map[string]float64{
 			"r0/c0/upload/ctx": 0.75, "r0/merged/ctx": 0.09375, "r1/c0/upload/ctx": 0.09375 - lr*slope0(0.09375)}},

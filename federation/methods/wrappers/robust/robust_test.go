@@ -11,7 +11,7 @@ import (
 	"promptfed/runtime/tensor"
 )
 
-// merged lets a stack over PromptFL merge uploads of one number each, from clients with 1, 2, 3, ... examples, into 0.
+// merged returns the merge over PromptFL of uploads of one number, from clients with 1, 2, 3, ... examples, into 0.
 func merged(t *testing.T, with []string, o methodtest.Options, values ...float32) (float64, error) {
 	t.Helper()
 	m, err := methods.Build("promptfl", with, o)
@@ -36,7 +36,7 @@ func merged(t *testing.T, with []string, o methodtest.Options, values ...float32
 	return float64(g.Shared["ctx"].Data[0]), nil
 }
 
-// Five clients upload 1, 2, 3, 4 and 100. The nearest two others of each are at the squared distances 1+4, 1+1, 1+1,
+// Five clients upload 1, 2, 3, 4 and 100. The squared distances of each to its nearest two others are 1+4, 1+1, 1+1,
 // 1+4 and 96²+97².
 func TestRobustByHand(t *testing.T) {
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestRobustByHand(t *testing.T) {
 		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.2}, 3},  // of 2, 3, 4
 		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.3}, 3},  // two at each end
 		{methodtest.Options{"kind": "trimmed-mean", "trim": 0.0}, 22}, // all, 110/5
-		// the first of two that are as near
+		// the first of two equally near
 		{methodtest.Options{"kind": "krum"}, 2},
 		{methodtest.Options{"kind": "multi-krum"}, 2.5},                        // 1, 2, 3, 4
 		{methodtest.Options{"kind": "multi-krum", "weighting": "examples"}, 3}, // (1+4+9+16)/10
@@ -87,7 +87,7 @@ func TestRobustRounds(t *testing.T) {
 	}
 }
 
-// One client that uploads anything at all cannot move a robust mean far from those of the others, which lie in [-1,1].
+// One client with any upload cannot move a robust mean far from the uploads of the others, which lie in [-1,1].
 func TestRobustAgainstOne(t *testing.T) {
 	honest := []float32{-1, -0.5, 0, 0.25, 0.5, 1}
 	for _, o := range []methodtest.Options{{"kind": "median"}, {"kind": "trimmed-mean"}, {"kind": "krum"},
@@ -101,9 +101,9 @@ func TestRobustAgainstOne(t *testing.T) {
 	}
 }
 
-// Of the corners of an equilateral triangle of side 1 and its centre, the centre is the geometric median; of corners
-// (0,0), (4,0) and (0,3) it is the Fermat point, by 100,000 iterations in float64 from (1,1). The
-// coordinate-wise median of these, from which the iterations start, is a corner, where Weiszfeld's own would stay.
+// The geometric median of the corners of an equilateral triangle of side 1 and its centre is the centre. That of the
+// corners (0,0), (4,0) and (0,3) is the Fermat point, by 100,000 iterations in float64 from (1,1). Their
+// coordinate-wise median, from which the iterations start, is a corner; Weiszfeld's own iterations would stay there.
 func TestGeometricMedian(t *testing.T) {
 	for _, c := range []struct{ points, want []float32 }{
 		{[]float32{0, 0, 1, 0, 0.5, 0.8660254, 0.5, 0.28867513}, []float32{0.5, 0.28867513}},

@@ -47,11 +47,11 @@ func private(t *testing.T, e spec.Plan, o methodtest.Options) *engine.Result {
 	return r
 }
 
-// noiseOf is what noise did to the prompt of 40 tokens in one round that moves nothing: all that the server adds is
+// noiseOf returns the noise on the prompt of 40 tokens in one round that moves nothing: all that the server adds is
 // noise.
 func noiseOf(t *testing.T, plan spec.Plan, o methodtest.Options) (first, std float64) {
 	t.Helper()
-	// The clip is so small that only noise, of 1e6 clips, is left.
+	// The clip is so small that only noise, of 1e6 clips, remains.
 	o = methodtest.Merge(o, methodtest.Options{"tokens": 40, "clip": 1e-6})
 	start := private(t, spec.Plan{Rounds: 1, Seed: plan.Seed},
 		methodtest.Merge(o, methodtest.Options{"noise": 0.0})).Prompts["shared/ctx"]
@@ -64,9 +64,9 @@ func noiseOf(t *testing.T, plan spec.Plan, o methodtest.Options) (first, std flo
 	return float64(got.Data[0] - start.Data[0]), math.Sqrt(sum / float64(got.Len()))
 }
 
-// The noise of the mean of 4 clients has the standard deviation z C/4, on clients z C/(4 √least); of 240 numbers the
-// estimate is within 4 standard errors, 4/√480 of it. Of half the clients it is z C/2. It depends on the seed, unless
-// it is secure.
+// The noise of the mean of 4 clients has the standard deviation z C/4, on clients z C/(4 √least). From 240 numbers
+// the estimate is within 4 standard errors, 4/√480 of it. For half the clients it is z C/2. It depends on the seed,
+// unless it is secure.
 func TestDPNoise(t *testing.T) {
 	for _, c := range []struct {
 		plan spec.Plan
@@ -90,7 +90,7 @@ func TestDPNoise(t *testing.T) {
 	}
 }
 
-// What the record notes is what Google's accountant gives for the same rounds.
+// The recorded epsilon equals that of Google's accountant for the same rounds.
 func TestDPEpsilon(t *testing.T) {
 	b, err := os.ReadFile("../../../privacy/testdata/epsilon.json")
 	if err != nil {
@@ -116,7 +116,7 @@ func TestDPEpsilon(t *testing.T) {
 		if err := m.Merge(g, nil); err != nil {
 			t.Fatal(err)
 		}
-		// Those who know who trained are no worse off than the others; a round of all clients has one number only.
+		// Epsilon against clients that know the sample is not smaller; a round of all clients has one number only.
 		all := g.Notes["epsilon_nominal_unsampled"]
 		if c.M < c.N && !(all >= g.Notes["epsilon_nominal"]) || c.M == c.N && all != 0 {
 			t.Errorf("%+v: %v", c, g.Notes)
@@ -126,14 +126,14 @@ func TestDPEpsilon(t *testing.T) {
 		}
 	}
 	r := private(t, spec.Plan{Rounds: 3, Participation: 0.5, TestEvery: 3}, methodtest.Options{"noise": 5.0})
-	const nominal = "epsilon_nominal" // the seed's noise protects nobody
+	const nominal = "epsilon_nominal" // noise from the seed protects nobody
 	eps := []float64{r.Records[0].Notes[nominal], r.Records[1].Notes[nominal], r.Records[2].Notes[nominal]}
 	if !(eps[0] > 0 && eps[1] > eps[0] && eps[2] > eps[1]) || r.Summary.Notes[nominal] != eps[2] {
 		t.Errorf("epsilons %v, summary %v", eps, r.Summary.Notes)
 	}
 }
 
-// A client that uploads anything at all, and says it has any number of examples, moves the server by C/n at most.
+// A client with any upload and any claimed number of examples moves the server by C/n at most.
 func TestDPBoundsAClient(t *testing.T) {
 	for _, v := range []float32{-3e38, -1, 0, 0.5, 3e38} {
 		m, err := methods.Build("promptfl", []string{"dp"}, methodtest.Options{"clip": 0.5, "noise": 0.0})
@@ -185,10 +185,10 @@ func TestDPRefusesRounds(t *testing.T) {
 	}
 }
 
-// Four clients, three of which move by 0.5 and one by 2, with a clip of 1 and a quantile of a half: three quarters are
-// not clipped, and the clip goes down to e^(-0.2/4). With the noise of 4/20 on the count and 0.3 in all, the updates
-// have 1/√(1/0.3² - 1/0.4²) = 0.45356, over 4 clients; the estimate from 6000 numbers is within 4 standard errors.
-// Epsilon stays.
+// Of four clients three move by 0.5 and one by 2, with a clip of 1 and a quantile of a half. Three quarters are not
+// clipped, so the clip falls to e^(-0.2/4). With noise 4/20 on the count and 0.3 in all, the updates have 1/√(1/0.3²
+// - 1/0.4²) = 0.45356, over 4 clients; the estimate from 6000 numbers is within 4 standard errors. Epsilon does not
+// change.
 func TestDPAdapts(t *testing.T) {
 	round := func(o methodtest.Options, moves ...float32) *method.Global {
 		t.Helper()
@@ -244,10 +244,10 @@ func TestDPAdapts(t *testing.T) {
 	}
 }
 
-// The server's record reckons with the noise that was in each sum: with where: client that of the clients that
-// uploaded. The rounds are those of tools/golden/privacy_exact.py, whose integral over the whole run epsilon stays
-// above by less than an eighth; with the noise that least stands for, as if six had uploaded each time, it would be
-// more than a quarter above.
+// The server's record has the epsilon of the actual noise of each sum; with where: client that is the noise of the
+// clients that uploaded. The rounds are those of tools/golden/privacy_exact.py. Epsilon exceeds that script's integral
+// over the whole run by less than an eighth. With the noise configured by least, as if six had uploaded each time, it
+// would exceed it by more than a quarter.
 func TestDPDropOuts(t *testing.T) {
 	b, err := os.ReadFile("../../../privacy/testdata/exact.json")
 	if err != nil {
@@ -277,7 +277,7 @@ func TestDPDropOuts(t *testing.T) {
 	if e := g.Notes["epsilon"]; !(e > cases[0].Epsilon && e < 1.125*cases[0].Epsilon && most > 1.25*cases[0].Epsilon) {
 		t.Errorf("epsilon %v, the integral says %v; promised was %v", e, cases[0].Epsilon, most)
 	}
-	// A round that came to a sum a second time, with other uploads, after a crash: the second costs as one upload.
+	// A round with a second sum after a crash, of other uploads: the second sum costs as much as one upload.
 	before := g.Notes["epsilon"]
 	g.Noise = func(string, []byte) (*rand.Rand, int, error) { return nil, 2, nil }
 	if err := m.Merge(g, []method.Upload{up}); err != nil {
@@ -288,5 +288,5 @@ func TestDPDropOuts(t *testing.T) {
 	}
 }
 
-// noNoise is a secret source that is not drawn from.
+// noNoise is a secret source from which nothing is drawn.
 func noNoise(string, []byte) (*rand.Rand, int, error) { return nil, 1, nil }

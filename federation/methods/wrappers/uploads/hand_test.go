@@ -19,12 +19,12 @@ func compressed(o options) methodtest.Hand {
 }
 
 var hands = []methodtest.Hand{
-	// Moves of at most 0.6 are 0.6 and -0.5625; each client counts once, so their mean is 0.01875.
+	// Moves of at most 0.6 are 0.6 and -0.5625. Each client counts once, so their mean is 0.01875.
 	{Method: "promptfl", With: []string{"dp"}, Options: options{"tokens": 1, "init_std": 0, "clip": 0.6, "noise": 0.0},
 		LR: lr, Want: map[string]float64{
 			"r0/c0/upload/ctx": 0.75, "r0/merged/ctx": 0.01875, "r1/c0/upload/ctx": 0.01875 - lr*slope0(0.01875)}},
 	// From 0 client 0 ends at 0.75 and client 1 at -0.5625: one number is its own largest, and its sign times its
-	// absolute value. In levels of its norm it is the highest.
+	// absolute value. Among the levels of its norm it is the highest.
 	compressed(options{"share": 0.5}), compressed(options{"kind": "sign"}), compressed(options{"kind": "quantise"}),
 	// A bucket of one number with one level is divided by 1 + min(1,1) = 2.
 	{Method: "promptfl", With: []string{"compress"}, Options: options{"tokens": 1,
